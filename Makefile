@@ -1,0 +1,57 @@
+# gpusteward: `make demo` shows it, `make test` proves it. Both set up everything they need by themselves.
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench ci components lock docs golden clean
+
+PYTHON ?= python3
+UV := $(or $(shell command -v uv 2>/dev/null),.build/uv/bin/uv)
+BIN := .venv/bin
+DEMO_ADDRESS ?= 127.0.0.1:9400
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: .venv/ready ## the agent on eight simulated GPUs; prints the address of /metrics
+	$(BIN)/gpusteward agent --source simulated --address $(DEMO_ADDRESS)
+
+test: .venv/ready ## all tests; those that need a component which is not installed say so and are skipped
+	$(BIN)/python -m pytest
+
+check: .venv/ready ## format, lint, types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/ready ## measure; results with their commands go to bench/results/
+	$(BIN)/python -m bench.agent
+
+ci: components check ## what CI runs: real components installed, a skip is a failure
+	GPUSTEWARD_NO_SKIP=1 $(BIN)/python -m pytest
+
+components: .venv/ready ## install the real components the tests use (Debian packages)
+	.ci/components
+
+docs: .venv/ready ## write the generated reference pages
+	$(BIN)/python -m docs.generate
+
+golden: .venv/ready ## write the golden pages anew; read the diff before you commit it
+	GPUSTEWARD_WRITE_GOLDEN=1 $(BIN)/python -m pytest tests/agent/test_golden_pages.py
+
+lock: $(UV) ## pin every dependency with hashes, naming no index
+	$(UV) pip compile -q --upgrade --generate-hashes --no-emit-index-url --universal --python-version 3.11 --no-header \
+	  --extra agent pyproject.toml -o requirements/agent.txt
+	$(UV) pip compile -q --upgrade --generate-hashes --no-emit-index-url --universal --python-version 3.11 --no-header \
+	  --extra agent --group dev -c requirements/agent.txt pyproject.toml -o requirements/dev.txt
+
+.venv/ready: requirements/dev.txt pyproject.toml | $(UV)
+	$(UV) venv -q --allow-existing --no-python-downloads --python $(PYTHON) .venv
+	$(UV) pip sync -q --python $(BIN)/python --require-hashes requirements/dev.txt
+	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $@
+
+.build/uv/bin/uv:
+	$(PYTHON) -m venv .build/uv
+	.build/uv/bin/python -m pip install -q uv
+
+clean: ## remove what set-up made
+	rm -rf .venv .build .mypy_cache .ruff_cache .pytest_cache .hypothesis

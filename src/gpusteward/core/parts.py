@@ -1,0 +1,202 @@
+"""Who uses how much of a GPU: the device divided among containers, the host, and what nobody can name.
+
+One rule for totals: a device uses at least what its processes are seen to use, and never more than it has. The
+parts then sum to the total; `unattributed` takes what the others leave. A part that cannot be known is `None`,
+it never becomes 0.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from gpusteward.core.allocations import Allocation, Share
+from gpusteward.core.containers import Container
+from gpusteward.core.gpus import Gpu, GpuReading
+from gpusteward.core.processes import GpuProcess, Place
+from gpusteward.core.snapshots import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One user's part of one GPU."""
+
+    by: Place
+    container: Container | None = None
+    processes: int = 0
+    utilization_ratio: float | None = None
+    memory_bytes: float | None = None
+    power_watts: float | None = None  # estimated by share of use
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """One GPU and the parts of it; a total of `None` could not be measured."""
+
+    gpu: Gpu
+    utilization_ratio: float | None
+    memory_used_bytes: float | None
+    power_watts: float | None  # of a MIG instance: its estimated part of the device's
+    parts: tuple[Part, ...]
+
+
+_Users = dict[tuple[Place, Container | None], list[GpuProcess]]
+_OnGpu = TypeVar("_OnGpu", GpuProcess, Allocation)
+
+
+def divide(snapshot: Snapshot) -> tuple[Division, ...]:
+    """Divide every GPU of the snapshot that can be held: whole ones, and MIG instances instead of their parent."""
+    processes = _by_gpu(snapshot.processes)
+    allocations = _by_gpu(snapshot.allocations)
+    instance_watts = _instance_watts(snapshot.readings)
+    return tuple(
+        divide_gpu(
+            reading,
+            processes.get(reading.gpu.uuid, ()),
+            allocations.get(reading.gpu.uuid, ()),
+            watts=instance_watts.get(reading.gpu.uuid, reading.signals.get("power_watts")),
+        )
+        for reading in snapshot.readings
+        if not reading.lost and not reading.is_mig_parent
+    )
+
+
+def divide_gpu(
+    reading: GpuReading,
+    processes: Sequence[GpuProcess],
+    allocations: Sequence[Allocation],
+    *,
+    watts: float | None,
+) -> Division:
+    """Divide one GPU among those who hold it and those seen on it."""
+    users = _users(processes, allocations)
+    held, memory = _settle(reading.signals.get("memory_used_bytes"), _memory(reading, users), _capacity(reading))
+    busy, utilization = _settle(utilization_of(reading), _utilization(reading, users, allocations), 1.0)
+    power = _power(watts, utilization, len(allocations))
+    parts = tuple(
+        Part(by, container, len(own), ratio, size, watt)
+        for ((by, container), own), ratio, size, watt in zip(users.items(), utilization, memory, power, strict=True)
+    )
+    return Division(reading.gpu, busy, held, watts, parts)
+
+
+def utilization_of(reading: GpuReading) -> float | None:
+    """The widest window the device offers; on MIG, where NVML has no utilization, the engine's activity."""
+    for name in ("utilization_mean_ratio", "utilization_ratio", "gr_engine_ratio"):
+        if name in reading.signals:
+            return reading.signals[name]
+    return None
+
+
+def _users(processes: Sequence[GpuProcess], allocations: Sequence[Allocation]) -> _Users:
+    """Everybody with a claim, then everybody else with a process; host and unattributed are always there, last."""
+    users: _Users = {(Place.CONTAINER, allocation.container): [] for allocation in allocations}
+    rest: _Users = {(Place.HOST, None): [], (Place.UNKNOWN, None): []}
+    for process in processes:
+        if process.place is Place.CONTAINER:
+            users.setdefault((Place.CONTAINER, process.container), []).append(process)
+        else:
+            rest[process.place, None].append(process)
+    return users | rest
+
+
+def _memory(reading: GpuReading, users: _Users) -> list[float | None]:
+    return [
+        _known_sum([process.memory_bytes for process in own]) if _is_seen(reading, users, own) else None
+        for own in users.values()
+    ]
+
+
+def _utilization(reading: GpuReading, users: _Users, allocations: Sequence[Allocation]) -> list[float | None]:
+    """Each user's compute; a sole holder nobody disturbs has all that the device does."""
+    device = utilization_of(reading)
+    if device is not None and _has_sole_holder(users, allocations):
+        own = _known_sum([process.sm_ratio for process in next(iter(users.values()))])
+        return [max(device, own or 0.0), 0.0, 0.0]
+    return [
+        _known_sum([process.sm_ratio for process in own]) if _is_seen(reading, users, own) else None
+        for own in users.values()
+    ]
+
+
+def _has_sole_holder(users: _Users, allocations: Sequence[Allocation]) -> bool:
+    is_exclusive = len(allocations) == 1 and allocations[0].share in (Share.EXCLUSIVE, Share.MIG)
+    return is_exclusive and len(users) == 3 and not users[Place.HOST, None] and not users[Place.UNKNOWN, None]
+
+
+def _is_seen(reading: GpuReading, users: _Users, own: list[GpuProcess]) -> bool:
+    """Nothing seen of a user is 0 only if everything on the GPU could be seen and named."""
+    return bool(own) or (reading.processes_known and not users[Place.UNKNOWN, None])
+
+
+def _known_sum(values: Iterable[float | None]) -> float | None:
+    total = 0.0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total
+
+
+def _settle(
+    measured: float | None, parts: list[float | None], cap: float | None
+) -> tuple[float | None, list[float | None]]:
+    """The total and its parts, agreeing. Without a measured total, one unknown part makes the whole unknown."""
+    seen = sum(part for part in parts if part is not None)
+    if measured is None and None in parts:
+        return None, [*parts[:-1], None]
+    total = max(measured or 0.0, seen)
+    if cap is not None and total > cap:
+        parts = [None if part is None else part * min(1.0, cap / seen) if seen else part for part in parts]
+        total = cap
+    named = sum(part for part in parts[:-1] if part is not None)
+    return total, [*parts[:-1], max(total - named, 0.0)]
+
+
+def _capacity(reading: GpuReading) -> float | None:
+    return reading.signals.get("memory_total_bytes", reading.gpu.memory_total_bytes)
+
+
+def _power(watts: float | None, utilization: list[float | None], holders: int) -> list[float | None]:
+    """Power by share of use; an idle GPU's by equal parts among those who hold it, else nobody's."""
+    if watts is None:
+        return [None] * len(utilization)
+    weights = [ratio or 0.0 for ratio in utilization]
+    if not sum(weights):
+        rest = [0.0] * (len(weights) - holders)
+        weights = [1.0] * holders + rest if holders else [*rest[:-1], 1.0]
+    return [watts * weight / sum(weights) for weight in weights]
+
+
+def _instance_watts(readings: Iterable[GpuReading]) -> Mapping[str, float]:
+    """A MIG device's power over its instances: by activity times compute slices, by slices while all are idle."""
+    watts: dict[str, float] = {}
+    instances = _by_parent(readings)
+    for reading in readings:
+        own = instances.get(reading.gpu.uuid)
+        if own and (power := reading.signals.get("power_watts")) is not None:
+            slices = [_compute_slices(instance.gpu) for instance in own]
+            weights = [size * (utilization_of(each) or 0.0) for size, each in zip(slices, own, strict=True)]
+            weights = weights if sum(weights) else slices
+            watts |= {each.gpu.uuid: power * w / sum(weights) for each, w in zip(own, weights, strict=True)}
+    return watts
+
+
+def _by_parent(readings: Iterable[GpuReading]) -> Mapping[str, list[GpuReading]]:
+    instances: dict[str, list[GpuReading]] = {}
+    for reading in readings:
+        if reading.gpu.mig:
+            instances.setdefault(reading.gpu.mig.parent_uuid, []).append(reading)
+    return instances
+
+
+def _compute_slices(gpu: Gpu) -> float:
+    """The 3 of `3g.40gb`; a profile of another form counts as one slice."""
+    head = gpu.mig.profile.partition("g.")[0].rpartition(".")[2] if gpu.mig else ""
+    return float(head) if head.isdecimal() and int(head) else 1.0
+
+
+def _by_gpu(things: Iterable[_OnGpu]) -> dict[str, list[_OnGpu]]:
+    grouped: dict[str, list[_OnGpu]] = {}
+    for thing in things:
+        grouped.setdefault(thing.gpu_uuid, []).append(thing)
+    return grouped

@@ -1,0 +1,133 @@
+"""What can be read from a GPU: one table of signals, in base units, whatever the dialect calls them later.
+
+NVML fills it, the simulator fills it, every dialect reads it. A signal that could not be measured is absent.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Scope(StrEnum):
+    """What a signal of a MIG instance speaks of."""
+
+    INSTANCE = "instance"  # read on the instance itself
+    COPY = "copy"  # the parent's, true for each instance (a temperature)
+    DEVICE = "device"  # the parent's, would count double if repeated (power); absent where NVML refuses it
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    name: str
+    scope: Scope
+    help: str
+    is_slow: bool = False  # reading it blocks: only if asked for
+
+
+def _table() -> tuple[Signal, ...]:
+    own, copy, device = Scope.INSTANCE, Scope.COPY, Scope.DEVICE
+    return (
+        Signal("sm_clock_hertz", copy, "Clock of the streaming multiprocessors"),
+        Signal("memory_clock_hertz", copy, "Clock of the memory"),
+        Signal("video_clock_hertz", copy, "Clock of the video engines"),
+        Signal("max_sm_clock_hertz", copy, "Highest clock of the streaming multiprocessors"),
+        Signal("max_memory_clock_hertz", copy, "Highest clock of the memory"),
+        Signal("temperature_celsius", copy, "Temperature of the GPU"),
+        Signal("memory_temperature_celsius", copy, "Temperature of the memory"),
+        Signal("power_watts", device, "Power drawn by the board"),
+        Signal("power_limit_watts", device, "Power limit set by management"),
+        Signal("enforced_power_limit_watts", device, "Power limit in force, the lowest of all limiters"),
+        Signal("energy_joules_total", device, "Energy drawn since the driver was loaded"),
+        Signal("utilization_ratio", device, "Share of the driver's last sample in which a kernel ran"),
+        Signal("utilization_mean_ratio", device, "Mean of the driver's utilization samples since the last cycle"),
+        Signal("memory_copy_ratio", device, "Share of the driver's last sample in which memory was moved"),
+        Signal("encoder_ratio", device, "Utilization of the video encoder"),
+        Signal("decoder_ratio", device, "Utilization of the video decoder"),
+        Signal("memory_total_bytes", own, "Memory of the device"),
+        Signal("memory_free_bytes", own, "Memory not in use"),
+        Signal("memory_used_bytes", own, "Memory in use, without what the driver reserves"),
+        Signal("memory_reserved_bytes", own, "Memory the driver keeps for itself"),
+        Signal("last_xid", copy, "Last XID error, 0 if there was none"),
+        Signal("clock_event_reasons", copy, "Bit mask of what limits the clocks now"),
+        Signal("performance_state", copy, "Performance state, 0 is the fastest"),
+        Signal("fan_ratio", device, "Speed of the fan"),
+        Signal("power_violation_seconds_total", device, "Time slowed by the power limit"),
+        Signal("thermal_violation_seconds_total", device, "Time slowed by heat"),
+        Signal("sync_boost_violation_seconds_total", device, "Time slowed by sync boost"),
+        Signal("board_limit_violation_seconds_total", device, "Time slowed by the board limit"),
+        Signal("low_utilization_violation_seconds_total", device, "Time slowed for lack of work"),
+        Signal("reliability_violation_seconds_total", device, "Time slowed by the reliability limit"),
+        Signal("pcie_replays_total", device, "PCIe packets sent again"),
+        Signal("pcie_link_generation", copy, "Generation of the PCIe link now"),
+        Signal("pcie_link_width", copy, "Lanes of the PCIe link now"),
+        Signal("pcie_throughput_tx_bytes_per_second", device, "PCIe bytes sent, sampled over 20 ms", is_slow=True),
+        Signal(
+            "pcie_throughput_rx_bytes_per_second",
+            device,
+            "PCIe bytes received, sampled over 20 ms",
+            is_slow=True,
+        ),
+        Signal("nvlink_bytes_per_second", device, "NVLink data, sent and received, all links"),
+        Signal("nvlink_l0_bytes_per_second", device, "NVLink data, sent and received, link 0"),
+        Signal("nvlink_crc_flit_errors_total", device, "NVLink CRC errors in flow control"),
+        Signal("nvlink_crc_data_errors_total", device, "NVLink CRC errors in data"),
+        Signal("nvlink_replay_errors_total", device, "NVLink retries"),
+        Signal("nvlink_recovery_errors_total", device, "NVLink recoveries"),
+        Signal("ecc_single_bit_volatile_total", device, "Single-bit ECC errors since the driver was loaded"),
+        Signal("ecc_double_bit_volatile_total", device, "Double-bit ECC errors since the driver was loaded"),
+        Signal("ecc_single_bit_aggregate_total", device, "Single-bit ECC errors in the life of the board"),
+        Signal("ecc_double_bit_aggregate_total", device, "Double-bit ECC errors in the life of the board"),
+        Signal("retired_pages_single_bit_total", device, "Pages retired after single-bit errors"),
+        Signal("retired_pages_double_bit_total", device, "Pages retired after double-bit errors"),
+        Signal("retired_pages_pending", copy, "1 if pages wait for a reboot to be retired"),
+        Signal("remapped_rows_uncorrectable_total", device, "Memory rows remapped after uncorrectable errors"),
+        Signal("remapped_rows_correctable_total", device, "Memory rows remapped after correctable errors"),
+        Signal("row_remap_failure", copy, "1 if a row could not be remapped"),
+        Signal("row_remap_pending", copy, "1 if a remap waits for a reset"),
+        Signal("vgpu_license_status", copy, "1 if a vGPU licence is active"),
+        Signal("gr_engine_ratio", own, "Share of time the graphics or compute engine was active"),
+        Signal("sm_active_ratio", own, "Share of cycles with a warp on an SM"),
+        Signal("sm_occupancy_ratio", own, "Resident warps against the most an SM can hold"),
+        Signal("tensor_ratio", own, "Share of cycles the tensor pipe was active"),
+        Signal("dram_ratio", own, "Share of cycles the memory interface was active"),
+        Signal("fp64_ratio", own, "Share of cycles the FP64 pipe was active"),
+        Signal("fp32_ratio", own, "Share of cycles the FP32 pipe was active"),
+        Signal("fp16_ratio", own, "Share of cycles the FP16 pipe was active"),
+        Signal("pcie_tx_bytes_per_second", device, "PCIe bytes sent, headers included"),
+        Signal("pcie_rx_bytes_per_second", device, "PCIe bytes received, headers included"),
+        Signal("nvlink_tx_bytes_per_second", device, "NVLink bytes sent"),
+        Signal("nvlink_rx_bytes_per_second", device, "NVLink bytes received"),
+    )
+
+
+SIGNALS = {signal.name: signal for signal in _table()}
+
+PROFILING = frozenset(
+    f"{name}_ratio" for name in ("gr_engine", "sm_active", "sm_occupancy", "tensor", "dram", "fp64", "fp32", "fp16")
+) | {f"{bus}_{way}_bytes_per_second" for bus in ("pcie", "nvlink") for way in ("tx", "rx")}
+"""Read by GPM: Hopper and newer only."""
+
+CLOCK_EVENTS = {
+    0x001: "gpu_idle",
+    0x002: "clocks_setting",
+    0x004: "power_cap",
+    0x008: "hw_slowdown",
+    0x010: "sync_boost",
+    0x020: "sw_thermal",
+    0x040: "hw_thermal",
+    0x080: "hw_power_brake",
+    0x100: "display_clocks",
+}
+"""Bits of `clock_event_reasons`, under dcgm-exporter's names."""
+
+FACTS = (
+    "driver_version",
+    "nvml_version",
+    "brand",
+    "serial",
+    "vbios_version",
+    "inforom_image_version",
+    "inforom_oem_version",
+    "inforom_ecc_version",
+    "inforom_power_version",
+)
+"""Keys of `Gpu.facts`."""

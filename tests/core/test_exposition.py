@@ -1,0 +1,75 @@
+"""The renderer, judged by prometheus-client's parsers."""
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from gpusteward.core.exposition import Family, LabelCache, render_labels, render_page, render_value
+from gpusteward.core.metrics import METRICS, Kind, Metric
+
+COUNTER = Metric("joules_total", Kind.COUNTER, "Energy.", ("gpu",))
+OLD_COUNTER = Metric("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", Kind.COUNTER, "Energy (in mJ).", ("gpu",))
+GAUGE = Metric("watts", Kind.GAUGE, 'Power, "now".\nSecond line \\ third.', ("gpu",))
+
+
+def openmetrics(*families: Family) -> list:
+    return list(parse_openmetrics(render_page(families).openmetrics.decode() + "# EOF\n"))
+
+
+def test_a_family_reads_back_as_it_was_written():
+    page = render_page([Family(GAUGE, [(render_labels((("gpu", "0"),)), 1.5)])])
+    (family,) = parse_text(page.text.decode())
+    assert (family.name, family.type, family.samples[0].value) == ("watts", "gauge", 1.5)
+    assert family.documentation == GAUGE.help
+
+
+def test_a_family_without_samples_leaves_no_trace():
+    assert render_page([Family(GAUGE, [])]).text == b""
+
+
+def test_an_old_counter_name_survives_openmetrics():
+    (family,) = openmetrics(Family(OLD_COUNTER, [('{gpu="0"}', 7)]))
+    assert family.samples[0].name == "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
+    assert family.type == "unknown"
+
+
+def test_a_counter_of_ours_is_a_counter_in_openmetrics():
+    (family,) = openmetrics(Family(COUNTER, [('{gpu="0"}', 7)]))
+    assert (family.type, family.samples[0].name) == ("counter", "joules_total")
+
+
+def test_whole_numbers_have_no_fraction_and_others_are_exact():
+    assert [render_value(each) for each in (3, 3.0, 55491669881.0, 0.1, 1e300)] == ["3", "3", "55491669881", "0.1", "1e+300"]
+
+
+@given(st.floats(allow_nan=False))
+def test_every_value_reads_back_the_same(value):
+    assert math.isclose(float(render_value(value)), value, rel_tol=0, abs_tol=0)
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True), st.text(), max_size=4))
+def test_any_text_in_a_label_is_contained_in_it(labels):
+    page = render_page([Family(GAUGE, [(render_labels(tuple(labels.items())), 1)])])
+    for families in (parse_text(page.text.decode()), parse_openmetrics(page.openmetrics.decode() + "# EOF\n")):
+        (family,) = families
+        (sample,) = family.samples
+        assert sample.labels.keys() == labels.keys()
+
+
+def test_kept_labels_are_forgotten_when_a_whole_cycle_did_not_ask_for_them():
+    cache = LabelCache()
+    for cycle in range(1000):
+        cache.start_cycle()
+        cache.render((("pod", f"pod-{cycle}"),))
+        assert len(cache._now) + len(cache._before) <= 2
+
+
+def test_every_name_of_the_treaty_is_unique_and_follows_its_kind():
+    names = [metric.name for metric in METRICS]
+    assert len(names) == len(set(names))
+    for metric in METRICS:
+        if metric.dialect == "native":
+            assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER), metric.name
