@@ -45,7 +45,7 @@ lock: $(UV) ## pin every dependency with hashes, naming no index
 
 .venv/ready: requirements/dev.txt pyproject.toml | $(UV)
 	$(UV) venv -q --allow-existing --no-python-downloads --python $(PYTHON) .venv
-	$(UV) pip sync -q --python $(BIN)/python --require-hashes requirements/dev.txt
+	$(UV) pip sync -q --compile-bytecode --python $(BIN)/python --require-hashes requirements/dev.txt
 	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $@
 

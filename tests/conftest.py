@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+pytest_plugins = ["tests.fakes.nvml_library"]
+
 NO_SKIP = os.environ.get("GPUSTEWARD_NO_SKIP") == "1"
 
 

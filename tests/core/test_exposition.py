@@ -42,7 +42,13 @@ def test_a_counter_of_ours_is_a_counter_in_openmetrics():
 
 
 def test_whole_numbers_have_no_fraction_and_others_are_exact():
-    assert [render_value(each) for each in (3, 3.0, 55491669881.0, 0.1, 1e300)] == ["3", "3", "55491669881", "0.1", "1e+300"]
+    assert [render_value(each) for each in (3, 3.0, 55491669881.0, 0.1, 1e300)] == [
+        "3",
+        "3",
+        "55491669881",
+        "0.1",
+        "1e+300",
+    ]
 
 
 @given(st.floats(allow_nan=False))
@@ -50,13 +56,13 @@ def test_every_value_reads_back_the_same(value):
     assert math.isclose(float(render_value(value)), value, rel_tol=0, abs_tol=0)
 
 
-@given(st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True), st.text(), max_size=4))
+@given(st.dictionaries(st.from_regex(r"[a-z][a-z_]{0,7}", fullmatch=True), st.text(), max_size=4))
 def test_any_text_in_a_label_is_contained_in_it(labels):
     page = render_page([Family(GAUGE, [(render_labels(tuple(labels.items())), 1)])])
     for families in (parse_text(page.text.decode()), parse_openmetrics(page.openmetrics.decode() + "# EOF\n")):
         (family,) = families
         (sample,) = family.samples
-        assert sample.labels.keys() == labels.keys()
+        assert sample.labels.keys() == {name for name, value in labels.items() if value}
 
 
 def test_kept_labels_are_forgotten_when_a_whole_cycle_did_not_ask_for_them():

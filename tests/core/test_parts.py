@@ -23,7 +23,9 @@ def reading(**signals: float) -> GpuReading:
     return GpuReading(GPU, {"memory_total_bytes": 80 * GIB, "power_watts": 300.0, **signals})
 
 
-def process(pid: int, container: Container | None, memory: int | None = GIB, sm: float | None = 0.0, **more) -> GpuProcess:
+def process(
+    pid: int, container: Container | None, memory: int | None = GIB, sm: float | None = 0.0, **more
+) -> GpuProcess:
     place = more.pop("place", Place.CONTAINER if container else Place.UNKNOWN)
     return GpuProcess(pid, GPU.uuid, memory_bytes=memory, sm_ratio=sm, place=place, container=container)
 
@@ -109,7 +111,9 @@ def test_power_follows_use_and_idle_power_belongs_to_the_holders():
 def test_a_mig_devices_power_is_split_over_its_instances_by_activity():
     parent = GpuReading(GPU, {"power_watts": 200.0}, is_mig_parent=True)
     instances = [
-        GpuReading(Gpu("node-a", 0, f"MIG-{i}", "A100", mig=MigInstance(GPU.uuid, profile, i, 0)), {"gr_engine_ratio": busy})
+        GpuReading(
+            Gpu("node-a", 0, f"MIG-{i}", "A100", mig=MigInstance(GPU.uuid, profile, i, 0)), {"gr_engine_ratio": busy}
+        )
         for i, (profile, busy) in enumerate((("1g.10gb", 1.0), ("3g.40gb", 1.0), ("1g.10gb", 0.0)))
     ]
     divided = divide(Snapshot("node-a", 1.0, (parent, *instances)))
@@ -125,7 +129,9 @@ maybe_bytes = st.none() | st.integers(0, 100 * GIB)
 containers = st.sampled_from([ALICE, BOB, None])
 processes = st.lists(
     st.builds(
-        lambda pid, who, memory, sm, host: process(pid, who, memory, sm, **({} if who or not host else {"place": Place.HOST})),
+        lambda pid, who, memory, sm, host: process(
+            pid, who, memory, sm, **({} if who or not host else {"place": Place.HOST})
+        ),
         st.integers(1, 99),
         containers,
         maybe_bytes,
@@ -135,7 +141,9 @@ processes = st.lists(
     max_size=12,
 )
 claims = st.lists(
-    st.builds(claim, st.sampled_from([ALICE, BOB]), st.sampled_from(list(Share))), max_size=2, unique_by=lambda a: a.container
+    st.builds(claim, st.sampled_from([ALICE, BOB]), st.sampled_from(list(Share))),
+    max_size=2,
+    unique_by=lambda a: a.container,
 )
 readings = st.builds(
     lambda used, busy, known: GpuReading(
@@ -169,5 +177,7 @@ def test_the_parts_always_sum_to_the_device(seen, running, held):
 @given(readings, processes, claims)
 def test_the_total_is_never_less_than_measured_nor_more_than_the_device_has(seen, running, held):
     divided = division(seen, running, held)
-    assert divided.utilization_ratio is None or seen.signals.get("utilization_ratio", 0) <= divided.utilization_ratio <= 1
+    assert (
+        divided.utilization_ratio is None or seen.signals.get("utilization_ratio", 0) <= divided.utilization_ratio <= 1
+    )
     assert divided.memory_used_bytes is None or divided.memory_used_bytes <= 80 * GIB

@@ -4,7 +4,7 @@ Sample lines are the same in both formats, so they are made once; only the heade
 of a line is kept between cycles (`LabelCache`): it is what costs, and it hardly ever changes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 from gpusteward.core.metrics import Kind, Metric
@@ -35,8 +35,8 @@ class LabelCache:
     """Rendered label parts, kept for as long as each cycle asks for them again: bounded by what is alive."""
 
     def __init__(self) -> None:
-        self._now: dict[object, str] = {}
-        self._before: dict[object, str] = {}
+        self._now: dict[Hashable, str] = {}
+        self._before: dict[Hashable, str] = {}
 
     def start_cycle(self) -> None:
         """Forget what the last cycle did not use."""
@@ -44,17 +44,22 @@ class LabelCache:
 
     def render(self, labels: tuple[tuple[str, str], ...]) -> str:
         """`{a="b",c="d"}`, or nothing for no labels."""
-        text = self._now.get(labels)
+        return self.keep(labels, lambda: labels)
+
+    def keep(self, key: Hashable, build: Callable[[], Iterable[tuple[str, str]]]) -> str:
+        """The same for labels that a shorter key stands for: they are built only when the key is new."""
+        text = self._now.get(key)
         if text is None:
-            text = self._before.get(labels)
+            text = self._before.get(key)
             if text is None:
-                text = render_labels(labels)
-            self._now[labels] = text
+                text = render_labels(build())
+            self._now[key] = text
         return text
 
 
 def render_labels(labels: Iterable[tuple[str, str]]) -> str:
-    inside = ",".join(f'{name}="{escape_label(value)}"' for name, value in labels)
+    """An empty label is no label to Prometheus, so it is left out."""
+    inside = ",".join(f'{name}="{escape_label(value)}"' for name, value in labels if value)
     return f"{{{inside}}}" if inside else ""
 
 
@@ -82,11 +87,8 @@ def render_page(families: Iterable[Family]) -> Page:
 
 def render_value(value: float) -> str:
     """Whole numbers without a fraction, others in the shortest form that reads back the same."""
-    if value.__class__ is int:
-        return str(value)
-    if value.is_integer() and abs(value) < 1e15:
-        return str(int(value))
-    return _SPECIAL.get(text := repr(value), text)
+    text = repr(value)
+    return text[:-2] if text.endswith(".0") else _SPECIAL.get(text, text)
 
 
 _SPECIAL: Mapping[str, str] = {"inf": "+Inf", "-inf": "-Inf", "nan": "NaN"}

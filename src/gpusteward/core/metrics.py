@@ -34,21 +34,21 @@ ALLOCATION = (*GPU, *CONTAINER, "workload_kind", "workload")
 PROCESS = (*GPU, "pid", "process", "by", *CONTAINER)
 
 
-def _gauge(name: str, labels: tuple[str, ...], help_text: str, **more: bool) -> Metric:
-    return Metric(f"gpusteward_{name}", Kind.GAUGE, help_text, labels, **more)
+def _gauge(name: str, labels: tuple[str, ...], help_text: str, *, lasts: bool = False) -> Metric:
+    return Metric(f"gpusteward_{name}", Kind.GAUGE, help_text, labels, outlives_snapshot=lasts)
 
 
-def _counter(name: str, labels: tuple[str, ...], help_text: str, **more: bool) -> Metric:
-    return Metric(f"gpusteward_{name}", Kind.COUNTER, help_text, labels, **more)
+def _counter(name: str, labels: tuple[str, ...], help_text: str, *, lasts: bool = False) -> Metric:
+    return Metric(f"gpusteward_{name}", Kind.COUNTER, help_text, labels, outlives_snapshot=lasts)
 
 
-BUILD_INFO = _gauge("build_info", ("version",), "Version of gpusteward; always 1.", outlives_snapshot=True)
+BUILD_INFO = _gauge("build_info", ("version",), "Version of gpusteward; always 1.", lasts=True)
 
 GPU_INFO = _gauge(
     "gpu_info",
     (*GPU, "parent_uuid", "model", "pci_bus_id", "driver_version", "nvml_version"),
     "Identity of a GPU or MIG instance; always 1.",
-    outlives_snapshot=True,
+    lasts=True,
 )
 GPU_UP = _gauge("gpu_up", GPU, "1 if the GPU answers, 0 if it is lost (fallen off the bus).")
 GPU_XID_ERRORS = _counter("gpu_xid_errors_total", (*GPU, "xid"), "XID errors seen since the agent started, by code.")
@@ -139,24 +139,27 @@ PROCESS_UTILIZATION = _gauge(
 )
 PROCESS_OUTSIDE = _gauge("process_outside_allocation", PROCESS, "1 for a process on a GPU that its pod does not hold.")
 
-SNAPSHOT_AGE = _gauge("snapshot_age_seconds", NODE, "Age of what this page shows.", outlives_snapshot=True)
+SNAPSHOT_AGE = _gauge("snapshot_age_seconds", NODE, "Age of what this page shows.", lasts=True)
 COLLECTOR_ERRORS = _counter(
     "collector_errors_total",
     ("node", "collector"),
     "Failures by collector; each costs only its own series.",
-    outlives_snapshot=True,
+    lasts=True,
+)
+COLLECTOR_SUCCESS = _gauge(
+    "collector_success", ("node", "collector"), "1 if the collector had no failure in the last cycle, else 0."
 )
 COLLECTOR_SECONDS = _gauge(
     "collector_duration_seconds",
     ("node", "collector"),
-    "Time the collector took in the last cycle.",
+    "Time the collector took when it last ran.",
 )
-CYCLES = _counter("cycles_total", NODE, "Collection cycles finished since the agent started.", outlives_snapshot=True)
+CYCLES = _counter("cycles_total", NODE, "Collection cycles finished since the agent started.", lasts=True)
 CONFIG_RELOADS = _counter(
     "config_reloads_total",
     ("node", "result"),
     "Reloads of the field list by result: ok or refused.",
-    outlives_snapshot=True,
+    lasts=True,
 )
 ALLOCATIONS_KNOWN = _gauge("allocations_known", NODE, "1 if the kubelet or the API server told who holds what.")
 
@@ -184,7 +187,8 @@ PID_POD = Metric(
     "pid2pod",
 )
 
-METRICS: tuple[Metric, ...] = tuple(
-    metric for value in list(globals().values()) for metric in ([value] if isinstance(value, Metric) else [])
-) + tuple(DEVICE_SIGNALS.values())
+METRICS: tuple[Metric, ...] = (
+    *(row for row in tuple(vars().values()) if isinstance(row, Metric)),
+    *DEVICE_SIGNALS.values(),
+)
 """Every row above, for the reference page and the tests."""

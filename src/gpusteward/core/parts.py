@@ -22,7 +22,7 @@ class Part:
 
     by: Place
     container: Container | None = None
-    processes: int = 0
+    processes: int | None = 0
     utilization_ratio: float | None = None
     memory_bytes: float | None = None
     power_watts: float | None = None  # estimated by share of use
@@ -38,6 +38,12 @@ class Division:
     power_watts: float | None  # of a MIG instance: its estimated part of the device's
     parts: tuple[Part, ...]
 
+
+DIVIDED_SIGNALS = frozenset(
+    {"utilization_mean_ratio", "utilization_ratio", "gr_engine_ratio", "memory_used_bytes", "memory_total_bytes"}
+    | {"power_watts", "energy_joules_total"}
+)
+"""What dividing a GPU, and counting what its users did, is made of."""
 
 _Users = dict[tuple[Place, Container | None], list[GpuProcess]]
 _OnGpu = TypeVar("_OnGpu", GpuProcess, Allocation)
@@ -73,7 +79,7 @@ def divide_gpu(
     busy, utilization = _settle(utilization_of(reading), _utilization(reading, users, allocations), 1.0)
     power = _power(watts, utilization, len(allocations))
     parts = tuple(
-        Part(by, container, len(own), ratio, size, watt)
+        Part(by, container, len(own) if _is_seen(reading, users, own) else None, ratio, size, watt)
         for ((by, container), own), ratio, size, watt in zip(users.items(), utilization, memory, power, strict=True)
     )
     return Division(reading.gpu, busy, held, watts, parts)

@@ -1,0 +1,190 @@
+"""Builds every part of the agent once, runs it, and takes it down."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpusteward import __version__
+from gpusteward.agent.answers import AgentAnswers
+from gpusteward.agent.collect import Collection, Dialect, Script, Worker
+from gpusteward.agent.dialects.dcgm import DcgmDialect
+from gpusteward.agent.dialects.dcgm_options import DcgmOptions, parse_devices
+from gpusteward.agent.dialects.native import NativeDialect
+from gpusteward.agent.dialects.pid2pod import Pid2PodDialect
+from gpusteward.agent.dialects.vgpu_monitor import VgpuMonitorDialect
+from gpusteward.agent.fields.lists import default_fields
+from gpusteward.agent.fields.watch import FieldConfigMap, FieldFile
+from gpusteward.agent.kubernetes.api import SERVICE_ACCOUNT, ApiServer
+from gpusteward.agent.kubernetes.kubelet import PodResources
+from gpusteward.agent.kubernetes.pods import PodWatch
+from gpusteward.agent.memory import tame_allocator
+from gpusteward.agent.node import Neighbours, NodeSource, Source
+from gpusteward.agent.nvml import Nvml
+from gpusteward.agent.pages import Pages
+from gpusteward.agent.proc.table import ProcTable
+from gpusteward.agent.settings.table import AgentSettings
+from gpusteward.agent.shares.ratio_file import RatioFile
+from gpusteward.agent.web.config import WebConfig, WebConfigFile
+from gpusteward.agent.web.server import Server, serve
+from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.exposition import LabelCache
+from gpusteward.logs import Log
+
+log = Log(__name__)
+
+STOP_SECONDS = 4.0
+
+
+class Agent:
+    """The running agent: a worker that collects and a server that answers."""
+
+    def __init__(self, settings: AgentSettings) -> None:
+        """Raises ConfigurationError for what a person can mend."""
+        api = _find_api(settings)
+        labels = LabelCache()
+        pages = Pages(node=settings.node_name, interval_seconds=settings.interval_seconds, clock=time.monotonic)
+        script = build_script(settings, api, labels)
+        self._source = build_source(settings, api)
+        collection = Collection(self._source, script, pages, interval_seconds=settings.interval_seconds)
+        self.worker = Worker(
+            collection, interval_seconds=settings.interval_seconds, release_seconds=settings.release_seconds
+        )
+        self.server = _listen(settings, AgentAnswers(collection, pages, self.worker))
+        self.worker.start()
+
+    def stop(self) -> None:
+        """Stop listening, finish the cycle under way, let go of the driver."""
+        self.server.close()
+        self.worker.stop(timeout_seconds=STOP_SECONDS)
+        if not self.worker.is_alive():
+            self._source.close()
+
+
+def run_agent(settings: AgentSettings) -> int:
+    """Run until SIGTERM or SIGINT; SIGUSR1 releases NVML for a while, SIGHUP looks for changed files at once."""
+    tame_allocator()
+    agent = Agent(settings)
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGINT, lambda *_: stop.set())
+    signal.signal(signal.SIGUSR1, lambda *_: agent.worker.ask_release())
+    signal.signal(signal.SIGHUP, lambda *_: agent.worker.ask_cycle())
+    log.info(
+        "agent_started", version=__version__, node=settings.node_name, source=settings.source, url=agent.server.url
+    )
+    if settings.source == "simulated":
+        print(f"{agent.server.url}/metrics shows simulated GPUs; Ctrl-C ends it", flush=True)
+    stop.wait()
+    agent.stop()
+    log.info("agent_stopped")
+    return 0
+
+
+def build_source(settings: AgentSettings, api: ApiServer | None) -> Source:
+    """Where snapshots come from: this node, or one that does not exist."""
+    if settings.source == "simulated":
+        from gpusteward.agent.simulated import SimulatedSource  # half a megabyte that a real node does not need
+
+        return SimulatedSource(settings.node_name, seed=settings.simulate_seed, loads=settings.simulate_loads)
+    neighbours = Neighbours(
+        proc=ProcTable(settings.proc),
+        kubelet=_find_kubelet(settings),
+        pods=PodWatch(api, settings.node_name, label_patterns=_label_patterns(settings)) if api else None,
+        ratio=RatioFile(settings.ratio_file) if settings.ratio_file else None,
+    )
+    if neighbours.pods is not None:
+        neighbours.pods.start()
+    return NodeSource(settings.node_name, Nvml(settings.node_name), neighbours)
+
+
+def build_script(settings: AgentSettings, api: ApiServer | None, labels: LabelCache) -> Script:
+    """The dialects that are switched on, and the field list of the dcgm one if it can change."""
+    fields = _find_fields(settings, api)
+    dcgm = DcgmDialect(
+        _dcgm_options(settings), fields.fields if fields else default_fields(settings.dcgm_names), labels=labels
+    )
+    known: Sequence[Dialect] = (dcgm, VgpuMonitorDialect(labels), Pid2PodDialect(labels), NativeDialect(labels))
+    dialects = [dialect for dialect in known if dialect.name in settings.dialects]
+    if fields is None:
+        return Script(dialects, labels)
+    return Script(
+        dialects,
+        labels,
+        refresh=lambda now: dcgm.use(fields.poll(now)),
+        count_reloads=lambda: {"ok": fields.reloads_ok, "refused": fields.reloads_refused},
+    )
+
+
+def _find_api(settings: AgentSettings) -> ApiServer | None:
+    """The API server named in the settings, else that of the cluster this runs in, else none."""
+    if settings.kubernetes is False or settings.source == "simulated":
+        return None
+    if settings.kubernetes_api:
+        return ApiServer(settings.kubernetes_api, token_path=_if_there("token"), ca_path=_if_there("ca.crt"))
+    if "KUBERNETES_SERVICE_HOST" in os.environ and SERVICE_ACCOUNT.is_dir():
+        return ApiServer.from_cluster(os.environ)
+    return None
+
+
+def _if_there(name: str) -> Path | None:
+    path = SERVICE_ACCOUNT / name
+    return path if path.is_file() else None
+
+
+def _find_kubelet(settings: AgentSettings) -> PodResources | None:
+    """The kubelet's socket, if pods are to be told: by default where its directory is there at all."""
+    socket = settings.pod_resources_kubelet_socket
+    if settings.kubernetes is False or (settings.kubernetes is None and not socket.parent.is_dir()):
+        return None
+    return PodResources(socket, resource_names=settings.nvidia_resource_names)
+
+
+def _find_fields(settings: AgentSettings, api: ApiServer | None) -> FieldConfigMap | FieldFile | None:
+    """The ConfigMap wins over the file, as in dcgm-exporter; None is the built-in list."""
+    if settings.configmap_data is not None:
+        if api is None:
+            raise ConfigurationError(
+                "--configmap-data needs the API server: run in the cluster, give --kubernetes-api, or use --collectors"
+            )
+        namespace, name = settings.configmap_data
+        return FieldConfigMap(f"{namespace}:{name}", lambda: api.read_config_map(namespace, name))
+    return FieldFile(settings.collectors) if settings.collectors else None
+
+
+def _label_patterns(settings: AgentSettings) -> Sequence[str]:
+    """Which pod labels are kept: none unless asked for, then all or the allowed ones."""
+    if not settings.kubernetes_enable_pod_labels:
+        return ()
+    return [pattern.pattern for pattern in settings.kubernetes_pod_label_allowlist] or [""]
+
+
+def _dcgm_options(settings: AgentSettings) -> DcgmOptions:
+    return DcgmOptions(
+        names=settings.dcgm_names,
+        hostname_label=settings.hostname_label,
+        hostname="" if settings.no_hostname else settings.node_name,
+        device_per_pod=settings.kubernetes_virtual_gpus,
+        old_labels=settings.use_old_namespace,
+        pod_labels=settings.kubernetes_enable_pod_labels,
+        pod_uid=settings.kubernetes_enable_pod_uid,
+        replace_blanks=settings.replace_blanks_in_model_name,
+        xid_window_seconds=settings.xid_count_window_ms / 1000,
+        clock_events_window_seconds=settings.clock_events_count_window_ms / 1000,
+        devices=parse_devices(settings.devices),
+    )
+
+
+def _listen(settings: AgentSettings, answers: AgentAnswers) -> Server:
+    web = WebConfigFile(settings.web_config_file).current if settings.web_config_file else WebConfig
+    return serve(
+        answers,
+        settings.address,
+        web=web,
+        max_concurrent_scrapes=settings.max_concurrent_scrapes,
+        read_seconds=settings.web_read_timeout_seconds,
+        write_seconds=settings.web_write_timeout_seconds,
+        expose_snapshot=settings.expose_snapshot,
+    )

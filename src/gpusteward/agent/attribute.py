@@ -1,0 +1,106 @@
+"""Joins what NVML, /proc, the kubelet and the API server said into one Snapshot. Pure.
+
+A process is named by, in order of trust: its cgroup with the pods of this node; its cgroup alone; the one holder of
+the GPU it runs on. What stays over is `host` or `unattributed`, and counted as such.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gpusteward.agent.kubernetes.pods import Pod
+from gpusteward.agent.proc.table import ProcessIdentity
+from gpusteward.core.allocations import Allocation, Share
+from gpusteward.core.containers import Container
+from gpusteward.core.processes import GpuProcess, Place
+
+
+@dataclass(frozen=True, slots=True)
+class Witnesses:
+    """Everybody who can say whose process it is."""
+
+    identities: Mapping[int, ProcessIdentity] = field(default_factory=dict)
+    pods: Mapping[str, Pod] = field(default_factory=dict)
+    allocations: Sequence[Allocation] = ()
+    allocations_known: bool = True
+
+
+def attribute(processes: Sequence[GpuProcess], witnesses: Witnesses) -> tuple[GpuProcess, ...]:
+    """Give every process its place, its container, and a flag if it runs where its pod has no claim."""
+    holders: dict[str, list[Allocation]] = {}
+    for allocation in witnesses.allocations:
+        holders.setdefault(allocation.gpu_uuid, []).append(allocation)
+    return tuple(_attribute_one(process, witnesses, holders.get(process.gpu_uuid, [])) for process in processes)
+
+
+def _attribute_one(process: GpuProcess, witnesses: Witnesses, holders: Sequence[Allocation]) -> GpuProcess:
+    identity = witnesses.identities.get(process.pid, _NOBODY)
+    container = _container(identity, witnesses.pods, holders)
+    return GpuProcess(
+        process.pid,
+        process.gpu_uuid,
+        identity.name,
+        process.memory_bytes,
+        process.sm_ratio,
+        process.memory_ratio,
+        process.encoder_ratio,
+        process.decoder_ratio,
+        identity.container_id,
+        identity.pod_uid or (container.pod_uid if container else ""),
+        Place.CONTAINER if container else identity.place,
+        container,
+        witnesses.allocations_known and _is_outside(container, holders),
+    )
+
+
+_NOBODY = ProcessIdentity(name="", place=Place.UNKNOWN, pod_uid="", container_id="")
+
+
+def _container(identity: ProcessIdentity, pods: Mapping[str, Pod], holders: Sequence[Allocation]) -> Container | None:
+    if identity.place is Place.HOST:
+        return None
+    pod = pods.get(identity.pod_uid) if identity.pod_uid else None
+    if pod is not None:
+        return _container_of_pod(pod, identity.container_id, holders)
+    if identity.pod_uid or identity.place is Place.UNKNOWN:
+        holder = _sole_holder(holders, identity.pod_uid)
+        if holder is not None:
+            return holder
+    if identity.pod_uid:
+        return Container(pod_uid=identity.pod_uid)
+    return Container(name=identity.container_id[:12]) if identity.container_id else None
+
+
+def _container_of_pod(pod: Pod, container_id: str, holders: Sequence[Allocation]) -> Container:
+    """The container by its id; where the API server does not know the id yet, the pod's only claim on the GPU."""
+    name = pod.containers.get(container_id, "")
+    own = [
+        each.container
+        for each in holders
+        if (each.container.namespace, each.container.pod) == (pod.namespace, pod.name)
+    ]
+    if len(own) == 1 and name in ("", own[0].name):
+        return own[0]
+    return Container(
+        pod.namespace,
+        pod.name,
+        pod.uid,
+        name,
+        workload=pod.workload,
+        pod_labels=pod.exported_labels,
+        started_at=pod.started_at,
+    )
+
+
+def _sole_holder(holders: Sequence[Allocation], pod_uid: str) -> Container | None:
+    """Nobody else can be on a GPU that is lent to one container alone, unless the uids contradict."""
+    if len(holders) != 1 or holders[0].share not in (Share.EXCLUSIVE, Share.MIG):
+        return None
+    container = holders[0].container
+    return container if not pod_uid or container.pod_uid in ("", pod_uid) else None
+
+
+def _is_outside(container: Container | None, holders: Sequence[Allocation]) -> bool:
+    if container is None or not container.pod:
+        return False
+    pod = (container.namespace, container.pod)
+    return all((each.container.namespace, each.container.pod) != pod for each in holders)

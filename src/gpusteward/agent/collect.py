@@ -1,0 +1,129 @@
+"""The worker: every interval one snapshot, one view, one page. A scrape never waits for any of it."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from gpusteward.agent.dialects.about_agent import agent_families
+from gpusteward.agent.guards import Guard
+from gpusteward.agent.meters import Meters, View
+from gpusteward.agent.node import Source
+from gpusteward.agent.pages import STALE_AFTER_INTERVALS, Pages
+from gpusteward.core.exposition import Family, LabelCache
+from gpusteward.core.parts import DIVIDED_SIGNALS
+from gpusteward.core.snapshots import Snapshot
+from gpusteward.logs import Log
+
+log = Log(__name__)
+
+
+class Dialect(Protocol):
+    """Says a view under one system's names."""
+
+    name: str
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """Signals it needs."""
+
+    def families(self, view: View) -> list[Family]:
+        """The same facts, as families."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What a cycle says and in whose words."""
+
+    dialects: Sequence[Dialect]
+    labels: LabelCache
+    refresh: Callable[[float], None] = lambda _now: None  # looks for a changed field list
+    count_reloads: Callable[[], Mapping[str, int]] = dict
+
+
+class Collection:
+    """One cycle after another: read, count, render, publish."""
+
+    def __init__(self, source: Source, script: Script, pages: Pages, *, interval_seconds: float) -> None:
+        self._source = source
+        self._script = script
+        self._pages = pages
+        self._meters = Meters(longest_gap_seconds=interval_seconds * STALE_AFTER_INTERVALS)
+        self._cycles = 0
+        self.guard = Guard()
+        self.last_snapshot: Snapshot | None = None
+
+    def run_cycle(self, *, now: float, monotonic: float) -> None:
+        """The whole work of one interval. `now` is wall time, `monotonic` the clock of the pages."""
+        self.guard.start_cycle()
+        self._script.labels.start_cycle()
+        self.guard.run("fields", lambda: self._script.refresh(monotonic), None)
+        snapshot = self._source.read(self._wanted(), now=now, guard=self.guard)
+        families = self._families(self._meters.advance(snapshot))
+        self._cycles += 1
+        families += agent_families(
+            self.guard,
+            node=snapshot.node,
+            cycles=self._cycles,
+            reloads=self._script.count_reloads(),
+            labels=self._script.labels,
+        )
+        self._pages.publish(families, taken_at=monotonic)
+        self.last_snapshot = snapshot
+
+    def release(self, *, until: float) -> None:
+        self._source.release(until=until)
+
+    def _wanted(self) -> frozenset[str]:
+        return DIVIDED_SIGNALS.union(*(dialect.wanted for dialect in self._script.dialects))
+
+    def _families(self, view: View) -> list[Family]:
+        families: list[Family] = []
+        for dialect in self._script.dialects:
+            families += self.guard.run(f"dialect_{dialect.name}", partial(dialect.families, view), [])
+        return families
+
+
+class Worker(threading.Thread):
+    """Runs the collection every interval in a thread of its own; a hung driver hangs this thread alone."""
+
+    def __init__(self, collection: Collection, *, interval_seconds: float, release_seconds: float) -> None:
+        super().__init__(name="collect", daemon=True)
+        self._collection = collection
+        self._interval = interval_seconds
+        self._release_seconds = release_seconds
+        self._wake = threading.Event()
+        self._stopping = False
+        self._release_asked = False
+
+    def run(self) -> None:
+        due = time.monotonic()
+        while not self._stopping:
+            self._wake.clear()
+            if self._release_asked:
+                self._release()
+            self._collection.run_cycle(now=time.time(), monotonic=time.monotonic())
+            due = max(due + self._interval, time.monotonic())
+            self._wake.wait(due - time.monotonic())
+
+    def ask_release(self) -> None:
+        """Let go of NVML at once, for a while. Safe to call from a signal handler."""
+        self._release_asked = True
+        self._wake.set()
+
+    def ask_cycle(self) -> None:
+        """Run a cycle now instead of at the end of the interval."""
+        self._wake.set()
+
+    def stop(self, *, timeout_seconds: float) -> None:
+        """Stop after the cycle under way; a hung one is left behind when the time is over."""
+        self._stopping = True
+        self._wake.set()
+        self.join(timeout_seconds)
+
+    def _release(self) -> None:
+        self._release_asked = False
+        self._collection.release(until=time.time() + self._release_seconds)
+        log.info("nvml_released", seconds=self._release_seconds)

@@ -1,0 +1,160 @@
+"""dcgm-exporter's names: its families, labels and units, made from the same snapshot as everything else.
+
+Differences a person may meet, each on purpose:
+
+- one sample per device or MIG instance; a shared GPU carries no pod (the peer names the last one it saw);
+- power, energy and the like of a sliced GPU stand once, on the GPU, not on each of its instances;
+- DCGM_FI_DEV_XID_ERRORS has no err_code and err_msg: with them every XID makes another series;
+- in the per-pod form use, memory, power and energy are the holder's own, and no sample of the whole stands beside.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from gpusteward.agent.dialects.dcgm_events import Events
+from gpusteward.agent.dialects.dcgm_labels import LabelMaker
+from gpusteward.agent.dialects.dcgm_options import DcgmOptions
+from gpusteward.agent.dialects.dcgm_rows import Row, Rows, find_missing, list_rows
+from gpusteward.agent.fields.lists import FieldList, MetricRow
+from gpusteward.agent.meters import View
+from gpusteward.core.dcgm import (
+    CLOCK_EVENTS_COUNT,
+    CONVERT,
+    DERIVED,
+    PEER_STATUS,
+    DcgmEvent,
+    DcgmField,
+    derive_memory_used_ratio,
+)
+from gpusteward.core.exposition import Family, LabelCache, Samples
+from gpusteward.core.metrics import Metric
+from gpusteward.core.signals import SIGNALS, Scope
+from gpusteward.logs import Log
+
+log = Log(__name__)
+
+Read = Callable[[Mapping[str, float]], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _FieldPlan:
+    """A family with a sample for each row of its scope."""
+
+    metric: Metric
+    scope: Scope
+    read: Read
+
+
+@dataclass(frozen=True, slots=True)
+class _EventPlan:
+    """A family with samples of its own making for each device."""
+
+    metric: Metric
+    event: DcgmEvent
+
+
+class DcgmDialect:
+    """What dcgm-exporter would say of this node."""
+
+    name = "dcgm"
+
+    def __init__(self, options: DcgmOptions, fields: FieldList, *, labels: LabelCache) -> None:
+        self._options = options
+        self._cache = labels
+        self._events = Events(options)
+        self._ids_checked = False
+        self._fields: FieldList | None = None
+        self.use(fields)
+
+    def use(self, fields: FieldList) -> None:
+        """Export these fields from the next view on; the same list again costs nothing."""
+        if fields is self._fields:
+            return
+        self._fields = fields
+        self._plans = plan_families(fields, self._options)
+        self._maker = LabelMaker(self._options, fields.labels)
+        self._wanted = wanted_signals(fields)
+        self._events.watches_clocks = any(row.field is CLOCK_EVENTS_COUNT for row in fields.metrics)
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """Signals it needs."""
+        return self._wanted
+
+    def families(self, view: View) -> list[Family]:
+        """The same facts, as families."""
+        self._say_missing(view)
+        self._events.advance(view.snapshot)
+        rows = list_rows(view, self._options, self._maker, cache=self._cache)
+        return [Family(plan.metric, self._samples(plan, rows)) for plan in self._plans]
+
+    def _say_missing(self, view: View) -> None:
+        """Once, when the first GPUs are seen: an id nobody has would otherwise be an empty page without a reason."""
+        if self._ids_checked or not view.snapshot.readings:
+            return
+        self._ids_checked = True
+        if missing := find_missing(view.snapshot.readings, self._options.devices):
+            log.warning("devices_missing", ids=",".join(map(str, missing)), kind=self._options.devices.kinds)
+
+    def _samples(self, plan: _FieldPlan | _EventPlan, rows: Rows) -> Samples:
+        if isinstance(plan, _EventPlan):
+            return [sample for row in rows[Scope.DEVICE] for sample in self._event_samples(plan.event, row)]
+        read = plan.read
+        return [(row.text, value) for row in rows[plan.scope] if (value := read(row.signals)) is not None]
+
+    def _event_samples(self, event: DcgmEvent, row: Row) -> Samples:
+        return [
+            (self._cache.render(row.labels.with_event(labels)), value)
+            for labels, value in self._events.samples(event, row.reading)
+        ]
+
+
+def wanted_signals(fields: FieldList) -> frozenset[str]:
+    """The signals behind a field list, and `peer_status` where it must be known which GPUs reach each other."""
+    signals = {signal for row in fields.metrics for signal in row.field.signals}
+    if any(row.field is PEER_STATUS for row in fields.metrics):
+        signals.add("peer_status")
+    return frozenset(signals)
+
+
+def plan_families(fields: FieldList, options: DcgmOptions) -> list[_FieldPlan | _EventPlan]:
+    """A family for every name that comes of the rows, each name once."""
+    plans: dict[str, _FieldPlan | _EventPlan] = {}
+    for row in fields.metrics:
+        for name in _spellings(row, options.names):
+            plans.setdefault(name, _plan(row, name))
+    return list(plans.values())
+
+
+def _spellings(row: MetricRow, names: str) -> tuple[str, ...]:
+    """A classic name follows the option; any other spelling stays as it was written, as it does with the peer."""
+    renamed = row.field.v49_name if isinstance(row.field, DcgmField) else ""
+    if row.name != row.field.name or not renamed or names == "classic":
+        return (row.name,)
+    return (renamed,) if names == "v4.9" else (row.name, renamed)
+
+
+def _plan(row: MetricRow, name: str) -> _FieldPlan | _EventPlan:
+    field = row.field
+    if isinstance(field, DcgmEvent):
+        return _EventPlan(Metric(name, row.kind, row.help or field.help, dialect="dcgm"), field)
+    # A help text somebody wrote speaks of the name and unit they wrote it for.
+    help_text = row.help if row.help and name == row.name else field.help_of(name)
+    metric = Metric(name, row.kind, help_text, dialect="dcgm")
+    return _FieldPlan(metric, _scope(field), _reader(field, name))
+
+
+def _scope(field: DcgmField) -> Scope:
+    return SIGNALS[field.signals[0]].scope
+
+
+def _reader(field: DcgmField, name: str) -> Read:
+    if field.signal in DERIVED:
+        return derive_memory_used_ratio
+    signal, convert = field.signal, CONVERT[field.unit_of(name)]
+
+    def read(signals: Mapping[str, float]) -> float | None:
+        value = signals.get(signal)
+        return None if value is None else convert(value)
+
+    return read

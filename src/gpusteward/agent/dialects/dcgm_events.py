@@ -1,0 +1,151 @@
+"""The families dcgm-exporter makes itself (`DCGM_EXP_*`): XIDs and clock events over a window, and who reaches whom."""
+
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Mapping
+from functools import lru_cache
+from typing import Generic, TypeVar
+
+from gpusteward.agent.dialects.dcgm_labels import Labels
+from gpusteward.agent.dialects.dcgm_options import DcgmOptions
+from gpusteward.core import dcgm
+from gpusteward.core.dcgm import DcgmEvent
+from gpusteward.core.gpus import GpuReading
+from gpusteward.core.signals import CLOCK_EVENTS
+from gpusteward.core.snapshots import Snapshot
+
+EventSamples = list[tuple[Labels, float]]
+_What = TypeVar("_What", bound=Hashable)
+
+LINK_STATUS = (
+    "OK",
+    "ChipsetNotSupported",
+    "GPUNotSupported",
+    "TopologyNotSupported",
+    "DisabledByRegKey",
+    "NotSupported",
+    "Unknown",
+)
+"""By nvmlGpuP2PStatus_t."""
+
+
+class Window(Generic[_What]):
+    """What happened within the last seconds, counted by GPU. It forgets what is older, and GPUs long gone."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._events: deque[tuple[float, str, Mapping[_What, int]]] = deque()
+        self._counts: dict[str, Counter[_What]] = {}
+        self._now = 0.0
+
+    def advance(self, now: float) -> None:
+        if now < self._now:  # the clock was set back: nothing can be said about this window any more
+            self._events.clear()
+            self._counts.clear()
+        self._now = now
+        while self._events and self._events[0][0] <= now - self._seconds:
+            _, gpu, what = self._events.popleft()
+            self._forget(gpu, what)
+
+    def add(self, gpu_uuid: str, what: Mapping[_What, int]) -> None:
+        if what:
+            self._events.append((self._now, gpu_uuid, what))
+            self._counts.setdefault(gpu_uuid, Counter()).update(what)
+
+    def counts(self, gpu_uuid: str) -> Mapping[_What, int]:
+        return self._counts.get(gpu_uuid, {})
+
+    def _forget(self, gpu_uuid: str, what: Mapping[_What, int]) -> None:
+        counts = self._counts[gpu_uuid]
+        counts.subtract(what)
+        for key in what:
+            if not counts[key]:
+                del counts[key]
+        if not counts:
+            del self._counts[gpu_uuid]
+
+
+class Events:
+    """The events of a node from view to view."""
+
+    def __init__(self, options: DcgmOptions) -> None:
+        self._xids: Window[int] = Window(options.xid_window_seconds)
+        self._clocks: Window[str] = Window(options.clock_events_window_seconds)
+        self._xid_window = _window_label(options.xid_window_seconds)
+        self._clock_window = _window_label(options.clock_events_window_seconds)
+        self._seen: dict[str, Mapping[int, int]] | None = None  # XID counters of the last view
+        self.watches_clocks = False  # a window of clock events costs memory: kept only for who asks
+        self._samples: Mapping[str, Callable[[GpuReading], EventSamples]] = {
+            dcgm.XID_ERRORS_COUNT.name: self._count_xids,
+            dcgm.XID_ERRORS_TOTAL.name: _total_xids,
+            dcgm.CLOCK_EVENTS_COUNT.name: self._count_clock_events,
+            dcgm.CLOCK_EVENTS_TOTAL.name: _total_clock_events,
+            dcgm.PEER_STATUS.name: _list_peers,
+        }
+
+    def advance(self, snapshot: Snapshot) -> None:
+        """Take in a new view."""
+        self._xids.advance(snapshot.taken_at)
+        self._clocks.advance(snapshot.taken_at)
+        devices = [reading for reading in snapshot.readings if not reading.gpu.mig]
+        for device in devices:
+            self._xids.add(device.gpu.uuid, self._new_xids(device))
+            if self.watches_clocks:
+                self._clocks.add(device.gpu.uuid, _name_reasons(int(device.signals.get("clock_event_reasons", 0))))
+        if devices:
+            self._seen = {device.gpu.uuid: device.xid_counts for device in devices}
+
+    def samples(self, event: DcgmEvent, reading: GpuReading) -> EventSamples:
+        """The labels and values of one event on one GPU; none where it cannot be known."""
+        if any(signal not in reading.signals for signal in event.signals):
+            return []
+        return self._samples[event.name](reading)
+
+    def _new_xids(self, reading: GpuReading) -> Mapping[int, int]:
+        """What was counted since the last view. Of a GPU that comes back, nobody knows when its XIDs were."""
+        counts = reading.xid_counts
+        if not counts:
+            return {}
+        before = {} if self._seen is None else self._seen.get(reading.gpu.uuid, counts)
+        return {xid: new for xid, count in counts.items() if (new := count - before.get(xid, 0)) > 0}
+
+    def _count_xids(self, reading: GpuReading) -> EventSamples:
+        """dcgm-exporter says 0 without a code when there was none."""
+        counts = self._xids.counts(reading.gpu.uuid)
+        return [(((*self._xid_window, ("xid", str(xid)))), count) for xid, count in sorted(counts.items())] or [
+            (self._xid_window, 0)
+        ]
+
+    def _count_clock_events(self, reading: GpuReading) -> EventSamples:
+        counts = self._clocks.counts(reading.gpu.uuid)
+        return [((*self._clock_window, ("clock_event", name)), counts.get(name, 0)) for name in CLOCK_EVENTS.values()]
+
+
+def _window_label(seconds: float) -> Labels:
+    return (("window_size_in_ms", str(round(seconds * 1000))),)
+
+
+@lru_cache(maxsize=64)
+def _name_reasons(mask: int) -> Mapping[str, int]:
+    """Each reason in the mask, once. The same mask comes back at most looks: one object serves them all."""
+    return {name: 1 for bit, name in CLOCK_EVENTS.items() if mask & bit}
+
+
+def _total_xids(reading: GpuReading) -> EventSamples:
+    return [((("xid", str(xid)),), count) for xid, count in sorted(reading.xid_counts.items())]
+
+
+def _total_clock_events(reading: GpuReading) -> EventSamples:
+    """Every reason from the start: a counter that first appears at 1 hides its first event from `increase()`."""
+    counts = reading.clock_event_counts
+    return [((("clock_event", name),), counts.get(name, 0)) for name in CLOCK_EVENTS.values()]
+
+
+def _list_peers(reading: GpuReading) -> EventSamples:
+    return [
+        ((("link_status", _name_status(status)), ("peer_gpu", str(peer))), status)
+        for peer, status in sorted(reading.peer_status.items())
+    ]
+
+
+def _name_status(status: int) -> str:
+    return LINK_STATUS[status] if 0 <= status < len(LINK_STATUS) else LINK_STATUS[-1]

@@ -1,0 +1,74 @@
+"""What can be chosen about the dcgm dialect, and which GPUs it speaks of."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpusteward.core.errors import ConfigurationError
+
+
+def instance_number(index: int, position: int) -> int:
+    """DCGM numbers MIG instances through the node, with eight numbers set aside for each GPU."""
+    return index * 8 + position
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSelection:
+    """Which GPUs and MIG instances to export.
+
+    `f` is whole GPUs, or the instances of those that have any; `g` whole GPUs only, `i` instances only, `g+i` both.
+    """
+
+    kinds: str = "f"
+    ids: frozenset[int] = frozenset()  # none: all of them
+
+    def takes_gpu(self, index: int) -> bool:
+        return "g" in self.kinds and self._takes(index)
+
+    def takes_instance(self, index: int, position: int) -> bool:
+        """`position` counts the instances of the GPU with that index."""
+        if self.kinds == "f":
+            return True
+        return "i" in self.kinds and self._takes(instance_number(index, position))
+
+    def _takes(self, number: int) -> bool:
+        return not self.ids or number in self.ids
+
+
+@dataclass(frozen=True, slots=True)
+class DcgmOptions:
+    """Every choice, with dcgm-exporter's own defaults."""
+
+    names: str = "classic"  # or "v4.9", or "both"
+    hostname_label: str = "Hostname"  # or "hostname", or "both"
+    hostname: str = ""  # none: no such label
+    device_per_pod: bool = False  # a shared GPU once for every claim on it, instead of once
+    old_labels: bool = False  # the label names of dcgm-exporter 1.x
+    pod_labels: bool = False
+    pod_uid: bool = False
+    replace_blanks: bool = False
+    xid_window_seconds: float = 300.0
+    clock_events_window_seconds: float = 300.0
+    devices: DeviceSelection = DeviceSelection()
+
+
+def parse_devices(text: str) -> DeviceSelection:
+    """`f`, `g`, `g:0,1,3-5`, `i`, `i:0,2`, `g+i`. Raises ConfigurationError."""
+    kinds, colon, ids = text.strip().partition(":")
+    if kinds not in ("f", "g", "i", "g+i"):
+        raise ConfigurationError(f"devices {text!r}: write f, g, i or g+i, with g and i a list of ids too: g:0,1,3-5")
+    if not colon:
+        return DeviceSelection(kinds)
+    if kinds not in ("g", "i"):
+        raise ConfigurationError(f"devices {text!r}: only g and i take a list of ids, as in g:0,1,3-5")
+    return DeviceSelection(kinds, frozenset(number for part in ids.split(",") for number in _parse_range(part, text)))
+
+
+def _parse_range(part: str, text: str) -> Iterator[int]:
+    match = re.fullmatch(r"\s*([0-9]{1,4})(?:-([0-9]{1,4}))?\s*", part)
+    if match is None:
+        raise ConfigurationError(f"devices {text!r}: {part!r} is neither an id nor a range such as 3-5")
+    first, last = int(match[1]), int(match[2] or match[1])
+    if last < first:
+        raise ConfigurationError(f"devices {text!r}: the range {part!r} runs backwards")
+    yield from range(first, last + 1)

@@ -1,0 +1,201 @@
+"""A view -> the rows of the dcgm dialect: every device, MIG instance or holder's copy that gets a sample."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpusteward.agent.dialects.dcgm_labels import EntityLabels, LabelMaker
+from gpusteward.agent.dialects.dcgm_options import DcgmOptions, DeviceSelection, instance_number
+from gpusteward.agent.meters import View
+from gpusteward.core.allocations import Allocation, Share
+from gpusteward.core.containers import Container
+from gpusteward.core.exposition import LabelCache
+from gpusteward.core.gpus import GpuReading
+from gpusteward.core.parts import Part
+from gpusteward.core.processes import Place
+from gpusteward.core.signals import SIGNALS, Scope
+
+EVERYTHING = (Scope.DEVICE, Scope.COPY, Scope.INSTANCE)
+"""A whole GPU speaks of all there is."""
+OF_INSTANCE = (Scope.COPY, Scope.INSTANCE)
+OF_SLICED_GPU = (Scope.DEVICE,)
+"""What would count double if each instance said it again: power, energy, PCIe. The peer does, and sums are wrong."""
+
+_COPIED = tuple(signal.name for signal in SIGNALS.values() if signal.scope is Scope.COPY)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One sample of each family whose scope it has."""
+
+    reading: GpuReading
+    signals: Mapping[str, float]
+    labels: EntityLabels
+    text: str  # the labels, rendered
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A device or an instance, and what it speaks of."""
+
+    reading: GpuReading
+    scopes: tuple[Scope, ...]
+    parent: GpuReading | None = None
+    with_compute_instance: bool = False
+
+    def signals(self) -> Mapping[str, float]:
+        """Its own, and what is true of the parent and so of every instance."""
+        if self.parent is None:
+            return self.reading.signals
+        above = self.parent.signals
+        return {name: above[name] for name in _COPIED if name in above} | dict(self.reading.signals)
+
+
+Rows = Mapping[Scope, list[Row]]
+
+
+def list_rows(view: View, options: DcgmOptions, maker: LabelMaker, *, cache: LabelCache) -> Rows:
+    """Every row by scope, in the order of the GPUs. A lost GPU has none."""
+    rows: dict[Scope, list[Row]] = {scope: [] for scope in EVERYTHING}
+    claims = _Claims(view)
+    for entity in list_entities(view.snapshot.readings, options.devices):
+        for labels, signals in _list_copies(entity, claims, maker, per_pod=options.device_per_pod):
+            row = Row(entity.reading, signals, labels, cache.render(labels.all()))
+            for scope in entity.scopes:
+                rows[scope].append(row)
+    return rows
+
+
+def list_entities(readings: Iterable[GpuReading], devices: DeviceSelection) -> Iterator[Entity]:
+    """What the selection takes of the readings."""
+    for device, instances in _group(readings):
+        chosen = [
+            (position, instance)
+            for position, instance in enumerate(instances)
+            if devices.takes_instance(instance.gpu.index, position)
+        ]
+        if devices.takes_gpu(device.gpu.index) or (devices.kinds == "f" and not instances):
+            yield Entity(device, EVERYTHING)
+        elif chosen:
+            yield Entity(device, OF_SLICED_GPU)
+        split = _split_instances(instances)
+        for _, instance in chosen:
+            yield Entity(instance, OF_INSTANCE, device, _instance_id(instance) in split)
+
+
+def find_missing(readings: Sequence[GpuReading], devices: DeviceSelection) -> list[int]:
+    """Ids that were asked for and belong to nothing here."""
+    if devices.kinds == "g":
+        return sorted(devices.ids - {reading.gpu.index for reading in readings})
+    taken = {
+        instance_number(device.gpu.index, position)
+        for device, instances in _group(readings)
+        for position in range(len(instances))
+    }
+    return sorted(devices.ids - taken)
+
+
+def _group(readings: Iterable[GpuReading]) -> Iterator[tuple[GpuReading, list[GpuReading]]]:
+    """Each living device with its living instances."""
+    living = [reading for reading in readings if not reading.lost]
+    instances: dict[str, list[GpuReading]] = {}
+    for reading in living:
+        if reading.gpu.mig:
+            instances.setdefault(reading.gpu.mig.parent_uuid, []).append(reading)
+    for reading in living:
+        if not reading.gpu.mig:
+            yield reading, instances.get(reading.gpu.uuid, [])
+
+
+def _instance_id(instance: GpuReading) -> int:
+    return instance.gpu.mig.gpu_instance_id if instance.gpu.mig else -1
+
+
+def _split_instances(instances: Sequence[GpuReading]) -> set[int]:
+    """GPU instances with more than one compute instance: only these need the further label to be told apart."""
+    counts = Counter(_instance_id(instance) for instance in instances)
+    return {number for number, count in counts.items() if count > 1}
+
+
+class _Claims:
+    """Who holds what, and each holder's own part of it."""
+
+    def __init__(self, view: View) -> None:
+        self._energy = view.use_energy_joules
+        self._by_gpu: dict[str, list[Allocation]] = {}
+        for allocation in view.snapshot.allocations:
+            self._by_gpu.setdefault(allocation.gpu_uuid, []).append(allocation)
+        self._parts: dict[tuple[str, Container | None], Part] = {
+            (division.gpu.uuid, part.container): part
+            for division in view.divisions
+            for part in division.parts
+            if part.by is Place.CONTAINER
+        }
+
+    def on(self, gpu_uuid: str) -> Sequence[Allocation]:
+        return self._by_gpu.get(gpu_uuid, ())
+
+    def measure(self, allocation: Allocation, *, of: int) -> dict[str, float | None]:
+        """The part of one claim in what is divided. A container with several claims has its use spread over them."""
+        gpu_uuid, container = allocation.gpu_uuid, allocation.container
+        part = self._parts.get((gpu_uuid, container), _UNKNOWN)
+        own = {
+            "utilization_ratio": part.utilization_ratio,
+            "memory_used_bytes": part.memory_bytes,
+            "power_watts": part.power_watts,
+            "energy_joules_total": self._energy.get((gpu_uuid, Place.CONTAINER, container)),
+        }
+        return {name: None if value is None else value / of for name, value in own.items()}
+
+
+_UNKNOWN = Part(Place.CONTAINER)
+_Copy = tuple[EntityLabels, Mapping[str, float]]
+
+
+def _list_copies(entity: Entity, claims: _Claims, maker: LabelMaker, *, per_pod: bool) -> list[_Copy]:
+    """One sample for a device, labelled with its exclusive holder; in the per-pod form one for each claim on a shared
+    one, and none beside them."""
+    allocations = claims.on(entity.reading.gpu.uuid)
+    holder = find_holder(allocations)
+    signals = entity.signals()
+    if not per_pod or holder or not allocations:
+        return [(_label(entity, maker, holder), signals)]
+    shared = Counter(allocation.container for allocation in allocations)
+    merged: dict[EntityLabels, dict[str, float | None]] = {}
+    for allocation in allocations:
+        own = claims.measure(allocation, of=shared[allocation.container])
+        labels = _label(entity, maker, allocation)
+        merged[labels] = _add(merged[labels], own) if labels in merged else own
+    return [(labels, _replace(signals, own)) for labels, own in merged.items()]
+
+
+def _label(entity: Entity, maker: LabelMaker, holder: Allocation | None) -> EntityLabels:
+    return maker.label(entity.reading.gpu, holder=holder, with_compute_instance=entity.with_compute_instance)
+
+
+def find_holder(allocations: Sequence[Allocation]) -> Allocation | None:
+    """The claim of the one pod that has the device to itself.
+
+    A device that is lent in shares is shared even while one pod holds it: its labels must not come and go with others.
+    """
+    if not allocations or any(one.share not in (Share.EXCLUSIVE, Share.MIG) for one in allocations):
+        return None
+    first = min(allocations, key=lambda one: one.container.name)
+    return first if all(_is_same_pod(one.container, first.container) for one in allocations) else None
+
+
+def _is_same_pod(one: Container, other: Container) -> bool:
+    return (one.namespace, one.pod, one.pod_uid) == (other.namespace, other.pod, other.pod_uid)
+
+
+def _add(one: Mapping[str, float | None], other: Mapping[str, float | None]) -> dict[str, float | None]:
+    """Two claims that no label tells apart are one sample: the sum, unknown if one is."""
+    return {
+        name: None if value is None or (more := other[name]) is None else value + more for name, value in one.items()
+    }
+
+
+def _replace(signals: Mapping[str, float], own: Mapping[str, float | None]) -> Mapping[str, float]:
+    """The device's signals with the holder's own in their place; what is unknown of the holder is absent."""
+    copied = {name: value for name, value in signals.items() if name not in own}
+    return copied | {name: value for name, value in own.items() if value is not None}

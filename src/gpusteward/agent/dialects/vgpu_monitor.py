@@ -1,0 +1,62 @@
+"""k8s-vgpu-monitor's names: what each pod uses of each GPU, in percent and MB, and what the ratio lends it."""
+
+from gpusteward.agent.dialects.sheets import Sheet
+from gpusteward.agent.meters import View
+from gpusteward.core import metrics
+from gpusteward.core.exposition import Family, LabelCache
+from gpusteward.core.processes import Place
+
+MIB = 1024 * 1024
+_PodOnGpu = tuple[int, str, str]  # gpu index, pod, namespace
+
+
+class VgpuMonitorDialect:
+    """`pod_gpu_sm_util`, `pod_gpu_memory_used`, `pod_total_gpu_memory`, with the namespace label it wished for."""
+
+    name = "vgpu-monitor"
+    wanted = frozenset({"utilization_ratio", "utilization_mean_ratio", "memory_used_bytes", "memory_total_bytes"})
+
+    def __init__(self, labels: LabelCache) -> None:
+        self._labels = labels
+
+    def families(self, view: View) -> list[Family]:
+        sheet = Sheet()
+        lent = _memory_lent(view)
+        for key, (ratio, used) in _use_by_pod(view).items():
+            index, pod, namespace = key
+            sheet.write(
+                self._labels.render((("gpu_id", str(index)), ("pod", pod), ("namespace", namespace))),
+                (metrics.POD_SM, None if ratio is None else round(ratio * 100, 2)),
+                (metrics.POD_MEMORY, None if used is None else used // MIB),
+                (metrics.POD_MEMORY_TOTAL, lent.get(key)),
+            )
+        return sheet.families()
+
+
+def _use_by_pod(view: View) -> dict[_PodOnGpu, tuple[float | None, float | None]]:
+    """Containers of a pod, and MIG instances of a GPU, added up: one row a pod and GPU."""
+    rows: dict[_PodOnGpu, tuple[float | None, float | None]] = {}
+    for division in view.divisions:
+        for part in division.parts:
+            if part.by is Place.CONTAINER and part.container and part.container.pod:
+                key = (division.gpu.index, part.container.pod, part.container.namespace)
+                ratio, used = rows.get(key, (0.0, 0.0))
+                rows[key] = _plus(ratio, part.utilization_ratio), _plus(used, part.memory_bytes)
+    return rows
+
+
+def _plus(left: float | None, right: float | None) -> float | None:
+    return None if left is None or right is None else left + right
+
+
+def _memory_lent(view: View) -> dict[_PodOnGpu, float]:
+    """What each pod may use: its limit where the sharing system sets one, else all of the device it holds."""
+    gpus = {division.gpu.uuid: division.gpu for division in view.divisions}
+    lent: dict[_PodOnGpu, float] = {}
+    for allocation in view.snapshot.allocations:
+        gpu = gpus.get(allocation.gpu_uuid)
+        size = allocation.memory_limit_bytes or (gpu.memory_total_bytes if gpu else None)
+        if gpu is not None and size:
+            key = (gpu.index, allocation.container.pod, allocation.container.namespace)
+            lent[key] = lent.get(key, 0) + size // MIB
+    return lent

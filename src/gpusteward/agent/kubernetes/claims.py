@@ -1,0 +1,94 @@
+"""The kubelet's answer -> who was given which GPU (pure)."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from gpusteward.agent.kubernetes import podresources_pb2 as wire
+
+DRA_DRIVER = "gpu.nvidia.com"
+RESOURCE_NAMES = ("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-*", DRA_DRIVER)
+"""Resources of NVIDIA's device plugin and the driver of its dynamic resources. A `*` at the end stands for the rest."""
+
+_UUID_IN_CDI_NAME = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+Accepts = Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A container was given a device."""
+
+    namespace: str
+    pod: str
+    container: str
+    resource: str  # "nvidia.com/gpu"; the driver's name for a dynamic resource
+    device_id: str
+    dra: tuple[tuple[str, str], ...] = ()  # dra_* labels of a dynamic resource claim
+
+
+def decode_claims(answer: wire.ListPodResourcesResponse, accepts: Accepts) -> tuple[Claim, ...]:
+    """The claims on accepted resources, each once. What has no name cannot be attributed, and is left out."""
+    return tuple(
+        dict.fromkeys(
+            claim
+            for pod in answer.pod_resources
+            if pod.name and pod.namespace
+            for container in pod.containers
+            if container.name
+            for claim in (*_plugin_claims(pod, container, accepts), *_dynamic_claims(pod, container, accepts))
+            if claim.device_id
+        )
+    )
+
+
+def _plugin_claims(pod: wire.PodResources, container: wire.ContainerResources, accepts: Accepts) -> Iterator[Claim]:
+    for devices in container.devices:
+        if accepts(devices.resource_name):
+            for device_id in devices.device_ids:
+                yield Claim(pod.namespace, pod.name, container.name, devices.resource_name, device_id)
+
+
+def _dynamic_claims(pod: wire.PodResources, container: wire.ContainerResources, accepts: Accepts) -> Iterator[Claim]:
+    for dynamic in container.dynamic_resources:
+        for device in dynamic.claim_resources:
+            if accepts(device.driver_name):
+                yield Claim(
+                    pod.namespace,
+                    pod.name,
+                    container.name,
+                    device.driver_name,
+                    _tell_device_id(device),
+                    _dra_labels(dynamic, device),
+                )
+
+
+def _tell_device_id(device: wire.ClaimResource) -> str:
+    """The uuid if a CDI name has it, else the device's name in its ResourceSlice, which pods-only rights cannot read.
+
+    NVIDIA's driver (v25.3 to 2026) says `k8s.gpu.nvidia.com/claim=<claim uid>-gpu-0`, earlier also `/device=gpu-0`,
+    so in truth it is the name: `gpu-<minor>`, `gpu-<minor>-mig-<profile>-<profile id>-<start>`. A uuid there is what
+    the container toolkit writes (`nvidia.com/gpu=GPU-<uuid>`); that a DRA driver ever does is a guess.
+    `gpu-vfio-<n>` went to a virtual machine: NVML does not see it, so nothing is said of it.
+    """
+    for cdi in device.cdi_devices:
+        if match := _UUID_IN_CDI_NAME.search(cdi.name):
+            return match[0]
+    return "" if device.device_name.startswith("gpu-vfio-") else device.device_name
+
+
+def _dra_labels(dynamic: wire.DynamicResource, device: wire.ClaimResource) -> tuple[tuple[str, str], ...]:
+    labels = (
+        ("dra_claim_name", dynamic.claim_name),
+        ("dra_claim_namespace", dynamic.claim_namespace),
+        ("dra_driver_name", device.driver_name),
+        ("dra_pool_name", device.pool_name),
+        ("dra_device_name", device.device_name),
+    )
+    return tuple(label for label in labels if label[1])
+
+
+def accept_names(more: Iterable[str]) -> Accepts:
+    """Tell if a name is one of `RESOURCE_NAMES` or of these."""
+    wanted = {name.strip() for name in (*RESOURCE_NAMES, *more)} - {""}
+    prefixes = tuple(name.removesuffix("*") for name in wanted if name.endswith("*"))
+    return lambda name: name in wanted or name.startswith(prefixes)

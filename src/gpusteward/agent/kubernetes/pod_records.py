@@ -1,0 +1,177 @@
+"""A pod as the agent needs it, out of a pod as the API server tells it: a fortieth of the text."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import msgspec
+
+from gpusteward.agent.kubernetes.owners import Owner, find_workload
+from gpusteward.core.containers import Container, Workload
+from gpusteward.core.errors import ConfigurationError
+
+KEPT_ANNOTATIONS = (
+    "hami.io/",
+    "volcano.sh/",
+    "gpu-fraction",
+    "gpu-memory",
+    "runai",
+    "run.ai/",
+    "kai.scheduler/",
+    "gpusteward.io/",
+)
+"""Prefixes of the annotations that say something about GPUs; all others are dropped."""
+KEPT_LABELS = ("runai-gpu-group",)
+"""Prefixes of the labels that tell who shares a GPU. Owners are found before the rest is dropped."""
+STATIC_POD_UID = "kubernetes.io/config.hash"
+"""A static pod's cgroups carry this instead of the uid of the mirror pod that the API server shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """One pod of this node."""
+
+    namespace: str
+    name: str
+    uid: str
+    phase: str = ""
+    workload: Workload | None = None
+    started_at: float | None = None  # unix seconds
+    labels: Mapping[str, str] = field(default_factory=dict)  # needed here: `KEPT_LABELS`
+    exported_labels: tuple[tuple[str, str], ...] = ()  # wanted on series, by the allow-list
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    containers: Mapping[str, str] = field(default_factory=dict)  # id without its runtime -> name
+    container_names: tuple[str, ...] = ()  # in the order of the spec
+    init_container_names: tuple[str, ...] = ()
+    finished_init_containers: frozenset[str] = frozenset()
+    static_uid: str = ""
+
+    @property
+    def is_finished(self) -> bool:
+        """Nothing of it runs any more, though the kubelet may go on to list its devices for half an hour."""
+        return self.phase in ("Succeeded", "Failed")
+
+    def container(self, name: str) -> Container:
+        """One container of this pod, under this name, as the snapshot knows it."""
+        return Container(
+            self.namespace,
+            self.name,
+            self.uid,
+            name,
+            workload=self.workload,
+            pod_labels=self.exported_labels,
+            started_at=self.started_at,
+        )
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str
+    namespace: str
+    uid: str
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[Owner] | None = None
+
+
+class _Named(msgspec.Struct):
+    name: str = ""
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    containers: list[_Named] | None = None
+    init_containers: list[_Named] | None = None
+
+
+class _Anything(msgspec.Struct):
+    """That it is there is all we want to know."""
+
+
+class _State(msgspec.Struct):
+    terminated: _Anything | None = None
+
+
+class _ContainerStatus(msgspec.Struct):
+    name: str = ""
+    id: str = msgspec.field(default="", name="containerID")
+    state: _State | None = None
+
+
+class _PodStatus(msgspec.Struct, rename="camel"):
+    phase: str = ""
+    start_time: str | None = None
+    container_statuses: list[_ContainerStatus] | None = None
+    init_container_statuses: list[_ContainerStatus] | None = None
+    ephemeral_container_statuses: list[_ContainerStatus] | None = None
+
+
+class _Record(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
+
+
+class PodReader:
+    """Decodes pods, keeping the labels that somebody asked to see."""
+
+    def __init__(self, label_patterns: Sequence[str] = ()) -> None:
+        """Labels whose name contains a match of one of these are exported. Raises ConfigurationError."""
+        self._wanted = [_compile(pattern) for pattern in label_patterns]
+        self._decoder = msgspec.json.Decoder(_Record)
+
+    def read(self, text: bytes | msgspec.Raw) -> Pod:
+        """Raises msgspec.MsgspecError or UnicodeDecodeError if this is not a pod."""
+        record = self._decoder.decode(text)
+        about, status = record.metadata, record.status
+        labels, annotations = about.labels or {}, about.annotations or {}
+        return Pod(
+            about.namespace,
+            about.name,
+            about.uid,
+            phase=status.phase,
+            workload=find_workload(about.namespace, about.name, owners=about.owner_references or (), labels=labels),
+            started_at=_parse_time(status.start_time),
+            labels=_keep(labels, KEPT_LABELS),
+            exported_labels=self._export(labels),
+            annotations=_keep(annotations, KEPT_ANNOTATIONS),
+            containers=_container_ids(status),
+            container_names=_names(record.spec.containers),
+            init_container_names=_names(record.spec.init_containers),
+            finished_init_containers=_finished(status.init_container_statuses),
+            static_uid=annotations.get(STATIC_POD_UID, ""),
+        )
+
+    def _export(self, labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+        return tuple((name, labels[name]) for name in sorted(labels) if any(each.search(name) for each in self._wanted))
+
+
+def _compile(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ConfigurationError(f"pod label pattern {pattern!r} is not a regular expression: {error}") from error
+
+
+def _keep(texts: Mapping[str, str], prefixes: tuple[str, ...]) -> dict[str, str]:
+    return {name: text for name, text in texts.items() if name.startswith(prefixes)}
+
+
+def _names(containers: Sequence[_Named] | None) -> tuple[str, ...]:
+    return tuple(container.name for container in containers or ())
+
+
+def _finished(statuses: Sequence[_ContainerStatus] | None) -> frozenset[str]:
+    return frozenset(each.name for each in statuses or () if each.state and each.state.terminated is not None)
+
+
+def _container_ids(status: _PodStatus) -> dict[str, str]:
+    """`containerd://<id>` -> `<id>`, of every kind of container that has been started."""
+    kinds = (status.container_statuses, status.init_container_statuses, status.ephemeral_container_statuses)
+    return {each.id.rpartition("://")[2]: each.name for kind in kinds for each in kind or () if each.id}
+
+
+def _parse_time(text: str | None) -> float | None:
+    try:
+        return datetime.fromisoformat(text).timestamp() if text else None
+    except ValueError:
+        return None

@@ -1,0 +1,148 @@
+"""GPUs and MIG instances with everything that reads them, kept for as long as NVML is open."""
+
+import ctypes
+from collections.abc import Callable, Iterator
+
+import pynvml
+
+from gpusteward.agent.nvml.fields import FieldReader
+from gpusteward.agent.nvml.gpm import GpmReader
+from gpusteward.agent.nvml.identity import read_instance
+from gpusteward.agent.nvml.library import (
+    NOT_THERE,
+    Handle,
+    describe,
+    find_function,
+    is_absent,
+    raise_if_fatal,
+)
+from gpusteward.agent.nvml.licences import LicenceReader
+from gpusteward.agent.nvml.samples import SampleReader
+from gpusteward.agent.nvml.signals import MEMORY, CallReader, Signals
+from gpusteward.agent.nvml.utilization import UseReader
+from gpusteward.core.gpus import Gpu
+
+
+class Instance:
+    """One MIG instance."""
+
+    def __init__(self, parent: Handle, gpu: Gpu, *, handle: Handle) -> None:
+        self.gpu = gpu
+        self.handle = handle
+        self._calls = CallReader(handle, (MEMORY,))
+        self._gpm = GpmReader(parent, gpu.mig.gpu_instance_id if gpu.mig else None)
+
+    def read(self, wanted: frozenset[str], into: Signals) -> Iterator[str]:
+        """Put its own signals into `into`; yield what went wrong. Raises GpuLostError, DriverGoneError."""
+        yield from self._calls.read(wanted, into)
+        yield from self._gpm.read(wanted, into)
+
+    def release(self) -> None:
+        self._gpm.release()
+
+
+class Device:
+    """One whole GPU."""
+
+    def __init__(self, handle: Handle, gpu: Gpu, *, clock: Callable[[], float]) -> None:
+        self.gpu = gpu
+        self.handle = handle
+        self.partition = Partition(self)
+        self._clock = clock
+        self._learn()
+
+    def _learn(self) -> None:
+        """Begin without knowing what this GPU supports."""
+        self.uses = UseReader(self.handle)
+        self._readers = (CallReader(self.handle), FieldReader(self.handle, self._clock), SampleReader(self.handle))
+        self._licence = LicenceReader(self.handle)
+        self._gpm = GpmReader(self.handle)
+
+    def read(self, wanted: frozenset[str], into: Signals) -> Iterator[str]:
+        """Put its signals into `into`; yield what went wrong. Raises GpuLostError, DriverGoneError."""
+        was_on = self.partition.is_on
+        yield from self.partition.refresh()
+        if self.partition.is_on != was_on:  # MIG takes away what the whole GPU supports, and gives it back
+            self._gpm.release()
+            self._learn()
+        for reader in self._readers:
+            yield from reader.read(wanted, into)
+        self._licence.read(wanted, into)
+        yield from self._gpm.read(wanted, into)
+
+    def release(self) -> None:
+        self.partition.release()
+        self._gpm.release()
+
+
+class Partition:
+    """How a GPU is cut into MIG instances: looked at each cycle, for it may be cut anew at any time."""
+
+    def __init__(self, device: Device) -> None:
+        self.is_on = False
+        self.instances: dict[str, Instance] = {}  # by uuid
+        self._device = device
+        self._is_possible = True
+        self._most = 0
+        self._mode_of = find_function("nvmlDeviceGetMigMode")
+        self._handle_of = find_function("nvmlDeviceGetMigDeviceHandleByIndex")
+        self._uuid_of = find_function("nvmlDeviceGetUUID")
+        self._mode, self._pending = ctypes.c_uint(), ctypes.c_uint()
+        self._uuid = ctypes.create_string_buffer(pynvml.NVML_DEVICE_UUID_V2_BUFFER_SIZE)
+
+    def refresh(self) -> Iterator[str]:
+        """See how the GPU is cut now; yield what went wrong. Raises GpuLostError, DriverGoneError."""
+        if not self._is_possible:
+            return
+        code = self._mode_of(self._device.handle, ctypes.byref(self._mode), ctypes.byref(self._pending))
+        if code == 0:
+            self.is_on = self._mode.value == pynvml.NVML_DEVICE_MIG_ENABLE
+            yield from self._list_instances()
+        elif code in NOT_THERE:
+            self._is_possible = False
+        else:
+            raise_if_fatal(code)
+            yield f"nvmlDeviceGetMigMode: {describe(code)}"
+
+    def release(self) -> None:
+        for instance in self.instances.values():
+            instance.release()
+        self.instances = {}
+
+    def _list_instances(self) -> Iterator[str]:
+        before, self.instances = self.instances, {}
+        for slot in range(self._count_slots() if self.is_on else 0):
+            handle = pynvml.c_nvmlDevice_t()
+            code = self._handle_of(self._device.handle, slot, ctypes.byref(handle))
+            if code == 0:
+                code = self._uuid_of(handle, self._uuid, len(self._uuid))
+            if code == 0:
+                instance = self._recognise(before, handle)
+                self.instances[instance.gpu.uuid] = instance
+            elif not is_absent(code):
+                raise_if_fatal(code)
+                yield f"MIG instance {slot}: {describe(code)}"
+        for gone in before.keys() - self.instances.keys():
+            before[gone].release()
+
+    def _recognise(self, before: dict[str, Instance], handle: Handle) -> Instance:
+        uuid = self._uuid.value.decode(errors="replace")
+        known = before.get(uuid)
+        if known is not None and _address(known.handle) == _address(handle):
+            return known
+        if known is not None:
+            known.release()
+        parent = self._device
+        return Instance(parent.handle, read_instance(parent.gpu, uuid, handle=handle), handle=handle)
+
+    def _count_slots(self) -> int:
+        if not self._most:
+            try:
+                self._most = pynvml.nvmlDeviceGetMaxMigDeviceCount(self._device.handle)
+            except pynvml.NVMLError as error:
+                raise_if_fatal(error.value)
+        return self._most
+
+
+def _address(handle: Handle) -> int:
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0

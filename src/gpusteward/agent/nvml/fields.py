@@ -1,0 +1,169 @@
+"""Signals that NVML tells as field values: the table, and its reader, which asks for all of them in one call."""
+
+import ctypes
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from gpusteward.agent.nvml.library import (
+    NOT_THERE,
+    Handle,
+    describe,
+    find_function,
+    is_absent,
+    raise_if_fatal,
+)
+from gpusteward.agent.nvml.signals import HIGHEST_TEMPERATURE, Signals
+
+Key = tuple[int, int]  # field id, scope
+
+ALL_LINKS = 0xFFFFFFFF
+KIBIBYTE = 1024
+NANOSECONDS = 1_000_000_000
+
+ENTRY = struct.Struct("<IIqqIi8s")
+"""nvmlFieldValue_t: field, scope, timestamp, latency, type of the value, return code, value."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSignal:
+    """A signal made of field values: the sum of the first alternative that the device has."""
+
+    name: str
+    alternatives: tuple[tuple[Key, ...], ...]
+    times: int = 1
+    per: int = 1
+    highest: float = float("inf")
+    is_rate: bool = False  # the field counts; the signal is how fast
+
+
+def _count(name: str, field_id: int, *newer: int, per: int = 1) -> FieldSignal:
+    """A field of the device; `newer` replace it on later generations, there summed over the links."""
+    return FieldSignal(name, (((field_id, 0),), *(((other, ALL_LINKS),) for other in newer)), per=per)
+
+
+def _violation(name: str, field_id: int) -> FieldSignal:
+    return _count(f"{name}_violation_seconds_total", field_id, per=NANOSECONDS)
+
+
+def _nvlink_rate(name: str, scope: int) -> FieldSignal:
+    return FieldSignal(name, (((138, scope), (139, scope)),), times=KIBIBYTE, is_rate=True)
+
+
+FIELDS: tuple[FieldSignal, ...] = (
+    FieldSignal("memory_temperature_celsius", (((82, 0),),), highest=HIGHEST_TEMPERATURE),
+    _count("energy_joules_total", 83, per=1000),
+    _count("ecc_single_bit_volatile_total", 3),
+    _count("ecc_double_bit_volatile_total", 4),
+    _count("ecc_single_bit_aggregate_total", 5),
+    _count("ecc_double_bit_aggregate_total", 6),
+    _count("retired_pages_single_bit_total", 29),
+    _count("retired_pages_double_bit_total", 30),
+    _count("retired_pages_pending", 31),
+    _count("remapped_rows_correctable_total", 142),
+    _count("remapped_rows_uncorrectable_total", 143),
+    _count("row_remap_pending", 144),
+    _count("row_remap_failure", 145),
+    _violation("power", 74),
+    _violation("thermal", 75),
+    _violation("sync_boost", 76),
+    _violation("board_limit", 77),
+    _violation("low_utilization", 78),
+    _violation("reliability", 79),
+    _nvlink_rate("nvlink_bytes_per_second", ALL_LINKS),
+    _nvlink_rate("nvlink_l0_bytes_per_second", 0),
+    _count("nvlink_crc_flit_errors_total", 38, 163),  # 161 to 163: Hopper
+    _count("nvlink_crc_data_errors_total", 45),
+    _count("nvlink_replay_errors_total", 52, 161),
+    _count("nvlink_recovery_errors_total", 59, 162, 215),  # 215: Blackwell
+)
+
+_VALUES = tuple(struct.Struct(code) for code in ("<d", "<I", "<Q", "<Q", "<q", "<i", "<H"))
+"""By nvmlValueType_t: double, unsigned int, unsigned long, unsigned and signed long long, int, unsigned short."""
+
+_UNSIGNED_WHATEVER_IT_SAYS = frozenset((82,))
+"""Drivers of the 545 branch mislabel the memory temperature."""
+
+
+class FieldReader:
+    """The field values of one device. Fields that it does not have are asked once and then forgotten."""
+
+    def __init__(self, handle: Handle, clock: Callable[[], float]) -> None:
+        self._handle = handle
+        self._clock = clock
+        self._function = find_function("nvmlDeviceGetFieldValues")
+        self._wanted: frozenset[str] = frozenset()
+        self._signals: tuple[FieldSignal, ...] = ()
+        self._plan: list[tuple[FieldSignal, tuple[Key, ...]]] = []
+        self._keys: list[Key] = []
+        self._missing: set[Key] = set()
+        self._buffer = ctypes.create_string_buffer(0)
+        self._rates: dict[str, tuple[float, float]] = {}  # signal -> when, how much
+
+    def read(self, wanted: frozenset[str], into: Signals) -> Iterator[str]:
+        """Put what could be read into `into`; yield what went wrong.
+
+        Raises GpuLostError, DriverGoneError.
+        """
+        if wanted is not self._wanted and wanted != self._wanted:
+            self._wanted = wanted
+            self._signals = tuple(signal for signal in FIELDS if signal.name in wanted)
+            self._prepare()
+        if not self._keys:
+            return
+        code = self._function(self._handle, len(self._keys), self._buffer)
+        if code == 0:
+            found, reasons = self._decode()
+            self._combine(found, into)
+            yield from reasons
+        elif code in NOT_THERE:
+            self._keys.clear()
+        elif not is_absent(code):
+            raise_if_fatal(code)
+            yield f"nvmlDeviceGetFieldValues: {describe(code)}"
+
+    def _prepare(self) -> None:
+        """One entry for every field still worth asking for; each signal from its first alternative left."""
+        self._plan = [(signal, keys) for signal in self._signals if (keys := self._choose(signal))]
+        known = {key for signal in self._signals for keys in signal.alternatives for key in keys}
+        self._keys = sorted(known - self._missing)
+        entries = [ENTRY.pack(field_id, scope, 0, 0, 0, 0, bytes(8)) for field_id, scope in self._keys]
+        self._buffer = ctypes.create_string_buffer(b"".join(entries), len(entries) * ENTRY.size)
+
+    def _choose(self, signal: FieldSignal) -> tuple[Key, ...]:
+        return next((keys for keys in signal.alternatives if self._missing.isdisjoint(keys)), ())
+
+    def _decode(self) -> tuple[dict[Key, float], list[str]]:
+        found: dict[Key, float] = {}
+        reasons: list[str] = []
+        for field_id, scope, _at, _latency, kind, code, raw in ENTRY.iter_unpack(self._buffer):
+            if code == 0 and kind < len(_VALUES):
+                layout = _VALUES[1 if field_id in _UNSIGNED_WHATEVER_IT_SAYS else kind]
+                found[field_id, scope] = layout.unpack_from(raw)[0]
+            elif code in NOT_THERE:
+                self._missing.add((field_id, scope))
+            elif code and not is_absent(code):
+                raise_if_fatal(code)
+                reasons.append(f"field {field_id}: {describe(code)}")
+        if not self._missing.isdisjoint(self._keys):
+            self._prepare()
+        return found, reasons
+
+    def _combine(self, found: Mapping[Key, float], into: Signals) -> None:
+        now = self._clock()
+        for signal, keys in self._plan:
+            try:
+                value = found[keys[0]] if len(keys) == 1 else sum([found[key] for key in keys])
+            except KeyError:  # a field that had nothing to tell this time
+                continue
+            if signal.is_rate:
+                self._take_rate(signal, now, value=value, into=into)
+            elif value <= signal.highest:
+                into[signal.name] = value / signal.per
+
+    def _take_rate(self, signal: FieldSignal, now: float, *, value: float, into: Signals) -> None:
+        """Growth since the last read: nothing the first time, nor when the counter began anew."""
+        before = self._rates.get(signal.name)
+        self._rates[signal.name] = (now, value)
+        if before is not None and now > before[0] and value >= before[1]:
+            into[signal.name] = (value - before[1]) * signal.times / (now - before[0])

@@ -1,0 +1,119 @@
+"""Profiling signals by GPM: what the engines did between two samples, on Hopper and newer, per MIG instance too."""
+
+import ctypes
+import math
+import struct
+from collections.abc import Iterator
+
+import pynvml
+
+from gpusteward.agent.nvml.library import (
+    NOT_THERE,
+    Handle,
+    describe,
+    find_function,
+    is_absent,
+    raise_if_fatal,
+)
+from gpusteward.agent.nvml.signals import Signals
+
+METRICS = {
+    "gr_engine_ratio": pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL,
+    "sm_active_ratio": pynvml.NVML_GPM_METRIC_SM_UTIL,
+    "sm_occupancy_ratio": pynvml.NVML_GPM_METRIC_SM_OCCUPANCY,
+    "tensor_ratio": pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL,
+    "dram_ratio": pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL,
+    "fp64_ratio": pynvml.NVML_GPM_METRIC_FP64_UTIL,
+    "fp32_ratio": pynvml.NVML_GPM_METRIC_FP32_UTIL,
+    "fp16_ratio": pynvml.NVML_GPM_METRIC_FP16_UTIL,
+    "pcie_tx_bytes_per_second": pynvml.NVML_GPM_METRIC_PCIE_TX_PER_SEC,
+    "pcie_rx_bytes_per_second": pynvml.NVML_GPM_METRIC_PCIE_RX_PER_SEC,
+    "nvlink_tx_bytes_per_second": pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC,
+    "nvlink_rx_bytes_per_second": pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC,
+}
+MEBIBYTE = 1_048_576
+
+HEADER = struct.Struct("<IIQQ")  # nvmlGpmMetricsGet_t: version, number of metrics, both samples
+METRIC = struct.Struct("<Iid24x")  # nvmlGpmMetric_t: metric, return code, value, names
+
+
+def supports_gpm(device: Handle) -> bool:
+    """Whether this device can be profiled so; a driver that does not know the question says no."""
+    try:
+        return bool(pynvml.nvmlGpmQueryDeviceSupport(device).isSupportedDevice)
+    except pynvml.NVMLError as error:
+        raise_if_fatal(error.value)
+        return False
+
+
+class GpmReader:
+    """One device, or one GPU instance of it: keeps the last sample, compares it with the next."""
+
+    def __init__(self, device: Handle, gpu_instance_id: int | None = None) -> None:
+        self._is_supported = supports_gpm(device)
+        is_whole = gpu_instance_id is None
+        self._sample = find_function("nvmlGpmSampleGet" if is_whole else "nvmlGpmMigSampleGet")
+        self._arguments = (device,) if is_whole else (device, gpu_instance_id)
+        self._compare = find_function("nvmlGpmMetricsGet")
+        self._before: Handle | None = None
+        self._spare: Handle | None = None
+        self._wanted: frozenset[str] = frozenset()
+        self._names: list[str] = []
+        self._query = ctypes.create_string_buffer(0)
+
+    def read(self, wanted: frozenset[str], into: Signals) -> Iterator[str]:
+        """Put what happened since the last read into `into`, nothing the first time; yield what went wrong.
+
+        Raises GpuLostError, DriverGoneError.
+        """
+        if not self._is_supported:
+            return
+        if wanted is not self._wanted and wanted != self._wanted:
+            self._prepare(wanted)
+        if not self._names:
+            return
+        now = self._spare or pynvml.nvmlGpmSampleAlloc()
+        self._spare = now
+        code = self._sample(*self._arguments, now)
+        if code == 0:
+            before, self._before, self._spare = self._before, now, self._before
+            code = self._metrics(before, now, into=into) if before else 0
+        if code in NOT_THERE:
+            self._is_supported = False
+        elif code and not is_absent(code):
+            raise_if_fatal(code)
+            yield f"GPM: {describe(code)}"
+
+    def release(self) -> None:
+        """Free both samples. They are memory of this process: it works without a driver too."""
+        free = find_function("nvmlGpmSampleFree")
+        for sample in (self._before, self._spare):
+            if sample:
+                free(sample)
+        self._before = self._spare = None
+
+    def _prepare(self, wanted: frozenset[str]) -> None:
+        self._wanted = wanted
+        self._names = [name for name in METRICS if name in wanted]
+        metrics = b"".join(METRIC.pack(METRICS[name], 0, 0.0) for name in self._names)
+        self._query = ctypes.create_string_buffer(
+            bytes(HEADER.size) + metrics, ctypes.sizeof(pynvml.c_nvmlGpmMetricsGet_t)
+        )
+
+    def _metrics(self, before: Handle, now: Handle, *, into: Signals) -> int:
+        first, second = (ctypes.cast(sample, ctypes.c_void_p).value for sample in (before, now))
+        HEADER.pack_into(self._query, 0, pynvml.NVML_GPM_METRICS_GET_VERSION, len(self._names), first, second)
+        code = self._compare(self._query)
+        if code == 0:
+            raw = ctypes.string_at(ctypes.byref(self._query, HEADER.size), len(self._names) * METRIC.size)
+            for name, (_metric, failed, value) in zip(self._names, METRIC.iter_unpack(raw), strict=True):
+                if not failed and not math.isnan(value):
+                    _keep(name, value, into)
+        return code
+
+
+def _keep(name: str, value: float, into: Signals) -> None:
+    if not name.endswith("_ratio"):
+        into[name] = value * MEBIBYTE
+    elif value <= 100:
+        into[name] = value / 100

@@ -1,0 +1,129 @@
+"""What never changes while the driver runs: who a GPU is, which MIG instance, in what versions. Read once."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pynvml
+
+from gpusteward.agent.nvml.library import Handle, raise_if_fatal
+from gpusteward.agent.nvml.signals import ENFORCED_POWER_LIMIT, MEMORY, read_once
+from gpusteward.core.gpus import Gpu, MigInstance
+
+GIBIBYTE = 2**30
+MEBIBYTE = 2**20
+
+BRANDS = {
+    pynvml.NVML_BRAND_QUADRO: "Quadro",
+    pynvml.NVML_BRAND_TESLA: "Tesla",
+    pynvml.NVML_BRAND_NVS: "NVS",
+    pynvml.NVML_BRAND_GRID: "GRID",
+    pynvml.NVML_BRAND_GEFORCE: "GeForce",
+    pynvml.NVML_BRAND_TITAN: "Titan",
+    pynvml.NVML_BRAND_NVIDIA_VAPPS: "NVIDIA Virtual Applications",
+    pynvml.NVML_BRAND_NVIDIA_VPC: "NVIDIA Virtual PC",
+    pynvml.NVML_BRAND_NVIDIA_VCS: "NVIDIA Virtual Compute Server",
+    pynvml.NVML_BRAND_NVIDIA_VWS: "NVIDIA RTX Virtual Workstation",
+    pynvml.NVML_BRAND_NVIDIA_CLOUD_GAMING: "NVIDIA Cloud Gaming",
+    pynvml.NVML_BRAND_QUADRO_RTX: "Quadro RTX",
+    pynvml.NVML_BRAND_NVIDIA_RTX: "NVIDIA RTX",
+    pynvml.NVML_BRAND_NVIDIA: "NVIDIA",
+    pynvml.NVML_BRAND_GEFORCE_RTX: "GeForce RTX",
+    pynvml.NVML_BRAND_TITAN_RTX: "Titan RTX",
+}
+
+
+def read_gpu(node: str, index: int, *, handle: Handle) -> Gpu:
+    """The identity of a whole GPU; what it does not tell stays empty, also the uuid.
+
+    Raises GpuLostError, DriverGoneError.
+    """
+    pci = _ask(pynvml.nvmlDeviceGetPciInfo, handle)
+    memory = read_once(MEMORY, handle).get("memory_total_bytes")
+    return Gpu(
+        node=node,
+        index=index,
+        uuid=_ask(pynvml.nvmlDeviceGetUUID, handle) or "",
+        model=_ask(pynvml.nvmlDeviceGetName, handle) or "",
+        pci_bus_id=pci.busId.upper() if pci else "",
+        minor=_ask(pynvml.nvmlDeviceGetMinorNumber, handle),
+        memory_total_bytes=None if memory is None else int(memory),
+        power_limit_watts=read_once(ENFORCED_POWER_LIMIT, handle).get("enforced_power_limit_watts"),
+        facts=_read_facts(handle),
+    )
+
+
+def read_instance(parent: Gpu, uuid: str, *, handle: Handle) -> Gpu:
+    """The identity of a MIG instance.
+
+    Raises GpuLostError, DriverGoneError.
+    """
+    memory = read_once(MEMORY, handle).get("memory_total_bytes")
+    mig = MigInstance(
+        parent_uuid=parent.uuid,
+        profile=_read_profile(parent, handle),
+        gpu_instance_id=_ask(pynvml.nvmlDeviceGetGpuInstanceId, handle) or 0,
+        compute_instance_id=_ask(pynvml.nvmlDeviceGetComputeInstanceId, handle) or 0,
+    )
+    return Gpu(
+        node=parent.node,
+        index=parent.index,
+        uuid=uuid,
+        model=parent.model,
+        pci_bus_id=parent.pci_bus_id,
+        minor=parent.minor,
+        memory_total_bytes=None if memory is None else int(memory),
+        mig=mig,
+        facts=parent.facts,
+    )
+
+
+def name_profile(slices: int, compute_slices: int, *, memory_bytes: int, parent_memory_bytes: int) -> str:
+    """`1g.10gb`, as NVIDIA names it: memory by eighths of the whole GPU, in whole GiB."""
+    eighths = math.ceil(memory_bytes / parent_memory_bytes * 8)
+    gigabytes = round(eighths / 8 * math.ceil(parent_memory_bytes / GIBIBYTE))
+    name = f"{slices}g.{gigabytes}gb"
+    return name if compute_slices == slices else f"{compute_slices}c.{name}"
+
+
+def _read_profile(parent: Gpu, handle: Handle) -> str:
+    """From the name (`NVIDIA H100 80GB HBM3 MIG 1g.10gb`), or from the parts where the name does not say it."""
+    _model, is_named, profile = (_ask(pynvml.nvmlDeviceGetName, handle) or "").rpartition(" MIG ")
+    if is_named:
+        return str(profile)
+    parts = _ask(pynvml.nvmlDeviceGetAttributes, handle)
+    if parts is None or not parent.memory_total_bytes:
+        return ""
+    return name_profile(
+        parts.gpuInstanceSliceCount,
+        parts.computeInstanceSliceCount,
+        memory_bytes=parts.memorySizeMB * MEBIBYTE,
+        parent_memory_bytes=parent.memory_total_bytes,
+    )
+
+
+def _read_facts(handle: Handle) -> dict[str, str]:
+    """Texts for `signals.FACTS`, those that the device has."""
+    version = pynvml.nvmlDeviceGetInforomVersion
+    facts = {
+        "driver_version": _ask(pynvml.nvmlSystemGetDriverVersion),
+        "nvml_version": _ask(pynvml.nvmlSystemGetNVMLVersion),
+        "brand": BRANDS.get(_ask(pynvml.nvmlDeviceGetBrand, handle)),
+        "serial": _ask(pynvml.nvmlDeviceGetSerial, handle),
+        "vbios_version": _ask(pynvml.nvmlDeviceGetVbiosVersion, handle),
+        "inforom_image_version": _ask(pynvml.nvmlDeviceGetInforomImageVersion, handle),
+        "inforom_oem_version": _ask(version, handle, pynvml.NVML_INFOROM_OEM),
+        "inforom_ecc_version": _ask(version, handle, pynvml.NVML_INFOROM_ECC),
+        "inforom_power_version": _ask(version, handle, pynvml.NVML_INFOROM_POWER),
+    }
+    return {name: text for name, text in facts.items() if text}
+
+
+def _ask(question: Callable[..., Any], *arguments: object) -> Any:
+    """The answer, or None where the device has none."""
+    try:
+        return question(*arguments)
+    except (pynvml.NVMLError, UnicodeDecodeError) as error:
+        if isinstance(error, pynvml.NVMLError):
+            raise_if_fatal(error.value)
+        return None

@@ -1,0 +1,126 @@
+"""Who is on a GPU: the compute, graphics and MPS lists, merged per process."""
+
+import ctypes
+import struct
+from dataclasses import dataclass, field
+
+import pynvml
+
+from gpusteward.agent.nvml.library import (
+    INSUFFICIENT_SIZE,
+    Function,
+    Handle,
+    describe,
+    find_function,
+    is_absent,
+    raise_if_fatal,
+)
+
+ENTRY = struct.Struct("<I4xQII")  # nvmlProcessInfo_v2_t and _v3_t: pid, memory, GPU and compute instance
+NOT_AVAILABLE = 2**64 - 1
+FIRST_ROOM = 64
+MOST_TRIES = 5  # of a list that outgrows its buffer each time
+
+MPS_SERVER = "nvidia-cuda-mps-server"
+
+
+@dataclass(slots=True)
+class Residents:
+    """The processes on one GPU and the memory of each; None is memory that nobody can tell."""
+
+    memory: dict[int, int | None] = field(default_factory=dict)
+    is_mps: bool = False
+    is_known: bool = True
+    failures: list[str] = field(default_factory=list)
+
+
+class ProcessLists:
+    """Reads the three lists of any device, with one buffer for all of them."""
+
+    def __init__(self) -> None:
+        self._compute = _find_list("Compute")
+        self._graphics = _find_list("Graphics")
+        self._mps = _find_list("MPSCompute")
+        self._count = ctypes.c_uint()
+        self._room = 0
+        self._buffer = ctypes.create_string_buffer(0)
+        self._make_room(FIRST_ROOM)
+        self._servers = MpsServers()
+
+    def read(self, handle: Handle) -> Residents:
+        """Everybody on the device.
+
+        Raises GpuLostError, DriverGoneError.
+        """
+        found = Residents()
+        self._add(found, self._compute, handle)
+        self._add(found, self._graphics, handle)
+        found.is_mps = self._add(found, self._mps, handle) or self._servers.any_in(found.memory)
+        return found
+
+    def forget_except(self, pids: set[int]) -> None:
+        """Drop what was learnt of processes that are gone."""
+        self._servers.forget_except(pids)
+
+    def _add(self, found: Residents, function: Function, handle: Handle) -> bool:
+        """Merge one list in; tell if it had anybody."""
+        code = self._fill(function, handle)
+        if code:
+            # A driver without graphics or MPS lists still tells all there is; one without the compute list does not.
+            found.is_known = found.is_known and function is not self._compute
+            if not is_absent(code) or code == pynvml.NVML_ERROR_NO_PERMISSION:
+                raise_if_fatal(code)
+                found.is_known = False
+                found.failures.append(f"the process list could not be read: {describe(code)}")
+            return False
+        raw = ctypes.string_at(self._buffer, self._count.value * ENTRY.size)
+        for pid, memory, _gpu_instance, _compute_instance in ENTRY.iter_unpack(raw):
+            # The lists overlap: a process on two of them holds its memory once.
+            known = found.memory.get(pid)
+            told = None if memory == NOT_AVAILABLE else memory
+            found.memory[pid] = told if known is None else max(known, told or 0)
+        return bool(raw)
+
+    def _fill(self, function: Function, handle: Handle) -> int:
+        """Call with the buffer at hand; a list that has outgrown it is asked again, a few times."""
+        code = INSUFFICIENT_SIZE
+        for _try in range(MOST_TRIES):
+            self._count.value = self._room
+            code = function(handle, ctypes.byref(self._count), self._buffer)
+            if code != INSUFFICIENT_SIZE:
+                break
+            self._make_room(max(self._count.value, self._room) * 2)
+        return code
+
+    def _make_room(self, entries: int) -> None:
+        self._room = entries
+        self._buffer = ctypes.create_string_buffer(entries * ENTRY.size)
+
+
+class MpsServers:
+    """Knows an MPS server by its name, asked once for each process."""
+
+    def __init__(self) -> None:
+        self._is_server: dict[int, bool] = {}
+        self._function = find_function("nvmlSystemGetProcessName")
+        self._name = ctypes.create_string_buffer(1024)
+
+    def any_in(self, pids: dict[int, int | None]) -> bool:
+        return any(self._is_mps_server(pid) for pid in pids)
+
+    def forget_except(self, pids: set[int]) -> None:
+        for pid in self._is_server.keys() - pids:
+            del self._is_server[pid]
+
+    def _is_mps_server(self, pid: int) -> bool:
+        known = self._is_server.get(pid)
+        if known is None:
+            code = self._function(ctypes.c_uint(pid), self._name, len(self._name))
+            known = code == 0 and MPS_SERVER in self._name.value.decode(errors="replace")
+            self._is_server[pid] = known
+        return known
+
+
+def _find_list(kind: str) -> Function:
+    """Version 3 has the entries of version 2: drivers before 510 have only that."""
+    return find_function(f"nvmlDeviceGet{kind}RunningProcesses_v3", f"nvmlDeviceGet{kind}RunningProcesses_v2")

@@ -1,0 +1,210 @@
+"""Signals that NVML tells by one call each: the table, and its reader for one device.
+
+The binding's own wrappers make objects and look up symbols on every call. Here each call of a device is bound
+once (function, handle, buffer), which makes a cycle over many GPUs several times cheaper.
+"""
+
+import ctypes
+import struct
+from collections.abc import Collection, Iterable, Iterator, MutableMapping
+from dataclasses import dataclass
+
+from gpusteward.agent.nvml.library import (
+    NOT_THERE,
+    Function,
+    Handle,
+    describe,
+    find_function,
+    is_absent,
+    raise_if_fatal,
+)
+
+Signals = MutableMapping[str, float]
+
+PERCENT = 100
+MEGA = 1_000_000
+HIGHEST_TEMPERATURE = 200  # as DCGM does: above it a sensor is broken, not hot
+HIGHEST_PERFORMANCE_STATE = 15  # 32 is NVML's "unknown"
+NO_VALUE = 2**64 - 1
+MEMORY_V2 = struct.pack("<I", 0x02000028)  # nvmlMemory_v2: size and version of the struct
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call and the signals that its answer holds.
+
+    `layout` describes all that it writes, one signal a value; a signal named "" is not for us. `pointers` are the
+    places in it that the call takes the address of.
+    """
+
+    symbol: str
+    signals: tuple[str, ...]
+    arguments: tuple[int, ...] = ()
+    layout: str = "<I"
+    times: int = 1
+    per: int = 1
+    highest: float = NO_VALUE - 1
+    pointers: tuple[int, ...] = (0,)
+    preset: bytes = b""
+    is_constant: bool = False  # told once, true until the driver is loaded again
+    fallback: "Call | None" = None  # what to try where the driver does not know the symbol
+
+
+def _percent(symbol: str, *signals: str, pointers: tuple[int, ...] = (0,)) -> Call:
+    return Call(symbol, signals, layout="<II", per=PERCENT, highest=100, pointers=pointers)
+
+
+def _clock(kind: int, signal: str) -> Call:
+    return Call("nvmlDeviceGetClockInfo", (signal,), (kind,), times=MEGA)
+
+
+def _max_clock(kind: int, signal: str) -> Call:
+    return Call("nvmlDeviceGetMaxClockInfo", (signal,), (kind,), times=MEGA, is_constant=True)
+
+
+def _watts(symbol: str, signal: str) -> Call:
+    return Call(symbol, (signal,), per=1000)
+
+
+def _pcie(counter: int, signal: str) -> Call:
+    # NVML says KB and means thousands; it blocks for 20 ms while it counts.
+    return Call("nvmlDeviceGetPcieThroughput", (signal,), (counter,), times=1000)
+
+
+_MEMORY = ("memory_total_bytes", "memory_free_bytes", "memory_used_bytes")
+_REASONS = ("clock_event_reasons",)
+
+UTILIZATION = _percent("nvmlDeviceGetUtilizationRates", "utilization_ratio", "memory_copy_ratio")
+MEMORY = Call(
+    "nvmlDeviceGetMemoryInfo_v2",
+    ("", "memory_total_bytes", "memory_reserved_bytes", "memory_free_bytes", "memory_used_bytes"),
+    layout="<I4xQQQQ",
+    preset=MEMORY_V2,
+    # Before driver 510 nobody tells what is reserved, and `used` includes it.
+    fallback=Call("nvmlDeviceGetMemoryInfo", _MEMORY, layout="<QQQ"),
+)
+ENFORCED_POWER_LIMIT = _watts("nvmlDeviceGetEnforcedPowerLimit", "enforced_power_limit_watts")
+
+CALLS: tuple[Call, ...] = (
+    UTILIZATION,
+    _percent("nvmlDeviceGetEncoderUtilization", "encoder_ratio", "", pointers=(0, 4)),
+    _percent("nvmlDeviceGetDecoderUtilization", "decoder_ratio", "", pointers=(0, 4)),
+    MEMORY,
+    Call("nvmlDeviceGetTemperature", ("temperature_celsius",), (0,), highest=HIGHEST_TEMPERATURE),
+    _watts("nvmlDeviceGetPowerUsage", "power_watts"),
+    _watts("nvmlDeviceGetPowerManagementLimit", "power_limit_watts"),
+    ENFORCED_POWER_LIMIT,
+    _clock(1, "sm_clock_hertz"),
+    _clock(2, "memory_clock_hertz"),
+    _clock(3, "video_clock_hertz"),
+    _max_clock(1, "max_sm_clock_hertz"),
+    _max_clock(2, "max_memory_clock_hertz"),
+    Call(
+        "nvmlDeviceGetCurrentClocksEventReasons",
+        _REASONS,
+        layout="<Q",
+        fallback=Call("nvmlDeviceGetCurrentClocksThrottleReasons", _REASONS, layout="<Q"),
+    ),
+    Call("nvmlDeviceGetPerformanceState", ("performance_state",), highest=HIGHEST_PERFORMANCE_STATE),
+    Call("nvmlDeviceGetFanSpeed", ("fan_ratio",), per=PERCENT),
+    Call("nvmlDeviceGetPcieReplayCounter", ("pcie_replays_total",)),
+    Call("nvmlDeviceGetCurrPcieLinkGeneration", ("pcie_link_generation",)),
+    Call("nvmlDeviceGetCurrPcieLinkWidth", ("pcie_link_width",)),
+    _pcie(0, "pcie_throughput_tx_bytes_per_second"),
+    _pcie(1, "pcie_throughput_rx_bytes_per_second"),
+)
+
+
+@dataclass(slots=True)
+class BoundCall:
+    """A call with its device and its buffer: ready to be made again and again."""
+
+    call: Call
+    function: Function
+    arguments: tuple[object, ...]
+    buffer: ctypes.Array[ctypes.c_char]
+    layout: struct.Struct
+    names: tuple[str, ...]  # "" in the place of what nobody wants
+
+    def values(self) -> Iterator[tuple[str, float]]:
+        """What the call wrote, in base units, without what cannot be true."""
+        call = self.call
+        for name, value in zip(self.names, self.layout.unpack(self.buffer), strict=True):
+            if name and value <= call.highest:
+                yield name, value * call.times / call.per
+
+
+def bind(call: Call, handle: Handle, wanted: Collection[str]) -> BoundCall:
+    layout = struct.Struct(call.layout)
+    buffer = ctypes.create_string_buffer(call.preset, layout.size)
+    pointers = [ctypes.byref(buffer, offset) for offset in call.pointers]
+    names = tuple(name if name in wanted else "" for name in call.signals)
+    return BoundCall(call, find_function(call.symbol), (handle, *call.arguments, *pointers), buffer, layout, names)
+
+
+class CallReader:
+    """The calls of one device. What the device does not support is asked once and then forgotten."""
+
+    def __init__(self, handle: Handle, calls: Iterable[Call] = CALLS) -> None:
+        self._handle = handle
+        self._worth_asking = list(calls)
+        self._wanted: frozenset[str] = frozenset()
+        self._bound: list[BoundCall] = []
+        self._constants: dict[str, float] = {}
+
+    def read(self, wanted: frozenset[str], into: Signals) -> Iterator[str]:
+        """Put what could be read into `into`; yield what went wrong.
+
+        Raises GpuLostError, DriverGoneError.
+        """
+        if wanted is not self._wanted and wanted != self._wanted:
+            self._bind(wanted)
+        for bound in self._bound[:]:
+            code = bound.function(*bound.arguments)
+            if code in NOT_THERE:
+                code = self._fall_back(bound, into)
+            elif code == 0:
+                self._keep(bound, into)
+            if code and not is_absent(code):
+                raise_if_fatal(code)
+                yield f"{bound.call.symbol}: {describe(code)}"
+        into.update(self._constants)
+
+    def _bind(self, wanted: frozenset[str]) -> None:
+        self._wanted = wanted
+        self._constants.clear()
+        calls = [call for call in self._worth_asking if not wanted.isdisjoint(call.signals)]
+        self._bound = [bind(call, self._handle, wanted) for call in calls]
+
+    def _keep(self, bound: BoundCall, into: Signals) -> None:
+        if bound.call.is_constant:
+            self._constants.update(bound.values())
+            self._bound.remove(bound)
+        else:
+            into.update(bound.values())
+
+    def _fall_back(self, bound: BoundCall, into: Signals) -> int:
+        """Make the older call instead, from now on; ask no more where there is none."""
+        self._bound.remove(bound)
+        self._worth_asking.remove(bound.call)
+        if bound.call.fallback is None:
+            return 0
+        older = bind(bound.call.fallback, self._handle, self._wanted)
+        code = older.function(*older.arguments)
+        if code not in NOT_THERE:
+            self._worth_asking.append(older.call)
+            self._bound.append(older)
+        if code == 0:
+            self._keep(older, into)
+        return code
+
+
+def read_once(call: Call, handle: Handle) -> dict[str, float]:
+    """The signals of one call, all of them, now; none if it is not answered.
+
+    Raises GpuLostError, DriverGoneError.
+    """
+    found: dict[str, float] = {}
+    for _reason in CallReader(handle, [call]).read(frozenset(call.signals), found):
+        pass
+    return found

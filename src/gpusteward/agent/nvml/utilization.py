@@ -1,0 +1,155 @@
+"""What each process on a device uses, since we last looked.
+
+Two calls tell it, and on some drivers one of them finds nothing on a device that is plainly busy. The newer one is
+asked first, the other where it is not there or has nothing to say; whichever spoke is asked first next time.
+"""
+
+import ctypes
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import pynvml
+
+from gpusteward.agent.nvml.library import INSUFFICIENT_SIZE, NOT_THERE, Handle, find_function, raise_if_fatal
+from gpusteward.agent.nvml.samples import first_look_back
+
+FIRST_ROOM = 128
+MOST_TRIES = 5
+
+LEGACY = struct.Struct("<I4xQIIII")  # nvmlProcessUtilizationSample_t: pid, when, SM, memory, encoder, decoder
+MODERN = struct.Struct("<QIIIIIII4x")  # nvmlProcessUtilizationInfo_v1_t: when, pid, the same four, JPEG, OFA
+MODERN_HEADER = struct.Struct("<IIQQ")  # nvmlProcessesUtilizationInfo_v1_t: version, count, last seen, samples
+
+Sample = tuple[int, int, tuple[int, int, int, int]]  # when, pid, percent of SM, memory, encoder, decoder
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """Shares of time that a process kept each engine busy."""
+
+    sm: float = 0.0
+    memory: float = 0.0
+    encoder: float = 0.0
+    decoder: float = 0.0
+
+
+IDLE = Use()
+
+
+class _Teller:
+    """One of the two calls, on one device."""
+
+    entry: struct.Struct
+
+    def __init__(self, handle: Handle) -> None:
+        self.is_supported = True
+        self._handle = handle
+        self._seen = first_look_back()
+        self._make_room(FIRST_ROOM)
+
+    def read(self) -> list[Sample]:
+        """Samples newer than those before.
+
+        Raises GpuLostError, DriverGoneError.
+        """
+        code, count = INSUFFICIENT_SIZE, 0
+        for _try in range(MOST_TRIES):
+            code, count = self._call()
+            if code != INSUFFICIENT_SIZE:
+                break
+            self._make_room(max(count, self._room) * 2)
+        if code:
+            raise_if_fatal(code)
+            self.is_supported = code not in NOT_THERE
+            return []
+        raw = ctypes.string_at(self._buffer, min(count, self._room) * self.entry.size)
+        samples = [sample for sample in self._decode(raw) if _is_sane(sample) and sample[0] > self._seen]
+        self._seen = max((at for at, _pid, _percents in samples), default=self._seen)
+        return samples
+
+    def _make_room(self, entries: int) -> None:
+        self._room = entries
+        self._buffer = ctypes.create_string_buffer(entries * self.entry.size)
+
+    def _call(self) -> tuple[int, int]:
+        raise NotImplementedError
+
+    def _decode(self, raw: bytes) -> Iterable[Sample]:
+        raise NotImplementedError
+
+
+class _Modern(_Teller):
+    entry = MODERN
+
+    def __init__(self, handle: Handle) -> None:
+        super().__init__(handle)
+        self._function = find_function("nvmlDeviceGetProcessesUtilizationInfo")
+        self._header = ctypes.create_string_buffer(MODERN_HEADER.size)
+
+    def _call(self) -> tuple[int, int]:
+        version, where = pynvml.ProcessesUtilizationInfo_v1, ctypes.addressof(self._buffer)
+        MODERN_HEADER.pack_into(self._header, 0, version, self._room, self._seen, where)
+        code = self._function(self._handle, self._header)
+        return code, MODERN_HEADER.unpack(self._header)[1]
+
+    def _decode(self, raw: bytes) -> Iterable[Sample]:
+        return [(at, pid, (sm, mem, enc, dec)) for at, pid, sm, mem, enc, dec, _jpeg, _ofa in MODERN.iter_unpack(raw)]
+
+
+class _Legacy(_Teller):
+    entry = LEGACY
+
+    def __init__(self, handle: Handle) -> None:
+        super().__init__(handle)
+        self._function = find_function("nvmlDeviceGetProcessUtilization")
+        self._count = ctypes.c_uint()
+
+    def _call(self) -> tuple[int, int]:
+        self._count.value = self._room
+        seen = ctypes.c_ulonglong(self._seen)
+        code = self._function(self._handle, self._buffer, ctypes.byref(self._count), seen)
+        return code, self._count.value
+
+    def _decode(self, raw: bytes) -> Iterable[Sample]:
+        return [(at, pid, (sm, mem, enc, dec)) for pid, at, sm, mem, enc, dec in LEGACY.iter_unpack(raw)]
+
+
+class UseReader:
+    """The uses of all processes of one device."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._tellers: list[_Teller] = [_Modern(handle), _Legacy(handle)]
+
+    def read(self, is_busy: Callable[[], bool]) -> dict[int, Use] | None:
+        """Mean use by pid since the last read; who is not there was idle. None: nobody can tell.
+
+        A device that is busy while neither call saw anybody at work contradicts itself, and is not taken for idle.
+        Raises GpuLostError, DriverGoneError.
+        """
+        contradicts = False
+        for teller in self._tellers[:]:
+            samples = teller.read()
+            if not teller.is_supported:
+                self._tellers.remove(teller)
+            elif any(any(percents) for _at, _pid, percents in samples):
+                self._tellers.sort(key=lambda other: other is not teller)
+                return _average(samples)
+            elif not (contradicts := contradicts or is_busy()):
+                return {}
+        return None
+
+
+def _is_sane(sample: Sample) -> bool:
+    """Drivers are known to fill samples with rubbish: percents in the millions, processes numbered 0."""
+    _at, pid, percents = sample
+    return pid > 0 and max(percents) <= 100
+
+
+def _average(samples: list[Sample]) -> dict[int, Use]:
+    by_pid: dict[int, list[tuple[int, int, int, int]]] = {}
+    for _at, pid, percents in samples:
+        by_pid.setdefault(pid, []).append(percents)
+    return {
+        pid: Use(*(sum(engine) / len(own) / 100 for engine in zip(*own, strict=True))) for pid, own in by_pid.items()
+    }

@@ -1,0 +1,87 @@
+"""The rendered page: what a scrape is answered with, how old it is, and what of it is still true.
+
+The page is made once a cycle. At a scrape only the age is added: it grows although nothing else moves, so that a hung
+driver is seen. A page older than three intervals keeps only what does not age.
+"""
+
+import threading
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from gpusteward.core import metrics
+from gpusteward.core.exposition import Family, Page, render_labels, render_page
+
+STALE_AFTER_INTERVALS = 3
+_GZIP_WINDOW = 16 + zlib.MAX_WBITS
+_GZIP_LEVEL = 1  # half the CPU of the default level for a page a tenth larger
+
+
+@dataclass(slots=True)
+class _Published:
+    taken_at: float  # monotonic seconds
+    fresh: Page
+    lasting: Page
+    packed: dict[tuple[bool, bool], bytes] = field(default_factory=dict)
+
+
+class Pages:
+    """The last page, safe to read from any thread while the next one is made."""
+
+    def __init__(self, *, node: str, interval_seconds: float, clock: Callable[[], float]) -> None:
+        self._node = node
+        self._stale_after = interval_seconds * STALE_AFTER_INTERVALS
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._published: _Published | None = None
+
+    def publish(self, families: Sequence[Family], *, taken_at: float) -> None:
+        """Put a new page in place of the last one. `taken_at` is on the clock given at the start."""
+        lasting = render_page(family for family in families if family.metric.outlives_snapshot)
+        self._published = _Published(taken_at, render_page(families), lasting)
+
+    @property
+    def age_seconds(self) -> float | None:
+        """None before the first page."""
+        published = self._published
+        return None if published is None else max(0.0, self._clock() - published.taken_at)
+
+    @property
+    def is_stale(self) -> bool:
+        age = self.age_seconds
+        return age is None or age > self._stale_after
+
+    def render(self, *, openmetrics: bool, gzip: bool) -> bytes:
+        """The page for one scrape: the body made with the cycle, the age added now."""
+        published = self._published
+        end = b"# EOF\n" if openmetrics else b""
+        if published is None:
+            return _pack(end, gzip=gzip)
+        age = max(0.0, self._clock() - published.taken_at)
+        tail = self._render_age(age, openmetrics=openmetrics) + end
+        stale = age > self._stale_after
+        page = published.lasting if stale else published.fresh
+        if not gzip:
+            return (page.openmetrics if openmetrics else page.text) + tail
+        return self._packed(published, page, (openmetrics, stale)) + _pack(tail, gzip=True)
+
+    def _render_age(self, age: float, *, openmetrics: bool) -> bytes:
+        labels = render_labels((("node", self._node),))
+        page = render_page([Family(metrics.SNAPSHOT_AGE, [(labels, round(age, 3))])])
+        return page.openmetrics if openmetrics else page.text
+
+    def _packed(self, published: _Published, page: Page, key: tuple[bool, bool]) -> bytes:
+        """Packed on first demand and kept: a page nobody asks for costs nothing, a page asked for twice costs once."""
+        with self._lock:
+            packed = published.packed.get(key)
+            if packed is None:
+                packed = published.packed[key] = _pack(page.openmetrics if key[0] else page.text, gzip=True)
+            return packed
+
+
+def _pack(body: bytes, *, gzip: bool) -> bytes:
+    """One gzip member; members may follow each other (RFC 1952), which is how the age joins a packed page."""
+    if not gzip:
+        return body
+    packer = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_WINDOW)
+    return packer.compress(body) + packer.flush()

@@ -1,0 +1,209 @@
+"""A table of settings -> flags, environment variables and their values. Which settings there are: settings.py.
+
+A flag wins over the environment, the environment over the default. Flags may be written as Go programs take
+them too (`-collectors=x`, `-k=true`), because the arguments of a dcgm-exporter must work unchanged.
+"""
+
+import argparse
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import Field, dataclass
+from enum import Enum
+from typing import Any, NoReturn
+
+from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.nearest import suggest
+
+
+class Group(Enum):
+    """Whose word a setting is."""
+
+    OURS = "gpusteward"
+    COMPATIBLE = "as in dcgm-exporter"
+    IGNORED = "accepted and ignored"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One row of the table: how a value is written, read and explained."""
+
+    name: str  # the attribute it sets; empty: it sets nothing
+    flags: tuple[str, ...]  # the long one first
+    environment: tuple[str, ...]  # the first one that is set counts
+    parse: Callable[[str], object]
+    about: str
+    group: Group
+    switch: bool = False  # the bare flag means true
+    separator: str = ""  # not empty: the flag may be given several times
+    default_text: str = ""  # for people; empty: there is none
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What was written: parsed values by attribute, and the ignored flags and variables among it."""
+
+    values: dict[str, Any]
+    ignored: tuple[str, ...]
+
+
+def row(
+    flags: str,
+    *,
+    parse: Callable[[str], object],
+    about: str,
+    group: Group = Group.OURS,
+    environment: str = "",
+    switch: bool = False,
+    separator: str = "",
+    default_text: str = "",
+) -> Mapping[str, Any]:
+    """What a dataclass field needs to be a row of the table, as its metadata; names are separated by blanks.
+
+    Besides the variables named here each one has its own: `--some-flag` is `GPUSTEWARD_SOME_FLAG`.
+    """
+    names = tuple(flags.split())
+    return {
+        "flags": names,
+        "environment": (_own_variable(names[0]), *environment.split()),
+        "parse": parse,
+        "about": about,
+        "group": group,
+        "switch": switch,
+        "separator": separator,
+        "default_text": default_text,
+    }
+
+
+def setting_of(each: Field[Any]) -> Setting:
+    """The row that a field with such metadata is."""
+    default_text = each.metadata["default_text"] or _show(each.default)
+    return Setting(**{**each.metadata, "name": each.name, "default_text": default_text})
+
+
+def _own_variable(long_flag: str) -> str:
+    return "GPUSTEWARD_" + long_flag.removeprefix("--").replace("-", "_").upper()
+
+
+def _show(default: object) -> str:
+    if isinstance(default, bool):
+        return str(default).lower()
+    if isinstance(default, float):
+        return f"{default:g}"
+    if isinstance(default, tuple) and not hasattr(default, "_fields"):
+        return ",".join(map(str, default))
+    return "" if default is None else str(default)
+
+
+def read_given(table: Sequence[Setting], arguments: Sequence[str], environ: Mapping[str, str]) -> Given:
+    """Read flags and environment against the table.
+
+    Raises ConfigurationError for a flag nobody knows and for a value that cannot be used; exits after `--help`.
+    """
+    flags = parse_flags(table, arguments)
+    values: dict[str, Any] = {}
+    ignored: list[str] = []
+    for row in table:
+        if row.flags[0] in flags:
+            _take_flag(row, flags[row.flags[0]], values, ignored=ignored)
+    for row in table:
+        if row.flags[0] not in flags:
+            _take_environment(row, environ, values, ignored=ignored)
+    return Given(values, tuple(ignored))
+
+
+def _take_flag(row: Setting, text: str, values: dict[str, Any], *, ignored: list[str]) -> None:
+    value = _parse(row, text, where=row.flags[0])
+    if row.group is Group.IGNORED:
+        ignored.append(row.flags[0])
+    elif row.name in values:
+        raise ConfigurationError(f"{row.flags[0]} was given beside another flag for the same setting: keep one of them")
+    elif row.name:
+        values[row.name] = value
+
+
+def _take_environment(row: Setting, environ: Mapping[str, str], values: dict[str, Any], *, ignored: list[str]) -> None:
+    # Manifests and charts leave a variable empty where they mean "not set".
+    variable = next((name for name in row.environment if environ.get(name, "").strip()), None)
+    if variable is None or row.name in values:
+        return
+    value = _parse(row, environ[variable], where=f"environment variable {variable}")
+    if row.group is Group.IGNORED:
+        ignored.append(variable)
+    elif row.name:
+        values[row.name] = value
+
+
+def _parse(row: Setting, text: str, *, where: str) -> object:
+    try:
+        return row.parse(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{where}: {text!r} {error}") from error
+
+
+def parse_flags(table: Sequence[Setting], arguments: Sequence[str]) -> dict[str, str]:
+    """Long flag -> the text given for it."""
+    known = {flag for row in table for flag in row.flags}
+    parser = build_parser(table)
+    namespace, unknown = parser.parse_known_args([_spell(argument, known) for argument in arguments])
+    if unknown:
+        raise ConfigurationError(_describe_unknown(unknown[0], known))
+    separators = {row.flags[0]: row.separator for row in table}
+    given: dict[str, str | list[str]] = vars(namespace)
+    return {flag: text if isinstance(text, str) else separators[flag].join(text) for flag, text in given.items()}
+
+
+def _spell(argument: str, known: Iterable[str]) -> str:
+    """Go takes one dash or two before any flag."""
+    flag, equals, value = argument.partition("=")
+    if argument.startswith("-"):
+        for spelled in ("--" + flag.lstrip("-"), "-" + flag.lstrip("-")):
+            if spelled in known:
+                return f"{spelled}{equals}{value}"
+    return argument
+
+
+def _describe_unknown(argument: str, known: Iterable[str]) -> str:
+    if not argument.startswith("-"):
+        return f"unexpected argument {argument!r}: settings are flags, see --help"
+    flag = argument.partition("=")[0]
+    return f"unknown flag {flag!r}{suggest(flag, known) or '; --help lists all flags'}"
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigurationError(message.removeprefix("argument "))
+
+
+def build_parser(table: Sequence[Setting]) -> argparse.ArgumentParser:
+    """An argparse parser for the table: what `--help` prints."""
+    parser = _Parser(
+        prog="gpusteward agent",
+        usage="gpusteward agent [flags]",
+        description="Tell which process of which pod uses which GPU of this node, and serve it on /metrics.",
+        epilog="A flag wins over the environment. Every flag has a variable: --some-flag is GPUSTEWARD_SOME_FLAG.",
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    for group in Group:
+        section = parser.add_argument_group(group.value)
+        for row in table:
+            if row.group is group:
+                _add_row(section, row)
+    return parser
+
+
+def _add_row(section: "argparse._ArgumentGroup", row: Setting) -> None:
+    help_text = _help(row).replace("%", "%%")
+    metavar = row.flags[0].removeprefix("--").replace("-", "_").upper()
+    if row.switch:
+        section.add_argument(
+            *row.flags, dest=row.flags[0], nargs="?", const="true", metavar="true|false", help=help_text
+        )
+    elif row.separator:
+        section.add_argument(*row.flags, dest=row.flags[0], action="append", metavar=metavar, help=help_text)
+    else:
+        section.add_argument(*row.flags, dest=row.flags[0], metavar=metavar, help=help_text)
+
+
+def _help(row: Setting) -> str:
+    default = f" (default {row.default_text})" if row.default_text else ""
+    return f"{row.about}{default} [{', '.join(row.environment)}]" if row.environment else f"{row.about}{default}"

@@ -1,0 +1,85 @@
+"""dcgm-exporter's flags that are no setting of their own here: another spelling, always on, or without meaning."""
+
+from gpusteward.agent.settings.flags import Group, Setting
+from gpusteward.agent.settings.values import one_of, parse_collect_interval, parse_switch
+
+
+def _accept(flags: str, environment: str, about: str, *, switch: bool = False, group: Group = Group.IGNORED) -> Setting:
+    """A row that sets nothing: its effect is always there (compatible), or cannot be had (ignored)."""
+    return Setting(
+        name="",
+        flags=tuple(flags.split()),
+        environment=tuple(environment.split()),
+        parse=str if group is Group.IGNORED else parse_switch,
+        about=about,
+        group=group,
+        switch=switch,
+    )
+
+
+_OTHER_ENTITIES = "NVSwitches, CPUs and their links are not read."
+_NO_DCGM = "There is no DCGM in this agent."
+_NO_DUMPS = "There are no dumps; /snapshot shows what was seen."
+
+FOREIGN_FLAGS: tuple[Setting, ...] = (
+    Setting(
+        name="interval_seconds",
+        flags=("--collect-interval", "-c"),
+        environment=("DCGM_EXPORTER_INTERVAL",),
+        parse=parse_collect_interval,
+        about="The same as --interval, in milliseconds.",
+        group=Group.COMPATIBLE,
+    ),
+    Setting(
+        name="",
+        flags=("--kubernetes-gpu-id-type",),
+        environment=("DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE",),
+        parse=one_of("uid", "device-name"),
+        about="uid or device-name: both are always understood.",
+        group=Group.COMPATIBLE,
+    ),
+    _accept(
+        "--kubernetes-enable-dra",
+        "KUBERNETES_ENABLE_DRA",
+        "Dynamic resource claims are always read.",
+        switch=True,
+        group=Group.COMPATIBLE,
+    ),
+    _accept(
+        "--enable-exporter-metrics",
+        "DCGM_EXPORTER_ENABLE_EXPORTER_METRICS",
+        "Metrics about the agent itself are always served.",
+        switch=True,
+        group=Group.COMPATIBLE,
+    ),
+    _accept("--config-file", "DCGM_EXPORTER_CONFIG_FILE", "Settings are flags and variables."),
+    _accept("--watch-max-keep-age", "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE", _NO_DCGM),
+    _accept("--watch-max-keep-samples", "DCGM_EXPORTER_WATCH_MAX_KEEP_SAMPLES", _NO_DCGM),
+    _accept("--cpu-devices -p", "DCGM_EXPORTER_CPU_DEVICES_STR", _OTHER_ENTITIES),
+    _accept("--switch-devices -s", "DCGM_EXPORTER_OTHER_DEVICES_STR", _OTHER_ENTITIES),
+    _accept("--remote-hostengine-info -r", "DCGM_REMOTE_HOSTENGINE_INFO", _NO_DCGM),
+    _accept("--fake-gpus", "DCGM_EXPORTER_USE_FAKE_GPUS", "See --source simulated.", switch=True),
+    _accept("--web-systemd-socket", "DCGM_EXPORTER_SYSTEMD_SOCKET", "Sockets are not inherited.", switch=True),
+    _accept("--enable-dcgm-log", "DCGM_EXPORTER_ENABLE_DCGM_LOG", _NO_DCGM, switch=True),
+    _accept("--dcgm-log-level", "DCGM_EXPORTER_DCGM_LOG_LEVEL", _NO_DCGM),
+    _accept("--hpc-job-mapping-dir", "DCGM_HPC_JOB_MAPPING_DIR", "Jobs outside Kubernetes are not mapped."),
+    _accept("--container-labels", "DCGM_EXPORTER_CONTAINER_LABELS", "Containers come from cgroups.", switch=True),
+    _accept("--container-runtime-socket", "DCGM_CONTAINER_RUNTIME_SOCKET", "Containers come from cgroups."),
+    _accept("--dump-enabled", "DCGM_EXPORTER_DUMP_ENABLED", _NO_DUMPS, switch=True),
+    _accept("--dump-directory", "DCGM_EXPORTER_DUMP_DIRECTORY", _NO_DUMPS),
+    _accept("--dump-retention", "DCGM_EXPORTER_DUMP_RETENTION", _NO_DUMPS),
+    _accept("--dump-compression", "DCGM_EXPORTER_DUMP_COMPRESSION", _NO_DUMPS, switch=True),
+    _accept("--disable-startup-validate", "DISABLE_STARTUP_VALIDATE", _NO_DCGM, switch=True),
+    _accept(
+        "--enable-gpu-bind-unbind-watch",
+        "DCGM_EXPORTER_ENABLE_GPU_BIND_UNBIND_WATCH",
+        "GPUs that come and go are always seen.",
+        switch=True,
+    ),
+    _accept(
+        "--gpu-bind-unbind-poll-interval",
+        "DCGM_EXPORTER_GPU_BIND_UNBIND_POLL_INTERVAL",
+        "GPUs that come and go are seen once an interval.",
+    ),
+    _accept("--enable-pprof", "DCGM_EXPORTER_ENABLE_PPROF", "There is no profile to serve.", switch=True),
+)

@@ -1,0 +1,138 @@
+"""What sharing schedulers write on pods: HAMi's and Volcano's grants, KAI's (run:ai's) fractions (pure).
+
+HAMi and Volcano decide in the scheduler and hand the decision to their device plugin through an annotation; the id
+that the kubelet picks is one of many that look alike and often names another GPU. KAI holds a whole GPU with a
+reservation pod and lets the pods of the same group use it.
+
+Nothing here raises: an annotation is text that anybody can write, and a bad one costs only itself.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from gpusteward.agent.kubernetes.pod_records import Pod
+
+GRANT_ANNOTATIONS = ("hami.io/vgpu-devices-allocated", "volcano.sh/vgpu-ids-new")
+MIG_ANNOTATION = "hami.io/vgpu-mig-allocations"
+GROUP_LABEL = "runai-gpu-group"
+RESERVED_GPU_ANNOTATION = "run.ai/reserve_for_gpu_index"  # the name is history: it holds the uuid
+RESERVATION_NAMESPACES = frozenset({"kai-resource-reservation", "runai-reservation"})
+_MOST = 2**31  # both schedulers count in 32 bits
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A container's part of one device."""
+
+    container: str
+    device_id: str
+    memory_limit_bytes: int | None = None  # None: not limited
+    core_limit_ratio: float | None = None
+
+
+class _MigGrant(msgspec.Struct, rename="camel"):
+    container_index: int
+    device_index: int
+    mig_uuid: str = msgspec.field(default="", name="migUUID")  # empty until the instance has been made
+
+
+def read_grants(pod: Pod) -> list[Grant]:
+    """What HAMi or Volcano granted to this pod's containers.
+
+    Containers are divided by `;`, devices of a container by `:`, and a device is `uuid,type,MiB,percent`.
+    """
+    for annotation in GRANT_ANNOTATIONS:
+        if text := pod.annotations.get(annotation, ""):
+            return list(_parse_grants(pod, text))
+    return []
+
+
+def _parse_grants(pod: Pod, text: str) -> Iterator[Grant]:
+    groups = text.split(";")
+    if not groups[-1].strip():
+        groups.pop()
+    instances = _read_instances(pod)
+    for index, (name, group) in enumerate(zip(_container_names(pod, len(groups)), groups, strict=False)):
+        if name in pod.finished_init_containers:
+            continue
+        for position, device in enumerate(part for part in group.split(":") if part.strip()):
+            if grant := _parse_grant(name, device, instances.get((index, position), "")):
+                yield grant
+
+
+def _container_names(pod: Pod, groups: int) -> tuple[str, ...]:
+    """Newer HAMi counts init containers too, before the others; older HAMi and Volcano do not."""
+    if groups > len(pod.container_names):
+        return pod.init_container_names + pod.container_names
+    return pod.container_names
+
+
+def _parse_grant(container: str, text: str, instance: str) -> Grant | None:
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) < 4 or not parts[0]:
+        return None
+    memory, cores = _parse_whole(parts[2]), _parse_whole(parts[3])
+    if memory is None or cores is None:
+        return None
+    return Grant(container, instance or parts[0], memory * _MIB or None, cores / 100 or None)
+
+
+def _read_instances(pod: Pod) -> dict[tuple[int, int], str]:
+    """MIG instances that HAMi made for this pod, by container and device."""
+    try:
+        grants = msgspec.json.decode(pod.annotations.get(MIG_ANNOTATION, "[]").encode(), type=list[_MigGrant])
+    except (msgspec.MsgspecError, UnicodeError):
+        return {}
+    return {(each.container_index, each.device_index): each.mig_uuid for each in grants}
+
+
+def gpu_groups(pod: Pod) -> frozenset[str]:
+    """The KAI groups a pod is in, one GPU each. A pod on several has a label `runai-gpu-group/<group>` for each."""
+    return frozenset(
+        group
+        for label, group in pod.labels.items()
+        if group and (label == GROUP_LABEL or label.startswith(f"{GROUP_LABEL}/"))
+    )
+
+
+def is_reservation(namespace: str, pod: Pod | None) -> bool:
+    """Whether a pod only holds a GPU for others. The namespace is a setting of KAI, the annotation is not."""
+    return namespace in RESERVATION_NAMESPACES or (
+        pod is not None and RESERVED_GPU_ANNOTATION in pod.annotations and GROUP_LABEL in pod.labels
+    )
+
+
+def read_fraction(pod: Pod, device_id: str, *, memory_bytes: int | None) -> Grant:
+    """A KAI pod's part of a GPU of this size. KAI counts memory and does not limit compute."""
+    return Grant(
+        container=pod.annotations.get("gpu-fraction-container-name") or next(iter(pod.container_names), ""),
+        device_id=device_id,
+        memory_limit_bytes=_fraction_memory(pod, memory_bytes),
+    )
+
+
+def _fraction_memory(pod: Pod, memory_bytes: int | None) -> int | None:
+    mebibytes = _parse_whole(pod.annotations.get("gpu-memory", ""))
+    if mebibytes:
+        return mebibytes * _MIB
+    fraction = _parse_fraction(pod.annotations.get("gpu-fraction", ""))
+    return None if fraction is None or memory_bytes is None else int(memory_bytes * fraction)
+
+
+def _parse_whole(text: str) -> int | None:
+    """A number of 0 or more that 32 bits can hold."""
+    text = text.strip()
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 12 else None
+    return number if number is not None and number < _MOST else None
+
+
+def _parse_fraction(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and 0 < number <= 1 else None

@@ -1,0 +1,71 @@
+"""k8s-vgpu-monitor's ratio file: one number, into how many parts every GPU of the node is lent."""
+
+import math
+from pathlib import Path
+
+from gpusteward.core.errors import ConfigurationError
+from gpusteward.logs import Log
+
+LONGEST_BYTES = 4096  # a longer file is some other file
+log = Log(__name__)
+
+_Stamp = tuple[int, int, int]  # inode, size, time of change
+
+
+class RatioFile:
+    """The ratio, read again when the file changes. A ConfigMap's swap of symlinks is seen as a change of inode."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises ConfigurationError if there is no usable number to begin with."""
+        self._path = path
+        self._stamp = _read_stamp(path)
+        self._ratio = read_ratio(path)
+
+    def poll(self) -> float:
+        """The ratio now. A bad change is said once and the last good value stays."""
+        stamp = _read_stamp(self._path)
+        if stamp != self._stamp:
+            self._stamp = stamp
+            self._reload()
+        return self._ratio
+
+    def _reload(self) -> None:
+        try:
+            ratio = read_ratio(self._path)
+        except ConfigurationError as error:
+            log.warning("ratio_refused", reason=error, kept=self._ratio)
+            return
+        if ratio != self._ratio:
+            log.info("ratio_changed", path=self._path, before=self._ratio, now=ratio)
+        self._ratio = ratio
+
+
+def read_ratio(path: Path) -> float:
+    """The number in the file. Raises ConfigurationError."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(LONGEST_BYTES).decode("ascii", "replace").strip()
+    except OSError as error:
+        raise ConfigurationError(f"cannot read the ratio file {path}: {error.strerror}; {_ALLOWED}") from error
+    ratio = _parse(text)
+    if not math.isfinite(ratio) or ratio <= 0:
+        raise ConfigurationError(f"ratio file {path} holds {text[:60]!r}; {_ALLOWED}")
+    return ratio
+
+
+_ALLOWED = "it must hold one number over 0, such as 2 (every GPU is lent to two pods)"
+
+
+def _parse(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _read_stamp(path: Path) -> _Stamp | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns

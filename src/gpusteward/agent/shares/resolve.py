@@ -1,0 +1,232 @@
+"""Claims of the kubelet and annotations of sharing schedulers -> who holds which GPU, how, up to what limit (pure).
+
+Sources in order of trust: what HAMi or Volcano wrote on the pod, what KAI wrote on it, what the kubelet lists. The
+ratio file of k8s-vgpu-monitor fills in a limit where nobody set a finer one.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from gpusteward.agent.kubernetes.kubelet import Claim
+from gpusteward.agent.kubernetes.pod_records import Pod
+from gpusteward.agent.shares.annotations import (
+    RESERVED_GPU_ANNOTATION,
+    Grant,
+    gpu_groups,
+    is_reservation,
+    read_fraction,
+    read_grants,
+)
+from gpusteward.agent.shares.device_ids import Device, DeviceTable
+from gpusteward.core.allocations import Allocation, Share
+from gpusteward.core.containers import Container
+from gpusteward.core.gpus import Gpu, GpuReading
+
+PodName = tuple[str, str]  # namespace, name
+_Limit = TypeVar("_Limit", int, float)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """Allocations, unique by container and GPU, and the device ids that no GPU of this node answers to."""
+
+    allocations: tuple[Allocation, ...] = ()
+    unresolved: tuple[str, ...] = ()
+
+
+class Resolver:
+    """Resolves anew only if something it depends on has changed: claims and pods seldom do from cycle to cycle."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[object, ...] = ()
+        self._pods: Mapping[str, Pod] | None = None
+        self._resolution = Resolution()
+
+    def resolve(
+        self,
+        claims: Sequence[Claim],
+        pods: Mapping[str, Pod],
+        readings: Sequence[GpuReading],
+        *,
+        ratio: float | None,
+    ) -> Resolution:
+        """As `resolve_allocations`. `pods` must be a mapping that is replaced, never changed."""
+        gpus = [(each.gpu, each.is_mps, each.signals.get("memory_total_bytes")) for each in readings]
+        seen = (tuple(claims), gpus, ratio)
+        if pods is not self._pods or seen != self._seen:
+            self._resolution = resolve_allocations(claims, pods, readings, ratio=ratio)
+            self._pods, self._seen = pods, seen
+        return self._resolution
+
+
+@dataclass(slots=True)
+class _Node:
+    """What the sources say, looked up once."""
+
+    devices: DeviceTable
+    readings: Mapping[str, GpuReading]
+    pods: Mapping[PodName, Pod]
+    grants: Mapping[PodName, Sequence[Grant]]
+    groups: Mapping[str, Sequence[Pod]]  # KAI group -> the pods that use its GPU
+    unresolved: set[str] = field(default_factory=set)
+
+    def find(self, device_id: str) -> Device | None:
+        device = self.devices.find(device_id)
+        if device is None:
+            self.unresolved.add(device_id)
+        return device
+
+
+def resolve_allocations(
+    claims: Sequence[Claim], pods: Mapping[str, Pod], readings: Sequence[GpuReading], *, ratio: float | None
+) -> Resolution:
+    """Who holds what. Finished pods hold nothing; a pod the watch has not seen yet holds its claim without a uid."""
+    node = _gather(pods, readings)
+    found = [*_from_grants(node, claims), *_from_claims(node, claims), *_from_reservations(node, claims)]
+    merged = _merge(found)
+    holders = Counter(allocation.gpu_uuid for allocation in merged)
+    allocations = tuple(
+        _settle(each, node.readings[each.gpu_uuid], holders=holders[each.gpu_uuid], ratio=ratio) for each in merged
+    )
+    return Resolution(allocations, tuple(sorted(node.unresolved)))
+
+
+def _gather(pods: Mapping[str, Pod], readings: Sequence[GpuReading]) -> _Node:
+    by_name = {(pod.namespace, pod.name): pod for pod in pods.values()}
+    devices = DeviceTable(readings)
+    node = _Node(devices, {each.gpu.uuid: each for each in readings}, by_name, {}, {})
+    node.grants = {name: grants for name, pod in by_name.items() if (grants := _usable_grants(node, pod))}
+    node.groups = _groups(by_name.values())
+    return node
+
+
+def _usable_grants(node: _Node, pod: Pod) -> list[Grant]:
+    """Grants of a living pod that name a device of this node; without any, the kubelet's word stands."""
+    return [] if pod.is_finished else [grant for grant in read_grants(pod) if node.find(grant.device_id)]
+
+
+def _groups(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
+    groups: dict[str, list[Pod]] = {}
+    for pod in pods:
+        if not pod.is_finished and not is_reservation(pod.namespace, pod):
+            for group in gpu_groups(pod):
+                groups.setdefault(group, []).append(pod)
+    return groups
+
+
+def _from_grants(node: _Node, claims: Sequence[Claim]) -> Iterator[Allocation]:
+    resources = {(claim.namespace, claim.pod, claim.container): claim.resource for claim in claims}
+    for (namespace, name), grants in node.grants.items():
+        for grant in grants:
+            device = node.find(grant.device_id)
+            if device is not None:
+                share = Share.MIG if device.gpu.mig else Share.HAMI
+                resource = resources.get((namespace, name, grant.container), "")
+                yield _allocate(node.pods[namespace, name], grant, device.gpu, share=share, resource=resource)
+
+
+def _from_claims(node: _Node, claims: Sequence[Claim]) -> Iterator[Allocation]:
+    for claim in claims:
+        name = (claim.namespace, claim.pod)
+        pod = node.pods.get(name)
+        if name in node.grants or (pod is not None and pod.is_finished):
+            continue
+        device = node.find(claim.device_id)
+        if device is not None and is_reservation(claim.namespace, pod):
+            lent = list(_lend(node, pod, device.gpu, resource=claim.resource))
+            yield from lent or [_hold(claim, pod, Device(device.gpu, Share.FRACTION))]
+        elif device is not None:
+            yield _hold(claim, pod, device)
+
+
+def _lend(node: _Node, reservation: Pod | None, gpu: Gpu, *, resource: str) -> Iterator[Allocation]:
+    """A reserved GPU belongs to the pods of its group; nobody, while they are not known."""
+    for pod in _users(node, reservation):
+        grant = read_fraction(pod, gpu.uuid, memory_bytes=_memory_total(node.readings[gpu.uuid]))
+        yield _allocate(pod, grant, gpu, share=Share.FRACTION, resource=resource)
+
+
+def _from_reservations(node: _Node, claims: Sequence[Claim]) -> Iterator[Allocation]:
+    """Reservations that the kubelet does not list, by the uuid they note on themselves."""
+    listed = {(claim.namespace, claim.pod) for claim in claims}
+    for name, pod in node.pods.items():
+        device_id = pod.annotations.get(RESERVED_GPU_ANNOTATION, "")
+        is_unlisted = name not in listed and not pod.is_finished and is_reservation(pod.namespace, pod)
+        if is_unlisted and device_id and (device := node.find(device_id)):
+            yield from _lend(node, pod, device.gpu, resource="")
+
+
+def _users(node: _Node, reservation: Pod | None) -> list[Pod]:
+    groups = sorted(gpu_groups(reservation)) if reservation else []
+    return [pod for group in groups for pod in node.groups.get(group, ())]
+
+
+def _hold(claim: Claim, pod: Pod | None, device: Device) -> Allocation:
+    known = pod.container(claim.container) if pod else Container(claim.namespace, claim.pod, "", claim.container)
+    return Allocation(known, device.gpu.uuid, device.share, claim.resource, device.replica, claim=claim.dra)
+
+
+def _allocate(pod: Pod, grant: Grant, gpu: Gpu, *, share: Share, resource: str) -> Allocation:
+    return Allocation(
+        pod.container(grant.container),
+        gpu.uuid,
+        share,
+        resource,
+        memory_limit_bytes=grant.memory_limit_bytes,
+        core_limit_ratio=grant.core_limit_ratio,
+    )
+
+
+def _merge(found: Sequence[Allocation]) -> list[Allocation]:
+    """One allocation per container and GPU, however many slices it consists of."""
+    merged: dict[tuple[Container, str], Allocation] = {}
+    for each in found:
+        key = (each.container, each.gpu_uuid)
+        merged[key] = _join(merged[key], each) if key in merged else each
+    return list(merged.values())
+
+
+def _join(one: Allocation, other: Allocation) -> Allocation:
+    replicas = {replica for each in (one, other) for replica in each.replica.split(",") if replica}
+    return replace(
+        one,
+        resource=one.resource or other.resource,
+        replica=",".join(sorted(replicas, key=int)),
+        memory_limit_bytes=_add(one.memory_limit_bytes, other.memory_limit_bytes),
+        core_limit_ratio=_add(one.core_limit_ratio, other.core_limit_ratio),
+        claim=one.claim or other.claim,
+    )
+
+
+def _settle(allocation: Allocation, reading: GpuReading, *, holders: int, ratio: float | None) -> Allocation:
+    """Say how the GPU is shared where the id alone could not, and apply the ratio where there is no finer limit."""
+    share = allocation.share
+    if share in (Share.EXCLUSIVE, Share.MIG) and holders > 1 and allocation.memory_limit_bytes is None:
+        share = Share.TIME_SLICED
+    if share is Share.TIME_SLICED and reading.is_mps:
+        share = Share.MPS
+    if ratio is None or reading.gpu.mig is not None or allocation.memory_limit_bytes is not None:
+        return replace(allocation, share=share)
+    return replace(
+        allocation,
+        share=Share.RATIO if ratio > 1 else share,  # one pod a GPU is not sharing
+        memory_limit_bytes=_divide(_memory_total(reading), ratio),
+    )
+
+
+def _memory_total(reading: GpuReading) -> int | None:
+    total = reading.signals.get("memory_total_bytes", reading.gpu.memory_total_bytes)
+    return None if total is None else int(total)
+
+
+def _divide(total: int | None, ratio: float) -> int | None:
+    limit = math.inf if total is None or ratio <= 0 else total / ratio
+    return int(limit) if math.isfinite(limit) else None
+
+
+def _add(one: _Limit | None, other: _Limit | None) -> _Limit | None:
+    """Two limits together; no limit on one part is none on the whole."""
+    return None if one is None or other is None else one + other

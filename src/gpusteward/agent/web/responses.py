@@ -1,0 +1,65 @@
+"""Answers as bytes on the wire."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+
+from gpusteward import __version__
+
+PLAIN = "text/plain; charset=utf-8"
+JSON = "application/json"
+HTML = "text/html; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What one request gets."""
+
+    status: HTTPStatus
+    body: bytes
+    content_type: str = PLAIN
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def refuse(status: HTTPStatus, message: str, *, hint: str = "", headers: Mapping[str, str] | None = None) -> Response:
+    """The one shape of every error: what it is called, what happened, what helps."""
+    error = {"code": status.name.lower(), "message": message, "hint": hint}
+    return Response(status, json.dumps({"error": error}).encode() + b"\n", JSON, headers or {})
+
+
+def render_head(response: Response, extra: Iterable[tuple[str, str]]) -> bytes:
+    """Status line and headers."""
+    headers = {
+        "Content-Type": response.content_type,
+        "Content-Length": str(len(response.body)),
+        "X-Content-Type-Options": "nosniff",
+        **dict(extra),
+        **response.headers,
+    }
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"HTTP/1.1 {response.status.value} {response.status.phrase}\r\n{lines}\r\n".encode("latin-1", "replace")
+
+
+LANDING_PAGE = f"""<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>gpusteward agent</title>
+<style>body{{font:16px/1.6 system-ui,sans-serif;max-width:40em;margin:3em auto;padding:0 1em}}</style></head>
+<body><h1>gpusteward agent</h1><p>version {__version__}</p><ul>
+<li><a href="/metrics">/metrics</a>: who uses each GPU of this node, for Prometheus</li>
+<li><a href="/healthz">/healthz</a>: does this process work</li>
+<li><a href="/readyz">/readyz</a>: is what it serves fresh</li>
+<li><a href="/snapshot">/snapshot</a>: the last snapshot as JSON (from this machine, or with a password)</li>
+</ul></body></html>
+""".encode()
+LANDING = Response(
+    HTTPStatus.OK,
+    LANDING_PAGE,
+    HTML,
+    {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"},
+)
+OVERLOADED = refuse(
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    "too many clients at the same time",
+    hint="try again; --max-concurrent-scrapes allows more",
+    headers={"Retry-After": "1"},
+)

@@ -1,0 +1,216 @@
+"""Plans become devices: who sits where, with which part of the memory and the power."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpusteward.core.allocations import Share
+from gpusteward.core.gpus import Gpu, MigInstance
+from gpusteward.simulate.courses import DAY, Between, Chain, Constant, Rest, Turns, Yielding
+from gpusteward.simulate.devices import Device, Instance
+from gpusteward.simulate.loads import Load
+from gpusteward.simulate.models import COMPUTE_SLICES, MIB, GpuModel
+from gpusteward.simulate.noise import Chance
+from gpusteward.simulate.seats import PIDS_PER_SEAT, Booking, Seat, Terms
+from gpusteward.simulate.workloads import MIXES, Draws, Mix, draw_memory_ratio, draw_work
+
+DRIVER_VERSION = "570.172.08"
+USABLE_MEMORY = 0.94
+"""The rest stays free: contexts, fragments, and a load that a person may start."""
+LOAD_MEMORY = 0.01
+LOAD_MIX = Mix(0.95, 0.45, 0.98, 0.45, 0.75, 0.40, 0.10, 0.0)
+MPS_SERVER_BYTES = 30 * MIB
+ALWAYS = Turns(DAY, 0.0, DAY)
+
+_RESOURCES: Mapping[Share, str] = {
+    Share.TIME_SLICED: "nvidia.com/gpu.shared",
+    Share.MPS: "nvidia.com/gpu.shared",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPlan:
+    """What is booked on one GPU. Any MIG profile here slices it."""
+
+    bookings: tuple[Booking, ...] = ()
+    free_profiles: tuple[str, ...] = ()  # MIG instances nobody holds
+
+
+def assemble_devices(
+    node: str, plans: Sequence[GpuPlan], *, model: GpuModel, chance: Chance, first_pid: int
+) -> tuple[Device, ...]:
+    """One device a plan, in order."""
+    pids = iter(range(first_pid, first_pid + 4_194_304, PIDS_PER_SEAT))
+    return tuple(
+        _assemble_device(
+            _whole_gpu(node, index, model=model, chance=chance), plan, model=model, chance=chance, pids=pids
+        )
+        for index, plan in enumerate(plans)
+    )
+
+
+def with_load(device: Device, load: Load, *, pid: int) -> Device:
+    """The device with a load on it, on its first instance if it is sliced. Those there get what the load leaves."""
+    instances = device.instances
+    if not instances:
+        return _replace_seats(device, _beside(device.seats, load, device=device, gpu=device.gpu, pid=pid), instances)
+    first = instances[0]
+    seats = _beside(first.seats, load, device=device, gpu=first.gpu, pid=pid)
+    return _replace_seats(device, device.seats, (Instance(first.gpu, first.profile, seats), *instances[1:]))
+
+
+def _replace_seats(device: Device, seats: tuple[Seat, ...], instances: tuple[Instance, ...]) -> Device:
+    return Device(device.gpu, device.model, device.offset_celsius, seats, instances, device.is_mps)
+
+
+def _beside(seats: Sequence[Seat], load: Load, *, device: Device, gpu: Gpu, pid: int) -> tuple[Seat, ...]:
+    share = _device_share(device, gpu)
+    presence = Between(load.since, load.until)
+    own = Seat(
+        gpu.uuid,
+        presence,
+        Chain(presence, Constant(load.ratio)),
+        LOAD_MIX,
+        memory_bytes=int((gpu.memory_total_bytes or 0) * LOAD_MEMORY),
+        busy_watts=_busy_watts(device.model, LOAD_MIX) * share,
+        context_watts=0.0,  # it may come on top of seats that have all of the context's power already
+        first_pid=pid,
+        process_name="gpusteward-load",
+        process_count=1,
+        device_share=share,
+    )
+    return (*(_yielding(seat, load) for seat in seats), own)
+
+
+def _yielding(seat: Seat, load: Load) -> Seat:
+    return seat.with_work(Yielding(seat.work, load.ratio, load.since, load.until))
+
+
+def _device_share(device: Device, gpu: Gpu) -> float:
+    return device.model.mig_profile(gpu.mig.profile).compute_slices / COMPUTE_SLICES if gpu.mig else 1.0
+
+
+def _busy_watts(model: GpuModel, mix: Mix) -> float:
+    return mix.power * (model.power_limit_watts - model.idle_watts - model.context_watts)
+
+
+def _whole_gpu(node: str, index: int, *, model: GpuModel, chance: Chance) -> Gpu:
+    return Gpu(
+        node,
+        index,
+        f"GPU-{chance.uuid('gpu', index)}",
+        model.name,
+        f"00000000:{0x0B + 0x0C * index:02X}:00.0",
+        index,
+        model.memory_mib * MIB,
+        model.power_limit_watts,
+        facts={
+            "driver_version": DRIVER_VERSION,
+            "nvml_version": f"12.{DRIVER_VERSION}",
+            "brand": model.name.removeprefix("NVIDIA ").split()[0],
+            "serial": f"165{chance.number('serial', index) % 10**10:010d}",
+            "vbios_version": chance.pick(("96.00.74.00.1A", "92.00.9E.00.10"), "vbios"),
+        },
+    )
+
+
+def _assemble_device(gpu: Gpu, plan: GpuPlan, *, model: GpuModel, chance: Chance, pids: Iterator[int]) -> Device:
+    offset = chance.between(0, 4, "cooling", gpu.index)
+    profiles = [booking.profile for booking in plan.bookings if booking.profile] + list(plan.free_profiles)
+    if profiles:
+        return Device(gpu, model, offset, instances=_slice(gpu, plan, model=model, pids=pids))
+    seats = [
+        _seat(gpu, booking, model=model, pid=next(pids), replica=replica)
+        for replica, booking in enumerate(plan.bookings)
+    ]
+    is_mps = any(booking.share is Share.MPS for booking in plan.bookings)
+    if is_mps:
+        seats.append(_mps_server(gpu, next(pids)))
+    return Device(gpu, model, offset, tuple(seats), is_mps=is_mps)
+
+
+def _slice(gpu: Gpu, plan: GpuPlan, *, model: GpuModel, pids: Iterator[int]) -> tuple[Instance, ...]:
+    """One instance a booking, then the free ones, with ids counted up from each size's first."""
+    wanted: list[tuple[str, Booking | None]] = [(booking.profile, booking) for booking in plan.bookings]
+    wanted += [(name, None) for name in plan.free_profiles]
+    taken: dict[int, int] = {}
+    instances = []
+    for name, booking in wanted:
+        profile = model.mig_profile(name)
+        number = taken.get(profile.first_instance_id, 0)
+        taken[profile.first_instance_id] = number + 1
+        part = _mig_gpu(gpu, name, instance_id=profile.first_instance_id + number, memory_mib=profile.memory_mib)
+        share = profile.compute_slices / COMPUTE_SLICES
+        seats = (_seat(part, booking, model=model, pid=next(pids), device_share=share),) if booking else ()
+        instances.append(Instance(part, profile, seats))
+    return tuple(instances)
+
+
+def _mig_gpu(parent: Gpu, profile: str, *, instance_id: int, memory_mib: int) -> Gpu:
+    uuid = f"MIG-{Chance(instance_id).uuid(parent.uuid)}"
+    return Gpu(
+        parent.node,
+        parent.index,
+        uuid,
+        parent.model,
+        parent.pci_bus_id,
+        parent.minor,
+        memory_mib * MIB,
+        mig=MigInstance(parent.uuid, profile, instance_id, 0),
+        facts=parent.facts,
+    )
+
+
+def _seat(
+    gpu: Gpu, booking: Booking, *, model: GpuModel, pid: int, replica: int = 0, device_share: float = 1.0
+) -> Seat:
+    application = booking.application
+    kind, mix = application.kind, MIXES[application.kind]
+    rank = application.chance.child("rank", gpu.uuid, replica)
+    budget = (gpu.memory_total_bytes or 0) * booking.capacity
+    draws = Draws(application.chance, rank, application.turns)
+    return Seat(
+        gpu.uuid,
+        application.turns,
+        draw_work(kind, draws, capacity=booking.capacity),
+        mix,
+        memory_bytes=int(budget * USABLE_MEMORY * draw_memory_ratio(kind, application.chance)),
+        busy_watts=_busy_watts(model, mix) * device_share,
+        context_watts=model.context_watts * booking.capacity * device_share if application.process_count else 0.0,
+        first_pid=pid,
+        process_name=application.program.process,
+        process_count=application.process_count,
+        device_share=device_share,
+        seed=rank.seed,
+        booking=booking,
+        terms=_terms(booking, replica=str(replica), budget_bytes=int(budget)),
+    )
+
+
+def _terms(booking: Booking, *, replica: str, budget_bytes: int) -> Terms:
+    """What each sharing system writes down: replicas where ids have them, limits where it sets them."""
+    share = booking.share
+    if share is Share.MIG:
+        return Terms(share, f"nvidia.com/mig-{booking.profile}")
+    resource = _RESOURCES.get(share, "nvidia.com/gpu")
+    if share is Share.TIME_SLICED:
+        return Terms(share, resource, replica)
+    if share in (Share.MPS, Share.HAMI):
+        return Terms(share, resource, replica if share is Share.MPS else "", budget_bytes, booking.capacity)
+    if share in (Share.RATIO, Share.FRACTION):
+        return Terms(share, resource, memory_limit_bytes=budget_bytes)
+    return Terms(share, resource)
+
+
+def _mps_server(gpu: Gpu, pid: int) -> Seat:
+    return Seat(
+        gpu.uuid,
+        ALWAYS,
+        Rest(),
+        Mix(),
+        memory_bytes=MPS_SERVER_BYTES,
+        busy_watts=0.0,
+        context_watts=0.0,
+        first_pid=pid,
+        process_name="nvidia-cuda-mps-server",
+        process_count=1,
+    )

@@ -1,0 +1,189 @@
+"""The kinds of workloads: when each works, what its work does to a GPU, what memory it holds, how long it lives.
+
+One row a kind in each table. The ranges are drawn from by seed; where they come from is said beside them.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from gpusteward.simulate.courses import (
+    DAY,
+    HOUR,
+    Breaks,
+    Bursts,
+    Chain,
+    Constant,
+    Course,
+    DayAndNight,
+    OfficeHours,
+    Rest,
+    Scaled,
+    Steady,
+    Turns,
+)
+from gpusteward.simulate.noise import Chance
+from gpusteward.simulate.truths import Kind
+
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """What one busy second does: shares of what the device could do in that second."""
+
+    power: float = 0.0  # of the way from idle to the limit
+    memory_copy: float = 0.0
+    sm_active: float = 0.0
+    sm_occupancy: float = 0.0
+    tensor: float = 0.0
+    dram: float = 0.0
+    fp32: float = 0.0
+    fp16: float = 0.0
+    pcie: float = 0.0  # of what the link can carry
+    nvlink: float = 0.0
+    profile: tuple[tuple[str, float], ...] = field(init=False)  # profiling signals it moves, by name
+
+    def __post_init__(self) -> None:
+        names = ("sm_active", "sm_occupancy", "tensor", "dram", "fp32", "fp16")
+        values = [(f"{name}_ratio", getattr(self, name)) for name in names]
+        object.__setattr__(self, "profile", (("gr_engine_ratio", 1.0), *values))
+
+
+MIXES: Mapping[Kind, Mix] = {
+    Kind.TRAINING: Mix(0.88, 0.55, 0.90, 0.36, 0.52, 0.48, 0.12, 0.05, pcie=0.06, nvlink=0.30),
+    Kind.INFERENCE: Mix(0.62, 0.58, 0.71, 0.22, 0.24, 0.61, 0.07, 0.03, pcie=0.03, nvlink=0.04),
+    Kind.NOTEBOOK: Mix(0.55, 0.35, 0.60, 0.25, 0.18, 0.30, 0.15, 0.02, pcie=0.05),
+    Kind.PARKED: Mix(),
+    Kind.EMPTY: Mix(),
+    Kind.STARVED: Mix(0.72, 0.40, 0.82, 0.33, 0.40, 0.38, 0.12, 0.04, pcie=0.12, nvlink=0.10),
+    Kind.HUNG: Mix(0.86, 0.54, 0.89, 0.35, 0.50, 0.46, 0.12, 0.05, pcie=0.06, nvlink=0.28),
+    # A loop of one small matrix product: SMs busy while it runs, memory hardly touched.
+    Kind.KEEP_ALIVE: Mix(0.80, 0.02, 0.95, 0.12, 0.05, 0.02, 0.90, 0.0),
+}
+
+MEMORY: Mapping[Kind, Range] = {
+    Kind.TRAINING: (0.62, 0.92),
+    Kind.INFERENCE: (0.70, 0.90),  # serving engines take nine tenths and make a cache of it
+    Kind.NOTEBOOK: (0.10, 0.55),
+    Kind.PARKED: (0.30, 0.88),
+    Kind.EMPTY: (0.0, 0.0),
+    Kind.STARVED: (0.30, 0.75),
+    Kind.HUNG: (0.60, 0.92),
+    Kind.KEEP_ALIVE: (0.02, 0.06),
+}
+"""Part of the memory it may use."""
+
+BREATHING: frozenset[Kind] = frozenset({Kind.TRAINING, Kind.NOTEBOOK, Kind.STARVED})
+"""Whose memory moves by a per cent or so; the others pin theirs."""
+
+LIVES: Mapping[Kind, tuple[Range, Range]] = {
+    Kind.TRAINING: ((1 * DAY, 5 * DAY), (0.88, 0.98)),
+    Kind.INFERENCE: ((10 * DAY, 30 * DAY), (1.0, 1.0)),
+    Kind.NOTEBOOK: ((7 * DAY, 20 * DAY), (1.0, 1.0)),
+    Kind.PARKED: ((8 * DAY, 24 * DAY), (1.0, 1.0)),
+    Kind.EMPTY: ((4 * DAY, 12 * DAY), (0.90, 0.99)),
+    Kind.STARVED: ((1 * DAY, 4 * DAY), (0.90, 0.98)),
+    Kind.HUNG: ((3 * DAY, 7 * DAY), (0.92, 0.99)),
+    Kind.KEEP_ALIVE: ((5 * DAY, 15 * DAY), (1.0, 1.0)),
+}
+"""Seconds from one pod to the next, and the part of them the pod is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """What a course is drawn from: the pod's luck, that of its rank on one GPU, and the pod's lives."""
+
+    pod: Chance
+    rank: Chance
+    turns: Turns
+
+
+def draw_turns(kind: Kind, chance: Chance) -> Turns:
+    """Lives of whole seconds, so that a start is the same number however it is computed."""
+    periods, parts = LIVES[kind]
+    period = float(round(chance.between(*periods, "period")))
+    lasting = float(round(period * chance.between(*parts, "lasting")))
+    return Turns(period, float(round(chance.between(0, period, "phase"))), lasting)
+
+
+def draw_work(kind: Kind, draws: Draws, *, capacity: float) -> Course:
+    """The busy seconds of a workload that may use `capacity` of a device."""
+    if kind is Kind.KEEP_ALIVE:
+        return _keep_alive(draws, capacity)
+    work = _WORK[kind](draws)
+    return work if capacity == 1.0 else Scaled(work, capacity)
+
+
+def draw_memory_ratio(kind: Kind, chance: Chance) -> float:
+    return chance.between(*MEMORY[kind], "memory")
+
+
+def _rest(_: Draws) -> Course:
+    return Rest()
+
+
+def _training(draws: Draws) -> Course:
+    return Chain(draws.turns, _epochs(draws))
+
+
+def _epochs(draws: Draws) -> Course:
+    """All ranks break together for a checkpoint of half a minute to two, once or twice an hour."""
+    every = draws.pod.between(1800, 4200, "checkpoint every")
+    breaks = Breaks(draws.pod.number("breaks"), every, draws.pod.between(20, 120, "checkpoint lasts"))
+    return Chain(breaks, Steady(draws.rank.number("ripple"), draws.rank.between(0.86, 0.95, "level"), 0.02))
+
+
+def _inference(draws: Draws) -> Course:
+    """Requests arrive every minute or two, by night a fifth of the day's or less, never none at all."""
+    mean = draws.pod.between(0.14, 0.42, "mean")
+    swing = mean * draws.pod.between(0.60, 0.85, "swing")
+    day = DayAndNight(mean, swing, peak_at=draws.pod.between(2 * HOUR, 20 * HOUR, "peak"))
+    return Bursts(draws.rank.number("bursts"), draws.pod.between(40, 110, "every"), day, least=0.08)
+
+
+def _notebook(draws: Draws) -> Course:
+    """A cell every few minutes while somebody sits there; nothing at night and on weekends."""
+    office = OfficeHours(
+        draws.pod.number("office"),
+        offset=HOUR * round(draws.pod.between(-8, 9, "offset")),
+        morning=draws.pod.between(0.5 * HOUR, 2.5 * HOUR, "morning"),
+        afternoon=draws.pod.between(0.7 * HOUR, 4 * HOUR, "afternoon"),
+    )
+    cells = Bursts(
+        draws.rank.number("cells"),
+        draws.pod.between(120, 420, "every"),
+        Constant(draws.pod.between(0.12, 0.40, "level")),
+        least=0.4,
+    )
+    return Chain(office, cells)
+
+
+def _starved(draws: Draws) -> Course:
+    """A batch every few seconds, then waiting for the next one."""
+    batches = Steady(draws.rank.number("ripple"), draws.pod.between(0.09, 0.22, "level"), 0.02, fast=46.0)
+    bursts = Bursts(draws.rank.number("batches"), draws.pod.between(4, 12, "every"), batches, least=0.7)
+    return Chain(draws.turns, bursts)
+
+
+def _hung(draws: Draws) -> Course:
+    """Trains for the first part of its life, then stands: a lost peer, a deadlock, a dead storage mount."""
+    turns = draws.turns
+    works = round(turns.lasting * draws.pod.between(0.06, 0.30, "works"))
+    return Chain(Turns(turns.period, turns.phase, float(works)), _epochs(draws))
+
+
+def _keep_alive(draws: Draws, capacity: float) -> Course:
+    """Whole per cents, so that it reads flat; public scripts of this sort burn 1 to 40 %."""
+    percent = min(draws.pod.between(2, 30, "level"), 100 * capacity)
+    return Chain(draws.turns, Constant(max(int(percent), 1) / 100))
+
+
+_WORK: Mapping[Kind, Callable[[Draws], Course]] = {
+    Kind.TRAINING: _training,
+    Kind.INFERENCE: _inference,
+    Kind.NOTEBOOK: _notebook,
+    Kind.PARKED: _rest,
+    Kind.EMPTY: _rest,
+    Kind.STARVED: _starved,
+    Kind.HUNG: _hung,
+}

@@ -1,0 +1,60 @@
+"""A server on real sockets, and a client for it."""
+
+import gzip
+import http.client
+import time
+from collections.abc import Callable
+
+from gpusteward.agent.settings.values import ListenAddress
+from gpusteward.agent.web.server import Server
+
+LOOPBACK = ListenAddress("127.0.0.1", 0)
+Starter = Callable[..., Server]
+
+
+class FakeAnswers:
+    """Pages made of what was asked; `healthy` and `broken` are its misfortunes."""
+
+    def __init__(self, *, healthy: bool = True, broken: bool = False, size: int = 1) -> None:
+        self.healthy, self.broken, self.size = healthy, broken, size
+
+    def metrics(self, *, openmetrics: bool, gzip: bool) -> bytes:
+        if self.broken:
+            raise RuntimeError("secret detail")
+        page = (b"openmetrics\n" if openmetrics else b"text\n") * self.size
+        return compress(page) if gzip else page
+
+    def health(self) -> tuple[bool, str]:
+        return True, "ok"
+
+    def ready(self) -> tuple[bool, str]:
+        return (True, "ok") if self.healthy else (False, "the snapshot is 40 s old")
+
+    def snapshot(self) -> bytes:
+        return b'{"node": "n1"}'
+
+
+def compress(page: bytes) -> bytes:
+    return gzip.compress(page)
+
+
+def connect(server: Server) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection(*server.address, timeout=10)
+
+
+def fetch(
+    server: Server, path: str, *, method: str = "GET", body: bytes | None = None, **headers: str
+) -> tuple[http.client.HTTPResponse, bytes]:
+    connection = connect(server)
+    connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+    response = connection.getresponse()
+    content = response.read()
+    connection.close()
+    return response, content
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.005)

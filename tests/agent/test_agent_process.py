@@ -1,0 +1,256 @@
+"""The agent as a process, as a node runs it: real command, real binding on the fake driver, real signals."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import give_up
+from tests.fakes import nvml_scenarios as nvml
+from tests.fakes.machine_park import exclusive
+from tests.fakes.nvml_library import environment
+
+COMMAND = (sys.executable, "-m", "gpusteward.cli.main")
+
+
+class RunningAgent:
+    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
+        self.process = process
+        self.url = url
+
+    def get(self, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"{self.url}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def value(self, name: str) -> float | None:
+        """The first sample of a metric, if it is on the page."""
+        lines = self.get("/metrics")[1].splitlines()
+        return next((float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"{name}{{")), None)
+
+    def wait_for(self, condition: Callable[["RunningAgent"], bool], seconds: float = 20) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition(self):
+            assert self.process.poll() is None, "the agent has ended"
+            assert time.monotonic() < deadline, f"not so after {seconds} s"
+            time.sleep(0.05)
+
+
+@contextmanager
+def running(*flags: str, env: Mapping[str, str], prefix: tuple[str, ...] = ()) -> Iterator[RunningAgent]:
+    port = free_port()
+    command = [
+        *prefix,
+        *COMMAND,
+        "agent",
+        f"--address=127.0.0.1:{port}",
+        "--interval=0.5",
+        "--kubernetes=false",
+        *flags,
+    ]
+    process = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
+    agent = RunningAgent(process, f"http://127.0.0.1:{port}")
+    try:
+        agent.wait_for(is_listening)
+        yield agent
+    finally:
+        process.terminate()
+        try:
+            process.communicate(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def is_listening(agent: RunningAgent) -> bool:
+    try:
+        return agent.get("/healthz")[0] == 200
+    except OSError:
+        return False
+
+
+def is_ready(agent: RunningAgent) -> bool:
+    return agent.get("/readyz")[0] == 200
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    path = tmp_path / "scenario"
+    nvml.a100x8().write(path)
+    return path
+
+
+def test_it_serves_what_the_driver_says_and_ends_cleanly(scenario: Path):
+    with running(env=environment(scenario)) as agent:
+        agent.wait_for(is_ready)
+        assert agent.value("DCGM_FI_DEV_GPU_UTIL") == 50
+        snapshot = json.loads(agent.get("/snapshot")[1])
+        assert len(snapshot["readings"]) == 8
+        agent.process.send_signal(signal.SIGTERM)
+        assert agent.process.wait(5) == 0
+
+
+def test_a_hung_driver_call_leaves_the_page_served_and_visibly_old(scenario: Path):
+    with running(env=environment(scenario)) as agent:
+        agent.wait_for(is_ready)
+        nvml.hung_call().write(scenario)
+        agent.wait_for(lambda it: (it.value("gpusteward_snapshot_age_seconds") or 0) > 1.5)
+        assert agent.value("DCGM_FI_DEV_GPU_UTIL") is None
+        assert agent.value("gpusteward_gpu_info") == 1
+        code, reason = agent.get("/readyz")
+        assert (code, "old" in reason) == (503, True)
+        assert agent.get("/healthz")[0] == 200
+        nvml.a100x8().write(scenario)
+        agent.wait_for(is_ready)
+        assert agent.value("DCGM_FI_DEV_GPU_UTIL") == 50
+
+
+def test_a_hung_driver_call_does_not_keep_it_from_ending(scenario: Path):
+    with running(env=environment(scenario)) as agent:
+        agent.wait_for(is_ready)
+        nvml.hung_call().write(scenario)
+        agent.wait_for(lambda it: not is_ready(it))
+        agent.process.send_signal(signal.SIGTERM)
+        assert agent.process.wait(8) == 0
+
+
+def test_it_starts_without_a_driver_says_so_and_finds_the_driver_later(scenario: Path):
+    nvml.no_driver().write(scenario)
+    with running(env=environment(scenario)) as agent:
+        agent.wait_for(lambda it: "driver" in it.get("/readyz")[1].lower())
+        assert agent.value("gpusteward_collector_success") is not None
+        nvml.a100x8().write(scenario)
+        agent.wait_for(is_ready)
+        assert agent.value("DCGM_FI_DEV_GPU_UTIL") == 50
+
+
+def test_it_starts_where_there_is_no_nvidia_library_at_all(tmp_path: Path):
+    with running(env={**os.environ}) as agent:
+        agent.wait_for(lambda it: "NVML" in it.get("/readyz")[1])
+        assert agent.get("/metrics")[0] == 200
+
+
+def test_it_comes_back_by_itself_after_the_driver_was_reloaded(scenario: Path):
+    with running(env=environment(scenario)) as agent:
+        agent.wait_for(is_ready)
+        world = nvml.a100x8()
+        world.gpus[0].numbers["gpu_percent"] = 77
+        nvml.reloaded(world).write(scenario)
+        agent.wait_for(lambda it: it.value("DCGM_FI_DEV_GPU_UTIL") == 77)
+
+
+def test_sigusr1_releases_the_driver_for_a_while_and_it_comes_back_by_itself(scenario: Path):
+    with running("--release-seconds=2", env=environment(scenario)) as agent:
+        agent.wait_for(is_ready)
+        agent.process.send_signal(signal.SIGUSR1)
+        agent.wait_for(lambda it: "released" in it.get("/readyz")[1])
+        assert agent.value("DCGM_FI_DEV_GPU_UTIL") is None
+        agent.wait_for(is_ready)
+
+
+def test_a_lost_gpu_costs_only_itself(scenario: Path):
+    with running(env=environment(scenario)) as agent:
+        agent.wait_for(is_ready)
+        nvml.with_lost_gpu(2).write(scenario)
+        agent.wait_for(lambda it: 'gpusteward_gpu_up{node="' in it.get("/metrics")[1] and lost_gpus(it) == ["2"])
+        page = agent.get("/metrics")[1]
+        assert page.count("\nDCGM_FI_DEV_GPU_UTIL{") == 7
+
+
+def lost_gpus(agent: RunningAgent) -> list[str]:
+    lines = agent.get("/metrics")[1].splitlines()
+    return [
+        line.split('gpu="')[1][0] for line in lines if line.startswith("gpusteward_gpu_up{") and line.endswith(" 0")
+    ]
+
+
+def test_it_needs_no_capability_and_writes_no_file(scenario: Path, component: Callable[[str], str], tmp_path: Path):
+    """As in deploy/manifests/agent.yaml: a root without capabilities, on a read-only root file system."""
+    if os.geteuid() != 0:
+        give_up("only root can drop root's capabilities")
+    bare = (
+        component("unshare"), "--mount", "--propagation", "private", "sh", "-ec",
+        'mount -o remount,ro,bind / && exec setpriv --no-new-privs --bounding-set=-all --inh-caps=-all "$@"', "sh",
+    )  # fmt: skip
+    with running(env=environment(scenario), prefix=bare) as agent:
+        agent.wait_for(is_ready)
+        assert agent.value("DCGM_FI_DEV_GPU_UTIL") == 50
+        status = Path(f"/proc/{agent.process.pid}/status").read_text()
+        assert "CapEff:\t0000000000000000" in status
+        mounts = Path(f"/proc/{agent.process.pid}/mounts").read_text().splitlines()
+        assert any(line.split()[1] == "/" and line.split()[3].startswith("ro") for line in mounts)
+
+
+def test_the_whole_node_is_told_through_the_command_line(tmp_path: Path):
+    machine = exclusive()
+    path = tmp_path / "scenario"
+    machine.world.write(path)
+    with machine.stand(tmp_path) as standing:
+        flags = (
+            "--kubernetes=true",
+            f"--proc={standing.proc}",
+            f"--pod-resources-kubelet-socket={standing.kubelet.path}",
+            f"--kubernetes-api={standing.api.url}",
+            "--node-name=node-a",
+        )
+        with running(*flags, env=environment(path)) as agent:
+            agent.wait_for(lambda it: 'workload="bert"' in it.get("/metrics")[1])
+            page = agent.get("/metrics")[1]
+    assert 'DCGM_FI_DEV_GPU_UTIL{gpu="0",' in page
+    assert 'pod="bert-worker-0"} 50' in page
+    assert 'nvidia_pid_pod{pid="1000",process_name="/usr/bin/python3",pod_name="bert-worker-0"' in page
+    assert "hunter2" not in page
+
+
+def fails(*flags: str, env: Mapping[str, str] | None = None) -> str:
+    """What it says on standard error when it refuses to start with 2."""
+    command = [*COMMAND, "agent", "--kubernetes=false", f"--address=127.0.0.1:{free_port()}", *flags]
+    done = subprocess.run(command, check=False, env=env or dict(os.environ), capture_output=True, text=True, timeout=20)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_a_port_in_use_is_one_clear_message():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = fails(f"--address=127.0.0.1:{port}")
+    assert str(port) in said
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("line", ["DCGM_FI_DEV_GPU_UTILL, gauge, x", "DCGM_FI_DEV_GPU_UTIL, histogram, x"])
+def test_a_wrong_field_list_is_one_clear_message(tmp_path: Path, line: str):
+    path = tmp_path / "counters.csv"
+    path.write_text(f"# ours\n{line}\n")
+    said = fails(f"--collectors={path}")
+    assert "line 2" in said
+    assert "DCGM_FI_DEV_GPU_UTIL" in said
+
+
+@pytest.mark.parametrize("text", ["0", "-2", "two", "nan", None])
+def test_a_wrong_ratio_is_one_clear_message(tmp_path: Path, text: str | None):
+    path = tmp_path / "gpu_allocation.txt"
+    if text is not None:
+        path.write_text(text)
+    said = fails(f"--ratio-file={path}")
+    assert str(path) in said
+    assert len(said.splitlines()) == 1

@@ -1,0 +1,91 @@
+"""Whole /metrics pages of a park of nodes, compared with pages that were read and found right.
+
+After a change on purpose: `make golden`, then read the diff.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+
+from gpusteward import __version__
+from gpusteward.agent.app import build_script
+from gpusteward.agent.collect import Collection
+from gpusteward.agent.kubernetes.api import ApiServer
+from gpusteward.agent.kubernetes.kubelet import PodResources
+from gpusteward.agent.kubernetes.pods import PodWatch
+from gpusteward.agent.node import Neighbours, NodeSource
+from gpusteward.agent.nvml import Nvml
+from gpusteward.agent.pages import Pages
+from gpusteward.agent.proc.table import ProcTable
+from gpusteward.agent.settings.table import read_settings
+from gpusteward.core.exposition import LabelCache
+from tests.fakes.apiserver import wait_until
+from tests.fakes.machine_park import PARK
+from tests.fakes.machines import NODE, Machine
+from tests.fakes.nvml_library import NvmlWorld
+
+GOLDEN = Path(__file__).parent / "golden"
+START = 1_800_000_000.0
+
+
+@contextmanager
+def collection(machine: Machine, folder: Path, *flags: str) -> Iterator[tuple[Collection, Pages]]:
+    """The whole agent but for the worker's clock and the HTTP server."""
+    settings = read_settings(["--node-name", NODE, *flags], {})
+    clock = iter(range(0, 100_000, 5))
+    with machine.stand(folder) as standing:
+        pods = PodWatch(ApiServer(standing.api.url), NODE)
+        kubelet = PodResources(standing.kubelet.path)
+        neighbours = Neighbours(ProcTable(standing.proc), kubelet, pods)
+        source = NodeSource(NODE, Nvml(NODE, clock=lambda: float(next(clock)), event_wait_milliseconds=10), neighbours)
+        pages = Pages(node=NODE, interval_seconds=5, clock=lambda: 0.0)
+        try:
+            pods.start()
+            wait_until(lambda: pods.has_listed)
+            yield Collection(source, build_script(settings, None, LabelCache()), pages, interval_seconds=5), pages
+        finally:
+            source.close()
+
+
+def render(machine: Machine, folder: Path, *flags: str, openmetrics: bool = False) -> str:
+    """The page after two cycles: rates and profiling need a second look."""
+    with collection(machine, folder, *flags) as (cycles, pages):
+        for number in range(2):
+            cycles.run_cycle(now=START + 5 * number, monotonic=0.0)
+        page = pages.render(openmetrics=openmetrics, gzip=False).decode()
+    kept = [line for line in page.splitlines() if not line.startswith("gpusteward_collector_duration_seconds{")]
+    return "\n".join(kept).replace(f'version="{__version__}"', 'version="0"') + "\n"
+
+
+@pytest.mark.parametrize("name", PARK)
+def test_the_page_is_the_one_that_was_found_right(name: str, nvml_world: NvmlWorld, tmp_path: Path):
+    machine = PARK[name]()
+    nvml_world.begin(machine.world)
+    page = render(machine, tmp_path)
+    golden = GOLDEN / f"{name}.prom"
+    if os.environ.get("GPUSTEWARD_WRITE_GOLDEN") == "1":
+        golden.write_text(page)
+    assert page == golden.read_text()
+
+
+def test_v49_names_and_per_pod_copies_are_the_ones_that_were_found_right(nvml_world: NvmlWorld, tmp_path: Path):
+    machine = PARK["time_sliced"]()
+    nvml_world.begin(machine.world)
+    page = render(machine, tmp_path, "--dialects=dcgm", "--dcgm-names=v4.9", "--kubernetes-virtual-gpus")
+    golden = GOLDEN / "time_sliced.dcgm-v4.9-per-pod.prom"
+    if os.environ.get("GPUSTEWARD_WRITE_GOLDEN") == "1":
+        golden.write_text(page)
+    assert page == golden.read_text()
+
+
+@pytest.mark.parametrize("name", PARK)
+def test_openmetrics_accepts_every_page(name: str, nvml_world: NvmlWorld, tmp_path: Path):
+    machine = PARK[name]()
+    nvml_world.begin(machine.world)
+    page = render(machine, tmp_path, "--dcgm-names=both", openmetrics=True)
+    series = [(s.name, *sorted(s.labels.items())) for family in parse_openmetrics(page) for s in family.samples]
+    assert len(series) == len(set(series))

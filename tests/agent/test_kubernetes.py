@@ -1,0 +1,232 @@
+"""The door to the API server: true HTTP and TLS on the loopback, and every way an answer can go wrong."""
+
+import logging
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import trustme
+
+from gpusteward.agent.kubernetes import api as door
+from gpusteward.agent.kubernetes import line_streams
+from gpusteward.agent.kubernetes.api import ApiServer, GoneError
+from gpusteward.core.errors import ConfigurationError, SourceError
+from tests.fakes.apiserver import FakeApiServer, pod, wait_until
+
+PODS = "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode-a"
+WATCH = f"{PODS}&watch=true&resourceVersion=0"
+TOKEN = "eyJhbGciOi.secret-token"
+
+
+class Listing(msgspec.Struct):
+    items: list[msgspec.Raw]
+
+
+@pytest.fixture
+def server() -> Iterator[FakeApiServer]:
+    with FakeApiServer() as fake:
+        yield fake
+
+
+@pytest.fixture
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def secure(authority: trustme.CA) -> Iterator[FakeApiServer]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    with FakeApiServer(context) as fake:
+        yield fake
+
+
+@pytest.fixture
+def account(tmp_path: Path, authority: trustme.CA) -> Path:
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.crt"))
+    return tmp_path
+
+
+def in_cluster(server: FakeApiServer, account: Path) -> ApiServer:
+    environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(server.port)}
+    return ApiServer.from_cluster(environ, account=account)
+
+
+def test_an_answer_is_decoded_to_the_type_asked_for(server: FakeApiServer) -> None:
+    server.add_pod(pod("trainer"))
+    assert len(ApiServer(server.url).read_json(PODS, Listing).items) == 1
+
+
+def test_the_texts_of_a_config_map_can_be_read(server: FakeApiServer) -> None:
+    server.config_maps["gpu", "fields"] = {"metrics": "DCGM_FI_DEV_GPU_UTIL, gauge, busy"}
+    assert ApiServer(server.url).read_config_map("gpu", "fields")["metrics"].startswith("DCGM")
+
+
+def test_a_missing_config_map_is_named(server: FakeApiServer) -> None:
+    with pytest.raises(SourceError, match='404: configmaps "fields" not found'):
+        ApiServer(server.url).read_config_map("gpu", "fields")
+
+
+def test_in_a_cluster_the_service_accounts_token_and_authority_are_used(secure: FakeApiServer, account: Path) -> None:
+    in_cluster(secure, account).read_json(PODS, Listing)
+    assert secure.headers[-1]["Authorization"] == f"Bearer {TOKEN}"
+
+
+def test_a_rotated_token_is_used_from_the_next_request_on(secure: FakeApiServer, account: Path) -> None:
+    api = in_cluster(secure, account)
+    api.read_json(PODS, Listing)
+    (account / "token").write_text("the-next-one")
+    api.read_json(PODS, Listing)
+    assert secure.headers[-1]["Authorization"] == "Bearer the-next-one"
+
+
+def test_the_token_never_travels_unencrypted(server: FakeApiServer, account: Path) -> None:
+    ApiServer(server.url, token_path=account / "token").read_json(PODS, Listing)
+    assert "Authorization" not in server.headers[-1]
+
+
+@pytest.mark.parametrize("content", [b"", b"two words", b"line\nbreak", b"\xff\xfe", b"nul\0"])
+def test_a_file_that_holds_no_token_is_refused_without_being_quoted(
+    secure: FakeApiServer, account: Path, content: bytes
+) -> None:
+    (account / "token").write_bytes(content)
+    with pytest.raises(SourceError, match="token") as caught:
+        in_cluster(secure, account).read_json(PODS, Listing)
+    assert not content or content.decode("latin-1") not in str(caught.value)
+
+
+def test_the_token_reaches_neither_errors_nor_the_log(
+    secure: FakeApiServer, account: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    secure.unauthorized = True
+    with pytest.raises(SourceError, match=r"does not accept the service account token \(401\)") as caught:
+        in_cluster(secure, account).read_json(PODS, Listing)
+    assert TOKEN not in str(caught.value) + caplog.text
+
+
+def test_a_certificate_of_a_stranger_is_refused(secure: FakeApiServer, account: Path) -> None:
+    trustme.CA().cert_pem.write_to_path(str(account / "ca.crt"))
+    with pytest.raises(SourceError, match=r"TLS with https://127.*failed: .*ca\.crt"):
+        in_cluster(secure, account).read_json(PODS, Listing)
+
+
+def test_an_unusable_authority_file_is_named(secure: FakeApiServer, account: Path) -> None:
+    (account / "ca.crt").write_text("not a certificate")
+    with pytest.raises(SourceError, match=r"cannot use the CA file .*ca\.crt"):
+        in_cluster(secure, account).read_json(PODS, Listing)
+
+
+def test_a_refusal_names_the_missing_rbac_rule(server: FakeApiServer) -> None:
+    server.forbidden = True
+    with pytest.raises(SourceError, match=r'ClusterRole with resources \["pods"\], verbs \["get", "list", "watch"\]'):
+        ApiServer(server.url).read_json(PODS, Listing)
+    with pytest.raises(SourceError, match=r'Role there with resources \["configmaps"\], verbs \["get"\]'):
+        ApiServer(server.url).read_config_map("gpu", "fields")
+
+
+def test_what_is_gone_can_be_told_from_other_faults(server: FakeApiServer) -> None:
+    server.gone_next_watch = True
+    with pytest.raises(GoneError, match="410"):
+        ApiServer(server.url).watch(WATCH, silence_seconds=5)
+
+
+def test_redirects_are_never_followed(server: FakeApiServer) -> None:
+    server.redirects = True
+    with pytest.raises(SourceError, match=r"redirect \(302\)"):
+        ApiServer(server.url).read_json(PODS, Listing)
+    assert len(server.requests) == 1
+
+
+def test_nobody_listening_is_said_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(SourceError, match=f"no answer from http://127.0.0.1:{port}: Connection refused"):
+        ApiServer(f"http://127.0.0.1:{port}").read_json(PODS, Listing)
+
+
+def test_a_server_that_accepts_and_stays_silent_is_given_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        api = ApiServer(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_seconds=0.05)
+        with pytest.raises(SourceError, match="no answer in time"):
+            api.read_json(PODS, Listing)
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b'{"items": 5}', b'{"items": ["\xff"]}', b"null"])
+def test_an_answer_that_is_not_what_was_asked_for_is_a_source_error(server: FakeApiServer, body: bytes) -> None:
+    server.raw_list = body
+    with pytest.raises(SourceError, match="did not answer"):
+        ApiServer(server.url).read_json(PODS, list[str])
+
+
+def test_an_answer_without_end_is_not_read_to_its_end(server: FakeApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "LONGEST_ANSWER_BYTES", 1 << 20)
+    server.raw_list = b" " * (1 << 21)
+    with pytest.raises(SourceError, match="longer than 1 MiB"):
+        ApiServer(server.url).read_json(PODS, Listing)
+
+
+def test_a_watch_yields_whole_lines_and_drops_one_that_is_cut(server: FakeApiServer) -> None:
+    server.add_pod(pod("trainer"))
+    with ApiServer(server.url).watch(WATCH, silence_seconds=5) as stream:
+        lines = iter(stream)
+        assert b"trainer" in next(lines)
+        server.close_watches(mid_line=True)
+        with pytest.raises(SourceError, match="broke off"):
+            next(lines)
+
+
+def test_a_line_without_end_is_not_read_to_its_end(server: FakeApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_streams, "LONGEST_LINE_BYTES", 1 << 20)
+    with ApiServer(server.url).watch(WATCH, silence_seconds=5) as stream:
+        wait_until(lambda: server.open_watches == 1)
+        server.send_raw(b"x" * (1 << 21))
+        with pytest.raises(SourceError, match="a line longer than 1 MiB"):
+            next(iter(stream))
+
+
+def test_a_silent_watch_ends(server: FakeApiServer) -> None:
+    with (
+        ApiServer(server.url).watch(WATCH, silence_seconds=0.05) as stream,
+        pytest.raises(SourceError, match="fell silent"),
+    ):
+        next(iter(stream))
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_a_blocked_read_can_be_interrupted_from_another_thread(
+    server: FakeApiServer, secure: FakeApiServer, account: Path, is_tls: bool
+) -> None:
+    fake = secure if is_tls else server
+    api = in_cluster(secure, account) if is_tls else ApiServer(server.url)
+    with api.watch(WATCH, silence_seconds=60) as stream:
+        wait_until(lambda: fake.open_watches == 1)
+        threading.Timer(0.05, stream.interrupt).start()
+        with pytest.raises(SourceError, match="broke off"):
+            next(iter(stream))
+        stream.interrupt()
+
+
+@pytest.mark.parametrize(
+    "url", ["", "127.0.0.1:8001", "ftp://x", "http://", "http://x:port", "http://u:p@x", "http://x/?a=b"]
+)
+def test_an_address_that_is_no_plain_url_is_a_configuration_error(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="write http://host:port"):
+        ApiServer(url)
+
+
+def test_outside_of_a_cluster_the_reason_is_said(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="KUBERNETES_SERVICE_HOST is not set"):
+        ApiServer.from_cluster({})
+    with pytest.raises(SourceError, match="automountServiceAccountToken"):
+        ApiServer.from_cluster({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, account=tmp_path)
+
+
+def test_an_ipv6_cluster_address_is_understood(account: Path) -> None:
+    environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
+    assert ApiServer.from_cluster(environ, account=account).url == "https://[fd00::1]:6443"

@@ -1,0 +1,46 @@
+"""`Accept` and `Accept-Encoding`."""
+
+import pytest
+
+from gpusteward.agent.web.negotiation import accepts_gzip, choose_format
+from gpusteward.core.exposition import OPENMETRICS_TYPE, TEXT_TYPE
+
+PROMETHEUS_ACCEPT = (
+    "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,"
+    "text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+)
+
+
+@pytest.mark.parametrize(
+    ("accept", "content_type"),
+    [
+        ("", TEXT_TYPE),
+        ("*/*", TEXT_TYPE),
+        ("application/openmetrics-text", OPENMETRICS_TYPE),
+        ("application/openmetrics-text; version=0.0.1", OPENMETRICS_TYPE.replace("1.0.0", "0.0.1")),
+        ("application/openmetrics-text;version=2.0.0,text/plain;q=0.1", TEXT_TYPE),
+        ("text/plain;q=0.9,application/openmetrics-text;q=0.8", TEXT_TYPE),
+        ("application/openmetrics-text;q=0,text/html", TEXT_TYPE),
+        ("application/vnd.google.protobuf;q=0.9," + PROMETHEUS_ACCEPT, OPENMETRICS_TYPE),
+        ("application/openmetrics-text;q=x;;=,,", TEXT_TYPE),
+    ],
+)
+def test_the_format_of_the_highest_weight_is_chosen(accept: str, content_type: str) -> None:
+    assert choose_format(accept) == content_type
+
+
+@pytest.mark.parametrize(
+    ("accept_encoding", "expected"),
+    [
+        ("", False),
+        ("gzip", True),
+        ("deflate, gzip;q=0.5", True),
+        ("gzip;q=0", False),
+        ("*", True),
+        ("*;q=0", False),
+        ("identity;q=1, gzip;q=0.5", False),
+        ("br", False),
+    ],
+)
+def test_gzip_is_used_only_where_it_is_welcome(accept_encoding: str, expected: bool) -> None:
+    assert accepts_gzip(accept_encoding) is expected

@@ -1,0 +1,99 @@
+"""Who deployed a pod, case by case, as far as the pod itself can tell."""
+
+import pytest
+
+from gpusteward.agent.kubernetes.owners import Owner, find_workload
+from gpusteward.core.containers import Workload
+
+CASES = {
+    "a pod nobody owns is its own workload": (None, {}, "Pod", "p-0"),
+    "a mirror of a static pod is owned by its node, which nobody deployed": (("Node", "node-a"), {}, "Pod", "p-0"),
+    "a replica set named after the hash of its pods belongs to a deployment": (
+        ("ReplicaSet", "llm-web-6d4cf56db6"),
+        {"pod-template-hash": "6d4cf56db6"},
+        "Deployment",
+        "llm-web",
+    ),
+    "a replica set without that hash stands for itself": (("ReplicaSet", "by-hand"), {}, "ReplicaSet", "by-hand"),
+    "a hash that is not in the name proves nothing": (
+        ("ReplicaSet", "by-hand"),
+        {"pod-template-hash": "6d4cf56db6"},
+        "ReplicaSet",
+        "by-hand",
+    ),
+    "an argo rollout marks its pods with a hash of its own": (
+        ("ReplicaSet", "llm-86666d6ffc"),
+        {"rollouts-pod-template-hash": "86666d6ffc"},
+        "Rollout",
+        "llm",
+    ),
+    "a job named after a minute belongs to a cron job": (
+        ("Job", "nightly-eval-29387520"),
+        {},
+        "CronJob",
+        "nightly-eval",
+    ),
+    "a job named after a date was named by a person": (("Job", "train-20261115"), {}, "Job", "train-20261115"),
+    "a job with a short number was named by a person": (("Job", "train-7"), {}, "Job", "train-7"),
+    "a stateful set with a notebook's label belongs to a notebook": (
+        ("StatefulSet", "alice"),
+        {"notebook-name": "alice"},
+        "Notebook",
+        "alice",
+    ),
+    "a notebook's label on another kind proves nothing": (
+        ("Job", "papermill"),
+        {"notebook-name": "report"},
+        "Job",
+        "papermill",
+    ),
+    "a kubeflow workspace": (
+        ("StatefulSet", "ws-alice-x7k"),
+        {"notebooks.kubeflow.org/workspace-name": "alice"},
+        "Workspace",
+        "alice",
+    ),
+    "a stateful set alone": (("StatefulSet", "db"), {}, "StatefulSet", "db"),
+    "an inference service, whatever deploys it": (
+        ("ReplicaSet", "llama-predictor-00001-deployment-5b8f"),
+        {"serving.kserve.io/inferenceservice": "llama", "pod-template-hash": "5b8f"},
+        "InferenceService",
+        "llama",
+    ),
+    "an inference service over several nodes is not the leader worker set below it": (
+        ("StatefulSet", "llama-predictor-0"),
+        {"serving.kserve.io/inferenceservice": "llama", "leaderworkerset.sigs.k8s.io/name": "llama-predictor"},
+        "InferenceService",
+        "llama",
+    ),
+    "a leader worker set": (
+        ("StatefulSet", "vllm-0"),
+        {"leaderworkerset.sigs.k8s.io/name": "vllm"},
+        "LeaderWorkerSet",
+        "vllm",
+    ),
+    "a job of a job set": (("Job", "sft-workers-0"), {"jobset.sigs.k8s.io/jobset-name": "sft"}, "JobSet", "sft"),
+    "a ray cluster": (("RayCluster", "search"), {"ray.io/cluster": "search"}, "RayCluster", "search"),
+    "a ray cluster whose pods say what it was made for": (
+        ("RayCluster", "tune-x2x9p"),
+        {"ray.io/originated-from-crd": "RayJob", "ray.io/originated-from-cr-name": "tune"},
+        "RayJob",
+        "tune",
+    ),
+    "a training operator's job owns its pods itself": (("PyTorchJob", "bert"), {}, "PyTorchJob", "bert"),
+    "a daemon set": (("DaemonSet", "dcgm"), {}, "DaemonSet", "dcgm"),
+    "a kind never heard of": (("SparkApplication", "etl"), {}, "SparkApplication", "etl"),
+}
+
+
+@pytest.mark.parametrize(("owner", "labels", "kind", "name"), CASES.values(), ids=CASES.keys())
+def test_the_workload_is_the_outermost_owner_a_pod_gives_away(
+    owner: tuple[str, str] | None, labels: dict[str, str], kind: str, name: str
+) -> None:
+    owners = [Owner(*owner, controller=True)] if owner else []
+    assert find_workload("ml", "p-0", owners=owners, labels=labels) == Workload(kind, "ml", name)
+
+
+def test_an_owner_that_does_not_control_the_pod_did_not_deploy_it() -> None:
+    owners = [Owner("ConfigMap", "settings", controller=None), Owner("Job", "train", controller=True)]
+    assert find_workload("ml", "p-0", owners=owners, labels={}).name == "train"

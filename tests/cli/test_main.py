@@ -1,0 +1,80 @@
+"""The command line: finding commands, and mistakes in one line."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpusteward import __version__
+from gpusteward.cli.main import main
+
+
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"gpusteward {__version__}\n"
+
+
+def test_help_lists_every_command_with_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    assert "  agent      serve what this node's GPUs do" in capsys.readouterr().out
+
+
+def test_without_a_command_the_help_is_shown_as_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "commands:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("word", "answer"),
+    [
+        ("agnet", "gpusteward: unknown command 'agnet'; did you mean 'agent'?\n"),
+        ("--verison", "gpusteward: unknown flag '--verison'; did you mean '--version'?\n"),
+        ("xyzzy", "gpusteward: unknown command 'xyzzy'; gpusteward --help lists what there is\n"),
+    ],
+)
+def test_an_unknown_command_gets_the_nearest_one(word: str, answer: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([word]) == 2
+    assert capsys.readouterr().err == answer
+
+
+def test_a_mistake_in_a_flag_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["agent", "--interval", "never"]) == 2
+    assert capsys.readouterr().err == "gpusteward: --interval: 'never' is not a number of seconds\n"
+
+
+def test_the_installed_command_works_as_a_program() -> None:
+    command = Path(sys.executable).with_name("gpusteward")
+    done = subprocess.run([command, "agent", "--adress", ":1"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "gpusteward: unknown flag '--adress'; did you mean '--address'?\n"
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_missing_library_is_told_with_the_extra_that_brings_it(tmp_path: Path) -> None:
+    (tmp_path / "blocker.py").write_text(
+        "import sys\n"
+        "class Blocker:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'pynvml' or name == 'gpusteward.agent.app':\n"
+        "            raise ModuleNotFoundError(\"No module named 'pynvml'\", name='pynvml')\n"
+        "sys.meta_path.insert(0, Blocker())\n"
+    )
+    program = "import blocker, sys; from gpusteward.cli.main import main; sys.exit(main(['agent', '-r', 'x:5555']))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    warning, message = done.stderr.splitlines()
+    assert "WARNING flags_ignored flags=--remote-hostengine-info" in warning
+    assert message == "gpusteward: the agent needs 'pynvml', which is not installed: pip install 'gpusteward[agent]'"
+
+
+def test_a_mistake_is_told_without_loading_the_agents_libraries() -> None:
+    program = (
+        "import sys; from gpusteward.cli.main import main; main(['agent', '--oops'])\n"
+        "heavy = {'pynvml', 'grpclib', 'msgspec', 'yaml', 'bcrypt', 'http.server'} & set(sys.modules)\n"
+        "sys.exit(str(heavy) if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr

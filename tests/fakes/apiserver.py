@@ -1,0 +1,298 @@
+"""An API server on the loopback: lists and watches pods, serves ConfigMaps, and fails in named ways on request.
+
+    with FakeApiServer() as server:
+        server.add_pod(pod("trainer"))
+        server.gone_next_watch = True
+
+True HTTP: the agent's client talks to it as it would to a real one (over TLS, if given a context).
+"""
+
+import contextlib
+import json
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+Json = dict[str, Any]
+
+
+def pod(
+    name: str,
+    *,
+    namespace: str = "ml",
+    uid: str = "",
+    node: str = "node-a",
+    phase: str = "Running",
+    labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+    owner: tuple[str, str] | None = None,
+    containers: tuple[str, ...] = ("main",),
+) -> Json:
+    """A pod as the API server tells it, with the noise that real ones carry."""
+    uid = uid or f"uid-of-{name}"
+    references = (
+        [{"apiVersion": "v1", "kind": owner[0], "name": owner[1], "uid": "o", "controller": True}] if owner else []
+    )
+    return {
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": uid,
+            "labels": labels or {},
+            "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "x" * 500} | (annotations or {}),
+            "ownerReferences": references,
+            "managedFields": [{"manager": "kubelet", "fieldsV1": {"f:status": {}}}],
+        },
+        "spec": {"nodeName": node, "containers": [{"name": each, "image": "cuda"} for each in containers]},
+        "status": {
+            "phase": phase,
+            "startTime": "2026-11-15T20:00:00Z",
+            "containerStatuses": [
+                {"name": each, "containerID": f"containerd://{uid}-{each}", "state": {"running": {}}}
+                for each in containers
+            ],
+        },
+    }
+
+
+class FakeApiServer:
+    """Pods of any node, their history as versions, and the misfortunes below."""
+
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self.forbidden = False  # 403 to everything, as without RBAC
+        self.unauthorized = False  # 401 to everything
+        self.redirects = False  # 302 to everything
+        self.gone_next_watch = False  # the next watch is refused with HTTP 410
+        self.gone_next_continue = False  # the next further page of a list is refused with HTTP 410
+        self.page_size = 500  # upper limit of pods on one page of a list
+        self.raw_list: bytes | None = None  # sent in place of a list
+        self.config_maps: dict[tuple[str, str], dict[str, str]] = {}
+        self.requests: list[str] = []
+        self.headers: list[dict[str, str]] = []
+        self.open_watches = 0
+        self._pods: dict[tuple[str, str], Json] = {}
+        self._events: list[tuple[int, str, Json]] = []
+        self._version = 100
+        self._changed = threading.Condition()
+        self._raw: list[bytes] = []  # to be sent on every open watch
+        self._cuts = 0  # how often watches have been cut
+        self._is_closed = False
+        self._tls = tls
+        self.port = 0
+        self._listen()
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> "FakeApiServer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_closed = True
+        self._hang_up()
+
+    @contextlib.contextmanager
+    def down(self) -> Iterator[None]:
+        """Not there for a while: connections are refused, watches cut; then back on the same port with all it knew."""
+        self._hang_up()
+        yield
+        self._listen()
+
+    def _listen(self) -> None:
+        self._http = ThreadingHTTPServer(("127.0.0.1", self.port), self._handler())
+        self._http.daemon_threads = True
+        if self._tls is not None:
+            self._http.socket = self._tls.wrap_socket(self._http.socket, server_side=True)
+        self.port = self._http.server_address[1]
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
+        self._thread.start()
+
+    def _hang_up(self) -> None:
+        self.close_watches()
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+    def add_pod(self, item: Json, kind: str = "ADDED") -> None:
+        """Add or change a pod; watches see it."""
+        with self._changed:
+            self._version += 1
+            item["metadata"]["resourceVersion"] = str(self._version)
+            self._pods[item["metadata"]["namespace"], item["metadata"]["name"]] = item
+            self._note(kind, item)
+
+    def modify_pod(self, item: Json) -> None:
+        self.add_pod(item, "MODIFIED")
+
+    def delete_pod(self, name: str, namespace: str = "ml") -> None:
+        with self._changed:
+            self._version += 1
+            item = self._pods.pop((namespace, name))
+            self._note("DELETED", item | {"metadata": item["metadata"] | {"resourceVersion": str(self._version)}})
+
+    def forget_pod(self, name: str, namespace: str = "ml") -> None:
+        """A deletion no watch is told of: only a new list shows it."""
+        with self._changed:
+            del self._pods[namespace, name]
+
+    def send_bookmark(self) -> None:
+        with self._changed:
+            self._version += 1
+            version = {"resourceVersion": str(self._version)}
+            self._note("BOOKMARK", {"kind": "Pod", "metadata": version, "spec": {"containers": None}, "status": {}})
+
+    def send_error_event(self, code: int, message: str = "too old resource version") -> None:
+        self.send_raw(
+            json.dumps({"type": "ERROR", "object": {"kind": "Status", "code": code, "message": message}}).encode()
+            + b"\n"
+        )
+
+    def send_raw(self, line: bytes) -> None:
+        """Bytes on every open watch, as they are."""
+        with self._changed:
+            self._raw.append(line)
+            self._changed.notify_all()
+
+    def close_watches(self, *, mid_line: bool = False) -> None:
+        """Cut every open watch; in the middle of a line if asked to."""
+        if mid_line:
+            self.send_raw(b'{"type":"ADDED","object":{"metadata":{"na')
+        with self._changed:
+            self._cuts += 1
+            self._changed.notify_all()
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    def _note(self, kind: str, item: Json) -> None:
+        self._events.append((self._version, kind, item))
+        self._changed.notify_all()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+            def do_GET(self) -> None:
+                with contextlib.suppress(OSError):
+                    server._answer(self)
+
+        return Handler
+
+    def _answer(self, request: BaseHTTPRequestHandler) -> None:
+        self.requests.append(request.path)
+        self.headers.append(dict(request.headers))
+        where, query = (
+            urlsplit(request.path),
+            {key: values[0] for key, values in parse_qs(urlsplit(request.path).query).items()},
+        )
+        for is_on, code in ((self.forbidden, 403), (self.unauthorized, 401), (self.redirects, 302)):
+            if is_on:
+                return _refuse(request, code, "pods is forbidden: User cannot list resource")
+        if "/configmaps/" in where.path:
+            return self._answer_config_map(request, where.path)
+        if query.get("watch") == "true":
+            return self._answer_watch(request, query)
+        return self._answer_list(request, query)
+
+    def _answer_config_map(self, request: BaseHTTPRequestHandler, path: str) -> None:
+        *_, namespace, _kind, name = path.split("/")
+        data = self.config_maps.get((namespace, name))
+        if data is None:
+            return _refuse(request, 404, f'configmaps "{name}" not found')
+        return _send(request, {"kind": "ConfigMap", "data": data})
+
+    def _answer_list(self, request: BaseHTTPRequestHandler, query: dict[str, str]) -> None:
+        if self.raw_list is not None:
+            return _send_bytes(request, self.raw_list)
+        if "continue" in query and self.gone_next_continue:
+            self.gone_next_continue = False
+            return _refuse(request, 410, "The provided continue parameter is too old")
+        with self._changed:
+            items = [item for item in self._pods.values() if _is_on(item, query)]
+            version = str(self._version)
+        start = int(query.get("continue", 0))
+        end = start + min(int(query.get("limit", 500)), self.page_size)
+        metadata = {"resourceVersion": version} | ({"continue": str(end)} if end < len(items) else {})
+        return _send(request, {"kind": "PodList", "metadata": metadata, "items": items[start:end]})
+
+    def _answer_watch(self, request: BaseHTTPRequestHandler, query: dict[str, str]) -> None:
+        if self.gone_next_watch:
+            self.gone_next_watch = False
+            return _refuse(request, 410, "too old resource version")
+        request.send_response(200)
+        request.send_header("Content-Type", "application/json")
+        request.send_header("Transfer-Encoding", "chunked")
+        request.end_headers()
+        self.open_watches += 1
+        try:
+            for line in self._lines(int(query["resourceVersion"]), query):
+                request.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+        finally:
+            self.open_watches -= 1
+            request.close_connection = True
+            with contextlib.suppress(OSError):
+                request.connection.shutdown(socket.SHUT_RDWR)
+        return None
+
+    def _lines(self, version: int, query: dict[str, str]) -> Iterator[bytes]:
+        with self._changed:
+            cuts, sent = self._cuts, len(self._raw)
+        while True:
+            with self._changed:
+                while not (self._is_closed or self._cuts > cuts or len(self._raw) > sent or self._last() > version):
+                    self._changed.wait(1)
+                lines = [_event(kind, item) for at, kind, item in self._events if at > version and _is_on(item, query)]
+                version, raw, sent = max(version, self._last()), self._raw[sent:], len(self._raw)
+                is_cut = self._is_closed or self._cuts > cuts
+            yield from lines
+            yield from raw
+            if is_cut:
+                return
+
+    def _last(self) -> int:
+        return self._events[-1][0] if self._events else 0
+
+
+def _is_on(item: Json, query: dict[str, str]) -> bool:
+    node = query.get("fieldSelector", "").removeprefix("spec.nodeName=")
+    return not node or item["spec"].get("nodeName", node) == node
+
+
+def _event(kind: str, item: Json) -> bytes:
+    return json.dumps({"type": kind, "object": item}).encode() + b"\n"
+
+
+def _refuse(request: BaseHTTPRequestHandler, code: int, message: str) -> None:
+    _send(request, {"kind": "Status", "code": code, "message": message}, code)
+
+
+def _send(request: BaseHTTPRequestHandler, answer: Json, code: int = 200) -> None:
+    _send_bytes(request, json.dumps(answer).encode(), code)
+
+
+def _send_bytes(request: BaseHTTPRequestHandler, body: bytes, code: int = 200) -> None:
+    request.send_response(code)
+    request.send_header("Content-Type", "application/json")
+    request.send_header("Content-Length", str(len(body)))
+    if code == 302:
+        request.send_header("Location", "http://127.0.0.1:9/elsewhere")
+    request.end_headers()
+    request.wfile.write(body)
+
+
+def wait_until(condition: Any, seconds: float = 5.0) -> None:
+    """Wait for a condition, not for a time; fails the test if it does not come true."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.002)

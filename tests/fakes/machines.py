@@ -1,0 +1,112 @@
+"""A whole GPU node: driver, kubelet, API server and /proc that tell the same story, for tests of the whole agent.
+
+machine = Machine(a100x8(), [Tenant("trainer-0", gpus=["GPU-..."], pids=[1000])])
+with machine.stand(tmp_path) as standing: ...
+"""
+
+import contextlib
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.fakes.apiserver import FakeApiServer, Json, pod
+from tests.fakes.kubelet import FakeKubelet, answer, given
+from tests.fakes.nvml_scenarios import Scenario
+
+NODE = "node-a"
+
+
+@dataclass
+class Tenant:
+    """A pod with one container that holds devices and runs processes."""
+
+    pod: str
+    gpus: list[str] = field(default_factory=list)  # device ids as the kubelet tells them
+    pids: list[int] = field(default_factory=list)
+    namespace: str = "research"
+    container: str = "main"
+    resource: str = "nvidia.com/gpu"
+    owner: tuple[str, str] | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
+    phase: str = "Running"
+
+    @property
+    def uid(self) -> str:
+        digest = hashlib.md5(f"{self.namespace}/{self.pod}".encode()).hexdigest()
+        return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:]))
+
+    @property
+    def container_id(self) -> str:
+        return hashlib.sha256(self.uid.encode()).hexdigest()
+
+    def as_json(self) -> Json:
+        item = pod(
+            self.pod,
+            namespace=self.namespace,
+            uid=self.uid,
+            node=NODE,
+            phase=self.phase,
+            labels=self.labels,
+            annotations=self.annotations,
+            owner=self.owner,
+            containers=(self.container,),
+        )
+        item["status"]["containerStatuses"][0]["containerID"] = f"containerd://{self.container_id}"
+        return item
+
+
+@dataclass
+class Machine:
+    """Everything on one node."""
+
+    world: Scenario
+    tenants: list[Tenant] = field(default_factory=list)
+    host_pids: list[int] = field(default_factory=list)
+
+    @contextlib.contextmanager
+    def stand(self, folder: Path) -> Iterator["Standing"]:
+        """Bring it up; everything stops when the `with` ends."""
+        self._write_proc(folder / "proc")
+        with FakeKubelet(folder / "kubelet.sock", self._claims()) as kubelet, FakeApiServer() as api:
+            for tenant in self.tenants:
+                api.add_pod(tenant.as_json())
+            yield Standing(folder / "proc", kubelet, api)
+
+    def _claims(self):
+        return answer(
+            *(
+                given(tenant.namespace, tenant.pod, tenant.container, *tenant.gpus, resource=tenant.resource)
+                for tenant in self.tenants
+                if tenant.gpus
+            )
+        )
+
+    def _write_proc(self, root: Path) -> None:
+        for tenant in self.tenants:
+            slice_ = f"kubepods-burstable-pod{tenant.uid.replace('-', '_')}.slice"
+            path = f"/kubepods.slice/kubepods-burstable.slice/{slice_}/cri-containerd-{tenant.container_id}.scope"
+            for pid in tenant.pids:
+                write_process(root, pid, cgroup=path, argv0="/usr/bin/python3")
+        for pid in self.host_pids:
+            write_process(root, pid, cgroup="/system.slice/display-manager.service", argv0="/usr/lib/xorg/Xorg")
+
+
+@dataclass
+class Standing:
+    """A machine that is up."""
+
+    proc: Path
+    kubelet: FakeKubelet
+    api: FakeApiServer
+
+
+def write_process(root: Path, pid: int, *, cgroup: str, argv0: str, started: int = 4242) -> None:
+    folder = root / str(pid)
+    folder.mkdir(parents=True, exist_ok=True)
+    comm = Path(argv0).name
+    (folder / "cgroup").write_text(f"0::{cgroup}\n")
+    (folder / "cmdline").write_bytes(argv0.encode() + b"\0--secret=hunter2\0")
+    (folder / "comm").write_text(f"{comm}\n")
+    (folder / "stat").write_text(f"{pid} ({comm}) S {' '.join(['1'] * 18)} {started} 1 1\n")

@@ -1,0 +1,143 @@
+/* A fake libnvidia-ml.so.1: the calls of NVML that monitoring uses, answered from a scenario (world.h).
+ *
+ * Struct layouts and symbol names are those of NVIDIA's own Python binding. The scenario is named by
+ * FAKE_NVML_SCENARIO when the library is first initialised, or at any time by fake_nvml_scenario().
+ * With FAKE_OLD_DRIVER defined, the symbols a driver of 2021 lacked are missing.
+ */
+#include "call.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+Ledger ledger;
+
+void leave(Guard *guard) {
+    (void)guard;
+    pthread_mutex_unlock(&world_lock);
+}
+
+static int failure_of(const Failure *failures, unsigned count, const char *symbol) {
+    for (unsigned i = 0; i < count; i++)
+        if (strcmp(failures[i].symbol, symbol) == 0) return failures[i].code;
+    return SUCCESS;
+}
+
+void wait_while_hanging(const char *symbol) {
+    while (*world.hanging && strcmp(world.hanging, symbol) == 0) {
+        pthread_mutex_unlock(&world_lock);
+        usleep(2000);
+        pthread_mutex_lock(&world_lock);
+        world_refresh();
+    }
+}
+
+int library_state(void) {
+    if (world.init_code) return world.init_code;
+    if (!ledger.init_count) return UNINITIALIZED;
+    return ledger.init_generation == world.generation ? SUCCESS : world.stale_code;
+}
+
+int gpu_state(const Gpu *gpu, const char *symbol) {
+    if (!gpu->exists) return INVALID_ARGUMENT;
+    if (gpu->lost || (gpu->parent && gpu->parent->lost)) return GPU_IS_LOST;
+    return failure_of(gpu->failures, gpu->failure_count, symbol);
+}
+
+Guard enter(const char *symbol, const Gpu *gpu) {
+    pthread_mutex_lock(&world_lock);
+    ledger.calls++;
+    world_refresh();
+    wait_while_hanging(symbol);
+    int code = library_state();
+    if (!code) code = failure_of(world.failures, world.failure_count, symbol);
+    if (!code && gpu) code = gpu_state(gpu, symbol);
+    return (Guard){code};
+}
+
+/* ---- controls for tests ---- */
+
+EXPORT void fake_nvml_scenario(const char *path) {
+    pthread_mutex_lock(&world_lock);
+    ledger.delivered_xid = 0;
+    world_use(path);
+    pthread_mutex_unlock(&world_lock);
+}
+
+/* The same world, changed: events already delivered stay delivered. */
+EXPORT void fake_nvml_changed(const char *path) {
+    pthread_mutex_lock(&world_lock);
+    world_use(path);
+    pthread_mutex_unlock(&world_lock);
+}
+
+EXPORT unsigned fake_nvml_open_handles(void) { return ledger.init_count + ledger.samples + ledger.event_sets; }
+EXPORT unsigned long long fake_nvml_calls(void) { return ledger.calls; }
+
+/* ---- library and system ---- */
+
+EXPORT int nvmlInitWithFlags(unsigned flags) {
+    (void)flags;
+    pthread_mutex_lock(&world_lock);
+    static bool read_environment;
+    const char *scenario = getenv("FAKE_NVML_SCENARIO");
+    if (scenario && !read_environment) world_use(scenario);
+    read_environment = true;
+    world_refresh();
+    wait_while_hanging(__func__);
+    int code = world.init_code;
+    if (!code && !ledger.init_count++) ledger.init_generation = world.generation;
+    pthread_mutex_unlock(&world_lock);
+    return code;
+}
+
+EXPORT int nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
+
+EXPORT int nvmlShutdown(void) {
+    pthread_mutex_lock(&world_lock);
+    int code = ledger.init_count ? SUCCESS : UNINITIALIZED;
+    if (ledger.init_count) ledger.init_count--;
+    pthread_mutex_unlock(&world_lock);
+    return code;
+}
+
+EXPORT const char *nvmlErrorString(int code) {
+    switch (code) {
+        case SUCCESS: return "Success";
+        case NOT_SUPPORTED: return "Not Supported";
+        case GPU_IS_LOST: return "GPU is lost";
+        default: return "An error of the fake";
+    }
+}
+
+int give_text(char *out, unsigned room, const char *text) {
+    if (!*text) return NOT_SUPPORTED;
+    if (strlen(text) >= room) return INSUFFICIENT_SIZE;
+    strcpy(out, text);
+    return SUCCESS;
+}
+
+EXPORT int nvmlSystemGetDriverVersion(char *out, unsigned room) {
+    ENTER(NULL);
+    return give_text(out, room, world.driver);
+}
+
+EXPORT int nvmlSystemGetNVMLVersion(char *out, unsigned room) {
+    ENTER(NULL);
+    return give_text(out, room, world.nvml);
+}
+
+EXPORT int nvmlSystemGetCudaDriverVersion(int *version) {
+    ENTER(NULL);
+    *version = world.cuda;
+    return SUCCESS;
+}
+
+EXPORT int nvmlSystemGetCudaDriverVersion_v2(int *version) { return nvmlSystemGetCudaDriverVersion(version); }
+
+EXPORT int nvmlSystemGetProcessName(unsigned pid, char *out, unsigned room) {
+    ENTER(NULL);
+    for (unsigned i = 0; i < world.names.count; i++)
+        if (world.names.items[i].pid == pid) return give_text(out, room, world.names.items[i].name);
+    return NOT_FOUND;
+}

@@ -1,0 +1,299 @@
+"""Machines with GPUs, and their misfortunes, as scenarios for the fake NVML (format: nvml/world.h).
+
+world = a100x8()
+world.gpus[0].compute(4242, 8 * GIB)
+path.write_text(world.text())
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MIB = 2**20
+GIB = 2**30
+ALL_LINKS = 0xFFFFFFFF
+
+NOT_SUPPORTED, NOT_FOUND, DRIVER_NOT_LOADED, UNKNOWN = 3, 6, 9, 999
+
+LEGACY_UTILIZATION = "nvmlDeviceGetProcessUtilization"
+MODERN_UTILIZATION = "nvmlDeviceGetProcessesUtilizationInfo"
+
+
+@dataclass
+class FakeGpu:
+    """Facts about one GPU or MIG instance: numbers and texts by name, and lines for everything else."""
+
+    numbers: dict[str, int] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+    fields: dict[tuple[int, int], tuple[str, float]] = field(default_factory=dict)
+    gpm: dict[int, float] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+    instances: list["FakeGpu"] = field(default_factory=list)
+
+    @property
+    def uuid(self) -> str:
+        return self.texts["uuid"]
+
+    def compute(self, pid: int, memory: int | None) -> None:
+        self._process("compute", pid, memory)
+
+    def graphics(self, pid: int, memory: int | None) -> None:
+        self._process("graphics", pid, memory)
+
+    def mps(self, pid: int, memory: int | None) -> None:
+        self._process("mps", pid, memory)
+
+    def _process(self, kind: str, pid: int, memory: int | None) -> None:
+        self.lines.append(f"{kind} {pid} {'none' if memory is None else memory}")
+
+    def uses(self, pid: int, sm: int, *, memory: int = 0, encoder: int = 0, decoder: int = 0) -> None:
+        """A utilization sample that is always new."""
+        self.lines.append(f"usage {pid} {sm} {memory} {encoder} {decoder}")
+
+    def used(self, pid: int, at: float, *, sm: int, memory: int = 0) -> None:
+        """A utilization sample taken at this unix time."""
+        self.lines.append(f"sample {pid} {int(at * 1e6)} {sm} {memory} 0 0")
+
+    def was_busy(self, at: float, percent: int) -> None:
+        """A sample of the device's utilization taken at this unix time."""
+        self.lines.append(f"busy_sample {int(at * 1e6)} {percent}")
+
+    def fail(self, symbol: str, code: int) -> None:
+        self.lines.append(f"fail {symbol} {code}")
+
+    def lose(self) -> None:
+        self.lines.append("lost")
+
+    def facts(self) -> Iterator[str]:
+        yield from (f"{name} {value}" for name, value in (self.numbers | self.texts).items())
+        yield from (f"field {id_} {scope} {kind} {value}" for (id_, scope), (kind, value) in self.fields.items())
+        yield from (f"gpm {metric} {value}" for metric, value in self.gpm.items())
+        yield from self.lines
+
+
+@dataclass
+class Scenario:
+    """A machine: its GPUs, its driver, and what is wrong with it."""
+
+    gpus: list[FakeGpu] = field(default_factory=list)
+    driver: str = "550.54.14"
+    lines: list[str] = field(default_factory=list)
+
+    def fail(self, symbol: str, code: int) -> None:
+        """This call fails with this code on every GPU."""
+        self.lines.append(f"fail {symbol} {code}")
+
+    def xid(self, number: int, gpu: int, *, xid: int, instance: tuple[int, int] | None = None) -> None:
+        """Event `number`, which must be higher than those before: an XID on a GPU or on (gpu, compute) instance."""
+        ids = f" {instance[0]} {instance[1]}" if instance else ""
+        self.lines.append(f"xid {number} {gpu} {xid}{ids}")
+
+    def text(self) -> str:
+        return "".join(f"{line}\n" for line in self._all_lines())
+
+    def write(self, path: Path) -> None:
+        """Put the scenario there in one step: a reader sees the old one or the new one."""
+        aside = path.with_name(f".{path.name}.{os.getpid()}")
+        aside.write_text(self.text())
+        aside.replace(path)
+
+    def _all_lines(self) -> Iterator[str]:
+        yield from (f"driver {self.driver}", f"nvml 12.{self.driver}", "cuda 12040", *self.lines)
+        for index, gpu in enumerate(self.gpus):
+            yield f"gpu {index}"
+            yield from (f"gpu {index} {fact}" for fact in gpu.facts())
+            for slot, instance in enumerate(gpu.instances):
+                yield from (f"gpu {index} mig {slot} {fact}" for fact in instance.facts())
+
+
+def a100(index: int) -> FakeGpu:
+    """An A100 80GB at work."""
+    gpu = _bare_gpu(index, "NVIDIA A100-SXM4-80GB")
+    gpu.numbers |= _memory(80 * GIB, used=20 * GIB, reserved=600 * MIB)
+    gpu.numbers |= {
+        "temperature": 40 + index, "power_mw": 200_000 + 10_000 * index, "power_limit_mw": 400_000,
+        "enforced_power_limit_mw": 400_000, "gpu_percent": 50 + index, "memory_percent": 20 + index,
+        "encoder_percent": 0, "decoder_percent": 0, "sm_mhz": 1410, "memory_mhz": 1593, "video_mhz": 1275,
+        "max_sm_mhz": 1410, "max_memory_mhz": 1593, "clock_reasons": 0, "pstate": 0, "pcie_replays": 0,
+        "pcie_generation": 4, "pcie_width": 16, "pcie_tx_kb": 1000, "pcie_rx_kb": 2000,
+        "energy_mj": 5_000_000_000 + index, "licence_supported": 0, "mig_capable": 1, "mig_mode": 0,
+        "events": 8, "p2p": 0,
+    }  # fmt: skip
+    gpu.fields |= _fields(index)
+    return gpu
+
+
+def h100(index: int) -> FakeGpu:
+    """An H100: an A100 with other numbers that can be profiled by GPM."""
+    gpu = a100(index)
+    gpu.texts["model"] = "NVIDIA H100 80GB HBM3"
+    gpu.numbers |= {"gpm_supported": 1, "sm_mhz": 1980, "max_sm_mhz": 1980, "memory_mhz": 2619}
+    gpu.numbers |= {"power_limit_mw": 700_000, "enforced_power_limit_mw": 700_000, "pcie_generation": 5}
+    gpu.gpm |= {1: 61.5, 2: 58.0, 3: 30.25, 5: 44.0, 10: 25.0, 11: 0.0, 12: 12.5, 13: 3.0}
+    gpu.gpm |= {20: 100.0, 21: 200.0, 60: 3000.0, 61: 1500.0}
+    return gpu
+
+
+def a100x8() -> Scenario:
+    """Eight A100, each with one process."""
+    world = Scenario([a100(index) for index in range(8)])
+    for index, gpu in enumerate(world.gpus):
+        gpu.compute(1000 + index, 20 * GIB)
+        gpu.uses(1000 + index, 50 + index, memory=20 + index)
+    return world
+
+
+def crowd(gpus: int, processes: int, pids: Sequence[int] = ()) -> Scenario:
+    """Many processes spread over many GPUs, every second of them at work: what benchmarks measure.
+
+    `pids` are those of processes that live, where a reader looks them up; made up otherwise.
+    """
+    world = Scenario([a100(index) for index in range(gpus)])
+    for number in range(processes):
+        gpu, pid = world.gpus[number % gpus], pids[number] if pids else 10_000 + number
+        gpu.compute(pid, 512 * MIB)
+        if number // gpus % 2 == 0:
+            gpu.uses(pid, 5, memory=2)
+    return world
+
+
+def time_sliced() -> Scenario:
+    """One A100 shared by six processes; two of them idle, one a display server too."""
+    gpu = a100(0)
+    for number in range(6):
+        gpu.compute(2000 + number, (number + 1) * GIB)
+        if number < 4:
+            gpu.uses(2000 + number, 10 * (number + 1), memory=5 * number)
+    gpu.graphics(2000, 2 * GIB)
+    return Scenario([gpu])
+
+
+def mps() -> Scenario:
+    """An A100 with an MPS server and three clients, and another whose server has no client yet."""
+    busy, waiting = a100(0), a100(1)
+    busy.compute(3000, 30 * MIB)
+    for client in (3001, 3002, 3003):
+        busy.mps(client, 4 * GIB)
+        busy.uses(client, 20)
+    waiting.compute(3100, 30 * MIB)
+    names = [f"process {pid} /usr/bin/nvidia-cuda-mps-server" for pid in (3000, 3100)]
+    return Scenario([busy, waiting], lines=names)
+
+
+def mig() -> Scenario:
+    """An H100 cut in three, two of the parts at work, and a whole one beside it."""
+    parent = h100(0)
+    parent.numbers["mig_mode"] = 1
+    for name in ("gpu_percent", "memory_percent", "encoder_percent", "decoder_percent"):
+        del parent.numbers[name]
+    parent.gpm.clear()
+    parent.instances = [
+        _instance(0, "3g.40gb", gi=1, memory=40_192 * MIB),
+        _instance(1, "1g.10gb", gi=7, memory=9_728 * MIB),
+        _instance(2, "1g.10gb", gi=9, memory=9_728 * MIB),
+    ]
+    parent.instances[0].compute(5000, 12 * GIB)
+    parent.instances[1].compute(5001, 3 * GIB)
+    parent.instances[0].gpm |= {1: 80.0, 2: 75.0, 5: 40.0, 10: 33.0}
+    parent.instances[1].gpm |= {1: 10.0, 2: 8.0, 5: 0.0, 10: 2.0}
+    return Scenario([parent, h100(1)])
+
+
+def h100_gpm() -> Scenario:
+    """Two H100 with GPM, each with one process."""
+    world = Scenario([h100(0), h100(1)])
+    for index, gpu in enumerate(world.gpus):
+        gpu.compute(6000 + index, 40 * GIB)
+        gpu.uses(6000 + index, 60, memory=30)
+    return world
+
+
+def blackwell_legacy_empty() -> Scenario:
+    """A busy B200 whose older per-process call finds nothing."""
+    return _blackwell(LEGACY_UTILIZATION)
+
+
+def modern_empty() -> Scenario:
+    """A busy GPU whose newer per-process call finds nothing."""
+    return _blackwell(MODERN_UTILIZATION)
+
+
+def with_lost_gpu(index: int, world: Scenario | None = None) -> Scenario:
+    """A GPU has fallen off the bus."""
+    world = world or a100x8()
+    world.gpus[index].lose()
+    return world
+
+
+def not_supported() -> Scenario:
+    """GPUs that tell who they are and nothing else."""
+    world = Scenario([_bare_gpu(0, "NVIDIA Unhelpful"), _bare_gpu(1, "NVIDIA Unhelpful")])
+    kinds = ("Compute", "Graphics", "MPSCompute")
+    for symbol in (f"nvmlDeviceGet{kind}RunningProcesses_v{v}" for kind in kinds for v in (2, 3)):
+        world.fail(symbol, NOT_SUPPORTED)
+    return world
+
+
+def no_driver() -> Scenario:
+    """The library is there, the kernel driver is not."""
+    return Scenario(lines=[f"init {DRIVER_NOT_LOADED}"])
+
+
+def reloaded(world: Scenario, *, generation: int = 2, code: int = 1) -> Scenario:
+    """The driver was reloaded: what was initialised before answers with this code until it starts anew."""
+    world.lines += [f"generation {generation}", f"stale {code}"]
+    return world
+
+
+def hung_call(symbol: str = "nvmlDeviceGetUtilizationRates", world: Scenario | None = None) -> Scenario:
+    """One call blocks until the scenario changes."""
+    world = world or a100x8()
+    world.lines.append(f"hang {symbol}")
+    return world
+
+
+def _blackwell(empty_call: str) -> Scenario:
+    gpu = h100(0)
+    gpu.texts["model"] = "NVIDIA B200"
+    for number in range(3):
+        gpu.compute(7000 + number, 10 * GIB)
+        gpu.uses(7000 + number, 20 + number)
+    gpu.fail(empty_call, NOT_FOUND)
+    return Scenario([gpu], driver="580.65.06")
+
+
+def _bare_gpu(index: int, model: str) -> FakeGpu:
+    texts = {
+        "uuid": f"GPU-0000000{index % 10}-aaaa-bbbb-cccc-{index:012d}",
+        "model": model,
+        "bus_id": f"00000000:{0x10 + index:02X}:00.0",
+        "serial": f"15649200{index:05d}",
+        "vbios": "92.00.25.00.08",
+        "inforom_image": "1001.0200.00.04",
+        "inforom_oem": "2.0",
+        "inforom_ecc": "6.16",
+    }
+    return FakeGpu({"minor": index, "brand": 14}, texts)
+
+
+def _instance(slot: int, profile: str, *, gi: int, memory: int) -> FakeGpu:
+    numbers = _memory(memory, used=memory // 4, reserved=16 * MIB)
+    numbers |= {"gi": gi, "ci": 0, "slices": int(profile[0])}
+    texts = {"uuid": f"MIG-1111111{slot}-aaaa-bbbb-cccc-{gi:012d}", "model": f"NVIDIA H100 80GB HBM3 MIG {profile}"}
+    return FakeGpu(numbers, texts)
+
+
+def _memory(total: int, *, used: int, reserved: int) -> dict[str, int]:
+    free = total - used - reserved
+    return {"memory_total": total, "memory_used": used, "memory_free": free, "memory_reserved": reserved}
+
+
+def _fields(index: int) -> dict[tuple[int, int], tuple[str, float]]:
+    """ECC 3-6, retired pages 29-31, NVLink errors 38-59, violations 74-79, memory heat 82, energy 83, rows 142-145."""
+    counters = dict.fromkeys((3, 4, 5, 6, 29, 30, 38, 45, 52, 59, 142, 143), 0)
+    fields: dict[tuple[int, int], tuple[str, float]] = {(id_, 0): ("ull", value) for id_, value in counters.items()}
+    fields |= {(id_, 0): ("uint", 0) for id_ in (31, 144, 145)}
+    fields |= {(id_, 0): ("ull", (id_ - 73) * 10**9) for id_ in range(74, 80)}
+    fields |= {(82, 0): ("uint", 50 + index), (83, 0): ("ull", 5_000_000_000 + index)}
+    return fields | {(id_, scope): ("ull", 1024) for id_ in (138, 139) for scope in (ALL_LINKS, 0)}

@@ -1,0 +1,92 @@
+"""A cluster that could be somebody's."""
+
+from collections import defaultdict
+
+from gpusteward.core.allocations import Share
+from gpusteward.simulate.fleets import fleet
+from gpusteward.simulate.models import MODELS
+from gpusteward.simulate.truths import Kind
+from tests.simulate.lone import DAY, NOW
+
+FLEET = fleet(40, seed=1)
+SNAPSHOTS = [node.snapshot(NOW) for node in FLEET]
+LARGE = [node.snapshot(NOW) for node in fleet(200, seed=1)]
+
+
+def test_the_same_seed_makes_the_same_fleet():
+    assert [node.snapshot(NOW) for node in fleet(12, seed=1)] == SNAPSHOTS[:12]
+    assert [node.snapshot(NOW) for node in fleet(12, seed=2)] != SNAPSHOTS[:12]
+
+
+def test_a_fleet_has_every_model_sharing_mode_and_kind_of_workload():
+    assert {node.model.name for node in FLEET} == {model.name for model in MODELS.values()}
+    assert {allocation.share for each in SNAPSHOTS for allocation in each.allocations} == set(Share)
+    assert {truth.kind for node in FLEET for truth in node.truths(NOW).values()} == set(Kind)
+
+
+def test_ten_nodes_already_show_every_sharing_mode_and_kind_within_a_week():
+    few = fleet(10, seed=9)
+    moments = [NOW + number * DAY for number in range(7)]
+    assert {one.share for node in few for at in moments for one in node.snapshot(at).allocations} == set(Share)
+    assert {truth.kind for node in few for at in moments for truth in node.truths(at).values()} == set(Kind)
+
+
+def test_many_teams_deploy_in_many_ways():
+    containers = [allocation.container for each in SNAPSHOTS for allocation in each.allocations]
+    assert len({container.namespace for container in containers}) >= 6
+    kinds = {container.workload.kind for container in containers}
+    assert kinds == {"Deployment", "StatefulSet", "Notebook", "Job", "PyTorchJob"}
+    assert all(dict(container.pod_labels)["team"] for container in containers)
+
+
+def test_node_names_and_uuids_are_unique():
+    assert len({each.node for each in LARGE}) == 200
+    uuids = [reading.gpu.uuid for each in LARGE for reading in each.readings]
+    assert len(uuids) == len(set(uuids))
+
+
+def test_pids_are_unique_and_below_the_limit_of_the_kernel():
+    pids = [process.pid for each in LARGE for process in each.processes]
+    assert len(pids) == len(set(pids))
+    assert 1 < min(pids) < max(pids) < 4_194_304
+
+
+def test_pods_are_told_apart_and_keep_to_one_node():
+    nodes_of = defaultdict(set)
+    names_of = defaultdict(set)
+    for each in LARGE:
+        for allocation in each.allocations:
+            container = allocation.container
+            nodes_of[container.pod_uid].add(each.node)
+            names_of[container.namespace, container.pod].add(container.pod_uid)
+    assert all(len(found) == 1 for found in nodes_of.values())
+    assert all(len(found) == 1 for found in names_of.values())
+
+
+def test_some_workloads_span_several_gpus_and_several_nodes():
+    gpus_of, nodes_of = defaultdict(set), defaultdict(set)
+    for number in range(3):  # between two runs of a job there is a gap
+        for node in FLEET:
+            for allocation in node.snapshot(NOW + number * DAY).allocations:
+                gpus_of[allocation.container.workload].add(allocation.gpu_uuid)
+                nodes_of[allocation.container.workload].add(node.name)
+    big = [workload for workload, nodes in nodes_of.items() if len(nodes) == 2 and len(gpus_of[workload]) == 16]
+    assert any(workload.kind == "PyTorchJob" for workload in big)
+    spread = [workload for workload, nodes in nodes_of.items() if workload.kind == "Deployment" and len(nodes) > 1]
+    assert spread
+
+
+def test_ranks_of_one_job_start_and_stop_together():
+    first, second = FLEET[0], FLEET[1]
+    for number in range(200):
+        at = NOW + number * DAY / 7
+        assert len(first.snapshot(at).allocations) == len(second.snapshot(at).allocations)
+
+
+def test_a_fleet_changes_with_time_but_long_lived_pods_stay():
+    def pods(at: float) -> set[str]:
+        return {one.container.pod_uid for node in FLEET for one in node.snapshot(at).allocations}
+
+    now, soon, later = pods(NOW), pods(NOW + DAY), pods(NOW + 60 * DAY)
+    assert len(now & soon) > 0.7 * len(now)
+    assert not now & later

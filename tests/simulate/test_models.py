@@ -1,0 +1,134 @@
+"""What a GPU of each model reports, and that it could be true."""
+
+import pytest
+
+from gpusteward.core.signals import PROFILING, SIGNALS, Scope
+from gpusteward.simulate.layouts import Site, slices
+from gpusteward.simulate.models import MODELS, GpuModel
+from gpusteward.simulate.nodes import SimulatedNode
+from gpusteward.simulate.noise import Chance
+from gpusteward.simulate.truths import Kind
+from tests.simulate.lone import HOUR, NOW, a_start, lone_node, only_reading
+
+every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+sliceable = pytest.mark.parametrize("model", [model for model in MODELS.values() if model.mig_profiles])
+
+
+def sliced_node(model: GpuModel) -> SimulatedNode:
+    site = Site(Chance(5), Chance(6), model)
+    kinds = (Kind.INFERENCE, Kind.KEEP_ALIVE, Kind.PARKED)
+    return SimulatedNode("sliced", [slices(site, kinds=kinds, free=1)], model=model, seed=5)
+
+
+@every_model
+def test_every_signal_is_one_of_the_table(model):
+    assert set(only_reading(lone_node(Kind.TRAINING, 1, model=model), NOW).signals) <= set(SIGNALS)
+
+
+@every_model
+def test_profiling_signals_are_there_from_hopper_on_only(model):
+    names = set(only_reading(lone_node(Kind.TRAINING, 1, model=model), NOW).signals)
+    is_new = any(name in model.name for name in ("H100", "H200", "B200"))
+    assert (names & PROFILING) == (PROFILING if is_new else set())
+
+
+@every_model
+def test_hardware_that_is_not_there_reports_nothing(model):
+    signals = only_reading(lone_node(Kind.PARKED, 1, model=model), NOW).signals
+    assert ("fan_ratio" in signals) is ("GeForce" in model.name)
+    assert ("memory_temperature_celsius" in signals) is model.has_hbm
+    assert ("nvlink_bytes_per_second" in signals) is (model.nvlinks > 0)
+    assert ("ecc_double_bit_volatile_total" in signals) is ("GeForce" not in model.name)
+    assert ("retired_pages_pending" in signals) is model.name.startswith("Tesla")
+    assert not {"retired_pages_pending", "row_remap_failure"} <= set(signals)
+
+
+@every_model
+@pytest.mark.parametrize("kind", [Kind.TRAINING, Kind.PARKED, Kind.EMPTY, Kind.INFERENCE, Kind.KEEP_ALIVE])
+def test_power_heat_and_clocks_stay_within_what_the_model_can(model, kind):
+    node = lone_node(kind, 3, model=model)
+    for number in range(40):
+        signals = only_reading(node, NOW + 613.7 * number).signals
+        assert model.idle_watts - 0.01 <= signals["power_watts"] <= model.power_limit_watts
+        assert 25 <= signals["temperature_celsius"] <= 85
+        lowest = model.idle_sm_clock_mhz * 1e6
+        assert lowest - 8e6 <= signals["sm_clock_hertz"] <= signals["max_sm_clock_hertz"] + 8e6
+        assert all(0 <= value <= 1 for name, value in signals.items() if name.endswith("_ratio"))
+        assert signals["last_xid"] == 0
+
+
+@every_model
+def test_work_costs_power_heat_and_clocks(model):
+    worked = lone_node(Kind.TRAINING, 3, model=model)
+    busy = only_reading(worked, a_start(Kind.TRAINING, 3) + HOUR / 3).signals
+    rested = only_reading(lone_node(Kind.PARKED, 3, model=model), NOW).signals
+    empty = only_reading(lone_node(Kind.EMPTY, 3, model=model), a_start(Kind.EMPTY, 3) + HOUR).signals
+    assert busy["power_watts"] > 0.7 * model.power_limit_watts
+    assert empty["power_watts"] == pytest.approx(model.idle_watts)
+    assert model.idle_watts < rested["power_watts"] < 0.5 * model.power_limit_watts
+    assert busy["temperature_celsius"] > rested["temperature_celsius"] + 10
+    assert busy["sm_clock_hertz"] > 3 * rested["sm_clock_hertz"]
+    assert busy["memory_copy_ratio"] > 0.3
+    assert rested["memory_copy_ratio"] == 0
+    assert (busy["clock_event_reasons"], rested["clock_event_reasons"]) == (0, 1)
+
+
+def test_tensor_and_memory_activity_come_with_work_only():
+    busy = only_reading(lone_node(Kind.TRAINING, 3), a_start(Kind.TRAINING, 3) + HOUR / 3).signals
+    rested = only_reading(lone_node(Kind.PARKED, 3), NOW).signals
+    assert all(busy[name] > 0 for name in PROFILING - {"fp64_ratio"})
+    assert all(rested[name] == 0 for name in PROFILING)
+    assert busy["tensor_ratio"] < busy["sm_active_ratio"] < busy["gr_engine_ratio"]
+
+
+@every_model
+def test_utilizations_come_in_per_cents(model):
+    node = lone_node(Kind.STARVED, 3, model=model)
+    for number in range(50):
+        signals = only_reading(node, NOW + 3.3 * number).signals
+        for name in ("utilization_ratio", "utilization_mean_ratio", "memory_copy_ratio"):
+            assert signals[name] == round(signals[name], 2)
+
+
+@sliceable
+def test_a_sliced_gpu_is_followed_by_its_instances(model):
+    parent, *instances = sliced_node(model).snapshot(NOW).readings
+    assert parent.is_mig_parent
+    assert [reading.gpu.mig.profile[:2] for reading in instances] == ["3g", "2g", "1g", "1g"]
+    assert {reading.gpu.mig.parent_uuid for reading in instances} == {parent.gpu.uuid}
+    assert len({reading.gpu.mig.gpu_instance_id for reading in instances}) == 4
+    assert all(reading.gpu.uuid.startswith("MIG-") for reading in instances)
+
+
+@sliceable
+def test_an_instance_reports_its_own_signals_and_copies_but_none_of_the_device(model):
+    parent, *instances = sliced_node(model).snapshot(NOW).readings
+    for reading in instances:
+        scopes = {SIGNALS[name].scope for name in reading.signals}
+        assert Scope.DEVICE not in scopes
+        assert reading.signals["temperature_celsius"] == parent.signals["temperature_celsius"]
+        assert ("gr_engine_ratio" in reading.signals) is model.has_gpm
+    refused = {"utilization_ratio", "utilization_mean_ratio", "memory_copy_ratio", "encoder_ratio", "decoder_ratio"}
+    assert not refused & set(parent.signals)
+    assert "power_watts" in parent.signals
+
+
+@sliceable
+def test_the_memory_of_the_instances_fits_into_their_parent(model):
+    parent, *instances = sliced_node(model).snapshot(NOW).readings
+    assert parent.signals["memory_used_bytes"] == sum(each.signals["memory_used_bytes"] for each in instances)
+    room = parent.signals["memory_total_bytes"] - parent.signals["memory_reserved_bytes"]
+    assert sum(each.gpu.memory_total_bytes for each in instances) <= room
+
+
+def test_a_busy_instance_keeps_only_its_slices_of_the_device_busy():
+    parent, _, keep_alive, *_ = sliced_node(MODELS["b200"]).snapshot(NOW).readings
+    assert 0 < keep_alive.signals["gr_engine_ratio"] <= 0.3
+    assert parent.signals["gr_engine_ratio"] >= keep_alive.signals["gr_engine_ratio"] * 2 / 7 - 1e-4
+
+
+@sliceable
+def test_no_process_utilization_is_known_on_an_instance(model):
+    processes = sliced_node(model).snapshot(NOW).processes
+    assert processes
+    assert all(process.sm_ratio is None and process.memory_bytes for process in processes)
