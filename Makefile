@@ -2,7 +2,8 @@
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench ci components lock docs golden clean
 
-PYTHON ?= python3
+# `python3` may be an older one; where there is a python3.11 it is the one all this is tested with.
+PYTHON ?= $(or $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null),python3)
 UV := $(or $(shell command -v uv 2>/dev/null),.build/uv/bin/uv)
 BIN := .venv/bin
 DEMO_ADDRESS ?= 127.0.0.1:9400
@@ -37,11 +38,12 @@ docs: .venv/ready ## write the generated reference pages
 golden: .venv/ready ## write the golden pages anew; read the diff before you commit it
 	GPUSTEWARD_WRITE_GOLDEN=1 $(BIN)/python -m pytest tests/agent/test_golden_pages.py
 
+LOCK := pip compile -q --upgrade --generate-hashes --no-emit-index-url --universal --python-version 3.11 --no-header
+
 lock: $(UV) ## pin every dependency with hashes, naming no index
-	$(UV) pip compile -q --upgrade --generate-hashes --no-emit-index-url --universal --python-version 3.11 --no-header \
-	  --extra agent pyproject.toml -o requirements/agent.txt
-	$(UV) pip compile -q --upgrade --generate-hashes --no-emit-index-url --universal --python-version 3.11 --no-header \
-	  --extra agent --group dev -c requirements/agent.txt pyproject.toml -o requirements/dev.txt
+	$(UV) $(LOCK) --all-extras --group dev pyproject.toml -o requirements/dev.txt
+	$(UV) $(LOCK) --extra agent -c requirements/dev.txt pyproject.toml -o requirements/agent.txt
+	$(UV) $(LOCK) --extra analyzer -c requirements/dev.txt pyproject.toml -o requirements/analyzer.txt
 
 .venv/ready: requirements/dev.txt pyproject.toml | $(UV)
 	$(UV) venv -q --allow-existing --no-python-downloads --python $(PYTHON) .venv

@@ -2,7 +2,6 @@
 
 import gzip
 import http.client
-import time
 from collections.abc import Callable
 
 from gpusteward.agent.settings.values import ListenAddress
@@ -31,7 +30,7 @@ class FakeAnswers:
         return (True, "ok") if self.healthy else (False, "the snapshot is 40 s old")
 
     def snapshot(self) -> bytes:
-        return b'{"node": "n1"}'
+        return b'{"node": "n1"}' + b" " * self.size
 
 
 def compress(page: bytes) -> bytes:
@@ -51,10 +50,3 @@ def fetch(
     content = response.read()
     connection.close()
     return response, content
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.005)

@@ -17,6 +17,7 @@ import pytest
 
 from tests.conftest import give_up
 from tests.fakes import nvml_scenarios as nvml
+from tests.fakes.apiserver import FakeApiServer
 from tests.fakes.machine_park import exclusive
 from tests.fakes.nvml_library import environment
 
@@ -105,7 +106,15 @@ def test_it_serves_what_the_driver_says_and_ends_cleanly(scenario: Path):
         snapshot = json.loads(agent.get("/snapshot")[1])
         assert len(snapshot["readings"]) == 8
         agent.process.send_signal(signal.SIGTERM)
-        assert agent.process.wait(5) == 0
+        assert agent.process.wait(20) == 0
+
+
+def test_a_signal_is_obeyed_however_early_it_comes(scenario: Path):
+    with running(env=environment(scenario)) as agent:  # it listens; the first cycle may still be on its way
+        agent.process.send_signal(signal.SIGUSR1)
+        agent.wait_for(lambda it: "released" in it.get("/readyz")[1])
+        agent.process.send_signal(signal.SIGTERM)
+        assert agent.process.wait(20) == 0
 
 
 def test_a_hung_driver_call_leaves_the_page_served_and_visibly_old(scenario: Path):
@@ -129,7 +138,7 @@ def test_a_hung_driver_call_does_not_keep_it_from_ending(scenario: Path):
         nvml.hung_call().write(scenario)
         agent.wait_for(lambda it: not is_ready(it))
         agent.process.send_signal(signal.SIGTERM)
-        assert agent.process.wait(8) == 0
+        assert agent.process.wait(20) == 0
 
 
 def test_it_starts_without_a_driver_says_so_and_finds_the_driver_later(scenario: Path):
@@ -220,11 +229,11 @@ def test_the_whole_node_is_told_through_the_command_line(tmp_path: Path):
     assert "hunter2" not in page
 
 
-def fails(*flags: str, env: Mapping[str, str] | None = None) -> str:
-    """What it says on standard error when it refuses to start with 2."""
+def fails(*flags: str, code: int = 2) -> str:
+    """What it says on standard error when it refuses to start with this exit code."""
     command = [*COMMAND, "agent", "--kubernetes=false", f"--address=127.0.0.1:{free_port()}", *flags]
-    done = subprocess.run(command, check=False, env=env or dict(os.environ), capture_output=True, text=True, timeout=20)
-    assert done.returncode == 2, done.stderr
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=20)
+    assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     return done.stderr
 
@@ -244,6 +253,19 @@ def test_a_wrong_field_list_is_one_clear_message(tmp_path: Path, line: str):
     said = fails(f"--collectors={path}")
     assert "line 2" in said
     assert "DCGM_FI_DEV_GPU_UTIL" in said
+
+
+def test_a_config_map_that_cannot_be_read_is_one_clear_message():
+    with FakeApiServer() as api:
+        flags = ("--kubernetes=true", f"--kubernetes-api={api.url}", "-m=gpu:fields")
+        absent = fails(*flags, code=1)
+        api.forbidden = True
+        forbidden = fails(*flags, code=1)
+    silent = fails(*flags, code=1)
+    for said, reason in ((absent, "not found"), (forbidden, "403"), (silent, "refused")):
+        assert said.startswith("gpusteward: ConfigMap gpu:fields cannot be read: ")
+        assert reason in said
+        assert len(said.splitlines()) == 1
 
 
 @pytest.mark.parametrize("text", ["0", "-2", "two", "nan", None])

@@ -89,3 +89,14 @@ def test_a_container_outside_kubernetes_is_known_by_its_short_id():
 def test_a_container_the_api_server_does_not_list_yet_is_the_pods_only_claim():
     pod = Pod("ml", "trainer-0", UID, containers={})
     assert attributed(IN_POD, pods=[pod], allocations=[held(TRAINER)]).container == TRAINER
+
+
+def test_a_pod_whose_device_was_not_found_is_not_accused_of_running_elsewhere():
+    witnesses = Witnesses({7: IN_POD}, {UID: POD}, (), unplaced=frozenset({("ml", "trainer-0")}))
+    (process,) = attribute([GpuProcess(7, GPU)], witnesses)
+    assert not process.outside_allocation
+
+
+def test_where_the_cgroup_names_no_pod_the_containers_id_does():
+    process = attributed(ProcessIdentity("python", Place.CONTAINER, "", CID), pods=[POD], allocations=[held(TRAINER)])
+    assert (process.container, process.outside_allocation) == (TRAINER, False)

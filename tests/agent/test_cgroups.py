@@ -11,10 +11,11 @@ from gpusteward.agent.proc.cgroups import CgroupIdentity, parse_cgroup
 
 EXCERPT = Path(__file__).parent / "data" / "cgroup_cases.json"
 COLLECTION = Path(__file__).parents[3] / "shared" / "data" / "cgroup" / "cases.json"
-"""The whole collection lies beside the repository where the project is built; a clone has the excerpt."""
+"""The whole collection lies beside the repository where the project is built; a clone has a part of it, and more."""
 
 UID = "2c48913c-b29f-11e7-9350-020968147796"
 UID_IN_SLICE = UID.replace("-", "_")
+OTHER_UID = "15aa6e53-b09a-40c7-8558-c6c31e36c88a"
 A, B, C = "a" * 64, "b" * 64, "c" * 64
 
 
@@ -43,6 +44,12 @@ def test_every_collected_cgroup_file_is_understood(case):
         ("/ecs/55091c13-b8cf-4801-b527-f4601742204d/34dc0b5e626f2c5c4c5170e34b10e765-1234567890",
          CgroupIdentity("", "34dc0b5e626f2c5c4c5170e34b10e765-1234567890", "")),
         ("/garden/6f265890-5165-7fab-6b52-18d1", CgroupIdentity("", "6f265890-5165-7fab-6b52-18d1", "")),
+        (f"/../{'8' * 32}-1053176469", CgroupIdentity("", f"{'8' * 32}-1053176469", "")),
+        (f"/mesos/{UID}/mesos/{OTHER_UID}", CgroupIdentity("", OTHER_UID, "")),
+        (f"/docker/{A}/garden/{UID}", CgroupIdentity("", A, "")),
+        (f"/system.slice:docker:{A}", CgroupIdentity("", A, "")),
+        (f"/libpod_parent/libpod-{A}/ctr", CgroupIdentity("", A, "")),
+        (f"/user.slice/user-1000.slice/user@1000.service/user.slice/docker-{A}.scope", CgroupIdentity("", A, "")),
         # Where pods lie.
         (f"/kubepods/kubepods/besteffort/pod{UID}/{A}", CgroupIdentity(UID, A, "besteffort")),
         (f"/podruntime/docker/kubepods/burstable/pod{UID}/{A}", CgroupIdentity(UID, A, "burstable")),
@@ -57,16 +64,29 @@ def test_every_collected_cgroup_file_is_understood(case):
         (f"/kubepods.slice/kubepods-burstable-pod{UID.replace('-', chr(92) + 'x2d')}.slice/crio-{A}.scope",
          CgroupIdentity(UID, A, "burstable")),
         (f"/../../pod{UID}/{A}", CgroupIdentity(UID, A, "")),
+        (f"/lxc/101/ns/kubepods/besteffort/pod{UID}/{A}", CgroupIdentity(UID, A, "besteffort")),
+        (f"/kubepods/burstable/pod{UID}/{OTHER_UID}", CgroupIdentity(UID, OTHER_UID, "burstable")),
+        (f"/kubepods/pod{UID}/{A}/system.slice/slurmstepd.scope/job_7/step_0", CgroupIdentity(UID, A, "guaranteed")),
         # One inside the other: the innermost pod, and the container of it that Kubernetes knows.
         (f"/docker/{A}/docker/{B}", CgroupIdentity("", B, "")),
         (f"/kubepods/pod{'e' * 32}/{A}/docker/{B}/kubelet/kubepods/burstable/pod{UID}/{C}",
          CgroupIdentity(UID, C, "burstable")),
         (f"/kubepods/burstable/pod{UID}/{A}/docker/{B}", CgroupIdentity(UID, A, "burstable")),
+        (f"/kubepods/burstable/pod{UID}/{A}/libpod_parent/libpod-{B}/conmon", CgroupIdentity(UID, A, "burstable")),
         # Nobody's.
         (f"/kubepods/besteffort/pod123/docker-{A}.scope", CgroupIdentity("", A, "")),
         (f"/kubepods/pod{UID}/crio-{A}.mount", CgroupIdentity(UID, "", "guaranteed")),
         (f"/x.slice:crio-conmon:{A}", CgroupIdentity()),
         (f"/kata_overhead/{A}", CgroupIdentity()),
+        (f"/kata_overhead/kubepods/burstable/pod{UID}/{A}", CgroupIdentity(UID, "", "burstable")),
+        (f"/kata.slice/kata-overhead.slice/runtime-rs-{A}.scope", CgroupIdentity()),
+        (f"/kata_sandboxed_pod/{A}", CgroupIdentity()),
+        (f"/libpod_parent/{A}/conmon", CgroupIdentity()),
+        (f"/system.slice/{A}.service", CgroupIdentity()),
+        (f"/{UID}", CgroupIdentity()),
+        (f"/lxc/{UID}", CgroupIdentity()),
+        (f"/nomad.slice/share.slice/{UID}.web.scope", CgroupIdentity()),
+        ("/system.slice/web.service/runtime", CgroupIdentity()),
         (f"/user.slice/user@1000.service/libpod-{A}{A}", CgroupIdentity()),
         (f"/docker/{A.upper()}", CgroupIdentity()),
         ("/system.slice/slurmstepd.scope/job_1009249/step_0/user/task_0", CgroupIdentity()),
@@ -107,7 +127,8 @@ def test_a_container_is_told_from_the_host():
 
 PIECES = st.sampled_from(
     ["0::", "1:cpu:", "/", ":", "-", "..", "pod", "kubepods", "burstable", ".slice", ".scope", "crio", "conmon",
-     "ecs", "garden", "\\x2d", "\\x", " (deleted)", "\n", "\0", UID, UID_IN_SLICE, A, "9" * 32, "\udc80", "\u2028"]
+     "ecs", "garden", "lxc", "kata_overhead", " ", "\\x2d", "\\x", " (deleted)", "\n", "\0",
+     UID, UID_IN_SLICE, A, "9" * 32, "\udc80", "\u2028"]
 )  # fmt: skip
 
 

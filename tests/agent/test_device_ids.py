@@ -10,7 +10,7 @@ from gpusteward.core.gpus import Gpu, GpuReading, MigInstance
 
 WHOLE = "GPU-8c1f2a3b-0000-4444-8888-0123456789ab"
 SLICED = "GPU-deadbeef-1111-4444-8888-0123456789ab"
-SMALL, TWIN, LARGE = (f"MIG-{letter * 8}-2222-5555-9999-0123456789ab" for letter in "abc")
+SMALL, TWIN, LARGE, MEDIA = (f"MIG-{letter * 8}-2222-5555-9999-0123456789ab" for letter in "abcd")
 
 
 def instance(uuid: str, profile: str, gpu_instance: int, compute_instance: int = 0) -> GpuReading:
@@ -25,6 +25,7 @@ READINGS = (
     instance(SMALL, "1g.5gb", 7),
     instance(TWIN, "1g.5gb", 8),
     instance(LARGE, "3g.20gb", 2),
+    instance(MEDIA, "1g.5gb+me", 9),
 )
 TABLE = DeviceTable(READINGS)
 
@@ -46,6 +47,9 @@ CASES = {
     f"{SLICED}[group2-2]": (LARGE, Share.MIG, ""),
     "gpu-1": (WHOLE, Share.EXCLUSIVE, ""),
     "gpu-0-mig-3g20gb-9-4": (LARGE, Share.MIG, ""),
+    "gpu-0-mig-1g5gb-me-20-6": (MEDIA, Share.MIG, ""),
+    "gpu-0-mig-9-4-4": (LARGE, Share.MIG, ""),
+    "gpu-0-mig-20-6-1": (MEDIA, Share.MIG, ""),
 }
 
 
@@ -71,6 +75,12 @@ def test_a_device_id_means_one_gpu_and_says_how_it_is_lent(device_id: str) -> No
         f"MIG-{SLICED}/2/5",
         "gpu-5",
         "gpu-0-mig-1g5gb-19-4",  # two instances of this profile: which one, the name does not tell us
+        "gpu-0-mig-19-4-1",
+        "gpu-0-mig-14-4-2",
+        "gpu-0-mig-9-4-2",  # no card has a profile of this id and size
+        "gpu-0-mig-3g20gb-gfx-9-4",
+        f"gpu-0-mig-{'9' * 5000}-4-4",
+        "gpu-vfio-0",
         "mlx5_0",
         f"nvidia{'9' * 5000}",
         f"{WHOLE}::{'9' * 5000}",

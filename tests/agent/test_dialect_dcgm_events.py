@@ -1,6 +1,7 @@
 """dcgm-exporter's own families: XIDs and clock events over a window and in all, and who reaches whom."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
@@ -124,3 +125,12 @@ def test_peers_are_named_with_their_status() -> None:
         ("2", "TopologyNotSupported", 3),
         ("3", "Unknown", 9),
     ]
+
+
+def test_xids_of_mig_instances_count_on_their_gpu() -> None:
+    parent, sliced = reading(is_mig_parent=True, xid_counts={31: 1}), instance(0, 7)
+    touched = replace(sliced, xid_counts={31: 2, 43: 1})
+    window, total = Story(XIDS), Story("DCGM_EXP_XID_ERRORS_TOTAL")
+    window.at(0, [parent, sliced])
+    assert {labels["xid"]: n for labels, n in window.at(5, [parent, touched])} == {"31": 3, "43": 1}
+    assert {labels["xid"]: n for labels, n in total.at(5, [parent, touched])} == {"31": 3, "43": 1}

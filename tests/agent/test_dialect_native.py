@@ -90,8 +90,7 @@ def test_a_pod_that_holds_a_gpu_and_never_touched_it_is_an_explicit_zero():
         sample.name: sample.value
         for dialect in (NativeDialect, VgpuMonitorDialect)
         for sample in samples(view, dialect)
-        if (sample.labels.get("pod") == silent.pod
-        and "use_memory" in sample.name)
+        if (sample.labels.get("pod") == silent.pod and "use_memory" in sample.name)
         or sample.name == "pod_gpu_memory_used"
     }
     assert found["gpusteward_use_memory_bytes"] == 0

@@ -178,6 +178,13 @@ def test_a_config_map_that_cannot_be_used_is_refused_at_the_start(data: dict[str
         FieldConfigMap("gpu:fields", FakeConfigMap(data))
 
 
+def test_an_api_server_that_fails_at_the_start_is_told_with_the_flag() -> None:
+    config_map = FakeConfigMap({})
+    config_map.refuse = True
+    with pytest.raises(SourceError, match=r"^ConfigMap gpu:fields cannot be read: .*; check --configmap-data$"):
+        FieldConfigMap("gpu:fields", config_map)
+
+
 def test_an_api_server_that_fails_later_costs_nothing(said: list[str]) -> None:
     config_map = FakeConfigMap({"metrics": TEMP})
     source = FieldConfigMap("gpu:fields", config_map, period_seconds=1.0)

@@ -136,6 +136,15 @@ def test_one_connection_serves_every_read(path, ask):
         assert (kubelet.questions, len(kubelet.connections)) == (5, 1)
 
 
+def test_a_connection_is_renewed_before_its_memory_of_questions_grows_large(path):
+    with (
+        FakeKubelet(path, answer(TRAINER)) as kubelet,
+        contextlib.closing(PodResources(path, questions_per_connection=2)) as asked,
+    ):
+        assert [asked.read() for _question in range(5)] == [(TRAINERS_CLAIM,)] * 5
+        assert len(kubelet.connections) == 3
+
+
 def test_a_restarted_kubelet_is_asked_again_without_a_failure(path, ask):
     with FakeKubelet(path, answer(TRAINER)):
         ask.read()

@@ -82,3 +82,26 @@ def test_whoever_is_gone_is_forgotten():
     view = meters.advance(replace(snapshot(105.0), processes=(), allocations=()))
     assert key(ALICE) not in view.use_busy_seconds
     assert key(ALICE) not in view.use_energy_joules
+
+
+def test_a_gap_in_the_reading_resets_no_counter():
+    meters = Meters(longest_gap_seconds=15)
+    for at in (100.0, 105.0):
+        meters.advance(snapshot(at))
+    lost = GpuReading(GPU, lost=True, processes_known=False)
+    for at, readings in ((110.0, ()), (115.0, (lost,))):
+        assert meters.advance(Snapshot("node-a", at, readings)).use_busy_seconds == {}
+    view = meters.advance(snapshot(120.0))
+    assert view.gpu_busy_seconds[GPU.uuid] == pytest.approx(8.0)
+    assert view.use_busy_seconds[key(ALICE)] == pytest.approx(6.0)
+    assert view.use_energy_joules[key(ALICE)] == pytest.approx(1500.0)
+
+
+def test_a_counter_whose_growth_is_unknown_is_not_shown_and_goes_on_when_it_is_known():
+    meters = Meters(longest_gap_seconds=15)
+    for at in (100.0, 105.0):
+        meters.advance(snapshot(at))
+    unknown = snapshot(110.0)
+    processes = tuple(replace(process, sm_ratio=None) for process in unknown.processes)
+    assert key(ALICE) not in meters.advance(replace(unknown, processes=processes)).use_busy_seconds
+    assert meters.advance(snapshot(115.0)).use_busy_seconds[key(ALICE)] == pytest.approx(6.0)

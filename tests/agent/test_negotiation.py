@@ -5,8 +5,13 @@ import pytest
 from gpusteward.agent.web.negotiation import accepts_gzip, choose_format
 from gpusteward.core.exposition import OPENMETRICS_TYPE, TEXT_TYPE
 
-PROMETHEUS_ACCEPT = (
-    "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,"
+PROMETHEUS_2 = (  # what Prometheus 2.42 sends
+    "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
+    "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+)
+PROMETHEUS_3 = (
+    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
+    "application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,"
     "text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
 )
 
@@ -21,7 +26,9 @@ PROMETHEUS_ACCEPT = (
         ("application/openmetrics-text;version=2.0.0,text/plain;q=0.1", TEXT_TYPE),
         ("text/plain;q=0.9,application/openmetrics-text;q=0.8", TEXT_TYPE),
         ("application/openmetrics-text;q=0,text/html", TEXT_TYPE),
-        ("application/vnd.google.protobuf;q=0.9," + PROMETHEUS_ACCEPT, OPENMETRICS_TYPE),
+        (PROMETHEUS_2, OPENMETRICS_TYPE),
+        (PROMETHEUS_3, OPENMETRICS_TYPE),
+        ("application/vnd.google.protobuf;encoding=delimited;q=0.9," + PROMETHEUS_3, OPENMETRICS_TYPE),
         ("application/openmetrics-text;q=x;;=,,", TEXT_TYPE),
     ],
 )

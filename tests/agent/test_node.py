@@ -13,6 +13,7 @@ from gpusteward.agent.kubernetes.pods import PodWatch
 from gpusteward.agent.node import CLAIMS_CHECKED_SECONDS, CLAIMS_KEPT_SECONDS, Neighbours, NodeSource
 from gpusteward.agent.nvml import Nvml
 from gpusteward.agent.proc.table import ProcTable
+from gpusteward.core.parts import DIVIDED_SIGNALS
 from gpusteward.core.snapshots import Snapshot
 from tests.fakes.apiserver import wait_until
 from tests.fakes.kubelet import Misfortune
@@ -20,7 +21,7 @@ from tests.fakes.machine_park import exclusive, time_sliced
 from tests.fakes.machines import NODE, Machine, Standing
 from tests.fakes.nvml_library import NvmlWorld
 
-WANTED = frozenset({"utilization_ratio", "memory_used_bytes", "memory_total_bytes", "power_watts"})
+WANTED = DIVIDED_SIGNALS
 START = 1_800_000_000.0
 
 
@@ -132,10 +133,17 @@ def test_a_terminated_pod_holds_nothing_although_the_kubelet_still_lists_it(nvml
 
 def test_while_nvml_is_released_nothing_is_measured_and_then_it_comes_back(node: Node, nvml_world: NvmlWorld):
     node.read()
-    node.source.release(until=node.now + 30)
+    node.source.release(seconds=30)
     assert nvml_world.open_handles == 0
     released = node.read(after=10)
     assert released.readings == ()
     assert "released" in released.failures[0].reason
     assert nvml_world.open_handles == 0
-    assert len(node.read(after=25).readings) == 8
+    assert node.read(after=25).readings == ()
+    assert len(node.read(after=5).readings) == 8
+
+
+def test_a_clock_set_back_does_not_prolong_the_release(node: Node):
+    node.source.release(seconds=30)
+    assert node.read().readings == ()
+    assert len(node.read(after=-3600).readings) == 8

@@ -199,3 +199,17 @@ def test_a_driver_of_2021_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     for expected in ("'memory_used_bytes', 22103982080.0", "'clock_event_reasons', 0.0", "sm_ratio=0.3"):
         assert expected in text
     assert "memory_reserved_bytes" not in text
+
+
+def test_profiling_that_cannot_begin_costs_only_the_profiling_signals(open_nvml: Opener) -> None:
+    world = h100_gpm()
+    world.fail("nvmlGpmSampleAlloc", 20)
+    found = open_nvml(world).read(EVERYTHING)
+    assert [reading.signals["temperature_celsius"] for reading in found.readings] == [40, 41]
+    assert {failure.reason for failure in found.failures} == {"GPM: Insufficient Memory"}
+
+
+def test_a_gpu_lost_while_nvml_makes_its_acquaintance_costs_only_itself(open_nvml: Opener) -> None:
+    world = h100_gpm()
+    world.gpus[1].fail("nvmlGpmQueryDeviceSupport", 15)
+    assert [reading.lost for reading in open_nvml(world).read(EVERYTHING).readings] == [False, True]

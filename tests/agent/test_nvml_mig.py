@@ -134,6 +134,23 @@ def test_the_instances_of_a_lost_gpu_are_lost_with_it(open_nvml: Opener, nvml_wo
     assert len(reading.failures) == 1
 
 
+def test_instances_are_lost_with_their_gpu_and_nothing_leaks_if_it_happens_while_they_are_counted(
+    open_nvml: Opener, nvml_world: NvmlWorld
+) -> None:
+    world, lost = mig(), mig()
+    lost.gpus[0].fail("nvmlDeviceGetMigDeviceHandleByIndex", 15)
+    nvml = open_nvml(world)
+    for _cycle in range(3):
+        nvml.read(EVERYTHING)
+    held = nvml_world.open_handles
+    nvml_world.become(lost)
+    assert [one.lost for one in nvml.read(EVERYTHING).readings] == [True, True, True, True, False]
+    nvml_world.become(world)
+    for _cycle in range(3):
+        nvml.read(EVERYTHING)
+    assert nvml_world.open_handles == held
+
+
 def test_an_xid_of_an_instance_is_counted_there_and_not_again_on_its_parent(
     open_nvml: Opener, nvml_world: NvmlWorld
 ) -> None:
@@ -147,3 +164,21 @@ def test_an_xid_of_an_instance_is_counted_there_and_not_again_on_its_parent(
     parent, large, small, _unused, _other = reading.readings
     assert (dict(parent.xid_counts), dict(large.xid_counts), dict(small.xid_counts)) == ({}, {}, {43: 1})
     assert [one.signals["last_xid"] for one in (parent, large, small)] == [43, 0, 43]
+
+
+def test_what_two_compute_instances_share_is_told_of_neither(open_nvml: Opener, nvml_world: NvmlWorld) -> None:
+    world = mig()
+    one, other, alone = world.gpus[0].instances
+    for number, sibling in enumerate((one, other)):
+        sibling.numbers |= {"gi": 5, "ci": number}
+        sibling.gpm |= {1: 80.0}
+    nvml = open_nvml(world)
+    nvml.read(EVERYTHING)
+    *siblings, apart = instances(nvml.read(EVERYTHING))
+    own = {name for name, signal in SIGNALS.items() if signal.scope is Scope.INSTANCE}
+    assert all(own.isdisjoint(each.signals) for each in siblings)
+    assert "memory_used_bytes" in apart.signals
+    world.gpus[0].instances = [one, alone]
+    nvml_world.become(world)
+    nvml.read(EVERYTHING)
+    assert instances(nvml.read(EVERYTHING))[0].signals["gr_engine_ratio"] == 0.8

@@ -191,3 +191,60 @@ def test_a_gpu_without_processes_needs_no_utilization_calls(open_nvml: Opener) -
     world.gpus[0].fail(MODERN_UTILIZATION, NOT_FOUND)
     reading = open_nvml(world).read(NOTHING)
     assert (reading.processes, reading.failures) == ((), ())
+
+
+@pytest.mark.parametrize("percent", [0, 90])
+def test_a_call_that_fails_is_no_witness_of_idleness(open_nvml: Opener, percent: int) -> None:
+    world = idle_gpu(percent)
+    for symbol in (MODERN_UTILIZATION, LEGACY_UTILIZATION):
+        world.fail(symbol, UNKNOWN)
+    assert by_pid(open_nvml(world).read(NOTHING))[8000].sm_ratio is None
+
+
+def test_a_process_of_whom_only_rubbish_is_told_is_unknown_not_idle(open_nvml: Opener) -> None:
+    world = idle_gpu(0)
+    world.gpus[0].compute(8001, GIB)
+    world.gpus[0].uses(8000, 4_000_000_000)
+    assert {process.sm_ratio for process in open_nvml(world).read(NOTHING).processes} == {None}
+    world.gpus[0].uses(8001, 40)
+    found = by_pid(open_nvml(world).read(NOTHING))
+    assert (found[8000].sm_ratio, found[8000].encoder_ratio, found[8001].sm_ratio) == (None, None, 0.4)
+
+
+def test_after_the_clock_was_set_back_samples_are_seen_at_once(open_nvml: Opener, nvml_world: NvmlWorld) -> None:
+    now, world, wanted = time.time(), idle_gpu(0), frozenset({"utilization_mean_ratio"})
+    gpu, before = world.gpus[0], list(world.gpus[0].lines)
+    gpu.used(8000, now + 3600, sm=10)
+    gpu.was_busy(now + 3600, 10)
+    nvml = open_nvml(world)
+    nvml.read(wanted)
+    gpu.lines = before
+    gpu.used(8000, now, sm=70)
+    gpu.was_busy(now, 70)
+    nvml_world.become(world)
+    reading = nvml.read(wanted)
+    assert by_pid(reading)[8000].sm_ratio == 0.7
+    assert reading.readings[0].signals == {"utilization_mean_ratio": 0.7}
+
+
+MEMORY = frozenset({"memory_used_bytes", "memory_reserved_bytes"})
+
+
+def test_nobody_on_a_gpu_whose_memory_is_held_is_hidden_not_absent(open_nvml: Opener) -> None:
+    reading = open_nvml(Scenario([a100(0)])).read(MEMORY)
+    assert not reading.readings[0].processes_known
+    assert [failure.collector for failure in reading.failures] == ["processes"]
+    assert "hostPID" in reading.failures[0].reason
+
+
+def test_nobody_on_an_empty_gpu_is_absent(open_nvml: Opener) -> None:
+    world = Scenario([a100(0)])
+    world.gpus[0].rest()
+    reading = open_nvml(world).read(MEMORY)
+    assert (reading.readings[0].processes_known, reading.failures) == (True, ())
+
+
+def test_where_the_drivers_reserve_is_not_told_apart_memory_proves_nothing(open_nvml: Opener) -> None:
+    world = Scenario([a100(0)])
+    world.gpus[0].numbers["no_memory_v2"] = 1
+    assert open_nvml(world).read(MEMORY).readings[0].processes_known

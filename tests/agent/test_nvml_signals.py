@@ -128,11 +128,12 @@ def test_what_is_not_supported_is_not_asked_again_until_nvml_is_opened_anew(
 def test_values_that_cannot_be_true_are_left_out(open_nvml: Opener) -> None:
     gpu = a100(0)
     gpu.numbers |= {"temperature": 3000, "gpu_percent": 8 * 10**8, "encoder_percent": 101, "pstate": 32}
-    gpu.numbers["memory_free"] = 2**64 - 1
-    gpu.fields[82, 0] = ("uint", 255)
+    gpu.numbers |= {"memory_free": 2**64 - 1, "power_mw": 2**32 - 1}
+    gpu.fields |= {(82, 0): ("uint", 255), (83, 0): ("double", float("inf")), (3, 0): ("sll", -1)}
     signals = open_nvml(Scenario([gpu])).read(EVERYTHING).readings[0].signals
     absent = {"temperature_celsius", "utilization_ratio", "utilization_mean_ratio", "encoder_ratio"}
-    absent |= {"performance_state", "memory_free_bytes", "memory_temperature_celsius"}
+    absent |= {"performance_state", "memory_free_bytes", "memory_temperature_celsius", "power_watts"}
+    absent |= {"energy_joules_total", "ecc_single_bit_volatile_total"}
     assert absent.isdisjoint(signals)
     assert signals["memory_copy_ratio"] == 0.2
 
@@ -168,6 +169,10 @@ def test_nvlink_throughput_is_a_rate_between_two_reads(open_nvml: Opener, nvml_w
     nvml_world.become(world)
     clock.now += 5
     assert "nvlink_bytes_per_second" not in nvml.read(EVERYTHING).readings[0].signals
+    world.gpus[0].fields[138, ALL_LINKS] = ("ull", 2**64 - 1)
+    nvml_world.become(world)
+    clock.now += 5
+    assert "nvlink_bytes_per_second" not in nvml.read(EVERYTHING).readings[0].signals
 
 
 def test_newer_generations_count_nvlink_errors_in_other_fields(open_nvml: Opener) -> None:
@@ -191,11 +196,11 @@ def test_profiling_needs_two_samples(open_nvml: Opener) -> None:
 
 def test_a_profiling_value_that_is_not_a_number_is_left_out(open_nvml: Opener) -> None:
     world = h100_gpm()
-    world.gpus[0].gpm |= {5: float("nan"), 10: 250.0}
+    world.gpus[0].gpm |= {5: float("nan"), 10: 250.0, 11: -1.0, 20: float("inf")}
     nvml = open_nvml(world)
     nvml.read(EVERYTHING)
     signals = nvml.read(EVERYTHING).readings[0].signals
-    assert {"tensor_ratio", "dram_ratio"}.isdisjoint(signals)
+    assert {"tensor_ratio", "dram_ratio", "fp64_ratio", "pcie_tx_bytes_per_second"}.isdisjoint(signals)
     assert signals["sm_active_ratio"] == 0.58
 
 

@@ -15,7 +15,8 @@ import trustme
 from gpusteward.agent.web.config import WebConfigFile
 from gpusteward.agent.web.requests import Line
 from gpusteward.agent.web.server import Server
-from tests.agent.serving import Starter, fetch, wait_until
+from tests.agent.serving import Starter, fetch
+from tests.fakes.apiserver import wait_until
 
 ALICE = "Basic " + base64.b64encode(b"alice:right").decode()
 USERS = f"basic_auth_users:\n  alice: {bcrypt.hashpw(b'right', bcrypt.gensalt(4)).decode()}\n"
@@ -122,16 +123,25 @@ def test_a_password_opens_every_page_and_nothing_else_does(start: Starter, autho
     assert fetch(server, "/nothing", Authorization=ALICE)[0].status == 404
 
 
+def test_clients_without_a_password_take_no_scrape_from_those_who_have_one(
+    start: Starter, authority: Authority
+) -> None:
+    server = start(web=authority.configure(USERS).current, max_concurrent_scrapes=1)
+    with server._site.scrapes:
+        assert fetch(server, "/metrics")[0].status == 401
+        assert fetch(server, "/metrics", Authorization=ALICE)[0].status == 503
+
+
 def test_probes_need_no_password(start: Starter, authority: Authority) -> None:
     server = start(web=authority.configure(USERS).current)
     for path in ("/healthz", "/readyz", "/health"):
         assert fetch(server, path)[0].status == 200
 
 
-def fetch_from_afar(server: Server, path: str) -> bytes:
+def fetch_from_afar(server: Server, path: str, client_address: str = "10.1.2.3") -> bytes:
     """What a client of another machine gets: a true connection with another address on its label."""
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as client:
-        server._admit(Line(listener.accept()[0], "10.1.2.3"))
+        server._admit(Line(listener.accept()[0], client_address))
         client.settimeout(10)
         client.sendall(f"GET {path} HTTP/1.0\r\nAuthorization: {ALICE}\r\n\r\n".encode())
         return b"".join(iter(lambda: client.recv(65536), b""))
@@ -140,9 +150,10 @@ def fetch_from_afar(server: Server, path: str) -> bytes:
 def test_a_snapshot_goes_to_other_machines_only_with_a_password_or_by_choice(
     start: Starter, authority: Authority
 ) -> None:
-    refused = fetch_from_afar(start(), "/snapshot")
-    assert refused.startswith(b"HTTP/1.1 403")
-    assert b"--expose-snapshot" in refused
+    for address in ("10.1.2.3", "::ffff:10.1.2.3", "127.0.0.6"):  # the last is how a mesh's proxy brings others in
+        refused = fetch_from_afar(start(), "/snapshot", address)
+        assert refused.startswith(b"HTTP/1.1 403")
+        assert b"--expose-snapshot" in refused
     assert fetch_from_afar(start(), "/metrics").startswith(b"HTTP/1.1 200")
     assert fetch_from_afar(start(expose_snapshot=True), "/snapshot").startswith(b"HTTP/1.1 200")
     assert fetch_from_afar(start(web=authority.configure(USERS).current), "/snapshot").startswith(b"HTTP/1.1 200")

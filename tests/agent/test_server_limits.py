@@ -5,8 +5,11 @@ import socket
 import threading
 import time
 
+import pytest
+
 from gpusteward.agent.web.server import Server
-from tests.agent.serving import FakeAnswers, Starter, fetch, wait_until
+from tests.agent.serving import FakeAnswers, Starter, fetch
+from tests.fakes.apiserver import wait_until
 
 
 def test_a_client_that_sends_nothing_is_dropped(start: Starter) -> None:
@@ -57,31 +60,49 @@ def open_lines(server: Server, count: int) -> list[socket.socket]:
 
 
 def test_connections_over_the_limit_get_503_at_once_and_no_thread(start: Starter) -> None:
-    server = start()
-    silent = open_lines(server, server._max_connections)
+    server = start(FakeAnswers(size=4_000_000))
+    busy = open_lines(server, server._max_connections)
+    for client in busy:
+        client.sendall(b"GET /snapshot HTTP/1.1\r\n\r\n")
+    wait_until(lambda: count_waiting(server) == 0)
     threads = threading.active_count()
-    response, _ = fetch(server, "/metrics")
+    response, _ = fetch(server, "/healthz")
     assert response.status == 503
     assert threading.active_count() == threads
-    for client in silent:
+    for client in busy:
         client.close()
     wait_until(lambda: not server._lines)
-    assert fetch(server, "/metrics")[0].status == 200
+    assert fetch(server, "/healthz")[0].status == 200
 
 
-def test_the_longest_idle_connection_makes_room_for_a_new_client(start: Starter) -> None:
+@pytest.mark.parametrize("begun", [b"", b"GET /metrics HTTP/1.1\r\nX: "])
+def test_clients_that_never_finish_a_request_keep_nobody_out(begun: bytes, start: Starter) -> None:
+    server = start()
+    slow = open_lines(server, server._max_connections)
+    for client in slow:
+        client.sendall(begun)
+    for _ in range(3):
+        assert fetch(server, "/metrics")[0].status == 200
+    for client in slow:
+        client.close()
+
+
+def count_waiting(server: Server) -> int:
+    return sum(line.waiting_since is not None for line in server._lines)
+
+
+def test_the_connection_that_waits_longest_makes_room_for_a_new_client(start: Starter) -> None:
     server = start()
     clients = open_lines(server, server._max_connections)
-    first, second = clients[:2]
-    for client in (first, second):
+    oldest, silent = clients[:2]
+    for client in (oldest, silent):
         client.settimeout(10)
-        client.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
-        assert client.recv(4096)
-        wait_until(lambda: any(line.idle_since is not None for line in server._lines))
-    wait_until(lambda: sum(line.idle_since is not None for line in server._lines) == 2)
+    oldest.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+    assert oldest.recv(4096)
+    wait_until(lambda: count_waiting(server) == len(clients))
     assert fetch(server, "/metrics")[0].status == 200
-    assert first.recv(1) == b""
-    second.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
-    assert second.recv(4096).startswith(b"HTTP/1.1 200")
+    assert silent.recv(1) == b""
+    oldest.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+    assert oldest.recv(4096).startswith(b"HTTP/1.1 200")
     for client in clients:
         client.close()

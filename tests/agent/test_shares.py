@@ -70,6 +70,7 @@ def test_a_finished_pod_holds_nothing_though_the_kubelet_still_lists_it(phase: s
 def test_a_device_id_nobody_answers_to_is_reported_and_costs_only_itself() -> None:
     resolution = resolve(claim("GPU-elsewhere"), claim(A), claim("GPU-elsewhere", "other"))
     assert resolution.unresolved == ("GPU-elsewhere",)
+    assert resolution.unplaced == {("ml", "trainer"), ("ml", "other")}
     assert only(resolution).gpu_uuid == A
 
 
@@ -93,6 +94,11 @@ def test_slices_are_of_time_unless_an_mps_server_shares_the_gpu(is_mps: bool, sh
 def test_a_gpu_held_whole_by_two_containers_is_not_exclusive() -> None:
     resolution = resolve(claim(A), claim(A, "other"))
     assert {each.share for each in resolution.allocations} == {Share.TIME_SLICED}
+
+
+def test_a_gpu_that_two_containers_of_one_pod_hold_is_still_the_pods_alone() -> None:
+    resolution = resolve(claim(A), claim(A, container="sidecar"))
+    assert {each.share for each in resolution.allocations} == {Share.EXCLUSIVE}
 
 
 def test_the_labels_of_a_dynamic_resource_claim_are_kept() -> None:
@@ -124,6 +130,19 @@ def test_grants_count_init_containers_where_there_are_as_many() -> None:
     assert only(resolve(pods=by_uid(early))).container.name == "fetch"
     late = replace(early, finished_init_containers=frozenset({"fetch"}))
     assert resolve(pods=by_uid(late)).allocations == ()
+
+
+@pytest.mark.parametrize(("annotation", "holder"), [(HAMI, "main"), (VOLCANO, "proxy")])
+def test_containers_left_out_of_the_grants_are_the_first_for_hami_only(annotation: str, holder: str) -> None:
+    known = pod(container_names=("proxy", "main"), annotations={annotation: f"{A},NVIDIA,1,0:"})
+    assert only(resolve(pods=by_uid(known))).container.name == holder
+
+
+def test_a_container_without_a_gpu_has_an_empty_grant() -> None:
+    """`;;` since HAMi v2.6, a device without a name before."""
+    for text in (f";{A},NVIDIA,3000,30:;;", f",,0,0:;{A},NVIDIA,3000,30:;,,0,0:;"):
+        known = pod(container_names=("proxy", "main", "logs"), annotations={HAMI: text})
+        assert only(resolve(pods=by_uid(known))).container.name == "main"
 
 
 def test_instances_that_hami_made_are_found_by_their_uuid() -> None:

@@ -2,6 +2,7 @@
 
 import base64
 import ssl
+import threading
 from pathlib import Path
 
 import bcrypt
@@ -110,6 +111,8 @@ def test_headers_http2_and_the_rate_limit_are_read(tmp_path: Path) -> None:
         (TLS + "  cipher_suites: RC4", ["must be a list of texts"]),
         (TLS + "  prefer_server_cipher_suites: 3", ["must be true or false, not 3"]),
         ("basic_auth_users: {alice: secret}", ["basic_auth_users.alice", "bcrypt", "htpasswd"]),
+        (f"basic_auth_users: {{alice: $2$04${'a' * 21}u{'a' * 31}}}", ["basic_auth_users.alice", "bcrypt"]),
+        (f"basic_auth_users: {{alice: $2b$04${'a' * 22}{'a' * 31}}}", ["basic_auth_users.alice", "bcrypt"]),
         ("basic_auth_users: [alice]", ["basic_auth_users", "must hold keys"]),
         ("http_server_config: {headers: {X-Frame-Options: maybe}}", ["X-Frame-Options", "deny, sameorigin"]),
         ("http_server_config: {headers: {Server: x}}", ["http_server_config.headers.Server", "not a key"]),
@@ -151,6 +154,21 @@ def test_a_changed_file_comes_into_force_and_a_bad_change_does_not(tmp_path: Pat
     assert not after.check("alice", b"one")
 
 
+def test_whenever_a_file_is_written_its_last_state_comes_into_force(tmp_path: Path) -> None:
+    path = write(tmp_path, "")
+    file = WebConfigFile(path)
+
+    def write_often() -> None:
+        for number in range(1, 101):
+            path.write_text(f"http_server_config: {{headers: {{X-XSS-Protection: '{'x' * number}'}}}}")
+
+    writer = threading.Thread(target=write_often)
+    writer.start()
+    while writer.is_alive():
+        file.current()
+    assert file.current().headers == {"X-XSS-Protection": "x" * 100}
+
+
 def test_a_renewed_certificate_comes_into_force(certified: Path) -> None:
     file = WebConfigFile(write(certified, TLS))
     before = file.current().context
@@ -184,6 +202,13 @@ def test_a_flood_of_wrong_passwords_is_not_remembered_for_ever() -> None:
         assert not passwords.check("alice", str(number).encode())
     assert len(passwords._wrong) == REMEMBERED_FAILURES
     assert passwords.check("alice", b"right")
+
+
+def test_who_is_known_does_not_queue_behind_those_who_guess() -> None:
+    passwords = Passwords({"alice": hash_password("right")})
+    assert passwords.check("alice", b"right")
+    with passwords._lock:  # as while somebody else's guess is computed
+        assert passwords.check("alice", b"right")
 
 
 def test_a_password_may_hold_colons() -> None:

@@ -84,6 +84,35 @@ def test_an_unreadable_process_list_makes_holders_unknown_not_idle():
     assert part(divided, Place.UNKNOWN).memory_bytes == 9 * GIB
 
 
+def test_a_holder_known_by_name_alone_is_unknown_while_a_pod_known_by_uid_alone_runs():
+    named = [claim(Container("research", name, "", "main"), Share.TIME_SLICED) for name in ("alice-0", "bob-0")]
+    divided = division(reading(utilization_ratio=0.9), [process(1, Container(pod_uid="uid-a"), sm=0.9)], named)
+    for holder in named:
+        own = part(divided, holder.container)
+        assert (own.utilization_ratio, own.memory_bytes, own.processes, own.power_watts) == (None, None, None, None)
+    assert part(divided, Container(pod_uid="uid-a")).utilization_ratio == 0.9
+
+
+def test_a_holder_whose_uid_is_known_is_not_taken_for_a_pod_with_another():
+    shared = [claim(ALICE, Share.TIME_SLICED), claim(BOB, Share.TIME_SLICED)]
+    divided = division(reading(utilization_ratio=0.9), [process(1, Container(pod_uid="uid-c"), sm=0.9)], shared)
+    assert part(divided, ALICE).utilization_ratio == 0.0
+
+
+def test_a_container_of_a_pod_that_has_no_name_yet_makes_its_silent_sisters_unknown():
+    helper = Container("research", "alice-0", "uid-a", "helper")
+    shared = [claim(who, Share.TIME_SLICED) for who in (ALICE, helper, BOB)]
+    unnamed = Container("research", "alice-0", "uid-a", "")
+    divided = division(reading(utilization_ratio=0.9), [process(1, unnamed, sm=0.9)], shared)
+    assert [part(divided, who).utilization_ratio for who in (ALICE, helper, BOB)] == [None, None, 0.0]
+
+
+def test_of_a_device_that_did_nothing_nobody_has_a_part():
+    shared = [claim(ALICE, Share.TIME_SLICED), claim(BOB, Share.TIME_SLICED)]
+    divided = division(reading(utilization_ratio=0.0), [process(1, None, sm=None)], shared)
+    assert [each.utilization_ratio for each in divided.parts] == [0.0] * 4
+
+
 def test_without_a_device_total_one_unknown_part_makes_the_total_unknown():
     shared = [claim(ALICE, Share.MIG), claim(BOB, Share.TIME_SLICED)]
     divided = division(GpuReading(GPU, {}), [process(1, ALICE, sm=None)], shared)
@@ -108,16 +137,46 @@ def test_power_follows_use_and_idle_power_belongs_to_the_holders():
     assert part(free, Place.UNKNOWN).power_watts == 300.0
 
 
-def test_a_mig_devices_power_is_split_over_its_instances_by_activity():
+def test_power_of_a_user_whose_use_is_unknown_is_unknown_not_zero():
+    shared = [claim(ALICE, Share.MPS), claim(BOB, Share.MPS)]
+    divided = division(reading(utilization_ratio=0.8), [process(1, ALICE, sm=None), process(2, BOB, sm=0.2)], shared)
+    assert part(divided, ALICE).power_watts is None
+    assert part(divided, BOB).power_watts == pytest.approx(75.0)
+    assert part(divided, Place.UNKNOWN).power_watts == pytest.approx(225.0)
+
+
+def test_where_nobody_knows_who_works_power_is_nobodys_unless_one_is_alone():
+    busy = [process(1, ALICE, sm=None), process(2, BOB, sm=None)]
+    alone = division(reading(), busy[:1], [claim(ALICE, Share.MIG)])
+    assert part(alone, ALICE).power_watts == 300.0
+    for held in ([claim(ALICE), claim(BOB)], [claim(ALICE)]):
+        divided = division(reading(), busy, held)
+        assert [part(divided, who).power_watts for who in (ALICE, BOB, Place.UNKNOWN)] == [None, None, 300.0]
+
+
+def watts_of_instances(
+    *instances: tuple[str, float | None], running: tuple[GpuProcess, ...] = ()
+) -> list[float | None]:
     parent = GpuReading(GPU, {"power_watts": 200.0}, is_mig_parent=True)
-    instances = [
+    readings = [
         GpuReading(
-            Gpu("node-a", 0, f"MIG-{i}", "A100", mig=MigInstance(GPU.uuid, profile, i, 0)), {"gr_engine_ratio": busy}
+            Gpu("node-a", 0, f"MIG-{i}", "A100", mig=MigInstance(GPU.uuid, profile, i, 0)),
+            {} if busy is None else {"gr_engine_ratio": busy},
         )
-        for i, (profile, busy) in enumerate((("1g.10gb", 1.0), ("3g.40gb", 1.0), ("1g.10gb", 0.0)))
+        for i, (profile, busy) in enumerate(instances)
     ]
-    divided = divide(Snapshot("node-a", 1.0, (parent, *instances)))
-    assert [each.power_watts for each in divided] == [50.0, 150.0, 0.0]
+    return [each.power_watts for each in divide(Snapshot("node-a", 1.0, (parent, *readings), running))]
+
+
+def test_a_mig_devices_power_is_split_over_its_instances_by_activity():
+    assert watts_of_instances(("1g.10gb", 1.0), ("3g.40gb", 1.0), ("1g.10gb", 0.0)) == [50.0, 150.0, 0.0]
+    assert watts_of_instances(("1g.10gb", 1.0), ("3g.40gb", 1.0), ("1g.10gb", None)) == [50.0, 150.0, 0.0]
+
+
+def test_power_follows_slices_where_an_instance_at_work_does_not_tell_how_hard():
+    running = (GpuProcess(1, "MIG-1", place=Place.CONTAINER, container=ALICE),)
+    assert watts_of_instances(("1g.10gb", 1.0), ("3g.40gb", None), running=running) == [50.0, 150.0]
+    assert watts_of_instances(("1c.3g.40gb", None), ("3c.3g.40gb", None), running=running) == [50.0, 150.0]
 
 
 def test_a_lost_gpu_is_not_divided():

@@ -82,7 +82,7 @@ class FakeApiServer:
         self._changed = threading.Condition()
         self._raw: list[bytes] = []  # to be sent on every open watch
         self._cuts = 0  # how often watches have been cut
-        self._is_closed = False
+        self._is_down = False
         self._tls = tls
         self.port = 0
         self._listen()
@@ -92,7 +92,6 @@ class FakeApiServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._is_closed = True
         self._hang_up()
 
     @contextlib.contextmanager
@@ -103,6 +102,7 @@ class FakeApiServer:
         self._listen()
 
     def _listen(self) -> None:
+        self._is_down = False
         self._http = ThreadingHTTPServer(("127.0.0.1", self.port), self._handler())
         self._http.daemon_threads = True
         if self._tls is not None:
@@ -112,6 +112,7 @@ class FakeApiServer:
         self._thread.start()
 
     def _hang_up(self) -> None:
+        self._is_down = True  # also for a watch whose request is still on its way
         self.close_watches()
         self._http.shutdown()
         self._http.server_close()
@@ -233,9 +234,11 @@ class FakeApiServer:
         request.send_header("Content-Type", "application/json")
         request.send_header("Transfer-Encoding", "chunked")
         request.end_headers()
-        self.open_watches += 1
+        with self._changed:  # whoever sees it open may cut it or send on it at once
+            self.open_watches += 1
+            lines = self._lines(int(query["resourceVersion"]), query, cuts=self._cuts, sent=len(self._raw))
         try:
-            for line in self._lines(int(query["resourceVersion"]), query):
+            for line in lines:
                 request.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
         finally:
             self.open_watches -= 1
@@ -244,16 +247,14 @@ class FakeApiServer:
                 request.connection.shutdown(socket.SHUT_RDWR)
         return None
 
-    def _lines(self, version: int, query: dict[str, str]) -> Iterator[bytes]:
-        with self._changed:
-            cuts, sent = self._cuts, len(self._raw)
+    def _lines(self, version: int, query: dict[str, str], *, cuts: int, sent: int) -> Iterator[bytes]:
         while True:
             with self._changed:
-                while not (self._is_closed or self._cuts > cuts or len(self._raw) > sent or self._last() > version):
+                while not (self._is_down or self._cuts > cuts or len(self._raw) > sent or self._last() > version):
                     self._changed.wait(1)
                 lines = [_event(kind, item) for at, kind, item in self._events if at > version and _is_on(item, query)]
                 version, raw, sent = max(version, self._last()), self._raw[sent:], len(self._raw)
-                is_cut = self._is_closed or self._cuts > cuts
+                is_cut = self._is_down or self._cuts > cuts
             yield from lines
             yield from raw
             if is_cut:
@@ -290,7 +291,7 @@ def _send_bytes(request: BaseHTTPRequestHandler, body: bytes, code: int = 200) -
     request.wfile.write(body)
 
 
-def wait_until(condition: Any, seconds: float = 5.0) -> None:
+def wait_until(condition: Any, seconds: float = 20.0) -> None:
     """Wait for a condition, not for a time; fails the test if it does not come true."""
     end = time.monotonic() + seconds
     while not condition():

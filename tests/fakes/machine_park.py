@@ -10,8 +10,7 @@ def exclusive() -> Machine:
     """Eight A100: six trained on by one job, one held and never touched, one nobody's with a process of the host."""
     world = nvml.a100x8()
     uuids = [gpu.uuid for gpu in world.gpus]
-    world.gpus[6].lines.clear()
-    world.gpus[6].numbers |= {"gpu_percent": 0, "memory_percent": 0}
+    world.gpus[6].rest()
     return Machine(
         world,
         [

@@ -62,6 +62,13 @@ class FakeGpu:
     def fail(self, symbol: str, code: int) -> None:
         self.lines.append(f"fail {symbol} {code}")
 
+    def rest(self) -> None:
+        """Nobody on it: no work, no memory but for a few MiB."""
+        self.lines.clear()
+        self.gpm = dict.fromkeys(self.gpm, 0.0)
+        self.numbers |= {name: 0 for name in ("gpu_percent", "memory_percent") if name in self.numbers}
+        self.numbers |= _memory(self.numbers["memory_total"], used=4 * MIB, reserved=self.numbers["memory_reserved"])
+
     def lose(self) -> None:
         self.lines.append("lost")
 
@@ -197,7 +204,10 @@ def mig() -> Scenario:
     parent.instances[1].compute(5001, 3 * GIB)
     parent.instances[0].gpm |= {1: 80.0, 2: 75.0, 5: 40.0, 10: 33.0}
     parent.instances[1].gpm |= {1: 10.0, 2: 8.0, 5: 0.0, 10: 2.0}
-    return Scenario([parent, h100(1)])
+    parent.instances[2].rest()
+    whole = h100(1)
+    whole.rest()
+    return Scenario([parent, whole])
 
 
 def h100_gpm() -> Scenario:

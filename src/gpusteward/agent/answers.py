@@ -26,15 +26,13 @@ class AgentAnswers:
         return True, "ok" if not self._pages.is_stale else f"ok, but {self._describe_age()}"
 
     def ready(self) -> tuple[bool, str]:
-        """Ready while the page is fresh and NVML answers."""
+        """Ready while the page is fresh and NVML answers; one GPU that does not costs only itself."""
         if self._pages.is_stale:
             return False, self._describe_age()
         snapshot = self._collection.last_snapshot
-        broken = (
-            [each.reason for each in snapshot.failures if each.collector == "nvml" and not each.gpu_uuid]
-            if snapshot
-            else []
-        )
+        if snapshot is None or snapshot.readings:
+            return True, "ok"
+        broken = [each.reason for each in snapshot.failures if each.collector == "nvml"]
         return (False, f"NVML: {broken[0]}") if broken else (True, "ok")
 
     def snapshot(self) -> bytes:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,6 +35,8 @@ from gpusteward.logs import Log
 log = Log(__name__)
 
 STOP_SECONDS = 4.0
+STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
+SIGNALS = STOP_SIGNALS | {signal.SIGUSR1, signal.SIGHUP}
 
 
 class Agent:
@@ -64,23 +65,33 @@ class Agent:
 
 
 def run_agent(settings: AgentSettings) -> int:
-    """Run until SIGTERM or SIGINT; SIGUSR1 releases NVML for a while, SIGHUP looks for changed files at once."""
+    """Run until SIGTERM or SIGINT; SIGUSR1 releases NVML for a while, SIGHUP looks for changed files at once.
+
+    Raises ConfigurationError for what a person can mend, SourceError for what must be there at the start and is not.
+    """
     tame_allocator()
+    # Blocked in every thread and waited for in this one: Python runs handlers only between two steps of this thread,
+    # so a signal that comes while it is about to wait would be seen no earlier than the next signal.
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     agent = Agent(settings)
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    signal.signal(signal.SIGINT, lambda *_: stop.set())
-    signal.signal(signal.SIGUSR1, lambda *_: agent.worker.ask_release())
-    signal.signal(signal.SIGHUP, lambda *_: agent.worker.ask_cycle())
     log.info(
         "agent_started", version=__version__, node=settings.node_name, source=settings.source, url=agent.server.url
     )
     if settings.source == "simulated":
         print(f"{agent.server.url}/metrics shows simulated GPUs; Ctrl-C ends it", flush=True)
-    stop.wait()
+    _obey_signals(agent.worker)
     agent.stop()
     log.info("agent_stopped")
     return 0
+
+
+def _obey_signals(worker: Worker) -> None:
+    """Return when it is time to stop."""
+    while (received := signal.sigwait(SIGNALS)) not in STOP_SIGNALS:
+        if received == signal.SIGUSR1:
+            worker.ask_release()
+        else:
+            worker.ask_cycle()
 
 
 def build_source(settings: AgentSettings, api: ApiServer | None) -> Source:
@@ -124,7 +135,7 @@ def _find_api(settings: AgentSettings) -> ApiServer | None:
         return None
     if settings.kubernetes_api:
         return ApiServer(settings.kubernetes_api, token_path=_if_there("token"), ca_path=_if_there("ca.crt"))
-    if "KUBERNETES_SERVICE_HOST" in os.environ and SERVICE_ACCOUNT.is_dir():
+    if "KUBERNETES_SERVICE_HOST" in os.environ and _if_there("token"):
         return ApiServer.from_cluster(os.environ)
     return None
 

@@ -22,6 +22,7 @@ class Witnesses:
     pods: Mapping[str, Pod] = field(default_factory=dict)
     allocations: Sequence[Allocation] = ()
     allocations_known: bool = True
+    unplaced: frozenset[tuple[str, str]] = frozenset()  # pods that hold a device nobody found: namespace, name
 
 
 def attribute(processes: Sequence[GpuProcess], witnesses: Witnesses) -> tuple[GpuProcess, ...]:
@@ -48,7 +49,7 @@ def _attribute_one(process: GpuProcess, witnesses: Witnesses, holders: Sequence[
         identity.pod_uid or (container.pod_uid if container else ""),
         Place.CONTAINER if container else identity.place,
         container,
-        witnesses.allocations_known and _is_outside(container, holders),
+        witnesses.allocations_known and _is_outside(container, holders, witnesses.unplaced),
     )
 
 
@@ -58,7 +59,7 @@ _NOBODY = ProcessIdentity(name="", place=Place.UNKNOWN, pod_uid="", container_id
 def _container(identity: ProcessIdentity, pods: Mapping[str, Pod], holders: Sequence[Allocation]) -> Container | None:
     if identity.place is Place.HOST:
         return None
-    pod = pods.get(identity.pod_uid) if identity.pod_uid else None
+    pod = _find_pod(identity, pods)
     if pod is not None:
         return _container_of_pod(pod, identity.container_id, holders)
     if identity.pod_uid or identity.place is Place.UNKNOWN:
@@ -68,6 +69,13 @@ def _container(identity: ProcessIdentity, pods: Mapping[str, Pod], holders: Sequ
     if identity.pod_uid:
         return Container(pod_uid=identity.pod_uid)
     return Container(name=identity.container_id[:12]) if identity.container_id else None
+
+
+def _find_pod(identity: ProcessIdentity, pods: Mapping[str, Pod]) -> Pod | None:
+    """By its uid; where the cgroup path names none (a kubelet without cgroups per pod), by the container's id."""
+    if identity.pod_uid or not identity.container_id:
+        return pods.get(identity.pod_uid)
+    return next((pod for pod in pods.values() if identity.container_id in pod.containers), None)
 
 
 def _container_of_pod(pod: Pod, container_id: str, holders: Sequence[Allocation]) -> Container:
@@ -99,8 +107,11 @@ def _sole_holder(holders: Sequence[Allocation], pod_uid: str) -> Container | Non
     return container if not pod_uid or container.pod_uid in ("", pod_uid) else None
 
 
-def _is_outside(container: Container | None, holders: Sequence[Allocation]) -> bool:
+def _is_outside(
+    container: Container | None, holders: Sequence[Allocation], unplaced: frozenset[tuple[str, str]]
+) -> bool:
+    """Whether its pod has no claim here. One whose claim could not be found on any GPU may well have it here."""
     if container is None or not container.pod:
         return False
     pod = (container.namespace, container.pod)
-    return all((each.container.namespace, each.container.pod) != pod for each in holders)
+    return pod not in unplaced and all((each.container.namespace, each.container.pod) != pod for each in holders)

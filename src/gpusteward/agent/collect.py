@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+from gpusteward.agent import memory
 from gpusteward.agent.dialects.about_agent import agent_families
 from gpusteward.agent.guards import Guard
 from gpusteward.agent.meters import Meters, View
@@ -73,8 +74,8 @@ class Collection:
         self._pages.publish(families, taken_at=monotonic)
         self.last_snapshot = snapshot
 
-    def release(self, *, until: float) -> None:
-        self._source.release(until=until)
+    def release(self, *, seconds: float) -> None:
+        self._source.release(seconds=seconds)
 
     def _wanted(self) -> frozenset[str]:
         return DIVIDED_SIGNALS.union(*(dialect.wanted for dialect in self._script.dialects))
@@ -100,16 +101,25 @@ class Worker(threading.Thread):
 
     def run(self) -> None:
         due = time.monotonic()
+        self._run_once()
+        memory.settle()
         while not self._stopping:
-            self._wake.clear()
-            if self._release_asked:
-                self._release()
-            self._collection.run_cycle(now=time.time(), monotonic=time.monotonic())
-            due = max(due + self._interval, time.monotonic())
-            self._wake.wait(due - time.monotonic())
+            now = time.monotonic()
+            # Kept in step; never put off by cycles that were asked for in between.
+            due = min(max(due + self._interval, now), now + self._interval)
+            if self._wake.wait(due - now):
+                self._wake.clear()
+                self._heed()
+            if not self._stopping:
+                self._run_once()
+
+    def _run_once(self) -> None:
+        """A fault nobody foresaw costs this cycle: the page grows old and says so, the next cycle tries again."""
+        run = partial(self._collection.run_cycle, now=time.time(), monotonic=time.monotonic())
+        self._collection.guard.run("cycle", run, None)
 
     def ask_release(self) -> None:
-        """Let go of NVML at once, for a while. Safe to call from a signal handler."""
+        """Let go of NVML at once, for a while."""
         self._release_asked = True
         self._wake.set()
 
@@ -123,7 +133,10 @@ class Worker(threading.Thread):
         self._wake.set()
         self.join(timeout_seconds)
 
-    def _release(self) -> None:
+    def _heed(self) -> None:
+        """Do what was asked while it slept."""
+        if not self._release_asked:
+            return
         self._release_asked = False
-        self._collection.release(until=time.time() + self._release_seconds)
+        self._collection.release(seconds=self._release_seconds)
         log.info("nvml_released", seconds=self._release_seconds)

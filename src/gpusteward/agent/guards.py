@@ -8,6 +8,12 @@ from gpusteward.core.errors import SourceError
 from gpusteward.core.snapshots import Failure
 from gpusteward.logs import Log
 
+QUIET_CYCLES = 12
+"""A failure that stays away so long is over: one that comes and goes is said once, not each time. Our guess."""
+
+MOST_REASONS = 8
+"""Said of one place: a reason that reads differently every time must not fill the log. The others are counted."""
+
 log = Log(__name__)
 _Result = TypeVar("_Result")
 
@@ -19,10 +25,19 @@ class Guard:
         self.error_counts: dict[str, int] = {}
         self.durations_seconds: dict[str, float] = {}  # of the last run of each
         self.failures: list[Failure] = []  # of this cycle
-        self._said: dict[str, str] = {}
+        self._cycle = 0
+        self._said: dict[tuple[str, str], dict[str, int]] = {}  # collector, GPU -> reason -> cycle it was last heard in
 
     def start_cycle(self) -> None:
+        """Begin a new account; where nothing has failed for a while, say so."""
         self.failures = []
+        self._cycle += 1
+        for place, reasons in list(self._said.items()):
+            left = {reason: heard for reason, heard in reasons.items() if self._cycle - heard <= QUIET_CYCLES}
+            self._said[place] = left
+            if not left:
+                del self._said[place]
+                log.info("collector_recovered", collector=place[0], gpu=place[1] or "-")
 
     def run(self, collector: str, collect: Callable[[], _Result], default: _Result) -> _Result:
         """The result, or the default and a failure on the account."""
@@ -38,7 +53,6 @@ class Guard:
             self.fail(Failure(collector, f"unexpected {type(error).__name__}: {error}"))
             return default
         else:
-            self._recover(collector)
             return result
         finally:
             self.durations_seconds[collector] = time.perf_counter() - started
@@ -47,16 +61,15 @@ class Guard:
         """Count a failure; log it when it is new, not once a cycle."""
         self.failures.append(failure)
         self.error_counts[failure.collector] = self.error_counts.get(failure.collector, 0) + 1
-        key = f"{failure.collector}/{failure.gpu_uuid}"
-        if self._said.get(key) != failure.reason:
-            self._said[key] = failure.reason
+        reasons = self._said.setdefault((failure.collector, failure.gpu_uuid), {})
+        is_new = failure.reason not in reasons
+        if is_new and len(reasons) >= MOST_REASONS:
+            return
+        reasons[failure.reason] = self._cycle
+        if is_new:
             log.warning(
                 "collector_failed",
                 collector=failure.collector,
                 gpu=failure.gpu_uuid or "-",
                 reason=failure.reason,
             )
-
-    def _recover(self, collector: str) -> None:
-        if self._said.pop(f"{collector}/", None) is not None:
-            log.info("collector_recovered", collector=collector)

@@ -1,7 +1,8 @@
 """Counters that grow from snapshot to snapshot: busy seconds and estimated energy, by GPU and by user."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from gpusteward.core.containers import Container
 from gpusteward.core.parts import Division, Part, divide
@@ -9,6 +10,7 @@ from gpusteward.core.processes import Place
 from gpusteward.core.snapshots import Snapshot
 
 UserKey = tuple[str, Place, Container | None]  # gpu uuid, who
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,54 +24,72 @@ class View:
     use_energy_joules: Mapping[UserKey, float] = field(default_factory=dict)
 
 
+class _Counters(Generic[_Key]):
+    """Counters by key. What cannot be measured for a while is not shown, and goes on from where it was."""
+
+    def __init__(self) -> None:
+        self._counts: dict[_Key, float] = {}
+
+    def grow(self, growth: Mapping[_Key, float | None], is_kept: Callable[[_Key], bool]) -> Mapping[_Key, float]:
+        """Those whose growth is known, grown. Of the others, those that are there or to be kept are remembered."""
+        before, grown = self._counts, {}
+        hidden = {key: count for key, count in before.items() if is_kept(key) and key not in growth}
+        for key, more in growth.items():
+            if more is not None:
+                grown[key] = before.get(key, 0.0) + more
+            elif key in before:
+                hidden[key] = before[key]
+        self._counts = grown | hidden
+        return grown
+
+
 class Meters:
-    """Integrates use over time. Whoever is gone from a snapshot is forgotten, so memory follows what is alive."""
+    """Integrates use over time. Whoever is gone from a GPU is forgotten, so memory follows what is alive."""
 
     def __init__(self, *, longest_gap_seconds: float) -> None:
         """`longest_gap_seconds`: a longer silence is a fault of the collection and is not counted as use."""
         self._longest_gap = longest_gap_seconds
-        self._last = View(Snapshot("", 0.0))
+        self._last = Snapshot("", 0.0)
+        self._gpu_busy: _Counters[str] = _Counters()
+        self._use_busy: _Counters[UserKey] = _Counters()
+        self._use_energy: _Counters[UserKey] = _Counters()
 
     def advance(self, snapshot: Snapshot) -> View:
         """Count what happened since the last snapshot and show it with the new one."""
         divisions = divide(snapshot)
-        seconds = snapshot.taken_at - self._last.snapshot.taken_at
+        seconds = snapshot.taken_at - self._last.taken_at
         seconds = seconds if 0 < seconds <= self._longest_gap else 0.0
-        self._last = View(
+        joules = _joules_per_watt(self._last, snapshot, seconds)
+        is_unread = _unread(snapshot)
+        self._last = snapshot
+        return View(
             snapshot,
             divisions,
-            gpu_busy_seconds=self._count_gpus(divisions, seconds),
-            use_busy_seconds=self._count_users(divisions, seconds),
-            use_energy_joules=self._count_energy(snapshot, divisions, seconds),
+            self._gpu_busy.grow(
+                {each.gpu.uuid: _times(each.utilization_ratio, seconds) for each in divisions}, is_unread
+            ),
+            self._use_busy.grow(
+                {key: _times(part.utilization_ratio, seconds) for _, part, key in _parts(divisions)},
+                lambda key: is_unread(key[0]),
+            ),
+            self._use_energy.grow(
+                {
+                    key: _times(part.power_watts, joules.get(each.gpu.device_uuid, seconds))
+                    for each, part, key in _parts(divisions)
+                },
+                lambda key: is_unread(key[0]),
+            ),
         )
-        return self._last
 
-    def _count_gpus(self, divisions: tuple[Division, ...], seconds: float) -> Mapping[str, float]:
-        before = self._last.gpu_busy_seconds
-        return {
-            each.gpu.uuid: before.get(each.gpu.uuid, 0.0) + each.utilization_ratio * seconds
-            for each in divisions
-            if each.utilization_ratio is not None
-        }
 
-    def _count_users(self, divisions: tuple[Division, ...], seconds: float) -> Mapping[UserKey, float]:
-        before = self._last.use_busy_seconds
-        return {
-            key: before.get(key, 0.0) + part.utilization_ratio * seconds
-            for _, part, key in _parts(divisions)
-            if part.utilization_ratio is not None
-        }
+def _unread(snapshot: Snapshot) -> Callable[[str], bool]:
+    """Which GPUs could not be looked at, so that nobody knows who is gone from them: the lost ones, or all."""
+    lost = {reading.gpu.uuid for reading in snapshot.readings if reading.lost}
+    return lambda uuid: not snapshot.readings or uuid in lost
 
-    def _count_energy(
-        self, snapshot: Snapshot, divisions: tuple[Division, ...], seconds: float
-    ) -> Mapping[UserKey, float]:
-        before = self._last.use_energy_joules
-        joules = _joules_per_watt(self._last.snapshot, snapshot, seconds)
-        return {
-            key: before.get(key, 0.0) + part.power_watts * joules.get(division.gpu.device_uuid, seconds)
-            for division, part, key in _parts(divisions)
-            if part.power_watts is not None
-        }
+
+def _times(rate: float | None, seconds: float) -> float | None:
+    return None if rate is None else rate * seconds
 
 
 def _parts(divisions: tuple[Division, ...]) -> Iterator[tuple[Division, Part, UserKey]]:

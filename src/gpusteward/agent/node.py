@@ -1,5 +1,6 @@
 """A real node as a source of snapshots: asks every witness, each guarded, and joins what they said."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,7 +22,10 @@ CLAIMS_KEPT_SECONDS = 60.0
 CLAIMS_CHECKED_SECONDS = 15.0
 """How often the kubelet is asked although no pod of the node has changed: devices are given to pods, never later."""
 
-
+_NOBODY_IN_PROC = (
+    "none of the processes on the GPUs is in /proc: run the agent with hostPID: true, or mount the host's /proc and"
+    " name it with --proc"
+)
 _NO_IDENTITIES: Mapping[int, ProcessIdentity] = {}
 _NO_PODS: Mapping[str, Pod] = {}
 
@@ -32,8 +36,8 @@ class Source(Protocol):
     def read(self, wanted: frozenset[str], *, now: float, guard: Guard) -> Snapshot:
         """The node now; what failed is on the guard's account."""
 
-    def release(self, *, until: float) -> None:
-        """Let go of the driver until then, so that it can be unloaded or a GPU be reset."""
+    def release(self, *, seconds: float) -> None:
+        """Let go of the driver, and for that long from then on, so that it can be unloaded or a GPU be reset."""
 
     def close(self) -> None:
         """Stop for good."""
@@ -59,7 +63,8 @@ class NodeSource:
         self._claims: tuple[Claim, ...] = ()
         self._claims_at = -CLAIMS_KEPT_SECONDS
         self._claims_of: Mapping[str, Pod] | None = None  # the pods there were when the kubelet was asked
-        self._released_until = 0.0
+        self._release_seconds = 0.0
+        self._released_at: float | None = 0.0  # None: just now, whatever the clock says
         self._resolver = Resolver()
 
     def read(self, wanted: frozenset[str], *, now: float, guard: Guard) -> Snapshot:
@@ -67,13 +72,13 @@ class NodeSource:
         reading = guard.run("nvml", lambda: self._read_nvml(wanted, now), NvmlReading())
         for failure in reading.failures:
             guard.fail(failure)
-        identities = guard.run("proc", lambda: self._identify(reading), _NO_IDENTITIES)
-        pods = guard.run("pods", self._read_pods, _NO_PODS)
+        identities = self._identify(reading, guard)
+        pods = self._read_pods(guard)
         claims_known = self._read_claims(pods, now=now, guard=guard)
-        resolution = guard.run("shares", lambda: self._resolve(reading, pods), Resolution())
-        for device_id in resolution.unresolved:
-            guard.fail(Failure("shares", f"no GPU of this node answers to the device id {device_id!r}"))
-        witnesses = Witnesses(identities, pods, resolution.allocations, allocations_known=claims_known)
+        resolution = self._resolve(reading, pods, guard)
+        witnesses = Witnesses(
+            identities, pods, resolution.allocations, allocations_known=claims_known, unplaced=resolution.unplaced
+        )
         return Snapshot(
             node=self._name,
             taken_at=now,
@@ -84,9 +89,9 @@ class NodeSource:
             failures=tuple(guard.failures),
         )
 
-    def release(self, *, until: float) -> None:
-        self._released_until = until
-        self._nvml.release()
+    def release(self, *, seconds: float) -> None:
+        self._nvml.release()  # takes seconds itself while the driver waits for events
+        self._release_seconds, self._released_at = seconds, None
 
     def close(self) -> None:
         if self._ask.pods is not None:
@@ -96,23 +101,30 @@ class NodeSource:
         self._nvml.release()
 
     def _read_nvml(self, wanted: frozenset[str], now: float) -> NvmlReading:
-        if now < self._released_until:
-            raise SourceError(f"NVML is released on request for {self._released_until - now:.0f} s more")
+        if self._released_at is None:
+            self._released_at = now
+        until = self._released_at + self._release_seconds
+        if self._released_at <= now < until:  # earlier than that, the clock was set back
+            raise SourceError(f"NVML is released on request until {time.strftime('%H:%M:%SZ', time.gmtime(until))}")
         return self._nvml.read(wanted, peers="peer_status" in wanted)
 
-    def _identify(self, reading: NvmlReading) -> Mapping[int, ProcessIdentity]:
+    def _identify(self, reading: NvmlReading, guard: Guard) -> Mapping[int, ProcessIdentity]:
         pids = {process.pid for process in reading.processes}
         self._ask.proc.forget_except(pids)
-        return {pid: self._ask.proc.identify(pid) for pid in pids}
+        identities = guard.run("proc", lambda: {pid: self._ask.proc.identify(pid) for pid in pids}, _NO_IDENTITIES)
+        if identities and not any(identity.name for identity in identities.values()):
+            guard.fail(Failure("proc", _NOBODY_IN_PROC))
+        return identities
 
-    def _read_pods(self) -> Mapping[str, Pod]:
-        """Pods as the watch knows them; the last known ones stay true for a while without the API server."""
+    def _read_pods(self, guard: Guard) -> Mapping[str, Pod]:
+        """Pods as the watch knows them; without the API server the last known ones stand, and it is said."""
         watch = self._ask.pods
         if watch is None:
-            return {}
-        if watch.failure is not None and not watch.pods:
-            raise SourceError(watch.failure)
-        return watch.pods
+            return _NO_PODS
+        pods = guard.run("pods", lambda: watch.pods, _NO_PODS)
+        if watch.failure is not None:
+            guard.fail(Failure("pods", watch.failure))
+        return pods
 
     def _read_claims(self, pods: Mapping[str, Pod], *, now: float, guard: Guard) -> bool:
         """Refresh the claims; tell if what we have is recent enough to call it known."""
@@ -128,6 +140,16 @@ class NodeSource:
             self._claims = ()
         return now - self._claims_at <= CLAIMS_KEPT_SECONDS
 
-    def _resolve(self, reading: NvmlReading, pods: Mapping[str, Pod]) -> Resolution:
-        ratio = self._ask.ratio.poll() if self._ask.ratio else None
-        return self._resolver.resolve(self._claims, pods, reading.readings, ratio=ratio)
+    def _resolve(self, reading: NvmlReading, pods: Mapping[str, Pod], guard: Guard) -> Resolution:
+        resolution = guard.run(
+            "shares",
+            lambda: self._resolver.resolve(self._claims, pods, reading.readings, ratio=self._read_ratio()),
+            Resolution(),
+        )
+        if resolution.unresolved and reading.readings:  # without NVML nothing answers, and that is said already
+            ids = ", ".join(map(repr, resolution.unresolved))
+            guard.fail(Failure("shares", f"no GPU of this node answers to the device id {ids}"))
+        return resolution
+
+    def _read_ratio(self) -> float | None:
+        return self._ask.ratio.poll() if self._ask.ratio else None

@@ -4,6 +4,7 @@ The page is made once a cycle. At a scrape only the age is added: it grows altho
 driver is seen. A page older than three intervals keeps only what does not age.
 """
 
+import struct
 import threading
 import zlib
 from collections.abc import Callable, Sequence
@@ -17,12 +18,29 @@ _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _GZIP_LEVEL = 1  # half the CPU of the default level for a page a tenth larger
 
 
+class _Packed:
+    """A gzip member that is done but for its end, which is another one at each scrape.
+
+    A second member for the end would be simpler, but curl and others read no more than the first.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        packer = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_WINDOW)
+        self._begun = packer.compress(body) + packer.flush(zlib.Z_SYNC_FLUSH)
+        self._checksum, self._size = zlib.crc32(body), len(body)
+
+    def finish(self, tail: bytes) -> bytes:
+        """With the tail as a last, stored block (RFC 1951 3.2.4), then checksum and length of all (RFC 1952 2.3.1)."""
+        stored = struct.pack("<BHH", 1, len(tail), len(tail) ^ 0xFFFF) + tail
+        return self._begun + stored + struct.pack("<II", zlib.crc32(tail, self._checksum), self._size + len(tail))
+
+
 @dataclass(slots=True)
 class _Published:
     taken_at: float  # monotonic seconds
     fresh: Page
     lasting: Page
-    packed: dict[tuple[bool, bool], bytes] = field(default_factory=dict)
+    packed: dict[tuple[bool, bool], _Packed] = field(default_factory=dict)
 
 
 class Pages:
@@ -56,32 +74,24 @@ class Pages:
         published = self._published
         end = b"# EOF\n" if openmetrics else b""
         if published is None:
-            return _pack(end, gzip=gzip)
+            return _Packed(b"").finish(end) if gzip else end
         age = max(0.0, self._clock() - published.taken_at)
         tail = self._render_age(age, openmetrics=openmetrics) + end
         stale = age > self._stale_after
         page = published.lasting if stale else published.fresh
         if not gzip:
             return (page.openmetrics if openmetrics else page.text) + tail
-        return self._packed(published, page, (openmetrics, stale)) + _pack(tail, gzip=True)
+        return self._packed(published, page, (openmetrics, stale)).finish(tail)
 
     def _render_age(self, age: float, *, openmetrics: bool) -> bytes:
         labels = render_labels((("node", self._node),))
         page = render_page([Family(metrics.SNAPSHOT_AGE, [(labels, round(age, 3))])])
         return page.openmetrics if openmetrics else page.text
 
-    def _packed(self, published: _Published, page: Page, key: tuple[bool, bool]) -> bytes:
+    def _packed(self, published: _Published, page: Page, key: tuple[bool, bool]) -> _Packed:
         """Packed on first demand and kept: a page nobody asks for costs nothing, a page asked for twice costs once."""
         with self._lock:
             packed = published.packed.get(key)
             if packed is None:
-                packed = published.packed[key] = _pack(page.openmetrics if key[0] else page.text, gzip=True)
+                packed = published.packed[key] = _Packed(page.openmetrics if key[0] else page.text)
             return packed
-
-
-def _pack(body: bytes, *, gzip: bool) -> bytes:
-    """One gzip member; members may follow each other (RFC 1952), which is how the age joins a packed page."""
-    if not gzip:
-        return body
-    packer = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_WINDOW)
-    return packer.compress(body) + packer.flush()

@@ -23,7 +23,7 @@ class SimulatedSource:
         del wanted
         return guard.run("simulate", lambda: self._node.snapshot(now), Snapshot(self._node.name, now))
 
-    def release(self, *, until: float) -> None:
+    def release(self, *, seconds: float) -> None:
         """There is no driver to let go of."""
 
     def close(self) -> None:

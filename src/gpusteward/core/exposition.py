@@ -78,11 +78,16 @@ def render_page(families: Iterable[Family]) -> Page:
     for family in families:
         if not family.samples:
             continue
-        name = family.metric.name
-        lines = "".join([f"{name}{labels} {render_value(value)}\n" for labels, value in family.samples])
-        text += (_text_header(family.metric), lines)
-        openmetrics += (_openmetrics_header(family.metric), lines)
+        lines = render_lines(family.metric, family.samples)
+        text += (render_text_header(family.metric), lines)
+        openmetrics += (render_openmetrics_header(family.metric), lines)
     return Page("".join(text).encode(), "".join(openmetrics).encode())
+
+
+def render_lines(metric: Metric, samples: Samples) -> str:
+    """The samples of a family, or some of them: the same in both formats."""
+    name = metric.name
+    return "".join([f"{name}{labels} {render_value(value)}\n" for labels, value in samples])
 
 
 def render_value(value: float) -> str:
@@ -94,13 +99,13 @@ def render_value(value: float) -> str:
 _SPECIAL: Mapping[str, str] = {"inf": "+Inf", "-inf": "-Inf", "nan": "NaN"}
 
 
-def _text_header(metric: Metric) -> str:
+def render_text_header(metric: Metric) -> str:
     help_text = metric.help.replace("\\", r"\\").replace("\n", r"\n")
     kind = "untyped" if metric.kind is Kind.UNTYPED else metric.kind.value
     return f"# HELP {metric.name} {help_text}\n# TYPE {metric.name} {kind}\n"
 
 
-def _openmetrics_header(metric: Metric) -> str:
+def render_openmetrics_header(metric: Metric) -> str:
     """OpenMetrics wants counters to end in `_total`; an older name that does not is of unknown type there."""
     name, kind = metric.name, metric.kind.value
     if metric.kind is Kind.COUNTER:

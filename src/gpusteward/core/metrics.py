@@ -12,6 +12,7 @@ class Kind(StrEnum):
     GAUGE = "gauge"
     COUNTER = "counter"
     UNTYPED = "untyped"
+    HISTOGRAM = "histogram"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,7 @@ CONFIG_RELOADS = _counter(
     "Reloads of the field list by result: ok or refused.",
     lasts=True,
 )
-ALLOCATIONS_KNOWN = _gauge("allocations_known", NODE, "1 if the kubelet or the API server told who holds what.")
+ALLOCATIONS_KNOWN = _gauge("allocations_known", NODE, "1 if the kubelet told who holds what.")
 
 VGPU_LABELS = ("gpu_id", "pod", "namespace")
 POD_SM = Metric("pod_gpu_sm_util", Kind.GAUGE, "SM utilization of a pod on a GPU (in %).", VGPU_LABELS, "vgpu-monitor")

@@ -5,7 +5,8 @@ parts then sum to the total; `unattributed` takes what the others leave. A part 
 it never becomes 0.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -41,7 +42,7 @@ class Division:
 
 DIVIDED_SIGNALS = frozenset(
     {"utilization_mean_ratio", "utilization_ratio", "gr_engine_ratio", "memory_used_bytes", "memory_total_bytes"}
-    | {"power_watts", "energy_joules_total"}
+    | {"memory_reserved_bytes", "power_watts", "energy_joules_total"}
 )
 """What dividing a GPU, and counting what its users did, is made of."""
 
@@ -53,7 +54,7 @@ def divide(snapshot: Snapshot) -> tuple[Division, ...]:
     """Divide every GPU of the snapshot that can be held: whole ones, and MIG instances instead of their parent."""
     processes = _by_gpu(snapshot.processes)
     allocations = _by_gpu(snapshot.allocations)
-    instance_watts = _instance_watts(snapshot.readings)
+    instance_watts = _instance_watts(snapshot.readings, processes)
     return tuple(
         divide_gpu(
             reading,
@@ -75,12 +76,14 @@ def divide_gpu(
 ) -> Division:
     """Divide one GPU among those who hold it and those seen on it."""
     users = _users(processes, allocations)
-    held, memory = _settle(reading.signals.get("memory_used_bytes"), _memory(reading, users), _capacity(reading))
-    busy, utilization = _settle(utilization_of(reading), _utilization(reading, users, allocations), 1.0)
+    known = _known(reading, users)
+    sizes = _sum_up(known, lambda process: process.memory_bytes)
+    held, memory = _settle(reading.signals.get("memory_used_bytes"), sizes, _capacity(reading))
+    busy, utilization = _settle(utilization_of(reading), _utilization(reading, users, known, allocations), 1.0)
     power = _power(watts, utilization, len(allocations))
     parts = tuple(
-        Part(by, container, len(own) if _is_seen(reading, users, own) else None, ratio, size, watt)
-        for ((by, container), own), ratio, size, watt in zip(users.items(), utilization, memory, power, strict=True)
+        Part(by, container, None if own is None else len(own), ratio, size, watt)
+        for (by, container), own, ratio, size, watt in zip(users, known, utilization, memory, power, strict=True)
     )
     return Division(reading.gpu, busy, held, watts, parts)
 
@@ -105,33 +108,48 @@ def _users(processes: Sequence[GpuProcess], allocations: Sequence[Allocation]) -
     return users | rest
 
 
-def _memory(reading: GpuReading, users: _Users) -> list[float | None]:
+def _known(reading: GpuReading, users: _Users) -> list[list[GpuProcess] | None]:
+    """The processes of each user; None where they cannot be told.
+
+    None at all is an answer only if everything on the GPU could be seen and named.
+    """
+    nameless = [who for (_, who), own in users.items() if who and own and not (who.pod and who.name)]
+    is_whole = reading.processes_known and not users[Place.UNKNOWN, None]
     return [
-        _known_sum([process.memory_bytes for process in own]) if _is_seen(reading, users, own) else None
-        for own in users.values()
+        own if own or (is_whole and not any(_may_be(other, who) for other in nameless)) else None
+        for (_, who), own in users.items()
     ]
 
 
-def _utilization(reading: GpuReading, users: _Users, allocations: Sequence[Allocation]) -> list[float | None]:
+def _may_be(nameless: Container, holder: Container | None) -> bool:
+    """Whether a container known by less than its name could be this holder, as far as both are known."""
+    if holder is None:
+        return False
+    if nameless.pod:
+        return (nameless.namespace, nameless.pod) == (holder.namespace, holder.pod)
+    return not holder.pod_uid
+
+
+def _sum_up(known: Iterable[list[GpuProcess] | None], read: Callable[[GpuProcess], float | None]) -> list[float | None]:
+    return [None if own is None else _known_sum(map(read, own)) for own in known]
+
+
+def _utilization(
+    reading: GpuReading,
+    users: _Users,
+    known: Sequence[list[GpuProcess] | None],
+    allocations: Sequence[Allocation],
+) -> list[float | None]:
     """Each user's compute; a sole holder nobody disturbs has all that the device does."""
-    device = utilization_of(reading)
+    device, ratios = utilization_of(reading), _sum_up(known, lambda process: process.sm_ratio)
     if device is not None and _has_sole_holder(users, allocations):
-        own = _known_sum([process.sm_ratio for process in next(iter(users.values()))])
-        return [max(device, own or 0.0), 0.0, 0.0]
-    return [
-        _known_sum([process.sm_ratio for process in own]) if _is_seen(reading, users, own) else None
-        for own in users.values()
-    ]
+        return [max(device, ratios[0] or 0.0), 0.0, 0.0]
+    return ratios
 
 
 def _has_sole_holder(users: _Users, allocations: Sequence[Allocation]) -> bool:
     is_exclusive = len(allocations) == 1 and allocations[0].share in (Share.EXCLUSIVE, Share.MIG)
     return is_exclusive and len(users) == 3 and not users[Place.HOST, None] and not users[Place.UNKNOWN, None]
-
-
-def _is_seen(reading: GpuReading, users: _Users, own: list[GpuProcess]) -> bool:
-    """Nothing seen of a user is 0 only if everything on the GPU could be seen and named."""
-    return bool(own) or (reading.processes_known and not users[Place.UNKNOWN, None])
 
 
 def _known_sum(values: Iterable[float | None]) -> float | None:
@@ -151,6 +169,8 @@ def _settle(
     if measured is None and None in parts:
         return None, [*parts[:-1], None]
     total = max(measured or 0.0, seen)
+    if not total:  # of nothing, nobody has a part, whoever they are
+        return total, [0.0] * len(parts)
     if cap is not None and total > cap:
         parts = [None if part is None else part * min(1.0, cap / seen) if seen else part for part in parts]
         total = cap
@@ -163,28 +183,56 @@ def _capacity(reading: GpuReading) -> float | None:
 
 
 def _power(watts: float | None, utilization: list[float | None], holders: int) -> list[float | None]:
-    """Power by share of use; an idle GPU's by equal parts among those who hold it, else nobody's."""
+    """Power by share of use, unknown where the use is; what nobody is known to use is `_idle_weights`'s to give."""
     if watts is None:
         return [None] * len(utilization)
     weights = [ratio or 0.0 for ratio in utilization]
-    if not sum(weights):
-        rest = [0.0] * (len(weights) - holders)
-        weights = [1.0] * holders + rest if holders else [*rest[:-1], 1.0]
-    return [watts * weight / sum(weights) for weight in weights]
+    if not any(weights):
+        weights = _idle_weights(utilization, holders)
+    return [
+        watts * weight / sum(weights) if weight or ratio is not None else None
+        for weight, ratio in zip(weights, utilization, strict=True)
+    ]
 
 
-def _instance_watts(readings: Iterable[GpuReading]) -> Mapping[str, float]:
-    """A MIG device's power over its instances: by activity times compute slices, by slices while all are idle."""
+def _idle_weights(utilization: list[float | None], holders: int) -> list[float]:
+    """An idle GPU's power goes to its holders by equal parts, else to nobody.
+
+    Where use is unknown it may not be idle: then only a holder who is alone on it is sure to be the one.
+    """
+    is_idle, is_alone = None not in utilization[:-1], holders == 1 and len(utilization) == 3
+    heirs = holders if is_idle or is_alone else 0
+    return [1.0] * heirs + [0.0] * (len(utilization) - heirs - 1) + [0.0 if heirs else 1.0]
+
+
+def _instance_watts(
+    readings: Iterable[GpuReading], processes: Mapping[str, Sequence[GpuProcess]]
+) -> Mapping[str, float]:
+    """A MIG device's power over its instances: by activity times compute slices; by slices alone while all are idle
+    or the activity of one is unknown."""
     watts: dict[str, float] = {}
     instances = _by_parent(readings)
     for reading in readings:
         own = instances.get(reading.gpu.uuid)
         if own and (power := reading.signals.get("power_watts")) is not None:
-            slices = [_compute_slices(instance.gpu) for instance in own]
-            weights = [size * (utilization_of(each) or 0.0) for size, each in zip(slices, own, strict=True)]
-            weights = weights if sum(weights) else slices
+            weights = _activities(own, processes)
             watts |= {each.gpu.uuid: power * w / sum(weights) for each, w in zip(own, weights, strict=True)}
     return watts
+
+
+def _activities(instances: Sequence[GpuReading], processes: Mapping[str, Sequence[GpuProcess]]) -> list[float]:
+    slices = [_compute_slices(each.gpu) for each in instances]
+    known = [ratio for each in instances if (ratio := _activity(each, processes)) is not None]
+    if len(known) < len(slices) or not any(known):
+        return slices
+    return [size * ratio for size, ratio in zip(slices, known, strict=True)]
+
+
+def _activity(instance: GpuReading, processes: Mapping[str, Sequence[GpuProcess]]) -> float | None:
+    """What the device tells; where it tells nothing, an instance nobody is on is idle."""
+    is_empty = instance.processes_known and not processes.get(instance.gpu.uuid)
+    ratio = utilization_of(instance)
+    return 0.0 if ratio is None and is_empty else ratio
 
 
 def _by_parent(readings: Iterable[GpuReading]) -> Mapping[str, list[GpuReading]]:
@@ -195,10 +243,13 @@ def _by_parent(readings: Iterable[GpuReading]) -> Mapping[str, list[GpuReading]]
     return instances
 
 
+_SLICES = re.compile(r"([0-9]+)(?:c\.|g\.)")
+
+
 def _compute_slices(gpu: Gpu) -> float:
-    """The 3 of `3g.40gb`; a profile of another form counts as one slice."""
-    head = gpu.mig.profile.partition("g.")[0].rpartition(".")[2] if gpu.mig else ""
-    return float(head) if head.isdecimal() and int(head) else 1.0
+    """The 3 of `3g.40gb`, the 1 of `1c.3g.40gb`; a profile of another form counts as one slice."""
+    match = _SLICES.match(gpu.mig.profile) if gpu.mig else None
+    return float(match[1]) if match and int(match[1]) else 1.0
 
 
 def _by_gpu(things: Iterable[_OnGpu]) -> dict[str, list[_OnGpu]]:

@@ -1,7 +1,7 @@
 """The families dcgm-exporter makes itself (`DCGM_EXP_*`): XIDs and clock events over a window, and who reaches whom."""
 
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Generic, TypeVar
 
@@ -72,11 +72,12 @@ class Events:
         self._clocks: Window[str] = Window(options.clock_events_window_seconds)
         self._xid_window = _window_label(options.xid_window_seconds)
         self._clock_window = _window_label(options.clock_events_window_seconds)
-        self._seen: dict[str, Mapping[int, int]] | None = None  # XID counters of the last view
+        self._totals: dict[str, Mapping[int, int]] = {}  # XID counters of this view
+        self._seen: dict[str, Mapping[int, int]] | None = None  # those of the last one that had GPUs
         self.watches_clocks = False  # a window of clock events costs memory: kept only for who asks
         self._samples: Mapping[str, Callable[[GpuReading], EventSamples]] = {
             dcgm.XID_ERRORS_COUNT.name: self._count_xids,
-            dcgm.XID_ERRORS_TOTAL.name: _total_xids,
+            dcgm.XID_ERRORS_TOTAL.name: self._total_xids,
             dcgm.CLOCK_EVENTS_COUNT.name: self._count_clock_events,
             dcgm.CLOCK_EVENTS_TOTAL.name: _total_clock_events,
             dcgm.PEER_STATUS.name: _list_peers,
@@ -87,12 +88,13 @@ class Events:
         self._xids.advance(snapshot.taken_at)
         self._clocks.advance(snapshot.taken_at)
         devices = [reading for reading in snapshot.readings if not reading.gpu.mig]
+        self._totals = _count_by_device(snapshot.readings)
         for device in devices:
-            self._xids.add(device.gpu.uuid, self._new_xids(device))
+            self._xids.add(device.gpu.uuid, self._new_xids(device.gpu.uuid))
             if self.watches_clocks:
                 self._clocks.add(device.gpu.uuid, _name_reasons(int(device.signals.get("clock_event_reasons", 0))))
         if devices:
-            self._seen = {device.gpu.uuid: device.xid_counts for device in devices}
+            self._seen = self._totals
 
     def samples(self, event: DcgmEvent, reading: GpuReading) -> EventSamples:
         """The labels and values of one event on one GPU; none where it cannot be known."""
@@ -100,13 +102,17 @@ class Events:
             return []
         return self._samples[event.name](reading)
 
-    def _new_xids(self, reading: GpuReading) -> Mapping[int, int]:
+    def _new_xids(self, gpu_uuid: str) -> Mapping[int, int]:
         """What was counted since the last view. Of a GPU that comes back, nobody knows when its XIDs were."""
-        counts = reading.xid_counts
+        counts = self._totals[gpu_uuid]
         if not counts:
             return {}
-        before = {} if self._seen is None else self._seen.get(reading.gpu.uuid, counts)
+        before = {} if self._seen is None else self._seen.get(gpu_uuid, counts)
         return {xid: new for xid, count in counts.items() if (new := count - before.get(xid, 0)) > 0}
+
+    def _total_xids(self, reading: GpuReading) -> EventSamples:
+        counts = self._totals.get(reading.gpu.uuid, {})
+        return [((("xid", str(xid)),), count) for xid, count in sorted(counts.items())]
 
     def _count_xids(self, reading: GpuReading) -> EventSamples:
         """dcgm-exporter says 0 without a code when there was none."""
@@ -130,8 +136,13 @@ def _name_reasons(mask: int) -> Mapping[str, int]:
     return {name: 1 for bit, name in CLOCK_EVENTS.items() if mask & bit}
 
 
-def _total_xids(reading: GpuReading) -> EventSamples:
-    return [((("xid", str(xid)),), count) for xid, count in sorted(reading.xid_counts.items())]
+def _count_by_device(readings: Sequence[GpuReading]) -> dict[str, Mapping[int, int]]:
+    """XIDs of each device and of the MIG instances on it: these families have one row a device."""
+    totals: dict[str, Mapping[int, int]] = {each.gpu.uuid: each.xid_counts for each in readings if not each.gpu.mig}
+    for each in readings:
+        if each.gpu.mig and each.xid_counts:
+            totals[each.gpu.device_uuid] = Counter(totals.get(each.gpu.device_uuid, {})) + Counter(each.xid_counts)
+    return totals
 
 
 def _total_clock_events(reading: GpuReading) -> EventSamples:

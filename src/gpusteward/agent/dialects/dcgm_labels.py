@@ -99,7 +99,7 @@ def _name_pod_label(key: str, used: set[str]) -> str:
     name = _NOT_IN_A_NAME.sub("_", key)
     if name[:1].isdigit():
         name = f"_{name}"
-    if name not in used and not name.startswith("dra_"):
+    if name not in used and not name.startswith(("dra_", "__")):  # two underscores are Prometheus's own
         return name
     name = prefixed = f"pod_label_{name}"
     number = 2

@@ -1,6 +1,6 @@
 """gpusteward's own names: base units, one family a fact, and parts that sum to the device."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from gpusteward.agent.dialects.sheets import Labels, Sheet
@@ -50,11 +50,11 @@ class NativeDialect:
         sheet.write(keep(("info", gpu.uuid, gpu.index, version), lambda: _identity(gpu)), (metrics.GPU_INFO, 1))
         sheet.write(own, (metrics.GPU_UP, int(not reading.lost)))
         sheet.write(own, *((metrics.DEVICE_SIGNALS[name], signals.get(name)) for name in _TOLD[_standing(reading)]))
-        for xid, count in reading.xid_counts.items():
-            labels = keep(("xid", gpu.uuid, xid), partial(_gpu_labels_and, gpu, "xid", str(xid)))
+        for xid, count in _xid_counts(reading).items():
+            labels = keep(("xid", gpu.uuid, gpu.index, xid), partial(_gpu_labels_and, gpu, "xid", str(xid)))
             sheet.write(labels, (metrics.GPU_XID_ERRORS, count))
         for reason, count in reading.clock_event_counts.items():
-            labels = keep(("clock", gpu.uuid, reason), partial(_gpu_labels_and, gpu, "reason", reason))
+            labels = keep(("clock", gpu.uuid, gpu.index, reason), partial(_gpu_labels_and, gpu, "reason", reason))
             sheet.write(labels, (metrics.GPU_CLOCK_EVENTS, count))
 
     def _write_division(self, sheet: Sheet, view: View, division: Division) -> None:
@@ -72,7 +72,9 @@ class NativeDialect:
         who = part.container or _NO_CONTAINER
         key = (gpu.uuid, part.by, part.container)
         sheet.write(
-            self._labels.keep(("use", key, who.workload), lambda: (*gpu_labels(gpu), ("by", part.by), *_owner(who))),
+            self._labels.keep(
+                ("use", key, gpu.index, who.workload), lambda: (*gpu_labels(gpu), ("by", part.by), *_owner(who))
+            ),
             (metrics.USE_UTILIZATION, _round(part.utilization_ratio)),
             (metrics.USE_MEMORY, part.memory_bytes),
             (metrics.USE_PROCESSES, part.processes),
@@ -83,7 +85,7 @@ class NativeDialect:
 
     def _write_allocation(self, sheet: Sheet, allocation: Allocation, gpu: Gpu) -> None:
         holder = allocation.container
-        key = (gpu.uuid, holder, holder.workload)
+        key = (gpu.uuid, gpu.index, holder, holder.workload)
         terms = (("share", allocation.share), ("resource", allocation.resource), ("replica", allocation.replica))
         info = self._labels.keep(("info", key, terms), lambda: (*gpu_labels(gpu), *_owner(holder), *terms))
         sheet.write(info, (metrics.ALLOCATION_INFO, 1))
@@ -95,7 +97,7 @@ class NativeDialect:
         )
 
     def _write_process(self, sheet: Sheet, process: GpuProcess, gpu: Gpu) -> None:
-        key = (gpu.uuid, process.pid, process.name, process.place, process.container)
+        key = (gpu.uuid, gpu.index, process.pid, process.name, process.place, process.container)
         outside = 1 if process.outside_allocation else None
         sheet.write(
             self._labels.keep(("process", key), lambda: _process_labels(process, gpu)),
@@ -175,6 +177,18 @@ _TOLD = {
     "instance": _OF_INSTANCE,
 }
 """On a sliced GPU each fact is told once, by the device or by its instances, so that no sum counts it twice."""
+
+
+WATCHED_XIDS = (48, 62, 63, 64, 74, 79, 92, 94, 95, 119, 120, 140)
+"""Faults of the hardware or its firmware by NVIDIA's XID catalogue: worth an alert, so they count from 0 and not from
+their first appearance, which `increase()` would miss."""
+
+
+def _xid_counts(reading: GpuReading) -> Mapping[int, int]:
+    """Nothing where XIDs are not watched; zeros from the start where they are."""
+    if "last_xid" not in reading.signals or reading.gpu.mig:
+        return reading.xid_counts
+    return dict.fromkeys(WATCHED_XIDS, 0) | dict(reading.xid_counts)
 
 
 def _round(value: float | None) -> float | None:

@@ -19,15 +19,21 @@ class Pid2PodDialect:
         self._labels = labels
 
     def families(self, view: View) -> list[Family]:
-        held: dict[Labels, int] = {}
+        held: dict[Labels, int | None] = {}
         for process in view.snapshot.processes:
-            if process.container and process.container.pod and process.memory_bytes is not None:
+            if process.container and process.container.pod:
                 labels = _labels(process, view.snapshot.node)
-                held[labels] = held.get(labels, 0) + process.memory_bytes
+                held[labels] = _plus(held.get(labels, 0), process.memory_bytes)
         sheet = Sheet()
         for labels, memory_bytes in held.items():
-            sheet.write(self._labels.render(labels), (metrics.PID_POD, memory_bytes // MIB))
+            if memory_bytes is not None:
+                sheet.write(self._labels.render(labels), (metrics.PID_POD, memory_bytes // MIB))
         return sheet.families()
+
+
+def _plus(left: int | None, right: int | None) -> int | None:
+    """A process on several GPUs has one sample: the sum, unknown if its memory on one of them is."""
+    return None if left is None or right is None else left + right
 
 
 def _labels(process: GpuProcess, node: str) -> Labels:

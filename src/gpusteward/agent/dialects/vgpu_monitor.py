@@ -1,5 +1,7 @@
 """k8s-vgpu-monitor's names: what each pod uses of each GPU, in percent and MB, and what the ratio lends it."""
 
+import math
+
 from gpusteward.agent.dialects.sheets import Sheet
 from gpusteward.agent.meters import View
 from gpusteward.core import metrics
@@ -50,13 +52,20 @@ def _plus(left: float | None, right: float | None) -> float | None:
 
 
 def _memory_lent(view: View) -> dict[_PodOnGpu, float]:
-    """What each pod may use: its limit where the sharing system sets one, else all of the device it holds."""
+    """What each pod may use: its limit where the sharing system sets one, else all of the device it holds.
+
+    Claims of several containers add up, but never to more than the device has.
+    """
     gpus = {division.gpu.uuid: division.gpu for division in view.divisions}
-    lent: dict[_PodOnGpu, float] = {}
+    claims: dict[tuple[str, str, str], float] = {}
     for allocation in view.snapshot.allocations:
         gpu = gpus.get(allocation.gpu_uuid)
         size = allocation.memory_limit_bytes or (gpu.memory_total_bytes if gpu else None)
         if gpu is not None and size:
-            key = (gpu.index, allocation.container.pod, allocation.container.namespace)
-            lent[key] = lent.get(key, 0) + size // MIB
+            claim = (gpu.uuid, allocation.container.pod, allocation.container.namespace)
+            claims[claim] = min(claims.get(claim, 0) + size, gpu.memory_total_bytes or math.inf)
+    lent: dict[_PodOnGpu, float] = {}
+    for (uuid, pod, namespace), claimed in claims.items():
+        key = (gpus[uuid].index, pod, namespace)
+        lent[key] = lent.get(key, 0) + claimed // MIB
     return lent

@@ -4,7 +4,7 @@
     DCGM_FI_DEV_GPU_UTIL, gauge, GPU utilization (in %).
     DCGM_FI_DRIVER_VERSION, label, Driver version.
 
-Reading and watching the file or ConfigMap it comes from is in `fields_watch.py`.
+Reading and watching the file or ConfigMap it comes from is in `watch.py`.
 """
 
 from dataclasses import dataclass

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gpusteward.agent.fields.lists import FieldList, parse_fields
-from gpusteward.core.errors import ConfigurationError, GpustewardError
+from gpusteward.core.errors import ConfigurationError, GpustewardError, SourceError
 from gpusteward.logs import Log
 
 log = Log(__name__)
@@ -127,7 +127,10 @@ class FieldConfigMap(_Watched):
         super().__init__(f"ConfigMap {name}", period_seconds=period_seconds)
 
     def _read_text(self) -> str:
-        data = self._read()
+        try:
+            data = self._read()
+        except SourceError as error:
+            raise SourceError(f"{self._where} cannot be read: {error}; check --configmap-data") from error
         if CONFIG_MAP_KEY not in data:
             held = ", ".join(sorted(data)) or "nothing"
             raise ConfigurationError(f"{self._where} has no key {CONFIG_MAP_KEY!r}; it holds {held}")

@@ -25,6 +25,9 @@ __all__ = ["Claim", "PodResources"]
 MESSAGE_LIMIT_BYTES = 16 * 2**20  # what dcgm-exporter came to, after 4 MiB was too little for big nodes
 TIMEOUT_SECONDS = 2.0  # a guess: a kubelet answers in milliseconds, and a cycle must not wait for one that hangs
 
+QUESTIONS_PER_CONNECTION = 1000
+"""HTTP/2 remembers every question of a connection, about 100 bytes each: 7 MB in two weeks if it were never renewed."""
+
 _METHOD = "/v1.PodResourcesLister/List"
 _CLOSED = (StreamTerminatedError, ConnectionError, AttributeError)
 """How grpclib tells of a connection that was closed; the last one when it happened before the question was out."""
@@ -34,16 +37,23 @@ class PodResources:
     """Asks the kubelet of this node. The connection stays open between reads."""
 
     def __init__(
-        self, socket_path: Path, resource_names: Iterable[str] = (), *, timeout_seconds: float = TIMEOUT_SECONDS
+        self,
+        socket_path: Path,
+        resource_names: Iterable[str] = (),
+        *,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        questions_per_connection: int = QUESTIONS_PER_CONNECTION,
     ) -> None:
         """`resource_names` are accepted besides `claims.RESOURCE_NAMES`, exact or with a `*` at the end."""
         self._path = str(socket_path)
         self._accepts = accept_names(resource_names)
         self._timeout_seconds = timeout_seconds
+        self._questions_per_connection = questions_per_connection
         self._turn = threading.Lock()
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(_ignore)
         self._channel: Channel | None = None
+        self._questions = 0  # on this channel
 
     def read(self) -> tuple[Claim, ...]:
         """Every claim on a GPU of this node.
@@ -63,6 +73,8 @@ class PodResources:
                 self._loop.close()
 
     def _ask(self) -> ListPodResourcesResponse:
+        if self._questions >= self._questions_per_connection:
+            self._hang_up()
         was_open = self._channel is not None
         try:
             return self._ask_once()
@@ -82,7 +94,8 @@ class PodResources:
 
     async def _call(self) -> ListPodResourcesResponse:
         if self._channel is None:
-            self._channel = Channel(path=self._path, codec=_BoundedCodec())
+            self._channel, self._questions = Channel(path=self._path, codec=_BoundedCodec()), 0
+        self._questions += 1
         method = UnaryUnaryMethod(self._channel, _METHOD, ListPodResourcesRequest, ListPodResourcesResponse)
         async with asyncio.timeout(self._timeout_seconds):
             answer: ListPodResourcesResponse = await method(ListPodResourcesRequest())

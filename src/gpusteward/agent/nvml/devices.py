@@ -1,6 +1,7 @@
 """GPUs and MIG instances with everything that reads them, kept for as long as NVML is open."""
 
 import ctypes
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pynvml
@@ -29,11 +30,18 @@ class Instance:
     def __init__(self, parent: Handle, gpu: Gpu, *, handle: Handle) -> None:
         self.gpu = gpu
         self.handle = handle
+        self.has_siblings = False  # compute instances beside it in the same GPU instance
         self._calls = CallReader(handle, (MEMORY,))
         self._gpm = GpmReader(parent, gpu.mig.gpu_instance_id if gpu.mig else None)
 
     def read(self, wanted: frozenset[str], into: Signals) -> Iterator[str]:
-        """Put its own signals into `into`; yield what went wrong. Raises GpuLostError, DriverGoneError."""
+        """Put its own signals into `into`; yield what went wrong.
+
+        Memory and profiling are told of the whole GPU instance: with siblings in it they are nobody's own, and
+        each would say them again. Raises GpuLostError, DriverGoneError.
+        """
+        if self.has_siblings:
+            return
         yield from self._calls.read(wanted, into)
         yield from self._gpm.read(wanted, into)
 
@@ -110,24 +118,28 @@ class Partition:
         self.instances = {}
 
     def _list_instances(self) -> Iterator[str]:
-        before, self.instances = self.instances, {}
+        found: dict[str, Instance] = {}  # a GPU lost meanwhile leaves what was known standing: it is lost with it
         for slot in range(self._count_slots() if self.is_on else 0):
             handle = pynvml.c_nvmlDevice_t()
             code = self._handle_of(self._device.handle, slot, ctypes.byref(handle))
             if code == 0:
                 code = self._uuid_of(handle, self._uuid, len(self._uuid))
             if code == 0:
-                instance = self._recognise(before, handle)
-                self.instances[instance.gpu.uuid] = instance
+                instance = self._recognise(handle)
+                found[instance.gpu.uuid] = instance
             elif not is_absent(code):
                 raise_if_fatal(code)
                 yield f"MIG instance {slot}: {describe(code)}"
-        for gone in before.keys() - self.instances.keys():
-            before[gone].release()
+        for gone in self.instances.keys() - found.keys():
+            self.instances[gone].release()
+        self.instances = found
+        sizes = Counter(_gpu_instance(instance) for instance in self.instances.values())
+        for instance in self.instances.values():
+            instance.has_siblings = sizes[_gpu_instance(instance)] > 1
 
-    def _recognise(self, before: dict[str, Instance], handle: Handle) -> Instance:
+    def _recognise(self, handle: Handle) -> Instance:
         uuid = self._uuid.value.decode(errors="replace")
-        known = before.get(uuid)
+        known = self.instances.get(uuid)
         if known is not None and _address(known.handle) == _address(handle):
             return known
         if known is not None:
@@ -142,6 +154,10 @@ class Partition:
             except pynvml.NVMLError as error:
                 raise_if_fatal(error.value)
         return self._most
+
+
+def _gpu_instance(instance: Instance) -> int | None:
+    return instance.gpu.mig.gpu_instance_id if instance.gpu.mig else None
 
 
 def _address(handle: Handle) -> int:

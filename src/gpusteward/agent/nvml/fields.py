@@ -13,7 +13,7 @@ from gpusteward.agent.nvml.library import (
     is_absent,
     raise_if_fatal,
 )
-from gpusteward.agent.nvml.signals import HIGHEST_TEMPERATURE, Signals
+from gpusteward.agent.nvml.signals import HIGHEST_TEMPERATURE, NO_VALUE_64, Signals
 
 Key = tuple[int, int]  # field id, scope
 
@@ -33,7 +33,7 @@ class FieldSignal:
     alternatives: tuple[tuple[Key, ...], ...]
     times: int = 1
     per: int = 1
-    highest: float = float("inf")
+    highest: float = NO_VALUE_64 - 1
     is_rate: bool = False  # the field counts; the signal is how fast
 
 
@@ -156,9 +156,11 @@ class FieldReader:
                 value = found[keys[0]] if len(keys) == 1 else sum([found[key] for key in keys])
             except KeyError:  # a field that had nothing to tell this time
                 continue
+            if not 0 <= value <= signal.highest:
+                continue
             if signal.is_rate:
                 self._take_rate(signal, now, value=value, into=into)
-            elif value <= signal.highest:
+            else:
                 into[signal.name] = value / signal.per
 
     def _take_rate(self, signal: FieldSignal, now: float, *, value: float, into: Signals) -> None:

@@ -72,17 +72,25 @@ class GpmReader:
             self._prepare(wanted)
         if not self._names:
             return
-        now = self._spare or pynvml.nvmlGpmSampleAlloc()
-        self._spare = now
-        code = self._sample(*self._arguments, now)
-        if code == 0:
-            before, self._before, self._spare = self._before, now, self._before
-            code = self._metrics(before, now, into=into) if before else 0
+        code = self._take_sample(into)
         if code in NOT_THERE:
             self._is_supported = False
         elif code and not is_absent(code):
             raise_if_fatal(code)
             yield f"GPM: {describe(code)}"
+
+    def _take_sample(self, into: Signals) -> int:
+        """Sample now, compare with the sample before if there is one."""
+        if not self._spare:
+            try:
+                self._spare = pynvml.nvmlGpmSampleAlloc()
+            except pynvml.NVMLError as error:
+                return int(error.value)
+        code = self._sample(*self._arguments, self._spare)
+        if code:
+            return code
+        before, self._before, self._spare = self._before, self._spare, self._before
+        return self._metrics(before, self._before, into=into) if before else 0
 
     def release(self) -> None:
         """Free both samples. They are memory of this process: it works without a driver too."""
@@ -107,7 +115,7 @@ class GpmReader:
         if code == 0:
             raw = ctypes.string_at(ctypes.byref(self._query, HEADER.size), len(self._names) * METRIC.size)
             for name, (_metric, failed, value) in zip(self._names, METRIC.iter_unpack(raw), strict=True):
-                if not failed and not math.isnan(value):
+                if not failed and math.isfinite(value) and value >= 0:
                     _keep(name, value, into)
         return code
 

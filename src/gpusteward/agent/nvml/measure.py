@@ -72,6 +72,7 @@ class Measure:
                 self._read_instance(instance, signals, harvest)
         else:
             residents = self.lists.read(device.handle)
+            residents.doubt(signals)
             self._add(device.gpu, signals, residents, harvest=harvest)
             uses = device.uses.read(lambda: _is_busy(device, signals)) if residents.memory else None
             _add_processes(device.gpu, residents, uses, harvest=harvest)
@@ -81,6 +82,7 @@ class Measure:
         signals = {name: value for name, value in parent.items() if name in COPIED}
         harvest.fail("nvml", instance.read(self.wanted_of_instances, signals), uuid=instance.gpu.uuid)
         residents = self.lists.read(instance.handle)
+        residents.doubt(signals)
         self._add(instance.gpu, signals, residents, harvest=harvest)
         _add_processes(instance.gpu, residents, None, harvest=harvest)  # NVML tells no use on MIG
 
@@ -130,7 +132,8 @@ def _add_processes(gpu: Gpu, residents: Residents, uses: dict[int, Use] | None, 
 
 def _is_busy(device: Device, signals: Mapping[str, float]) -> bool:
     found = signals if "utilization_ratio" in signals else read_once(UTILIZATION, device.handle)
-    return found.get("utilization_ratio", 0.0) >= BUSY_RATIO
+    last, mean = found.get("utilization_ratio", 0.0), signals.get("utilization_mean_ratio", 0.0)
+    return max(last, mean) >= BUSY_RATIO
 
 
 def _follow_power_limit(device: Device, signals: Mapping[str, float]) -> None:

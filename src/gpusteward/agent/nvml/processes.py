@@ -2,6 +2,7 @@
 
 import ctypes
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pynvml
@@ -23,6 +24,10 @@ MOST_TRIES = 5  # of a list that outgrows its buffer each time
 
 MPS_SERVER = "nvidia-cuda-mps-server"
 
+HELD_BY_SOMEBODY = 256 * 2**20
+"""A GPU nobody uses holds a few MiB besides the driver's reserve, and the smallest CUDA context takes some hundred.
+Where between them the line is drawn is our guess."""
+
 
 @dataclass(slots=True)
 class Residents:
@@ -32,6 +37,16 @@ class Residents:
     is_mps: bool = False
     is_known: bool = True
     failures: list[str] = field(default_factory=list)
+
+    def doubt(self, signals: Mapping[str, float]) -> None:
+        """Nobody on a device whose memory is held is not an empty device: its processes are hidden from us."""
+        held = signals.get("memory_used_bytes", 0.0)
+        if self.is_known and not self.memory and "memory_reserved_bytes" in signals and held >= HELD_BY_SOMEBODY:
+            self.is_known = False
+            self.failures.append(
+                "nobody is on the process list of a GPU whose memory is in use: run the agent with hostPID: true, or"
+                " look for a dead process that still holds memory"
+            )
 
 
 class ProcessLists:

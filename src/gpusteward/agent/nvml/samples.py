@@ -29,6 +29,11 @@ def first_look_back() -> int:
     return int((time.time() - FIRST_LOOK_BACK_SECONDS) * 1e6)
 
 
+def look_back(seen: int) -> int:
+    """Where to go on from. After the clock was set back, what was seen last would lie ahead of all that comes."""
+    return seen if seen <= time.time() * 1e6 else first_look_back()
+
+
 class SampleReader:
     """The utilization samples of one device."""
 
@@ -59,6 +64,7 @@ class SampleReader:
 
     def _ask(self) -> int:
         self._count.value = ROOM
+        self._seen = look_back(self._seen)
         kind, count = ctypes.byref(self._kind), ctypes.byref(self._count)
         return self._function(
             self._handle, UTILIZATION_SAMPLES, ctypes.c_ulonglong(self._seen), kind, count, self._buffer

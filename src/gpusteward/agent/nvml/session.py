@@ -106,14 +106,13 @@ class Session:
         try:
             raise_if_fatal(code)
             gpu = None if code else read_gpu(self._node, index, handle=handle)
+            if gpu is None or not gpu.uuid:
+                harvest.fail("nvml", [f"GPU {index} does not tell who it is: {describe(code)}"], uuid="")
+                return
+            self._chronicle.known[index] = gpu
+            self._devices[index] = Device(handle, gpu, clock=self._clock)
         except GpuLostError:
             self._miss(index, harvest)
-            return
-        if gpu is None or not gpu.uuid:
-            harvest.fail("nvml", [f"GPU {index} does not tell who it is: {describe(code)}"], uuid="")
-            return
-        self._chronicle.known[index] = gpu
-        self._devices[index] = Device(handle, gpu, clock=self._clock)
 
     def _miss(self, index: int, harvest: Harvest) -> None:
         """A GPU that was lost before NVML was opened: known from earlier, or never seen."""

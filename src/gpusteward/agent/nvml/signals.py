@@ -25,7 +25,8 @@ PERCENT = 100
 MEGA = 1_000_000
 HIGHEST_TEMPERATURE = 200  # as DCGM does: above it a sensor is broken, not hot
 HIGHEST_PERFORMANCE_STATE = 15  # 32 is NVML's "unknown"
-NO_VALUE = 2**64 - 1
+NO_VALUE_32, NO_VALUE_64 = 2**32 - 1, 2**64 - 1
+"""What drivers write where they have nothing to write."""
 MEMORY_V2 = struct.pack("<I", 0x02000028)  # nvmlMemory_v2: size and version of the struct
 
 
@@ -43,7 +44,7 @@ class Call:
     layout: str = "<I"
     times: int = 1
     per: int = 1
-    highest: float = NO_VALUE - 1
+    highest: float = NO_VALUE_32 - 1
     pointers: tuple[int, ...] = (0,)
     preset: bytes = b""
     is_constant: bool = False  # told once, true until the driver is loaded again
@@ -79,9 +80,10 @@ MEMORY = Call(
     "nvmlDeviceGetMemoryInfo_v2",
     ("", "memory_total_bytes", "memory_reserved_bytes", "memory_free_bytes", "memory_used_bytes"),
     layout="<I4xQQQQ",
+    highest=NO_VALUE_64 - 1,
     preset=MEMORY_V2,
     # Before driver 510 nobody tells what is reserved, and `used` includes it.
-    fallback=Call("nvmlDeviceGetMemoryInfo", _MEMORY, layout="<QQQ"),
+    fallback=Call("nvmlDeviceGetMemoryInfo", _MEMORY, layout="<QQQ", highest=NO_VALUE_64 - 1),
 )
 ENFORCED_POWER_LIMIT = _watts("nvmlDeviceGetEnforcedPowerLimit", "enforced_power_limit_watts")
 
@@ -103,7 +105,8 @@ CALLS: tuple[Call, ...] = (
         "nvmlDeviceGetCurrentClocksEventReasons",
         _REASONS,
         layout="<Q",
-        fallback=Call("nvmlDeviceGetCurrentClocksThrottleReasons", _REASONS, layout="<Q"),
+        highest=NO_VALUE_64 - 1,
+        fallback=Call("nvmlDeviceGetCurrentClocksThrottleReasons", _REASONS, layout="<Q", highest=NO_VALUE_64 - 1),
     ),
     Call("nvmlDeviceGetPerformanceState", ("performance_state",), highest=HIGHEST_PERFORMANCE_STATE),
     Call("nvmlDeviceGetFanSpeed", ("fan_ratio",), per=PERCENT),

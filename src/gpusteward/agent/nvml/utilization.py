@@ -11,8 +11,15 @@ from dataclasses import dataclass
 
 import pynvml
 
-from gpusteward.agent.nvml.library import INSUFFICIENT_SIZE, NOT_THERE, Handle, find_function, raise_if_fatal
-from gpusteward.agent.nvml.samples import first_look_back
+from gpusteward.agent.nvml.library import (
+    INSUFFICIENT_SIZE,
+    NOT_THERE,
+    NOTHING_NOW,
+    Handle,
+    find_function,
+    raise_if_fatal,
+)
+from gpusteward.agent.nvml.samples import first_look_back, look_back
 
 FIRST_ROOM = 128
 MOST_TRIES = 5
@@ -26,15 +33,16 @@ Sample = tuple[int, int, tuple[int, int, int, int]]  # when, pid, percent of SM,
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Shares of time that a process kept each engine busy."""
+    """Shares of time that a process kept each engine busy; None where nobody can tell."""
 
-    sm: float = 0.0
-    memory: float = 0.0
-    encoder: float = 0.0
-    decoder: float = 0.0
+    sm: float | None = 0.0
+    memory: float | None = 0.0
+    encoder: float | None = 0.0
+    decoder: float | None = 0.0
 
 
 IDLE = Use()
+UNKNOWN = Use(None, None, None, None)
 
 
 class _Teller:
@@ -44,15 +52,18 @@ class _Teller:
 
     def __init__(self, handle: Handle) -> None:
         self.is_supported = True
+        self.doubtful: set[int] = set()  # processes of whom the last read had a sample that cannot be true
         self._handle = handle
         self._seen = first_look_back()
         self._make_room(FIRST_ROOM)
 
-    def read(self) -> list[Sample]:
-        """Samples newer than those before.
+    def read(self) -> list[Sample] | None:
+        """Samples newer than those before, none if there are none; None if the call failed.
 
         Raises GpuLostError, DriverGoneError.
         """
+        self._seen = look_back(self._seen)
+        self.doubtful = set()
         code, count = INSUFFICIENT_SIZE, 0
         for _try in range(MOST_TRIES):
             code, count = self._call()
@@ -62,9 +73,19 @@ class _Teller:
         if code:
             raise_if_fatal(code)
             self.is_supported = code not in NOT_THERE
-            return []
+            return [] if code in NOTHING_NOW else None
         raw = ctypes.string_at(self._buffer, min(count, self._room) * self.entry.size)
-        samples = [sample for sample in self._decode(raw) if _is_sane(sample) and sample[0] > self._seen]
+        return self._sift(sample for sample in self._decode(raw) if sample[0] > self._seen)
+
+    def _sift(self, told: Iterable[Sample]) -> list[Sample]:
+        """Drivers are known to fill samples with rubbish: percents in the millions, processes numbered 0."""
+        samples: list[Sample] = []
+        for sample in told:
+            _at, pid, percents = sample
+            if pid and max(percents) <= 100:
+                samples.append(sample)
+            elif pid:
+                self.doubtful.add(pid)
         self._seen = max((at for at, _pid, _percents in samples), default=self._seen)
         return samples
 
@@ -124,26 +145,22 @@ class UseReader:
     def read(self, is_busy: Callable[[], bool]) -> dict[int, Use] | None:
         """Mean use by pid since the last read; who is not there was idle. None: nobody can tell.
 
-        A device that is busy while neither call saw anybody at work contradicts itself, and is not taken for idle.
-        Raises GpuLostError, DriverGoneError.
+        A device that is busy while neither call saw anybody at work contradicts itself, and is not taken for idle;
+        nor is a process of whom only rubbish was told. Raises GpuLostError, DriverGoneError.
         """
         contradicts = False
         for teller in self._tellers[:]:
             samples = teller.read()
             if not teller.is_supported:
                 self._tellers.remove(teller)
+            elif samples is None:
+                continue
             elif any(any(percents) for _at, _pid, percents in samples):
                 self._tellers.sort(key=lambda other: other is not teller)
-                return _average(samples)
-            elif not (contradicts := contradicts or is_busy()):
+                return dict.fromkeys(teller.doubtful, UNKNOWN) | _average(samples)
+            elif not (contradicts := contradicts or bool(teller.doubtful) or is_busy()):
                 return {}
         return None
-
-
-def _is_sane(sample: Sample) -> bool:
-    """Drivers are known to fill samples with rubbish: percents in the millions, processes numbered 0."""
-    _at, pid, percents = sample
-    return pid > 0 and max(percents) <= 100
 
 
 def _average(samples: list[Sample]) -> dict[int, Use]:

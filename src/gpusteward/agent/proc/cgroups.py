@@ -10,23 +10,30 @@ virtual machines and Slurm jobs are nobody's on purpose: Kubernetes knows nothin
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 _UUID = r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}"
-_POD = re.compile(rf"(?:(.*)-)?pod({_UUID}|[0-9a-f]{{32}})(?:\.slice)?")
+_END = r"(?=/|\Z)"  # of a name
+_POD = re.compile(rf"/(?:([^/]*)-)?pod({_UUID}|[0-9a-f]{{32}})(?:\.slice)?{_END}")
 """`pod<uid>`, or a slice that begins with the names of its parents; 32 digits are a static pod's uid."""
-_CONTAINER = re.compile(r"(?:(.*)-)?([0-9a-f]{64})(?:\.scope)?")
-_BY_PARENT = {
-    "ecs": re.compile(r"[0-9a-f]{32}-[0-9]+"),  # Fargate: task id and a number
-    "garden": re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){4}"),  # Cloud Foundry
-}
-"""Ids of other shapes, believed only somewhere below the name that explains them."""
-_WATCHERS = ("conmon", "kata_overhead")
-"""A prefix or parent that says: this belongs to a container, but runs outside of it."""
+_CONTAINERS = (
+    # A unit of systemd with an id in its name is a container only if a scope: podman's health checks are services.
+    re.compile(rf"/(?:[^/]*-)?([0-9a-f]{{64}})(?:\.(?!mount|service|slice)\w+)?{_END}"),
+    re.compile(rf"/([0-9a-f]{{32}}-[0-9]+){_END}"),  # Fargate: task id and a number
+    re.compile(rf"/([0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{4}}){_END}"),  # Cloud Foundry
+    re.compile(rf"(?<!/)(?<!/lxc)/({_UUID}){_END}"),  # Mesos, Concourse; in the root or below lxc it is a machine's
+)
+"""The shapes of a container's name, the strongest evidence first."""
+_OUTSIDE = re.compile(
+    r"/(?:[^/]*-)?(?:conmon|kata[-_]overhead|kata_sandboxed_pod)"
+    rf"(?:-[0-9a-f]{{64}})?(?:\.scope|\.slice)?{_END}"
+)
+"""A name that says: what lies here belongs to a container, but runs outside of it."""
 _QOS = {"besteffort": "besteffort", "burstable": "burstable", "kubepods": "guaranteed"}
 """The cgroup a pod lies in; guaranteed pods have none of their own and lie in the root of all pods."""
-_ESCAPE = re.compile(r"\\x([0-9a-f]{2})")  # how systemd writes a dash inside a name
+_PLAIN = str.maketrans({":": "/", " ": ""})
+"""A systemd path taken for a plain one, `slice:prefix:id`, is the names it stands for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,51 +71,26 @@ def _count_ids(identity: CgroupIdentity) -> int:
 
 
 def _parse_path(path: str) -> CgroupIdentity:
-    """The innermost pod and its container: in kind and minikube a node is a container itself.
+    """The innermost pod and its container: in kind and minikube a node is a container itself."""
+    names = "/" + path.replace(r"\x2d", "-").translate(_PLAIN)  # \x2d: how systemd writes a dash inside a name
+    *_, pod = (None, *_POD.finditer(names))
+    if pod is None:
+        return CgroupIdentity(container_id=_find_container(names, None))
+    home = pod[1] or names[: pod.start()].rpartition("/")[2]
+    return CgroupIdentity(
+        pod_uid=pod[2].replace("_", "-"),
+        container_id=_find_container(names, pod),
+        qos=_QOS.get(home.removesuffix(".slice").rpartition("-")[2], ""),
+    )
 
-    Below a pod the first container is the one Kubernetes knows; what that runs inside itself is its own affair.
+
+def _find_container(names: str, pod: re.Match[str] | None) -> str:
+    """Below a pod the first container is the one Kubernetes knows; what that runs inside itself is its own affair.
+
     Without a pod the innermost container wins.
     """
-    names = list(_split(path))
-    for place in range(len(names) - 1, -1, -1):
-        if pod := _POD.fullmatch(names[place]):
-            home = pod[1] or (names[place - 1] if place else "")
-            return CgroupIdentity(
-                pod_uid=pod[2].replace("_", "-"),
-                container_id=next(_find_containers(names, place + 1), "") or _uuid_below(names, place),
-                qos=_QOS.get(home.removesuffix(".slice").rpartition("-")[2], ""),
-            )
-    *_, innermost = ("", *_find_containers(names, 0))
-    return CgroupIdentity(container_id=innermost)
-
-
-def _split(path: str) -> Iterator[str]:
-    """Names of a path. A systemd path taken for a plain one, `slice:prefix:id`, is the names it stands for."""
-    for part in path.split("/"):
-        name = _ESCAPE.sub(lambda code: chr(int(code[1], 16)), part) if "\\" in part else part
-        outer, colon, inner = name.partition(":")
-        yield outer
-        if colon:
-            yield inner.replace(":", "-")
-
-
-def _find_containers(names: Sequence[str], start: int) -> Iterator[str]:
-    for place in range(start, len(names)):
-        if container := _match_container(names, place):
-            yield container
-
-
-def _match_container(names: Sequence[str], place: int) -> str:
-    name, parent = names[place], names[place - 1] if place else ""
-    if match := _CONTAINER.fullmatch(name):
-        return "" if (match[1] or parent).endswith(_WATCHERS) else match[2]
-    for ancestor in names[:place]:
-        if ancestor in _BY_PARENT and _BY_PARENT[ancestor].fullmatch(name):
-            return name
+    for shape in _CONTAINERS:
+        if found := list(shape.finditer(names, pod.end() if pod else 0)):
+            container, end = (found[0], found[0].end()) if pod else (found[-1], len(names))
+            return "" if _OUTSIDE.search(names, 0, end) else container[1]
     return ""
-
-
-def _uuid_below(names: Sequence[str], place: int) -> str:
-    """Some runtimes name containers by uuid; directly below a pod nothing else has such a name."""
-    below = names[place + 1] if place + 1 < len(names) else ""
-    return below if re.fullmatch(_UUID, below) else ""

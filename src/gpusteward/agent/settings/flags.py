@@ -1,4 +1,4 @@
-"""A table of settings -> flags, environment variables and their values. Which settings there are: settings.py.
+"""A table of settings -> flags, environment variables and their values. Which settings there are: table.py.
 
 A flag wins over the environment, the environment over the default. Flags may be written as Go programs take
 them too (`-collectors=x`, `-k=true`), because the arguments of a dcgm-exporter must work unchanged.
@@ -6,12 +6,15 @@ them too (`-collectors=x`, `-k=true`), because the arguments of a dcgm-exporter 
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import Field, dataclass
+from dataclasses import Field, dataclass, field, replace
 from enum import Enum
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
+from gpusteward.agent.settings.values import parse_switch
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.nearest import suggest
+
+_Value = TypeVar("_Value")
 
 
 class Group(Enum):
@@ -45,38 +48,40 @@ class Given:
     ignored: tuple[str, ...]
 
 
-def row(
+def setting(
+    default: _Value,
     flags: str,
     *,
     parse: Callable[[str], object],
     about: str,
     group: Group = Group.OURS,
     environment: str = "",
-    switch: bool = False,
     separator: str = "",
     default_text: str = "",
-) -> Mapping[str, Any]:
-    """What a dataclass field needs to be a row of the table, as its metadata; names are separated by blanks.
+) -> _Value:
+    """A dataclass field that is a row of the table; flags and variables are separated by blanks.
 
     Besides the variables named here each one has its own: `--some-flag` is `GPUSTEWARD_SOME_FLAG`.
     """
     names = tuple(flags.split())
-    return {
-        "flags": names,
-        "environment": (_own_variable(names[0]), *environment.split()),
-        "parse": parse,
-        "about": about,
-        "group": group,
-        "switch": switch,
-        "separator": separator,
-        "default_text": default_text,
-    }
+    row = Setting(
+        name="",
+        flags=names,
+        environment=(_own_variable(names[0]), *environment.split()),
+        parse=parse,
+        about=about,
+        group=group,
+        switch=parse is parse_switch,
+        separator=separator,
+        default_text=default_text or _show(default),
+    )
+    return field(default=default, metadata={"row": row})
 
 
-def setting_of(each: Field[Any]) -> Setting:
-    """The row that a field with such metadata is."""
-    default_text = each.metadata["default_text"] or _show(each.default)
-    return Setting(**{**each.metadata, "name": each.name, "default_text": default_text})
+def row_of(each: Field[Any]) -> Setting:
+    """The row that such a field is."""
+    row: Setting = each.metadata["row"]
+    return replace(row, name=each.name)
 
 
 def _own_variable(long_flag: str) -> str:

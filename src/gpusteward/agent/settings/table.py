@@ -6,11 +6,11 @@ A field of `AgentSettings` is a row; foreign_flags.py has the rows without a fie
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
-from gpusteward.agent.settings.flags import Group, Setting, read_given, row, setting_of
+from gpusteward.agent.settings.flags import Group, Setting, read_given, row_of, setting
 from gpusteward.agent.settings.foreign_flags import FOREIGN_FLAGS
 from gpusteward.agent.settings.values import (
     ConfigMapName,
@@ -38,364 +38,283 @@ ALIKE = Group.COMPATIBLE  # works here as it does in dcgm-exporter
 class AgentSettings:
     """What a person chose, or the default."""
 
-    source: Literal["nvml", "simulated"] = field(
-        default="nvml",
-        metadata=row(
-            "--source",
-            parse=one_of("nvml", "simulated"),
-            about="Where GPUs come from: this machine, or GPUs that do not exist.",
-        ),
+    source: Literal["nvml", "simulated"] = setting(
+        "nvml",
+        "--source",
+        parse=one_of("nvml", "simulated"),
+        about="Where GPUs come from: this machine, or GPUs that do not exist.",
     )
-    address: ListenAddress = field(
-        default=ListenAddress("", 9400),
-        metadata=row(
-            "--address -a",
-            environment="DCGM_EXPORTER_LISTEN",
-            parse=parse_address,
-            about="Where to listen: PORT, :PORT, HOST:PORT or [IPV6]:PORT.",
-        ),
+    address: ListenAddress = setting(
+        ListenAddress("", 9400),
+        "--address -a",
+        environment="DCGM_EXPORTER_LISTEN",
+        parse=parse_address,
+        about="Where to listen: PORT, :PORT, HOST:PORT or [IPV6]:PORT.",
     )
-    interval_seconds: float = field(
-        default=5.0,
-        metadata=row(
-            "--interval",
-            parse=number_between(0.5, 600, unit="seconds"),
-            about="Seconds between two looks at the GPUs, 0.5 to 600.",
-        ),
+    interval_seconds: float = setting(
+        5.0,
+        "--interval",
+        parse=number_between(0.5, 600, unit="seconds"),
+        about="Seconds between two looks at the GPUs, 0.5 to 600.",
     )
-    node_name: str = field(
-        default=os.uname().nodename,
-        metadata=row(
-            "--node-name",
-            environment="NODE_NAME",
-            parse=str.strip,
-            default_text="the name of this host",
-            about="The name of this node in Kubernetes.",
-        ),
+    node_name: str = setting(
+        os.uname().nodename,
+        "--node-name",
+        environment="NODE_NAME",
+        parse=str.strip,
+        default_text="the name of this host",
+        about="The name of this node in Kubernetes.",
     )
-    proc: Path = field(
-        default=Path("/proc"),
-        metadata=row(
-            "--proc",
-            parse=Path,
-            about="Where the host's /proc is mounted (needs hostPID).",
-        ),
+    proc: Path = setting(
+        Path("/proc"),
+        "--proc",
+        parse=Path,
+        about="Where the host's /proc is mounted (needs hostPID).",
     )
-    dialects: tuple[str, ...] = field(
-        default=DIALECTS,
-        metadata=row(
-            "--dialects",
-            parse=some_of(*DIALECTS),
-            separator=",",
-            about="Under whose names metrics are exported, a comma list.",
-        ),
+    dialects: tuple[str, ...] = setting(
+        DIALECTS,
+        "--dialects",
+        parse=some_of(*DIALECTS),
+        separator=",",
+        about="Under whose names metrics are exported, a comma list.",
     )
-    dcgm_names: Literal["classic", "v4.9", "both"] = field(
-        default="classic",
-        metadata=row(
-            "--dcgm-names",
-            parse=one_of("classic", "v4.9", "both"),
-            about="Names and units of the dcgm dialect: classic, as renamed in dcgm-exporter 4.9, or both.",
-        ),
+    dcgm_names: Literal["classic", "v4.9", "both"] = setting(
+        "classic",
+        "--dcgm-names",
+        parse=one_of("classic", "v4.9", "both"),
+        about="Names and units of the dcgm dialect: classic, as renamed in dcgm-exporter 4.9, or both.",
     )
-    hostname_label: Literal["Hostname", "hostname", "both"] = field(
-        default="Hostname",
-        metadata=row(
-            "--hostname-label",
-            parse=one_of("Hostname", "hostname", "both"),
-            about="How the dcgm dialect spells its host label.",
-        ),
+    hostname_label: Literal["Hostname", "hostname", "both"] = setting(
+        "Hostname",
+        "--hostname-label",
+        parse=one_of("Hostname", "hostname", "both"),
+        about="How the dcgm dialect spells its host label.",
     )
-    ratio_file: Path | None = field(
-        default=None,
-        metadata=row(
-            "--ratio-file",
-            parse=Path,
-            about="A file with the share of a GPU that one claim stands for (gpu_allocation.txt of k8s-vgpu-monitor).",
-        ),
+    ratio_file: Path | None = setting(
+        None,
+        "--ratio-file",
+        parse=Path,
+        about="A file with the share of a GPU that one claim stands for (gpu_allocation.txt of k8s-vgpu-monitor).",
     )
-    kubernetes_api: str | None = field(
-        default=None,
-        metadata=row(
-            "--kubernetes-api",
-            parse=parse_url,
-            default_text="the cluster this pod runs in",
-            about="The API server to watch pods on, such as a kubectl proxy.",
-        ),
+    kubernetes_api: str | None = setting(
+        None,
+        "--kubernetes-api",
+        parse=parse_url,
+        default_text="the cluster this pod runs in",
+        about="The API server to watch pods on, such as a kubectl proxy.",
     )
-    release_seconds: float = field(
-        default=60.0,
-        metadata=row(
-            "--release-seconds",
-            parse=number_between(1, 86_400, unit="seconds"),
-            about="How long NVML stays released after SIGUSR1, for a GPU reset or a driver reload.",
-        ),
+    release_seconds: float = setting(
+        60.0,
+        "--release-seconds",
+        parse=number_between(1, 86_400, unit="seconds"),
+        about="How long NVML stays released after SIGUSR1, for a GPU reset or a driver reload.",
     )
-    expose_snapshot: bool = field(
-        default=False,
-        metadata=row(
-            "--expose-snapshot",
-            parse=parse_switch,
-            switch=True,
-            about="Serve /snapshot to other machines too, even without basic authentication.",
-        ),
+    expose_snapshot: bool = setting(
+        False,
+        "--expose-snapshot",
+        parse=parse_switch,
+        about="Serve /snapshot to other machines too, even without basic authentication.",
     )
-    simulate_seed: int = field(
-        default=1,
-        metadata=row(
-            "--simulate-seed",
-            parse=whole_between(0, 2**63 - 1),
-            about="The seed of simulated GPUs: the same seed, the same numbers.",
-        ),
+    simulate_seed: int = setting(
+        1,
+        "--simulate-seed",
+        parse=whole_between(0, 2**63 - 1),
+        about="The seed of simulated GPUs: the same seed, the same numbers.",
     )
-    simulate_loads: tuple[str, ...] = field(
-        default=(),
-        metadata=row(
-            "--simulate-load",
-            parse=parse_lines,
-            separator=";",
-            about="A load to put on simulated GPUs; may be given several times, or separated by semicolons.",
-        ),
+    simulate_loads: tuple[str, ...] = setting(
+        (),
+        "--simulate-load",
+        parse=parse_lines,
+        separator=";",
+        about="A load to put on simulated GPUs; may be given several times, or separated by semicolons.",
     )
-    log_level: str = field(
-        default="info",
-        metadata=row(
-            "--log-level",
-            parse=one_of(*LEVELS),
-            about="The least serious log lines to write.",
-        ),
+    log_level: str = setting(
+        "info",
+        "--log-level",
+        parse=one_of(*LEVELS),
+        about="The least serious log lines to write.",
     )
-    log_format: Literal["text", "json"] = field(
-        default="text",
-        metadata=row(
-            "--log-format",
-            environment="DCGM_EXPORTER_LOG_FORMAT",
-            parse=one_of("text", "json"),
-            group=ALIKE,
-            about="Log lines as text or as JSON objects.",
-        ),
+    log_format: Literal["text", "json"] = setting(
+        "text",
+        "--log-format",
+        environment="DCGM_EXPORTER_LOG_FORMAT",
+        parse=one_of("text", "json"),
+        group=ALIKE,
+        about="Log lines as text or as JSON objects.",
     )
-    debug: bool = field(
-        default=False,
-        metadata=row(
-            "--debug",
-            environment="DCGM_EXPORTER_DEBUG",
-            parse=parse_switch,
-            switch=True,
-            group=ALIKE,
-            about="The same as --log-level debug.",
-        ),
+    debug: bool = setting(
+        False,
+        "--debug",
+        environment="DCGM_EXPORTER_DEBUG",
+        parse=parse_switch,
+        group=ALIKE,
+        about="The same as --log-level debug.",
     )
-    collectors: Path | None = field(
-        default=None,
-        metadata=row(
-            "--collectors -f",
-            environment="DCGM_EXPORTER_COLLECTORS",
-            parse=Path,
-            default_text="dcgm-exporter's default fields",
-            group=ALIKE,
-            about="A CSV file that chooses the fields of the dcgm dialect; read again when it changes.",
-        ),
+    collectors: Path | None = setting(
+        None,
+        "--collectors -f",
+        environment="DCGM_EXPORTER_COLLECTORS",
+        parse=Path,
+        default_text="dcgm-exporter's default fields",
+        group=ALIKE,
+        about="A CSV file that chooses the fields of the dcgm dialect; read again when it changes.",
     )
-    configmap_data: ConfigMapName | None = field(
-        default=None,
-        metadata=row(
-            "--configmap-data -m",
-            environment="DCGM_EXPORTER_CONFIGMAP_DATA",
-            parse=parse_configmap,
-            default_text="none",
-            group=ALIKE,
-            about="NAMESPACE:NAME of a ConfigMap whose key `metrics` holds that CSV.",
-        ),
+    configmap_data: ConfigMapName | None = setting(
+        None,
+        "--configmap-data -m",
+        environment="DCGM_EXPORTER_CONFIGMAP_DATA",
+        parse=parse_configmap,
+        default_text="none",
+        group=ALIKE,
+        about="NAMESPACE:NAME of a ConfigMap whose key `metrics` holds that CSV.",
     )
-    devices: str = field(
-        default="f",
-        metadata=row(
-            "--devices -d",
-            environment="DCGM_EXPORTER_DEVICES_STR",
-            parse=str.strip,
-            group=ALIKE,
-            about="Which GPUs: f (whole GPUs, or their MIG instances), g[:0,1,3-5], i[:0,2], g+i.",
-        ),
+    devices: str = setting(
+        "f",
+        "--devices -d",
+        environment="DCGM_EXPORTER_DEVICES_STR",
+        parse=str.strip,
+        group=ALIKE,
+        about="Which GPUs: f (whole GPUs, or their MIG instances), g[:0,1,3-5], i[:0,2], g+i.",
     )
-    kubernetes: bool | None = field(
-        default=None,
-        metadata=row(
-            "--kubernetes -k",
-            environment="DCGM_EXPORTER_KUBERNETES",
-            parse=parse_switch,
-            switch=True,
-            default_text="where there is a kubelet socket or a service account",
-            group=ALIKE,
-            about="Tell which pod holds which GPU.",
-        ),
+    kubernetes: bool | None = setting(
+        None,
+        "--kubernetes -k",
+        environment="DCGM_EXPORTER_KUBERNETES",
+        parse=parse_switch,
+        default_text="where there is a kubelet socket or a service account",
+        group=ALIKE,
+        about="Tell which pod holds which GPU.",
     )
-    pod_resources_kubelet_socket: Path = field(
-        default=Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
-        metadata=row(
-            "--pod-resources-kubelet-socket",
-            environment="DCGM_POD_RESOURCES_KUBELET_SOCKET",
-            parse=Path,
-            group=ALIKE,
-            about="The kubelet's pod-resources socket.",
-        ),
+    pod_resources_kubelet_socket: Path = setting(
+        Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
+        "--pod-resources-kubelet-socket",
+        environment="DCGM_POD_RESOURCES_KUBELET_SOCKET",
+        parse=Path,
+        group=ALIKE,
+        about="The kubelet's pod-resources socket.",
     )
-    nvidia_resource_names: tuple[str, ...] = field(
-        default=(),
-        metadata=row(
-            "--nvidia-resource-names",
-            environment="NVIDIA_RESOURCE_NAMES",
-            parse=parse_list,
-            separator=",",
-            group=ALIKE,
-            about="More names of GPU resources of the device plugin, a comma list.",
-        ),
+    nvidia_resource_names: tuple[str, ...] = setting(
+        (),
+        "--nvidia-resource-names",
+        environment="NVIDIA_RESOURCE_NAMES",
+        parse=parse_list,
+        separator=",",
+        group=ALIKE,
+        about="More names of GPU resources of the device plugin, a comma list.",
     )
-    kubernetes_enable_pod_labels: bool = field(
-        default=False,
-        metadata=row(
-            "--kubernetes-enable-pod-labels",
-            environment="DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS",
-            parse=parse_switch,
-            switch=True,
-            group=ALIKE,
-            about="Pod labels as metric labels.",
-        ),
+    kubernetes_enable_pod_labels: bool = setting(
+        False,
+        "--kubernetes-enable-pod-labels",
+        environment="DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS",
+        parse=parse_switch,
+        group=ALIKE,
+        about="Pod labels as metric labels.",
     )
-    kubernetes_pod_label_allowlist: tuple[re.Pattern[str], ...] = field(
-        default=(),
-        metadata=row(
-            "--kubernetes-pod-label-allowlist-regex",
-            environment="DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX",
-            parse=parse_patterns,
-            separator=",",
-            default_text="all",
-            group=ALIKE,
-            about="Which pod labels: a comma list of regular expressions, each found anywhere in the key.",
-        ),
+    kubernetes_pod_label_allowlist: tuple[re.Pattern[str], ...] = setting(
+        (),
+        "--kubernetes-pod-label-allowlist-regex",
+        environment="DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX",
+        parse=parse_patterns,
+        separator=",",
+        default_text="all",
+        group=ALIKE,
+        about="Which pod labels: a comma list of regular expressions, each found anywhere in the key.",
     )
-    kubernetes_enable_pod_uid: bool = field(
-        default=False,
-        metadata=row(
-            "--kubernetes-enable-pod-uid",
-            environment="DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID",
-            parse=parse_switch,
-            switch=True,
-            group=ALIKE,
-            about="A pod_uid label in the dcgm dialect.",
-        ),
+    kubernetes_enable_pod_uid: bool = setting(
+        False,
+        "--kubernetes-enable-pod-uid",
+        environment="DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID",
+        parse=parse_switch,
+        group=ALIKE,
+        about="A pod_uid label in the dcgm dialect.",
     )
-    kubernetes_virtual_gpus: bool = field(
-        default=False,
-        metadata=row(
-            "--kubernetes-virtual-gpus",
-            environment="KUBERNETES_VIRTUAL_GPUS",
-            parse=parse_switch,
-            switch=True,
-            group=ALIKE,
-            about="In the dcgm dialect, one copy of a shared GPU's samples for each of its pods.",
-        ),
+    kubernetes_virtual_gpus: bool = setting(
+        False,
+        "--kubernetes-virtual-gpus",
+        environment="KUBERNETES_VIRTUAL_GPUS",
+        parse=parse_switch,
+        group=ALIKE,
+        about="In the dcgm dialect, one copy of a shared GPU's samples for each of its pods.",
     )
-    no_hostname: bool = field(
-        default=False,
-        metadata=row(
-            "--no-hostname -n",
-            environment="DCGM_EXPORTER_NO_HOSTNAME",
-            parse=parse_switch,
-            switch=True,
-            group=ALIKE,
-            about="No host label in the dcgm dialect.",
-        ),
+    no_hostname: bool = setting(
+        False,
+        "--no-hostname -n",
+        environment="DCGM_EXPORTER_NO_HOSTNAME",
+        parse=parse_switch,
+        group=ALIKE,
+        about="No host label in the dcgm dialect.",
     )
-    use_old_namespace: bool = field(
-        default=False,
-        metadata=row(
-            "--use-old-namespace -o",
-            environment="DCGM_EXPORTER_USE_OLD_NAMESPACE",
-            parse=parse_switch,
-            switch=True,
-            group=ALIKE,
-            about="Labels of dcgm-exporter 1.x: pod_name, pod_namespace, container_name, uuid.",
-        ),
+    use_old_namespace: bool = setting(
+        False,
+        "--use-old-namespace -o",
+        environment="DCGM_EXPORTER_USE_OLD_NAMESPACE",
+        parse=parse_switch,
+        group=ALIKE,
+        about="Labels of dcgm-exporter 1.x: pod_name, pod_namespace, container_name, uuid.",
     )
-    replace_blanks_in_model_name: bool = field(
-        default=False,
-        metadata=row(
-            "--replace-blanks-in-model-name --rbmn",
-            environment="DCGM_EXPORTER_REPLACE_BLANKS_IN_MODEL_NAME",
-            parse=parse_switch,
-            switch=True,
-            group=ALIKE,
-            about="Dashes for blanks in modelName.",
-        ),
+    replace_blanks_in_model_name: bool = setting(
+        False,
+        "--replace-blanks-in-model-name --rbmn",
+        environment="DCGM_EXPORTER_REPLACE_BLANKS_IN_MODEL_NAME",
+        parse=parse_switch,
+        group=ALIKE,
+        about="Dashes for blanks in modelName.",
     )
-    xid_count_window_ms: int = field(
-        default=300_000,
-        metadata=row(
-            "--xid-count-window-size -x",
-            environment="DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE",
-            parse=whole_between(1, 86_400_000),
-            group=ALIKE,
-            about="The window of DCGM_EXP_XID_ERRORS_COUNT in milliseconds.",
-        ),
+    xid_count_window_ms: int = setting(
+        300_000,
+        "--xid-count-window-size -x",
+        environment="DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE",
+        parse=whole_between(1, 86_400_000),
+        group=ALIKE,
+        about="The window of DCGM_EXP_XID_ERRORS_COUNT in milliseconds.",
     )
-    clock_events_count_window_ms: int = field(
-        default=300_000,
-        metadata=row(
-            "--clock-events-count-window-size",
-            environment="DCGM_EXPORTER_CLOCK_EVENTS_COUNT_WINDOW_SIZE",
-            parse=whole_between(1, 86_400_000),
-            group=ALIKE,
-            about="The window of DCGM_EXP_CLOCK_EVENTS_COUNT in milliseconds.",
-        ),
+    clock_events_count_window_ms: int = setting(
+        300_000,
+        "--clock-events-count-window-size",
+        environment="DCGM_EXPORTER_CLOCK_EVENTS_COUNT_WINDOW_SIZE",
+        parse=whole_between(1, 86_400_000),
+        group=ALIKE,
+        about="The window of DCGM_EXP_CLOCK_EVENTS_COUNT in milliseconds.",
     )
-    web_config_file: Path | None = field(
-        default=None,
-        metadata=row(
-            "--web-config-file",
-            environment="DCGM_EXPORTER_WEB_CONFIG_FILE",
-            parse=Path,
-            group=ALIKE,
-            about="TLS and basic authentication, in the format of the Prometheus exporter-toolkit.",
-        ),
+    web_config_file: Path | None = setting(
+        None,
+        "--web-config-file",
+        environment="DCGM_EXPORTER_WEB_CONFIG_FILE",
+        parse=Path,
+        group=ALIKE,
+        about="TLS and basic authentication, in the format of the Prometheus exporter-toolkit.",
     )
-    max_concurrent_scrapes: int = field(
-        default=16,
-        metadata=row(
-            "--max-concurrent-scrapes",
-            environment="DCGM_EXPORTER_MAX_CONCURRENT_SCRAPES",
-            parse=whole_between(1, 1000),
-            group=ALIKE,
-            about="Scrapes answered at the same time; one more gets 503.",
-        ),
+    max_concurrent_scrapes: int = setting(
+        16,
+        "--max-concurrent-scrapes",
+        environment="DCGM_EXPORTER_MAX_CONCURRENT_SCRAPES",
+        parse=whole_between(1, 1000),
+        group=ALIKE,
+        about="Scrapes answered at the same time; one more gets 503.",
     )
-    web_read_timeout_seconds: float = field(
-        default=10.0,
-        metadata=row(
-            "--web-read-timeout",
-            environment="DCGM_EXPORTER_WEB_READ_TIMEOUT",
-            parse=parse_duration,
-            default_text="10s",
-            group=ALIKE,
-            about="How long a client may take to send its request.",
-        ),
+    web_read_timeout_seconds: float = setting(
+        10.0,
+        "--web-read-timeout",
+        environment="DCGM_EXPORTER_WEB_READ_TIMEOUT",
+        parse=parse_duration,
+        default_text="10s",
+        group=ALIKE,
+        about="How long a client may take to send its request.",
     )
-    web_write_timeout_seconds: float = field(
-        default=30.0,
-        metadata=row(
-            "--web-write-timeout",
-            environment="DCGM_EXPORTER_WEB_WRITE_TIMEOUT",
-            parse=parse_duration,
-            default_text="30s",
-            group=ALIKE,
-            about="How long a client may take to read the answer.",
-        ),
+    web_write_timeout_seconds: float = setting(
+        30.0,
+        "--web-write-timeout",
+        environment="DCGM_EXPORTER_WEB_WRITE_TIMEOUT",
+        parse=parse_duration,
+        default_text="30s",
+        group=ALIKE,
+        about="How long a client may take to read the answer.",
     )
     ignored: tuple[str, ...] = ()  # flags and variables that were given and mean nothing here
 
 
 SETTINGS: tuple[Setting, ...] = (
-    *(setting_of(each) for each in fields(AgentSettings) if each.metadata),
+    *(row_of(each) for each in fields(AgentSettings) if each.metadata),
     *FOREIGN_FLAGS,
 )
 

@@ -15,7 +15,8 @@ import msgspec
 
 from gpusteward.agent.kubernetes.pod_records import Pod
 
-GRANT_ANNOTATIONS = ("hami.io/vgpu-devices-allocated", "volcano.sh/vgpu-ids-new")
+HAMI_ANNOTATION = "hami.io/vgpu-devices-allocated"
+GRANT_ANNOTATIONS = (HAMI_ANNOTATION, "volcano.sh/vgpu-ids-new")
 MIG_ANNOTATION = "hami.io/vgpu-mig-allocations"
 GROUP_LABEL = "runai-gpu-group"
 RESERVED_GPU_ANNOTATION = "run.ai/reserve_for_gpu_index"  # the name is history: it holds the uuid
@@ -46,17 +47,18 @@ def read_grants(pod: Pod) -> list[Grant]:
     Containers are divided by `;`, devices of a container by `:`, and a device is `uuid,type,MiB,percent`.
     """
     for annotation in GRANT_ANNOTATIONS:
-        if text := pod.annotations.get(annotation, ""):
-            return list(_parse_grants(pod, text))
+        if pod.annotations.get(annotation):
+            return list(_parse_grants(pod, annotation))
     return []
 
 
-def _parse_grants(pod: Pod, text: str) -> Iterator[Grant]:
-    groups = text.split(";")
+def _parse_grants(pod: Pod, annotation: str) -> Iterator[Grant]:
+    groups = pod.annotations[annotation].split(";")
     if not groups[-1].strip():
         groups.pop()
     instances = _read_instances(pod)
-    for index, (name, group) in enumerate(zip(_container_names(pod, len(groups)), groups, strict=False)):
+    names = _container_names(pod, len(groups), is_hami=annotation == HAMI_ANNOTATION)
+    for index, (name, group) in enumerate(zip(names, groups, strict=False)):
         if name in pod.finished_init_containers:
             continue
         for position, device in enumerate(part for part in group.split(":") if part.strip()):
@@ -64,11 +66,15 @@ def _parse_grants(pod: Pod, text: str) -> Iterator[Grant]:
                 yield grant
 
 
-def _container_names(pod: Pod, groups: int) -> tuple[str, ...]:
-    """Newer HAMi counts init containers too, before the others; older HAMi and Volcano do not."""
+def _container_names(pod: Pod, groups: int, *, is_hami: bool) -> tuple[str, ...]:
+    """Whom the groups are for. HAMi counts init containers, before the others, since v2.9; Volcano never does.
+
+    Until v2.6 HAMi left out the containers before the first one with a GPU. Volcano leaves out every one without, so
+    that of fewer groups than containers the first are the best guess.
+    """
     if groups > len(pod.container_names):
         return pod.init_container_names + pod.container_names
-    return pod.container_names
+    return pod.container_names[-groups:] if is_hami and groups else pod.container_names
 
 
 def _parse_grant(container: str, text: str, instance: str) -> Grant | None:

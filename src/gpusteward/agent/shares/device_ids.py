@@ -13,7 +13,15 @@ _HAMI_REPLICA = re.compile(rf"(.+)-{_N}")  # HAMi's and Volcano's plugins: GPU-<
 _HAMI_MIG = re.compile(rf"(.+)\[[^\[\]]*-{_N}\]")  # their MIG mode until 2026: GPU-<uuid>[<template>-<position>]
 _OLD_MIG = re.compile(rf"mig-(gpu-.+)/{_N}/{_N}")  # drivers before R470: MIG-GPU-<uuid>/<gi>/<ci>
 _GKE = re.compile(rf"nvidia{_N}(?:/gi{_N})?(?:/vgpu{_N})?")  # N of /dev/nvidiaN
-_DRA = re.compile(rf"gpu-{_N}(?:-mig-(\w+)-[0-9]+-[0-9]+)?")  # gpu.nvidia.com: minor, profile without its dot
+_DRA = re.compile(rf"gpu-{_N}(?:-mig-(.+)-{_N}-{_N})?")
+"""gpu.nvidia.com: the minor number; of an instance also profile, profile id, start: `gpu-0-mig-1g24gb-me-20-5`.
+Until v25.8 it was profile id, start and size: `gpu-0-mig-20-5-1`."""
+_SLICES = {
+    ("19", "1"): "1g", ("20", "1"): "1g+me", ("15", "2"): "1g", ("14", "2"): "2g",
+    ("9", "4"): "3g", ("5", "4"): "4g", ("0", "8"): "7g",
+    ("14", "1"): "1g", ("21", "1"): "1g+me", ("5", "2"): "2g", ("6", "2"): "2g+me", ("0", "4"): "4g",
+}  # fmt: skip
+"""Profile id and size in slices of memory -> what the profile's name tells of it; the last row is the A30's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +95,8 @@ class DeviceTable:
         gpu = self._by_minor.get(int(match[1]))
         if gpu is None or not match[2]:
             return _whole(gpu)
-        alike = [
-            each
-            for each in self._instances.get(gpu.uuid.lower(), ())
-            if each.mig and re.sub(r"\W", "", each.mig.profile.lower()) == match[2]
-        ]
+        instances = self._instances.get(gpu.uuid.lower(), ())
+        alike = [each for each in instances if each.mig and _is_of_profile(each.mig.profile.lower(), match)]
         return _whole(alike[0]) if len(alike) == 1 else None
 
     def _find_position(self, parent: str, position: int) -> Device | None:
@@ -101,3 +106,11 @@ class DeviceTable:
 
 def _whole(gpu: Gpu | None) -> Device | None:
     return Device(gpu, Share.MIG if gpu.mig else Share.EXCLUSIVE) if gpu else None
+
+
+def _is_of_profile(profile: str, match: re.Match[str]) -> bool:
+    """Whether a profile such as `1g.24gb+me` is the one that a name of the DRA driver means."""
+    if match[2].isdigit():
+        slices, _, rest = profile.partition(".")
+        return _SLICES.get((match[2], match[4])) == slices + "+me" * rest.endswith("+me")
+    return re.sub("[^a-z0-9]", "-", profile.replace(".", "")) == match[2]

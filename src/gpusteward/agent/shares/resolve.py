@@ -35,6 +35,7 @@ class Resolution:
 
     allocations: tuple[Allocation, ...] = ()
     unresolved: tuple[str, ...] = ()
+    unplaced: frozenset[PodName] = frozenset()  # pods that hold one of those: where, nobody can tell
 
 
 class Resolver:
@@ -72,11 +73,13 @@ class _Node:
     grants: Mapping[PodName, Sequence[Grant]]
     groups: Mapping[str, Sequence[Pod]]  # KAI group -> the pods that use its GPU
     unresolved: set[str] = field(default_factory=set)
+    unplaced: set[PodName] = field(default_factory=set)
 
-    def find(self, device_id: str) -> Device | None:
+    def find(self, device_id: str, holder: PodName) -> Device | None:
         device = self.devices.find(device_id)
         if device is None:
             self.unresolved.add(device_id)
+            self.unplaced.add(holder)
         return device
 
 
@@ -87,11 +90,12 @@ def resolve_allocations(
     node = _gather(pods, readings)
     found = [*_from_grants(node, claims), *_from_claims(node, claims), *_from_reservations(node, claims)]
     merged = _merge(found)
-    holders = Counter(allocation.gpu_uuid for allocation in merged)
+    pods_on = {(each.gpu_uuid, each.container.namespace, each.container.pod) for each in merged}
+    holders = Counter(gpu_uuid for gpu_uuid, _namespace, _pod in pods_on)
     allocations = tuple(
         _settle(each, node.readings[each.gpu_uuid], holders=holders[each.gpu_uuid], ratio=ratio) for each in merged
     )
-    return Resolution(allocations, tuple(sorted(node.unresolved)))
+    return Resolution(allocations, tuple(sorted(node.unresolved)), frozenset(node.unplaced))
 
 
 def _gather(pods: Mapping[str, Pod], readings: Sequence[GpuReading]) -> _Node:
@@ -105,7 +109,9 @@ def _gather(pods: Mapping[str, Pod], readings: Sequence[GpuReading]) -> _Node:
 
 def _usable_grants(node: _Node, pod: Pod) -> list[Grant]:
     """Grants of a living pod that name a device of this node; without any, the kubelet's word stands."""
-    return [] if pod.is_finished else [grant for grant in read_grants(pod) if node.find(grant.device_id)]
+    if pod.is_finished:
+        return []
+    return [grant for grant in read_grants(pod) if node.find(grant.device_id, (pod.namespace, pod.name))]
 
 
 def _groups(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
@@ -121,7 +127,7 @@ def _from_grants(node: _Node, claims: Sequence[Claim]) -> Iterator[Allocation]:
     resources = {(claim.namespace, claim.pod, claim.container): claim.resource for claim in claims}
     for (namespace, name), grants in node.grants.items():
         for grant in grants:
-            device = node.find(grant.device_id)
+            device = node.find(grant.device_id, (namespace, name))
             if device is not None:
                 share = Share.MIG if device.gpu.mig else Share.HAMI
                 resource = resources.get((namespace, name, grant.container), "")
@@ -134,7 +140,7 @@ def _from_claims(node: _Node, claims: Sequence[Claim]) -> Iterator[Allocation]:
         pod = node.pods.get(name)
         if name in node.grants or (pod is not None and pod.is_finished):
             continue
-        device = node.find(claim.device_id)
+        device = node.find(claim.device_id, name)
         if device is not None and is_reservation(claim.namespace, pod):
             lent = list(_lend(node, pod, device.gpu, resource=claim.resource))
             yield from lent or [_hold(claim, pod, Device(device.gpu, Share.FRACTION))]
@@ -155,7 +161,7 @@ def _from_reservations(node: _Node, claims: Sequence[Claim]) -> Iterator[Allocat
     for name, pod in node.pods.items():
         device_id = pod.annotations.get(RESERVED_GPU_ANNOTATION, "")
         is_unlisted = name not in listed and not pod.is_finished and is_reservation(pod.namespace, pod)
-        if is_unlisted and device_id and (device := node.find(device_id)):
+        if is_unlisted and device_id and (device := node.find(device_id, name)):
             yield from _lend(node, pod, device.gpu, resource="")
 
 

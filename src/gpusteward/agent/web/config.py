@@ -71,14 +71,15 @@ class WebConfigFile:
         return self._config
 
     def _read_again(self) -> None:
-        if self._look() == self._seen:
+        seen = self._look()  # before reading: what is written meanwhile shows as a change at the next look
+        if seen == self._seen:
             return  # another connection was faster
         try:
             self._config = read_web_config(self._path)
             log.info("web_config_reloaded", path=self._path)
         except ConfigurationError as error:
             log.warning("web_config_refused", path=self._path, reason=error)
-        self._seen = self._look()
+        self._seen = seen
 
     def _look(self) -> tuple[object, ...]:
         files: Iterable[Path] = self._config.tls.files if self._config.tls else ()

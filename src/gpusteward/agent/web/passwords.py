@@ -8,7 +8,7 @@ import secrets
 import threading
 from collections.abc import Mapping
 
-BCRYPT_HASH = re.compile(r"\$2[abxy]?\$(0[4-9]|[12][0-9]|3[01])\$[./A-Za-z0-9]{53}")
+BCRYPT_HASH = re.compile(r"\$2[abxy]\$(0[4-9]|[12][0-9]|3[01])\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}")
 MAX_BCRYPT_BYTES = 72  # bcrypt sees no more of a password; longer ones are cut, as htpasswd and Go do
 REMEMBERED_FAILURES = 100
 
@@ -37,9 +37,9 @@ class Passwords:
 
     def check(self, user: str, password: bytes) -> bool:
         digest = self._digest(user, password)
+        if digest in self._right:  # before the lock: those who are known do not queue behind those who guess
+            return True
         with self._lock:
-            if digest in self._right:
-                return True
             if digest in self._wrong:
                 return False
             return self._remember(digest, right=self._compute(user, password))

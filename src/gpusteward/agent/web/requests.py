@@ -26,6 +26,8 @@ MAX_REQUEST_BYTES = 16 * 1024  # line and headers; a scraper sends about 300
 MAX_LINE_BYTES = 4 * 1024
 MAX_BODY_BYTES = 64 * 1024  # read and thrown away: closing on unread bytes would cut off our answer
 JOINED_BYTES = 8 * 1024  # smaller answers leave in one piece with their head
+# Not all of 127.0.0.0/8: the proxy of a service mesh brings the world in from 127.0.0.6.
+OWN_ADDRESSES = frozenset({"127.0.0.1", "::1", "::ffff:127.0.0.1"})
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/health"})  # a kubelet's probe has no password
 
 
@@ -48,7 +50,7 @@ class Line:
     def __init__(self, connection: socket.socket, client: str) -> None:
         self.connection = connection
         self.client = client
-        self.idle_since: float | None = None  # set while it waits for another request after an answered one
+        self.waiting_since: float | None = time.monotonic()  # None while a whole request is being answered
 
     def hang_up(self) -> None:
         """Wake whoever reads from it or writes to it: they see the end."""
@@ -65,6 +67,7 @@ class Conversation(BaseHTTPRequestHandler):
     def __init__(self, line: Line, site: Site) -> None:
         # Not the base's: that one opens, handles and closes all at once.
         self._line, self._site = line, site
+        self._patience_seconds = site.read_seconds
         self.close_connection = False
 
     def run(self) -> None:
@@ -99,26 +102,20 @@ class Conversation(BaseHTTPRequestHandler):
         return isinstance(connection, ssl.SSLSocket) and is_allowed_client(connection, sans)
 
     def handle_one_request(self) -> None:
-        if not self._await_request():
-            self.close_connection = True
+        self._stream.allow(seconds=self._patience_seconds, size=MAX_REQUEST_BYTES)
+        if not self._reader.peek(1):
+            self.close_connection = True  # the client is gone
             return
         try:
-            answered = self._read_request()
+            accepted = self._read_request()
         except RequestTooLargeError:
-            answered = False
+            accepted = False
             self.send_error(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request is too large")
-        if answered:
+        if accepted:
+            self._line.waiting_since = None
             self._answer()
-        self._line.idle_since = time.monotonic()
-
-    def _await_request(self) -> bool:
-        """Wait for the first byte; False when the client is gone."""
-        waited_for_before = self._line.idle_since is not None
-        seconds = self._site.idle_seconds if waited_for_before else self._site.read_seconds
-        self._stream.allow(seconds=seconds, size=MAX_REQUEST_BYTES)
-        arrived = bool(self._reader.peek(1))
-        self._line.idle_since = None
-        return arrived
+        self._line.waiting_since = time.monotonic()
+        self._patience_seconds = self._site.idle_seconds
 
     def _read_request(self) -> bool:
         """Read line and headers; False when they were refused (and answered)."""
@@ -136,26 +133,32 @@ class Conversation(BaseHTTPRequestHandler):
 
     def _skip_body(self) -> None:
         """No request here has a use for a body; what cannot be skipped ends the conversation after the answer."""
-        text = self.headers.get("Content-Length", "0")
-        length = int(text) if text.isdecimal() and len(text) <= 9 else None
-        if "Transfer-Encoding" in self.headers or length is None or length > MAX_BODY_BYTES:
-            self.close_connection = True
-        elif length:
+        length = self._body_length()
+        if length:
             self._stream.allow(seconds=self._site.read_seconds, size=MAX_BODY_BYTES)
             self.rfile.read(length)
-        if self.request_version != "HTTP/1.1":
+        if length is None or self.request_version != "HTTP/1.1":
             self.close_connection = True
+
+    def _body_length(self) -> int | None:
+        """None where a proxy might see the end of the request elsewhere: what follows must not become a request."""
+        if self.headers.defects or "Transfer-Encoding" in self.headers:
+            return None
+        (text, *others) = self.headers.get_all("Content-Length", ["0"])
+        length = int(text) if text.isdecimal() and len(text) <= 9 and not others else None
+        return None if length is None or length > MAX_BODY_BYTES else length
 
     def handle_expect_100(self) -> bool:
         return True  # nobody here waits for a body
 
     def _answer(self) -> None:
         web = self._site.web()
-        if self._path() != "/metrics":
-            self._write(self._decide(web), web)
+        refusal = self._check_rights(web)
+        if refusal or self._path() != "/metrics":
+            self._write(refusal or self._decide(), web)
         elif self._site.scrapes.acquire(blocking=False):
             try:
-                self._write(self._decide(web), web)
+                self._write(self._decide(), web)
             finally:
                 self._site.scrapes.release()
         else:
@@ -165,13 +168,9 @@ class Conversation(BaseHTTPRequestHandler):
         target = self.path.partition("?")[0]
         return target if target.startswith("/") else "/" + target.partition("://")[2].partition("/")[2]
 
-    def _decide(self, web: WebConfig) -> Response:
-        """What the request gets; nothing has been written yet."""
+    def _decide(self) -> Response:
+        """What a request gets that may be made; nothing has been written yet."""
         path = self._path()
-        if path not in OPEN_PATHS:
-            refusal = self._check_rights(web)
-            if refusal:
-                return refusal
         route = ROUTES.get(path)
         if route is None:
             return refuse(HTTPStatus.NOT_FOUND, f"there is nothing at {path}", hint="see / for what there is")
@@ -185,6 +184,8 @@ class Conversation(BaseHTTPRequestHandler):
         return self._ask(route)
 
     def _check_rights(self, web: WebConfig) -> Response | None:
+        if self._path() in OPEN_PATHS:
+            return None
         if web.bucket is not None and not web.bucket.take():
             return refuse(HTTPStatus.TOO_MANY_REQUESTS, "over the rate limit", hint="rate_limit in the web config file")
         if web.passwords is None or web.passwords.allow(self.headers.get("Authorization", "")):
@@ -220,14 +221,18 @@ class Conversation(BaseHTTPRequestHandler):
         return _tell(*self._site.answers.ready())
 
     def show_snapshot(self) -> Response:
-        trusted = self._site.expose_snapshot or is_loopback(self._line.client)
-        if trusted or self._site.web().knows_its_clients:
+        if self._site.expose_snapshot or self._site.web().knows_its_clients or self._is_from_here():
             return Response(HTTPStatus.OK, self._site.answers.snapshot(), JSON)
         return refuse(
             HTTPStatus.FORBIDDEN,
             "the snapshot names processes and pods: it is shown on this machine only",
             hint="set up basic_auth_users in a --web-config-file, or allow everybody with --expose-snapshot",
         )
+
+    def _is_from_here(self) -> bool:
+        """Whether the client is on this machine itself, and no proxy that brings others in."""
+        passed_on = "X-Forwarded-For" in self.headers or "Forwarded" in self.headers
+        return self._line.client in OWN_ADDRESSES and not passed_on
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """How the base class refuses what it cannot parse."""
@@ -264,7 +269,3 @@ ROUTES: Mapping[str, Route] = {
 def _tell(good: bool, reason: str) -> Response:
     status = HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
     return Response(status, reason.encode() + b"\n")
-
-
-def is_loopback(client: str) -> bool:
-    return client == "::1" or client.removeprefix("::ffff:").startswith("127.")

@@ -1,8 +1,9 @@
 """/metrics, /healthz, /readyz and /snapshot over HTTP: listening, and how many clients are let in.
 
 One thread a connection. Pages are ready when a client comes, so a request costs little; and a call into NVML that
-hangs gives up the interpreter's lock, so the page is still served. Over the limit the connection that has been idle
-longest makes room; if none is idle the new client gets 503, without a thread of its own.
+hangs gives up the interpreter's lock, so the page is still served. Over the limit the connection that has waited
+longest for a whole request makes room, be it idle, silent or slow; if all are being answered the new client gets 503,
+without a thread of its own.
 """
 
 import errno
@@ -19,8 +20,6 @@ from gpusteward.agent.web.requests import Conversation, Line, Site
 from gpusteward.agent.web.responses import OVERLOADED, render_head
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.logs import Log
-
-__all__ = ["Answers", "Server", "serve"]
 
 log = Log(__name__)
 
@@ -122,11 +121,11 @@ class Server:
         with self._lock:
             if len(self._lines) < self._max_connections:
                 return True
-            idle = [(line.idle_since, line) for line in self._lines if line.idle_since is not None]
-            if not idle:
+            waiting = [(line.waiting_since, line) for line in self._lines if line.waiting_since is not None]
+            if not waiting:
                 return False
-            _, longest = min(idle, key=lambda pair: pair[0])
-            longest.idle_since = None  # it is on its way out
+            _, longest = min(waiting, key=lambda pair: pair[0])
+            longest.waiting_since = None  # it is on its way out
             longest.hang_up()
             return True
 

@@ -1,0 +1,111 @@
+"""`python -m bench.agent`: the agent beside nvitop-exporter, against its own floor, and under endurance.
+
+Writes bench/results/agent.md and agent.json. Ends with 0 whether the bars hold or not: a result is a result.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+from bench.bars import judge
+from bench.compare import Arena, Plan
+from bench.endurance import Town, endure
+from bench.installs import ROOT, Install, install_agent, install_nvitop
+from bench.machines import describe_run
+from bench.nodes import Node, spread_tenants, stand_node
+from bench.progress import say
+from bench.report import render_report
+from bench.results import Comparison, Endurance, Floor, Results
+from bench.sides import AGENT, NVITOP, run_agent
+from tests.fakes.nvml_scenarios import crowd
+
+COMMAND = "make bench"
+RESULTS = Path(__file__).parent / "results"
+
+PROMISED, LARGE = (8, 64), (16, 512)  # GPUs, processes
+PLANS = {
+    PROMISED: Plan(intervals=(5.0, 1.0), scrapes={AGENT: 200, NVITOP: 50}, lone_scrapes=30),
+    LARGE: Plan(intervals=(5.0,), scrapes={AGENT: 50, NVITOP: 20}, rounds=4),
+}
+FLOOR_ROUNDS = {PROMISED: (20, 20), LARGE: (12, 8)}  # rounds, turns in each
+ENDURANCE_INTERVAL = 0.5
+
+
+class Bench:
+    """One run in a folder of its own."""
+
+    def __init__(self, folder: Path, agent: Install, *, nvitop: Install) -> None:
+        self._folder = folder
+        self._agent = agent
+        self._nvitop = nvitop
+
+    def run(self) -> Results:
+        versions = {AGENT: self._agent.versions, NVITOP: self._nvitop.versions}
+        comparisons, floors = [], []
+        for size in PLANS:
+            comparison, floor = self._measure(size)
+            comparisons.append(comparison)
+            floors.append(floor)
+        return Results(describe_run(COMMAND, versions), comparisons, floors, self._endure())
+
+    def _measure(self, size: tuple[int, int]) -> tuple[Comparison, Floor]:
+        gpus, processes = size
+        with stand_node(self._folder / f"node-{gpus}", gpus, processes=processes) as node:
+            say(f"{gpus} GPUs, {processes} processes: both sides")
+            comparison = Arena(node, PLANS[size]).compare(self._agent, self._nvitop)
+            say("  the floor")
+            return comparison, self._measure_floor(node, size)
+
+    def _measure_floor(self, node: Node, size: tuple[int, int]) -> Floor:
+        """In a process where the agent is installed: the bench itself has the fakes loaded."""
+        counts = [str(count) for count in FLOOR_ROUNDS[size]]
+        command = [self._agent.program("python"), "-m", "bench.floor", *counts, *node.agent_flags, "--log-level=error"]
+        done = subprocess.run(command, cwd=ROOT, env=node.environment, check=True, stdout=subprocess.PIPE)
+        return Floor(*size, **json.loads(done.stdout))
+
+    def _endure(self) -> Endurance:
+        gpus, processes = PROMISED
+        say("endurance")
+        with (
+            stand_node(self._folder / "endurance", gpus, processes=processes) as node,
+            run_agent(self._agent, node, interval=ENDURANCE_INTERVAL) as side,
+        ):
+            tenants = spread_tenants(crowd(gpus, processes, pids=node.pids), node.pids)
+            return endure(side, Town(node, tenants))
+
+
+def write_results(results: Results) -> None:
+    bars = [{**asdict(bar), "verdict": bar.verdict} for bar in judge(results)]
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "agent.md").write_text(render_report(results))
+    (RESULTS / "agent.json").write_text(json.dumps({**asdict(results), "bars": bars}, indent=1) + "\n")
+
+
+def measure() -> Results:
+    say("installing both sides into .build/")
+    agent, nvitop = install_agent(), install_nvitop()
+    say(f"gpusteward {agent.versions['gpusteward']}, nvitop-exporter {nvitop.versions['nvitop-exporter']}")
+    with tempfile.TemporaryDirectory(prefix="gpusteward-bench-") as folder:
+        return Bench(Path(folder), agent, nvitop=nvitop).run()
+
+
+def main() -> int:
+    for stopping in (signal.SIGINT, signal.SIGTERM):  # however it is stopped, it stops what it started
+        signal.signal(stopping, signal.default_int_handler)
+    try:
+        results = measure()
+    except KeyboardInterrupt:
+        say("interrupted: everything is stopped, nothing is written")
+        return 130
+    write_results(results)
+    print(render_report(results))
+    say("written to bench/results/agent.md and agent.json")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

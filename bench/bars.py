@@ -1,0 +1,41 @@
+"""What was promised, and whether it holds. A missed bar is said as loudly as one that holds."""
+
+from dataclasses import dataclass
+
+from bench.results import Results
+
+KIB = 1024
+MB = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """An upper limit and what was measured against it."""
+
+    promise: str
+    limit: float
+    measured: float
+    unit: str
+    judged_by: str
+
+    @property
+    def verdict(self) -> str:
+        return "PASS" if self.measured <= self.limit else "MISSED"
+
+
+def judge(results: Results) -> list[Bar]:
+    """The promises of the agent on the first of the nodes: 8 GPUs, 64 processes, 64 pods."""
+    agent, endurance = results.comparisons[0].agent, results.endurance
+    highest = max(agent.peak_rss, endurance.peak_rss)
+    return [
+        Bar("RSS", 45, highest * KIB / MB, "MB", "VmHWM: the most it ever had, start-up and endurance included"),
+        Bar("CPU at the 5 s interval", 0.3, agent.cpu_share(5) * 100, "% of a core", "median of the idle windows"),
+        Bar("CPU of a scrape", 2, agent.dearest_scrape_cpu, "ms", "the dearest of the ways to scrape below"),
+        Bar(
+            "RSS stays flat under scrapes and pod changes",
+            1,
+            endurance.growth_kib * KIB / MB,
+            "MB of growth",
+            "first five readings after the warm-up to the last five, median to median",
+        ),
+    ]

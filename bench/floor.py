@@ -1,0 +1,114 @@
+"""The agent's own work against its floor, in one process: `python -m bench.floor ROUNDS TURNS [flags of the agent]`.
+
+The floor is what no agent in Python can go below: the very NVML calls that one collection makes, with the same
+arguments, made again in a loop without looking at the answers. Prints JSON. Runs where the agent is installed.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+
+from bench.recorder import record_read, replay
+from gpusteward.agent.app import build_script, build_source
+from gpusteward.agent.collect import Collection, Script
+from gpusteward.agent.kubernetes.api import ApiServer
+from gpusteward.agent.memory import tame_allocator
+from gpusteward.agent.node import Source
+from gpusteward.agent.nvml import Nvml
+from gpusteward.agent.pages import Pages
+from gpusteward.agent.settings.table import AgentSettings, read_settings
+from gpusteward.core.exposition import LabelCache
+from gpusteward.core.parts import DIVIDED_SIGNALS
+
+WARM_UP_TURNS = 10
+PODS_SECONDS = 10.0
+REST = "rest"
+"""What no collector accounts for: attribution, counters, the page."""
+
+
+class Loop:
+    """Cycles of the agent without the waits between them; its clocks go on as if it had waited."""
+
+    def __init__(self, source: Source, script: Script, settings: AgentSettings) -> None:
+        pages = Pages(node=settings.node_name, interval_seconds=settings.interval_seconds, clock=time.monotonic)
+        self._collection = Collection(source, script, pages, interval_seconds=settings.interval_seconds)
+        self._interval = settings.interval_seconds
+        self._ahead = 0.0
+        self._account: list[dict[str, float]] = []  # cycle by cycle: milliseconds of each collector that ran
+
+    def run_cycle(self) -> None:
+        self._ahead += self._interval
+        durations = self._collection.guard.durations_seconds
+        before, began = dict(durations), time.perf_counter()
+        self._collection.run_cycle(now=time.time() + self._ahead, monotonic=time.monotonic() + self._ahead)
+        taken = time.perf_counter() - began
+        ran = {name: seconds * 1000 for name, seconds in durations.items() if before.get(name) != seconds}
+        self._account.append({**ran, REST: taken * 1000 - sum(ran.values())})
+
+    def split_cycle(self) -> dict[str, float]:
+        """Milliseconds of a cycle by collector: the median of its runs, for as many cycles as it runs in."""
+        names = dict.fromkeys(name for ran in self._account for name in ran)
+        runs = {name: [ran[name] for ran in self._account if name in ran] for name in names}
+        return {name: median(own) * len(own) / len(self._account) for name, own in runs.items()}
+
+    def wait_for_pods(self) -> None:
+        """Cycles until processes are known by their pods: before that there is less to do."""
+        deadline = time.monotonic() + PODS_SECONDS
+        while not self._knows_pods():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"no pods after {PODS_SECONDS:g} s: {self._collection.guard.failures}")
+            time.sleep(0.05)
+            self.run_cycle()
+        self._account.clear()
+
+    def _knows_pods(self) -> bool:
+        snapshot = self._collection.last_snapshot
+        return snapshot is not None and all(process.container for process in snapshot.processes)
+
+
+def measure_all(works: Mapping[str, Callable[[], object]], rounds: int, *, turns: int) -> dict[str, list[float]]:
+    """CPU milliseconds of each work, in turns: what disturbs one disturbs the others."""
+    found: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(rounds):
+        for name, work in works.items():
+            began = time.thread_time()
+            for _turn in range(turns):
+                work()
+            found[name].append((time.thread_time() - began) / turns * 1000)
+    return found
+
+
+def measure_floor(settings: AgentSettings, rounds: int, *, turns: int) -> dict[str, object]:
+    api = ApiServer(settings.kubernetes_api) if settings.kubernetes_api else None
+    script = build_script(settings, api, LabelCache())
+    wanted = DIVIDED_SIGNALS.union(*(dialect.wanted for dialect in script.dialects))
+    source, recorded, nvml = build_source(settings, api), Nvml(settings.node_name), Nvml(settings.node_name)
+    try:
+        calls = record_read(recorded, wanted)
+        loop = Loop(source, script, settings)
+        loop.wait_for_pods()
+        works = {
+            "bare_calls": lambda: replay(calls),
+            "nvml_read": lambda: nvml.read(wanted),
+            "whole_cycle": loop.run_cycle,
+        }
+        measure_all(works, 1, turns=WARM_UP_TURNS)
+        found = measure_all(works, rounds, turns=turns)
+    finally:
+        for each in (recorded, nvml):
+            each.release()
+        source.close()
+    return {"calls": len(calls), **found, "collectors": loop.split_cycle()}
+
+
+def main(arguments: Sequence[str]) -> None:
+    tame_allocator()
+    rounds, turns, *flags = arguments
+    settings = read_settings(flags, {})
+    json.dump(measure_floor(settings, int(rounds), turns=int(turns)), sys.stdout)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

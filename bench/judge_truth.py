@@ -1,0 +1,206 @@
+"""`python -m bench.judge_truth`: the judge against the truth of simulated workloads, and what judging costs.
+
+Writes bench/results/judge.md and judge.json. Ends with 0 whether the bars hold or not: a result is a result.
+"""
+
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+
+from bench.machines import About, describe_run
+from bench.progress import say
+from bench.report import render_table
+from gpusteward.analyzer.judge.judge import judge
+from gpusteward.analyzer.judge.memory import Memory
+from gpusteward.analyzer.judge.workloads import judge_workloads
+from gpusteward.core.verdicts import Activity
+from gpusteward.simulate.fleets import fleet
+from gpusteward.simulate.truths import Kind
+from tests.analyzer.truth_cases import CYCLE, MOMENTS, RULES, Case, find_brief_work, judge_nodes, lone_nodes
+from tests.analyzer.usage_tables import AGENT_STEP, AT, STEP, WINDOW, large_table
+from tests.simulate.lone import lone_node
+
+COMMAND = "python -m bench.judge_truth"
+RESULTS = Path(__file__).parent / "results"
+SEEDS = range(200)
+BRIEF_SEEDS = range(60)
+FLEET_NODES = 60
+ROWS = 50_000
+ROUNDS = 9
+
+Counts = dict[str, dict[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    promise: str
+    limit: str
+    measured: str
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """Windows in which a notebook worked for seconds only, judged from two kinds of data."""
+
+    windows: int
+    missed_by_gauges: int
+    missed_with_memory: int
+    missed_by_counter: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """All of one run."""
+
+    about: About
+    activities: Counts  # kind and truth -> verdict
+    signatures: Counts  # kind -> signature
+    fleet: Counts  # share and truth -> verdict
+    doubts: dict[str, int]  # in the fleet
+    brief: Brief
+    judge_milliseconds: list[float]  # CPU, round by round
+    workloads_milliseconds: list[float]
+    bars: list[Bar]
+
+
+def judge_kinds() -> list[Case]:
+    """Every kind on a working morning and at night; notebooks, which change the most, at four moments."""
+    cases = []
+    for kind in Kind:
+        say(f"  {kind}")
+        nodes = lone_nodes(kind, SEEDS)
+        for at in MOMENTS if kind is Kind.NOTEBOOK else MOMENTS[:2]:
+            cases += judge_nodes(nodes, at)
+    return cases
+
+
+def judge_brief_work() -> Brief:
+    windows = [
+        (lone_node(Kind.NOTEBOOK, seed), at)
+        for seed in BRIEF_SEEDS
+        for at in find_brief_work(Kind.NOTEBOOK, seed, least=0.05, most=12, count=2)
+    ]
+
+    def count(**options: float) -> int:
+        return sum(case.is_false_idle for node, at in windows for case in judge_nodes([node], at, **options))
+
+    return Brief(len(windows), count(cycles=1), count(), count(counter_step=AGENT_STEP))
+
+
+def measure_cost() -> tuple[list[float], list[float]]:
+    """CPU milliseconds of judging, and of joining to workloads; a full memory, as in every cycle but the first."""
+    _, memory = judge(large_table(ROWS), RULES, Memory(), now=AT)
+    judging, joining = [], []
+    for number in range(ROUNDS):
+        table = large_table(ROWS, at=AT + CYCLE * (number + 1), seed=number)
+        start = time.process_time()
+        verdicts, memory = judge(table, RULES, memory, now=table.at)
+        middle = time.process_time()
+        judge_workloads(verdicts, RULES)
+        judging.append((middle - start) * 1000)
+        joining.append((time.process_time() - middle) * 1000)
+    return judging, joining
+
+
+def tabulate(cases: Iterable[Case], name: Callable[[Case], str], *, by: Callable[[Case], str]) -> Counts:
+    rows: dict[str, Counter[str]] = {}
+    for case in cases:
+        rows.setdefault(name(case), Counter())[by(case)] += 1
+    return {row: dict(counts) for row, counts in sorted(rows.items())}
+
+
+def set_bars(cases: Sequence[Case], fleet_cases: Sequence[Case], *, brief: Brief, costs: Sequence[float]) -> list[Bar]:
+    false = sum(case.is_false_idle for case in (*cases, *fleet_cases))
+    bars = [
+        Bar("active workloads called idle", "0", str(false), false == 0),
+        Bar("the same, brief work, agent's counter", "0", str(brief.missed_by_counter), brief.missed_by_counter == 0),
+    ]
+    for kind in (Kind.EMPTY, Kind.PARKED, Kind.NOTEBOOK, Kind.HUNG):
+        rested = [case for case in cases if case.kind is kind and not case.worked]
+        share = sum(case.activity is Activity.IDLE for case in rested) / len(rested)
+        bars.append(Bar(f"idle {kind} called idle", "at least 95 %", f"{share:.1%} of {len(rested)}", share >= 0.95))
+    cost = median(costs)
+    return [*bars, Bar(f"CPU to judge {ROWS:,} rows", "100 ms", f"{cost:.0f} ms", cost < 100)]
+
+
+def run() -> Found:
+    say("kinds")
+    cases = judge_kinds()
+    say("fleet")
+    fleet_cases = judge_nodes(fleet(FLEET_NODES), MOMENTS[0])
+    say("brief work")
+    brief = judge_brief_work()
+    say("cost")
+    judging, joining = measure_cost()
+    return Found(
+        describe_run(COMMAND, {"judge": {"numpy": version("numpy"), "pydantic": version("pydantic")}}),
+        tabulate(cases, lambda case: f"{case.kind}, {_truth(case)}", by=lambda case: case.activity.value),
+        tabulate(cases, lambda case: case.kind.value, by=lambda case: case.signature.value),
+        tabulate(fleet_cases, lambda case: f"{case.share}, {_truth(case)}", by=lambda case: case.activity.value),
+        dict(Counter(case.doubt.value for case in fleet_cases if case.doubt)),
+        brief,
+        judging,
+        joining,
+        set_bars(cases, fleet_cases, brief=brief, costs=judging),
+    )
+
+
+def _truth(case: Case) -> str:
+    return "worked" if case.worked else "did nothing"
+
+
+def render_page(found: Found) -> str:
+    about, brief = found.about, found.brief
+    bars = [(bar.promise, bar.limit, bar.measured, "PASS" if bar.holds else "MISSED") for bar in found.bars]
+    return "\n".join(
+        [
+            "# The judge, against the truth\n",
+            f"- Made by `{about.command}` on {about.date}.\n- {about.processor}, {about.cores} cores; {about.python}\n",
+            "## What was promised\n\n" + render_table(("promise", "limit", "measured", "verdict"), bars),
+            f"## Truth and verdict\n\n{len(SEEDS)} seeds of each kind, one workload on one GPU, all models in turn; "
+            f"{WINDOW / 60:.0f} minutes sampled every {STEP:.0f} s, a cycle every {CYCLE / 60:.0f} minutes. The truth "
+            "is whether any kernel ran within the window.\n\n" + _render_counts(found.activities),
+            "An idle row that is called active stopped less than a window ago: a pause so far.\n",
+            "## Kind and signature\n\n" + _render_counts(found.signatures),
+            "A hung workload that still works is steady, a notebook that rests is parked.\n",
+            f"## A fleet of {FLEET_NODES} nodes, by sharing mode\n\n" + _render_counts(found.fleet),
+            f"Why unknown: {', '.join(f'{doubt} ({count})' for doubt, count in found.doubts.items())}. No data: MIG "
+            "instances of models before Hopper, whose activity only DCGM could tell.\n",
+            "## Work between two samples\n\n"
+            f"{brief.windows} windows in which a notebook worked for 0.05 to 12 s only. Called idle: "
+            f"{brief.missed_by_gauges} by gauges sampled every {STEP:.0f} s alone, {brief.missed_with_memory} with the "
+            f"memory of the cycle before, {brief.missed_by_counter} with a mean from the agent's busy-seconds counter. "
+            "What is over before the next sample no gauge can show.\n",
+            f"## Cost at {ROWS:,} rows\n\nCPU, median of {ROUNDS} rounds: {median(found.judge_milliseconds):.0f} ms to "
+            f"judge (least {min(found.judge_milliseconds):.0f}), {median(found.workloads_milliseconds):.0f} ms to join "
+            f"to workloads (least {min(found.workloads_milliseconds):.0f}).\n",
+        ]
+    )
+
+
+def _render_counts(counts: Counts) -> str:
+    columns = sorted({name for row in counts.values() for name in row})
+    rows = [(name, *(str(row.get(column, "")) for column in columns)) for name, row in counts.items()]
+    return render_table(("", *columns), rows)
+
+
+def main() -> int:
+    found = run()
+    page = render_page(found)
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "judge.md").write_text(page)
+    (RESULTS / "judge.json").write_text(json.dumps(asdict(found), indent=1) + "\n")
+    print(page)
+    say("written to bench/results/judge.md and judge.json")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

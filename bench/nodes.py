@@ -1,0 +1,103 @@
+"""The node that both sides watch: processes that live, and a driver, a kubelet and an API server that tell of them."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.fakes.machines import NODE, Machine, Standing, Tenant
+from tests.fakes.nvml_library import environment
+from tests.fakes.nvml_scenarios import Scenario, crowd
+
+PODS = 64
+
+_SLEEPERS = """
+import os, sys
+pids = []
+for _ in range(int(sys.argv[1])):
+    if not (pid := os.fork()):
+        os.read(0, 1)
+        os._exit(0)
+    pids.append(pid)
+print(*pids, flush=True)
+os.read(0, 1)
+"""
+"""Forks children that wait for the end of standard input: they end when its other end is closed, by whatever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node that is up."""
+
+    gpus: int
+    pids: list[int]
+    scenario: Path
+    standing: Standing
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Nothing of this shell but where programs are: no settings, no Python switches."""
+        kept = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "FAKE_NVML_SCENARIO")
+        return {name: value for name, value in environment(self.scenario).items() if name in kept}
+
+    @property
+    def agent_flags(self) -> list[str]:
+        """What the agent is told about this node: everything it can ask is there."""
+        return [
+            f"--node-name={NODE}",
+            "--kubernetes=true",
+            f"--proc={self.standing.proc}",
+            f"--pod-resources-kubelet-socket={self.standing.kubelet.path}",
+            f"--kubernetes-api={self.standing.api.url}",
+        ]
+
+
+@contextmanager
+def stand_node(folder: Path, gpus: int, *, processes: int) -> Iterator[Node]:
+    """Bring up a node whose pods share its GPUs; all of it is gone when the `with` ends."""
+    folder.mkdir()
+    with _live_processes(processes) as pids:
+        world = crowd(gpus, processes, pids=pids)
+        world.write(folder / "scenario")
+        with Machine(world, spread_tenants(world, pids)).stand(folder) as standing:
+            _use_live_stats(standing.proc, pids)
+            yield Node(gpus, pids, folder / "scenario", standing)
+
+
+def spread_tenants(world: Scenario, pids: list[int]) -> list[Tenant]:
+    """64 pods in the order of the processes, which `crowd` deals out to the GPUs in turn: each pod has one GPU."""
+    return [
+        seat_tenant(world, seat, name=f"api-{seat}-7d9f8b6c5d-x2x4k", pids=pids[seat::PODS]) for seat in range(PODS)
+    ]
+
+
+def seat_tenant(world: Scenario, seat: int, *, name: str, pids: list[int]) -> Tenant:
+    """A pod of a Deployment with a time slice of a GPU."""
+    gpus = len(world.gpus)
+    return Tenant(
+        name,
+        [f"{world.gpus[seat % gpus].uuid}::{seat // gpus}"],
+        pids,
+        resource="nvidia.com/gpu.shared",
+        owner=("ReplicaSet", name.rpartition("-")[0]),
+        labels={"app": name.partition("-7d")[0], "pod-template-hash": "7d9f8b6c5d"},
+    )
+
+
+@contextmanager
+def _live_processes(count: int) -> Iterator[list[int]]:
+    """Processes that do nothing: nvitop looks every pid up in the true /proc."""
+    command = [sys.executable, "-c", _SLEEPERS, str(count)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True) as parent:
+        assert parent.stdout is not None
+        yield [int(pid) for pid in parent.stdout.readline().split()]
+
+
+def _use_live_stats(proc: Path, pids: list[int]) -> None:
+    """The agent reads each `stat` every cycle: from the true /proc, which costs more than a file."""
+    for pid in pids:
+        (proc / str(pid) / "stat").unlink()
+        (proc / str(pid) / "stat").symlink_to(f"/proc/{pid}/stat")

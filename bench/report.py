@@ -1,0 +1,200 @@
+"""Results -> the page a person reads."""
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+from bench.bars import KIB, MB, Bar, judge
+from bench.results import Comparison, Endurance, Floor, Measured, Results
+from bench.sides import AGENT, NVITOP
+
+Row = Sequence[str]
+
+NOTES = """\
+- Both sides run at the same time on the same fake `libnvidia-ml.so.1` (`tests/fakes/nvml`), see the same processes,
+  and are measured in the same windows or in turns. A real driver's calls cost more than those of the fake, for both.
+- The processes live: nvitop-exporter looks them up in the true `/proc`. The agent reads each `stat` from the true
+  `/proc` too; cgroups come from a made-up tree, because 64 pods do not run here. It has its kubelet socket and its API
+  server, and speaks all four dialects. The pages differ in what they say: the agent tells of pods and of all DCGM
+  fields, nvitop-exporter of the host and of each process's own CPU and memory.
+- Each side is installed into a fresh virtual environment with its bytecode compiled, as an image ships it, and runs
+  with no Python switches set.
+- CPU is the process's CPU clock (`clock_getcpuclockid`): all threads, those that have ended too. CPU shares are
+  the median of windows without a scrape; a scrape's cost is that of a row of scrapes less the idle share, the median
+  of the rounds. The client keeps its connection where the server does; nvitop-exporter's closes it each time.
+- CPU time is not the same on a busy machine: whoever shares a core's caches or its other thread makes the same work
+  take longer, for both sides alike. How busy the machine was otherwise stands below each table; the ratios bear it.
+- A lone scrape comes once a second, to the sides at the 1 s interval: the page is new each time, so gzip has to be
+  made, and the processor's caches are as cold as they are for a Prometheus that asks now and then.
+- MB is 1,000,000 bytes, and memory is what the kernel says: VmRSS, of it RssAnon, and VmHWM (the highest ever).
+"""
+
+FLOOR = """\
+## Against the floor
+
+CPU for one collection. The first three are loops in one process, in turns; the last is the CPU share above for one
+interval: there the processor does other things for 5 s before each cycle. The fake answers at once; a real driver goes
+to the kernel for most calls, which makes the floor higher and leaves the rest as it is.
+"""
+
+COLLECTORS = """\
+## One cycle by collector
+
+Time in ms. In the loop: its part of a mean cycle (the kubelet is asked every 15 s or when pods change, not in each
+cycle). When it runs: `gpusteward_collector_duration_seconds` of the running agent at the 1 s interval. The rest, which
+no collector accounts for: attribution, counters, the page.
+"""
+
+
+def render_report(results: Results) -> str:
+    """The whole page."""
+    first = results.comparisons[0]
+    parts = [
+        "# The agent, measured\n",
+        _render_about(results),
+        "## What was promised\n\n" + render_bars(judge(results)),
+        *(_render_comparison(comparison) for comparison in results.comparisons),
+        _render_floors(results.floors, results.comparisons),
+        _render_collectors(first.agent, results.floors[0]),
+        _render_endurance(results.endurance),
+        f"## How it was measured\n\n{NOTES}",
+    ]
+    return "\n".join(parts)
+
+
+def render_table(header: Row, rows: Iterable[Row]) -> str:
+    """A Markdown table, readable as it is: the first column to the left, numbers to the right."""
+    lines = [list(header), *map(list, rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    return "".join(f"| {' | '.join(_align(line, widths))} |\n" for line in (lines[0], rule, *lines[1:]))
+
+
+def _align(line: Row, widths: Sequence[int]) -> list[str]:
+    return [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
+
+
+def render_bars(bars: Iterable[Bar]) -> str:
+    """Each promise with its verdict, then how each is judged."""
+    bars = list(bars)
+    rows = [(bar.promise, f"{bar.limit:g} {bar.unit}", f"{bar.measured:.3g}", bar.verdict) for bar in bars]
+    judged = "".join(f"- {bar.promise}: {bar.judged_by}.\n" for bar in bars)
+    return f"{render_table(('promise', 'at most', 'measured', 'verdict'), rows)}\n{judged}"
+
+
+def _render_about(results: Results) -> str:
+    about = results.about
+    versions = [
+        f"{side}: {', '.join(f'{name} {version}' for name, version in sorted(packages.items()))}"
+        for side, packages in about.versions.items()
+    ]
+    lines = [
+        f"Made by `{about.command}` on {about.date}.",
+        f"{about.processor}, {about.cores} cores; {about.kernel}; {about.python}; {about.c_library}",
+        *versions,
+    ]
+    return "".join(f"- {line}\n" for line in lines)
+
+
+def _render_comparison(comparison: Comparison) -> str:
+    title = f"## Side by side: {comparison.gpus} GPUs, {comparison.processes} processes, {comparison.pods} pods\n"
+    rows = [(what, _show(ours), _show(theirs), f"{theirs / ours:.1f}") for what, ours, theirs in _compare(comparison)]
+    return f"{title}\n{render_table(('', AGENT, NVITOP, 'theirs / ours'), rows)}\n{_render_windows(comparison)}"
+
+
+def _render_windows(comparison: Comparison) -> str:
+    """Every window behind the medians: how much the machine wavered."""
+    lines = [
+        f"- CPU at {interval}, % of a core, window by window: {AGENT} {_join(ours)}; {NVITOP} {_join(theirs)}.\n"
+        for (interval, ours), theirs in zip(
+            comparison.agent.idle_shares.items(), comparison.nvitop.idle_shares.values(), strict=True
+        )
+    ]
+    others = ", ".join(f"{cores:.2f}" for cores in comparison.others)
+    return "".join([*lines, f"- Cores kept busy by all else on the machine meanwhile: {others}.\n"])
+
+
+def _join(shares: Iterable[float]) -> str:
+    return ", ".join(f"{share * 100:.3f}" for share in shares)
+
+
+def _compare(comparison: Comparison) -> list[tuple[str, float, float]]:
+    """What, ours, theirs; in the order in which it is shown."""
+    ours, theirs = _list_figures(comparison, comparison.agent), _list_figures(comparison, comparison.nvitop)
+    return [(name, value, theirs[name]) for name, value in ours.items()]
+
+
+def _list_figures(comparison: Comparison, side: Measured) -> dict[str, float]:
+    idle, scraped = side.memory["idle"], side.memory["scraped"]
+    figures = {
+        "RSS while idle, MB": idle.rss * KIB / MB,
+        "RssAnon while idle, MB": idle.anonymous * KIB / MB,
+        "RSS after the scrapes, MB": scraped.rss * KIB / MB,
+        "highest RSS ever, MB": scraped.peak * KIB / MB,
+    }
+    for interval in comparison.intervals:
+        figures[f"CPU at {interval:g} s, % of a core"] = side.cpu_share(interval) * 100
+    figures |= {f"CPU of a scrape, {mode}, ms": side.scrape_cpu(mode) for mode in side.scrapes}
+    figures |= {f"CPU of a lone scrape, {mode}, ms": side.lone_scrape_cpu(mode) for mode in side.lone_scrapes}
+    figures |= {f"time of a scrape, {mode}, ms": side.scrape_wall(mode) for mode in side.scrapes}
+    figures |= {f"page, {mode}, bytes": size for mode, size in side.page_bytes.items()}
+    return figures | {"series on the page": side.series}
+
+
+def _render_floors(floors: Iterable[Floor], comparisons: Sequence[Comparison]) -> str:
+    rows: list[Row] = []
+    for floor, comparison in zip(floors, comparisons, strict=True):
+        rows += _list_steps(floor, comparison.agent.cycle_milliseconds(5))
+    return f"{FLOOR}\n{render_table(('GPUs / processes', 'CPU, ms', 'times the floor'), rows)}"
+
+
+def _list_steps(floor: Floor, running: float) -> list[Row]:
+    bare = median(floor.bare_calls)
+    steps = {
+        f"the bare {floor.calls} NVML calls of one collection": bare,
+        "`Nvml.read`: the same calls, decoded": median(floor.nvml_read),
+        "the whole cycle: attribution, four dialects, the page": median(floor.whole_cycle),
+        "a cycle of the running agent, one in 5 s": running,
+    }
+    size = f"{floor.gpus} / {floor.processes}"
+    return [(f"{size}: {what}", f"{ms:.3f}", f"{ms / bare:.1f}") for what, ms in steps.items()]
+
+
+def _render_collectors(agent: Measured, floor: Floor) -> str:
+    running = {name: median(values) * 1000 for name, values in agent.collectors.items()}
+    names = sorted(floor.collectors, key=lambda name: -floor.collectors[name])
+    rows = [
+        (name, f"{floor.collectors[name]:.3f}", f"{running[name]:.3f}" if name in running else "") for name in names
+    ]
+    return f"{COLLECTORS}\n{render_table(('collector', 'of a cycle in the loop', 'when it runs'), rows)}"
+
+
+def _render_endurance(endurance: Endurance) -> str:
+    step = max(1, len(endurance.moments) // 10)
+    shown = endurance.moments[step - 1 :: step]
+    rows = [("0", "0", _megabytes(endurance.before.rss), _megabytes(endurance.before.anonymous))]
+    rows += [
+        (
+            f"{moment.scrapes:,}",
+            f"{moment.pod_changes:,}",
+            _megabytes(moment.memory.rss),
+            _megabytes(moment.memory.anonymous),
+        )
+        for moment in shown
+    ]
+    last = endurance.moments[-1]
+    return (
+        f"## Endurance\n\n{last.scrapes:,} scrapes while {last.pod_changes:,} pods were added, changed or deleted, with"
+        " their claims and their processes; at the 0.5 s interval. The first quarter is the warm-up.\n\n"
+        + render_table(("scrapes", "pod changes", "RSS, MB", "RssAnon, MB"), rows)
+        + f"\nGrowth after the warm-up: {endurance.growth_kib * KIB / MB:+.2f} MB.\n"
+    )
+
+
+def _megabytes(kib: int) -> str:
+    return f"{kib * KIB / MB:.1f}"
+
+
+def _show(value: float) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.3f}"

@@ -1,0 +1,56 @@
+"""An allocation over a window: what was measured, and how much of the window was seen."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gpusteward.core.containers import Container
+
+
+class Measure(StrEnum):
+    """What is measured of an allocation, in base units."""
+
+    CORE = "core_ratio"  # share of time a kernel ran; on MIG the engine's activity
+    MEMORY_COPY = "memory_copy_ratio"
+    MEMORY_USED = "memory_used_bytes"
+    MEMORY_TOTAL = "memory_total_bytes"
+    POWER = "power_watts"
+    POWER_LIMIT = "power_limit_watts"
+    SM_CLOCK = "sm_clock_hertz"
+    ENGINE = "engine_ratio"
+    TENSOR = "tensor_ratio"
+    DRAM = "dram_ratio"
+    PROCESSES = "processes"
+
+
+class Stat(StrEnum):
+    """How a window is summed up. Report on the mean, reclaim on the peak."""
+
+    MEAN = "mean"
+    PEAK = "peak"
+    LAST = "last"
+    SPREAD = "spread"  # standard deviation
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Who holds which GPU: what identifies an allocation in a usage table."""
+
+    gpu_uuid: str  # the device; of a MIG instance its parent, as DCGM labels it
+    gpu_instance: str  # MIG instance id, "" on a whole GPU
+    container: Container
+    node: str = ""
+    gpu_index: str = ""
+    model: str = ""
+    share: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """One allocation over a window. A missing stat could not be measured."""
+
+    holding: Holding
+    window_seconds: float
+    coverage: float  # samples seen / samples expected, 0 to 1
+    stats: Mapping[tuple[Measure, Stat], float] = field(default_factory=dict)
+    unknown_reason: str = ""

@@ -1,0 +1,186 @@
+"""What people copy out of the documents works: YAML, CSV and PromQL, each tried on the program that will read it."""
+
+import base64
+import json
+import os
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import trustme
+import yaml
+
+from gpusteward.agent.fields.lists import parse_fields
+from gpusteward.agent.settings.table import read_settings
+from gpusteward.agent.web.config import WebConfigFile
+from gpusteward.agent.web.server import serve
+from tests.agent import test_prometheus
+from tests.agent.serving import LOOPBACK, FakeAnswers
+from tests.agent.test_agent_process import RunningAgent, is_ready, running
+from tests.documents import Block, list_blocks
+
+PROMQL = list_blocks("promql")
+YAML = list_blocks("yaml")
+
+
+def find_yaml(key: str) -> list[object]:
+    """The values under a top-level key of the YAML blocks that have it."""
+    return [document[key] for block in YAML for document in yaml.safe_load_all(block.text) if key in document]
+
+
+@pytest.fixture(scope="module")
+def agent() -> Iterator[RunningAgent]:
+    with running("--source=simulated", "--node-name=gpu-node-1", env=dict(os.environ)) as one:
+        one.wait_for(is_ready)
+        yield one
+
+
+query = test_prometheus.query  # the fixture: a real Prometheus, here on the agent above
+
+
+@pytest.fixture(scope="module")
+def promtool(component: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    folder = tmp_path_factory.mktemp("promtool")
+
+    def run(*words: str, document: object) -> str:
+        """Run promtool on a document; its output, if it is content."""
+        path = folder / "document.yml"
+        path.write_text(json.dumps(document))
+        command = [component("promtool"), *words, str(path)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder, timeout=30)
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    return run
+
+
+@pytest.mark.parametrize("block", YAML, ids=str)
+def test_every_yaml_block_can_be_read(block: Block):
+    assert all(yaml.safe_load_all(block.text))
+
+
+@pytest.mark.parametrize("block", list_blocks("csv"), ids=str)
+def test_every_csv_block_is_a_field_list_that_is_served_in_full(block: Block):
+    fields = parse_fields(block.text, where=block.document)
+    assert fields.metrics
+    assert fields.unserved == ()
+
+
+def test_arguments_in_yaml_are_ones_the_agent_takes():
+    for command, *flags in find_yaml("args"):
+        assert command == "agent"
+        read_settings(flags, {})
+
+
+@pytest.mark.parametrize("block", PROMQL, ids=str)
+def test_every_expression_is_promql(promtool: Callable[..., str], block: Block):
+    rules = [{"record": "x", "expr": block.text}]
+    promtool("check", "rules", document={"groups": [{"name": "docs", "rules": rules}]})
+
+
+@pytest.mark.parametrize("block", list_blocks("promql", "docs/questions.md"), ids=str)
+def test_every_question_has_an_answer_on_a_simulated_node(query: Callable[[str], list], block: Block):
+    """A rate needs a second sample, so it may take a moment."""
+    deadline = time.monotonic() + 20
+    while not query(block.text) and "may-be-empty" not in block.mark:
+        assert time.monotonic() < deadline, "no answer in 20 s"
+        time.sleep(0.2)
+
+
+def test_answers_by_namespace_name_the_namespace(query: Callable[[str], list]):
+    for block in list_blocks("promql", "docs/questions.md"):
+        if block.text.startswith("sum by (namespace)"):
+            assert all(row["metric"].get("namespace") for row in query(block.text)), block.text
+
+
+def test_the_scrape_job_is_one_prometheus_takes(promtool: Callable[..., str]):
+    """Debian's Prometheus is built without the discovery of Kubernetes: that one key cannot be tried."""
+    ((job,),) = find_yaml("scrape_configs")
+    assert job.pop("kubernetes_sd_configs")
+    assert job["honor_labels"] is True
+    promtool("check", "config", "--syntax-only", document={"scrape_configs": [job]})
+
+
+def test_the_adapter_rule_makes_an_expression(promtool: Callable[..., str], query: Callable[[str], list]):
+    ((rule,),) = find_yaml("rules")[-1:]
+    words = {"<<.Series>>": "gpusteward_use_utilization_ratio", "<<.GroupBy>>": "pod", "<<.LabelMatchers>>": 'pod!=""'}
+    expression = rule["metricsQuery"]
+    for placeholder, word in words.items():
+        expression = expression.replace(placeholder, word)
+    assert query(rule["seriesQuery"])
+    assert query(expression)
+
+
+MISFORTUNES = {
+    "GpuAgentDown": {'up{job="gpusteward-agent",instance="a"}': "0x20"},
+    "GpuSnapshotStale": {'gpusteward_snapshot_age_seconds{node="a"}': "90+60x20"},
+    "GpuCollectorFailing": {'gpusteward_collector_success{node="a",collector="kubelet"}': "0x20"},
+    "GpuHoldersUnknown": {'gpusteward_allocations_known{node="a"}': "0x20"},
+    "GpuLost": {'gpusteward_gpu_up{node="a",gpu="2"}': "1x3 0x17"},
+    "GpuXid": {'gpusteward_gpu_xid_errors_total{node="a",gpu="2",xid="79"}': "_x13 1x7"},
+    "GpuProcessOutsideAllocation": {'gpusteward_process_outside_allocation{node="a",gpu="2",pod="p"}': "1x20"},
+}
+"""What must have been going on for each alert, a sample a minute."""
+WELL = {
+    'up{job="gpusteward-agent",instance="a"}': "1x20",
+    'gpusteward_snapshot_age_seconds{node="a"}': "3x20",
+    'gpusteward_collector_success{node="a",collector="kubelet"}': "1x20",
+    'gpusteward_allocations_known{node="a"}': "1x20",
+    'gpusteward_gpu_up{node="a",gpu="2"}': "1x20",
+    'gpusteward_gpu_xid_errors_total{node="a",gpu="2",xid="79"}': "1x20",
+}
+
+
+@pytest.mark.parametrize("name", MISFORTUNES)
+def test_an_alert_fires_on_its_misfortune_and_only_then(promtool: Callable[..., str], tmp_path: Path, name: str):
+    (groups,) = find_yaml("groups")
+    rules = tmp_path / "rules.yml"
+    rules.write_text(json.dumps({"groups": groups}))
+    series = WELL | MISFORTUNES[name]
+    fired = {
+        "expr": "count by (alertname) (ALERTS{alertstate='firing'})",
+        "eval_time": "18m",
+        "exp_samples": [{"labels": f'{{alertname="{name}"}}', "value": 1}],
+    }
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": each, "values": values} for each, values in series.items()],
+        "promql_expr_test": [fired],
+    }
+    promtool("test", "rules", document={"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": [test]})
+
+
+def test_every_alert_is_tried():
+    (groups,) = find_yaml("groups")
+    assert {rule["alert"] for group in groups for rule in group["rules"]} == MISFORTUNES.keys()
+
+
+def test_the_web_config_serves_https_to_who_has_the_password(tmp_path: Path):
+    (block,) = (block for block in YAML if "tls_server_config" in block.text)
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    certificate.private_key_pem.write_to_path(tmp_path / "tls.key")
+    certificate.cert_chain_pems[0].write_to_path(tmp_path / "tls.crt")
+    (tmp_path / "web.yaml").write_text(block.text)
+    server = serve(FakeAnswers(), LOOPBACK, web=WebConfigFile(tmp_path / "web.yaml").current)
+    try:
+        check_password(f"{server.url}/metrics", authority)
+    finally:
+        server.close()
+
+
+def check_password(url: str, authority: trustme.CA) -> None:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    password = base64.b64encode(b"prometheus:change-me").decode()
+    request = urllib.request.Request(url, headers={"Authorization": f"Basic {password}"})
+    with urllib.request.urlopen(request, timeout=5, context=context) as answer:
+        assert answer.status == 200
+    with pytest.raises(urllib.error.HTTPError, match="401") as refusal:
+        urllib.request.urlopen(url, timeout=5, context=context)
+    refusal.value.close()

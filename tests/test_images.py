@@ -1,0 +1,102 @@
+"""What the agent's image does, without a Docker engine: the same files, the same installation, the same command."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import give_up
+from tests.documents import ROOT
+
+DOCKERFILE = (ROOT / "deploy/images/agent.Dockerfile").read_text()
+IGNORED = (ROOT / ".dockerignore").read_text().splitlines()
+COPIED = [
+    source for words in re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE) for source in words.split()[:-1]
+]
+
+
+@pytest.mark.parametrize("source", COPIED)
+def test_what_is_copied_is_there_and_not_ignored(source: str):
+    assert (ROOT / source).exists()
+    assert "*" in IGNORED
+    assert f"!{source}" in IGNORED
+
+
+def test_what_the_build_needs_is_copied():
+    project = (ROOT / "pyproject.toml").read_text()
+    assert {"pyproject.toml", "src", "README.md", "LICENSE", "requirements/agent.txt"} == set(COPIED)
+    assert 'readme = "README.md"' in project
+    assert 'license-files = ["LICENSE"]' in project
+
+
+def test_the_image_serves_the_port_and_command_that_the_manifest_asks_for():
+    manifest = (ROOT / "deploy/manifests/agent.yaml").read_text()
+    assert "EXPOSE 9400" in DOCKERFILE
+    assert 'ENTRYPOINT ["gpusteward"]' in DOCKERFILE
+    tag = re.search(r"-t (\S+)", DOCKERFILE)
+    assert tag is not None
+    assert f"image: {tag[1]}" in manifest
+
+
+@pytest.fixture(scope="module")
+def uv() -> str:
+    built_by_make = ROOT / ".build/uv/bin/uv"
+    path = shutil.which("uv") or (str(built_by_make) if built_by_make.exists() else None)
+    if path is None:
+        give_up("uv is not installed; `make test` brings it")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def installed(uv: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin directory of a fresh environment with what the image has, outside the repository."""
+    folder = tmp_path_factory.mktemp("image")
+    python = str(folder / "venv/bin/python")
+
+    def run(*words: str) -> None:
+        done = subprocess.run([uv, *words], check=False, cwd=folder, capture_output=True, text=True, timeout=100)
+        if done.returncode and re.search(r"dns error|[Ff]ailed to (fetch|connect)|error sending request", done.stderr):
+            give_up(f"no package index can be reached: {done.stderr.strip().splitlines()[-1]}")
+        assert done.returncode == 0, done.stderr
+
+    run("venv", "-q", "--no-python-downloads", "--python", sys.executable, "venv")
+    locked = str(ROOT / "requirements/agent.txt")
+    run("pip", "install", "-q", "--python", python, "--compile-bytecode", "--require-hashes", "-r", locked)
+    run("build", "-q", "--wheel", "--no-build-isolation", "--python", sys.executable, "-o", "dist", str(ROOT))
+    (wheel,) = (folder / "dist").glob("*.whl")
+    run("pip", "install", "-q", "--python", python, "--no-deps", str(wheel))
+    return folder / "venv/bin"
+
+
+def test_the_locked_dependencies_and_the_wheel_are_all_that_it_needs(installed: Path, tmp_path: Path):
+    done = ask(installed, tmp_path, "gpusteward", "agent", "--help")
+    assert done.startswith("usage: gpusteward agent")
+    parts = "import gpusteward.agent.app, gpusteward.agent.simulated, bcrypt, yaml, sys; print(gpusteward.__file__)"
+    assert str(installed.parent) in ask(installed, tmp_path, "python", "-c", parts)
+
+
+def test_the_wheel_carries_the_package_and_nothing_of_the_repository(installed: Path, tmp_path: Path):
+    names = ask(
+        installed, tmp_path, "python", "-c", "import os, sysconfig; print(*os.listdir(sysconfig.get_path('purelib')))"
+    )
+    assert "gpusteward" in names.split()
+    assert not {"tests", "docs", "bench", "pytest"} & set(names.split())
+
+
+def ask(installed: Path, folder: Path, program: str, *words: str) -> str:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder)}
+    done = subprocess.run(
+        [str(installed / program), *words],
+        check=False,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
