@@ -9,11 +9,12 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
+from typing import TypeVar
 
 from bench.recorder import record_read, replay
 from gpusteward.agent.app import build_script, build_source
 from gpusteward.agent.collect import Collection, Script
-from gpusteward.agent.kubernetes.api import ApiServer
+from gpusteward.agent.guards import Guard
 from gpusteward.agent.memory import tame_allocator
 from gpusteward.agent.node import Source
 from gpusteward.agent.nvml import Nvml
@@ -21,11 +22,28 @@ from gpusteward.agent.pages import Pages
 from gpusteward.agent.settings.table import AgentSettings, read_settings
 from gpusteward.core.exposition import LabelCache
 from gpusteward.core.parts import DIVIDED_SIGNALS
+from gpusteward.kubernetes.api import ApiServer
+
+_Result = TypeVar("_Result")
 
 WARM_UP_TURNS = 10
 PODS_SECONDS = 10.0
 REST = "rest"
 """What no collector accounts for: attribution, counters, the page."""
+
+
+class CpuGuard(Guard):
+    """Keeps account of CPU as well: time would count whatever else runs on the machine."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used: dict[str, float] = {}  # milliseconds in this cycle
+
+    def run(self, collector: str, collect: Callable[[], _Result], default: _Result) -> _Result:
+        began = time.thread_time()
+        result = super().run(collector, collect, default)
+        self.used[collector] = (time.thread_time() - began) * 1000
+        return result
 
 
 class Loop:
@@ -34,21 +52,20 @@ class Loop:
     def __init__(self, source: Source, script: Script, settings: AgentSettings) -> None:
         pages = Pages(node=settings.node_name, interval_seconds=settings.interval_seconds, clock=time.monotonic)
         self._collection = Collection(source, script, pages, interval_seconds=settings.interval_seconds)
+        self._collection.guard = self._guard = CpuGuard()
         self._interval = settings.interval_seconds
         self._ahead = 0.0
         self._account: list[dict[str, float]] = []  # cycle by cycle: milliseconds of each collector that ran
 
     def run_cycle(self) -> None:
         self._ahead += self._interval
-        durations = self._collection.guard.durations_seconds
-        before, began = dict(durations), time.perf_counter()
+        self._guard.used, began = {}, time.thread_time()
         self._collection.run_cycle(now=time.time() + self._ahead, monotonic=time.monotonic() + self._ahead)
-        taken = time.perf_counter() - began
-        ran = {name: seconds * 1000 for name, seconds in durations.items() if before.get(name) != seconds}
-        self._account.append({**ran, REST: taken * 1000 - sum(ran.values())})
+        rest = (time.thread_time() - began) * 1000 - sum(self._guard.used.values())
+        self._account.append({**self._guard.used, REST: rest})
 
     def split_cycle(self) -> dict[str, float]:
-        """Milliseconds of a cycle by collector: the median of its runs, for as many cycles as it runs in."""
+        """CPU milliseconds of a cycle by collector: the median of its runs, for as many cycles as it runs in."""
         names = dict.fromkeys(name for ran in self._account for name in ran)
         runs = {name: [ran[name] for ran in self._account if name in ran] for name in names}
         return {name: median(own) * len(own) / len(self._account) for name, own in runs.items()}

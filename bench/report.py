@@ -39,9 +39,9 @@ to the kernel for most calls, which makes the floor higher and leaves the rest a
 COLLECTORS = """\
 ## One cycle by collector
 
-Time in ms. In the loop: its part of a mean cycle (the kubelet is asked every 15 s or when pods change, not in each
-cycle). When it runs: `gpusteward_collector_duration_seconds` of the running agent at the 1 s interval. The rest, which
-no collector accounts for: attribution, counters, the page.
+In the loop: CPU of its part of a mean cycle (the kubelet is asked every 15 s or when pods change, not in each cycle).
+Running: time, not CPU, as `gpusteward_collector_duration_seconds` of the agent at the 1 s interval tells it. The rest,
+which no collector accounts for: attribution, counters, the page.
 """
 
 
@@ -165,7 +165,7 @@ def _render_collectors(agent: Measured, floor: Floor) -> str:
     rows = [
         (name, f"{floor.collectors[name]:.3f}", f"{running[name]:.3f}" if name in running else "") for name in names
     ]
-    return f"{COLLECTORS}\n{render_table(('collector', 'of a cycle in the loop', 'when it runs'), rows)}"
+    return f"{COLLECTORS}\n{render_table(('collector', 'in the loop, CPU ms', 'running, ms'), rows)}"
 
 
 def _render_endurance(endurance: Endurance) -> str:

@@ -71,7 +71,7 @@ class Floor:
     bare_calls: list[float]
     nvml_read: list[float]
     whole_cycle: list[float]
-    collectors: dict[str, float]  # wall time of each and of the rest, for one cycle
+    collectors: dict[str, float]  # of each and of the rest, for one cycle
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,8 +66,6 @@ class JsonFormatter(logging.Formatter):
 
 def _facts(record: logging.LogRecord) -> Mapping[str, object]:
     facts: Mapping[str, object] = getattr(record, "facts", {})
-    if record.exc_info and record.exc_info[1]:
-        return {**facts, "error": repr(record.exc_info[1])}
     return facts
 
 
@@ -78,5 +76,7 @@ def _stamp(record: logging.LogRecord) -> str:
 def _quote(value: object) -> str:
     """Quote what could be mistaken for more than one fact: outside strings must not forge log lines."""
     text = str(value)
-    plain = text.isprintable() and not any(c in text for c in ' "=') and text
-    return text if plain else json.dumps(text, ensure_ascii=False)
+    printable = text.isprintable()
+    if text and printable and not any(c in text for c in ' "='):
+        return text
+    return json.dumps(text, ensure_ascii=not printable)

@@ -238,6 +238,16 @@ def fails(*flags: str, code: int = 2) -> str:
     return done.stderr
 
 
+def test_the_log_is_json_by_a_flag_and_its_level_comes_from_the_environment_too(scenario: Path):
+    for level, events in (("info", {"agent_started", "nvml_opened"}), ("error", set())):
+        with running("--log-format=json", env={**environment(scenario), "GPUSTEWARD_LOG_LEVEL": level}) as agent:
+            agent.wait_for(is_ready)
+            agent.process.terminate()
+            lines = agent.process.communicate(timeout=20)[1].splitlines()
+        assert {json.loads(line)["event"] for line in lines} >= events
+        assert bool(lines) is bool(events)
+
+
 def test_a_port_in_use_is_one_clear_message():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -276,3 +286,9 @@ def test_a_wrong_ratio_is_one_clear_message(tmp_path: Path, text: str | None):
     said = fails(f"--ratio-file={path}")
     assert str(path) in said
     assert len(said.splitlines()) == 1
+
+
+def test_a_field_list_of_dcgm_exporters_own_image_need_not_be_there(scenario: Path):
+    with running("-f", "/etc/dcgm-exporter/default-counters.csv", env=environment(scenario)) as agent:
+        agent.wait_for(is_ready)
+        assert agent.value("DCGM_FI_DEV_GPU_UTIL") == 50

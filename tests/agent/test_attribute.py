@@ -100,3 +100,9 @@ def test_a_pod_whose_device_was_not_found_is_not_accused_of_running_elsewhere():
 def test_where_the_cgroup_names_no_pod_the_containers_id_does():
     process = attributed(ProcessIdentity("python", Place.CONTAINER, "", CID), pods=[POD], allocations=[held(TRAINER)])
     assert (process.container, process.outside_allocation) == (TRAINER, False)
+
+
+def test_the_mps_server_of_the_device_plugin_is_not_flagged():
+    pod = Pod("kube-system", "mps-daemon", UID, containers={CID: "main"})
+    server = ProcessIdentity("/usr/bin/nvidia-cuda-mps-server", Place.CONTAINER, UID, CID)
+    assert not attributed(server, pods=[pod], allocations=[held(TRAINER, Share.MPS)]).outside_allocation

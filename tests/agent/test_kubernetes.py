@@ -11,10 +11,10 @@ import msgspec
 import pytest
 import trustme
 
-from gpusteward.agent.kubernetes import api as door
-from gpusteward.agent.kubernetes import line_streams
-from gpusteward.agent.kubernetes.api import ApiServer, GoneError
 from gpusteward.core.errors import ConfigurationError, SourceError
+from gpusteward.kubernetes import api as door
+from gpusteward.kubernetes import line_streams
+from gpusteward.kubernetes.api import ApiServer, GoneError
 from tests.fakes.apiserver import FakeApiServer, pod, wait_until
 
 PODS = "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode-a"

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from gpusteward.agent.guards import Guard
-from gpusteward.agent.kubernetes.api import ApiServer
 from gpusteward.agent.kubernetes.kubelet import PodResources
 from gpusteward.agent.kubernetes.pods import PodWatch
 from gpusteward.agent.node import CLAIMS_CHECKED_SECONDS, CLAIMS_KEPT_SECONDS, Neighbours, NodeSource
@@ -15,6 +14,7 @@ from gpusteward.agent.nvml import Nvml
 from gpusteward.agent.proc.table import ProcTable
 from gpusteward.core.parts import DIVIDED_SIGNALS
 from gpusteward.core.snapshots import Snapshot
+from gpusteward.kubernetes.api import ApiServer
 from tests.fakes.apiserver import wait_until
 from tests.fakes.kubelet import Misfortune
 from tests.fakes.machine_park import exclusive, time_sliced

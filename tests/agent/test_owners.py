@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpusteward.agent.kubernetes.owners import Owner, find_workload
 from gpusteward.core.containers import Workload
+from gpusteward.kubernetes.owners import Owner, find_workload
 
 CASES = {
     "a pod nobody owns is its own workload": (None, {}, "Pod", "p-0"),

@@ -6,10 +6,10 @@ from time import monotonic
 
 import pytest
 
-from gpusteward.agent.kubernetes.api import ApiServer
 from gpusteward.agent.kubernetes.pods import Backoff, PodWatch
 from gpusteward.core.containers import Workload
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.kubernetes.api import ApiServer
 from tests.fakes.apiserver import FakeApiServer, pod, wait_until
 
 

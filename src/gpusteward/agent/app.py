@@ -16,7 +16,6 @@ from gpusteward.agent.dialects.pid2pod import Pid2PodDialect
 from gpusteward.agent.dialects.vgpu_monitor import VgpuMonitorDialect
 from gpusteward.agent.fields.lists import default_fields
 from gpusteward.agent.fields.watch import FieldConfigMap, FieldFile
-from gpusteward.agent.kubernetes.api import SERVICE_ACCOUNT, ApiServer
 from gpusteward.agent.kubernetes.kubelet import PodResources
 from gpusteward.agent.kubernetes.pods import PodWatch
 from gpusteward.agent.memory import tame_allocator
@@ -30,9 +29,16 @@ from gpusteward.agent.web.config import WebConfig, WebConfigFile
 from gpusteward.agent.web.server import Server, serve
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.exposition import LabelCache
+from gpusteward.kubernetes.api import SERVICE_ACCOUNT, ApiServer
 from gpusteward.logs import Log
 
 log = Log(__name__)
+
+STOCK_FIELD_FILES = (
+    Path("/etc/dcgm-exporter/default-counters.csv"),
+    Path("/etc/dcgm-exporter/dcp-metrics-included.csv"),
+)
+"""Files that dcgm-exporter's image brings along; arguments that name them work here without them."""
 
 STOP_SECONDS = 4.0
 STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
@@ -162,6 +168,9 @@ def _find_fields(settings: AgentSettings, api: ApiServer | None) -> FieldConfigM
             )
         namespace, name = settings.configmap_data
         return FieldConfigMap(f"{namespace}:{name}", lambda: api.read_config_map(namespace, name))
+    if settings.collectors in STOCK_FIELD_FILES and not settings.collectors.exists():
+        log.info("fields_built_in", path=settings.collectors, reason="this file of dcgm-exporter's image is not here")
+        return None
     return FieldFile(settings.collectors) if settings.collectors else None
 
 

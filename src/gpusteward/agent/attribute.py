@@ -49,7 +49,9 @@ def _attribute_one(process: GpuProcess, witnesses: Witnesses, holders: Sequence[
         identity.pod_uid or (container.pod_uid if container else ""),
         Place.CONTAINER if container else identity.place,
         container,
-        witnesses.allocations_known and _is_outside(container, holders, witnesses.unplaced),
+        witnesses.allocations_known
+        and not _is_mps_server(identity)
+        and _is_outside(container, holders, witnesses.unplaced),
     )
 
 
@@ -105,6 +107,11 @@ def _sole_holder(holders: Sequence[Allocation], pod_uid: str) -> Container | Non
         return None
     container = holders[0].container
     return container if not pod_uid or container.pod_uid in ("", pod_uid) else None
+
+
+def _is_mps_server(identity: ProcessIdentity) -> bool:
+    """The device plugin's MPS daemon runs in a pod of its own and works for those who hold the GPU."""
+    return identity.name.rpartition("/")[2] == "nvidia-cuda-mps-server"
 
 
 def _is_outside(

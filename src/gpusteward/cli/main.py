@@ -6,9 +6,10 @@ from importlib import import_module
 from typing import NamedTuple
 
 from gpusteward import __version__
-from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.nearest import suggest
 
+EXIT_FAILURE = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130  # as shells count: 128 + SIGINT
 
@@ -22,16 +23,21 @@ class Command(NamedTuple):
 
 COMMANDS: Mapping[str, Command] = {
     "agent": Command("gpusteward.cli.agent", "serve what this node's GPUs do, and for whom, on /metrics"),
+    "serve": Command("gpusteward.cli.serve", "judge the GPUs of a cluster, and serve the result over HTTP"),
+    "settings": Command("gpusteward.cli.settings", "print the analyzer's effective settings and where each comes from"),
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; what a person wrote wrong is one line on standard error."""
+    """Run one command and return its exit code; what went wrong is one line on standard error."""
     try:
         return _dispatch(list(sys.argv[1:] if argv is None else argv))
     except ConfigurationError as error:
         print(f"gpusteward: {error}", file=sys.stderr)
         return EXIT_USAGE
+    except SourceError as error:
+        print(f"gpusteward: {error}", file=sys.stderr)
+        return EXIT_FAILURE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
 

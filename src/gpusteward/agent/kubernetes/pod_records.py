@@ -7,9 +7,9 @@ from datetime import datetime
 
 import msgspec
 
-from gpusteward.agent.kubernetes.owners import Owner, find_workload
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.kubernetes.owners import Owner, find_workload
 
 KEPT_ANNOTATIONS = (
     "hami.io/",

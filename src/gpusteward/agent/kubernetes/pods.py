@@ -13,10 +13,10 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from gpusteward.agent.kubernetes.api import ApiServer, GoneError
-from gpusteward.agent.kubernetes.line_streams import LineStream
 from gpusteward.agent.kubernetes.pod_records import Pod, PodReader
 from gpusteward.core.errors import SourceError
+from gpusteward.kubernetes.api import ApiServer, GoneError
+from gpusteward.kubernetes.line_streams import LineStream
 from gpusteward.logs import Log
 
 __all__ = ["Backoff", "Pod", "PodWatch"]

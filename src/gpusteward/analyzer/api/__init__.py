@@ -1,0 +1,20 @@
+"""HTTP in and out: one file a noun, no thinking. Nothing here waits for Prometheus, but for `series.py`.
+
+    build.py           the application with all its routes
+    serving.py         what endpoints may look at and ask for
+    board.py           the last result, and what is made of it once: pages, bodies, listings
+    roles.py           bearer token -> role
+    access.py          roles as dependencies of routes
+    guard.py           around every request: size limits, security headers, the log
+    problems.py        the one JSON error shape
+    pages.py           cursors, sorting, filters, ETag: how lists are asked for
+    listings.py        rows that can be filtered and sorted without being made
+    packing.py         large bodies, made once and kept packed
+    metrics_page.py    /metrics
+    seed_results.py    /results, /results/low, /results/stats as gpu-oour has them
+    seed_config.py     /, /health, /analyze, /config, /config/update as gpu-oour has them
+    gpus.py allocations.py workloads.py namespaces.py sources.py health.py events.py series.py    /api/v1/...
+    docs.py            /docs without a network
+
+Endpoints that make rows are plain functions: FastAPI runs them in threads, the event loop stays free.
+"""

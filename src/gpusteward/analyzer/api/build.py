@@ -1,0 +1,93 @@
+"""The application with all its routes."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import TypeAdapter
+
+from gpusteward import __version__
+from gpusteward.analyzer.api import (
+    allocations,
+    docs,
+    events,
+    gpus,
+    health,
+    metrics_page,
+    namespaces,
+    seed_config,
+    seed_results,
+    series,
+    sources,
+    workloads,
+)
+from gpusteward.analyzer.api.guard import Guard
+from gpusteward.analyzer.api.problems import PROBLEM_TYPE, Problem, add_handlers
+from gpusteward.analyzer.api.serving import Serving
+
+NOUNS = (
+    *(seed_config, seed_results, metrics_page),
+    *(workloads, series, allocations, gpus, namespaces, sources, health, events),
+    docs,
+)
+ABOUT = """Who holds each GPU, how well it is used, and why it is judged so.
+
+The endpoints without a prefix are gpu-oour's, in its shapes. Everything new is under /api/v1. Every answer is about
+the last finished cycle; nothing here waits for Prometheus, but for the series of a workload.
+
+Reading is open on this machine; elsewhere, and for every change, send Authorization: Bearer TOKEN. Errors are problem
+objects (RFC 9457)."""
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+
+@asynccontextmanager
+async def _live_quietly(_: FastAPI) -> AsyncIterator[None]:
+    yield
+
+
+def build_api(serving: Serving, *, lifespan: Lifespan = _live_quietly) -> FastAPI:
+    app = FastAPI(
+        title="gpusteward",
+        version=__version__,
+        description=ABOUT,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+        redirect_slashes=False,
+    )
+    app.state.serving = serving
+    app.add_middleware(Guard)
+    add_handlers(app)
+    for noun in NOUNS:
+        app.include_router(noun.router)
+    app.openapi = lambda: _describe(app)  # type: ignore[method-assign] # FastAPI's own way to change the document
+    return app
+
+
+def _describe(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document, with our problem object for every error instead of FastAPI's own shapes."""
+    if app.openapi_schema is None:
+        document = get_openapi(title=app.title, version=app.version, description=ABOUT, routes=app.routes)
+        components = document.setdefault("components", {})
+        schemas = components.setdefault("schemas", {})
+        for name in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(name, None)
+        schemas["Problem"] = TypeAdapter(Problem).json_schema()
+        components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
+        problem = {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+        for operation in _operations(document):
+            operation["responses"].pop("422", None)
+            operation["responses"]["4XX"] = {"description": "What is wrong with the request.", "content": problem}
+            operation["responses"]["5XX"] = {"description": "What is wrong here.", "content": problem}
+            operation["security"] = [{}, {"bearer": []}]
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def _operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for item in document["paths"].values():
+        yield from item.values()

@@ -1,0 +1,53 @@
+"""Work that may take long, beside the event loop: few at once, in threads that nobody has to wait for."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from gpusteward.analyzer.api.problems import ProblemError
+
+PLACES = 2
+T = TypeVar("T")
+
+
+class Places:
+    """How many questions are under way. Used on the event loop only."""
+
+    def __init__(self, size: int = PLACES) -> None:
+        self._free = size
+
+    def take(self) -> None:
+        """Raises a 503 problem when all are taken."""
+        if self._free == 0:
+            raise ProblemError(503, "busy", "other charts are being read; try again", headers={"Retry-After": "2"})
+        self._free -= 1
+
+    def give_back(self) -> None:
+        self._free += 1
+
+
+def run_in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
+    """In a thread that nobody waits for at the end of the program, unlike those of a pool."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())  # an error nobody waits for is no news
+
+    def settle(value: T | None, error: BaseException | None) -> None:
+        if future.cancelled():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(value)  # type: ignore[arg-type]
+
+    def work() -> None:
+        try:
+            value, error = function(), None
+        except Exception as caught:  # noqa: BLE001 - handed to whoever waits
+            value, error = None, caught
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, value, error)
+
+    threading.Thread(target=work, name="series", daemon=True).start()
+    return future

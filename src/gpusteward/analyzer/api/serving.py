@@ -1,0 +1,57 @@
+"""What endpoints may look at and ask for; `app.py` puts it together."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+
+from gpusteward.analyzer.api.board import Board, Posted
+from gpusteward.analyzer.api.event_feed import EventFeed
+from gpusteward.analyzer.api.places import Places
+from gpusteward.analyzer.api.problems import NotReady
+from gpusteward.analyzer.api.roles import Roles
+from gpusteward.analyzer.explain.tallies import Tally
+from gpusteward.analyzer.read.sources import Chart
+from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.worker import Account
+from gpusteward.core.usages import Holding
+
+ReadSeries = Callable[[Holding, float, float], Chart]
+"""Holding, end, seconds. Raises SourceError. May take long: never call it on the event loop."""
+
+
+@dataclass(frozen=True)
+class Serving:
+    """The parts behind the endpoints."""
+
+    board: Board
+    events: EventFeed
+    account: Account
+    tally: Tally
+    settings: Callable[[], Settings]
+    roles: Callable[[], Roles]
+    change_settings: Callable[[Mapping[str, object]], Settings]  # raises ConfigurationError
+    ask_cycle: Callable[[bool | None], None]  # with a model, without one, or as the settings say
+    describe_source: Callable[[], Mapping[str, Any]]
+    read_series: ReadSeries
+    chart_places: Places
+    count_queries: Callable[[], Mapping[str, int]]
+    count_reloads: Callable[[], Mapping[str, int]]
+
+
+async def find_serving(request: Request) -> Serving:
+    serving: Serving = request.app.state.serving
+    return serving
+
+
+async def find_posted(request: Request) -> Posted:
+    """The last result. Raises a 503 problem before the first one."""
+    posted = (await find_serving(request)).board.posted
+    if posted is None:
+        raise NotReady().error()
+    return posted
+
+
+ServingHere = Annotated[Serving, Depends(find_serving)]
+PostedHere = Annotated[Posted, Depends(find_posted)]

@@ -1,0 +1,174 @@
+"""Builds every part once, and lets them run until a signal ends it."""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+
+import uvicorn
+from fastapi import FastAPI
+from fastapi.concurrency import run_in_threadpool
+
+from gpusteward.analyzer.api.board import Board, Posted
+from gpusteward.analyzer.api.build import build_api
+from gpusteward.analyzer.api.event_feed import EventFeed, describe_changes, describe_cycle
+from gpusteward.analyzer.api.metrics_page import PAGE, render_result
+from gpusteward.analyzer.api.places import Places
+from gpusteward.analyzer.api.serving import Serving
+from gpusteward.analyzer.api.workloads import DEFAULT_SORT, view_workloads
+from gpusteward.analyzer.cycle import Cycle, NameOwners, Parts
+from gpusteward.analyzer.explain.explainer import Explainer
+from gpusteward.analyzer.listening import configure_server, open_socket
+from gpusteward.analyzer.read.current import CurrentSource
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.settings.file import SettingsFile
+from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.steering import Steering
+from gpusteward.analyzer.tables import UsageTable
+from gpusteward.analyzer.worker import Worker
+from gpusteward.logs import ROOT, Log
+
+log = Log(__name__)
+
+LOOK_SECONDS = 2.0
+"""How often the files of settings and tokens are looked at; a look costs two stats."""
+CYCLE_GRACE_SECONDS = 1.5
+"""With the grace for requests below the 5 s within which the program ends, whatever the engine does."""
+
+
+def keep_owners(table: UsageTable) -> UsageTable:
+    """Owners as the engine's own labels tell them."""
+    return table
+
+
+class Analyzer:
+    """Every part of the program."""
+
+    def __init__(self, file: SettingsFile, *, name_owners: NameOwners = keep_owners) -> None:
+        """Raises ConfigurationError for settings that cannot be used."""
+        settings = file.settings
+        self.board, self.events = Board(), EventFeed()
+        self.source, self.explainer = CurrentSource(settings), Explainer(settings.ai)
+        self.steering = Steering(file, source=self.source, explainer=self.explainer)
+        cycle = Cycle(Parts(self.source, name_owners, self.explainer))
+        self.worker = Worker(cycle, self.steering.begin_cycle, self._publish)
+        self.api = build_api(self._serving(), lifespan=self._live)
+
+    def _serving(self) -> Serving:
+        return Serving(
+            board=self.board,
+            events=self.events,
+            account=self.worker.account,
+            tally=self.explainer.tally,
+            settings=lambda: self.steering.settings,
+            roles=lambda: self.steering.roles,
+            change_settings=self._change_settings,
+            ask_cycle=lambda use_ai: self.worker.ask_cycle(use_ai=use_ai),
+            describe_source=self.source.describe,
+            read_series=lambda holding, at, seconds: self.source.read_series(holding, at, seconds=seconds),
+            chart_places=Places(),
+            count_queries=lambda: self.source.asked,
+            count_reloads=self.steering.count_reloads,
+        )
+
+    def _change_settings(self, values: Mapping[str, object]) -> Settings:
+        settings = self.steering.change(values)
+        self.worker.ask_cycle()  # also ends a wait of the former interval
+        return settings
+
+    def _publish(self, result: Result) -> None:
+        """In the worker's thread: what everybody asks for is ready before anybody can."""
+        posted = Posted(result)
+        posted.once(PAGE, render_result)
+        view_workloads(posted).listing.select(DEFAULT_SORT, {})
+        before = self.board.posted
+        self.board.post(posted)
+        self.events.tell_from_thread(describe_cycle(result))
+        changes = describe_changes(before.result if before else None, result)
+        if changes is not None:
+            self.events.tell_from_thread(changes)
+
+    @asynccontextmanager
+    async def _live(self, _: FastAPI) -> AsyncIterator[None]:
+        self.events.open()
+        await run_in_threadpool(len, "")  # loads what threads need: the first request should not wait for it
+        self.worker.start()
+        watch = asyncio.create_task(self._watch())
+        try:
+            yield
+        finally:
+            watch.cancel()
+            with suppress(asyncio.CancelledError):
+                await watch
+            await asyncio.to_thread(self.worker.stop, timeout_seconds=CYCLE_GRACE_SECONDS)
+
+    async def _watch(self) -> None:
+        """A changed file is acted upon at once, not at the end of an interval of minutes."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if await asyncio.to_thread(self.steering.look):
+                self.worker.ask_cycle()
+
+    def release(self) -> None:
+        """Let go of everything outside: what waits for it comes back. May be called from any thread."""
+        self.explainer.interrupt()
+        self.source.close()
+
+
+class _Server(uvicorn.Server):
+    """Signals are not its own: others have to hear of them first."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def run_analyzer(file: SettingsFile, *, name_owners: NameOwners = keep_owners) -> int:
+    """Serve until SIGTERM or SIGINT. Raises ConfigurationError for what a person can mend."""
+    analyzer = Analyzer(file, name_owners=name_owners)
+    listening = open_socket(file.settings.server)
+    _lead_logs_of_uvicorn()
+    server = _Server(configure_server(analyzer.api))
+    host, port = listening.getsockname()[:2]
+    log.info("analyzer_started", address=f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+    with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+        runner.run(_serve(analyzer, server, listening))
+    log.info("analyzer_stopped")
+    _leave_threads_behind()
+    return 0
+
+
+def _lead_logs_of_uvicorn() -> None:
+    """Into our own log, in its form; only what is wrong."""
+    logger = logging.getLogger("uvicorn")
+    logger.parent = logging.getLogger(ROOT)
+    logger.setLevel(logging.WARNING)
+
+
+async def _serve(analyzer: Analyzer, server: uvicorn.Server, listening: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        server.force_exit = server.should_exit  # the second signal waits for nobody
+        server.should_exit = True
+        analyzer.events.close()
+        threading.Thread(target=analyzer.release, name="release", daemon=True).start()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    await server.serve(sockets=[listening])
+
+
+def _leave_threads_behind() -> None:
+    """A query that hangs in a thread would keep the interpreter waiting for it."""
+    left = [thread for thread in threading.enumerate() if thread is not threading.main_thread() and not thread.daemon]
+    if left:
+        log.warning("threads_left_behind", threads=",".join(thread.name for thread in left))
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)

@@ -1,0 +1,58 @@
+"""What a model may answer, cleaned and bounded: numbers into their range, text without control characters."""
+
+import unicodedata
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+TEXT_LENGTH = 600
+
+Status = Literal["active", "idle", "suspicious"]
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """What a model thinks of a case, beside the rule's score."""
+
+    status: Status
+    confidence: float  # 0 to 1
+    reason: str
+    recommendation: str
+    adjusted_score: float  # 0 to 100, as the model sees it; caution.py says what it may change: nothing downwards
+    rule_score: float | None
+    model: str
+    asked_at: float  # unix seconds
+
+
+def clean_text(text: str) -> str:
+    """One line without control, formatting or unassigned characters, cut to length.
+
+    Formatting characters include those that reverse or hide text on a screen.
+    """
+    kept = (" " if each.isspace() else each for each in text if each.isspace() or unicodedata.category(each)[0] != "C")
+    line = " ".join("".join(kept).split())
+    return line if len(line) <= TEXT_LENGTH else line[: TEXT_LENGTH - 1] + "…"
+
+
+def _between(low: float, high: float) -> AfterValidator:
+    return AfterValidator(lambda number: min(max(number, low), high))
+
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Text = Annotated[str, AfterValidator(clean_text)]
+
+
+class Answer(BaseModel):
+    """A second opinion on one GPU allocation."""
+
+    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
+
+    status: Status = Field(description="active: real work; idle: held without use; suspicious: a person should look")
+    confidence: Annotated[Number, _between(0, 1)] = Field(description="0 to 1")
+    reason: Text = Field(description="why, in one or two sentences that name the numbers")
+    recommendation: Text = Field(description="what the owner could do, in one sentence")
+    adjusted_score: Annotated[Number, _between(0, 100)] = Field(description="utilization from 0 to 100")
+
+    def opinion(self, *, rule_score: float | None, model: str, asked_at: float) -> Opinion:
+        return Opinion(**self.model_dump(), rule_score=rule_score, model=model, asked_at=asked_at)

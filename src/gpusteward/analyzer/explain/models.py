@@ -1,0 +1,213 @@
+"""The door to language models: the only place that imports a model SDK, and only when a question is asked."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from gpusteward.analyzer.explain.answers import Answer
+from gpusteward.analyzer.explain.endpoints import Endpoint, locate
+from gpusteward.analyzer.explain.failures import AskError, Failure, by_status
+from gpusteward.analyzer.explain.questions import instructions
+from gpusteward.analyzer.explain.settings import AiSettings
+
+if TYPE_CHECKING:
+    import httpx2
+    from pydantic_ai.models import Model
+
+RESPONSE_LIMIT_BYTES = 1024 * 1024
+"""An answer is a few hundred bytes of JSON; what is longer than this is not one."""
+
+TEMPERATURE = 0.3  # as gpu-oour asks
+_OPENAI = "https://api.openai.com/v1"
+_ANTHROPIC = "https://api.anthropic.com"
+_MODULES = {
+    "openai": ("pydantic_ai", "pydantic_ai.models.openai", "pydantic_ai.providers.openai_compatible"),
+    "azure": ("pydantic_ai", "pydantic_ai.models.openai", "pydantic_ai.providers.azure"),
+    "anthropic": ("pydantic_ai", "pydantic_ai.models.anthropic", "pydantic_ai.providers.anthropic"),
+}
+_NO_KEY = "none"  # local servers want none, client libraries insist on one
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A usable answer and what it took."""
+
+    answer: Answer
+    input_tokens: int
+    output_tokens: int
+
+
+class Asker:
+    """One model, open for questions."""
+
+    def __init__(self, model: "Model", settings: AiSettings) -> None:
+        self._model = model
+        self._settings = settings
+
+    async def ask(self, question: str, *, as_tool: bool) -> Reply:
+        """Raises AskError. One call, one request: repeating is the caller's."""
+        from pydantic_ai import exceptions
+
+        try:
+            async with asyncio.timeout(self._settings.timeout):
+                return await self._run(question, as_tool=as_tool)
+        except (TimeoutError, exceptions.ModelTimeoutError):
+            raise AskError(Failure.TIMEOUT) from None
+        except exceptions.ModelHTTPError as error:
+            failure = by_status(error.status_code)
+            raise AskError(failure, detail=f"HTTP {error.status_code}", wait_seconds=error.retry_after) from None
+        except (exceptions.UnexpectedModelBehavior, ResponseTooLongError, ValueError):
+            raise AskError(Failure.WRONG_ANSWER) from None
+        except exceptions.ModelAPIError as error:
+            raise AskError(_unless_connected(error)) from None
+        except Exception as error:
+            # Whatever an SDK makes of hostile bytes costs one opinion only.
+            raise AskError(Failure.UNEXPECTED, detail=type(error).__name__) from error
+
+    async def _run(self, question: str, *, as_tool: bool) -> Reply:
+        from pydantic_ai import Agent, PromptedOutput, ToolOutput
+
+        settings = self._settings
+        agent: Agent[object, Answer] = Agent(
+            self._model,
+            output_type=ToolOutput(Answer) if as_tool else PromptedOutput(Answer),
+            instructions=instructions(settings.language),
+            retries=0,
+            model_settings={
+                "max_tokens": settings.max_tokens,
+                "timeout": settings.timeout,
+                "temperature": TEMPERATURE,
+            },
+        )
+        result = await agent.run(question)
+        return Reply(result.output, result.usage.input_tokens, result.usage.output_tokens)
+
+
+def _unless_connected(error: BaseException) -> Failure:
+    """An answer that was cut off for its length comes out of the SDK as a broken connection."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ResponseTooLongError):
+            return Failure.WRONG_ANSWER
+        cause = cause.__cause__ or cause.__context__
+    return Failure.CONNECTION
+
+
+class ResponseTooLongError(Exception):
+    """More bytes than any answer has."""
+
+
+def load_sdk(settings: AiSettings) -> None:
+    """Import what `open_model` needs, so that no time limit of a question pays for it. Raises AskError."""
+    try:
+        for name in _MODULES[locate(settings).protocol]:
+            import_module(name)
+    except ImportError as error:
+        raise AskError(Failure.NOT_INSTALLED, detail=error.name or "") from error
+
+
+@asynccontextmanager
+async def open_model(settings: AiSettings) -> AsyncIterator[Asker]:
+    """The model of the settings; its connections are closed at the end. Raises AskError when its key is unreadable."""
+    client, model = _open(settings)
+    async with client:
+        yield Asker(model, settings)
+
+
+def _open(settings: AiSettings) -> "tuple[httpx2.AsyncClient, Model]":
+    try:
+        key = settings.read_key() or _NO_KEY
+    except (OSError, UnicodeDecodeError) as error:
+        raise AskError(Failure.KEY_UNREADABLE, detail=str(settings.api_key_file)) from error
+    client = _open_client(settings)
+    return client, _build(locate(settings), key, client=client)
+
+
+def _open_client(settings: AiSettings) -> "httpx2.AsyncClient":
+    import httpx2
+
+    return httpx2.AsyncClient(
+        follow_redirects=False,  # a redirect could carry the key elsewhere
+        headers={"accept-encoding": "identity"},
+        event_hooks={"response": [_bound]},
+        limits=httpx2.Limits(max_connections=settings.concurrency),
+    )
+
+
+async def _bound(response: "httpx2.Response") -> None:
+    """Neither endless nor compressed: a small body may unpack to a very large one."""
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise ResponseTooLongError
+    response.stream = _bounded_stream(response.stream)
+
+
+def _bounded_stream(stream: object) -> "httpx2.AsyncByteStream":
+    import httpx2
+
+    assert isinstance(stream, httpx2.AsyncByteStream)
+    inner = stream
+
+    class Bounded(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            total = 0
+            async for chunk in inner:
+                total += len(chunk)
+                if total > RESPONSE_LIMIT_BYTES:
+                    raise ResponseTooLongError
+                yield chunk
+
+        async def aclose(self) -> None:
+            await inner.aclose()
+
+    return Bounded()
+
+
+def _build(endpoint: Endpoint, key: str, *, client: "httpx2.AsyncClient") -> "Model":
+    match endpoint.protocol:
+        case "anthropic":
+            return _build_anthropic(endpoint, key, client=client)
+        case "azure":
+            return _build_azure(endpoint, key, client=client)
+        case "openai":
+            return _build_openai(endpoint, key, client=client)
+
+
+def _build_openai(endpoint: Endpoint, key: str, *, client: "httpx2.AsyncClient") -> "Model":
+    from openai import AsyncOpenAI
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+    base = endpoint.base or _OPENAI
+    sdk = AsyncOpenAI(api_key=key, base_url=base, max_retries=0, http_client=client)
+    if base.startswith(_OPENAI):
+        return OpenAIChatModel(endpoint.model, provider=OpenAIProvider(openai_client=sdk))
+    return OpenAIChatModel(endpoint.model, provider=OpenAICompatibleProvider("compatible", openai_client=sdk))
+
+
+def _build_azure(endpoint: Endpoint, key: str, *, client: "httpx2.AsyncClient") -> "Model":
+    from openai import AsyncAzureOpenAI
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.azure import AzureProvider
+
+    sdk = AsyncAzureOpenAI(
+        api_key=key,
+        azure_endpoint=endpoint.base,
+        azure_deployment=endpoint.model,
+        api_version=endpoint.api_version,
+        max_retries=0,
+        http_client=client,
+    )
+    return OpenAIChatModel(endpoint.model, provider=AzureProvider(openai_client=sdk))
+
+
+def _build_anthropic(endpoint: Endpoint, key: str, *, client: "httpx2.AsyncClient") -> "Model":
+    from anthropic import AsyncAnthropic
+    from pydantic_ai.models.anthropic import AnthropicModel
+    from pydantic_ai.providers.anthropic import AnthropicProvider
+
+    sdk = AsyncAnthropic(api_key=key, base_url=endpoint.base or _ANTHROPIC, max_retries=0, http_client=client)
+    return AnthropicModel(endpoint.model, provider=AnthropicProvider(anthropic_client=sdk))

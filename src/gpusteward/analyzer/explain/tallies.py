@@ -1,0 +1,27 @@
+"""Calls, failures, tokens, cost: counted for the metrics page since the start."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from gpusteward.analyzer.explain.failures import Failure
+from gpusteward.analyzer.explain.settings import AiSettings
+
+
+@dataclass(slots=True)
+class Tally:
+    """Written and read by the worker thread only."""
+
+    calls: int = 0  # requests sent, repetitions included
+    opinions: int = 0  # answers that could be used
+    recalled: int = 0  # opinions that cost nothing
+    skipped: int = 0  # cases left for a later cycle: budget, time or hope used up
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0  # in the currency of the prices
+    failures: Counter[Failure] = field(default_factory=Counter)
+
+    def pay(self, input_tokens: int, output_tokens: int, *, settings: AiSettings) -> None:
+        self.input_tokens += input_tokens
+        self.output_tokens += output_tokens
+        self.cost += input_tokens / 1000 * settings.price_per_1k_input_tokens
+        self.cost += output_tokens / 1000 * settings.price_per_1k_output_tokens

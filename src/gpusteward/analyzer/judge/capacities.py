@@ -1,0 +1,56 @@
+"""How much memory and power a row could use: by metric, else typical of its model, else as configured."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from gpusteward.analyzer.judge.keys import Keys
+from gpusteward.analyzer.judge.models import MIB, ModelFacts, find_model
+from gpusteward.analyzer.judge.ratios import first_known
+from gpusteward.analyzer.tables import Column, UsageTable
+from gpusteward.core.usages import Measure, Stat
+
+
+class GpuDefaults(BaseModel):
+    """For a GPU whose memory or power limit neither a metric nor the table of models tells."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    memory_mb: float = Field(
+        default=32000, gt=0, description="Memory of a GPU of unknown model, in MiB as DCGM counts."
+    )
+    power_w: float = Field(default=250, gt=0, description="Power limit of a GPU of unknown model, in watts.")
+
+
+@dataclass(frozen=True)
+class Capacities:
+    """NaN where nothing honest can be said: an instance has neither its board's memory nor its power."""
+
+    memory_bytes: Column
+    power_limit_watts: Column
+    idle_watts: Column  # typical of the model; nobody measures it
+
+
+def find_capacities(table: UsageTable, keys: Keys, *, defaults: GpuDefaults) -> Capacities:
+    default = ModelFacts((), defaults.memory_mb, defaults.power_w, np.nan)
+    models = [find_model(name) or default for name in keys.models.names]
+    memory = _of_devices(keys, [facts.memory_mib * MIB for facts in models])
+    power = _of_devices(keys, [facts.power_limit_watts for facts in models])
+    return Capacities(
+        first_known(_measured(table, Measure.MEMORY_TOTAL), memory),
+        first_known(_measured(table, Measure.POWER_LIMIT), power),
+        _of_devices(keys, [facts.idle_watts for facts in models]),
+    )
+
+
+def _measured(table: UsageTable, measure: Measure) -> Column:
+    """The newest word on it; a total of 0 is none."""
+    column = first_known(*(table.column(measure, stat) for stat in (Stat.LAST, Stat.PEAK, Stat.MEAN)))
+    return np.where(column > 0, column, np.nan)
+
+
+def _of_devices(keys: Keys, by_model: Sequence[float]) -> Column:
+    values = np.array(by_model, dtype=np.float64)[keys.models.codes]
+    return np.where(keys.is_device, values, np.nan)

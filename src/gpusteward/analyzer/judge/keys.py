@@ -1,0 +1,68 @@
+"""What the holdings say, in columns: who holds what, which model, which kind of owner."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusteward.core.allocations import Share
+from gpusteward.core.usages import Holding
+
+AllocationKey = str
+"""Namespace, pod, container, gpu uuid and MIG instance in one text: 50,000 tuples would wake the garbage collector."""
+Mask = NDArray[np.bool_]
+
+_WHOLE_SHARES = ("", Share.EXCLUSIVE)
+
+
+@dataclass(frozen=True)
+class Coded:
+    """A column of few different texts: each row's text is `names[codes[row]]`."""
+
+    names: tuple[str, ...]
+    codes: NDArray[np.intp]
+
+    def among(self, wanted: Sequence[str]) -> Mask:
+        """Which rows have one of these texts."""
+        return np.array([name in wanted for name in self.names], dtype=bool)[self.codes]
+
+
+@dataclass(frozen=True)
+class Keys:
+    """One entry a row."""
+
+    allocations: Sequence[AllocationKey]
+    models: Coded
+    owner_kinds: Coded  # "" where the owner is unknown
+    is_device: Mask  # not an instance: the board's own memory and power are spoken of
+    is_whole: Mask  # a device that nobody shares
+
+
+def read_keys(holdings: Sequence[Holding]) -> Keys:
+    """The only look at each holding that `judge` takes."""
+    containers = [holding.container for holding in holdings]
+    workloads = [container.workload for container in containers]
+    is_device = np.array([not holding.gpu_instance for holding in holdings], dtype=bool)
+    shares = encode([holding.share for holding in holdings])
+    return Keys(
+        [
+            f"{container.namespace}/{container.pod}/{container.name}/{holding.gpu_uuid}/{holding.gpu_instance}"
+            for holding, container in zip(holdings, containers, strict=True)
+        ],
+        encode([holding.model for holding in holdings]),
+        encode(["" if workload is None else workload.kind for workload in workloads]),
+        is_device,
+        is_device & shares.among(_WHOLE_SHARES),
+    )
+
+
+def encode(texts: Sequence[str]) -> Coded:
+    names, codes = number_texts(texts)
+    return Coded(tuple(names), codes)
+
+
+def number_texts(texts: Sequence[str]) -> tuple[list[str], NDArray[np.intp]]:
+    """The different texts in order of appearance, and which of them each row has. Nothing is sorted."""
+    numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    return list(numbers), np.fromiter(map(numbers.__getitem__, texts), np.intp, len(texts))

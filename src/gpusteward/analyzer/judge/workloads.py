@@ -1,0 +1,193 @@
+"""A verdict is about a workload: the root owner with all GPUs of all its pods."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusteward.analyzer.judge.keys import number_texts
+from gpusteward.analyzer.judge.reasons import explain_workload, render_finding
+from gpusteward.analyzer.judge.rules import Rules
+from gpusteward.analyzer.judge.signatures.table import HIGHEST_STEP
+from gpusteward.analyzer.judge.states import name_states
+from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, STATES, Codes, Column, VerdictTable
+from gpusteward.core.containers import Container, Workload
+from gpusteward.core.usages import Measure, Stat
+from gpusteward.core.verdicts import Activity, Signature, Step, WorkloadVerdict
+
+WorkloadKey = tuple[str, str, str]  # kind, namespace, name
+Counts = NDArray[np.intp]
+
+STEPS = tuple(Step)
+PRECEDENCE = (
+    *(Signature.STEADY, Signature.BURSTY, Signature.STARVED, Signature.KEEP_ALIVE),
+    *(Signature.STARTING, Signature.UNKNOWN, Signature.HUNG, Signature.PARKED, Signature.EMPTY),
+)
+"""Which signature of its rows a workload has: the most active first, then the most careful. One GPU at honest work
+keeps the whole from being called made-up, one hung GPU keeps it from being called parked."""
+
+_RANKS = np.array([PRECEDENCE.index(signature) for signature in SIGNATURES], dtype=np.int8)
+_BY_RANK = np.array([SIGNATURES.index(signature) for signature in PRECEDENCE], dtype=np.int8)
+_STEPS = np.array([STEPS.index(HIGHEST_STEP[signature]) for signature in SIGNATURES], dtype=np.int8)
+
+
+@dataclass(frozen=True)
+class WorkloadTable:
+    """Every workload in columns; one of them as a value of its own is made when asked for."""
+
+    verdicts: VerdictTable
+    keys: Sequence[WorkloadKey]
+    codes: Counts  # which workload each row of `verdicts` belongs to
+    gpus: Counts
+    idle_gpus: Counts
+    unknown_gpus: Counts
+    activity: Codes
+    state: Codes
+    signature: Codes
+    step: Codes  # indexes `STEPS`
+    score: Column  # mean of the rows that have one
+    idle_since: Column  # since when all of it is idle; NaN: it is not
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @cached_property
+    def _order(self) -> tuple[Counts, Counts]:
+        """Rows sorted by workload, and where each workload's begin."""
+        return np.argsort(self.codes, kind="stable"), np.concatenate(([0], np.cumsum(self.gpus)))
+
+    @cached_property
+    def _numbers(self) -> Mapping[WorkloadKey, int]:
+        return {key: number for number, key in enumerate(self.keys)}
+
+    def find(self, key: WorkloadKey) -> int | None:
+        """Where a workload stands; None if there is no such one."""
+        return self._numbers.get(key)
+
+    def rows(self, number: int) -> Counts:
+        """The rows of `verdicts` that belong to a workload."""
+        order, begins = self._order
+        return order[begins[number] : begins[number + 1]]
+
+    def verdict(self, number: int, *, language: str = "en") -> WorkloadVerdict:
+        """One workload. `language` is "en" or "zh"."""
+        kind, namespace, name = self.keys[number]
+        gpus, idle, unknown = (int(counts[number]) for counts in (self.gpus, self.idle_gpus, self.unknown_gpus))
+        score, idle_since = float(self.score[number]), float(self.idle_since[number])
+        rows = self.rows(number)
+        draft = WorkloadVerdict(
+            Workload(kind, namespace, name),
+            ACTIVITIES[self.activity[number]],
+            STATES[self.state[number]],
+            None if np.isnan(score) else score,
+            SIGNATURES[self.signature[number]],
+            STEPS[self.step[number]],
+            gpus,
+            idle,
+            unknown,
+            None if np.isnan(idle_since) else idle_since,
+        )
+        holdings = self.verdicts.usage.holdings
+        return _with_words(
+            draft, language=language, nodes=[holdings[row].node for row in rows], evidence=_sum_up(self.verdicts, rows)
+        )
+
+
+def judge_workloads(verdicts: VerdictTable, rules: Rules) -> WorkloadTable:
+    """Idle only if every allocation is idle, and so covered; an unknown one is not idle."""
+    keys, codes = _find_owners([holding.container for holding in verdicts.usage.holdings])
+    active, idle, unknown = (
+        np.bincount(codes[verdicts.activity == ACTIVITIES.index(each)], minlength=len(keys))
+        for each in (Activity.ACTIVE, Activity.IDLE, Activity.UNKNOWN)
+    )
+    activity = _join_activity(active, unknown)
+    score = _mean_of(verdicts.score, codes, size=len(keys))
+    ranks = _lowest(_RANKS[verdicts.signature], codes, size=len(keys))
+    is_idle = activity == ACTIVITIES.index(Activity.IDLE)
+    return WorkloadTable(
+        verdicts,
+        keys,
+        codes,
+        active + idle + unknown,
+        idle,
+        unknown,
+        activity,
+        name_states(score, activity, thresholds=rules.thresholds),
+        _BY_RANK[ranks],
+        _lowest(_STEPS[verdicts.signature], codes, size=len(keys)),
+        score,
+        np.where(is_idle, _latest(verdicts.idle_since, codes, size=len(keys)), np.nan),
+    )
+
+
+def _find_owners(containers: Sequence[Container]) -> tuple[list[WorkloadKey], Counts]:
+    """The root owners, and which of them each row has; a pod nobody owns is its own workload. Names have no slash."""
+    texts = [
+        f"{owner.kind}/{owner.namespace}/{owner.name}"
+        if (owner := each.workload)
+        else f"Pod/{each.namespace}/{each.pod}"
+        for each in containers
+    ]
+    names, codes = number_texts(texts)
+    return [(kind, namespace, name) for kind, namespace, name in (text.split("/", 2) for text in names)], codes
+
+
+def _join_activity(active: Counts, unknown: Counts) -> Codes:
+    codes = [ACTIVITIES.index(Activity.ACTIVE), ACTIVITIES.index(Activity.UNKNOWN)]
+    return np.select([active > 0, unknown > 0], codes, ACTIVITIES.index(Activity.IDLE)).astype(np.int8)
+
+
+def _mean_of(column: Column, codes: Counts, *, size: int) -> Column:
+    known = ~np.isnan(column)
+    count = np.bincount(codes[known], minlength=size)
+    with np.errstate(invalid="ignore"):
+        return np.bincount(codes[known], weights=column[known], minlength=size) / count
+
+
+def _lowest(column: Codes, codes: Counts, *, size: int) -> Codes:
+    lowest = np.full(size, np.iinfo(np.int8).max, dtype=np.int8)
+    np.minimum.at(lowest, codes, column)
+    return lowest
+
+
+def _latest(column: Column, codes: Counts, *, size: int) -> Column:
+    latest = np.full(size, np.nan)
+    np.fmax.at(latest, codes, column)
+    return latest
+
+
+def _with_words(
+    draft: WorkloadVerdict, *, language: str, nodes: Sequence[str], evidence: Mapping[str, float]
+) -> WorkloadVerdict:
+    return WorkloadVerdict(
+        draft.workload,
+        draft.activity,
+        draft.state,
+        draft.score,
+        draft.signature,
+        draft.highest_step,
+        draft.gpus,
+        draft.idle_gpus,
+        draft.unknown_gpus,
+        draft.idle_since,
+        render_finding(draft, language=language),
+        explain_workload(draft, language=language),
+        tuple(sorted({node for node in nodes if node})),
+        evidence,
+    )
+
+
+def _sum_up(verdicts: VerdictTable, rows: Counts) -> Mapping[str, float]:
+    """The numbers behind it: means of shares, sums of amounts, the worst coverage. The unknown is left out."""
+    table = verdicts.usage
+    numbers = {
+        "core_mean_ratio": np.mean(table.column(Measure.CORE, Stat.MEAN)[rows]),
+        "core_peak_ratio": np.max(table.column(Measure.CORE, Stat.PEAK)[rows]),
+        "memory_used_bytes": np.sum(table.column(Measure.MEMORY_USED, Stat.MEAN)[rows]),
+        "power_watts": np.sum(table.column(Measure.POWER, Stat.MEAN)[rows]),
+        "coverage": np.min(table.coverage[rows]),
+        "window_seconds": np.float64(table.window_seconds),
+    }
+    return {name: float(number) for name, number in numbers.items() if not np.isnan(number)}

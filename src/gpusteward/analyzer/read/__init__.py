@@ -1,0 +1,9 @@
+"""Usage of every allocation, from where the samples already lie.
+
+    sources.py    `UsageSource`: what the cycle asks, whoever answers
+    owners.py     pod -> root owner, from the Kubernetes API
+    current.py    the source of the settings in force
+    prometheus/   Prometheus, VictoriaMetrics, Thanos, Mimir: windows computed by the engine
+
+Reads only. What could not be read is unknown with its reason, never 0; nothing here judges.
+"""

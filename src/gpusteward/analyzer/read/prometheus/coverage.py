@@ -1,0 +1,75 @@
+"""Samples seen / expected. A gap is a fault of the collection, never idleness, so what is expected must not shrink
+with what was seen.
+
+How often a target is scraped is a fact of the engine's configuration. The engine writes `up` at every attempt, also
+for a target that is down; the densest ten minutes of `up` in the last hour give the interval of a job even right after
+an outage of the engine itself. Where there is no `up` (remote write by others), the densest rows of the job stand in,
+as remembered over the last hour: an outage that began before the first look cannot be told from a longer interval then.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from gpusteward.analyzer.tables import Column
+
+LOOK_SECONDS = 600.0
+LOOK_BACK_SECONDS = 3600.0
+UP_QUERY = "max by (job) (max_over_time(count_over_time(up[600s])[1h:5m]))"
+_ROUND_INTERVALS = (1, 2, 3, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300)
+"""What people write into a scrape configuration."""
+_MANY = 0.95
+"""This quantile of the counts of a job: above a few that were scraped twice, below none that missed a sample."""
+
+
+def interval_of(samples: float) -> float | None:
+    """The interval that puts so many samples into ten minutes; one more fits in when they fall on both ends."""
+    if not np.isfinite(samples) or samples < 2:
+        return None
+    shortest, longest = LOOK_SECONDS / samples, LOOK_SECONDS / (samples - 1)
+    round_ones = [one for one in _ROUND_INTERVALS if shortest - 1e-9 <= one <= longest + 1e-9]
+    return float(round_ones[0]) if round_ones else shortest
+
+
+class Expectations:
+    """How many samples a window should hold, by scrape job; remembered, because an outage must not lower it."""
+
+    def __init__(self, *, window_seconds: float, fixed_interval: float | None = None) -> None:
+        self._window = window_seconds
+        self._fixed = fixed_interval
+        self.intervals: Mapping[str, float] = {}
+        self._seen: dict[str, list[tuple[float, float]]] = {}
+        self._jobs: set[str] = set()  # whose rows were seen here
+
+    def learn(self, intervals: Mapping[str, float]) -> None:
+        """What `up` says of each job; a job that says nothing now keeps what it said before."""
+        self.intervals = {**self.intervals, **intervals}
+
+    def cover(self, counts: Column, jobs: Sequence[str], at: float) -> Column:
+        """Coverage of each row, 0 to 1; NaN where nothing was counted."""
+        expected = np.full(len(counts), np.nan)
+        numbers: dict[str, int] = {}
+        places = np.array([numbers.setdefault(job, len(numbers)) for job in jobs], dtype=np.int64)
+        self._jobs |= numbers.keys() - {""}
+        for name, number in numbers.items():
+            mine = places == number
+            expected[mine] = self._expect(name, counts[mine], at)
+        covered: Column = np.minimum(counts / expected, 1.0)
+        return covered
+
+    def _expect(self, job: str, counts: Column, at: float) -> float:
+        interval = self._fixed or self.intervals.get(job) or (None if job else self._shortest_interval())
+        if interval:
+            return max(self._window / interval, 1.0)
+        known = counts[np.isfinite(counts)]
+        if not len(known):
+            return np.nan
+        densest = float(np.quantile(known, _MANY, method="higher"))
+        kept = [(when, count) for when, count in self._seen.get(job, ()) if abs(at - when) <= LOOK_BACK_SECONDS]
+        self._seen[job] = [*kept, (at, densest)]
+        return max(count for _, count in self._seen[job])
+
+    def _shortest_interval(self) -> float | None:
+        """For rows whose job is not known, as of a silent node: the densest of the jobs they could be of."""
+        mine = [seconds for job, seconds in self.intervals.items() if job in self._jobs]
+        return min(mine or self.intervals.values(), default=None)

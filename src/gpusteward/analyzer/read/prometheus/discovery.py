@@ -1,0 +1,192 @@
+"""What this site has: which engine, whose metrics, under which names and labels. Learned from the engine's index, not
+by reading series."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from gpusteward.analyzer.read.prometheus import coverage
+from gpusteward.analyzer.read.prometheus.client import Engine
+from gpusteward.analyzer.read.prometheus.decode import decode_labels, decode_names, decode_plain, decode_vector
+from gpusteward.analyzer.read.prometheus.dialects import Dialect, dcgm_signals, hami_signals, native_signals
+from gpusteward.analyzer.read.prometheus.expressions import RULE_PREFIX, rule_name, write_duration
+from gpusteward.analyzer.read.prometheus.matchers import Matchers, write_selector
+from gpusteward.analyzer.read.prometheus.plan import Found, Side, SidePlan, plan_holders
+from gpusteward.analyzer.read.prometheus.quantities import Fold, Level, Quantity, Signal
+from gpusteward.analyzer.read.prometheus.spellings import find_spelling
+from gpusteward.core import metrics
+from gpusteward.core.errors import SourceError
+
+LOOK_BACK_SECONDS = 3600.0
+VICTORIA = "VictoriaMetrics"
+_TELLING = (Quantity.PRESENCE, Quantity.CORE, Quantity.ENGINE, Quantity.MEMORY_USED)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What was found, as far as a cycle needs it."""
+
+    engine: str
+    version: str
+    learned_at: float
+    found: tuple[Found, ...] = ()
+    rules: frozenset[str] = frozenset()
+    can_export: bool = False
+    intervals: Mapping[str, float] = field(default_factory=dict)  # scrape job -> seconds
+
+    def as_plain(self) -> dict[str, Any]:
+        """For people: who speaks here, in which words."""
+        return {
+            "engine": self.engine,
+            "version": self.version,
+            "learned_at": self.learned_at,
+            "recording_rules": sorted(self.rules),
+            "export": self.can_export,
+            "scrape_intervals_seconds": dict(self.intervals),
+            "dialects": [_show(found) for found in self.found],
+        }
+
+
+def discover(engine: Engine, condition: Matchers, *, at: float, window_seconds: float) -> Sources:
+    """Ask the engine what it has. Raises SourceError when it does not answer at all."""
+    names = set(_read_names(engine, at))
+    kind, version = _identify(engine, at)
+    found = [
+        *_find_native(engine, names, at),
+        *_find_hami(engine, names, at),
+        *_find_dcgm(engine, names, at),
+    ]
+    if _native_says_all(engine, found, condition, at):
+        found = found[:1]
+    return Sources(
+        engine=kind,
+        version=version,
+        learned_at=at,
+        found=tuple(found),
+        rules=_find_rules(engine, names, found, window_seconds=window_seconds, at=at),
+        can_export=kind == VICTORIA and _can_export(engine, at),
+        intervals=_read_intervals(engine, at),
+    )
+
+
+def _read_names(engine: Engine, at: float) -> list[str]:
+    return decode_names(engine.fetch("/api/v1/label/__name__/values", _span(at), is_read_by_get=True))
+
+
+def _read_labels(engine: Engine, signals: Iterable[Signal], at: float) -> set[str]:
+    """The labels of a few families: one exporter labels them alike, but for MIG, which not every family knows."""
+    metrics_asked = dict.fromkeys(signal.metric for signal in signals if signal.quantity in _TELLING)
+    matches = [("match[]", metric) for metric in metrics_asked]
+    return set(decode_names(engine.fetch("/api/v1/labels", (*matches, *_span(at))))) if matches else set()
+
+
+def _span(at: float) -> tuple[tuple[str, str], ...]:
+    return ("start", f"{at - LOOK_BACK_SECONDS:.3f}"), ("end", f"{at:.3f}")
+
+
+def _identify(engine: Engine, at: float) -> tuple[str, str]:
+    """VictoriaMetrics poses as Prometheus, but only it knows `now()`."""
+    try:
+        decode_vector(engine.query("now()", at))
+    except SourceError:
+        pass
+    else:
+        return VICTORIA, ""
+    try:
+        built = decode_plain(engine.fetch("/api/v1/status/buildinfo", is_read_by_get=True))
+    except SourceError:
+        return "Prometheus-compatible", ""
+    return str(built.get("application") or "Prometheus"), str(built.get("version") or "")
+
+
+def _find_native(engine: Engine, names: Collection[str], at: float) -> Iterable[Found]:
+    signals = native_signals(names)
+    if not signals:
+        return
+    holders = tuple(signal for signal in signals if signal.level is Level.HOLDER)
+    devices = tuple(signal for signal in signals if signal.level is Level.DEVICE)
+    labels = _read_labels(engine, holders, at)
+    spelling = find_spelling(labels)
+    yield Found(Dialect.NATIVE, Side(spelling, holders), Side(spelling, devices))
+
+
+def _find_hami(engine: Engine, names: Collection[str], at: float) -> Iterable[Found]:
+    signals = hami_signals(names)
+    if not signals:
+        return
+    devices = dcgm_signals(names, level=Level.DEVICE)
+    device = Side(find_spelling(_read_labels(engine, devices, at)), devices) if devices else None
+    yield Found(Dialect.HAMI, Side(find_spelling(_read_labels(engine, signals, at)), signals), device)
+
+
+def _find_dcgm(engine: Engine, names: Collection[str], at: float) -> Iterable[Found]:
+    signals = dcgm_signals(names)
+    if not signals:
+        return
+    spelling = find_spelling(_read_labels(engine, signals, at))
+    yield Found(Dialect.DCGM, Side(spelling, signals))
+
+
+def _native_says_all(engine: Engine, found: list[Found], condition: Matchers, at: float) -> bool:
+    """Whether every device that others name is one whose holders gpusteward's agent knows: then they need no asking."""
+    if len(found) < 2 or found[0].dialect is not Dialect.NATIVE:
+        return False
+    told = f"{metrics.GPU_INFO.name} and on (node) ({metrics.ALLOCATIONS_KNOWN.name} == 1)"
+    return all(_count(engine, _untold(plan_holders(other, condition), told), at) == 0 for other in found[1:])
+
+
+def _untold(side: SidePlan, told: str) -> str:
+    label = side.spelling.uuid
+    mine = write_selector(side.metric, side.matchers)
+    return f'count({mine} unless on ({label}) label_replace({told}, "{label}", "$1", "uuid", "(.*)"))'
+
+
+def _count(engine: Engine, expression: str, at: float) -> float:
+    try:
+        vector = decode_vector(engine.query(expression, at))
+    except SourceError:
+        return float("nan")
+    return float(vector.values[0]) if len(vector) else 0.0
+
+
+def _find_rules(
+    engine: Engine, names: Collection[str], found: Iterable[Found], *, window_seconds: float, at: float
+) -> frozenset[str]:
+    """Recorded windows of this length, if they are still being recorded: a name outlives its rule by hours."""
+    suffix = f"_{write_duration(window_seconds)}"
+    kept = {name for name in names if name.startswith(RULE_PREFIX) and name.endswith(suffix)}
+    for one in found:
+        core = one.holder.core
+        beat = rule_name(core.metric, Fold.COUNT, window_seconds) if core else ""
+        if beat in kept and not _count(engine, f"count({beat})", at) > 0:
+            return frozenset()
+    return frozenset(kept)
+
+
+def _can_export(engine: Engine, at: float) -> bool:
+    """Proxies and clusters may hide it."""
+    fields = (("match[]", "up"), ("start", f"{at - 1:.3f}"), ("end", f"{at:.3f}"))
+    try:
+        engine.fetch("/api/v1/export", fields)
+    except SourceError:
+        return False
+    return True
+
+
+def _read_intervals(engine: Engine, at: float) -> dict[str, float]:
+    try:
+        vector = decode_vector(engine.query(coverage.UP_QUERY, at))
+    except SourceError:
+        return {}
+    jobs = [decode_labels(text).get("job", "") for text in vector.labels]
+    found = {job: coverage.interval_of(count) for job, count in zip(jobs, vector.values.tolist(), strict=True)}
+    return {job: interval for job, interval in found.items() if interval}
+
+
+def _show(found: Found) -> dict[str, Any]:
+    sides = [side for side in (found.holder, found.device) if side]
+    return {
+        "name": found.dialect.value,
+        "labels": {role: label for role, label in asdict(found.holder.spelling).items() if label},
+        "metrics": sorted({signal.metric for side in sides for signal in side.signals}),
+    }

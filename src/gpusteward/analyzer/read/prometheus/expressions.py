@@ -1,0 +1,79 @@
+"""One question as PromQL, and the names under which recording rules keep the answer."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from gpusteward.analyzer.read.prometheus.matchers import Matcher, Matchers, write_selector
+from gpusteward.analyzer.read.prometheus.quantities import Asked, Fold, Level, Quantity
+from gpusteward.analyzer.read.prometheus.settings import DEFAULT_CONDITION
+
+RULE_PREFIX = "gpusteward:"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How far back to look, and which windows recording rules keep already."""
+
+    seconds: float
+    rules: Collection[str] = ()
+
+    def fold(self, metric: str, matchers: Iterable[Matcher], fold: Fold) -> str:
+        """`avg_over_time(metric{...}[...])`, or what a rule keeps of it."""
+        if fold is Fold.LAST:
+            return write_selector(metric, matchers)
+        kept = rule_name(metric, fold, self.seconds)
+        if kept in self.rules:
+            return write_selector(kept, matchers)
+        return f"{fold}({write_selector(metric, matchers)}{write_range(self.seconds)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One question for all GPUs at once."""
+
+    asked: Asked
+    metric: str
+    scale: float
+    by: tuple[str, ...]  # labels of the answer; the first ones are the key
+    matchers: Matchers = ()
+
+    @property
+    def level(self) -> Level:
+        return self.asked[0]
+
+    @property
+    def quantity(self) -> Quantity:
+        return self.asked[1]
+
+    @property
+    def fold(self) -> Fold:
+        return self.asked[2]
+
+    def write(self, window: Window, shard: Matchers = ()) -> str:
+        """The largest of the series that stand for one key: an exporter that was restarted, or scraped twice, makes
+        several. Of means and counts the largest is the careful choice: use is never understated, nor coverage added
+        up of two halves that may be the same half twice."""
+        inner = window.fold(self.metric, (*self.matchers, *shard), self.fold)
+        return f"max by ({', '.join(label for label in self.by if label)}) ({inner})"
+
+
+def write_range(seconds: float) -> str:
+    """A window open at its start, in every engine: Prometheus 2 would count a sample that lies right on it."""
+    return f"[{round(seconds * 1000) - 1}ms]"
+
+
+def write_duration(seconds: float) -> str:
+    """`10m`, as people and rule names say it."""
+    for unit, size in (("h", 3600), ("m", 60)):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:g}{unit}"
+    return f"{seconds:g}s".replace(".", "_")
+
+
+def rule_name(metric: str, fold: Fold, seconds: float) -> str:
+    """`gpusteward:DCGM_FI_DEV_GPU_UTIL:avg_over_time_10m`."""
+    return f"{RULE_PREFIX}{metric}:{fold}_{write_duration(seconds)}"
+
+
+def is_default(condition: str) -> bool:
+    return "".join(condition.split()) == DEFAULT_CONDITION

@@ -1,0 +1,128 @@
+"""Questions -> answers in columns. A few are under way at once; each answer is joined as soon as it is there."""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gpusteward.analyzer.read.prometheus.client import Engine, LimitError
+from gpusteward.analyzer.read.prometheus.decode import Vector, decode_slices
+from gpusteward.analyzer.read.prometheus.expressions import Query
+from gpusteward.analyzer.read.prometheus.keys import Details, Keys
+from gpusteward.analyzer.read.prometheus.quantities import Asked, Fold, Level, Quantity
+from gpusteward.analyzer.tables import Column
+from gpusteward.core.errors import SourceError
+from gpusteward.logs import Log
+
+log = Log(__name__)
+
+
+_NO_ROWS: Column = np.empty(0)
+Answers = Iterable[tuple[Query, Vector]]
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """Something to fetch that answers one or more questions. Fetching waits, reading computes."""
+
+    queries: tuple[Query, ...]
+    fetch: Callable[[], "Callable[[], Answers]"]  # what it returns reads the answer
+
+
+@dataclass
+class Gathered:
+    """All answers about one dialect in one cycle; the rows outlive it."""
+
+    holders: Keys
+    devices: Keys
+    present: dict[int, Details] = field(default_factory=dict)  # holder rows that answered the roll call
+    identities: dict[int, Details] = field(default_factory=dict)  # device rows that name themselves
+    claimed_twice: set[int] = field(default_factory=set)  # holder rows that two nodes name
+    failures: dict[Asked, str] = field(default_factory=dict)
+    hit_limit: bool = False
+    before: Sequence[int] = ()  # holder rows of the last cycle
+    _columns: dict[Asked, Column] = field(default_factory=dict)
+
+    def add(self, query: Query, vector: Vector) -> None:
+        """Join one answer. Raises SourceError for labels that cannot be read."""
+        if query.quantity is Quantity.PRESENCE:
+            self._call(self.holders.describe(vector.labels, query.by[self.holders.width :]))
+        elif query.quantity is Quantity.IDENTITY:
+            self.identities |= self.devices.describe(vector.labels, query.by[self.devices.width :])
+        else:
+            keys = self.holders if query.level is Level.HOLDER else self.devices
+            scale = 1.0 if query.fold is Fold.COUNT else query.scale
+            values = vector.values if scale == 1.0 else vector.values * scale
+            rows = keys.find(vector.labels)
+            self._columns.setdefault(query.asked, _NO_ROWS)
+            np.fmax.at(self._grow(query.asked, len(keys)), rows, values)
+
+    def _call(self, answers: Iterable[tuple[int, Details]]) -> None:
+        """Two exporters may speak of one device; two nodes cannot hold it."""
+        present = self.present
+        for row, said in answers:
+            if (before := present.setdefault(row, said)) is not said and before[0] != said[0]:
+                self.claimed_twice.add(row)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing at all was answered."""
+        return not self.present and not self._columns
+
+    def fail(self, queries: Iterable[Query], reason: str) -> None:
+        for query in queries:
+            self.failures[query.asked] = reason
+
+    def has(self, level: Level, quantity: Quantity, fold: Fold) -> bool:
+        return (level, quantity, fold) in self._columns
+
+    def column(self, level: Level, quantity: Quantity, fold: Fold) -> Column:
+        """A value a row; NaN where nobody said one. Of several the largest."""
+        size = len(self.holders if level is Level.HOLDER else self.devices)
+        return self._grow((level, quantity, fold), size) if self.has(level, quantity, fold) else np.full(size, np.nan)
+
+    def _grow(self, asked: Asked, size: int) -> Column:
+        """The column, as long as there are rows by now."""
+        column = self._columns.get(asked, _NO_ROWS)
+        if len(column) < size:
+            column = self._columns[asked] = np.concatenate((column, np.full(size - len(column), np.nan)))
+        return column
+
+
+def run_errands(errands: Sequence[Errand], gathered: Gathered, *, at_once: int) -> None:
+    """Fetch everything, join what came, note what did not. Raises nothing.
+
+    Several are fetched at once, but one is read at a time: reading is bound to one core anyway, and an answer taken
+    apart is several times the size of its text.
+    """
+    desk = threading.Lock()
+    with ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="engine") as pool:
+        for done in [pool.submit(_run, errand, gathered, desk) for errand in errands]:
+            done.result()
+
+
+def _run(errand: Errand, gathered: Gathered, desk: threading.Lock) -> None:
+    try:
+        read = errand.fetch()
+        with desk:
+            for query, vector in read():
+                gathered.add(query, vector)
+    except SourceError as error:
+        names = ", ".join(sorted({f"{query.quantity} {query.fold}" for query in errand.queries}))
+        log.warning("query_failed", asked=names, reason=error)
+        with desk:
+            gathered.fail(errand.queries, str(error))
+            gathered.hit_limit |= isinstance(error, LimitError)
+
+
+def failed_quantities(failures: Mapping[Asked, str]) -> dict[str, str]:
+    """By the words people know them under."""
+    return {f"{level} {quantity} {fold}": reason for (level, quantity, fold), reason in failures.items()}
+
+
+def ask(engine: Engine, query: Query, expression: str, at: float) -> Callable[[], Answers]:
+    """Fetch the answer to one query; it is decoded when it is read. Raises SourceError."""
+    body = [engine.query(expression, at)]
+    return lambda: ((query, vector) for vector in decode_slices(body.pop()))

@@ -1,0 +1,75 @@
+"""`{pod!=""}`: conditions on series, parsed, joined with others, and written again."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gpusteward.core.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class Matcher:
+    """One condition on one label."""
+
+    label: str
+    operator: str  # = != =~ !~
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.label}{self.operator}{quote(self.value)}"
+
+
+Matchers = tuple[Matcher, ...]
+
+_MATCHER = re.compile(
+    r"""\s*(?P<label>[a-zA-Z_][a-zA-Z0-9_]*)\s*(?P<operator>=~|!~|!=|=)\s*
+        (?P<value>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`[^`]*`)\s*(?:,|$)""",
+    re.VERBOSE,
+)
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
+
+
+def parse_condition(text: str) -> Matchers:
+    """`{a="b", c!~"d"}`, with or without the braces; empty is no condition. Raises ConfigurationError."""
+    inside = text.strip()
+    if inside.startswith("{") and inside.endswith("}"):
+        inside = inside[1:-1].strip()
+    found: list[Matcher] = []
+    place = 0
+    while place < len(inside):
+        match = _MATCHER.match(inside, place)
+        if match is None:
+            raise ConfigurationError(
+                f"query_condition {text!r} cannot be read from {inside[place:]!r} on: "
+                'write {label="value", other!=""}'
+            )
+        found.append(Matcher(match["label"], match["operator"], _unquote(match["value"])))
+        place = match.end()
+    return tuple(found)
+
+
+def write_selector(metric: str, matchers: Iterable[Matcher]) -> str:
+    """`metric{a="b"}`."""
+    inside = ",".join(map(str, matchers))
+    return f"{metric}{{{inside}}}" if inside else metric
+
+
+def match_any(label: str, values: Iterable[str]) -> Matcher:
+    """The label is one of these, whatever signs they hold."""
+    return Matcher(label, "=~", "|".join(_escape_regex(value) for value in values))
+
+
+def quote(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def _escape_regex(text: str) -> str:
+    """As Go's regexp reads it; Python's own escape writes signs that Go refuses."""
+    return re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", text)
+
+
+def _unquote(text: str) -> str:
+    inside = text[1:-1]
+    return inside if text[0] == "`" else _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), inside)

@@ -1,0 +1,134 @@
+"""What a site has -> the questions of one cycle: one per signal and fold for all GPUs, never one per GPU."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from gpusteward.analyzer.read.prometheus.dialects import CORE_FOLDS, Dialect
+from gpusteward.analyzer.read.prometheus.expressions import Query
+from gpusteward.analyzer.read.prometheus.matchers import Matcher, Matchers
+from gpusteward.analyzer.read.prometheus.quantities import ROLL_CALL, Asked, Level, Quantity, Signal
+from gpusteward.analyzer.read.prometheus.spellings import CANDIDATES, Spelling
+
+NATIVE_DETAILS = ("pod_uid", "workload_kind", "workload", "share")
+DEVICE_DETAILS = ("parent_uuid", "model")
+_OF_HOLDER = frozenset(label for role in ("namespace", "pod", "container") for label in CANDIDATES[role])
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The series of one dialect at one level, and how they are labelled."""
+
+    spelling: Spelling
+    signals: tuple[Signal, ...]
+    has_mig: bool = False
+
+    @property
+    def core(self) -> Signal | None:
+        """What the series are counted of: the core, or whatever there is."""
+        cores = (signal for signal in self.signals if signal.quantity is Quantity.CORE)
+        return next(cores, self.signals[0] if self.signals else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one dialect offers at this site."""
+
+    dialect: Dialect
+    holder: Side
+    device: Side | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SidePlan:
+    """The questions about one side, and what to count before they are asked."""
+
+    spelling: Spelling
+    queries: tuple[Query, ...]
+    metric: str  # whose series are counted before anything is asked
+    matchers: Matchers
+
+
+def plan_holders(found: Found, condition: Matchers) -> SidePlan:
+    """Everything asked about holders: the roll call first, then the windows."""
+    side = found.holder
+    everyone = tuple(matcher for matcher in condition if not _means_held(matcher))
+    held = (*everyone, Matcher(side.spelling.pod, "!=", "")) if side.spelling.pod else everyone
+    signals = list(_split_mig(side)) if found.dialect is Dialect.DCGM else list(side.signals)
+    queries = [*_roll_call(found, signals, everyone), *_ask(signals, side.spelling, held)]
+    return _plan_side(side, queries, held)
+
+
+def plan_devices(side: Side, condition: Matchers) -> SidePlan:
+    """Everything asked about devices, whoever holds them."""
+    matchers = tuple(matcher for matcher in condition if matcher.label not in _OF_HOLDER)
+    return _plan_side(side, list(_ask(side.signals, side.spelling, matchers)), matchers)
+
+
+def _plan_side(side: Side, queries: list[Query], matchers: Matchers) -> SidePlan:
+    core = side.core
+    metric = core.metric if core else ""
+    only = _conditions(core) if core else ()
+    return SidePlan(side.spelling, tuple(queries), metric, (*matchers, *only))
+
+
+def _means_held(matcher: Matcher) -> bool:
+    """The seed's `pod!=""`: every holder is meant, under whatever name this site has for the label."""
+    return (matcher.label, matcher.operator, matcher.value) == ("pod", "!=", "")
+
+
+def _roll_call(found: Found, signals: list[Signal], matchers: Matchers) -> Iterator[Query]:
+    """Who is there now, with all that is known of them: by what every allocation has, also one whose core nobody
+    measures. That is the claim itself, HAMi's memory limit, DCGM's memory in use.
+
+    Devices without a holder are called too: so it is seen whose allocation has ended, and whose exporter fell silent.
+    """
+    spelling = found.holder.spelling
+    more = NATIVE_DETAILS if found.dialect is Dialect.NATIVE else ()
+    by = (*spelling.holder, spelling.node, spelling.gpu, spelling.model, spelling.job, *more)
+    for signal in signals:
+        if signal.quantity is _find_caller(found.dialect, signals):
+            yield Query(ROLL_CALL, signal.metric, signal.scale, by, (*matchers, *_conditions(signal)))
+
+
+def _find_caller(dialect: Dialect, signals: list[Signal]) -> Quantity:
+    there = {signal.quantity for signal in signals}
+    return next((quantity for quantity in _CALLERS[dialect] if quantity in there), Quantity.CORE)
+
+
+_CALLERS = {
+    Dialect.NATIVE: (Quantity.PRESENCE,),
+    Dialect.HAMI: (Quantity.MEMORY_LIMIT, Quantity.MEMORY_USED),
+    Dialect.DCGM: (Quantity.MEMORY_USED,),
+}
+
+
+def _ask(signals: list[Signal] | tuple[Signal, ...], spelling: Spelling, matchers: Matchers) -> Iterator[Query]:
+    for signal in signals:
+        if signal.quantity is Quantity.PRESENCE:
+            continue
+        by = spelling.holder if signal.level is Level.HOLDER else spelling.device
+        if signal.quantity is Quantity.IDENTITY:
+            by = (*by, *DEVICE_DETAILS)
+        for fold in signal.folds:
+            asked: Asked = (signal.level, signal.quantity, fold)
+            yield Query(asked, signal.metric, signal.scale, by, (*matchers, *_conditions(signal)))
+
+
+def _conditions(signal: Signal) -> Matchers:
+    return tuple(Matcher(*parts) for parts in signal.only)
+
+
+def _split_mig(side: Side) -> Iterator[Signal]:
+    """A MIG instance has no utilization: its core is the engine's activity. A site may also export nothing else."""
+    cores = [signal for signal in side.signals if signal.quantity is Quantity.CORE]
+    engines = [signal for signal in side.signals if signal.quantity is Quantity.ENGINE]
+    label = side.spelling.instance
+    if not cores:
+        yield from (replace(engine, quantity=Quantity.CORE, folds=CORE_FOLDS) for engine in engines)
+    elif label:
+        yield from (replace(core, only=(*core.only, (label, "=", ""))) for core in cores)
+        in_slices = ((label, "!=", ""),)
+        yield from (replace(one, quantity=Quantity.CORE, folds=CORE_FOLDS, only=in_slices) for one in engines)
+    else:
+        yield from cores
+    yield from (signal for signal in side.signals if signal.quantity is not Quantity.CORE)

@@ -1,0 +1,56 @@
+"""The course of one allocation, for a chart: range queries for one holder, in a bounded number of points."""
+
+from collections.abc import Iterator
+
+from gpusteward.analyzer.read.prometheus.client import Engine
+from gpusteward.analyzer.read.prometheus.decode import decode_matrix
+from gpusteward.analyzer.read.prometheus.discovery import Sources
+from gpusteward.analyzer.read.prometheus.matchers import Matcher, write_selector
+from gpusteward.analyzer.read.prometheus.plan import Found
+from gpusteward.analyzer.read.prometheus.quantities import MEASURES, Quantity, Signal
+from gpusteward.analyzer.read.prometheus.spellings import Spelling
+from gpusteward.analyzer.read.sources import Chart, Points
+from gpusteward.core.usages import Holding, Measure
+
+MOST_POINTS = 500
+_DRAWN = (Quantity.CORE, Quantity.MEMORY_COPY, Quantity.MEMORY_USED, Quantity.POWER)
+
+
+def read_chart(engine: Engine, sources: Sources, holding: Holding, *, at: float, seconds: float, step: float) -> Chart:
+    """The measures that people look at. Raises SourceError."""
+    step = max(step, seconds / MOST_POINTS)
+    lines: dict[Measure, Points] = {}
+    for found in sources.found:
+        for signal, selector in _select(found, holding):
+            if MEASURES[signal.quantity] in lines:
+                continue
+            answer = engine.query_range(f"max({selector})", start=at - seconds, end=at, step=step)
+            for _, points in decode_matrix(answer)[:1]:
+                lines[MEASURES[signal.quantity]] = [(moment, value * signal.scale) for moment, value in points]
+    return Chart(holding, lines)
+
+
+def _select(found: Found, holding: Holding) -> Iterator[tuple[Signal, str]]:
+    """The selector of each signal; a MIG instance's core is its engine's activity."""
+    signals = found.holder.signals
+    core = Quantity.ENGINE if holding.gpu_instance and found.device is None else Quantity.CORE
+    for signal in signals:
+        quantity = Quantity.CORE if signal.quantity is core else signal.quantity
+        if quantity in _DRAWN and not (quantity is Quantity.CORE and signal.quantity is not core):
+            further = [Matcher(*parts) for parts in signal.only]
+            drawn = Signal(quantity, signal.metric, (), signal.scale)
+            yield drawn, write_selector(signal.metric, (*_match(found.holder.spelling, holding), *further))
+
+
+def _match(spelling: Spelling, holding: Holding) -> Iterator[Matcher]:
+    who = holding.container
+    told = (
+        ("" if holding.gpu_instance and spelling.uuid == "uuid" else spelling.uuid, holding.gpu_uuid),
+        (spelling.instance, holding.gpu_instance),
+        (spelling.namespace, who.namespace),
+        (spelling.pod, who.pod),
+        (spelling.container, who.name),
+    )
+    for label, value in told:
+        if label:
+            yield Matcher(label, "=", value)

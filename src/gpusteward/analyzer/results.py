@@ -1,0 +1,29 @@
+"""What one cycle found: immutable, so that any thread may read it while the next one is made."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpusteward.analyzer.explain.answers import Opinion
+from gpusteward.analyzer.judge.workloads import WorkloadTable
+from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.tables import VerdictTable
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished cycle."""
+
+    number: int  # counts from 1 since the start
+    at: float  # unix seconds: the end of the window
+    seconds: float  # how long the cycle took
+    settings: Settings  # what it was judged by
+    verdicts: VerdictTable
+    workloads: WorkloadTable
+    opinions: Mapping[int, Opinion] = field(default_factory=dict)  # by row of `verdicts`
+    sources: Mapping[str, Any] = field(default_factory=dict)  # what the engine has, as plain data
+
+    @property
+    def tag(self) -> str:
+        """Changes whenever anything a client could see of it changes."""
+        return f"{int(self.at)}-{self.number}"

@@ -1,0 +1,91 @@
+"""The flags that `serve` and `settings` take: the common ones by name, every other setting through `--set`."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from pydantic.fields import FieldInfo
+
+from gpusteward.analyzer.settings.complaints import describe_unknown
+from gpusteward.analyzer.settings.layers import Given, Layer, Origin, Source, from_text
+from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.nearest import suggest
+
+FLAGS: Mapping[str, tuple[str, str]] = {
+    "--address": ("server.address", "where to listen: PORT, :PORT, HOST:PORT or [IPV6]:PORT"),
+    "--tokens-file": ("server.tokens_file", "file with bearer tokens and their roles"),
+    "--prometheus-url": ("prometheus.url", "the Prometheus-compatible engine to read from"),
+    "--interval": ("scheduler.interval", "seconds between two cycles"),
+    "--log-level": ("logging.level", "debug, info, warning or error"),
+    "--log-format": ("logging.format", "text or json"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """What was written on the command line: text by path, each with the flag it came from."""
+
+    config: Path | None = None
+    values: tuple[tuple[str, str, str], ...] = ()  # path, text, flag
+
+
+class FlagParser(argparse.ArgumentParser):
+    """Mistakes are ConfigurationErrors; flags are never abbreviated."""
+
+    def __init__(self, *, prog: str, description: str) -> None:
+        super().__init__(prog=prog, description=description, allow_abbrev=False, argument_default=argparse.SUPPRESS)
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigurationError(message.removeprefix("argument "))
+
+    def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """Raises ConfigurationError, naming the nearest flag to an unknown one; exits after `--help`."""
+        namespace, unknown = self.parse_known_args(list(arguments))
+        if unknown:
+            flag = unknown[0].partition("=")[0]
+            near = suggest(flag, self._option_string_actions)
+            raise ConfigurationError(f"unknown flag {flag!r}{near or '; --help lists all flags'}")
+        return namespace
+
+
+def add_settings_flags(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("settings", "A flag wins over the environment, the environment over the file.")
+    group.add_argument("--config", metavar="PATH", help="settings file (default config.yaml) [GPUSTEWARD_CONFIG]")
+    for flag, (path, about) in FLAGS.items():
+        group.add_argument(flag, dest=flag, metavar=flag.strip("-").upper().replace("-", "_"), help=f"{about} ({path})")
+    group.add_argument(
+        "--set",
+        dest="set",
+        action="append",
+        metavar="PATH=VALUE",
+        help="any setting by its path, such as ai.enabled=true; may be given several times",
+    )
+
+
+def flags_from(namespace: argparse.Namespace) -> Flags:
+    """What `add_settings_flags` took. Raises ConfigurationError when `--set` has no value."""
+    written: dict[str, object] = vars(namespace)
+    values = [(path, str(written[flag]), flag) for flag, (path, _) in FLAGS.items() if flag in written]
+    values += [_split(each) for each in getattr(namespace, "set", [])]
+    return Flags(Path(str(written["config"])) if "config" in written else None, tuple(values))
+
+
+def _split(assignment: str) -> tuple[str, str, str]:
+    path, equals, text = assignment.partition("=")
+    if not equals:
+        raise ConfigurationError(f"--set {assignment!r} sets nothing: write --set PATH=VALUE")
+    return path.strip(), text, "--set"
+
+
+def read_flags(flags: Flags, known: Mapping[str, FieldInfo]) -> Layer:
+    """Raises ConfigurationError for a path that is no setting: nobody writes a flag for an older version."""
+    for path, _, flag in flags.values:
+        if path not in known:
+            raise ConfigurationError(f"{flag} {path}: there is no such setting; {describe_unknown(path, known)}")
+    return Layer({path: _given(text, known[path], flag=flag) for path, text, flag in flags.values})
+
+
+def _given(text: str, field: FieldInfo, *, flag: str) -> Given:
+    return Given(from_text(text, field), Origin(Source.FLAG, flag))

@@ -1,0 +1,158 @@
+"""One layer of given values each: flags, environment, file. A later layer covers an earlier one, value by value."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import yaml
+from pydantic.fields import FieldInfo
+
+from gpusteward.analyzer.settings.paths import is_plural, is_secret, wants_text
+from gpusteward.analyzer.settings.yaml_lines import Written
+from gpusteward.core.errors import ConfigurationError
+
+PREFIX = "GPUSTEWARD_"
+
+SEED_VARIABLES: Mapping[str, str] = {
+    "PROM_URL": "prometheus.url",
+    "QUERY_CONDITION": "prometheus.query_condition",
+    "TIME_WINDOW_MIN": "prometheus.time_window_min",
+    "THRESHOLD": "thresholds.low_utilization",
+    "INTERVAL": "scheduler.interval",
+    "MAX_WORKERS": "scheduler.max_workers",
+    "CONTROL_API": "control.api_url",
+    "CONTROL_API_ENABLED": "control.enabled",
+    "AI_ENABLED": "ai.enabled",
+    "AI_API_URL": "ai.api_url",
+    "AI_API_KEY": "ai.api_key",
+    "AI_MODEL": "ai.model",
+    "AI_MAX_TOKENS": "ai.max_tokens",
+    "AI_RETRY_TIMES": "ai.retry_times",
+    "AI_RETRY_DELAY": "ai.retry_delay",
+    "LOG_LEVEL": "logging.level",
+}
+"""gpu-oour's names; where both are set, the setting's own variable wins."""
+
+
+class Source(StrEnum):
+    """Where a value can come from; a later one covers an earlier one."""
+
+    DEFAULT = "default"
+    FILE = "file"
+    ENVIRONMENT = "environment"
+    FLAG = "flag"
+    REQUEST = "request"  # changed through the API while running
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where one value came from, as exactly as can be told."""
+
+    source: Source
+    place: str = ""  # "config.yaml line 4", "PROM_URL", "--address"
+
+    def __str__(self) -> str:
+        match self.source:
+            case Source.ENVIRONMENT:
+                return f"environment variable {self.place}"
+            case Source.FLAG:
+                return f"flag {self.place}"
+            case Source.FILE:
+                return self.place
+            case _:
+                return self.source.value
+
+
+DEFAULT = Origin(Source.DEFAULT)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value that somebody wrote, not yet checked."""
+
+    value: object
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Given values by path, and what was written there that is no setting."""
+
+    values: Mapping[str, Given]
+    unknown: tuple[tuple[str, Origin], ...] = ()
+
+
+def variable_of(path: str) -> str:
+    """`prometheus.url` -> `GPUSTEWARD_PROMETHEUS__URL`."""
+    return PREFIX + path.replace(".", "__").upper()
+
+
+def read_environment(environ: Mapping[str, str], known: Mapping[str, FieldInfo]) -> Layer:
+    """The seed's variables and our own; an empty one is not set, as manifests mean it."""
+    paths = {name: path for name, path in SEED_VARIABLES.items() if path in known}
+    paths |= {variable_of(path): path for path in known}
+    values = {
+        path: Given(from_text(environ[name], known[path]), Origin(Source.ENVIRONMENT, name))
+        for name, path in paths.items()
+        if environ.get(name, "").strip()
+    }
+    # Single underscores are not ours to judge: Kubernetes itself sets GPUSTEWARD_PORT_8080_TCP for a Service.
+    strangers = [name for name in environ if name.startswith(PREFIX) and "__" in name and name not in paths]
+    return Layer(values, tuple((_path_of(name), Origin(Source.ENVIRONMENT, name)) for name in sorted(strangers)))
+
+
+def _path_of(variable: str) -> str:
+    return variable.removeprefix(PREFIX).lower().replace("__", ".")
+
+
+def read_document(document: Written | None, known: Mapping[str, FieldInfo], *, where: str) -> Layer:
+    """What the file gives. Raises ConfigurationError when a section is not one."""
+    values: dict[str, Given] = {}
+    unknown: list[tuple[str, Origin]] = []
+    sections = {path[:at] for path in known for at in _dots(path)} | {""}
+    pending = [("", document)] if document is not None and document.value is not None else []
+    while pending:
+        path, written = pending.pop(0)
+        origin = Origin(Source.FILE, f"{where} line {written.line}")
+        if written.value is None:  # `ai:` or `api_key:` with nothing behind it
+            continue
+        if path in sections:
+            pending += _enter(path, written, origin=origin)
+        elif path in known:
+            values[path] = Given(_from_file(written, known[path]), origin)
+        else:
+            unknown.append((path, origin))
+    return Layer(values, tuple(unknown))
+
+
+def _dots(path: str) -> Iterable[int]:
+    return (match.start() for match in re.finditer(r"\.", path))
+
+
+def _enter(path: str, written: Written, *, origin: Origin) -> list[tuple[str, Written]]:
+    if written.children is None:
+        what = f"{path} ({origin})" if path else str(origin)
+        found = "a list" if written.text is None else "a single value"  # not repeated: it may be a misplaced key
+        raise ConfigurationError(f"{what}: keys with values are expected here, found {found}")
+    return [(f"{path}.{key}" if path else key, child) for key, child in written.children.items()]
+
+
+def _from_file(written: Written, field: FieldInfo) -> object:
+    """As it was written where text is wanted: a key of digits, or a tenant number in a header, is no number."""
+    if written.children is not None and is_secret(field):
+        return {key: child.text for key, child in written.children.items()}
+    return written.text if written.text is not None and wants_text(field) else written.value
+
+
+def from_text(text: str, field: FieldInfo) -> object:
+    """What a flag or a variable means: text, or for a list `a,b` or YAML."""
+    if not is_plural(field):
+        return text.strip()
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        value = text
+    if isinstance(value, str | int | float):
+        return [part.strip() for part in text.split(",") if part.strip()]
+    return value

@@ -1,0 +1,97 @@
+"""`thresholds.idle`: the leaves of the sections, and what each one allows."""
+
+import types
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, SecretStr, TypeAdapter
+from pydantic.fields import FieldInfo
+
+Json = Mapping[str, Any]
+
+
+def leaves(model: type[BaseModel], prefix: str = "") -> dict[str, FieldInfo]:
+    """Every setting by its path; a section is a model, everything else is a leaf."""
+    found: dict[str, FieldInfo] = {}
+    for name, field in model.model_fields.items():
+        inner = section_of(field)
+        found |= leaves(inner, f"{prefix}{name}.") if inner else {f"{prefix}{name}": field}
+    return found
+
+
+def section_of(field: FieldInfo) -> type[BaseModel] | None:
+    kind = field.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def wants_text(field: FieldInfo) -> bool:
+    """Whether `model: 4` means the text "4"."""
+    return all(_is_textual(kind) for kind in _flatten(field.annotation))
+
+
+def is_plural(field: FieldInfo) -> bool:
+    """Whether the value is a list or a mapping."""
+    return any(
+        isinstance(get_origin(kind) or kind, type) and _is_collection(kind) for kind in _flatten(field.annotation)
+    )
+
+
+def is_secret(field: FieldInfo) -> bool:
+    return any(kind is SecretStr for kind in _flatten(field.annotation, deep=True))
+
+
+def allowed(field: FieldInfo) -> str:
+    """What may be written, from the type and the bounds of the field: `a number from 0 to 100`."""
+    kind: Any = Annotated[field.annotation, field]
+    return _in_words(TypeAdapter(kind).json_schema())
+
+
+def _flatten(kind: Any, *, deep: bool = False) -> Iterator[Any]:
+    """The members of a union, or the kind itself; `deep` looks into lists and mappings too."""
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType) or origin is Annotated or (deep and origin not in (None, Literal)):
+        for inner in get_args(kind):
+            yield from _flatten(inner, deep=deep)
+    else:
+        yield kind
+
+
+def _is_textual(kind: Any) -> bool:
+    if get_origin(kind) is Literal:
+        return all(isinstance(word, str) for word in get_args(kind))
+    return kind in (str, SecretStr, Path, types.NoneType)
+
+
+def _is_collection(kind: Any) -> bool:
+    plain = get_origin(kind) or kind
+    return issubclass(plain, list | tuple | dict | set | frozenset | Mapping)
+
+
+def _in_words(schema: Json) -> str:
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(_in_words(part) for part in schema["anyOf"] if part.get("type") != "null"))
+    if "enum" in schema or "const" in schema:
+        return "one of " + ", ".join(map(str, schema.get("enum") or [schema["const"]]))
+    word = _WORDS.get(str(schema.get("type")), "another value")
+    return word + _bounds(schema) + (f" like {schema['pattern']}" if "pattern" in schema else "")
+
+
+_WORDS = {
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "string": "text",
+    "array": "a list",
+    "object": "a mapping of keys to values",
+}
+
+
+def _bounds(schema: Json) -> str:
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if low is not None and high is not None:
+        return f" from {low:g} to {high:g}"
+    bounds = [(low, "at least"), (schema.get("exclusiveMinimum"), "above"), (high, "at most")]
+    bounds.append((schema.get("exclusiveMaximum"), "below"))
+    words = " and ".join(f"{word} {bound:g}" for bound, word in bounds if bound is not None)
+    return f" {words}" if words else ""

@@ -1,0 +1,60 @@
+"""Layers -> settings with their origins."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from gpusteward.analyzer.settings.complaints import describe
+from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.settings.layers import DEFAULT, Given, Layer, Origin
+from gpusteward.analyzer.settings.paths import leaves
+from gpusteward.core.errors import ConfigurationError
+
+KNOWN = leaves(Settings)
+"""Every setting by its path."""
+
+
+@dataclass(frozen=True)
+class Effective:
+    """The settings in force, and who chose each of them."""
+
+    settings: Settings
+    given: Mapping[str, Given]
+
+    def origin(self, path: str) -> Origin:
+        return self.given[path].origin if path in self.given else DEFAULT
+
+
+def settle(*layers: Layer) -> Effective:
+    """The settings that these layers make together, the last one on top.
+
+    Raises ConfigurationError: one message that names path, origin, value and what is allowed.
+    """
+    given: dict[str, Given] = {}
+    for layer in layers:
+        given |= layer.values
+    try:
+        return Effective(Settings.model_validate(_nest(given)), given)
+    except ValidationError as error:
+        # Without its cause: pydantic's own text repeats the input, and that may be a secret.
+        raise ConfigurationError(describe(error, KNOWN, given)) from None
+
+
+def value_at(settings: Settings, path: str) -> object:
+    value: object = settings
+    for name in path.split("."):
+        value = getattr(value, name)
+    return value
+
+
+def _nest(given: Mapping[str, Given]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for path, each in given.items():
+        *sections, key = path.split(".")
+        branch = tree
+        for section in sections:
+            branch = branch.setdefault(section, {})
+        branch[key] = each.value
+    return tree

@@ -1,0 +1,49 @@
+"""The effective settings for people, secrets masked."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from pydantic import SecretStr
+
+from gpusteward.analyzer.settings.layers import Source
+from gpusteward.analyzer.settings.reading import KNOWN, Effective, value_at
+from gpusteward.analyzer.settings.values import MASK, mask_password
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One setting as it may be printed."""
+
+    path: str
+    value: object  # what JSON can carry; a secret is a mask, or empty when it is not set
+    source: Source
+    origin: str
+    about: str
+
+
+def show(effective: Effective) -> tuple[Shown, ...]:
+    return tuple(_show(path, effective) for path in KNOWN)
+
+
+def _show(path: str, effective: Effective) -> Shown:
+    origin = effective.origin(path)
+    value = showable(value_at(effective.settings, path))
+    return Shown(path, value, origin.source, str(origin), KNOWN[path].description or "")
+
+
+def showable(value: object) -> object:
+    """A value as it may be shown anywhere: JSON types only, no secret, no password inside a URL."""
+    if isinstance(value, SecretStr):
+        return MASK if value.get_secret_value() else ""
+    if isinstance(value, Mapping):
+        return {str(key): showable(each) for key, each in value.items()}
+    if isinstance(value, str | PurePath):
+        return mask_password(str(value))
+    if isinstance(value, float) and value.is_integer():
+        return int(value)  # as a person writes it
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Iterable):
+        return [showable(each) for each in value]
+    return str(value)

@@ -1,0 +1,63 @@
+"""YAML text -> values that know their line. Repeated keys keep YAML's manners: the last one counts."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from gpusteward.core.errors import ConfigurationError
+
+_QUOTED = re.compile(r"(alias|anchor|handle|tag) ['\"].*")
+"""What YAML quotes from the text: a secret that begins with `*` or `!` would be repeated as an alias or a tag."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A value as it stands in the file."""
+
+    value: object  # as YAML reads it
+    text: str | None  # a scalar as it was written
+    line: int
+    children: "dict[str, Written] | None" = None  # of a mapping
+    texts: tuple[str, ...] = ()  # of a list, its scalars as they were written
+
+
+def parse_yaml(text: str, *, where: str) -> Written | None:
+    """The document, None when it is empty. Raises ConfigurationError with the line of a mistake."""
+    loader = yaml.SafeLoader(text)
+    try:
+        node = loader.get_single_node()
+        return None if node is None else _written(node, loader)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ConfigurationError(f"{where}{_place(error)} is not YAML: {_reason(error)}") from None
+    finally:
+        loader.dispose()
+
+
+def _written(node: yaml.Node, loader: yaml.SafeLoader) -> Written:
+    line = node.start_mark.line + 1
+    if isinstance(node, yaml.MappingNode):
+        loader.flatten_mapping(node)  # `<<: *anchor`
+        children = {str(key.value): _written(value, loader) for key, value in node.value}
+        return Written(_construct(node, loader), None, line, children=children)
+    if isinstance(node, yaml.SequenceNode):
+        texts = tuple(str(each.value) for each in node.value if isinstance(each, yaml.ScalarNode))
+        return Written(_construct(node, loader), None, line, texts=texts)
+    return Written(_construct(node, loader), str(node.value), line)
+
+
+def _construct(node: yaml.Node, loader: yaml.SafeLoader) -> Any:
+    return loader.construct_object(node, deep=True)
+
+
+def _place(error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None)
+    return f" line {mark.line + 1}" if mark is not None else ""
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    reason = str(getattr(error, "problem", None) or getattr(error, "reason", None) or "unreadable")
+    return _QUOTED.sub(r"\1 (hidden)", reason)

@@ -1,0 +1,67 @@
+"""A cluster in columns: one row an allocation, one array a measured stat. NaN is unknown, never 0."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusteward.core.usages import Holding, Measure, Stat, Usage
+from gpusteward.core.verdicts import Activity, Doubt, Signature, State
+
+Column = NDArray[np.float64]
+Codes = NDArray[np.int8]
+
+STATES = tuple(State)
+ACTIVITIES = tuple(Activity)
+SIGNATURES = tuple(Signature)
+DOUBTS = tuple(Doubt)
+
+
+@dataclass(frozen=True)
+class UsageTable:
+    """Every allocation of the cluster over one window."""
+
+    at: float  # unix seconds: the end of the window
+    window_seconds: float
+    holdings: Sequence[Holding] = ()
+    stats: Mapping[tuple[Measure, Stat], Column] = field(default_factory=dict)
+    coverage: Column = field(default_factory=lambda: np.empty(0))
+    unknown: Mapping[int, str] = field(default_factory=dict)  # row -> why it must not be judged
+
+    def __len__(self) -> int:
+        return len(self.holdings)
+
+    def column(self, measure: Measure, stat: Stat) -> Column:
+        """A column, all unknown where nobody measured it."""
+        found = self.stats.get((measure, stat))
+        return found if found is not None else np.full(len(self), np.nan)
+
+    @cached_property
+    def started_at(self) -> Column:
+        return np.array([holding.container.started_at for holding in self.holdings], dtype=np.float64)  # None is NaN
+
+    def usage(self, row: int) -> Usage:
+        """One row as a value of its own."""
+        stats = {key: float(column[row]) for key, column in self.stats.items() if not np.isnan(column[row])}
+        return Usage(
+            self.holdings[row], self.window_seconds, float(self.coverage[row]), stats, self.unknown.get(row, "")
+        )
+
+
+@dataclass(frozen=True)
+class VerdictTable:
+    """What the usage means, row by row; codes index `STATES`, `ACTIVITIES`, `SIGNATURES`, `DOUBTS`."""
+
+    usage: UsageTable
+    score: Column  # NaN: could not be scored
+    state: Codes
+    activity: Codes
+    signature: Codes
+    idle_since: Column  # NaN: not idle
+    doubt: Codes  # why the activity is unknown
+    worked_at: Column  # end of the last window in which work was seen; NaN: never
+
+    def __len__(self) -> int:
+        return len(self.usage)

@@ -1,0 +1,45 @@
+"""A small cluster that has a bit of everything, for tests of the API."""
+
+from gpusteward.analyzer.explain.answers import Opinion
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.core.containers import Container, Workload
+from gpusteward.core.usages import Holding, Measure
+from tests.analyzer.serving import make_result
+from tests.analyzer.usage_tables import AT, DAY, GIB, resting, signal, table_of, working
+
+H100 = "NVIDIA H100 80GB HBM3"
+TRAINER = Workload("Job", "vision", "trainer")
+SERVER = Workload("Deployment", "chat", "server")
+
+OPINION = Opinion("suspicious", 0.9123, "显存占用但没有计算", "ask the owner", 4.25, 8.44, "gpt-4", AT)
+
+
+def hold(
+    gpu: str, owner: Workload | None, *, namespace: str, pod: str, instance: str = "", node: str = "n1"
+) -> Holding:
+    container = Container(namespace, pod, f"uid-{pod}", "main", owner, (), AT - DAY)
+    share = "mig" if instance else "exclusive"
+    return Holding(gpu, instance, container, node, "0", H100, share)
+
+
+def small_result(*, settings: Settings | None = None, number: int = 1, at: float = AT) -> Result:
+    """Two GPUs of a trainer (one unused), a parked server, a lonely pod on a MIG instance, one nobody could read."""
+    total = signal(Measure.MEMORY_TOTAL, 80 * GIB) | signal(Measure.POWER_LIMIT, 700)
+    whole = total | signal(Measure.SM_CLOCK, 1.5e9)
+    rows = (
+        working(0.8, 1.0) | whole,
+        resting(0.0, processes=0.0, watts=70) | whole,
+        resting(16.0) | whole,
+        signal(Measure.CORE, 0.25, 0.5, spread=0.1) | signal(Measure.MEMORY_USED, 5 * GIB),
+        {},
+    )
+    holdings = (
+        hold("GPU-a", TRAINER, namespace="vision", pod="trainer-0"),
+        hold("GPU-b", TRAINER, namespace="vision", pod="trainer-0", node="n2"),
+        hold("GPU-c", SERVER, namespace="chat", pod="server-x", node="n2"),
+        hold("GPU-d", None, namespace="chat", pod="lonely", instance="7", node="n3"),
+        hold("GPU-e", None, namespace="vision", pod="unread", node="n3"),
+    )
+    table = table_of(*rows, holdings=holdings, coverage=[1, 1, 1, 1, 0], at=at)
+    return make_result(table, settings=settings, number=number, opinions={2: OPINION})

@@ -1,0 +1,142 @@
+"""Real engines on free loopback ports, each with a data directory filled beforehand.
+
+with running_prometheus(folder, samples) as engine: ...   # engine.url
+"""
+
+import shutil
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.agent.test_agent_process import free_port
+from tests.conftest import give_up
+
+Sample = tuple[str, str, float, float]  # name, rendered labels, value, unix seconds
+START_SECONDS = 30.0
+
+
+@dataclass
+class RunningEngine:
+    """An engine that answers, and the process behind it."""
+
+    url: str
+    process: subprocess.Popen
+    command: Sequence[str]
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait(20)
+
+    def start_again(self) -> None:
+        self.stop()
+        self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def find_program(name: str) -> str:
+    path = shutil.which(name)
+    if path is None:
+        give_up(f"{name} is not installed; `make components` installs it")
+    return str(path)
+
+
+@contextmanager
+def running_prometheus(
+    folder: Path, samples: Iterable[Sample] = (), *, flags: Sequence[str] = (), rules: Path | None = None
+) -> Iterator[RunningEngine]:
+    """Prometheus over blocks that promtool made of the samples; it scrapes nothing."""
+    program = find_program("prometheus")
+    data = folder / "data"
+    fill_blocks(folder, data, samples)
+    config = folder / "prometheus.yml"
+    config.write_text("global: {evaluation_interval: 1s}\n" + (f"rule_files: [{rules}]\n" if rules else ""))
+    address = f"127.0.0.1:{free_port()}"
+    command = [
+        program,
+        f"--config.file={config}",
+        f"--storage.tsdb.path={data}",
+        "--storage.tsdb.retention.time=100y",
+        f"--web.listen-address={address}",
+        "--log.level=error",
+        *flags,
+    ]
+    with _running(command, f"http://{address}", "/-/ready") as engine:
+        yield engine
+
+
+@contextmanager
+def running_victoria(
+    folder: Path, samples: Iterable[Sample] = (), *, flags: Sequence[str] = ()
+) -> Iterator[RunningEngine]:
+    """VictoriaMetrics with the samples imported."""
+    program = find_program("victoria-metrics")
+    address = f"127.0.0.1:{free_port()}"
+    command = [
+        program,
+        f"-storageDataPath={folder}/victoria",
+        f"-httpListenAddr={address}",
+        "-retentionPeriod=100y",
+        "-loggerLevel=ERROR",
+        *flags,
+    ]
+    with _running(command, f"http://{address}", "/health") as engine:
+        import_samples(engine.url, samples)
+        yield engine
+
+
+def fill_blocks(folder: Path, data: Path, samples: Iterable[Sample]) -> None:
+    text = "".join(f"{name}{labels} {value!r} {at:.3f}\n" for name, labels, value, at in samples)
+    data.mkdir(exist_ok=True)
+    if not text:
+        return
+    source = folder / "samples.txt"
+    source.write_text(text + "# EOF\n")
+    made = subprocess.run(
+        [find_program("promtool"), "tsdb", "create-blocks-from", "openmetrics", str(source), str(data)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
+
+
+def import_samples(url: str, samples: Iterable[Sample]) -> None:
+    text = "".join(f"{name}{labels} {value!r} {at * 1000:.0f}\n" for name, labels, value, at in samples)
+    for path, body in (("/api/v1/import/prometheus", text.encode()), ("/internal/force_flush", b"")):
+        with urllib.request.urlopen(urllib.request.Request(url + path, data=body), timeout=60) as answer:
+            assert answer.status in (200, 204)
+
+
+@contextmanager
+def _running(command: Sequence[str], url: str, ready_path: str) -> Iterator[RunningEngine]:
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    engine = RunningEngine(url, process, command)
+    try:
+        wait_until_ready(engine, ready_path)
+        yield engine
+    finally:
+        engine.stop()
+
+
+def wait_until_ready(engine: RunningEngine, path: str = "/-/ready") -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        assert engine.process.poll() is None, f"{engine.command[0]} has ended"
+        try:
+            with urllib.request.urlopen(engine.url + path, timeout=5) as answer:
+                if answer.status == 200:
+                    return
+        except OSError:
+            time.sleep(0.05)
+    pytest.fail(f"{engine.command[0]} is not ready after {START_SECONDS} s")

@@ -1,0 +1,183 @@
+"""A proxy before a real engine, with named misfortunes.
+
+with faulty(engine.url) as proxy:
+    proxy.misfortune = half_an_answer("DCGM_FI_DEV_GPU_UTIL")
+"""
+
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+Form = dict[str, list[str]]
+
+
+class FaultyEngine(ThreadingHTTPServer):
+    """Passes everything on, unless the misfortune of the day takes it."""
+
+    daemon_threads = True
+
+    def __init__(self, upstream: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.upstream = upstream
+        self.misfortune: Misfortune = nothing
+        self.asked: list[str] = []  # expressions, in order
+        self.headers_seen: list[dict[str, str]] = []
+        self.clock_ahead_seconds = 0.0
+        self.over = threading.Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that went away is what many of these tests are about."""
+
+
+Misfortune = Callable[["_Handler", str], bool]
+"""Gets the request and its expression; True if it has dealt with it."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: FaultyEngine
+
+    def do_GET(self) -> None:
+        self._serve(None)
+
+    def do_POST(self) -> None:
+        self._serve(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+
+    def _serve(self, body: bytes | None) -> None:
+        form = urllib.parse.parse_qs((body or b"").decode() or urllib.parse.urlsplit(self.path).query)
+        expression = (form.get("query") or form.get("match[]") or [""])[0]
+        self.server.asked.append(expression)
+        self.server.headers_seen.append(dict(self.headers))
+        if not self.server.misfortune(self, expression):
+            self.answer(*self.pass_on(body))
+
+    def pass_on(self, body: bytes | None) -> tuple[int, bytes]:
+        headers = {"Content-Type": self.headers.get("Content-Type", "text/plain")}
+        request = urllib.request.Request(self.server.upstream + self.path, data=body, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read()
+        except OSError:
+            return 502, b"upstream is gone"
+
+    def answer(self, status: int, body: bytes, *, length: int | None = None, **headers: str) -> None:
+        self.send_response_only(status)
+        self.send_header("Date", formatdate(self.date_now(), usegmt=True))
+        self.send_header("Content-Length", str(len(body) if length is None else length))
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def date_now(self) -> float:
+        return time.time() + self.server.clock_ahead_seconds
+
+    def log_message(self, *_: object) -> None:
+        """Tests are quiet."""
+
+
+def nothing(_: _Handler, __: str) -> bool:
+    return False
+
+
+def half_an_answer(word: str) -> Misfortune:
+    """The connection breaks in the middle of the body."""
+
+    def break_off(handler: _Handler, expression: str) -> bool:
+        if word in expression:
+            body = b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{"UUID":"GPU'
+            handler.answer(200, body, length=5 * len(body))
+            handler.close_connection = True
+            handler.connection.close()
+        return word in expression
+
+    return break_off
+
+
+def cut_json(word: str) -> Misfortune:
+    """A proxy that believes it has sent everything."""
+
+    def cut(handler: _Handler, expression: str) -> bool:
+        if word in expression:
+            handler.answer(200, b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":"b"}')
+        return word in expression
+
+    return cut
+
+
+def fails(word: str, *, times: int | None = None, status: int = 503, body: bytes = b"busy") -> Misfortune:
+    """Refuses what holds the word, so many times or always."""
+    left = [times]
+
+    def refuse(handler: _Handler, expression: str) -> bool:
+        if word not in expression or left[0] == 0:
+            return False
+        if left[0] is not None:
+            left[0] -= 1
+        handler.answer(status, body)
+        return True
+
+    return refuse
+
+
+def silence(word: str) -> Misfortune:
+    """Takes the question and says nothing."""
+
+    def wait(handler: _Handler, expression: str) -> bool:
+        if word in expression:
+            handler.server.over.wait(60)
+        return word in expression
+
+    return wait
+
+
+def says(word: str, body: bytes) -> Misfortune:
+    """Answers with this instead."""
+
+    def say(handler: _Handler, expression: str) -> bool:
+        if word in expression:
+            handler.answer(200, body)
+        return word in expression
+
+    return say
+
+
+def too_much_unless(word: str) -> Misfortune:
+    """The engine's own limit, which only smaller queries pass."""
+    body = (
+        b'{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory"}'
+    )
+
+    def refuse(handler: _Handler, expression: str) -> bool:
+        if "_over_time(" not in expression or word in expression:
+            return False
+        handler.answer(422, body)
+        return True
+
+    return refuse
+
+
+@contextmanager
+def faulty(upstream: str) -> Iterator[FaultyEngine]:
+    server = FaultyEngine(upstream)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.over.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,80 @@
+"""What engines would have scraped: pages of simulated nodes over time, and rows made by hand."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from gpusteward.agent.dialects.dcgm import DcgmDialect
+from gpusteward.agent.dialects.dcgm_options import DcgmOptions
+from gpusteward.agent.dialects.native import NativeDialect
+from gpusteward.agent.fields.lists import default_fields
+from gpusteward.agent.meters import Meters
+from gpusteward.core.exposition import LabelCache, render_labels
+from gpusteward.simulate.nodes import SimulatedNode
+from tests.analyzer.engines import Sample
+
+AT = 1_790_000_015.0
+"""The end of every window; between two samples, as it usually is."""
+STEP = 30.0
+WINDOW = 600.0
+
+Change = Callable[[str], str]
+
+
+def moments(seconds: float = WINDOW + 300, *, at: float = AT, step: float = STEP) -> list[float]:
+    """When scrapes happened, from oldest to newest."""
+    last = at - at % step
+    return [last - step * number for number in reversed(range(int(seconds / step) + 1))]
+
+
+def tell_history(
+    nodes: Sequence[SimulatedNode],
+    times: Sequence[float],
+    *,
+    dialects: str = "native dcgm",
+    options: DcgmOptions | None = None,
+    change: Change = lambda labels: labels,
+    job: str = "gpus",
+) -> Iterator[Sample]:
+    """All pages of these nodes, as scraped by a job."""
+    for node in nodes:
+        speakers = list(_speakers(dialects, node.name, options))
+        meters = Meters(longest_gap_seconds=120)
+        target = f'{{instance="{node.name}:9400",job="{job}"}}'
+        for at in times:
+            view = meters.advance(node.snapshot(at))
+            yield "up", target, 1.0, at
+            for speaker in speakers:
+                for family in speaker.families(view):
+                    for labels, value in family.samples:
+                        yield family.metric.name, change(with_target(labels, target)), float(value), at
+
+
+def with_target(labels: str, target: str) -> str:
+    return f"{labels[:-1]},{target[1:]}" if labels else target
+
+
+def respell(**names: str) -> Change:
+    """Rename labels, as relabelling would."""
+
+    def change(labels: str) -> str:
+        for old, new in names.items():
+            labels = re.sub(rf'(?<=[{{,]){old}="', f'{new}="', labels)
+        return labels
+
+    return change
+
+
+def _speakers(dialects: str, node: str, options: DcgmOptions | None) -> Iterator[DcgmDialect | NativeDialect]:
+    if "native" in dialects:
+        yield NativeDialect(LabelCache())
+    if "dcgm" in dialects:
+        chosen = options or DcgmOptions()
+        named = DcgmOptions(**{**{name: getattr(chosen, name) for name in chosen.__slots__}, "hostname": node})
+        yield DcgmDialect(named, default_fields(chosen.names), labels=LabelCache())
+
+
+def steady(name: str, value: float, times: Iterable[float], **labels: str) -> Iterator[Sample]:
+    """One series that never moves."""
+    text = render_labels(sorted(labels.items()))
+    for at in times:
+        yield name, text, value, at

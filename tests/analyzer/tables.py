@@ -1,0 +1,37 @@
+"""Comparing usage tables in tests."""
+
+import numpy as np
+
+from gpusteward.analyzer.tables import UsageTable
+from gpusteward.core.usages import Measure, Stat, Usage
+
+Place = tuple[str, str, str, str, str]
+
+
+def places(table: UsageTable) -> dict[Place, int]:
+    """Rows by what identifies an allocation."""
+    return {
+        (one.gpu_uuid, one.gpu_instance, one.container.namespace, one.container.pod, one.container.name): row
+        for row, one in enumerate(table.holdings)
+    }
+
+
+def of_pod(table: UsageTable, pod: str) -> Usage:
+    (row,) = [row for row, one in enumerate(table.holdings) if one.container.pod == pod]
+    return table.usage(row)
+
+
+def assert_alike(one: UsageTable, other: UsageTable, *, but: tuple[tuple[Measure, Stat], ...] = ()) -> None:
+    """The same allocations with the same numbers, in whatever order."""
+    mine, theirs = places(one), places(other)
+    assert mine.keys() == theirs.keys()
+    assert mine
+    here, there = list(mine.values()), [theirs[place] for place in mine]
+    assert one.stats.keys() == other.stats.keys()
+    for key in one.stats.keys() - set(but):
+        np.testing.assert_allclose(
+            one.stats[key][here], other.stats[key][there], rtol=1e-9, atol=1e-9, err_msg=str(key)
+        )
+    np.testing.assert_allclose(one.coverage[here], other.coverage[there])
+    assert [one.unknown.get(row) for row in here] == [other.unknown.get(row) for row in there]
+    assert [one.holdings[row] for row in here] == [other.holdings[row] for row in there]

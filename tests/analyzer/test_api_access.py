@@ -1,0 +1,148 @@
+"""Who may read and who may act: prohibitions first."""
+
+from collections.abc import Iterator
+
+import pytest
+from starlette.requests import Request
+
+from gpusteward.analyzer.api.access import is_from_here
+from gpusteward.analyzer.settings.gathered import Settings
+from tests.analyzer.api_tables import small_result
+from tests.analyzer.serving import Api, serving_api
+
+VIEWER, OPERATOR, ADMIN = ("viewer-" + "v" * 20, "operator-" + "o" * 20, "admin-" + "a" * 20)
+TOKENS = f"viewer: {VIEWER}\noperator: {OPERATOR}\nadmin: {ADMIN}\n"
+READS = (
+    "/",
+    "/results",
+    "/results/low",
+    "/results/stats",
+    "/metrics",
+    "/config",
+    "/api/v1/workloads",
+    "/api/v1/events",
+)
+WRITES = (("GET", "/analyze"), ("POST", "/analyze"), ("POST", "/config/update"))
+
+
+def settings(*, reads: str = "never", tokens: str = TOKENS) -> Settings:
+    return Settings.model_validate({"server": {"anonymous_reads": reads, "tokens": tokens}})
+
+
+@pytest.fixture(scope="module")
+def closed() -> Iterator[Api]:
+    with serving_api(small_result(), settings=settings()) as running:
+        yield running
+
+
+@pytest.mark.parametrize("path", READS)
+def test_never_reads_without_a_token_where_that_is_closed(closed: Api, path: str):
+    answer = closed.get(path)
+    assert (answer.status, answer.json["type"]) == (401, "urn:gpusteward:problem:unauthorized")
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+@pytest.mark.parametrize("path", [path for path in READS if path != "/api/v1/events"])
+@pytest.mark.parametrize("token", [VIEWER, OPERATOR, ADMIN])
+def test_every_role_reads(closed: Api, path: str, token: str):
+    assert closed.get(path, token=token).status == 200
+
+
+@pytest.mark.parametrize(("method", "path"), WRITES)
+def test_never_acts_on_loopback_without_a_token_once_tokens_are_set(method: str, path: str):
+    with serving_api(small_result(), settings=settings(reads="always")) as api:
+        assert api.get(path, method=method).status == 401
+        assert api.cycles_asked == []
+
+
+@pytest.mark.parametrize(("method", "path"), WRITES)
+def test_never_acts_for_a_viewer(closed: Api, method: str, path: str):
+    answer = closed.get(path, method=method, token=VIEWER)
+    assert (answer.status, answer.json["type"]) == (403, "urn:gpusteward:problem:forbidden")
+
+
+@pytest.mark.parametrize(("method", "path"), WRITES)
+@pytest.mark.parametrize("token", [OPERATOR, ADMIN])
+def test_operators_and_admins_act(closed: Api, method: str, path: str, token: str):
+    assert closed.get(path, method=method, token=token).status == 200
+
+
+@pytest.mark.parametrize("path", ["/results", "/health"])
+def test_health_is_open_for_probes_and_nothing_else_is(closed: Api, path: str):
+    assert closed.get(path).status == (200 if path == "/health" else 401)
+
+
+@pytest.mark.parametrize("header", ["Bearer wrong-token-of-some-length", "Basic dXNlcjpwYXNz", "Bearer", ""])
+def test_credentials_nobody_gave_out_are_refused_even_where_reading_is_open(header: str):
+    with serving_api(small_result(), settings=settings(reads="always")) as api:
+        answer = api.get("/results", Authorization=header)
+    assert answer.status == 401
+    assert b"wrong-token" not in answer.body
+
+
+def test_without_any_token_this_machine_reads_and_acts():
+    with serving_api(small_result(), settings=settings(reads="loopback", tokens="")) as api:
+        assert api.get("/results").status == 200
+        assert api.post("/analyze").status == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X-Forwarded-For": "127.0.0.1"},
+        {"Forwarded": "for=127.0.0.1"},
+        {"Host": "gpus.example.com"},
+        {"Origin": "https://evil.example"},
+        {"Sec-Fetch-Site": "cross-site"},
+    ],
+)
+def test_no_header_makes_a_request_local_and_some_take_it_away(headers: dict[str, str]):
+    with serving_api(small_result(), settings=settings(reads="loopback", tokens="")) as api:
+        for method, path in (("GET", "/results"), ("POST", "/analyze")):
+            assert api.get(path, method=method, **{k.replace("-", "_"): v for k, v in headers.items()}).status == 401
+        assert api.cycles_asked == []
+
+
+def request_from(peer: str, *, host: str = "localhost:8080") -> Request:
+    return Request({"type": "http", "method": "GET", "client": (peer, 1), "headers": [(b"host", host.encode())]})
+
+
+@pytest.mark.parametrize(
+    ("peer", "is_local"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.8.8", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("10.0.0.8", False),
+        ("::ffff:10.0.0.8", False),
+        ("fe80::1%eth0", False),
+        ("localhost", False),
+        ("", False),
+    ],
+)
+def test_loopback_is_told_by_the_address_of_the_peer(peer: str, is_local: bool):
+    assert is_from_here(request_from(peer)) is is_local
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:80", "[::1]:8080"])
+def test_local_names_are_local(host: str):
+    assert is_from_here(request_from("127.0.0.1", host=host))
+
+
+@pytest.mark.parametrize("host", ["", "evil.example", "localhost.evil.example", "[::1", "[v1.x]"])
+def test_other_names_are_not(host: str):
+    assert not is_from_here(request_from("127.0.0.1", host=host))
+
+
+def test_every_answer_has_security_headers(closed: Api):
+    for path in ("/results", "/health", "/docs", "/nowhere"):
+        headers = closed.get(path).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert "server" not in headers
+
+
+def test_a_large_request_is_refused_before_anything_is_done(closed: Api):
+    answer = closed.get("/analyze", method="POST", token=ADMIN, Content_Length=str(10**9))
+    assert (answer.status, answer.json["type"]) == (413, "urn:gpusteward:problem:too-large")

@@ -1,0 +1,119 @@
+"""The OpenAPI document keeps its word, nothing blocks the event loop, and /docs needs no network."""
+
+import asyncio
+import re
+import time
+from collections.abc import Iterator, Mapping
+from html.parser import HTMLParser
+
+import httpx2
+import pytest
+import schemathesis
+from blockbuster import BlockingError, blockbuster_ctx
+from hypothesis import HealthCheck, Phase, settings
+from schemathesis.checks import positive_data_acceptance
+
+from gpusteward.analyzer.api.build import build_api
+from gpusteward.analyzer.settings.gathered import Settings
+from tests.analyzer.api_tables import small_result
+from tests.analyzer.serving import Api, make_serving, serving_api
+
+DOCUMENT = build_api(make_serving(small_result())).openapi()
+SCHEMA = schemathesis.openapi.from_dict(DOCUMENT).exclude(path_regex="/events$")
+PATHS = sorted(path for path in DOCUMENT["paths"] if "{" not in path and not path.endswith(("/events", "/update")))
+WORKLOAD = "/api/v1/workloads/Job/vision/trainer"
+
+
+def keep_settings(_: Mapping[str, object]) -> Settings:
+    return Settings()
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[Api]:
+    with serving_api(small_result(), change_settings=keep_settings) as running:
+        yield running
+
+
+@SCHEMA.parametrize()
+@settings(
+    max_examples=20,
+    deadline=None,
+    derandomize=True,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+def test_every_answer_is_as_the_document_says(api: Api, case: schemathesis.Case):
+    # No schema can say which cursors were given out.
+    excluded = [positive_data_acceptance] if "cursor" in (case.query or {}) else []
+    case.call_and_validate(base_url=api.url, excluded_checks=excluded)
+
+
+def test_every_operation_is_described_and_promises_problem_objects():
+    for path, item in DOCUMENT["paths"].items():
+        for method, operation in item.items():
+            assert operation["summary"], (method, path)
+            assert operation["description"], (method, path)
+            assert "application/problem+json" in operation["responses"]["4XX"]["content"]
+
+
+def test_nothing_blocks_the_event_loop():
+    """Every endpoint on a loop on which a blocking call is an error, with an engine that blocks."""
+    serving = make_serving(small_result(), change_settings=keep_settings)
+    slow = serving.read_series
+
+    def read_slowly(*question: object) -> object:
+        time.sleep(0.01)
+        return slow(*question)
+
+    app = build_api(make_serving(small_result(), change_settings=keep_settings, read_series=read_slowly))
+    app.openapi()
+
+    async def ask_everything() -> None:
+        transport = httpx2.ASGITransport(app=app, client=("127.0.0.1", 1))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            for path in [*PATHS, WORKLOAD, f"{WORKLOAD}/series", "/docs", "/docs/docs.js", "/openapi.json"]:
+                answer = await client.get(path)
+                assert answer.status_code == 200, (path, answer.text)
+            assert (await client.post("/config/update?threshold=30")).status_code == 200
+
+    with blockbuster_ctx() as guard:
+        asyncio.run(ask_everything())
+        with pytest.raises(BlockingError):
+            asyncio.run(_block())
+        assert guard is not None
+
+
+async def _block() -> None:
+    time.sleep(0.001)
+
+
+class Links(HTMLParser):
+    """Everything a page would fetch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [value or "" for name, value in attrs if name in ("src", "href")]
+
+
+def test_docs_fetch_nothing_from_elsewhere(api: Api):
+    page = api.get("/docs")
+    assert page.headers["content-type"].startswith("text/html")
+    links = Links()
+    links.feed(page.body.decode())
+    fetched = [link for link in links.found if not link.startswith("#")]
+    assert fetched == ["docs/docs.css", "openapi.json", "docs/docs.js"]
+    for link in fetched:
+        answer = api.get(f"/{link}")
+        assert answer.status == 200
+        assert not re.search(rb"https?://", answer.body)
+
+
+def test_docs_list_every_endpoint_and_every_shape(api: Api):
+    page = api.get("/docs").body.decode()
+    for path, item in DOCUMENT["paths"].items():
+        assert f"<code>{path}</code>" in page
+        assert all(operation["summary"] in page for operation in item.values())
+    assert all(f'id="{name}"' in page for name in DOCUMENT["components"]["schemas"])

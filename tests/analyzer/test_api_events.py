@@ -1,0 +1,130 @@
+"""/api/v1/events and /series: what streams, and what asks the engine."""
+
+import json
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPResponse
+
+import pytest
+
+from gpusteward.analyzer.api import event_feed
+from gpusteward.analyzer.api.event_feed import EventFeed, describe_changes, describe_cycle
+from gpusteward.analyzer.read.sources import Chart
+from gpusteward.core.errors import SourceError
+from gpusteward.core.usages import Holding
+from tests.analyzer.api_tables import small_result
+from tests.analyzer.serving import Api, make_result, serving_api
+from tests.analyzer.usage_tables import AT, holding, resting, table_of, working
+
+SERIES = "/api/v1/workloads/Job/vision/trainer/series"
+
+
+@contextmanager
+def listening(api: Api) -> Iterator[HTTPResponse]:
+    with urllib.request.urlopen(api.url + "/api/v1/events", timeout=10) as stream:
+        yield stream
+
+
+def next_event(stream: HTTPResponse) -> dict[str, str]:
+    """The lines up to the next empty one, by field; a comment has an empty name."""
+    fields = {}
+    while line := stream.readline().decode().rstrip("\n"):
+        name, _, value = line.partition(": ")
+        fields[name.rstrip(":")] = value
+    return fields
+
+
+def next_named(stream: HTTPResponse) -> dict[str, str]:
+    while "event" not in (event := next_event(stream)):
+        pass
+    return event
+
+
+def test_a_listener_hears_the_last_cycle_then_every_new_one():
+    with serving_api(small_result()) as api, listening(api) as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        assert json.loads(next_named(stream)["data"])["number"] == 1
+        api.serving.events.tell_from_thread(describe_cycle(small_result(number=2, at=AT + 300)))
+        event = next_named(stream)
+    assert (event["event"], json.loads(event["data"])["number"]) == ("cycle", 2)
+    assert event["id"] == json.loads(event["data"])["tag"]
+
+
+def test_changes_name_the_workloads_whose_activity_changed():
+    before = make_result(table_of(working(), working(), holdings=[holding(0), holding(1)]))
+    now = make_result(table_of(resting(), resting(), holdings=[holding(0), holding(1)], at=AT + 300), number=2)
+    event = describe_changes(before, now)
+    assert event is not None
+    data = json.loads(event.split(b"data: ")[1])
+    change = {"workload": "Deployment/team/server", "before": "active", "now": "idle"}
+    assert (data["changed"], data["workloads"]) == (1, [change])
+
+
+def test_nothing_is_told_where_nothing_changed():
+    assert describe_changes(None, small_result()) is None
+    assert describe_changes(small_result(), small_result(number=2)) is None
+
+
+def test_a_quiet_stream_has_heartbeats():
+    with serving_api(small_result(), events=EventFeed(heartbeat_seconds=0.05)) as api, listening(api) as stream:
+        next_named(stream)
+        assert next_event(stream) == {"": "still here"}
+
+
+def test_listeners_are_bounded_and_leave_their_places(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(event_feed, "MOST_LISTENERS", 1)
+    feed = EventFeed(heartbeat_seconds=0.05)
+    with serving_api(small_result(), events=feed) as api:
+        with listening(api) as stream:
+            next_named(stream)
+            answer = api.get("/api/v1/events")
+            assert (answer.status, answer.json["type"]) == (503, "urn:gpusteward:problem:too-many-listeners")
+        gone = threading.Event()
+        for _ in range(400):
+            if not feed.listeners or gone.wait(0.01):
+                break
+        assert feed.listeners == 0
+
+
+def test_series_are_the_courses_of_the_workloads_gpus():
+    with serving_api(small_result()) as api:
+        answer = api.get(f"{SERIES}?limit=1&offset=1").json
+    assert answer["total"] == 2
+    (course,) = answer["courses"]
+    assert course["allocation"] == "vision/trainer-0/main/GPU-b"
+    assert course["lines"] == {"core_ratio": [[AT - 60, 0.5], [AT, 0.75]]}
+
+
+def test_an_engine_that_fails_costs_the_chart_only():
+    def fail(_: Holding, __: float, ___: float) -> Chart:
+        raise SourceError("the engine failed: HTTP 503")
+
+    with serving_api(small_result(), read_series=fail) as api:
+        answer = api.get(SERIES)
+        assert (answer.status, answer.json["type"]) == (503, "urn:gpusteward:problem:engine-failed")
+        assert api.get("/results").status == 200
+
+
+def test_more_charts_at_once_than_there_are_places_are_refused():
+    begun, over = threading.Semaphore(0), threading.Event()
+
+    def wait(held: Holding, _: float, __: float) -> Chart:
+        begun.release()
+        over.wait(20)
+        return Chart(held)
+
+    with serving_api(small_result(), read_series=wait) as api:
+        threads = [threading.Thread(target=api.get, args=(f"{SERIES}?limit=1",)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        assert begun.acquire(timeout=10)
+        assert begun.acquire(timeout=10)
+        answer = api.get(SERIES)
+        assert (answer.status, answer.json["type"]) == (503, "urn:gpusteward:problem:busy")
+        assert api.get("/api/v1/workloads").status == 200
+        over.set()
+        for thread in threads:
+            thread.join(10)
+        assert api.get(SERIES).status == 200

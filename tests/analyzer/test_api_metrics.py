@@ -1,0 +1,114 @@
+"""/metrics: gpu-oour's names, one status at a time, in both formats, packed or not; judged by others' parsers."""
+
+import gzip
+import subprocess
+import zlib
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from gpusteward.analyzer.api.packing import Body, pack
+from gpusteward.core.analyzer_metrics import ANALYZER_METRICS
+from gpusteward.core.usages import Measure
+from tests.analyzer.api_tables import small_result
+from tests.analyzer.serving import Api, make_result, serving_api
+from tests.analyzer.usage_tables import AT, GIB, holding, large_table, resting, signal, table_of, working
+
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[Api]:
+    with serving_api(small_result()) as running:
+        yield running
+
+
+def test_both_formats_are_read_by_the_official_parsers_and_say_the_same(api: Api):
+    text = api.get("/metrics")
+    openmetrics = api.get("/metrics", Accept=OPENMETRICS)
+    assert text.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert openmetrics.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
+    ours = {s for family in parse_text(text.body.decode()) for s in map(str, family.samples)}
+    theirs = {s for family in parse_openmetrics(openmetrics.body.decode()) for s in map(str, family.samples)}
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("accept", ["text/plain", OPENMETRICS])
+def test_the_packed_page_is_one_gzip_member_with_the_same_text(api: Api, accept: str):
+    packed = api.get("/metrics", Accept=accept, Accept_Encoding="gzip")
+    unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    assert unpacker.decompress(packed.body) == api.get("/metrics", Accept=accept).body
+    assert (unpacker.eof, unpacker.unused_data) == (True, b"")
+
+
+def test_every_name_is_in_the_treaty(api: Api):
+    told = {line.split()[2] for line in api.get("/metrics").body.decode().splitlines() if line.startswith("# TYPE")}
+    assert told <= {metric.name for metric in ANALYZER_METRICS}
+
+
+def test_promtool_has_no_complaint_about_our_own_names(api: Api, component: Callable[[str], str]):
+    page = api.get("/metrics").body
+    done = subprocess.run(
+        [component("promtool"), "check", "metrics"], input=page, capture_output=True, timeout=60, check=False
+    )
+    complaints = [line for line in (done.stdout + done.stderr).decode().splitlines() if "gpusteward_" in line]
+    assert complaints == []
+    assert b"error while linting" not in done.stderr
+
+
+def test_a_former_status_vanishes():
+    one = holding()
+    with serving_api(make_result(table_of(working(), holdings=[one]))) as api:
+        before = api.get("/metrics").body.decode()
+        api.post_result(make_result(table_of(resting(), holdings=[one], at=AT + 300), number=2))
+        after = api.get("/metrics").body.decode()
+    (then,) = [line for line in before.splitlines() if line.startswith("gpu_utilization_score{")]
+    (now,) = [line for line in after.splitlines() if line.startswith("gpu_utilization_score{")]
+    assert ('status="normal"' in then, 'status="idle"' in now) == (True, True)
+
+
+def test_what_could_not_be_measured_has_no_sample(api: Api):
+    page = api.get("/metrics").body.decode()
+    assert 'pod="unread"' not in page
+    assert not [line for line in page.splitlines() if line.startswith("gpu_power_usage_watts") and "GPU-d/7" in line]
+    assert 'gpusteward_analyzer_unknown_allocations{reason="no-data"} 1' in page
+
+
+def test_failures_are_on_the_page_although_no_cycle_was_published():
+    with serving_api(None) as api:
+        api.serving.account.failed = 2
+        page = api.get("/metrics").body.decode()
+    assert "gpu_analysis_errors_total 2" in page
+    assert "gpu_utilization_score" not in page
+
+
+def test_odd_names_are_escaped_and_missing_ones_left_out():
+    known = signal(Measure.MEMORY_TOTAL, 80 * GIB)
+    odd, missing = holding(0, model='say "hi"\\'), holding(1, model="")
+    with serving_api(make_result(table_of(working() | known, working() | known, holdings=[odd, missing]))) as api:
+        families = {family.name: family for family in parse_text(api.get("/metrics").body.decode())}
+    for name in ("gpu_memory_total_mb", "gpu_utilization_score"):
+        assert [sample.labels.get("model") for sample in families[name].samples] == ['say "hi"\\', None]
+
+
+def test_a_page_too_large_to_keep_unpacked_is_sent_all_the_same():
+    with serving_api(make_result(large_table(40_000))) as api:
+        packed = api.get("/metrics", Accept_Encoding="gzip").body
+        plain = api.get("/metrics").body
+    assert len(plain) > 32 * 1024 * 1024
+    assert gzip.decompress(packed) == plain
+
+
+@given(st.lists(st.binary(max_size=200), max_size=6), st.binary(max_size=200), st.integers(0, 600))
+def test_a_body_is_the_same_packed_and_unpacked(pieces: list[bytes], tail: bytes, limit: int):
+    body = Body(plain_limit=limit)
+    for piece in pieces:
+        body.add(pack(piece))
+    whole = b"".join(pieces)
+    assert gzip.decompress(body.gzip(tail)) == whole + tail == b"".join(body.pieces(tail))
+    assert body.size == len(whole)
+    assert body.is_kept_plain == (len(whole) <= limit)

@@ -1,0 +1,165 @@
+"""gpu-oour's endpoints: its exact JSON, checked against golden files."""
+
+import gzip
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from gpusteward import __version__
+from gpusteward.analyzer.api.seed_results import SeedRow
+from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.core.errors import ConfigurationError
+from tests.analyzer.api_tables import small_result
+from tests.analyzer.serving import Api, serving_api
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[Api]:
+    with serving_api(small_result()) as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/", "service"),
+        ("/config", "config"),
+        ("/results", "results"),
+        ("/results/low", "results_low"),
+        ("/results/stats", "results_stats"),
+    ],
+)
+def test_the_json_is_the_seeds(api: Api, path: str, name: str):
+    answer = api.get(path)
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+    golden = GOLDEN / f"{name}.json"
+    text = json.dumps(answer.json, indent=1, ensure_ascii=False).replace(f'"{__version__}"', '"VERSION"') + "\n"
+    if os.environ.get("GPUSTEWARD_WRITE_GOLDEN"):
+        golden.write_text(text)
+    assert text == golden.read_text()
+
+
+def test_results_have_one_of_four_states_and_a_score_in_every_row(api: Api):
+    rows = api.get("/results").json
+    assert {row["status"] for row in rows} <= {"idle", "low", "normal", "high"}
+    assert all(isinstance(row["score"], float) for row in rows)
+    assert set(rows[0]) == set(SeedRow.__slots__)
+
+
+def test_what_could_not_be_scored_is_left_out_and_counted(api: Api):
+    answer = api.get("/results")
+    assert "unread" not in {row["pod"] for row in answer.json}
+    assert answer.headers["X-Unknown-Count"] == "1"
+    assert api.get("/results/stats").json["unknown_count"] == 1
+    assert "unread" in {row["pod"] for row in api.get("/api/v1/allocations").json["items"]}
+
+
+def test_what_nobody_measured_is_null_and_not_zero(api: Api):
+    (instance,) = [row for row in api.get("/results").json if row["gpu_id"] == "GPU-d/7"]
+    assert (instance["gpu_util"], instance["power_usage"], instance["mem_copy"]) == (25.0, None, None)
+
+
+def test_an_opinion_has_the_seeds_shape(api: Api):
+    (row,) = [row for row in api.get("/results").json if row["ai_analysis"]]
+    assert row["ai_analysis"] == {
+        "gpu_id": "GPU-c",
+        "status": "suspicious",
+        "confidence": 0.912,
+        "reason": "显存占用但没有计算",
+        "recommendation": "ask the owner",
+        "raw_score": 8.4,
+        "ai_adjusted_score": 4.2,
+    }
+
+
+def test_results_come_packed_when_asked_for(api: Api):
+    packed = api.get("/results", Accept_Encoding="gzip")
+    assert packed.headers["content-encoding"] == "gzip"
+    assert gzip.decompress(packed.body) == api.get("/results").body
+
+
+def test_before_the_first_cycle_everything_is_empty_and_nothing_fails():
+    with serving_api(None) as api:
+        assert api.get("/results").json == []
+        assert api.get("/results/low").json == {"count": 0, "threshold": 20, "timestamp": None, "gpus": []}
+        assert api.get("/results/stats").json == {
+            "total_gpus": 0,
+            "avg_score": 0,
+            "min_score": 0,
+            "max_score": 0,
+            "low_utilization_count": 0,
+            "idle_count": 0,
+            "by_status": {},
+            "by_namespace": {},
+            "unknown_count": 0,
+        }
+        health = api.get("/health").json
+        assert (health["status"], health["prometheus_connected"], health["last_analysis"]) == ("degraded", False, None)
+
+
+def test_health_has_the_seeds_keys_and_warns_of_an_old_result(api: Api):
+    assert api.get("/health").json == {
+        "status": "warning",
+        "prometheus_connected": True,
+        "last_analysis": "2026-09-21T14:13:20",
+        "analysis_timeout": True,
+        "ai_enabled": False,
+        "interval": 300,
+    }
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize(("query", "asked", "told"), [("", None, False), ("?use_ai=true", True, True)])
+def test_an_analysis_can_be_asked_for(api: Api, method: str, query: str, asked: bool | None, told: bool):
+    api.cycles_asked.clear()
+    answer = api.get(f"/analyze{query}", method=method)
+    message = "GPU analysis started in background"
+    assert answer.json == {"status": "triggered", "message": message, "use_ai": told}
+    assert api.cycles_asked == [asked]
+
+
+def test_settings_are_changed_under_the_seeds_names():
+    changed: list[Mapping[str, object]] = []
+
+    def change(values: Mapping[str, object]) -> Settings:
+        changed.append(values)
+        return Settings()
+
+    with serving_api(small_result(), change_settings=change) as api:
+        answer = api.post("/config/update?threshold=25&interval=60&ai_enabled=true").json
+    assert answer.pop("note")
+    assert answer == {"status": "updated", "updates": {"threshold": 25, "interval": 60, "ai_enabled": True}}
+    assert changed == [{"thresholds.low_utilization": 25.0, "scheduler.interval": 60, "ai.enabled": True}]
+
+
+def test_a_value_out_of_range_is_an_error_in_the_seeds_shape():
+    def refuse(_: Mapping[str, object]) -> Settings:
+        raise ConfigurationError("thresholds.low_utilization: 500 (a request): write a number from 0 to 100")
+
+    with serving_api(small_result(), change_settings=refuse) as api:
+        answer = api.post("/config/update?threshold=500")
+        assert (answer.status, list(answer.json)) == (200, ["error"])
+        assert "0 to 100" in answer.json["error"]
+        assert api.post("/config/update?threshold=nan").status == 422
+        assert api.get("/config/update").status == 405
+
+
+def test_secrets_are_nowhere():
+    secrets = {"key": "sk-very-secret", "word": "hunter2-hunter2", "token": "tok" * 10}
+    settings = Settings.model_validate(
+        {
+            "prometheus": {"url": f"http://reader:{secrets['word']}@engine:9090", "bearer_token": secrets["token"]},
+            "ai": {"enabled": True, "api_key": secrets["key"]},
+            "control": {"enabled": True, "api_url": f"http://u:{secrets['word']}@hook/x"},
+            "server": {"tokens": f"admin: {secrets['token']}"},
+        }
+    )
+    with serving_api(small_result(settings=settings), settings=settings) as api:
+        for path in ("/", "/config", "/health", "/metrics", "/openapi.json", "/docs", "/api/v1/health", "/nowhere"):
+            body = api.get(path).body.decode()
+            assert not [name for name, secret in secrets.items() if secret in body], path

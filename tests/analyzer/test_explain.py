@@ -1,0 +1,218 @@
+"""Asking a model through the true SDKs, and what it costs when the model fails: nothing but its opinion."""
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpusteward.analyzer.explain.explainer import Explainer
+from gpusteward.analyzer.explain.failures import Failure
+from tests.analyzer.explaining import KEY, NOW, ai, parked, several
+from tests.fakes.models import ANSWER, FakeModel, nobody_there
+
+CHAT = "/v1/chat/completions"
+
+
+@pytest.fixture
+def model() -> Iterator[FakeModel]:
+    with FakeModel() as fake:
+        yield fake
+
+
+@pytest.mark.parametrize(
+    ("address", "changes", "path"),
+    [
+        (CHAT, {}, CHAT),
+        ("/v1", {}, CHAT),
+        ("/proxy/v1/chat/completions/", {"model": "claude-3-opus"}, "/proxy" + CHAT),
+        ("/v1/messages", {"model": "claude-3-opus"}, "/v1/messages"),
+        ("", {"model": "claude-3-opus", "provider": "anthropic"}, "/v1/messages"),
+        (
+            "/openai/deployments/judge/chat/completions?api-version=2024-02-01",
+            {},
+            "/openai/deployments/judge/chat/completions?api-version=2024-02-01",
+        ),
+        ("", {"provider": "azure", "model": "j"}, "/openai/deployments/j/chat/completions?api-version=2024-10-21"),
+    ],
+)
+def test_every_protocol_is_spoken_at_the_address_the_settings_name(
+    model: FakeModel, address: str, changes: dict[str, Any], path: str
+) -> None:
+    found = Explainer(ai(model.url + address, **changes)).explain([parked()], now=NOW)
+    assert model.paths == [path]
+    assert model.credentials == [KEY]
+    opinion = found["ml/trainer"]
+    assert (opinion.status, opinion.confidence, opinion.adjusted_score) == ("suspicious", 0.9, 12)
+    assert (opinion.reason, opinion.rule_score, opinion.asked_at) == ("memory held, core at 0", 18.0, NOW)
+
+
+@pytest.mark.parametrize("limits", [{"refuses_tools": True}, {"speaks_text": True}])
+def test_a_server_without_tools_is_asked_for_json_text_from_then_on(model: FakeModel, limits: dict[str, bool]) -> None:
+    vars(model).update(limits)
+    explainer = Explainer(ai(model.url + CHAT, concurrency=1))
+    assert len(explainer.explain(several(3), now=NOW)) == 3
+    assert ["tools" in request for request in model.requests] == [True, False, False, False]
+
+
+def test_the_language_and_the_longest_answer_are_asked_for(model: FakeModel) -> None:
+    Explainer(ai(model.url + CHAT, language="zh", max_tokens=321)).explain([parked()], now=NOW)
+    assert "Chinese" in model.system
+    assert model.requests[-1]["max_completion_tokens"] == 321
+
+
+def test_the_same_evidence_is_paid_for_once_and_changed_evidence_again(model: FakeModel) -> None:
+    explainer = Explainer(ai(model.url + CHAT, price_per_1k_input_tokens=0.01, price_per_1k_output_tokens=0.03))
+    first = explainer.explain([parked()], now=NOW)
+    assert explainer.explain([parked()], now=NOW + 300) == first
+    noisy = parked(evidence={"core_ratio_mean": 0.0, "core_ratio_peak": 0.0, "memory_used_bytes_mean": 3.0e10 + 4096})
+    assert explainer.explain([noisy], now=NOW + 600) == first
+    explainer.explain([parked(evidence={"core_ratio_mean": 0.4})], now=NOW + 900)
+    tally = explainer.tally
+    assert (tally.calls, tally.opinions, tally.recalled) == (2, 2, 2)
+    assert (tally.input_tokens, tally.output_tokens, tally.cost) == (2000, 200, pytest.approx(0.026))
+
+
+def test_gpus_that_would_be_answered_alike_are_one_question(model: FakeModel) -> None:
+    names = {"pod": "trainer", "namespace": "ml"}
+    cases = [parked(f"gpu-{number}", names=names, score=float(number)) for number in range(8)]
+    explainer = Explainer(ai(model.url + CHAT))
+    for _ in range(2):
+        found = explainer.explain(cases, now=NOW)
+        assert [found[case.key].rule_score for case in cases] == [case.score for case in cases]
+    assert len(model.requests) == 1
+
+
+def test_other_settings_count_from_the_next_cycle_on(model: FakeModel) -> None:
+    explainer = Explainer(ai(model.url + CHAT))
+    explainer.explain([parked()], now=NOW)
+    explainer.adopt(ai(model.url + CHAT, model="another"))
+    assert explainer.explain([parked()], now=NOW)["ml/trainer"].model == "another"
+    assert [request["model"] for request in model.requests] == ["gpt-4", "another"]
+
+
+def test_a_missing_sdk_costs_only_the_opinion(model: FakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pydantic_ai.models.openai", None)
+    explainer = Explainer(ai(model.url + CHAT))
+    assert explainer.explain([parked()], now=NOW) == {}
+    assert explainer.tally.failures == {Failure.NOT_INSTALLED: 1}
+
+
+def test_a_cycle_makes_no_more_calls_than_its_budget_and_later_cycles_go_on(model: FakeModel) -> None:
+    explainer = Explainer(ai(model.url + CHAT, budget=3))
+    assert len(explainer.explain(several(5), now=NOW)) == 3
+    assert explainer.tally.skipped == 2
+    assert len(explainer.explain(several(5), now=NOW)) == 5
+    assert len(model.requests) == 5
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_repetitions_are_part_of_the_budget(model: FakeModel, concurrency: int) -> None:
+    model.always = 500
+    explainer = Explainer(ai(model.url + CHAT, budget=6, retry_times=10, concurrency=concurrency))
+    assert explainer.explain(several(9), now=NOW) == {}
+    assert explainer.tally.calls == len(model.requests) == 6
+
+
+@pytest.mark.parametrize("status", [429, 500, 503, 529])
+def test_a_passing_failure_is_asked_again(model: FakeModel, status: int) -> None:
+    model.statuses = [status, status]
+    explainer = Explainer(ai(model.url + CHAT))
+    assert len(explainer.explain([parked()], now=NOW)) == 1
+    kind = Failure.RATE_LIMITED if status == 429 else Failure.SERVER_ERROR
+    assert explainer.tally.failures == {kind: 2}
+
+
+@pytest.mark.parametrize(("asked", "least"), [(None, 0.1 + 0.2), ("1", 1 + 1)])
+def test_repetitions_wait_twice_as_long_each_time_or_as_long_as_the_provider_asks(
+    model: FakeModel, asked: str | None, least: float
+) -> None:
+    model.statuses, model.retry_after = [500, 500], asked
+    explainer = Explainer(ai(model.url + CHAT, retry_delay=0.1))
+    started = time.monotonic()
+    assert len(explainer.explain([parked()], now=NOW)) == 1
+    assert time.monotonic() - started >= least
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(401, Failure.UNAUTHORIZED), (403, Failure.UNAUTHORIZED), (404, Failure.REFUSED)]
+)
+def test_what_repeating_cannot_mend_is_not_repeated(model: FakeModel, status: int, kind: Failure) -> None:
+    model.always = status
+    explainer = Explainer(ai(model.url + CHAT, output="tool"))
+    assert explainer.explain([parked()], now=NOW) == {}
+    assert explainer.tally.failures == {kind: 1}
+
+
+def test_a_redirect_is_not_followed(model: FakeModel) -> None:
+    model.always, model.headers = 307, {"location": model.url + "/elsewhere"}
+    assert Explainer(ai(model.url + CHAT, retry_times=0)).explain([parked()], now=NOW) == {}
+    assert model.paths == [CHAT]
+
+
+def test_a_model_that_is_down_is_given_up_for_the_cycle_after_one_case() -> None:
+    explainer = Explainer(ai(nobody_there() + CHAT, concurrency=1, retry_times=1))
+    assert explainer.explain(several(9), now=NOW) == {}
+    assert explainer.tally.failures == {Failure.CONNECTION: 2}
+    assert explainer.tally.skipped == 8
+
+
+def test_a_silent_model_is_waited_for_no_longer_than_the_timeout(model: FakeModel) -> None:
+    model.is_silent = True
+    explainer = Explainer(ai(model.url + CHAT, timeout=0.3, retry_times=0, concurrency=1))
+    assert explainer.explain(several(3), now=NOW) == {}
+    assert explainer.tally.failures == {Failure.TIMEOUT: 1}
+
+
+def test_all_calls_of_a_cycle_together_take_no_longer_than_its_time_and_early_opinions_stay(model: FakeModel) -> None:
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        model.is_silent = True  # from the second question on
+        return ANSWER
+
+    model.answer = answer
+    explainer = Explainer(ai(model.url + CHAT, concurrency=1, cycle_timeout=3))
+    started = time.monotonic()
+    assert len(explainer.explain(several(3), now=NOW)) == 1
+    assert time.monotonic() - started < 10
+
+
+def test_an_interruption_ends_the_asking_at_once(model: FakeModel) -> None:
+    model.is_silent = True
+    explainer = Explainer(ai(model.url + CHAT))
+    worker = threading.Thread(target=explainer.explain, args=([parked()],), kwargs={"now": NOW})
+    worker.start()
+    while not model.requests:
+        time.sleep(0.01)
+    explainer.interrupt()
+    worker.join(5)
+    assert not worker.is_alive()
+    assert explainer.explain([parked()], now=NOW) == {}
+    assert len(model.requests) == 1
+
+
+def test_the_key_is_read_anew_from_its_file_for_every_cycle(model: FakeModel, tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    explainer = Explainer(ai(model.url + CHAT, api_key="", api_key_file=file))
+    assert explainer.explain([parked()], now=NOW) == {}
+    assert explainer.tally.failures == {Failure.KEY_UNREADABLE: 1}
+    for key in ("first-key", "second-key"):
+        file.write_text(key + "\n")
+        explainer.explain([parked(key)], now=NOW)
+    assert model.credentials == ["first-key", "second-key"]
+
+
+def test_the_key_is_in_no_log_line_even_when_the_provider_repeats_it(
+    model: FakeModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    model.always = 401
+    settings = ai(model.url + CHAT)
+    Explainer(settings).explain([parked()], now=NOW)
+    told = "\n".join(f"{record.getMessage()} {vars(record)}" for record in caplog.records)
+    assert "opinions_missing" in told
+    assert "unauthorized (HTTP 401)" in told
+    assert KEY not in told + repr(settings)

@@ -1,0 +1,153 @@
+"""Which cases are asked about, how they are remembered, and what is said without a model."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from gpusteward.analyzer.explain.answers import Opinion, clean_text
+from gpusteward.analyzer.explain.cases import case_of, fingerprint
+from gpusteward.analyzer.explain.choosing import rows_worth_asking
+from gpusteward.analyzer.explain.endpoints import Endpoint, locate
+from gpusteward.analyzer.explain.memory import OpinionMemory
+from gpusteward.analyzer.explain.plain import plain_text
+from gpusteward.analyzer.explain.questions import question
+from gpusteward.analyzer.explain.settings import AiSettings
+from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, UsageTable, VerdictTable
+from gpusteward.core.containers import Container, Workload
+from gpusteward.core.usages import Holding, Measure, Stat, Usage
+from gpusteward.core.verdicts import Activity, Signature, State, Step, Verdict
+from tests.analyzer.explaining import NOW, parked
+
+
+@pytest.mark.parametrize(
+    ("url", "model", "found"),
+    [
+        ("", "gpt-4", Endpoint("openai", "", "gpt-4")),
+        ("", "claude-3-opus", Endpoint("anthropic", "", "claude-3-opus")),
+        ("https://api.openai.com/v1/chat/completions", "m", Endpoint("openai", "https://api.openai.com/v1", "m")),
+        ("https://api.anthropic.com/v1/messages", "m", Endpoint("anthropic", "https://api.anthropic.com", "m")),
+        ("https://api.anthropic.com", "m", Endpoint("anthropic", "https://api.anthropic.com", "m")),
+        ("http://vllm:8000/v1", "claude-like", Endpoint("openai", "http://vllm:8000/v1", "claude-like")),
+        ("https://a.openai.azure.com", "d", Endpoint("azure", "https://a.openai.azure.com", "d", "2024-10-21")),
+        (
+            "https://a.openai.azure.com/openai/deployments/dep/chat/completions?api-version=2025-01-01",
+            "gpt-4",
+            Endpoint("azure", "https://a.openai.azure.com", "dep", "2025-01-01"),
+        ),
+        (
+            "https://a.openai.azure.com/openai/v1/chat/completions",
+            "dep",
+            Endpoint("openai", "https://a.openai.azure.com/openai/v1", "dep"),
+        ),
+    ],
+)
+def test_the_address_tells_who_speaks_there(url: str, model: str, found: Endpoint) -> None:
+    assert locate(AiSettings(api_url=url, model=model)) == found
+
+
+def table(*rows: tuple[Activity, Signature, float]) -> VerdictTable:
+    count = len(rows)
+    holding = Holding("GPU-1", "", Container("ml", "p"))
+    return VerdictTable(
+        usage=UsageTable(NOW, 600.0, [holding] * count),
+        score=np.zeros(count),
+        state=np.zeros(count, np.int8),
+        activity=np.array([ACTIVITIES.index(row[0]) for row in rows], np.int8),
+        signature=np.array([SIGNATURES.index(row[1]) for row in rows], np.int8),
+        idle_since=np.array([row[2] for row in rows]),
+        doubt=np.zeros(count, np.int8),
+        worked_at=np.full(count, np.nan),
+    )
+
+
+def test_suspicious_rows_are_asked_about_first_then_the_longest_idle_and_active_ones_never() -> None:
+    verdicts = table(
+        (Activity.ACTIVE, Signature.STEADY, np.nan),
+        (Activity.IDLE, Signature.PARKED, 200.0),
+        (Activity.IDLE, Signature.EMPTY, 100.0),
+        (Activity.ACTIVE, Signature.KEEP_ALIVE, np.nan),
+        (Activity.UNKNOWN, Signature.UNKNOWN, np.nan),
+    )
+    assert rows_worth_asking(verdicts, limit=10) == [3, 2, 1]
+    assert rows_worth_asking(verdicts, limit=2) == [3, 2]
+    assert rows_worth_asking(table(), limit=2) == []
+
+
+def test_a_verdict_becomes_a_case_with_names_labels_and_evidence() -> None:
+    container = Container("ml", "p-0", "u", "main", Workload("Job", "ml", "p"), (("team", "vision"),))
+    usage = Usage(Holding("GPU-1", "", container, model="H100"), 600.0, 0.95, {(Measure.CORE, Stat.MEAN): 0.5})
+    verdict = Verdict(
+        usage, 30.0, State.IDLE, Activity.IDLE, Signature.EMPTY, Step.RECLAIM, idle_since=NOW - 60, reasons=("r",)
+    )
+    case = case_of("k", verdict, now=NOW)
+    assert case.names == {
+        "namespace": "ml", "pod": "p-0", "container": "main", "model": "H100", "workload": "Job/p",
+    }  # fmt: skip
+    assert case.labels == {"team": "vision"}
+    assert case.evidence == {"core_ratio_mean": 0.5}
+    assert (case.idle_seconds, case.reasons, case.coverage) == (60.0, ("r",), 0.95)
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_news"),
+    [
+        ({"evidence": {"core_ratio_mean": 0.001}}, True),
+        ({"evidence": {"core_ratio_mean": 0.0}, "score": 11.0}, False),
+        ({"evidence": {"core_ratio_mean": 0.0}, "idle_seconds": 3700.0}, False),
+        ({"evidence": {"core_ratio_mean": 0.0}, "idle_seconds": 90000.0}, True),
+        ({"evidence": {"core_ratio_mean": 0.0}, "signature": Signature.HUNG}, True),
+        ({"evidence": {"core_ratio_mean": 0.0}, "names": {"pod": "other"}}, True),
+        ({"evidence": {"core_ratio_mean": float("nan")}}, True),
+    ],
+    ids=str,
+)
+def test_only_news_to_a_model_changes_the_fingerprint(changes: dict[str, object], is_news: bool) -> None:
+    before = fingerprint(parked(evidence={"core_ratio_mean": 0.0}), asked_as="m")
+    assert (fingerprint(parked(**changes), asked_as="m") != before) is is_news
+
+
+def test_what_is_no_number_is_left_out_of_the_question() -> None:
+    data = json.loads(question(parked(evidence={"core_ratio_mean": float("nan"), "power_watts_mean": 71.23456789})))
+    assert data["evidence"] == {"power_watts_mean": 71.2346}
+
+
+def test_another_model_is_asked_anew() -> None:
+    assert fingerprint(parked(), asked_as="a") != fingerprint(parked(), asked_as="b")
+
+
+def test_memory_forgets_what_was_unused_the_longest() -> None:
+    memory = OpinionMemory(2)
+    opinion = Opinion("idle", 1, "", "", 0, 0, "m", NOW)
+    for name in ("a", "b"):
+        memory.remember(name, opinion)
+    assert memory.recall("a") is opinion
+    memory.remember("c", opinion)
+    assert (memory.recall("a"), memory.recall("b"), len(memory)) == (opinion, None, 2)
+    memory.resize(0)
+    assert len(memory) == 0
+
+
+def test_text_is_one_clean_line() -> None:
+    assert clean_text(" a\r\n\tb\x00\x9b\u202e\u2066\ud800c\u3000显存 ") == "a bc 显存"
+
+
+def test_without_a_model_the_rules_speak_in_both_languages() -> None:
+    assert plain_text(parked(), language="en") == "memory is held without any work: no work in 10 minutes"
+    assert plain_text(parked(reasons=("无计算",)), language="zh") == "占用显存但没有计算：无计算"
+    assert all(plain_text(parked(signature=each, reasons=()), language="zh") for each in Signature)
+
+
+def test_no_model_sdk_is_loaded_until_a_question_is_asked() -> None:
+    program = (
+        "import sys\n"
+        "from gpusteward.analyzer.explain.explainer import Explainer\n"
+        "from gpusteward.analyzer.explain.settings import AiSettings\n"
+        "Explainer(AiSettings()).explain([], now=0.0)\n"
+        "heavy = {'pydantic_ai', 'openai', 'anthropic', 'httpx2'} & set(sys.modules)\n"
+        "sys.exit(str(heavy) if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,127 @@
+"""What earlier cycles saw: pauses, idle since, and forgetting."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from gpusteward.analyzer.judge.judge import judge
+from gpusteward.analyzer.judge.memory import Memory
+from gpusteward.analyzer.judge.rules import Rules
+from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, UsageTable, VerdictTable
+from gpusteward.core.verdicts import Activity, Signature
+from tests.analyzer.usage_tables import AT, DAY, WINDOW, Stats, holding, resting, table_of, working
+
+RULES = Rules()
+CYCLE = 300.0
+
+
+def run(*tables: UsageTable, memory: Memory | None = None) -> tuple[list[VerdictTable], Memory]:
+    memory, found = memory or Memory(), []
+    for table in tables:
+        verdicts, memory = judge(table, RULES, memory, now=table.at)
+        found.append(verdicts)
+    return found, memory
+
+
+def cycles(*rows: Stats, coverage: float = 1.0) -> list[UsageTable]:
+    """One allocation, cycle after cycle."""
+    return [table_of(row, at=AT + number * CYCLE, coverage=coverage) for number, row in enumerate(rows)]
+
+
+def activities(verdicts: list[VerdictTable]) -> list[Activity]:
+    return [ACTIVITIES[each.activity[0]] for each in verdicts]
+
+
+def test_a_pause_shorter_than_a_window_is_a_part_of_working():
+    verdicts, _ = run(*cycles(working(), resting(), resting(), resting()))
+    assert activities(verdicts) == [Activity.ACTIVE, Activity.ACTIVE, Activity.IDLE, Activity.IDLE]
+    assert SIGNATURES[verdicts[1].signature[0]] is Signature.BURSTY
+
+
+def test_a_pause_does_not_prolong_itself():
+    verdicts, _ = run(*cycles(working(), *[resting()] * 5))
+    assert activities(verdicts).count(Activity.ACTIVE) == 2
+
+
+def test_idle_since_is_the_start_of_the_first_idle_window():
+    verdicts, _ = run(*cycles(*[resting()] * 4))
+    assert [each.idle_since[0] for each in verdicts] == [AT - WINDOW] * 4
+
+
+def test_idle_since_is_never_before_the_pod_began():
+    young = [holding(started_at=AT - 100)]
+    verdicts, _ = run(table_of(resting(), holdings=young))
+    assert verdicts[0].idle_since[0] == AT - 100
+
+
+def test_work_ends_idleness_and_it_begins_anew():
+    verdicts, _ = run(*cycles(resting(), working(), resting(), resting()))
+    assert np.isnan(verdicts[1].idle_since[0])
+    assert np.isnan(verdicts[2].idle_since[0])
+    assert verdicts[3].idle_since[0] == AT + 3 * CYCLE - WINDOW
+
+
+def test_a_gap_shorter_than_a_window_does_not_break_idleness():
+    first, gap, last = cycles(resting(), resting(), resting())
+    verdicts, _ = run(first, replace(gap, coverage=np.array([0.2])), last)
+    assert activities(verdicts) == [Activity.IDLE, Activity.UNKNOWN, Activity.IDLE]
+    assert np.isnan(verdicts[1].idle_since[0])
+    assert verdicts[2].idle_since[0] == AT - WINDOW
+
+
+def test_idleness_never_bridges_time_that_nobody_saw():
+    first, *_, last = cycles(*[resting()] * 4)
+    verdicts, _ = run(first, last)
+    assert verdicts[1].idle_since[0] == last.at - WINDOW
+
+
+def test_an_allocation_missing_from_one_cycle_is_still_remembered():
+    first, gap, last = cycles(resting(), resting(), resting())
+    verdicts, memory = run(first, replace(gap, holdings=[holding(7)]), last)
+    assert verdicts[2].idle_since[0] == AT - WINDOW
+    assert len(memory) == 2
+
+
+def test_who_is_gone_for_an_hour_is_forgotten():
+    _, memory = run(*cycles(resting()))
+    _, memory = run(table_of(resting(), holdings=[holding(7)], at=AT + 3600), memory=memory)
+    assert len(memory) == 2
+    _, memory = run(table_of(resting(), holdings=[holding(7)], at=AT + 3601), memory=memory)
+    assert len(memory) == 1
+    assert len(memory.past.seen_at) == 1
+
+
+def test_memory_is_bounded_while_pods_come_and_go():
+    memory = Memory()
+    for number in range(100):
+        at = AT + number * CYCLE
+        table = table_of(resting(), resting(), holdings=[holding(2 * number), holding(2 * number + 1)], at=at)
+        _, memory = judge(table, RULES, memory, now=at)
+    assert len(memory) == len(memory.past.seen_at) == 2 * (3600 // CYCLE + 1)
+
+
+def test_duplicate_rows_do_not_grow_the_memory():
+    twice = [holding(), holding()]
+    tables = [table_of(resting(), resting(), holdings=twice, at=AT + number * CYCLE) for number in range(20)]
+    _, memory = run(*tables)
+    assert len(memory.past.seen_at) <= 2 + 1
+
+
+def test_a_pod_of_the_same_name_that_started_anew_has_no_past():
+    before = table_of(working(), at=AT)
+    after = table_of(resting(), at=AT + CYCLE, holdings=[holding(started_at=AT - DAY + 60)])
+    verdicts, _ = run(before, after)
+    assert activities(verdicts) == [Activity.ACTIVE, Activity.IDLE]
+
+
+def test_judging_changes_neither_the_memory_nor_the_table_it_was_given():
+    _, memory = run(*cycles(working()))
+    past, rows = memory.past.worked_at.copy(), dict(memory.rows)
+    table = table_of(resting(), at=AT + CYCLE)
+    stats = {name: column.copy() for name, column in table.stats.items()}
+    first, _ = judge(table, RULES, memory, now=table.at)
+    second, _ = judge(table, RULES, memory, now=table.at)
+    np.testing.assert_array_equal(memory.past.worked_at, past)
+    assert memory.rows == rows
+    assert all(np.array_equal(table.stats[name], column) for name, column in stats.items())
+    np.testing.assert_array_equal(first.activity, second.activity)

@@ -1,0 +1,116 @@
+"""A verdict in words."""
+
+import re
+import string
+
+import pytest
+
+from gpusteward.analyzer.judge.judge import judge
+from gpusteward.analyzer.judge.memory import Memory
+from gpusteward.analyzer.judge.reasons import explain_row, make_verdict
+from gpusteward.analyzer.judge.rules import Rules
+from gpusteward.analyzer.judge.texts import LANGUAGES, TEXTS, render
+from gpusteward.analyzer.judge.workloads import judge_workloads
+from gpusteward.core.containers import Workload
+from gpusteward.core.usages import Measure, Stat
+from gpusteward.core.verdicts import Activity, Doubt, Signature, State, Step
+from tests.analyzer.usage_tables import AT, WINDOW, Stats, holding, resting, signal, table_of, working
+
+RULES = Rules()
+JOB = Workload("PyTorchJob", "team", "train")
+
+
+def explain(row: Stats, *earlier: Stats, language: str = "en", owner: Workload | None = None, **options: object) -> str:
+    memory = Memory()
+    for back, each in reversed(list(enumerate((row, *earlier)))):
+        at = AT - 300 * back
+        table = table_of(each, at=at, holdings=[holding(owner=owner)], **(options if not back else {}))
+        verdicts, memory = judge(table, RULES, memory, now=at)
+    return " ".join(explain_row(verdicts, 0, rules=RULES, language=language))
+
+
+def test_an_idle_gpu_says_what_it_holds_since_when_and_why_the_score_is_not_believed():
+    text = explain(resting(72))
+    assert "every activity signal peaked at 0 over 10 minutes, 100% of them seen" in text
+    assert "Idle since 2026-09-21 14:03 UTC" in text
+    assert "72.0 GiB of memory are held and not used" in text
+    assert "would not say idle" in text
+
+
+def test_the_same_is_said_in_chinese():
+    text = explain(resting(72), language="zh")
+    assert "峰值均为 0" in text
+    assert "72.0 GiB 显存" in text
+
+
+def test_work_is_told_with_its_numbers():
+    assert "60.0% on average and 90% at its peak over 10 minutes" in explain(working())
+
+
+def test_work_that_only_another_signal_shows_names_that_signal():
+    assert "tensor_ratio was up to 20.0%" in explain(resting() | signal(Measure.TENSOR, 0.2))
+
+
+@pytest.mark.parametrize(
+    ("row", "options", "words"),
+    [
+        (resting(), {"coverage": 0.5}, "only 50% of the samples are there; idle needs 90%"),
+        ({}, {}, "could not be measured"),
+        (working(), {"unknown": {0: "two exporters disagree"}}, "Not judged: two exporters disagree."),
+        (resting(watts=400), {}, "draws 400 W"),
+        (resting() | {(Measure.DRAM, Stat.MEAN): 0.0}, {}, "a mean but no peak"),
+    ],
+)
+def test_what_is_unknown_says_why(row, options, words):
+    assert words in explain(row, **options)
+
+
+def test_a_pause_tells_when_work_was_last_seen():
+    assert "seen at 2026-09-21 14:08 UTC: a pause so far" in explain(resting(), working())
+
+
+def test_a_hung_job_tells_when_it_stopped_or_that_nobody_saw_it():
+    assert "worked until about 2026-09-21 13:58 UTC" in explain(resting(), resting(), resting(), working(), owner=JOB)
+    assert "before anybody looked" in explain(resting(), owner=JOB)
+
+
+def test_an_unknown_language_is_refused():
+    with pytest.raises(ValueError, match="not in tuple"):
+        render("empty", {}, language="fr")
+
+
+def test_every_doubt_and_signature_has_its_words():
+    assert {f"doubt-{doubt}" for doubt in Doubt if doubt} <= TEXTS.keys()
+    assert {signature.value for signature in Signature} <= TEXTS.keys()
+
+
+@pytest.mark.parametrize("code", TEXTS)
+def test_both_languages_speak_of_the_same_numbers(code):
+    assert len(TEXTS[code]) == len(LANGUAGES)
+    names = [{name for _, name, _, _ in string.Formatter().parse(text) if name} for text in TEXTS[code]]
+    assert names[0] == names[1]
+    assert not re.search(r"[\u4e00-\u9fff]", TEXTS[code][0])
+
+
+def test_a_row_becomes_a_value_with_everything_in_it():
+    verdicts, _ = judge(table_of(resting(72)), RULES, Memory(), now=AT)
+    verdict = make_verdict(verdicts, 0, rules=RULES)
+    assert (verdict.state, verdict.activity, verdict.signature) == (State.IDLE, Activity.IDLE, Signature.PARKED)
+    assert verdict.highest_step is Step.RECLAIM
+    assert verdict.idle_since == AT - WINDOW
+    assert verdict.score == pytest.approx(20 * 72 * 1024 / 81559 + 10 * 110 / 700)
+    assert len(verdict.reasons) == 4
+
+
+def test_what_could_not_be_scored_has_no_score():
+    verdicts, _ = judge(table_of({}), RULES, Memory(), now=AT)
+    verdict = make_verdict(verdicts, 0, rules=RULES, language="zh")
+    assert verdict.score is None
+    assert verdict.idle_since is None
+
+
+def test_a_workload_speaks_both_languages():
+    verdicts, _ = judge(table_of(resting(), working()), RULES, Memory(), now=AT)
+    workloads = judge_workloads(verdicts, RULES)
+    assert workloads.verdict(0).reasons == ("1 of 2 GPUs of this workload work.",)
+    assert workloads.verdict(0, language="zh").finding == "2 张 GPU 中有 1 张未使用"

@@ -1,0 +1,148 @@
+"""What kind of (in)activity it is, and how far reclaim may go on it."""
+
+import pytest
+
+from gpusteward.analyzer.judge.judge import judge
+from gpusteward.analyzer.judge.memory import Memory
+from gpusteward.analyzer.judge.rules import Rules
+from gpusteward.analyzer.judge.signatures.table import HIGHEST_STEP
+from gpusteward.analyzer.tables import SIGNATURES
+from gpusteward.core.containers import Workload
+from gpusteward.core.usages import Measure, Stat
+from gpusteward.core.verdicts import Signature, Step
+from tests.analyzer.usage_tables import AT, DAY, Stats, holding, resting, signal, table_of, working
+
+RULES = Rules()
+JOB = Workload("PyTorchJob", "team", "train")
+NOTEBOOK = Workload("Notebook", "team", "lab")
+
+
+def name(row: Stats, *earlier: Stats, owner: Workload | None = None, started_at: float | None = AT - DAY) -> Signature:
+    """The signature of the last of several cycles, given newest first."""
+    memory = Memory()
+    for back, each in reversed(list(enumerate((row, *earlier)))):
+        at = AT - back * 900
+        table = table_of(each, holdings=[holding(owner=owner, started_at=started_at)], at=at)
+        verdicts, memory = judge(table, RULES, memory, now=at)
+    return SIGNATURES[verdicts.signature[0]]
+
+
+def without(row: Stats, *measures: Measure) -> Stats:
+    return {key: value for key, value in row.items() if key[0] not in measures}
+
+
+def test_a_claim_without_a_process_is_empty():
+    assert name(resting(0.0, processes=0)) is Signature.EMPTY
+
+
+def test_a_claim_without_memory_is_empty_where_nobody_counts_processes():
+    assert name(without(resting(0.003), Measure.PROCESSES)) is Signature.EMPTY
+
+
+def test_a_model_in_memory_that_does_nothing_is_parked():
+    assert name(resting(40)) is Signature.PARKED
+    assert name(without(resting(40), Measure.PROCESSES)) is Signature.PARKED
+    assert name(without(resting(40), Measure.MEMORY_USED)) is Signature.PARKED
+
+
+def test_an_idle_gpu_of_which_neither_memory_nor_processes_are_known_has_no_name():
+    assert name(without(resting(), Measure.PROCESSES, Measure.MEMORY_USED)) is Signature.UNKNOWN
+
+
+def test_a_job_that_worked_and_stands_still_is_hung():
+    assert name(resting(), working(), owner=JOB, started_at=AT - 2000) is Signature.HUNG
+
+
+def test_a_job_whose_beginning_nobody_saw_may_hang():
+    assert name(resting(), owner=JOB) is Signature.HUNG
+    assert name(resting(), resting(), resting(), owner=JOB) is Signature.HUNG
+    assert name(resting(), owner=JOB, started_at=None) is Signature.HUNG
+
+
+def test_a_job_that_never_worked_since_it_was_first_seen_is_parked():
+    assert name(resting(), resting(), owner=JOB, started_at=AT - 1500) is Signature.PARKED
+
+
+@pytest.mark.parametrize("kind", ["Notebook", "StatefulSet", "Deployment", "Pod"])
+def test_what_waits_for_somebody_never_hangs(kind):
+    assert name(resting(), working(), owner=Workload(kind, "team", "x")) is Signature.PARKED
+
+
+def test_a_job_that_holds_nothing_is_empty_not_hung():
+    assert name(resting(0, processes=0), working(), owner=JOB) is Signature.EMPTY
+
+
+def flat(level: float, *, copy: float = 0.0, spread: float = 0.0) -> Stats:
+    return resting(2) | signal(Measure.CORE, level, level + spread, spread=spread) | signal(Measure.MEMORY_COPY, copy)
+
+
+@pytest.mark.parametrize("level", [0.01, 0.02, 0.4])
+def test_flat_low_constant_work_is_keep_alive(level):
+    assert name(flat(level)) is Signature.KEEP_ALIVE
+    assert name(flat(level), owner=JOB) is Signature.KEEP_ALIVE
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        flat(0.9),
+        flat(0.2, copy=0.1),
+        flat(0.2, spread=0.03),
+        flat(0.2) | signal(Measure.CORE, 0.2, 0.6),
+        flat(0.2) | {(Measure.MEMORY_USED, Stat.SPREAD): 1e9},
+        {key: value for key, value in flat(0.2).items() if key != (Measure.CORE, Stat.SPREAD)},
+    ],
+    ids=["high", "moves data", "swings", "peaks", "allocates", "spread unknown"],
+)
+def test_nobody_is_accused_of_keep_alive_who_may_be_honest(row):
+    assert name(row) is not Signature.KEEP_ALIVE
+
+
+def test_a_low_job_with_a_loaded_gpu_is_starved():
+    assert name(working(0.15, 0.8, spread=0.2), owner=JOB) is Signature.STARVED
+
+
+def test_a_low_server_is_bursty_not_starved():
+    assert name(working(0.15, 0.8, spread=0.2)) is Signature.BURSTY
+
+
+def test_a_low_job_that_holds_next_to_nothing_is_not_starved():
+    row = working(0.15, 0.8, spread=0.2) | signal(Measure.MEMORY_USED, 1e9)
+    assert name(row, owner=JOB) is Signature.BURSTY
+
+
+def test_where_no_spread_is_known_a_high_peak_makes_bursty():
+    row = {key: value for key, value in working(0.2, 0.9).items() if key[1] is not Stat.SPREAD}
+    assert name(row) is Signature.BURSTY
+
+
+def test_even_work_is_steady():
+    assert name(working(0.9, 0.97, spread=0.03), owner=JOB) is Signature.STEADY
+
+
+def test_a_young_pod_without_work_is_starting():
+    assert name(resting(), started_at=AT - 899) is Signature.STARTING
+    assert name({}, started_at=AT - 60) is Signature.STARTING
+    assert name(resting(), started_at=AT - 901) is Signature.PARKED
+
+
+def test_a_young_pod_at_work_has_started():
+    assert name(working(0.9, 0.97, spread=0.03), started_at=AT - 60) is Signature.STEADY
+
+
+def test_a_pod_of_unknown_age_is_not_starting():
+    assert name(resting(), owner=NOTEBOOK, started_at=None) is Signature.PARKED
+
+
+def test_what_is_not_known_has_no_name():
+    assert name({}) is Signature.UNKNOWN
+
+
+@pytest.mark.parametrize("signature", Signature)
+def test_only_empty_and_parked_may_ever_be_reclaimed(signature):
+    is_free = signature in (Signature.EMPTY, Signature.PARKED)
+    assert (HIGHEST_STEP[signature] is Step.RECLAIM) == is_free
+
+
+def test_nothing_is_done_about_what_is_starting():
+    assert HIGHEST_STEP[Signature.STARTING] is Step.NOTHING

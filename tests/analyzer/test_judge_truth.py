@@ -1,0 +1,53 @@
+"""The judge against the truth of simulated workloads, 200 seeds a kind."""
+
+import pytest
+
+from gpusteward.analyzer.judge.signatures.table import HIGHEST_STEP
+from gpusteward.core.verdicts import Activity, Signature, Step
+from gpusteward.simulate.fleets import fleet
+from gpusteward.simulate.truths import Kind
+from tests.analyzer.truth_cases import MOMENTS, Case, find_brief_work, judge_nodes, lone_nodes
+from tests.analyzer.usage_tables import AGENT_STEP
+from tests.simulate.lone import lone_node
+
+SEEDS = range(200)
+
+
+def judged(kind: Kind) -> list[Case]:
+    """All seeds, on a working morning and at night."""
+    nodes = lone_nodes(kind, SEEDS)
+    return [case for at in MOMENTS[:2] for case in judge_nodes(nodes, at)]
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_no_active_workload_is_called_idle_and_nearly_all_idle_ones_are(kind):
+    cases = judged(kind)
+    assert len(cases) >= 300
+    assert not [case for case in cases if case.is_false_idle]
+    rested = [case for case in cases if not case.worked]
+    assert sum(case.activity is Activity.IDLE for case in rested) >= 0.95 * len(rested)
+    expected = {Kind.EMPTY: Signature.EMPTY, Kind.PARKED: Signature.PARKED, Kind.KEEP_ALIVE: Signature.KEEP_ALIVE}
+    if kind in expected:
+        assert {case.signature for case in cases} == {expected[kind]}
+    if kind is not Kind.KEEP_ALIVE:
+        assert Signature.KEEP_ALIVE not in {case.signature for case in cases}
+
+
+def test_in_a_fleet_with_every_sharing_mode_nothing_that_works_or_hangs_may_be_reclaimed():
+    cases = judge_nodes(fleet(40), MOMENTS[0])
+    assert {case.share for case in cases} == {"exclusive", "mig", "time-sliced", "mps", "hami", "ratio", "fraction"}
+    for case in cases:
+        assert not case.is_false_idle
+        if HIGHEST_STEP[case.signature] is Step.RECLAIM:
+            assert case.kind in (Kind.EMPTY, Kind.PARKED, Kind.NOTEBOOK)
+
+
+def test_with_the_agents_counter_not_even_seconds_of_work_between_two_scrapes_are_missed():
+    """Gauges scraped every 30 s miss some of these; the busy-seconds counter sees all of them."""
+    seen = 0
+    for seed in range(25):
+        for at in find_brief_work(Kind.NOTEBOOK, seed, least=0.05, most=12, count=2):
+            (case,) = judge_nodes([lone_node(Kind.NOTEBOOK, seed)], at, counter_step=AGENT_STEP)
+            assert case.activity is Activity.ACTIVE
+            seen += 1
+    assert seen >= 40

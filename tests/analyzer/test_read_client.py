@@ -1,0 +1,178 @@
+"""The door to the engine: who we say we are, what we bear, and what never leaks."""
+
+import base64
+import logging
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import trustme
+
+from gpusteward.analyzer.read.prometheus.client import Engine, LimitError
+from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
+from gpusteward.core.errors import ConfigurationError, SourceError
+from tests.analyzer.faults import FaultyEngine, fails, faulty
+
+EMPTY = b'{"status":"success","data":{"resultType":"vector","result":[]}}'
+
+
+@pytest.fixture
+def server() -> Iterator[FaultyEngine]:
+    with faulty("http://127.0.0.1:9") as one:
+        one.misfortune = fails("", status=200, body=EMPTY)
+        yield one
+
+
+def ask(server: FaultyEngine, prefix: str = "", **settings: object) -> bytes:
+    with closing(Engine(PrometheusSettings(url=server.url + prefix, retry_delay_seconds=0.01, **settings))) as engine:
+        return engine.query("up", 1.0)
+
+
+def test_a_question_carries_headers_and_asks_for_no_compression(server: FaultyEngine):
+    assert ask(server, headers={"X-Scope-OrgID": "team-a"}) == EMPTY
+    (headers,) = server.headers_seen
+    assert headers["X-Scope-OrgID"] == "team-a"
+    assert headers["Accept-Encoding"] == "identity"
+    assert headers["User-Agent"] == "gpusteward"
+    assert "Authorization" not in headers
+
+
+def test_basic_authentication_takes_its_password_from_a_file(server: FaultyEngine, tmp_path: Path):
+    (tmp_path / "password").write_text("s3cret\n")
+    ask(server, username="me", password_file=tmp_path / "password")
+    assert server.headers_seen[0]["Authorization"] == "Basic " + base64.b64encode(b"me:s3cret").decode()
+
+
+def test_a_bearer_token_is_read_again_when_its_file_changes(server: FaultyEngine, tmp_path: Path):
+    path = tmp_path / "token"
+    path.write_text("first\n")
+    with closing(Engine(PrometheusSettings(url=server.url, bearer_token_file=path))) as engine:
+        engine.query("up", 1.0)
+        (tmp_path / "next").write_text("second")
+        (tmp_path / "next").replace(path)
+        engine.query("up", 1.0)
+        path.unlink()
+        with pytest.raises(SourceError, match="bearer_token_file"):
+            engine.query("up", 1.0)
+    assert [seen["Authorization"] for seen in server.headers_seen] == ["Bearer first", "Bearer second"]
+
+
+def test_a_path_prefix_and_long_questions_reach_the_engine(server: FaultyEngine):
+    with closing(Engine(PrometheusSettings(url=server.url + "/prometheus/"))) as engine:
+        engine.query("x" * 200_000, 1.0)
+    assert server.asked == ["x" * 200_000]
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+def test_what_may_pass_is_tried_again_and_then_given_up(server: FaultyEngine, status: int):
+    server.misfortune = fails("", status=status)
+    with pytest.raises(SourceError, match=str(status)):
+        ask(server, retries=2)
+    assert len(server.asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("status", "hint"), [(400, "400"), (401, "bearer_token"), (403, "headers"), (404, "path in prometheus.url")]
+)
+def test_what_will_not_pass_is_not_tried_again_and_says_what_helps(server: FaultyEngine, status: int, hint: str):
+    server.misfortune = fails("", status=status)
+    with pytest.raises(SourceError, match=hint):
+        ask(server, retries=3)
+    assert len(server.asked) == 1
+
+
+def test_an_engines_limit_is_told_apart(server: FaultyEngine):
+    server.misfortune = fails("", status=422, body=b'{"status":"error","error":"query would load too many samples"}')
+    with pytest.raises(LimitError, match="too many samples"):
+        ask(server)
+
+
+def test_secrets_appear_in_no_error_log_or_text(server: FaultyEngine, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.DEBUG)
+    settings = PrometheusSettings(
+        url=server.url.replace("//", "//me:hush1@"),
+        username="me",
+        password="hush2",
+        bearer_token="hush3",
+        headers={"X-Key": "hush4"},
+    )
+    server.misfortune = fails("", status=503)
+    with closing(Engine(settings)) as engine, pytest.raises(SourceError) as caught:
+        engine.query("up", 1.0)
+    told = f"{caught.value!r} {caught.value.__cause__!r} {engine!r} {engine._access!r} {settings.headers}"
+    told += " ".join(f"{record.getMessage()} {getattr(record, 'facts', '')}" for record in caplog.records)
+    assert "hush" not in told
+
+
+def test_no_more_questions_are_under_way_than_allowed(server: FaultyEngine):
+    under_way, most, lock = [0], [0], threading.Lock()
+
+    def count(handler, _: str) -> bool:
+        with lock:
+            under_way[0] += 1
+            most[0] = max(most[0], under_way[0])
+        time.sleep(0.02)
+        with lock:
+            under_way[0] -= 1
+        handler.answer(200, EMPTY)
+        return True
+
+    server.misfortune = count
+    settings = PrometheusSettings(url=server.url, max_concurrent_queries=5)
+    with closing(Engine(settings, max_workers=3)) as engine, ThreadPoolExecutor(10) as pool:
+        list(pool.map(lambda _: engine.query("up", 1.0), range(20)))
+    assert most[0] == 3
+
+
+def test_a_body_that_drips_is_bounded_as_a_whole(server: FaultyEngine):
+    def drip(handler, _: str) -> bool:
+        handler.answer(200, b"", length=1000)
+        for _ in range(100):
+            if handler.server.over.wait(0.05):
+                break
+            handler.wfile.write(b" ")
+        return True
+
+    server.misfortune = drip
+    began = time.monotonic()
+    with pytest.raises(SourceError, match="no whole answer"):
+        ask(server, timeout_seconds=0.4)
+    assert time.monotonic() - began < 3
+
+
+def test_a_private_authority_is_believed_only_when_named(tmp_path: Path):
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    server = FaultyEngine("http://127.0.0.1:9")
+    server.misfortune = fails("", status=200, body=EMPTY)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    url = f"https://localhost:{server.server_port}"
+    try:
+        with closing(Engine(PrometheusSettings(url=url, ca_file=tmp_path / "ca.pem"))) as engine:
+            assert engine.query("up", 1.0) == EMPTY
+        with (
+            closing(Engine(PrometheusSettings(url=url, retries=0))) as engine,
+            pytest.raises(SourceError, match="certificate"),
+        ):
+            engine.query("up", 1.0)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_files_that_cannot_be_read_stop_the_start_with_their_setting(tmp_path: Path):
+    missing = tmp_path / "missing"
+    with pytest.raises(ConfigurationError, match=r"prometheus\.ca_file"):
+        Engine(PrometheusSettings(url="https://localhost", ca_file=missing))
+    with pytest.raises(ConfigurationError, match=r"prometheus\.password_file"):
+        Engine(PrometheusSettings(username="me", password_file=missing))

@@ -1,0 +1,168 @@
+"""Whatever arrives instead of an answer is a SourceError, never a number."""
+
+import gc
+import json
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpusteward.analyzer.read.prometheus import decode
+from gpusteward.analyzer.read.prometheus.keys import Keys
+from gpusteward.core.errors import SourceError
+
+
+def vector(*rows: tuple[dict[str, str], str], **head: object) -> bytes:
+    result = [{"metric": metric, "value": [1790000000.5, value]} for metric, value in rows]
+    return json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}} | head).encode()
+
+
+GOOD = vector(({"UUID": "GPU-1", "pod": "a"}, "1.5"), ({"UUID": "GPU-2", "pod": 'ü\n"x'}, "NaN"), ({}, "+Inf"))
+
+
+def test_values_are_numbers_and_what_is_no_number_is_unknown():
+    answer = decode.decode_vector(GOOD)
+    assert answer.values[0] == 1.5
+    assert math.isnan(answer.values[1])
+    assert math.isnan(answer.values[2])
+    assert decode.decode_labels(answer.labels[1]) == {"UUID": "GPU-2", "pod": 'ü\n"x'}
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b'{"status":"error","errorType":"bad_data","error":"parse error at char 3"}', "parse error at char 3"),
+        (b'{"status":"error"}', "the engine says: error"),
+        (b"<html>502 Bad Gateway</html>", "cannot be read"),
+        (b"", "cannot be read"),
+        (GOOD[: len(GOOD) // 2], "cannot be read"),
+        (b'{"status":"success"}', "not with a vector"),
+        (b'{"status":"success","data":{"resultType":"matrix","result":[]}}', "answered with matrix"),
+        (b'{"status":"success","data":{"resultType":"scalar","result":[1,"2"]}}', "cannot be read"),
+        (vector(({}, "many")), "'many' where a number belongs"),
+        (vector(({}, "1"), isPartial=True), "partial"),
+        (vector(({}, "1"), warnings=["store 10.0.0.7 did not answer"]), "store 10.0.0.7"),
+    ],
+)
+def test_what_is_not_a_whole_answer_is_an_error_with_a_reason(body: bytes, words: str):
+    with pytest.raises(SourceError, match=words):
+        decode.decode_vector(body)
+
+
+def test_remarks_on_style_do_not_spoil_an_answer():
+    body = vector(({}, "1"), warnings=["PromQL warning: bucket"], infos=["PromQL info: metric might not be a counter"])
+    assert len(decode.decode_vector(body)) == 1
+
+
+def test_labels_that_are_no_labels_are_an_error():
+    answer = decode.decode_vector(
+        b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":5},"value":[1,"2"]}]}}'
+    )
+    with pytest.raises(SourceError, match="labels"):
+        Keys(["a"]).find(answer.labels)
+
+
+@given(st.data())
+@settings(max_examples=400, deadline=None)
+def test_a_mutilated_answer_never_raises_anything_else(data: st.DataObject):
+    body = bytearray(GOOD)
+    for _ in range(data.draw(st.integers(1, 6))):
+        place = data.draw(st.integers(0, max(len(body) - 1, 0)))
+        kind = data.draw(st.sampled_from(["flip", "drop", "insert", "cut", "repeat"]))
+        if kind == "flip" and body:
+            body[place] = data.draw(st.integers(0, 255))
+        elif kind == "drop":
+            del body[place : place + data.draw(st.integers(1, 20))]
+        elif kind == "insert":
+            body[place:place] = data.draw(st.binary(min_size=1, max_size=12))
+        elif kind == "cut":
+            del body[place:]
+        else:
+            body[place:place] = body[: data.draw(st.integers(0, 60))]
+    read_everything(bytes(body))
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(),
+        lambda inner: (
+            st.lists(inner)
+            | st.dictionaries(
+                st.sampled_from(["status", "data", "result", "resultType", "metric", "value", "warnings", "isPartial"]),
+                inner,
+            )
+        ),
+    )
+)
+@settings(max_examples=300, deadline=None)
+def test_a_strange_shape_never_raises_anything_else(shape: object):
+    read_everything(json.dumps(shape).encode())
+
+
+def long_answer(rows: int) -> bytes:
+    row = {"namespace": 'a"},{"metric":{', "pod": "p" * 150}
+    return (
+        vector(*((row | {"UUID": str(number)}, str(number)) for number in range(rows)))
+        .replace(b", ", b",")
+        .replace(b": ", b":")
+    )
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7, 20_000])
+def test_an_answer_in_slices_is_the_answer(rows: int):
+    body = long_answer(rows)
+    whole = decode.decode_vector(body)
+    slices = list(decode.decode_slices(bytearray(body)))
+    assert (len(slices) > 1) is (rows == 20_000)
+    told = {text: value for piece in slices for text, value in zip(piece.labels, piece.values.tolist(), strict=True)}
+    assert told == dict(zip(whole.labels, whole.values.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("place", [100, 1_500_000, -30, -2])
+def test_of_an_answer_cut_off_no_slice_is_given_out(place: int):
+    slices = decode.decode_slices(long_answer(20_000)[:place])
+    with pytest.raises(SourceError):
+        next(slices)
+
+
+def test_a_slice_that_is_spoilt_is_an_error():
+    body = bytearray(long_answer(20_000))
+    body[1_600_000] = 0
+    with pytest.raises(SourceError):
+        list(decode.decode_slices(body))
+
+
+def test_deep_nesting_is_an_error_and_no_crash():
+    read_everything(b'{"x":' + b"[" * 200_000)
+    read_everything(b'{"status":"success","data":{"resultType":"vector","result":[{"metric":' + b'{"a":' * 100_000)
+
+
+def read_everything(body: bytes) -> None:
+    for read in (decode.decode_vector, decode.decode_matrix, decode.decode_names, decode.decode_plain):
+        try:
+            answer = read(body)
+            if isinstance(answer, decode.Vector):
+                Keys(["UUID", "pod"]).find(answer.labels)
+        except SourceError:
+            pass
+    assert gc.isenabled()
+
+
+def test_the_collector_stays_off_for_who_had_it_off():
+    gc.disable()
+    try:
+        with decode.paused_collector(), decode.paused_collector():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+    with decode.paused_collector():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_a_range_leaves_out_points_without_a_number():
+    row = {"metric": {"a": "b"}, "values": [[1, "0.5"], [2, "NaN"], [3, "1"]]}
+    body = json.dumps({"status": "success", "data": {"resultType": "matrix", "result": [row]}}).encode()
+    assert decode.decode_matrix(body) == [({"a": "b"}, [(1.0, 0.5), (3.0, 1.0)])]

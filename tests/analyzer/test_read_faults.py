@@ -1,0 +1,264 @@
+"""Misfortunes between the analyzer and a real engine: unknown or SourceError, never a zero that nobody measured."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
+from gpusteward.analyzer.read.prometheus.source import PrometheusSource
+from gpusteward.analyzer.tables import UsageTable
+from gpusteward.core.errors import SourceError
+from gpusteward.core.usages import Measure, Stat
+from tests.agent.test_agent_process import free_port
+from tests.analyzer.engines import RunningEngine, Sample, running_prometheus, wait_until_ready
+from tests.analyzer.faults import (
+    FaultyEngine,
+    Misfortune,
+    cut_json,
+    fails,
+    faulty,
+    half_an_answer,
+    says,
+    silence,
+    too_much_unless,
+)
+from tests.analyzer.histories import AT, moments, steady
+from tests.analyzer.tables import assert_alike
+
+GPUS = 40
+CORE = "DCGM_FI_DEV_GPU_UTIL"
+MEAN_OF_CORE = f"avg_over_time({CORE}"
+
+
+def busy_fleet(times: list[float]) -> Iterator[Sample]:
+    """Nobody here is idle: whoever reads zero was made up."""
+    for number in range(GPUS):
+        labels = {"UUID": f"GPU-{number:04}", "Hostname": f"node-{number // 8}", "pod": f"train-{number}"}
+        labels |= {"namespace": "ml", "container": "main", "job": "dcgm", "gpu": str(number % 8)}
+        for name, value in (
+            (CORE, 80.0),
+            ("DCGM_FI_DEV_MEM_COPY_UTIL", 40.0),
+            ("DCGM_FI_DEV_FB_USED", 30_000.0),
+            ("DCGM_FI_DEV_FB_FREE", 10_000.0),
+            ("DCGM_FI_DEV_POWER_USAGE", 300.0),
+            ("DCGM_FI_DEV_SM_CLOCK", 1400.0),
+        ):
+            yield from steady(name, value, times, **labels)
+    for node in range(GPUS // 8):
+        yield from steady("up", 1, times, job="dcgm", instance=f"node-{node}:9400")
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningEngine]:
+    with running_prometheus(tmp_path_factory.mktemp("faults"), busy_fleet(moments())) as one:
+        yield one
+
+
+@pytest.fixture
+def proxy(engine: RunningEngine) -> Iterator[FaultyEngine]:
+    with faulty(engine.url) as server:
+        yield server
+
+
+@contextmanager
+def reading(url: str, **settings: object) -> Iterator[PrometheusSource]:
+    chosen = {"timeout_seconds": 5, "retries": 1, "retry_delay_seconds": 0.01} | settings
+    with closing(PrometheusSource(PrometheusSettings(url=url, **chosen))) as source:
+        yield source
+
+
+def assert_honest(table: UsageTable) -> None:
+    """Everybody works, so a number is theirs or it is missing; and what misses an essential one is unknown."""
+    for measure in (Measure.CORE, Measure.MEMORY_COPY, Measure.POWER):
+        for stat in (Stat.MEAN, Stat.PEAK):
+            column = table.column(measure, stat)
+            assert np.all(np.isnan(column) | (column > 0))
+            assert set(np.flatnonzero(np.isnan(column)).tolist()) <= set(table.unknown)
+
+
+def test_without_misfortune_everything_is_known(proxy: FaultyEngine):
+    with reading(proxy.url) as source:
+        table = source.read(AT)
+    assert len(table) == GPUS
+    assert not table.unknown
+    assert set(table.coverage.tolist()) == {1.0}
+    assert_honest(table)
+
+
+@pytest.mark.parametrize(
+    "misfortune",
+    [half_an_answer, cut_json, fails, lambda word: fails(word, status=400, body=b'{"error":"bad"}')],
+)
+@pytest.mark.parametrize(
+    "word",
+    [
+        f"max_over_time({CORE}",
+        MEAN_OF_CORE,
+        f"count_over_time({CORE}",
+        "avg_over_time(DCGM_FI_DEV_MEM_COPY_UTIL",
+        "avg_over_time(DCGM_FI_DEV_POWER_USAGE",
+    ],
+)
+def test_a_question_that_fails_leaves_its_rows_unknown_with_the_reason(
+    proxy: FaultyEngine, misfortune: Misfortune, word: str
+):
+    with reading(proxy.url) as source:
+        source.read(AT)
+        proxy.misfortune = misfortune(word)
+        table = source.read(AT)
+        assert source.describe()["failures"]
+    assert len(table) == GPUS
+    assert set(table.unknown) == set(range(GPUS))
+    assert all("could not be read" in reason for reason in table.unknown.values())
+    assert_honest(table)
+
+
+def test_when_nobody_can_be_called_who_was_there_is_unknown_and_keeps_its_name(proxy: FaultyEngine):
+    with reading(proxy.url) as source:
+        whole = source.read(AT)
+        proxy.misfortune = fails("max by (UUID, namespace, pod, container, Hostname")
+        table = source.read(AT)
+        proxy.misfortune = fails("DCGM_FI_DEV_FB_USED")
+        again = source.read(AT)
+    for one in (table, again):
+        assert sorted(map(str, one.holdings)) == sorted(map(str, whole.holdings))
+        assert_honest(one)
+
+
+def test_a_shard_that_fails_leaves_its_own_rows_unknown_and_the_others_known(proxy: FaultyEngine):
+    with reading(proxy.url) as source:
+        source._limit = 20
+        whole = source.read(AT)
+        proxy.misfortune = fails('Hostname=~"node-0|node-1"')
+        table = source.read(AT)
+    assert {one.container.pod for one in table.holdings} == {one.container.pod for one in whole.holdings}
+    unknown = {table.holdings[row].node for row in table.unknown}
+    assert unknown == {"node-0", "node-1"}
+    assert_honest(table)
+
+
+def test_a_refused_connection_is_an_error_and_passes(proxy: FaultyEngine):
+    with (
+        reading(f"http://127.0.0.1:{free_port()}") as source,
+        pytest.raises(SourceError, match=r"check prometheus\.url"),
+    ):
+        source.read(AT)
+
+
+def test_everything_failing_is_an_error_and_the_next_cycle_is_well(proxy: FaultyEngine):
+    with reading(proxy.url) as source:
+        whole = source.read(AT)
+        proxy.misfortune = fails("")
+        with pytest.raises(SourceError, match="503"):
+            source.read(AT)
+        proxy.misfortune = fails("", times=0)
+        assert_alike(source.read(AT), whole)
+
+
+def test_a_503_that_passes_is_tried_again(proxy: FaultyEngine):
+    with reading(proxy.url, retries=2) as source:
+        proxy.misfortune = fails("over_time", times=2)
+        table = source.read(AT)
+    assert not table.unknown
+    assert_honest(table)
+
+
+def test_silence_ends_at_the_timeout_and_costs_its_own_part(proxy: FaultyEngine):
+    proxy.misfortune = silence(MEAN_OF_CORE)
+    began = time.monotonic()
+    with reading(proxy.url, timeout_seconds=0.6, retries=3) as source:
+        table = source.read(AT)
+    assert time.monotonic() - began < 5
+    assert len(table) == GPUS
+    assert all("no whole answer within 0.6 s" in reason for reason in table.unknown.values())
+    assert_honest(table)
+
+
+def test_closing_ends_a_read_that_hangs(proxy: FaultyEngine):
+    proxy.misfortune = silence("over_time")
+    with reading(proxy.url, timeout_seconds=30) as source:
+        threading.Timer(0.4, source.close).start()
+        began = time.monotonic()
+        with suppress(SourceError):
+            table = source.read(AT)
+            assert set(table.unknown) == set(range(len(table)))
+        assert time.monotonic() - began < 5
+
+
+def test_a_partial_answer_is_no_answer(proxy: FaultyEngine):
+    row = b'{"metric":{"UUID":"GPU-0000","pod":"train-0","namespace":"ml","container":"main"},"value":[1,"0"]}'
+    body = b'{"status":"success","isPartial":true,"data":{"resultType":"vector","result":[' + row + b"]}}"
+    with reading(proxy.url) as source:
+        proxy.misfortune = says(MEAN_OF_CORE, body)
+        table = source.read(AT)
+    assert len(table.unknown) == GPUS
+    assert_honest(table)
+
+
+def test_an_empty_answer_is_unknown_not_zero(proxy: FaultyEngine):
+    proxy.misfortune = says(MEAN_OF_CORE, b'{"status":"success","data":{"resultType":"vector","result":[]}}')
+    with reading(proxy.url) as source:
+        table = source.read(AT)
+    assert set(table.unknown.values()) == {"no usable core sample in the window"}
+    assert_honest(table)
+
+
+def test_clocks_that_are_apart_make_everything_unknown(proxy: FaultyEngine):
+    proxy.clock_ahead_seconds = -600
+    with reading(proxy.url) as source:
+        table = source.read(AT)
+    assert len(table.unknown) == GPUS
+    assert all("s apart" in reason for reason in table.unknown.values())
+
+
+def test_a_clock_that_runs_ahead_of_the_data_lowers_coverage(proxy: FaultyEngine):
+    with reading(proxy.url) as source:
+        table = source.read(AT + 240)
+    assert set(table.coverage.tolist()) == {0.6}
+
+
+def test_the_engines_own_limit_is_met_by_smaller_queries(proxy: FaultyEngine):
+    proxy.misfortune = too_much_unless('Hostname=~"')
+    with reading(proxy.url, series_limit=1000) as source:
+        source._limit = 20  # a site that large would take minutes to fill
+        first = source.read(AT)
+    assert not first.unknown
+    assert_honest(first)
+    groups = {asked for asked in proxy.asked if f"avg_over_time({CORE}" in asked and "Hostname=~" in asked}
+    assert len(groups) == 3
+
+
+def test_an_answer_beyond_the_size_limit_is_not_read_to_its_end(proxy: FaultyEngine):
+    with reading(proxy.url, response_limit_bytes=2048) as source:
+        try:
+            table = source.read(AT)
+        except SourceError as error:
+            assert "larger than 2048 bytes" in str(error)  # noqa: PT017 - either way is honest
+        else:
+            assert_honest(table)
+
+
+def test_a_restart_in_mid_cycle_is_unknown_or_an_error_then_all_is_well_again(tmp_path: Path):
+    with (
+        running_prometheus(tmp_path, busy_fleet(moments())) as engine,
+        faulty(engine.url) as proxy,
+        reading(proxy.url, retries=0) as source,
+    ):
+        whole = source.read(AT)
+
+        def restart(_: object, expression: str) -> bool:
+            if MEAN_OF_CORE in expression:
+                engine.start_again()
+            return False
+
+        proxy.misfortune = restart
+        with suppress(SourceError):
+            assert_honest(source.read(AT))
+        proxy.misfortune = fails("", times=0)
+        wait_until_ready(engine)
+        assert_alike(source.read(AT), whole)

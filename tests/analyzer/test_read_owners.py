@@ -1,0 +1,129 @@
+"""Pod -> root owner through the API server: walked once, remembered, and never a reason to stop."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+
+from gpusteward.analyzer.read.owners import KEPT_SECONDS, ClusterOwners
+from gpusteward.analyzer.tables import UsageTable
+from gpusteward.core.containers import Container, Workload
+from gpusteward.core.usages import Holding
+from gpusteward.kubernetes.api import ApiServer
+
+
+class FakeObjects:
+    """An API server that knows some objects and refuses others."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict] = {}
+        self.forbidden: set[str] = set()
+        self.asked: list[str] = []
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._http.daemon_threads = True
+        threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True).start()
+        self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
+
+    def add(self, path: str, *owner: str, labels: dict[str, str] | None = None) -> None:
+        """An object, controlled by (apiVersion, kind, name) if given."""
+        references = [dict(zip(("apiVersion", "kind", "name"), owner, strict=True), controller=True)] if owner else []
+        self.objects[path] = {"metadata": {"labels": labels or {}, "ownerReferences": references}}
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        fake = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *_: object) -> None:
+                pass
+
+            def do_GET(self) -> None:
+                fake.asked.append(self.path)
+                code = 403 if self.path in fake.forbidden else 200 if self.path in fake.objects else 404
+                body = json.dumps(fake.objects.get(self.path, {"message": "no"})).encode()
+                self.send_response(code)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+        return Handler
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeObjects]:
+    fake = FakeObjects()
+    yield fake
+    fake.close()
+
+
+def table(*pods: str, workload: Workload | None = None) -> UsageTable:
+    holdings = [Holding(f"GPU-{pod}", "", Container("ml", pod, "", "main", workload=workload)) for pod in pods]
+    return UsageTable(1.0, 600.0, holdings, {}, np.ones(len(holdings)))
+
+
+def workloads(found: UsageTable) -> list[Workload | None]:
+    return [holding.container.workload for holding in found.holdings]
+
+
+POD, REPLICA_SET = "/api/v1/namespaces/ml/pods/web-1", "/apis/apps/v1/namespaces/ml/replicasets/web-5d"
+
+
+def test_the_walk_ends_at_the_outermost_controller(cluster: FakeObjects):
+    cluster.add(POD, "apps/v1", "ReplicaSet", "web-5d")
+    cluster.add(REPLICA_SET, "apps/v1", "Deployment", "web")
+    cluster.add("/apis/apps/v1/namespaces/ml/deployments/web", "serving.kserve.io/v1beta1", "InferenceService", "llm")
+    cluster.add("/apis/serving.kserve.io/v1beta1/namespaces/ml/inferenceservices/llm")
+    found = ClusterOwners(ApiServer(cluster.url)).name(table("web-1"))
+    assert workloads(found) == [Workload("InferenceService", "ml", "llm")]
+
+
+def test_a_pod_nobody_owns_is_its_own_workload(cluster: FakeObjects):
+    cluster.add(POD)
+    assert workloads(ClusterOwners(ApiServer(cluster.url)).name(table("web-1"))) == [Workload("Pod", "ml", "web-1")]
+
+
+def test_an_owner_that_may_not_be_read_ends_the_walk_with_what_is_known(cluster: FakeObjects):
+    cluster.add(POD, "apps/v1", "ReplicaSet", "web-5d", labels={"pod-template-hash": "5d"})
+    cluster.forbidden.add(REPLICA_SET)
+    assert workloads(ClusterOwners(ApiServer(cluster.url)).name(table("web-1"))) == [
+        Workload("Deployment", "ml", "web")
+    ]
+
+
+def test_a_pod_that_is_known_costs_no_second_question(cluster: FakeObjects):
+    cluster.add(POD)
+    now = [0.0]
+    owners = ClusterOwners(ApiServer(cluster.url), clock=lambda: now[0])
+    for _cycle in range(3):
+        owners.name(table("web-1"))
+    assert cluster.asked == [POD]
+    now[0] = KEPT_SECONDS + 1
+    owners.name(table("web-1"))
+    assert cluster.asked == [POD, POD]
+
+
+def test_what_the_metrics_tell_is_not_asked_again(cluster: FakeObjects):
+    told = Workload("Job", "ml", "night")
+    assert workloads(ClusterOwners(ApiServer(cluster.url)).name(table("web-1", workload=told))) == [told]
+    assert cluster.asked == []
+
+
+def test_without_rights_or_a_server_the_table_stays_as_it_is(cluster: FakeObjects):
+    cluster.forbidden.add(POD)
+    assert workloads(ClusterOwners(ApiServer(cluster.url)).name(table("web-1"))) == [None]
+    assert workloads(ClusterOwners(None).name(table("web-1"))) == [None]
+    assert workloads(ClusterOwners(ApiServer("http://127.0.0.1:9")).name(table("web-1"))) == [None]
+
+
+def test_a_ring_of_owners_ends(cluster: FakeObjects):
+    cluster.add(POD, "apps/v1", "ReplicaSet", "web-5d")
+    cluster.add(REPLICA_SET, "apps/v1", "ReplicaSet", "web-5d")
+    assert workloads(ClusterOwners(ApiServer(cluster.url)).name(table("web-1"))) == [
+        Workload("ReplicaSet", "ml", "web-5d")
+    ]

@@ -1,0 +1,148 @@
+"""The small parts: conditions, durations, intervals, shards, contradictions, folded exports."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from gpusteward.analyzer.read.prometheus import victoria
+from gpusteward.analyzer.read.prometheus.contradictions import deny_zeros
+from gpusteward.analyzer.read.prometheus.coverage import Expectations, interval_of
+from gpusteward.analyzer.read.prometheus.expressions import write_duration, write_range
+from gpusteward.analyzer.read.prometheus.matchers import Matcher, match_any, parse_condition, write_selector
+from gpusteward.analyzer.read.prometheus.quantities import Fold
+from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings, parse_duration
+from gpusteward.analyzer.read.prometheus.shards import group
+from gpusteward.analyzer.read.prometheus.spellings import find_spelling
+from gpusteward.core.errors import ConfigurationError
+
+
+def test_a_condition_is_read_and_written_again():
+    text = r'{pod!="", namespace=~"a|b\\d", x="say \"hi\"",}'
+    matchers = parse_condition(text)
+    assert matchers == (Matcher("pod", "!=", ""), Matcher("namespace", "=~", r"a|b\d"), Matcher("x", "=", 'say "hi"'))
+    assert parse_condition(write_selector("", matchers)) == matchers
+    assert parse_condition("") == parse_condition("{}") == ()
+    assert parse_condition("pod!=''") == (Matcher("pod", "!=", ""),)
+
+
+@pytest.mark.parametrize("text", ["{pod}", '{pod=="a"}', '{pod="a"', '{pod="a"} or up', "{,}"])
+def test_a_condition_that_is_none_is_refused_with_where(text: str):
+    with pytest.raises(ConfigurationError, match="query_condition"):
+        parse_condition(text)
+    with pytest.raises(ValidationError):
+        PrometheusSettings(query_condition=text)
+
+
+@given(st.lists(st.text(min_size=1), min_size=1))
+def test_names_with_any_signs_are_matched_literally(names: list[str]):
+    matcher = match_any("node", names)
+    assert parse_condition("{" + str(matcher) + "}") == (matcher,)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("30s", 30), ("1h30m", 5400), ("500ms", 0.5), ("1.5m", 90)])
+def test_durations(text: str, seconds: float):
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "30", "s", "1x", "5m "[::-1], "0s", "-1s"])
+def test_what_is_no_duration_is_refused(text: str):
+    with pytest.raises(ValidationError):
+        PrometheusSettings(step=text)
+
+
+def test_windows_are_written_for_engines_and_for_people():
+    assert write_range(600) == "[599999ms]"
+    assert [write_duration(seconds) for seconds in (600, 7200, 90, 0.5)] == ["10m", "2h", "90s", "0_5s"]
+
+
+@pytest.mark.parametrize("url", ["prometheus:9090", "ftp://x", "http://", "http://x/?a=b"])
+def test_an_address_that_is_none_is_refused(url: str):
+    with pytest.raises(ValidationError):
+        PrometheusSettings(url=url)
+
+
+@pytest.mark.parametrize(
+    ("samples", "seconds"), [(20, 30), (21, 30), (40, 15), (41, 15), (10, 60), (11, 60), (120, 5), (600, 1), (1, None)]
+)
+def test_the_scrape_interval_is_told_from_a_count(samples: float, seconds: float | None):
+    assert interval_of(samples) == seconds
+
+
+def test_without_up_the_densest_rows_of_the_last_hour_say_what_to_expect():
+    expectations = Expectations(window_seconds=600)
+    full, outage = np.array([20.0, 20.0, 10.0]), np.array([8.0, 8.0, 8.0])
+    assert expectations.cover(full, ["j"] * 3, 0.0).tolist() == [1.0, 1.0, 0.5]
+    assert expectations.cover(outage, ["j"] * 3, 300.0).tolist() == [0.4] * 3
+    assert expectations.cover(outage, ["j"] * 3, 4000.0).tolist() == [1.0] * 3, "an interval that was changed, by now"
+
+
+def test_every_job_has_its_own_interval():
+    expectations = Expectations(window_seconds=600)
+    expectations.learn({"slow": 60.0, "fast": 15.0, "other": 1.0})
+    counts = np.array([10.0, 20.0, 20.0])
+    assert expectations.cover(counts, ["slow", "fast", ""], 0.0).tolist() == [1.0, 0.5, 0.5]
+
+
+def test_a_given_interval_wins():
+    expectations = Expectations(window_seconds=600, fixed_interval=10)
+    assert expectations.cover(np.array([30.0]), ["j"], 0.0).tolist() == [0.5]
+
+
+def test_shards_keep_the_limit_and_lose_nobody():
+    sizes = [(f"n{number}", 8.0) for number in range(10)] + [("huge", 90.0)]
+    groups = list(group(sizes, 20))
+    assert [name for names in groups for name in names] == [name for name, _ in sizes]
+    assert [len(names) for names in groups] == [2, 2, 2, 2, 2, 1]
+
+
+def test_the_exporters_own_pod_is_not_taken_for_the_holder():
+    spelling = find_spelling(
+        ["pod", "namespace", "container", "exported_pod", "exported_namespace", "exported_container"]
+    )
+    assert spelling.holder[2:] == ("exported_namespace", "exported_pod", "exported_container")
+    assert find_spelling(["pod", "pod_name", "pod_namespace", "namespace"]).pod == "pod_name"
+
+
+def deny(core: list[float], device: list[int], **more: list[float]) -> list[bool]:
+    nothing = [np.nan] * len(core)
+    columns = {name: np.array(more.get(name, nothing)) for name in ("activity", "power", "limit")}
+    return deny_zeros(np.array(core), device=np.array(device), **columns).tolist()
+
+
+def test_a_zero_is_denied_only_if_nobody_on_the_device_explains_it():
+    assert deny([0, 0], [0, 0], activity=[0.5, np.nan]) == [True, True]
+    assert deny([0, 0.4], [0, 0], activity=[0.5, 0.5]) == [False, False]
+    assert deny([0, 0.4], [0, 1], activity=[0.5, 0.5]) == [True, False]
+    assert deny([0], [0], power=[300]) == [True]
+    assert deny([0], [0], power=[200]) == [False], "an idle B200 draws as much"
+    assert deny([0], [0], power=[40], limit=[72]) == [True]
+    assert deny([0], [0], power=[120], limit=[700]) == [False]
+    assert deny([np.nan], [0], activity=[0.5]) == [False]
+    assert deny([], []) == []
+
+
+@given(st.lists(st.lists(st.floats(-1e6, 1e6) | st.none(), max_size=30), min_size=1, max_size=8), st.integers(1, 4))
+def test_folding_lines_is_folding_the_series_they_are_pieces_of(lines: list[list[float | None]], series: int):
+    samples = victoria.Samples("m")
+    names = [f'{{"__name__":"m","a":"{number % series}"}}'.encode() for number in range(len(lines))]
+    decoded = victoria._decode(
+        b"\n".join(
+            b'{"metric":%s,"values":%s}'
+            % (name, str([None if v is None else float(v) for v in line]).replace("None", "null").encode())
+            for name, line in zip(names, lines, strict=True)
+        )
+    )
+    for line in decoded:
+        samples.add([line])
+    mean, peak, spread, count = samples.fold(Fold.MEAN, Fold.PEAK, Fold.SPREAD, Fold.COUNT)
+    for row, text in enumerate(mean.labels):
+        own = [v for name, line in zip(names, lines, strict=True) if text[1:] in name for v in line if v is not None]
+        if not own:
+            assert np.isnan([mean.values[row], peak.values[row], spread.values[row], count.values[row]]).all()
+            continue
+        assert count.values[row] == len(own)
+        assert peak.values[row] == max(own)
+        np.testing.assert_allclose(mean.values[row], np.mean(own), rtol=1e-9, atol=1e-6)
+        np.testing.assert_allclose(spread.values[row], np.std(own), rtol=1e-6, atol=1e-4)

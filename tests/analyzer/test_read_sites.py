@@ -1,0 +1,246 @@
+"""Sites spell and label things their own way: found out, not configured."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpusteward.agent.dialects.dcgm_options import DcgmOptions
+from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
+from gpusteward.analyzer.read.prometheus.source import PrometheusSource
+from gpusteward.analyzer.tables import UsageTable
+from gpusteward.core.usages import Measure, Stat
+from gpusteward.simulate.fleets import fleet
+from tests.analyzer.engines import Sample, running_prometheus
+from tests.analyzer.faults import FaultyEngine, faulty
+from tests.analyzer.histories import AT, moments, respell, steady, tell_history
+from tests.analyzer.tables import assert_alike, of_pod, places
+
+NODES = fleet(5)
+TIMES = moments()
+DEVICE = {"UUID": "GPU-1", "Hostname": "n1", "gpu": "0", "modelName": "A100", "job": "dcgm"}
+HOLDER = {"namespace": "ml", "container": "main"}
+
+
+@contextmanager
+def site(folder: Path, samples: Iterable[Sample], **settings: object) -> Iterator[PrometheusSource]:
+    with (
+        running_prometheus(folder, samples) as engine,
+        closing(PrometheusSource(PrometheusSettings(url=engine.url, **settings))) as source,
+    ):
+        yield source
+
+
+def read(folder: Path, samples: Iterable[Sample], **settings: object) -> UsageTable:
+    with site(folder, samples, **settings) as source:
+        return source.read(AT)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> UsageTable:
+    return read(tmp_path_factory.mktemp("plain"), tell_history(NODES, TIMES, dialects="dcgm"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        respell(pod="exported_pod", namespace="exported_namespace", container="exported_container"),
+        respell(pod="pod_name", namespace="pod_namespace", container="container_name"),
+        respell(Hostname="hostname"),
+        respell(Hostname="node"),
+    ],
+)
+def test_labels_are_found_under_any_of_their_names(tmp_path: Path, plain: UsageTable, change):
+    target = 'pod="dcgm-exporter-x7",namespace="gpu-operator",container="exporter",'
+
+    def relabel(labels: str) -> str:
+        renamed = change(labels)
+        is_plain_pod = renamed == labels or '{pod="' in renamed or ',pod="' in renamed
+        return renamed if is_plain_pod or "pod" not in renamed else "{" + target + renamed[1:]
+
+    assert_alike(read(tmp_path, tell_history(NODES, TIMES, dialects="dcgm", change=relabel)), plain)
+
+
+def test_the_names_and_units_of_dcgm_exporter_49_say_the_same(tmp_path: Path, plain: UsageTable):
+    renamed = read(tmp_path, tell_history(NODES, TIMES, dialects="dcgm", options=DcgmOptions(names="v4.9")))
+    rows, others = places(plain), places(renamed)
+    assert rows.keys() == others.keys()
+    here, there = list(rows.values()), [others[place] for place in rows]
+    for key in plain.stats:
+        tolerance = {Measure.MEMORY_USED: 2**20, Measure.MEMORY_TOTAL: 2**23, Measure.SM_CLOCK: 1e6}.get(key[0], 0.006)
+        np.testing.assert_allclose(plain.stats[key][here], renamed.stats[key][there], atol=tolerance)
+
+
+def test_both_spellings_at_once_are_one_row_each(tmp_path: Path, plain: UsageTable):
+    both = read(tmp_path, tell_history(NODES, TIMES, dialects="dcgm", options=DcgmOptions(names="both")))
+    assert places(both).keys() == places(plain).keys()
+
+
+def test_a_shared_gpu_with_one_dcgm_sample_has_a_row_for_every_native_holder(tmp_path: Path):
+    with site(tmp_path, tell_history(NODES, TIMES)) as source:
+        table = source.read(AT)
+        names = [dialect["name"] for dialect in source.describe()["dialects"]]
+    assert names == ["native"], "dcgm adds nothing here, so it is not asked"
+    shared = [one for one in table.holdings if one.share == "time-sliced"]
+    assert len(shared) > len({one.gpu_uuid for one in shared})
+    assert {one.container.pod for one in table.holdings} == {key[1] for node in NODES for key in node.truths(TIMES[-1])}
+
+
+def test_nodes_with_and_without_the_agent_stand_in_one_table(tmp_path: Path, plain: UsageTable):
+    samples = [*tell_history(NODES[:2], TIMES), *tell_history(NODES[2:], TIMES, dialects="dcgm", job="dcgm")]
+    with site(tmp_path, samples) as source:
+        table = source.read(AT)
+        assert [one["name"] for one in source.describe()["dialects"]] == ["native", "dcgm"]
+    assert {one.node for one in table.holdings} >= {one.node for one in plain.holdings}
+    assert len(places(table)) == len(table)
+
+
+def device(times: list[float], **values: float) -> Iterator[Sample]:
+    names = {"copy": "MEM_COPY_UTIL", "power": "POWER_USAGE", "limit": "ENFORCED_POWER_LIMIT", "used": "FB_USED"}
+    for name, value in values.items():
+        yield from steady(f"DCGM_FI_DEV_{names[name]}", value, times, **DEVICE, **HOLDER, pod="a")
+
+
+def core(value: float, times: list[float] = TIMES, pod: str = "a", **labels: str) -> Iterator[Sample]:
+    yield from steady("DCGM_FI_DEV_GPU_UTIL", value, times, **{**DEVICE, **HOLDER, **labels}, pod=pod)
+
+
+def up(times: list[float] = TIMES, job: str = "dcgm") -> Iterator[Sample]:
+    yield from steady("up", 1, times, job=job, instance="n1:9400")
+
+
+@pytest.mark.parametrize(
+    "signals",
+    [{"copy": 30.0}, {"power": 300.0}, {"power": 60.0, "limit": 72.0}],
+)
+def test_a_zero_that_other_signals_deny_is_unknown(tmp_path: Path, signals: dict[str, float]):
+    table = read(tmp_path, [*core(0), *core(0, pod="b"), *device(TIMES, **signals), *up()])
+    assert len(table) == 2
+    assert all("signals contradict" in reason for reason in table.unknown.values())
+    assert set(table.unknown) == {0, 1}
+
+
+def test_a_true_zero_stays_known(tmp_path: Path):
+    """A parked model keeps a small board warm; one neighbour at work explains the device."""
+    table = read(tmp_path, [*core(0), *device(TIMES, power=27.0, limit=72.0, copy=0.0), *up()])
+    assert not table.unknown
+    busy = read(tmp_path / "..", [*core(0), *core(90, pod="b"), *device(TIMES, power=300.0), *up()])
+    assert not busy.unknown
+
+
+def test_impossible_percentages_are_unknown(tmp_path: Path):
+    table = read(tmp_path, [*core(12_000), *up()])
+    assert table.unknown == {0: "core reads more than 100 %"}
+
+
+def test_not_a_number_is_unknown(tmp_path: Path):
+    samples = [*core(50, TIMES[:-3]), *core(float("nan"), TIMES[-3:]), *up()]
+    table = read(tmp_path, [(name, labels, value, at) for name, labels, value, at in samples])
+    assert table.unknown == {0: "no usable core sample in the window"}
+
+
+def test_two_nodes_that_claim_one_allocation_are_unknown(tmp_path: Path):
+    table = read(tmp_path, [*core(0), *core(0, Hostname="n2"), *up()])
+    assert table.unknown == {0: "two nodes claim this allocation"}
+
+
+def test_two_exporters_of_one_device_are_one_row_with_the_larger_use_and_no_added_coverage(tmp_path: Path):
+    half = TIMES[::2]
+    table = read(tmp_path, [*core(10, half), *core(30, half, job="agent"), *up(), *up(job="agent")])
+    assert len(table) == 1
+    assert table.usage(0).stats[Measure.CORE, Stat.MEAN] == pytest.approx(0.30)
+    assert table.coverage[0] == pytest.approx(0.5)
+
+
+def test_a_gap_lowers_coverage_also_when_everybody_has_it(tmp_path: Path):
+    """The engine itself stood still for five minutes: `up` of the hour before tells what was to be expected."""
+    times = [at for at in moments(3600) if not AT - 400 < at < AT - 100]
+    table = read(tmp_path, [*core(0, times), *up(times)])
+    assert table.coverage[0] == pytest.approx(0.5, abs=0.06)
+
+
+def test_a_gpu_that_never_reported_its_core_is_unknown_not_absent(tmp_path: Path):
+    table = read(
+        tmp_path, [*core(50), *steady("DCGM_FI_DEV_FB_USED", 9, TIMES, **DEVICE | {"UUID": "GPU-2"}, **HOLDER, pod="c")]
+    )
+    assert of_pod(table, "c").unknown_reason == "no usable core sample in the window"
+    assert of_pod(table, "c").coverage == 0
+
+
+@pytest.mark.parametrize("generation", ["new", "old"])
+def test_hami_rows_have_their_own_use_and_limit_under_both_generations_of_names(tmp_path: Path, generation: str):
+    table = read(tmp_path, hami(generation, 0.0, 30.0))
+    assert {one.container.pod for one in table.holdings} == {"p0", "p1"}
+    busy, idle = of_pod(table, "p1"), of_pod(table, "p0")
+    assert busy.stats[Measure.CORE, Stat.MEAN] == pytest.approx(0.30)
+    assert busy.stats[Measure.MEMORY_TOTAL, Stat.LAST] == 8e9
+    assert busy.stats[Measure.MEMORY_USED, Stat.MEAN] == 4e9
+    assert idle.stats[Measure.CORE, Stat.PEAK] == 0
+    assert idle.stats[Measure.MEMORY_COPY, Stat.PEAK] == 0, "the neighbour's copying is not its own"
+    assert not table.unknown
+
+
+def test_hami_rows_that_all_read_zero_on_a_busy_gpu_are_unknown(tmp_path: Path):
+    table = read(tmp_path, hami("new", 0.0, 0.0))
+    assert len(table.unknown) == 2
+    assert all("signals contradict" in reason for reason in table.unknown.values())
+
+
+def hami(generation: str, *cores: float) -> Iterator[Sample]:
+    new = generation == "new"
+    names = {"namespace": "namespace", "pod": "pod", "container": "container", "uuid": "device_uuid"}
+    names = (
+        names if new else {"namespace": "podnamespace", "pod": "podname", "container": "ctrname", "uuid": "deviceuuid"}
+    )
+    families = (
+        "hami_container_device_utilization_ratio",
+        "hami_vgpu_memory_used_bytes",
+        "hami_vgpu_memory_limit_bytes",
+    )
+    old = (
+        "Device_utilization_desc_of_container",
+        "vGPU_device_memory_usage_in_bytes",
+        "vGPU_device_memory_limit_in_bytes",
+    )
+    for number, value in enumerate(cores):
+        labels = {names["namespace"]: "ml", names["pod"]: f"p{number}", names["container"]: "c", names["uuid"]: "GPU-1"}
+        for family, amount in zip(families if new else old, (value, 4e9, 8e9), strict=True):
+            yield from steady(family, amount, TIMES, **labels, job="hami", vdevice_index="0")
+    for family, amount in (("GPU_UTIL", 60.0), ("MEM_COPY_UTIL", 20.0), ("POWER_USAGE", 200.0), ("FB_USED", 9000.0)):
+        yield from steady(f"DCGM_FI_DEV_{family}", amount, TIMES, **DEVICE)
+    yield from up(job="hami")
+
+
+def test_the_condition_of_the_seed_is_honoured(tmp_path: Path):
+    samples = [*core(50), *core(60, pod="b", namespace="other", UUID="GPU-2"), *up()]
+    table = read(tmp_path, samples, query_condition='{pod!="", namespace=~"m.*"}')
+    assert [one.container.namespace for one in table.holdings] == ["ml"]
+
+
+@contextmanager
+def watched(folder: Path, samples: Iterable[Sample]) -> Iterator[tuple[PrometheusSource, FaultyEngine]]:
+    with (
+        running_prometheus(folder, samples) as engine,
+        faulty(engine.url) as proxy,
+        closing(PrometheusSource(PrometheusSettings(url=proxy.url))) as source,
+    ):
+        yield source, proxy
+
+
+def test_one_question_a_signal_never_one_a_gpu(tmp_path: Path):
+    with watched(tmp_path, tell_history(NODES, TIMES, dialects="dcgm")) as (source, proxy):
+        source.read(AT)
+        proxy.asked.clear()
+        assert len(source.read(AT)) > 20
+    assert len(proxy.asked) < 35
+    assert not any("GPU-" in asked for asked in proxy.asked)
+
+
+def test_nothing_there_is_an_empty_table_and_is_looked_for_again(tmp_path: Path):
+    with watched(tmp_path, up()) as (source, proxy):
+        assert len(source.read(AT)) == 0
+        proxy.asked.clear()
+        assert len(source.read(AT)) == 0
+        assert "now()" in proxy.asked

@@ -1,0 +1,129 @@
+"""Bearer tokens and their roles: who may do what, and that no token is ever repeated."""
+
+import os
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from gpusteward.analyzer.api.roles import Role, Roles, Tokens, bearer_of, parse_tokens
+from gpusteward.core.errors import ConfigurationError
+
+VIEWER, OTHER, OPERATOR, ADMIN = ("v" * 20, "w" * 20, "o" * 20, "a" * 20)
+NONE = SecretStr("")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"viewer: {VIEWER}\nviewer: {OTHER}\n\n# who may act\noperator: {OPERATOR}\nadmin: {ADMIN}\n",
+        f"viewer:\n  - {VIEWER}\n  - {OTHER}\noperator: {OPERATOR}\nadmin:\n- {ADMIN}\n",
+        f"{{viewer: [{VIEWER}, {OTHER}], operator: {OPERATOR}, admin: {ADMIN}}}",
+        f"viewer: {VIEWER}, Viewer: {OTHER}, operator: {OPERATOR}, admin: {ADMIN}",
+        f"viewer: [{VIEWER}, {OTHER}]\r\noperator: '{OPERATOR}'\r\nadmin: \"{ADMIN}\"\r\n",
+    ],
+)
+def test_tokens_are_read_as_lines_as_yaml_and_from_one_variable(text: str) -> None:
+    tokens = Tokens(parse_tokens(text, where="x"))
+    assert len(tokens) == 4
+    found = [tokens.role_of(token) for token in (VIEWER, OTHER, OPERATOR, ADMIN)]
+    assert found == [Role.VIEWER, Role.VIEWER, Role.OPERATOR, Role.ADMIN]
+
+
+@pytest.mark.parametrize("bearer", [None, "", "x", VIEWER[:-1], VIEWER + "v", VIEWER.upper(), "é" * 20, "\udce9" * 20])
+def test_a_token_nobody_gave_out_has_no_role(bearer: str | None) -> None:
+    assert Tokens({VIEWER: Role.VIEWER}).role_of(bearer) is None
+    assert Tokens({}).role_of(bearer) is None
+
+
+def test_a_token_of_digits_is_no_number() -> None:
+    digits = "00000000000000001234"
+    assert Tokens(parse_tokens(f"admin: {digits}", where="x")).role_of(digits) is Role.ADMIN
+    assert Tokens(parse_tokens(f"admin:\n  - {digits}", where="x")).role_of(digits) is Role.ADMIN
+
+
+def test_each_role_may_do_what_those_below_it_may() -> None:
+    allowed = [[role.may_act_as(needed) for needed in Role] for role in Role]
+    assert allowed == [[True, False, False], [True, True, False], [True, True, True]]
+
+
+@pytest.mark.parametrize(
+    ("header", "token"),
+    [
+        ("Bearer abc", "abc"),
+        ("bearer  abc ", "abc"),
+        ("Basic abc", None),
+        ("Bearer", None),
+        ("Bearer ", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_the_token_is_taken_from_the_header(header: str | None, token: str | None) -> None:
+    assert bearer_of(header) == token
+
+
+SECRET = "never-to-be-repeated"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (f"\nviewr: {SECRET}", "x line 2: a role is missing or unknown; did you mean 'viewer'?"),
+        (f"{SECRET}: viewer", "x line 1: a role is missing or unknown; write ROLE: TOKEN"),
+        (SECRET, "x line 1: write ROLE: TOKEN, with one of viewer, operator, admin"),
+        ("viewer: short", "x line 1: a token of viewer cannot be used: at least 16 printable ASCII characters"),
+        ("viewer:", "a token of viewer cannot be used"),
+        ("viewer: {a: b}", "a token of viewer cannot be used"),
+        (f"viewer: '{SECRET} two'", "a token of viewer cannot be used"),
+        (f"viewer: {SECRET}\nadmin: {SECRET}", "x line 2: the same token stands under viewer and admin"),
+        (f"viewer: [{SECRET}", "is not YAML"),
+        (f"viewer: *{SECRET}", "is not YAML: found undefined alias (hidden)"),
+        (f"viewer: !{SECRET} x", "is not YAML: could not determine a constructor for the tag (hidden)"),
+    ],
+)
+def test_a_mistake_is_told_without_the_token(text: str, complaint: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse_tokens(text, where="x")
+    assert complaint in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+def test_tokens_are_not_kept_as_they_are() -> None:
+    tokens = Tokens({SECRET: Role.ADMIN})
+    assert SECRET not in repr(vars(tokens))
+
+
+def test_a_changed_file_counts_from_the_next_look_and_a_bad_one_is_refused_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="gpusteward")
+    file = tmp_path / "tokens"
+    file.write_text(f"viewer: {VIEWER}")
+    roles = Roles(file, SecretStr(f"admin: {ADMIN}"))
+    assert (roles.role_of(VIEWER), roles.role_of(ADMIN)) == (Role.VIEWER, Role.ADMIN)
+    for time, text in ((1, f"operator: {OPERATOR}"), (2, "operator: x"), (3, "")):
+        if text:
+            file.write_text(text)
+            os.utime(file, (time, time))
+        else:
+            file.unlink()
+        roles.poll(float(time))
+        roles.poll(float(time))
+        assert (roles.role_of(VIEWER), roles.role_of(OPERATOR), roles.role_of(ADMIN)) == (
+            None,
+            Role.OPERATOR,
+            Role.ADMIN,
+        )
+    assert [record.getMessage() for record in caplog.records] == ["tokens_reloaded", "tokens_refused", "tokens_refused"]
+    assert roles.reloads_refused == 2
+
+
+def test_without_any_token_nobody_has_a_role(tmp_path: Path) -> None:
+    assert not Roles(None, NONE).are_set
+    assert Roles(None, NONE).role_of("") is None
+    empty = tmp_path / "tokens"
+    empty.write_text("# nobody yet\n")
+    assert not Roles(empty, NONE).are_set
+    with pytest.raises(ConfigurationError, match=r"check server\.tokens_file"):
+        Roles(tmp_path / "missing", NONE)

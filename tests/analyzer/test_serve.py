@@ -1,0 +1,204 @@
+"""`gpusteward serve` as a process: real command, real Prometheus, real signals."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from gpusteward.simulate.fleets import default_node, fleet
+from tests.agent.test_agent_process import free_port
+from tests.analyzer.engines import RunningEngine, running_prometheus
+from tests.analyzer.faults import faulty, silence
+from tests.analyzer.histories import moments, tell_history
+from tests.analyzer.serving import COMMAND, RunningServe, running_serve
+
+ENVIRONMENT = {"PATH": os.environ["PATH"]}
+NOWHERE = "http://127.0.0.1:9"
+LONGEST_END_SECONDS = 5.0
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningEngine]:
+    """Prometheus with a small fleet, whose history reaches a few minutes beyond now."""
+    times = moments(1500, at=time.time() + 300)
+    samples = tell_history([default_node(1, name="showcase"), *fleet(10)], times)
+    with running_prometheus(tmp_path_factory.mktemp("prometheus"), samples) as running:
+        yield running
+
+
+def has_result(server: RunningServe) -> bool:
+    return server.get("/health").json["last_analysis"] is not None
+
+
+def run(*flags: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *flags], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_a_cluster_is_read_judged_and_served(engine: RunningEngine, tmp_path: Path):
+    with running_serve(tmp_path, prometheus_url=engine.url, env=ENVIRONMENT) as server:
+        server.wait_for(has_result)
+        server.wait_for(lambda it: it.get("/health").json["status"] == "healthy")
+        rows, stats = server.get("/results").json, server.get("/results/stats").json
+        assert len(rows) == stats["total_gpus"] > 5
+        workloads = server.get("/api/v1/workloads").json
+        assert {row["activity"] for row in workloads["items"]} >= {"active", "idle"}
+        page = {family.name: family for family in text_string_to_metric_families(server.get("/metrics").body.decode())}
+        assert len(page["gpu_utilization_score"].samples) == len(rows)
+        asked = {sample.labels["result"]: sample.value for sample in page["gpusteward_analyzer_queries"].samples}
+        assert asked["ok"] > 5
+        assert server.get("/api/v1/sources").json["engine"] == "Prometheus"
+
+
+def test_a_chart_is_read_from_the_engine(engine: RunningEngine, tmp_path: Path):
+    with running_serve(tmp_path, prometheus_url=engine.url, env=ENVIRONMENT) as server:
+        server.wait_for(has_result)
+        row = server.get("/api/v1/workloads?activity=active&limit=1").json["items"][0]
+        path = "/".join(row[part] for part in ("kind", "namespace", "name"))
+        answer = server.get(f"/api/v1/workloads/{path}/series?seconds=600")
+        assert answer.status == 200, answer.body
+        assert len(answer.json["courses"][0]["lines"]["core_ratio"]) > 10
+
+
+def test_an_engine_that_is_not_there_is_told_and_nothing_is_idle(tmp_path: Path):
+    with running_serve(tmp_path, prometheus_url=NOWHERE, env=ENVIRONMENT) as server:
+        server.wait_for(lambda it: it.get("/api/v1/health").json["cycles"]["failed"] > 0)
+        assert server.get("/health").json["status"] == "degraded"
+        assert server.get("/results").json == []
+        assert "gpu_analysis_errors_total 1" in server.get("/metrics").body.decode()
+        assert "cycle_failed" in server.log.read_text()
+
+
+def test_asking_for_an_analysis_runs_one(engine: RunningEngine, tmp_path: Path):
+    with running_serve(tmp_path, prometheus_url=engine.url, env=ENVIRONMENT) as server:
+        server.wait_for(has_result)
+        assert server.get("/analyze").json["status"] == "triggered"
+        server.wait_for(lambda it: it.get("/api/v1/health").json["result"]["number"] >= 2)
+
+
+def test_a_changed_threshold_is_in_force_without_a_restart(engine: RunningEngine, tmp_path: Path):
+    with running_serve(tmp_path, prometheus_url=engine.url, env=ENVIRONMENT) as server:
+        server.wait_for(has_result)
+        assert server.post("/config/update?threshold=60").json["updates"] == {"threshold": 60}
+        server.wait_for(lambda it: it.get("/results/low").json["threshold"] == 60)
+        assert "from 0 to 100" in server.post("/config/update?threshold=600").json["error"]
+        assert server.get("/config").json["thresholds"]["low_utilization"] == 60
+
+
+def test_a_changed_file_is_picked_up_and_a_bad_one_refused(engine: RunningEngine, tmp_path: Path):
+    config = tmp_path / "config.yaml"
+    config.write_text("thresholds: {low_utilization: 30}\n")
+    with running_serve(tmp_path, prometheus_url=engine.url, env=ENVIRONMENT) as server:
+        server.wait_for(lambda it: it.get("/results/low").json["threshold"] == 30)
+        config.write_text("thresholds: {low_utilization: 41.5}\n")
+        server.wait_for(lambda it: it.get("/results/low").json["threshold"] == 41.5)
+        config.write_text("thresholds: {low_utilization: many, idle: 1}\n")
+        server.wait_for(lambda it: it.get("/api/v1/health").json["settings_reloads"]["refused"] == 1)
+        assert server.get("/config").json["thresholds"] == {"low_utilization": 41.5, "idle": 10}
+
+
+def test_another_engine_in_the_file_is_turned_to(engine: RunningEngine, tmp_path: Path):
+    config = tmp_path / "config.yaml"
+    config.write_text(f"prometheus: {{url: '{NOWHERE}', retries: 0}}\n")
+    with running_serve(tmp_path, env=ENVIRONMENT) as server:
+        server.wait_for(lambda it: it.get("/api/v1/health").json["cycles"]["failed"] > 0)
+        config.write_text(f"prometheus: {{url: '{engine.url}'}}\n")
+        server.wait_for(has_result)
+
+
+def test_tokens_from_a_file_hold_and_a_new_one_is_picked_up(engine: RunningEngine, tmp_path: Path):
+    tokens = tmp_path / "tokens"
+    old, new = "operator-" + "1" * 20, "operator-" + "2" * 20
+    tokens.write_text(f"operator: {old}\n")
+    flags = (f"--tokens-file={tokens}", "--set=server.anonymous_reads=never", "--log-level=debug")
+    with running_serve(tmp_path, *flags, prometheus_url=engine.url, env=ENVIRONMENT) as server:
+        assert server.get("/results").status == 401
+        assert server.post("/analyze").status == 401
+        assert server.post("/analyze", token=old).status == 200
+        tokens.write_text(f"operator: {new}\n")
+        server.wait_for(lambda it: it.get("/results", token=new).status == 200)
+        assert server.get("/results", token=old).status == 401
+        assert not [token for token in (old, new) if token in server.log.read_text()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_cleanly(engine: RunningEngine, tmp_path: Path, number: signal.Signals):
+    with running_serve(tmp_path, prometheus_url=engine.url, env=ENVIRONMENT) as server:
+        server.wait_for(has_result)
+        server.process.send_signal(number)
+        assert server.process.wait(LONGEST_END_SECONDS) == 0
+        lines = server.log.read_text().splitlines()
+    assert lines[-1].endswith("INFO analyzer_stopped")
+    assert "Traceback" not in "".join(lines)
+
+
+def test_it_ends_in_time_while_a_query_hangs_and_somebody_listens(engine: RunningEngine, tmp_path: Path):
+    with faulty(engine.url) as proxy, running_serve(tmp_path, prometheus_url=proxy.url, env=ENVIRONMENT) as server:
+        server.wait_for(has_result)
+        proxy.misfortune = silence("")
+        asked = len(proxy.asked)
+        with urllib.request.urlopen(server.url + "/api/v1/events", timeout=20) as stream:
+            assert stream.readline()
+            server.get("/analyze")
+            server.wait_for(lambda _: len(proxy.asked) > asked)
+            assert server.stop() < LONGEST_END_SECONDS
+            assert server.process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("nonsense", "write PORT, :PORT, HOST:PORT"),
+        ("127.0.0.1:99999", "a port up to 65535"),
+        ("192.0.2.1:8080", "cannot listen there"),
+        ("no-such-host.invalid:8080", "cannot listen there"),
+    ],
+)
+def test_a_wrong_address_is_one_line_and_exit_code_2(tmp_path: Path, address: str, words: str):
+    done = run("--address", address, folder=tmp_path)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("gpusteward: ")
+    assert words in line
+
+
+def test_a_port_in_use_is_one_line_and_exit_code_2(tmp_path: Path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = run(f"--address=127.0.0.1:{taken.getsockname()[1]}", folder=tmp_path)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "in use" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--intreval", "5"), "did you mean '--interval'"),
+        (("--interval", "soon"), "scheduler.interval"),
+        (("--tokens-file", "missing"), "missing cannot be read"),
+        (("--set", "prometheus.ca_file=missing", "--prometheus-url", "https://x"), "prometheus.ca_file missing"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path, flags: tuple[str, ...], words: str):
+    done = run(*flags, f"--address=127.0.0.1:{free_port()}", folder=tmp_path)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert words in done.stderr
+
+
+def test_every_line_of_the_log_has_our_form(engine: RunningEngine, tmp_path: Path):
+    flags = ("--log-level=debug", "--log-format=json")
+    with running_serve(tmp_path, *flags, prometheus_url=engine.url, env=ENVIRONMENT) as server:
+        server.wait_for(has_result)
+        server.get("/nowhere?token=secret-in-a-query")
+        server.stop()
+        lines = server.log.read_text().splitlines()
+    assert all(line.startswith('{"time":') for line in lines)
+    assert any('"event": "request_answered"' in line and '"path": "/nowhere"' in line for line in lines)
+    assert "secret-in-a-query" not in "".join(lines)

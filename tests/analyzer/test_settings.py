@@ -1,0 +1,257 @@
+"""What a person wrote -> settings: the seed's file and variables, precedence, and mistakes in words that mend them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from gpusteward.analyzer.settings.file import SettingsFile
+from gpusteward.analyzer.settings.flags import FlagParser, Flags, add_settings_flags, flags_from
+from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.settings.layers import SEED_VARIABLES, variable_of
+from gpusteward.analyzer.settings.reading import KNOWN, value_at
+from gpusteward.analyzer.settings.showing import show
+from gpusteward.core.errors import ConfigurationError
+
+SEED_FILE = """\
+prometheus:
+  url: "http://prom:9090"
+  query_condition: '{pod!=""}'
+  time_window_min: 10
+  step: "30s"
+scoring:
+  gpu_util_weight: 0.5
+  mem_copy_weight: 0.2
+  mem_used_weight: 0.2
+  power_weight: 0.1
+thresholds:
+  low_utilization: 25
+  idle: 10
+scheduler:
+  interval: 600
+  max_workers: 16
+gpu_defaults:
+  memory_mb: 32000
+  power_w: 250
+control:
+  enabled: false
+  api_url: "http://your-control-service/api/optimize"
+  timeout: 5
+ai:
+  enabled: true
+  api_url: "https://api.openai.com/v1/chat/completions"
+  api_key: ""
+  model: "gpt-4"
+  threshold: 0.7
+  max_tokens: 2000
+logging:
+  level: "INFO"
+  format: "%(asctime)s - %(name)s - %(levelname)s - %(message)s"
+"""
+
+
+def read(
+    directory: Path, text: str | None = None, environ: Mapping[str, str] | None = None, *arguments: str
+) -> SettingsFile:
+    if text is not None:
+        (directory / "config.yaml").write_text(text)
+    parser = FlagParser(prog="x", description="")
+    add_settings_flags(parser)
+    return SettingsFile(flags_from(parser.parse(arguments)), environ or {}, directory=directory)
+
+
+def complain(directory: Path, text: str, environ: Mapping[str, str] | None = None, *arguments: str) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        read(directory, text, environ, *arguments)
+    assert caught.value.__cause__ is None
+    return str(caught.value)
+
+
+def test_the_seeds_file_works_unchanged_and_without_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    settings = read(tmp_path, SEED_FILE).settings
+    assert settings.prometheus.url == "http://prom:9090"
+    assert (settings.thresholds.low_utilization, settings.thresholds.high) == (25, 70)
+    assert (settings.scheduler.interval, settings.scheduler.max_workers) == (600, 16)
+    assert (settings.ai.enabled, settings.ai.api_key.get_secret_value()) == (True, "")
+    assert (settings.logging.level, settings.logging.as_json) == ("info", False)
+    assert settings.rules.scoring.gpu_util_weight == 0.5
+    assert caplog.records == []
+
+
+def test_without_a_file_everything_is_a_default(tmp_path: Path) -> None:
+    file = read(tmp_path)
+    assert file.settings == Settings()
+    assert {each.source for each in show(file.effective)} == {"default"}
+
+
+SAMPLES = {
+    "PROM_URL": "http://other:9090",
+    "QUERY_CONDITION": '{pod="x"}',
+    "CONTROL_API": "http://other",
+    "CONTROL_API_ENABLED": "True",
+    "AI_ENABLED": "False",
+    "AI_API_URL": "http://other/v1",
+    "AI_RETRY_TIMES": "7",
+    "AI_RETRY_DELAY": "7.5",
+    "AI_MAX_TOKENS": "4000",
+    "LOG_LEVEL": "ERROR",
+}
+
+
+@pytest.mark.parametrize(("variable", "path"), SEED_VARIABLES.items())
+def test_every_variable_of_the_seed_works_under_its_old_name(tmp_path: Path, variable: str, path: str) -> None:
+    before = read(tmp_path, SEED_FILE).settings
+    after = read(tmp_path, SEED_FILE, {variable: SAMPLES.get(variable, "33")})
+    assert value_at(after.settings, path) != value_at(before, path)
+    assert str(after.effective.origin(path)) == f"environment variable {variable}"
+
+
+def test_a_flag_wins_over_the_environment_and_that_over_the_file_and_that_over_the_default(tmp_path: Path) -> None:
+    text = "scheduler: {interval: 100}\nai: {budget: 1, model: m}\nserver: {address: ':1'}"
+    environ = {
+        "INTERVAL": "200",
+        variable_of("ai.budget"): "2",
+        variable_of("server.address"): ":2",
+        "AI_MODEL": "old name",
+        variable_of("ai.model"): "own name",
+    }
+    file = read(tmp_path, text, environ, "--address", ":3", "--set", "ai.budget=3")
+    settings = file.settings
+    assert (settings.server.listen, settings.ai.budget) == (("", 3), 3)
+    assert (settings.scheduler.interval, settings.ai.model, settings.ai.timeout) == (200, "own name", 30)
+    origins = [str(file.effective.origin(path)) for path in ("server.address", "ai.budget", "ai.model", "ai.timeout")]
+    assert origins == ["flag --address", "flag --set", "environment variable GPUSTEWARD_AI__MODEL", "default"]
+
+
+def test_every_setting_has_a_variable_and_a_description() -> None:
+    assert len({variable_of(path) for path in KNOWN}) == len(KNOWN)
+    assert variable_of("judge.activity.coverage") == "GPUSTEWARD_JUDGE__ACTIVITY__COVERAGE"
+    assert [path for path, field in KNOWN.items() if not field.description] == []
+
+
+def test_empty_variables_and_empty_keys_are_not_set(tmp_path: Path) -> None:
+    file = read(tmp_path, "ai:\nprometheus:\n  url:\nscheduler: ~\n", {"PROM_URL": " ", "INTERVAL": ""})
+    assert file.settings == Settings()
+
+
+def test_lists_and_mappings_can_be_written_in_a_variable(tmp_path: Path) -> None:
+    environ = {variable_of("prometheus.headers"): '{"X-Scope-OrgID": "7"}', variable_of("ai.api_key"): "123"}
+    settings = read(tmp_path, "prometheus: {headers: {X-Scope-OrgID: 8}}", environ).settings
+    assert settings.prometheus.headers["X-Scope-OrgID"].get_secret_value() == "7"
+    assert settings.ai.api_key.get_secret_value() == "123"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("thresholds:\n  idle: cold", "thresholds.idle: 'cold' (config.yaml line 2): write a number from 0 to 100"),
+        ("thresholds:\n  idle: 101", "thresholds.idle: 101 (config.yaml line 2): write a number from 0 to 100"),
+        ("ai: {language: fr}", "ai.language: 'fr' (config.yaml line 1): write one of zh, en"),
+        ("ai: {enabled: perhaps}", "ai.enabled: 'perhaps' (config.yaml line 1): write true or false"),
+        (
+            "scheduler: {interval: 1.5}",
+            "scheduler.interval: 1.5 (config.yaml line 1): write a whole number from 10 to 86400",
+        ),
+        ("ai: {timeout: 0}", "ai.timeout: 0 (config.yaml line 1): write a number above 0 and at most 600"),
+        (
+            "control: {api_url: nowhere}",
+            "control.api_url: 'nowhere' (config.yaml line 1): write a URL: http://HOST:PORT/PATH or https://HOST/PATH",
+        ),
+        (
+            "thresholds:\n  idle: 30",
+            "thresholds.idle 30 (config.yaml line 2): thresholds must rise: idle < low_utilization < high",
+        ),
+        (
+            "scoring: {gpu_util_weight: 0, mem_copy_weight: 0, mem_used_weight: 0, power_weight: 0}",
+            "the weights of scoring add up to nothing: at least one must be above 0",
+        ),
+        (
+            "control:\n  enabled: true",
+            "control.enabled True (config.yaml line 2): control.enabled needs control.api_url",
+        ),
+        ("thresholds: 5", "thresholds (config.yaml line 1): keys with values are expected here, found a single value"),
+        ("- a", "config.yaml line 1: keys with values are expected here, found a list"),
+        ("ai: {a: b", "config.yaml line 1 is not YAML: expected ',' or '}', but got '<stream end>'"),
+        ("a: !!python/name:os.system x", "is not YAML: could not determine a constructor"),
+    ],
+)
+def test_a_wrong_value_is_told_with_path_origin_value_and_what_is_allowed(
+    tmp_path: Path, text: str, complaint: str
+) -> None:
+    assert complaint in complain(tmp_path, text)
+
+
+def test_several_mistakes_are_one_message_of_a_line_each(tmp_path: Path) -> None:
+    said = complain(tmp_path, "ai: {language: fr}\nthresholds: {idle: x}", {"INTERVAL": "soon"}, "--address", "x:y")
+    assert [line.partition(":")[0] for line in said.splitlines()] == [
+        "thresholds.idle",
+        "scheduler.interval",
+        "ai.language",
+        "server.address",
+    ]
+    assert "'soon' (environment variable INTERVAL)" in said
+    assert "'x:y' (flag --address)" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--adress", ":1"], "unknown flag '--adress'; did you mean '--address'?"),
+        (["--set", "ai.enabled"], "--set 'ai.enabled' sets nothing: write --set PATH=VALUE"),
+        (["--set", "ai.enabeld=1"], "--set ai.enabeld: there is no such setting; did you mean 'ai.enabled'?"),
+        (["--set", "xyzzy=1"], "--set xyzzy: there is no such setting; gpusteward settings lists all"),
+        (["--config", "nowhere.yaml"], "nowhere.yaml cannot be read: No such file or directory; check --config"),
+        (["--address"], "--address: expected one argument"),
+    ],
+)
+def test_a_mistake_in_a_flag_is_told(tmp_path: Path, arguments: list[str], complaint: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"\S") as caught:
+        read(tmp_path, None, {}, *arguments)
+    assert str(caught.value).endswith(complaint)
+
+
+SECRET = "sk-never-to-be-seen"
+
+
+@pytest.mark.parametrize(
+    ("text", "environ"),
+    [
+        (f"ai: {{api_key: {SECRET}, api_key_file: /k}}", {}),
+        (f"ai: {{api_key: [{SECRET}]}}", {}),
+        (f"prometheus: {{url: 'ftp://user:{SECRET}@host'}}", {}),
+        (f"prometheus: {{headers: [{SECRET}]}}", {}),
+        (f"ai: {SECRET}", {}),
+        (f"ai: {{api_key: *{SECRET}}}", {}),
+        ("ai: {language: fr}", {"AI_API_KEY": SECRET}),
+    ],
+)
+def test_a_secret_is_in_no_complaint(tmp_path: Path, text: str, environ: dict[str, str]) -> None:
+    assert SECRET not in complain(tmp_path, text, environ)
+
+
+def test_a_secret_is_in_nothing_that_is_shown(tmp_path: Path) -> None:
+    text = f"prometheus: {{url: 'http://me:{SECRET}@prom:9090', headers: {{A: {SECRET}}}, password: {SECRET}}}"
+    file = read(tmp_path, text, {"AI_API_KEY": SECRET, variable_of("server.tokens"): f"admin: {SECRET}"})
+    assert SECRET not in repr(show(file.effective)) + repr(file.settings.ai) + repr(file.settings.server)
+    shown = {each.path: each.value for each in show(file.effective)}
+    assert shown["prometheus.url"] == "http://me:**********@prom:9090"
+    assert shown["ai.api_key"] == "**********"
+    assert shown["prometheus.bearer_token"] == ""
+
+
+def test_an_unknown_key_is_warned_of_with_the_nearest_known_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    environ = {"GPUSTEWARD_AI__MODLE": "x", "GPUSTEWARD_PORT_8080_TCP": "tcp://", "GPUSTEWARD_SERVICE_HOST": "1"}
+    read(tmp_path, "thresholds: {idel: 5}\nfeishu: {webhook: x}\ninterval: 5", environ)
+    said = [vars(record)["facts"] for record in caplog.records]
+    assert [(each["setting"], each["hint"]) for each in said] == [
+        ("feishu", "gpusteward settings lists all"),
+        ("interval", "did you mean 'scheduler.interval'?"),
+        ("thresholds.idel", "did you mean 'thresholds.idle'?"),
+        ("ai.modle", "did you mean 'ai.model'?"),
+    ]
+
+
+def test_no_flags_at_all_are_no_flags(tmp_path: Path) -> None:
+    assert SettingsFile(Flags(), {}, directory=tmp_path).settings == Settings()

@@ -1,0 +1,102 @@
+"""Verdicts on simulated nodes beside the truth about them: what the truth tests and `bench.judge_truth` count."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from gpusteward.analyzer.judge.judge import judge
+from gpusteward.analyzer.judge.memory import Memory
+from gpusteward.analyzer.judge.rules import Rules
+from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, VerdictTable
+from gpusteward.core.verdicts import Activity, Doubt, Signature
+from gpusteward.simulate.models import MODELS
+from gpusteward.simulate.nodes import SimulatedNode
+from gpusteward.simulate.truths import Kind, Truth
+from tests.analyzer.usage_tables import AT, WINDOW, Sampled, truth_key
+from tests.simulate.lone import a_start, lone_application, lone_node, only_truth
+
+CYCLE = 300.0
+DAY = 86_400.0
+HOUR = 3_600.0
+RULES = Rules()
+
+MONDAY = AT - AT % DAY + (4 - AT // DAY % 7) % 7 * DAY
+"""Midnight UTC. The epoch was a Thursday."""
+MOMENTS = (
+    MONDAY + 10.3 * HOUR,
+    MONDAY + DAY + 3.1 * HOUR,
+    MONDAY + 2 * DAY + 15.7 * HOUR,
+    MONDAY + 5 * DAY + 12.2 * HOUR,
+)
+"""A working morning, a night, a working afternoon, a weekend."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One allocation at one moment."""
+
+    kind: Kind
+    worked: bool  # by truth, within the judged window
+    busy_seconds: float
+    activity: Activity
+    signature: Signature
+    doubt: Doubt
+    share: str
+
+    @property
+    def is_false_idle(self) -> bool:
+        return self.worked and self.activity is Activity.IDLE
+
+
+def lone_nodes(kind: Kind, seeds: Iterable[int]) -> list[SimulatedNode]:
+    """One workload on one GPU each, of all models in turn."""
+    models = list(MODELS.values())
+    return [lone_node(kind, seed, model=models[seed % len(models)]) for seed in seeds]
+
+
+def judge_nodes(
+    nodes: Sequence[SimulatedNode], at: float, *, counter_step: float | None = None, cycles: int = 2
+) -> list[Case]:
+    """Judge as the analyzer does, cycle after cycle up to a moment, and set the truth beside it."""
+    sampled = Sampled(nodes)
+    memory = Memory()
+    for back in reversed(range(cycles)):
+        now = at - back * CYCLE
+        verdicts, memory = judge(sampled.table(now, counter_step=counter_step), RULES, memory, now=now)
+    return list(compare(verdicts, sampled))
+
+
+def compare(verdicts: VerdictTable, sampled: Sampled) -> Iterator[Case]:
+    """Rows whose pods were there for the whole window."""
+    at = verdicts.usage.at
+    truths = sampled.truths(at)
+    for row, held in enumerate(verdicts.usage.holdings):
+        truth = truths[truth_key(held)]
+        if truth.started_at <= at - WINDOW:
+            yield Case(
+                truth.kind,
+                truth.worked(at - WINDOW, at),
+                truth.busy_seconds(at - WINDOW, at),
+                ACTIVITIES[verdicts.activity[row]],
+                SIGNATURES[verdicts.signature[row]],
+                DOUBTS[verdicts.doubt[row]],
+                held.share,
+            )
+
+
+def find_brief_work(kind: Kind, seed: int, *, least: float, most: float, count: int) -> list[float]:
+    """Ends of windows in which a lone workload worked for a few seconds only: the hardest to see."""
+    truth = only_truth(lone_node(kind, seed), a_start(kind, seed))
+    start = a_start(kind, seed) + 2 * WINDOW
+    end = min(start + 7 * DAY, a_start(kind, seed) + lone_application(kind, seed).turns.lasting)
+    found: list[float] = []
+    at = start
+    while at < end and len(found) < count:
+        if least <= truth.busy_seconds(at - WINDOW, at) <= most and not _works(truth, at):
+            found.append(at)
+            at += HOUR
+        at += 10.0
+    return found
+
+
+def _works(truth: Truth, at: float) -> bool:
+    return truth.worked(at - 10.0, at)
