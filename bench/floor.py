@@ -15,7 +15,6 @@ from bench.recorder import record_read, replay
 from gpusteward.agent.app import build_script, build_source
 from gpusteward.agent.collect import Collection, Script
 from gpusteward.agent.guards import Guard
-from gpusteward.agent.memory import tame_allocator
 from gpusteward.agent.node import Source
 from gpusteward.agent.nvml import Nvml
 from gpusteward.agent.pages import Pages
@@ -23,6 +22,7 @@ from gpusteward.agent.settings.table import AgentSettings, read_settings
 from gpusteward.core.exposition import LabelCache
 from gpusteward.core.parts import DIVIDED_SIGNALS
 from gpusteward.kubernetes.api import ApiServer
+from gpusteward.memory import tame_allocator
 
 _Result = TypeVar("_Result")
 

@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,8 +15,9 @@ from docs.generate import PAGES, REFERENCE
 from gpusteward.agent.settings.flags import build_parser
 from gpusteward.agent.settings.table import SETTINGS, read_settings
 from gpusteward.agent.web.requests import ROUTES
-from tests.agent.test_agent_process import RunningAgent, is_ready, running
+from tests.agent.test_agent_process import RunningAgent, free_port, is_ready, running
 from tests.documents import DOCUMENTS, READMES, ROOT, list_blocks, prose, read_document
+from tests.fakes.apiserver import wait_until
 
 GOLDEN = sorted((ROOT / "tests/agent/golden").glob("*.prom"))
 SHELL_LINES = [
@@ -111,7 +113,34 @@ def try_files(arguments: list[str]) -> None:
     assert all((ROOT / arguments[place + 1]).is_file() for place, word in enumerate(arguments) if word == "-f")
 
 
-TRIALS: dict[str, Callable[[list[str]], None]] = {"make": try_make, "docker": try_files, "kubectl": try_files}
+def try_serve(arguments: list[str]) -> None:
+    """Started for real, with an engine on loopback that is not there: it answers all the same and ends when told to."""
+    command, *flags = (word.replace("prometheus.monitoring:9090", "127.0.0.1:9") for word in arguments)
+    assert command == "serve"
+    port = free_port()
+    program = [sys.executable, "-m", "gpusteward.cli.main", "serve", *flags, "--address", f"127.0.0.1:{port}"]
+    process = subprocess.Popen(program, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: is_answering(f"http://127.0.0.1:{port}/health"))
+    finally:
+        process.terminate()
+        assert process.wait(20) == 0
+
+
+def is_answering(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
+
+
+TRIALS: dict[str, Callable[[list[str]], None]] = {
+    "make": try_make,
+    "docker": try_files,
+    "kubectl": try_files,
+    "gpusteward": try_serve,
+}
 
 
 @pytest.mark.parametrize("document", READMES)

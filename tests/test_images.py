@@ -1,4 +1,4 @@
-"""What the agent's image does, without a Docker engine: the same files, the same installation, the same command."""
+"""What the images do, without a Docker engine: the same files, the same installation, the same commands."""
 
 import os
 import re
@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import give_up
 from tests.documents import ROOT
 
-DOCKERFILE = (ROOT / "deploy/images/agent.Dockerfile").read_text()
+DOCKERFILE = (ROOT / "deploy/images/Dockerfile").read_text()
 IGNORED = (ROOT / ".dockerignore").read_text().splitlines()
 COPIED = [
     source for words in re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE) for source in words.split()[:-1]
@@ -28,16 +28,19 @@ def test_what_is_copied_is_there_and_not_ignored(source: str):
 
 def test_what_the_build_needs_is_copied():
     project = (ROOT / "pyproject.toml").read_text()
-    assert {"pyproject.toml", "src", "README.md", "LICENSE", "requirements/agent.txt"} == set(COPIED)
+    locks = {"requirements/agent.txt", "requirements/analyzer.txt"}
+    assert {"pyproject.toml", "src", "README.md", "LICENSE", *locks} == set(COPIED)
     assert 'readme = "README.md"' in project
     assert 'license-files = ["LICENSE"]' in project
 
 
-def test_the_image_serves_the_port_and_command_that_the_manifest_asks_for():
-    manifest = (ROOT / "deploy/manifests/agent.yaml").read_text()
-    assert "EXPOSE 9400" in DOCKERFILE
+@pytest.mark.parametrize(("program", "port"), [("agent", 9400), ("analyzer", 8080)])
+def test_each_image_serves_the_port_and_command_that_its_manifest_asks_for(program: str, port: int):
+    manifest = (ROOT / f"deploy/manifests/{program}.yaml").read_text()
+    assert f"EXPOSE {port}" in DOCKERFILE
+    assert f"containerPort: {port}" in manifest
     assert 'ENTRYPOINT ["gpusteward"]' in DOCKERFILE
-    tag = re.search(r"-t (\S+)", DOCKERFILE)
+    tag = re.search(rf"--target {program} -t (\S+)", DOCKERFILE)
     assert tag is not None
     assert f"image: {tag[1]}" in manifest
 
@@ -53,8 +56,11 @@ def uv() -> str:
 
 @pytest.fixture(scope="module")
 def installed(uv: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bin directory of a fresh environment with what the image has, outside the repository."""
-    folder = tmp_path_factory.mktemp("image")
+    return install(uv, tmp_path_factory.mktemp("agent"), "agent")
+
+
+def install(uv: str, folder: Path, program: str) -> Path:
+    """The bin directory of a fresh environment with what the image of a program has, outside the repository."""
     python = str(folder / "venv/bin/python")
 
     def run(*words: str) -> None:
@@ -64,7 +70,7 @@ def installed(uv: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert done.returncode == 0, done.stderr
 
     run("venv", "-q", "--no-python-downloads", "--python", sys.executable, "venv")
-    locked = str(ROOT / "requirements/agent.txt")
+    locked = str(ROOT / f"requirements/{program}.txt")
     run("pip", "install", "-q", "--python", python, "--compile-bytecode", "--require-hashes", "-r", locked)
     run("build", "-q", "--wheel", "--no-build-isolation", "--python", sys.executable, "-o", "dist", str(ROOT))
     (wheel,) = (folder / "dist").glob("*.whl")
@@ -85,6 +91,13 @@ def test_the_wheel_carries_the_package_and_nothing_of_the_repository(installed: 
     )
     assert "gpusteward" in names.split()
     assert not {"tests", "docs", "bench", "pytest"} & set(names.split())
+
+
+def test_the_analyzers_image_needs_no_more_than_its_lock(uv: str, tmp_path: Path):
+    programs = install(uv, tmp_path, "analyzer")
+    assert "usage: gpusteward serve" in ask(programs, tmp_path, "gpusteward", "serve", "--help")
+    parts = "import gpusteward.analyzer.app, gpusteward.analyzer.explain.models; print('all there')"
+    assert "all there" in ask(programs, tmp_path, "python", "-c", parts)
 
 
 def ask(installed: Path, folder: Path, program: str, *words: str) -> str:

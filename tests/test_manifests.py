@@ -4,8 +4,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from pydantic import SecretStr
 
 from gpusteward.agent.settings.table import read_settings
+from gpusteward.analyzer.api.roles import Roles
+from gpusteward.analyzer.settings.file import SettingsFile
+from gpusteward.analyzer.settings.flags import Flags
 
 MANIFEST = Path(__file__).parents[1] / "deploy" / "manifests" / "agent.yaml"
 OBJECTS = {each["kind"]: each for each in yaml.safe_load_all(MANIFEST.read_text())}
@@ -52,3 +56,30 @@ def test_every_selector_finds_the_daemon_set():
     labels = OBJECTS["DaemonSet"]["spec"]["template"]["metadata"]["labels"]
     assert OBJECTS["Service"]["spec"]["selector"].items() <= labels.items()
     assert OBJECTS["DaemonSet"]["spec"]["selector"]["matchLabels"].items() <= labels.items()
+
+
+ANALYZER = {each["kind"]: each for each in yaml.safe_load_all(MANIFEST.with_name("analyzer.yaml").read_text())}
+
+
+def test_the_analyzer_may_only_read_and_only_pods_and_their_owners():
+    verbs = {verb for rule in ANALYZER["ClusterRole"]["rules"] for verb in rule["verbs"]}
+    assert verbs == {"get"}
+    assert not any("secrets" in rule["resources"] for rule in ANALYZER["ClusterRole"]["rules"])
+
+
+def test_the_analyzer_runs_without_root_and_writes_nowhere():
+    (container,) = ANALYZER["Deployment"]["spec"]["template"]["spec"]["containers"]
+    context = container["securityContext"]
+    assert (context["runAsNonRoot"], context["readOnlyRootFilesystem"]) == (True, True)
+    assert context["capabilities"] == {"drop": ["ALL"]}
+    assert all(mount["readOnly"] for mount in container["volumeMounts"])
+
+
+def test_the_analyzers_settings_are_ones_it_takes(tmp_path: Path):
+    (tmp_path / "config.yaml").write_text(ANALYZER["ConfigMap"]["data"]["config.yaml"])
+    tokens = tmp_path / "tokens.yaml"
+    tokens.write_text(ANALYZER["Secret"]["stringData"]["tokens.yaml"])
+    file = SettingsFile(Flags(), {}, directory=tmp_path)
+    assert file.settings.server.listen == ("", 8080)
+    assert file.settings.prometheus.url == "http://prometheus.monitoring:9090"
+    assert not Roles(tokens, SecretStr("")).are_set

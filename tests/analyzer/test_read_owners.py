@@ -8,9 +8,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.read.owners import KEPT_SECONDS, ClusterOwners
+from gpusteward.analyzer.read.owners import KEPT_SECONDS, ClusterOwners, open_owners
+from gpusteward.analyzer.settings.sections import KubernetesSettings
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import Container, Workload
+from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.usages import Holding
 from gpusteward.kubernetes.api import ApiServer
 
@@ -127,3 +129,16 @@ def test_a_ring_of_owners_ends(cluster: FakeObjects):
     assert workloads(ClusterOwners(ApiServer(cluster.url)).name(table("web-1"))) == [
         Workload("ReplicaSet", "ml", "web-5d")
     ]
+
+
+def test_owners_are_asked_for_where_there_is_an_api_server_and_only_then(cluster: FakeObjects):
+    cluster.add(POD)
+    here = open_owners(KubernetesSettings(api_url=cluster.url), {})
+    assert workloads(here.name(table("web-1"))) == [Workload("Pod", "ml", "web-1")]
+    for settings in (KubernetesSettings(), KubernetesSettings(owners="never", api_url=cluster.url)):
+        assert workloads(open_owners(settings, {}).name(table("web-1"))) == [None]
+
+
+def test_owners_that_must_be_asked_for_need_somebody_to_ask():
+    with pytest.raises(ConfigurationError, match=r"kubernetes\.api_url"):
+        open_owners(KubernetesSettings(owners="always"), {})

@@ -16,7 +16,6 @@
     answers.py    what the web is told: the page, health, readiness
     web/          HTTP, TLS, basic authentication
     settings/     every flag and environment variable
-    memory.py     keeps the C allocator from hoarding
     app.py        builds every part once
 
 Never imports the analyzer or its dependencies: an agent must stay light.

@@ -18,7 +18,6 @@ from gpusteward.agent.fields.lists import default_fields
 from gpusteward.agent.fields.watch import FieldConfigMap, FieldFile
 from gpusteward.agent.kubernetes.kubelet import PodResources
 from gpusteward.agent.kubernetes.pods import PodWatch
-from gpusteward.agent.memory import tame_allocator
 from gpusteward.agent.node import Neighbours, NodeSource, Source
 from gpusteward.agent.nvml import Nvml
 from gpusteward.agent.pages import Pages
@@ -31,6 +30,7 @@ from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.exposition import LabelCache
 from gpusteward.kubernetes.api import SERVICE_ACCOUNT, ApiServer
 from gpusteward.logs import Log
+from gpusteward.memory import tame_allocator
 
 log = Log(__name__)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from gpusteward.agent import memory
+from gpusteward import memory
 from gpusteward.agent.dialects.about_agent import agent_families
 from gpusteward.agent.guards import Guard
 from gpusteward.agent.meters import Meters, View

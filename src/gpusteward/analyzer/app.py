@@ -25,6 +25,7 @@ from gpusteward.analyzer.cycle import Cycle, NameOwners, Parts
 from gpusteward.analyzer.explain.explainer import Explainer
 from gpusteward.analyzer.listening import configure_server, open_socket
 from gpusteward.analyzer.read.current import CurrentSource
+from gpusteward.analyzer.read.owners import open_owners
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.gathered import Settings
@@ -32,6 +33,7 @@ from gpusteward.analyzer.steering import Steering
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.analyzer.worker import Worker
 from gpusteward.logs import ROOT, Log
+from gpusteward.memory import tame_allocator
 
 log = Log(__name__)
 
@@ -128,9 +130,11 @@ class _Server(uvicorn.Server):
         yield
 
 
-def run_analyzer(file: SettingsFile, *, name_owners: NameOwners = keep_owners) -> int:
+def run_analyzer(file: SettingsFile) -> int:
     """Serve until SIGTERM or SIGINT. Raises ConfigurationError for what a person can mend."""
-    analyzer = Analyzer(file, name_owners=name_owners)
+    tame_allocator()
+    owners = open_owners(file.settings.kubernetes, os.environ)
+    analyzer = Analyzer(file, name_owners=owners.name)
     listening = open_socket(file.settings.server)
     _lead_logs_of_uvicorn()
     server = _Server(configure_server(analyzer.api))

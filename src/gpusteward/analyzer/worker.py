@@ -56,7 +56,7 @@ class Worker(threading.Thread):
 
     def ask_cycle(self, *, use_ai: bool | None = None) -> None:
         """Run one as soon as the one under way is over; asked several times, it still runs once."""
-        self._ask_model = use_ai
+        self._ask_model = self._ask_model if use_ai is None else use_ai  # a plain wish takes no wish for the model away
         self._wake.set()
 
     def stop(self, *, timeout_seconds: float) -> None:

@@ -1,5 +1,6 @@
 """/api/v1/allocations: one row a container's hold on a GPU."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -200,7 +201,7 @@ def allocation_id(holding: Holding) -> str:
 def known(column: Column, number: int, *, digits: int = 4) -> float | None:
     """A value of a column; None for the unknown."""
     value = float(column[number])
-    return None if value != value else round(value, digits)  # noqa: PLR0124 - NaN
+    return None if math.isnan(value) else round(value, digits)
 
 
 def _texts(holdings: Sequence[Holding], read: Callable[[Holding], str]) -> Texts:

@@ -48,8 +48,18 @@ async def _live_quietly(_: FastAPI) -> AsyncIterator[None]:
     yield
 
 
+class Api(FastAPI):
+    """FastAPI, with our problem object for every error in the document instead of its own shapes."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            document = get_openapi(title=self.title, version=self.version, description=ABOUT, routes=self.routes)
+            self.openapi_schema = _describe_errors(document)
+        return self.openapi_schema
+
+
 def build_api(serving: Serving, *, lifespan: Lifespan = _live_quietly) -> FastAPI:
-    app = FastAPI(
+    app = Api(
         title="gpusteward",
         version=__version__,
         description=ABOUT,
@@ -64,28 +74,23 @@ def build_api(serving: Serving, *, lifespan: Lifespan = _live_quietly) -> FastAP
     add_handlers(app)
     for noun in NOUNS:
         app.include_router(noun.router)
-    app.openapi = lambda: _describe(app)  # type: ignore[method-assign] # FastAPI's own way to change the document
     return app
 
 
-def _describe(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document, with our problem object for every error instead of FastAPI's own shapes."""
-    if app.openapi_schema is None:
-        document = get_openapi(title=app.title, version=app.version, description=ABOUT, routes=app.routes)
-        components = document.setdefault("components", {})
-        schemas = components.setdefault("schemas", {})
-        for name in ("HTTPValidationError", "ValidationError"):
-            schemas.pop(name, None)
-        schemas["Problem"] = TypeAdapter(Problem).json_schema()
-        components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
-        problem = {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-        for operation in _operations(document):
-            operation["responses"].pop("422", None)
-            operation["responses"]["4XX"] = {"description": "What is wrong with the request.", "content": problem}
-            operation["responses"]["5XX"] = {"description": "What is wrong here.", "content": problem}
-            operation["security"] = [{}, {"bearer": []}]
-        app.openapi_schema = document
-    return app.openapi_schema
+def _describe_errors(document: dict[str, Any]) -> dict[str, Any]:
+    components = document.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    schemas["Problem"] = TypeAdapter(Problem).json_schema()
+    components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
+    problem = {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    for operation in _operations(document):
+        operation["responses"].pop("422", None)
+        operation["responses"]["4XX"] = {"description": "What is wrong with the request.", "content": problem}
+        operation["responses"]["5XX"] = {"description": "What is wrong here.", "content": problem}
+        operation["security"] = [{}, {"bearer": []}]
+    return document
 
 
 def _operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:

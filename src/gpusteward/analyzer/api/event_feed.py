@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 
 import msgspec
 
@@ -44,8 +45,9 @@ class EventFeed:
         return len(self._queues) < MOST_LISTENERS and not self._is_closed
 
     def tell_from_thread(self, event: Event) -> None:
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._tell, event)
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop has ended: nobody listens
+                self._loop.call_soon_threadsafe(self._tell, event)
 
     def close(self) -> None:
         """End every stream: the program ends."""

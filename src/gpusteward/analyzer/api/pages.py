@@ -7,6 +7,7 @@ is refused with 410 instead of skipping or repeating rows silently: begin again 
 import base64
 import binascii
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -105,7 +106,7 @@ def stamp(result: Result) -> ResultStamp:
 
 def format_utc(at: float | None) -> str | None:
     """`2026-11-15T22:13:09Z`; None for what is not known."""
-    if at is None or at != at:  # noqa: PLR0124 - NaN
+    if at is None or math.isnan(at):
         return None
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 

@@ -3,6 +3,8 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 from gpusteward.analyzer.api.problems import ProblemError
@@ -33,21 +35,13 @@ def run_in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
     future: asyncio.Future[T] = loop.create_future()
     future.add_done_callback(lambda done: done.cancelled() or done.exception())  # an error nobody waits for is no news
 
-    def settle(value: T | None, error: BaseException | None) -> None:
-        if future.cancelled():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(value)  # type: ignore[arg-type]
-
     def work() -> None:
         try:
-            value, error = function(), None
-        except Exception as caught:  # noqa: BLE001 - handed to whoever waits
-            value, error = None, caught
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, value, error)
+            settle = partial(future.set_result, function())
+        except Exception as error:  # noqa: BLE001 - handed to whoever waits
+            settle = partial(future.set_exception, error)
+        with suppress(RuntimeError):  # the loop has ended: nobody waits
+            loop.call_soon_threadsafe(lambda: future.done() or settle())
 
     threading.Thread(target=work, name="series", daemon=True).start()
     return future

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated
 
@@ -35,15 +35,10 @@ class ProblemError(Exception):
         self.headers = dict(headers or {})
 
 
-@dataclass(frozen=True)
-class NotReady:
-    """Made before the first result."""
-
-    retry_seconds: int = 5
-    detail: str = field(default="no cycle has finished yet; /api/v1/health tells how they fare")
-
-    def error(self) -> ProblemError:
-        return ProblemError(503, "not-ready", self.detail, headers={"Retry-After": str(self.retry_seconds)})
+def not_ready() -> ProblemError:
+    """Before the first result."""
+    detail = "no cycle has finished yet; /api/v1/health tells how they fare"
+    return ProblemError(503, "not-ready", detail, headers={"Retry-After": "5"})
 
 
 def answer_problem(error: ProblemError) -> Response:

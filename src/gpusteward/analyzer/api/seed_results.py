@@ -6,7 +6,7 @@ that nobody measured is null.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
@@ -103,8 +103,8 @@ class Stats:
     max_score: float = 0
     low_utilization_count: int = 0
     idle_count: int = 0
-    by_status: dict[Status, int] | None = None
-    by_namespace: dict[str, NamespaceStats] | None = None
+    by_status: dict[str, int] = field(default_factory=dict)
+    by_namespace: dict[str, NamespaceStats] = field(default_factory=dict)
     unknown_count: int = 0
 
 
@@ -141,7 +141,7 @@ def show_stats(request: Request, serving: ServingHere) -> Response:
     """Counts and means over all GPUs that have a score; zeros before the first cycle has finished."""
     posted = serving.board.posted
     if posted is None:
-        return send_json(Stats(by_status={}, by_namespace={}))
+        return send_json(Stats())
     etag = make_etag(request, posted.result)
     if is_known(request, etag):
         return send_not_modified(etag)
@@ -252,7 +252,7 @@ def count_stats(result: Result) -> Stats:
     scores, states = verdicts.score[is_scored], verdicts.state[is_scored]
     unknown = len(verdicts) - len(scores)
     if not len(scores):
-        return Stats(by_status={}, by_namespace={}, unknown_count=unknown)
+        return Stats(unknown_count=unknown)
     counts = np.bincount(states, minlength=len(STATES)).tolist()
     return Stats(
         total_gpus=len(scores),
@@ -261,7 +261,7 @@ def count_stats(result: Result) -> Stats:
         max_score=round(float(scores.max()), 1),
         low_utilization_count=int((scores < threshold).sum()),
         idle_count=counts[STATES.index(State.IDLE)],
-        by_status={state.value: count for state, count in zip(STATES, counts, strict=True) if count},  # type: ignore[misc]
+        by_status={state.value: count for state, count in zip(STATES, counts, strict=True) if count},
         by_namespace=_count_namespaces(result, is_scored, threshold=threshold),
         unknown_count=unknown,
     )

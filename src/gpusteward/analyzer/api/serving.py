@@ -9,7 +9,7 @@ from fastapi import Depends, Request
 from gpusteward.analyzer.api.board import Board, Posted
 from gpusteward.analyzer.api.event_feed import EventFeed
 from gpusteward.analyzer.api.places import Places
-from gpusteward.analyzer.api.problems import NotReady
+from gpusteward.analyzer.api.problems import not_ready
 from gpusteward.analyzer.api.roles import Roles
 from gpusteward.analyzer.explain.tallies import Tally
 from gpusteward.analyzer.read.sources import Chart
@@ -49,7 +49,7 @@ async def find_posted(request: Request) -> Posted:
     """The last result. Raises a 503 problem before the first one."""
     posted = (await find_serving(request)).board.posted
     if posted is None:
-        raise NotReady().error()
+        raise not_ready()
     return posted
 
 

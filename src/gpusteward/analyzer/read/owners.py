@@ -5,15 +5,16 @@ learnt is kept for a while: owners of a pod never change, so only new pods cost 
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 import msgspec
 
+from gpusteward.analyzer.settings.sections import KubernetesSettings
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import Container, Workload
-from gpusteward.core.errors import SourceError
+from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.usages import Holding
 from gpusteward.kubernetes.api import ApiServer
 from gpusteward.kubernetes.owners import Owner, find_workload
@@ -43,6 +44,25 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
 class _Object(msgspec.Struct):
     metadata: _Metadata
+
+
+def open_owners(settings: KubernetesSettings, environ: Mapping[str, str]) -> "ClusterOwners":
+    """Owners from the API server of the settings, else of this cluster, else from nobody.
+
+    Raises ConfigurationError where they are to be asked for and there is nobody to ask.
+    """
+    if settings.owners == "never":
+        return ClusterOwners(None)
+    if settings.api_url:
+        return ClusterOwners(ApiServer(settings.api_url, timeout_seconds=settings.timeout))
+    try:
+        return ClusterOwners(ApiServer.from_cluster(environ))
+    except SourceError as error:
+        if settings.owners == "always":
+            raise ConfigurationError(
+                f"kubernetes.owners is always, but there is {error}; set kubernetes.api_url"
+            ) from error
+        return ClusterOwners(None)
 
 
 @dataclass(slots=True)

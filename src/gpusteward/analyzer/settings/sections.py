@@ -81,8 +81,7 @@ class KubernetesSettings(BaseModel):
     owners: Literal["auto", "always", "never"] = Field(
         default="auto", description="Whether owners are asked for: where there is an API server, always, or never."
     )
-    kubeconfig: Path | None = Field(
-        default=None, description="A kubeconfig file; without one the pod's service account is used."
+    api_url: Annotated[str, AfterValidator(check_url)] = Field(
+        default="", description="Address of the API server, such as a kubectl proxy; empty: that of this cluster."
     )
-    context: str = Field(default="", description="Which context of the kubeconfig; empty: its current one.")
     timeout: float = Field(default=10, gt=0, le=300, description="Seconds one request may take.")

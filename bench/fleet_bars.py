@@ -1,0 +1,122 @@
+"""What was promised of the analyzer, and whether it holds. A missed bar is said as loudly as one that holds."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from bench.bars import KIB, MB
+from bench.fleet_results import Results, Served, Ways
+from bench.served import PAGE, PAGE_GZIP, WORKLOADS
+
+SHORT, LONG = 10, 120  # minutes of a window
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    promise: str
+    limit: str
+    measured: str
+    holds: bool
+    judged_by: str
+
+    @property
+    def verdict(self) -> str:
+        return "PASS" if self.holds else "MISSED"
+
+
+def judge(results: Results) -> list[Bar]:
+    """Only of the sizes that were measured; in the order of the promises."""
+    short = [ways for ways in results.ways if ways.window_minutes == SHORT]
+    return [
+        *(_over_curl(ways) for ways in results.ways),
+        *(_beside_seed(ways) for ways in short if ways.gpus in (1_000, 50_000)),
+        *(_memory(served) for served in results.served if served.gpus == 50_000),
+        *_growth(sorted(short, key=lambda ways: ways.gpus)),
+        *_windows(results.ways),
+        *_answers(results.served),
+    ]
+
+
+def _over_curl(ways: Ways) -> Bar:
+    return Bar(
+        f"a cycle over {ways.gpus:,} GPUs, {ways.window_minutes:g} min, against curl",
+        "at most 1.2 x",
+        f"{ways.over_curl:.2f} x",
+        ways.over_curl <= 1.2,
+        "each round's cycle against its curl, median of the rounds",
+    )
+
+
+def _beside_seed(ways: Ways) -> Bar:
+    faster = ways.faster_than(ways.seed)
+    return Bar(
+        f"faster than the seed's way at {ways.gpus:,} GPUs",
+        "at least 80 x",
+        f"{faster:.0f} x",
+        faster >= 80,
+        "the seed's way on a sample, scaled to all, against the same round's cycle; median of the rounds",
+    )
+
+
+def _memory(served: Served) -> Bar:
+    peak = served.after_requests.peak * KIB / MB
+    return Bar(
+        f"RSS of `gpusteward serve` at {served.gpus:,} GPUs",
+        "at most 200 MB",
+        f"{peak:.0f} MB",
+        peak <= 200,
+        "VmHWM: the most it ever had, after all its cycles and requests",
+    )
+
+
+def _growth(ways: Sequence[Ways]) -> Iterator[Bar]:
+    for small, large in pairwise(ways):
+        grown, gpus = large.cycle_seconds / small.cycle_seconds, large.gpus / small.gpus
+        floor = median(large.curl) / median(small.curl)
+        yield Bar(
+            f"a cycle grows from {small.gpus:,} to {large.gpus:,} GPUs",
+            f"at most {gpus:g} x",
+            f"{grown:.2f} x",
+            grown <= gpus,
+            f"medians of the rounds; curl grew {floor:.2f} x",
+        )
+
+
+def _windows(ways: Iterable[Ways]) -> Iterator[Bar]:
+    by_window = {(each.gpus, each.window_minutes): each for each in ways}
+    for (gpus, minutes), long in by_window.items():
+        short = by_window.get((gpus, SHORT))
+        if minutes == LONG and short is not None:
+            ours, floor = long.cycle_seconds / short.cycle_seconds, median(long.curl) / median(short.curl)
+            yield Bar(
+                f"a cycle grows from {SHORT} min to 2 h beyond what curl grows",
+                "at most 1.5 x",
+                f"{ours / floor:.2f} x",
+                ours / floor <= 1.5,
+                f"at {gpus:,} GPUs, medians: the cycle grew {ours:.2f} x, curl {floor:.2f} x",
+            )
+
+
+def _answers(served: Iterable[Served]) -> Iterator[Bar]:
+    promises: tuple[tuple[int, str, float], ...] = (
+        (10_000, PAGE, 50),
+        (10_000, PAGE_GZIP, 50),
+        (50_000, WORKLOADS, 20),
+    )
+    by_size = {each.gpus: each for each in served}
+    for gpus, name, limit in promises:
+        if gpus in by_size:
+            yield _answer(by_size[gpus].milliseconds[name], f"{name} at {gpus:,} GPUs", limit=limit)
+
+
+def _answer(milliseconds: Sequence[float], promise: str, *, limit: float) -> Bar:
+    middle = median(milliseconds)
+    spread = f"first {milliseconds[0]:.1f}, worst {max(milliseconds):.1f}"
+    return Bar(
+        promise,
+        f"at most {limit:g} ms",
+        f"{middle:.1f} ms",
+        middle <= limit,
+        f"median of {len(milliseconds)} requests on one connection, to the last byte; {spread}",
+    )

@@ -1,0 +1,160 @@
+"""Three ways to know how a fleet fares: curl's, which is the floor; the seed's; and a cycle of the analyzer."""
+
+import json
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import requests
+
+from bench.fleet_data import SIGNALS, STEP, Fleet, uuid_of
+from bench.fleet_results import CycleTime
+from bench.wire_tap import Asked, tap_wire
+from gpusteward.analyzer.api.board import Posted
+from gpusteward.analyzer.api.metrics_page import PAGE, render_result
+from gpusteward.analyzer.api.workloads import DEFAULT_SORT, view_workloads
+from gpusteward.analyzer.app import keep_owners
+from gpusteward.analyzer.cycle import Cycle, Parts
+from gpusteward.analyzer.explain.explainer import Explainer
+from gpusteward.analyzer.read.prometheus.source import PrometheusSource
+from gpusteward.analyzer.read.sources import Chart, UsageSource
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.tables import UsageTable
+from gpusteward.core.usages import Holding
+from tests.analyzer.engines import find_program
+
+SEED_THREADS = 8
+SEED_TIMEOUT = 10
+
+
+def make_settings(url: str, window_seconds: float) -> Settings:
+    """The defaults, but for the engine and the window."""
+    return Settings.model_validate({"prometheus": {"url": url, "time_window_min": window_seconds / 60}})
+
+
+@dataclass
+class TimedSource:
+    """A source, and how long its last read took."""
+
+    source: UsageSource
+    seconds: float = 0.0
+
+    def read(self, at: float) -> UsageTable:
+        began = time.perf_counter()
+        table = self.source.read(at)
+        self.seconds = time.perf_counter() - began
+        return table
+
+    def read_series(self, holding: Holding, at: float, *, seconds: float) -> Chart:
+        return self.source.read_series(holding, at, seconds=seconds)
+
+    def describe(self) -> Mapping[str, Any]:
+        return self.source.describe()
+
+    def close(self) -> None:
+        self.source.close()
+
+
+@dataclass
+class Analysis:
+    """The analyzer's way: cycle after cycle, as its worker runs them."""
+
+    settings: Settings
+    source: PrometheusSource = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.source = PrometheusSource(self.settings.prometheus, max_workers=self.settings.scheduler.max_workers)
+        self._timed = TimedSource(self.source)
+        self._cycle = Cycle(Parts(self._timed, keep_owners, Explainer(self.settings.ai)))
+
+    def run(self, at: float) -> tuple[CycleTime, Result]:
+        """Read, judge, and make what everybody asks for, as `app` does before it puts up a result."""
+        cpu, began = time.process_time(), time.perf_counter()
+        result = self._cycle.run(self.settings, at=at, use_ai=False)
+        judged = time.perf_counter()
+        posted = Posted(result)
+        posted.once(PAGE, render_result)
+        view_workloads(posted).listing.select(DEFAULT_SORT, {})
+        ended = time.perf_counter()
+        read = self._timed.seconds
+        times = CycleTime(ended - began, read, judged - began - read, ended - judged, time.process_time() - cpu)
+        return times, result
+
+
+def record_questions(engine_url: str, window_seconds: float, *, at: float) -> list[Asked]:
+    """What a cycle asks that has learned already what the site has."""
+    with tap_wire(engine_url) as tap:
+        analysis = Analysis(make_settings(tap.url, window_seconds))
+        try:
+            analysis.source.read(at)
+            tap.heard.clear()
+            analysis.source.read(at)
+        finally:
+            analysis.source.close()
+        return list(tap.heard)
+
+
+@dataclass(frozen=True)
+class Curl:
+    """The same questions, as many at once, the answers thrown away. Nothing in Python could be faster."""
+
+    command: Sequence[str]
+
+    def run(self) -> float:
+        began = time.perf_counter()
+        subprocess.run(self.command, check=True)
+        return time.perf_counter() - began
+
+
+def prepare_curl(engine_url: str, questions: Sequence[Asked], *, at_once: int, folder: Path) -> Curl:
+    config = folder / "curl.conf"
+    config.write_text("next\n".join(_write_question(engine_url, question) for question in questions))
+    # Immediate: otherwise it waits for the first answer before it opens a second connection.
+    parallel = ("--parallel", "--parallel-immediate", "--parallel-max", str(at_once))
+    return Curl((find_program("curl"), "--disable", "--no-progress-meter", *parallel, "--config", str(config)))
+
+
+def _write_question(engine_url: str, question: Asked) -> str:
+    options = {"url": engine_url + question.path, "output": "/dev/null"} | (
+        {"data": question.body} if question.body else {}
+    )
+    return "silent\nshow-error\nfail\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in options.items())
+
+
+@dataclass(frozen=True)
+class Seed:
+    """gpu-oour's way: a range query for each GPU and signal, from eight threads, each on a connection of its own."""
+
+    engine_url: str
+    fleet: Fleet
+    window_seconds: float
+    at: float
+
+    def run(self, sample: Sequence[int], *, keeps_connections: bool = False) -> float:
+        """Seconds for the whole fleet, as far as these GPUs tell."""
+        began = time.perf_counter()
+        with requests.Session() as session, ThreadPoolExecutor(SEED_THREADS) as pool:
+            ask = session.get if keeps_connections else requests.get
+            means = list(pool.map(lambda gpu: [self._read_mean(ask, signal, gpu) for signal in SIGNALS], sample))
+        seconds = time.perf_counter() - began
+        if not all(mean is not None for row in means for mean in row):
+            raise RuntimeError("the seed's way found nothing for some of the GPUs")
+        return seconds / len(sample) * self.fleet.gpus
+
+    def _read_mean(self, ask: Any, signal: str, gpu: int) -> float | None:
+        parameters = {
+            "query": f'{signal}{{pod!="", UUID="{uuid_of(gpu)}"}}',
+            "start": self.at - self.window_seconds,
+            "end": self.at,
+            "step": f"{STEP}s",
+        }
+        answer = ask(f"{self.engine_url}/api/v1/query_range", params=parameters, timeout=SEED_TIMEOUT)
+        answer.raise_for_status()
+        found = answer.json()["data"]["result"]
+        return fmean(float(value) for _, value in found[0]["values"]) if found else None
