@@ -25,6 +25,8 @@ check: .venv/ready ## format, lint, types, import contracts
 
 bench: .venv/ready ## measure; results with their commands go to bench/results/
 	$(BIN)/python -m bench.agent
+	$(BIN)/python -m bench.judge_truth
+	$(BIN)/python -m bench.analyzer
 
 ci: components check ## what CI runs: real components installed, a skip is a failure
 	GPUSTEWARD_NO_SKIP=1 $(BIN)/python -m pytest

@@ -15,6 +15,12 @@
     bars.py        what was promised, and whether it holds (pure)
     report.py      results -> the page a person reads (pure)
     judge_truth.py the judge against the truth of simulated workloads, and its cost at 50,000 GPUs
+    analyzer.py    a cycle of the analyzer beside curl and the seed's way, on a real Prometheus
+    fleet_data.py  the fleet it reads, as blocks of Prometheus
+    wire_tap.py    hears what a cycle asks, so that curl can ask the same
+    three_ways.py  curl's way, the seed's, the analyzer's
+    served.py      `gpusteward serve` as a process: memory, and how long its answers take
+    fleet_results.py, fleet_bars.py, fleet_report.py   what that found, was promised, and as a page
     progress.py    what a run says while it runs
 
 Uses the fakes of the tests; nothing in src/ or tests/ imports it. Traffic stays on the loopback.

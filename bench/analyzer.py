@@ -98,21 +98,30 @@ class Bench:
             curl = prepare_curl(url, questions, at_once=at_once, folder=self._folder)
             seed = Seed(url, fleet, window, at)
             for number in range(self._rounds or ROUNDS.get(fleet.gpus, 3)):
-                self._run_round(ways, curl, analysis, seed=seed, sample=sample, at=at + number)
+                ways.others.append(_wait_for_quiet())
+                self._run_round(ways, curl, analysis, at=at, is_curl_first=number % 2 == 0)
+                _run_seed(ways, seed, sample)
+            ways.alone = curl.run_alone()
         finally:
             analysis.source.close()
         return ways
 
-    def _run_round(
-        self, ways: Ways, curl: Curl, analysis: Analysis, *, seed: Seed, sample: Sequence[int], at: float
-    ) -> None:
-        ways.others.append(_wait_for_quiet())
-        ways.curl.append(curl.run())
+    @staticmethod
+    def _run_round(ways: Ways, curl: Curl, analysis: Analysis, *, at: float, is_curl_first: bool) -> None:
+        if is_curl_first:
+            ways.curl.append(curl.run())
         cycle, _ = analysis.run(at)
         ways.cycles.append(cycle)
-        ways.seed.append(seed.run(sample))
-        ways.seed_kept.append(seed.run(sample, keeps_connections=True))
-        say(f"  curl {ways.curl[-1]:.3f} s, cycle {cycle.whole:.3f} s, the seed's way {ways.seed[-1]:.1f} s")
+        if not is_curl_first:
+            ways.curl.append(curl.run())
+        say(f"  curl {ways.curl[-1]:.3f} s, cycle {cycle.whole:.3f} s")
+
+
+def _run_seed(ways: Ways, seed: Seed, sample: Sequence[int]) -> None:
+    ways.seed.append(seed.run(sample))
+    ways.seed_by_uuid.append(seed.run(sample, condition=""))
+    ways.seed_kept.append(seed.run(sample, condition="", keeps_connections=True))
+    say(f"  the seed's way {ways.seed[-1]:.1f} s, by UUID {ways.seed_by_uuid[-1]:.1f} s")
 
 
 def _wait_for_quiet() -> float:

@@ -1,6 +1,5 @@
 """Results of `bench.analyzer` -> the page a person reads."""
 
-from collections import Counter
 from collections.abc import Iterable
 from statistics import median
 
@@ -13,15 +12,17 @@ from bench.report import render_table
 NOTES = """\
 - One real Prometheus on the loopback for each row, with nothing in it but this fleet: blocks that promtool made of six
   DCGM signals with eleven labels every 30 s. The machine runs Prometheus and whoever asks it.
-- A round waits up to 20 s for the rest of the machine to be quiet. It is curl, then a cycle, then the seed's way, all
-  at the same moment of the data. Before the first round each question was asked twice: nobody finds cold caches.
+- A round waits up to 20 s for the rest of the machine to be quiet. It is curl and a cycle, each first in turn, then the
+  seed's way; all at the same moment of the data. Before the first round each question was asked twice: nobody
+  finds cold caches.
 - curl: one process, the queries a cycle was heard to send (below), as many at once as the analyzer has under way, the
   answers thrown away. Its start, some milliseconds, is part of its time.
 - A cycle: `Cycle.run` (read, judge) and all that is made before a result is put up: the /metrics page in both formats,
   packed and unpacked, and the order of the first list. Of a site that is known already, as eleven cycles in twelve are.
 - The seed's way: for each GPU one `query_range` for each of the six signals, eight threads, `requests.get` without a
   session and so a new connection each time, the mean computed from the JSON. Measured on a sample of GPUs spread over
-  the fleet and scaled to all. Beside it the same with connections kept, which the seed does not do.
+  the fleet and scaled to all. Beside it two that the seed does not do: by UUID, without the `pod!=""` that makes
+  Prometheus go through all pods for each GPU; and that with connections kept.
 - The seed's way gives means only. A cycle has means and peaks of what is judged, the spread and the count of the core's
   samples, and who holds what.
 - `gpusteward serve` is the program as it is installed for development, with its defaults, started anew; it ends after
@@ -72,7 +73,7 @@ def _name(ways: Ways) -> str:
 
 
 def _render_ways(all_ways: Iterable[Ways]) -> str:
-    header = ("", "curl", "cycle", "cycle / curl", "seed's way", "times a cycle", "connections kept", "times a cycle")
+    header = ("", "curl", "cycle", "cycle / curl", "seed", "/ cycle", "by UUID", "/ cycle", "and kept", "/ cycle")
     rows = [
         (
             _name(ways),
@@ -81,6 +82,8 @@ def _render_ways(all_ways: Iterable[Ways]) -> str:
             f"{ways.over_curl:.2f}",
             f"{median(ways.seed):.1f}",
             f"{ways.faster_than(ways.seed):.0f}",
+            f"{median(ways.seed_by_uuid):.1f}",
+            f"{ways.faster_than(ways.seed_by_uuid):.0f}",
             f"{median(ways.seed_kept):.1f}",
             f"{ways.faster_than(ways.seed_kept):.0f}",
         )
@@ -94,7 +97,8 @@ def _render_rounds(ways: Ways) -> str:
         "curl": ways.curl,
         "cycle": [cycle.whole for cycle in ways.cycles],
         f"seed's way, from {ways.sampled_gpus} GPUs": ways.seed,
-        "connections kept": ways.seed_kept,
+        "by UUID alone": ways.seed_by_uuid,
+        "and connections kept": ways.seed_kept,
     }
     shown = "; ".join(f"{name} {', '.join(f'{value:.3f}' for value in values)}" for name, values in columns.items())
     busy = ", ".join(f"{cores:.2f}" for cores in ways.others)
@@ -121,11 +125,11 @@ def _render_cycles(all_ways: Iterable[Ways]) -> str:
 
 
 def _render_queries(all_ways: list[Ways]) -> str:
-    """Of the last row with a short window: the others ask the same of another window or fleet."""
-    ways = min(all_ways, key=lambda each: each.window_minutes)
-    counted = Counter(ways.queries)
-    lines = "".join(f"{query}\n" for query in counted)
-    return f"Its queries ({_name(ways)}):\n\n```\n{lines}```\n"
+    """Of the largest fleet with the short window: the others ask the same of another window or fleet."""
+    ways = max(all_ways, key=lambda each: (-each.window_minutes, each.gpus))
+    lines = "".join(f"{took:7.3f}  {query}\n" for query, took in zip(ways.queries, ways.alone, strict=True))
+    total = f"{sum(ways.alone):7.3f}  together, one after another\n"
+    return f"Its queries, with the seconds each takes curl alone ({_name(ways)}):\n\n```\n{lines}{total}```\n"
 
 
 def _render_served(all_served: Iterable[Served]) -> str:

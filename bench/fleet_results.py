@@ -34,7 +34,9 @@ class Ways:
     curl: list[float] = field(default_factory=list)
     cycles: list[CycleTime] = field(default_factory=list)
     seed: list[float] = field(default_factory=list)
-    seed_kept: list[float] = field(default_factory=list)  # the same, with connections kept
+    seed_by_uuid: list[float] = field(default_factory=list)  # the same, without `pod!=""`
+    seed_kept: list[float] = field(default_factory=list)  # and with connections kept
+    alone: list[float] = field(default_factory=list)  # curl, each query alone
 
     @property
     def cycle_seconds(self) -> float:

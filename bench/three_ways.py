@@ -104,24 +104,33 @@ def record_questions(engine_url: str, window_seconds: float, *, at: float) -> li
 class Curl:
     """The same questions, as many at once, the answers thrown away. Nothing in Python could be faster."""
 
-    command: Sequence[str]
+    config: Path
+    at_once: int
 
     def run(self) -> float:
+        # Immediate: otherwise it waits for the first answer before it opens a second connection.
+        parallel = ("--parallel", "--parallel-immediate", "--parallel-max", str(self.at_once))
         began = time.perf_counter()
-        subprocess.run(self.command, check=True)
+        self._ask(*parallel)
         return time.perf_counter() - began
+
+    def run_alone(self) -> list[float]:
+        """Seconds for each question, one after another."""
+        return [float(line) for line in self._ask().split()]
+
+    def _ask(self, *flags: str) -> str:
+        command = (find_program("curl"), "--disable", "--no-progress-meter", *flags, "--config", str(self.config))
+        return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def prepare_curl(engine_url: str, questions: Sequence[Asked], *, at_once: int, folder: Path) -> Curl:
     config = folder / "curl.conf"
     config.write_text("next\n".join(_write_question(engine_url, question) for question in questions))
-    # Immediate: otherwise it waits for the first answer before it opens a second connection.
-    parallel = ("--parallel", "--parallel-immediate", "--parallel-max", str(at_once))
-    return Curl((find_program("curl"), "--disable", "--no-progress-meter", *parallel, "--config", str(config)))
+    return Curl(config, at_once)
 
 
 def _write_question(engine_url: str, question: Asked) -> str:
-    options = {"url": engine_url + question.path, "output": "/dev/null"} | (
+    options = {"url": engine_url + question.path, "output": "/dev/null", "write-out": "%{time_total}\n"} | (
         {"data": question.body} if question.body else {}
     )
     return "silent\nshow-error\nfail\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in options.items())
@@ -136,20 +145,24 @@ class Seed:
     window_seconds: float
     at: float
 
-    def run(self, sample: Sequence[int], *, keeps_connections: bool = False) -> float:
+    def run(self, sample: Sequence[int], *, condition: str = 'pod!="", ', keeps_connections: bool = False) -> float:
         """Seconds for the whole fleet, as far as these GPUs tell."""
         began = time.perf_counter()
         with requests.Session() as session, ThreadPoolExecutor(SEED_THREADS) as pool:
             ask = session.get if keeps_connections else requests.get
-            means = list(pool.map(lambda gpu: [self._read_mean(ask, signal, gpu) for signal in SIGNALS], sample))
+            means = list(
+                pool.map(
+                    lambda gpu: [self._read_mean(ask, f"{signal}{{{condition}", gpu) for signal in SIGNALS], sample
+                )
+            )
         seconds = time.perf_counter() - began
         if not all(mean is not None for row in means for mean in row):
             raise RuntimeError("the seed's way found nothing for some of the GPUs")
         return seconds / len(sample) * self.fleet.gpus
 
-    def _read_mean(self, ask: Any, signal: str, gpu: int) -> float | None:
+    def _read_mean(self, ask: Any, selector: str, gpu: int) -> float | None:
         parameters = {
-            "query": f'{signal}{{pod!="", UUID="{uuid_of(gpu)}"}}',
+            "query": f'{selector}UUID="{uuid_of(gpu)}"}}',
             "start": self.at - self.window_seconds,
             "end": self.at,
             "step": f"{STEP}s",

@@ -68,14 +68,9 @@ def test_work_in_another_signal_is_activity_without_core_utilization():
     assert look(table_of(signal(Measure.TENSOR, 0.2)))[0][0] is Activity.ACTIVE
 
 
-def test_a_signal_of_which_only_the_last_value_is_known_proves_nothing():
-    row = resting() | {(Measure.DRAM, Stat.LAST): 0.0}
+def test_a_signal_with_a_mean_but_no_peak_proves_nothing():
+    row = resting() | {(Measure.DRAM, Stat.MEAN): 0.0}
     assert look(table_of(row)) == [(Activity.UNKNOWN, Doubt.PARTIAL)]
-
-
-def test_a_mean_of_exactly_nothing_needs_no_peak_beside_it():
-    row = resting() | {(Measure.TENSOR, Stat.MEAN): 0.0}
-    assert look(table_of(row)) == [(Activity.IDLE, Doubt.NONE)]
 
 
 def test_the_word_of_the_source_counts_more_than_the_numbers():

@@ -107,12 +107,11 @@ def _lacks_core(table: UsageTable) -> Mask:
 
 
 def _lacks_peak(table: UsageTable) -> Mask:
-    """A signal the row has, but not as what reclaim leans on. A mean of exactly 0 is as good: nothing is below 0."""
+    """A signal the row has, but not as what reclaim leans on."""
     lacks = np.zeros(len(table), dtype=bool)
     for measure in SIGNALS:
-        mean, last = (table.column(measure, stat) for stat in (Stat.MEAN, Stat.LAST))
-        is_there = ~np.isnan(mean) | ~np.isnan(last)
-        lacks |= is_there & np.isnan(ratio_of(table, measure, Stat.PEAK)) & ~(ratio_of(table, measure, Stat.MEAN) == 0)
+        is_there = ~np.isnan(table.column(measure, Stat.MEAN)) | ~np.isnan(table.column(measure, Stat.LAST))
+        lacks |= is_there & np.isnan(ratio_of(table, measure, Stat.PEAK))
     return lacks
 
 

@@ -34,7 +34,7 @@ _DCGM: tuple[tuple[str, Quantity, tuple[Fold, ...]], ...] = (
     ("power_limit_watts", Quantity.POWER_LIMIT, _LAST),
     ("sm_clock_hertz", Quantity.SM_CLOCK, _MEAN),
     ("gr_engine_ratio", Quantity.ENGINE, _BOTH),
-    ("tensor_ratio", Quantity.TENSOR, _MEAN),
+    ("tensor_ratio", Quantity.TENSOR, _BOTH),
     ("dram_ratio", Quantity.DRAM, _BOTH),
 )
 """Signals of `core.signals` that the analyzer asks DCGM's fields for."""
@@ -85,7 +85,7 @@ _NATIVE: tuple[Signal, ...] = (
     Signal(Quantity.POWER_LIMIT, _DEVICE["enforced_power_limit_watts"].name, _LAST, level=Level.DEVICE),
     Signal(Quantity.SM_CLOCK, _DEVICE["sm_clock_hertz"].name, _MEAN, level=Level.DEVICE),
     Signal(Quantity.ENGINE, _DEVICE["gr_engine_ratio"].name, _BOTH, level=Level.DEVICE),
-    Signal(Quantity.TENSOR, _DEVICE["tensor_ratio"].name, _MEAN, level=Level.DEVICE),
+    Signal(Quantity.TENSOR, _DEVICE["tensor_ratio"].name, _BOTH, level=Level.DEVICE),
     Signal(Quantity.DRAM, _DEVICE["dram_ratio"].name, _BOTH, level=Level.DEVICE),
 )
 
