@@ -13,7 +13,7 @@ from gpusteward.agent.web.server import listen, serve
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.exposition import OPENMETRICS_TYPE, TEXT_TYPE
 from tests.agent.serving import LOOPBACK, FakeAnswers, Starter, connect, fetch
-from tests.agent.test_negotiation import PROMETHEUS_2
+from tests.core.test_negotiation import PROMETHEUS_2
 from tests.fakes.apiserver import wait_until
 
 

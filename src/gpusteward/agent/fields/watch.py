@@ -5,6 +5,7 @@ good one stays.
 """
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -19,7 +20,7 @@ CONFIG_MAP_PERIOD_SECONDS = 30.0
 """A mounted ConfigMap takes the kubelet about a minute to change: half of that is soon enough here."""
 
 
-class _Watched:
+class _Watched(ABC):
     """The last good list of one place, and how its changes went."""
 
     def __init__(self, where: str, *, period_seconds: float) -> None:
@@ -70,9 +71,9 @@ class _Watched:
             log.warning("fields_unserved", source=self._where, names=",".join(fields.unserved), reason="not in NVML")
         return fields
 
+    @abstractmethod
     def _read_text(self) -> str:
         """Raises ConfigurationError or SourceError."""
-        raise NotImplementedError
 
 
 class FieldFile(_Watched):

@@ -6,6 +6,7 @@ asked first, the other where it is not there or has nothing to say; whichever sp
 
 import ctypes
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -45,7 +46,7 @@ IDLE = Use()
 UNKNOWN = Use(None, None, None, None)
 
 
-class _Teller:
+class _Teller(ABC):
     """One of the two calls, on one device."""
 
     entry: struct.Struct
@@ -93,11 +94,13 @@ class _Teller:
         self._room = entries
         self._buffer = ctypes.create_string_buffer(entries * self.entry.size)
 
+    @abstractmethod
     def _call(self) -> tuple[int, int]:
-        raise NotImplementedError
+        """NVML's code, and how many entries there are."""
 
+    @abstractmethod
     def _decode(self, raw: bytes) -> Iterable[Sample]:
-        raise NotImplementedError
+        """The entries as samples."""
 
 
 class _Modern(_Teller):

@@ -5,7 +5,6 @@
     requests.py      one connection: TLS, requests, routes, responses
     responses.py     a response as bytes; the one shape of errors
     reading.py       reads a request under a deadline and a size limit
-    negotiation.py   `Accept` and `Accept-Encoding` -> format and encoding (pure)
     config.py        a web config file of the Prometheus exporter-toolkit, read again when it changes
     sections.py      the YAML of a web config file, with complaints that name the key
     certificates.py  the TLS part of a web config file -> an ssl context

@@ -14,10 +14,10 @@ from http.server import BaseHTTPRequestHandler
 from gpusteward.agent.web.answers import Answers
 from gpusteward.agent.web.certificates import is_allowed_client
 from gpusteward.agent.web.config import WebConfig
-from gpusteward.agent.web.negotiation import accepts_gzip, choose_format
 from gpusteward.agent.web.reading import RequestStream, RequestTooLargeError
 from gpusteward.agent.web.responses import JSON, LANDING, OVERLOADED, Response, refuse, render_head
 from gpusteward.core.exposition import TEXT_TYPE
+from gpusteward.core.negotiation import accepts_gzip, choose_format
 from gpusteward.logs import Log
 
 log = Log(__name__)

@@ -11,7 +11,6 @@
     listings.py        rows that can be filtered and sorted without being made
     packing.py         large bodies, made once and kept packed
     sending.py         bodies and values -> responses
-    negotiation.py     Accept, Accept-Encoding -> what to answer with
     places.py          work that may take long, few at once, beside the event loop
     event_feed.py      who listens to events, and what is told them
     metrics_page.py    /metrics

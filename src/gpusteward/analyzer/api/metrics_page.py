@@ -6,7 +6,6 @@ from dataclasses import replace
 from fastapi import APIRouter, Depends, Request, Response
 
 from gpusteward.analyzer.api.access import may_read
-from gpusteward.analyzer.api.negotiation import accepts_gzip, choose_format
 from gpusteward.analyzer.api.packing import Body, pack
 from gpusteward.analyzer.api.sending import send_body
 from gpusteward.analyzer.api.serving import Serving, ServingHere
@@ -24,6 +23,7 @@ from gpusteward.core.exposition import (
     render_page,
     render_text_header,
 )
+from gpusteward.core.negotiation import accepts_gzip, choose_format
 
 router = APIRouter(dependencies=[Depends(may_read)], tags=["gpu-oour"])
 

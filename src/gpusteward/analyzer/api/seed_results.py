@@ -17,7 +17,6 @@ from pydantic import Field
 
 from gpusteward.analyzer.api.access import may_read
 from gpusteward.analyzer.api.board import Posted
-from gpusteward.analyzer.api.negotiation import accepts_gzip
 from gpusteward.analyzer.api.packing import Body, pack
 from gpusteward.analyzer.api.pages import make_etag
 from gpusteward.analyzer.api.sending import JSON_TYPE, is_known, send_body, send_json, send_not_modified
@@ -29,6 +28,7 @@ from gpusteward.analyzer.judge.keys import encode, read_keys
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.showing import showable
 from gpusteward.analyzer.tables import STATES, Column
+from gpusteward.core.negotiation import accepts_gzip
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import State
 
