@@ -71,9 +71,10 @@ async def metrics_page(request: Request, serving: ServingHere) -> Response:
     What could not be measured has no sample. A GPU has one status at a time.
     """
     chosen = choose_format(request.headers.get("accept", ""))
-    body = _page_of(serving).bodies[chosen]
+    form = TEXT_TYPE if chosen == TEXT_TYPE else OPENMETRICS_TYPE  # its older version reads the same
+    body = _page_of(serving).bodies[form]
     is_packed = accepts_gzip(request.headers.get("accept-encoding", ""))
-    return send_body(body, gzip=is_packed, media_type=chosen, tail=_render_health(serving, chosen))
+    return send_body(body, gzip=is_packed, media_type=chosen, tail=_render_health(serving, form))
 
 
 def _page_of(serving: Serving) -> MetricsPage:
@@ -81,7 +82,7 @@ def _page_of(serving: Serving) -> MetricsPage:
     return MetricsPage() if posted is None else posted.once(PAGE, render_result)
 
 
-def _render_health(serving: Serving, chosen: str) -> bytes:
+def _render_health(serving: Serving, form: str) -> bytes:
     posted = serving.board.posted
     tally = serving.tally
     page = render_page(
@@ -95,7 +96,7 @@ def _render_health(serving: Serving, chosen: str) -> bytes:
             _reloads(serving.count_reloads()),
         ]
     )
-    return page.openmetrics + b"# EOF\n" if chosen == OPENMETRICS_TYPE else page.text
+    return page.openmetrics + b"# EOF\n" if form == OPENMETRICS_TYPE else page.text
 
 
 def _reloads(counts: Mapping[str, int]) -> Family:
