@@ -100,6 +100,20 @@ def test_the_analyzers_image_needs_no_more_than_its_lock(uv: str, tmp_path: Path
     assert "all there" in ask(programs, tmp_path, "python", "-c", parts)
 
 
+def test_the_commands_a_person_types_need_no_more_than_the_extra_cli():
+    """Of what is installed here, `gpusteward settings` loads only what that extra brings."""
+    code = (
+        "import sys; from gpusteward.cli.main import main; main(['settings']);"
+        "print('loaded', *{name.partition('.')[0] for name, module in sys.modules.items()"
+        " if 'site-packages' in (getattr(module, '__file__', None) or '')})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=30)
+    loaded = set(done.stdout.splitlines()[-1].split()[1:])
+    of_extra = {"numpy", "pydantic", "yaml"}
+    below_those = {"annotated_types", "pydantic_core", "typing_extensions", "typing_inspection", "_distutils_hack"}
+    assert loaded <= of_extra | below_those
+
+
 def ask(installed: Path, folder: Path, program: str, *words: str) -> str:
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder)}
     done = subprocess.run(
