@@ -88,3 +88,16 @@ def test_before_the_first_cycle_the_page_is_empty_and_stale():
     assert pages.age_seconds is None
     assert pages.render(openmetrics=False, gzip=False) == b""
     assert gzip.decompress(pages.render(openmetrics=True, gzip=True)) == b"# EOF\n"
+
+
+def test_a_page_is_packed_with_the_cycle_while_a_scraper_is_expected():
+    clock = Clock()
+    pages = published(clock)
+    assert pages._published.packed == {}
+    pages.render(openmetrics=True, gzip=True)
+    clock.now += 30
+    pages.publish([INFO, POWER], taken_at=clock.now)
+    assert pages._published.packed.keys() == {(True, False)}
+    clock.now += 500
+    pages.publish([INFO, POWER], taken_at=clock.now)
+    assert pages._published.packed == {}

@@ -14,6 +14,7 @@ from gpusteward.core import metrics
 from gpusteward.core.exposition import Family, Page, render_labels, render_page
 
 STALE_AFTER_INTERVALS = 3
+EXPECTED_SECONDS = 120.0  # a scraper that came within this time will come again: its page is packed with the cycle
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _GZIP_LEVEL = 1  # half the CPU of the default level for a page a tenth larger
 
@@ -52,11 +53,16 @@ class Pages:
         self._clock = clock
         self._lock = threading.Lock()
         self._published: _Published | None = None
+        self._asked_at: dict[bool, float] = {}  # packed, by whether as OpenMetrics
 
     def publish(self, families: Sequence[Family], *, taken_at: float) -> None:
         """Put a new page in place of the last one. `taken_at` is on the clock given at the start."""
         lasting = render_page(family for family in families if family.metric.outlives_snapshot)
-        self._published = _Published(taken_at, render_page(families), lasting)
+        published = _Published(taken_at, render_page(families), lasting)
+        for openmetrics, asked_at in tuple(self._asked_at.items()):
+            if taken_at - asked_at < EXPECTED_SECONDS:
+                self._packed(published, published.fresh, (openmetrics, False))
+        self._published = published
 
     @property
     def age_seconds(self) -> float | None:
@@ -81,6 +87,7 @@ class Pages:
         page = published.lasting if stale else published.fresh
         if not gzip:
             return (page.openmetrics if openmetrics else page.text) + tail
+        self._asked_at[openmetrics] = self._clock()
         return self._packed(published, page, (openmetrics, stale)).finish(tail)
 
     def _render_age(self, age: float, *, openmetrics: bool) -> bytes:
@@ -89,7 +96,7 @@ class Pages:
         return page.openmetrics if openmetrics else page.text
 
     def _packed(self, published: _Published, page: Page, key: tuple[bool, bool]) -> _Packed:
-        """Packed on first demand and kept: a page nobody asks for costs nothing, a page asked for twice costs once."""
+        """Packed once and kept, on demand or because a scraper is expected: a page nobody asks for costs nothing."""
         with self._lock:
             packed = published.packed.get(key)
             if packed is None:
