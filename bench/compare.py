@@ -13,6 +13,8 @@ from bench.scrapes import MODES, Scraper
 from bench.sides import AGENT, NVITOP, Side, fetch_page, run_agent, run_nvitop
 
 WARM_UP_SECONDS = 12.0
+SCRAPE_SECONDS = 15.0
+"""How often a Prometheus asks, as most sites have it."""
 LONE_PAUSE_SECONDS = 1.07
 """Longer than the interval of the sides scraped so: each of these scrapes finds a page nobody has asked for yet."""
 
@@ -79,6 +81,7 @@ class Arena:
         self._note_memory("started")
         self._measure_idle()
         self._note_memory("idle")
+        self._measure_scraped()
         self._measure_scrapes()
         self._note_memory("scraped")
         self._measure_lone_scrapes()
@@ -103,10 +106,24 @@ class Arena:
             ours = sum(self._add_shares(*each) for each in zip(self._pairs, before, strict=True))
             self._others.append((read_busy_seconds() - busy) / self._plan.window_seconds - ours)
 
+    def _measure_scraped(self) -> None:
+        """The share while a Prometheus asks both sides for gzip, as it does: what a node pays in truth."""
+        pair = self._pairs[0]
+        with ExitStack() as stack:
+            scrapers = [stack.enter_context(Scraper(side)) for side in pair.sides.values()]
+            for window in range(self._plan.windows):
+                say(f"  scraped window {window + 1} of {self._plan.windows}, {2 * SCRAPE_SECONDS:g} s")
+                before = _read_clocks(pair)
+                for _ in range(2):
+                    time.sleep(SCRAPE_SECONDS)
+                    for scraper in scrapers:
+                        scraper.scrape("gzip")
+                for name, share in _shares(before, _read_clocks(pair)).items():
+                    self._found[name].scraped_shares.append(share)
+
     def _add_shares(self, pair: Pair, before: Clocks) -> float:
         """Note how much of a core each side has used since then; return how much both have."""
-        now = _read_clocks(pair)
-        shares = {name: (used - before.used[name]) / (now.at - before.at) for name, used in now.used.items()}
+        shares = _shares(before, _read_clocks(pair))
         for name, share in shares.items():
             self._found[name].idle_shares.setdefault(f"{pair.interval:g} s", []).append(share)
         return sum(shares.values())
@@ -152,6 +169,10 @@ def read_collectors(page: str) -> dict[str, float]:
             labels, _, value = line.rpartition(" ")
             found[labels.split('collector="')[1].split('"')[0]] = float(value)
     return found
+
+
+def _shares(before: Clocks, now: Clocks) -> dict[str, float]:
+    return {name: (used - before.used[name]) / (now.at - before.at) for name, used in now.used.items()}
 
 
 def _read_clocks(pair: Pair) -> Clocks:

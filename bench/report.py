@@ -39,7 +39,7 @@ to the kernel for most calls, which makes the floor higher and leaves the rest a
 COLLECTORS = """\
 ## One cycle by collector
 
-In the loop: CPU of its part of a mean cycle (the kubelet is asked every 15 s or when pods change, not in each cycle).
+In the loop: CPU of its part of a mean cycle (the kubelet is asked every 30 s or when pods change, not in each cycle).
 Running: time, not CPU, as `gpusteward_collector_duration_seconds` of the agent at the 1 s interval tells it. The rest,
 which no collector accounts for: attribution, counters, the page.
 """
@@ -133,6 +133,9 @@ def _list_figures(comparison: Comparison, side: Measured) -> dict[str, float]:
     }
     for interval in comparison.intervals:
         figures[f"CPU at {interval:g} s, % of a core"] = side.cpu_share(interval) * 100
+    figures[f"CPU at {comparison.intervals[0]:g} s, scraped every 15 s, % of a core"] = (
+        median(side.scraped_shares) * 100
+    )
     figures |= {f"CPU of a scrape, {mode}, ms": side.scrape_cpu(mode) for mode in side.scrapes}
     figures |= {f"CPU of a lone scrape, {mode}, ms": side.lone_scrape_cpu(mode) for mode in side.lone_scrapes}
     figures |= {f"time of a scrape, {mode}, ms": side.scrape_wall(mode) for mode in side.scrapes}

@@ -13,6 +13,7 @@ class Measured:
     """One side on one node."""
 
     idle_shares: dict[str, list[float]] = field(default_factory=dict)  # by interval: of one core, window by window
+    scraped_shares: list[float] = field(default_factory=list)  # the same at the first interval, under a Prometheus
     memory: dict[str, Memory] = field(default_factory=dict)  # by moment
     scrapes: dict[str, list[Cost]] = field(default_factory=dict)  # by mode, round by round
     lone_scrapes: dict[str, list[Cost]] = field(default_factory=dict)  # by mode, scrape by scrape

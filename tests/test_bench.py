@@ -20,6 +20,7 @@ def measured(*, rss: int = 40_000, share: float = 0.002, scrape: float = 0.5, lo
     memory = Memory(rss, rss // 2, rss)
     return Measured(
         idle_shares={"5 s": [share, share, share * 9]},
+        scraped_shares=[share, share],
         memory=dict.fromkeys(("started", "idle", "scraped"), memory),
         scrapes={"identity": [Cost(scrape, 2 * scrape)] * 3},
         lone_scrapes={"gzip": [Cost(lone, 2 * lone)] * 3},

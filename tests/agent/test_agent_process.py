@@ -21,6 +21,7 @@ from tests.fakes.apiserver import FakeApiServer
 from tests.fakes.machine_park import exclusive
 from tests.fakes.nvml_library import environment
 
+LIB_RM_VERSION_MISMATCH = 18  # NVML_ERROR_LIB_RM_VERSION_MISMATCH
 COMMAND = (sys.executable, "-m", "gpusteward.cli.main")
 
 
@@ -164,6 +165,16 @@ def test_it_comes_back_by_itself_after_the_driver_was_reloaded(scenario: Path):
         world.gpus[0].numbers["gpu_percent"] = 77
         nvml.reloaded(world).write(scenario)
         agent.wait_for(lambda it: it.value("DCGM_FI_DEV_GPU_UTIL") == 77)
+
+
+def test_a_driver_that_was_upgraded_makes_it_unhealthy_so_that_it_is_restarted_with_the_new_library(scenario: Path):
+    with running(env=environment(scenario)) as agent:
+        agent.wait_for(is_ready)
+        world = nvml.reloaded(nvml.a100x8(), code=LIB_RM_VERSION_MISMATCH)
+        world.lines.append(f"init {LIB_RM_VERSION_MISMATCH}")
+        world.write(scenario)
+        agent.wait_for(lambda it: it.get("/healthz")[0] == 503)
+        assert "Restart the agent" in agent.get("/healthz")[1]
 
 
 def test_sigusr1_releases_the_driver_for_a_while_and_it_comes_back_by_itself(scenario: Path):

@@ -12,6 +12,7 @@ from gpusteward.core.snapshots import Failure, Snapshot
 
 NO_DRIVER = Failure("nvml", "the driver is not loaded")
 LOST = Failure("nvml", "GPU 1 is lost: it fell off the bus before the agent saw it")
+UPGRADED = Failure("nvml", "the driver's library and its kernel module have different versions", needs_restart=True)
 ALIVE = GpuReading(Gpu("node-a", 0, "GPU-0", "NVIDIA A100-SXM4-80GB"))
 
 
@@ -52,6 +53,24 @@ def test_one_gpu_that_does_not_answer_leaves_it_ready_for_the_others():
 
 def test_a_node_without_gpus_is_ready():
     assert ready(readings=(), failures=()) == (True, "ok")
+
+
+def health(*snapshots: Snapshot) -> tuple[bool, str]:
+    cycles, pages = collection(snapshots[0])
+    for number, snapshot in enumerate(snapshots):
+        cycles._source = Source(snapshot)
+        cycles.run_cycle(now=float(number + 1), monotonic=0.0)
+    return AgentAnswers(cycles, pages, threading.current_thread()).health()
+
+
+def test_a_driver_upgraded_under_the_agent_makes_it_unhealthy_because_a_restart_mends_that():
+    worked, upgraded = Snapshot("node-a", 1.0, (ALIVE,)), Snapshot("node-a", 2.0, failures=(UPGRADED,))
+    assert health(worked, upgraded) == (False, UPGRADED.reason)
+    assert health(worked, upgraded, worked) == (True, "ok")
+
+
+def test_versions_that_never_fitted_are_not_mended_by_a_restart():
+    assert health(Snapshot("node-a", 1.0, failures=(UPGRADED,))) == (True, "ok")
 
 
 def test_cycles_asked_for_in_between_do_not_put_off_the_next_one():

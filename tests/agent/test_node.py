@@ -48,8 +48,7 @@ def standing_node(machine: Machine, folder: Path, *, watch_pods: bool = True) ->
         source = NodeSource(NODE, Nvml(NODE, event_wait_milliseconds=10), neighbours)
         try:
             if pods is not None:
-                pods.start()
-                wait_until(lambda: pods.has_listed)
+                pods.start()  # the first read waits for its list
             yield Node(source, standing)
         finally:
             source.close()

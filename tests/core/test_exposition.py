@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from gpusteward.core.exposition import Family, LabelCache, render_labels, render_page, render_value
+from gpusteward.core.exposition import Family, LabelCache, render_labels, render_lines, render_page
 from gpusteward.core.metrics import METRICS, Kind, Metric
 
 COUNTER = Metric("joules_total", Kind.COUNTER, "Energy.", ("gpu",))
@@ -42,18 +42,17 @@ def test_a_counter_of_ours_is_a_counter_in_openmetrics():
 
 
 def test_whole_numbers_have_no_fraction_and_others_are_exact():
-    assert [render_value(each) for each in (3, 3.0, 55491669881.0, 0.1, 1e300)] == [
-        "3",
-        "3",
-        "55491669881",
-        "0.1",
-        "1e+300",
+    values = (3, 3.0, 55491669881.0, 0.1, 1e-7, -2.0, 10.05, math.inf, -math.inf, math.nan)
+    lines = render_lines(GAUGE, [("", value) for value in values]).splitlines()
+    assert [line.removeprefix(f"{GAUGE.name} ") for line in lines] == [
+        *("3", "3", "55491669881", "0.1", "1e-07", "-2", "10.05", "+Inf", "-Inf", "NaN")
     ]
 
 
 @given(st.floats(allow_nan=False))
 def test_every_value_reads_back_the_same(value):
-    assert math.isclose(float(render_value(value)), value, rel_tol=0, abs_tol=0)
+    line = render_lines(GAUGE, [('{gpu="1.0"}', value)])
+    assert math.isclose(float(line.rpartition(" ")[2]), value, rel_tol=0, abs_tol=0)
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z][a-z_]{0,7}", fullmatch=True), st.text(), max_size=4))

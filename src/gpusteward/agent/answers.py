@@ -20,9 +20,16 @@ class AgentAnswers:
         return self._pages.render(openmetrics=openmetrics, gzip=gzip)
 
     def health(self) -> tuple[bool, str]:
-        """Alive as long as the worker lives; a driver that hangs is not mended by a restart, so it is only said."""
+        """Alive as long as the worker lives; a driver that hangs is not mended by a restart, so it is only said.
+
+        A driver that was upgraded under a running agent is mended so: a new container gets the new library.
+        """
         if not self._worker.is_alive():
             return False, "the collecting thread has died; restart the agent"
+        snapshot = self._collection.last_snapshot
+        outdated = [each.reason for each in snapshot.failures if each.needs_restart] if snapshot else []
+        if outdated and self._collection.has_seen_gpus:
+            return False, outdated[0]
         return True, "ok" if not self._pages.is_stale else f"ok, but {self._describe_age()}"
 
     def ready(self) -> tuple[bool, str]:

@@ -55,6 +55,7 @@ class Collection:
         self._cycles = 0
         self.guard = Guard()
         self.last_snapshot: Snapshot | None = None
+        self.has_seen_gpus = False  # since the start
 
     def run_cycle(self, *, now: float, monotonic: float) -> None:
         """The whole work of one interval. `now` is wall time, `monotonic` the clock of the pages."""
@@ -73,6 +74,7 @@ class Collection:
         )
         self._pages.publish(families, taken_at=monotonic)
         self.last_snapshot = snapshot
+        self.has_seen_gpus |= bool(snapshot.readings)
 
     def release(self, *, seconds: float) -> None:
         self._source.release(seconds=seconds)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from gpusteward.core.errors import SourceError
+from gpusteward.core.errors import OutdatedError, SourceError
 from gpusteward.core.snapshots import Failure
 from gpusteward.logs import Log
 
@@ -46,7 +46,7 @@ class Guard:
         try:
             result = collect()
         except SourceError as error:
-            self.fail(Failure(collector, str(error)))
+            self.fail(Failure(collector, str(error), needs_restart=isinstance(error, OutdatedError)))
             return default
         # The one place that catches everything: whatever a collector did not expect must not cost the others theirs.
         except Exception as error:  # noqa: BLE001

@@ -19,8 +19,11 @@ from gpusteward.core.snapshots import Failure, Snapshot
 CLAIMS_KEPT_SECONDS = 60.0
 """How long the kubelet's last answer stands while it does not answer: a restart of the kubelet takes less."""
 
-CLAIMS_CHECKED_SECONDS = 15.0
+CLAIMS_CHECKED_SECONDS = 30.0
 """How often the kubelet is asked although no pod of the node has changed: devices are given to pods, never later."""
+
+PODS_AWAITED_SECONDS = 2.0
+"""How long the first cycle waits for the API server's list of pods; later ones never do."""
 
 _NOBODY_IN_PROC = (
     "none of the processes on the GPUs is in /proc: run the agent with hostPID: true, or mount the host's /proc and"
@@ -66,6 +69,7 @@ class NodeSource:
         self._release_seconds = 0.0
         self._released_at: float | None = 0.0  # None: just now, whatever the clock says
         self._resolver = Resolver()
+        self._is_first = True
 
     def read(self, wanted: frozenset[str], *, now: float, guard: Guard) -> Snapshot:
         """Ask everybody, join the answers."""
@@ -121,6 +125,9 @@ class NodeSource:
         watch = self._ask.pods
         if watch is None:
             return _NO_PODS
+        if self._is_first:  # a first page without owners would start series that end with the second
+            self._is_first = False
+            watch.wait_for_first(PODS_AWAITED_SECONDS)
         pods = guard.run("pods", lambda: watch.pods, _NO_PODS)
         if watch.failure is not None:
             guard.fail(Failure("pods", watch.failure))

@@ -3,6 +3,7 @@
     GpustewardError
     ├── ConfigurationError    what a person wrote cannot be used; the program says so and exits with 2
     └── SourceError           something outside could not be read: its own part is missing, the rest goes on
+        └── OutdatedError     ... and will not be until this program is started anew
 
 A class exists only where somebody catches it. The foreign error travels as `__cause__`.
 """
@@ -21,3 +22,7 @@ class ConfigurationError(GpustewardError):
 
 class SourceError(GpustewardError):
     """NVML, the kubelet, the API server or a file did not answer as it should."""
+
+
+class OutdatedError(SourceError):
+    """What this program has loaded does not fit what it talks to any more."""

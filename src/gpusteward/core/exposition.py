@@ -1,14 +1,17 @@
 """Families of samples -> a page Prometheus can read, in the text format and in OpenMetrics.
 
-Sample lines are the same in both formats, so they are made once; only the headers differ. The label part
-of a line is kept between cycles (`LabelCache`): it is what costs, and it hardly ever changes.
+Sample lines are the same in both formats, so they are made once; only the headers differ, and a format is put together
+when somebody asks for it. The label part of a line is kept between cycles (`LabelCache`): it is what costs, and it
+hardly ever changes.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from gpusteward.core.metrics import Kind, Metric
 
+Labels = tuple[tuple[str, str], ...]
 Samples = list[tuple[str, float]]  # rendered labels, value
 
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -23,38 +26,52 @@ class Family:
     samples: Samples
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Page:
-    """A rendered page in both formats; `# EOF` is not on it yet, so that more families can follow."""
+    """A rendered page; `# EOF` is not on it yet, so that more families can follow."""
 
-    text: bytes
-    openmetrics: bytes
+    families: Sequence[tuple[Metric, str]]  # each with its sample lines
+
+    @cached_property
+    def text(self) -> bytes:
+        return self._put_together(render_text_header)
+
+    @cached_property
+    def openmetrics(self) -> bytes:
+        return self._put_together(render_openmetrics_header)
+
+    def _put_together(self, render_header: Callable[[Metric], str]) -> bytes:
+        return "".join([part for metric, lines in self.families for part in (render_header(metric), lines)]).encode()
 
 
 class LabelCache:
     """Rendered label parts, kept for as long as each cycle asks for them again: bounded by what is alive."""
 
     def __init__(self) -> None:
-        self._now: dict[Hashable, str] = {}
-        self._before: dict[Hashable, str] = {}
+        self._now: dict[Hashable, tuple[str, ...]] = {}
+        self._before: dict[Hashable, tuple[str, ...]] = {}
 
     def start_cycle(self) -> None:
         """Forget what the last cycle did not use."""
         self._before, self._now = self._now, {}
 
-    def render(self, labels: tuple[tuple[str, str], ...]) -> str:
+    def render(self, labels: Labels) -> str:
         """`{a="b",c="d"}`, or nothing for no labels."""
         return self.keep(labels, lambda: labels)
 
-    def keep(self, key: Hashable, build: Callable[[], Iterable[tuple[str, str]]]) -> str:
+    def keep(self, key: Hashable, build: Callable[[], Labels]) -> str:
         """The same for labels that a shorter key stands for: they are built only when the key is new."""
-        text = self._now.get(key)
-        if text is None:
-            text = self._before.get(key)
-            if text is None:
-                text = render_labels(build())
-            self._now[key] = text
-        return text
+        return self.keep_all(key, lambda: (build(),))[0]
+
+    def keep_all(self, key: Hashable, build: Callable[[], Iterable[Labels]]) -> tuple[str, ...]:
+        """The label parts of all that is told about one thing, under one key."""
+        texts = self._now.get(key)
+        if texts is None:
+            texts = self._before.get(key)
+            if texts is None:
+                texts = tuple([render_labels(labels) for labels in build()])
+            self._now[key] = texts
+        return texts
 
 
 def render_labels(labels: Iterable[tuple[str, str]]) -> str:
@@ -73,30 +90,22 @@ def escape_label(value: str) -> str:
 
 def render_page(families: Iterable[Family]) -> Page:
     """Render families in order; those without samples leave no trace."""
-    text: list[str] = []
-    openmetrics: list[str] = []
-    for family in families:
-        if not family.samples:
-            continue
-        lines = render_lines(family.metric, family.samples)
-        text += (render_text_header(family.metric), lines)
-        openmetrics += (render_openmetrics_header(family.metric), lines)
-    return Page("".join(text).encode(), "".join(openmetrics).encode())
+    return Page([(each.metric, render_lines(each.metric, each.samples)) for each in families if each.samples])
 
 
 def render_lines(metric: Metric, samples: Samples) -> str:
-    """The samples of a family, or some of them: the same in both formats."""
+    """The samples of a family, or some of them: the same in both formats.
+
+    Whole numbers without a fraction, others in the shortest form that reads back the same.
+    """
     name = metric.name
-    return "".join([f"{name}{labels} {render_value(value)}\n" for labels, value in samples])
+    lines = "".join([f"{name}{labels} {value if value % 1 else int(value)}\n" for labels, value in samples])
+    for python, prometheus in _SPECIAL:
+        lines = lines.replace(python, prometheus)  # only a value stands before a line's end: labels have theirs escaped
+    return lines
 
 
-def render_value(value: float) -> str:
-    """Whole numbers without a fraction, others in the shortest form that reads back the same."""
-    text = repr(value)
-    return text[:-2] if text.endswith(".0") else _SPECIAL.get(text, text)
-
-
-_SPECIAL: Mapping[str, str] = {"inf": "+Inf", "-inf": "-Inf", "nan": "NaN"}
+_SPECIAL = ((" inf\n", " +Inf\n"), (" -inf\n", " -Inf\n"), (" nan\n", " NaN\n"))
 
 
 def render_text_header(metric: Metric) -> str:

@@ -14,6 +14,7 @@ class Failure:
     collector: str  # "nvml", "processes", "kubelet", "pods", ...
     reason: str
     gpu_uuid: str = ""
+    needs_restart: bool = False  # of the agent; nothing else mends it
 
 
 @dataclass(frozen=True, slots=True)

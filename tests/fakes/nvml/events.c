@@ -2,7 +2,6 @@
 #include "call.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 enum { XID_CRITICAL_ERROR = 8 };
 
@@ -52,9 +51,10 @@ EXPORT int nvmlEventSetWait_v2(EventSet *set, EventData *out, unsigned timeout_m
     unsigned long long until = now_microseconds() + timeout_milliseconds * 1000ull;
     ENTER(NULL);
     while (!next_event(set, out)) {
-        if (now_microseconds() >= until) return TIMEOUT;
+        unsigned long long now = now_microseconds();
+        if (now >= until) return TIMEOUT;
         pthread_mutex_unlock(&world_lock);
-        usleep(timeout_milliseconds * 250); /* four looks a wait: cheap beside a benchmark, prompt in a test */
+        world_wait((until - now + 999) / 1000);
         pthread_mutex_lock(&world_lock);
         world_refresh();
         int code = library_state();

@@ -1,11 +1,15 @@
 /* Reads a scenario file into the world. See world.h for the format. */
 #include "world.h"
 
+#include <libgen.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 World world;
 pthread_mutex_t world_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -14,6 +18,7 @@ static char path[4096];
 static struct timespec modified;
 static off_t size;
 static unsigned long long looked_at;
+static int watch = -1; /* tells of changes in the folder of the scenario */
 
 /* Often enough for a test that waits, seldom enough to cost nothing in a benchmark. */
 static const unsigned long long LOOK_EVERY_MICROSECONDS = 5000;
@@ -230,8 +235,17 @@ static void look_at_file(void) {
     read_world();
 }
 
+static void watch_folder(void) {
+    char folder[sizeof path];
+    snprintf(folder, sizeof folder, "%s", path);
+    if (watch >= 0) close(watch);
+    watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    inotify_add_watch(watch, dirname(folder), IN_MOVED_TO | IN_CLOSE_WRITE);
+}
+
 void world_use(const char *new_path) {
     snprintf(path, sizeof path, "%s", new_path);
+    watch_folder();
     size = -1;
     look_at_file();
 }
@@ -241,4 +255,12 @@ void world_refresh(void) {
     if (now - looked_at < LOOK_EVERY_MICROSECONDS) return;
     looked_at = now;
     look_at_file();
+}
+
+/* Waits as a driver does: asleep until something happens, at no cost. */
+void world_wait(unsigned milliseconds) {
+    char changes[4096];
+    struct pollfd change = {.fd = watch, .events = POLLIN};
+    if (poll(&change, 1, (int)milliseconds) > 0)
+        while (read(watch, changes, sizeof changes) > 0) looked_at = 0;
 }

@@ -101,6 +101,7 @@ extern pthread_mutex_t world_lock;
 
 void world_refresh(void);            /* caller holds the lock; looks at the file at most every few milliseconds */
 void world_use(const char *path);    /* caller holds the lock; reads this file now */
+void world_wait(unsigned milliseconds); /* without the lock; until the scenario changes or the time is over */
 unsigned long long now_microseconds(void);
 
 #endif

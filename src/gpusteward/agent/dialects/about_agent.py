@@ -17,9 +17,9 @@ def agent_families(
     sheet = Sheet()
 
     def write(metric: Metric, value: float, **more: str) -> None:
-        sheet.write(labels.render((("node", node), *more.items())), (metric, value))
+        sheet.column(metric).append((labels.render((("node", node), *more.items())), value))
 
-    sheet.write(labels.render((("version", __version__),)), (metrics.BUILD_INFO, 1))
+    sheet.column(metrics.BUILD_INFO).append((labels.render((("version", __version__),)), 1))
     write(metrics.CYCLES, cycles)
     for name, count in sorted(guard.error_counts.items()):
         write(metrics.COLLECTOR_ERRORS, count, collector=name)

@@ -5,10 +5,10 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Generic, TypeVar
 
-from gpusteward.agent.dialects.dcgm_labels import Labels
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.core import dcgm
 from gpusteward.core.dcgm import DcgmEvent
+from gpusteward.core.exposition import Labels
 from gpusteward.core.gpus import GpuReading
 from gpusteward.core.signals import CLOCK_EVENTS
 from gpusteward.core.snapshots import Snapshot

@@ -8,9 +8,8 @@ from typing import NamedTuple
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.agent.fields.lists import LabelRow
 from gpusteward.core.allocations import Allocation
+from gpusteward.core.exposition import Labels
 from gpusteward.core.gpus import Gpu
-
-Labels = tuple[tuple[str, str], ...]
 
 HEAD = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "GPU_I_PROFILE", "GPU_I_ID", "GPU_CI_ID")
 HOLDER = ("container", "namespace", "pod", "pod_uid", "vgpu")

@@ -56,19 +56,19 @@ def parse_devices(text: str) -> DeviceSelection:
     """`f`, `g`, `g:0,1,3-5`, `i`, `i:0,2`, `g+i`. Raises ConfigurationError."""
     kinds, colon, ids = text.strip().partition(":")
     if kinds not in ("f", "g", "i", "g+i"):
-        raise ConfigurationError(f"devices {text!r}: write f, g, i or g+i, with g and i a list of ids too: g:0,1,3-5")
+        raise ConfigurationError(f"--devices {text!r}: write f, g, i or g+i, with g and i a list of ids too: g:0,1,3-5")
     if not colon:
         return DeviceSelection(kinds)
     if kinds not in ("g", "i"):
-        raise ConfigurationError(f"devices {text!r}: only g and i take a list of ids, as in g:0,1,3-5")
+        raise ConfigurationError(f"--devices {text!r}: only g and i take a list of ids, as in g:0,1,3-5")
     return DeviceSelection(kinds, frozenset(number for part in ids.split(",") for number in _parse_range(part, text)))
 
 
 def _parse_range(part: str, text: str) -> Iterator[int]:
     match = re.fullmatch(r"\s*([0-9]{1,4})(?:-([0-9]{1,4}))?\s*", part)
     if match is None:
-        raise ConfigurationError(f"devices {text!r}: {part!r} is neither an id nor a range such as 3-5")
+        raise ConfigurationError(f"--devices {text!r}: {part!r} is neither an id nor a range such as 3-5")
     first, last = int(match[1]), int(match[2] or match[1])
     if last < first:
-        raise ConfigurationError(f"devices {text!r}: the range {part!r} runs backwards")
+        raise ConfigurationError(f"--devices {text!r}: the range {part!r} runs backwards")
     yield from range(first, last + 1)

@@ -1,20 +1,21 @@
 """gpusteward's own names: base units, one family a fact, and parts that sum to the device."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from gpusteward.agent.dialects.sheets import Labels, Sheet
+from gpusteward.agent.dialects.sheets import Sheet
 from gpusteward.agent.meters import View
 from gpusteward.core import metrics
 from gpusteward.core.allocations import Allocation
 from gpusteward.core.containers import Container
-from gpusteward.core.exposition import Family, LabelCache
+from gpusteward.core.exposition import Family, LabelCache, Labels, Samples
 from gpusteward.core.gpus import Gpu, GpuReading
 from gpusteward.core.parts import Division, Part
 from gpusteward.core.processes import GpuProcess
 from gpusteward.core.signals import SIGNALS, Scope
 
 _NO_CONTAINER = Container()
+Counts = Mapping[int, int] | Mapping[str, int]
 
 
 class NativeDialect:
@@ -29,84 +30,100 @@ class NativeDialect:
     def families(self, view: View) -> list[Family]:
         sheet = Sheet()
         gpus = {reading.gpu.uuid: reading.gpu for reading in view.snapshot.readings}
-        for reading in view.snapshot.readings:
-            self._write_reading(sheet, reading)
-        for division in view.divisions:
-            self._write_division(sheet, view, division)
-        for allocation in view.snapshot.allocations:
-            if allocation.gpu_uuid in gpus:
-                self._write_allocation(sheet, allocation, gpus[allocation.gpu_uuid])
-        for process in view.snapshot.processes:
-            if process.gpu_uuid in gpus:
-                self._write_process(sheet, process, gpus[process.gpu_uuid])
+        self._write_readings(sheet, view.snapshot.readings)
+        self._write_divisions(sheet, view.divisions, gpu_busy_seconds=view.gpu_busy_seconds)
+        self._write_parts(sheet, view)
+        self._write_allocations(sheet, [each for each in view.snapshot.allocations if each.gpu_uuid in gpus], gpus)
+        self._write_processes(sheet, [each for each in view.snapshot.processes if each.gpu_uuid in gpus], gpus)
         node = self._labels.render((("node", view.snapshot.node),))
-        sheet.write(node, (metrics.ALLOCATIONS_KNOWN, int(view.snapshot.allocations_known)))
+        sheet.rows(metrics.ALLOCATIONS_KNOWN).write(node, int(view.snapshot.allocations_known))
         return sheet.families()
 
-    def _write_reading(self, sheet: Sheet, reading: GpuReading) -> None:
-        gpu, signals, keep = reading.gpu, reading.signals, self._labels.keep
-        own = keep(("gpu", gpu.uuid, gpu.index), lambda: gpu_labels(gpu))
-        version = gpu.facts.get("driver_version")
-        sheet.write(keep(("info", gpu.uuid, gpu.index, version), lambda: _identity(gpu)), (metrics.GPU_INFO, 1))
-        sheet.write(own, (metrics.GPU_UP, int(not reading.lost)))
-        sheet.write(own, *((metrics.DEVICE_SIGNALS[name], signals.get(name)) for name in _TOLD[_standing(reading)]))
-        for xid, count in _xid_counts(reading).items():
-            labels = keep(("xid", gpu.uuid, gpu.index, xid), partial(_gpu_labels_and, gpu, "xid", str(xid)))
-            sheet.write(labels, (metrics.GPU_XID_ERRORS, count))
-        for reason, count in reading.clock_event_counts.items():
-            labels = keep(("clock", gpu.uuid, gpu.index, reason), partial(_gpu_labels_and, gpu, "reason", reason))
-            sheet.write(labels, (metrics.GPU_CLOCK_EVENTS, count))
+    def _write_readings(self, sheet: Sheet, readings: Sequence[GpuReading]) -> None:
+        info, up = sheet.rows(metrics.GPU_INFO), sheet.rows(metrics.GPU_UP)
+        told = {
+            standing: (names, sheet.rows(*(metrics.DEVICE_SIGNALS[name] for name in names)))
+            for standing, names in _TOLD.items()
+        }
+        for reading in readings:
+            gpu, version = reading.gpu, reading.gpu.facts.get("driver_version")
+            key = ("gpu", gpu.uuid, gpu.index, version)
+            own, identity = self._labels.keep_all(key, partial(_labels_of_reading, gpu))
+            info.write(identity, 1)
+            up.write(own, int(not reading.lost))
+            names, rows = told[_standing(reading)]
+            rows.write(own, *map(reading.signals.get, names))
+        self._write_events(sheet.column(metrics.GPU_XID_ERRORS), readings, "xid", _xid_counts)
+        self._write_events(sheet.column(metrics.GPU_CLOCK_EVENTS), readings, "reason", _clock_event_counts)
 
-    def _write_division(self, sheet: Sheet, view: View, division: Division) -> None:
-        gpu = division.gpu
-        sheet.write(
-            self._labels.keep(("gpu", gpu.uuid, gpu.index), lambda: gpu_labels(gpu)),
-            (metrics.GPU_UTILIZATION, _round(division.utilization_ratio)),
-            (metrics.GPU_MEMORY_USED, division.memory_used_bytes),
-            (metrics.GPU_BUSY_SECONDS, _round(view.gpu_busy_seconds.get(gpu.uuid))),
-        )
-        for part in division.parts:
-            self._write_part(sheet, view, part, gpu=gpu)
+    def _write_events(
+        self, samples: Samples, readings: Sequence[GpuReading], label: str, count: Callable[[GpuReading], Counts]
+    ) -> None:
+        """How often each event came, under a label of its own."""
+        for reading in readings:
+            counts = count(reading)
+            key = (label, reading.gpu.uuid, reading.gpu.index, *counts)
+            texts = self._labels.keep_all(key, partial(_labels_of_events, reading.gpu, label, counts))
+            samples += zip(texts, counts.values(), strict=True)
 
-    def _write_part(self, sheet: Sheet, view: View, part: Part, *, gpu: Gpu) -> None:
-        who = part.container or _NO_CONTAINER
-        key = (gpu.uuid, part.by, part.container)
-        sheet.write(
-            self._labels.keep(
-                ("use", key, gpu.index, who.workload), lambda: (*gpu_labels(gpu), ("by", part.by), *_owner(who))
-            ),
-            (metrics.USE_UTILIZATION, _round(part.utilization_ratio)),
-            (metrics.USE_MEMORY, part.memory_bytes),
-            (metrics.USE_PROCESSES, part.processes),
-            (metrics.USE_POWER, _round(part.power_watts)),
-            (metrics.USE_ENERGY, _round(view.use_energy_joules.get(key))),
-            (metrics.USE_BUSY_SECONDS, _round(view.use_busy_seconds.get(key))),
-        )
+    def _write_divisions(
+        self, sheet: Sheet, divisions: Sequence[Division], *, gpu_busy_seconds: Mapping[str, float]
+    ) -> None:
+        rows = sheet.rows(metrics.GPU_UTILIZATION, metrics.GPU_MEMORY_USED, metrics.GPU_BUSY_SECONDS)
+        for each in divisions:
+            gpu = each.gpu
+            rows.write(
+                self._labels.keep(("division", gpu.uuid, gpu.index), partial(gpu_labels, gpu)),
+                _round(each.utilization_ratio),
+                each.memory_used_bytes,
+                _round(gpu_busy_seconds.get(gpu.uuid)),
+            )
 
-    def _write_allocation(self, sheet: Sheet, allocation: Allocation, gpu: Gpu) -> None:
-        holder = allocation.container
-        key = (gpu.uuid, gpu.index, holder, holder.workload)
-        terms = (("share", allocation.share), ("resource", allocation.resource), ("replica", allocation.replica))
-        info = self._labels.keep(("info", key, terms), lambda: (*gpu_labels(gpu), *_owner(holder), *terms))
-        sheet.write(info, (metrics.ALLOCATION_INFO, 1))
-        sheet.write(
-            self._labels.keep(("allocation", key), lambda: (*gpu_labels(gpu), *_owner(holder))),
-            (metrics.ALLOCATION_MEMORY_LIMIT, allocation.memory_limit_bytes),
-            (metrics.ALLOCATION_CORE_LIMIT, allocation.core_limit_ratio),
-            (metrics.ALLOCATION_START, holder.started_at),
-        )
+    def _write_parts(self, sheet: Sheet, view: View) -> None:
+        rows = sheet.rows(*_ABOUT_PARTS)
+        for division in view.divisions:
+            gpu = division.gpu
+            for part in division.parts:
+                key = (gpu.uuid, part.by, part.container)
+                workload = part.container.workload if part.container else None
+                rows.write(
+                    self._labels.keep(("use", key, gpu.index, workload), partial(_labels_of_part, gpu, part)),
+                    _round(part.utilization_ratio),
+                    part.memory_bytes,
+                    part.processes,
+                    _round(part.power_watts),
+                    _round(view.use_energy_joules.get(key)),
+                    _round(view.use_busy_seconds.get(key)),
+                )
 
-    def _write_process(self, sheet: Sheet, process: GpuProcess, gpu: Gpu) -> None:
-        key = (gpu.uuid, gpu.index, process.pid, process.name, process.place, process.container)
-        outside = 1 if process.outside_allocation else None
-        sheet.write(
-            self._labels.keep(("process", key), lambda: _process_labels(process, gpu)),
-            (metrics.PROCESS_MEMORY, process.memory_bytes),
-            (metrics.PROCESS_OUTSIDE, outside),
-        )
-        for engine, ratio in _engines(process):
-            labels = self._labels.keep((engine, key), partial(_process_labels, process, gpu, engine=engine))
-            sheet.write(labels, (metrics.PROCESS_UTILIZATION, ratio))
+    def _write_allocations(self, sheet: Sheet, allocations: Sequence[Allocation], gpus: Mapping[str, Gpu]) -> None:
+        info, rows = sheet.rows(metrics.ALLOCATION_INFO), sheet.rows(*_ABOUT_ALLOCATIONS)
+        for each in allocations:
+            gpu, holder = gpus[each.gpu_uuid], each.container
+            key = (gpu.uuid, gpu.index, holder, holder.workload, each.share, each.resource, each.replica)
+            own, terms = self._labels.keep_all(key, partial(_labels_of_allocation, each, gpu))
+            info.write(terms, 1)
+            rows.write(own, each.memory_limit_bytes, each.core_limit_ratio, holder.started_at)
+
+    def _write_processes(self, sheet: Sheet, processes: Sequence[GpuProcess], gpus: Mapping[str, Gpu]) -> None:
+        rows = sheet.rows(metrics.PROCESS_MEMORY, metrics.PROCESS_OUTSIDE)
+        engines = sheet.rows(metrics.PROCESS_UTILIZATION)
+        for each in processes:
+            gpu = gpus[each.gpu_uuid]
+            key = ("process", gpu.uuid, gpu.index, each.pid, each.name, each.place, each.container)
+            own, *by_engine = self._labels.keep_all(key, partial(_labels_of_process, each, gpu))
+            rows.write(own, each.memory_bytes, 1 if each.outside_allocation else None)
+            ratios = (each.sm_ratio, each.memory_ratio, each.encoder_ratio, each.decoder_ratio)
+            for labels, ratio in zip(by_engine, ratios, strict=True):
+                engines.write(labels, ratio)
+
+
+_ABOUT_PARTS = (
+    *(metrics.USE_UTILIZATION, metrics.USE_MEMORY, metrics.USE_PROCESSES),
+    *(metrics.USE_POWER, metrics.USE_ENERGY, metrics.USE_BUSY_SECONDS),
+)
+_ABOUT_ALLOCATIONS = (metrics.ALLOCATION_MEMORY_LIMIT, metrics.ALLOCATION_CORE_LIMIT, metrics.ALLOCATION_START)
+_ENGINES = ("sm", "memory", "encoder", "decoder")
 
 
 def gpu_labels(gpu: Gpu) -> Labels:
@@ -119,8 +136,30 @@ def gpu_labels(gpu: Gpu) -> Labels:
     )
 
 
-def _gpu_labels_and(gpu: Gpu, name: str, value: str) -> Labels:
-    return (*gpu_labels(gpu), (name, value))
+def _labels_of_reading(gpu: Gpu) -> tuple[Labels, Labels]:
+    return gpu_labels(gpu), _identity(gpu)
+
+
+def _labels_of_events(gpu: Gpu, label: str, counts: Counts) -> list[Labels]:
+    return [(*gpu_labels(gpu), (label, str(event))) for event in counts]
+
+
+def _labels_of_part(gpu: Gpu, part: Part) -> Labels:
+    return (*gpu_labels(gpu), ("by", part.by), *_owner(part.container or _NO_CONTAINER))
+
+
+def _labels_of_allocation(allocation: Allocation, gpu: Gpu) -> tuple[Labels, Labels]:
+    """As it is, and with the terms it is lent on."""
+    own = (*gpu_labels(gpu), *_owner(allocation.container))
+    terms = (("share", allocation.share), ("resource", allocation.resource), ("replica", allocation.replica))
+    return own, (*own, *terms)
+
+
+def _labels_of_process(process: GpuProcess, gpu: Gpu) -> list[Labels]:
+    """As it is, and by engine."""
+    who = (("pid", str(process.pid)), ("process", process.name), ("by", process.place))
+    own = (*gpu_labels(gpu), *who, *_container_labels(process.container or _NO_CONTAINER))
+    return [own, *((*own, ("engine", engine)) for engine in _ENGINES)]
 
 
 def _identity(gpu: Gpu) -> Labels:
@@ -152,18 +191,6 @@ def _owner(container: Container) -> Labels:
     )
 
 
-def _process_labels(process: GpuProcess, gpu: Gpu, *, engine: str = "") -> Labels:
-    who = (("pid", str(process.pid)), ("process", process.name), ("by", process.place))
-    return (*gpu_labels(gpu), *who, *_container_labels(process.container or _NO_CONTAINER), ("engine", engine))
-
-
-def _engines(process: GpuProcess) -> Iterator[tuple[str, float | None]]:
-    yield "sm", process.sm_ratio
-    yield "memory", process.memory_ratio
-    yield "encoder", process.encoder_ratio
-    yield "decoder", process.decoder_ratio
-
-
 def _standing(reading: GpuReading) -> str:
     if reading.gpu.mig:
         return "instance"
@@ -188,7 +215,14 @@ def _xid_counts(reading: GpuReading) -> Mapping[int, int]:
     """Nothing where XIDs are not watched; zeros from the start where they are."""
     if "last_xid" not in reading.signals or reading.gpu.mig:
         return reading.xid_counts
-    return dict.fromkeys(WATCHED_XIDS, 0) | dict(reading.xid_counts)
+    return {**_NO_XIDS, **reading.xid_counts}
+
+
+_NO_XIDS = dict.fromkeys(WATCHED_XIDS, 0)
+
+
+def _clock_event_counts(reading: GpuReading) -> Mapping[str, int]:
+    return reading.clock_event_counts
 
 
 def _round(value: float | None) -> float | None:

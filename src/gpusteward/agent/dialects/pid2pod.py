@@ -1,9 +1,11 @@
 """nvidia-pid2pod's one family: the GPU memory of every process of a pod, in MiB."""
 
-from gpusteward.agent.dialects.sheets import Labels, Sheet
+from functools import partial
+
 from gpusteward.agent.meters import View
 from gpusteward.core import metrics
-from gpusteward.core.exposition import Family, LabelCache
+from gpusteward.core.containers import Container
+from gpusteward.core.exposition import Family, LabelCache, Labels
 from gpusteward.core.processes import GpuProcess
 
 MIB = 1024 * 1024
@@ -19,16 +21,14 @@ class Pid2PodDialect:
         self._labels = labels
 
     def families(self, view: View) -> list[Family]:
-        held: dict[Labels, int | None] = {}
+        held: dict[str, int | None] = {}
         for process in view.snapshot.processes:
-            if process.container and process.container.pod:
-                labels = _labels(process, view.snapshot.node)
+            who = process.container
+            if who and who.pod:
+                key = ("pid2pod", process.pid, process.name, who.pod, who.namespace)
+                labels = self._labels.keep(key, partial(_labels, process, who, view.snapshot.node))
                 held[labels] = _plus(held.get(labels, 0), process.memory_bytes)
-        sheet = Sheet()
-        for labels, memory_bytes in held.items():
-            if memory_bytes is not None:
-                sheet.write(self._labels.render(labels), (metrics.PID_POD, memory_bytes // MIB))
-        return sheet.families()
+        return [Family(metrics.PID_POD, [(labels, size // MIB) for labels, size in held.items() if size is not None])]
 
 
 def _plus(left: int | None, right: int | None) -> int | None:
@@ -36,9 +36,7 @@ def _plus(left: int | None, right: int | None) -> int | None:
     return None if left is None or right is None else left + right
 
 
-def _labels(process: GpuProcess, node: str) -> Labels:
-    container = process.container
-    assert container is not None
+def _labels(process: GpuProcess, container: Container, node: str) -> Labels:
     return (
         ("pid", str(process.pid)),
         ("process_name", process.name),

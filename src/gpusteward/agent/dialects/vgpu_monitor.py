@@ -1,11 +1,12 @@
 """k8s-vgpu-monitor's names: what each pod uses of each GPU, in percent and MB, and what the ratio lends it."""
 
 import math
+from functools import partial
 
 from gpusteward.agent.dialects.sheets import Sheet
 from gpusteward.agent.meters import View
 from gpusteward.core import metrics
-from gpusteward.core.exposition import Family, LabelCache
+from gpusteward.core.exposition import Family, LabelCache, Labels
 from gpusteward.core.processes import Place
 
 MIB = 1024 * 1024
@@ -23,16 +24,20 @@ class VgpuMonitorDialect:
 
     def families(self, view: View) -> list[Family]:
         sheet = Sheet()
+        rows = sheet.rows(metrics.POD_SM, metrics.POD_MEMORY, metrics.POD_MEMORY_TOTAL)
         lent = _memory_lent(view)
         for key, (ratio, used) in _use_by_pod(view).items():
-            index, pod, namespace = key
-            sheet.write(
-                self._labels.render((("gpu_id", str(index)), ("pod", pod), ("namespace", namespace))),
-                (metrics.POD_SM, None if ratio is None else round(ratio * 100, 2)),
-                (metrics.POD_MEMORY, None if used is None else used // MIB),
-                (metrics.POD_MEMORY_TOTAL, lent.get(key)),
+            rows.write(
+                self._labels.keep(("vgpu-monitor", key), partial(_labels, *key)),
+                None if ratio is None else round(ratio * 100, 2),
+                None if used is None else used // MIB,
+                lent.get(key),
             )
         return sheet.families()
+
+
+def _labels(index: int, pod: str, namespace: str) -> Labels:
+    return (("gpu_id", str(index)), ("pod", pod), ("namespace", namespace))
 
 
 def _use_by_pod(view: View) -> dict[_PodOnGpu, tuple[float | None, float | None]]:

@@ -78,6 +78,7 @@ class PodWatch:
         self.pods: Mapping[str, Pod] = MappingProxyType({})
         self.failure: str | None = None
         self.has_listed = False  # `pods` has been complete at least once
+        self._has_tried = threading.Event()  # with or without success
         self._api = api
         self._node = node
         self._reader = PodReader(label_patterns)
@@ -91,6 +92,10 @@ class PodWatch:
 
     def start(self) -> None:
         self._thread.start()
+
+    def wait_for_first(self, seconds: float) -> None:
+        """Wait until the pods are listed or cannot be, at most so long."""
+        self._has_tried.wait(seconds)
 
     def stop(self) -> None:
         """End the watch, even in the middle of a read; returns within about a second."""
@@ -135,6 +140,7 @@ class PodWatch:
         self._by_name = found
         self._publish()
         self.has_listed = True
+        self._has_tried.set()
 
     def _follow(self) -> None:
         seconds = WATCH_SECONDS + os.urandom(1)[0] * WATCH_SECONDS // 255
@@ -213,3 +219,4 @@ class PodWatch:
             log.warning("pods_unreadable", reason=reason)
         self.failure = reason
         self._backoff.faults += 1
+        self._has_tried.set()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pynvml
 
-from gpusteward.core.errors import SourceError
+from gpusteward.core.errors import OutdatedError, SourceError
 
 Function = Callable[..., int]
 Handle = Any
@@ -72,12 +72,14 @@ class DriverGoneError(Exception):
 def open_library() -> None:
     """Initialise NVML.
 
-    Raises SourceError, with what helps, when there is no library or no driver.
+    Raises SourceError, with what helps, when there is no library or no driver, and OutdatedError when the driver is
+    another one than that whose library this program has loaded.
     """
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        raise SourceError(f"NVML cannot be used: {_CURES.get(error.value, describe(error.value))}") from error
+        kind = OutdatedError if error.value == pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH else SourceError
+        raise kind(f"NVML cannot be used: {_CURES.get(error.value, describe(error.value))}") from error
 
 
 def close_library() -> None:
