@@ -1,5 +1,6 @@
 """proc: who a process is, on a /proc tree of files and on the real one."""
 
+import getpass
 import os
 from pathlib import Path
 
@@ -13,6 +14,7 @@ UID = "2c48913c-b29f-11e7-9350-020968147796"
 ID = "9bca8d63d5fa610783847915bcff0ecac1273e5b4bed3f6fa1b07350e0135961"
 IN_POD = f"0::/kubepods/burstable/pod{UID}/{ID}\n"
 ON_HOST = "0::/system.slice/sshd.service\n"
+ME = getpass.getuser()
 HOST_NAMESPACE, OWN_NAMESPACE = "cgroup:[4026531835]", "cgroup:[4026532621]"
 
 
@@ -45,12 +47,12 @@ def proc(tmp_path):
 
 def test_a_process_in_a_pod_is_named_with_pod_and_container(proc):
     proc.add(7, cgroup=IN_POD, cmdline=b"/usr/bin/python3\0train.py\0")
-    assert ProcTable(proc.root).identify(7) == ProcessIdentity("/usr/bin/python3", Place.CONTAINER, UID, ID)
+    assert ProcTable(proc.root).identify(7) == ProcessIdentity("/usr/bin/python3", Place.CONTAINER, UID, ID, ME)
 
 
 def test_a_process_outside_of_containers_is_the_hosts(proc):
     proc.add(7, cgroup=ON_HOST)
-    assert ProcTable(proc.root).identify(7) == ProcessIdentity("python", Place.HOST)
+    assert ProcTable(proc.root).identify(7) == ProcessIdentity("python", Place.HOST, user=ME)
 
 
 @pytest.mark.parametrize(

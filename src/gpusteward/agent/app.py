@@ -106,6 +106,9 @@ def build_source(settings: AgentSettings, api: ApiServer | None) -> Source:
         from gpusteward.agent.simulated import SimulatedSource  # half a megabyte that a real node does not need
 
         return SimulatedSource(settings.node_name, seed=settings.simulate_seed, loads=settings.simulate_loads)
+    if settings.holders == "processes":
+        alone = Neighbours(ProcTable(settings.proc), holders_are_processes=True)
+        return NodeSource(settings.node_name, Nvml(settings.node_name), alone)
     neighbours = Neighbours(
         proc=ProcTable(settings.proc),
         kubelet=_find_kubelet(settings),

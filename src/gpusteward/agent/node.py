@@ -11,6 +11,7 @@ from gpusteward.agent.kubernetes.kubelet import Claim, PodResources
 from gpusteward.agent.kubernetes.pods import Pod, PodWatch
 from gpusteward.agent.nvml import Nvml, NvmlReading
 from gpusteward.agent.proc.table import ProcessIdentity, ProcTable
+from gpusteward.agent.residents import seat_residents
 from gpusteward.agent.shares.ratio_file import RatioFile
 from gpusteward.agent.shares.resolve import Resolution, Resolver
 from gpusteward.core.errors import SourceError
@@ -54,6 +55,7 @@ class Neighbours:
     kubelet: PodResources | None = None
     pods: PodWatch | None = None
     ratio: RatioFile | None = None
+    holders_are_processes: bool = False  # there is no Kubernetes: whoever has a process on a GPU holds it
 
 
 class NodeSource:
@@ -83,13 +85,16 @@ class NodeSource:
         witnesses = Witnesses(
             identities, pods, resolution.allocations, allocations_known=claims_known, unplaced=resolution.unplaced
         )
+        processes, allocations = attribute(reading.processes, witnesses), resolution.allocations
+        if self._ask.holders_are_processes:
+            processes, allocations = seat_residents(processes, identities)
         return Snapshot(
             node=self._name,
             taken_at=now,
             readings=reading.readings,
-            processes=attribute(reading.processes, witnesses),
-            allocations=tuple(resolution.allocations),
-            allocations_known=claims_known,
+            processes=processes,
+            allocations=allocations,
+            allocations_known=claims_known or self._ask.holders_are_processes,
             failures=tuple(guard.failures),
         )
 

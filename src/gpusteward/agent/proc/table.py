@@ -1,6 +1,7 @@
 """/proc: pid -> name, place, pod uid, container id. Looked up once in the life of a process."""
 
 import os
+import pwd
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +23,7 @@ class ProcessIdentity:
     place: Place = Place.UNKNOWN
     pod_uid: str = ""
     container_id: str = ""
+    user: str = ""  # who it runs as, a number where no name is known
 
 
 _NOBODY = ProcessIdentity()
@@ -94,6 +96,7 @@ class ProcTable:
             place=self._tell_place(cgroup, text),
             pod_uid=cgroup.pod_uid,
             container_id=cgroup.container_id,
+            user=_name_user(os.stat(f"{self._root}/{pid}").st_uid),  # noqa: PTH116
         )
 
     def _read_name(self, pid: int) -> bytes:
@@ -134,3 +137,11 @@ class ProcTable:
             return os.read(descriptor, _CHUNK)
         finally:
             os.close(descriptor)
+
+
+def _name_user(number: int) -> str:
+    """As this machine knows it; in a container of its own, names of the host are unknown."""
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)

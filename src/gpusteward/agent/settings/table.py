@@ -90,6 +90,12 @@ class AgentSettings:
         parse=one_of("Hostname", "hostname", "both"),
         about="How the dcgm dialect spells its host label.",
     )
+    holders: Literal["claims", "processes"] = setting(
+        "claims",
+        "--holders",
+        parse=one_of("claims", "processes"),
+        about="Who holds a GPU: pods that claim it, or, on a machine without Kubernetes, whoever has a process on it.",
+    )
     ratio_file: Path | None = setting(
         None,
         "--ratio-file",
