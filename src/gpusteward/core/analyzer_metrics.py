@@ -28,7 +28,7 @@ SM_CLOCK = _of_seed("gpu_sm_clock_mhz", HOLDER, "Mean SM clock (in MHz).")
 AI_CONFIDENCE = _of_seed(
     "gpu_ai_analysis_confidence", (*TENANT, "ai_status"), "Confidence of the model's opinion, 0 to 1."
 )
-AI_SCORE = _of_seed("gpu_ai_adjusted_score", TENANT, "Score as the model would have it, 0 to 100.")
+AI_SCORE = _of_seed("gpu_ai_adjusted_score", TENANT, "Score, 0 to 100, raised to the model's where that is higher.")
 
 TOTAL = _of_seed("gpu_total_count", (), "GPUs held by somebody.")
 LOW = _of_seed("gpu_low_utilization_count", (), "GPUs whose score is below the low threshold.")
@@ -66,6 +66,19 @@ MODEL_COST = _own(
 SETTINGS_RELOADS = _own(
     "settings_reloads_total", ("result",), "Changes of the settings by result: ok or refused.", Kind.COUNTER
 )
+
+LEDGER_UP = _own("ledger_up", (), "Whether the books can be written; no sample where none are kept.")
+LEDGER_BUFFERED = _own("ledger_buffered_cycles", (), "Cycles that wait to be booked.")
+LEDGER_LOST = _own(
+    "ledger_lost_cycles_total", (), "Cycles that could not be kept until they were booked.", Kind.COUNTER
+)
+DELIVERIES = _own(
+    "deliveries_total",
+    ("kind", "result"),
+    "Notices, control calls and alerts by result: sent, failed (attempts), dead, refused.",
+    Kind.COUNTER,
+)
+DELIVERIES_PENDING = _own("deliveries_pending", ("kind",), "What still waits to be delivered.")
 
 ANALYZER_METRICS: tuple[Metric, ...] = tuple(row for row in tuple(vars().values()) if isinstance(row, Metric))
 """Every row above, for the reference page and the tests."""

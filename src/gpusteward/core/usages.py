@@ -30,6 +30,7 @@ class Stat(StrEnum):
     PEAK = "peak"
     LAST = "last"
     SPREAD = "spread"  # standard deviation
+    COUNT = "count"  # samples that the others are made of
 
 
 @dataclass(frozen=True, slots=True)

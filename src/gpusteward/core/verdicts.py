@@ -32,6 +32,7 @@ class Doubt(StrEnum):
     SOURCE = "source"  # whoever read it says that it must not be judged, and why
     NO_DATA = "no-data"  # core utilization is unknown
     COVERAGE = "coverage"  # no work seen, but too much of the window was not seen
+    SPARSE = "sparse"  # no work seen, but too few looks were taken to say so
     PARTIAL = "partial"  # of an activity signal there is a mean but no peak
     POWER = "power"  # no work seen, yet the GPU draws power as if there were some
 
@@ -56,6 +57,15 @@ class Step(StrEnum):
     NOTHING = "nothing"
     NOTICE = "notice"
     RECLAIM = "reclaim"
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """A second opinion, sure of itself, that what is judged idle is not. It takes steps away and gives none."""
+
+    status: str  # what it calls the allocation
+    confidence: float  # 0 to 1
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

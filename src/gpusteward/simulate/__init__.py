@@ -8,6 +8,7 @@
     applications.py  what a person deployed; its pods, which come and go
     seats.py         an application's place on a GPU, and what it does there at a moment
     devices.py       a GPU and its seats; energy, power, heat
+    tenancies.py     who holds what at a moment, and what that truly came to over a time
     readings.py      a device at a moment as signals, just those its model would report
     assembly.py      plans become devices
     nodes.py         `SimulatedNode`: the whole as a `Snapshot`

@@ -59,10 +59,15 @@ class Application:
             self.chance.uuid("pod", turn, ordinal),
             self.program.container,
             workload,
-            (("app", self._stem()), ("team", self.team)),
+            (("app", self._stem()), ("gpusteward.io/user", self._user()), ("team", self.team)),
             self.turns.starts_at(turn),
         )
         return Pod(container, self.chance.hexadecimal(64, "container", turn, ordinal))
+
+    def _user(self) -> str:
+        """Whose it is: notebooks carry the name."""
+        named = self.program.name.rpartition("-")[2]
+        return named if named in PEOPLE else self.chance.pick(PEOPLE, "user")
 
     def _stem(self) -> str:
         return f"{self.program.name}-{self.chance.text(_LETTERS, 5, 'stem')}"
@@ -129,6 +134,8 @@ CATALOGUE: Mapping[Kind, tuple[Program, ...]] = {
         Program("Notebook", "lab-overnight", "notebook", "/opt/conda/bin/python"),
     ),
 }
+
+PEOPLE = ("chen", "garcia", "mueller", "okafor", "tanaka", "silva", "novak", "wang", "haddad", "kowalski")
 
 TEAMS: tuple[tuple[str, str], ...] = (
     ("nlp-research", "nlp"),

@@ -35,6 +35,12 @@ class Device:
         for instance in self.instances:
             yield from instance.seats
 
+    def places(self) -> Iterator[tuple[Gpu, tuple[Seat, ...]]]:
+        """What can be held, with its seats: the device itself, or its instances."""
+        yield self.gpu, self.seats
+        for instance in self.instances:
+            yield instance.gpu, instance.seats
+
     def energy_joules(self, at: float, *, booted_at: float, samples: Sequence[Sample]) -> float:
         """Since the driver was loaded: idle power for all of the time, and what the seats drew above it."""
         if booted_at != self._booted_at:

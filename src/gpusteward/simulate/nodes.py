@@ -15,6 +15,7 @@ from gpusteward.simulate.models import GpuModel
 from gpusteward.simulate.noise import Chance
 from gpusteward.simulate.readings import read_device
 from gpusteward.simulate.seats import PIDS_PER_SEAT
+from gpusteward.simulate.tenancies import Tenancy
 from gpusteward.simulate.truths import AllocationKey, Truth, allocation_key
 
 MOST_GPUS = 16
@@ -61,13 +62,21 @@ class SimulatedNode:
 
     def truths(self, at: float) -> Mapping[AllocationKey, Truth]:
         """What every allocation of the snapshot at that moment truly is."""
-        found: dict[AllocationKey, Truth] = {}
-        for seat in (seat for device in self._devices for seat in device.all_seats()):
-            if seat.booking and seat.presence.is_on(at) and (allocation := seat.guest(at).allocation):
-                application = seat.booking.application
-                started_at = application.turns.starts_at(application.turns.turn(at))
-                found[allocation_key(allocation)] = Truth(application.kind, seat.work, started_at)
-        return found
+        return {allocation_key(each.allocation): each.truth(at) for each in self.tenancies(at)}
+
+    def tenancies(self, at: float) -> list[Tenancy]:
+        """Everybody who holds something at a moment. Cheaper than a snapshot: nothing is measured."""
+        return [
+            Tenancy(gpu, self.model, seat, allocation)
+            for device in self._devices
+            for gpu, seats in device.places()
+            for seat in seats
+            if seat.booking and seat.presence.is_on(at) and (allocation := seat.guest(at).allocation)
+        ]
+
+    @property
+    def gpu_count(self) -> int:
+        return len(self._devices)
 
     def booted_at(self, at: float) -> float:
         """When the driver was last loaded: energy counts from there."""
