@@ -6,13 +6,13 @@
 PYTHON ?= $(or $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null),python3)
 UV := $(or $(shell command -v uv 2>/dev/null),.build/uv/bin/uv)
 BIN := .venv/bin
-DEMO_ADDRESS ?= 127.0.0.1:9400
+DEMO_ADDRESS ?= 127.0.0.1:8080
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: .venv/ready ## the agent on eight simulated GPUs; prints the address of /metrics
-	$(BIN)/gpusteward agent --source simulated --address $(DEMO_ADDRESS)
+demo: .venv/ready ## the whole product on 40 simulated nodes; prints its address
+	$(BIN)/gpusteward demo --address $(DEMO_ADDRESS)
 
 test: .venv/ready ## all tests; those that need a component which is not installed say so and are skipped
 	$(BIN)/python -m pytest
@@ -27,6 +27,8 @@ bench: .venv/ready ## measure; results with their commands go to bench/results/
 	$(BIN)/python -m bench.agent
 	$(BIN)/python -m bench.judge_truth
 	$(BIN)/python -m bench.analyzer
+	$(BIN)/python -m bench.scrape
+	$(BIN)/python -m bench.ledger
 
 ci: components check ## what CI runs: real components installed, a skip is a failure
 	GPUSTEWARD_NO_SKIP=1 $(BIN)/python -m pytest

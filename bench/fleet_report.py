@@ -17,8 +17,9 @@ NOTES = """\
   finds cold caches.
 - curl: one process, the queries a cycle was heard to send (below), as many at once as the analyzer has under way, the
   answers thrown away. Its start, some milliseconds, is part of its time.
-- A cycle: `Cycle.run` (read, judge) and all that is made before a result is put up: the /metrics page in both formats,
-  packed and unpacked, and the order of the first list. Of a site that is known already, as eleven cycles in twelve are.
+- A cycle: `Cycle.run` (read, judge), the order of the first list, and the result is up. Of a site that is known
+  already, as eleven cycles in twelve are. The page at /metrics, in both formats and packed, is made right after that;
+  until it is ready a scrape gets the page before, as it would have a moment earlier.
 - The seed's way: for each GPU one `query_range` for each of the six signals, eight threads, `requests.get` without a
   session and so a new connection each time, the mean computed from the JSON. Measured on a sample of GPUs spread over
   the fleet and scaled to all. Beside it two that the seed does not do: by UUID, without the `pod!=""` that makes
@@ -42,7 +43,8 @@ def render_report(results: Results) -> str:
             + _render_ways(results.ways),
             "Round by round:\n\n" + "".join(map(_render_rounds, results.ways)),
             "## A cycle\n\nMedians, in seconds. Read: until the table of usage is there; the engine works in that time."
-            " CPU is the analyzer's own, the rest is waiting.\n\n" + _render_cycles(results.ways),
+            " Page: made after the whole. CPU is the analyzer's own, page included; the rest is waiting.\n\n"
+            + _render_cycles(results.ways),
             _render_queries(results.ways),
             "## Served\n\n" + _render_served(results.served),
             f"## How it was measured\n\n{NOTES}",

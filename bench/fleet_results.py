@@ -12,11 +12,11 @@ from bench.readings import Memory
 class CycleTime:
     """One cycle of the analyzer, in seconds."""
 
-    whole: float
+    whole: float  # until its result is up
     read: float  # the engine's answers, and what is made of them
-    judged: float
-    rendered: float  # the /metrics page, and the order of the first list
-    cpu: float  # of all threads of the analyzer
+    judged: float  # and put up, with the order of the first list
+    rendered: float  # the /metrics page, after that
+    cpu: float  # of all threads of the analyzer, the page included
 
 
 @dataclass(slots=True)
@@ -46,6 +46,12 @@ class Ways:
     def over_curl(self) -> float:
         """A round's cycle against the same round's curl, the median of the rounds: a busy machine delays both."""
         return median(cycle.whole / floor for cycle, floor in zip(self.cycles, self.curl, strict=True))
+
+    @property
+    def over_curl_with_page(self) -> float:
+        """The same, up to the moment when /metrics shows it too."""
+        pairs = zip(self.cycles, self.curl, strict=True)
+        return median((cycle.whole + cycle.rendered) / floor for cycle, floor in pairs)
 
     def faster_than(self, seed: Iterable[float]) -> float:
         return median(theirs / cycle.whole for theirs, cycle in zip(seed, self.cycles, strict=True))

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from bench.machines import About, describe_run
 from bench.progress import say
@@ -19,10 +20,20 @@ from bench.report import render_table
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.memory import Memory
 from gpusteward.analyzer.judge.workloads import judge_workloads
-from gpusteward.core.verdicts import Activity
+from gpusteward.core.verdicts import Activity, Signature
 from gpusteward.simulate.fleets import fleet
 from gpusteward.simulate.truths import Kind
-from tests.analyzer.truth_cases import CYCLE, MOMENTS, RULES, Case, find_brief_work, judge_nodes, lone_nodes
+from tests.analyzer.truth_cases import (
+    CYCLE,
+    CYCLES,
+    MOMENTS,
+    RULES,
+    Case,
+    even_servers,
+    find_brief_work,
+    judge_nodes,
+    lone_nodes,
+)
 from tests.analyzer.usage_tables import AGENT_STEP, AT, STEP, WINDOW, large_table
 from tests.simulate.lone import lone_node
 
@@ -31,6 +42,8 @@ RESULTS = Path(__file__).parent / "results"
 SEEDS = range(200)
 BRIEF_SEEDS = range(60)
 FLEET_NODES = 60
+LOOKS = ((60, 30), (60, 15), (60, 5), (120, 30), (600, 300), (600, 60), (600, 30))
+"""Seconds of a window, and between two samples."""
 ROWS = 50_000
 ROUNDS = 9
 
@@ -56,6 +69,19 @@ class Brief:
 
 
 @dataclass(frozen=True, slots=True)
+class Look:
+    """One look at servers at work, with too short a window or too few samples."""
+
+    window_seconds: float
+    step_seconds: float
+    active: int
+    idle: int
+    unknown: int
+    wrongly_idle: int  # there were requests, between two samples
+    accused: int  # of keeping the GPU busy for nothing
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """All of one run."""
 
@@ -65,6 +91,7 @@ class Found:
     fleet: Counts  # share and truth -> verdict
     doubts: dict[str, int]  # in the fleet
     brief: Brief
+    looks: list[Look]
     judge_milliseconds: list[float]  # CPU, round by round
     workloads_milliseconds: list[float]
     bars: list[Bar]
@@ -88,10 +115,26 @@ def judge_brief_work() -> Brief:
         for at in find_brief_work(Kind.NOTEBOOK, seed, least=0.05, most=12, count=2)
     ]
 
-    def count(**options: float) -> int:
+    def count(**options: Any) -> int:
         return sum(case.is_false_idle for node, at in windows for case in judge_nodes([node], at, **options))
 
-    return Brief(len(windows), count(cycles=1), count(), count(counter_step=AGENT_STEP))
+    return Brief(len(windows), count(cycles=1), count(cycles=2), count(cycles=2, counter_step=AGENT_STEP))
+
+
+def look_once(window: float, step: float) -> Look:
+    """Servers at one glance, without the memory of an earlier one."""
+    nodes = lone_nodes(Kind.INFERENCE, SEEDS)
+    cases = [case for at in MOMENTS[:2] for case in judge_nodes(nodes, at, window=window, step=step, cycles=1)]
+    counts = Counter(case.activity for case in cases)
+    return Look(
+        window,
+        step,
+        active=counts[Activity.ACTIVE],
+        idle=counts[Activity.IDLE],
+        unknown=counts[Activity.UNKNOWN],
+        wrongly_idle=sum(case.is_false_idle for case in cases),
+        accused=sum(case.signature is Signature.KEEP_ALIVE for case in cases),
+    )
 
 
 def measure_cost() -> tuple[list[float], list[float]]:
@@ -116,8 +159,11 @@ def tabulate(cases: Iterable[Case], name: Callable[[Case], str], *, by: Callable
     return {row: dict(counts) for row, counts in sorted(rows.items())}
 
 
-def set_bars(cases: Sequence[Case], fleet_cases: Sequence[Case], *, brief: Brief, costs: Sequence[float]) -> list[Bar]:
-    false = sum(case.is_false_idle for case in (*cases, *fleet_cases))
+def set_bars(
+    cases: Sequence[Case], others: Sequence[Case], *, brief: Brief, looks: Sequence[Look], costs: Sequence[float]
+) -> list[Bar]:
+    """`others` are the fleet's and the even servers'."""
+    false = sum(case.is_false_idle for case in (*cases, *others))
     bars = [
         Bar("active workloads called idle", "0", str(false), false == 0),
         Bar("the same, brief work, agent's counter", "0", str(brief.missed_by_counter), brief.missed_by_counter == 0),
@@ -126,6 +172,15 @@ def set_bars(cases: Sequence[Case], fleet_cases: Sequence[Case], *, brief: Brief
         rested = [case for case in cases if case.kind is kind and not case.worked]
         share = sum(case.activity is Activity.IDLE for case in rested) / len(rested)
         bars.append(Bar(f"idle {kind} called idle", "at least 95 %", f"{share:.1%} of {len(rested)}", share >= 0.95))
+    made_up = [case for case in cases if case.kind is Kind.KEEP_ALIVE]
+    honest = [case for case in (*cases, *others) if case.kind is not Kind.KEEP_ALIVE]
+    found, accused = (sum(case.signature is Signature.KEEP_ALIVE for case in each) for each in (made_up, honest))
+    accused += sum(look.accused for look in looks)
+    share = found / len(made_up)
+    bars += [
+        Bar("made-up work found", "at least 95 %", f"{share:.1%} of {len(made_up)}", share >= 0.95),
+        Bar("honest work accused", "0", str(accused), accused == 0),
+    ]
     cost = median(costs)
     return [*bars, Bar(f"CPU to judge {ROWS:,} rows", "100 ms", f"{cost:.0f} ms", cost < 100)]
 
@@ -135,20 +190,26 @@ def run() -> Found:
     cases = judge_kinds()
     say("fleet")
     fleet_cases = judge_nodes(fleet(FLEET_NODES), MOMENTS[0])
+    say("even servers")
+    even_cases = [case for at in MOMENTS[:2] for case in judge_nodes(even_servers(SEEDS), at)]
     say("brief work")
     brief = judge_brief_work()
+    say("short looks")
+    looks = [look_once(*each) for each in LOOKS]
     say("cost")
     judging, joining = measure_cost()
     return Found(
         describe_run(COMMAND, {"judge": {"numpy": version("numpy"), "pydantic": version("pydantic")}}),
         tabulate(cases, lambda case: f"{case.kind}, {_truth(case)}", by=lambda case: case.activity.value),
-        tabulate(cases, lambda case: case.kind.value, by=lambda case: case.signature.value),
+        tabulate(cases, lambda case: case.kind.value, by=lambda case: case.signature.value)
+        | tabulate(even_cases, lambda _: "inference, even load", by=lambda case: case.signature.value),
         tabulate(fleet_cases, lambda case: f"{case.share}, {_truth(case)}", by=lambda case: case.activity.value),
         dict(Counter(case.doubt.value for case in fleet_cases if case.doubt)),
         brief,
+        looks,
         judging,
         joining,
-        set_bars(cases, fleet_cases, brief=brief, costs=judging),
+        set_bars(cases, [*fleet_cases, *even_cases], brief=brief, looks=looks, costs=judging),
     )
 
 
@@ -165,11 +226,13 @@ def render_page(found: Found) -> str:
             f"- Made by `{about.command}` on {about.date}.\n- {about.processor}, {about.cores} cores; {about.python}\n",
             "## What was promised\n\n" + render_table(("promise", "limit", "measured", "verdict"), bars),
             f"## Truth and verdict\n\n{len(SEEDS)} seeds of each kind, one workload on one GPU, all models in turn; "
-            f"{WINDOW / 60:.0f} minutes sampled every {STEP:.0f} s, a cycle every {CYCLE / 60:.0f} minutes. The truth "
-            "is whether any kernel ran within the window.\n\n" + _render_counts(found.activities),
+            f"{WINDOW / 60:.0f} minutes sampled every {STEP:.0f} s, {CYCLES} cycles, one every {CYCLE / 60:.0f} "
+            "minutes. The truth is whether any kernel ran within the window.\n\n" + _render_counts(found.activities),
             "An idle row that is called active stopped less than a window ago: a pause so far.\n",
             "## Kind and signature\n\n" + _render_counts(found.signatures),
-            "A hung workload that still works is steady, a notebook that rests is parked.\n",
+            "A hung workload that still works is steady, a notebook that rests is parked, made-up work of a pod "
+            f"younger than {RULES.signatures.keep_alive.least_seconds / 60:.0f} minutes is steady. Even load: servers "
+            "at a constant 1 to 40 %, as flat as made-up work.\n",
             f"## A fleet of {FLEET_NODES} nodes, by sharing mode\n\n" + _render_counts(found.fleet),
             f"Why unknown: {', '.join(f'{doubt} ({count})' for doubt, count in found.doubts.items())}. No data: MIG "
             "instances of models before Hopper, whose activity only DCGM could tell.\n",
@@ -178,6 +241,10 @@ def render_page(found: Found) -> str:
             f"{brief.missed_by_gauges} by gauges sampled every {STEP:.0f} s alone, {brief.missed_with_memory} with the "
             f"memory of the cycle before, {brief.missed_by_counter} with a mean from the agent's busy-seconds counter. "
             "What is over before the next sample no gauge can show.\n",
+            "## Too short a window, too few samples\n\n"
+            f"{len(SEEDS)} servers at two moments, one look each. Less than {RULES.activity.least_samples:.0f} samples "
+            "without work are unknown, not idle; nobody is accused within one window. What is called idle wrongly had "
+            f"all its requests between two samples: the agent's counter sees those.\n\n{_render_looks(found.looks)}",
             f"## Cost at {ROWS:,} rows\n\nCPU, median of {ROUNDS} rounds: {median(found.judge_milliseconds):.0f} ms to "
             f"judge (least {min(found.judge_milliseconds):.0f}), {median(found.workloads_milliseconds):.0f} ms to join "
             f"to workloads (least {min(found.workloads_milliseconds):.0f}).\n",
@@ -189,6 +256,19 @@ def _render_counts(counts: Counts) -> str:
     columns = sorted({name for row in counts.values() for name in row})
     rows = [(name, *(str(row.get(column, "")) for column in columns)) for name, row in counts.items()]
     return render_table(("", *columns), rows)
+
+
+def _render_looks(looks: Sequence[Look]) -> str:
+    rows = [
+        (
+            f"{look.window_seconds:.0f} s",
+            f"{look.step_seconds:.0f} s",
+            *(str(count) for count in (look.active, look.unknown, look.idle, look.wrongly_idle, look.accused)),
+        )
+        for look in looks
+    ]
+    columns = ("window", "a sample every", "active", "unknown", "idle", "wrongly", "accused")
+    return render_table(columns, rows)
 
 
 def main() -> int:

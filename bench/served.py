@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import subprocess
 import sys
 import time
@@ -55,7 +56,8 @@ def run_serve(engine_url: str, folder: Path) -> Iterator[tuple[subprocess.Popen[
     port = free_port()
     flags = (f"--address=127.0.0.1:{port}", f"--prometheus-url={engine_url}", "--interval=86400", "--log-level=warning")
     program = Path(sys.executable).with_name("gpusteward")
-    process = subprocess.Popen([program, "serve", *flags], cwd=folder)
+    own = os.environ | {"XDG_DATA_HOME": str(folder)}  # books of its own
+    process = subprocess.Popen([program, "serve", *flags], cwd=folder, env=own)
     try:
         yield process, port
     finally:

@@ -15,12 +15,12 @@ import requests
 from bench.fleet_data import SIGNALS, STEP, Fleet, uuid_of
 from bench.fleet_results import CycleTime
 from bench.wire_tap import Asked, tap_wire
-from gpusteward.analyzer.api.board import Posted
-from gpusteward.analyzer.api.metrics_page import PAGE, render_result
-from gpusteward.analyzer.api.workloads import DEFAULT_SORT, view_workloads
-from gpusteward.analyzer.app import keep_owners
+from gpusteward.analyzer.api.board import Board
+from gpusteward.analyzer.api.metrics_bodies import render_result
+from gpusteward.analyzer.api.publishing import put_up
 from gpusteward.analyzer.cycle import Cycle, Parts
 from gpusteward.analyzer.explain.explainer import Explainer
+from gpusteward.analyzer.read.owners import ClusterOwners
 from gpusteward.analyzer.read.prometheus.source import PrometheusSource
 from gpusteward.analyzer.read.sources import Chart, UsageSource
 from gpusteward.analyzer.results import Result
@@ -71,19 +71,18 @@ class Analysis:
     def __post_init__(self) -> None:
         self.source = PrometheusSource(self.settings.prometheus, max_workers=self.settings.scheduler.max_workers)
         self._timed = TimedSource(self.source)
-        self._cycle = Cycle(Parts(self._timed, keep_owners, Explainer(self.settings.ai)))
+        self._board = Board()
+        self._cycle = Cycle(Parts(self._timed, ClusterOwners(None).name, Explainer(self.settings.ai)))
 
     def run(self, at: float) -> tuple[CycleTime, Result]:
-        """Read, judge, and make what everybody asks for, as `app` does before it puts up a result."""
+        """Read, judge, put the result up, and then make its page, as `app` does."""
         cpu, began = time.process_time(), time.perf_counter()
         result = self._cycle.run(self.settings, at=at, use_ai=False)
-        judged = time.perf_counter()
-        posted = Posted(result)
-        posted.once(PAGE, render_result)
-        view_workloads(posted).listing.select(DEFAULT_SORT, {})
+        put_up(self._board, result)
         ended = time.perf_counter()
-        read = self._timed.seconds
-        times = CycleTime(ended - began, read, judged - began - read, ended - judged, time.process_time() - cpu)
+        self._board.page = render_result(result)
+        rendered, read = time.perf_counter() - ended, self._timed.seconds
+        times = CycleTime(ended - began, read, ended - began - read, rendered, time.process_time() - cpu)
         return times, result
 
 

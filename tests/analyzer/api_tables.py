@@ -12,7 +12,7 @@ H100 = "NVIDIA H100 80GB HBM3"
 TRAINER = Workload("Job", "vision", "trainer")
 SERVER = Workload("Deployment", "chat", "server")
 
-OPINION = Opinion("suspicious", 0.9123, "显存占用但没有计算", "ask the owner", 4.25, 8.44, "gpt-4", AT)
+OPINION = Opinion("suspicious", 0.9123, "显存占用但没有计算", "ask the owner", 4.25, 5.57, "gpt-4", AT)
 
 
 def hold(

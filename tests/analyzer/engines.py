@@ -94,6 +94,28 @@ def running_victoria(
         yield engine
 
 
+@contextmanager
+def running_alertmanager(folder: Path, *, webhook: str = "http://127.0.0.1:9/") -> Iterator[RunningEngine]:
+    """Alertmanager that passes everything on to a webhook at once."""
+    program = find_program("prometheus-alertmanager")
+    config = folder / "alertmanager.yml"
+    config.write_text(
+        "route: {receiver: hook, group_by: [alertname], group_wait: 10ms, group_interval: 100ms}\n"
+        f"receivers: [{{name: hook, webhook_configs: [{{url: '{webhook}'}}]}}]\n"
+    )
+    address = f"127.0.0.1:{free_port()}"
+    command = [
+        program,
+        f"--config.file={config}",
+        f"--storage.path={folder / 'alertmanager'}",
+        f"--web.listen-address={address}",
+        "--cluster.listen-address=",
+        "--log.level=error",
+    ]
+    with _running(command, f"http://{address}", "/-/ready") as engine:
+        yield engine
+
+
 def fill_blocks(folder: Path, data: Path, samples: Iterable[Sample]) -> None:
     text = "".join(f"{name}{labels} {value!r} {at:.3f}\n" for name, labels, value, at in samples)
     data.mkdir(exist_ok=True)

@@ -143,6 +143,17 @@ def silence(word: str) -> Misfortune:
     return wait
 
 
+def slow(word: str, seconds: float) -> Misfortune:
+    """Says nothing for so long, and then answers."""
+
+    def wait(handler: _Handler, expression: str) -> bool:
+        if word in expression:
+            handler.server.over.wait(seconds)
+        return False
+
+    return wait
+
+
 def says(word: str, body: bytes) -> Misfortune:
     """Answers with this instead."""
 

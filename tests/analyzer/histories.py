@@ -34,19 +34,28 @@ def tell_history(
     options: DcgmOptions | None = None,
     change: Change = lambda labels: labels,
     job: str = "gpus",
+    collect_seconds: float | None = None,
 ) -> Iterator[Sample]:
-    """All pages of these nodes, as scraped by a job."""
+    """All pages of these nodes, as scraped by a job; the agent collects as often, or every `collect_seconds`."""
     for node in nodes:
         speakers = list(_speakers(dialects, node.name, options))
         meters = Meters(longest_gap_seconds=120)
         target = f'{{instance="{node.name}:9400",job="{job}"}}'
-        for at in times:
+        for number, at in enumerate(times):
+            for between in _between(times[number - 1], at, collect_seconds) if number else ():
+                meters.advance(node.snapshot(between))
             view = meters.advance(node.snapshot(at))
             yield "up", target, 1.0, at
             for speaker in speakers:
                 for family in speaker.families(view):
                     for labels, value in family.samples:
                         yield family.metric.name, change(with_target(labels, target)), float(value), at
+
+
+def _between(before: float, at: float, step: float | None) -> Iterator[float]:
+    """When the agent collects between two scrapes."""
+    while step and (before := before + step) < at - step / 2:
+        yield before
 
 
 def with_target(labels: str, target: str) -> str:

@@ -22,13 +22,15 @@ from typing import Any
 
 import uvicorn
 
-from gpusteward.analyzer.api.board import Board, Posted
+from gpusteward.analyzer.api.board import Board
 from gpusteward.analyzer.api.build import build_api
 from gpusteward.analyzer.api.event_feed import EventFeed
 from gpusteward.analyzer.api.places import Places
+from gpusteward.analyzer.api.publishing import publish
 from gpusteward.analyzer.api.roles import Roles
 from gpusteward.analyzer.api.serving import Serving
 from gpusteward.analyzer.explain.answers import Opinion
+from gpusteward.analyzer.explain.caution import restrain_all, weigh_all
 from gpusteward.analyzer.explain.tallies import Tally
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.memory import Memory
@@ -42,6 +44,7 @@ from gpusteward.analyzer.tables import UsageTable
 from gpusteward.analyzer.worker import Account
 from gpusteward.core.usages import Measure
 from tests.agent.test_agent_process import free_port
+from tests.analyzer.account_reports import example_report
 
 COMMAND = (sys.executable, "-m", "gpusteward.cli.main", "serve")
 
@@ -139,9 +142,10 @@ def make_result(
     """What a cycle would make of a table."""
     settings = settings or Settings()
     verdicts, _ = judge(table, settings.rules, Memory(), now=table.at)
-    return Result(
-        number, table.at, 0.25, settings, verdicts, judge_workloads(verdicts, settings.rules), opinions or {}, {}
-    )
+    cautions = weigh_all(verdicts, opinions or {}, threshold=settings.ai.threshold)
+    verdicts = restrain_all(verdicts, cautions)
+    workloads = judge_workloads(verdicts, settings.rules)
+    return Result(number, table.at, 0.25, settings, verdicts, workloads, opinions or {}, {}, cautions)
 
 
 @dataclass
@@ -152,13 +156,13 @@ class Api(Client):
     cycles_asked: list[bool | None]
 
     def post_result(self, result: Result) -> None:
-        self.serving.board.post(Posted(result))
+        publish(self.serving.board, result)
 
 
 def make_serving(result: Result | None, *, settings: Settings | None = None, **parts: Any) -> Serving:
     board, account = Board(), Account()
     if result is not None:
-        board.post(Posted(result))
+        publish(board, result)
         account.finished = 1
         account.last_ended_at = result.at
     current = [settings or (result.settings if result else Settings())]
@@ -181,6 +185,7 @@ def make_serving(result: Result | None, *, settings: Settings | None = None, **p
         chart_places=Places(),
         count_queries=lambda: {"ok": 3, "failed": 0},
         count_reloads=lambda: {"ok": 0, "refused": 0},
+        read_report=example_report,
     )
     return replace(serving, **parts)
 

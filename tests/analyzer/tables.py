@@ -21,7 +21,9 @@ def of_pod(table: UsageTable, pod: str) -> Usage:
     return table.usage(row)
 
 
-def assert_alike(one: UsageTable, other: UsageTable, *, but: tuple[tuple[Measure, Stat], ...] = ()) -> None:
+def assert_alike(
+    one: UsageTable, other: UsageTable, *, but: tuple[tuple[Measure, Stat], ...] = (), rtol: float = 1e-9
+) -> None:
     """The same allocations with the same numbers, in whatever order."""
     mine, theirs = places(one), places(other)
     assert mine.keys() == theirs.keys()
@@ -30,7 +32,7 @@ def assert_alike(one: UsageTable, other: UsageTable, *, but: tuple[tuple[Measure
     assert one.stats.keys() == other.stats.keys()
     for key in one.stats.keys() - set(but):
         np.testing.assert_allclose(
-            one.stats[key][here], other.stats[key][there], rtol=1e-9, atol=1e-9, err_msg=str(key)
+            one.stats[key][here], other.stats[key][there], rtol=rtol, atol=rtol, err_msg=str(key)
         )
     np.testing.assert_allclose(one.coverage[here], other.coverage[there])
     assert [one.unknown.get(row) for row in here] == [other.unknown.get(row) for row in there]

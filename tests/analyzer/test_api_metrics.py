@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from gpusteward.analyzer.api.checksums import join_checksums
 from gpusteward.analyzer.api.packing import Body, pack
 from gpusteward.core.analyzer_metrics import ANALYZER_METRICS
 from gpusteward.core.usages import Measure
@@ -103,12 +104,18 @@ def test_a_page_too_large_to_keep_unpacked_is_sent_all_the_same():
     assert gzip.decompress(packed) == plain
 
 
-@given(st.lists(st.binary(max_size=200), max_size=6), st.binary(max_size=200), st.integers(0, 600))
-def test_a_body_is_the_same_packed_and_unpacked(pieces: list[bytes], tail: bytes, limit: int):
-    body = Body(plain_limit=limit)
-    for piece in pieces:
-        body.add(pack(piece))
-    whole = b"".join(pieces)
-    assert gzip.decompress(body.gzip(tail)) == whole + tail == b"".join(body.pieces(tail))
+@given(st.lists(st.tuples(st.binary(max_size=200), st.booleans()), max_size=6), st.binary(max_size=200))
+def test_a_body_is_the_same_packed_and_unpacked(pieces: list[tuple[bytes, bool]], tail: bytes):
+    body = Body()
+    for piece, keep_plain in pieces:
+        body.add(pack(piece, keep_plain=keep_plain))
+    whole = b"".join(piece for piece, _ in pieces)
+    assert gzip.decompress(b"".join(body.gzip(tail))) == whole + tail == b"".join(body.pieces(tail))
     assert body.size == len(whole)
-    assert body.is_kept_plain == (len(whole) <= limit)
+    assert body.is_kept_plain == all(is_kept for _, is_kept in pieces)
+
+
+@given(st.binary(max_size=3000), st.binary(max_size=3000))
+def test_the_checksum_of_a_text_is_made_of_those_of_its_parts(first: bytes, second: bytes):
+    joined = join_checksums(zlib.crc32(first), zlib.crc32(second), size=len(second))
+    assert joined == zlib.crc32(first + second)

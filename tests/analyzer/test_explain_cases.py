@@ -60,6 +60,7 @@ def table(*rows: tuple[Activity, Signature, float]) -> VerdictTable:
         idle_since=np.array([row[2] for row in rows]),
         doubt=np.zeros(count, np.int8),
         worked_at=np.full(count, np.nan),
+        step=np.zeros(count, np.int8),
     )
 
 
@@ -78,7 +79,8 @@ def test_suspicious_rows_are_asked_about_first_then_the_longest_idle_and_active_
 
 def test_a_verdict_becomes_a_case_with_names_labels_and_evidence() -> None:
     container = Container("ml", "p-0", "u", "main", Workload("Job", "ml", "p"), (("team", "vision"),))
-    usage = Usage(Holding("GPU-1", "", container, model="H100"), 600.0, 0.95, {(Measure.CORE, Stat.MEAN): 0.5})
+    stats = {(Measure.CORE, Stat.MEAN): 0.5, (Measure.CORE, Stat.COUNT): 19.0}
+    usage = Usage(Holding("GPU-1", "", container, model="H100"), 600.0, 0.95, stats)
     verdict = Verdict(
         usage, 30.0, State.IDLE, Activity.IDLE, Signature.EMPTY, Step.RECLAIM, idle_since=NOW - 60, reasons=("r",)
     )

@@ -54,6 +54,15 @@ def test_a_gap_is_not_idleness():
     assert look(table_of(resting(), coverage=np.nan)) == [(Activity.UNKNOWN, Doubt.COVERAGE)]
 
 
+def test_a_few_looks_prove_nothing_but_one_that_saw_work_does():
+    few, enough = {(Measure.CORE, Stat.COUNT): 4.0}, {(Measure.CORE, Stat.COUNT): 5.0}
+    assert look(table_of(resting() | few, resting() | enough, working() | few)) == [
+        (Activity.UNKNOWN, Doubt.SPARSE),
+        (Activity.IDLE, Doubt.NONE),
+        (Activity.ACTIVE, Doubt.NONE),
+    ]
+
+
 def test_without_core_utilization_nothing_is_idle():
     row = {name: value for name, value in resting().items() if name[0] is not Measure.CORE}
     assert look(table_of(row, {})) == [(Activity.UNKNOWN, Doubt.NO_DATA)] * 2

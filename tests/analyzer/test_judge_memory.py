@@ -116,12 +116,12 @@ def test_a_pod_of_the_same_name_that_started_anew_has_no_past():
 
 def test_judging_changes_neither_the_memory_nor_the_table_it_was_given():
     _, memory = run(*cycles(working()))
-    past, rows = memory.past.worked_at.copy(), dict(memory.rows)
+    past, keys = memory.past.worked_at.copy(), memory.keys.copy()
     table = table_of(resting(), at=AT + CYCLE)
     stats = {name: column.copy() for name, column in table.stats.items()}
     first, _ = judge(table, RULES, memory, now=table.at)
     second, _ = judge(table, RULES, memory, now=table.at)
     np.testing.assert_array_equal(memory.past.worked_at, past)
-    assert memory.rows == rows
+    np.testing.assert_array_equal(memory.keys, keys)
     assert all(np.array_equal(table.stats[name], column) for name, column in stats.items())
     np.testing.assert_array_equal(first.activity, second.activity)

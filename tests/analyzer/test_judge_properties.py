@@ -16,7 +16,7 @@ from gpusteward.analyzer.tables import ACTIVITIES, STATES, Column, UsageTable
 from gpusteward.core.containers import Workload
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, State
-from tests.analyzer.usage_tables import AT, WINDOW, holding, with_stats
+from tests.analyzer.usage_tables import AT, SUMS, WINDOW, holding, with_stats
 
 RULES = Rules()
 IDLE = ACTIVITIES.index(Activity.IDLE)
@@ -31,9 +31,10 @@ def make_table(seed: int) -> UsageTable:
     """Any table, with many rows that look idle."""
     chance = np.random.default_rng(seed)
     size = int(chance.integers(1, 7))
-    present = [(measure, stat) for measure in Measure for stat in Stat if chance.random() < 0.6]
+    present = [(measure, stat) for measure in Measure for stat in SUMS if chance.random() < 0.6]
     present += [(Measure.CORE, Stat.PEAK), (Measure.CORE, Stat.MEAN)]
     stats = {(measure, stat): _draw(chance, size, 1.0 if measure in SIGNALS else 1e11) for measure, stat in present}
+    stats[Measure.CORE, Stat.COUNT] = chance.choice([20.0, 20.0, 5.0, 4.0, 0.0, np.nan], size)
     holdings = [
         holding(
             number,
@@ -72,6 +73,7 @@ def idle_rows(table: UsageTable, memory: Memory | None = None) -> Column:
 def test_idle_is_only_what_was_covered_and_peaked_at_zero(table):
     for row in np.flatnonzero(idle_rows(table)):
         assert table.coverage[row] >= 0.9
+        assert not table.column(Measure.CORE, Stat.COUNT)[row] < 5
         assert table.column(Measure.CORE, Stat.PEAK)[row] == table.column(Measure.CORE, Stat.MEAN)[row] == 0
         assert row not in table.unknown
         others = [measure for measure in SIGNALS if measure is not Measure.DRAM]

@@ -58,6 +58,7 @@ def test_work_that_only_another_signal_shows_names_that_signal():
         ({}, {}, "could not be measured"),
         (working(), {"unknown": {0: "two exporters disagree"}}, "Not judged: two exporters disagree."),
         (resting(watts=400), {}, "draws 400 W"),
+        (resting() | {(Measure.CORE, Stat.COUNT): 2.0}, {}, "in 2 samples only; idle needs 5 in 10 minutes"),
         (resting() | {(Measure.DRAM, Stat.MEAN): 0.0}, {}, "a mean but no peak"),
     ],
 )

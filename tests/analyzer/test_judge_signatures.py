@@ -1,29 +1,39 @@
 """What kind of (in)activity it is, and how far reclaim may go on it."""
 
+from dataclasses import replace
+
 import pytest
 
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.memory import Memory
+from gpusteward.analyzer.judge.reasons import explain_row
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.signatures.table import HIGHEST_STEP
-from gpusteward.analyzer.tables import SIGNATURES
+from gpusteward.analyzer.tables import SIGNATURES, STEPS
 from gpusteward.core.containers import Workload
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Signature, Step
-from tests.analyzer.usage_tables import AT, DAY, Stats, holding, resting, signal, table_of, working
+from tests.analyzer.usage_tables import AT, DAY, WINDOW, Stats, holding, resting, signal, table_of, working
 
 RULES = Rules()
 JOB = Workload("PyTorchJob", "team", "train")
 NOTEBOOK = Workload("Notebook", "team", "lab")
 
 
-def name(row: Stats, *earlier: Stats, owner: Workload | None = None, started_at: float | None = AT - DAY) -> Signature:
+def name(
+    row: Stats,
+    *earlier: Stats,
+    owner: Workload | None = None,
+    started_at: float | None = AT - DAY,
+    every: float = 900,
+    window: float = WINDOW,
+) -> Signature:
     """The signature of the last of several cycles, given newest first."""
     memory = Memory()
     for back, each in reversed(list(enumerate((row, *earlier)))):
-        at = AT - back * 900
+        at = AT - back * every
         table = table_of(each, holdings=[holding(owner=owner, started_at=started_at)], at=at)
-        verdicts, memory = judge(table, RULES, memory, now=at)
+        verdicts, memory = judge(replace(table, window_seconds=window), RULES, memory, now=at)
     return SIGNATURES[verdicts.signature[0]]
 
 
@@ -76,26 +86,66 @@ def flat(level: float, *, copy: float = 0.0, spread: float = 0.0) -> Stats:
     return resting(2) | signal(Measure.CORE, level, level + spread, spread=spread) | signal(Measure.MEMORY_COPY, copy)
 
 
-@pytest.mark.parametrize("level", [0.01, 0.02, 0.4])
-def test_flat_low_constant_work_is_keep_alive(level):
-    assert name(flat(level)) is Signature.KEEP_ALIVE
-    assert name(flat(level), owner=JOB) is Signature.KEEP_ALIVE
+@pytest.mark.parametrize("level", [0.02, 0.1, 0.4])
+def test_work_that_is_flat_low_and_constant_for_half_an_hour_is_keep_alive(level):
+    assert name(*[flat(level)] * 5, every=300) is Signature.KEEP_ALIVE
+    assert name(*[flat(level)] * 5, every=300, owner=JOB) is Signature.KEEP_ALIVE
+    assert name(*[flat(level)] * 30, every=60, window=60) is Signature.KEEP_ALIVE
+    assert name(flat(level), window=1800) is Signature.KEEP_ALIVE
+
+
+@pytest.mark.parametrize(
+    ("windows", "every", "window"),
+    [(1, 300, 600), (4, 300, 600), (1, 60, 60), (29, 60, 60), (10, 900, 600), (100, 300, 60)],
+    ids=["one window", "25 minutes", "one minute", "29 minutes", "gaps between", "short windows far apart"],
+)
+def test_too_short_a_look_accuses_nobody(windows, every, window):
+    assert name(*[flat(0.1)] * windows, every=every, window=window) is Signature.STEADY
+
+
+@pytest.mark.parametrize("before", [flat(0.15), resting(2), working(), {}], ids=["level", "rest", "work", "gap"])
+def test_a_change_begins_the_look_anew(before):
+    assert name(*[flat(0.1)] * 4, before, *[flat(0.1)] * 4, every=300) is Signature.STEADY
+
+
+def test_a_pod_is_not_accused_for_the_time_before_it_was_there():
+    assert name(flat(0.1), window=3600, started_at=AT - 1000) is Signature.STEADY
+
+
+def test_a_pod_that_was_replaced_begins_anew():
+    memory = Memory()
+    for number in range(9):
+        at, started_at = AT + 300 * number, AT - DAY if number < 5 else AT + 1300
+        table = table_of(flat(0.1), holdings=[holding(started_at=started_at)], at=at)
+        verdicts, memory = judge(table, RULES, memory, now=at)
+        expected = Signature.KEEP_ALIVE if number == 4 else Signature.STEADY
+        assert SIGNATURES[verdicts.signature[0]] is expected
 
 
 @pytest.mark.parametrize(
     "row",
     [
         flat(0.9),
+        flat(0.01),
         flat(0.2, copy=0.1),
+        flat(0.04, copy=0.02),
+        flat(0.02, copy=0.01),
+        without(flat(0.2), Measure.MEMORY_COPY),
         flat(0.2, spread=0.03),
         flat(0.2) | signal(Measure.CORE, 0.2, 0.6),
         flat(0.2) | {(Measure.MEMORY_USED, Stat.SPREAD): 1e9},
+        without(flat(0.2), Measure.MEMORY_USED)
+        | {(Measure.MEMORY_USED, Stat.MEAN): 2e9, (Measure.MEMORY_USED, Stat.PEAK): 3e9},
         {key: value for key, value in flat(0.2).items() if key != (Measure.CORE, Stat.SPREAD)},
+        flat(0.2) | {(Measure.CORE, Stat.COUNT): 2.0},
     ],
-    ids=["high", "moves data", "swings", "peaks", "allocates", "spread unknown"],
+    ids=[
+        *("high", "too low to tell", "moves data", "server at 4 %", "server at 2 %", "data unknown", "swings", "peaks"),
+        *("allocates", "allocates, no spread", "spread unknown", "few samples"),
+    ],
 )
 def test_nobody_is_accused_of_keep_alive_who_may_be_honest(row):
-    assert name(row) is not Signature.KEEP_ALIVE
+    assert name(*[row] * 12, every=300) is not Signature.KEEP_ALIVE
 
 
 def test_a_low_job_with_a_loaded_gpu_is_starved():
@@ -142,6 +192,16 @@ def test_what_is_not_known_has_no_name():
 def test_only_empty_and_parked_may_ever_be_reclaimed(signature):
     is_free = signature in (Signature.EMPTY, Signature.PARKED)
     assert (HIGHEST_STEP[signature] is Step.RECLAIM) == is_free
+
+
+def test_what_is_parked_by_nobody_knows_whom_may_hang_and_is_never_reclaimed():
+    owners = [None, Workload("Pod", "team", "pod-1"), None]
+    held = [replace(holding(number), container=replace(holding(number).container, workload=owner))
+            for number, owner in enumerate(owners)]  # fmt: skip
+    table = table_of(resting(), resting(), resting(0, processes=0), holdings=held)
+    verdicts, _ = judge(table, RULES, Memory(), now=AT)
+    assert [STEPS[step] for step in verdicts.step] == [Step.NOTICE, Step.RECLAIM, Step.RECLAIM]
+    assert "may be a job that hangs" in " ".join(explain_row(verdicts, 0, rules=RULES))
 
 
 def test_nothing_is_done_about_what_is_starting():

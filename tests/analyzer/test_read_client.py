@@ -1,10 +1,13 @@
 """The door to the engine: who we say we are, what we bear, and what never leaks."""
 
 import base64
+import gzip
 import logging
+import select
 import ssl
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -143,6 +146,65 @@ def test_a_body_that_drips_is_bounded_as_a_whole(server: FaultyEngine):
     with pytest.raises(SourceError, match="no whole answer"):
         ask(server, timeout_seconds=0.4)
     assert time.monotonic() - began < 3
+
+
+def test_an_answer_that_is_packed_is_unpacked_where_that_was_asked_for(server: FaultyEngine):
+    server.misfortune = packed(gzip.compress(EMPTY))
+    assert ask(server, accept_encoding="gzip") == EMPTY
+    assert server.headers_seen[0]["Accept-Encoding"] == "gzip"
+
+
+@pytest.mark.parametrize("body", [gzip.compress(EMPTY)[:-9], b"not packed at all", b""])
+def test_what_cannot_be_unpacked_is_an_error(server: FaultyEngine, body: bytes):
+    server.misfortune = packed(body)
+    with pytest.raises(SourceError):
+        ask(server, retries=0)
+    server.misfortune = packed(EMPTY, encoding="br")
+    with pytest.raises(SourceError, match="accept_encoding"):
+        ask(server, retries=0)
+
+
+def test_a_small_answer_that_unpacks_to_a_large_one_is_not_read_to_its_end(server: FaultyEngine):
+    server.misfortune = packed(gzip.compress(b" " * (64 << 20)))
+    tracemalloc.start()
+    with pytest.raises(LimitError, match="response_limit_bytes"):
+        ask(server, response_limit_bytes=4 << 20)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 16 << 20
+
+
+def packed(body: bytes, encoding: str = "gzip"):
+    def answer(handler, _: str) -> bool:
+        handler.answer(200, body, Content_Encoding=encoding)
+        return True
+
+    return answer
+
+
+def test_connections_are_kept_and_one_that_was_left_is_not_used_again(server: FaultyEngine):
+    clients: list[int] = []
+    leaves = [False]
+
+    def note(handler, _: str) -> bool:
+        clients.append(handler.client_address[1])
+        handler.answer(200, EMPTY)
+        handler.close_connection = leaves[0]
+        return True
+
+    server.misfortune = note
+    with closing(Engine(PrometheusSettings(url=server.url, retries=0))) as engine:
+        for is_last in (False, True, False):
+            leaves[0] = is_last
+            engine.query("up", 1.0)
+            wait_until_left(engine) if is_last else None
+    assert clients[0] == clients[1]
+    assert clients[2] != clients[1]
+
+
+def wait_until_left(engine: Engine) -> None:
+    (idle,) = engine._wire._idle
+    assert select.select([idle.sock], [], [], 5)[0]
 
 
 def test_a_private_authority_is_believed_only_when_named(tmp_path: Path):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
+from gpusteward.analyzer.read.prometheus.shards import SeriesLimit
 from gpusteward.analyzer.read.prometheus.source import PrometheusSource
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
@@ -25,6 +26,7 @@ from tests.analyzer.faults import (
     half_an_answer,
     says,
     silence,
+    slow,
     too_much_unless,
 )
 from tests.analyzer.histories import AT, moments, steady
@@ -132,7 +134,7 @@ def test_when_nobody_can_be_called_who_was_there_is_unknown_and_keeps_its_name(p
 
 def test_a_shard_that_fails_leaves_its_own_rows_unknown_and_the_others_known(proxy: FaultyEngine):
     with reading(proxy.url) as source:
-        source._limit = 20
+        source._limit = SeriesLimit(20)
         whole = source.read(AT)
         proxy.misfortune = fails('Hostname=~"node-0|node-1"')
         table = source.read(AT)
@@ -169,6 +171,7 @@ def test_a_503_that_passes_is_tried_again(proxy: FaultyEngine):
 
 
 def test_silence_ends_at_the_timeout_and_costs_its_own_part(proxy: FaultyEngine):
+    """A silence beyond the default of 60 s, at a hundredth of the time."""
     proxy.misfortune = silence(MEAN_OF_CORE)
     began = time.monotonic()
     with reading(proxy.url, timeout_seconds=0.6, retries=3) as source:
@@ -176,6 +179,18 @@ def test_silence_ends_at_the_timeout_and_costs_its_own_part(proxy: FaultyEngine)
     assert time.monotonic() - began < 5
     assert len(table) == GPUS
     assert all("no whole answer within 0.6 s" in reason for reason in table.unknown.values())
+    assert_honest(table)
+
+
+def test_half_the_time_allowed_in_silence_is_waited_for_and_costs_nothing(proxy: FaultyEngine):
+    """30 s of silence under the default of 60 s, at a thirtieth of the time: the same code, with another number."""
+    assert PrometheusSettings().timeout_seconds == 60
+    proxy.misfortune = slow(MEAN_OF_CORE, 1.0)
+    began = time.monotonic()
+    with reading(proxy.url, timeout_seconds=2) as source:
+        table = source.read(AT)
+    assert time.monotonic() - began >= 1
+    assert not table.unknown
     assert_honest(table)
 
 
@@ -225,7 +240,7 @@ def test_a_clock_that_runs_ahead_of_the_data_lowers_coverage(proxy: FaultyEngine
 def test_the_engines_own_limit_is_met_by_smaller_queries(proxy: FaultyEngine):
     proxy.misfortune = too_much_unless('Hostname=~"')
     with reading(proxy.url, series_limit=1000) as source:
-        source._limit = 20  # a site that large would take minutes to fill
+        source._limit = SeriesLimit(20)  # a site that large would take minutes to fill
         first = source.read(AT)
     assert not first.unknown
     assert_honest(first)

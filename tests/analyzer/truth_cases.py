@@ -8,13 +8,16 @@ from gpusteward.analyzer.judge.memory import Memory
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, VerdictTable
 from gpusteward.core.verdicts import Activity, Doubt, Signature
+from gpusteward.simulate.courses import Constant
 from gpusteward.simulate.models import MODELS
 from gpusteward.simulate.nodes import SimulatedNode
 from gpusteward.simulate.truths import Kind, Truth
-from tests.analyzer.usage_tables import AT, WINDOW, Sampled, truth_key
+from tests.analyzer.usage_tables import AT, STEP, WINDOW, Sampled, truth_key
 from tests.simulate.lone import a_start, lone_application, lone_node, only_truth
 
 CYCLE = 300.0
+CYCLES = 5
+"""Windows of ten minutes, one every five: half an hour, after which even made-up work may be called so."""
 DAY = 86_400.0
 HOUR = 3_600.0
 RULES = Rules()
@@ -53,29 +56,45 @@ def lone_nodes(kind: Kind, seeds: Iterable[int]) -> list[SimulatedNode]:
     return [lone_node(kind, seed, model=models[seed % len(models)]) for seed in seeds]
 
 
+def even_servers(seeds: Iterable[int]) -> list[SimulatedNode]:
+    """Honest servers under an even load of 1 to 40 %: as flat as made-up work, but they read their weights."""
+    nodes = lone_nodes(Kind.INFERENCE, seeds)
+    for seed, node in zip(seeds, nodes, strict=True):
+        (seat,) = node._devices[0].seats
+        seat.work = Constant((seed % 40 + 1) / 100)
+    return nodes
+
+
 def judge_nodes(
-    nodes: Sequence[SimulatedNode], at: float, *, counter_step: float | None = None, cycles: int = 2
+    nodes: Sequence[SimulatedNode],
+    at: float,
+    *,
+    window: float = WINDOW,
+    step: float = STEP,
+    counter_step: float | None = None,
+    cycles: int = CYCLES,
 ) -> list[Case]:
     """Judge as the analyzer does, cycle after cycle up to a moment, and set the truth beside it."""
     sampled = Sampled(nodes)
     memory = Memory()
     for back in reversed(range(cycles)):
         now = at - back * CYCLE
-        verdicts, memory = judge(sampled.table(now, counter_step=counter_step), RULES, memory, now=now)
+        table = sampled.table(now, window=window, step=step, counter_step=counter_step)
+        verdicts, memory = judge(table, RULES, memory, now=now)
     return list(compare(verdicts, sampled))
 
 
 def compare(verdicts: VerdictTable, sampled: Sampled) -> Iterator[Case]:
     """Rows whose pods were there for the whole window."""
-    at = verdicts.usage.at
+    at, window = verdicts.usage.at, verdicts.usage.window_seconds
     truths = sampled.truths(at)
     for row, held in enumerate(verdicts.usage.holdings):
         truth = truths[truth_key(held)]
-        if truth.started_at <= at - WINDOW:
+        if truth.started_at <= at - window:
             yield Case(
                 truth.kind,
-                truth.worked(at - WINDOW, at),
-                truth.busy_seconds(at - WINDOW, at),
+                truth.worked(at - window, at),
+                truth.busy_seconds(at - window, at),
                 ACTIVITIES[verdicts.activity[row]],
                 SIGNATURES[verdicts.signature[row]],
                 DOUBTS[verdicts.doubt[row]],

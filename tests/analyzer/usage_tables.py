@@ -21,6 +21,7 @@ STEP = 30.0
 AGENT_STEP = 5.0
 DAY = 86_400.0
 GIB = float(1 << 30)
+SUMS = (Stat.MEAN, Stat.PEAK, Stat.LAST, Stat.SPREAD)
 
 Stats = Mapping[tuple[Measure, Stat], float]
 Values = Mapping[Measure, float]
@@ -98,9 +99,10 @@ def large_table(rows: int, *, at: float = AT, seed: int = 0) -> UsageTable:
     chance = np.random.default_rng(seed)
     busy = np.where(chance.random(rows) < 0.67, chance.random(rows), 0.0)
     scales = {Measure.MEMORY_USED: 80 * GIB, Measure.POWER: 700.0, Measure.SM_CLOCK: 1.9e9, Measure.PROCESSES: 2.0}
-    stats = {(measure, stat): busy * scales.get(measure, 1.0) for measure in Measure for stat in Stat}
-    stats |= {(Measure.MEMORY_TOTAL, stat): np.full(rows, 80 * GIB) for stat in Stat}
-    stats |= {(Measure.POWER_LIMIT, stat): np.full(rows, 700.0) for stat in Stat}
+    stats = {(measure, stat): busy * scales.get(measure, 1.0) for measure in Measure for stat in SUMS}
+    stats |= {(Measure.MEMORY_TOTAL, stat): np.full(rows, 80 * GIB) for stat in SUMS}
+    stats |= {(Measure.POWER_LIMIT, stat): np.full(rows, 700.0) for stat in SUMS}
+    stats[Measure.CORE, Stat.COUNT] = np.full(rows, WINDOW / STEP)
     owners = [Workload("Deployment", f"team-{number % 200}", f"app-{number}") for number in range(rows // 16 + 1)]
     pods = [
         Container(
@@ -125,17 +127,21 @@ class Sampled:
     counts_processes: bool = True  # False: as dcgm-exporter alone tells it
     _moments: dict[tuple[int, float], Mapping[Holding, Values]] = field(default_factory=dict)
 
-    def table(self, at: float, *, step: float = STEP, counter_step: float | None = None) -> UsageTable:
+    def table(
+        self, at: float, *, window: float = WINDOW, step: float = STEP, counter_step: float | None = None
+    ) -> UsageTable:
         """The window that ends at a moment. With `counter_step`, core means come from a counter fed at these steps."""
-        moments = [at - step * number for number in range(round(WINDOW / step))][::-1]
+        moments = [at - step * number for number in range(round(window / step))][::-1]
         rows = [row for number in range(len(self.nodes)) for row in self._rows(number, moments, counter_step)]
         measured = {key for _, samples, _ in rows for sample in samples for key in sample}
         columns = [_sum_up(measure, [samples for _, samples, _ in rows], len(moments)) for measure in measured]
         stats: dict[tuple[Measure, Stat], Column] = {name: column for each in columns for name, column in each.items()}
         if counter_step:
             stats[Measure.CORE, Stat.MEAN] = np.array([mean for _, _, mean in rows])
+        seen = [sum(Measure.CORE in sample for sample in samples) for _, samples, _ in rows]
+        stats[Measure.CORE, Stat.COUNT] = np.array(seen, dtype=float)
         coverage = np.array([len(samples) / len(moments) for _, samples, _ in rows])
-        return UsageTable(at, WINDOW, [held for held, _, _ in rows], stats, coverage)
+        return UsageTable(at, window, [held for held, _, _ in rows], stats, coverage)
 
     def truths(self, at: float) -> Mapping[AllocationKey, Truth]:
         return {key: truth for node in self.nodes for key, truth in node.truths(at).items()}

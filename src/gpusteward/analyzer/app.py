@@ -7,25 +7,28 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Protocol
 
 import uvicorn
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 
-from gpusteward.analyzer.api.board import Board, Posted
+from gpusteward.analyzer.aftermath import Aftermath
+from gpusteward.analyzer.api.board import Board
 from gpusteward.analyzer.api.build import build_api
-from gpusteward.analyzer.api.event_feed import EventFeed, describe_changes, describe_cycle
-from gpusteward.analyzer.api.metrics_page import PAGE, render_result
+from gpusteward.analyzer.api.event_feed import Event, EventFeed, describe_changes, describe_cycle
+from gpusteward.analyzer.api.metrics_bodies import render_result
 from gpusteward.analyzer.api.places import Places
+from gpusteward.analyzer.api.publishing import put_up
 from gpusteward.analyzer.api.serving import Serving
-from gpusteward.analyzer.api.workloads import DEFAULT_SORT, view_workloads
-from gpusteward.analyzer.cycle import Cycle, NameOwners, Parts
+from gpusteward.analyzer.cycle import Cycle, Parts
 from gpusteward.analyzer.explain.explainer import Explainer
 from gpusteward.analyzer.listening import configure_server, open_socket
 from gpusteward.analyzer.read.current import CurrentSource
-from gpusteward.analyzer.read.owners import open_owners
+from gpusteward.analyzer.read.owners import ClusterOwners, open_owners
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.gathered import Settings
@@ -39,26 +42,34 @@ log = Log(__name__)
 
 LOOK_SECONDS = 2.0
 """How often the files of settings and tokens are looked at; a look costs two stats."""
+THREADS_GRACE_SECONDS = 0.5
 CYCLE_GRACE_SECONDS = 1.5
 """With the grace for requests below the 5 s within which the program ends, whatever the engine does."""
 
 
-def keep_owners(table: UsageTable) -> UsageTable:
-    """Owners as the engine's own labels tell them."""
-    return table
+class Owners(Protocol):
+    """Who knows what pods belong to."""
+
+    def name(self, table: UsageTable) -> UsageTable:
+        """The same table with what is known of the pods."""
+
+    def read_wish(self, namespace: str, pod: str) -> str:
+        """Which channel a pod or its owner wishes to be told through; empty: none."""
 
 
 class Analyzer:
     """Every part of the program."""
 
-    def __init__(self, file: SettingsFile, *, name_owners: NameOwners = keep_owners) -> None:
-        """Raises ConfigurationError for settings that cannot be used."""
+    def __init__(self, file: SettingsFile, *, owners: Owners | None = None) -> None:
+        """Raises ConfigurationError for settings that cannot be used. Without `owners`, labels tell them."""
         settings = file.settings
+        owners = owners or ClusterOwners(None)
         self.board, self.events = Board(), EventFeed()
         self.source, self.explainer = CurrentSource(settings), Explainer(settings.ai)
         self.steering = Steering(file, source=self.source, explainer=self.explainer)
-        cycle = Cycle(Parts(self.source, name_owners, self.explainer))
-        self.worker = Worker(cycle, self.steering.begin_cycle, self._publish)
+        cycle = Cycle(Parts(self.source, owners.name, self.explainer))
+        self.aftermath = Aftermath(settings, lambda: self.steering.settings, read_wish=owners.read_wish)
+        self.worker = Worker(cycle, self.steering.begin_cycle, self._publish, self.aftermath.follow_failure)
         self.api = build_api(self._serving(), lifespan=self._live)
 
     def _serving(self) -> Serving:
@@ -76,6 +87,8 @@ class Analyzer:
             chart_places=Places(),
             count_queries=lambda: self.source.asked,
             count_reloads=self.steering.count_reloads,
+            read_report=self.aftermath.read_report,
+            describe_aftermath=self.aftermath.describe,
         )
 
     def _change_settings(self, values: Mapping[str, object]) -> Settings:
@@ -84,21 +97,24 @@ class Analyzer:
         return settings
 
     def _publish(self, result: Result) -> None:
-        """In the worker's thread: what everybody asks for is ready before anybody can."""
-        posted = Posted(result)
-        posted.once(PAGE, render_result)
-        view_workloads(posted).listing.select(DEFAULT_SORT, {})
+        """In the worker's thread."""
+        news = self._describe(result)
+        put_up(self.board, result)
+        for event in news:
+            self.events.tell_from_thread(event)
+        self.board.page = render_result(result)
+        self.aftermath.follow(result)
+
+    def _describe(self, result: Result) -> list[Event]:
         before = self.board.posted
-        self.board.post(posted)
-        self.events.tell_from_thread(describe_cycle(result))
         changes = describe_changes(before.result if before else None, result)
-        if changes is not None:
-            self.events.tell_from_thread(changes)
+        return [describe_cycle(result), *([] if changes is None else [changes])]
 
     @asynccontextmanager
     async def _live(self, _: FastAPI) -> AsyncIterator[None]:
         self.events.open()
         await run_in_threadpool(len, "")  # loads what threads need: the first request should not wait for it
+        self.aftermath.start()
         self.worker.start()
         watch = asyncio.create_task(self._watch())
         try:
@@ -108,6 +124,7 @@ class Analyzer:
             with suppress(asyncio.CancelledError):
                 await watch
             await asyncio.to_thread(self.worker.stop, timeout_seconds=CYCLE_GRACE_SECONDS)
+            await asyncio.to_thread(self.aftermath.stop)
 
     async def _watch(self) -> None:
         """A changed file is acted upon at once, not at the end of an interval of minutes."""
@@ -130,20 +147,31 @@ class _Server(uvicorn.Server):
         yield
 
 
-def run_analyzer(file: SettingsFile) -> int:
-    """Serve until SIGTERM or SIGINT. Raises ConfigurationError for what a person can mend."""
+def run_analyzer(
+    file: SettingsFile,
+    *,
+    owners: Owners | None = None,
+    prepare: Callable[[Analyzer], None] = lambda _: None,
+    announce: Callable[[str], None] = lambda _: None,
+) -> int:
+    """Serve until SIGTERM or SIGINT. Raises ConfigurationError for what a person can mend.
+
+    `owners`: who knows them, if not the API server. `prepare` has the whole before it runs, `announce` hears where it
+    listens.
+    """
     tame_allocator()
-    owners = open_owners(file.settings.kubernetes, os.environ)
-    analyzer = Analyzer(file, name_owners=owners.name)
     listening = open_socket(file.settings.server)
+    analyzer = Analyzer(file, owners=owners or open_owners(file.settings.kubernetes, os.environ))
+    prepare(analyzer)
     _lead_logs_of_uvicorn()
     server = _Server(configure_server(analyzer.api))
     host, port = listening.getsockname()[:2]
-    log.info("analyzer_started", address=f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    log.info("analyzer_started", address=url)
+    announce(url)
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
         runner.run(_serve(analyzer, server, listening))
     log.info("analyzer_stopped")
-    _leave_threads_behind()
     return 0
 
 
@@ -168,9 +196,13 @@ async def _serve(analyzer: Analyzer, server: uvicorn.Server, listening: socket.s
     await server.serve(sockets=[listening])
 
 
-def _leave_threads_behind() -> None:
-    """A query that hangs in a thread would keep the interpreter waiting for it."""
+def leave_threads_behind() -> None:
+    """End the program although a query hangs in a thread the interpreter would wait for. The last call of all."""
+    deadline = time.monotonic() + THREADS_GRACE_SECONDS
     left = [thread for thread in threading.enumerate() if thread is not threading.main_thread() and not thread.daemon]
+    for thread in left:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    left = [thread for thread in left if thread.is_alive()]
     if left:
         log.warning("threads_left_behind", threads=",".join(thread.name for thread in left))
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The day of the analyzer: read -> name owners -> judge -> explain -> a result for everybody to look at."""
+"""The day of the analyzer: read -> name owners -> judge -> explain -> restrain -> a result for everybody to look at."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gpusteward.analyzer.explain.answers import Opinion
 from gpusteward.analyzer.explain.cases import case_of
+from gpusteward.analyzer.explain.caution import restrain_all, weigh_all
 from gpusteward.analyzer.explain.choosing import rows_worth_asking
 from gpusteward.analyzer.explain.explainer import Explainer
 from gpusteward.analyzer.judge.judge import judge
@@ -45,8 +46,10 @@ class Cycle:
         started = time.monotonic()
         usage = self._parts.name_owners(self._parts.source.read(at))
         verdicts, self._memory = judge(usage, settings.rules, self._memory, now=at)
-        workloads = judge_workloads(verdicts, settings.rules)
         opinions = self._explain(verdicts, settings, at=at) if use_ai else {}
+        cautions = weigh_all(verdicts, opinions, threshold=settings.ai.threshold)
+        verdicts = restrain_all(verdicts, cautions)
+        workloads = judge_workloads(verdicts, settings.rules)
         self._number += 1
         return Result(
             number=self._number,
@@ -56,6 +59,7 @@ class Cycle:
             verdicts=verdicts,
             workloads=workloads,
             opinions=opinions,
+            cautions=cautions,
             sources=self._parts.source.describe(),
         )
 

@@ -1,42 +1,27 @@
 """A result as series: gpu-oour's names, one status at a time, and the analyzer's own health. Made once a cycle."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 
 import numpy as np
 
 from gpusteward import __version__
 from gpusteward.analyzer.explain.tallies import Tally
+from gpusteward.analyzer.judge.keys import encode
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, STATES, Codes, Column
+from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, STATES, Codes
 from gpusteward.analyzer.worker import DURATION_BUCKETS, Account
 from gpusteward.core import analyzer_metrics as metrics
 from gpusteward.core.exposition import Family, Samples, render_labels
 from gpusteward.core.metrics import Metric
-from gpusteward.core.usages import Holding, Measure, Stat
+from gpusteward.core.usages import Holding
 from gpusteward.core.verdicts import State
 
 MIB = 1024 * 1024
-Labels = tuple[tuple[str, str], ...]
-
-_MEANS: Sequence[tuple[Metric, Measure, float]] = (
-    (metrics.CORE, Measure.CORE, 100.0),
-    (metrics.MEMORY_USED, Measure.MEMORY_USED, 1 / MIB),
-    (metrics.POWER, Measure.POWER, 1.0),
-    (metrics.MEMORY_COPY, Measure.MEMORY_COPY, 100.0),
-    (metrics.SM_CLOCK, Measure.SM_CLOCK, 1e-6),
-)
-"""Means under the seed's names, and what turns base units into its units."""
+Names = tuple[str, ...]  # values of `metrics.HOLDER`
 
 
 def result_families(result: Result) -> Iterator[Family]:
-    """Everything that a finished cycle says of the cluster; one family at a time, as all together would be large."""
-    holdings = result.verdicts.usage.holdings
-    holders = _unique([_render_holder(each) for each in holdings], holdings)
-    yield _scores(result, holders)
-    yield from _means(result, holders)
-    yield from _capacities(result, holders)
+    """What a finished cycle says of the cluster as a whole; `holder_lines` has what it says of each allocation."""
     yield from _opinions(result)
     yield from _counts(result)
     yield from _kinds(result)
@@ -62,106 +47,23 @@ def gpu_id(holding: Holding) -> str:
     return f"{holding.gpu_uuid}/{holding.gpu_instance}" if holding.gpu_instance else holding.gpu_uuid
 
 
-def holder_labels(holding: Holding) -> Labels:
-    container = holding.container
-    return (
-        ("gpu_id", gpu_id(holding)),
-        ("pod", container.pod),
-        ("namespace", container.namespace),
-        ("hostname", holding.node),
-    )
-
-
-_PLAIN = re.compile(r"[\w./:-]+", re.ASCII)
-
-
-def _render_holder(holding: Holding) -> str:
-    """Kept between cycles these texts would cost 40 MB for 50,000 GPUs; written straight down they cost 0.1 s."""
-    container = holding.container
-    gpu, pod, namespace, node = gpu_id(holding), container.pod, container.namespace, holding.node
-    if gpu and pod and namespace and node and _PLAIN.fullmatch(f"{gpu}{pod}{namespace}{node}"):
-        return f'{{gpu_id="{gpu}",pod="{pod}",namespace="{namespace}",hostname="{node}"}}'
-    return render_labels(holder_labels(holding))
-
-
-def _unique(texts: list[str], holdings: Sequence[Holding]) -> list[str]:
-    """Containers of one pod on one GPU look alike under the seed's labels: those get their name as one more label."""
-    if len(set(texts)) == len(texts):
-        return texts
-    seen: set[str] = set()
-    for row, text in enumerate(texts):
-        if text in seen:
-            texts[row] = _extend(text, (("container", holdings[row].container.name or str(row)),))
-        seen.add(text)
-    return texts
-
-
-def _extend(text: str, more: Labels) -> str:
-    """More labels behind those that are rendered already."""
-    return _behind(text, _tail(more))
-
-
-def _tail(labels: Labels) -> str:
-    """What follows labels that are rendered already: `,model="x"}`, or only `}`."""
-    rendered = render_labels(labels)
-    return f",{rendered[1:]}" if rendered else "}"
-
-
-def _behind(text: str, tail: str) -> str:
-    if text:
-        return text[:-1] + tail
-    return f"{{{tail[1:]}" if tail != "}" else ""
-
-
-def _scores(result: Result, holders: Sequence[str]) -> Family:
-    verdicts = result.verdicts
-    holdings = verdicts.usage.holdings
-    rows = np.flatnonzero(~np.isnan(verdicts.score))
-    columns = zip(rows.tolist(), verdicts.state[rows].tolist(), np.round(verdicts.score[rows], 1).tolist(), strict=True)
-    samples = [(_behind(holders[row], _model_tail(holdings[row].model, state)), score) for row, state, score in columns]
-    return Family(metrics.SCORE, samples)
-
-
-@lru_cache(maxsize=256)
-def _model_tail(model: str, state: int | None = None) -> str:
-    """There are few models and states, and many GPUs."""
-    return _tail((("model", model), ("status", "" if state is None else STATES[state].value)))
-
-
-def _means(result: Result, holders: Sequence[str]) -> Iterable[Family]:
-    usage = result.verdicts.usage
-    for metric, measure, scale in _MEANS:
-        yield Family(metric, _samples(holders, usage.column(measure, Stat.MEAN) * scale))
-
-
-def _samples(labels: Sequence[str], column: Column) -> Samples:
-    """What is known of a column; unknown leaves no sample."""
-    known = np.flatnonzero(~np.isnan(column))
-    return [
-        (labels[row], value) for row, value in zip(known.tolist(), np.round(column[known], 2).tolist(), strict=True)
-    ]
-
-
-def _capacities(result: Result, holders: Sequence[str]) -> Iterable[Family]:
-    usage = result.verdicts.usage
-    total = usage.column(Measure.MEMORY_TOTAL, Stat.LAST)
-    models = [_behind(text, _model_tail(each.model)) for text, each in zip(holders, usage.holdings, strict=True)]
-    yield Family(metrics.MEMORY_TOTAL, _samples(models, total / MIB))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        yield Family(
-            metrics.MEMORY_USAGE, _samples(holders, usage.column(Measure.MEMORY_USED, Stat.MEAN) / total * 100)
-        )
+def name_holder(holding: Holding) -> Names:
+    return gpu_id(holding), holding.container.pod, holding.container.namespace, holding.node
 
 
 def _opinions(result: Result) -> Iterable[Family]:
     confidence, score = Family(metrics.AI_CONFIDENCE, []), Family(metrics.AI_SCORE, [])
     told: set[str] = set()
     for row, opinion in sorted(result.opinions.items()):
-        labels = render_labels(holder_labels(result.verdicts.usage.holdings[row])[:3])
-        if labels not in told:
-            told.add(labels)
-            confidence.samples.append((_extend(labels, (("ai_status", opinion.status),)), round(opinion.confidence, 3)))
-            score.samples.append((labels, round(opinion.adjusted_score, 1)))
+        names = name_holder(result.verdicts.usage.holdings[row])[: len(metrics.TENANT)]
+        labels = [*zip(metrics.TENANT, names, strict=True)]
+        text = render_labels(labels)
+        if text not in told:
+            told.add(text)
+            asked = render_labels([*labels, ("ai_status", opinion.status)])
+            confidence.samples.append((asked, round(opinion.confidence, 3)))
+            if (caution := result.cautions.get(row)) is not None and caution.score is not None:
+                score.samples.append((text, round(caution.score, 1)))
     return (confidence, score)
 
 
@@ -179,18 +81,16 @@ def _counts(result: Result) -> Iterable[Family]:
 
 def _by_namespace(result: Result) -> Iterable[Family]:
     verdicts = result.verdicts
-    names = np.array([holding.container.namespace for holding in verdicts.usage.holdings], dtype=object)
-    spaces, codes = (
-        np.unique(names.astype(str), return_inverse=True) if len(names) else (np.empty(0, str), np.empty(0, int))
-    )
+    coded = encode([holding.container.namespace for holding in verdicts.usage.holdings])
+    codes, size = coded.codes, len(coded.names)
     scored = ~np.isnan(verdicts.score)
-    counts = np.bincount(codes, minlength=len(spaces))
-    scores = np.bincount(codes[scored], minlength=len(spaces))
-    sums = np.bincount(codes[scored], weights=verdicts.score[scored], minlength=len(spaces))
-    yield _by(metrics.BY_NAMESPACE, "namespace", dict(zip(spaces.tolist(), counts.tolist(), strict=True)))
+    counts = np.bincount(codes, minlength=size)
+    scores = np.bincount(codes[scored], minlength=size)
+    sums = np.bincount(codes[scored], weights=verdicts.score[scored], minlength=size)
+    yield _by(metrics.BY_NAMESPACE, "namespace", dict(sorted(zip(coded.names, counts.tolist(), strict=True))))
     means = {
         name: round(total / n, 1)
-        for name, total, n in zip(spaces.tolist(), sums.tolist(), scores.tolist(), strict=True)
+        for name, total, n in sorted(zip(coded.names, sums.tolist(), scores.tolist(), strict=True))
         if n
     }
     yield _by(metrics.NAMESPACE_AVERAGE, "namespace", means)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpusteward.analyzer.explain.answers import Opinion
+from gpusteward.analyzer.explain.caution import Caution
 from gpusteward.analyzer.judge.workloads import WorkloadTable
 from gpusteward.analyzer.settings.gathered import Settings
 from gpusteward.analyzer.tables import VerdictTable
@@ -22,6 +23,7 @@ class Result:
     workloads: WorkloadTable
     opinions: Mapping[int, Opinion] = field(default_factory=dict)  # by row of `verdicts`
     sources: Mapping[str, Any] = field(default_factory=dict)  # what the engine has, as plain data
+    cautions: Mapping[int, Caution] = field(default_factory=dict)  # what each opinion changes, by the same rows
 
     @property
     def tag(self) -> str:

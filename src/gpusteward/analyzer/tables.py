@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusteward.core.usages import Holding, Measure, Stat, Usage
-from gpusteward.core.verdicts import Activity, Doubt, Signature, State
+from gpusteward.core.verdicts import Activity, Doubt, Objection, Signature, State, Step
 
 Column = NDArray[np.float64]
 Codes = NDArray[np.int8]
@@ -17,6 +17,7 @@ STATES = tuple(State)
 ACTIVITIES = tuple(Activity)
 SIGNATURES = tuple(Signature)
 DOUBTS = tuple(Doubt)
+STEPS = tuple(Step)
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class UsageTable:
     stats: Mapping[tuple[Measure, Stat], Column] = field(default_factory=dict)
     coverage: Column = field(default_factory=lambda: np.empty(0))
     unknown: Mapping[int, str] = field(default_factory=dict)  # row -> why it must not be judged
+    fleet: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """(node, model) -> whole GPUs that exist there, held or not; empty where nobody said it."""
 
     def __len__(self) -> int:
         return len(self.holdings)
@@ -52,7 +55,7 @@ class UsageTable:
 
 @dataclass(frozen=True)
 class VerdictTable:
-    """What the usage means, row by row; codes index `STATES`, `ACTIVITIES`, `SIGNATURES`, `DOUBTS`."""
+    """What the usage means, row by row; codes index `STATES`, `ACTIVITIES`, `SIGNATURES`, `DOUBTS`, `STEPS`."""
 
     usage: UsageTable
     score: Column  # NaN: could not be scored
@@ -62,6 +65,8 @@ class VerdictTable:
     idle_since: Column  # NaN: not idle
     doubt: Codes  # why the activity is unknown
     worked_at: Column  # end of the last window in which work was seen; NaN: never
+    step: Codes  # how far reclaim may ever go
+    objections: Mapping[int, Objection] = field(default_factory=dict)  # rows whose idleness a second opinion doubts
 
     def __len__(self) -> int:
         return len(self.usage)

@@ -33,10 +33,18 @@ class Account:
 
 
 class Worker(threading.Thread):
-    """The thread that runs cycles; `result` is the last good one."""
+    """The thread that runs cycles."""
 
-    def __init__(self, cycle: Cycle, poll_settings: Callable[[], Settings], publish: Callable[[Result], None]) -> None:
+    def __init__(
+        self,
+        cycle: Cycle,
+        poll_settings: Callable[[], Settings],
+        publish: Callable[[Result], None],
+        lament: Callable[[str, float], None] = lambda _reason, _at: None,
+    ) -> None:
+        """`publish` hears of every result, `lament` why there is none, and when."""
         super().__init__(name="cycle", daemon=True)
+        self._lament = lament
         self._cycle = cycle
         self._poll_settings = poll_settings
         self._publish = publish
@@ -44,7 +52,6 @@ class Worker(threading.Thread):
         self._stopping = False
         self._ask_model: bool | None = None  # what the next cycle was asked to do; None: as the settings say
         self.account = Account()
-        self.result: Result | None = None
 
     def run(self) -> None:
         while not self._stopping:
@@ -71,7 +78,6 @@ class Worker(threading.Thread):
         try:
             result = self._cycle.run(settings, at=time.time(), use_ai=settings.ai.enabled if asked is None else asked)
             self._publish(result)
-            self.result = result
             self.account.finished += 1
             self.account.last_error = ""
             log.info(
@@ -93,3 +99,4 @@ class Worker(threading.Thread):
         if reason != self.account.last_error:
             log.warning("cycle_failed", reason=reason)
         self.account.last_error = reason
+        self._lament(reason, time.time())

@@ -1,17 +1,15 @@
 """`gpusteward COMMAND ...`: finds the command and turns mistakes into one line."""
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import NamedTuple
 
 from gpusteward import __version__
+from gpusteward.cli.exits import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_PIPE, EXIT_USAGE
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.nearest import suggest
-
-EXIT_FAILURE = 1
-EXIT_USAGE = 2
-EXIT_INTERRUPTED = 130  # as shells count: 128 + SIGINT
 
 
 class Command(NamedTuple):
@@ -24,14 +22,28 @@ class Command(NamedTuple):
 COMMANDS: Mapping[str, Command] = {
     "agent": Command("gpusteward.cli.agent", "serve what this node's GPUs do, and for whom, on /metrics"),
     "serve": Command("gpusteward.cli.serve", "judge the GPUs of a cluster, and serve the result over HTTP"),
+    "up": Command("gpusteward.cli.up", "all of it on the GPUs of this machine, without Kubernetes or Prometheus"),
+    "demo": Command("gpusteward.cli.demo", "all of it on simulated nodes, with three weeks of history"),
+    "top": Command("gpusteward.cli.top", "watch GPUs, workloads and tenants in the terminal"),
+    "idle": Command("gpusteward.cli.idle", "list who holds GPUs without using them, and since when"),
+    "explain": Command("gpusteward.cli.explain", "tell the verdict of one workload, why, and on what evidence"),
+    "ps": Command("gpusteward.cli.ps", "list the processes on this machine's GPUs with their pods"),
+    "doctor": Command("gpusteward.cli.doctor", "check what gpusteward stands on, and say how to mend it"),
+    "report": Command("gpusteward.cli.report", "GPU-hours and money: who held, used and wasted how much"),
     "settings": Command("gpusteward.cli.settings", "print the analyzer's effective settings and where each comes from"),
+    "completion": Command("gpusteward.cli.completion", "print a completion script for bash, zsh or fish"),
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; what went wrong is one line on standard error."""
     try:
-        return _dispatch(list(sys.argv[1:] if argv is None else argv))
+        code = _dispatch(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read it has seen enough, as `head` does. Python's own last flush must not complain either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_PIPE
     except ConfigurationError as error:
         print(f"gpusteward: {error}", file=sys.stderr)
         return EXIT_USAGE
@@ -40,6 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_FAILURE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+    return code
 
 
 def _dispatch(arguments: list[str]) -> int:

@@ -24,7 +24,7 @@ from gpusteward.analyzer.api.pages import (
 from gpusteward.analyzer.api.serving import PostedHere
 from gpusteward.analyzer.exports import gpu_id
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, STATES, Column
+from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, STATES, STEPS, Column
 from gpusteward.core.usages import Holding, Measure, Stat
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["allocations"])
@@ -37,6 +37,12 @@ _SHOWN = (
     (Measure.MEMORY_TOTAL, Stat.LAST),
     (Measure.POWER, Stat.MEAN),
 )
+
+
+HighestStep = Annotated[
+    Literal["nothing", "notice", "reclaim"],
+    Field(description="How far reclaiming may ever go with this signature, and with the second opinion on it."),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,7 @@ class Allocation:
     state: StateWord
     activity: ActivityWord
     signature: SignatureWord
+    highest_step: HighestStep
     doubt: Annotated[str, Field(description="Why the activity is unknown; empty when it is known.")]
     idle_since: str | None
     coverage: Annotated[float, Field(description="Samples seen against samples expected, 0 to 1.")]
@@ -171,6 +178,7 @@ class AllocationView:
             state=STATES[verdicts.state[number]].value,
             activity=ACTIVITIES[verdicts.activity[number]].value,
             signature=SIGNATURES[verdicts.signature[number]].value,
+            highest_step=STEPS[verdicts.step[number]].value,
             doubt=DOUBTS[verdicts.doubt[number]].value,
             idle_since=format_utc(float(verdicts.idle_since[number])),
             coverage=round(float(verdicts.usage.coverage[number]), 4),

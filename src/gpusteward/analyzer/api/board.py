@@ -1,9 +1,10 @@
 """The last result, and what is made of it: each part once, when it is first asked for."""
 
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar, cast
 
+from gpusteward.analyzer.api.packing import Body
 from gpusteward.analyzer.results import Result
 
 T = TypeVar("T")
@@ -31,6 +32,7 @@ class Board:
 
     def __init__(self) -> None:
         self.posted: Posted | None = None
+        self.page: Mapping[str, Body] = {}  # /metrics by content type; of the result before while this one's is made
 
     def post(self, posted: Posted) -> None:
         self.posted = posted

@@ -17,6 +17,7 @@ from gpusteward.analyzer.api import (
     health,
     metrics_page,
     namespaces,
+    reports,
     seed_config,
     seed_results,
     series,
@@ -29,7 +30,7 @@ from gpusteward.analyzer.api.serving import Serving
 
 NOUNS = (
     *(seed_config, seed_results, metrics_page),
-    *(workloads, series, allocations, gpus, namespaces, sources, health, events),
+    *(workloads, series, allocations, gpus, namespaces, reports, sources, health, events),
     docs,
 )
 ABOUT = """Who holds each GPU, how well it is used, and why it is judged so.

@@ -7,6 +7,7 @@ from contextlib import suppress
 import msgspec
 
 from gpusteward.analyzer.api.pages import format_utc
+from gpusteward.analyzer.judge.workloads import WorkloadKey
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES
 from gpusteward.core.verdicts import Activity
@@ -115,12 +116,12 @@ def describe_changes(before: Result | None, now: Result) -> Event | None:
     if not (changed or came or went):
         return None
     named = [
-        {"workload": key, "before": ACTIVITIES[old[key]], "now": ACTIVITIES[new[key]]} for key in changed[:MOST_NAMED]
+        {"workload": "/".join(key), "before": ACTIVITIES[old[key]], "now": ACTIVITIES[new[key]]}
+        for key in changed[:MOST_NAMED]
     ]
     counts = {"changed": len(changed), "came": len(came), "went": len(went)}
     return render_event("verdicts", {"tag": now.tag, **counts, "workloads": named}, number=now.tag)
 
 
-def _activities(result: Result) -> dict[str, int]:
-    keys = ("/".join(key) for key in result.workloads.keys)
-    return dict(zip(keys, result.workloads.activity.tolist(), strict=True))
+def _activities(result: Result) -> dict[WorkloadKey, int]:
+    return dict(zip(result.workloads.keys, result.workloads.activity.tolist(), strict=True))

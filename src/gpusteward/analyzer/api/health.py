@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Depends, Response
@@ -48,6 +48,8 @@ class Health:
     unknown: Annotated[dict[str, int], Field(description="Allocations that could not be judged, by reason.")]
     settings_reloads: dict[str, int]
     listeners: int
+    ledger: Annotated[dict[str, Any] | None, Field(description="How the books stand; null where none are kept.")]
+    deliveries: Annotated[dict[str, Any], Field(description="How notices, control calls and alerts fare.")]
     result: ResultStamp | None
 
 
@@ -56,6 +58,7 @@ async def show_health(serving: ServingHere) -> Response:
     """More than the seed's /health tells: cycles, coverage, and why allocations are unknown."""
     posted = serving.board.posted
     result = posted.result if posted else None
+    aftermath = serving.describe_aftermath()
     return send_json(
         Health(
             status=find_status(serving),
@@ -68,6 +71,8 @@ async def show_health(serving: ServingHere) -> Response:
             unknown=_count_unknown(result),
             settings_reloads=dict(serving.count_reloads()),
             listeners=serving.events.listeners,
+            ledger=aftermath.get("ledger"),
+            deliveries=aftermath.get("deliveries", {}),
             result=stamp(result) if result else None,
         )
     )

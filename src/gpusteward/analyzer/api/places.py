@@ -16,13 +16,16 @@ T = TypeVar("T")
 class Places:
     """How many questions are under way. Used on the event loop only."""
 
-    def __init__(self, size: int = PLACES) -> None:
+    def __init__(self, size: int = PLACES, *, work: str = "charts") -> None:
         self._free = size
+        self._work = work
 
     def take(self) -> None:
         """Raises a 503 problem when all are taken."""
         if self._free == 0:
-            raise ProblemError(503, "busy", "other charts are being read; try again", headers={"Retry-After": "2"})
+            raise ProblemError(
+                503, "busy", f"other {self._work} are being read; try again", headers={"Retry-After": "2"}
+            )
         self._free -= 1
 
     def give_back(self) -> None:

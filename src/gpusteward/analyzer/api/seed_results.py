@@ -17,11 +17,12 @@ from pydantic import Field
 
 from gpusteward.analyzer.api.access import may_read
 from gpusteward.analyzer.api.board import Posted
-from gpusteward.analyzer.api.packing import Body, pack
+from gpusteward.analyzer.api.packing import MOST_PLAIN_ROWS, Body, pack
 from gpusteward.analyzer.api.pages import make_etag
 from gpusteward.analyzer.api.sending import JSON_TYPE, is_known, send_body, send_json, send_not_modified
 from gpusteward.analyzer.api.serving import ServingHere
 from gpusteward.analyzer.explain.answers import Opinion
+from gpusteward.analyzer.explain.caution import Caution
 from gpusteward.analyzer.exports import MIB, gpu_id
 from gpusteward.analyzer.judge.capacities import find_capacities
 from gpusteward.analyzer.judge.keys import encode, read_keys
@@ -175,12 +176,12 @@ def _pack_low(result: Result) -> Body:
 
 def _pack(result: Result, rows: Sequence[int], *, before: bytes, after: bytes) -> Body:
     """Some rows at a time: all of them as objects would take more memory than the analyzer may."""
-    body, maker = Body(), RowMaker(result)
-    body.add(pack(before))
+    body, maker, keep_plain = Body(), RowMaker(result), len(rows) <= MOST_PLAIN_ROWS
+    body.add(pack(before, keep_plain=keep_plain))
     for begin in range(0, len(rows), ROWS_A_BLOCK):
         encoded = msgspec.json.encode(list(maker.make(rows[begin : begin + ROWS_A_BLOCK])))
-        body.add(pack((b"," if begin else b"") + encoded[1:-1]))
-    body.add(pack(after))
+        body.add(pack((b"," if begin else b"") + encoded[1:-1], keep_plain=keep_plain))
+    body.add(pack(after, keep_plain=keep_plain))
     return body
 
 
@@ -227,12 +228,13 @@ class RowMaker:
                 score,
                 STATES[verdicts.state[row]].value,
                 self._timestamp,
-                _analysis(name, self._result.opinions.get(row)),
+                _analysis(name, self._result.opinions.get(row), self._result.cautions.get(row)),
             )
 
 
-def _analysis(name: str, opinion: Opinion | None) -> AiAnalysis | None:
-    if opinion is None:
+def _analysis(name: str, opinion: Opinion | None, caution: Caution | None) -> AiAnalysis | None:
+    """As in `gpu_ai_adjusted_score`, the score is never below the rule's: somebody may act on it."""
+    if opinion is None or caution is None:
         return None
     raw = None if opinion.rule_score is None else round(opinion.rule_score, 1)
     return AiAnalysis(
@@ -242,7 +244,7 @@ def _analysis(name: str, opinion: Opinion | None) -> AiAnalysis | None:
         opinion.reason,
         opinion.recommendation,
         raw,
-        round(opinion.adjusted_score, 1),
+        round(opinion.adjusted_score if caution.score is None else caution.score, 1),
     )
 
 

@@ -1,6 +1,6 @@
 """Bodies and values -> responses."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 import msgspec
 from fastapi import Request, Response
@@ -23,15 +23,17 @@ def send_body(body: Body, *, gzip: bool, media_type: str, tail: bytes = b"", eta
     if etag:
         headers["ETag"] = etag
     if gzip:
-        return Response(body.gzip(tail), headers=headers | {"Content-Encoding": "gzip"}, media_type=media_type)
+        packed = body.gzip(tail)
+        headers |= {"Content-Encoding": "gzip", "Content-Length": str(sum(map(len, packed)))}
+        return StreamingResponse(_ready(packed), headers=headers, media_type=media_type)
     headers["Content-Length"] = str(body.size + len(tail))
     # Unpacking is work for a thread, where Starlette runs plain iterators; ready pieces need none.
-    pieces = _ready(body, tail) if body.is_kept_plain else body.pieces(tail)
+    pieces = _ready(body.pieces(tail)) if body.is_kept_plain else body.pieces(tail)
     return StreamingResponse(pieces, headers=headers, media_type=media_type)
 
 
-async def _ready(body: Body, tail: bytes) -> AsyncIterator[bytes]:
-    for piece in body.pieces(tail):
+async def _ready(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
         yield piece
 
 

@@ -1,11 +1,12 @@
 """What endpoints may look at and ask for; `app.py` puts it together."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
+from gpusteward.analyzer.accounts.reports import Report, ReportQuery
 from gpusteward.analyzer.api.board import Board, Posted
 from gpusteward.analyzer.api.event_feed import EventFeed
 from gpusteward.analyzer.api.places import Places
@@ -15,10 +16,19 @@ from gpusteward.analyzer.explain.tallies import Tally
 from gpusteward.analyzer.read.sources import Chart
 from gpusteward.analyzer.settings.gathered import Settings
 from gpusteward.analyzer.worker import Account
+from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import Holding
 
 ReadSeries = Callable[[Holding, float, float], Chart]
 """Holding, end, seconds. Raises SourceError. May take long: never call it on the event loop."""
+
+ReadReport = Callable[[ReportQuery], Report]
+"""Raises SourceError. May take long: never call it on the event loop."""
+
+
+def refuse_report(_: ReportQuery) -> Report:
+    """Where no books are kept."""
+    raise SourceError("no books are kept here: ledger.enabled is false")
 
 
 @dataclass(frozen=True)
@@ -38,6 +48,9 @@ class Serving:
     chart_places: Places
     count_queries: Callable[[], Mapping[str, int]]
     count_reloads: Callable[[], Mapping[str, int]]
+    read_report: ReadReport = refuse_report
+    describe_aftermath: Callable[[], Mapping[str, Any]] = dict  # the books and the deliveries, for people
+    report_places: Places = field(default_factory=lambda: Places(work="reports"))
 
 
 async def find_serving(request: Request) -> Serving:

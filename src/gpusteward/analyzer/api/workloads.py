@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import Field
 
 from gpusteward.analyzer.api.access import may_read
-from gpusteward.analyzer.api.allocations import Allocation, known, view_allocations
+from gpusteward.analyzer.api.allocations import Allocation, HighestStep, known, view_allocations
 from gpusteward.analyzer.api.board import Posted
 from gpusteward.analyzer.api.listings import Listing, Texts, filter_codes, lift
 from gpusteward.analyzer.api.pages import (
@@ -30,9 +30,9 @@ from gpusteward.analyzer.api.sending import is_known, send_json, send_not_modifi
 from gpusteward.analyzer.api.serving import PostedHere
 from gpusteward.analyzer.explain.answers import Opinion
 from gpusteward.analyzer.judge.reasons import explain_row
-from gpusteward.analyzer.judge.workloads import STEPS, WorkloadTable
+from gpusteward.analyzer.judge.workloads import WorkloadTable
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, STATES
+from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, STATES, STEPS
 from gpusteward.core.verdicts import WorkloadVerdict
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])
@@ -44,7 +44,6 @@ NO_NAME = "-"
 MOST_ALLOCATIONS = 512
 
 Language = Literal["en", "zh"]
-StepWord = Literal["nothing", "notice", "reclaim"]
 Part = Annotated[str, Path(max_length=253, description=f"`{NO_NAME}` for an empty one.")]
 
 
@@ -59,7 +58,7 @@ class Workload:
     state: StateWord
     activity: ActivityWord
     signature: SignatureWord
-    highest_step: Annotated[StepWord, Field(description="How far reclaiming may ever go with this signature.")]
+    highest_step: HighestStep
     gpus: int
     idle_gpus: int
     unknown_gpus: int
@@ -68,7 +67,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class OpinionShown:
-    """What a language model thinks; it changes nothing but makes the system more careful."""
+    """What a language model thinks, in its own numbers. It may only take a step away; a reason tells where it did."""
 
     status: Literal["active", "idle", "suspicious"]
     confidence: float

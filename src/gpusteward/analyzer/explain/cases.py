@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpusteward.core.usages import Measure, Usage
+from gpusteward.core.usages import Measure, Stat, Usage
 from gpusteward.core.verdicts import Activity, Signature, State, Verdict
 
 
@@ -37,7 +37,7 @@ def case_of(key: str, verdict: Verdict, *, now: float) -> Case:
         activity=verdict.activity,
         signature=verdict.signature,
         score=verdict.score,
-        evidence={f"{measure.value}_{stat.value}": value for (measure, stat), value in usage.stats.items()},
+        evidence=_evidence(usage),
         names=_names(usage),
         labels=dict(usage.holding.container.pod_labels),
         reasons=verdict.reasons,
@@ -45,6 +45,15 @@ def case_of(key: str, verdict: Verdict, *, now: float) -> Case:
         window_seconds=usage.window_seconds,
         idle_seconds=None if verdict.idle_since is None else max(0.0, now - verdict.idle_since),
     )
+
+
+def _evidence(usage: Usage) -> dict[str, float]:
+    """How many samples there were is told by the coverage, and one more or less of them is no news."""
+    return {
+        f"{measure.value}_{stat.value}": value
+        for (measure, stat), value in usage.stats.items()
+        if stat is not Stat.COUNT
+    }
 
 
 def _names(usage: Usage) -> dict[str, str]:

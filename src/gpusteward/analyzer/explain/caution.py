@@ -3,31 +3,65 @@
 It never turns active or unknown into idle, never lowers a score, and never allows a step the rules do not.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from gpusteward.analyzer.explain.answers import Opinion
-from gpusteward.core.verdicts import Activity, Step
+from gpusteward.analyzer.tables import ACTIVITIES, STEPS, VerdictTable
+from gpusteward.core.verdicts import Activity, Objection, Step
 
 
 @dataclass(frozen=True, slots=True)
 class Caution:
     """What an opinion changes: nothing, or a doubt about idleness."""
 
-    doubt: bool = False
-    reason: str = ""
     score: float | None = None  # the rule's, or the model's where it is higher
+    objection: Objection | None = None
+
+    @property
+    def doubt(self) -> bool:
+        return self.objection is not None
 
 
 def weigh(activity: Activity, score: float | None, *, opinion: Opinion | None, threshold: float) -> Caution:
     """Doubt where the rule says idle and a confident model does not."""
     if opinion is None:
-        return Caution(score=score)
+        return Caution(score)
     raised = None if score is None else max(score, opinion.adjusted_score)
     if activity is not Activity.IDLE or opinion.status == "idle" or opinion.confidence < threshold:
-        return Caution(score=raised)
-    return Caution(doubt=True, reason=f"the model calls it {opinion.status}: {opinion.reason}", score=raised)
+        return Caution(raised)
+    return Caution(raised, Objection(opinion.status, opinion.confidence, opinion.reason))
 
 
 def restrain(step: Step, caution: Caution) -> Step:
     """A doubted verdict goes no further than a notice."""
     return Step.NOTICE if caution.doubt and step is Step.RECLAIM else step
+
+
+def weigh_all(verdicts: VerdictTable, opinions: Mapping[int, Opinion], *, threshold: float) -> Mapping[int, Caution]:
+    """What each opinion changes, by row."""
+    return {
+        row: weigh(
+            ACTIVITIES[verdicts.activity[row]],
+            None if np.isnan(verdicts.score[row]) else float(verdicts.score[row]),
+            opinion=opinion,
+            threshold=threshold,
+        )
+        for row, opinion in opinions.items()
+    }
+
+
+def restrain_all(verdicts: VerdictTable, cautions: Mapping[int, Caution]) -> VerdictTable:
+    """The same verdicts; the doubted ones with their objection, and going no further than a notice.
+
+    Before they are joined to workloads: a workload goes as far as its most careful row.
+    """
+    objections = {row: caution.objection for row, caution in cautions.items() if caution.objection is not None}
+    if not objections:
+        return verdicts
+    step = verdicts.step.copy()
+    for row in objections:
+        step[row] = STEPS.index(restrain(STEPS[step[row]], cautions[row]))
+    return replace(verdicts, step=step, objections=objections)

@@ -28,6 +28,12 @@ class ActivityRule(BaseModel):
         description="Idle needs this part of the window's samples. Two of twenty may miss: a restart of the exporter, "
         "not an outage. gpu-reaper calls a gap of 3 minutes a fault of the collector.",
     )
+    least_samples: float = Field(
+        default=5,
+        ge=1,
+        description="Idle needs this many samples in the window, where they are counted. A server at work half of the "
+        "time shows nothing in two of them in one window of four, in five in one of thirty. A guess.",
+    )
     dram_floor_ratio: float = Field(
         default=0.005,
         ge=0,
@@ -88,6 +94,7 @@ def _find_doubts(table: UsageTable, keys: Keys, *, capacities: Capacities, rule:
         Doubt.SOURCE: _is_refused(table),
         Doubt.NO_DATA: _lacks_core(table),
         Doubt.COVERAGE: ~(table.coverage >= rule.coverage),
+        Doubt.SPARSE: table.column(Measure.CORE, Stat.COUNT) < rule.least_samples,
         Doubt.PARTIAL: _lacks_peak(table),
         Doubt.POWER: _draws_power(table, keys, capacities=capacities, rule=rule),
     }

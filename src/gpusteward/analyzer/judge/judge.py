@@ -9,7 +9,8 @@ from gpusteward.analyzer.judge.memory import Memory, Past, find_positions, recal
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.score import score_usage
 from gpusteward.analyzer.judge.signatures.evidence import Evidence
-from gpusteward.analyzer.judge.signatures.table import name_signatures
+from gpusteward.analyzer.judge.signatures.keep_alive import Streak, find_streaks
+from gpusteward.analyzer.judge.signatures.table import find_steps, name_signatures
 from gpusteward.analyzer.judge.states import name_states
 from gpusteward.analyzer.tables import ACTIVITIES, Column, UsageTable, VerdictTable
 from gpusteward.core.verdicts import Activity
@@ -29,16 +30,26 @@ def judge(table: UsageTable, rules: Rules, memory: Memory, *, now: float) -> tup
     is_unknown, is_idle = (activities.codes == ACTIVITIES.index(each) for each in (Activity.UNKNOWN, Activity.IDLE))
     score = np.where(is_unknown, np.nan, score_usage(table, capacities, scoring=rules.scoring))
     state = name_states(score, activities.codes, thresholds=rules.thresholds)
-    signature = name_signatures(Evidence(table, keys, capacities, activities, past), rules.signatures)
-    present = _update_past(past, table, activities=activities)
+    evidence = Evidence(table, keys, capacities, activities, past)
+    streak = find_streaks(evidence, rules.signatures.keep_alive)
+    signature = name_signatures(evidence, rules.signatures, streak=streak)
+    present = _update_past(past, table, activities=activities, streak=streak)
     idle_since = np.where(is_idle, present.idle_since, np.nan)
     verdicts = VerdictTable(
-        table, score, state, activities.codes, signature, idle_since, activities.doubt, present.worked_at
+        table,
+        score,
+        state,
+        activities.codes,
+        signature,
+        idle_since,
+        activities.doubt,
+        present.worked_at,
+        find_steps(evidence, signature),
     )
-    return verdicts, remember(memory, positions, allocations=keys.allocations, past=present, now=now, rule=rules.memory)
+    return verdicts, remember(memory, keys.allocations, past=present, now=now, rule=rules.memory)
 
 
-def _update_past(past: Past, table: UsageTable, *, activities: Activities) -> Past:
+def _update_past(past: Past, table: UsageTable, *, activities: Activities, streak: Streak) -> Past:
     """The past as the next cycle will see it. A gap keeps what was known; idleness must join without one."""
     is_idle = activities.codes == ACTIVITIES.index(Activity.IDLE)
     is_active = activities.codes == ACTIVITIES.index(Activity.ACTIVE)
@@ -50,6 +61,8 @@ def _update_past(past: Past, table: UsageTable, *, activities: Activities) -> Pa
         worked_at=np.where(activities.worked, at, past.worked_at),
         idle_since=np.where(is_idle, _idle_since(past, table), np.where(is_active, np.nan, past.idle_since)),
         idle_until=np.where(is_idle, at, np.where(is_active, np.nan, past.idle_until)),
+        flat_since=streak.since,
+        flat_ratio=streak.ratio,
     )
 
 

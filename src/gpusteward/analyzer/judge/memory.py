@@ -1,14 +1,12 @@
 """What earlier cycles saw. A plain value: it comes in, a new one goes out, and who is gone is forgotten."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from gpusteward.analyzer.judge.keys import AllocationKey, Mask
+from gpusteward.analyzer.judge.keys import AllocationKeys, Mask
 from gpusteward.analyzer.tables import Column
 
 SAME_START_SECONDS = 2.0
@@ -37,7 +35,7 @@ def _nothing() -> Column:
 
 @dataclass(frozen=True)
 class Past:
-    """What is known of each allocation from earlier cycles, in unix seconds; NaN where it never happened."""
+    """What is known of each allocation from earlier cycles, moments in unix seconds; NaN where it never happened."""
 
     seen_at: Column = field(default_factory=_nothing)
     first_seen_at: Column = field(default_factory=_nothing)
@@ -45,17 +43,25 @@ class Past:
     worked_at: Column = field(default_factory=_nothing)  # end of the last window with work in it
     idle_since: Column = field(default_factory=_nothing)  # start of the unbroken row of idle windows
     idle_until: Column = field(default_factory=_nothing)  # and its end
+    flat_since: Column = field(default_factory=_nothing)  # start of the unbroken row of windows that look made up
+    flat_ratio: Column = field(default_factory=_nothing)  # core utilization at that start
 
     def take(self, positions: Positions) -> "Past":
         """Row by row what stands at that position; nothing at -1."""
         if not len(self.seen_at):
             return Past(*(np.full(len(positions), np.nan) for _ in fields(Past)))
+        if np.array_equal(positions, np.arange(len(self.seen_at))):
+            return self  # nobody came or went
         return Past(*(np.where(positions >= 0, column[positions], np.nan) for column in self._columns()))
 
     def without(self, rows: Mask) -> "Past":
+        if not rows.any():
+            return self
         return Past(*(np.where(rows, np.nan, column) for column in self._columns()))
 
     def join(self, other: "Past") -> "Past":
+        if not len(other.seen_at):
+            return self
         pairs = zip(self._columns(), other._columns(), strict=True)
         return Past(*(np.concatenate(pair) for pair in pairs))
 
@@ -67,16 +73,27 @@ class Past:
 class Memory:
     """`Memory()` remembers nothing: the first cycle ever."""
 
-    rows: Mapping[AllocationKey, int] = field(default_factory=dict)
+    keys: AllocationKeys = field(default_factory=lambda: np.empty(0, np.int64))  # whose past stands in each row of it
     past: Past = field(default_factory=Past)
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.keys)
 
 
-def find_positions(memory: Memory, allocations: Sequence[AllocationKey]) -> Positions:
+def find_positions(memory: Memory, allocations: AllocationKeys) -> Positions:
     """Where each allocation stands in the memory; -1 for one it does not know."""
-    return np.fromiter(map(memory.rows.get, allocations, repeat(-1)), np.intp, len(allocations))
+    return _find(allocations, among=memory.keys)
+
+
+def _find(keys: AllocationKeys, *, among: AllocationKeys) -> Positions:
+    """Where each key stands last among the others; -1 where it does not. `np.isin` would load a module of 3 MB."""
+    if np.array_equal(keys, among):
+        return np.arange(len(keys))  # nobody came or went: most cycles
+    if not len(among):
+        return np.full(len(keys), -1)
+    order = np.argsort(among, kind="stable")
+    places = order[np.searchsorted(among, keys, side="right", sorter=order) - 1]
+    return np.where(among[places] == keys, places, -1)
 
 
 def recall(memory: Memory, positions: Positions, *, started_at: Column) -> Past:
@@ -85,24 +102,8 @@ def recall(memory: Memory, positions: Positions, *, started_at: Column) -> Past:
     return past.without(np.abs(past.started_at - started_at) > SAME_START_SECONDS)
 
 
-def remember(
-    memory: Memory,
-    positions: Positions,
-    *,
-    allocations: Sequence[AllocationKey],
-    past: Past,
-    now: float,
-    rule: MemoryRule,
-) -> Memory:
+def remember(memory: Memory, allocations: AllocationKeys, *, past: Past, now: float, rule: MemoryRule) -> Memory:
     """The past of these allocations, and of those that were seen not long ago."""
-    is_left = memory.past.seen_at >= now - rule.forget_after_seconds
-    is_left[positions[positions >= 0]] = False
-    left = _select(memory.rows, is_left)
-    rows = dict(zip(allocations, range(len(allocations)), strict=True))
-    rows |= dict(zip(left, range(len(allocations), len(allocations) + len(left)), strict=True))
-    return Memory(rows, past.join(memory.past.take(np.fromiter(left.values(), np.intp, len(left)))))
-
-
-def _select(rows: Mapping[AllocationKey, int], wanted: Mask) -> dict[AllocationKey, int]:
-    is_wanted = wanted.tolist()
-    return {key: row for key, row in rows.items() if is_wanted[row]}
+    is_recent = memory.past.seen_at >= now - rule.forget_after_seconds
+    left = np.flatnonzero(is_recent & (_find(memory.keys, among=allocations) < 0))
+    return Memory(np.concatenate((allocations, memory.keys[left])), past.join(memory.past.take(left)))

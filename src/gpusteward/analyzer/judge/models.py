@@ -81,10 +81,10 @@ MODELS: tuple[ModelFacts, ...] = (
 
 def find_model(name: str, models: Sequence[ModelFacts] = MODELS) -> ModelFacts | None:
     """The facts of a model by its name as NVML, DCGM, a node label or HAMi spells it; None for an unknown one."""
-    words = set(_words_of(name))
+    words = set(split_words(name))
     return next((facts for facts in models if words.issuperset(facts.words)), None)
 
 
-def _words_of(name: str) -> list[str]:
+def split_words(name: str) -> list[str]:
     """`Tesla V100-SXM2-32GB`, `NVIDIA-A100-80GB-PCIe` and `NVIDIA A100 80GB PCIe` come apart the same way."""
     return re.split(r"[\s_-]+", name.upper())

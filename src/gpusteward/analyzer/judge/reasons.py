@@ -8,13 +8,13 @@ import numpy as np
 
 from gpusteward.analyzer.judge.activity import SIGNALS
 from gpusteward.analyzer.judge.rules import Rules
-from gpusteward.analyzer.judge.signatures.table import HIGHEST_STEP
 from gpusteward.analyzer.judge.texts import render
-from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, STATES, VerdictTable
+from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, STATES, STEPS, VerdictTable
 from gpusteward.core.usages import Measure, Stat, Usage
 from gpusteward.core.verdicts import Activity, Doubt, Signature, Verdict, WorkloadVerdict
 
 GIB = 1 << 30
+RATIO_STATS = (Stat.MEAN, Stat.PEAK, Stat.LAST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def make_verdict(verdicts: VerdictTable, row: int, *, rules: Rules, language: st
         STATES[verdicts.state[row]],
         ACTIVITIES[verdicts.activity[row]],
         signature,
-        HIGHEST_STEP[signature],
+        STEPS[verdicts.step[row]],
         None if np.isnan(idle_since) else idle_since,
         explain_row(verdicts, row, rules=rules, language=language),
     )
@@ -48,22 +48,26 @@ def explain_row(verdicts: VerdictTable, row: int, *, rules: Rules, language: str
 
 
 def find_reasons(verdicts: VerdictTable, row: int, *, rules: Rules) -> tuple[Reason, ...]:
-    """What was seen, what kind it is, what the score says."""
+    """What was seen, what kind it is, what the score says, what a second opinion has against it."""
     usage = verdicts.usage.usage(row)
     return (
         *_explain_activity(verdicts, row, usage=usage, rules=rules),
         _explain_signature(verdicts, row, usage=usage, rules=rules),
+        *_explain_owner(verdicts, row),
         *_explain_score(verdicts, row, rules=rules),
+        *_explain_objection(verdicts, row),
     )
 
 
-def explain_workload(verdict: WorkloadVerdict, *, language: str) -> tuple[str, ...]:
-    """Why a workload was judged so, in words."""
+def explain_workload(verdict: WorkloadVerdict, *, language: str, doubted: int = 0) -> tuple[str, ...]:
+    """Why a workload was judged so, in words. `doubted` counts its GPUs whose idleness a second opinion doubts."""
     active = verdict.gpus - verdict.idle_gpus - verdict.unknown_gpus
     values = {"gpus": verdict.gpus, "active": active, "unknown": verdict.unknown_gpus}
     reasons = [Reason(f"workload-{verdict.activity}", values)]
     if verdict.idle_since is not None:
         reasons.append(Reason("idle-since", {"idle_since": format_time(verdict.idle_since)}))
+    if doubted:
+        reasons.append(Reason("workload-objection", {"doubted": doubted, "gpus": verdict.gpus}))
     return tuple(render(reason.code, reason.values, language=language) for reason in reasons)
 
 
@@ -95,7 +99,7 @@ def _explain_work(usage: Usage) -> Reason:
     mean, peak = usage.stats.get((Measure.CORE, Stat.MEAN)), usage.stats.get((Measure.CORE, Stat.PEAK))
     if mean is not None and peak is not None and max(mean, peak) > 0:
         return Reason("worked", {"mean": mean, "peak": peak, "minutes": usage.window_seconds / 60})
-    highest = {signal: max((usage.stats.get((signal, stat), 0.0) for stat in Stat), default=0.0) for signal in SIGNALS}
+    highest = {signal: max(usage.stats.get((signal, stat), 0.0) for stat in RATIO_STATS) for signal in SIGNALS}
     signal = max(highest, key=lambda each: highest[each])
     return Reason("worked-elsewhere", {"signal": signal, "peak": highest[signal]})
 
@@ -105,6 +109,8 @@ def _explain_doubt(doubt: Doubt, usage: Usage, *, rules: Rules) -> Reason:
         "minutes": usage.window_seconds / 60,
         "why": usage.unknown_reason,
         "coverage": usage.coverage,
+        "samples": usage.stats.get((Measure.CORE, Stat.COUNT)),
+        "least": rules.activity.least_samples,
         "needed": rules.activity.coverage,
         "power": usage.stats.get((Measure.POWER, Stat.MEAN)),
     }
@@ -122,10 +128,17 @@ def _explain_signature(verdicts: VerdictTable, row: int, *, usage: Usage, rules:
         "worked_at": "" if np.isnan(worked_at) else format_time(worked_at),
         "mean": stats.get((Measure.CORE, Stat.MEAN)),
         "spread": stats.get((Measure.CORE, Stat.SPREAD)),
+        "flat": rules.signatures.keep_alive.least_seconds / 60,
         "age": 0.0 if started_at is None else (verdicts.usage.at - started_at) / 60,
         "grace": rules.signatures.starting.grace_seconds / 60,
     }
     return Reason(_code_of(signature, has_memory=memory is not None, has_worked=not np.isnan(worked_at)), values)
+
+
+def _explain_owner(verdicts: VerdictTable, row: int) -> Iterator[Reason]:
+    is_parked = SIGNATURES[verdicts.signature[row]] is Signature.PARKED
+    if is_parked and verdicts.usage.holdings[row].container.workload is None:
+        yield Reason("owner-unknown")
 
 
 def _code_of(signature: Signature, *, has_memory: bool, has_worked: bool) -> str:
@@ -144,3 +157,9 @@ def _explain_score(verdicts: VerdictTable, row: int, *, rules: Rules) -> Iterato
         yield Reason("corrected", {"score": score})
     else:
         yield Reason("score", {"score": score, "state": STATES[verdicts.state[row]]})
+
+
+def _explain_objection(verdicts: VerdictTable, row: int) -> Iterator[Reason]:
+    if (objection := verdicts.objections.get(row)) is not None:
+        values = {"status": objection.status, "confidence": objection.confidence, "why": objection.reason}
+        yield Reason("objection", values)

@@ -35,6 +35,10 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "idleness.",
         "未见负载，但采样覆盖率只有 {coverage:.0%}，判定闲置需要 {needed:.0%}：数据缺口不等于闲置。",
     ),
+    "doubt-sparse": (
+        "No work was seen, but in {samples:.0f} samples only; idle needs {least:.0f} in {minutes:.0f} minutes.",
+        "未见负载，但 {minutes:.0f} 分钟内只有 {samples:.0f} 个采样点，判定闲置至少需要 {least:.0f} 个。",
+    ),
     "doubt-partial": (
         "An activity signal has a mean but no peak, and only the peak proves idleness.",
         "某个活动信号只有均值没有峰值，而只有峰值才能证明闲置。",
@@ -47,6 +51,10 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "empty": ("Nothing is on it: no process and no memory in use.", "卡上没有任何东西：没有进程，也没有占用显存。"),
     "parked": ("{memory:.1f} GiB of memory are held and not used.", "占着 {memory:.1f} GiB 显存但没有使用。"),
     "parked-process": ("A process sits on it and does nothing.", "卡上有进程，但什么也没做。"),
+    "owner-unknown": (
+        "Whose it is, is not known: it may be a job that hangs, so nothing here goes beyond a notice.",
+        "不清楚归属：可能是挂起的任务，因此最多只发通知。",
+    ),
     "hung": (
         "A {kind} should run through; this one worked until about {worked_at} and stands still with its memory held. "
         "It may hang.",
@@ -63,8 +71,9 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     ),
     "bursty": ("It works in bursts, with pauses.", "间歇性负载，时有停顿。"),
     "keep-alive": (
-        "Flat at {mean:.1%} (deviation {spread:.2%}) and moving no data: this looks like work made up to keep the GPU.",
-        "利用率恒定在 {mean:.1%}（标准差 {spread:.2%}）且几乎不搬运数据，疑似为占卡而空转。",
+        "Flat at {mean:.1%} (deviation {spread:.2%}) for {flat:.0f} minutes or more, moving no data: this looks like "
+        "work made up to keep the GPU.",
+        "利用率恒定在 {mean:.1%}（标准差 {spread:.2%}）已至少 {flat:.0f} 分钟，且几乎不搬运数据，疑似为占卡而空转。",
     ),
     "steady": ("It works steadily.", "持续稳定地工作。"),
     "starting": (
@@ -78,6 +87,11 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "The score of {score:.1f} alone would not say idle: it counts held memory as use.",
         "仅凭评分 {score:.1f} 不会判为闲置：评分把占用的显存也算作使用。",
     ),
+    # what a second opinion has against it
+    "objection": (
+        "A second opinion, {confidence:.0%} sure, calls it {status}: {why} So nothing here goes beyond a notice.",
+        "第二意见（置信度 {confidence:.0%}）认为是 {status}：{why} 因此最多只发通知。",
+    ),
     # workloads
     "finding": ("{idle} of {gpus} GPUs unused", "{gpus} 张 GPU 中有 {idle} 张未使用"),
     "workload-idle": ("All {gpus} GPUs of this workload are idle.", "该工作负载的 {gpus} 张 GPU 全部闲置。"),
@@ -88,6 +102,10 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "workload-unknown": (
         "Nothing is known of {unknown} of its {gpus} GPUs, so the workload is not idle.",
         "其 {gpus} 张 GPU 中有 {unknown} 张状态未知，因此不能判定为闲置。",
+    ),
+    "workload-objection": (
+        "A second opinion doubts that {doubted} of its {gpus} GPUs are unused: nothing here goes beyond a notice.",
+        "第二意见怀疑其 {gpus} 张 GPU 中有 {doubted} 张并非闲置：因此最多只发通知。",
     ),
 }
 

@@ -1,26 +1,23 @@
 """A verdict is about a workload: the root owner with all GPUs of all its pods."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusteward.analyzer.judge.keys import number_texts
 from gpusteward.analyzer.judge.reasons import explain_workload, render_finding
 from gpusteward.analyzer.judge.rules import Rules
-from gpusteward.analyzer.judge.signatures.table import HIGHEST_STEP
 from gpusteward.analyzer.judge.states import name_states
-from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, STATES, Codes, Column, VerdictTable
+from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, STATES, STEPS, Codes, Column, VerdictTable
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.usages import Measure, Stat
-from gpusteward.core.verdicts import Activity, Signature, Step, WorkloadVerdict
+from gpusteward.core.verdicts import Activity, Signature, WorkloadVerdict
 
 WorkloadKey = tuple[str, str, str]  # kind, namespace, name
 Counts = NDArray[np.intp]
 
-STEPS = tuple(Step)
 PRECEDENCE = (
     *(Signature.STEADY, Signature.BURSTY, Signature.STARVED, Signature.KEEP_ALIVE),
     *(Signature.STARTING, Signature.UNKNOWN, Signature.HUNG, Signature.PARKED, Signature.EMPTY),
@@ -30,7 +27,6 @@ keeps the whole from being called made-up, one hung GPU keeps it from being call
 
 _RANKS = np.array([PRECEDENCE.index(signature) for signature in SIGNATURES], dtype=np.int8)
 _BY_RANK = np.array([SIGNATURES.index(signature) for signature in PRECEDENCE], dtype=np.int8)
-_STEPS = np.array([STEPS.index(HIGHEST_STEP[signature]) for signature in SIGNATURES], dtype=np.int8)
 
 
 @dataclass(frozen=True)
@@ -89,15 +85,20 @@ class WorkloadTable:
             unknown,
             None if np.isnan(idle_since) else idle_since,
         )
-        holdings = self.verdicts.usage.holdings
-        return _with_words(
-            draft, language=language, nodes=[holdings[row].node for row in rows], evidence=_sum_up(self.verdicts, rows)
+        holdings, objections = self.verdicts.usage.holdings, self.verdicts.objections
+        doubted = sum(row in objections for row in rows.tolist()) if objections else 0
+        return replace(
+            draft,
+            finding=render_finding(draft, language=language),
+            reasons=explain_workload(draft, language=language, doubted=doubted),
+            nodes=tuple(sorted({holdings[row].node for row in rows} - {""})),
+            evidence=_sum_up(self.verdicts, rows),
         )
 
 
 def judge_workloads(verdicts: VerdictTable, rules: Rules) -> WorkloadTable:
     """Idle only if every allocation is idle, and so covered; an unknown one is not idle."""
-    keys, codes = _find_owners([holding.container for holding in verdicts.usage.holdings])
+    keys, codes = _find_owners(holding.container for holding in verdicts.usage.holdings)
     active, idle, unknown = (
         np.bincount(codes[verdicts.activity == ACTIVITIES.index(each)], minlength=len(keys))
         for each in (Activity.ACTIVE, Activity.IDLE, Activity.UNKNOWN)
@@ -116,22 +117,22 @@ def judge_workloads(verdicts: VerdictTable, rules: Rules) -> WorkloadTable:
         activity,
         name_states(score, activity, thresholds=rules.thresholds),
         _BY_RANK[ranks],
-        _lowest(_STEPS[verdicts.signature], codes, size=len(keys)),
+        _lowest(verdicts.step, codes, size=len(keys)),
         score,
         np.where(is_idle, _latest(verdicts.idle_since, codes, size=len(keys)), np.nan),
     )
 
 
-def _find_owners(containers: Sequence[Container]) -> tuple[list[WorkloadKey], Counts]:
-    """The root owners, and which of them each row has; a pod nobody owns is its own workload. Names have no slash."""
-    texts = [
-        f"{owner.kind}/{owner.namespace}/{owner.name}"
-        if (owner := each.workload)
-        else f"Pod/{each.namespace}/{each.pod}"
-        for each in containers
-    ]
-    names, codes = number_texts(texts)
-    return [(kind, namespace, name) for kind, namespace, name in (text.split("/", 2) for text in names)], codes
+def _find_owners(containers: Iterable[Container]) -> tuple[list[WorkloadKey], Counts]:
+    """The root owners, and which of them each row has; a pod nobody owns is its own workload."""
+    numbers: dict[WorkloadKey, int] = {}
+    codes = [numbers.setdefault(_name_owner(each), len(numbers)) for each in containers]
+    return list(numbers), np.array(codes, dtype=np.intp)
+
+
+def _name_owner(container: Container) -> WorkloadKey:
+    owner = container.workload
+    return (owner.kind, owner.namespace, owner.name) if owner else ("Pod", container.namespace, container.pod)
 
 
 def _join_activity(active: Counts, unknown: Counts) -> Codes:
@@ -156,27 +157,6 @@ def _latest(column: Column, codes: Counts, *, size: int) -> Column:
     latest = np.full(size, np.nan)
     np.fmax.at(latest, codes, column)
     return latest
-
-
-def _with_words(
-    draft: WorkloadVerdict, *, language: str, nodes: Sequence[str], evidence: Mapping[str, float]
-) -> WorkloadVerdict:
-    return WorkloadVerdict(
-        draft.workload,
-        draft.activity,
-        draft.state,
-        draft.score,
-        draft.signature,
-        draft.highest_step,
-        draft.gpus,
-        draft.idle_gpus,
-        draft.unknown_gpus,
-        draft.idle_since,
-        render_finding(draft, language=language),
-        explain_workload(draft, language=language),
-        tuple(sorted({node for node in nodes if node})),
-        evidence,
-    )
 
 
 def _sum_up(verdicts: VerdictTable, rows: Counts) -> Mapping[str, float]:

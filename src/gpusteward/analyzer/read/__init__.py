@@ -3,7 +3,9 @@
     sources.py    `UsageSource`: what the cycle asks, whoever answers
     owners.py     pod -> root owner, from the Kubernetes API
     current.py    the source of the settings in force
+    credentials.py who we are to engines and exporters
     prometheus/   Prometheus, VictoriaMetrics, Thanos, Mimir: windows computed by the engine
+    scrape/       no engine: exporters scraped here, windows kept in memory
 
 Reads only. What could not be read is unknown with its reason, never 0; nothing here judges.
 """

@@ -28,6 +28,8 @@ LONGEST_WALK = 6
 QUESTIONS_PER_CYCLE = 400
 """A cluster of new pods is named over several cycles instead of holding one up."""
 KEPT_SECONDS = 3600.0
+NOTIFY_ANNOTATION = "gpusteward.io/notify"
+"""On a pod or one of its owners: the name of the channel that is told about it."""
 
 
 class _Reference(msgspec.Struct, rename="camel"):
@@ -39,11 +41,15 @@ class _Reference(msgspec.Struct, rename="camel"):
 
 class _Metadata(msgspec.Struct, rename="camel"):
     labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
     owner_references: list[_Reference] = []
 
 
 class _Object(msgspec.Struct):
     metadata: _Metadata
+
+
+_Above = tuple[_Reference | None, str]  # the controller of an owner, and the owner's own wish
 
 
 def open_owners(settings: KubernetesSettings, environ: Mapping[str, str]) -> "ClusterOwners":
@@ -77,7 +83,9 @@ class ClusterOwners:
         self._api = api
         self._clock = clock
         self._known: dict[PodName, tuple[float, Workload]] = {}
-        self._above: dict[tuple[str, str, str], _Reference | None] = {}  # namespace, kind, name -> its controller
+        self._above: dict[tuple[str, str, str], _Above] = {}  # namespace, kind, name -> who controls it
+        self._wishes: dict[PodName, str] = {}  # of those that have one
+        self._wish_budget = _Budget(QUESTIONS_PER_CYCLE)
         self._complaint = ""
 
     def name(self, table: UsageTable) -> UsageTable:
@@ -86,10 +94,18 @@ class ClusterOwners:
             return table
         nameless = {_pod(holding) for holding in table.holdings if holding.container.workload is None}
         self._forget()
-        self._learn(nameless - {("", "")})
+        self._wish_budget = _Budget(QUESTIONS_PER_CYCLE)
+        self._learn(nameless - {("", "")}, _Budget(QUESTIONS_PER_CYCLE))
         if not nameless & self._known.keys():
             return table
         return replace(table, holdings=[self._with_workload(holding) for holding in table.holdings])
+
+    def read_wish(self, namespace: str, pod: str) -> str:
+        """The annotation gpusteward.io/notify of a pod or of one of its owners; empty: none, or nobody to ask."""
+        if self._api is None or not namespace or not pod:
+            return ""
+        self._learn([(namespace, pod)], self._wish_budget)
+        return self._wishes.get((namespace, pod), "")
 
     def _with_workload(self, holding: Holding) -> Holding:
         found = self._known.get(_pod(holding))
@@ -97,8 +113,7 @@ class ClusterOwners:
             return holding
         return replace(holding, container=replace(holding.container, workload=found[1]))
 
-    def _learn(self, pods: Iterable[PodName]) -> None:
-        budget = _Budget(QUESTIONS_PER_CYCLE)
+    def _learn(self, pods: Iterable[PodName], budget: _Budget) -> None:
         try:
             for pod in pods:
                 if pod not in self._known and budget.questions > 0:
@@ -116,24 +131,32 @@ class ClusterOwners:
         references = metadata.owner_references
         owners = [Owner(each.kind, each.name, each.controller) for each in references]
         told = find_workload(namespace, name, owners=owners, labels=metadata.labels)
-        above = _controller(references)
+        above, wishes = _controller(references), [_wish(metadata)]
         for _step in range(LONGEST_WALK):
             if above is None:
-                return told
+                break
             told = _outermost(told, above, namespace)
-            above = self._owner_of(above, namespace, budget)
+            above, wish = self._owner_of(above, namespace, budget)
+            wishes.append(wish)
+        self._note_wish(pod, wishes)
         return told
 
-    def _owner_of(self, reference: _Reference, namespace: str, budget: _Budget) -> _Reference | None:
+    def _note_wish(self, pod: PodName, wishes: Iterable[str]) -> None:
+        """The one nearest to the pod counts."""
+        self._wishes.pop(pod, None)
+        if wish := next(filter(None, wishes), ""):
+            self._wishes[pod] = wish
+
+    def _owner_of(self, reference: _Reference, namespace: str, budget: _Budget) -> _Above:
         """Who controls an owner; nobody, as far as we know, if it may not be read."""
         key = (namespace, reference.kind, reference.name)
         if key not in self._above:
             try:
                 metadata = self._read(_group(reference), namespace, _plural(reference.kind), reference.name, budget)
-                self._above[key] = _controller(metadata.owner_references)
+                self._above[key] = _controller(metadata.owner_references), _wish(metadata)
             except SourceError as error:
                 log.debug("owner_unreadable", kind=reference.kind, name=reference.name, reason=error)
-                self._above[key] = None
+                self._above[key] = None, ""
         return self._above[key]
 
     def _read(self, group: str, namespace: str, plural: str, name: str, budget: _Budget) -> _Metadata:
@@ -145,6 +168,7 @@ class ClusterOwners:
     def _forget(self) -> None:
         oldest = self._clock() - KEPT_SECONDS
         self._known = {pod: found for pod, found in self._known.items() if found[0] > oldest}
+        self._wishes = {pod: wish for pod, wish in self._wishes.items() if pod in self._known}
         if len(self._above) > 10 * QUESTIONS_PER_CYCLE:
             self._above.clear()
 
@@ -152,6 +176,12 @@ class ClusterOwners:
 def _pod(holding: Holding) -> PodName:
     container: Container = holding.container
     return container.namespace, container.pod
+
+
+def _wish(metadata: _Metadata) -> str:
+    """A channel's name is short; what is longer is not one, and is not kept."""
+    wish = metadata.annotations.get(NOTIFY_ANNOTATION, "").strip()
+    return wish[:64]
 
 
 def _controller(references: Iterable[_Reference]) -> _Reference | None:

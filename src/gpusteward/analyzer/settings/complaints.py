@@ -67,7 +67,9 @@ def _message(detail: ErrorDetails) -> str:
 
 def describe_unknown(path: str, known: Iterable[str]) -> str:
     """The known setting nearest to a mistyped one, in words."""
-    near = suggest(path, known) or _same_key_elsewhere(path, known)
+    has_section = "." in path
+    near = ("" if has_section else _same_key_elsewhere(path, known)) or suggest(path, known)
+    near = near or _same_key_elsewhere(path, known)
     return near.removeprefix("; ") or "gpusteward settings lists all"
 
 

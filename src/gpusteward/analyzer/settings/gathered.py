@@ -4,6 +4,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from gpusteward.analyzer.accounts.prices import PriceSettings
 from gpusteward.analyzer.explain.settings import AiSettings
 from gpusteward.analyzer.judge.activity import ActivityRule
 from gpusteward.analyzer.judge.capacities import GpuDefaults
@@ -12,7 +13,9 @@ from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.score import Scoring
 from gpusteward.analyzer.judge.signatures.table import SignatureRules
 from gpusteward.analyzer.judge.states import Thresholds
+from gpusteward.analyzer.keep.settings import LedgerSettings
 from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
+from gpusteward.analyzer.read.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.settings.sections import (
     ControlSettings,
     KubernetesSettings,
@@ -20,8 +23,9 @@ from gpusteward.analyzer.settings.sections import (
     SchedulerSettings,
     ServerSettings,
 )
+from gpusteward.analyzer.tell.settings import AlertmanagerSettings, NotifySettings, OutboxSettings
 
-NEEDS_RESTART = ("server.address", "logging.format", "kubernetes")
+NEEDS_RESTART = ("server.address", "logging.format", "kubernetes", "ledger", "outbox.workers")
 """What is built once at the start; a section means all of it. Everything else changes from the next cycle on."""
 
 
@@ -47,10 +51,16 @@ class Settings(BaseModel):
     judge: JudgeSettings = Field(default_factory=JudgeSettings)
     scheduler: SchedulerSettings = Field(default_factory=SchedulerSettings)
     control: ControlSettings = Field(default_factory=ControlSettings)
+    notify: NotifySettings = Field(default_factory=NotifySettings)
+    alertmanager: AlertmanagerSettings = Field(default_factory=AlertmanagerSettings)
+    outbox: OutboxSettings = Field(default_factory=OutboxSettings)
     ai: AiSettings = Field(default_factory=AiSettings)
     logging: LoggingSettings = Field(default_factory=LoggingSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
     kubernetes: KubernetesSettings = Field(default_factory=KubernetesSettings)
+    scrape: ScrapeSettings = Field(default_factory=ScrapeSettings)
+    ledger: LedgerSettings = Field(default_factory=LedgerSettings)
+    prices: PriceSettings = Field(default_factory=PriceSettings)
 
     @property
     def rules(self) -> Rules:

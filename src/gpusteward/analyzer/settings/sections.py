@@ -1,9 +1,9 @@
 """The sections that belong to no other room."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
 from gpusteward.analyzer.settings.values import check_address, check_level, check_url, split_address
 
@@ -29,6 +29,22 @@ class ControlSettings(BaseModel):
         default="", description="Where GPUs of low utilization are posted to."
     )
     timeout: float = Field(default=5, gt=0, le=300, description="Seconds a call may take.")
+    secret: SecretStr = Field(
+        default=SecretStr(""), description="Signs every call (HMAC-SHA256 in X-Gpusteward-Signature); empty: unsigned."
+    )
+    secret_file: Path | None = Field(default=None, description="A file with the secret, read anew for every call.")
+
+    @model_validator(mode="after")
+    def _check_secret(self) -> Self:
+        if self.secret_file is not None and self.secret.get_secret_value():
+            raise ValueError("secret and secret_file are both set: keep one of them")
+        return self
+
+    def read_secret(self) -> str:
+        """The secret itself, empty when there is none. Raises OSError when its file cannot be read."""
+        if self.secret_file is None:
+            return self.secret.get_secret_value()
+        return self.secret_file.read_text(encoding="utf-8").strip()
 
 
 class LoggingSettings(BaseModel):

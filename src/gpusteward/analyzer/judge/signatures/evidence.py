@@ -43,6 +43,16 @@ class Evidence:
         return self.keys.owner_kinds.among(kinds)
 
     @property
+    def is_owned(self) -> Mask:
+        """Whether it is known who owns it; a pod of its own is known to be one."""
+        return ~self.keys.owner_kinds.among([""])
+
+    @property
+    def samples(self) -> Column:
+        """How many of core utilization the window held; NaN where nobody counted."""
+        return self.table.column(Measure.CORE, Stat.COUNT)
+
+    @property
     def age_seconds(self) -> Column:
         return self.table.at - self.table.started_at
 

@@ -10,10 +10,10 @@ from gpusteward.analyzer.judge.signatures.bursty import BurstyRule, is_bursty
 from gpusteward.analyzer.judge.signatures.evidence import Evidence
 from gpusteward.analyzer.judge.signatures.holdings import HoldingRule, is_empty, is_parked
 from gpusteward.analyzer.judge.signatures.hung import HungRule, is_hung
-from gpusteward.analyzer.judge.signatures.keep_alive import KeepAliveRule, is_keep_alive
+from gpusteward.analyzer.judge.signatures.keep_alive import KeepAliveRule, Streak, is_keep_alive
 from gpusteward.analyzer.judge.signatures.starting import StartingRule, is_starting
 from gpusteward.analyzer.judge.signatures.starved import StarvedRule, is_starved
-from gpusteward.analyzer.tables import SIGNATURES, Codes
+from gpusteward.analyzer.tables import SIGNATURES, STEPS, Codes
 from gpusteward.core.verdicts import Activity, Signature, Step
 
 HIGHEST_STEP: Mapping[Signature, Step] = {
@@ -28,6 +28,7 @@ HIGHEST_STEP: Mapping[Signature, Step] = {
     Signature.UNKNOWN: Step.NOTICE,
 }
 """Only what certainly does nothing, and is nobody's stopped work, may be given back."""
+_STEPS = np.array([STEPS.index(HIGHEST_STEP[signature]) for signature in SIGNATURES], dtype=np.int8)
 
 
 class SignatureRules(BaseModel):
@@ -43,7 +44,7 @@ class SignatureRules(BaseModel):
     bursty: BurstyRule = Field(default_factory=BurstyRule, description="Work with pauses.")
 
 
-def name_signatures(evidence: Evidence, rules: SignatureRules) -> Codes:
+def name_signatures(evidence: Evidence, rules: SignatureRules, *, streak: Streak) -> Codes:
     """The first that fits. What works and fits none is steady; what is idle and holds nobody knows what, unknown."""
     fits: Mapping[Signature, Mask] = {
         Signature.STARTING: is_starting(evidence, rules.starting),
@@ -51,10 +52,17 @@ def name_signatures(evidence: Evidence, rules: SignatureRules) -> Codes:
         Signature.HUNG: is_hung(evidence, rules.hung, holding=rules.holding),
         Signature.EMPTY: is_empty(evidence, rules.holding),
         Signature.PARKED: is_parked(evidence, rules.holding),
-        Signature.KEEP_ALIVE: is_keep_alive(evidence, rules.keep_alive),
+        Signature.KEEP_ALIVE: is_keep_alive(evidence, streak, rule=rules.keep_alive),
         Signature.STARVED: is_starved(evidence, rules.starved),
         Signature.BURSTY: is_bursty(evidence, rules.bursty),
         Signature.STEADY: evidence.has(Activity.ACTIVE),
     }
     codes = [SIGNATURES.index(signature) for signature in fits]
     return np.select(list(fits.values()), codes, SIGNATURES.index(Signature.UNKNOWN)).astype(np.int8)
+
+
+def find_steps(evidence: Evidence, signature: Codes) -> Codes:
+    """How far reclaim may ever go on each row. What is parked by nobody knows whom may be a job that hangs."""
+    steps = _STEPS[signature]
+    may_hang = (signature == SIGNATURES.index(Signature.PARKED)) & ~evidence.is_owned
+    return np.where(may_hang, np.minimum(steps, STEPS.index(Step.NOTICE)), steps).astype(np.int8)

@@ -3,7 +3,8 @@
     settings.py        what can be chosen: `prometheus.*`
     client.py          the one door to the engine: HTTP, identity, bounds, retries
     access.py          credentials and certificates
-    open_sockets.py    so that a read which hangs can be ended
+    wire.py            connections that outlive a request; answers piece by piece
+    open_sockets.py    so that a request by an HTTP library which hangs can be ended
     decode.py          answers -> values; half an answer is no answer
     matchers.py        `{pod!=""}`: parsed, joined, written
     spellings.py       which label says what, under all the names sites have for it
@@ -13,6 +14,8 @@
     plan.py            `Sources` -> the questions of one cycle
     expressions.py     one question as PromQL; the names of recording rules
     rules.py           the recording rules that make a cycle cheap
+    lasting.py         what of a device never changes, so that it is not asked for in every cycle
+    fleets.py          how many GPUs there are, held or not
     shards.py          more series than allowed: cut by node
     victoria.py        VictoriaMetrics' raw export as another way to the same answers
     gather.py          questions -> answers in columns, a few at once
@@ -20,10 +23,11 @@
     rosters.py         who is there: present, silent, ended
     measures.py        a holder's own numbers, and its part of the device's
     blocks.py          all of it as rows of the table, with the reasons not to judge one
+    joining.py         the rows of all dialects as one table
     coverage.py        samples seen / expected
     contradictions.py  a zero that other signals deny
     source.py          `PrometheusSource`: the whole as a `UsageTable`
     series.py          the course of one allocation, for a chart
 
-Only `client.py` speaks HTTP. Nothing here writes to the engine.
+Only `client.py` speaks HTTP, over `wire.py`. Nothing here writes to the engine.
 """

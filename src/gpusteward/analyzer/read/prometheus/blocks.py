@@ -24,6 +24,7 @@ _ESSENTIAL = (
     (Quantity.CORE, Fold.MEAN),
     (Quantity.CORE, Fold.PEAK),
     (Quantity.CORE, Fold.COUNT),
+    (Quantity.BUSY, Fold.INCREASE),
     (Quantity.MEMORY_COPY, Fold.MEAN),
     (Quantity.MEMORY_COPY, Fold.PEAK),
     (Quantity.MEMORY_USED, Fold.MEAN),
@@ -49,7 +50,7 @@ def build_block(
 ) -> Block:
     """What the answers of one dialect say."""
     roster = Roster(dialect, gathered)
-    stats = measures.measure(roster)
+    stats = measures.measure(roster, expectations.window_seconds)
     counts = roster.take(Level.HOLDER, Quantity.CORE, Fold.COUNT)
     coverage = expectations.cover(counts, roster.jobs, at)
     unknown: dict[int, str] = {}
@@ -96,11 +97,12 @@ def _denied(roster: Roster, core_peak: Column) -> Flags:
     known = core_peak
     if roster.dialect is Dialect.NATIVE:
         # What the agent saw on the device, whoever did it: work of the host explains the other signals.
-        known = np.fmax(core_peak, roster.take(Level.DEVICE, Quantity.CORE, Fold.PEAK))
+        for quantity, fold in ((Quantity.CORE, Fold.PEAK), (Quantity.BUSY, Fold.INCREASE)):
+            known = np.fmax(known, roster.take(Level.DEVICE, quantity, fold))
     elif roster.dialect is Dialect.HAMI:
         activity = np.fmax(activity, roster.take(Level.DEVICE, Quantity.CORE, Fold.PEAK))
     power = np.where(roster.in_slices, np.nan, roster.take_device(Quantity.POWER, Fold.MEAN))
-    limit = roster.take_device(Quantity.POWER_LIMIT, Fold.LAST)
+    limit = roster.take(Level.DEVICE, Quantity.POWER_LIMIT, Fold.LAST)
     return contradictions.deny_zeros(known, device=roster.device_numbers, activity=activity, power=power, limit=limit)
 
 

@@ -4,16 +4,15 @@ import email.utils
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from http.client import HTTPException
 from urllib.parse import urlencode
-
-import httpx2
 
 from gpusteward.analyzer.read.prometheus.access import Access, build_verification
 from gpusteward.analyzer.read.prometheus.decode import Body, read_error
-from gpusteward.analyzer.read.prometheus.open_sockets import OpenSockets
 from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
+from gpusteward.analyzer.read.prometheus.wire import Answer, AnswerTimeoutError, ConnectTimeoutError, Request, Wire
 from gpusteward.core.errors import SourceError
 from gpusteward.logs import Log
 
@@ -45,15 +44,13 @@ class Engine:
         self._counting = threading.Lock()
         self._places = threading.BoundedSemaphore(at_once)
         self._closed = threading.Event()
-        self._sockets = OpenSockets()
         self._access = Access(settings)
-        self._client = httpx2.Client(
-            verify=build_verification(settings),
-            timeout=httpx2.Timeout(settings.timeout_seconds, connect=settings.connect_timeout_seconds),
-            limits=httpx2.Limits(max_connections=at_once, max_keepalive_connections=at_once),
-            headers={"Accept-Encoding": settings.accept_encoding, "User-Agent": "gpusteward"},
-            trust_env=False,
+        self._wire = Wire(
+            self._access.url,
+            context=build_verification(settings),
+            connect_timeout_seconds=settings.connect_timeout_seconds,
         )
+        self._headers = {"Accept-Encoding": settings.accept_encoding, "User-Agent": "gpusteward"}
 
     def __repr__(self) -> str:
         return f"Engine({self._access.url!r})"
@@ -84,8 +81,7 @@ class Engine:
     def close(self) -> None:
         """Drop connections and stop waiting; what is under way fails."""
         self._closed.set()
-        self._sockets.hang_up()
-        self._client.close()
+        self._wire.hang_up()
 
     def _attempt(self, path: str, fields: Fields, *, is_read_by_get: bool) -> bytearray:
         for attempt in range(self._settings.retries + 1):
@@ -114,49 +110,45 @@ class Engine:
     def _send(self, path: str, fields: Fields, *, is_read_by_get: bool) -> Iterator[bytes]:
         if self._closed.is_set():
             raise SourceError("the program is ending")
-        url = self._access.url + path
-        form = urlencode(fields)
-        headers = self._access.headers()
-        if is_read_by_get:
-            request = self._client.build_request("GET", f"{url}?{form}" if form else url, headers=headers)
-        else:
-            request = self._client.build_request("POST", url, content=form, headers=headers | _FORM)
-        request.extensions["trace"] = self._sockets.note
-        deadline = time.monotonic() + self._settings.timeout_seconds
-        with closing(self._client.send(request, stream=True)) as response:
-            self._note_clock(response)
-            self._refuse(response)
-            yield from self._read(response, deadline)
+        request = self._write(path, urlencode(fields), is_read_by_get=is_read_by_get)
+        with self._wire.send(request, timeout_seconds=self._settings.timeout_seconds) as answer:
+            self._note_clock(answer)
+            self._refuse(answer)
+            yield from self._bound(answer.pieces)
 
-    def _read(self, response: httpx2.Response, deadline: float) -> Iterator[bytes]:
-        """The body, bounded in size and in time: each read has a limit of its own, and so has the whole."""
+    def _write(self, path: str, form: str, *, is_read_by_get: bool) -> Request:
+        headers = self._headers | self._access.headers()
+        if is_read_by_get:
+            return Request("GET", f"{path}?{form}" if form else path, None, headers)
+        return Request("POST", path, form.encode(), headers | _FORM)
+
+    def _bound(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """The body, bounded in size."""
         size = 0
-        for piece in response.iter_bytes():
+        for piece in pieces:
             size += len(piece)
             if size > self._settings.response_limit_bytes:
                 raise LimitError(
                     f"the answer is larger than {self._settings.response_limit_bytes} bytes; "
                     "lower prometheus.series_limit or raise prometheus.response_limit_bytes"
                 )
-            if time.monotonic() > deadline:
-                raise SourceError(_too_slow(self._settings.timeout_seconds))
             yield piece
 
-    def _refuse(self, response: httpx2.Response) -> None:
-        if response.status_code == 200:
+    def _refuse(self, answer: Answer) -> None:
+        if answer.status == 200:
             return
-        said = _first_words(response)
-        reason = f"HTTP {response.status_code}" + (f": {said}" if said else "")
-        if response.status_code != 429 and _is_limit(said):
+        said = _first_words(answer)
+        reason = f"HTTP {answer.status}" + (f": {said}" if said else "")
+        if answer.status != 429 and _is_limit(said):
             raise LimitError(f"the engine's own limit was hit: {reason}")
-        if response.status_code in _RETRIED_STATUSES:
-            raise _PassingError(f"the engine failed: {reason}", _asked_wait(response))
-        raise SourceError(f"the engine refused: {reason}{_HINTS.get(response.status_code, '')}")
+        if answer.status in _RETRIED_STATUSES:
+            raise _PassingError(f"the engine failed: {reason}", _asked_wait(answer))
+        raise SourceError(f"the engine refused: {reason}{_HINTS.get(answer.status, '')}")
 
-    def _note_clock(self, response: httpx2.Response) -> None:
+    def _note_clock(self, answer: Answer) -> None:
         """How far the clocks are apart, to the second; the engine's may stand on another machine."""
         try:
-            theirs = email.utils.parsedate_to_datetime(response.headers.get("Date", "")).timestamp()
+            theirs = email.utils.parsedate_to_datetime(answer.headers.get("date", "")).timestamp()
         except (ValueError, TypeError):
             return
         self.skew_seconds = theirs - time.time()
@@ -172,13 +164,13 @@ class Engine:
         try:
             yield
             result = "ok"
-        except httpx2.ConnectTimeout as error:
+        except ConnectTimeoutError as error:
             raise _PassingError(f"{path}: no connection within the time allowed") from error
-        except httpx2.TimeoutException as error:
+        except AnswerTimeoutError as error:
             raise SourceError(f"{path}: {_too_slow(self._settings.timeout_seconds)}") from error
-        except (httpx2.ConnectError, httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError) as error:
+        except (OSError, HTTPException) as error:
             raise _PassingError(f"{path}: {error or type(error).__name__}; check prometheus.url") from error
-        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, RuntimeError) as error:
+        except (ValueError, AttributeError) as error:  # a header that cannot be sent; a connection closed meanwhile
             raise SourceError(f"{path}: {type(error).__name__}: {error}") from error
         finally:
             self._count(result)
@@ -209,10 +201,10 @@ _LIMITS = (
 _LONGEST_COMPLAINT = 65_536
 
 
-def _first_words(response: httpx2.Response) -> str:
+def _first_words(answer: Answer) -> str:
     """What a refusal says; it may be a proxy's page instead, or endless."""
     body = b""
-    for piece in response.iter_bytes():
+    for piece in answer.pieces:
         body += piece
         if len(body) > _LONGEST_COMPLAINT:
             break
@@ -228,8 +220,8 @@ def _is_limit(said: str) -> bool:
     return any(word in said.lower() for word in _LIMITS)
 
 
-def _asked_wait(response: httpx2.Response) -> float:
-    text = response.headers.get("Retry-After", "")
+def _asked_wait(answer: Answer) -> float:
+    text = answer.headers.get("retry-after", "")
     return float(text) if text.isdigit() else 0.0
 
 

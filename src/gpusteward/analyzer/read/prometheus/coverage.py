@@ -35,7 +35,7 @@ class Expectations:
     """How many samples a window should hold, by scrape job; remembered, because an outage must not lower it."""
 
     def __init__(self, *, window_seconds: float, fixed_interval: float | None = None) -> None:
-        self._window = window_seconds
+        self.window_seconds = window_seconds
         self._fixed = fixed_interval
         self.intervals: Mapping[str, float] = {}
         self._seen: dict[str, list[tuple[float, float]]] = {}
@@ -60,7 +60,7 @@ class Expectations:
     def _expect(self, job: str, counts: Column, at: float) -> float:
         interval = self._fixed or self.intervals.get(job) or (None if job else self._shortest_interval())
         if interval:
-            return max(self._window / interval, 1.0)
+            return max(self.window_seconds / interval, 1.0)
         known = counts[np.isfinite(counts)]
         if not len(known):
             return np.nan

@@ -34,7 +34,7 @@ class _Head(msgspec.Struct, gc=False, rename="camel"):
 
 class _VectorRow(msgspec.Struct, gc=False, rename="camel"):
     metric: msgspec.Raw
-    value: tuple[float, str]
+    value: tuple[float, float]  # the second is a text: the decoders below take it for the number it says
 
 
 class _VectorData(msgspec.Struct, gc=False, rename="camel"):
@@ -44,6 +44,22 @@ class _VectorData(msgspec.Struct, gc=False, rename="camel"):
 
 class _VectorAnswer(_Head, gc=False, rename="camel"):
     data: _VectorData | None = None
+
+
+class _SpelledRow(msgspec.Struct, gc=False, rename="camel"):
+    """The same, for numbers that msgspec does not know: `+Inf`."""
+
+    metric: msgspec.Raw
+    value: tuple[float, str]
+
+
+class _SpelledData(msgspec.Struct, gc=False, rename="camel"):
+    result_type: str
+    result: list[_SpelledRow]
+
+
+class _SpelledAnswer(_Head, gc=False, rename="camel"):
+    data: _SpelledData | None = None
 
 
 class _MatrixRow(msgspec.Struct, gc=False, rename="camel"):
@@ -72,13 +88,15 @@ class _ErrorAnswer(msgspec.Struct, gc=False, rename="camel"):
     error: str = ""
 
 
-_VECTOR = msgspec.json.Decoder(_VectorAnswer)
-_ROWS = msgspec.json.Decoder(list[_VectorRow])
+_VECTOR = msgspec.json.Decoder(_VectorAnswer, strict=False)  # texts become numbers where numbers are wanted
+_ROWS = msgspec.json.Decoder(list[_VectorRow], strict=False)
+_SPELLED_VECTOR = msgspec.json.Decoder(_SpelledAnswer)
+_SPELLED_ROWS = msgspec.json.Decoder(list[_SpelledRow])
 _MATRIX = msgspec.json.Decoder(_MatrixAnswer)
 _NAMES = msgspec.json.Decoder(_NamesAnswer)
 _PLAIN = msgspec.json.Decoder(_PlainAnswer)
 _ERROR = msgspec.json.Decoder(_ErrorAnswer)
-_METRIC, _VALUE, _TEXT = attrgetter("metric"), attrgetter("value"), itemgetter(1)
+_METRIC, _VALUE, _SECOND = attrgetter("metric"), attrgetter("value"), itemgetter(1)
 _SLICE_BYTES = 1 << 20
 _ROW = b'{"metric":'
 _FIRST_ROW = b"[" + _ROW
@@ -103,10 +121,10 @@ Series = tuple[dict[str, str], list[tuple[float, float]]]
 def decode_vector(body: Body) -> Vector:
     """An instant vector. Raises SourceError."""
     with paused_collector():
-        data = _decode(_VECTOR, body).data
-        if data is None or data.result_type != "vector":
-            raise SourceError(f"the engine answered with {data.result_type if data else 'nothing'}, not with a vector")
-        return _vector(data.result)
+        try:
+            return _vector(_result(_decode(_VECTOR, body)))
+        except _UnreadableError:
+            return _spelled_vector(_result(_decode(_SPELLED_VECTOR, body)))
 
 
 def decode_slices(body: Body) -> Iterator[Vector]:
@@ -123,8 +141,7 @@ def decode_slices(body: Body) -> Iterator[Vector]:
     yield decode_vector(b"".join((view[:first], view[cuts[-1] + 2 :])))
     for start, end in pairwise([first - 2, *cuts]):
         with paused_collector():
-            rows = _decode_rows(b"".join((b"[", view[start + 2 : end + 1], b"]")))
-            yield _vector(rows)
+            yield _decode_rows(b"".join((b"[", view[start + 2 : end + 1], b"]")))
 
 
 def _find_cuts(body: Body) -> list[int]:
@@ -137,18 +154,35 @@ def _find_cuts(body: Body) -> list[int]:
     return cuts
 
 
-def _decode_rows(text: bytes) -> list[_VectorRow]:
+def _decode_rows(text: bytes) -> Vector:
     try:
-        return _ROWS.decode(text)
+        return _vector(_ROWS.decode(text))
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        pass
+    try:
+        return _spelled_vector(_SPELLED_ROWS.decode(text))
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise SourceError(f"the answer cannot be read: {error}") from error
 
 
+def _result(answer: _VectorAnswer | _SpelledAnswer) -> Any:
+    data = answer.data
+    if data is None or data.result_type != "vector":
+        raise SourceError(f"the engine answered with {data.result_type if data else 'nothing'}, not with a vector")
+    return data.result
+
+
 def _vector(rows: list[_VectorRow]) -> Vector:
-    labels = list(map(bytes, map(_METRIC, rows)))
-    values = _numbers(list(map(_TEXT, map(_VALUE, rows))))
+    return _finish(rows, np.fromiter(map(_SECOND, map(_VALUE, rows)), np.float64, len(rows)))
+
+
+def _spelled_vector(rows: list[_SpelledRow]) -> Vector:
+    return _finish(rows, _numbers(list(map(_SECOND, map(_VALUE, rows)))))
+
+
+def _finish(rows: list[_VectorRow] | list[_SpelledRow], values: Column) -> Vector:
     values[~np.isfinite(values)] = np.nan
-    return Vector(labels, values)
+    return Vector(list(map(bytes, map(_METRIC, rows))), values)
 
 
 def decode_matrix(body: Body) -> list[Series]:
@@ -186,12 +220,16 @@ def read_error(body: Body) -> str:
         return ""
 
 
+class _UnreadableError(SourceError):
+    """Not the shape that was expected."""
+
+
 def _decode(decoder: msgspec.json.Decoder[_Answer], body: Body) -> _Answer:
     try:
         answer = decoder.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         said = read_error(body)
-        raise SourceError(f"the engine says: {said}" if said else f"the answer cannot be read: {error}") from error
+        raise _UnreadableError(f"the engine says: {said}" if said else f"the answer cannot be read: {error}") from error
     if answer.status != "success":
         raise SourceError(f"the engine says: {answer.error or answer.status}")
     _refuse_partial(answer)

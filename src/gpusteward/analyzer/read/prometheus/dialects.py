@@ -1,9 +1,10 @@
 """Metric names and units, by who exports them: gpusteward's agent, HAMi, DCGM in all its spellings."""
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from enum import StrEnum
 
-from gpusteward.analyzer.read.prometheus.quantities import Fold, Level, Quantity, Signal
+from gpusteward.analyzer.read.prometheus.quantities import LASTING, Fold, Level, Quantity, Signal
 from gpusteward.core import metrics
 from gpusteward.core.dcgm import DcgmField, Unit
 from gpusteward.core.dcgm_names import SERVED
@@ -17,17 +18,18 @@ class Dialect(StrEnum):
     DCGM = "dcgm"
 
 
-CORE_FOLDS = (Fold.MEAN, Fold.PEAK, Fold.SPREAD, Fold.COUNT, Fold.LAST)
+CORE_FOLDS = (Fold.MEAN, Fold.PEAK, Fold.SPREAD, Fold.COUNT)
 _BOTH = (Fold.MEAN, Fold.PEAK)
 _MEAN = (Fold.MEAN,)
 _LAST = (Fold.LAST,)
+_GROWTH = (Fold.INCREASE,)
 
 _DCGM: tuple[tuple[str, Quantity, tuple[Fold, ...]], ...] = (
     ("utilization_ratio", Quantity.CORE, CORE_FOLDS),
     ("memory_copy_ratio", Quantity.MEMORY_COPY, _BOTH),
     ("memory_used_bytes", Quantity.MEMORY_USED, _BOTH),
-    ("memory_free_bytes", Quantity.MEMORY_FREE, _MEAN),
-    ("memory_reserved_bytes", Quantity.MEMORY_RESERVED, _MEAN),
+    ("memory_free_bytes", Quantity.MEMORY_FREE, _LAST),
+    ("memory_reserved_bytes", Quantity.MEMORY_RESERVED, _LAST),
     ("memory_total_bytes", Quantity.MEMORY_TOTAL, _LAST),
     ("power_watts", Quantity.POWER, _BOTH),
     ("enforced_power_limit_watts", Quantity.POWER_LIMIT, _LAST),
@@ -73,12 +75,14 @@ _NATIVE: tuple[Signal, ...] = (
     Signal(Quantity.STARTED_AT, metrics.ALLOCATION_START.name, _LAST),
     Signal(Quantity.MEMORY_LIMIT, metrics.ALLOCATION_MEMORY_LIMIT.name, _LAST),
     Signal(Quantity.CORE, metrics.USE_UTILIZATION.name, CORE_FOLDS, only=_IN_CONTAINER),
+    Signal(Quantity.BUSY, metrics.USE_BUSY_SECONDS.name, _GROWTH, only=_IN_CONTAINER),
     Signal(Quantity.MEMORY_USED, metrics.USE_MEMORY.name, _BOTH, only=_IN_CONTAINER),
     Signal(Quantity.PROCESSES, metrics.USE_PROCESSES.name, (Fold.PEAK, Fold.LAST), only=_IN_CONTAINER),
     Signal(Quantity.POWER, metrics.USE_POWER.name, _BOTH, only=_IN_CONTAINER),
     Signal(Quantity.UNATTRIBUTED, metrics.USE_UTILIZATION.name, (Fold.PEAK,), level=Level.DEVICE, only=_UNNAMED),
     Signal(Quantity.IDENTITY, metrics.GPU_INFO.name, _LAST, level=Level.DEVICE),
-    Signal(Quantity.CORE, metrics.GPU_UTILIZATION.name, _BOTH, level=Level.DEVICE),
+    Signal(Quantity.CORE, metrics.GPU_UTILIZATION.name, (Fold.PEAK,), level=Level.DEVICE),
+    Signal(Quantity.BUSY, metrics.GPU_BUSY_SECONDS.name, _GROWTH, level=Level.DEVICE),
     Signal(Quantity.MEMORY_COPY, _DEVICE["memory_copy_ratio"].name, _BOTH, level=Level.DEVICE),
     Signal(Quantity.MEMORY_TOTAL, _DEVICE["memory_total_bytes"].name, _LAST, level=Level.DEVICE),
     Signal(Quantity.POWER, _DEVICE["power_watts"].name, _BOTH, level=Level.DEVICE),
@@ -108,13 +112,24 @@ def hami_signals(names: Collection[str]) -> tuple[Signal, ...]:
 
 
 def dcgm_signals(names: Collection[str], *, level: Level = Level.HOLDER) -> tuple[Signal, ...]:
-    """DCGM's fields in every spelling that is there."""
+    """DCGM's fields in every spelling that is there. What lasts is said of the device, whoever holds it."""
     return tuple(
-        Signal(quantity, name, _BOTH if folds is CORE_FOLDS and level is Level.DEVICE else folds, scale, level)
-        for signal, quantity, folds in _DCGM
-        for name, scale in _spellings(signal)
+        signal
+        for field, quantity, folds in _DCGM
+        for name, scale in _spellings(field)
         if name in names
+        for signal in _of_level(Signal(quantity, name, folds, scale, level))
     )
+
+
+def _of_level(signal: Signal) -> Iterator[Signal]:
+    lasting = replace(signal, folds=_LAST, level=Level.DEVICE)
+    if signal.quantity in LASTING:
+        yield lasting
+    if signal.folds != _LAST and signal.level is Level.HOLDER:
+        yield signal
+    elif signal.folds != _LAST and signal.quantity not in LASTING:
+        yield replace(signal, folds=tuple(fold for fold in signal.folds if fold in _BOTH))
 
 
 def dcgm_names() -> Iterator[str]:

@@ -1,8 +1,8 @@
 """What this site has: which engine, whose metrics, under which names and labels. Learned from the engine's index, not
 by reading series."""
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from gpusteward.analyzer.read.prometheus import coverage
@@ -11,7 +11,7 @@ from gpusteward.analyzer.read.prometheus.decode import decode_labels, decode_nam
 from gpusteward.analyzer.read.prometheus.dialects import Dialect, dcgm_signals, hami_signals, native_signals
 from gpusteward.analyzer.read.prometheus.expressions import RULE_PREFIX, rule_name, write_duration
 from gpusteward.analyzer.read.prometheus.matchers import Matchers, write_selector
-from gpusteward.analyzer.read.prometheus.plan import Found, Side, SidePlan, plan_holders
+from gpusteward.analyzer.read.prometheus.plan import Found, Side, SidePlan, plan_holders, write_uncalled
 from gpusteward.analyzer.read.prometheus.quantities import Fold, Level, Quantity, Signal
 from gpusteward.analyzer.read.prometheus.spellings import find_spelling
 from gpusteward.core import metrics
@@ -33,6 +33,8 @@ class Sources:
     rules: frozenset[str] = frozenset()
     can_export: bool = False
     intervals: Mapping[str, float] = field(default_factory=dict)  # scrape job -> seconds
+    left_out: Mapping[str, float] = field(default_factory=dict)
+    """How many nodes those speak of who were left out because the agent is on all of them: question -> nodes."""
 
     def as_plain(self) -> dict[str, Any]:
         """For people: who speaks here, in which words."""
@@ -56,8 +58,12 @@ def discover(engine: Engine, condition: Matchers, *, at: float, window_seconds: 
         *_find_hami(engine, names, at),
         *_find_dcgm(engine, names, at),
     ]
+    left_out: dict[str, float] = {}
     if _native_says_all(engine, found, condition, at):
+        questions = [_count_nodes(plan_holders(other, condition)) for other in found[1:]]
+        left_out = {question: _count(engine, question, at) for question in questions}
         found = found[:1]
+    found = [replace(one, calls_all=_calls_all(engine, one, condition, at)) for one in found]
     return Sources(
         engine=kind,
         version=version,
@@ -66,7 +72,13 @@ def discover(engine: Engine, condition: Matchers, *, at: float, window_seconds: 
         rules=_find_rules(engine, names, found, window_seconds=window_seconds, at=at),
         can_export=kind == VICTORIA and _can_export(engine, at),
         intervals=_read_intervals(engine, at),
+        left_out=left_out,
     )
+
+
+def has_newcomers(engine: Engine, sources: Sources, at: float) -> bool:
+    """Whether a node joined that the agent may not be on."""
+    return any(_count(engine, question, at) > nodes for question, nodes in sources.left_out.items())
 
 
 def _read_names(engine: Engine, at: float) -> list[str]:
@@ -85,18 +97,23 @@ def _span(at: float) -> tuple[tuple[str, str], ...]:
 
 
 def _identify(engine: Engine, at: float) -> tuple[str, str]:
-    """VictoriaMetrics poses as Prometheus, but only it knows `now()`."""
-    try:
-        decode_vector(engine.query("now()", at))
-    except SourceError:
-        pass
-    else:
-        return VICTORIA, ""
+    """VictoriaMetrics poses as Prometheus, but does not say what it was built with, and only it knows `now()`."""
     try:
         built = decode_plain(engine.fetch("/api/v1/status/buildinfo", is_read_by_get=True))
     except SourceError:
-        return "Prometheus-compatible", ""
-    return str(built.get("application") or "Prometheus"), str(built.get("version") or "")
+        built = {}
+    if "goVersion" not in built and _knows_now(engine, at):
+        return VICTORIA, ""
+    kind = "Prometheus" if built else "Prometheus-compatible"
+    return str(built.get("application") or kind), str(built.get("version") or "")
+
+
+def _knows_now(engine: Engine, at: float) -> bool:
+    try:
+        decode_vector(engine.query("now()", at))
+    except SourceError:
+        return False
+    return True
 
 
 def _find_native(engine: Engine, names: Collection[str], at: float) -> Iterable[Found]:
@@ -132,13 +149,28 @@ def _native_says_all(engine: Engine, found: list[Found], condition: Matchers, at
     if len(found) < 2 or found[0].dialect is not Dialect.NATIVE:
         return False
     told = f"{metrics.GPU_INFO.name} and on (node) ({metrics.ALLOCATIONS_KNOWN.name} == 1)"
-    return all(_count(engine, _untold(plan_holders(other, condition), told), at) == 0 for other in found[1:])
+    others = [plan_holders(other, condition) for other in found[1:]]
+    return all(_count(engine, untold, at) == 0 for other in others for untold in _write_untold(other, told))
 
 
-def _untold(side: SidePlan, told: str) -> str:
+def _calls_all(engine: Engine, found: Found, condition: Matchers, at: float) -> bool:
+    """Of claims the roll call alone speaks."""
+    if found.dialect is Dialect.NATIVE:
+        return True
+    return all(_count(engine, f"count({asked})", at) == 0 for asked in write_uncalled(found, condition))
+
+
+def _write_untold(side: SidePlan, told: str) -> Iterator[str]:
+    """By every name a core has here: exporters of several versions do not share one, nor do slices with whole GPUs."""
     label = side.spelling.uuid
-    mine = write_selector(side.metric, side.matchers)
-    return f'count({mine} unless on ({label}) label_replace({told}, "{label}", "$1", "uuid", "(.*)"))'
+    cores = dict.fromkeys((query.metric, query.matchers) for query in side.queries if query.quantity is Quantity.CORE)
+    for metric, matchers in cores or {(side.metric, side.matchers): None}:
+        mine = write_selector(metric, matchers)
+        yield f'count({mine} unless on ({label}) label_replace({told}, "{label}", "$1", "uuid", "(.*)"))'
+
+
+def _count_nodes(side: SidePlan) -> str:
+    return f"count(count by ({side.spelling.node}) ({write_selector(side.metric, side.matchers)}))"
 
 
 def _count(engine: Engine, expression: str, at: float) -> float:

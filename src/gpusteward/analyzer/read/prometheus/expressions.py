@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from gpusteward.analyzer.read.prometheus.matchers import Matcher, Matchers, write_selector
-from gpusteward.analyzer.read.prometheus.quantities import Asked, Fold, Level, Quantity
+from gpusteward.analyzer.read.prometheus.quantities import LASTING, Asked, Fold, Level, Quantity
 from gpusteward.analyzer.read.prometheus.settings import DEFAULT_CONDITION
 
 RULE_PREFIX = "gpusteward:"
@@ -48,6 +48,11 @@ class Query:
     @property
     def fold(self) -> Fold:
         return self.asked[2]
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether the answer of an earlier cycle still holds."""
+        return self.level is Level.DEVICE and self.fold is Fold.LAST and self.quantity in LASTING
 
     def write(self, window: Window, shard: Matchers = ()) -> str:
         """The largest of the series that stand for one key: an exporter that was restarted, or scraped twice, makes

@@ -10,7 +10,7 @@ import numpy as np
 from gpusteward.analyzer.read.prometheus.client import Engine, LimitError
 from gpusteward.analyzer.read.prometheus.decode import Vector, decode_slices
 from gpusteward.analyzer.read.prometheus.expressions import Query
-from gpusteward.analyzer.read.prometheus.keys import Details, Keys
+from gpusteward.analyzer.read.prometheus.keys import Details, Keys, Rows
 from gpusteward.analyzer.read.prometheus.quantities import Asked, Fold, Level, Quantity
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.errors import SourceError
@@ -48,19 +48,27 @@ class Gathered:
     def add(self, query: Query, vector: Vector) -> None:
         """Join one answer. Raises SourceError for labels that cannot be read."""
         if query.quantity is Quantity.PRESENCE:
-            self._call(self.holders.describe(vector.labels, query.by[self.holders.width :]))
+            self.call(self.holders.describe(vector.labels, query.by[self.holders.width :]))
         elif query.quantity is Quantity.IDENTITY:
             self.identities |= self.devices.describe(vector.labels, query.by[self.devices.width :])
         else:
             keys = self.holders if query.level is Level.HOLDER else self.devices
             scale = 1.0 if query.fold is Fold.COUNT else query.scale
             values = vector.values if scale == 1.0 else vector.values * scale
-            rows = keys.find(vector.labels)
-            self._columns.setdefault(query.asked, _NO_ROWS)
-            np.fmax.at(self._grow(query.asked, len(keys)), rows, values)
+            self.put(query.asked, keys.find(vector.labels), values)
 
-    def _call(self, answers: Iterable[tuple[int, Details]]) -> None:
-        """Two exporters may speak of one device; two nodes cannot hold it."""
+    def put(self, asked: Asked, rows: Rows, values: Column) -> None:
+        """Join values in base units, a row each; of several for one row the largest stays."""
+        self._columns.setdefault(asked, _NO_ROWS)
+        np.fmax.at(self._grow(asked, len(self.holders if asked[0] is Level.HOLDER else self.devices)), rows, values)
+
+    def recall(self, asked: Asked, column: Column) -> None:
+        """Values of an earlier cycle, where this one has none."""
+        now = self._grow(asked, max(len(column), len(self._columns.get(asked, _NO_ROWS))))
+        now[: len(column)] = np.where(np.isnan(now[: len(column)]), column, now[: len(column)])
+
+    def call(self, answers: Iterable[tuple[int, Details]]) -> None:
+        """Who answered the roll call. Two exporters may speak of one device; two nodes cannot hold it."""
         present = self.present
         for row, said in answers:
             if (before := present.setdefault(row, said)) is not said and before[0] != said[0]:
@@ -95,10 +103,10 @@ def run_errands(errands: Sequence[Errand], gathered: Gathered, *, at_once: int) 
     """Fetch everything, join what came, note what did not. Raises nothing.
 
     Several are fetched at once, but one is read at a time: reading is bound to one core anyway, and an answer taken
-    apart is several times the size of its text.
+    apart is several times the size of its text. While one is read, the engine has as much to do as before.
     """
     desk = threading.Lock()
-    with ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="engine") as pool:
+    with ThreadPoolExecutor(max_workers=at_once + 1, thread_name_prefix="engine") as pool:
         for done in [pool.submit(_run, errand, gathered, desk) for errand in errands]:
             done.result()
 

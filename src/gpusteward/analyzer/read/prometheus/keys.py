@@ -6,7 +6,7 @@ at every start, so nobody can aim for a collision; by chance two of a hundred th
 clusters.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,12 @@ class Keys:
         """-1 for a key never seen."""
         return self._by_key.get(key, -1)
 
+    def copy(self) -> "Keys":
+        """The rows as they are now, for who reads while others add."""
+        made = Keys(self._labels)
+        made._by_key, made.all = self._by_key.copy(), self.all.copy()
+        return made
+
     def find(self, texts: Sequence[bytes]) -> Rows:
         """The row of each text, new rows made as needed. Raises SourceError for labels that cannot be read."""
         try:
@@ -63,7 +69,7 @@ class Keys:
     def _row(self, text: bytes) -> int:
         row = self._by_hash.get(hash(text))
         if row is None:
-            row = self._by_hash[hash(text)] = self._add(decode_labels(text))
+            row = self._by_hash[hash(text)] = self.add(decode_labels(text))
         return row
 
     def _describe(self, text: bytes, more: Sequence[str]) -> tuple[int, Details]:
@@ -71,10 +77,11 @@ class Keys:
         if known is None:
             labels = decode_labels(text)
             said = tuple([self._share(labels.get(name, "")) for name in more])
-            known = self._said[hash(text)] = self._add(labels), said
+            known = self._said[hash(text)] = self.add(labels), said
         return known
 
-    def _add(self, labels: dict[str, str]) -> int:
+    def add(self, labels: Mapping[str, str]) -> int:
+        """The row of these labels, a new one as needed."""
         key = tuple([share(labels.get(name, "")) for name, share in self._parts])
         row = self._by_key.get(key)
         if row is None:

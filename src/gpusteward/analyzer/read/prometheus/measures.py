@@ -16,12 +16,15 @@ _SAME_FOR_ALL = (Quantity.POWER_LIMIT, Quantity.SM_CLOCK)
 _FOLDS = (Fold.MEAN, Fold.PEAK, Fold.SPREAD, Fold.LAST)
 
 
-def measure(roster: Roster) -> Stats:
+def measure(roster: Roster, window_seconds: float) -> Stats:
     """Every measure that somebody told, in base units."""
     stats = _measure_holders(roster)
+    _count_busy_time(roster, stats, window_seconds)
     stats[Measure.MEMORY_TOTAL, Stat.LAST] = _memory_total(roster)
     if roster.dialect is not Dialect.DCGM:
-        stats |= _measure_devices(roster, stats)
+        stats |= _measure_devices(roster, stats, window_seconds)
+    elif roster.gathered.has(Level.DEVICE, Quantity.POWER_LIMIT, Fold.LAST):
+        stats[Measure.POWER_LIMIT, Stat.LAST] = roster.take(Level.DEVICE, Quantity.POWER_LIMIT, Fold.LAST)
     _stand_in_for_copy(roster, stats)
     return stats
 
@@ -31,12 +34,31 @@ def _measure_holders(roster: Roster) -> Stats:
     told = {
         (MEASURES[quantity], STATS[fold]): roster.take(Level.HOLDER, quantity, fold)
         for quantity in quantities
-        for fold in _FOLDS
+        for fold in (*_FOLDS, Fold.COUNT)
         if roster.gathered.has(Level.HOLDER, quantity, fold)
     }
     for stat in (Stat.MEAN, Stat.PEAK):
         told.setdefault((Measure.CORE, stat), np.full(len(roster), np.nan))
     return told
+
+
+def _count_busy_time(roster: Roster, stats: Stats, window_seconds: float) -> None:
+    """Where busy time is counted, the mean is made of it: work that began and ended between two samples is in it.
+
+    The peak is never below the mean; one that no sample saw is that high at least.
+    """
+    if not roster.gathered.has(Level.HOLDER, Quantity.BUSY, Fold.INCREASE):
+        return
+    busy = busy_ratio(roster, Level.HOLDER, window_seconds)
+    mean, peak = stats[Measure.CORE, Stat.MEAN], stats[Measure.CORE, Stat.PEAK]
+    stats[Measure.CORE, Stat.MEAN] = np.where(np.isfinite(busy), busy, mean)
+    stats[Measure.CORE, Stat.PEAK] = np.where(np.isfinite(busy), np.maximum(peak, busy), peak)
+
+
+def busy_ratio(roster: Roster, level: Level, window_seconds: float) -> Column:
+    """Part of the window that was worked. An engine guesses what lies between its samples and the window's ends, so it
+    may tell a little more than there is."""
+    return np.minimum(roster.take(level, Quantity.BUSY, Fold.INCREASE) / window_seconds, 1.0)
 
 
 def _stand_in_for_copy(roster: Roster, stats: Stats) -> None:
@@ -49,38 +71,39 @@ def _stand_in_for_copy(roster: Roster, stats: Stats) -> None:
 
 def _memory_total(roster: Roster) -> Column:
     """What the holder may use, else what the device has: as told, or used + free + reserved."""
-    level = Level.HOLDER if roster.dialect is Dialect.DCGM else Level.DEVICE
-    used = roster.take(level, Quantity.MEMORY_USED, Fold.MEAN)
-    free = roster.take(level, Quantity.MEMORY_FREE, Fold.MEAN)
-    reserved = roster.take(level, Quantity.MEMORY_RESERVED, Fold.MEAN)  # older exporters do not tell it
-    summed = used + free + np.nan_to_num(reserved)
+    used, free, reserved = (
+        roster.take(Level.DEVICE, quantity, Fold.LAST)
+        for quantity in (Quantity.MEMORY_USED, Quantity.MEMORY_FREE, Quantity.MEMORY_RESERVED)
+    )
+    summed = used + free + np.nan_to_num(reserved)  # older exporters do not tell what is reserved
     for told in (
-        roster.take(level, Quantity.MEMORY_TOTAL, Fold.LAST),
+        roster.take(Level.DEVICE, Quantity.MEMORY_TOTAL, Fold.LAST),
         roster.take(Level.HOLDER, Quantity.MEMORY_LIMIT, Fold.LAST),
     ):
         summed = np.where(np.isfinite(told) & (told > 0), told, summed)
     return summed
 
 
-def _measure_devices(roster: Roster, stats: Stats) -> Stats:
+def _measure_devices(roster: Roster, stats: Stats, window_seconds: float) -> Stats:
     told: Stats = {}
     for quantity in (*_DIVIDED, *_SAME_FOR_ALL, Quantity.POWER):
         for fold in _FOLDS:
             if roster.gathered.has(Level.DEVICE, quantity, fold):
                 told[MEASURES[quantity], STATS[fold]] = roster.take(Level.DEVICE, quantity, fold)
-    parts = _parts(roster, stats[Measure.CORE, Stat.MEAN])
+    parts = _parts(roster, stats[Measure.CORE, Stat.MEAN], window_seconds)
     for quantity in _DIVIDED:
         _divide(roster, told, MEASURES[quantity], parts, stats[Measure.CORE, Stat.PEAK])
     _divide_power(roster, told, parts)
     return told
 
 
-def _parts(roster: Roster, core: Column) -> Column:
+def _parts(roster: Roster, core: Column, window_seconds: float) -> Column:
     """The part of each sharing row in what the device did, by share of use; of an idle device by equal parts.
 
     1 where it is not shared, or where the device's own use is unknown: rather too much activity than too little.
     """
-    device = roster.take(Level.DEVICE, Quantity.CORE, Fold.MEAN)
+    counted = busy_ratio(roster, Level.DEVICE, window_seconds)
+    device = np.where(np.isfinite(counted), counted, roster.take(Level.DEVICE, Quantity.CORE, Fold.MEAN))
     with np.errstate(divide="ignore", invalid="ignore"):
         parts = np.where(device > 0, np.minimum(core / device, 1.0), 1.0 / roster.neighbours)
     return np.where(roster.shared & np.isfinite(device), parts, 1.0)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from gpusteward.analyzer.read.prometheus.dialects import CORE_FOLDS, Dialect
 from gpusteward.analyzer.read.prometheus.expressions import Query
-from gpusteward.analyzer.read.prometheus.matchers import Matcher, Matchers
-from gpusteward.analyzer.read.prometheus.quantities import ROLL_CALL, Asked, Level, Quantity, Signal
+from gpusteward.analyzer.read.prometheus.matchers import Matcher, Matchers, write_selector
+from gpusteward.analyzer.read.prometheus.quantities import ROLL_CALL, Asked, Fold, Level, Quantity, Signal
 from gpusteward.analyzer.read.prometheus.spellings import CANDIDATES, Spelling
 
 NATIVE_DETAILS = ("pod_uid", "workload_kind", "workload", "share")
@@ -36,6 +36,7 @@ class Found:
     dialect: Dialect
     holder: Side
     device: Side | None = None
+    calls_all: bool = False  # whether everybody with a core answers the roll call
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +48,65 @@ class SidePlan:
     metric: str  # whose series are counted before anything is asked
     matchers: Matchers
 
+    def leave_out_lasting(self) -> "SidePlan":
+        return replace(self, queries=tuple(query for query in self.queries if not query.is_lasting))
+
+    def only_lasting(self) -> "SidePlan":
+        return replace(self, queries=tuple(query for query in self.queries if query.is_lasting))
+
 
 def plan_holders(found: Found, condition: Matchers) -> SidePlan:
     """Everything asked about holders: the roll call first, then the windows."""
     side = found.holder
-    everyone = tuple(matcher for matcher in condition if not _means_held(matcher))
+    everyone = asks_holders(condition)
     held = (*everyone, Matcher(side.spelling.pod, "!=", "")) if side.spelling.pod else everyone
-    signals = list(_split_mig(side)) if found.dialect is Dialect.DCGM else list(side.signals)
-    queries = [*_roll_call(found, signals, everyone), *_ask(signals, side.spelling, held)]
+    signals = _signals_of_holders(found)
+    devices = [signal for signal in side.signals if signal.level is Level.DEVICE]
+    queries = [
+        *_roll_call(found, signals, everyone),
+        *_ask(signals, side.spelling, held),
+        *_ask(devices, side.spelling, asks_devices(condition)),
+    ]
     return _plan_side(side, queries, held)
+
+
+def write_uncalled(found: Found, condition: Matchers) -> Iterator[str]:
+    """Expressions for holders that have a core now and do not answer the roll call."""
+    signals, everyone = _signals_of_holders(found), asks_holders(condition)
+    callers = [write_selector(query.metric, query.matchers) for query in _roll_call(found, signals, everyone)]
+    labels = ", ".join(label for label in found.holder.spelling.holder if label)
+    for signal in signals:
+        if signal.quantity is Quantity.CORE:
+            core = write_selector(signal.metric, (*everyone, *_conditions(signal)))
+            yield f"{core} unless on ({labels}) ({' or '.join(callers)})"
+
+
+def _signals_of_holders(found: Found) -> list[Signal]:
+    """Where somebody may have a core and yet not answer the roll call, it is asked who has one now."""
+    mine = [signal for signal in found.holder.signals if signal.level is Level.HOLDER]
+    mine = list(_split_mig(mine, found.holder.spelling.instance)) if found.dialect is Dialect.DCGM else mine
+    if found.calls_all or found.dialect is Dialect.NATIVE:
+        return mine
+    return [
+        replace(signal, folds=(*signal.folds, Fold.LAST)) if signal.quantity is Quantity.CORE else signal
+        for signal in mine
+    ]
 
 
 def plan_devices(side: Side, condition: Matchers) -> SidePlan:
     """Everything asked about devices, whoever holds them."""
-    matchers = tuple(matcher for matcher in condition if matcher.label not in _OF_HOLDER)
+    matchers = asks_devices(condition)
     return _plan_side(side, list(_ask(side.signals, side.spelling, matchers)), matchers)
+
+
+def asks_holders(condition: Matchers) -> Matchers:
+    """What of a condition is asked of series about holders, besides that they are held."""
+    return tuple(matcher for matcher in condition if not _means_held(matcher))
+
+
+def asks_devices(condition: Matchers) -> Matchers:
+    """What of a condition is asked of series about devices."""
+    return tuple(matcher for matcher in condition if matcher.label not in _OF_HOLDER)
 
 
 def _plan_side(side: Side, queries: list[Query], matchers: Matchers) -> SidePlan:
@@ -118,11 +163,10 @@ def _conditions(signal: Signal) -> Matchers:
     return tuple(Matcher(*parts) for parts in signal.only)
 
 
-def _split_mig(side: Side) -> Iterator[Signal]:
+def _split_mig(signals: list[Signal], label: str) -> Iterator[Signal]:
     """A MIG instance has no utilization: its core is the engine's activity. A site may also export nothing else."""
-    cores = [signal for signal in side.signals if signal.quantity is Quantity.CORE]
-    engines = [signal for signal in side.signals if signal.quantity is Quantity.ENGINE]
-    label = side.spelling.instance
+    cores = [signal for signal in signals if signal.quantity is Quantity.CORE]
+    engines = [signal for signal in signals if signal.quantity is Quantity.ENGINE]
     if not cores:
         yield from (replace(engine, quantity=Quantity.CORE, folds=CORE_FOLDS) for engine in engines)
     elif label:
@@ -131,4 +175,4 @@ def _split_mig(side: Side) -> Iterator[Signal]:
         yield from (replace(one, quantity=Quantity.CORE, folds=CORE_FOLDS, only=in_slices) for one in engines)
     else:
         yield from cores
-    yield from (signal for signal in side.signals if signal.quantity is not Quantity.CORE)
+    yield from (signal for signal in signals if signal.quantity is not Quantity.CORE)

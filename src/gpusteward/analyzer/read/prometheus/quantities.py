@@ -10,6 +10,7 @@ class Quantity(StrEnum):
     """What the engine is asked for: the measures, and what they are made of."""
 
     CORE = "core"
+    BUSY = "busy time"  # core integrated over time: a counter sees what begins and ends between two samples of a gauge
     MEMORY_COPY = "memory copy"
     MEMORY_USED = "memory used"
     MEMORY_FREE = "memory free"
@@ -36,6 +37,7 @@ class Fold(StrEnum):
     PEAK = "max_over_time"
     SPREAD = "stddev_over_time"
     COUNT = "count_over_time"
+    INCREASE = "increase"  # of a counter; restarts at zero are no decrease
     LAST = "last"  # no function: the instant value
 
 
@@ -59,6 +61,16 @@ class Signal:
 
 
 Asked = tuple[Level, Quantity, Fold]
+LASTING = frozenset(
+    {
+        Quantity.MEMORY_USED,
+        Quantity.MEMORY_FREE,
+        Quantity.MEMORY_RESERVED,
+        Quantity.MEMORY_TOTAL,
+        Quantity.POWER_LIMIT,
+    }
+)
+"""Last values of a device that make up what stays: its memory, and its power limit."""
 ROLL_CALL: Asked = (Level.HOLDER, Quantity.PRESENCE, Fold.LAST)
 
 MEASURES: dict[Quantity, Measure] = {
@@ -77,5 +89,6 @@ STATS: dict[Fold, Stat] = {
     Fold.MEAN: Stat.MEAN,
     Fold.PEAK: Stat.PEAK,
     Fold.SPREAD: Stat.SPREAD,
+    Fold.COUNT: Stat.COUNT,
     Fold.LAST: Stat.LAST,
 }

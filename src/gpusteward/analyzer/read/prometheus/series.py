@@ -1,13 +1,14 @@
 """The course of one allocation, for a chart: range queries for one holder, in a bounded number of points."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpusteward.analyzer.read.prometheus.client import Engine
 from gpusteward.analyzer.read.prometheus.decode import decode_matrix
 from gpusteward.analyzer.read.prometheus.discovery import Sources
 from gpusteward.analyzer.read.prometheus.matchers import Matcher, write_selector
 from gpusteward.analyzer.read.prometheus.plan import Found
-from gpusteward.analyzer.read.prometheus.quantities import MEASURES, Quantity, Signal
+from gpusteward.analyzer.read.prometheus.quantities import MEASURES, Level, Quantity, Signal
 from gpusteward.analyzer.read.prometheus.spellings import Spelling
 from gpusteward.analyzer.read.sources import Chart, Points
 from gpusteward.core.usages import Holding, Measure
@@ -30,16 +31,19 @@ def read_chart(engine: Engine, sources: Sources, holding: Holding, *, at: float,
     return Chart(holding, lines)
 
 
-def _select(found: Found, holding: Holding) -> Iterator[tuple[Signal, str]]:
-    """The selector of each signal; a MIG instance's core is its engine's activity."""
-    signals = found.holder.signals
+def drawn_signals(found: Found, holding: Holding) -> Iterator[Signal]:
+    """What is drawn of a holder; a MIG instance's core is its engine's activity."""
     core = Quantity.ENGINE if holding.gpu_instance and found.device is None else Quantity.CORE
-    for signal in signals:
+    for signal in (signal for signal in found.holder.signals if signal.level is Level.HOLDER):
         quantity = Quantity.CORE if signal.quantity is core else signal.quantity
         if quantity in _DRAWN and not (quantity is Quantity.CORE and signal.quantity is not core):
-            further = [Matcher(*parts) for parts in signal.only]
-            drawn = Signal(quantity, signal.metric, (), signal.scale)
-            yield drawn, write_selector(signal.metric, (*_match(found.holder.spelling, holding), *further))
+            yield replace(signal, quantity=quantity, folds=())
+
+
+def _select(found: Found, holding: Holding) -> Iterator[tuple[Signal, str]]:
+    for signal in drawn_signals(found, holding):
+        further = [Matcher(*parts) for parts in signal.only]
+        yield signal, write_selector(signal.metric, (*_match(found.holder.spelling, holding), *further))
 
 
 def _match(spelling: Spelling, holding: Holding) -> Iterator[Matcher]:

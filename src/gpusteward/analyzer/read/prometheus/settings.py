@@ -29,7 +29,7 @@ def _check_duration(text: str) -> str:
 
 
 def _check_url(text: str) -> str:
-    if not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", text.strip()):
+    if text.strip() and not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", text.strip()):
         raise ValueError("write a URL without query: http://HOST:PORT/PREFIX or https://HOST/PREFIX")
     return text.strip().rstrip("/")
 
@@ -48,8 +48,9 @@ class PrometheusSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
 
     url: Annotated[str, AfterValidator(_check_url)] = Field(
-        default="http://prometheus:9090",
-        description="Address of the engine, with the path prefix of Mimir, Thanos or a proxy.",
+        default="",
+        description="Address of the engine, with the path prefix of Mimir, Thanos or a proxy. "
+        "Empty: exporters are scraped here instead, see scrape.",
     )
     query_condition: Annotated[str, AfterValidator(_check_condition)] = Field(
         default=DEFAULT_CONDITION,

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from gpusteward.analyzer.read.prometheus.client import Engine
-from gpusteward.analyzer.read.prometheus.decode import decode_labels, decode_vector
+from gpusteward.analyzer.read.prometheus.client import Engine, LimitError
+from gpusteward.analyzer.read.prometheus.decode import decode_labels, decode_names, decode_vector
 from gpusteward.analyzer.read.prometheus.matchers import Matchers, match_any, write_selector
 from gpusteward.analyzer.read.prometheus.plan import SidePlan
 from gpusteward.logs import Log
@@ -11,24 +11,86 @@ from gpusteward.logs import Log
 log = Log(__name__)
 
 WHOLE: Sequence[Matchers] = ((),)
+_FAR = 2
+"""A site does not double between two looks."""
+SMALLEST_SHARD = 500
+_SHRINK = 4
+_GROW = 2
+_USUAL_GPUS = 8.0
+_INDEX_SECONDS = 3600.0
+
+
+class SeriesLimit:
+    """How many series one query may select: as set, or less if the engine refuses so many."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.now = most
+
+    def lower(self, selected: int) -> bool:
+        """The engine refused a query over so many, or up to the limit if they were more. False if it cannot be less."""
+        if self.now <= SMALLEST_SHARD:
+            return False
+        self.now = max(min(self.now, max(selected, self.now // _SHRINK)) // _SHRINK, SMALLEST_SHARD)
+        log.warning("series_limit_lowered", limit=self.now, reason="the engine refused larger queries")
+        return True
+
+    def rise(self) -> None:
+        """An engine that was short of memory may have more by now."""
+        self.now = min(self._most, self.now * _GROW)
+
+
+class Shards:
+    """The groups of nodes of each side. What fits by far is counted once only, until somebody says otherwise."""
+
+    def __init__(self) -> None:
+        self._whole: set[tuple[str, Matchers]] = set()
+
+    def expire(self) -> None:
+        self._whole.clear()
+
+    def cut(self, engine: Engine, side: SidePlan, *, at: float, limit: int, known: int) -> Sequence[Matchers]:
+        """`known`: so many rows of this side were seen up to now. Raises SourceError."""
+        key = (side.metric, side.matchers)
+        if key in self._whole and known <= limit / _FAR:
+            return WHOLE
+        groups = cut(engine, side, at=at, limit=limit)
+        if groups is WHOLE:
+            self._whole.add(key)
+        return groups
 
 
 def cut(engine: Engine, side: SidePlan, *, at: float, limit: int) -> Sequence[Matchers]:
     """Conditions that divide the series of one side; one empty condition where they fit. Raises SourceError."""
     selector = write_selector(side.metric, side.matchers)
-    counted = decode_vector(engine.query(f"count({selector})", at))
-    if not len(counted) or not counted.values[0] > limit:
-        return WHOLE
     label = side.spelling.node or side.spelling.namespace
-    if not label:
-        log.warning("series_not_divided", series=int(counted.values[0]), limit=limit, reason="no node label")
+    try:
+        counted = decode_vector(engine.query(f"count({selector})", at))
+        if not len(counted) or not counted.values[0] > limit:
+            return WHOLE
+        sizes = _count_by(engine, selector, label, at) if label else []
+    except LimitError:
+        sizes = _guess_by(engine, selector, label, at) if label else []
+    if not sizes:
+        log.warning("series_not_divided", limit=limit, reason=f"no {label or 'node label'} to divide them by")
         return WHOLE
-    by_node = decode_vector(engine.query(f"count by ({label}) ({selector})", at))
-    sizes = [
-        (decode_labels(text).get(label, ""), count)
-        for text, count in zip(by_node.labels, by_node.values.tolist(), strict=True)
-    ]
     return [(match_any(label, names),) for names in group(sorted(sizes), limit)]
+
+
+def _count_by(engine: Engine, selector: str, label: str, at: float) -> list[tuple[str, float]]:
+    counts = decode_vector(engine.query(f"count by ({label}) ({selector})", at))
+    return [
+        (decode_labels(text).get(label, ""), count)
+        for text, count in zip(counts.labels, counts.values.tolist(), strict=True)
+    ]
+
+
+def _guess_by(engine: Engine, selector: str, label: str, at: float) -> list[tuple[str, float]]:
+    """Where the engine does not even bear counting, its index tells the nodes; most have eight GPUs."""
+    span = (("start", f"{at - _INDEX_SECONDS:.3f}"), ("end", f"{at:.3f}"))
+    fields = (("match[]", selector), *span)
+    names = decode_names(engine.fetch(f"/api/v1/label/{label}/values", fields, is_read_by_get=True))
+    return [(name, _USUAL_GPUS) for name in names]
 
 
 def group(sizes: Sequence[tuple[str, float]], limit: int) -> Iterator[list[str]]:

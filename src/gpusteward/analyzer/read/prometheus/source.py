@@ -2,41 +2,50 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
-
-import numpy as np
 
 from gpusteward.analyzer.read.prometheus import victoria
 from gpusteward.analyzer.read.prometheus.blocks import Block, Shelf, build_block
 from gpusteward.analyzer.read.prometheus.client import Engine
 from gpusteward.analyzer.read.prometheus.coverage import Expectations
 from gpusteward.analyzer.read.prometheus.dialects import Dialect
-from gpusteward.analyzer.read.prometheus.discovery import Sources, discover
+from gpusteward.analyzer.read.prometheus.discovery import Sources, discover, has_newcomers
 from gpusteward.analyzer.read.prometheus.expressions import Window
+from gpusteward.analyzer.read.prometheus.fleets import Fleet, count_fleet
 from gpusteward.analyzer.read.prometheus.gather import Errand, Gathered, ask, failed_quantities, run_errands
+from gpusteward.analyzer.read.prometheus.joining import join_blocks
 from gpusteward.analyzer.read.prometheus.keys import Key, Keys
+from gpusteward.analyzer.read.prometheus.lasting import Lasting
 from gpusteward.analyzer.read.prometheus.matchers import Matchers, parse_condition
 from gpusteward.analyzer.read.prometheus.plan import Found, SidePlan, plan_devices, plan_holders
 from gpusteward.analyzer.read.prometheus.series import read_chart
 from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
-from gpusteward.analyzer.read.prometheus.shards import cut
+from gpusteward.analyzer.read.prometheus.shards import SeriesLimit, Shards
 from gpusteward.analyzer.read.sources import Chart
 from gpusteward.analyzer.settings.values import mask_password
-from gpusteward.analyzer.tables import Column, UsageTable
+from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
-from gpusteward.core.usages import Holding, Measure, Stat
+from gpusteward.core.usages import Holding
 from gpusteward.logs import Log
 
 log = Log(__name__)
 
 LONGEST_SKEW_SECONDS = 60.0
 """Two clocks further apart than this do not speak of the same window."""
-SMALLEST_SHARD = 500
-_SHRINK = 4
 _MOST_STALE = 2
 _FEW_ROWS = 10_000
 """Rows that are kept from cycle to cycle, before those of pods long gone are dropped."""
+
+
+@dataclass
+class _Kept:
+    """What outlives a cycle, for one spelling of the labels."""
+
+    holders: Keys
+    devices: Keys
+    lasting: Lasting = field(default_factory=Lasting)
 
 
 class PrometheusSource:
@@ -50,11 +59,13 @@ class PrometheusSource:
         self._expectations = Expectations(
             window_seconds=settings.window_seconds, fixed_interval=settings.scrape_interval_seconds
         )
-        self._limit = settings.series_limit
+        self._limit = SeriesLimit(settings.series_limit)
+        self._shards = Shards()
+        self._fleet: Fleet = {}
         self._sources: Sources | None = None
         self._cycles_left = 0
-        self._failures: Mapping[str, str] = {}
-        self._kept: dict[tuple[Key, Key], tuple[Keys, Keys]] = {}
+        self._failures: dict[str, str] = {}
+        self._kept: dict[tuple[Key, Key], _Kept] = {}
         self._shelves: dict[Dialect, Shelf] = {}
         self._before: dict[Dialect, tuple[Keys, list[int]]] = {}  # the rows of the last cycle
         self._rows = 0  # of the last table
@@ -81,6 +92,7 @@ class PrometheusSource:
         told by one that is trusted less.
         """
         sources = self._learn(at)
+        self._failures = {}
         blocks = [self._read_dialect(found, sources, at) for found in sources.found]
         table = self._join(blocks, at)
         self._rows = len(table)
@@ -98,23 +110,40 @@ class PrometheusSource:
         self._engine.close()
 
     def _learn(self, at: float) -> Sources:
-        if self._sources is None or self._cycles_left <= 0:
+        if self._sources is None or self._cycles_left <= 0 or has_newcomers(self._engine, self._sources, at):
             self._sources = discover(self._engine, self._condition, at=at, window_seconds=self._settings.window_seconds)
             self._cycles_left = self._settings.relearn_cycles
+            self._expire()
+            self._fleet = self._count_fleet(self._sources, at)
             self._expectations.learn(self._sources.intervals)
             shown = ",".join(found.dialect for found in self._sources.found)
             log.info("sources_found", engine=self._sources.engine, dialects=shown or "none")
         self._cycles_left -= 1
         return self._sources
 
+    def _expire(self) -> None:
+        """What was learned besides is asked for again; an engine that refused large queries may bear them by now."""
+        self._limit.rise()
+        self._shards.expire()
+        for kept in self._kept.values():
+            kept.lasting.expire()
+
+    def _count_fleet(self, sources: Sources, at: float) -> Fleet:
+        try:
+            return count_fleet(self._engine, sources.found, self._condition, at=at)
+        except SourceError as error:
+            log.warning("fleet_not_counted", reason=error)
+            return self._fleet
+
     def _read_dialect(self, found: Found, sources: Sources, at: float) -> Block:
         started = time.monotonic()
         gathered = self._gather(found, sources, at)
-        while gathered.hit_limit and self._limit > SMALLEST_SHARD:
-            self._limit = max(self._shrink(gathered), SMALLEST_SHARD)
-            log.warning("series_limit_lowered", limit=self._limit, reason="the engine refused larger queries")
+        while gathered.hit_limit and self._limit.lower(len(gathered.holders)):
+            self._shards.expire()
             gathered = self._gather(found, sources, at)
-        self._failures = failed_quantities(gathered.failures)
+        self._failures |= {
+            f"{found.dialect} {asked}": why for asked, why in failed_quantities(gathered.failures).items()
+        }
         if gathered.is_empty and gathered.failures:
             raise SourceError(next(iter(gathered.failures.values())))
         shelf = self._shelves.setdefault(found.dialect, Shelf())
@@ -123,32 +152,41 @@ class PrometheusSource:
         log.debug("dialect_read", dialect=found.dialect, rows=len(block.holdings), seconds=time.monotonic() - started)
         return block
 
-    def _shrink(self, gathered: Gathered) -> int:
-        return min(self._limit, max(len(gathered.holders), self._limit // _SHRINK)) // _SHRINK
-
     def _gather(self, found: Found, sources: Sources, at: float) -> Gathered:
         plans = [plan_holders(found, self._condition)]
         if found.device:
             plans.append(plan_devices(found.device, self._condition))
-        holders, devices = self._keys(plans)
-        keys, before = self._before.get(found.dialect, (holders, []))
-        gathered = Gathered(holders, devices, before=before if keys is holders else ())
-        errands = [errand for plan in plans for errand in self._errands(plan, sources, at)]
-        run_errands(errands, gathered, at_once=self._engine.max_concurrent_queries)
+        kept = self._keys(plans)
+        keys, before = self._before.get(found.dialect, (kept.holders, []))
+        gathered = Gathered(kept.holders, kept.devices, before=before if keys is kept.holders else ())
+        asks_all = kept.lasting.is_due
+        self._run([plan if asks_all else plan.leave_out_lasting() for plan in plans], gathered, sources, at)
+        if not asks_all and kept.lasting.has_newcomers(gathered):
+            self._run([plan.only_lasting() for plan in plans], gathered, sources, at)
+            asks_all = True
+        if not gathered.is_empty:
+            kept.lasting.recall(gathered)
+            if asks_all:
+                kept.lasting.keep(gathered, plans)
         return gathered
 
-    def _keys(self, plans: Sequence[SidePlan]) -> tuple[Keys, Keys]:
+    def _run(self, plans: Iterable[SidePlan], gathered: Gathered, sources: Sources, at: float) -> None:
+        errands = [errand for plan in plans if plan.queries for errand in self._errands(plan, gathered, sources, at)]
+        run_errands(errands, gathered, at_once=self._engine.max_concurrent_queries)
+
+    def _keys(self, plans: Sequence[SidePlan]) -> "_Kept":
         """The rows of the last cycle go on, unless the labels are others now, or most of them are gone."""
         labels = (plans[0].spelling.holder, plans[-1].spelling.device)
         kept = self._kept.get(labels)
-        if kept is None or len(kept[0]) > _MOST_STALE * self._rows + _FEW_ROWS:
-            kept = self._kept[labels] = (Keys(labels[0]), Keys(labels[1]))
+        if kept is None or len(kept.holders) > _MOST_STALE * self._rows + _FEW_ROWS:
+            kept = self._kept[labels] = _Kept(Keys(labels[0]), Keys(labels[1]))
         return kept
 
-    def _errands(self, plan: SidePlan, sources: Sources, at: float) -> Iterable[Errand]:
+    def _errands(self, plan: SidePlan, gathered: Gathered, sources: Sources, at: float) -> Iterable[Errand]:
         rules = sources.rules if self._settings.use_recording_rules else frozenset[str]()
         window = Window(self._settings.window_seconds, rules)
-        shards = cut(self._engine, plan, at=at, limit=self._limit)
+        known = max(len(gathered.holders), len(gathered.devices))
+        shards = self._shards.cut(self._engine, plan, at=at, limit=self._limit.now, known=known)
         exported = self._settings.use_export and sources.can_export and not rules
         for shard in shards:
             if exported:
@@ -158,39 +196,13 @@ class PrometheusSource:
                     yield Errand((query,), partial(ask, self._engine, query, query.write(window, shard), at))
 
     def _join(self, blocks: Sequence[Block], at: float) -> UsageTable:
-        """Dialects in the order of trust: a device that one speaks of is left out of the later ones."""
-        kept = list(_trust_first(blocks))
-        size = sum(len(rows) for _, rows in kept)
-        keys = dict.fromkeys(key for block, _ in kept for key in block.stats)
-        stats = {key: _concatenate([_column(block, key, rows) for block, rows in kept]) for key in keys}
-        holdings = [block.holdings[row] for block, rows in kept for row in rows]
-        coverage = _concatenate([block.coverage[rows] for block, rows in kept])
-        reasons = [block.unknown.get(row, "") for block, rows in kept for row in rows]
-        unknown = {row: reason for row, reason in enumerate(reasons) if reason}
-        if skewed := self._skew_reason():
-            unknown = dict.fromkeys(range(size), skewed)
-        return UsageTable(at, self._settings.window_seconds, holdings, stats, coverage, unknown)
+        table = join_blocks(blocks, at=at, window_seconds=self._settings.window_seconds)
+        table = replace(table, fleet=self._fleet)
+        skewed = self._skew_reason()
+        return replace(table, unknown=dict.fromkeys(range(len(table)), skewed)) if skewed else table
 
     def _skew_reason(self) -> str:
         skew = self._engine.skew_seconds
         if skew is None or abs(skew) <= LONGEST_SKEW_SECONDS:
             return ""
         return f"the clocks of the engine and the analyzer are {abs(skew):.0f} s apart"
-
-
-def _trust_first(blocks: Iterable[Block]) -> Iterable[tuple[Block, list[int]]]:
-    told: set[str] = set()
-    for block in blocks:
-        yield block, [row for row, device in enumerate(block.devices) if device not in told]
-        told.update(block.devices)
-
-
-def _column(block: Block, key: tuple[Measure, Stat], rows: list[int]) -> Column:
-    column = block.stats.get(key)
-    if column is None:
-        return np.full(len(rows), np.nan)
-    return column if len(rows) == len(column) else column[rows]  # whole: no copy
-
-
-def _concatenate(columns: Sequence[Column]) -> Column:
-    return columns[0] if len(columns) == 1 else np.concatenate((np.empty(0), *columns))

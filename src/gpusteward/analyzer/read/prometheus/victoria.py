@@ -29,14 +29,16 @@ class Line(msgspec.Struct, gc=False):
 
 _LINES = msgspec.json.Decoder(Line)
 _BATCH_BYTES = 1 << 20
+_STAY_QUERIES = (Fold.LAST, Fold.INCREASE)
 
 
 def plan_exports(engine: Engine, plan: SidePlan, *, shard: Matchers, window: Window, at: float) -> Iterator[Errand]:
-    """One export for all windows of a metric; what asks for the last value stays a query: it knows who is gone."""
+    """One export for all windows of a metric. What asks for the last value stays a query: the engine knows who is gone;
+    and so does what asks for growth: it knows the sample before the window."""
     for query in plan.queries:
-        if query.fold is Fold.LAST:
+        if query.fold in _STAY_QUERIES:
             yield Errand((query,), partial(ask, engine, query, query.write(window, shard), at))
-    windows = [query for query in plan.queries if query.fold is not Fold.LAST]
+    windows = [query for query in plan.queries if query.fold not in _STAY_QUERIES]
     for (metric, matchers), queries in groupby(windows, key=lambda query: (query.metric, query.matchers)):
         together = tuple(queries)
         selector = write_selector(metric, (*matchers, *shard))

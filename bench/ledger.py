@@ -1,0 +1,267 @@
+"""`python -m bench.ledger`: what the books cost: a cycle of 50,000 allocations, and a report over 30 days of 5,000.
+
+Writes bench/results/ledger.md and ledger.json. Ends with 0 whether the bars hold or not: a result is a result.
+"""
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from sqlite3 import sqlite_version
+from statistics import median
+
+from sqlalchemy import text
+
+from bench.machines import About, describe_run
+from bench.progress import say
+from bench.report import render_table
+from gpusteward.analyzer.accounts.make import make_report
+from gpusteward.analyzer.accounts.prices import PriceSettings
+from gpusteward.analyzer.accounts.reports import By, ReportQuery
+from gpusteward.analyzer.judge.judge import judge
+from gpusteward.analyzer.judge.memory import Memory
+from gpusteward.analyzer.judge.workloads import judge_workloads
+from gpusteward.analyzer.keep.ageing import roll_up
+from gpusteward.analyzer.keep.engines import writing
+from gpusteward.analyzer.keep.ledger import Ledger
+from gpusteward.analyzer.keep.periods import DAY_MS, HOUR_MS
+from gpusteward.analyzer.keep.schema import usage_daily
+from gpusteward.analyzer.keep.settings import LedgerSettings
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.settings.sections import SchedulerSettings
+from tests.analyzer.databases import running_postgres
+from tests.analyzer.usage_tables import AT, large_table
+
+COMMAND = "python -m bench.ledger"
+RESULTS = Path(__file__).parent / "results"
+ROWS = 50_000
+CYCLES = 15  # five minutes apart: at least one of them is the first after a full hour, and rolls it up
+REPORT_ROWS = 5_000
+DAYS = 30
+ROUNDS = 5
+BEGIN = int(AT // 3600 * 3600)
+SETTINGS = Settings(prices=PriceSettings(default=2.0, electricity_per_kwh=0.2))
+BY: tuple[By, ...] = ("namespace", "owner", "model", "node", "user")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Seconds of the analyzer's CPU, and on the clock."""
+
+    cpu: float
+    wall: float
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """What cycles cost on one database."""
+
+    database: str
+    first: Cost  # every allocation is new
+    steady: Cost  # median of the others
+    dearest: Cost  # of the others
+
+
+@dataclass(frozen=True, slots=True)
+class Reporting:
+    """What a report costs."""
+
+    by: str
+    rows: int
+    cost: Cost  # median
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    promise: str
+    limit: str
+    measured: str  # on the clock
+    cpu: str
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """All of one run."""
+
+    about: About
+    bookings: list[Booking]
+    kilobytes_buffered: int  # by one cycle, were the database away
+    hourly_rows: int
+    daily_rows: int
+    megabytes: float
+    reports: list[Reporting]
+    load: float  # of the machine, at the end
+    bars: list[Bar]
+
+
+@contextmanager
+def clocked(costs: list[Cost]) -> Iterator[None]:
+    cpu, wall = time.process_time(), time.perf_counter()
+    yield
+    costs.append(Cost(time.process_time() - cpu, time.perf_counter() - wall))
+
+
+def middle(costs: list[Cost]) -> Cost:
+    return Cost(median(cost.cpu for cost in costs), median(cost.wall for cost in costs))
+
+
+def make_results(rows: int, count: int) -> Iterator[Result]:
+    """Cycles five minutes apart in which a third of all rows changes what it does."""
+    memory = Memory()
+    for number in range(count):
+        table = large_table(rows, at=AT + 300 * number, seed=number)
+        verdicts, memory = judge(table, SETTINGS.rules, memory, now=table.at)
+        yield Result(number + 1, table.at, 0.0, SETTINGS, verdicts, judge_workloads(verdicts, SETTINGS.rules))
+
+
+def measure_booking(name: str, url: str) -> Booking:
+    say(f"  {name}")
+    ledger = Ledger(LedgerSettings(url=url))
+    costs: list[Cost] = []
+    for result in make_results(ROWS, CYCLES):
+        with clocked(costs):
+            ledger.book(result)
+        assert not ledger.describe()["error"]
+    ledger.close()
+    dearest = max(costs[1:], key=lambda cost: cost.wall)
+    return Booking(name, costs[0], middle(costs[1:]), dearest)
+
+
+def measure_buffer() -> int:
+    """Kilobytes of one cycle, were the database away."""
+    ledger = Ledger(LedgerSettings(directory=Path("/dev/null/nowhere"), buffer_megabytes=500))
+    sizes = []
+    for result in make_results(ROWS, 2):
+        ledger.book(result)
+        sizes.append(ledger.describe()["buffered_bytes"])
+    return round((sizes[1] - sizes[0]) / 1000)
+
+
+def fill_month(ledger: Ledger) -> int:
+    """A cycle an hour, and the month before as days only; returns the end."""
+    hourly = SETTINGS.model_copy(update={"scheduler": SchedulerSettings(interval=3600)})
+    (result,) = make_results(REPORT_ROWS, 1)
+    for hour in range(DAYS * 24 + 1):
+        ledger.book(replace(result, at=BEGIN + 3600 * hour, settings=hourly))
+        if hour % 120 == 0:
+            say(f"    day {hour // 24} of {DAYS}")
+    while roll_up(ledger.engine):
+        pass
+    names = [column.name for column in usage_daily.columns][1:]
+    copy = f"INSERT INTO usage_daily SELECT day_ms - {(DAYS + 2) * DAY_MS}, {', '.join(names)} FROM usage_daily"
+    with writing(ledger.engine).begin() as connection:
+        connection.execute(text(copy))
+    return BEGIN * 1000 + DAYS * DAY_MS
+
+
+def measure_reports(ledger: Ledger, end_ms: int) -> list[Reporting]:
+    found = []
+    for by in BY:
+        query = ReportQuery(since_ms=end_ms - DAYS * DAY_MS, until_ms=end_ms, by=by)
+        costs: list[Cost] = []
+        for _ in range(ROUNDS):
+            with clocked(costs):
+                report = make_report(ledger.engine, query, prices=SETTINGS.prices, now_ms=end_ms)
+        assert report.total.allocated_gpu_ms == REPORT_ROWS * DAYS * 24 * HOUR_MS, report.total
+        found.append(Reporting(by, len(report.groups), middle(costs)))
+    return found
+
+
+def run(folder: Path) -> Found:
+    say("cycles")
+    bookings = [measure_booking("SQLite", f"sqlite:///{folder / 'cycles.db'}")]
+    if shutil.which("initdb") or any(Path("/usr/lib/postgresql").glob("*/bin/initdb")):  # the bars are SQLite's
+        with running_postgres() as server:
+            bookings.append(measure_booking("PostgreSQL", server.url))
+    say("  30 days")
+    ledger = Ledger(LedgerSettings(url=f"sqlite:///{folder / 'month.db'}"))
+    end_ms = fill_month(ledger)
+    say("reports")
+    reports = measure_reports(ledger, end_ms)
+    counts = [_count(ledger, name) for name in ("usage_hourly", "usage_daily")]
+    ledger.close()
+    size = (folder / "month.db").stat().st_size / 1e6
+    versions = {"sqlalchemy": version("sqlalchemy"), "SQLite": sqlite_version, "psycopg": version("psycopg")}
+    return Found(
+        describe_run(COMMAND, {"ledger": versions}),
+        bookings,
+        measure_buffer(),
+        *counts,
+        size,
+        reports,
+        os.getloadavg()[1],
+        set_bars(bookings[0], reports),
+    )
+
+
+def _count(ledger: Ledger, table: str) -> int:
+    with ledger.engine.connect() as connection:
+        return int(connection.execute(text(f"SELECT count(*) FROM {table}")).scalar_one())
+
+
+def set_bars(sqlite: Booking, reports: list[Reporting]) -> list[Bar]:
+    slowest = max(reports, key=lambda report: report.cost.wall)
+    return [
+        _bar(f"first cycle of {ROWS:,} allocations, SQLite", 2, sqlite.first),
+        _bar("every later cycle, median", 2, sqlite.steady),
+        _bar("every later cycle, the dearest", 2, sqlite.dearest),
+        _bar(f"report over {DAYS} days of {REPORT_ROWS:,} allocations, by {slowest.by}", 1, slowest.cost),
+    ]
+
+
+def _bar(promise: str, limit: float, cost: Cost) -> Bar:
+    return Bar(promise, f"{limit:.0f} s", f"{cost.wall:.2f} s", f"{cost.cpu:.2f} s", cost.wall <= limit)
+
+
+def render_page(found: Found) -> str:
+    about = found.about
+    bars = [(bar.promise, bar.limit, bar.measured, bar.cpu, "PASS" if bar.holds else "MISSED") for bar in found.bars]
+    bookings = [
+        (one.database, *(f"{cost.cpu:.2f} / {cost.wall:.2f}" for cost in (one.first, one.steady, one.dearest)))
+        for one in found.bookings
+    ]
+    reports = [(one.by, f"{one.rows:,}", f"{one.cost.cpu:.2f} / {one.cost.wall:.2f}") for one in found.reports]
+    return "\n".join(
+        [
+            "# What the books cost\n",
+            f"- Made by `{about.command}` on {about.date}.\n- {about.processor}, {about.cores} cores; {about.python}\n",
+            "## What was promised\n\n"
+            + render_table(("promise", "limit", "on the clock", "CPU", "verdict"), bars)
+            + f"\nThe clock counts what else the machine does: on average {found.load:.1f} programs wanted one of its "
+            f"{about.cores} cores.\n",
+            f"## A cycle of {ROWS:,} allocations\n\nSeconds of the analyzer's CPU / on the clock, over {CYCLES} cycles "
+            "five minutes apart. In the first one everything is new; in one of the others an hour is over and is added "
+            "to its day. Every cycle a good part of the verdicts changes, and is written down.\n\n"
+            + render_table(("database", "first", "steady (median)", "dearest"), bookings),
+            f"A cycle that has to wait for its database takes {found.kilobytes_buffered:,} kB.\n",
+            f"## A report over {DAYS} days\n\n{REPORT_ROWS:,} allocations: {found.hourly_rows:,} hourly and "
+            f"{found.daily_rows:,} daily rows, {found.megabytes:,.0f} MB. The daily rows go back far enough for the "
+            f"trend. Seconds of CPU / on the clock, median of {ROUNDS}.\n\n"
+            + render_table(("by", "rows", "seconds"), reports),
+        ]
+    )
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(prefix="gpusteward-ledger-") as folder:
+        found = run(Path(folder))
+    page = render_page(found)
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "ledger.md").write_text(page)
+    (RESULTS / "ledger.json").write_text(json.dumps(asdict(found), indent=1) + "\n")
+    print(page)
+    say("written to bench/results/ledger.md and ledger.json")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""The bars of the chart: time by day, or by hour where the period is short."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, FromClause, RowMapping, Select, Table, func, select, union_all
+
+from gpusteward.analyzer.accounts.fleets import choose_fleet, read_fleet_steps
+from gpusteward.analyzer.accounts.ranges import Books
+from gpusteward.analyzer.accounts.reports import Point
+from gpusteward.analyzer.accounts.sums import Rows, choose_rows, whole, within
+from gpusteward.analyzer.keep.periods import DAY_MS, HOUR_MS, Period
+from gpusteward.analyzer.keep.schema import allocations
+
+FINEST_STEPS = 48  # hours that are still drawn one by one
+_NAMES = ("allocated_ms", "active_ms", "idle_ms", "unknown_ms", "idle_cost")
+
+
+def read_points(
+    connection: Connection, period: Period, *, books: Books, namespaces: Sequence[str]
+) -> tuple[int, list[Point]]:
+    """The step, and the points in order. A step without any row has no point."""
+    is_short = period.until_ms - period.since_ms <= FINEST_STEPS * HOUR_MS and books.keeps_hours(period)
+    step_ms = HOUR_MS if is_short else DAY_MS
+    if is_short:  # single hours also of whole days
+        period = Period(period.since_ms, period.until_ms, (0, 0), ((period.since_ms, period.until_ms),))
+    usage = {row["at_ms"]: row for row in _read_usage(connection, choose_rows(period), step_ms, namespaces)}
+    fleet = {} if namespaces else read_fleet_steps(connection, choose_fleet(period), step_ms=step_ms)
+    return step_ms, [_point(at, usage.get(at), fleet.get(at)) for at in sorted(usage.keys() | fleet.keys())]
+
+
+def _point(at_ms: int, row: RowMapping | None, fleet_ms: int | None) -> Point:
+    allocated, active, idle, unknown, idle_cost = (int(row[name] or 0) if row else 0 for name in _NAMES)
+    unallocated = None if fleet_ms is None else max(0, fleet_ms - allocated)
+    return Point(at_ms, active, idle, unknown, unallocated, idle_cost)
+
+
+def _read_usage(connection: Connection, rows: Rows, step_ms: int, namespaces: Sequence[str]) -> Sequence[RowMapping]:
+    parts = [_by_moment(table, chosen, namespaces) for table, chosen in rows]
+    if not parts:
+        return ()
+    moments = union_all(*parts).subquery()
+    at = (moments.c.moment - moments.c.moment % step_ms).label("at_ms")
+    sums = [whole(func.sum(moments.c[name])).label(name) for name in _NAMES]
+    return connection.execute(select(at, *sums).group_by(at)).mappings().all()
+
+
+def _by_moment(table: Table, chosen: ColumnElement[bool], namespaces: Sequence[str]) -> Select[*tuple[Any, ...]]:
+    """By each hour or day, which is the order of the rows: nothing has to be sorted."""
+    moment = next(iter(table.c))
+    source: FromClause = table
+    if namespaces:
+        source = table.join(allocations, allocations.c.id == table.c.allocation_id)
+    sums = [func.sum(table.c[name]).label(name) for name in _NAMES]
+    question = select(moment.label("moment"), *sums).select_from(source).where(chosen)
+    return within(question, namespaces).group_by(moment)

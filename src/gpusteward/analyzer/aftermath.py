@@ -1,0 +1,51 @@
+"""What follows a cycle once its result is up: it is booked, and people are told. Neither can cost a verdict."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gpusteward.analyzer.accounts.make import make_report
+from gpusteward.analyzer.accounts.reports import Report, ReportQuery
+from gpusteward.analyzer.keep.ledger import Ledger
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.tell.notices import ReadWish
+from gpusteward.analyzer.tell.teller import Teller
+from gpusteward.core.errors import SourceError
+
+STOP_SECONDS = 1.0
+
+
+class Aftermath:
+    """`follow` and `follow_failure` are for the thread that runs cycles; the others are for everybody."""
+
+    def __init__(self, settings: Settings, poll_settings: Callable[[], Settings], *, read_wish: ReadWish) -> None:
+        """Raises ConfigurationError for a ledger or a channel that cannot be used."""
+        self._poll_settings = poll_settings
+        self.ledger = Ledger(settings.ledger) if settings.ledger.enabled else None
+        self.teller = Teller(settings, self.ledger.engine if self.ledger else None, read_wish=read_wish)
+
+    def start(self) -> None:
+        self.teller.start()
+
+    def follow(self, result: Result) -> None:
+        """Keep, then tell: what is told about money is in the books."""
+        if self.ledger is not None:
+            self.ledger.book(result)
+        self.teller.tell(result)
+
+    def follow_failure(self, reason: str, at: float) -> None:
+        self.teller.tell_lost(reason, at=at)
+
+    def read_report(self, query: ReportQuery) -> Report:
+        """Raises SourceError, also where no books are kept."""
+        if self.ledger is None:
+            raise SourceError("no books are kept here: ledger.enabled is false")
+        return make_report(self.ledger.engine, query, prices=self._poll_settings().prices)
+
+    def describe(self) -> Mapping[str, Any]:
+        return {"ledger": self.ledger.describe() if self.ledger else None, "deliveries": self.teller.describe()}
+
+    def stop(self) -> None:
+        self.teller.stop(STOP_SECONDS)
+        if self.ledger is not None:
+            self.ledger.close()

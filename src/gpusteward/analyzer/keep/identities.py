@@ -1,0 +1,89 @@
+"""Who an allocation is: its number for ever, and what is written down of it."""
+
+import re
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+from gpusteward.core.containers import Container
+from gpusteward.core.usages import Holding
+
+LONGEST_BYTES = 253
+"""As Kubernetes allows for a name. Longer texts come from nobody honest, and an index has no room for them."""
+_DIGEST_BYTES = 8
+_63_BITS = (1 << 63) - 1
+
+
+class Identity(NamedTuple):
+    """In the order of the columns of `allocations`, up to the share."""
+
+    id: int
+    namespace: str
+    pod: str
+    pod_uid: str
+    container: str
+    owner_kind: str
+    owner_name: str
+    user_name: str
+    node: str
+    gpu_uuid: str
+    gpu_instance: str
+    gpu_index: str
+    model: str
+    share: str
+
+
+def number_allocation(holding: Holding) -> int:
+    """The same number for the same container on the same device, in every process and in every year."""
+    one = holding.container
+    text = f"{one.namespace}\0{one.pod}\0{one.pod_uid}\0{one.name}\0{holding.gpu_uuid}\0{holding.gpu_instance}"
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).digest()
+    return int.from_bytes(digest, "big") & _63_BITS
+
+
+def mark(holding: Holding, user: str) -> int:
+    """Changes when something of an allocation changes that is not its identity: an owner is often learnt later."""
+    kind, name = name_owner(holding.container)
+    return hash((kind, name, user, holding.node, holding.gpu_index, holding.model, holding.share))
+
+
+def describe(holding: Holding, *, number: int, user: str) -> Identity:
+    one = holding.container
+    texts = (
+        *(one.namespace, one.pod, one.pod_uid, one.name, *name_owner(one), user),
+        *(holding.node, holding.gpu_uuid, holding.gpu_instance, holding.gpu_index, holding.model, holding.share),
+    )
+    return Identity(number, *map(clean, texts))
+
+
+def name_owner(container: Container) -> tuple[str, str]:
+    """Kind and name; a pod nobody owns is its own workload."""
+    owner = container.workload
+    return ("Pod", container.pod) if owner is None else (owner.kind, owner.name)
+
+
+class Users:
+    """Pod labels -> a user."""
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        self._ranks = {_flatten(label): rank for rank, label in reversed(list(enumerate(labels)))}
+
+    def find(self, labels: tuple[tuple[str, str], ...]) -> str:
+        """Of the first label in order that a pod has; empty: nobody is named."""
+        if not labels:
+            return ""
+        ranks = self._ranks
+        named = [(ranks[key], value) for name, value in labels if value and (key := _flatten(name)) in ranks]
+        return min(named)[1] if named else ""
+
+
+def _flatten(label: str) -> str:
+    """Prometheus knows `hub.jupyter.org/username` as `label_hub_jupyter_org_username`."""
+    return re.sub(r"[^a-z0-9]", "_", label.lower()).removeprefix("label_")
+
+
+def clean(text: str) -> str:
+    """What any database can keep: labels come from outside, and PostgreSQL refuses a NUL."""
+    if len(text) <= LONGEST_BYTES // 4 and text.isprintable():
+        return text
+    return text.replace("\0", "?").encode("utf-8", "replace")[:LONGEST_BYTES].decode("utf-8", "ignore")

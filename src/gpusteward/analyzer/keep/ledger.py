@@ -1,0 +1,186 @@
+"""The door to the books. A full disk or a lost database stops them, not the verdicts: cycles wait and are caught up."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
+
+from gpusteward.analyzer.accounts.prices import PriceList, PriceSettings
+from gpusteward.analyzer.keep.ageing import prune, roll_up
+from gpusteward.analyzer.keep.books import Books
+from gpusteward.analyzer.keep.engines import explain, has_vanished, make_folder, open_engine, show_url
+from gpusteward.analyzer.keep.identities import Users
+from gpusteward.analyzer.keep.periods import floor_hour
+from gpusteward.analyzer.keep.settings import LedgerSettings
+from gpusteward.analyzer.keep.sheets import COVERED_INTERVALS, NOBODY, PriceOf, Sheet, make_sheet
+from gpusteward.analyzer.keep.upgrades import upgrade
+from gpusteward.analyzer.keep.verdict_changes import Sayings
+from gpusteward.analyzer.results import Result
+from gpusteward.core.errors import SourceError
+from gpusteward.logs import Log
+
+log = Log(__name__)
+
+CATCH_UP_SECONDS = 10.0
+"""A cycle writes what has waited for so long at most; the rest goes on with the next one."""
+CLOSE_SECONDS = 1.0
+_FAULTS = (SQLAlchemyError, SourceError, OSError)
+
+
+class Ledger:
+    """`book` is for the thread of the cycles; `engine` and `describe` are for everybody."""
+
+    def __init__(self, settings: LedgerSettings) -> None:
+        """Tries to open the books; where that fails it is said, and tried again. Raises ConfigurationError for a URL
+        that cannot be used."""
+        self.settings = settings
+        self.engine: Engine = open_engine(settings.locate())
+        self._books = Books(self.engine)
+        self._users = Users(settings.user_labels)
+        self._prices: tuple[PriceSettings, PriceList] | None = None
+        self._desk = threading.Lock()
+        self._waiting: deque[Sheet] = deque()
+        self._waiting_bytes = 0
+        self._roster = NOBODY  # of the last sheet
+        self._sayings = Sayings()
+        self._housekept_ms = 0
+        self._is_ready = False
+        self._error = ""
+        self._ahead = ""
+        self._lost = 0
+        self._is_full = False
+        self._try(self._open)
+
+    def book(self, result: Result) -> None:
+        """Write a cycle down. One that is booked already, or older, counts once."""
+        with self._desk:
+            self._try(self._open)
+            if self._waiting:
+                self._try(self._catch_up)  # first makes room
+            self._add(result)
+            self._try(self._catch_up)
+
+    def prune(self, now: float) -> int:
+        """Delete a portion of what is too old; 0: nothing is left to do. Raises SQLAlchemyError."""
+        return prune(self.engine, self.settings, now_ms=int(now * 1000))
+
+    def describe(self) -> Mapping[str, Any]:
+        """How the books stand, for people; without the password."""
+        booked_ms = self._books.booked_ms
+        return {
+            "url": show_url(self.engine),
+            "is_ready": self._is_ready and not self._error,
+            "booked_at": None if booked_ms is None else booked_ms / 1000,
+            "buffered_cycles": len(self._waiting),
+            "buffered_bytes": self._waiting_bytes,
+            "lost_cycles": self._lost,
+            "error": self._error or self._ahead,
+        }
+
+    def close(self) -> None:
+        """Let go, after the cycle that is being written unless that takes too long: it is then as if never begun."""
+        if self._desk.acquire(timeout=CLOSE_SECONDS):
+            self._desk.release()
+        self.engine.dispose()
+
+    def _try(self, work: Callable[[], None]) -> None:
+        """A fault of the database is said once, and is over when something could be written again."""
+        try:
+            work()
+        except _FAULTS as error:
+            if not self._error:
+                log.warning("ledger_stopped", url=show_url(self.engine), reason=explain(error), verdicts="go on")
+            self._error = explain(error)
+            self._is_ready = False  # next time everything is looked at anew: it may be another database by then
+
+    def _open(self) -> None:
+        if self._is_ready and not has_vanished(self.engine):
+            return
+        if self._is_ready:
+            self.engine.dispose()
+        make_folder(self.engine)
+        upgrade(self.engine)
+        self._is_ready = True
+        if not self._waiting:
+            self._read_standing()
+
+    def _read_standing(self) -> None:
+        """While sheets wait they stand for what was known when they were made; after that the tables count."""
+        standing = self._books.read_standing()
+        self._roster, self._sayings = standing.roster, standing.sayings.copy()
+
+    def _add(self, result: Result) -> None:
+        if self._has_booked(result):
+            return
+        changes = self._sayings.compare(result.workloads)
+        sheet, roster = make_sheet(
+            result, self._roster, users=self._users, price_of=self._price_of(result), changes=changes
+        )
+        if self._waiting and not self._has_room(sheet):
+            return
+        self._waiting.append(sheet.share_with(self._waiting[-1]) if self._waiting else sheet)
+        self._waiting_bytes += sheet.size_bytes
+        self._roster = roster
+        self._sayings.adopt(changes)
+
+    def _has_booked(self, result: Result) -> bool:
+        """Also what is older than the books: another analyzer was there first, or the clock was ahead once."""
+        newest = self._waiting[-1].at_ms if self._waiting else self._books.booked_ms
+        ahead_seconds = 0.0 if newest is None else newest / 1000 - result.at
+        is_wrong = ahead_seconds > COVERED_INTERVALS * result.settings.scheduler.interval
+        if is_wrong and not self._ahead:
+            log.warning("ledger_ahead_of_clock", seconds=int(ahead_seconds), consequence="nothing is booked until then")
+        self._ahead = f"the books are {int(ahead_seconds)} s ahead of the clock" if is_wrong else ""
+        return newest is not None and int(result.at * 1000) <= newest
+
+    def _has_room(self, sheet: Sheet) -> bool:
+        if self._waiting_bytes + sheet.size_bytes <= self.settings.buffer_megabytes * 1_000_000:
+            return True
+        self._lost += 1
+        if not self._is_full:
+            log.warning("ledger_buffer_full", waiting=len(self._waiting), consequence="time from now on is unknown")
+        self._is_full = True
+        return False
+
+    def _price_of(self, result: Result) -> PriceOf:
+        settings = result.settings.prices
+        if self._prices is None or self._prices[0] != settings:
+            self._prices = settings, PriceList(settings)
+        return self._prices[1].micros_per_gpu_hour
+
+    def _catch_up(self) -> None:
+        if not self._is_ready:
+            return
+        deadline = time.monotonic() + CATCH_UP_SECONDS
+        while self._waiting and self._write(self._waiting[0], deadline):
+            self._waiting_bytes -= self._waiting.popleft().size_bytes
+        if not self._waiting:
+            self._waiting_bytes, self._is_full = 0, False
+            self._keep_house()
+        if self._error:
+            self._recover()
+
+    def _write(self, sheet: Sheet, deadline: float) -> bool:
+        try:
+            return self._books.write(sheet, lambda: time.monotonic() < deadline)
+        except (DataError, IntegrityError) as error:  # would fail for ever: one cycle is lost, the others go on
+            self._lost += 1
+            log.warning("ledger_refused_cycle", at_ms=sheet.at_ms, reason=explain(error))
+            return True
+
+    def _recover(self) -> None:
+        log.info("ledger_writes_again", waiting=len(self._waiting), lost=self._lost)
+        self._error = ""
+        if not self._waiting:
+            self._read_standing()
+
+    def _keep_house(self) -> None:
+        """Once an hour of the books' own time."""
+        booked_ms = self._books.booked_ms or 0
+        if floor_hour(booked_ms) > self._housekept_ms:
+            left = roll_up(self.engine) + prune(self.engine, self.settings, now_ms=booked_ms)
+            self._housekept_ms = floor_hour(booked_ms) if not left else self._housekept_ms

@@ -1,0 +1,156 @@
+"""The tables. Moments are milliseconds since 1970, time is GPU-milliseconds, money is micro-units of the currency,
+energy is millijoules: all of them integers, so that sums are exact."""
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Float,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+)
+
+METADATA = MetaData()
+Number = BigInteger().with_variant(Integer(), "sqlite")
+"""SQLite's own row number must be called INTEGER to count by itself; its integers have 64 bits anyway."""
+
+progress = Table(
+    "progress",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("at_ms", Number, nullable=False),
+)
+"""How far the books are: "booked", "rolled". A missing row is: not yet."""
+
+allocations = Table(
+    "allocations",
+    METADATA,
+    Column("id", Number, primary_key=True, autoincrement=False),
+    Column("namespace", Text, nullable=False),
+    Column("pod", Text, nullable=False),
+    Column("pod_uid", Text, nullable=False),
+    Column("container", Text, nullable=False),
+    Column("owner_kind", Text, nullable=False),
+    Column("owner_name", Text, nullable=False),
+    Column("user_name", Text, nullable=False),
+    Column("node", Text, nullable=False),
+    Column("gpu_uuid", Text, nullable=False),
+    Column("gpu_instance", Text, nullable=False),
+    Column("gpu_index", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("share", Text, nullable=False),
+    Column("first_ms", Number, nullable=False),
+    Column("last_ms", Number, nullable=False),
+    Column("ended_ms", Number),
+    Index("allocations_by_end", "ended_ms"),
+)
+"""`id` is made of what identifies it (`identities.number_allocation`). `first_ms` and `last_ms` are the first and the
+last sighting, the latter written when it ends; `ended_ms` is NULL while it is held."""
+
+
+def _usage(name: str, moment: str) -> Table:
+    return Table(
+        name,
+        METADATA,
+        Column(moment, Number, nullable=False),
+        Column("allocation_id", Number, nullable=False),
+        *(
+            Column(amount, Number, nullable=False)
+            for amount in (
+                *("allocated_ms", "active_ms", "idle_ms", "unknown_ms"),
+                *("active_cost", "idle_cost", "unknown_cost"),
+            )
+        ),
+        Column("energy_mj", Number),  # NULL: the power was never known
+        Column("energy_ms", Number, nullable=False),  # the time for which it was
+        Column("score_ms_sum", Number, nullable=False),  # score x time; divided by scored_ms: the mean
+        Column("scored_ms", Number, nullable=False),
+        Column("core_peak", Float(53)),
+        Column("memory_peak_bytes", Number),
+        Column("memory_total_bytes", Number),
+        PrimaryKeyConstraint(moment, "allocation_id"),
+        CheckConstraint("allocated_ms = active_ms + idle_ms + unknown_ms", name=f"{name}_adds_up"),
+        sqlite_with_rowid=False,  # rows lie in the order of the key: an hour is one stretch of the file
+    )
+
+
+def _fleet(name: str, moment: str) -> Table:
+    return Table(
+        name,
+        METADATA,
+        Column(moment, Number, nullable=False),
+        Column("node", Text, nullable=False),
+        Column("model", Text, nullable=False),
+        Column("gpu_ms", Number, nullable=False),
+        PrimaryKeyConstraint(moment, "node", "model"),
+        sqlite_with_rowid=False,
+    )
+
+
+usage_hourly = _usage("usage_hourly", "hour_ms")
+usage_daily = _usage("usage_daily", "day_ms")
+fleet_hourly = _fleet("fleet_hourly", "hour_ms")
+fleet_daily = _fleet("fleet_daily", "day_ms")
+"""The time of all GPUs that exist, held or not; no row where nobody said how many there are."""
+
+verdict_changes = Table(
+    "verdict_changes",
+    METADATA,
+    Column("id", Number, primary_key=True),
+    Column("at_ms", Number, nullable=False),
+    Column("owner_kind", Text, nullable=False),
+    Column("namespace", Text, nullable=False),
+    Column("owner_name", Text, nullable=False),
+    Column("activity", Text, nullable=False),
+    Column("signature", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("score", Float(53)),
+    Column("gpus", Integer, nullable=False),
+    Column("idle_gpus", Integer, nullable=False),
+    Column("idle_since_ms", Number),
+    Index("verdict_changes_by_time", "at_ms"),
+    Index("verdict_changes_by_owner", "namespace", "owner_kind", "owner_name", "at_ms"),
+)
+
+notices = Table(
+    "notices",
+    METADATA,
+    Column("id", Number, primary_key=True),
+    Column("key", Text, nullable=False, unique=True),
+    Column("kind", Text, nullable=False),
+    Column("namespace", Text, nullable=False),
+    Column("owner_kind", Text, nullable=False),
+    Column("owner_name", Text, nullable=False),
+    Column("channel", Text, nullable=False),
+    Column("created_ms", Number, nullable=False),
+    Column("body", Text, nullable=False),
+    Index("notices_by_time", "created_ms"),
+)
+"""What people were told, once per key."""
+
+outbox = Table(
+    "outbox",
+    METADATA,
+    Column("id", Number, primary_key=True),
+    Column("stream", Text, nullable=False),
+    Column("key", Text, nullable=False, unique=True),
+    Column("kind", Text, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("headers_json", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("created_ms", Number, nullable=False),
+    Column("attempts", Integer, nullable=False, default=0),
+    Column("next_ms", Number, nullable=False),
+    Column("state", Text, nullable=False, default="pending"),
+    Column("error", Text, nullable=False, default=""),
+    CheckConstraint("kind IN ('control', 'notice', 'alert')", name="outbox_kind"),
+    CheckConstraint("state IN ('pending', 'done', 'dead')", name="outbox_state"),
+    Index("outbox_waiting", "state", "next_ms"),
+    Index("outbox_by_stream", "stream", "id"),
+    sqlite_autoincrement=True,  # the order of sending: a number is never given twice
+)
+"""What is still to be sent, in order per stream, at least once."""

@@ -1,0 +1,74 @@
+"""Where the books are, how long they stay, and how much may wait while they are out of reach."""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Self
+from urllib.parse import quote
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+
+_URL = re.compile(r"sqlite:///\S.*|(?:postgres|postgresql|postgresql\+psycopg)://\S+")
+FILE_NAME = "gpusteward.db"
+
+USER_LABELS = (
+    "gpusteward.io/user",
+    "hub.jupyter.org/username",  # JupyterHub's KubeSpawner
+    "opendatahub.io/user",  # Open Data Hub, OpenShift AI
+    "com.coder.user.username",  # Coder's Kubernetes templates
+    "user",
+)
+
+
+def check_database_url(secret: SecretStr) -> SecretStr:
+    """Empty stays empty: not set. The text itself is never repeated, it may carry a password."""
+    text = secret.get_secret_value().strip()
+    if text and not _URL.fullmatch(text):
+        raise ValueError("write sqlite:///PATH or postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
+    return SecretStr(text)
+
+
+class LedgerSettings(BaseModel):
+    """The ledger."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
+
+    enabled: bool = Field(default=True, description="Whether books are kept; without them there are no reports.")
+    url: Annotated[SecretStr, AfterValidator(check_database_url)] = Field(
+        default=SecretStr(""),
+        description="The database: sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE; "
+        f"empty: the SQLite file {FILE_NAME} in ledger.directory.",
+    )
+    directory: Path | None = Field(
+        default=None,
+        description="Where the SQLite file is; not set: gpusteward in $XDG_DATA_HOME, or in ~/.local/share.",
+    )
+    hourly_days: int = Field(default=35, ge=1, le=3660, description="Days for which every single hour is kept.")
+    daily_days: int = Field(default=400, ge=1, le=36600, description="Days for which anything is kept.")
+    buffer_megabytes: int = Field(
+        default=64, ge=1, le=4096, description="Memory for cycles that wait while the database cannot be written."
+    )
+    user_labels: tuple[str, ...] = Field(
+        default=USER_LABELS, description="Pod labels that name a user; the first one a pod has counts."
+    )
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if self.daily_days < self.hourly_days:
+            raise ValueError("daily_days must not be less than hourly_days: hours are kept as parts of their days")
+        return self
+
+    def locate(self, environ: Mapping[str, str] = os.environ) -> str:
+        """The URL of the database. It may carry a password."""
+        told = self.url.get_secret_value()
+        if told:
+            return re.sub(r"^(?:postgres|postgresql)://", "postgresql+psycopg://", told)
+        return f"sqlite:///{quote(str(self._folder(environ) / FILE_NAME))}"
+
+    def _folder(self, environ: Mapping[str, str]) -> Path:
+        if self.directory is not None:
+            return self.directory
+        data = environ.get("XDG_DATA_HOME", "")
+        home = environ.get("HOME") or "/"
+        return (Path(data) if data.startswith("/") else Path(home) / ".local" / "share") / "gpusteward"

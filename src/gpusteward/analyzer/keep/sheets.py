@@ -1,0 +1,155 @@
+"""A result in compact columns: all that the books need of a cycle, and all that is kept of it while they are closed."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusteward.analyzer.keep.identities import Identity, Users, clean, describe, mark, number_allocation
+from gpusteward.analyzer.keep.verdict_changes import Changes
+from gpusteward.analyzer.keep.weights import weigh
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.tables import Codes, Column
+from gpusteward.core.usages import Holding, Measure, Stat
+
+Ids = NDArray[np.int64]
+Half = NDArray[np.float32]
+Place = tuple[str, str]  # node, model
+PriceOf = Callable[[str, str], int]  # model, namespace -> micros per GPU-hour
+
+COVERED_INTERVALS = 3
+"""So many intervals since the last booked cycle count as seen by this one; what is before is unknown."""
+UNKNOWN_START = -1
+MOST_BYTES, MOST_WATTS, MOST_RATIO, LAST_SECOND = 1e15, 1e5, 1e3, 1e11
+"""Far beyond any GPU, and any year."""
+_IDENTITY_BYTES = 600  # of one identity, texts and all; measured generously
+_CHANGE_BYTES = 500
+_NO_IDS: Ids = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Roster:
+    """Who held what in a cycle: numbers, rising, and the mark of each."""
+
+    ids: Ids
+    marks: Ids
+
+
+NOBODY = Roster(_NO_IDS, _NO_IDS)
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """One cycle, one row an allocation, in the order of their numbers. NaN is unknown."""
+
+    at_ms: int
+    covered_ms: int  # how far back from `at_ms` this cycle speaks
+    ids: Ids
+    weights: Column
+    prices: Ids  # micros per GPU-hour
+    started_ms: Ids  # of the pod
+    memory_total: Column
+    memory_peak: Column
+    core_peak: Column
+    activity: Codes
+    score: Half
+    watts: Half
+    fleet: Mapping[Place, int]
+    fresh: Sequence[Identity]  # who was not on the sheet before, or has changed
+    changes: Changes
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes to keep it; columns that did not change since the sheet before are counted again."""
+        columns = sum(
+            value.nbytes for each in fields(self) if isinstance(value := getattr(self, each.name), np.ndarray)
+        )
+        texts = len(self.fresh) * _IDENTITY_BYTES + len(self.changes) * _CHANGE_BYTES
+        return int(columns) + texts + len(self.fleet) * 100
+
+    def share_with(self, before: "Sheet") -> "Sheet":
+        """The same, holding only one copy of the columns that hardly ever change."""
+        same = {
+            name: column
+            for name in ("ids", "weights", "prices", "started_ms", "memory_total")
+            if np.array_equal(column := getattr(before, name), getattr(self, name), equal_nan=name in _WITH_NAN)
+        }
+        return replace(self, **same)
+
+
+_WITH_NAN = ("weights", "memory_total")
+
+
+def make_sheet(
+    result: Result, before: Roster, *, users: Users, price_of: PriceOf, changes: Changes
+) -> tuple[Sheet, Roster]:
+    """`before`: who is on the last sheet; only others are described in words."""
+    verdicts, table = result.verdicts, result.verdicts.usage
+    roster, rows, named = _call_roll(table.holdings, users)
+    at_ms = int(result.at * 1000)
+    sheet = Sheet(
+        at_ms,
+        COVERED_INTERVALS * result.settings.scheduler.interval * 1000,
+        roster.ids,
+        weigh(table)[rows],
+        np.array([price_of(one.model, one.container.namespace) for one in table.holdings], np.int64)[rows],
+        _to_ms(table.started_at)[rows],
+        _believe(table.column(Measure.MEMORY_TOTAL, Stat.LAST), MOST_BYTES)[rows],
+        _believe(table.column(Measure.MEMORY_USED, Stat.PEAK), MOST_BYTES)[rows],
+        _believe(table.column(Measure.CORE, Stat.PEAK), MOST_RATIO)[rows],
+        verdicts.activity[rows],
+        verdicts.score[rows].astype(np.float32),
+        _believe(table.column(Measure.POWER, Stat.MEAN), MOST_WATTS)[rows].astype(np.float32),
+        _count_fleet(table.fleet),
+        [
+            describe(table.holdings[rows[place]], number=int(roster.ids[place]), user=named[rows[place]])
+            for place in find_fresh(roster, before)
+        ],
+        changes,
+    )
+    return sheet, roster
+
+
+def _call_roll(holdings: Sequence[Holding], users: Users) -> tuple[Roster, NDArray[np.intp], list[str]]:
+    """Everybody once, in the order of their numbers; the row of each; the user of every row."""
+    named = [users.find(one.container.pod_labels) for one in holdings]
+    ids = np.fromiter(map(number_allocation, holdings), np.int64, len(holdings))
+    marks = np.fromiter(map(mark, holdings, named), np.int64, len(holdings))
+    numbers, rows = np.unique(ids, return_index=True)
+    return Roster(numbers, marks[rows]), rows, named
+
+
+def find_fresh(roster: Roster, before: Roster) -> list[int]:
+    """Places of those who were not there before or look different."""
+    there = find_places(roster.ids, before.ids)
+    known = there >= 0
+    same = np.zeros(len(roster.ids), dtype=bool)
+    same[known] = roster.marks[known] == before.marks[there[known]]
+    return list(np.flatnonzero(~same).tolist())
+
+
+def find_places(ids: Ids, among: Ids) -> NDArray[np.intp]:
+    """Where each stands among others that rise; -1: nowhere."""
+    if not len(among):
+        return np.full(len(ids), -1, np.intp)
+    places = np.minimum(np.searchsorted(among, ids), len(among) - 1)
+    return np.where(among[places] == ids, places, -1)
+
+
+def _believe(column: Column, most: float) -> Column:
+    """What nobody can have measured is unknown; it would not fit into the books either."""
+    return np.where((column >= 0) & (column <= most), column, np.nan)
+
+
+def _to_ms(seconds: Column) -> Ids:
+    believed = _believe(seconds, LAST_SECOND)
+    return np.where(np.isnan(believed), UNKNOWN_START, np.nan_to_num(believed) * 1000).astype(np.int64)
+
+
+def _count_fleet(told: Mapping[Place, int]) -> dict[Place, int]:
+    fleet: dict[Place, int] = {}
+    for (node, model), gpus in told.items():
+        place = clean(node), clean(model)
+        fleet[place] = fleet.get(place, 0) + gpus
+    return fleet

@@ -1,0 +1,139 @@
+"""`ScrapeSource`: usage from exporters that are scraped here, as a table."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from gpusteward.analyzer.read.prometheus.blocks import Shelf, build_block
+from gpusteward.analyzer.read.prometheus.coverage import Expectations
+from gpusteward.analyzer.read.prometheus.dialects import Dialect
+from gpusteward.analyzer.read.prometheus.joining import join_blocks
+from gpusteward.analyzer.read.prometheus.matchers import Matchers
+from gpusteward.analyzer.read.prometheus.plan import Found
+from gpusteward.analyzer.read.scrape.answers import answer, count_fleet, find_dialects
+from gpusteward.analyzer.read.scrape.charts import read_chart
+from gpusteward.analyzer.read.scrape.file_list import FileList
+from gpusteward.analyzer.read.scrape.pod_list import PodList
+from gpusteward.analyzer.read.scrape.reports import describe
+from gpusteward.analyzer.read.scrape.rounds import Rounds
+from gpusteward.analyzer.read.scrape.settings import ScrapeSettings
+from gpusteward.analyzer.read.scrape.store import Shape, Store
+from gpusteward.analyzer.read.scrape.targets import NOTHING_SET, FixedList, KnownTargets, TargetList
+from gpusteward.analyzer.read.sources import Chart
+from gpusteward.analyzer.tables import UsageTable
+from gpusteward.core.errors import SourceError
+from gpusteward.core.usages import Holding
+from gpusteward.kubernetes.api import ApiServer
+
+
+class ScrapeSource:
+    """Scrapes from the moment it is made. One thread at a time may read."""
+
+    def __init__(
+        self,
+        settings: ScrapeSettings,
+        *,
+        window_seconds: float,
+        condition: Matchers = (),
+        api: ApiServer | None = None,
+        before: "ScrapeSource | None" = None,
+    ) -> None:
+        """`api`: where pods are looked for if neither targets nor a file are set. `before`: whose samples to go on
+        with, where they fit. Raises ConfigurationError."""
+        self._settings = settings
+        self._window_seconds = window_seconds
+        self._known = KnownTargets(_choose_lists(settings, api), limit=settings.target_limit)
+        shape = _shape(settings, window_seconds, condition)
+        inherited = before.store if before is not None else None
+        self.store: Store = inherited if inherited is not None and inherited.shape == shape else Store(shape)
+        self._expectations = Expectations(window_seconds=window_seconds, fixed_interval=settings.interval)
+        self._shelves = {dialect: Shelf() for dialect in Dialect}
+        self._found: tuple[Found, ...] = ()
+        self._rounds = Rounds(self._known, self.store, settings)
+        if self._known.origins:
+            self._rounds.start()
+
+    @property
+    def asked(self) -> Mapping[str, int]:
+        """Scrapes since the start by result: ok or failed."""
+        return self._rounds.asked
+
+    def ingest(self, target: str, page: bytes, at: float) -> int:
+        """Take in a page as if it had been scraped at that moment; how many values were read.
+
+        For history that exists already: moments of one target must rise.
+        """
+        return self.store.ingest(target, page, at)
+
+    def read(self, at: float) -> UsageTable:
+        """Every allocation over the window before `at`. Raises SourceError when there is nothing to read from.
+
+        At the start that is when every target has been tried once: a window that ended before would be empty.
+        """
+        if self._known.origins:
+            at = max(at, self._rounds.wait_for_first(2 * self._settings.timeout))
+        if not len(self.store):
+            raise SourceError(self._explain_nothing())
+        self._found = find_dialects(self.store.list_names())
+        window, rows = self.store.look_back(at, self._window_seconds)
+        blocks = [
+            build_block(
+                found.dialect,
+                answer(found, window, rows),
+                expectations=self._expectations,
+                shelf=self._shelves[found.dialect],
+                at=at,
+            )
+            for found in self._found
+        ]
+        table = join_blocks(blocks, at=at, window_seconds=self._window_seconds)
+        return replace(table, fleet=count_fleet(window, rows))
+
+    def read_series(self, holding: Holding, at: float, *, seconds: float) -> Chart:
+        """The course of one allocation before `at`, as far back as it is kept."""
+        return read_chart(self.store, self._found, holding, at=at, seconds=seconds)
+
+    def describe(self) -> Mapping[str, Any]:
+        """Who is scraped, how that goes, and what was found, as plain data."""
+        told = describe(
+            self.store,
+            self._known,
+            dict(self._rounds.health),
+            found=self._found,
+            interval=self._settings.interval,
+            asked=self.asked,
+        )
+        return told if self._known.origins else {**told, "failures": {"targets": NOTHING_SET}}
+
+    def close(self) -> None:
+        self._rounds.close()
+
+    def _explain_nothing(self) -> str:
+        if not self._known.origins:
+            return NOTHING_SET
+        health = dict(self._rounds.health)
+        complaints = [*self._known.complaints.values(), *(state.error for state in health.values() if state.error)]
+        if complaints:
+            return f"none of {len(health)} targets could be read: {complaints[0]}"
+        return f"no targets were found: {', '.join(self._known.origins)}"
+
+
+def _shape(settings: ScrapeSettings, window_seconds: float, condition: Matchers) -> Shape:
+    return Shape(
+        interval=settings.interval,
+        keep_seconds=max(window_seconds, settings.keep_minutes * 60),
+        series_limit=settings.series_limit,
+        target_series_limit=settings.target_series_limit,
+        condition=condition,
+    )
+
+
+def _choose_lists(settings: ScrapeSettings, api: ApiServer | None) -> list[TargetList]:
+    lists: list[TargetList] = []
+    if settings.targets:
+        lists.append(FixedList(settings))
+    if settings.targets_file is not None:
+        lists.append(FileList(settings.targets_file, settings))
+    if not lists and api is not None:
+        lists.append(PodList(api, settings))
+    return lists

@@ -1,0 +1,160 @@
+"""All targets together, within limits. Safe to use from several threads."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusteward.analyzer.read.prometheus.keys import Keys
+from gpusteward.analyzer.read.prometheus.matchers import Matchers
+from gpusteward.analyzer.read.scrape.records import Record, Window
+from gpusteward.analyzer.read.scrape.series import ROLES, Clerk, Labels, Rows
+from gpusteward.analyzer.read.scrape.wanted import FAMILIES
+
+_FEW_ROWS = 10_000
+_MOST_STALE = 2
+"""Rows of pods long gone are dropped when there are this many times as many as are alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How much a store keeps, and of what."""
+
+    interval: float  # seconds between two scrapes
+    keep_seconds: float
+    series_limit: int = 1_000_000  # of all targets
+    target_series_limit: int = 20_000  # of one
+    condition: Matchers = ()
+
+
+class Store:
+    """The last values of every target."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self._capacity = ceil(shape.keep_seconds / shape.interval) + 2
+        self._clerk = Clerk(shape.condition)
+        self._records: dict[str, Record] = {}
+        self._lock = threading.Lock()
+        self._size = 0  # lines that are known, of all records
+
+    def __len__(self) -> int:
+        """Targets of which something is kept."""
+        return len(self._records)
+
+    @property
+    def series(self) -> int:
+        """Of all targets. Numbers for people are read without the lock: a cycle may hold it for a while."""
+        return sum(len(record.roll) for record in list(self._records.values()))
+
+    @property
+    def nbytes(self) -> int:
+        return sum(record.nbytes for record in list(self._records.values()))
+
+    def ingest(self, target: str, page: bytes, at: float, *, labels: Labels | None = None) -> int:
+        """Take in a page of a target; how many values were read."""
+        with self._lock:
+            record = self._records[target] if target in self._records else self._open(target, labels)
+            before = len(record)
+            read = record.ingest(page, at)
+            self._size += len(record) - before
+            return read
+
+    def miss(self, target: str, at: float) -> None:
+        """A scrape failed, or the target is no longer one."""
+        with self._lock:
+            if target in self._records:
+                self._records[target].miss(at)
+
+    def forget_silent(self, at: float) -> None:
+        """Targets that have not answered for as long as anything is kept."""
+        with self._lock:
+            for target, record in list(self._records.items()):
+                if record.answered_at < at - self.shape.keep_seconds:
+                    self._size -= len(record)
+                    del self._records[target]
+
+    def look_back(self, at: float, seconds: float) -> tuple[Window, Rows]:
+        """Every series of every target over the window before `at`, and whose rows they are."""
+        with self._lock:
+            self._forget_rows()
+            windows = [record.look_back(at, seconds) for record in self._records.values()]
+            return _join(windows), self._clerk.list_rows()
+
+    def list_names(self) -> set[str]:
+        """Families that are kept now."""
+        with self._lock:
+            numbers = set[int]().union(*(record.roll.families for record in self._records.values()))
+        return {FAMILIES[number].name for number in numbers}
+
+    def describe_target(self, target: str) -> tuple[int, Mapping[str, int], Mapping[str, str]]:
+        """Its series, and its bad lines: how many by reason, with an example each."""
+        record = self._records.get(target)
+        if record is None:
+            return 0, {}, {}
+        return len(record.roll), dict(record.faults.counts), dict(record.faults.examples)
+
+    def read_records(self) -> "Locked":
+        """The records themselves, locked."""
+        return Locked(self._lock, self._records, self._clerk)
+
+    def _open(self, target: str, labels: Labels | None) -> Record:
+        told = {"instance": target, "job": "scrape", **(labels or {})}
+        record = Record(told, self._clerk, capacity=self._capacity, find_room=lambda: self._find_room(target))
+        self._records[target] = record
+        return record
+
+    def _find_room(self, target: str) -> int:
+        mine = len(self._records[target])
+        return min(self.shape.series_limit - self._size, self.shape.target_series_limit - mine)
+
+    def _forget_rows(self) -> None:
+        """Pods come and go; the numbers of those that are gone would stay for ever."""
+        if sum(map(len, self._clerk.holders.values())) <= _MOST_STALE * self._size + _FEW_ROWS:
+            return
+        before, self._clerk = self._clerk, Clerk(self.shape.condition)
+        alive = {row for record in self._records.values() for row in record.roll.list_rows()}
+        holders = {
+            dialect: _renumber(keys, self._clerk.holders[dialect], {row for whose, row, _ in alive if whose is dialect})
+            for dialect, keys in before.holders.items()
+        }
+        devices = _renumber(before.devices, self._clerk.devices, {device for _, _, device in alive})
+        for record in self._records.values():
+            record.renumber(self._clerk, holders, devices)
+
+
+class Locked:
+    """The records of a store, for as long as the lock is held."""
+
+    def __init__(self, lock: threading.Lock, records: Mapping[str, Record], clerk: Clerk) -> None:
+        self._lock = lock
+        self._records = records
+        self.clerk = clerk
+
+    def __enter__(self) -> "Locked":
+        self._lock.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self._records.values())
+
+
+def _renumber(before: Keys, after: Keys, alive: set[int]) -> NDArray[np.int32]:
+    numbers = np.full(len(before), -1, np.int32)
+    for row in sorted(alive):
+        numbers[row] = after.add(dict(zip(ROLES.holder, before.all[row], strict=False)))
+    return numbers
+
+
+def _join(windows: list[Window]) -> Window:
+    parts = {
+        field.name: np.concatenate([getattr(window, field.name) for window in windows] or [np.empty(0)])
+        for field in fields(Window)
+    }
+    return Window(**parts)

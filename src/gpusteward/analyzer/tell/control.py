@@ -1,0 +1,61 @@
+"""gpu-oour's control webhook: one call for every GPU below the threshold, every cycle, with its JSON.
+
+The rows are those of `/results/low`: what has no score is not among them, since nobody knows that it is low.
+`signing.py` says how a receiver checks a call and knows one that comes twice.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from gpusteward.analyzer.explain.answers import Opinion
+from gpusteward.analyzer.keep.identities import clean, number_allocation
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.tables import STATES
+from gpusteward.analyzer.tell.parcels import Parcel
+from gpusteward.analyzer.tell.senders import CONTROL
+from gpusteward.analyzer.tell.signing import make_key
+
+
+def control_parcels(result: Result) -> Iterator[Parcel]:
+    """What the control webhook is told about a cycle; a cycle told twice has the same keys."""
+    threshold, keys = result.settings.thresholds.low_utilization, result.workloads.keys
+    timestamp = datetime.fromtimestamp(result.at, UTC).replace(tzinfo=None).isoformat(timespec="seconds")
+    holdings = result.verdicts.usage.holdings
+    for row in np.flatnonzero(result.verdicts.score < threshold).tolist():
+        event = make_event(result, row, timestamp=timestamp)
+        yield Parcel(
+            stream="/".join((CONTROL, *map(clean, keys[result.workloads.codes[row]]))),
+            key=make_key(CONTROL, str(number_allocation(holdings[row])), str(round(result.at * 1000))),
+            kind=CONTROL,
+            target=CONTROL,
+            body=msgspec.json.encode(event).decode(),
+        )
+
+
+def make_event(result: Result, row: int, *, timestamp: str) -> dict[str, Any]:
+    """gpu-oour's fields in its order."""
+    holding = result.verdicts.usage.holdings[row]
+    event: dict[str, Any] = {
+        "gpu_id": clean(f"{holding.gpu_uuid}/{holding.gpu_instance}" if holding.gpu_instance else holding.gpu_uuid),
+        "pod": clean(holding.container.pod),
+        "namespace": clean(holding.container.namespace),
+        "hostname": clean(holding.node),
+        "score": round(float(result.verdicts.score[row]), 1),
+        "status": STATES[result.verdicts.state[row]].value,
+        "timestamp": timestamp,
+    }
+    opinion = result.opinions.get(row)
+    return event if opinion is None else event | {"ai_analysis": _analysis(opinion)}
+
+
+def _analysis(opinion: Opinion) -> Mapping[str, object]:
+    return {
+        "status": opinion.status,
+        "confidence": round(opinion.confidence, 3),
+        "reason": opinion.reason,
+        "recommendation": opinion.recommendation,
+    }

@@ -1,0 +1,86 @@
+"""`gpusteward completion SHELL`: a script that completes commands, flags and their values."""
+
+import argparse
+from collections.abc import Sequence
+from importlib import import_module
+
+from gpusteward.cli.exits import EXIT_OK, describe_exits
+from gpusteward.cli.flags import FlagParser
+from gpusteward.cli.shells import WRITERS, Flag, Words
+
+HOW = """How to use it:
+  bash   source <(gpusteward completion bash)     # in ~/.bashrc
+  zsh    source <(gpusteward completion zsh)      # in ~/.zshrc, after compinit
+  fish   gpusteward completion fish | source      # in ~/.config/fish/config.fish
+"""
+
+
+def build_parser() -> FlagParser:
+    parser = FlagParser(
+        prog="gpusteward completion",
+        description="Print a script that completes gpusteward's commands, flags and values.",
+        epilog=f"{HOW}\n{describe_exits('completion')}",
+    )
+    parser.add_argument("shell", choices=sorted(WRITERS), help="which shell reads it")
+    return parser
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Raises ConfigurationError."""
+    given = build_parser().parse(arguments)
+    print(WRITERS[given.shell](list_words()), end="")
+    return EXIT_OK
+
+
+def list_words() -> list[Words]:
+    """Every command with what it takes."""
+    from gpusteward.cli.main import COMMANDS
+
+    return [_describe(name, command.about, module=command.module) for name, command in COMMANDS.items()]
+
+
+def _describe(name: str, about: str, *, module: str) -> Words:
+    """A command whose libraries are not installed here has no flags to complete."""
+    try:
+        parser = _find_parser(name, module)
+    except ModuleNotFoundError:
+        parser = None
+    if parser is None:
+        return Words(name, about, (), ())
+    flags = [_flag(action) for action in parser._actions if action.option_strings]
+    values = [str(choice) for action in parser._actions if not action.option_strings for choice in action.choices or ()]
+    return Words(name, about, tuple(flags), tuple(values))
+
+
+def _find_parser(name: str, module: str) -> argparse.ArgumentParser | None:
+    """A command shows its parser as `build_parser`; those of the two programs are made from their settings."""
+    if name == "agent":
+        from gpusteward.agent.settings.flags import build_parser as build_agent_parser
+        from gpusteward.agent.settings.table import SETTINGS
+
+        return build_agent_parser(SETTINGS)
+    if name in ("serve", "up"):
+        from gpusteward.analyzer.settings.flags import FlagParser as SettingsParser
+        from gpusteward.analyzer.settings.flags import add_settings_flags
+
+        parser = SettingsParser(prog=f"gpusteward {name}", description="")
+        add_settings_flags(parser)
+        return parser
+    build = getattr(import_module(module), "build_parser", None)
+    return build() if build else None
+
+
+def _flag(action: argparse.Action) -> Flag:
+    about = (action.help or "").replace("%%", "%").splitlines()[0] if action.help else ""
+    return Flag(
+        tuple(action.option_strings),
+        "show this help" if action.dest == "help" else about,
+        takes_value=action.nargs not in (0, "?"),
+        choices=tuple(str(choice) for choice in action.choices or ()),
+        is_path=_is_path(action),
+    )
+
+
+def _is_path(action: argparse.Action) -> bool:
+    metavar = str(action.metavar or "")
+    return metavar == "PATH" or metavar.endswith(("_FILE", "_SOCKET", "PROC"))

@@ -1,0 +1,116 @@
+"""`gpusteward doctor`: check what gpusteward stands on, and say how to mend it."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from gpusteward.cli.checks import clocks, driver, engine, kubelet, processes, rights, servers
+from gpusteward.cli.checks.findings import Finding, Status
+from gpusteward.cli.client import Client, Peer, make_client
+from gpusteward.cli.exits import EXIT_FAILURE, EXIT_OK, describe_exits
+from gpusteward.cli.flags import (
+    AGENT_VARIABLE,
+    SERVER_VARIABLE,
+    FlagParser,
+    add_agent_flags,
+    add_language_flag,
+    add_output_flags,
+    add_server_flags,
+    language_of,
+    open_agent,
+    open_server,
+)
+from gpusteward.cli.languages import Language, Said
+from gpusteward.cli.outputs import write_rows
+from gpusteward.cli.paragraphs import Line, write_paragraphs
+from gpusteward.cli.progress import show_progress
+
+PROMETHEUS_VARIABLES = ("GPUSTEWARD_PROMETHEUS__URL", "PROM_URL")
+KEYS = ("check", "status", "finding", "mend")
+MEND = Said("to mend it: {how}", "修复方法：{how}")
+
+Check = Callable[[], Iterable[Finding]]
+
+
+def build_parser() -> FlagParser:
+    parser = FlagParser(
+        prog="gpusteward doctor",
+        description="Check driver, rights, sockets, servers and clocks; nothing is changed. Needs none of them to run.",
+        epilog=describe_exits("doctor"),
+    )
+    add_output_flags(parser)
+    add_language_flag(parser)
+    add_server_flags(parser)
+    add_agent_flags(parser)
+    parser.add_argument("--prometheus-url", metavar="URL", help=f"the engine to look into [{PROMETHEUS_VARIABLES[1]}]")
+    parser.add_argument("--kubernetes-api", metavar="URL", help="the API server, such as a kubectl proxy")
+    parser.add_argument(
+        "--kubelet-socket", metavar="PATH", type=Path, default=kubelet.SOCKET, help="pod-resources socket"
+    )
+    parser.add_argument("--proc", metavar="PATH", type=Path, default=Path("/proc"), help="where the host's /proc is")
+    return parser
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Raises ConfigurationError."""
+    given = build_parser().parse(arguments)
+    language, checks = language_of(given), list(_plan(given))
+    findings: list[Finding] = []
+    with show_progress("checks") as advance:
+        for number, check in enumerate(checks, start=1):
+            findings += check()
+            advance(number, len(checks))
+    if given.output == "table":
+        write_paragraphs(_describe(findings, language), sys.stdout)
+    else:
+        rows = [finding.tell(language) for finding in findings]
+        write_rows(rows, (), keys=KEYS, output=given.output, language=language)
+    return EXIT_FAILURE if any(finding.status is Status.FAIL for finding in findings) else EXIT_OK
+
+
+def _describe(findings: Iterable[Finding], language: Language) -> Iterator[Line]:
+    for finding in findings:
+        told = finding.tell(language)
+        yield Line(told["finding"], f"{told['status']:<5} {told['check']}", told["status"])
+        if told["mend"] and finding.status is not Status.OK:
+            yield Line(MEND.to(language, how=told["mend"]), " ")
+
+
+def _plan(given: argparse.Namespace) -> Iterator[Check]:
+    """Every check with what it looks at. Raises ConfigurationError for an address that is none."""
+    is_pod = "KUBERNETES_SERVICE_HOST" in os.environ
+    yield driver.check_nvml
+    yield driver.check_devices
+    yield lambda: processes.check_proc(given.proc, in_container=is_pod)
+    yield processes.check_cgroups
+    yield lambda: kubelet.check_kubelet(given.kubelet_socket, is_node=_is_node(given.kubelet_socket))
+    analyzer, agent = open_server(given), open_agent(given)
+    yield lambda: servers.check_analyzer(analyzer, is_named=bool(given.server or os.environ.get(SERVER_VARIABLE)))
+    yield lambda: servers.check_agent(agent, is_named=bool(given.agent or os.environ.get(AGENT_VARIABLE)))
+    asked = {"analyzer": analyzer, "agent": agent}
+    api_server = rights.find_api_server(os.environ, given.kubernetes_api)
+    if isinstance(api_server, Finding):
+        skipped = api_server
+        yield lambda: [skipped]
+    else:
+        asked["API server"] = api_server
+        found = api_server
+        yield lambda: rights.check_rights(found)
+    prometheus = _find_engine(given)
+    if prometheus is None:
+        yield lambda: [Finding("prometheus", Status.SKIP, engine.NOT_ASKED, engine.NAME_IT)]
+    else:
+        asked["Prometheus"] = prometheus
+        yield lambda: engine.check_engine(prometheus)
+    yield lambda: clocks.check_clocks(asked)
+
+
+def _is_node(socket: Path) -> bool:
+    return "KUBERNETES_SERVICE_HOST" in os.environ or socket != kubelet.SOCKET or socket.parent.parent.exists()
+
+
+def _find_engine(given: argparse.Namespace) -> Client | None:
+    url = given.prometheus_url or next((os.environ[name] for name in PROMETHEUS_VARIABLES if os.environ.get(name)), "")
+    return make_client(Peer.PROMETHEUS, url, timeout_seconds=given.timeout) if url else None

@@ -1,0 +1,27 @@
+"""The two languages of what people read."""
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, cast
+
+Language = Literal["en", "zh"]
+LANGUAGES: tuple[Language, ...] = ("en", "zh")
+
+
+class Said(NamedTuple):
+    """One thing, said in both languages."""
+
+    en: str
+    zh: str
+
+    def to(self, language: Language, **facts: object) -> str:
+        """In one of them, with the facts put in where the text has a {name} for them."""
+        text = self.zh if language == "zh" else self.en
+        return text.format(**facts) if facts else text
+
+
+def find_language(given: str | None, environ: Mapping[str, str]) -> Language:
+    """As asked for, else as the environment speaks: the first of these that is set counts, as POSIX has it."""
+    if given:
+        return cast("Language", given)
+    spoken = next((environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if environ.get(name)), "")
+    return "zh" if spoken.lower().startswith("zh") else "en"

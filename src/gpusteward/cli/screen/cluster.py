@@ -1,0 +1,135 @@
+"""The source that is an analyzer: pages by cursor, only what is shown."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from gpusteward.cli.client import Client, RefusedError
+from gpusteward.cli.languages import Language, Said
+from gpusteward.cli.lists import GONE, LARGEST_PAGE, read_page
+from gpusteward.cli.quantities import memory, percent, watts
+from gpusteward.cli.rows import Row, count, each, inner, moment, number, text
+from gpusteward.cli.screen.asking import Asked, Chart, Detail, Given, Item, View
+from gpusteward.cli.texts import clean
+from gpusteward.cli.verdict_texts import describe_workload
+from gpusteward.cli.workload_names import WorkloadName, name_of
+
+PATHS = {View.GPUS: "/api/v1/gpus", View.WORKLOADS: "/api/v1/workloads", View.TENANTS: "/api/v1/namespaces"}
+MOST_CHARTS = 4  # one workload may hold hundreds of GPUs; a screen shows a few
+MEASURES = (
+    ("core_ratio", "core", 1.0, percent),
+    ("memory_used_bytes", "memory", None, memory),
+    ("power_watts", "power", None, watts),
+)
+SUMMARY = (
+    ("allocations", Said("{count} allocations", "{count} 个分配")),
+    ("workloads", Said("{count} workloads", "{count} 个工作负载")),
+)
+STATUS = Said("analyzer {status}", "分析器 {status}")
+COVERAGE = Said("{coverage} of samples seen", "采样覆盖率 {coverage}")
+
+
+class ClusterSource:
+    """Safe in several threads: it keeps nothing but what the client remembers."""
+
+    charts_apart = True
+    has_verdicts = True
+
+    def __init__(self, client: Client, language: Language) -> None:
+        self._client = client
+        self._language = language
+        self.title = client.url
+
+    def read(self, asked: Asked) -> Given:
+        """Raises SourceError."""
+        health = self._client.read("/api/v1/health")
+        health = health if isinstance(health, dict) else {}
+        items, total, stamp = self._read_items(asked)
+        at = moment(stamp, "at")
+        return Given(
+            [{**item, "at": at, "key": _key(asked.view, item)} for item in items],
+            total,
+            summary=list(self._sum_up(health)),
+            at=at,
+            warning=text(inner(health, "cycles"), "last_error"),
+        )
+
+    def _read_items(self, asked: Asked) -> tuple[list[Row], int, Row]:
+        """A cycle that finishes between two pages is no reason to wait: what was read so far is shown."""
+        query = [*_write_query(asked), ("limit", str(min(asked.rows, LARGEST_PAGE)))]
+        page = read_page(self._client, PATHS[asked.view], query)
+        rows = page.rows
+        while page.following and len(rows) < asked.rows:
+            try:
+                page = read_page(self._client, PATHS[asked.view], query, cursor=page.following)
+            except RefusedError as error:
+                if error.status != GONE:
+                    raise
+                break
+            rows = [*rows, *page.rows]
+        return rows, page.total, page.stamp
+
+    def _sum_up(self, health: Row) -> Iterator[tuple[str, str]]:
+        status = text(health, "status")
+        yield STATUS.to(self._language, status=status), "ok" if status == "healthy" else "warn"
+        for key, said in SUMMARY:
+            yield said.to(self._language, count=count(health, key)), ""
+        yield COVERAGE.to(self._language, coverage=percent(number(health, "coverage"))), ""
+
+    def find_workloads(self, view: View, item: Item) -> Sequence[WorkloadName]:
+        """Raises SourceError."""
+        if view is View.WORKLOADS:
+            return [name_of(item)]
+        if view is View.TENANTS:
+            return []
+        words = [("q", part) for part in (text(item, "id"), text(item, "node")) if part]
+        rows = read_page(self._client, "/api/v1/allocations", [*words, ("limit", "50")]).rows
+        mine = [row for row in rows if row.get("gpu") == item.get("id")]
+        return list(dict.fromkeys(name_of(inner(row, "workload")) for row in mine))
+
+    def open(self, workload: WorkloadName) -> Detail:
+        """Raises SourceError."""
+        answer = self._client.read(workload.path, [("lang", self._language)])
+        detail = answer if isinstance(answer, dict) else {}
+        at = moment(inner(detail, "result"), "at")
+        return Detail(list(describe_workload(detail, self._language)), at=at)
+
+    def read_charts(self, workload: WorkloadName, seconds: float) -> Detail:
+        """Raises SourceError."""
+        query = [("seconds", f"{seconds:g}"), ("limit", str(MOST_CHARTS))]
+        answer = self._client.read(f"{workload.path}/series", query)
+        series = answer if isinstance(answer, dict) else {}
+        charts = [chart for course in each(series, "courses") for chart in _charts(course)]
+        return Detail((), charts, seconds, moment(inner(series, "result"), "at"))
+
+
+def _key(view: View, item: Row) -> str:
+    if view is View.GPUS:
+        return text(item, "id")
+    return str(name_of(item)) if view is View.WORKLOADS else text(item, "namespace")
+
+
+def _write_query(asked: Asked) -> list[tuple[str, str]]:
+    query = [("q", word) for word in asked.words]
+    if asked.sort:
+        query.append(("sort", asked.sort))
+    if asked.namespace:
+        query.append(("namespace", asked.namespace))
+    if asked.activity and asked.view is not View.TENANTS:
+        query.append(("activity", asked.activity))
+    return query
+
+
+def _charts(course: Row) -> Iterator[Chart]:
+    """The measures of one allocation; those nobody measured are left out."""
+    lines, gpu = inner(course, "lines"), text(course, "allocation").rpartition("/")[2]
+    for measure, label, top, show in MEASURES:
+        points = list(_points(lines.get(measure)))
+        if points:
+            yield Chart(clean(f"{label} {gpu}"), points, top, show(points[-1][1]))
+
+
+def _points(given: object) -> Iterator[tuple[float, float]]:
+    for pair in islice(given if isinstance(given, list) else (), 20_000):
+        match pair:
+            case [int() | float() as moment_, int() | float() as value]:
+                yield float(moment_), float(value)

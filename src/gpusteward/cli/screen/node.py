@@ -1,0 +1,131 @@
+"""The source that is one machine's agent. The history is what was seen while the screen was open."""
+
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+
+from gpusteward.cli.client import Client
+from gpusteward.cli.languages import Language, Said
+from gpusteward.cli.paragraphs import Line
+from gpusteward.cli.quantities import UNKNOWN, memory, percent
+from gpusteward.cli.rows import inner
+from gpusteward.cli.screen.asking import Asked, Chart, Detail, Given, Item, View
+from gpusteward.cli.screen.node_rows import list_gpus, list_rows, list_workloads
+from gpusteward.cli.snapshots import Snapshot, list_processes, read_snapshot
+from gpusteward.cli.workload_names import WorkloadName, name_of
+
+HISTORY = 1800  # an hour of looks every two seconds
+HISTORY_SECONDS = 3600.0
+
+GPUS = Said("{count} GPUs", "{count} 张 GPU")
+PROCESSES = Said("{count} processes", "{count} 个进程")
+PROCESSES_TITLE = Said("processes", "进程")
+HOLDS = Said("holds", "持有")
+NO_PROCESS = Said("It runs nothing on its GPUs.", "其 GPU 上没有进程。")
+GONE = Said("It holds no GPU here any more.", "它在此已不再持有 GPU。")
+
+
+class NodeSource:
+    """Asked from several threads: the history is behind a lock."""
+
+    charts_apart = False
+    has_verdicts = False
+
+    def __init__(self, client: Client, language: Language) -> None:
+        self._client = client
+        self._language = language
+        self._lock = threading.Lock()
+        self._history: dict[str, deque[tuple[float, float]]] = defaultdict(lambda: deque(maxlen=HISTORY))
+        self._last: Snapshot | None = None
+        self.title = client.url
+
+    def read(self, asked: Asked) -> Given:
+        """Raises SourceError."""
+        snapshot = read_snapshot(self._client)
+        self._remember(snapshot)
+        rows = list_rows(snapshot, asked)
+        return Given(
+            rows[: asked.rows],
+            len(rows),
+            summary=[(snapshot.node, ""), *self._sum_up(snapshot)],
+            at=snapshot.taken_at,
+            warning="; ".join(snapshot.failures),
+        )
+
+    def _sum_up(self, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+        whole = [reading for reading in snapshot.readings if not inner(inner(reading, "gpu"), "mig")]
+        yield GPUS.to(self._language, count=len(whole)), ""
+        yield PROCESSES.to(self._language, count=len(snapshot.processes)), ""
+
+    def _remember(self, snapshot: Snapshot) -> None:
+        with self._lock:
+            self._last = snapshot
+            moment = snapshot.taken_at or time.time()
+            for row in list_gpus(snapshot):
+                self._note(f"{row['key']} core", moment, row["utilization_ratio"])
+            for row in list_workloads(snapshot):
+                self._note(f"{row['key']} sm", moment, row["sm_ratio"])
+                self._note(f"{row['key']} memory", moment, row["memory_bytes"])
+            self._forget(moment - HISTORY_SECONDS)
+
+    def _note(self, line: str, moment: float, value: float | None) -> None:
+        points = self._history[line]
+        if value is not None and (not points or moment > points[-1][0]):
+            points.append((moment, value))
+
+    def _forget(self, before: float) -> None:
+        """Whoever has gone."""
+        for line in [line for line, points in self._history.items() if not points or points[-1][0] < before]:
+            del self._history[line]
+
+    def find_workloads(self, view: View, item: Item) -> Sequence[WorkloadName]:
+        if view is View.WORKLOADS:
+            return [name_of(item)]
+        return list(dict.fromkeys(item.get("workloads_held", ()))) if view is View.GPUS else []
+
+    def open(self, workload: WorkloadName) -> Detail:
+        """Raises SourceError."""
+        with self._lock:
+            snapshot = self._last
+        snapshot = snapshot or read_snapshot(self._client)
+        charts = list(self._charts(workload, snapshot))
+        return Detail(list(self._describe(workload, snapshot)), charts, self._length(), snapshot.taken_at)
+
+    def read_charts(self, workload: WorkloadName, seconds: float) -> Detail:
+        """Raises SourceError."""
+        del seconds  # what was seen is what there is
+        return self.open(workload)
+
+    def _length(self) -> float:
+        with self._lock:
+            moments = [points[0][0] for points in self._history.values() if points]
+            last = [points[-1][0] for points in self._history.values() if points]
+        return max(60.0, max(last) - min(moments)) if moments else 60.0
+
+    def _charts(self, workload: WorkloadName, snapshot: Snapshot) -> Iterator[Chart]:
+        with self._lock:
+            kept = {line: list(points) for line, points in self._history.items() if points}
+        for label, top, show in (("sm", 1.0, percent), ("memory", None, memory)):
+            points = kept.get(f"{workload} {label}", [])
+            if points:
+                yield Chart(label, points, top, show(points[-1][1]))
+        for row in list_gpus(snapshot):
+            points = kept.get(f"{row['key']} core", [])
+            if workload in row["workloads_held"] and points:
+                yield Chart(f"core GPU {row['gpu']}", points, 1.0, percent(points[-1][1]))
+
+    def _describe(self, workload: WorkloadName, snapshot: Snapshot) -> Iterator[Line]:
+        held = [row for row in list_gpus(snapshot) if workload in row["workloads_held"]]
+        if not held:
+            yield Line(GONE.to(self._language))
+        for row in held:
+            yield Line(f"GPU {row['gpu']} {row['model']} ({row['id']})", HOLDS.to(self._language))
+        yield Line("")
+        yield Line(PROCESSES_TITLE.to(self._language), is_title=True)
+        running = [row for row in list_processes(snapshot) if row["owned_by"] == workload]
+        if not running:
+            yield Line(NO_PROCESS.to(self._language))
+        for row in running:
+            used = f"SM {percent(row['sm_ratio'])}, {memory(row['memory_bytes'])}"
+            yield Line(f"{row['pid']} {row['process'] or UNKNOWN} on GPU {row['gpu']}: {used}", is_bullet=True)

@@ -1,0 +1,157 @@
+"""GPUs, workloads, tenants: their columns and sortings."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpusteward.cli import quantities
+from gpusteward.cli.languages import Language, Said
+from gpusteward.cli.rows import Row, count, each, moment, number, text
+from gpusteward.cli.screen.asking import View
+from gpusteward.cli.words import ACTIVITIES, SIGNATURES, translate
+
+TITLES: Mapping[View, Said] = {
+    View.GPUS: Said("GPUs", "GPU"),
+    View.WORKLOADS: Said("Workloads", "工作负载"),
+    View.TENANTS: Said("Tenants", "租户"),
+}
+Write = Callable[[Row, Language], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One column of a view: how wide it is, and what of a row it shows."""
+
+    title: Said
+    write: Write
+    width: int
+    share: int = 0  # its part of the room that is left over
+    sort: str = ""
+    to_right: bool = False
+    word: str = ""  # the key of the word that colours it
+
+
+def _text(key: str) -> Write:
+    return lambda row, _: text(row, key) or quantities.UNKNOWN
+
+
+def _count(key: str) -> Write:
+    return lambda row, _: str(count(row, key))
+
+
+def _measured(key: str, show: Callable[[float | None], str]) -> Write:
+    return lambda row, _: show(number(row, key))
+
+
+def _activity(row: Row, language: Language) -> str:
+    return translate(ACTIVITIES, text(row, "activity"), language)
+
+
+def _signature(row: Row, language: Language) -> str:
+    return translate(SIGNATURES, text(row, "signature"), language)
+
+
+def _holders(row: Row, _: Language) -> str:
+    return ", ".join(f"{text(one, 'namespace')}/{text(one, 'pod')}" for one in each(row, "holders")) or "-"
+
+
+def _short_model(row: Row, _: Language) -> str:
+    return text(row, "model").removeprefix("NVIDIA ") or quantities.UNKNOWN
+
+
+def _gpu_name(row: Row, _: Language) -> str:
+    index, instance = text(row, "index"), text(row, "instance")
+    return f"{index}/{instance}" if instance else index or text(row, "id")
+
+
+def _owner(row: Row, _: Language) -> str:
+    return f"{text(row, 'kind')}/{text(row, 'name')}"
+
+
+def _idle_share(row: Row, _: Language) -> str:
+    return f"{count(row, 'idle_gpus')}/{count(row, 'gpus')}"
+
+
+def _idle_for(row: Row, _: Language) -> str:
+    began, at = moment(row, "idle_since"), number(row, "at")
+    return quantities.UNKNOWN if began is None or at is None else quantities.span(at - began)
+
+
+NAMESPACE = Cell(Said("namespace", "命名空间"), _text("namespace"), 10, share=1, sort="namespace")
+SCORE = Cell(Said("score", "得分"), _measured("score", quantities.score), 6, sort="score", to_right=True)
+ACTIVITY = Cell(Said("activity", "活动"), _activity, 8, word="activity")
+
+CLUSTER: Mapping[View, Sequence[Cell]] = {
+    View.GPUS: (
+        Cell(Said("node", "节点"), _text("node"), 10, share=1, sort="node"),
+        Cell(Said("gpu", "GPU"), _gpu_name, 4, sort="id"),
+        Cell(Said("model", "型号"), _short_model, 15, sort="model"),
+        ACTIVITY,
+        SCORE,
+        Cell(Said("held by", "占用者"), _holders, 12, share=2, sort="holders"),
+    ),
+    View.WORKLOADS: (
+        NAMESPACE,
+        Cell(Said("workload", "工作负载"), _owner, 12, share=2, sort="name"),
+        ACTIVITY,
+        Cell(Said("signature", "特征"), _signature, 10, word="signature"),
+        Cell(Said("idle", "空闲"), _idle_share, 5, sort="idle_gpus", to_right=True),
+        Cell(Said("for", "时长"), _idle_for, 6, sort="idle_since", to_right=True),
+        SCORE,
+    ),
+    View.TENANTS: (
+        NAMESPACE,
+        Cell(Said("gpus", "GPU"), _count("allocations"), 6, sort="allocations", to_right=True),
+        Cell(Said("active", "活跃"), _count("active"), 6, to_right=True),
+        Cell(Said("idle", "空闲"), _count("idle"), 6, sort="idle", to_right=True),
+        Cell(Said("unknown", "未知"), _count("unknown"), 7, sort="unknown", to_right=True),
+        Cell(Said("workloads", "负载"), _count("workloads"), 9, sort="workloads", to_right=True),
+        Cell(
+            Said("score", "得分"), _measured("average_score", quantities.score), 6, sort="average_score", to_right=True
+        ),
+        Cell(Said("memory", "显存"), _measured("memory_used_bytes", quantities.memory), 10, to_right=True),
+    ),
+}
+
+NODE: Mapping[View, Sequence[Cell]] = {
+    View.GPUS: (
+        Cell(Said("gpu", "GPU"), _text("gpu"), 11, sort="gpu"),
+        Cell(Said("model", "型号"), _short_model, 9, share=1, sort="model"),
+        Cell(Said("util", "利用率"), _measured("utilization_ratio", quantities.percent), 6, sort="util", to_right=True),
+        Cell(
+            Said("memory", "显存"), _measured("memory_used_bytes", quantities.memory), 9, sort="memory", to_right=True
+        ),
+        Cell(Said("power", "功率"), _measured("power_watts", quantities.watts), 6, sort="power", to_right=True),
+        Cell(Said("temp", "温度"), _measured("temperature_celsius", quantities.celsius), 5, sort="temp", to_right=True),
+        Cell(Said("held by", "占用者"), _holders, 12, share=5),
+    ),
+    View.WORKLOADS: (
+        NAMESPACE,
+        Cell(Said("workload", "工作负载"), _owner, 12, share=2, sort="name"),
+        Cell(Said("gpus", "GPU"), _count("gpus"), 5, sort="gpus", to_right=True),
+        Cell(Said("processes", "进程"), _count("processes"), 9, sort="processes", to_right=True),
+        Cell(Said("sm", "SM"), _measured("sm_ratio", quantities.percent), 5, sort="sm", to_right=True),
+        Cell(Said("memory", "显存"), _measured("memory_bytes", quantities.memory), 9, sort="memory", to_right=True),
+    ),
+    View.TENANTS: (
+        NAMESPACE,
+        Cell(Said("gpus", "GPU"), _count("gpus"), 5, sort="gpus", to_right=True),
+        Cell(Said("workloads", "负载"), _count("workloads"), 9, sort="workloads", to_right=True),
+        Cell(Said("processes", "进程"), _count("processes"), 9, sort="processes", to_right=True),
+        Cell(Said("sm", "SM"), _measured("sm_ratio", quantities.percent), 5, sort="sm", to_right=True),
+        Cell(Said("memory", "显存"), _measured("memory_bytes", quantities.memory), 9, sort="memory", to_right=True),
+    ),
+}
+
+FIRST_SORTS: Mapping[View, str] = {View.GPUS: "node", View.WORKLOADS: "-idle_gpus", View.TENANTS: "-idle"}
+FIRST_NODE_SORTS: Mapping[View, str] = {View.GPUS: "gpu", View.WORKLOADS: "-memory", View.TENANTS: "-memory"}
+
+
+def sorts_of(cells: Sequence[Cell]) -> list[str]:
+    return [cell.sort for cell in cells if cell.sort]
+
+
+def divide_width(cells: Sequence[Cell], width: int) -> list[int]:
+    """How wide each column is in a window: its least, and its share of what is left over."""
+    left = max(0, width - sum(cell.width for cell in cells))
+    shares = sum(cell.share for cell in cells) or 1
+    return [cell.width + left * cell.share // shares for cell in cells]

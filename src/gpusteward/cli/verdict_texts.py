@@ -1,0 +1,125 @@
+"""The verdict of a workload in words: for `explain`, and for a workload opened in `top`."""
+
+from collections.abc import Iterator
+
+from gpusteward.cli import quantities
+from gpusteward.cli.languages import Language, Said
+from gpusteward.cli.paragraphs import Line
+from gpusteward.cli.rows import Row, count, each, inner, moment, number, numbers, text, texts
+from gpusteward.cli.words import ACTIVITIES, SIGNATURES, STATES, STEPS, translate
+
+VERDICT = Said("verdict", "结论")
+VERDICT_TEXT = Said(
+    "{activity}, {signature}; score {score} ({state})", "{activity}，{signature}；得分 {score}（{state}）"
+)
+GPUS = Said("GPUs", "GPU")
+GPUS_TEXT = Said("{gpus} held, {idle} idle, {unknown} unknown", "占用 {gpus}，空闲 {idle}，未知 {unknown}")
+IDLE = Said("idle since", "空闲始于")
+FINDING = Said("finding", "发现")
+STEP = Said("at most", "最多")
+NODES = Said("nodes", "节点")
+WINDOW = Said("window", "窗口")
+WINDOW_TEXT = Said("{length} until {at}", "截至 {at} 的 {length}")
+REASONS = Said("reasons", "理由")
+EVIDENCE = Said("evidence", "依据")
+OPINION = Said("language model ({model})", "语言模型（{model}）")
+OPINION_TEXT = Said("{status}, {confidence} sure: {reason}", "{status}，把握 {confidence}：{reason}")
+FIGURES = Said(
+    "core {mean} mean, {peak} peak; memory {memory}; power {power}; coverage {coverage}",
+    "核心利用率平均 {mean}、峰值 {peak}；显存 {memory}；功率 {power}；覆盖率 {coverage}",
+)
+MORE = Said("and {count} more; --output json has them", "另有 {count} 个；--output json 可查看")
+STATUSES = {**ACTIVITIES, "suspicious": Said("suspicious", "可疑")}
+
+
+def describe_workload(detail: Row, language: Language) -> Iterator[Line]:
+    """Everything the API tells of one workload but its name."""
+    yield from describe_verdict(detail, language)
+    yield from describe_reasons(detail, language)
+    yield from _describe_evidence(inner(detail, "evidence"), language)
+    judged = each(detail, "allocations")
+    for one in judged:
+        yield Line("")
+        yield from describe_allocation(one, language)
+    hidden = count(detail, "allocations_total") - len(judged)
+    if hidden > 0:
+        yield Line(MORE.to(language, count=hidden))
+
+
+def describe_verdict(detail: Row, language: Language) -> Iterator[Line]:
+    workload, stamp = inner(detail, "workload"), inner(detail, "result")
+    yield Line(_verdict(workload, language), VERDICT.to(language), text(workload, "activity"))
+    counts = {key: count(workload, f"{key}_gpus") for key in ("idle", "unknown")}
+    yield Line(GPUS_TEXT.to(language, gpus=count(workload, "gpus"), **counts), GPUS.to(language))
+    began, at = moment(workload, "idle_since"), moment(stamp, "at")
+    if began is not None:
+        length = quantities.span(at - began) if at is not None else quantities.UNKNOWN
+        yield Line(f"{quantities.clock(began)} ({length})", IDLE.to(language))
+    if text(detail, "finding"):
+        yield Line(text(detail, "finding"), FINDING.to(language))
+    yield Line(translate(STEPS, text(workload, "highest_step"), language), STEP.to(language))
+    yield Line(", ".join(texts(detail, "nodes")) or quantities.UNKNOWN, NODES.to(language))
+    window = quantities.span(number(stamp, "window_seconds"))
+    yield Line(WINDOW_TEXT.to(language, length=window, at=quantities.clock(at)), WINDOW.to(language))
+
+
+def _verdict(judged: Row, language: Language) -> str:
+    return VERDICT_TEXT.to(
+        language,
+        activity=translate(ACTIVITIES, text(judged, "activity"), language),
+        signature=translate(SIGNATURES, text(judged, "signature"), language),
+        score=quantities.score(number(judged, "score")),
+        state=translate(STATES, text(judged, "state"), language),
+    )
+
+
+def describe_reasons(detail: Row, language: Language) -> Iterator[Line]:
+    reasons = texts(detail, "reasons")
+    if reasons:
+        yield Line("")
+        yield Line(REASONS.to(language), is_title=True)
+        yield from (Line(reason, is_bullet=True) for reason in reasons)
+
+
+def _describe_evidence(evidence: Row, language: Language) -> Iterator[Line]:
+    shown = [Line(quantities.measured(name, value), name) for name, value in numbers(evidence)]
+    if shown:
+        yield Line("")
+        yield Line(EVIDENCE.to(language), is_title=True)
+        yield from shown
+
+
+def describe_allocation(judged: Row, language: Language) -> Iterator[Line]:
+    allocation = inner(judged, "allocation")
+    place = " ".join(filter(None, (text(allocation, "node"), text(allocation, "gpu"), text(allocation, "model"))))
+    pod = f"{text(allocation, 'namespace')}/{text(allocation, 'pod')}/{text(allocation, 'container')}"
+    yield Line(f"{place}  {pod}", is_title=True)
+    yield Line(_verdict(allocation, language), word=text(allocation, "activity"), indent=2)
+    yield Line(_figures(allocation, language), indent=2)
+    yield from (Line(reason, is_bullet=True, indent=2) for reason in texts(judged, "reasons"))
+    yield from _describe_opinion(inner(judged, "opinion"), language)
+
+
+def _figures(allocation: Row, language: Language) -> str:
+    used, total = number(allocation, "memory_used_bytes"), number(allocation, "memory_total_bytes")
+    mean, peak = (quantities.percent(number(allocation, f"core_{stat}_ratio")) for stat in ("mean", "peak"))
+    memory = f"{quantities.memory(used)} / {quantities.memory(total)}"
+    coverage = quantities.percent(number(allocation, "coverage"))
+    power = quantities.watts(number(allocation, "power_watts"))
+    return FIGURES.to(language, mean=mean, peak=peak, memory=memory, power=power, coverage=coverage)
+
+
+def _describe_opinion(opinion: Row, language: Language) -> Iterator[Line]:
+    if not opinion:
+        return
+    status = text(opinion, "status")
+    said = OPINION_TEXT.to(
+        language,
+        status=translate(STATUSES, status, language),
+        confidence=quantities.percent(number(opinion, "confidence")),
+        reason=text(opinion, "reason") or quantities.UNKNOWN,
+    )
+    yield Line(OPINION.to(language, model=text(opinion, "model")), indent=2, is_title=True)
+    yield Line(said, word=status, indent=4)
+    if text(opinion, "recommendation"):
+        yield Line(text(opinion, "recommendation"), indent=4)

@@ -1,0 +1,127 @@
+"""`gpusteward demo`: a cluster that does not exist, three weeks old, and the whole analyzer on it."""
+
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gpusteward.analyzer.accounts.prices import PriceList
+from gpusteward.analyzer.app import Analyzer, run_analyzer
+from gpusteward.analyzer.keep.engines import open_engine
+from gpusteward.analyzer.keep.identities import Users
+from gpusteward.analyzer.keep.upgrades import upgrade
+from gpusteward.analyzer.read.scrape.source import ScrapeSource
+from gpusteward.analyzer.settings.file import SettingsFile
+from gpusteward.analyzer.settings.flags import Flags
+from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.tables import UsageTable
+from gpusteward.core.usages import Holding
+from gpusteward.local.configs import PATIENCE_SECONDS, write_demo_config
+from gpusteward.local.park import Park, serve_park
+from gpusteward.local.past import Past
+from gpusteward.logs import Log, configure_logs
+from gpusteward.simulate.fleets import fleet
+from gpusteward.simulate.nodes import SimulatedNode
+
+log = Log(__name__)
+
+PAST_DAYS = 21
+PodKey = tuple[str, str]
+Labels = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a person chose."""
+
+    nodes: int = 40
+    seed: int = 7
+
+
+def run_demo(plan: Plan, flags: Flags) -> int:
+    """Serve until a signal ends it; nothing of it is left. Raises ConfigurationError for what a person can mend."""
+    park = Park(fleet(plan.nodes, plan.seed), patience_seconds=PATIENCE_SECONDS / 2)
+    with tempfile.TemporaryDirectory(prefix="gpusteward-demo-") as folder, serve_park(park) as targets:
+        config = write_demo_config(Path(folder), targets)
+        file = SettingsFile(replace(flags, config=config), {}, directory=Path(folder))
+        configure_logs(level=file.settings.logging.level, as_json=file.settings.logging.as_json)
+        print("making up three weeks of history ...", file=sys.stderr, flush=True)
+        write_past(park.nodes, file.settings, until=time.time())
+        return run_analyzer(
+            file,
+            owners=Registrar(park.nodes),
+            prepare=lambda analyzer: _open_park(park, analyzer, targets),
+            announce=_announce,
+        )
+
+
+def write_past(nodes: Sequence[SimulatedNode], settings: Settings, *, until: float) -> None:
+    engine = open_engine(settings.ledger.locate())
+    try:
+        upgrade(engine)
+        Past(nodes, PriceList(settings.prices), Users(settings.ledger.user_labels)).write(
+            engine, days=PAST_DAYS, until=until
+        )
+    finally:
+        engine.dispose()
+
+
+class Registrar:
+    """Stands for the API server, which knows the labels of pods: whose they are."""
+
+    def __init__(self, nodes: Sequence[SimulatedNode]) -> None:
+        self._nodes = nodes
+        self._labels: Mapping[PodKey, Labels] = {}
+
+    def name(self, table: UsageTable) -> UsageTable:
+        known = {_pod_of(holding) for holding in table.holdings}
+        if not known <= self._labels.keys():
+            self._labels = self._list_labels(table.at)
+        return replace(table, holdings=[self._name_one(holding) for holding in table.holdings])
+
+    def read_wish(self, namespace: str, pod: str) -> str:
+        """Nobody here wishes for a channel."""
+        del namespace, pod
+        return ""
+
+    def _name_one(self, holding: Holding) -> Holding:
+        labels = self._labels.get(_pod_of(holding), ())
+        return replace(holding, container=replace(holding.container, pod_labels=labels)) if labels else holding
+
+    def _list_labels(self, at: float) -> Mapping[PodKey, Labels]:
+        containers = [each.allocation.container for node in self._nodes for each in node.tenancies(at)]
+        return {(one.namespace, one.pod): one.pod_labels for one in containers}
+
+
+def _pod_of(holding: Holding) -> PodKey:
+    return holding.container.namespace, holding.container.pod
+
+
+def _open_park(park: Park, analyzer: Analyzer, targets: Sequence[str]) -> None:
+    """The window that is judged lies in the past already: verdicts need not wait for it to pass."""
+    source, settings = analyzer.source.source, analyzer.steering.settings
+    assert isinstance(source, ScrapeSource)
+    threading.Thread(target=_fill_window, args=(park, source, targets, settings), name="past", daemon=True).start()
+
+
+def _fill_window(park: Park, source: ScrapeSource, targets: Sequence[str], settings: Settings) -> None:
+    step = settings.scrape.interval
+    count = int(settings.prometheus.window_seconds / step) + 1
+    now = time.time()
+    for number in range(count, 0, -1):
+        for node, target in zip(park.nodes, targets, strict=True):
+            at = now - number * step
+            source.ingest(target, park.speak(node.name, at), at)
+    park.open()
+    log.info("window_filled", nodes=len(park.nodes), moments=count)
+
+
+def _announce(url: str) -> None:
+    print(
+        f"{url} shows a simulated cluster: {url}/api/v1/workloads, {url}/docs, {url}/metrics; Ctrl-C ends it\n"
+        f"In another terminal: gpusteward top, gpusteward idle, gpusteward report --since 7d",
+        flush=True,
+    )

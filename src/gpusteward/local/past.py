@@ -1,0 +1,191 @@
+"""Weeks of simulated nodes in the ledger, as if they had been watched: what reports and trends are made of.
+
+The truth of the simulation is booked by the ledger's own arithmetic, an hour at a time; nothing is measured.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from sqlalchemy import Connection, Engine
+
+from gpusteward.analyzer.accounts.prices import PriceList
+from gpusteward.analyzer.keep.ageing import roll_up
+from gpusteward.analyzer.keep.bookings import Step, book_fleet, book_usage
+from gpusteward.analyzer.keep.books import set_progress
+from gpusteward.analyzer.keep.engines import writing
+from gpusteward.analyzer.keep.identities import Identity, Users, describe, number_allocation
+from gpusteward.analyzer.keep.periods import BOOKED, DAY_MS, HOUR_MS, floor_day
+from gpusteward.analyzer.keep.schema import allocations, fleet_hourly, usage_hourly
+from gpusteward.analyzer.keep.sheets import UNKNOWN_START, Sheet
+from gpusteward.analyzer.keep.statements import ADD, REPLACE, USAGE_RULES, add_rows
+from gpusteward.analyzer.keep.verdict_changes import Changes
+from gpusteward.analyzer.keep.weights import weigh
+from gpusteward.analyzer.tables import ACTIVITIES, Codes, Column, UsageTable
+from gpusteward.core.usages import Holding, Measure, Stat
+from gpusteward.core.verdicts import Activity
+from gpusteward.simulate.nodes import SimulatedNode
+from gpusteward.simulate.tenancies import Tenancy
+
+STEP_MS = HOUR_MS
+MINUTE = 60.0
+PEAK_EVERY_MS = 3 * HOUR_MS
+OUTAGE_EVERY = 331
+"""One in so many hours of a node was not seen, as it happens."""
+_CODES = {activity: code for code, activity in enumerate(ACTIVITIES)}
+
+
+@dataclass(slots=True)
+class Known:
+    """A claim that was seen: its number, its words, and from when to when."""
+
+    tenancy: Tenancy
+    number: int
+    holding: Holding
+    first_ms: int
+    last_ms: int
+    busy_until: float  # seconds of work up to the last step
+
+
+class Past:
+    """What happened on these nodes until now."""
+
+    def __init__(self, nodes: Sequence[SimulatedNode], prices: PriceList, users: Users) -> None:
+        self._nodes = nodes
+        self._price_of = prices.micros_per_gpu_hour
+        self._users = users
+        self._known: dict[int, Known] = {}  # by the identity of the claim, which lives as long as it is kept here
+        self._weights: tuple[tuple[int, ...], Column] = ((), np.empty(0))
+        self._fleet = {(node.name, node.model.name): node.gpu_count for node in nodes}
+
+    def write(self, engine: Engine, *, days: int, until: float) -> None:
+        """Into empty books, which go on from `until`. Raises SQLAlchemyError."""
+        until_ms = int(until * 1000)
+        with writing(engine).begin() as connection:
+            for step in _split(floor_day(until_ms - days * DAY_MS), until_ms):
+                self._write_step(connection, step)
+            add_rows(connection, allocations, self._list_allocations(until_ms), dict.fromkeys(_columns(), REPLACE))
+            set_progress(connection, BOOKED, until_ms)
+        while roll_up(engine):
+            pass
+
+    def _write_step(self, connection: Connection, step: Step) -> None:
+        sheet = self._make_sheet(step)
+        for columns in book_usage(sheet, step, np.ones(len(sheet.ids), dtype=bool)):
+            add_rows(connection, usage_hourly, columns, USAGE_RULES)
+        hours, nodes, models, times = zip(*book_fleet(sheet, step), strict=True)
+        add_rows(connection, fleet_hourly, [hours, nodes, models, times], {"gpu_ms": ADD})
+
+    def _make_sheet(self, step: Step) -> Sheet:
+        since, until = step.begin_ms / 1000, step.end_ms / 1000
+        seen = sorted(self._meet(step), key=lambda known: known.number)
+        weights = self._weigh(seen)
+        busy = np.array([_work_on(known, until) for known in seen]) / (until - since)
+        peak = np.maximum(busy, _peaks(seen, until)) if step.begin_ms % PEAK_EVERY_MS == 0 else busy
+        watts = np.array([known.tenancy.draw_watts(one) for known, one in zip(seen, busy.tolist(), strict=True)])
+        held = np.array([float(known.tenancy.held_bytes) for known in seen])
+        totals = _totals(seen)
+        return Sheet(
+            step.end_ms,
+            step.end_ms - step.begin_ms,
+            np.array([known.number for known in seen], np.int64),
+            weights,
+            np.array([self._price_of(k.holding.model, k.holding.container.namespace) for k in seen], np.int64),
+            np.full(len(seen), UNKNOWN_START, np.int64),
+            totals,
+            held,
+            peak,
+            self._tell_activity(seen, busy, step),
+            _score(seen, busy, held / totals).astype(np.float32),
+            (watts * weights).astype(np.float32),
+            self._fleet,
+            (),
+            Changes(),
+        )
+
+    def _meet(self, step: Step) -> Iterator[Known]:
+        for node in self._nodes:
+            for tenancy in node.tenancies((step.begin_ms + step.end_ms) / 2000):
+                known = self._known.get(id(tenancy.allocation))
+                if known is None:
+                    holding = _hold(tenancy)
+                    busy_before = tenancy.seat.work(step.begin_ms / 1000)
+                    known = Known(tenancy, number_allocation(holding), holding, step.begin_ms, step.end_ms, busy_before)
+                    self._known[id(tenancy.allocation)] = known
+                known.last_ms = step.end_ms
+                yield known
+
+    def _weigh(self, seen: Sequence[Known]) -> Column:
+        """Who holds what changes seldom."""
+        numbers = tuple(known.number for known in seen)
+        if numbers != self._weights[0]:
+            stats = {(Measure.MEMORY_TOTAL, Stat.LAST): _totals(seen)}
+            self._weights = numbers, weigh(UsageTable(0.0, 0.0, [known.holding for known in seen], stats))
+        return self._weights[1]
+
+    def _tell_activity(self, seen: Sequence[Known], busy: Column, step: Step) -> Codes:
+        hour = step.begin_ms // HOUR_MS
+        unseen = {node.name for number, node in enumerate(self._nodes) if (hour + 17 * number) % OUTAGE_EVERY == 0}
+        is_unseen = np.array([known.holding.node in unseen for known in seen])
+        codes = np.where(busy > 0, _CODES[Activity.ACTIVE], _CODES[Activity.IDLE])
+        return np.where(is_unseen, _CODES[Activity.UNKNOWN], codes).astype(np.int8)
+
+    def _list_allocations(self, until_ms: int) -> list[Sequence[object]]:
+        rows = [
+            (*self._identify(known), known.first_ms, known.last_ms, known.last_ms if known.last_ms < until_ms else None)
+            for known in {known.number: known for known in self._known.values()}.values()
+        ]
+        return list(zip(*rows, strict=True))
+
+    def _identify(self, known: Known) -> Identity:
+        user = self._users.find(known.holding.container.pod_labels)
+        return describe(known.holding, number=known.number, user=user)
+
+
+def _split(begin_ms: int, end_ms: int) -> Iterator[Step]:
+    while begin_ms < end_ms:
+        until = min(begin_ms - begin_ms % STEP_MS + STEP_MS, end_ms)
+        yield Step(begin_ms, until, seen=True)
+        begin_ms = until
+
+
+def _columns() -> list[str]:
+    return [column.name for column in allocations.columns]
+
+
+def _hold(tenancy: Tenancy) -> Holding:
+    """As a source would name it."""
+    gpu = tenancy.gpu
+    return Holding(
+        gpu.device_uuid,
+        str(gpu.mig.gpu_instance_id) if gpu.mig else "",
+        tenancy.allocation.container,
+        gpu.node,
+        str(gpu.index),
+        gpu.model,
+        tenancy.allocation.share,
+    )
+
+
+def _work_on(known: Known, until: float) -> float:
+    """Seconds of work in the step that ends then: each moment is asked for once."""
+    before, known.busy_until = known.busy_until, known.tenancy.seat.work(until)
+    return known.busy_until - before
+
+
+def _peaks(seen: Sequence[Known], until: float) -> Column:
+    """The busiest minute stands for the last one."""
+    earlier = np.array([known.tenancy.seat.work(until - MINUTE) for known in seen])
+    peaks: Column = (np.array([known.busy_until for known in seen]) - earlier) / MINUTE
+    return peaks
+
+
+def _totals(seen: Sequence[Known]) -> Column:
+    return np.array([float(known.tenancy.gpu.memory_total_bytes or 0) for known in seen])
+
+
+def _score(seen: Sequence[Known], busy: Column, memory: Column) -> Column:
+    """The formula of `judge.score` with its default weights, from what truly happened."""
+    copied = busy * np.array([known.tenancy.seat.mix.memory_copy for known in seen])
+    score: Column = np.clip(50 * busy + 20 * copied + 20 * memory + 10 * busy, 0.0, 100.0)
+    return score

@@ -1,0 +1,81 @@
+"""`gpusteward up`: this machine's GPUs, who uses them and how well, without Kubernetes and without Prometheus."""
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from gpusteward.agent.nvml import Nvml
+from gpusteward.analyzer.app import run_analyzer
+from gpusteward.analyzer.settings.file import SettingsFile
+from gpusteward.analyzer.settings.flags import Flags
+from gpusteward.core.errors import SourceError
+from gpusteward.local.children import run_child
+from gpusteward.logs import configure_logs
+
+KUBELET_SOCKET = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
+AGENT_SECONDS = 10.0
+DEMO = "gpusteward demo shows all of it on GPUs that do not exist"
+OWN_SETTINGS = {"kubernetes.owners": "never", "scheduler.interval": "30"}
+"""Where nobody has chosen otherwise: one machine is judged often, and has nobody to ask for owners."""
+
+
+def run_up(flags: Flags, environ: Mapping[str, str] = os.environ) -> int:
+    """Serve until a signal ends it. Raises SourceError without a GPU to look at, ConfigurationError for the rest."""
+    count_gpus()
+    port = find_free_port()
+    target = f"http://127.0.0.1:{port}/metrics"
+    file = SettingsFile(_complete(flags, target), environ, directory=Path.cwd())
+    configure_logs(level=file.settings.logging.level, as_json=file.settings.logging.as_json)
+    holders = "claims" if KUBELET_SOCKET.exists() else "processes"
+    with run_child("agent", f"--address=127.0.0.1:{port}", f"--holders={holders}", "--log-level=warning") as agent:
+        wait_until_listening(port, agent)
+        return run_analyzer(file, announce=_announce)
+
+
+def count_gpus() -> int:
+    """Raises SourceError, with what is missing, when there is no GPU that answers."""
+    nvml = Nvml(os.uname().nodename)
+    try:
+        count = len(nvml.read(frozenset()).readings)
+    except SourceError as error:
+        raise SourceError(f"{error}. Without a GPU, {DEMO}") from error
+    finally:
+        nvml.release()
+    if not count:
+        raise SourceError(f"the NVIDIA driver knows no GPU on this machine; {DEMO}")
+    return count
+
+
+def find_free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+def wait_until_listening(port: int, agent: subprocess.Popen[bytes]) -> None:
+    """Raises SourceError when the agent ends instead; one that is slow is found later."""
+    deadline = time.monotonic() + AGENT_SECONDS
+    while time.monotonic() < deadline:
+        if agent.poll() is not None:
+            raise SourceError(f"the agent ended at once with {agent.returncode}; what it said stands above")
+        with socket.socket() as knocking:
+            if knocking.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+
+
+def _complete(flags: Flags, target: str) -> Flags:
+    """What makes it local, before what a person wrote: the later one counts."""
+    own = {"prometheus.url": "", "scrape.targets": f'["{target}"]', **OWN_SETTINGS}
+    return replace(flags, values=(*((path, text, "gpusteward up") for path, text in own.items()), *flags.values))
+
+
+def _announce(url: str) -> None:
+    print(
+        f"{url} shows who uses the GPUs of this machine; Ctrl-C ends it\n"
+        "In another terminal: gpusteward top, gpusteward ps, gpusteward report --since 7d",
+        flush=True,
+    )

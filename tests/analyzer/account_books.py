@@ -1,0 +1,131 @@
+"""Books written by hand: rows straight into the real tables, so that a test knows every number of them.
+
+with open_books(database_url) as books:
+    books.hold(1, namespace="vision", model=A100)
+    books.use(1, hour=0, active=HOUR_MS)
+    books.book_until(1)
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from pydantic import SecretStr
+from sqlalchemy import Engine, delete, insert
+
+from gpusteward.analyzer.keep.ageing import roll_up
+from gpusteward.analyzer.keep.engines import open_engine, writing
+from gpusteward.analyzer.keep.periods import BOOKED, HOUR_MS
+from gpusteward.analyzer.keep.schema import METADATA, allocations, fleet_hourly, progress, usage_hourly
+from gpusteward.analyzer.keep.settings import LedgerSettings
+
+BEGIN_MS = 1_762_905_600_000  # 2025-11-12 00:00 UTC
+A100, H100, T4 = "NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3", "Tesla T4"
+GIB = 1 << 30
+PRICES = {A100: 2_000_000, H100: 3_500_000, T4: 400_000}  # micros a GPU-hour
+
+_NAMES = ("allocated_ms", "active_ms", "idle_ms", "unknown_ms", "active_cost", "idle_cost", "unknown_cost")
+
+
+def at(hours: float) -> int:
+    """So many hours after the books begin."""
+    return BEGIN_MS + round(hours * HOUR_MS)
+
+
+class Books:
+    """One ledger."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._models: dict[int, str] = {}
+        METADATA.create_all(writing(engine))
+
+    def hold(self, number: int, **given: Any) -> None:
+        """An allocation; what is not said of it is made up of its number."""
+        row = {
+            "id": number,
+            "namespace": "team",
+            "pod": f"pod-{number}",
+            "pod_uid": f"uid-{number}",
+            "container": "main",
+            "owner_kind": "Job",
+            "owner_name": f"job-{number}",
+            "user_name": "",
+            "node": "node-1",
+            "gpu_uuid": f"GPU-{number}",
+            "gpu_instance": "",
+            "gpu_index": "0",
+            "model": A100,
+            "share": "",
+            "first_ms": BEGIN_MS,
+            "last_ms": BEGIN_MS,
+            "ended_ms": None,
+            **given,
+        }
+        self._models[number] = row["model"]
+        self._insert(allocations, [row])
+
+    def use(self, number: int, *, hour: int, **given: Any) -> None:
+        """GPU-milliseconds of one hour; `active`, `idle`, `unknown`, and any column by its name."""
+        self.use_all([make_usage(number, hour=hour, price=PRICES.get(self._models[number], 0), **given)])
+
+    def use_all(self, rows: list[Mapping[str, Any]]) -> None:
+        self._insert(usage_hourly, rows)
+
+    def tell_fleet(self, *hours: int, gpu_ms: int, node: str = "node-1", model: str = A100) -> None:
+        """The time of all GPUs of a node in each of these hours."""
+        rows = [{"hour_ms": at(hour), "node": node, "model": model, "gpu_ms": gpu_ms} for hour in hours]
+        self._insert(fleet_hourly, rows)
+
+    def book_until(self, hours: float) -> None:
+        """The last cycle ended then; hours that are over become parts of their days, as the ledger itself does it."""
+        with writing(self.engine).begin() as connection:
+            connection.execute(delete(progress).where(progress.c.name == BOOKED))
+        self._insert(progress, [{"name": BOOKED, "at_ms": at(hours)}])
+        while roll_up(self.engine):
+            pass
+
+    def forget_hours(self, *, before: int) -> None:
+        """As ageing does with whole days."""
+        with writing(self.engine).begin() as connection:
+            for table in (usage_hourly, fleet_hourly):
+                connection.execute(table.delete().where(table.c.hour_ms < at(before)))
+
+    def wipe(self) -> None:
+        """Empty again, for the next example of a property."""
+        with writing(self.engine).begin() as connection:
+            for table in reversed(METADATA.sorted_tables):
+                connection.execute(delete(table))
+
+    def _insert(self, table: Any, rows: list[Mapping[str, Any]]) -> None:
+        with writing(self.engine).begin() as connection:
+            connection.execute(insert(table), rows)
+
+
+def make_usage(
+    number: int, *, hour: int, active: int = 0, idle: int = 0, unknown: int = 0, price: int = 0, **given: Any
+) -> dict[str, Any]:
+    """One row of an hour."""
+    costs = [part * price // HOUR_MS for part in (active, idle, unknown)]
+    return {
+        "hour_ms": at(hour),
+        "allocation_id": number,
+        **dict(zip(_NAMES, (active + idle + unknown, active, idle, unknown, *costs), strict=True)),
+        "energy_mj": None,
+        "energy_ms": 0,
+        "score_ms_sum": 0,
+        "scored_ms": 0,
+        "core_peak": None,
+        "memory_peak_bytes": None,
+        "memory_total_bytes": None,
+        **given,
+    }
+
+
+@contextmanager
+def open_books(url: str) -> Iterator[Books]:
+    engine = open_engine(LedgerSettings(url=SecretStr(url)).locate())
+    try:
+        yield Books(engine)
+    finally:
+        engine.dispose()

@@ -1,0 +1,126 @@
+"""A real PostgreSQL on a free loopback port, with its data in a folder of its own.
+
+with running_postgres(folder) as server: ...   # server.url, server.stop(), server.start()
+"""
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlalchemy import create_engine, text
+from sqlalchemy.exc import OperationalError
+
+from tests.agent.test_agent_process import free_port
+from tests.conftest import give_up
+
+START_SECONDS = 30.0
+QUICK = ("-c", "fsync=off", "-c", "shared_buffers=16MB", "-c", "max_connections=20", "-c", "unix_socket_directories=")
+
+
+def find_postgres(program: str) -> str:
+    """On the path, or where Debian puts it."""
+    places = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{program}"))
+    found = shutil.which(program) if not places else str(places[-1])
+    if found is None:
+        give_up(f"{program} is not installed; `make components` installs it")
+    return str(found)
+
+
+@dataclass
+class RunningPostgres:
+    """A server with an empty database."""
+
+    data: Path
+    port: int
+    process: subprocess.Popen | None = field(default=None)
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://steward:s3cret@127.0.0.1:{self.port}/postgres"
+
+    def start(self) -> None:
+        command = [find_postgres("postgres"), "-D", str(self.data), "-p", str(self.port), "-h", "127.0.0.1", *QUICK]
+        self.process = subprocess.Popen(_as_somebody(command), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self._wait_until_ready()
+
+    def stop(self) -> None:
+        """At once, whoever is connected."""
+        if self.process is not None:
+            self.process.send_signal(2)
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait(20)
+            self.process = None
+
+    def empty(self) -> None:
+        """Everything in it is gone: the next test finds a new database."""
+        self._run("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            assert self.process is not None
+            assert self.process.poll() is None, "postgres has ended"
+            try:
+                return self._run("SELECT 1")
+            except OperationalError:
+                assert time.monotonic() < deadline, "postgres is not ready"
+                time.sleep(0.05)
+
+    def _run(self, statement: str) -> None:
+        engine = create_engine(self.url.replace("postgresql:", "postgresql+psycopg:"))
+        try:
+            with engine.begin() as connection:
+                connection.execute(text(statement))
+        finally:
+            engine.dispose()
+
+
+@contextmanager
+def running_postgres() -> Iterator[RunningPostgres]:
+    """Its folder is its own: whoever it runs as must be able to reach it, which pytest's folders do not allow."""
+    program = find_postgres("initdb")
+    with tempfile.TemporaryDirectory(prefix="gpusteward-postgres-") as made:
+        folder = Path(made)
+        _give_away(folder)
+        secret = folder / "password"
+        secret.write_text("s3cret")
+        _give_away(secret)
+        command = [program, "-D", str(folder / "data"), "-U", "steward", "--pwfile", str(secret), "-A", "scram-sha-256"]
+        made_data = subprocess.run(
+            _as_somebody([*command, "--no-sync", "-E", "UTF8", "--locale=C"]),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert made_data.returncode == 0, made_data.stderr
+        server = RunningPostgres(folder / "data", free_port())
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
+
+
+def _as_somebody(command: Sequence[str]) -> list[str]:
+    """PostgreSQL refuses to run as root."""
+    if os.geteuid() != 0:
+        return list(command)
+    user = pwd.getpwnam("nobody")
+    return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups", "--", *command]
+
+
+def _give_away(path: Path) -> None:
+    if os.geteuid() == 0:
+        user = pwd.getpwnam("nobody")
+        os.chown(path, user.pw_uid, user.pw_gid)

@@ -1,0 +1,143 @@
+"""`python -m tests.analyzer.keep_crashes RUNS FOLDER [URL]`: books a sequence of cycles in a process that is killed
+again and again, and compares with a run that was not. Prints what happened as JSON.
+
+A process of its own with one thread: it forks, which costs a hundredth of a start.
+"""
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, event, text
+
+from gpusteward.analyzer.keep.ageing import roll_up
+from gpusteward.analyzer.keep.engines import open_engine
+from gpusteward.analyzer.keep.settings import LedgerSettings
+from gpusteward.analyzer.results import Result
+from tests.analyzer.keeping import open_ledger, random_cycles, read_books
+
+MOST_KILLS = 4
+CYCLES = 16
+
+
+class Books:
+    """Where one run books: a new file, or the one database, emptied."""
+
+    def __init__(self, path: Path, url: str) -> None:
+        self._path = path
+        self._is_shared = bool(url)
+        self.url = url or f"sqlite:///{path}"
+
+    def empty(self) -> None:
+        self._path.unlink(missing_ok=True)
+        if self._is_shared:
+            with self._open() as engine, engine.begin() as connection:
+                connection.execute(text("DROP SCHEMA public CASCADE; CREATE SCHEMA public"))
+
+    def read(self) -> dict[str, list[dict[str, Any]]]:
+        with self._open() as engine:
+            books = read_books(engine)
+        for row in books["verdict_changes"]:
+            row["id"] = 0  # PostgreSQL leaves out the numbers of what was rolled back
+        return books
+
+    @contextmanager
+    def _open(self) -> Iterator[Engine]:
+        engine = open_engine(LedgerSettings(url=self.url).locate())
+        yield engine
+        engine.dispose()
+
+
+def main(arguments: Sequence[str]) -> int:
+    runs, folder, url = int(arguments[0]), Path(arguments[1]), "".join(arguments[2:])
+    results, chance = random_cycles(CYCLES, seed=11), random.Random(4)
+    books = Books(folder / "books.db", url)
+    seconds, steps = _measure(results, books, folder)
+    reference = books.read()
+    found = {"runs": runs, "kills": 0, "different": 0, "rows": sum(map(len, reference.values()))}
+    for _ in range(runs):
+        books.empty()
+        found["kills"] += _book_with_kills(results, books, chance, seconds=seconds, steps=steps)
+        found["different"] += books.read() != reference
+    print(json.dumps(found))
+    return 0
+
+
+def _measure(results: Sequence[Result], books: Books, folder: Path) -> tuple[float, int]:
+    """How long it takes, and how many steps, when nobody kills it."""
+    books.empty()
+    started = time.monotonic()
+    assert _run(results, books, note=folder / "steps")
+    return time.monotonic() - started, int((folder / "steps").read_text())
+
+
+def _book_with_kills(
+    results: Sequence[Result], books: Books, chance: random.Random, *, seconds: float, steps: int
+) -> int:
+    """In turns at a moment, wherever it is then, and before a statement or commit; then it may come to its end."""
+    for kills in range(MOST_KILLS):
+        at = {"seconds": chance.uniform(0, seconds)} if kills % 2 else {"step": chance.randint(1, steps)}
+        if _run(results, books, **at):
+            return kills
+    assert _run(results, books)
+    return MOST_KILLS
+
+
+def _run(
+    results: Sequence[Result], books: Books, *, seconds: float | None = None, step: int = 0, note: Path | None = None
+) -> bool:
+    """Whether it came to its end; killed after so many seconds, or at such a step."""
+    child = os.fork()
+    if child == 0:
+        try:
+            counted = _count_steps(step)
+            _book(results, books.url)
+            if note:
+                note.write_text(str(counted[0]))
+            os._exit(0)
+        finally:  # nothing may escape into the code of the parent
+            traceback.print_exc()
+            os._exit(1)
+    if seconds is not None:
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, "the child failed by itself"
+    return not os.WIFSIGNALED(status)
+
+
+def _count_steps(last: int) -> list[int]:
+    """Counts transactions begun, statements and commits; kills this process before the last."""
+    counted = [0]
+
+    def step(*_: object) -> None:
+        counted[0] += 1
+        if counted[0] == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    for name in ("begin", "before_cursor_execute", "commit"):
+        event.listen(Engine, name, step)
+    return counted
+
+
+def _book(results: Sequence[Result], url: str) -> None:
+    """What a restarted analyzer does, from the beginning: what is booked already must not count again."""
+    ledger = open_ledger(url)
+    for result in results:
+        ledger.book(result)
+    while roll_up(ledger.engine):
+        pass
+    assert ledger.describe()["error"] == "", ledger.describe()
+    ledger.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,107 @@
+"""Cycles to book, and books to compare."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Engine, select
+
+from gpusteward.analyzer.accounts.prices import PriceSettings
+from gpusteward.analyzer.judge.judge import judge
+from gpusteward.analyzer.judge.memory import Memory
+from gpusteward.analyzer.judge.workloads import judge_workloads
+from gpusteward.analyzer.keep.ledger import Ledger
+from gpusteward.analyzer.keep.periods import HOUR_MS
+from gpusteward.analyzer.keep.schema import METADATA, usage_hourly
+from gpusteward.analyzer.keep.settings import LedgerSettings
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.settings.sections import SchedulerSettings
+from gpusteward.core.usages import Holding
+from tests.analyzer.usage_tables import holding, resting, table_of, working
+
+START = 1_790_002_800.0  # a full hour
+INTERVAL = 300
+MINUTE_MS = 60_000
+WORKING, RESTING, UNREAD = working(), resting(), {}
+SETTINGS = Settings(prices=PriceSettings(default=2.0), scheduler=SchedulerSettings(interval=INTERVAL))
+
+PARTS = ("allocated", "active", "idle", "unknown")
+
+Rows = Sequence[tuple[Holding, Mapping[Any, float]]]
+
+
+def cycle(rows: Rows, at: float, *, settings: Settings = SETTINGS, fleet: Mapping[Any, int] | None = None) -> Result:
+    """What the analyzer would make of these rows at this moment."""
+    table = table_of(*(stats for _, stats in rows), holdings=[held for held, _ in rows], at=at)
+    if not rows:
+        table = replace(table, holdings=[])
+    table = replace(table, fleet=fleet or {})
+    verdicts, _ = judge(table, settings.rules, Memory(), now=at)
+    return Result(1, at, 0.1, settings, verdicts, judge_workloads(verdicts, settings.rules))
+
+
+def cycles(rows: Rows, minutes: Iterable[float], **options: Any) -> list[Result]:
+    """The same rows at these minutes after the start."""
+    return [cycle(rows, START + 60 * minute, **options) for minute in minutes]
+
+
+def open_ledger(url: str, **options: Any) -> Ledger:
+    return Ledger(LedgerSettings(url=url, **options))
+
+
+def book_all(url: str, results: Iterable[Result], **options: Any) -> None:
+    ledger = open_ledger(url, **options)
+    for result in results:
+        ledger.book(result)
+    assert ledger.describe()["error"] == ""
+    ledger.close()
+
+
+def read_table(engine: Engine, name: str) -> list[dict[str, Any]]:
+    table = METADATA.tables[name]
+    with engine.connect() as connection:
+        rows = connection.execute(select(table).order_by(*table.primary_key.columns)).mappings()
+        return [dict(row) for row in rows]
+
+
+def read_books(engine: Engine) -> dict[str, list[dict[str, Any]]]:
+    """Everything that is written, in order."""
+    return {name: read_table(engine, name) for name in METADATA.tables}
+
+
+def hourly(engine: Engine, *, pod: str = "pod-0") -> list[dict[str, Any]]:
+    """The hours of the allocations of one pod."""
+    ids = {row["id"] for row in read_table(engine, "allocations") if row["pod"] == pod}
+    return [row for row in read_table(engine, usage_hourly.name) if row["allocation_id"] in ids]
+
+
+def minutes_of(row: Mapping[str, Any]) -> tuple[float, float, float, float]:
+    """Allocated, active, idle, unknown."""
+    allocated, active, idle, unknown = (row[f"{name}_ms"] / MINUTE_MS for name in PARTS)
+    return allocated, active, idle, unknown
+
+
+def hour(number: int = 0) -> int:
+    return int(START * 1000) + number * HOUR_MS
+
+
+def random_cycles(count: int, *, seed: int, most: int = 12, step: float = INTERVAL) -> list[Result]:
+    """Pods that come and go, work and rest, with gaps; always the same for the same seed."""
+    chance = np.random.default_rng(seed)
+    at, results = START, []
+    for _ in range(count):
+        at += step * float(chance.choice([1, 1, 1, 2, 30]))
+        there = np.flatnonzero(chance.random(most) < 0.8)
+        rows = [
+            (holding(int(number), started_at=START), (WORKING, RESTING, UNREAD)[int(chance.integers(3))])
+            for number in there
+        ]
+        results.append(cycle(rows, at, fleet={("node-0", "H100"): 8}))
+    return results
+
+
+def sqlite_url(folder: Path) -> str:
+    return f"sqlite:///{folder / 'books.db'}"

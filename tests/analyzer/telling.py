@@ -1,0 +1,103 @@
+"""Tellers on small clusters, for tests of what is told."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Engine
+
+from gpusteward.analyzer.judge.judge import judge
+from gpusteward.analyzer.judge.memory import Memory
+from gpusteward.analyzer.judge.workloads import judge_workloads
+from gpusteward.analyzer.keep.engines import open_engine
+from gpusteward.analyzer.keep.schema import METADATA
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.tables import UsageTable
+from gpusteward.analyzer.tell.teller import Teller
+from gpusteward.core.containers import Container, Workload
+from gpusteward.core.usages import Holding, Measure
+from tests.analyzer.usage_tables import AT, DAY, GIB, WINDOW, resting, signal, table_of, working
+from tests.fakes.receivers import Call, Receiver
+
+H100 = "NVIDIA H100 80GB HBM3"
+QUICK = {
+    "first_wait_seconds": 0.01,
+    "longest_wait_seconds": 0.05,
+    "breaker_failures": 3,
+    "breaker_seconds": 0.05,
+    "max_attempts": 100_000,
+}
+TOTALS = signal(Measure.MEMORY_TOTAL, 80 * GIB) | signal(Measure.POWER_LIMIT, 700)
+IDLE = resting(4.0, watts=60) | TOTALS
+BUSY = working() | TOTALS
+UNREAD: Mapping[Any, float] = {}
+
+
+def held(namespace: str, name: str, *, gpu: int = 0, node: str = "node-1", kind: str = "Deployment") -> Holding:
+    container = Container(
+        namespace, f"{name}-pod", f"uid-{name}", "main", Workload(kind, namespace, name), (), AT - 30 * DAY
+    )
+    return Holding(f"GPU-{namespace}-{name}-{gpu}", "", container, node, str(gpu), H100, "exclusive")
+
+
+def settings_of(**sections: Any) -> Settings:
+    return Settings.model_validate({"outbox": QUICK, **sections})
+
+
+def result_of(
+    holdings: Sequence[Holding],
+    rows: Sequence[Mapping[Any, float]] | None = None,
+    *,
+    settings: Settings,
+    at: float = AT,
+    idle_hours: float = 2.0,
+) -> Result:
+    """What a cycle would make of it, in a world where it has been like this for some hours."""
+    memory, rows = Memory(), rows if rows is not None else [IDLE] * len(holdings)
+    for moment in [at - WINDOW * back for back in range(round(idle_hours * 3600 / WINDOW), -1, -1)]:
+        table = table_of(*rows, holdings=holdings, at=moment)
+        verdicts, memory = judge(table, settings.rules, memory, now=moment)
+    return Result(1, at, 0.1, settings, verdicts, judge_workloads(verdicts, settings.rules))
+
+
+def nothing_at(at: float, settings: Settings) -> Result:
+    table = UsageTable(at, WINDOW, (), {}, np.empty(0))
+    verdicts, _ = judge(table, settings.rules, Memory(), now=at)
+    return Result(1, at, 0.1, settings, verdicts, judge_workloads(verdicts, settings.rules))
+
+
+def open_ledger(folder: Path) -> Engine:
+    engine = open_engine(f"sqlite:///{folder / 'ledger.db'}")
+    METADATA.create_all(engine)
+    return engine
+
+
+@contextmanager
+def telling(
+    settings: Settings, engine: Engine | None = None, *, clock: Callable[[], float] = time.time, **parts: Any
+) -> Iterator[Teller]:
+    teller = Teller(settings, engine, clock=clock, poll_seconds=0.01, **parts)
+    teller.start()
+    try:
+        yield teller
+    finally:
+        teller.stop(5)
+
+
+def stamps_by_pod(receiver: Receiver) -> Mapping[str, list[str]]:
+    """When the events of each pod are from, in the order in which they were first accepted, each once.
+
+    A call that was given up for its time may still be read by a slow receiver later: it has the key of one it knows.
+    """
+    first: dict[str, Call] = {}
+    for call in receiver.accepted:
+        first.setdefault(call.headers["idempotency-key"], call)
+    stamps: dict[str, list[str]] = defaultdict(list)
+    for call in first.values():
+        stamps[call.json["pod"]].append(call.json["timestamp"])
+    return stamps

@@ -1,0 +1,146 @@
+"""/api/v1/reports on a real ledger: formats, roles, faults; and nothing of it on the event loop."""
+
+import csv
+import io
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from gpusteward.analyzer.accounts.make import make_report
+from gpusteward.analyzer.accounts.prices import PriceSettings
+from gpusteward.analyzer.accounts.reports import Report, ReportQuery
+from gpusteward.analyzer.api.places import PLACES
+from gpusteward.analyzer.api.serving import refuse_report
+from gpusteward.analyzer.keep.periods import HOUR_MS
+from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.settings.sections import ServerSettings
+from gpusteward.core.errors import SourceError
+from tests.analyzer.account_books import A100, T4, at, open_books
+from tests.analyzer.serving import Api, serving_api
+
+PATH = "/api/v1/reports"
+WEEK = f"{PATH}?since=2025-11-12&until=2025-11-13"
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    folder: Path = tmp_path_factory.mktemp("ledger")
+    with open_books(f"sqlite:///{folder / 'books.db'}") as books:
+        books.hold(1, namespace="vision", model=A100)
+        books.hold(2, namespace="lab", model=T4)
+        for hour in range(24):
+            books.use(1, hour=hour, active=HOUR_MS)
+            books.use(2, hour=hour, idle=HOUR_MS)
+        books.book_until(24)
+
+        def read(query: ReportQuery) -> Report:
+            return make_report(books.engine, query, prices=PriceSettings(currency="CNY"), now_ms=at(24))
+
+        with serving_api(read_report=read) as running:
+            yield running
+
+
+def test_a_report_is_json_unless_something_else_is_asked_for(api: Api):
+    answer = api.get(WEEK)
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+    assert answer.headers["cache-control"] == "private, no-store"
+    report = answer.json
+    assert report["currency"] == "CNY"
+    assert [(group["name"], group["amounts"]["idle_gpu_ms"]) for group in report["groups"]] == [
+        ("lab", 24 * HOUR_MS),
+        ("vision", 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "accept", "kind"),
+    [
+        ("&format=csv", "application/json", "text/csv"),
+        ("&format=html", "", "text/html"),
+        ("", "text/html,application/xhtml+xml,*/*;q=0.8", "text/html"),  # a browser
+        ("", "text/csv", "text/csv"),
+        ("", "text/html;q=0.1, application/json", "application/json"),
+        ("", "image/png", "application/json"),
+    ],
+)
+def test_the_format_is_chosen_by_the_query_or_by_what_the_client_accepts(api: Api, query: str, accept: str, kind: str):
+    answer = api.get(WEEK + query, Accept=accept)
+    assert answer.headers["content-type"].partition(";")[0] == kind
+
+
+def test_a_page_may_style_itself_and_nothing_else(api: Api):
+    policy = api.get(f"{WEEK}&format=html&lang=zh").headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+
+
+def test_a_csv_is_saved_as_a_file_and_adds_up(api: Api):
+    answer = api.get(f"{WEEK}&format=csv&by=model")
+    assert answer.headers["content-disposition"] == 'attachment; filename="gpusteward-model.csv"'
+    *rows, total = csv.DictReader(io.StringIO(answer.body.decode()))
+    assert sum(int(row["allocated_gpu_ms"]) for row in rows) == int(total["allocated_gpu_ms"]) == 48 * HOUR_MS
+
+
+def test_rows_can_be_chosen(api: Api):
+    assert [group["name"] for group in api.get(f"{WEEK}&namespace=vision").json["groups"]] == ["vision"]
+    cut = api.get(f"{WEEK}&rows=1&top=0").json
+    assert (len(cut["groups"]), cut["others"]["name"], cut["wasters"]) == (1, "1", [])
+    assert api.get(f"{WEEK}&by=owner").json["groups"][0]["kind"] == "Job"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "since=yesterday",
+        "since=2025-13-01",
+        "since=2025-11-13&until=2025-11-12",
+        "by=pod",
+        "rows=0",
+        "format=pdf",
+        "sinse=7d",
+    ],
+)
+def test_what_cannot_be_asked_is_a_problem(api: Api, wrong: str):
+    answer = api.get(f"{PATH}?{wrong}")
+    assert (answer.status, answer.headers["content-type"]) == (422, "application/problem+json")
+
+
+def test_a_report_needs_a_viewer():
+    settings = Settings(server=ServerSettings(anonymous_reads="never", tokens=SecretStr("viewer: " + "v" * 32)))
+    with serving_api(settings=settings) as api:
+        assert api.get(PATH).status == 401
+        assert api.get(PATH, token="v" * 32).status == 200
+
+
+def test_without_a_ledger_the_answer_says_why():
+    with serving_api(read_report=refuse_report) as api:
+        answer = api.get(PATH)
+    assert (answer.status, answer.json["type"]) == (503, "urn:gpusteward:problem:ledger-failed")
+    assert "ledger.enabled" in answer.json["detail"]
+
+
+def test_a_database_that_hangs_costs_its_readers_only():
+    entered, over = threading.Semaphore(0), threading.Event()
+
+    def hang(_: ReportQuery) -> Report:
+        entered.release()
+        over.wait(60)
+        raise SourceError("the ledger cannot be read")
+
+    with serving_api(read_report=hang) as api:
+        waiting = [threading.Thread(target=api.get, args=(PATH,)) for _ in range(PLACES)]
+        try:
+            for each in waiting:
+                each.start()
+            assert all(entered.acquire(timeout=20) for _ in waiting)
+            assert api.get(PATH).json["type"] == "urn:gpusteward:problem:busy"
+            assert api.get("/health").status == 200
+        finally:
+            over.set()
+            for each in waiting:
+                each.join(20)
+        assert api.get(PATH).json["type"] == "urn:gpusteward:problem:ledger-failed"

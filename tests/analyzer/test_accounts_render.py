@@ -1,0 +1,193 @@
+"""A report as CSV, JSON and HTML: nothing of it is taken for a formula, for markup or for an address to fetch."""
+
+import csv
+import io
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from gpusteward.analyzer.accounts.render import quantities
+from gpusteward.analyzer.accounts.render.csv_text import COLUMNS, render_csv
+from gpusteward.analyzer.accounts.render.html_page import render_html
+from gpusteward.analyzer.accounts.render.json_text import read_report, render_json
+from gpusteward.analyzer.accounts.render.words import LANGUAGES, Language, list_notes
+from gpusteward.analyzer.accounts.reports import Group, Report
+from gpusteward.analyzer.keep.periods import HOUR_MS
+from tests.analyzer.account_reports import CHINESE, FORMULA, HOSTILE, example_report, make_amounts
+
+REPORT = example_report()
+EMPTY = replace(
+    REPORT, groups=[], points=[], wasters=[], findings=[], trend=None, unused=None, total=make_amounts(active=0)
+)
+
+
+class Page(HTMLParser):
+    """What is in a page: its tags, its text, and everything it would fetch or run."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.loads: list[str] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        loading = ("src", "href", "style", "action", "data")
+        self.loads += [f"{tag} {name}" for name, _ in attrs if name in loading or name.startswith("on")]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def read_csv(report: Report) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(render_csv(report))))
+
+
+def test_csv_has_one_row_a_group_and_the_total_with_exact_numbers():
+    rows = read_csv(REPORT)
+    assert [row["row"] for row in rows] == ["group", "group", "group", "total"]
+    assert list(rows[0]) == list(COLUMNS)
+    total = rows[-1]
+    assert (total["allocated_gpu_ms"], total["idle_cost"]) == (str(300 * HOUR_MS), "260.000000")
+    assert (total["electricity"], total["unallocated_gpu_hours"]) == ("1.234567", "36.0")
+    assert rows[0]["unallocated_gpu_ms"] == ""  # unknown is empty, not 0
+
+
+@pytest.mark.parametrize("start", ["=1+1", "+1", "-1", "@SUM(A1)", " =1", "\t=1", "\r=1", "\x00=1", "＝1"])
+def test_no_cell_of_a_csv_is_a_formula(start: str):
+    report = replace(REPORT, groups=[Group(start, "=kind", "@namespace", make_amounts(idle=1), None)])
+    row = read_csv(report)[0]
+    for cell in (row["name"], row["kind"], row["namespace"]):
+        assert cell.startswith("'")
+
+
+def test_a_csv_moves_no_cursor():
+    report = replace(REPORT, groups=[Group("a\x1b[2Jb\u202e", "", "", make_amounts(idle=1), None)])
+    assert read_csv(report)[0]["name"] == "a\ufffd[2Jb\ufffd"
+
+
+def test_a_negative_change_stays_a_number():
+    assert read_csv(REPORT)[1]["idle_change_ratio"] == "-0.125"
+
+
+def test_json_comes_back_as_the_same_report():
+    again = read_report(json.loads(render_json(REPORT)))
+    assert render_json(again) == render_json(REPORT)
+    assert again.total == REPORT.total
+
+
+def test_json_of_a_newer_analyzer_can_still_be_read():
+    value = json.loads(render_json(REPORT))
+    value["something_new"] = {"of": "tomorrow"}
+    value["total"]["another"] = 1
+    assert read_report(value).total == REPORT.total
+    with pytest.raises(ValueError, match="total"):
+        read_report({**value, "total": "nonsense"})
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_page_fetches_and_runs_nothing(language: Language):
+    html = render_html(REPORT, language)
+    page = Page(html)
+    assert page.loads == []
+    assert not {"script", "iframe", "object", "embed", "link", "img", "form", "base"} & set(page.tags)
+    assert not re.search(r"url\(|@import|https?:", html)
+    assert "default-src 'none'" in html.replace("&#x27;", "'")
+
+
+def test_a_page_shows_names_as_text():
+    page = Page(render_html(REPORT))
+    assert HOSTILE in page.text
+    assert FORMULA in page.text
+    assert CHINESE in page.text
+    assert "script" not in page.tags
+
+
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [
+        ("en", ["26 of 64 GPUs unused", "Top wasters", "Right-sizing", "MIG 1g.10gb", "1/4 share", "+30% vs. before"]),
+        ("zh", ["64 块 GPU 中有 26 块未使用", "浪费最多的工作负载", "规格优化建议", "共享 1/4", "较上期 +30%"]),
+    ],
+)
+def test_a_page_says_everything_in_its_language(language: Language, words: list[str]):
+    text = Page(render_html(REPORT, language)).text
+    for word in words:
+        assert word in text
+
+
+def test_a_chinese_page_has_no_english_titles_left():
+    text = Page(render_html(REPORT, "zh")).text
+    for word in ("Allocated", "Idle", "Workload", "Total", "Covers", "Notes"):
+        assert word not in text
+
+
+def test_drawings_are_well_formed_and_a_missing_day_is_a_gap():
+    html = render_html(REPORT)
+    drawings = [ElementTree.fromstring(each) for each in re.findall(r"(?s)<svg.*?</svg>", html)]
+    chart = max(drawings, key=lambda each: len(list(each.iter())))
+    bars = list(chart.iter("g"))
+    assert len(bars) == 3  # of four days
+    left = [float(next(bar.iter("rect")).get("x", "0")) for bar in bars]
+    assert left[2] - left[1] == pytest.approx(2 * (left[1] - left[0]), abs=0.2)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_report_of_nothing_says_so(language: Language):
+    text = Page(render_html(EMPTY, language)).text
+    assert ("Nothing is in the books" if language == "en" else "没有记录") in text
+    assert len(read_csv(EMPTY)) == 1
+
+
+def test_notes_tell_what_the_numbers_cover():
+    covered = replace(
+        REPORT.range, is_widened=True, first_ms=REPORT.range.since_ms + HOUR_MS, last_ms=1_763_000_000_000
+    )
+    total = replace(REPORT.total, unpriced_gpu_ms=HOUR_MS, unallocated_gpu_ms=None)
+    notes = " ".join(list_notes(replace(REPORT, range=covered, total=total), "en"))
+    for word in ("kept by the hour", "widened", "begin at", "end at", "1.0 GPU-hours have no price", "67% of"):
+        assert word in notes
+    assert "no source tells how many GPUs" in notes
+
+
+@pytest.mark.parametrize(
+    ("shown", "text"),
+    [
+        (quantities.hours(None), "–"),
+        (quantities.hours(0), "0"),
+        (quantities.hours(1000), "<0.1"),
+        (quantities.hours(1_234_567 * HOUR_MS), "1,234,567"),
+        (quantities.money(None), "–"),
+        (quantities.money(1_500_000, "EUR"), "EUR 1.50"),
+        (quantities.percent(0.001), "<1%"),
+        (quantities.change(0.001), "±0%"),
+        (quantities.change(-0.25), "−25%"),
+        (quantities.change(1e9), ">+999%"),
+    ],
+)
+def test_what_is_something_never_reads_as_nothing(shown: str, text: str):
+    assert shown == text
+
+
+def test_a_browser_draws_the_page_without_a_complaint(tmp_path: Path, component: Callable[[str], str]):
+    browser = component("chromium")
+    page = tmp_path / "report.html"
+    page.write_text(render_html(REPORT, "zh"), encoding="utf-8")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--virtual-time-budget=1000"]
+    done = subprocess.run(
+        [browser, *flags, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", page.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "浪费最多的工作负载" in done.stdout
+    assert "CONSOLE" not in done.stderr

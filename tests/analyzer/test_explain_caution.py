@@ -1,0 +1,181 @@
+"""A second opinion through a whole cycle and the API: it takes steps away, gives none, and says so."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from gpusteward.analyzer.cycle import Cycle, Parts
+from gpusteward.analyzer.explain.explainer import Explainer
+from gpusteward.analyzer.read.sources import Chart
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.tables import STEPS, UsageTable
+from gpusteward.core.containers import Workload
+from gpusteward.core.usages import Holding, Measure
+from gpusteward.core.verdicts import Activity, Step
+from tests.analyzer.explaining import ai
+from tests.analyzer.serving import Api, serving_api
+from tests.analyzer.usage_tables import AT, Stats, holding, resting, signal, table_of, working
+from tests.fakes.models import ANSWER, FakeModel
+
+SERVER = Workload("Deployment", "team", "server")
+TRAINER = Workload("Job", "team", "trainer")
+OTHER = Workload("Deployment", "team", "other")
+MADE_UP = resting(2) | signal(Measure.CORE, 0.1) | signal(Measure.MEMORY_COPY, 0.0)
+
+
+@dataclass
+class TableSource:
+    """A source that always says the same."""
+
+    table: UsageTable
+
+    def read(self, at: float) -> UsageTable:
+        return self.table
+
+    def describe(self) -> Mapping[str, Any]:
+        return {}
+
+    def read_series(self, holding: Holding, at: float, *, seconds: float) -> Chart:
+        raise AssertionError("nobody asks for a chart")
+
+
+@pytest.fixture
+def model() -> Iterator[FakeModel]:
+    with FakeModel() as fake:
+        yield fake
+
+
+def run(model: FakeModel, *rows: tuple[Workload, Stats], use_ai: bool = True, **changes: Any) -> Result:
+    """One cycle over these rows, each with its owner, and the model asked about them."""
+    settings = Settings(ai=ai(model.url + "/v1", **changes))
+    holdings = [holding(number, owner=owner) for number, (owner, _) in enumerate(rows)]
+    table = table_of(*(row for _, row in rows), holdings=holdings)
+    cycle = Cycle(Parts(TableSource(table), lambda table: table, Explainer(settings.ai)))
+    return cycle.run(settings, at=AT, use_ai=use_ai)
+
+
+def steps(result: Result) -> list[Step]:
+    return [STEPS[step] for step in result.verdicts.step]
+
+
+def workload_steps(result: Result) -> dict[str, Step]:
+    return {key[2]: STEPS[step] for key, step in zip(result.workloads.keys, result.workloads.step, strict=True)}
+
+
+def doubt_only(pod: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """A model that objects to one pod and agrees with everything else."""
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        objects = f'"{pod}"' in request["messages"][-1]["content"]
+        return ANSWER if objects else ANSWER | {"status": "idle"}
+
+    return answer
+
+
+@pytest.mark.parametrize("status", ["suspicious", "active"])
+def test_a_confident_objection_restrains_the_allocation_and_its_workload(model: FakeModel, status: str):
+    model.answer = ANSWER | {"status": status}
+    result = run(model, (SERVER, resting()))
+    assert steps(result) == [Step.NOTICE]
+    assert workload_steps(result) == {"server": Step.NOTICE}
+    verdict = result.workloads.verdict(0)
+    assert (verdict.activity, verdict.highest_step) == (Activity.IDLE, Step.NOTICE)
+
+
+def test_one_doubted_gpu_restrains_its_whole_workload_and_no_other(model: FakeModel):
+    model.answer = doubt_only("pod-1")
+    result = run(model, (SERVER, resting()), (SERVER, resting(16)), (OTHER, resting(20)))
+    assert steps(result) == [Step.RECLAIM, Step.NOTICE, Step.RECLAIM]
+    assert workload_steps(result) == {"server": Step.NOTICE, "other": Step.RECLAIM}
+
+
+@pytest.mark.parametrize(
+    ("answer", "changes"),
+    [
+        (ANSWER | {"status": "idle"}, {}),
+        (ANSWER | {"confidence": 0.69}, {}),
+        (ANSWER, {"threshold": 0.95}),
+        (ANSWER, {"use_ai": False}),
+        (ANSWER, {"budget": 0}),
+    ],
+    ids=["agrees", "is not sure", "is not sure enough for the settings", "was not asked", "may not be asked"],
+)
+def test_without_a_confident_objection_the_rules_stand(
+    model: FakeModel, answer: dict[str, Any], changes: dict[str, Any]
+):
+    model.answer = answer
+    result = run(model, (SERVER, resting()), **changes)
+    assert workload_steps(result) == {"server": Step.RECLAIM}
+    assert not result.verdicts.objections
+
+
+@pytest.mark.parametrize("status", ["idle", "suspicious", "active"])
+def test_no_opinion_ever_gives_a_step_or_makes_anything_idle(model: FakeModel, status: str):
+    model.answer = ANSWER | {"status": status, "confidence": 1.0, "adjusted_score": 0}
+    rows = ((SERVER, working()), (OTHER, {}), (TRAINER, resting()), (SERVER, MADE_UP))
+    without, result = (run(model, *rows, use_ai=use_ai) for use_ai in (False, True))
+    assert result.opinions
+    for before, after in zip(steps(without), steps(result), strict=True):
+        assert STEPS.index(after) <= STEPS.index(before)
+    for name, step in workload_steps(without).items():
+        assert STEPS.index(workload_steps(result)[name]) <= STEPS.index(step)
+    for table in ("verdicts", "workloads"):
+        assert getattr(result, table).activity.tolist() == getattr(without, table).activity.tolist()
+        assert getattr(result, table).state.tolist() == getattr(without, table).state.tolist()
+
+
+def test_a_model_that_fails_costs_nothing_but_its_opinion(model: FakeModel):
+    model.always = 500
+    result = run(model, (SERVER, resting()), retry_times=0)
+    assert (steps(result), dict(result.cautions)) == ([Step.RECLAIM], {})
+
+
+def show(api: Api, owner: Workload, language: str) -> dict[str, Any]:
+    path = f"/api/v1/workloads/{owner.kind}/{owner.namespace}/{owner.name}?lang={language}"
+    answer = api.get(path)
+    assert answer.status == 200
+    return dict(answer.json)
+
+
+def test_the_api_shows_the_restraint_and_says_why_in_both_languages(model: FakeModel):
+    model.answer = doubt_only("pod-0")
+    with serving_api(run(model, (SERVER, resting()), (SERVER, resting(16)), (OTHER, resting()))) as api:
+        english, chinese = (show(api, SERVER, language) for language in ("en", "zh"))
+        free = show(api, OTHER, "en")
+        listed = {row["name"]: row["highest_step"] for row in api.get("/api/v1/workloads").json["items"]}
+        rows = {row["pod"]: row["highest_step"] for row in api.get("/api/v1/allocations").json["items"]}
+    assert listed == {"server": "notice", "other": "reclaim"}
+    assert rows == {"pod-0": "notice", "pod-1": "reclaim", "pod-2": "reclaim"}
+    assert english["workload"]["highest_step"] == "notice"
+    assert "A second opinion doubts that 1 of its 2 GPUs are unused" in english["reasons"][-1]
+    assert "第二意见怀疑其 2 张 GPU 中有 1 张并非闲置" in chinese["reasons"][-1]
+    doubted, agreed = english["allocations"]
+    assert "90% sure, calls it suspicious: memory held, core at 0" in doubted["reasons"][-1]
+    assert "（置信度 90%）认为是 suspicious：memory held, core at 0" in chinese["allocations"][0]["reasons"][-1]
+    assert doubted["opinion"]["adjusted_score"] == 12
+    assert "second opinion" not in " ".join(agreed["reasons"])
+    assert "second opinion" not in " ".join(free["reasons"])
+
+
+@pytest.mark.parametrize(("theirs", "is_raised"), [(0, False), (77, True)])
+def test_the_exported_score_is_never_below_the_rules(model: FakeModel, theirs: float, is_raised: bool):
+    model.answer = ANSWER | {"adjusted_score": theirs}
+    result = run(model, (SERVER, resting()))
+    with serving_api(result) as api:
+        page = api.get("/metrics").body.decode()
+        (row,) = api.get("/results").json
+    (exported,) = re.findall(r"^gpu_ai_adjusted_score\{.*\} (\S+)$", page, flags=re.MULTILINE)
+    expected = theirs if is_raised else round(float(result.verdicts.score[0]), 1)
+    assert float(exported) == row["ai_analysis"]["ai_adjusted_score"] == expected
+    assert row["score"] == round(float(result.verdicts.score[0]), 1)
+
+
+def test_words_of_a_model_are_shown_as_they_are_and_fill_in_nothing(model: FakeModel):
+    model.answer = ANSWER | {"reason": "{gpus} {0} %s <b>{secret}</b>"}
+    with serving_api(run(model, (SERVER, resting()))) as api:
+        shown = show(api, SERVER, "en")["allocations"][0]["reasons"][-1]
+    assert "{gpus} {0} %s <b>{secret}</b>" in shown

@@ -1,0 +1,99 @@
+"""What is said of each allocation: some rows at a time, whatever they are called, and never twice under one name."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+from prometheus_client.samples import Sample
+
+from gpusteward.analyzer import holder_lines
+from gpusteward.analyzer.api.board import Board
+from gpusteward.analyzer.api.metrics_bodies import render_result
+from gpusteward.analyzer.api.publishing import publish, put_up
+from gpusteward.analyzer.holder_lines import render_holders
+from gpusteward.analyzer.results import Result
+from gpusteward.core import analyzer_metrics as metrics
+from gpusteward.core.exposition import TEXT_TYPE
+from gpusteward.core.usages import Holding, Measure
+from tests.analyzer.serving import make_result
+from tests.analyzer.usage_tables import GIB, holding, large_table, resting, signal, table_of, working
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00\r"), max_size=12)
+
+
+def read_samples(result: Result, name: str) -> list[Sample]:
+    page = b"".join(render_result(result)[TEXT_TYPE].pieces()).decode()
+    return [sample for family in parse_text(page) for sample in family.samples if sample.name == name]
+
+
+def rename(one: Holding, *, pod: str, namespace: str, node: str) -> Holding:
+    return replace(one, container=replace(one.container, pod=pod, namespace=namespace), node=node)
+
+
+@given(st.lists(st.tuples(NAMES, NAMES, NAMES), min_size=1, max_size=5))
+def test_every_row_is_told_under_its_own_names_whatever_they_are(names: list[tuple[str, str, str]]):
+    held = [
+        rename(holding(number), pod=pod, namespace=namespace, node=node)
+        for number, (pod, namespace, node) in enumerate(names)
+    ]
+    samples = read_samples(make_result(table_of(*[working()] * len(held), holdings=held)), metrics.CORE.name)
+    wanted = [(f"GPU-{number}", *three) for number, three in enumerate(names)]
+    assert [tuple(sample.labels.get(label, "") for label in metrics.HOLDER) for sample in samples] == wanted
+    assert {sample.value for sample in samples} == {60.0}
+
+
+def test_the_page_is_the_same_however_many_rows_are_written_at_once(monkeypatch: pytest.MonkeyPatch):
+    result = make_result(large_table(500))
+    whole = b"".join(render_result(result)[TEXT_TYPE].pieces())
+    monkeypatch.setattr(holder_lines, "ROWS_AT_ONCE", 7)
+    assert b"".join(render_result(result)[TEXT_TYPE].pieces()) == whole
+
+
+def test_containers_of_one_pod_on_one_gpu_are_told_apart():
+    main = holding(share="time-sliced")
+    side = replace(main, container=replace(main.container, name="side"))
+    nameless = replace(main, container=replace(main.container, name=""))
+    result = make_result(table_of(working(), working(), working(), holdings=[main, side, nameless]))
+    for name in (metrics.CORE.name, metrics.SCORE.name):
+        assert [sample.labels.get("container") for sample in read_samples(result, name)] == [None, "side", "2"]
+
+
+def test_names_that_look_alike_once_they_are_escaped_are_told_apart():
+    held = [rename(holding(), pod=pod, namespace="team", node="node") for pod in ("a\rb", "a b")]
+    samples = read_samples(make_result(table_of(working(), working(), holdings=held)), metrics.CORE.name)
+    assert [sample.labels["pod"] for sample in samples] == ["a b", "a b"]
+    assert len({tuple(sample.labels.items()) for sample in samples}) == 2
+
+
+def test_a_row_without_any_name_still_has_its_model_and_status():
+    nobody = rename(replace(holding(), gpu_uuid=""), pod="", namespace="", node="")
+    (sample,) = read_samples(make_result(table_of(working(), holdings=[nobody])), metrics.SCORE.name)
+    assert {name for name, text in sample.labels.items() if text} == {"model", "status"}
+
+
+def test_what_is_no_number_has_no_sample():
+    table = table_of(resting() | signal(Measure.MEMORY_TOTAL, 0.0), resting() | signal(Measure.MEMORY_TOTAL, 80 * GIB))
+    result = make_result(table)
+    (sample,) = read_samples(result, metrics.MEMORY_USAGE.name)
+    assert (sample.labels["gpu_id"], sample.value) == ("GPU-1", 50.0)
+    assert len(read_samples(result, metrics.MEMORY_TOTAL.name)) == 2
+
+
+def test_whole_numbers_have_no_fraction():
+    lines = dict(render_holders(make_result(table_of(working(0.6)))))
+    assert lines[metrics.CORE].endswith("} 60\n")
+    assert dict(render_holders(make_result(table_of(working(0.1234)))))[metrics.CORE].endswith("} 12.34\n")
+
+
+def test_the_page_before_stands_until_the_next_one_is_made():
+    board = Board()
+    first, second = make_result(table_of(working())), make_result(table_of(resting()), number=2)
+    publish(board, first)
+    page = board.page
+    put_up(board, second)
+    assert board.posted is not None
+    assert (board.posted.result, board.page) == (second, page)
+    publish(board, second)
+    assert board.page is not page

@@ -1,0 +1,215 @@
+"""From the pages of simulated nodes through a real Prometheus to verdicts, against the truth of who worked."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+import pytest
+
+from gpusteward.agent.dialects.dcgm_options import DcgmOptions
+from gpusteward.analyzer.judge.judge import judge
+from gpusteward.analyzer.judge.memory import Memory
+from gpusteward.analyzer.judge.rules import Rules
+from gpusteward.analyzer.judge.workloads import WorkloadTable, judge_workloads
+from gpusteward.analyzer.read.prometheus.dialects import dcgm_names, native_signals
+from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
+from gpusteward.analyzer.read.prometheus.source import PrometheusSource
+from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, STEPS, VerdictTable
+from gpusteward.core import metrics
+from gpusteward.core.allocations import Share
+from gpusteward.core.usages import Holding
+from gpusteward.core.verdicts import Activity, Signature, Step
+from gpusteward.simulate.fleets import default_node, fleet
+from gpusteward.simulate.truths import Kind, Truth, allocation_key
+from tests.analyzer.engines import RunningEngine, Sample, running_prometheus
+from tests.analyzer.histories import AT, WINDOW, moments, tell_history
+
+CYCLE, CYCLES = 300.0, 5
+"""Half an hour: after that even made-up work may be called so."""
+RULES = Rules()
+NODES = (default_node(1, name="showcase"), *fleet(20))
+
+PLAUSIBLE: Mapping[tuple[Kind, bool], set[Signature]] = {
+    (Kind.TRAINING, True): {Signature.STEADY, Signature.BURSTY},  # a checkpoint in the window is a pause
+    (Kind.INFERENCE, True): {Signature.BURSTY, Signature.STEADY},
+    (Kind.NOTEBOOK, True): {Signature.BURSTY, Signature.STEADY},
+    (Kind.STARVED, True): {Signature.STARVED},
+    (Kind.HUNG, True): {Signature.STEADY, Signature.BURSTY},  # before it hangs
+    (Kind.KEEP_ALIVE, True): {Signature.KEEP_ALIVE, Signature.STEADY},  # of a shared GPU nobody tells what it moves
+    (Kind.EMPTY, False): {Signature.EMPTY},
+    (Kind.PARKED, False): {Signature.PARKED},
+    (Kind.NOTEBOOK, False): {Signature.PARKED},
+    (Kind.HUNG, False): {Signature.HUNG},
+}
+"""By kind, and whether it worked."""
+RECLAIMABLE = (Kind.EMPTY, Kind.PARKED, Kind.NOTEBOOK)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One allocation: what is said of it, and what is true."""
+
+    holding: Holding
+    truth: Truth
+    activity: Activity
+    signature: Signature
+    step: Step
+    share: Share  # by truth: DCGM's names do not tell it
+    at: float
+    is_measurable: bool  # of MIG instances before Hopper nobody but DCGM could tell
+
+    @property
+    def worked(self) -> bool:
+        return self.truth.worked(self.at - WINDOW, self.at)
+
+    @property
+    def rested(self) -> bool:
+        """For long enough: what overlaps with work is a pause."""
+        return not self.truth.worked(self.at - 2 * WINDOW, self.at)
+
+    @property
+    def is_lone(self) -> bool:
+        return self.share in (Share.EXCLUSIVE, Share.MIG)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """All cycles, and the workloads of the last one."""
+
+    cycles: Sequence[Sequence[Row]]
+    workloads: WorkloadTable
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        return self.cycles[-1]
+
+
+def scrape(dialects: str, options: DcgmOptions | None = None) -> Iterator[Sample]:
+    """All that the analyzer could ask for, of all nodes: collected every 5 s as the agent does, scraped every 30 s."""
+    known = {metric.name for metric in metrics.METRICS}
+    asked = {signal.metric for signal in native_signals(known)} | set(dcgm_names()) | {"up"}
+    times = moments(WINDOW + CYCLES * CYCLE)
+    told = tell_history(NODES, times, dialects=dialects, options=options, collect_seconds=5.0)
+    return (sample for sample in told if sample[0] in asked)
+
+
+def judge_engine(engine: RunningEngine) -> Judged:
+    """As the analyzer does by default, cycle after cycle."""
+    memory, cycles = Memory(), []
+    with closing(PrometheusSource(PrometheusSettings(url=engine.url))) as source:
+        for back in reversed(range(CYCLES)):
+            now = AT - back * CYCLE
+            verdicts, memory = judge(source.read(now), RULES, memory, now=now)
+            cycles.append(list(set_beside_truth(verdicts)))
+    return Judged(cycles, judge_workloads(verdicts, RULES))
+
+
+def set_beside_truth(verdicts: VerdictTable) -> Iterator[Row]:
+    at = verdicts.usage.at
+    truths = {key: (node, truth) for node in NODES for key, truth in node.truths(at).items()}
+    by_container = {key[:3]: found for key, found in truths.items()}
+    claims = [claim for node in NODES for claim in node.snapshot(at).allocations]
+    shares = {allocation_key(claim)[:3]: claim.share for claim in claims}
+    for row, held in enumerate(verdicts.usage.holdings):
+        place = held.container.namespace, held.container.pod, held.container.name
+        node, truth = truths.get((*place, held.gpu_uuid)) or by_container[place]  # a MIG row names its parent
+        yield Row(
+            held,
+            truth,
+            ACTIVITIES[verdicts.activity[row]],
+            SIGNATURES[verdicts.signature[row]],
+            STEPS[verdicts.step[row]],
+            shares[place],
+            at,
+            is_measurable=node.model.has_gpm or not held.gpu_instance,
+        )
+
+
+@pytest.fixture(scope="module")
+def native(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judged]:
+    """The agent's page as it is."""
+    with running_prometheus(tmp_path_factory.mktemp("native"), scrape("native dcgm")) as engine:
+        yield judge_engine(engine)
+
+
+@pytest.fixture(scope="module")
+def dcgm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judged]:
+    """A site that has nothing but DCGM's names, on a shared GPU the device's numbers for every pod."""
+    samples = scrape("dcgm", DcgmOptions(device_per_pod=True))
+    with running_prometheus(tmp_path_factory.mktemp("dcgm"), samples) as engine:
+        yield judge_engine(engine)
+
+
+@pytest.fixture(params=["native", "dcgm"])
+def either(request: pytest.FixtureRequest) -> Judged:
+    judged: Judged = request.getfixturevalue(request.param)
+    return judged
+
+
+def test_every_kind_and_every_sharing_mode_is_there(native: Judged):
+    assert {row.truth.kind for row in native.rows} == set(Kind)
+    assert {row.share for row in native.rows} == set(Share)
+    assert all(row.holding.share == row.share for row in native.rows)
+    assert len(native.rows) >= 150
+
+
+def test_nobody_who_works_is_called_idle(either: Judged):
+    assert not [row for row in either.rows if row.worked and row.activity is Activity.IDLE]
+    assert sum(row.worked for row in either.rows) >= 80
+
+
+def test_the_agents_counter_shows_work_between_two_scrapes_from_the_first_cycle_on(native: Judged):
+    rows = [row for cycle in native.cycles for row in cycle]
+    assert len(rows) >= 150 * CYCLES
+    assert not [row for row in rows if row.worked and row.activity is Activity.IDLE]
+
+
+def test_nearly_all_who_do_nothing_are_called_idle(native: Judged):
+    rested = [row for row in native.rows if row.rested and row.is_measurable]
+    assert len(rested) >= 40
+    assert sum(row.activity is Activity.IDLE for row in rested) >= 0.95 * len(rested)
+
+
+def test_with_dcgms_names_alone_nearly_all_are_who_have_a_gpu_of_their_own(dcgm: Judged):
+    rested = [row for row in dcgm.rows if row.rested and row.is_measurable and row.is_lone]
+    assert len(rested) >= 10
+    assert sum(row.activity is Activity.IDLE for row in rested) >= 0.95 * len(rested)
+
+
+def test_signatures_are_plausible(native: Judged):
+    """Between working and resting lies the pause, which is bursty."""
+    for row in native.rows:
+        if row.is_measurable and (row.worked or row.rested):
+            assert row.signature in PLAUSIBLE[row.truth.kind, row.worked], row
+    lone = [row for row in native.rows if row.truth.kind is Kind.KEEP_ALIVE and row.share is Share.EXCLUSIVE]
+    assert lone
+    assert {row.signature for row in lone} == {Signature.KEEP_ALIVE}
+
+
+def test_what_cannot_be_measured_is_unknown(native: Judged):
+    """But for what nobody is on: nothing needs no measuring."""
+    hidden = [row for row in native.rows if not row.is_measurable]
+    assert {row.activity for row in hidden if row.truth.kind is not Kind.EMPTY} == {Activity.UNKNOWN}
+    assert {row.activity for row in hidden if row.truth.kind is Kind.EMPTY} == {Activity.IDLE}
+
+
+def test_honest_work_is_not_accused_of_keep_alive(either: Judged):
+    accused = {row.truth.kind for row in either.rows if row.signature is Signature.KEEP_ALIVE}
+    assert accused == {Kind.KEEP_ALIVE}
+
+
+def test_nothing_that_works_or_hangs_may_be_reclaimed(either: Judged):
+    """Also where nobody says who owns it, and so whether it should run through."""
+    free = [row for row in either.rows if row.step is Step.RECLAIM]
+    assert {row.truth.kind for row in free} <= set(RECLAIMABLE)
+    assert not [row for row in free if row.worked]
+
+
+def test_a_workload_with_a_gpu_at_work_is_neither_idle_nor_reclaimed(either: Judged):
+    table = either.workloads
+    for number in range(len(table)):
+        rows = [either.rows[row] for row in table.rows(number)]
+        if any(row.worked for row in rows):
+            assert ACTIVITIES[table.activity[number]] is not Activity.IDLE
+            assert STEPS[table.step[number]] is not Step.RECLAIM
+    assert (table.step == STEPS.index(Step.RECLAIM)).sum() >= 5

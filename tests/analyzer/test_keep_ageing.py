@@ -1,0 +1,144 @@
+"""Hours become days, and what is too old goes, without a millisecond lost."""
+
+import pytest
+from sqlalchemy import func, select
+
+from gpusteward.analyzer.keep.periods import DAY_MS, HOUR_MS, Period, divide_period, read_period
+from gpusteward.analyzer.keep.schema import fleet_daily, notices, outbox, usage_daily, usage_hourly
+from tests.analyzer.keeping import RESTING, START, WORKING, cycles, hour, open_ledger, random_cycles, read_table
+from tests.analyzer.usage_tables import holding
+
+AMOUNTS = (
+    *("allocated_ms", "active_ms", "idle_ms", "unknown_ms", "active_cost", "idle_cost", "unknown_cost"),
+    *("energy_mj", "energy_ms", "score_ms_sum", "scored_ms"),
+)
+
+
+def total(engine, table, begin=0, end=1 << 60):
+    moment = next(iter(table.columns))
+    columns = [func.coalesce(func.sum(table.c[name]), 0) for name in AMOUNTS]
+    with engine.connect() as connection:
+        return [int(one) for one in connection.execute(select(*columns).where(moment >= begin, moment < end)).one()]
+
+
+def test_an_hour_that_is_over_is_in_its_day_and_the_one_under_way_is_not(database_url):
+    ledger = open_ledger(database_url)
+    for result in cycles([(holding(0), WORKING)], range(0, 130, 10), fleet={("n", "H100"): 8}):
+        ledger.book(result)
+    (day,) = read_table(ledger.engine, "usage_daily")
+    assert day["allocated_ms"] == 2 * HOUR_MS
+    assert day["day_ms"] == hour() - hour() % DAY_MS
+    assert read_table(ledger.engine, fleet_daily.name)[0]["gpu_ms"] == 16 * HOUR_MS
+    assert {row["name"]: row["at_ms"] for row in read_table(ledger.engine, "progress")} == {
+        "booked": hour(2),
+        "rolled": hour(2),
+    }
+    ledger.close()
+
+
+def test_days_say_what_their_hours_say(database_url):
+    ledger = open_ledger(database_url)
+    results = random_cycles(60, seed=3)
+    for result in results:
+        ledger.book(result)
+    rolled = next(row["at_ms"] for row in read_table(ledger.engine, "progress") if row["name"] == "rolled")
+    assert rolled > hour(20)
+    assert total(ledger.engine, usage_daily) == total(ledger.engine, usage_hourly, end=rolled)
+    peaks = {}
+    for row in read_table(ledger.engine, "usage_hourly"):
+        key = (row["hour_ms"] // DAY_MS * DAY_MS, row["allocation_id"])
+        if row["hour_ms"] < rolled and row["core_peak"] is not None:
+            peaks[key] = max(peaks.get(key, 0), row["core_peak"])
+    days = read_table(ledger.engine, "usage_daily")
+    assert {
+        (row["day_ms"], row["allocation_id"]): row["core_peak"] for row in days if row["core_peak"] is not None
+    } == peaks
+    ledger.close()
+
+
+def test_old_hours_go_and_their_days_stay(database_url):
+    ledger = open_ledger(database_url, hourly_days=1, daily_days=400)
+    for result in cycles([(holding(0), WORKING), (holding(1), RESTING)], range(0, 4 * 24 * 60, 60)):
+        ledger.book(result)
+    kept = [row["hour_ms"] for row in read_table(ledger.engine, "usage_hourly")]
+    booked = START * 1000 + 4 * DAY_MS
+    assert min(kept) % DAY_MS == 0
+    assert booked - 3 * DAY_MS < min(kept) <= booked - DAY_MS
+    assert total(ledger.engine, usage_daily)[0] == pytest.approx(2 * 4 * DAY_MS, abs=4 * HOUR_MS)
+    ledger.close()
+
+
+def test_old_days_go_with_everything_that_belongs_to_them(database_url):
+    ledger = open_ledger(database_url, hourly_days=1, daily_days=2)
+    ledger.book(cycles([(holding(7), WORKING)], [0])[0])
+    with ledger.engine.begin() as connection:
+        for name, state in (("sent", "done"), ("waiting", "pending")):
+            connection.execute(outbox.insert(), _letter(name, state))
+        connection.execute(notices.insert(), _notice())
+    for result in cycles([(holding(0), WORKING)], range(60, 5 * 24 * 60, 60)):
+        ledger.book(result)
+    while ledger.prune(START + 5 * 86_400):
+        pass
+    ledger.prune(START + 5 * 86_400)
+    assert [row["pod"] for row in read_table(ledger.engine, "allocations")] == ["pod-0"]
+    assert [row["key"] for row in read_table(ledger.engine, "outbox")] == ["waiting"]
+    assert read_table(ledger.engine, "notices") == []
+    assert len({row["day_ms"] for row in read_table(ledger.engine, "usage_daily")}) <= 3
+    ledger.close()
+
+
+def _letter(key: str, state: str):
+    texts = {"stream": "s", "key": key, "kind": "notice", "target": "t", "headers_json": "{}", "body": "", "error": ""}
+    return texts | {"created_ms": hour(), "attempts": 1, "next_ms": 0, "state": state}
+
+
+def _notice():
+    texts = dict.fromkeys(("key", "kind", "namespace", "owner_kind", "owner_name", "channel", "body"), "x")
+    return texts | {"created_ms": hour()}
+
+
+def test_a_period_is_answered_by_days_and_by_hours_at_its_edges():
+    day = 20_000 * DAY_MS
+    period = divide_period(
+        day - 5 * HOUR_MS - 1,
+        day + 3 * DAY_MS + 9 * HOUR_MS + 1,
+        rolled_ms=day + 3 * DAY_MS + 8 * HOUR_MS,
+        oldest_hour_ms=0,
+    )
+    assert period == Period(
+        day - 6 * HOUR_MS,
+        day + 3 * DAY_MS + 10 * HOUR_MS,
+        (day, day + 3 * DAY_MS + 8 * HOUR_MS),
+        ((day - 6 * HOUR_MS, day), (day + 3 * DAY_MS + 8 * HOUR_MS, day + 3 * DAY_MS + 10 * HOUR_MS)),
+    )
+
+
+def test_a_period_within_a_day_is_answered_by_hours_alone():
+    day = 20_000 * DAY_MS
+    period = divide_period(day + HOUR_MS, day + 5 * HOUR_MS, rolled_ms=day + 8 * HOUR_MS, oldest_hour_ms=0)
+    assert period.hourly == ((day + HOUR_MS, day + 5 * HOUR_MS),)
+    assert period.daily[0] >= period.daily[1]
+
+
+def test_a_period_whose_hours_are_gone_is_widened_to_whole_days():
+    day = 20_000 * DAY_MS
+    period = divide_period(
+        day + HOUR_MS, day + DAY_MS + HOUR_MS, rolled_ms=day + 90 * DAY_MS, oldest_hour_ms=day + 60 * DAY_MS
+    )
+    assert (period.since_ms, period.until_ms, period.hourly) == (day, day + 2 * DAY_MS, ())
+    assert period.daily == (day, day + 2 * DAY_MS)
+
+
+@pytest.mark.parametrize("since", [0, 1, 23, 24, 30])
+@pytest.mark.parametrize("until", [24, 47, 48, 55, 60])
+def test_days_and_edges_answer_as_the_hours_would(tmp_path, since, until):
+    ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
+    for result in random_cycles(50, seed=8):
+        ledger.book(result)
+    begin, end = hour() + since * HOUR_MS, hour() + until * HOUR_MS
+    with ledger.engine.connect() as connection:
+        period = read_period(connection, begin, end)
+    parts = [total(ledger.engine, usage_daily, *period.daily)]
+    parts += [total(ledger.engine, usage_hourly, *each) for each in period.hourly]
+    assert [sum(amounts) for amounts in zip(*parts, strict=True)] == total(ledger.engine, usage_hourly, begin, end)
+    ledger.close()

@@ -1,0 +1,278 @@
+"""A full disk or a lost database stops the books, not the verdicts: it is said, buffered, and caught up."""
+
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import event, text
+
+from gpusteward.analyzer.keep import ledger as door
+from gpusteward.analyzer.keep.ledger import Ledger
+from gpusteward.analyzer.keep.settings import LedgerSettings
+from gpusteward.core.errors import ConfigurationError
+from tests.analyzer.keeping import (
+    RESTING,
+    START,
+    WORKING,
+    book_all,
+    cycle,
+    cycles,
+    hour,
+    hourly,
+    minutes_of,
+    open_ledger,
+    random_cycles,
+    read_books,
+    read_table,
+)
+from tests.analyzer.usage_tables import holding
+
+MANY = [(holding(number), WORKING) for number in range(1000)]
+
+
+def events(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.getMessage() != "ledger_created"]
+
+
+def books_of(ledger: Ledger) -> dict[str, list[object]]:
+    books = read_books(ledger.engine)
+    for row in books["verdict_changes"]:
+        row["id"] = 0
+    return {name: rows for name, rows in books.items() if name not in ("usage_daily", "fleet_daily", "progress")}
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[tuple[str, Callable[[Ledger], None], Callable[[Ledger], None]]]:
+    """A disk that can be filled and freed: a real one where this process may mount it, else a limit of SQLite's own."""
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)], capture_output=True, check=False
+    )
+    url = f"sqlite:///{folder / 'books.db'}"
+    if mounted.returncode:
+        yield url, lambda ledger: _limit_pages(ledger, 60), lambda ledger: _limit_pages(ledger, 1_000_000)
+        return
+    try:
+        yield url, lambda _: _fill(folder), lambda _: (folder / "filler").unlink()
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def _fill(folder: Path) -> None:
+    with (folder / "filler").open("wb", buffering=0) as file:
+        try:
+            while file.write(b"x" * 4096):
+                pass
+        except OSError:
+            return
+
+
+def _limit_pages(ledger: Ledger, pages: int) -> None:
+    event.listen(
+        ledger.engine, "begin", lambda connection: connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
+    )
+
+
+def test_a_full_disk_is_said_once_and_caught_up_when_there_is_room(tmp_path, caplog):
+    results = cycles(MANY, range(0, 60, 5))
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    with small_disk(folder) as (url, fill, free):
+        ledger = open_ledger(url)
+        ledger.book(results[0])
+        fill(ledger)
+        for number, result in enumerate(results[1:6]):
+            ledger.book(result)
+            assert ledger.describe()["buffered_cycles"] == number + 1
+        assert "full" in ledger.describe()["error"]
+        assert ledger.describe()["booked_at"] == START
+        assert events(caplog) == ["ledger_stopped"]
+        free(ledger)
+        for result in results[6:]:
+            ledger.book(result)
+        assert (ledger.describe()["error"], ledger.describe()["buffered_cycles"]) == ("", 0)
+        assert minutes_of(hourly(ledger.engine)[0]) == (55, 55, 0, 0)
+        ledger.close()
+
+
+def test_a_lost_postgresql_is_said_once_and_caught_up_in_order(tmp_path, postgres, caplog):
+    caplog.set_level("INFO", logger="gpusteward")
+    results = random_cycles(12, seed=5)
+    book_all(f"sqlite:///{tmp_path / 'reference.db'}", results)
+    ledger = open_ledger(postgres.url)
+    for result in results[:4]:
+        ledger.book(result)
+    postgres.stop()
+    try:
+        for result in results[4:8]:
+            ledger.book(result)
+        assert ledger.describe()["buffered_cycles"] == 4
+        assert ledger.describe()["is_ready"] is False
+    finally:
+        postgres.start()
+    for result in results[8:]:
+        ledger.book(result)
+    assert events(caplog) == ["ledger_stopped", "ledger_writes_again"]
+    assert "s3cret" not in caplog.text + str(ledger.describe())
+    reference = open_ledger(f"sqlite:///{tmp_path / 'reference.db'}")
+    assert books_of(ledger) == books_of(reference)
+    reference.close()
+    ledger.close()
+
+
+def test_books_that_were_never_there_are_opened_when_they_appear(tmp_path, caplog):
+    folder = tmp_path / "data"
+    folder.write_text("a file where the folder should be")
+    ledger = Ledger(LedgerSettings(directory=folder))
+    for result in cycles([(holding(0), WORKING)], [0, 5]):
+        ledger.book(result)
+    assert ledger.describe()["buffered_cycles"] == 2
+    folder.unlink()
+    ledger.book(cycle([(holding(0), RESTING)], START + 600))
+    assert minutes_of(hourly(ledger.engine)[0]) == (10, 5, 5, 0)
+    assert events(caplog) == ["ledger_stopped"]
+    ledger.close()
+
+
+def test_what_does_not_fit_into_the_buffer_becomes_unknown_time(tmp_path, caplog):
+    folder = tmp_path / "data"
+    folder.write_text("in the way")
+    ledger = Ledger(LedgerSettings(directory=folder, buffer_megabytes=1))
+    for result in cycles(MANY, range(0, 125, 5)):
+        ledger.book(result)
+    told = ledger.describe()
+    assert told["lost_cycles"] > 0
+    assert told["buffered_cycles"] + told["lost_cycles"] == 25
+    assert told["buffered_bytes"] <= 1_000_000
+    assert events(caplog) == ["ledger_stopped", "ledger_buffer_full"]
+    folder.unlink()
+    ledger.book(cycle(MANY, START + 125 * 60))
+    rows = [minutes_of(row) for row in hourly(ledger.engine)]
+    assert sum(allocated for allocated, *_ in rows) == 125
+    assert sum(unknown for *_, unknown in rows) == 125 - 15 - 5 * (told["buffered_cycles"] - 1)
+    ledger.close()
+
+
+def test_a_removed_file_is_noticed_and_begun_anew(tmp_path):
+    path = tmp_path / "books.db"
+    ledger = open_ledger(f"sqlite:///{path}")
+    results = cycles([(holding(0), WORKING)], [0, 5, 10, 15])
+    for result in results[:2]:
+        ledger.book(result)
+    for each in tmp_path.glob("books.db*"):
+        each.unlink()
+    for result in results[2:]:
+        ledger.book(result)
+    assert [row["pod"] for row in read_table(ledger.engine, "allocations")] == ["pod-0"]
+    assert minutes_of(hourly(ledger.engine)[0]) == (5, 5, 0, 0)
+    ledger.close()
+
+
+def test_a_database_that_was_emptied_meanwhile_gets_everything_it_needs(postgres):
+    ledger = open_ledger(postgres.url)
+    results = cycles([(holding(0), WORKING)], [0, 5, 10, 15, 20])
+    for result in results[:2]:
+        ledger.book(result)
+    postgres.empty()
+    for result in results[2:]:
+        ledger.book(result)
+    assert [row["pod"] for row in read_table(ledger.engine, "allocations")] == ["pod-0"]
+    assert ledger.describe()["error"] == ""
+    ledger.close()
+
+
+def test_a_cycle_the_database_refuses_for_ever_is_lost_alone(tmp_path, caplog):
+    ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
+    with ledger.engine.begin() as connection:
+        connection.execute(
+            text(
+                "CREATE TRIGGER refuse BEFORE INSERT ON allocations WHEN NEW.pod = 'pod-1' "
+                "BEGIN SELECT RAISE(ABORT, 'no'); END"
+            )
+        )
+    for numbers, minute in (((0,), 0), ((0, 1), 5), ((0,), 10)):
+        ledger.book(cycle([(holding(number), WORKING) for number in numbers], START + 60 * minute))
+    assert ledger.describe()["lost_cycles"] == 1
+    assert minutes_of(hourly(ledger.engine)[0]) == (10, 10, 0, 0)
+    assert events(caplog) == ["ledger_refused_cycle"]
+    ledger.close()
+
+
+def test_a_long_gap_is_filled_a_portion_a_cycle(tmp_path, monkeypatch):
+    ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
+    ledger.book(cycle([(holding(0), WORKING)], START))
+    monkeypatch.setattr(door, "CATCH_UP_SECONDS", 0.05)
+    for count in range(400):
+        (result,) = cycles([(holding(0), WORKING)], [60 * 24 * 20 + 5 * count])
+        ledger.book(result)
+        if not ledger.describe()["buffered_cycles"]:
+            break
+    rows = hourly(ledger.engine)
+    assert sum(minutes_of(row)[0] for row in rows) == 60 * 24 * 20 + 5 * count
+    assert count > 0
+    ledger.close()
+
+
+def test_who_reads_does_not_hold_up_who_writes(tmp_path):
+    ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
+    results = cycles([(holding(0), WORKING)], [0, 5, 10])
+    ledger.book(results[0])
+    with ledger.engine.connect() as reader:
+        before = reader.execute(text("SELECT count(*) FROM usage_hourly")).scalar()
+        ledger.book(results[1])
+        assert ledger.describe()["booked_at"] == START + 300
+        assert reader.execute(text("SELECT count(*) FROM usage_hourly")).scalar() == before
+    ledger.close()
+
+
+def test_two_analyzers_at_the_same_moment_count_once(postgres):
+    results = random_cycles(15, seed=9)
+    ledgers = [open_ledger(postgres.url) for _ in range(2)]
+
+    def work(ledger: Ledger) -> None:
+        for result in results:
+            ledger.book(result)
+
+    threads = [threading.Thread(target=work, args=[ledger]) for ledger in ledgers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    both = books_of(ledgers[0])
+    assert [ledger.describe()["error"] for ledger in ledgers] == ["", ""]
+    for ledger in ledgers:
+        ledger.close()
+    postgres.empty()
+    alone = open_ledger(postgres.url)
+    work(alone)
+    assert books_of(alone) == both
+    alone.close()
+
+
+@pytest.mark.parametrize("url", ["mysql://x/y", "nonsense", "postgresql://u:s3cret@host:port/x"])
+def test_a_url_that_cannot_be_used_is_refused_without_repeating_it(url):
+    with pytest.raises((ConfigurationError, ValueError)) as refused:
+        Ledger(LedgerSettings(url=url))
+    assert "s3cret" not in str(refused.value)
+    assert "postgresql://USER:PASSWORD@HOST" in str(refused.value)
+
+
+def test_an_unreachable_postgresql_does_not_keep_the_program_from_starting(caplog):
+    ledger = open_ledger("postgresql://u:s3cret@127.0.0.1:1/x")
+    assert ledger.describe()["url"] == "postgresql+psycopg://u:***@127.0.0.1:1/x"
+    assert "s3cret" not in caplog.text + str(ledger.describe())
+    ledger.close()
+
+
+def test_books_ahead_of_the_clock_take_nothing_and_say_so(tmp_path, caplog):
+    ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
+    for result in cycles([(holding(0), WORKING)], [0, 60, 5, 10]):
+        ledger.book(result)
+    assert ledger.describe()["booked_at"] == hour(1) / 1000
+    assert ledger.describe()["error"] == "the books are 3000 s ahead of the clock"
+    assert events(caplog) == ["ledger_ahead_of_clock"]
+    ledger.book(*cycles([(holding(0), WORKING)], [65]))
+    assert ledger.describe()["error"] == ""
+    ledger.close()

@@ -1,0 +1,129 @@
+"""Books of every version become those of today, from any working directory, without loading alembic for nothing."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import inspect, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from gpusteward.analyzer.keep.engines import open_engine, writing
+from gpusteward.analyzer.keep.migrations import HEAD
+from gpusteward.analyzer.keep.schema import METADATA
+from gpusteward.analyzer.keep.settings import LedgerSettings
+from gpusteward.analyzer.keep.upgrades import read_version, take_steps, upgrade
+from gpusteward.core.errors import SourceError
+from tests.analyzer.keeping import WORKING, cycles, hour, hourly, minutes_of, open_ledger
+from tests.analyzer.usage_tables import holding
+
+DUMPS = sorted((Path(__file__).parent / "ledger_dumps").glob("*.sql"))
+"""Of every released version: the tables with a few rows, as `sqlite3 .dump` writes them. Never changed."""
+
+
+@pytest.fixture
+def engine(database_url):
+    engine = open_engine(LedgerSettings(url=database_url).locate())
+    yield engine
+    engine.dispose()
+
+
+def shape(engine) -> dict[str, object]:
+    seen = inspect(engine)
+    return {
+        name: (
+            [(column["name"], str(column["type"]), column["nullable"]) for column in seen.get_columns(name)],
+            seen.get_pk_constraint(name)["constrained_columns"],
+            sorted((index["name"], tuple(index["column_names"])) for index in seen.get_indexes(name) if index["name"]),
+            sorted(tuple(each["column_names"]) for each in seen.get_unique_constraints(name)),
+            sorted(str(each["name"]) for each in seen.get_check_constraints(name)),
+        )
+        for name in ("alembic_version", *METADATA.tables)
+    }
+
+
+def _lead_through_steps(engine) -> None:
+    with writing(engine).begin() as connection:
+        take_steps(connection, None)
+
+
+def test_the_steps_make_the_tables_of_the_schema(engine, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # no alembic.ini there
+    _lead_through_steps(engine)
+    with engine.connect() as connection:
+        assert read_version(connection) == HEAD
+        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+    migrated = shape(engine)
+    with engine.begin() as connection:
+        METADATA.drop_all(connection)
+        connection.execute(text("DROP TABLE alembic_version"))
+    upgrade(engine)  # an empty database is not led through all steps
+    assert migrated == shape(engine)
+
+
+def test_upgrading_what_is_of_today_changes_nothing(engine):
+    upgrade(engine)
+    upgrade(engine)
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT count(*) FROM alembic_version")).scalar() == 1
+
+
+def test_there_is_a_dump_of_every_version():
+    versions = Path("src/gpusteward/analyzer/keep/migrations/versions")
+    steps = {path.name[1:5] for path in (Path(__file__).parents[2] / versions).glob("v*.py")}
+    assert {path.stem for path in DUMPS} == steps
+
+
+@pytest.mark.parametrize("dump", DUMPS, ids=lambda path: path.stem)
+def test_books_of_an_older_version_are_carried_on(tmp_path, dump):
+    url = f"sqlite:///{tmp_path / 'books.db'}"
+    engine = open_engine(url)
+    raw = engine.raw_connection()
+    raw.driver_connection.executescript(dump.read_text())
+    raw.close()
+    engine.dispose()
+    ledger = open_ledger(url)
+    assert ledger.describe()["error"] == ""
+    assert ledger.describe()["booked_at"] == hour() / 1000 + 600
+    assert minutes_of(hourly(ledger.engine)[0]) == (10, 10, 0, 0)
+    for result in cycles([(holding(0), WORKING)], [15]):
+        ledger.book(result)
+    assert minutes_of(hourly(ledger.engine)[0]) == (15, 15, 0, 0)
+    with ledger.engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+    ledger.close()
+
+
+def test_books_of_a_newer_program_are_left_alone(engine):
+    upgrade(engine)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(SourceError, match="a newer one wrote them"):
+        upgrade(engine)
+
+
+@pytest.mark.parametrize("makes_steps", [True, False])
+def test_what_fails_halfway_leaves_nothing_behind(engine, makes_steps):
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE verdict_changes (x INTEGER)"))  # in the way
+    with pytest.raises(SQLAlchemyError, match="verdict_changes"):
+        _lead_through_steps(engine) if makes_steps else upgrade(engine)
+    assert set(inspect(engine).get_table_names()) == {"verdict_changes"}
+
+
+def test_alembic_and_psycopg_are_loaded_only_when_they_are_needed(tmp_path):
+    code = (
+        "import sys; from gpusteward.analyzer.keep.ledger import Ledger; "
+        "from gpusteward.analyzer.keep.settings import LedgerSettings; "
+        f"Ledger(LedgerSettings(directory={str(tmp_path)!r})).close(); "
+        "print('alembic' in sys.modules, 'psycopg' in sys.modules)"
+    )
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        ).stdout.strip()
+        for _ in range(2)
+    ]
+    assert said == ["False False"] * 2

@@ -1,0 +1,111 @@
+"""The sums are exact, whatever happens: allocated = active + idle + unknown, and no device has more than its time."""
+
+from collections import defaultdict
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import delete, func, select
+
+from gpusteward.analyzer.keep.engines import open_engine
+from gpusteward.analyzer.keep.ledger import Ledger
+from gpusteward.analyzer.keep.periods import read_period
+from gpusteward.analyzer.keep.schema import METADATA, usage_daily, usage_hourly
+from gpusteward.analyzer.keep.settings import LedgerSettings
+from gpusteward.analyzer.keep.upgrades import upgrade
+from gpusteward.analyzer.keep.weights import weigh
+from gpusteward.core.usages import Measure
+from tests.analyzer.keeping import PARTS, RESTING, START, UNREAD, WORKING, cycle, open_ledger, read_table
+from tests.analyzer.usage_tables import GIB, holding, signal, table_of
+
+DEVICES = 3
+SLOTS = st.tuples(st.integers(0, 7), st.integers(0, DEVICES - 1), st.sampled_from(["", "1", "2"]))
+HOLDERS = st.dictionaries(SLOTS, st.sampled_from(["working", "resting", "unread"]), max_size=8)
+STEPS = st.lists(st.tuples(st.integers(1, 9_000_000), HOLDERS), min_size=1, max_size=7)
+STATS = {"working": WORKING, "resting": RESTING, "unread": UNREAD}
+MANY = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def held(pod: int, device: int, instance: str):
+    return replace(holding(pod, instance=instance, started_at=START), gpu_uuid=f"GPU-{device}")
+
+
+def results_of(steps):
+    at_ms = int(START * 1000)
+    for gap_ms, holders in steps:
+        at_ms += gap_ms
+        yield cycle([(held(*slot), STATS[stats]) for slot, stats in holders.items()], at_ms / 1000)
+
+
+def open_empty(url: str) -> Ledger:
+    engine = open_engine(LedgerSettings(url=url).locate())
+    upgrade(engine)
+    with engine.begin() as connection:
+        for table in reversed(METADATA.sorted_tables):
+            connection.execute(delete(table))
+    engine.dispose()
+    return open_ledger(url)
+
+
+@MANY
+@given(steps=STEPS)
+def test_every_row_adds_up_and_no_device_has_more_than_its_time(database_url, steps):
+    ledger = open_empty(database_url)
+    results = list(results_of(steps))
+    for result in results:
+        ledger.book(result)
+    assert ledger.describe()["error"] == ""
+    rows = read_table(ledger.engine, "usage_hourly")
+    for row in rows:
+        assert row["allocated_ms"] == row["active_ms"] + row["idle_ms"] + row["unknown_ms"] > 0
+        assert max(row["energy_ms"], row["scored_ms"]) <= row["allocated_ms"]
+        assert (row["energy_mj"] is None) == (row["energy_ms"] == 0)
+    devices = {row["id"]: row["gpu_uuid"] for row in read_table(ledger.engine, "allocations")}
+    times = defaultdict(int)
+    for row in rows:
+        times[devices[row["allocation_id"]]] += row["allocated_ms"]
+    elapsed_ms = int(results[-1].at * 1000) - int(results[0].at * 1000)
+    assert all(time <= elapsed_ms for time in times.values())
+    _check_days(ledger)
+    ledger.close()
+
+
+def _check_days(ledger) -> None:
+    """Days and the hours that are not yet in them add up to the hours, in every column."""
+    names = [f"{name}_ms" for name in PARTS] + ["active_cost", "idle_cost", "unknown_cost", "energy_mj", "scored_ms"]
+    with ledger.engine.connect() as connection:
+
+        def total(table, ranges):
+            sums = np.zeros(len(names), dtype=object)
+            moment = next(iter(table.columns))
+            for begin, end in ranges:
+                columns = [func.coalesce(func.sum(table.c[name]), 0) for name in names]
+                sums += [
+                    int(one) for one in connection.execute(select(*columns).where(moment >= begin, moment < end)).one()
+                ]
+            return sums
+
+        period = read_period(connection, 0, 4_000_000_000_000)
+        everything = total(usage_hourly, [(0, period.until_ms)])
+        assert (total(usage_daily, [period.daily]) + total(usage_hourly, period.hourly) == everything).all()
+
+
+PLACES = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from(["", "1", "2", "9"]), st.sampled_from([0.0, 4.9, 9.75, 80.0])),
+    min_size=1,
+    max_size=20,
+)
+
+
+@given(places=PLACES)
+def test_the_parts_of_a_device_never_add_up_to_more_than_the_device(places):
+    holdings = [
+        replace(holding(number, instance=instance), gpu_uuid=f"GPU-{device}")
+        for number, (device, instance, _) in enumerate(places)
+    ]
+    table = table_of(*(signal(Measure.MEMORY_TOTAL, memory * GIB) for *_, memory in places), holdings=holdings)
+    weights = weigh(table)
+    assert (weights >= 0).all()
+    for device in range(3):
+        assert weights[[one.gpu_uuid == f"GPU-{device}" for one in holdings]].sum() <= 1 + 1e-9

@@ -1,0 +1,127 @@
+"""Work that begins and ends between two samples: no gauge sees it, the agent's counter does."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from gpusteward.analyzer.judge.activity import ActivityRule, find_work
+from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
+from gpusteward.analyzer.read.prometheus.source import PrometheusSource
+from gpusteward.analyzer.tables import UsageTable
+from gpusteward.core import metrics
+from gpusteward.core.usages import Measure, Stat
+from tests.analyzer.engines import RunningEngine, Sample, running_prometheus, running_victoria
+from tests.analyzer.faults import fails, faulty
+from tests.analyzer.histories import AT, WINDOW, moments, steady
+from tests.analyzer.tables import of_pod
+
+TIMES = moments()
+MIDDLE = next(number for number, at in enumerate(TIMES) if at > AT - WINDOW / 2)
+COPY = metrics.DEVICE_SIGNALS["memory_copy_ratio"].name
+COURSES: dict[str, list[float]] = {
+    "brief": [100.0] * MIDDLE + [102.0] * (len(TIMES) - MIDDLE),  # two seconds of work, between two samples
+    "idle": [100.0] * len(TIMES),
+    "idle-restarted": [100.0] * MIDDLE + [0.0] * (len(TIMES) - MIDDLE),
+    "brief-restarted": [100.0] * MIDDLE + [0.0, 3.0] + [3.0] * (len(TIMES) - MIDDLE - 2),
+    "always": [30.0 * number for number in range(len(TIMES))],
+    "just-started": [0.0],
+}
+ENGINES = ("prometheus", "export", "victoria")
+
+
+def tell_pod(number: int, pod: str, busy: list[float]) -> Iterator[Sample]:
+    """A pod whose utilization reads 0 at every sample, or always 1."""
+    times = TIMES[-len(busy) :]
+    gpu = {"node": "n1", "gpu": str(number), "uuid": f"GPU-{number}", "job": "gpusteward", "instance": "n1:9400"}
+    holder = gpu | {"namespace": "ml", "pod": pod, "container": "main", "pod_uid": f"uid-{number}"}
+    use = holder | {"by": "container"}
+    yield from steady(metrics.GPU_INFO.name, 1, times, **gpu, model="H100")
+    yield from steady(metrics.ALLOCATION_INFO.name, 1, times, **holder, share="exclusive")
+    yield from steady(metrics.USE_UTILIZATION.name, 1.0 if pod == "always" else 0.0, times, **use)
+    yield from steady(metrics.GPU_UTILIZATION.name, 1.0 if pod == "always" else 0.0, times, **gpu)
+    yield from steady(COPY, 0.1 if pod.startswith("brief") else 0.0, times, **gpu)
+    for at, seconds in zip(times, busy, strict=True):
+        yield from steady(metrics.USE_BUSY_SECONDS.name, seconds, [at], **use)
+        yield from steady(metrics.GPU_BUSY_SECONDS.name, seconds, [at], **gpu)
+
+
+def history() -> Iterator[Sample]:
+    yield from steady("up", 1, TIMES, job="gpusteward", instance="n1:9400")
+    for number, (pod, busy) in enumerate(COURSES.items()):
+        yield from tell_pod(number, pod, busy)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, RunningEngine]]:
+    with ExitStack() as stack:
+        one = stack.enter_context(running_prometheus(tmp_path_factory.mktemp("brief"), history()))
+        other = stack.enter_context(running_victoria(tmp_path_factory.mktemp("brief"), history()))
+        yield {"prometheus": one, "export": other, "victoria": other}
+
+
+def read(running: dict[str, RunningEngine], name: str) -> UsageTable:
+    settings = PrometheusSettings(url=running[name].url, use_export=name == "export")
+    with closing(PrometheusSource(settings)) as source:
+        return source.read(AT)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize(("pod", "seconds"), [("brief", 2.0), ("brief-restarted", 3.0)])
+def test_work_that_no_sample_saw_is_in_the_mean_and_forbids_idle(
+    running: dict[str, RunningEngine], name: str, pod: str, seconds: float
+):
+    table = read(running, name)
+    usage = of_pod(table, pod)
+    assert usage.stats[Measure.CORE, Stat.MEAN] == pytest.approx(seconds / WINDOW, rel=0.06)
+    assert usage.stats[Measure.CORE, Stat.PEAK] >= usage.stats[Measure.CORE, Stat.MEAN]
+    assert not usage.unknown_reason, "what the device copied is explained by the work that was counted"
+    worked = find_work(table, ActivityRule())
+    assert worked[[one.container.pod for one in table.holdings].index(pod)]
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("pod", ["idle", "idle-restarted"])
+def test_a_counter_that_stood_still_is_a_true_zero_also_when_it_began_anew(
+    running: dict[str, RunningEngine], name: str, pod: str
+):
+    table = read(running, name)
+    usage = of_pod(table, pod)
+    assert usage.stats[Measure.CORE, Stat.MEAN] == 0
+    assert usage.stats[Measure.CORE, Stat.PEAK] == 0
+    assert usage.coverage == 1
+    assert not usage.unknown_reason
+    assert not find_work(table, ActivityRule())[[one.container.pod for one in table.holdings].index(pod)]
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_no_more_than_the_whole_window_is_worked(running: dict[str, RunningEngine], name: str):
+    usage = of_pod(read(running, name), "always")
+    assert usage.stats[Measure.CORE, Stat.MEAN] == pytest.approx(1, abs=1e-4)
+    assert usage.stats[Measure.CORE, Stat.MEAN] <= 1
+    assert not usage.unknown_reason
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_of_a_counter_with_one_sample_nothing_is_known_and_the_gauge_speaks(
+    running: dict[str, RunningEngine], name: str
+):
+    usage = of_pod(read(running, name), "just-started")
+    assert usage.stats[Measure.CORE, Stat.MEAN] == 0
+    assert usage.coverage == pytest.approx(0.05)
+
+
+def test_where_the_counter_cannot_be_read_nobody_is_judged_by_the_gauge_alone(running: dict[str, RunningEngine]):
+    with faulty(running["prometheus"].url) as proxy:
+        proxy.misfortune = fails(f"increase({metrics.USE_BUSY_SECONDS.name}", status=400)
+        with closing(PrometheusSource(PrometheusSettings(url=proxy.url, retries=0))) as source:
+            table = source.read(AT)
+    assert len(table.unknown) == len(table) == len(COURSES)
+    assert all("busy time could not be read" in reason for reason in table.unknown.values())
+
+
+def test_the_rules_keep_the_growth_too():
+    rules = (Path(__file__).parents[2] / "deploy/rules/recording.yaml").read_text()
+    for metric in (metrics.USE_BUSY_SECONDS, metrics.GPU_BUSY_SECONDS):
+        assert f"record: gpusteward:{metric.name}:increase_10m\n        expr: increase({metric.name}[" in rules

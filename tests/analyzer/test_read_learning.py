@@ -1,0 +1,219 @@
+"""What is learned once and kept for some cycles: who answers, what lasts, how many GPUs there are, how much an engine
+bears."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
+from gpusteward.analyzer.read.prometheus.shards import SMALLEST_SHARD, SeriesLimit
+from gpusteward.analyzer.read.prometheus.source import PrometheusSource
+from gpusteward.core.usages import Measure, Stat
+from gpusteward.simulate.fleets import fleet
+from tests.analyzer.engines import Sample, import_samples, running_prometheus, running_victoria
+from tests.analyzer.faults import FaultyEngine, fails, faulty
+from tests.analyzer.histories import AT, moments, steady, tell_history
+from tests.analyzer.tables import assert_alike, of_pod
+
+TIMES = moments()
+LATER = AT + 30
+FREE, LIMIT = "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_ENFORCED_POWER_LIMIT"
+SIGNALS = {
+    "DCGM_FI_DEV_GPU_UTIL": 50.0,
+    "DCGM_FI_DEV_MEM_COPY_UTIL": 10.0,
+    "DCGM_FI_DEV_FB_USED": 30_000.0,
+    FREE: 10_000.0,
+    "DCGM_FI_DEV_POWER_USAGE": 300.0,
+    "DCGM_FI_DEV_SM_CLOCK": 1400.0,
+    LIMIT: 400.0,
+}
+
+
+def gpu(number: int, times: Iterable[float] = TIMES, pod: str | None = None, **values: float) -> Iterator[Sample]:
+    labels = {"UUID": f"GPU-{number:05}", "Hostname": f"n{number // 8:04}", "gpu": str(number % 8), "job": "dcgm"}
+    labels |= {"namespace": "ml", "container": "main", "pod": pod or f"p{number}"} if pod != "" else {}
+    for name, value in (SIGNALS | values).items():
+        yield from steady(name, value, times, **labels, modelName="NVIDIA A100-SXM4-40GB")
+
+
+def up(times: Iterable[float] = TIMES) -> Iterator[Sample]:
+    yield from steady("up", 1, times, job="dcgm", instance="n1:9400")
+
+
+@contextmanager
+def site(
+    folder: Path, samples: Iterable[Sample], **settings: object
+) -> Iterator[tuple[PrometheusSource, FaultyEngine]]:
+    """An engine that takes more samples later, and the analyzer before it."""
+    with (
+        running_victoria(folder, samples) as engine,
+        faulty(engine.url) as proxy,
+        closing(PrometheusSource(PrometheusSettings(url=proxy.url, use_export=False, **settings))) as source,
+    ):
+        yield source, proxy
+
+
+def asked_about(proxy: FaultyEngine, *words: str) -> list[str]:
+    return [asked for asked in proxy.asked if any(word in asked for word in words)]
+
+
+def test_memory_and_limit_of_a_device_are_asked_for_once_and_hold(tmp_path: Path):
+    with site(tmp_path, [*gpu(0), *gpu(1), *up()]) as (source, proxy):
+        first = source.read(AT)
+        assert asked_about(proxy, FREE, LIMIT)
+        proxy.asked.clear()
+        assert_alike(source.read(AT), first)
+    assert asked_about(proxy, FREE, LIMIT) == []
+    assert len(proxy.asked) == 12
+    assert set(first.column(Measure.MEMORY_TOTAL, Stat.LAST).tolist()) == {40_000 * 2.0**20}
+    assert set(first.column(Measure.POWER_LIMIT, Stat.LAST).tolist()) == {400.0}
+
+
+def test_a_pod_that_takes_a_known_device_needs_no_question_and_a_new_device_does(tmp_path: Path):
+    with site(tmp_path, [*gpu(0), *gpu(1, pod=""), *up()]) as (source, proxy):
+        source.read(AT)
+        import_samples(proxy.upstream, gpu(1, [LATER - 15], pod="takes-over"))
+        proxy.asked.clear()
+        table = source.read(LATER)
+        assert asked_about(proxy, FREE, LIMIT) == []
+        assert of_pod(table, "takes-over").stats[Measure.MEMORY_TOTAL, Stat.LAST] == 40_000 * 2**20
+        import_samples(proxy.upstream, gpu(2, [LATER], pod="brings-its-own", **{FREE: 50_000.0}))
+        table = source.read(LATER + 1)
+        assert len(asked_about(proxy, FREE)) == 1
+        assert of_pod(table, "brings-its-own").stats[Measure.MEMORY_TOTAL, Stat.LAST] == 80_000 * 2**20
+        source.read(LATER + 2)
+        assert len(asked_about(proxy, FREE)) == 1
+
+
+def test_what_lasts_is_asked_for_again_after_a_failure_and_when_the_site_is_learned_again(tmp_path: Path):
+    with site(tmp_path, [*gpu(0), *up()], relearn_cycles=3, retries=0) as (source, proxy):
+        proxy.misfortune = fails(FREE)
+        assert (Measure.MEMORY_TOTAL, Stat.LAST) not in source.read(AT).usage(0).stats
+        proxy.misfortune = fails("", times=0)
+        assert source.read(AT).usage(0).stats[Measure.MEMORY_TOTAL, Stat.LAST] == 40_000 * 2**20
+        proxy.asked.clear()
+        source.read(AT)
+        assert asked_about(proxy, FREE) == []
+        proxy.misfortune = fails(FREE)
+        table = source.read(AT)
+        assert asked_about(proxy, FREE)
+        assert table.usage(0).stats[Measure.MEMORY_TOTAL, Stat.LAST] == 40_000 * 2**20, "it was known before"
+
+
+def test_who_has_a_core_but_no_memory_is_asked_for_as_long_as_there_is_such_a_one(tmp_path: Path):
+    """The roll call goes by memory in use; where everybody has that, one question less is asked."""
+    alone = [sample for sample in gpu(1) if sample[0] != "DCGM_FI_DEV_FB_USED"]
+    with site(tmp_path / "a", [*gpu(0), *alone, *up()]) as (source, _):
+        table = source.read(AT)
+    assert {one.container.pod for one in table.holdings} == {"p0", "p1"}
+    assert not table.unknown
+
+
+def test_every_gpu_is_counted_once_held_or_not_whole_or_in_slices(tmp_path: Path):
+    nodes = fleet(6)
+    for number, dialects in enumerate(("native", "dcgm", "native dcgm")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with (
+            running_prometheus(folder, tell_history(nodes, TIMES, dialects=dialects)) as engine,
+            closing(PrometheusSource(PrometheusSettings(url=engine.url))) as source,
+        ):
+            told = source.read(AT).fleet
+        true: dict[tuple[str, str], int] = {}
+        for reading in (reading for node in nodes for reading in node.snapshot(TIMES[-1]).readings):
+            if reading.gpu.mig is None:
+                place = reading.gpu.node, reading.gpu.model
+                true[place] = true.get(place, 0) + 1
+        assert told == true
+
+
+def test_gpus_of_nobody_are_counted_and_the_count_outlives_a_failure(tmp_path: Path):
+    with site(tmp_path, [*gpu(0), *gpu(1, pod=""), *up()], relearn_cycles=1, retries=0) as (source, proxy):
+        assert source.read(AT).fleet == {("n0000", "NVIDIA A100-SXM4-40GB"): 2}
+        proxy.misfortune = fails("group by")
+        assert source.read(AT).fleet == {("n0000", "NVIDIA A100-SXM4-40GB"): 2}
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """2,400 GPUs on an engine that takes no more than 2,000 samples into one query, not even to count them."""
+    few = {name: value for name, value in SIGNALS.items() if name in ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED")}
+    samples = [sample for number in range(2400) for sample in gpu(number) if sample[0] in few]
+    with running_prometheus(
+        tmp_path_factory.mktemp("large"), [*samples, *up()], flags=["--query.max-samples=2000"]
+    ) as engine:
+        yield engine.url
+
+
+def test_an_engine_that_refuses_large_queries_gets_smaller_ones_and_later_larger_ones_again(large: str):
+    with (
+        faulty(large) as proxy,
+        closing(PrometheusSource(PrometheusSettings(url=proxy.url, relearn_cycles=2))) as source,
+    ):
+        table = source.read(AT)
+        assert len(table) == 2400
+        assert not table.unknown
+        np.testing.assert_allclose(table.column(Measure.CORE, Stat.MEAN), 0.5)
+        assert source._limit.now == SMALLEST_SHARD
+        refused = source.asked["failed"]
+        assert refused
+        proxy.asked.clear()
+        assert not source.read(AT).unknown
+        assert source.asked["failed"] == refused + 1, "only counting is tried again at once"
+        assert all("Hostname=~" in asked for asked in asked_about(proxy, "_over_time(DCGM"))
+        proxy.asked.clear()
+        assert not source.read(AT).unknown
+        tried = {asked.count("|") + 1 for asked in asked_about(proxy, "max_over_time(DCGM_FI_DEV_GPU_UTIL")}
+        assert max(tried) == 2 * SMALLEST_SHARD // 8, "learned again: twice as much is tried"
+        assert source._limit.now == SMALLEST_SHARD
+
+
+def test_a_limit_is_lowered_to_what_makes_sense_and_rises_to_what_is_set():
+    limit = SeriesLimit(100_000)
+    seen = []
+    while limit.lower(2400):
+        seen.append(limit.now)
+    assert seen == [6250, 600, SMALLEST_SHARD]
+    for _ in range(20):
+        limit.rise()
+    assert limit.now == 100_000
+    assert not SeriesLimit(SMALLEST_SHARD).lower(10)
+
+
+def test_learning_a_prometheus_fails_at_nothing(tmp_path: Path):
+    with (
+        running_prometheus(tmp_path, [*gpu(0), *up()]) as engine,
+        closing(PrometheusSource(PrometheusSettings(url=engine.url, relearn_cycles=1))) as source,
+    ):
+        source.read(AT)
+        source.read(AT)
+        assert source.asked["failed"] == 0
+        assert source.describe()["engine"] == "Prometheus"
+        assert source.describe()["version"]
+
+
+def test_a_node_without_the_agent_that_joins_agents_is_seen_at_once(tmp_path: Path):
+    nodes = fleet(5)
+    with site(tmp_path, tell_history(nodes[:2], TIMES)) as (source, proxy):
+        source.read(AT)
+        assert [one["name"] for one in source.describe()["dialects"]] == ["native"]
+        import_samples(proxy.upstream, tell_history(nodes[2:3], TIMES, dialects="dcgm", job="dcgm"))
+        table = source.read(AT)
+    assert {one.node for one in table.holdings} == {node.name for node in nodes[:3]}
+
+
+def test_failures_of_every_dialect_are_told(tmp_path: Path):
+    nodes = fleet(5)
+    samples = [*tell_history(nodes[:2], TIMES), *tell_history(nodes[2:], TIMES, dialects="dcgm", job="dcgm")]
+    with site(tmp_path, samples, retries=0) as (source, proxy):
+        source.read(AT)
+        proxy.misfortune = fails("max_over_time(")
+        source.read(AT)
+        told = source.describe()["failures"]
+    assert {name.split()[0] for name in told} == {"native", "dcgm"}
+    with site(tmp_path, samples, retries=0) as (source, _):
+        source.read(AT)
+        assert source.describe()["failures"] == {}

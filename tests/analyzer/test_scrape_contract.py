@@ -1,0 +1,126 @@
+"""The same samples through an engine and through the embedded source: the same table."""
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from gpusteward.agent.dialects.dcgm_options import DcgmOptions
+from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
+from gpusteward.analyzer.read.prometheus.source import PrometheusSource
+from gpusteward.analyzer.read.scrape.source import ScrapeSource
+from gpusteward.core.usages import Measure, Stat
+from gpusteward.simulate.fleets import default_node, fleet
+from tests.analyzer.engines import Sample, running_prometheus
+from tests.analyzer.histories import AT, WINDOW, moments, tell_history, with_target
+from tests.analyzer.scraping import fed_source
+from tests.analyzer.tables import assert_alike, places
+
+NODES = [default_node(1, name="showcase"), *fleet(10)]
+GOLDEN = Path(__file__).parents[1] / "agent/golden"
+SINGLE = 1e-5
+"""The embedded source keeps gauges in 32 bits, and its windows are a millisecond longer."""
+
+
+def tell(kind: str) -> tuple[Sample, ...]:
+    match kind:
+        case "native":
+            return tuple(tell_history(NODES, moments()))
+        case "dcgm":
+            return tuple(tell_history(NODES, moments(), dialects="dcgm", options=DcgmOptions(device_per_pod=True)))
+        case "renamed":
+            return tuple(tell_history(NODES, moments(), dialects="dcgm", options=DcgmOptions(names="v4.9")))
+        case _:  # some nodes have the agent, others an exporter of DCGM
+            return (
+                *tell_history(NODES[:5], moments()),
+                *tell_history(NODES[5:], moments(), dialects="dcgm", job="dcgm"),
+            )
+
+
+KINDS = ("native", "dcgm", "renamed", "mixed")
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[PrometheusSource, ScrapeSource]]]:
+    with ExitStack() as stack:
+        sources = {}
+        for kind in KINDS:
+            samples = tell(kind)
+            engine = stack.enter_context(running_prometheus(tmp_path_factory.mktemp(kind), samples))
+            asked = stack.enter_context(closing(PrometheusSource(PrometheusSettings(url=engine.url))))
+            sources[kind] = (asked, stack.enter_context(closing(fed_source(samples))))
+        yield sources
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_embedded_source_gives_the_same_table_as_prometheus(both, kind: str):
+    asked, scraped = both[kind]
+    assert_alike(scraped.read(AT), asked.read(AT), rtol=SINGLE)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_so_it_does_when_the_window_begins_and_ends_right_on_a_sample(both, kind: str):
+    asked, scraped = both[kind]
+    assert_alike(scraped.read(moments()[-1]), asked.read(moments()[-1]), rtol=SINGLE)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_count_the_same_fleet(both, kind: str):
+    asked, scraped = both[kind]
+    mine = scraped.read(AT).fleet
+    assert mine == asked.read(AT).fleet
+    whole = [one for node in NODES for one in node.snapshot(AT).readings if one.gpu.mig is None]
+    assert sum(mine.values()) == len(whole)
+
+
+def test_both_draw_the_same_course(both):
+    asked, scraped = both["native"]
+    table, other = scraped.read(AT), asked.read(AT)
+    for place, row in places(table).items():
+        mine = scraped.read_series(table.holdings[row], AT, seconds=WINDOW).lines
+        theirs = asked.read_series(other.holdings[places(other)[place]], AT, seconds=WINDOW).lines
+        assert mine.keys() == theirs.keys()
+        if Measure.CORE in mine:
+            assert mine[Measure.CORE][-1][1] == pytest.approx(theirs[Measure.CORE][-1][1], rel=SINGLE)
+
+
+def test_the_agents_golden_pages_say_the_same_in_both(tmp_path: Path):
+    samples = tuple(tell_golden_pages())
+    with (
+        running_prometheus(tmp_path, samples) as engine,
+        closing(PrometheusSource(PrometheusSettings(url=engine.url))) as asked,
+        closing(fed_source(samples)) as scraped,
+    ):
+        assert_alike(scraped.read(AT), asked.read(AT), rtol=SINGLE)
+
+
+def tell_golden_pages() -> Iterator[Sample]:
+    """Each page as that of a node of its own, again and again; what they count stands still."""
+    for number, path in enumerate(sorted(GOLDEN.glob("*.prom"))):
+        page = path.read_text().replace('"node-a"', f'"node-{number}"').replace("-aaaa-bbbb-", f"-{number:04}-bbbb-")
+        target = f'{{instance="node-{number}:9400",job="gpus"}}'
+        for at in moments():
+            yield "up", target, 1.0, at
+            for name, labels, value in re.findall(r"^(\w+)(\{.*\})? (\S+)$", page, re.MULTILINE):
+                yield name, with_target(labels, target), float(value), at
+
+
+def test_who_falls_silent_is_unknown_and_who_ended_is_gone_in_both(both, tmp_path: Path):
+    """A node that stops answering while others go on, and pods that are no longer on a page."""
+    times = moments()
+    samples = (
+        *tell_history(NODES[:1], times[:-5]),
+        *tell_history(NODES[1:4], times),
+    )
+    with (
+        running_prometheus(tmp_path, samples) as engine,
+        closing(PrometheusSource(PrometheusSettings(url=engine.url))) as asked,
+        closing(fed_source(samples)) as scraped,
+    ):
+        later = AT + 240
+        mine, theirs = scraped.read(later), asked.read(later)
+        assert_alike(mine, theirs, rtol=SINGLE)
+        assert mine.unknown
+        assert mine.column(Measure.CORE, Stat.MEAN).size == len(mine)

@@ -1,0 +1,196 @@
+"""Targets that are slow, huge, lying or broken cost themselves, with the reason; nobody is led elsewhere."""
+
+import asyncio
+import gzip
+import ssl
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trustme
+
+from gpusteward.analyzer.read.scrape.addresses import Address
+from gpusteward.analyzer.read.scrape.connections import LONGEST_HEAD_BYTES
+from gpusteward.analyzer.read.scrape.fetch import Fetcher
+from gpusteward.analyzer.read.scrape.unpack import unpack_gzip
+from gpusteward.core.errors import SourceError
+
+PAGE = b'DCGM_FI_DEV_GPU_UTIL{gpu="0"} 5\n' * 50
+LIMIT = 100_000
+Answering = Callable[[asyncio.StreamWriter, bytes], Awaitable[None]]
+
+
+def send(*pieces: bytes, pause: float = 0.0, then_close: bool = True) -> Answering:
+    """Answers with these bytes, piece by piece."""
+
+    async def answer(writer: asyncio.StreamWriter, _: bytes) -> None:
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(pause)
+        if then_close:
+            writer.close()
+
+    return answer
+
+
+def ok(body: bytes, *headers: bytes, length: int | None = None) -> bytes:
+    size = b"Content-Length: %d" % (len(body) if length is None else length)
+    return b"\r\n".join([b"HTTP/1.1 200 OK", size, *headers, b"", body])
+
+
+async def _converse(
+    answers: list[Answering], times: int, tls: tuple[ssl.SSLContext, ssl.SSLContext] | None, **fetching: object
+) -> tuple[list[bytes | SourceError], list[bytes]]:
+    asked: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                asked.append(head)
+                await answers[min(len(asked), len(answers)) - 1](writer, head)
+                if writer.is_closing():
+                    return
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass  # the client is gone, or the test is over
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls[0] if tls else None)
+    port = server.sockets[0].getsockname()[1]
+    address = Address("https" if tls else "http", "127.0.0.1", port)
+    options = {"limit": LIMIT, "timeout": 5.0, "tls": tls[1] if tls else None, **fetching}
+    fetcher = Fetcher(address, **options)
+    got: list[bytes | SourceError] = []
+    for _ in range(times):
+        try:
+            got.append(await fetcher.fetch({"X-Secret": "1"}))
+        except SourceError as error:
+            got.append(error)
+    fetcher.close()
+    server.close()
+    return got, asked
+
+
+def converse(*answers: Answering, times: int = 1, tls=None, **fetching: object):
+    return asyncio.run(_converse(list(answers), times, tls, **fetching))
+
+
+def fetch(answer: Answering, **fetching: object) -> bytes:
+    (got,), _ = converse(answer, **fetching)
+    if isinstance(got, SourceError):
+        raise got
+    return got
+
+
+def test_a_page_is_read_as_it_is_and_packed():
+    assert fetch(send(ok(PAGE))) == PAGE
+    assert fetch(send(ok(gzip.compress(PAGE), b"Content-Encoding: gzip"))) == PAGE
+
+
+def test_a_page_in_chunks_or_until_the_connection_ends_is_read_too():
+    chunks = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n" + PAGE[:5] + b"\r\n2\r\n" + PAGE[5:7]
+    assert fetch(send(chunks + b"\r\n0\r\n\r\n")) == PAGE[:7]
+    assert fetch(send(b"HTTP/1.1 200 OK\r\n\r\n", PAGE)) == PAGE
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (send(ok(PAGE, length=10 * len(PAGE))), "broke off"),
+        (send(ok(b"x" * (LIMIT + 1))), f"larger than {LIMIT} bytes"),
+        (send(ok(b"", length=10**12), b"x" * (LIMIT + 1)), f"larger than {LIMIT} bytes"),
+        (send(ok(gzip.compress(b"0" * (LIMIT + 1)), b"Content-Encoding: gzip")), "unpacked"),
+        (send(ok(gzip.compress(PAGE)[:-9], b"Content-Encoding: gzip")), "cut short"),
+        (send(ok(b"not gzip", b"Content-Encoding: gzip")), "damaged"),
+        (send(ok(PAGE, b"Content-Encoding: br")), "not asked for"),
+        (send(b"SSH-2.0-OpenSSH_9.2p1\r\n"), "no HTTP"),
+        (send(b"HTTP/1.1 200 OK\r\nX: ", b"y" * (2 * LONGEST_HEAD_BYTES)), "does not end"),
+        (send(b"HTTP/1.1 200 OK\r\n", *[b"X-%d: %s\r\n" % (n, b"y" * 900) for n in range(100)]), "does not end"),
+        (send(b""), "hung up"),
+        (send(b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n"), "scrape.username"),
+        (send(b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"), "HTTP 503"),
+    ],
+)
+def test_a_broken_answer_is_told_with_its_reason(answer: Answering, reason: str):
+    with pytest.raises(SourceError, match=reason):
+        fetch(answer)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        send(b"", pause=30, then_close=False),
+        send(*[bytes([byte]) for byte in ok(PAGE)], pause=0.01),
+        send(b"HTTP/1.1 200 OK\r\n", *[b"X-%d: 1\r\n" % n for n in range(500)], pause=0.01),
+    ],
+    ids=["silence", "a drip of the page", "a drip of the head"],
+)
+def test_the_time_of_a_scrape_is_bounded_however_it_is_wasted(answer: Answering):
+    with pytest.raises(SourceError, match=r"within 0\.2 s"):
+        fetch(answer, timeout=0.2)
+
+
+def test_what_is_sent_beyond_the_length_is_no_page_and_costs_the_connection_only():
+    pages, asked = converse(send(ok(PAGE) + b"more than was said", then_close=False), times=3)
+    assert pages == [PAGE] * 3
+    assert len(asked) == 3
+
+
+def test_a_connection_is_kept_and_opened_again_when_the_other_side_closed_it():
+    pages, asked = converse(send(ok(PAGE), then_close=False), send(ok(PAGE)), send(ok(PAGE)), times=4)
+    assert pages == [PAGE] * 4
+    assert all(b"Accept-Encoding: gzip" in head and b"X-Secret: 1" in head for head in asked)
+
+
+def redirect(where: str) -> Answering:
+    return send(b"HTTP/1.1 302 Found\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n" % where.encode(), then_close=False)
+
+
+def test_a_redirect_within_the_target_is_followed():
+    pages, asked = converse(redirect("/other/metrics"), send(ok(PAGE)))
+    assert pages == [PAGE]
+    assert asked[1].startswith(b"GET /other/metrics HTTP/1.1\r\n")
+
+
+@pytest.mark.parametrize(
+    "where", ["http://169.254.169.254/latest", "//elsewhere/metrics", "https://127.0.0.1/", "ftp:x"]
+)
+def test_a_redirect_to_anywhere_else_is_not_followed(where: str):
+    (error,), asked = converse(redirect(where))
+    assert "not followed" in str(error)
+    assert len(asked) == 1
+
+
+def test_a_circle_of_redirects_ends():
+    (error,), asked = converse(redirect("/metrics"))
+    assert "redirects" in str(error)
+    assert len(asked) == 4
+
+
+def test_certificates_are_checked_against_the_right_authority():
+    authority, other = trustme.CA(), trustme.CA()
+    server, trusting, doubting = (
+        ssl.SSLContext(kind) for kind in (ssl.PROTOCOL_TLS_SERVER, *[ssl.PROTOCOL_TLS_CLIENT] * 2)
+    )
+    authority.issue_cert("gpu-node").configure_cert(server)
+    authority.configure_trust(trusting)
+    other.configure_trust(doubting)
+    assert converse(send(ok(PAGE)), tls=(server, trusting), server_name="gpu-node")[0] == [PAGE]
+    for client, name in ((doubting, "gpu-node"), (trusting, "another-node")):
+        ((error,), asked) = converse(send(ok(PAGE)), tls=(server, client), server_name=name)
+        assert "TLS failed" in str(error)
+        assert not asked
+
+
+def test_nobody_listening_is_told():
+    async def ask() -> bytes:
+        return await Fetcher(Address("http", "127.0.0.1", 9), limit=1, timeout=5, tls=None).fetch({})
+
+    with pytest.raises(SourceError, match="no connection"):
+        asyncio.run(ask())
+
+
+def test_a_long_row_of_packed_pieces_is_refused():
+    assert unpack_gzip(gzip.compress(b"a") + gzip.compress(b"b"), limit=10) == b"ab"
+    with pytest.raises(SourceError, match="too many pieces"):
+        unpack_gzip(gzip.compress(b"") * 1000, limit=10)

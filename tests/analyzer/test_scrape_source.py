@@ -1,0 +1,183 @@
+"""The embedded source as a whole: real HTTP, targets that come and go, and what people are told."""
+
+import json
+import os
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from gpusteward.analyzer.read.current import CurrentSource
+from gpusteward.analyzer.read.prometheus.source import PrometheusSource
+from gpusteward.analyzer.read.scrape.settings import ScrapeSettings
+from gpusteward.analyzer.read.scrape.source import ScrapeSource
+from gpusteward.analyzer.read.scrape.targets import NOTHING_SET
+from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.core.errors import ConfigurationError, SourceError
+from gpusteward.core.usages import Measure, Stat
+from gpusteward.kubernetes.api import ApiServer
+from tests.analyzer.scraping import PageServer, serving_pages, wait_for
+from tests.analyzer.serving import running_serve
+from tests.analyzer.tables import of_pod
+from tests.analyzer.test_scrape_pages import page
+from tests.analyzer.test_scrape_targets import exporter
+from tests.fakes.apiserver import FakeApiServer
+
+QUICK = {"interval": 1, "timeout": 2.0, "kubernetes": "never"}
+ENVIRONMENT = {"PATH": os.environ["PATH"]}
+
+
+def source_of(server: PageServer, *paths: str, **settings: object) -> ScrapeSource:
+    targets = [server.address(path) for path in paths]
+    return ScrapeSource(ScrapeSettings(**{**QUICK, "targets": targets, **settings}), window_seconds=60)
+
+
+def state(source: ScrapeSource, path: str) -> dict:
+    (found,) = [one for one in source.describe()["states"] if one["target"].endswith(path)]
+    return found
+
+
+def test_the_first_read_waits_for_every_target_and_later_ones_see_more():
+    pages = {"/a": page("one").encode(), "/b": page("two").encode()}
+    with serving_pages(pages) as server, closing(source_of(server, "/a", "/b")) as source:
+        assert {one.container.pod for one in source.read(time.time()).holdings} == {"one", "two"}
+        server.pages["/a"] = page("one", core="90").encode()
+        wait_for(lambda: of_pod(source.read(time.time()), "one").stats[Measure.CORE, Stat.PEAK] > 0.8)
+        assert source.asked["ok"] >= 3
+        assert source.asked["failed"] == 0
+
+
+def test_a_target_that_hangs_or_is_gone_costs_itself_and_the_reason_is_shown():
+    pages = {"/good": page("one").encode(), "/hangs": None}
+    with serving_pages(pages) as server, closing(source_of(server, "/good", "/hangs", "/gone", timeout=0.5)) as source:
+        table = source.read(time.time())
+        assert [one.container.pod for one in table.holdings] == ["one"]
+        told = source.describe()
+        assert (told["targets"], told["targets_up"]) == (3, 1)
+        assert "within 0.5 s" in state(source, "/hangs")["error"]
+        assert "404" in state(source, "/gone")["error"]
+        assert state(source, "/good")["error"] == ""
+        assert [one["target"][-5:] for one in told["states"]][-1] == "/good"
+        assert json.dumps(told)
+
+
+def test_bad_lines_are_counted_by_reason_where_the_sources_are_shown():
+    text = page("one", core="ERROR - FAILED TO CONVERT TO STRING")
+    with serving_pages({"/a": text.encode()}) as server, closing(source_of(server, "/a")) as source:
+        source.read(time.time())
+        assert source.describe()["bad_lines"]["value is not a number"] >= 1
+        assert state(source, "/a")["examples"] == {
+            "value is not a number": "DCGM_FI_DEV_GPU_UTIL ERROR - FAILED TO CONVERT TO STRING"
+        }
+
+
+def test_a_target_that_falls_silent_is_unknown_and_known_again_when_it_is_back():
+    with serving_pages({"/a": page("one").encode()}) as server, closing(source_of(server, "/a")) as source:
+        assert source.read(time.time()).unknown == {}
+        kept = server.pages.pop("/a")
+        wait_for(lambda: source.read(time.time()).unknown == {0: "no sample now: its exporter or its node is silent"})
+        server.pages["/a"] = kept
+        wait_for(lambda: source.read(time.time()).unknown == {})
+
+
+def test_targets_of_a_file_come_and_go_while_it_runs(tmp_path: Path):
+    path = tmp_path / "targets.json"
+    with serving_pages({"/a": page("one").encode(), "/b": page("two").encode()}) as server:
+        path.write_text(json.dumps([{"targets": [server.address("/a")]}]))
+        with closing(source_of(server, targets=[], targets_file=path)) as source:
+            assert len(source.read(time.time())) == 1
+            path.write_text(json.dumps([{"targets": [server.address("/b")]}]))
+            wait_for(lambda: len(source.read(time.time())) == 2)
+            table = source.read(time.time())
+            assert of_pod(table, "one").unknown_reason
+            assert not of_pod(table, "two").unknown_reason
+
+
+def test_the_agents_of_the_cluster_are_found_without_any_setting():
+    with serving_pages({"/metrics": page("one").encode()}) as server, FakeApiServer() as api:
+        api.add_pod(exporter("agent", "127.0.0.1", port=server.server_port))
+        settings = ScrapeSettings(interval=1)
+        with closing(ScrapeSource(settings, window_seconds=60, api=ApiServer(api.url))) as source:
+            assert [one.container.pod for one in source.read(time.time()).holdings] == ["one"]
+            assert source.describe()["origins"] == ["pods of the cluster"]
+
+
+def test_credentials_go_with_every_scrape_and_nowhere_into_what_is_shown(tmp_path: Path):
+    token = tmp_path / "token"
+    token.write_text("s3cret-one\n")
+    identity = {"bearer_token_file": token, "headers": {"X-Tenant": "s3cret"}}
+    with serving_pages({"/a": page("one").encode()}) as server, closing(source_of(server, "/a", **identity)) as source:
+        source.read(time.time())
+        assert "s3cret" not in json.dumps(source.describe()) + repr(vars(source))
+        token.write_text("s3cret-two\n")
+        wait_for(lambda: server.asked[-1][1].get("Authorization") == "Bearer s3cret-two")
+    assert server.asked[0][1]["Authorization"] == "Bearer s3cret-one"
+    assert server.asked[0][1]["X-Tenant"] == "s3cret"
+
+
+def test_files_that_cannot_be_used_are_refused_at_the_start(tmp_path: Path):
+    for wrong in ({"ca_file": tmp_path / "no"}, {"username": "me", "password_file": tmp_path / "no"}):
+        with pytest.raises(ConfigurationError, match=next(iter(wrong)).replace("username", "password_file")):
+            ScrapeSource(ScrapeSettings(**QUICK, **wrong), window_seconds=60)
+
+
+def test_when_nothing_at_all_can_be_read_that_is_an_error_with_a_reason():
+    reason = "none of 1 targets could be read: the target answered HTTP 404"
+    with (
+        serving_pages({}) as server,
+        closing(source_of(server, "/gone")) as source,
+        pytest.raises(SourceError, match=reason),
+    ):
+        source.read(time.time())
+    with closing(ScrapeSource(ScrapeSettings(**QUICK), window_seconds=60)) as source:
+        with pytest.raises(SourceError, match=r"set prometheus\.url .* or scrape\.targets"):
+            source.read(time.time())
+        assert source.describe()["failures"] == {"targets": NOTHING_SET}
+
+
+def test_it_is_the_source_where_no_engine_is_set_and_turns_without_losing_its_samples():
+    pages = {"/a": page("one").encode(), "/b": page("two").encode()}
+    with serving_pages(pages) as server:
+
+        def settings(*paths: str) -> Settings:
+            scrape = {**QUICK, "targets": [server.address(path) for path in paths]}
+            return Settings.model_validate({"scrape": scrape})
+
+        with closing(CurrentSource(settings("/a"), environ={})) as current:
+            assert isinstance(current.source, ScrapeSource)
+            assert len(current.read(time.time())) == 1
+            current.adopt(settings("/a", "/b"))
+            assert len(current.read(time.time())) == 2
+            assert current.asked["ok"] >= 3
+            engine = Settings.model_validate({"prometheus": {"url": "http://127.0.0.1:9"}})
+            current.adopt(engine)
+            assert isinstance(current.source, PrometheusSource)
+
+
+def test_closing_ends_its_thread_and_may_be_done_twice():
+    with serving_pages({"/a": None}) as server:
+        source = source_of(server, "/a", timeout=60)
+        wait_for(lambda: bool(server.asked))
+        before = time.monotonic()
+        source.close()
+        source.close()
+        assert time.monotonic() - before < 3
+
+
+def test_serve_starts_with_nothing_set_and_says_kindly_what_to_set(tmp_path: Path):
+    with running_serve(tmp_path, env=ENVIRONMENT) as server:
+        server.wait_for(lambda it: it.get("/api/v1/health").json["cycles"]["last_error"] != "")
+        assert server.get("/api/v1/health").json["cycles"]["last_error"] == NOTHING_SET
+        assert server.get("/api/v1/sources").json["failures"] == {"targets": NOTHING_SET}
+        assert NOTHING_SET in server.log.read_text()
+
+
+def test_serve_scrapes_and_judges_without_an_engine(tmp_path: Path):
+    with serving_pages({"/metrics": page("one").encode()}) as pages:
+        flags = (f"--set=scrape.targets={pages.address('/metrics')}", "--set=scrape.interval=1")
+        with running_serve(tmp_path, *flags, env=ENVIRONMENT) as server:
+            server.wait_for(lambda it: it.get("/health").json["last_analysis"] is not None)
+            assert server.get("/api/v1/sources").json["targets_up"] == 1
+            (row,) = server.get("/api/v1/workloads").json["items"]
+            assert row["namespace"] == "ml"

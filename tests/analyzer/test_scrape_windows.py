@@ -1,0 +1,196 @@
+"""What is kept of targets over time: rings, counters, gaps, targets and pods that come and go."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from gpusteward.analyzer.read.prometheus.matchers import parse_condition
+from gpusteward.analyzer.read.scrape.increases import measure_increase
+from gpusteward.analyzer.read.scrape.settings import ScrapeSettings
+from gpusteward.analyzer.read.scrape.source import ScrapeSource
+from gpusteward.analyzer.read.scrape.store import Shape, Store
+from gpusteward.core.usages import Measure, Stat
+from tests.analyzer.tables import of_pod
+from tests.analyzer.test_scrape_pages import AT, STEP, page
+
+SILENT = "no sample now: its exporter or its node is silent"
+
+
+def quiet_source(**settings: object) -> ScrapeSource:
+    return ScrapeSource(ScrapeSettings(kubernetes="never", **settings), window_seconds=600)
+
+
+def feed(source: ScrapeSource, pages: list[str], *, target: str = "n1:9400", start: float = AT) -> float:
+    """When the last one was scraped."""
+    for number, text in enumerate(pages):
+        source.ingest(target, text.encode(), start + STEP * number)
+    return start + STEP * (len(pages) - 1)
+
+
+def test_a_window_is_open_at_its_start_and_closed_at_its_end():
+    source = quiet_source()
+    feed(source, [page(core="100"), *[page(core="10")] * 40])
+    usage = of_pod(source.read(AT + 600), "one")
+    assert usage.stats[Measure.CORE, Stat.PEAK] == pytest.approx(0.1)
+    assert usage.coverage == 1.0
+    assert of_pod(source.read(AT + 599), "one").stats[Measure.CORE, Stat.PEAK] == pytest.approx(1.0)
+
+
+def test_what_came_after_the_end_of_the_window_is_not_looked_at():
+    source = quiet_source()
+    feed(source, [page(core="10")] * 10 + [page(core="90")])
+    assert of_pod(source.read(AT + 9 * STEP + 1), "one").stats[Measure.CORE, Stat.PEAK] == pytest.approx(0.1)
+
+
+def test_a_ring_that_has_turned_many_times_still_knows_the_window():
+    source = quiet_source(keep_minutes=1)
+    end = feed(source, [page(core=str(number % 50)) for number in range(500)])
+    usage = of_pod(source.read(end), "one")
+    last = [number % 50 for number in range(460, 500)]
+    assert usage.stats[Measure.CORE, Stat.MEAN] == pytest.approx(sum(last) / 4000)
+    assert usage.stats[Measure.CORE, Stat.SPREAD] == pytest.approx(np.std(last) / 100)
+
+
+def test_a_scrape_that_failed_makes_its_rows_unknown_and_lowers_their_coverage():
+    source = quiet_source()
+    end = feed(source, [page()] * 30)
+    source.store.miss("n1:9400", end + STEP)
+    table = source.read(end + STEP)
+    assert table.unknown == {0: SILENT}
+    assert table.coverage[0] == pytest.approx(30 / 40)
+    feed(source, [page()], start=end + 2 * STEP)
+    assert source.read(end + 2 * STEP).unknown == {}
+
+
+def test_a_pod_that_is_no_longer_on_the_page_has_ended_and_its_device_goes_on():
+    source = quiet_source()
+    end = feed(source, [page("one")] * 10)
+    free = page("one").replace('pod="one"', 'pod=""').replace('namespace="ml"', 'namespace=""')
+    feed(source, [free], start=end + STEP)
+    table = source.read(end + STEP)
+    assert len(table) == 0
+    assert table.fleet == {("n1", "A100"): 1}
+
+
+def test_a_page_without_gpus_is_read_and_empty_and_its_faults_are_kept():
+    source = quiet_source()
+    feed(source, ["node_load1 0.5\nDCGM_FI_DEV_GPU_UTIL{broken} 5\n"] * 3)
+    assert len(source.read(AT + 60)) == 0
+    assert source.store.describe_target("n1:9400") == (
+        0,
+        {"labels cannot be read": 3},
+        {"labels cannot be read": "DCGM_FI_DEV_GPU_UTIL 5"},
+    )
+
+
+def test_reading_and_ingesting_at_the_same_time_do_not_disturb_each_other():
+    source = quiet_source()
+    feed(source, [page("steady")])
+    is_over = threading.Event()
+
+    def add_pods() -> None:
+        number = 0
+        while not is_over.is_set() and number < 3000:
+            number += 1
+            source.ingest("other", page(f"pod-{number}").encode(), AT + number / 100)
+
+    adding = threading.Thread(target=add_pods)
+    adding.start()
+    try:
+        for _ in range(60):
+            assert "steady" in {one.container.pod for one in source.read(AT + 40).holdings}
+    finally:
+        is_over.set()
+        adding.join()
+
+
+def test_a_target_that_stays_silent_expires_with_all_it_had():
+    source = quiet_source(keep_minutes=10)
+    end = feed(source, [page()] * 5)
+    source.store.forget_silent(end + 599)
+    assert source.store.series == 2
+    source.store.forget_silent(end + 601)
+    assert (source.store.series, len(source.store), source.store.nbytes) == (0, 0, 0)
+
+
+def test_series_long_gone_make_room_for_others():
+    store = Store(Shape(interval=15, keep_seconds=60, target_series_limit=30))
+    for number in range(300):
+        store.ingest("a", page(f"pod-{number}").encode(), AT + 15 * number)
+    assert store.series <= 30
+    assert "too many" not in str(store.describe_target("a")[1])
+
+
+def test_names_of_pods_long_gone_are_forgotten_and_the_others_keep_their_rows():
+    source = ScrapeSource(ScrapeSettings(kubernetes="never", keep_minutes=1), window_seconds=60)
+    for number in range(70):
+        gone = "".join(page(f"pod-{number}-{other}") for other in range(300))
+        source.ingest("a", (page("steady", core="30") + gone).encode(), AT + 15 * number)
+        source.ingest("b", page("other", core="60").encode(), AT + 15 * number)
+    end = AT + 15 * 69
+    _, clerk = source.store.look_back(end, 60)
+    assert sum(map(len, clerk.holders.values())) < 5_000
+    table = source.read(end)
+    assert of_pod(table, "steady").stats[Measure.CORE, Stat.MEAN] == pytest.approx(0.3)
+    assert of_pod(table, "other").stats[Measure.CORE, Stat.MEAN] == pytest.approx(0.6)
+    assert of_pod(table, "pod-69-7").stats[Measure.CORE, Stat.MEAN] == pytest.approx(0.5)
+
+
+def test_a_clock_that_was_set_back_starts_the_window_anew():
+    source = quiet_source()
+    feed(source, [page(core="90")] * 20)
+    end = feed(source, [page(core="10")] * 4, start=AT - 3600)
+    usage = of_pod(source.read(end), "one")
+    assert usage.stats[Measure.CORE, Stat.PEAK] == pytest.approx(0.1)
+    assert usage.coverage == pytest.approx(4 / 40)
+
+
+def test_the_same_moment_twice_counts_once():
+    source = quiet_source()
+    feed(source, [page(core="10")] * 4)
+    assert source.ingest("n1:9400", page(core="90").encode(), AT + 3 * STEP) == 0
+    assert of_pod(source.read(AT + 3 * STEP), "one").stats[Measure.CORE, Stat.PEAK] == pytest.approx(0.1)
+
+
+def test_only_series_that_meet_the_condition_are_looked_at():
+    condition = parse_condition('{pod!="", namespace=~"m.", Hostname!="n2"}')
+    source = ScrapeSource(ScrapeSettings(kubernetes="never"), window_seconds=600, condition=condition)
+    feed(source, [page("one") + page("two", namespace="other") + page("three", Hostname="n2")])
+    assert [one.container.pod for one in source.read(AT + 1).holdings] == ["one"]
+
+
+def test_a_label_of_the_target_holds_where_the_page_has_none():
+    source = quiet_source()
+    nameless = page("one").replace('Hostname="n1",', "")
+    source.store.ingest("10.0.0.7:9400", nameless.encode(), AT, labels={"node": "gpu-7"})
+    source.store.ingest("10.0.0.8:9400", nameless.replace("one", "two").encode(), AT)
+    assert {one.node for one in source.read(AT + 1).holdings} == {"gpu-7", "10.0.0.8:9400"}
+
+
+def test_two_nodes_that_claim_one_device_are_noticed():
+    source = quiet_source()
+    feed(source, [page("one")], target="a")
+    feed(source, [page("one", Hostname="n2")], target="b")
+    assert source.read(AT + 1).unknown == {0: "two nodes claim this allocation"}
+
+
+@pytest.mark.parametrize(
+    ("values", "grown"),
+    [
+        ([0, 10, 20, 30], 40.0),  # the ends are near: carried on to both
+        ([100, 110, np.nan, 130], 40.0),
+        ([50, 60, 5, 15], 100 / 3),  # 10, then from 0 to 5, then 10
+        ([np.nan, np.nan, 7, 7], 0.0),
+        ([np.nan, 7, np.nan, np.nan], np.nan),
+    ],
+)
+def test_a_counter_grows_as_prometheus_would_say(values: list[float], grown: float):
+    times = np.array([15.0, 30.0, 45.0, 60.0])
+    block = np.array(values)[:, None] + (1000.0 if values[0] == 0 else 0.0)
+    assert measure_increase(block, times, start=0.0, end=60.0)[0] == pytest.approx(grown, nan_ok=True)
+
+
+def test_a_counter_is_never_carried_on_to_below_zero():
+    block, times = np.array([[1.0], [11.0], [21.0]]), np.array([15.0, 30.0, 45.0])
+    assert measure_increase(block, times, start=0.0, end=45.0)[0] == pytest.approx(21.0)

@@ -1,0 +1,160 @@
+"""Alerts, pushed to Debian's own Alertmanager."""
+
+import json
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.tell.alertmanager import AlertPusher
+from gpusteward.analyzer.tell.alerts import Alert, OpenAlerts
+from gpusteward.analyzer.tell.messages import Manner
+from gpusteward.analyzer.tell.settings import AlertmanagerSettings
+from gpusteward.analyzer.tell.tallies import DeliveryTally
+from tests.analyzer.engines import RunningEngine, running_alertmanager
+from tests.analyzer.telling import BUSY, IDLE, UNREAD, held, nothing_at, result_of, settings_of, telling
+from tests.analyzer.usage_tables import AT
+from tests.fakes.receivers import Receiver, wait_until
+
+MANNER = Manner("en", "UTC", "USD", 24, 600)
+PUSH = AlertmanagerSettings(labels={"cluster": "east"})
+
+
+def pushing(url: str, **more: Any) -> Settings:
+    return settings_of(alertmanager={"url": url, "labels": {"cluster": "east"}, **more}, notify={"language": "en"})
+
+
+def active(engine: RunningEngine) -> dict[str, Any]:
+    with urllib.request.urlopen(f"{engine.url}/api/v2/alerts?active=true", timeout=10) as answer:
+        alerts = json.load(answer)
+    return {alert["labels"].get("workload", alert["labels"]["alertname"]): alert for alert in alerts}
+
+
+def follow(alerts: OpenAlerts, result: Result, settings: AlertmanagerSettings = PUSH) -> list[Alert]:
+    return list(alerts.follow(result, settings, MANNER))
+
+
+def names(alerts: list[Alert]) -> list[str]:
+    return [alert["labels"]["workload"] for alert in alerts]
+
+
+def test_an_idle_workload_is_an_alert_and_resolved_when_it_works_again(tmp_path: Path):
+    with Receiver() as hook, running_alertmanager(tmp_path, webhook=hook.url) as engine:
+        settings, now = pushing(engine.url), time.time()
+        holdings = [held("ml", "web"), held("ml", "train")]
+        with telling(settings) as teller:
+            teller.tell(result_of(holdings, [IDLE, BUSY], settings=settings, at=now))
+            wait_until(lambda: list(active(engine)) == ["web"])
+            alert = active(engine)["web"]
+            hook.wait_for(lambda it: any(call.json["status"] == "firing" for call in it.accepted))
+            teller.tell(result_of(holdings, [BUSY, BUSY], settings=settings, at=time.time()))
+            wait_until(lambda: not active(engine))
+            hook.wait_for(lambda it: any(call.json["status"] == "resolved" for call in it.accepted))
+            assert teller.tally.sent["alert"] == 2
+    assert alert["labels"] == {
+        "alertname": "GpuWorkloadIdle",
+        "severity": "info",
+        "cluster": "east",
+        "namespace": "ml",
+        "workload_kind": "Deployment",
+        "workload": "web",
+    }
+    assert alert["annotations"]["summary"].startswith("ml / Deployment web holds 1 GPUs and has used none of them")
+    assert "Memory held: 4.0 GiB" in alert["annotations"]["description"]
+    assert alert["annotations"]["signature"] == "parked"
+
+
+def test_a_thousand_alerts_go_in_batches_and_a_member_that_is_down_gets_the_state_later(tmp_path: Path):
+    with running_alertmanager(tmp_path) as engine:
+        late = Receiver()
+        settings = pushing(f"{engine.url},{late.url}")
+        with telling(settings) as teller:
+            holdings = [held("ml", f"web-{number}") for number in range(1000)]
+            teller.tell(result_of(holdings, settings=settings, at=time.time(), idle_hours=1))
+            wait_until(lambda: len(active(engine)) == 1000)
+            wait_until(lambda: teller.tally.failed["alert"] >= 1)
+            with late:
+                late.wait_for(lambda it: sum(len(call.json) for call in it.accepted) == 1000)
+                assert max(len(call.json) for call in late.accepted) <= 200
+
+
+def test_a_lost_source_is_an_alert_of_its_own(tmp_path: Path):
+    with running_alertmanager(tmp_path) as engine:
+        settings, now = pushing(engine.url), time.time()
+        with telling(settings) as teller:
+            teller.tell_lost("HTTP 503", at=now - 1200)
+            teller.tell_lost("HTTP 503", at=now)
+            wait_until(lambda: list(active(engine)) == ["GpustewardSourceLost"])
+            teller.tell(nothing_at(time.time(), settings))
+            wait_until(lambda: not active(engine))
+
+
+def test_an_alert_that_is_not_renewed_ends_by_itself():
+    settings = settings_of(scheduler={"interval": 300})
+    (alert,) = follow(OpenAlerts(), result_of([held("ml", "web")], settings=settings))
+    assert alert["startsAt"] == "2026-09-21T12:03:20.000Z"
+    assert alert["endsAt"] == "2026-09-21T14:33:20.000Z"
+
+
+def test_the_unknown_neither_renews_nor_resolves():
+    settings, alerts = settings_of(), OpenAlerts()
+    assert len(follow(alerts, result_of([held("ml", "web")], settings=settings))) == 1
+    assert follow(alerts, result_of([held("ml", "web")], [UNREAD], settings=settings, at=AT + 300)) == []
+    (ended,) = follow(alerts, result_of([held("ml", "web")], [BUSY], settings=settings, at=AT + 600))
+    assert ended["annotations"] == {}
+    assert follow(alerts, result_of([held("ml", "web")], [BUSY], settings=settings, at=AT + 900)) == []
+
+
+def test_a_workload_that_is_gone_is_resolved():
+    settings, alerts = settings_of(), OpenAlerts()
+    follow(alerts, result_of([held("ml", "web")], settings=settings))
+    (ended,) = follow(alerts, nothing_at(AT + 300, settings))
+    assert ended["endsAt"] == "2026-09-21T14:18:20.000Z"
+
+
+def test_of_too_many_the_largest_are_told_and_the_others_counted():
+    settings, alerts = settings_of(), OpenAlerts()
+    holdings = [held("ml", f"w{number}", gpu=gpu) for number in range(4) for gpu in range(number + 1)]
+    push = AlertmanagerSettings(max_alerts=2)
+    assert names(follow(alerts, result_of(holdings, settings=settings), push)) == ["w3", "w2"]
+    assert alerts.left_out == 2
+
+
+def test_names_are_bounded_and_harmless_in_labels():
+    settings = settings_of()
+    (alert,) = follow(OpenAlerts(), result_of([held("ml", "<at>\n" * 500)], settings=settings))
+    assert len(alert["labels"]["workload"]) == 253
+    assert set("<>\n").isdisjoint(str(alert["labels"]["workload"]))
+
+
+def test_an_end_that_did_not_arrive_is_told_with_the_next_state():
+    receiver, tally = Receiver(), DeliveryTally()
+    pusher = AlertPusher(receiver.url, AlertmanagerSettings(timeout=1), tally)
+    settings, alerts = settings_of(), OpenAlerts()
+    pusher.start()
+    pusher.push(follow(alerts, result_of([held("ml", "a"), held("ml", "b")], settings=settings)))
+    wait_until(lambda: tally.failed["alert"] >= 1)
+    pusher.push(follow(alerts, result_of([held("ml", "a"), held("ml", "b")], [BUSY, IDLE], settings=settings)))
+    pusher.push(follow(alerts, result_of([held("ml", "a"), held("ml", "b")], [BUSY, IDLE], settings=settings)))
+    with receiver:
+        receiver.wait_for(lambda it: len(it.accepted) == 1)
+    pusher.stop(5)
+    told = {alert["labels"]["workload"]: bool(alert["annotations"]) for alert in receiver.accepted[0].json}
+    assert told == {"a": False, "b": True}
+
+
+def test_credentials_go_along_and_are_never_shown():
+    with Receiver() as receiver:
+        settings = pushing(receiver.url, bearer_token="s3cret")
+        with telling(settings) as teller:
+            teller.tell(result_of([held("ml", "web")], settings=settings, at=time.time()))
+            receiver.wait_for(lambda it: len(it.accepted) == 1)
+            assert "s3cret" not in str(teller.describe())
+        settings = pushing(receiver.url, username="u", password="p")
+        with telling(settings) as teller:
+            teller.tell(result_of([held("ml", "web")], settings=settings, at=time.time()))
+            receiver.wait_for(lambda it: len(it.accepted) == 2)
+    assert [call.headers["authorization"] for call in receiver.accepted] == ["Bearer s3cret", "Basic dTpw"]
+    assert {call.path for call in receiver.accepted} == {"/api/v2/alerts"}

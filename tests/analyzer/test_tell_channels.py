@@ -1,0 +1,223 @@
+"""Channels: Feishu by nothing but its webhook, everything else through Apprise, and only where it is needed."""
+
+import json
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from gpusteward.analyzer.accounts.prices import PriceSettings
+from gpusteward.analyzer.keep.ledger import Ledger
+from gpusteward.analyzer.keep.settings import LedgerSettings
+from gpusteward.analyzer.read.owners import ClusterOwners
+from gpusteward.analyzer.tell.digests import read_week, write_digest
+from gpusteward.analyzer.tell.messages import Manner
+from gpusteward.analyzer.tell.senders import is_feishu
+from gpusteward.kubernetes.api import ApiServer
+from tests.analyzer.telling import BUSY, IDLE, held, result_of, settings_of, telling
+from tests.analyzer.test_read_owners import POD, REPLICA_SET, FakeObjects, cluster, table
+from tests.analyzer.usage_tables import AT
+from tests.fakes.receivers import Receiver, wait_until
+
+HOOK = "/open-apis/bot/v2/hook/0a1b-2c3d"
+
+__all__ = ["cluster"]
+
+
+def notify(**channels: str) -> dict:
+    return {"channels": channels, "digest": "", "language": "en"}
+
+
+def test_a_feishu_webhook_works_as_it_is():
+    with Receiver() as receiver:
+        settings = settings_of(notify={"channels": {"feishu": receiver.url + HOOK}, "digest": ""})
+        with telling(settings) as teller:
+            teller.tell(result_of([held("ml", "web")], settings=settings))
+            receiver.wait_for(lambda it: len(it.accepted) == 1)
+    call = receiver.accepted[0]
+    assert call.path == HOOK
+    assert call.json == {"msg_type": "text", "content": {"text": call.json["content"]["text"]}}
+    assert call.json["content"]["text"].startswith("GPU 闲置提醒：ml\n")
+
+
+def test_the_real_addresses_of_feishu_and_lark_are_known():
+    assert is_feishu("https://open.feishu.cn/open-apis/bot/v2/hook/x")
+    assert is_feishu("https://open.larksuite.com/open-apis/bot/v2/hook/x")
+    assert not is_feishu("https://hooks.slack.com/services/T/B/x")
+
+
+@pytest.mark.parametrize("answer", [b'{"code":19024,"msg":"Key Words Not Found"}', b'{"StatusCode":1}', b"<html>"])
+def test_feishus_refusal_with_status_200_is_no_delivery(answer: bytes):
+    with Receiver() as receiver:
+        receiver.answer = answer
+        settings = settings_of(notify=notify(feishu=receiver.url + HOOK))
+        with telling(settings) as teller:
+            teller.tell(result_of([held("ml", "web")], settings=settings))
+            wait_until(lambda: teller.tally.dead["notice"] == 1)
+            assert teller.tally.sent["notice"] == 0
+            assert "0a1b" not in str(teller.describe())
+
+
+def test_other_services_are_reached_through_apprise():
+    with Receiver() as receiver:
+        settings = settings_of(notify=notify(hook=f"json://127.0.0.1:{receiver.port}/notices"))
+        with telling(settings) as teller:
+            teller.tell(result_of([held("ml", "@all")], settings=settings))
+            receiver.wait_for(lambda it: len(it.accepted) == 1)
+    said = receiver.accepted[0].json
+    assert said["title"] == "GPUs idle: ml"
+    assert said["message"].startswith("ml / Deployment ?all holds 1 GPUs")
+
+
+def test_apprise_follows_no_redirect_even_if_its_address_asks_for_it():
+    with Receiver() as receiver:
+        receiver.misfortune = "redirect"
+        settings = settings_of(notify=notify(hook=f"json://127.0.0.1:{receiver.port}/notices?redirect=yes"))
+        with telling(settings) as teller:
+            teller.tell(result_of([held("ml", "web")], settings=settings))
+            wait_until(lambda: teller.tally.failed["notice"] > 0)
+    assert {call.path for call in receiver.calls} == {"/notices"}
+
+
+def test_of_several_addresses_only_the_one_that_failed_is_tried_again():
+    with Receiver() as well, Receiver() as ill:
+        ill.misfortune = "500"
+        settings = settings_of(notify=notify(ops=f"{well.url}{HOOK} {ill.url}{HOOK}"))
+        with telling(settings) as teller:
+            teller.tell(result_of([held("ml", "web")], settings=settings))
+            ill.wait_for(lambda it: len(it.calls) >= 3)
+            ill.misfortune = ""
+            ill.wait_for(lambda it: len(it.accepted) == 1)
+            assert len(well.accepted) == 1
+            wait_until(lambda: teller.tally.sent["notice"] == 2)
+
+
+def test_changed_channels_are_used_from_the_next_cycle_on_and_bad_ones_change_nothing():
+    with Receiver() as first, Receiver() as second:
+        settings = settings_of(notify=notify(ops=first.url + HOOK))
+        with telling(settings) as teller:
+            teller.tell(result_of([held("ml", "a")], settings=settings))
+            first.wait_for(lambda it: len(it.accepted) == 1)
+            bad = settings_of(notify=notify(ops="nosuchservice://x"))
+            teller.tell(result_of([held("chat", "b")], settings=bad))
+            first.wait_for(lambda it: len(it.accepted) == 2)
+            good = settings_of(notify=notify(ops=second.url + HOOK))
+            teller.tell(result_of([held("vision", "c")], settings=good))
+            second.wait_for(lambda it: len(it.accepted) == 1)
+    assert len(first.accepted) == 2
+
+
+def test_a_bad_channel_does_not_keep_other_settings_from_changing():
+    with Receiver() as receiver:
+        control = {"enabled": True, "api_url": receiver.url}
+        before = settings_of(control=control, notify=notify(ops=receiver.url + HOOK))
+        after = settings_of(control={"enabled": False}, notify=notify(ops="nosuchservice://x"))
+        with telling(before) as teller:
+            teller.tell(result_of([held("ml", "a")], settings=after))
+            receiver.wait_for(lambda it: len(it.accepted) == 1)
+            assert teller.describe()["targets"] == ["channel/ops/0"]
+    assert receiver.accepted[0].path == HOOK
+
+
+def test_a_fault_in_telling_never_reaches_the_cycle():
+    def fail(_namespace: str, _pod: str) -> str:
+        raise RuntimeError("nobody foresaw this")
+
+    settings = settings_of(notify=notify(ops="http://127.0.0.1:9" + HOOK))
+    with telling(settings, read_wish=fail) as teller:
+        teller.tell(result_of([held("ml", "a")], settings=settings))
+        assert teller.describe()["fault"] == "RuntimeError: nobody foresaw this"
+
+
+def test_apprise_is_not_even_imported_where_nobody_needs_it():
+    script = (
+        "import sys, json\n"
+        "from gpusteward.analyzer.settings.gathered import Settings\n"
+        "from gpusteward.analyzer.tell.teller import Teller\n"
+        "hook = 'https://open.feishu.cn/open-apis/bot/v2/hook/x'\n"
+        "for notify in ({}, {'channels': {'feishu': hook}}):\n"
+        "    Teller(Settings.model_validate({'notify': notify}), None)\n"
+        "print(json.dumps([name for name in ('apprise', 'requests', 'httpx2') if name in sys.modules]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert json.loads(done.stdout) == []
+
+
+def test_the_annotation_of_a_pod_or_else_of_its_owner_is_read(cluster: FakeObjects):
+    cluster.add(POD, "apps/v1", "ReplicaSet", "web-5d")
+    cluster.add(REPLICA_SET)
+    owners = ClusterOwners(ApiServer(cluster.url))
+    cluster.objects[REPLICA_SET]["metadata"]["annotations"] = {"gpusteward.io/notify": "team"}
+    assert owners.read_wish("ml", "web-1") == "team"
+    assert owners.read_wish("ml", "web-1") == "team"
+    assert cluster.asked == [POD, REPLICA_SET]
+    cluster.objects[POD]["metadata"]["annotations"] = {"gpusteward.io/notify": " mine "}
+    fresh = ClusterOwners(ApiServer(cluster.url))
+    fresh.name(table("web-1"))
+    assert fresh.read_wish("ml", "web-1") == "mine"
+
+
+def test_without_an_api_server_or_rights_there_is_no_annotation(cluster: FakeObjects):
+    assert ClusterOwners(None).read_wish("ml", "web-1") == ""
+    cluster.forbidden.add(POD)
+    assert ClusterOwners(ApiServer(cluster.url)).read_wish("ml", "web-1") == ""
+
+
+def test_an_annotated_pod_is_told_of_on_the_channel_it_names_and_on_no_address_of_its_own(cluster: FakeObjects):
+    with Receiver() as team, Receiver() as ops:
+        settings = settings_of(notify=notify(team=team.url + HOOK, ops=ops.url + HOOK) | {"default": ["ops"]})
+        owners = ClusterOwners(ApiServer(cluster.url))
+        for name, wish in (("a", "team"), ("b", "http://127.0.0.1:9/hook"), ("c", "")):
+            path = f"/api/v1/namespaces/{name}/pods/web-pod"
+            cluster.add(path)
+            cluster.objects[path]["metadata"]["annotations"] = {"gpusteward.io/notify": wish}
+        with telling(settings, read_wish=owners.read_wish) as teller:
+            teller.tell(result_of([held(name, "web") for name in "abc"], settings=settings))
+            team.wait_for(lambda it: len(it.accepted) == 1)
+            ops.wait_for(lambda it: len(it.accepted) == 2)
+            assert teller.tally.failed["notice"] == 0
+    assert "GPUs idle: a" in team.texts[0]
+
+
+def test_the_digest_tells_the_week_of_the_books_once(tmp_path: Path):
+    ledger = Ledger(LedgerSettings(directory=tmp_path))
+    prices = {"prices": PriceSettings(per_gpu_hour={"H100": 3.0}).model_dump()}
+    now = [AT]
+    with Receiver() as receiver:
+        channel = {"channels": {"ops": receiver.url + HOOK}, "language": "en", "idle_minutes": 100_000}
+        settings = settings_of(notify=channel | {"digest": "monday 09:00"}, **prices)
+        holdings, rows = [held("ml", "web"), held("ml", "train"), held("ml", "train", gpu=1)], [IDLE, BUSY, BUSY]
+        for back in range(12, -1, -1):
+            result = result_of(holdings, rows, settings=settings, at=AT - back * 300)
+            ledger.book(result)
+        with telling(settings, ledger.engine, clock=lambda: now[0]) as teller:
+            for after in (0, 300):
+                now[0] = AT + after
+                teller.tell(result_of(holdings, rows, settings=settings, at=AT))
+            receiver.wait_for(lambda it: len(it.accepted) == 1)
+            wait_until(lambda: not teller.tally.pending.get("notice"))
+    ledger.close()
+    assert len(receiver.accepted) == 1
+    assert receiver.texts[0].splitlines() == [
+        "GPU digest of the week to 2026-09-21",
+        "3.0 GPU-hours held: 2.0 used, 1.0 idle, 0.0 unknown.",
+        "Idle GPU-hours cost 3.00 USD.",
+        "Most idle time:",
+        "- ml / Deployment web: 1.0 of 1.0 GPU-hours idle, 3.00 USD",
+        "Now: 1 workloads with 1 GPUs are idle as a whole; 0 more have unused GPUs.",
+    ]
+
+
+def test_a_digest_without_books_says_so_and_what_is_idle_now(tmp_path: Path):
+    settings = settings_of()
+    result = result_of([held("ml", "web"), held("chat", "x")], settings=settings)
+    manner = Manner("en", "UTC", "USD", 24, 600)
+    said = write_digest(None, result, day=date(2026, 9, 21), namespaces=("ml",), manner=manner)
+    assert "the ledger is off" in said
+    assert "Now: 1 workloads with 1 GPUs are idle" in said
+    ledger = Ledger(LedgerSettings(directory=tmp_path))
+    empty = read_week(ledger.engine, result, namespaces=(), now=AT)
+    assert "no books" in write_digest(empty, result, day=date(2026, 9, 21), namespaces=(), manner=manner)
+    ledger.close()

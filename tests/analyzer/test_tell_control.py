@@ -1,0 +1,168 @@
+"""The control webhook: gpu-oour's JSON, signed, once for every GPU below the threshold and cycle."""
+
+import hashlib
+import hmac
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpusteward.analyzer.explain.answers import Opinion
+from gpusteward.analyzer.tell.control import control_parcels
+from gpusteward.core.errors import ConfigurationError
+from tests.analyzer.telling import BUSY, IDLE, UNREAD, held, open_ledger, result_of, settings_of, telling
+from tests.analyzer.usage_tables import AT
+from tests.fakes.receivers import Call, Receiver
+
+SECRET = "not to be seen anywhere"
+SEED_FIELDS = ["gpu_id", "pod", "namespace", "hostname", "score", "status", "timestamp"]
+
+
+def control(url: str, **more: object) -> dict:
+    return {"enabled": True, "api_url": f"{url}/api/optimize", "timeout": 0.5, **more}
+
+
+def is_genuine(call: Call, secret: str, *, now: float) -> bool:
+    """As the recipe in signing.py tells a receiver to do it."""
+    parts = dict(part.split("=", 1) for part in call.headers["x-gpusteward-signature"].split(","))
+    signed = f"{parts['t']}.{call.headers['idempotency-key']}.".encode() + call.body
+    expected = hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
+    return hmac.compare_digest(expected, parts["v1"]) and abs(now - int(parts["t"])) <= 300
+
+
+def test_the_body_has_the_fields_of_gpu_oour_and_no_others():
+    with Receiver() as receiver:
+        settings = settings_of(control=control(receiver.url))
+        with telling(settings) as teller:
+            teller.tell(result_of([held("ml", "web")], settings=settings))
+            receiver.wait_for(lambda it: len(it.accepted) == 1)
+    call = receiver.accepted[0]
+    assert call.path == "/api/optimize"
+    assert call.headers["content-type"] == "application/json"
+    assert list(call.json) == SEED_FIELDS
+    assert call.json == {
+        "gpu_id": "GPU-ml-web-0",
+        "pod": "web-pod",
+        "namespace": "ml",
+        "hostname": "node-1",
+        "score": 1.9,
+        "status": "idle",
+        "timestamp": "2026-09-21T14:13:20",
+    }
+
+
+def test_an_opinion_goes_along_as_gpu_oour_sent_it():
+    settings = settings_of(control=control("http://nowhere"))
+    result = result_of([held("ml", "web")], settings=settings)
+    opinion = Opinion("idle", 0.91234, "没有计算", "ask", 1.9, 2.0, "gpt-4", AT)
+    (parcel,) = control_parcels(replace(result, opinions={0: opinion}))
+    assert (
+        '"ai_analysis":{"status":"idle","confidence":0.912,"reason":"没有计算","recommendation":"ask"}' in parcel.body
+    )
+
+
+def test_only_what_is_known_to_be_low_is_told():
+    settings = settings_of(control=control("http://nowhere"))
+    holdings = [held("ml", name) for name in ("idle", "busy", "unread")]
+    parcels = list(control_parcels(result_of(holdings, [IDLE, BUSY, UNREAD], settings=settings)))
+    assert [parcel.stream for parcel in parcels] == ["control/Deployment/ml/idle"]
+
+
+def test_a_receiver_can_verify_the_signature_and_a_changed_call_fails(tmp_path: Path):
+    (tmp_path / "secret").write_text(SECRET + "\n")
+    for way in ({"secret": SECRET}, {"secret_file": str(tmp_path / "secret")}):
+        with Receiver() as receiver:
+            settings = settings_of(control=control(receiver.url, **way))
+            with telling(settings) as teller:
+                teller.tell(result_of([held("ml", "web")], settings=settings))
+                receiver.wait_for(lambda it: len(it.accepted) == 1)
+        call, now = receiver.accepted[0], time.time()
+        assert is_genuine(call, SECRET, now=now)
+        assert not is_genuine(call, "another secret", now=now)
+        assert not is_genuine(replace(call, body=call.body + b" "), SECRET, now=now)
+        assert not is_genuine(replace(call, headers={**call.headers, "idempotency-key": "x"}), SECRET, now=now)
+        assert not is_genuine(call, SECRET, now=now + 3600)
+
+
+def test_every_attempt_has_the_same_key_and_a_new_timestamp():
+    with Receiver() as receiver:
+        receiver.misfortune = "500"
+        settings = settings_of(control=control(receiver.url, secret=SECRET))
+        with telling(settings) as teller:
+            teller.tell(result_of([held("ml", "web")], settings=settings))
+            receiver.wait_for(lambda it: len(it.calls) >= 3)
+            receiver.misfortune = ""
+            receiver.wait_for(lambda it: len(it.accepted) == 1)
+    assert len({call.headers["idempotency-key"] for call in receiver.calls}) == 1
+    assert all(is_genuine(call, SECRET, now=time.time()) for call in receiver.calls)
+
+
+def test_a_cycle_told_twice_is_delivered_once_also_after_a_restart(tmp_path: Path):
+    engine = open_ledger(tmp_path)
+    with Receiver() as receiver:
+        settings = settings_of(control=control(receiver.url))
+        result = result_of([held("ml", "web"), held("ml", "web", gpu=1)], settings=settings)
+        later = result_of([held("ml", "web")], settings=settings, at=AT + 300)
+        with telling(settings, engine) as teller:
+            teller.tell(result)
+            teller.tell(result)
+            receiver.wait_for(lambda it: len(it.accepted) == 2)
+        with telling(settings, engine) as teller:
+            teller.tell(result)
+            teller.tell(later)
+            receiver.wait_for(lambda it: len(it.accepted) == 3)
+    engine.dispose()
+    stamps = [call.json["timestamp"] for call in receiver.accepted]
+    assert stamps == ["2026-09-21T14:13:20"] * 2 + ["2026-09-21T14:18:20"]
+
+
+def test_a_redirect_is_not_followed():
+    with Receiver() as receiver:
+        receiver.misfortune = "redirect"
+        settings = settings_of(control=control(receiver.url, secret=SECRET))
+        with telling(settings) as teller:
+            teller.tell(result_of([held("ml", "web")], settings=settings))
+            receiver.wait_for(lambda _: teller.tally.dead["control"] == 1)
+            assert "redirect" in teller.describe()["failures"]["control"]
+    assert {call.path for call in receiver.calls} == {"/api/optimize"}
+
+
+def test_a_secret_that_cannot_be_read_is_said_without_a_call(tmp_path: Path):
+    with Receiver() as receiver:
+        settings = settings_of(control=control(receiver.url, secret_file=str(tmp_path / "missing")))
+        with telling(settings) as teller:
+            teller.tell(result_of([held("ml", "web")], settings=settings))
+            receiver.wait_for(lambda _: teller.tally.failed["control"] > 0)
+            assert teller.describe()["failures"] == {"control": "control.secret_file cannot be read"}
+    assert receiver.calls == []
+
+
+def test_two_secrets_are_one_too_many():
+    with pytest.raises(ValueError, match="keep one of them"):
+        settings_of(control=control("http://x", secret="a", secret_file="b"))
+
+
+def test_no_address_or_secret_is_in_what_is_shown_or_kept(tmp_path: Path):
+    engine = open_ledger(tmp_path)
+    with Receiver() as receiver:
+        receiver.misfortune = "500"
+        url = f"http://user:hunter2@127.0.0.1:{receiver.port}"
+        settings = settings_of(control=control(url, secret=SECRET))
+        with telling(settings, engine) as teller:
+            teller.tell(result_of([held("ml", "web")], settings=settings))
+            receiver.wait_for(lambda it: len(it.calls) >= 2)
+            shown = str(teller.describe())
+    engine.dispose()
+    assert receiver.calls[0].headers["authorization"] == "Basic dXNlcjpodW50ZXIy"
+    kept = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    for secret in ("hunter2", SECRET, "127.0.0.1"):
+        assert secret not in shown.replace("'left_alone': ['127.0.0.1:", "")
+        assert secret.encode() not in kept
+
+
+def test_an_unusable_channel_is_refused_at_the_start_without_its_address():
+    settings = settings_of(notify={"channels": {"ops": "nosuchservice://token-xyz"}})
+    with pytest.raises(ConfigurationError, match=r"notify\.channels\.ops") as refused, telling(settings):
+        pass
+    assert "token-xyz" not in str(refused.value)

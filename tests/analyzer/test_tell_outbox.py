@@ -1,0 +1,168 @@
+"""The outbox: once for each key, in order, bounded, and honest when the ledger is off or lost."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, select
+
+from gpusteward.analyzer.keep.engines import open_engine, writing
+from gpusteward.analyzer.keep.schema import METADATA, notices, outbox
+from gpusteward.analyzer.tell.outbox import HELD_LIMIT, Outbox
+from gpusteward.analyzer.tell.parcels import Note, Outcome, Parcel
+from gpusteward.analyzer.tell.settings import OutboxSettings
+from gpusteward.analyzer.tell.tallies import DeliveryTally
+from tests.analyzer.telling import held, open_ledger, result_of, settings_of, telling
+from tests.fakes.receivers import Receiver, wait_until
+
+NOW = 1_790_000_000_000
+
+
+def parcel(stream: str, key: str, *, target: str = "control") -> Parcel:
+    return Parcel(stream, key, "control", target, f'{{"key":"{key}"}}')
+
+
+def note(key: str) -> Note:
+    return Note(key, "idle-found", "ml", "Deployment", "web", "ops", "")
+
+
+@pytest.fixture
+def ledger(database_url: str) -> Iterator[Engine]:
+    """Each test runs on SQLite and on PostgreSQL."""
+    engine = open_engine(database_url.replace("postgresql:", "postgresql+psycopg:"))
+    METADATA.create_all(engine)
+    yield engine
+    engine.dispose()
+
+
+def opened(engine: Engine | None, **settings: float) -> tuple[Outbox, DeliveryTally]:
+    tally = DeliveryTally()
+    return Outbox(engine, OutboxSettings.model_validate(settings), tally), tally
+
+
+def keys(box: Outbox, *, now_ms: int = NOW) -> list[str]:
+    return [row.key for row in box.take(["control"], now_ms=now_ms, limit=100)]
+
+
+def test_only_the_first_of_each_stream_is_due(ledger: Engine):
+    box, _ = opened(ledger)
+    box.put([parcel("a", "a1"), parcel("a", "a2"), parcel("b", "b1")], at_ms=NOW)
+    assert keys(box) == ["a1", "b1"]
+    (first, _) = box.take(["control"], now_ms=NOW, limit=100)
+    box.settle([Outcome(first.id, "pending", 1, NOW + 5000, "HTTP 500")])
+    assert keys(box) == ["b1"]  # a2 waits behind a1
+    assert keys(box, now_ms=NOW + 5000) == ["a1", "b1"]
+    box.settle([Outcome(first.id, "dead", 2, NOW, "HTTP 500")])
+    assert keys(box) == ["a2", "b1"]
+
+
+def test_a_key_is_taken_once_also_after_it_was_delivered(ledger: Engine):
+    box, _ = opened(ledger)
+    for _ in range(2):
+        box.put([parcel("a", "a1")], [note("n1")], at_ms=NOW)
+    (row,) = box.take(["control"], now_ms=NOW, limit=100)
+    box.settle([Outcome(row.id, "done", 1, NOW)])
+    box.put([parcel("a", "a1")], [note("n1")], at_ms=NOW)
+    assert keys(box) == []
+    assert len(box.read_notes(0)) == 1
+
+
+def test_events_and_the_record_of_a_cycle_go_in_together_or_not_at_all(ledger: Engine):
+    box, _ = opened(ledger)
+    notices.drop(ledger)
+    box.put([parcel("a", "a1")], [note("n1")], at_ms=NOW)
+    with ledger.connect() as connection:
+        assert connection.execute(select(outbox)).all() == []
+    METADATA.create_all(ledger)
+    assert box.flush()
+    assert keys(box) == ["a1"]
+
+
+def test_more_than_the_limit_is_refused_counted_and_said_once(ledger: Engine, caplog: pytest.LogCaptureFixture):
+    box, tally = opened(ledger, max_pending=10)
+    for begin in (0, 100):
+        box.put([parcel(f"s{number}", f"k{begin + number}") for number in range(8)], at_ms=NOW)
+    box.put([parcel("s", "k")], at_ms=NOW)
+    assert tally.refused == {"control": 7}
+    assert tally.pending == {"control": 10}
+    assert [record.message for record in caplog.records] == ["outbox_full"]
+
+
+def test_what_is_over_is_forgotten_after_its_time(ledger: Engine):
+    box, _ = opened(ledger, keep_done_hours=1, keep_dead_hours=2)
+    box.put([parcel("a", "a1"), parcel("b", "b1"), parcel("c", "c1")], at_ms=NOW)
+    done, dead, _ = box.take(["control"], now_ms=NOW, limit=100)
+    box.settle([Outcome(done.id, "done", 1, NOW), Outcome(dead.id, "dead", 1, NOW, "no")])
+    box.sweep(NOW + 3_600_001)
+    with ledger.connect() as connection:
+        assert sorted(connection.scalars(select(outbox.c.key))) == ["b1", "c1"]
+    box.sweep(NOW + 7_200_001)
+    with ledger.connect() as connection:
+        assert sorted(connection.scalars(select(outbox.c.key))) == ["c1"]
+
+
+@pytest.mark.parametrize("kind", ["control", "notice"])
+def test_a_row_for_a_target_that_is_gone_waits_and_dies_of_age(ledger: Engine, kind: str):
+    box, tally = opened(ledger, max_age_hours=1)
+    box.put([Parcel("s", "k", kind, "channel/gone/0", "{}")], at_ms=NOW)
+    assert keys(box) == []
+    box.sweep(NOW + 3_600_000)
+    assert tally.dead[kind] == 0
+    box.sweep(NOW + 3_600_001)
+    assert tally.dead[kind] == 1
+    assert box.read_dead()[0]["error"].startswith("too old")
+
+
+def test_without_a_ledger_it_is_kept_in_memory_smaller_and_that_is_said(caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO, "gpusteward")
+    box, tally = opened(None)
+    box.put([parcel(f"s{number}", f"k{number}") for number in range(HELD_LIMIT + 5)], at_ms=NOW)
+    assert tally.refused == {"control": 5}
+    assert box.describe()["in_memory"]
+    assert [record.message for record in caplog.records] == ["outbox_in_memory", "outbox_full"]
+    box.close()
+
+
+def test_a_lost_database_holds_events_back_up_to_a_limit_and_is_caught_up(
+    ledger: Engine, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO, "gpusteward")
+    box, tally = opened(ledger, max_pending=100_000)
+    box.put([parcel("a", "a0")], at_ms=NOW)
+    METADATA.drop_all(ledger)
+    for number in range(1, 4):
+        box.put([parcel("a", f"a{number}")], at_ms=NOW)
+    box.put([parcel(f"s{number}", f"k{number}") for number in range(HELD_LIMIT)], at_ms=NOW)
+    assert box.describe()["held"] == HELD_LIMIT
+    assert box.describe()["trouble"]
+    assert tally.refused == {"control": 3}
+    METADATA.create_all(ledger)
+    assert box.flush()
+    assert keys(box)[0] == "a1"
+    assert box.describe() == {"in_memory": False, "held": 0, "trouble": ""}
+    said = [record.message for record in caplog.records]
+    assert said == ["outbox_unwritable", "outbox_full", "outbox_writable_again"]
+
+
+def test_a_teller_goes_on_when_the_database_is_back(tmp_path: Path):
+    engine = open_ledger(tmp_path)
+    with Receiver() as receiver:
+        settings = settings_of(control={"enabled": True, "api_url": receiver.url})
+        METADATA.drop_all(engine)
+        with telling(settings, engine) as teller:
+            teller.tell(result_of([held("ml", "web")], settings=settings))
+            wait_until(lambda: teller.describe()["outbox"]["held"] == 1)
+            assert receiver.calls == []
+            METADATA.create_all(writing(engine))
+            receiver.wait_for(lambda it: len(it.accepted) == 1)
+    engine.dispose()
+
+
+def test_names_that_no_database_can_keep_do_no_harm(ledger: Engine):
+    with Receiver() as receiver:
+        settings = settings_of(control={"enabled": True, "api_url": receiver.url})
+        with telling(settings, ledger) as teller:
+            teller.tell(result_of([held("ml\0", "web\ud800"), held("x" * 9000, "y" * 9000)], settings=settings))
+            receiver.wait_for(lambda it: len(it.accepted) == 2)
+            assert teller.describe()["fault"] == ""

@@ -1,0 +1,105 @@
+"""`notify.*`, `alertmanager.*`, `outbox.*`, `control.*`: as a person writes them, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from gpusteward.analyzer.settings.file import SettingsFile
+from gpusteward.analyzer.settings.paths import allowed
+from gpusteward.analyzer.settings.reading import KNOWN
+from gpusteward.analyzer.settings.showing import show
+from gpusteward.analyzer.tell.post import post
+from gpusteward.analyzer.tell.settings import AlertmanagerSettings, NotifySettings, urls_of
+from gpusteward.core.errors import ConfigurationError
+from tests.analyzer.test_settings import read
+from tests.fakes.receivers import Receiver
+
+HOOK = "https://open.feishu.cn/open-apis/bot/v2/hook/0a1b-secret"
+FILE = f"""\
+control: {{enabled: true, api_url: "http://control/api", secret: "sign-secret"}}
+notify:
+  channels:
+    feishu: {HOOK}
+    ml-team: >
+      mailto://user:mail-secret@example.com
+      json://127.0.0.1/json-secret
+  default: feishu
+  namespaces: {{ml: ml-team}}
+  quiet_hours: 22:00-08:00
+  time_zone: Asia/Shanghai
+alertmanager:
+  url: http://one:9093, http://two:9093
+  password: am-secret
+"""
+
+
+def test_a_file_as_a_person_writes_it(tmp_path: Path):
+    settings = read(tmp_path, FILE).settings
+    assert urls_of(settings.notify.channels["feishu"]) == (HOOK,)
+    assert len(urls_of(settings.notify.channels["ml-team"])) == 2
+    assert settings.notify.default == ["feishu"]
+    assert settings.alertmanager.url == ["http://one:9093", "http://two:9093"]
+
+
+def test_a_channel_may_come_from_the_environment(tmp_path: Path):
+    environ = {"GPUSTEWARD_NOTIFY__CHANNELS": f"feishu: {HOOK}", "GPUSTEWARD_ALERTMANAGER__URL": "http://one:9093"}
+    settings = read(tmp_path, "", environ).settings
+    assert urls_of(settings.notify.channels["feishu"]) == (HOOK,)
+    assert settings.alertmanager.url == ["http://one:9093"]
+
+
+def test_secrets_are_never_shown(tmp_path: Path):
+    file: SettingsFile = read(tmp_path, FILE)
+    shown = str(show(file.effective)) + str(file.settings) + repr(file.settings)
+    assert "ml-team" in shown
+    for secret in ("0a1b-secret", "mail-secret", "json-secret", "sign-secret", "am-secret"):
+        assert secret not in shown
+
+
+def test_every_setting_says_what_it_allows():
+    for path, field in KNOWN.items():
+        if path.split(".")[0] in ("notify", "alertmanager", "outbox", "control"):
+            assert field.description, path
+            assert allowed(field), path
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"channels": {"a b": "json://x"}},
+        {"channels": {"ops": "not a url"}},
+        {"channels": {"ops": ""}},
+        {"default": ["nobody"]},
+        {"namespaces": {"ml": "nobody"}},
+        {"channels": {"ops": "json://x"}, "languages": {"nobody": "en"}},
+        {"quiet_hours": "night"},
+        {"time_zone": "Mars/Base"},
+        {"digest": "09:00"},
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_without_repeating_a_secret(wrong: dict):
+    with pytest.raises(ValueError, match=r"\w") as refused:
+        NotifySettings.model_validate(wrong)
+    assert "not a url" not in str(refused.value)
+
+
+def test_a_wrong_channel_is_told_with_its_line_and_without_its_value(tmp_path: Path):
+    with pytest.raises(ConfigurationError, match=r"notify\.channels.*line 2") as refused:
+        read(tmp_path, "notify:\n  channels: {ops: s3cret-no-url}")
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_label_needs_a_name_that_prometheus_takes():
+    with pytest.raises(ValueError, match="no name of a label"):
+        AlertmanagerSettings(labels={"a-b": "x"})
+
+
+def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch):
+    with Receiver() as proxy:
+        monkeypatch.setenv("http_proxy", f"http://user:pw@127.0.0.1:{proxy.port}")
+        monkeypatch.setenv("no_proxy", "other.example")
+        post("http://control.example:81/api?x=1", b"{}", headers={}, timeout=5)
+    call = proxy.accepted[0]
+    assert call.path == "http://control.example:81/api?x=1"
+    assert call.headers["host"] == "control.example:81"
+    assert call.headers["proxy-authorization"] == "Basic dXNlcjpwdw=="

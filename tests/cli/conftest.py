@@ -1,0 +1,42 @@
+"""What the tests of the command line share: an environment that says nothing, an analyzer, an agent."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from gpusteward.agent.web.server import serve
+from tests.agent.serving import LOOPBACK
+from tests.analyzer.api_tables import small_result
+from tests.analyzer.serving import Api, serving_api
+from tests.cli.nodes import SnapshotAnswers
+
+SILENT = ("GPUSTEWARD_SERVER", "GPUSTEWARD_AGENT", "GPUSTEWARD_TOKEN", "PROM_URL", "LC_ALL", "LC_MESSAGES", "NO_COLOR")
+
+
+@pytest.fixture(autouse=True)
+def quiet_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """English, UTC, nobody named."""
+    for name in (*SILENT, "KUBERNETES_SERVICE_HOST", "GPUSTEWARD_PROMETHEUS__URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.fixture
+def analyzer() -> Iterator[Api]:
+    """The real application with a small cluster behind it."""
+    with serving_api(small_result()) as api:
+        yield api
+
+
+@pytest.fixture
+def node_url() -> Iterator[str]:
+    """The agent's real HTTP server, with the snapshot of a simulated node at a fixed moment."""
+    server = serve(SnapshotAnswers(), LOOPBACK)
+    yield server.url
+    server.close()

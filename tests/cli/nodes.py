@@ -1,0 +1,24 @@
+"""An agent's answers for a simulated node whose clock stands still."""
+
+from typing import Any
+
+import msgspec
+
+from gpusteward.core.snapshots import Snapshot
+from gpusteward.simulate.fleets import default_node
+from tests.agent.serving import FakeAnswers
+
+AT = 1_800_000_000.0
+
+
+def make_snapshot(at: float = AT) -> Snapshot:
+    return default_node(3, name="gpu-box").snapshot(at)
+
+
+class SnapshotAnswers(FakeAnswers):
+    def __init__(self, snapshot: Snapshot | dict[str, Any] | None = None, **misfortunes: Any) -> None:
+        super().__init__(**misfortunes)
+        self.body = msgspec.json.encode(snapshot or make_snapshot())
+
+    def snapshot(self) -> bytes:
+        return self.body

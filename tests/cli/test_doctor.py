@@ -1,0 +1,228 @@
+"""`gpusteward doctor` as a program, and its checks against real sockets, files and servers."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from gpusteward.cli.checks import driver, engine, kubelet, processes
+from gpusteward.cli.checks.findings import Finding, Status
+from gpusteward.cli.client import Peer, make_client
+from gpusteward.cli.main import main
+from tests.agent.test_agent_process import free_port
+from tests.analyzer.api_tables import small_result
+from tests.analyzer.engines import running_prometheus
+from tests.analyzer.serving import Api, serving_api
+from tests.cli.golden_files import assert_golden
+from tests.fakes import nvml_scenarios as nvml
+from tests.fakes.apiserver import wait_until
+from tests.fakes.kubelet import FakeKubelet, answer, given
+from tests.fakes.nvml_library import NvmlWorld, environment
+
+DOCTOR = (sys.executable, "-m", "gpusteward.cli.main", "doctor")
+
+
+def diagnose(*flags: str, env: Mapping[str, str] | None = None) -> tuple[int, dict[str, list[dict[str, str]]]]:
+    """Exit code and findings by check, of the program."""
+    done = subprocess.run(
+        [*DOCTOR, "-o", "json", *flags],
+        env=dict(env or os.environ),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == ""
+    found: dict[str, list[dict[str, str]]] = {}
+    for row in json.loads(done.stdout):
+        found.setdefault(row["check"], []).append(row)
+    return done.returncode, found
+
+
+def statuses(findings: Iterable[Finding]) -> list[Status]:
+    return [finding.status for finding in findings]
+
+
+def test_it_works_where_there_is_nothing_at_all() -> None:
+    code, found = diagnose("--server", "127.0.0.1:1", "--agent", "127.0.0.1:1")
+    assert set(found) >= {"driver", "devices", "processes", "kubelet", "analyzer", "agent", "rights", "prometheus"}
+    assert found["analyzer"][0]["status"] == "fail", "it was named, so it must be there"
+    assert code == 1
+
+
+def test_what_nobody_asked_for_and_is_not_there_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, found = diagnose()
+    for check in ("rights", "prometheus"):
+        assert found[check][0]["status"] == "skip"
+
+
+def test_it_needs_no_library_at_all(tmp_path: Path) -> None:
+    """Neither the agent's, nor the analyzer's, nor rich."""
+    program = (
+        "import sys\n"
+        "for name in ('pynvml', 'grpclib', 'google', 'msgspec', 'pydantic', 'numpy', 'rich', 'textual', 'yaml'):\n"
+        "    sys.modules[name] = None\n"
+        "from gpusteward.cli.main import main\n"
+        "sys.exit(main(['doctor']))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "pip install 'gpusteward[agent]'" in done.stdout
+
+
+def test_every_failure_says_how_to_mend_it(tmp_path: Path) -> None:
+    flags = ("--server", "127.0.0.1:1", "--agent", "127.0.0.1:1", "--prometheus-url", "127.0.0.1:1")
+    _, found = diagnose(*flags, "--kubelet-socket", str(tmp_path / "none"), "--proc", str(tmp_path / "none"))
+    failed = [row for rows in found.values() for row in rows if row["status"] == "fail"]
+    assert {row["check"] for row in failed} == {"analyzer", "agent", "prometheus", "kubelet", "processes"}
+    assert all(row["mend"] for row in failed)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_table_is_the_one_that_was_found_right(
+    language: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of what is the same on every machine: that which is named and missing."""
+    flags = ["--server", "127.0.0.1:1", "--agent", "127.0.0.1:1", "--prometheus-url", "127.0.0.1:1"]
+    main(["doctor", *flags, "--kubelet-socket", "/none", "--proc", "/none", "--language", language])
+    printed = capsys.readouterr().out
+    lines = printed[printed.index("fail  processes") :].splitlines()
+    assert_golden(f"doctor.{language}.txt", "\n".join(line for line in lines if "cgroups" not in line) + "\n")
+
+
+def test_a_driver_is_found_with_its_gpus(tmp_path: Path) -> None:
+    nvml.a100x8().write(tmp_path / "scenario")
+    _, found = diagnose(env=environment(tmp_path / "scenario"))
+    assert found["driver"][0]["status"] == "ok"
+    assert found["driver"][0]["finding"].startswith("8 GPUs, driver ")
+
+
+def test_a_gpu_that_fell_off_the_bus_is_a_failure(nvml_world: NvmlWorld) -> None:
+    nvml_world.begin(nvml.with_lost_gpu(2))
+    read, lost = driver.check_nvml()
+    assert (read.status, lost.status) == (Status.OK, Status.FAIL)
+    assert "GPU 2 is lost" in lost.tell("en")["finding"]
+
+
+def test_a_gpu_without_a_driver_is_a_failure_and_no_gpu_is_none(nvml_world: NvmlWorld, tmp_path: Path) -> None:
+    nvml_world.begin(nvml.no_driver())
+    assert statuses(driver.check_nvml(pci=tmp_path)) == [Status.SKIP]
+    card = tmp_path / "0000:17:00.0"
+    card.mkdir()
+    (card / "vendor").write_text("0x10de\n")
+    (card / "class").write_text("0x030200\n")
+    assert statuses(driver.check_nvml(pci=tmp_path)) == [Status.FAIL]
+
+
+def test_a_driver_that_hangs_is_left_behind(nvml_world: NvmlWorld) -> None:
+    nvml_world.begin(nvml.hung_call())
+    try:
+        (found,) = driver.check_nvml(patience_seconds=0.3)
+    finally:
+        nvml_world.become(nvml.a100x8())
+    assert found.status is Status.FAIL
+    assert "did not answer within 0 s" in found.tell("en")["finding"]
+    wait_until(lambda: nvml_world.open_handles == 0)
+
+
+def test_devices_that_may_not_be_opened_are_told_with_their_group(tmp_path: Path) -> None:
+    assert statuses(driver.check_devices(tmp_path)) == [Status.SKIP]
+    for name in ("nvidia0", "nvidiactl", "nvidia-uvm"):
+        (tmp_path / name).touch()
+    assert statuses(driver.check_devices(tmp_path)) == [Status.OK]
+    if os.geteuid() != 0:
+        (tmp_path / "nvidia0").chmod(0)
+        assert statuses(driver.check_devices(tmp_path)) == [Status.FAIL]
+
+
+def test_processes_are_looked_at(tmp_path: Path) -> None:
+    assert statuses(processes.check_proc()) == [Status.OK]
+    assert statuses(processes.check_proc(tmp_path / "none")) == [Status.FAIL]
+    for pid in (1, 7):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "cgroup").write_text("0::/\n")
+    assert statuses(processes.check_proc(tmp_path, in_container=True)) == [Status.WARN], "no kthreadd: no hostPID"
+    assert statuses(processes.check_proc(tmp_path)) == [Status.OK]
+
+
+def test_the_kubelet_is_asked_over_its_socket(tmp_path: Path) -> None:
+    path = tmp_path / "kubelet.sock"
+    assert statuses(kubelet.check_kubelet(path, is_node=False)) == [Status.SKIP]
+    assert statuses(kubelet.check_kubelet(path, is_node=True)) == [Status.FAIL]
+    pods = answer(given("team", "pod-1", "main", "GPU-1", "GPU-2"))
+    with FakeKubelet(path, pods):
+        (found,) = kubelet.check_kubelet(path, is_node=True)
+    assert found.status is Status.OK
+    assert found.tell("en")["finding"] == "it answers, 2 GPU claims on this node"
+    assert statuses(kubelet.check_kubelet(path, is_node=True)) == [Status.FAIL], "a socket that nobody listens on"
+
+
+def test_a_healthy_analyzer_is_found_and_its_clock_compared() -> None:
+    with serving_api(small_result(at=time.time())) as api:
+        code, found = diagnose("--server", api.url)
+    assert [row["status"] for row in found["analyzer"]] == ["ok", "warn"]
+    assert "5 allocations" in found["analyzer"][0]["finding"]
+    assert "only 80% of expected samples seen" in found["analyzer"][1]["finding"]
+    assert found["clock"][0]["status"] == "ok"
+    assert code == 0, "a warning is no failure"
+
+
+def test_an_analyzer_whose_result_is_old_is_warned_of(analyzer: Api) -> None:
+    _, found = diagnose("--server", analyzer.url)
+    assert found["analyzer"][0]["status"] == "warn"
+
+
+def test_an_agent_that_is_not_ready_is_told_in_its_own_words(node_url: str) -> None:
+    _, found = diagnose("--agent", node_url)
+    assert found["agent"][0]["status"] == "ok"
+    with serving_api(None) as api:  # an analyzer where the agent should be
+        code, found = diagnose("--agent", api.url)
+    assert found["agent"][0]["status"] == "fail"
+    assert code == 1
+
+
+@pytest.fixture(scope="module")
+def prometheus_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Scraped every 90 s, up to now."""
+    now = time.time()
+    labels = '{job="dcgm",instance="n1:9400",gpu="0"}'
+    samples = [
+        (name, tags, 1.0, now - 90 * number)
+        for name, tags in (("DCGM_FI_DEV_GPU_UTIL", labels), ("up", '{job="dcgm",instance="n1:9400"}'))
+        for number in range(39, -1, -1)
+    ]
+    with running_prometheus(tmp_path_factory.mktemp("prometheus"), samples) as one:
+        yield one.url
+
+
+def test_prometheus_is_asked_for_names_and_intervals(prometheus_url: str) -> None:
+    findings = [one.tell("en") for one in engine.check_engine(make_client(Peer.PROMETHEUS, prometheus_url))]
+    assert [(one["check"], one["status"]) for one in findings] == [
+        ("prometheus", "ok"),
+        ("metrics", "ok"),
+        ("scrape interval", "warn"),
+    ]
+    assert findings[1]["finding"] == "GPU metrics of DCGM"
+    assert findings[2]["finding"].startswith("job dcgm is scraped every ")
+    assert "30s or less" in findings[2]["mend"]
+
+
+def test_a_prometheus_without_gpu_metrics_is_a_failure(tmp_path: Path) -> None:
+    with running_prometheus(tmp_path) as empty:
+        findings = list(engine.check_engine(make_client(Peer.PROMETHEUS, empty.url)))
+    assert statuses(findings) == [Status.OK, Status.FAIL]
+    assert "ServiceMonitor" in findings[1].tell("en")["mend"]
+
+
+def test_something_else_in_the_place_of_prometheus_is_a_failure(analyzer: Api) -> None:
+    assert statuses(engine.check_engine(make_client(Peer.PROMETHEUS, analyzer.url))) == [Status.FAIL]
+
+
+def test_a_port_nobody_listens_on_is_a_failure() -> None:
+    client = make_client(Peer.PROMETHEUS, f"http://127.0.0.1:{free_port()}")
+    assert statuses(engine.check_engine(client)) == [Status.FAIL]

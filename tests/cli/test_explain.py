@@ -1,0 +1,97 @@
+"""`gpusteward explain` against a real analyzer."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from gpusteward.cli.main import main
+from gpusteward.core.containers import Workload
+from tests.analyzer.api_tables import hold
+from tests.analyzer.serving import Api, make_result, serving_api
+from tests.analyzer.usage_tables import resting, table_of, working
+from tests.cli.golden_files import assert_golden
+
+
+@pytest.mark.parametrize(
+    ("workload", "language", "golden"),
+    [
+        ("vision/trainer", "en", "explain.trainer.en.txt"),
+        ("chat/server", "zh", "explain.server.zh.txt"),
+        ("vision/unread", "en", "explain.unread.en.txt"),
+    ],
+)
+def test_the_text_is_the_one_that_was_found_right(
+    workload: str, language: str, golden: str, analyzer: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", workload, "--server", analyzer.url, "--language", language]) == 0
+    assert_golden(golden, capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("written", ["trainer", "vision/trainer", "Job/vision/trainer", "job/vision/trainer"])
+def test_a_name_is_found_however_much_of_it_is_written(
+    written: str, analyzer: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", written, "--server", analyzer.url]) == 0
+    assert capsys.readouterr().out.startswith("Job/vision/trainer\n")
+
+
+@pytest.mark.parametrize(
+    ("written", "near"),
+    [("chat/servr", "'chat/server'"), ("trianer", "'trainer'"), ("Job/vision/trainr", "'Job/vision/trainer'")],
+)
+def test_a_name_nobody_has_gets_the_nearest_one(
+    written: str, near: str, analyzer: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", written, "--server", analyzer.url]) == 1
+    said = capsys.readouterr().err
+    assert said == f"gpusteward: no workload {written!r} holds a GPU; did you mean {near}?\n"
+
+
+def test_a_kind_that_differs_is_not_found(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "Deployment/vision/trainer", "--server", analyzer.url]) == 1
+    assert "did you mean" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("written", ["a/b/c/d", "/", ""])
+def test_what_is_no_name_is_a_mistake(written: str, analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", written, "--server", analyzer.url]) == 2
+    assert "write NAMESPACE/NAME or KIND/NAMESPACE/NAME" in capsys.readouterr().err
+
+
+def test_a_name_that_several_have_must_be_written_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    owners = [Workload("Job", "a", "app"), Workload("Deployment", "a", "app"), Workload("Job", "b", "app")]
+    holdings = [
+        hold(f"GPU-{number}", one, namespace=one.namespace, pod=f"p{number}") for number, one in enumerate(owners)
+    ]
+    with serving_api(make_result(table_of(*[working()] * 3, holdings=holdings))) as api:
+        assert main(["explain", "app", "--server", api.url]) == 2
+        said = capsys.readouterr().err
+        assert main(["explain", "a/app", "--server", api.url]) == 2
+        assert main(["explain", "job/a/app", "--server", api.url]) == 0
+    assert "'app' is the name of 3 workloads: write one of" in said
+    assert "Deployment/a/app" in said
+
+
+def test_a_name_that_is_hard_to_put_into_a_path_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+    owner = Workload("Job", "team", "a b?c#d%2F")
+    held = [hold("GPU-a", owner, namespace="team", pod="p")]
+    with serving_api(make_result(table_of(resting(), holdings=held))) as api:
+        assert main(["explain", "team/a b?c#d%2F", "--server", api.url]) == 0
+    assert "Job/team/a b?c#d%2F" in capsys.readouterr().out
+
+
+def test_json_is_the_answer_of_the_api(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "chat/server", "--server", analyzer.url, "-o", "json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == analyzer.get("/api/v1/workloads/Deployment/chat/server?lang=en").json
+    assert printed["allocations"][0]["opinion"]["reason"] == "显存占用但没有计算"
+
+
+def test_csv_has_a_row_for_every_allocation(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "trainer", "--server", analyzer.url, "-o", "csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [(row["gpu"], row["activity"]) for row in rows] == [("GPU-a", "active"), ("GPU-b", "idle")]
+    assert rows[0]["opinion_status"] == ""
+    assert "No work at all" in rows[1]["reasons"]

@@ -1,0 +1,184 @@
+"""Tables, colours, widths: what a terminal gets, and what a pipe gets."""
+
+import io
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpusteward.cli import quantities
+from gpusteward.cli.languages import Said
+from gpusteward.cli.main import main
+from gpusteward.cli.outputs import Column, write_rows
+from gpusteward.cli.screen import sparks
+from gpusteward.cli.screen.views import CLUSTER, NODE, divide_width
+from gpusteward.cli.texts import clean, cut, escape_unfit, fit, measure, wrap
+from gpusteward.core.errors import ConfigurationError
+from tests.analyzer.serving import Api
+
+COMMAND = (sys.executable, "-m", "gpusteward.cli.main")
+
+
+def at_terminal(*arguments: str, env: Mapping[str, str] | None = None) -> str:
+    """What a command prints where standard output is a terminal."""
+    master, slave = pty.openpty()
+    environ = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", **(env or {})}
+    process = subprocess.Popen([*COMMAND, *arguments], stdin=slave, stdout=slave, stderr=slave, env=environ)
+    os.close(slave)
+    seen, deadline = b"", time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if select.select([master], [], [], 0.1)[0]:
+            try:
+                seen += os.read(master, 65536)
+            except OSError:  # it has ended
+                break
+    process.wait(10)
+    os.close(master)
+    return seen.decode()
+
+
+def test_a_terminal_gets_colours_and_a_pipe_gets_none(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "\x1b[33midle" in at_terminal("idle", "--server", analyzer.url)
+    assert main(["idle", "--server", analyzer.url]) == 0
+    assert "\x1b" not in capsys.readouterr().out
+
+
+def test_no_color_is_honoured(analyzer: Api) -> None:
+    for command in (["idle"], ["explain", "trainer"]):
+        printed = at_terminal(*command, "--server", analyzer.url, env={"NO_COLOR": "1"})
+        assert "\x1b[3" not in printed
+        assert "trainer" in printed
+
+
+def test_explain_is_coloured_at_a_terminal(analyzer: Api) -> None:
+    assert "\x1b[32mactive, steady" in at_terminal("explain", "trainer", "--server", analyzer.url)
+
+
+def test_without_rich_the_table_is_plain(analyzer: Api) -> None:
+    program = (
+        "import sys, importlib.util\n"
+        "class Blocker:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'rich': raise ModuleNotFoundError(name)\n"
+        "sys.meta_path.insert(0, Blocker())\n"
+        "from gpusteward.cli.main import main\n"
+        f"sys.exit(main(['idle', '--server', '{analyzer.url}']))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Job/trainer" in done.stdout
+
+
+def test_whoever_reads_only_the_beginning_is_not_complained_to(analyzer: Api) -> None:
+    script = f"{' '.join(COMMAND)} explain trainer --server {analyzer.url} | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.splitlines()[0] == "Job/vision/trainer"
+    assert done.stdout.splitlines()[1] in ("0", "141")
+    assert done.stderr == ""
+
+
+def test_commands_load_neither_the_analyzer_nor_textual() -> None:
+    program = (
+        "import sys; from gpusteward.cli.main import main\n"
+        "main(['idle', '--server', '127.0.0.1:1']); main(['ps', '--agent', '127.0.0.1:1'])\n"
+        "heavy = {'textual', 'rich', 'numpy', 'pydantic', 'fastapi', 'sqlalchemy', 'msgspec'} & set(sys.modules)\n"
+        "heavy |= {name for name in sys.modules if name.startswith(('gpusteward.analyzer', 'gpusteward.agent'))}\n"
+        "sys.exit(str(heavy) if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@given(st.text())
+def test_what_is_cleaned_is_one_line_and_moves_nothing(text: str) -> None:
+    cleaned = clean(text)
+    assert "\n" not in cleaned
+    assert "\x1b" not in cleaned
+    assert "\u202e" not in cleaned
+    cleaned.encode()
+
+
+@given(st.text(), st.integers(1, 60))
+def test_what_is_fitted_takes_exactly_its_cells(text: str, width: int) -> None:
+    assert measure(fit(clean(text), width)) == width
+    assert measure(cut(clean(text), width)) <= width
+
+
+@given(st.text(alphabet="ab 中文，", max_size=80), st.integers(2, 40))
+def test_what_is_wrapped_fits_and_loses_no_word(text: str, width: int) -> None:
+    lines = list(wrap(text, width))
+    assert all(measure(line) <= width for line in lines)
+    assert "".join("".join(lines).split()) == "".join(text.split())
+
+
+@given(st.dictionaries(st.text(), st.text() | st.floats(allow_nan=False) | st.none(), max_size=5))
+def test_json_that_is_made_fit_is_the_same_json(value: dict[str, object]) -> None:
+    written = escape_unfit(json.dumps(value, ensure_ascii=False))
+    assert json.loads(written) == value
+    assert "\x9b" not in written
+
+
+def test_chinese_and_latin_stand_in_one_column() -> None:
+    out = io.StringIO()
+    columns = [Column("a", Said("name", "名称")), Column("b", Said("count", "数量"), to_right=True)]
+    rows = [{"a": "训练任务", "b": 1}, {"a": "job", "b": None}]
+    write_rows(rows, columns, keys=("a", "b"), output="table", language="zh", out=out)
+    assert out.getvalue() == "名称      数量\n训练任务     1\njob          -\n"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(None, "-"), (0, "0s"), (59, "59s"), (60, "1m"), (3599, "59m 59s"), (3600, "1h"), (90_000, "1d 1h"), (-5, "0s")],
+)
+def test_lengths_of_time_have_two_units_at_most(seconds: float | None, shown: str) -> None:
+    assert quantities.span(seconds) == shown
+
+
+@pytest.mark.parametrize(("ratio", "shown"), [(None, "-"), (0.0, "0%"), (0.001, "<1%"), (0.5, "50%"), (1.0, "100%")])
+def test_nothing_measured_is_not_nothing_known(ratio: float | None, shown: str) -> None:
+    assert quantities.percent(ratio) == shown
+
+
+@pytest.mark.parametrize("text", ["", "7", "d7", "7 days", "-1h", "1y"])
+def test_a_length_of_time_must_have_a_unit(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="write 90s, 30m, 2h, 7d or 1w"):
+        quantities.read_span(text)
+
+
+def test_a_gap_in_a_course_stays_a_gap() -> None:
+    points = [(moment, 1.0) for moment in (0, 1, 2, 3, 8, 9, 10)]
+    assert sparks.draw(points, start=0, end=10, width=10) == "████    ██"
+
+
+def test_zero_is_a_low_block_and_the_unknown_is_blank() -> None:
+    points = [(float(moment), moment % 2 / 1.0) for moment in range(4)]
+    assert sparks.draw(points, start=0, end=8, width=8, top=1.0) == "▁█▁█    "
+
+
+def test_points_further_apart_than_cells_leave_no_holes() -> None:
+    points = [(float(moment), 0.5) for moment in range(0, 100, 10)]
+    assert sparks.draw(points, start=0, end=100, width=50, top=1.0) == "▅" * 50
+
+
+@given(
+    st.lists(st.tuples(st.floats(-10, 110), st.floats(0, 1e12)), max_size=50).map(sorted),
+    st.integers(0, 80),
+)
+def test_a_course_is_always_as_wide_as_asked(points: list[tuple[float, float]], width: int) -> None:
+    assert len(sparks.draw(points, start=0, end=100, width=width)) == width
+
+
+@pytest.mark.parametrize("width", [80, 100, 140, 300])
+@pytest.mark.parametrize("views", [CLUSTER, NODE])
+def test_every_view_fits_eighty_columns(views: dict, width: int) -> None:
+    for cells in views.values():
+        room = width - 2 * len(cells) - 1
+        assert sum(divide_width(cells, room)) <= room

@@ -1,0 +1,139 @@
+"""`gpusteward ps` against the agent's own HTTP server, and against a whole agent."""
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import bcrypt
+import msgspec
+import pytest
+
+from gpusteward.agent.web.config import WebConfigFile
+from gpusteward.agent.web.server import serve
+from gpusteward.cli.main import main
+from tests.agent.serving import LOOPBACK
+from tests.agent.test_agent_process import RunningAgent, is_ready, running
+from tests.cli.golden_files import assert_golden
+from tests.cli.nodes import SnapshotAnswers, make_snapshot
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_table_is_the_one_that_was_found_right(
+    language: str, node_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ps", "--all", "--agent", node_url, "--language", language]) == 0
+    assert_golden(f"ps.{language}.txt", capsys.readouterr().out)
+
+
+def test_every_process_is_listed_with_its_pod(node_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ps", "--agent", node_url, "-o", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    snapshot = make_snapshot()
+    assert len(rows) == len(snapshot.processes)
+    assert {row["pid"] for row in rows} == {process.pid for process in snapshot.processes}
+    named = {(row["pid"], row["pod"]) for row in rows if row["pod"]}
+    assert named == {(one.pid, one.container.pod) for one in snapshot.processes if one.container and one.container.pod}
+
+
+def test_all_adds_those_that_hold_a_gpu_and_run_nothing(node_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ps", "--agent", node_url, "-o", "csv"]) == 0
+    running_ones = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert main(["ps", "--all", "--agent", node_url, "-o", "csv"]) == 0
+    every_one = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    silent = [row for row in every_one if not row["pid"]]
+    assert len(every_one) == len(running_ones) + len(silent)
+    assert silent
+    assert all(row["pod"] for row in silent)
+
+
+def test_the_unknown_is_a_dash_and_never_a_zero(capsys: pytest.CaptureFixture[str]) -> None:
+    process = {"pid": 7, "gpu_uuid": "GPU-x", "name": "x", "memory_bytes": None, "sm_ratio": None, "place": "host"}
+    answers = SnapshotAnswers({"node": "n", "processes": [process, {**process, "pid": 8, "sm_ratio": 0.0}]})
+    server = serve(answers, LOOPBACK)
+    try:
+        assert main(["ps", "--agent", server.url]) == 0
+    finally:
+        server.close()
+    first, second = capsys.readouterr().out.splitlines()[1:]
+    assert first.split()[:5] == ["-", "7", "x", "-", "-"]
+    assert second.split()[3] == "0%"
+
+
+def test_it_can_be_narrowed_to_a_gpu_and_a_namespace(node_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ps", "--agent", node_url, "-o", "json", "--gpu", "0"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert rows
+    assert {row["gpu"].partition("/")[0] for row in rows} == {"0"}
+    assert main(["ps", "--agent", node_url, "-o", "json", "-n", rows[0]["namespace"]]) == 0
+    assert {row["namespace"] for row in json.loads(capsys.readouterr().out)} == {rows[0]["namespace"]}
+
+
+def test_names_of_processes_cannot_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    process = {"pid": 7, "gpu_uuid": "GPU-x", "name": "evil\x1b]0;owned\x07\n[bold]训练", "place": "host"}
+    server = serve(SnapshotAnswers({"node": "n", "processes": [process]}), LOOPBACK)
+    try:
+        for output in ("table", "json", "csv"):
+            assert main(["ps", "--agent", server.url, "-o", output]) == 0
+            printed = capsys.readouterr().out
+            assert "\x1b" not in printed
+            assert "\x07" not in printed
+            assert "[bold]训练" in printed
+    finally:
+        server.close()
+
+
+def test_what_the_agent_could_not_read_is_said_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    snapshot = {"node": "n", "failures": [{"collector": "kubelet", "reason": "the socket is missing"}]}
+    server = serve(SnapshotAnswers(snapshot), LOOPBACK)
+    try:
+        assert main(["ps", "--agent", server.url]) == 0
+    finally:
+        server.close()
+    said = capsys.readouterr().err
+    assert said == "gpusteward: kubelet: the socket is missing\nNo process runs on a GPU of n.\n"
+
+
+@pytest.mark.parametrize("body", [b"null", b"[1, 2]", b'{"processes": 5, "readings": [null, {"gpu": 3}]}'])
+def test_a_snapshot_of_another_shape_is_an_empty_one(body: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    answers = SnapshotAnswers()
+    answers.body = body
+    server = serve(answers, LOOPBACK)
+    try:
+        assert main(["ps", "--all", "--agent", server.url, "-o", "json"]) == 0
+    finally:
+        server.close()
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_a_password_opens_the_door(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hashed = bcrypt.hashpw(b"right", bcrypt.gensalt(4)).decode()
+    (tmp_path / "web.yml").write_text(f"basic_auth_users:\n  alice: {hashed}\n")
+    config = WebConfigFile(tmp_path / "web.yml")
+    server = serve(SnapshotAnswers(), LOOPBACK, web=config.current)
+    host = server.url.removeprefix("http://")
+    try:
+        assert main(["ps", "--agent", server.url]) == 1
+        refused = capsys.readouterr().err
+        assert main(["ps", "--agent", f"http://alice:right@{host}"]) == 0
+    finally:
+        server.close()
+    assert "wants a name and a password" in refused
+
+
+@pytest.fixture(scope="module")
+def agent() -> Iterator[RunningAgent]:
+    with running("--source=simulated", "--node-name=sim-0", env=dict(os.environ)) as one:
+        one.wait_for(is_ready)
+        yield one
+
+
+def test_a_whole_agent_on_simulated_gpus_is_listed(agent: RunningAgent, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ps", "--agent", agent.url, "-o", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    told = msgspec.json.decode(agent.get("/snapshot")[1])
+    assert len(rows) == len(told["processes"]) > 5
+    assert {row["node"] for row in rows} == {"sim-0"}
+    assert all(row["model"] for row in rows)

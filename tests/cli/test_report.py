@@ -1,0 +1,155 @@
+"""`gpusteward report`: from a ledger and from an analyzer, as table, CSV, JSON and HTML."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from gpusteward.analyzer.accounts.make import make_report
+from gpusteward.analyzer.accounts.prices import PriceSettings
+from gpusteward.analyzer.accounts.reports import Report, ReportQuery
+from gpusteward.analyzer.keep.engines import open_engine
+from gpusteward.analyzer.keep.periods import HOUR_MS
+from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.cli.main import main
+from gpusteward.cli.texts import measure
+from tests.analyzer.account_books import A100, GIB, H100, T4, make_usage, open_books
+from tests.analyzer.account_reports import example_report
+from tests.analyzer.serving import serving_api
+from tests.cli.golden_files import assert_golden
+
+TIME = ("--since", "2d", "--until", "2025-11-14T16:00Z")  # the hours from 16 to 64
+SMALL = {"core_peak": 0.05, "memory_peak_bytes": 4 * GIB, "memory_total_bytes": 80 * GIB}
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sixty-four hours of four workloads."""
+    path = tmp_path_factory.mktemp("ledger") / "books.db"
+    with open_books(f"sqlite:///{path}") as books:
+        books.hold(1, namespace="vision", owner_name="train", model=H100, node="gpu-1", user_name="li.na")
+        books.hold(2, namespace="notebooks", owner_kind="StatefulSet", owner_name="jupyter-zhang-wei-with-a-long-name")
+        books.hold(3, namespace="推荐系统", owner_kind="Deployment", owner_name="特征服务", user_name="王伟")
+        books.hold(4, namespace="search\x1b[31m", owner_name="[bold]=embed", model=T4, node="gpu-2")
+        for hour in range(64):
+            quarter = HOUR_MS // 4
+            books.use_all(
+                [
+                    make_usage(
+                        1, hour=hour, active=HOUR_MS, price=3_500_000, score_ms_sum=90 * HOUR_MS, scored_ms=HOUR_MS
+                    ),
+                    make_usage(2, hour=hour, idle=HOUR_MS, price=2_000_000, score_ms_sum=HOUR_MS, scored_ms=HOUR_MS),
+                    make_usage(3, hour=hour, active=3 * quarter, idle=quarter, price=2_000_000, **SMALL),
+                    make_usage(4, hour=hour, active=quarter, idle=2 * quarter, unknown=quarter, price=400_000),
+                ]
+            )
+        books.tell_fleet(*range(64), gpu_ms=8 * HOUR_MS, node="node-1", model=A100)
+        books.book_until(64)
+    return path
+
+
+def run(capsys: pytest.CaptureFixture[str], *flags: str, code: int = 0) -> str:
+    assert main(["report", *flags]) == code
+    told = capsys.readouterr()
+    return told.out if code == 0 else told.err
+
+
+@pytest.mark.parametrize(
+    ("name", "flags"),
+    [
+        ("report.txt", ()),
+        ("report_owner.txt", ("--by", "owner", "--rows", "2", "--top", "2")),
+        ("report_zh.txt", ("--by", "model", "--language", "zh")),
+    ],
+)
+def test_the_table_is_the_one_that_was_found_right(
+    ledger: Path, capsys: pytest.CaptureFixture[str], name: str, flags: tuple[str, ...]
+):
+    text = run(capsys, "--ledger", str(ledger), *TIME, *flags)
+    assert max(measure(line.rstrip()) for line in text.splitlines()) <= 80
+    assert_golden(name, text)
+
+
+def test_names_move_no_cursor_and_are_no_markup(ledger: Path, capsys: pytest.CaptureFixture[str]):
+    text = run(capsys, "--ledger", str(ledger), *TIME, "--by", "owner")
+    assert "\x1b" not in text
+    assert "[bold]=embed" in text.replace("\n", "")
+
+
+def test_csv_json_and_html_tell_the_same(ledger: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    flags = ("--ledger", f"sqlite:///{ledger}", *TIME)
+    rows = list(csv.DictReader(io.StringIO(run(capsys, *flags, "--format", "csv"))))
+    report = json.loads(run(capsys, *flags, "-o", "json"))
+    assert int(rows[-1]["idle_gpu_ms"]) == report["total"]["idle_gpu_ms"] == 84 * HOUR_MS
+    page = tmp_path / "report.html"
+    assert run(capsys, *flags, "--format", "html", "--output-file", str(page)) == ""
+    assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
+    assert "推荐系统" in page.read_text("utf-8")
+
+
+def test_an_analyzer_and_its_ledger_tell_the_same(ledger: Path, capsys: pytest.CaptureFixture[str]):
+    engine = open_engine(f"sqlite:///{ledger}")
+
+    def read(query: ReportQuery) -> Report:
+        return make_report(engine, query, prices=PriceSettings())
+
+    with serving_api(read_report=read) as api:
+        flags = (*TIME, "--by", "owner", "--namespace", "vision", "--namespace", "notebooks")
+        served = run(capsys, "--server", api.url, *flags)
+        served_csv = run(capsys, "--server", api.url, *flags, "--format", "csv")
+    engine.dispose()
+    assert served == run(capsys, "--ledger", str(ledger), *flags)
+    assert served_csv == run(capsys, "--ledger", str(ledger), *flags, "--format", "csv")
+
+
+def test_prices_and_the_ledger_itself_come_from_the_settings(
+    ledger: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    config = tmp_path / "config.yaml"
+    config.write_text(f"ledger:\n  url: sqlite:///{ledger}\nprices:\n  currency: CNY\n")
+    assert json.loads(run(capsys, "--ledger", "--config", str(config), *TIME, "-o", "json"))["currency"] == "CNY"
+    assert Settings().prices.currency == "USD"
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--ledger", "/nowhere/books.db"), "there is no ledger at /nowhere/books.db"),
+        (("--ledger", "mysql://root:geheim@host/db"), "--ledger is no database"),
+        (("--since", "soon", "--ledger", "x.db"), "--since, --until: write a length of time"),
+        (("--rows", "0"), "is not a number from 1 to 1000"),
+        (("--by", "pod"), "invalid choice"),
+        (("--formt", "csv"), "unknown flag '--formt'"),
+    ],
+)
+def test_a_mistake_is_one_line_and_tells_no_secret(
+    capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], words: str
+):
+    told = run(capsys, *flags, code=2)
+    assert words in told
+    assert len(told.splitlines()) == 1
+    assert "geheim" not in told
+
+
+def test_a_file_that_is_no_ledger_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    other = tmp_path / "other.db"
+    other.write_bytes(b"")
+    assert "the ledger cannot be read" in run(capsys, "--ledger", str(other), code=1)
+
+
+def test_a_file_that_cannot_be_written_is_told(ledger: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    flags = ("--ledger", str(ledger), *TIME, "--output-file", str(tmp_path / "no" / "report.csv"), "--format", "csv")
+    assert "--output-file" in run(capsys, *flags, code=2)
+
+
+def test_what_the_analyzer_refuses_is_told_in_its_words(capsys: pytest.CaptureFixture[str]):
+    with serving_api(read_report=example_report) as api:
+        assert "USD" in run(capsys, "--server", api.url)
+        assert "says 422: since, until" in run(capsys, "--server", api.url, "--since", "soon", code=1)
+
+
+def test_a_long_report_begins_where_the_books_begin(ledger: Path, capsys: pytest.CaptureFixture[str]):
+    text = run(capsys, "--ledger", str(ledger), "--since", "2020-01-01", "--until", "2025-11-14T16:00Z")
+    assert "The books begin at 2025-11-12 00:00 UTC." in text

@@ -1,0 +1,244 @@
+"""`gpusteward top` on a cluster: a real analyzer, real keys, the screen read as text."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from gpusteward.analyzer.read.sources import Chart
+from gpusteward.core.containers import Workload
+from gpusteward.core.errors import SourceError
+from gpusteward.core.usages import Holding, Measure
+from tests.analyzer.api_tables import hold, small_result
+from tests.analyzer.serving import Api, make_result, serving_api
+from tests.analyzer.usage_tables import GIB, resting, table_of, working
+from tests.cli.golden_files import assert_golden
+from tests.cli.screens import LARGE, SMALL, app_of, detail_of, read_screen, run, until, until_seen, watching
+
+
+def draw_course(holding: Holding, at: float, seconds: float) -> Chart:
+    """An hour of work that comes and goes, with a gap in the middle."""
+    moments = [at - seconds + seconds * number / 120 for number in range(121)]
+    seen = [moment for number, moment in enumerate(moments) if not 50 < number < 70]
+    core = [(moment, abs((moment - at) / seconds * 4 % 2 - 1)) for moment in seen]
+    return Chart(holding, {Measure.CORE: core, Measure.MEMORY_USED: [(moment, 40 * GIB) for moment in seen]})
+
+
+@pytest.fixture
+def cluster() -> Iterator[Api]:
+    with serving_api(small_result(at=time.time()), read_series=draw_course) as api:
+        yield api
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+@pytest.mark.parametrize("view", ["gpus", "workloads", "tenants"])
+def test_the_view_is_the_one_that_was_found_right(view: str, size: tuple[int, int], cluster: Api) -> None:
+    async def watch() -> None:
+        async with watching("--server", cluster.url, "--view", view, size=size) as pilot:
+            assert_golden(f"top.{view}.{size[0]}x{size[1]}.txt", read_screen(app_of(pilot)))
+
+    run(watch())
+
+
+def test_chinese_takes_two_cells_and_the_columns_still_stand(cluster: Api) -> None:
+    async def watch() -> None:
+        async with watching("--server", cluster.url, "--language", "zh") as pilot:
+            assert_golden("top.workloads.zh.txt", read_screen(app_of(pilot)))
+
+    run(watch())
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_a_workload_opened_is_the_one_that_was_found_right(size: tuple[int, int], cluster: Api) -> None:
+    async def watch() -> None:
+        async with watching("--server", cluster.url, size=size) as pilot:
+            await pilot.press("enter")
+            seen = await until_seen(pilot, "course of the last 1h", "memory GPU-b", "reasons")
+            assert_golden(f"top.workload.{size[0]}x{size[1]}.txt", seen)
+
+    run(watch())
+
+
+def test_the_help_fits_the_smallest_screen(cluster: Api) -> None:
+    async def watch() -> None:
+        async with watching("--server", cluster.url) as pilot:
+            await pilot.press("question_mark")
+            assert_golden("top.help.txt", await until_seen(pilot, "this help", "quit"))
+            await pilot.press("escape")
+            await until_seen(pilot, "NAMESPACE")
+
+    run(watch())
+
+
+def test_tab_and_digits_go_from_view_to_view(cluster: Api) -> None:
+    async def watch() -> None:
+        async with watching("--server", cluster.url) as pilot:
+            await pilot.press("tab")
+            await until_seen(pilot, "UNKNOWN", "2 rows")
+            await pilot.press("tab")
+            await until_seen(pilot, "HELD BY", "5 rows")
+            await pilot.press("shift+tab")
+            await until_seen(pilot, "UNKNOWN", "2 rows")
+            await pilot.press("2")
+            await until_seen(pilot, "SIGNATURE", "4 rows")
+
+    run(watch())
+
+
+def test_search_filters_by_words_and_escape_takes_it_back(cluster: Api) -> None:
+    async def watch() -> None:
+        async with watching("--server", cluster.url) as pilot:
+            await pilot.press("slash", *"train", "enter")
+            seen = await until_seen(pilot, "1 rows", "/train")
+            assert "Job/trainer" in seen
+            assert "Deployment/server" not in seen
+            await pilot.press("escape")
+            await until_seen(pilot, "4 rows")
+
+    run(watch())
+
+
+def test_a_prompt_left_with_escape_changes_nothing(cluster: Api) -> None:
+    async def watch() -> None:
+        async with watching("--server", cluster.url) as pilot:
+            await pilot.press("slash", *"q123", "escape")
+            await until(pilot, lambda: not app_of(pilot)._prompt.is_open)
+            await pilot.press("j")
+            assert app_of(pilot)._table.cursor_row == 1, "the keys are the table's again"
+            assert "4 rows" in read_screen(app_of(pilot))
+
+    run(watch())
+
+
+def test_filter_goes_round_the_activities(cluster: Api) -> None:
+    async def watch() -> None:
+        async with watching("--server", cluster.url) as pilot:
+            for word, count in (("idle", 1), ("unknown", 1), ("active", 2)):
+                await pilot.press("f")
+                await until_seen(pilot, f"{word}  {count} rows")
+            await pilot.press("f4")
+            await until_seen(pilot, "4 rows")
+
+    run(watch())
+
+
+def test_sorting_goes_through_the_columns_and_turns_around(cluster: Api) -> None:
+    async def watch() -> None:
+        async with watching("--server", cluster.url) as pilot:
+            await until_seen(pilot, "IDLE▼")
+            await pilot.press("s")
+            await until_seen(pilot, "FOR▲")
+            await pilot.press("f6")
+            await until(pilot, lambda: app_of(pilot)._table.items[0]["name"] == "server")
+            assert "SCORE▲" in read_screen(app_of(pilot))
+            await pilot.press("S")
+            await until(pilot, lambda: app_of(pilot)._table.items[0]["name"] == "trainer")
+            assert app_of(pilot)._table.items[-1]["score"] is None, "the unknown comes last either way"
+
+    run(watch())
+
+
+def test_commands_are_taken_after_a_colon(cluster: Api) -> None:
+    async def watch() -> None:
+        async with watching("--server", cluster.url) as pilot:
+            await pilot.press("colon", *"gpus", "enter")
+            await until_seen(pilot, "HELD BY", "5 rows")
+            await pilot.press("colon", *"sort score", "enter")
+            await until_seen(pilot, "SCORE▲")
+            await pilot.press("colon", *"filter idle", "enter")
+            await until_seen(pilot, "idle  2 rows")
+            await pilot.press("colon", *"gpsu", "enter")
+            await until_seen(pilot, "there is no command", "'gpsu'", "'gpu'")
+            await pilot.press("colon", *"q", "enter")
+            await until(pilot, lambda: not app_of(pilot).is_running)
+
+    run(watch())
+
+
+def test_a_tenant_leads_to_its_workloads_and_back(cluster: Api) -> None:
+    async def watch() -> None:
+        async with watching("--server", cluster.url, "--view", "tenants") as pilot:
+            await pilot.press("down", "enter")
+            seen = await until_seen(pilot, "tenant chat", "2 rows")
+            assert "Job/trainer" not in seen
+            await pilot.press("escape")
+            await until_seen(pilot, "UNKNOWN", "2 rows")
+
+    run(watch())
+
+
+def test_a_gpu_leads_to_the_workload_that_holds_it(cluster: Api) -> None:
+    async def watch() -> None:
+        async with watching("--server", cluster.url, "--view", "gpus") as pilot:
+            await pilot.press("j", "j", "enter")
+            await until_seen(pilot, "Deployment/chat/server", "reasons")
+            assert str(detail_of(pilot).workload) == "Deployment/chat/server"
+            await pilot.press("escape")
+            await until_seen(pilot, "HELD BY")
+
+    run(watch())
+
+
+def test_a_gpu_of_several_holders_lets_one_be_chosen() -> None:
+    owners = [Workload("Job", "a", "one"), Workload("Job", "b", "two")]
+    held = [hold("GPU-a", owner, namespace=owner.namespace, pod=owner.name) for owner in owners]
+    result = make_result(table_of(working(), resting(), holdings=held, at=time.time()))
+
+    async def watch(url: str) -> None:
+        async with watching("--server", url, "--view", "gpus") as pilot:
+            await pilot.press("enter")
+            await until_seen(pilot, "Job/a/one", "Job/b/two")
+            await pilot.press("j", "enter")  # the one with the lower score is the first
+            await until(pilot, lambda: str(getattr(pilot.app.screen, "workload", "")) == "Job/a/one")
+
+    with serving_api(result, read_series=draw_course) as api:
+        run(watch(api.url))
+
+
+def test_charts_that_cannot_be_read_leave_the_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> Chart:
+        raise SourceError("the engine is down")
+
+    async def watch(url: str) -> None:
+        async with watching("--server", url) as pilot:
+            await pilot.press("enter")
+            await until_seen(pilot, "the engine is down", "verdict", "1 of 2 GPUs unused")
+
+    with serving_api(small_result(at=time.time()), read_series=fail) as api:
+        run(watch(api.url))
+
+
+def test_the_span_of_time_goes_round(cluster: Api) -> None:
+    async def watch() -> None:
+        async with watching("--server", cluster.url) as pilot:
+            await pilot.press("enter")
+            await until_seen(pilot, "course of the last 1h", "core GPU-b")
+            await pilot.press("t")
+            await until_seen(pilot, "course of the last 6h", "core GPU-b")
+
+    run(watch())
+
+
+def test_keys_of_the_table_do_nothing_while_a_workload_is_open(cluster: Api) -> None:
+    async def watch() -> None:
+        async with watching("--server", cluster.url) as pilot:
+            await pilot.press("enter")
+            await until_seen(pilot, "course of the last 1h", "reasons")
+            await pilot.press("tab", "s", "slash", "enter", "3", "colon")
+            app = app_of(pilot)
+            assert (app._asked.view, app._asked.sort) == ("workloads", "-idle_gpus")
+            assert not app._prompt.is_open
+            await pilot.press("escape")
+            await until_seen(pilot, "IDLE▼")
+
+    run(watch())
+
+
+@pytest.mark.parametrize("key", ["q", "f10", "ctrl+c"])
+def test_the_usual_keys_end_it(key: str, cluster: Api) -> None:
+    async def watch() -> None:
+        async with watching("--server", cluster.url) as pilot:
+            await pilot.press(key)
+            await until(pilot, lambda: not app_of(pilot).is_running)
+
+    run(watch())

@@ -1,0 +1,216 @@
+"""`gpusteward top` when things go wrong, get large, or are hostile."""
+
+import os
+import pty
+import select
+import socket
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+from contextlib import suppress
+from fcntl import ioctl
+
+import pytest
+
+from gpusteward.cli import top
+from gpusteward.cli.main import main
+from gpusteward.core.containers import Workload
+from tests.agent.test_agent_process import free_port
+from tests.analyzer.api_tables import hold, small_result
+from tests.analyzer.serving import Api, make_result, serving_api
+from tests.analyzer.usage_tables import large_table, resting, table_of
+from tests.cli.screens import app_of, read_screen, run, until, until_seen, watching
+
+
+def test_a_server_that_was_never_there_is_shown_and_not_fatal() -> None:
+    async def watch() -> None:
+        async with watching("--server", f"http://127.0.0.1:{free_port()}", "--refresh", "0.1") as pilot:
+            await until_seen(pilot, "lost: no analyzer answers", "Connection refused")
+            assert app_of(pilot).is_running
+
+    run(watch())
+
+
+class Gate:
+    """Stands before an analyzer, and can be shut: then everybody is hung up on."""
+
+    def __init__(self, url: str) -> None:
+        self.is_open = True
+        self._target = url.removeprefix("http://").partition(":")[::2]
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection:
+                if self.is_open:
+                    self._forward(connection)
+
+    def _forward(self, connection: socket.socket) -> None:
+        """One question; the client asks one a connection."""
+        with socket.create_connection((self._target[0], int(self._target[1])), timeout=10) as server:
+            server.sendall(connection.recv(65536).replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+            while answer := server.recv(65536):
+                connection.sendall(answer)
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(10)
+
+
+def test_a_server_that_goes_leaves_its_rows_and_comes_back() -> None:
+    async def watch(gate: Gate) -> None:
+        async with watching("--server", gate.url, "--refresh", "0.1") as pilot:
+            await until_seen(pilot, "Job/trainer", "analyzer healthy")
+            gate.is_open = False
+            seen = await until_seen(pilot, "lost: ")
+            assert "Job/trainer" in seen, "the last that was known stays"
+            gate.is_open = True
+            await until_seen(pilot, "analyzer healthy")
+
+    with serving_api(small_result(at=time.time())) as api:
+        gate = Gate(api.url)
+        try:
+            run(watch(gate))
+        finally:
+            gate.close()
+
+
+def test_a_server_that_hangs_does_not_hold_the_screen() -> None:
+    async def watch(url: str) -> None:
+        app = top.make_app(top.build_parser().parse(["--server", url, "--timeout", "3600"]))
+        async with app.run_test(size=(80, 24)) as pilot:
+            await until_seen(pilot, "reading ...")
+            await pilot.press("question_mark")
+            await until_seen(pilot, "this help")
+            await pilot.press("escape", "q")
+            await until(pilot, lambda: not app.is_running, seconds=5)
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        run(watch(f"http://127.0.0.1:{silent.getsockname()[1]}"))
+
+
+def test_names_are_text_and_never_markup_or_escapes() -> None:
+    owner = Workload("Job", "[red]团队[bold]", "a[bold]\x1b[31mb\u202e")
+    held = [hold("GPU-[x]", owner, namespace=owner.namespace, pod="[link=http://evil]p[/link]")]
+    result = make_result(table_of(resting(), holdings=held, at=time.time()))
+
+    async def watch(url: str) -> None:
+        async with watching("--server", url, size=(140, 24)) as pilot:
+            seen = await until_seen(pilot, "[red]团队[bold]", "a[bold]�[31mb�")
+            assert "\x1b" not in seen
+            await pilot.press("1")
+            await until_seen(pilot, "[link=http://evil]p[/link]")
+            await pilot.press("enter")
+            await until_seen(pilot, "a[bold]�[31mb�", "GPU-[x]")
+
+    with serving_api(result) as api:
+        run(watch(api.url))
+
+
+def test_fifty_thousand_gpus_are_read_only_as_far_as_they_are_shown() -> None:
+    result = make_result(large_table(50_000, at=time.time()))
+
+    async def watch(url: str) -> None:
+        async with watching("--server", url, "--view", "gpus") as pilot:
+            app = app_of(pilot)
+            await until_seen(pilot, "first 100 of 50000")
+            await pilot.press("G")
+            await until_seen(pilot, "first 200 of 50000")
+            for _ in range(12):
+                await pilot.press("pagedown")
+            await until(pilot, lambda: len(app._table.items) >= 300)
+            assert len(app._table.items) <= 2000
+            await pilot.press("slash", *"GPU-00049999", "enter")
+            await until_seen(pilot, "1 rows", "node-6249")
+
+    with serving_api(result) as api:
+        run(watch(api.url))
+
+
+def test_the_cursor_stays_on_its_row_when_rows_are_read_again() -> None:
+    result = make_result(large_table(2_000, at=time.time()))
+
+    async def watch(api: Api) -> None:
+        async with watching("--server", api.url, "--view", "workloads") as pilot:
+            app = app_of(pilot)
+            await pilot.press(*["j"] * 30)
+            key = app._table.current_key
+            before = read_screen(app)
+            api.post_result(make_result(large_table(2_000, at=time.time() + 1), number=2))
+            await pilot.press("r")
+            await until(pilot, lambda: app._given and app._given.at and app._given.at > result.at)
+            assert app._table.current_key == key
+            assert read_screen(app).splitlines()[4:] == before.splitlines()[4:]
+
+    with serving_api(result) as api:
+        run(watch(api))
+
+
+@pytest.mark.parametrize("output", ["table", "json", "csv"])
+def test_without_a_terminal_the_view_is_printed_once(
+    output: str, analyzer: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["top", "--server", analyzer.url, "-o", output, "--view", "gpus"]) == 0
+    assert "GPU-a" in capsys.readouterr().out or output == "table"
+    assert main(["top", "--server", analyzer.url]) == 0
+    assert "Job/trainer" in capsys.readouterr().out
+
+
+def test_agent_and_server_at_once_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["top", "--agent", "a:1", "--server", "b:1", "-o", "json"]) == 2
+    assert "give one of them" in capsys.readouterr().err
+
+
+def test_without_textual_the_extra_is_named() -> None:
+    program = (
+        "import sys\nsys.modules['textual'] = None\nfrom gpusteward.cli import top\n"
+        "from gpusteward.core.errors import ConfigurationError\n"
+        "try:\n    top.make_app(top.build_parser().parse([]))\n"
+        "except ConfigurationError as error:\n    sys.exit(str(error))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == "the screen needs 'textual', which is not installed: pip install 'gpusteward[cli]'\n"
+
+
+def test_at_a_real_terminal_it_shows_itself_and_ends_with_q(analyzer: Api) -> None:
+    """A plain terminal of 80 columns, 16 colours, as over ssh."""
+    master, slave = pty.openpty()
+    ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    command = [sys.executable, "-m", "gpusteward.cli.main", "top", "--server", analyzer.url]
+    env = {**os.environ, "TERM": "xterm", "COLORTERM": ""}
+    process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=env, start_new_session=True)
+    os.close(slave)
+    try:
+        seen = read_until(master, b"Job/trainer")
+        assert b"38;2;" not in seen, "no colours that a plain terminal does not have"
+        os.write(master, b"q")
+        deadline = time.monotonic() + 20
+        while process.poll() is None and time.monotonic() < deadline:
+            if select.select([master], [], [], 0.1)[0]:
+                with suppress(OSError):  # it has ended, and its side of the terminal with it
+                    os.read(master, 65536)
+        assert process.poll() == 0
+    finally:
+        process.kill()
+        process.wait(10)
+        os.close(master)
+
+
+def read_until(master: int, wanted: bytes) -> bytes:
+    seen, deadline = b"", time.monotonic() + 30
+    while wanted not in seen:
+        assert time.monotonic() < deadline, seen
+        if select.select([master], [], [], 0.1)[0]:
+            seen += os.read(master, 65536)
+    return seen

@@ -1,0 +1,69 @@
+"""`gpusteward ...` as a person starts it: a process, its address, Ctrl-C."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
+
+
+class Program:
+    """A running command."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.url = ""
+
+    def wait_for_address(self, seconds: float) -> str:
+        """What it prints on its standard output."""
+        deadline = time.monotonic() + seconds
+        assert self.process.stdout is not None
+        while time.monotonic() < deadline:
+            line = self.process.stdout.readline()
+            assert line or self.process.poll() is None, "it has ended"
+            if found := ADDRESS.search(line):
+                self.url = found[0]
+                return self.url
+        raise AssertionError(f"no address after {seconds} s")
+
+    def get(self, path: str) -> Any:
+        with urllib.request.urlopen(f"{self.url}{path}", timeout=10) as answer:
+            return json.load(answer)
+
+    def wait_for(self, path: str, seconds: float) -> Any:
+        """Until the path answers with something."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                found = self.get(path)
+                if found.get("items"):
+                    return found
+            except (urllib.error.URLError, ConnectionError):
+                pass
+            assert self.process.poll() is None, "it has ended"
+            assert time.monotonic() < deadline, f"{path} told nothing for {seconds} s"
+            time.sleep(0.2)
+
+    def interrupt(self, seconds: float = 15) -> int:
+        os.killpg(self.process.pid, signal.SIGINT)  # as a terminal does: to all of them
+        return self.process.wait(seconds)
+
+
+@contextmanager
+def running(*words: str, env: Mapping[str, str]) -> Iterator[Program]:
+    command = [sys.executable, "-m", "gpusteward.cli.main", *words]
+    with subprocess.Popen(command, env=dict(env), stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        try:
+            yield Program(process)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)

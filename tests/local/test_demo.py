@@ -1,0 +1,35 @@
+"""`gpusteward demo` as a person tries it: start, wait, look, Ctrl-C, nothing left behind."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.local.programs import running
+
+FLAGS = ("demo", "--address", "127.0.0.1:0")
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return {**os.environ, "TMPDIR": str(folder), "HOME": str(folder)}
+
+
+@pytest.mark.timeout(240)
+def test_it_starts_judges_reports_and_leaves_nothing_behind(tmp_path: Path):
+    with running(*FLAGS, env=environment(tmp_path)) as demo:
+        demo.wait_for_address(90)
+        found = demo.wait_for("/api/v1/workloads?limit=500", 120)
+        assert {each["activity"] for each in found["items"]} >= {"active", "idle"}
+        assert {"parked", "empty", "steady"} <= {each["signature"] for each in found["items"]}
+        report = demo.get("/api/v1/reports?since=14d&by=namespace")
+        assert report["total"]["allocated_gpu_ms"] > 1000 * 3_600_000
+        assert demo.interrupt() == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_size_is_chosen_by_a_flag_and_a_bad_one_is_told(tmp_path: Path):
+    command = [sys.executable, "-m", "gpusteward.cli.main", "demo", "--nodes", "0"]
+    done = subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (2, "gpusteward: --nodes 0: choose 1 to 200\n")

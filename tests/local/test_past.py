@@ -1,0 +1,108 @@
+"""The made-up past: books like any other, true to the simulation, and gone on with."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, func, select
+
+from gpusteward.analyzer.accounts.prices import PriceList, PriceSettings
+from gpusteward.analyzer.keep.engines import open_engine
+from gpusteward.analyzer.keep.identities import Users
+from gpusteward.analyzer.keep.periods import BOOKED, DAY_MS, HOUR_MS, floor_day, floor_hour, read_progress
+from gpusteward.analyzer.keep.schema import allocations, fleet_hourly, usage_daily, usage_hourly
+from gpusteward.analyzer.keep.upgrades import upgrade
+from gpusteward.local.past import Past
+from gpusteward.simulate.fleets import fleet
+
+UNTIL = 1_790_001_234.0
+DAYS = 2
+NODES = 10
+
+
+@pytest.fixture(scope="module")
+def books(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    engine = open_engine(f"sqlite:///{tmp_path_factory.mktemp('past') / 'books.db'}")
+    upgrade(engine)
+    prices = PriceList(PriceSettings(default=2.0))
+    Past(fleet(NODES, 3), prices, Users(("gpusteward.io/user",))).write(engine, days=DAYS, until=UNTIL)
+    yield engine
+    engine.dispose()
+
+
+def total(engine: Engine, *columns: object) -> tuple[int, ...]:
+    with engine.connect() as connection:
+        return tuple(connection.execute(select(*(func.sum(column) for column in columns))).one())
+
+
+def test_every_hour_until_now_is_there(books: Engine):
+    with books.connect() as connection:
+        hours = connection.execute(select(usage_hourly.c.hour_ms).distinct()).scalars().all()
+        assert read_progress(connection, BOOKED) == UNTIL * 1000
+    until_ms = int(UNTIL * 1000)
+    assert sorted(hours) == list(range(floor_day(until_ms - DAYS * DAY_MS), floor_hour(until_ms) + 1, HOUR_MS))
+
+
+def test_time_adds_up_and_every_kind_of_it_occurs(books: Engine):
+    columns = usage_hourly.c
+    allocated, active, idle, unknown = total(
+        books, columns.allocated_ms, columns.active_ms, columns.idle_ms, columns.unknown_ms
+    )
+    assert allocated == active + idle + unknown
+    assert min(active, idle) > 0
+
+
+def test_nobody_holds_more_than_there_is(books: Engine):
+    ((held,), (there,)) = total(books, usage_hourly.c.allocated_ms), total(books, fleet_hourly.c.gpu_ms)
+    assert 0 < held <= there
+
+
+def test_hours_that_are_over_are_in_their_days(books: Engine):
+    with books.connect() as connection:
+        now_hour = floor_hour(int(UNTIL * 1000))
+        over = select(func.sum(usage_hourly.c.allocated_ms)).where(usage_hourly.c.hour_ms < now_hour)
+        assert connection.execute(over).scalar() == total(books, usage_daily.c.allocated_ms)[0]
+
+
+def test_who_is_there_now_is_held_and_who_left_has_an_end(books: Engine):
+    with books.connect() as connection:
+        open_ones = connection.execute(
+            select(func.count()).select_from(allocations).where(allocations.c.ended_ms.is_(None))
+        ).scalar()
+        users = connection.execute(select(allocations.c.user_name).distinct()).scalars().all()
+    assert open_ones == sum(len(node.tenancies(UNTIL - 600)) for node in fleet(NODES, 3))
+    assert all(users)
+
+
+def test_an_idle_claim_is_booked_as_idle_and_a_working_one_as_active(tmp_path: Path):
+    nodes = fleet(NODES, 3)
+    truths = {key: truth for node in nodes for key, truth in node.truths(UNTIL).items()}
+    engine = open_engine(f"sqlite:///{tmp_path / 'books.db'}")
+    upgrade(engine)
+    Past(nodes, PriceList(PriceSettings()), Users(())).write(engine, days=1, until=UNTIL)
+    hour = floor_hour(int(UNTIL * 1000)) - HOUR_MS
+    query = (
+        select(allocations, usage_hourly.c.active_ms, usage_hourly.c.unknown_ms)
+        .join(usage_hourly, usage_hourly.c.allocation_id == allocations.c.id)
+        .where(usage_hourly.c.hour_ms == hour, usage_hourly.c.unknown_ms == 0, allocations.c.gpu_instance == "")
+    )
+    with engine.connect() as connection:
+        rows = connection.execute(query).all()
+    engine.dispose()
+    checked = 0
+    for row in rows:
+        truth = truths.get((row.namespace, row.pod, row.container, row.gpu_uuid))
+        if truth is not None and truth.started_at < hour / 1000:
+            assert (row.active_ms > 0) == truth.worked(hour / 1000, hour / 1000 + 3600)
+            checked += 1
+    assert checked > 20
+
+
+def test_three_weeks_of_forty_nodes_cost_seconds(tmp_path: Path):
+    engine = open_engine(f"sqlite:///{tmp_path / 'books.db'}")
+    upgrade(engine)
+    began = time.process_time()
+    Past(fleet(40, 7), PriceList(PriceSettings()), Users(())).write(engine, days=3, until=UNTIL)
+    engine.dispose()
+    assert (time.process_time() - began) * 7 < 20, "a seventh of it, measured in CPU, with much room for a busy machine"

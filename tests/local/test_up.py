@@ -1,0 +1,51 @@
+"""`gpusteward up` on a machine with GPUs and without: the true agent and analyzer on the fake driver."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fakes import nvml_scenarios as nvml
+from tests.fakes.nvml_library import environment
+from tests.local.programs import running
+
+SLEEPER = "import sys; sys.stdin.read()"
+
+
+@pytest.mark.timeout(180)
+def test_whoever_has_a_process_on_a_gpu_is_named_and_nothing_is_left_behind(tmp_path: Path):
+    with subprocess.Popen([sys.executable, "-c", SLEEPER], stdin=subprocess.PIPE) as sleeper:
+        nvml.crowd(2, 1, pids=[sleeper.pid]).write(tmp_path / "scenario")
+        env = {**environment(tmp_path / "scenario"), "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")}
+        words = ("up", "--address", "127.0.0.1:0", "--set", "scrape.interval=1", "--interval", "10")
+        with running(*words, env=env) as up:
+            up.wait_for_address(60)
+            found = up.wait_for("/api/v1/allocations", 60)
+            (held,) = found["items"]
+            assert (held["namespace"], Path(sys.executable).resolve().name.startswith(held["pod"][:6])) == (
+                os.environ.get("USER") or "root",
+                True,
+            )
+            children = Path(f"/proc/{up.process.pid}/task/{up.process.pid}/children").read_text().split()
+            assert len(children) == 1, "the agent"
+            assert up.interrupt() == 0
+        assert not Path(f"/proc/{children[0]}").exists()
+        assert (tmp_path / "data" / "gpusteward" / "gpusteward.db").exists()
+        assert sleeper.stdin is not None
+        sleeper.stdin.close()
+
+
+def test_without_a_driver_it_says_what_is_missing_and_offers_the_demo(tmp_path: Path):
+    done = subprocess.run(
+        [sys.executable, "-m", "gpusteward.cli.main", "up"],
+        env={**os.environ, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "libnvidia-ml.so.1 was not found" in done.stderr
+    assert "gpusteward demo" in done.stderr
