@@ -23,7 +23,6 @@ from bench.machines import About, describe_run
 from bench.progress import say
 from bench.report import render_table
 from gpusteward.analyzer.accounts.make import make_report
-from gpusteward.analyzer.accounts.prices import PriceSettings
 from gpusteward.analyzer.accounts.reports import By, ReportQuery
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.memory import Memory
@@ -34,6 +33,7 @@ from gpusteward.analyzer.keep.ledger import Ledger
 from gpusteward.analyzer.keep.periods import DAY_MS, HOUR_MS
 from gpusteward.analyzer.keep.schema import usage_daily
 from gpusteward.analyzer.keep.settings import LedgerSettings
+from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.gathered import Settings
 from gpusteward.analyzer.settings.sections import SchedulerSettings

@@ -17,7 +17,8 @@ NOTES = """\
   once; what that first round costs (every line is new then) stands in its own row.
 - Memory does not grow with time: the rings have their full size from a target's first page on. VmHWM is the most it
   ever had.
-- The parts are loops in the bench's own process, one core, nothing else: CPU time.
+- The parts are loops in the bench's own process: CPU time. On a machine that others keep busy, as the row above tells,
+  the same work takes longer.
 - MB is 1,000,000 bytes.
 """
 

@@ -31,7 +31,7 @@ def test_the_container_keeps_no_capability_and_writes_nowhere(pod):
     assert context["capabilities"] == {"drop": ["ALL"]}
     assert context["readOnlyRootFilesystem"] is True
     assert context["allowPrivilegeEscalation"] is False
-    assert all(mount["readOnly"] for mount in container["volumeMounts"])
+    assert [mount["name"] for mount in container["volumeMounts"] if not mount["readOnly"]] == ["books"]
 
 
 def test_the_node_is_seen_through_hostpid_alone(pod):
@@ -63,11 +63,11 @@ ANALYZER = {each["kind"]: each for each in yaml.safe_load_all(MANIFEST.with_name
 
 def test_the_analyzer_may_only_read_and_only_pods_and_their_owners():
     verbs = {verb for rule in ANALYZER["ClusterRole"]["rules"] for verb in rule["verbs"]}
-    assert verbs == {"get"}
+    assert verbs == {"get", "list"}
     assert not any("secrets" in rule["resources"] for rule in ANALYZER["ClusterRole"]["rules"])
 
 
-def test_the_analyzer_runs_without_root_and_writes_nowhere():
+def test_the_analyzer_runs_without_root_and_writes_nothing_but_its_books():
     (container,) = ANALYZER["Deployment"]["spec"]["template"]["spec"]["containers"]
     context = container["securityContext"]
     assert (context["runAsNonRoot"], context["readOnlyRootFilesystem"]) == (True, True)
@@ -82,4 +82,6 @@ def test_the_analyzers_settings_are_ones_it_takes(tmp_path: Path):
     file = SettingsFile(Flags(), {}, directory=tmp_path)
     assert file.settings.server.listen == ("", 8080)
     assert file.settings.prometheus.url == "http://prometheus.monitoring:9090"
+    (container,) = ANALYZER["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert str(file.settings.ledger.directory) in [mount["mountPath"] for mount in container["volumeMounts"]]
     assert not Roles(tokens, SecretStr("")).are_set

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Engine, select
 
-from gpusteward.analyzer.accounts.prices import PriceSettings
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.memory import Memory
 from gpusteward.analyzer.judge.workloads import judge_workloads
@@ -16,6 +15,7 @@ from gpusteward.analyzer.keep.ledger import Ledger
 from gpusteward.analyzer.keep.periods import HOUR_MS
 from gpusteward.analyzer.keep.schema import METADATA, usage_hourly
 from gpusteward.analyzer.keep.settings import LedgerSettings
+from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.gathered import Settings
 from gpusteward.analyzer.settings.sections import SchedulerSettings

@@ -121,7 +121,8 @@ def running_serve(
     engine = [f"--prometheus-url={prometheus_url}"] if prometheus_url else []
     command = [*COMMAND, f"--address={address}", *engine, *flags]
     with log.open("w") as out:
-        process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=out, text=True, env=dict(env or {}))
+        own = {"XDG_DATA_HOME": str(folder), **(env or {})}  # its books too are in the folder
+        process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=out, text=True, env=own)
         server = RunningServe(f"http://{address}", process, log)
         try:
             server.wait_for(lambda it: it.get("/health").status == 200)

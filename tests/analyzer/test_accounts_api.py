@@ -10,11 +10,11 @@ import pytest
 from pydantic import SecretStr
 
 from gpusteward.analyzer.accounts.make import make_report
-from gpusteward.analyzer.accounts.prices import PriceSettings
 from gpusteward.analyzer.accounts.reports import Report, ReportQuery
 from gpusteward.analyzer.api.places import PLACES
 from gpusteward.analyzer.api.serving import refuse_report
 from gpusteward.analyzer.keep.periods import HOUR_MS
+from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.settings.gathered import Settings
 from gpusteward.analyzer.settings.sections import ServerSettings
 from gpusteward.core.errors import SourceError

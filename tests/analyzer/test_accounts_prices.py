@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gpusteward.analyzer.accounts.prices import (
+from gpusteward.analyzer.prices import (
     HIGHEST_PRICE,
     HOUR_MS,
     MICROS,

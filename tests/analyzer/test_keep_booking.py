@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from gpusteward.analyzer.accounts.prices import PriceSettings
 from gpusteward.analyzer.keep.ledger import Ledger
+from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.settings.gathered import Settings
 from gpusteward.core.containers import Workload
 from gpusteward.core.usages import Measure, Stat

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.accounts.prices import PriceSettings
 from gpusteward.analyzer.keep.ledger import Ledger
 from gpusteward.analyzer.keep.settings import LedgerSettings
+from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.read.owners import ClusterOwners
 from gpusteward.analyzer.tell.digests import read_week, write_digest
 from gpusteward.analyzer.tell.messages import Manner

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.accounts.make import make_report
-from gpusteward.analyzer.accounts.prices import PriceSettings
 from gpusteward.analyzer.accounts.reports import Report, ReportQuery
 from gpusteward.analyzer.keep.engines import open_engine
 from gpusteward.analyzer.keep.periods import HOUR_MS
+from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.settings.gathered import Settings
 from gpusteward.cli.main import main
 from gpusteward.cli.texts import measure

@@ -26,7 +26,7 @@ def draw_course(holding: Holding, at: float, seconds: float) -> Chart:
 
 @pytest.fixture
 def cluster() -> Iterator[Api]:
-    with serving_api(small_result(at=time.time()), read_series=draw_course) as api:
+    with serving_api(small_result(at=float(int(time.time()))), read_series=draw_course) as api:
         yield api
 
 

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, func, select
 
-from gpusteward.analyzer.accounts.prices import PriceList, PriceSettings
 from gpusteward.analyzer.keep.engines import open_engine
-from gpusteward.analyzer.keep.identities import Users
 from gpusteward.analyzer.keep.periods import BOOKED, DAY_MS, HOUR_MS, floor_day, floor_hour, read_progress
 from gpusteward.analyzer.keep.schema import allocations, fleet_hourly, usage_daily, usage_hourly
 from gpusteward.analyzer.keep.upgrades import upgrade
+from gpusteward.analyzer.prices import PriceList, PriceSettings
 from gpusteward.local.past import Past
 from gpusteward.simulate.fleets import fleet
 
@@ -26,7 +25,7 @@ def books(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     engine = open_engine(f"sqlite:///{tmp_path_factory.mktemp('past') / 'books.db'}")
     upgrade(engine)
     prices = PriceList(PriceSettings(default=2.0))
-    Past(fleet(NODES, 3), prices, Users(("gpusteward.io/user",))).write(engine, days=DAYS, until=UNTIL)
+    Past(fleet(NODES, 3), prices).write(engine, days=DAYS, until=UNTIL)
     yield engine
     engine.dispose()
 
@@ -80,7 +79,7 @@ def test_an_idle_claim_is_booked_as_idle_and_a_working_one_as_active(tmp_path: P
     truths = {key: truth for node in nodes for key, truth in node.truths(UNTIL).items()}
     engine = open_engine(f"sqlite:///{tmp_path / 'books.db'}")
     upgrade(engine)
-    Past(nodes, PriceList(PriceSettings()), Users(())).write(engine, days=1, until=UNTIL)
+    Past(nodes, PriceList(PriceSettings())).write(engine, days=1, until=UNTIL)
     hour = floor_hour(int(UNTIL * 1000)) - HOUR_MS
     query = (
         select(allocations, usage_hourly.c.active_ms, usage_hourly.c.unknown_ms)
@@ -103,6 +102,6 @@ def test_three_weeks_of_forty_nodes_cost_seconds(tmp_path: Path):
     engine = open_engine(f"sqlite:///{tmp_path / 'books.db'}")
     upgrade(engine)
     began = time.process_time()
-    Past(fleet(40, 7), PriceList(PriceSettings()), Users(())).write(engine, days=3, until=UNTIL)
+    Past(fleet(40, 7), PriceList(PriceSettings())).write(engine, days=3, until=UNTIL)
     engine.dispose()
     assert (time.process_time() - began) * 7 < 20, "a seventh of it, measured in CPU, with much room for a busy machine"

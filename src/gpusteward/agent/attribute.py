@@ -98,6 +98,7 @@ def _container_of_pod(pod: Pod, container_id: str, holders: Sequence[Allocation]
         workload=pod.workload,
         pod_labels=pod.exported_labels,
         started_at=pod.started_at,
+        user=pod.user,
     )
 
 

@@ -40,6 +40,4 @@ def _seat(process: GpuProcess, identity: ProcessIdentity | None) -> GpuProcess:
 def _holder(identity: ProcessIdentity) -> Container:
     kind, name = ("Container", identity.container_id[:SHORT_ID]) if identity.container_id else ("Program", "")
     name = name or identity.name.rpartition("/")[2]
-    return Container(
-        namespace=identity.user, pod=name, pod_uid="", name="", workload=Workload(kind, identity.user, name)
-    )
+    return Container(identity.user, name, workload=Workload(kind, identity.user, name), user=identity.user)

@@ -2,14 +2,14 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpusteward.cli.exits import EXIT_OK, describe_exits
 from gpusteward.cli.flags import (
+    AGENT,
     OUTPUTS,
     FlagParser,
-    add_agent_flags,
     add_language_flag,
     add_server_flags,
     language_of,
@@ -19,7 +19,7 @@ from gpusteward.cli.flags import (
 )
 from gpusteward.cli.languages import Language
 from gpusteward.cli.outputs import Column, write_rows
-from gpusteward.cli.screen.asking import MOST_ROWS, Asked, Source, View
+from gpusteward.cli.screen.asking import MOST_ROWS, Asked, Item, Source, View
 from gpusteward.cli.screen.cluster import ClusterSource
 from gpusteward.cli.screen.node import NodeSource
 from gpusteward.cli.screen.views import CLUSTER, FIRST_NODE_SORTS, FIRST_SORTS, NODE, Cell
@@ -27,6 +27,8 @@ from gpusteward.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from gpusteward.cli.screen.app import TopApp
+
+PRIVATE = frozenset(("key", "at", "order", "namespaces", "workloads_held"))
 
 
 def build_parser() -> FlagParser:
@@ -44,7 +46,9 @@ def build_parser() -> FlagParser:
     )
     add_language_flag(parser)
     add_server_flags(parser)
-    add_agent_flags(parser)
+    parser.add_argument(
+        "--agent", nargs="?", const="", metavar="URL", help=f"one machine instead: its agent (default {AGENT})"
+    )
     return parser
 
 
@@ -70,45 +74,55 @@ def make_app(given: argparse.Namespace) -> "TopApp":
             f"the screen needs {missing!r}, which is not installed: pip install 'gpusteward[cli]'"
         ) from error
     language = language_of(given)
-    is_node = bool(given.agent)
+    scene = _set_scene(given, language)
     return TopApp(
-        _open_source(given, language),
-        NODE if is_node else CLUSTER,
-        first_sorts=FIRST_NODE_SORTS if is_node else FIRST_SORTS,
+        scene.source,
+        scene.cells,
+        first_sorts=scene.sorts,
         language=language,
         refresh_seconds=given.refresh,
-        view=View(given.view) if given.view else View.GPUS if is_node else View.WORKLOADS,
+        view=scene.view,
     )
 
 
-def _open_source(given: argparse.Namespace, language: Language) -> Source:
-    if given.agent and given.server:
+class _Scene(NamedTuple):
+    """Who is asked, and what is shown of it."""
+
+    source: Source
+    cells: Mapping[View, Sequence[Cell]]
+    sorts: Mapping[View, str]
+    view: View
+
+
+def _set_scene(given: argparse.Namespace, language: Language) -> _Scene:
+    if given.agent is None:
+        view = View(given.view or View.WORKLOADS)
+        return _Scene(ClusterSource(open_server(given), language), CLUSTER, FIRST_SORTS, view)
+    if given.server:
         raise ConfigurationError("--agent shows one machine, --server a cluster: give one of them")
-    return NodeSource(open_agent(given), language) if given.agent else ClusterSource(open_server(given), language)
+    view = View(given.view or View.GPUS)
+    return _Scene(NodeSource(open_agent(given), language), NODE, FIRST_NODE_SORTS, view)
 
 
 def _print_once(given: argparse.Namespace) -> int:
     """For scripts, and for those without a terminal."""
-    language, output = language_of(given), given.output or "table"
-    view = View(given.view or (View.GPUS if given.agent else View.WORKLOADS))
-    cells = (NODE if given.agent else CLUSTER)[view]
-    sort = (FIRST_NODE_SORTS if given.agent else FIRST_SORTS)[view]
-    found = _open_source(given, language).read(Asked(view, sort, rows=MOST_ROWS))
-    rows = [{**item, **_write(item, cells, language)} for item in found.items]
-    keys = [key for key in (rows[0] if rows else ()) if not key.startswith("cell ") and key not in PRIVATE]
-    write_rows(rows, [_column(cell) for cell in cells], keys=keys, output=output, language=language)
+    language = language_of(given)
+    source, cells, sorts, view = _set_scene(given, language)
+    found = source.read(Asked(view, sorts[view], rows=MOST_ROWS))
+    rows = [{**item, **_write(item, cells[view], language)} for item in found.items]
+    columns = [Column(_key(cell), cell.title, to_right=cell.to_right) for cell in cells[view]]
+    shown = {column.key for column in columns}
+    keys = [key for key in (rows[0] if rows else ()) if key not in shown | PRIVATE]
+    write_rows(rows, columns, keys=keys, output=given.output or "table", language=language)
     if len(rows) < found.total:
-        print(f"gpusteward: the first {len(rows)} of {found.total} rows; narrow the choice", file=sys.stderr)
+        print(f"gpusteward: these are the first {len(rows)} of {found.total} rows", file=sys.stderr)
     return EXIT_OK
 
 
-PRIVATE = frozenset(("key", "at", "order", "namespaces", "workloads_held"))
+def _write(item: Item, cells: Sequence[Cell], language: Language) -> Mapping[str, str]:
+    return {_key(cell): cell.write(item, language) for cell in cells}
 
 
-def _write(item: object, cells: Sequence[Cell], language: Language) -> dict[str, str]:
-    assert isinstance(item, dict)
-    return {f"cell {cell.title.en}": cell.write(item, language) for cell in cells}
-
-
-def _column(cell: Cell) -> Column:
-    return Column(f"cell {cell.title.en}", cell.title, to_right=cell.to_right)
+def _key(cell: Cell) -> str:
+    """Beside the keys of the item, whose values it shows."""
+    return f"shown {cell.title.en}"

@@ -125,7 +125,7 @@ USE_BUSY_SECONDS = _counter("use_busy_seconds_total", USE, "Utilization of this 
 
 ALLOCATION_INFO = _gauge(
     "allocation_info",
-    (*ALLOCATION, "share", "resource", "replica"),
+    (*ALLOCATION, "share", "resource", "replica", "user"),
     "A container's claim on a GPU; always 1.",
 )
 ALLOCATION_MEMORY_LIMIT = _gauge("allocation_memory_limit_bytes", ALLOCATION, "Memory this claim may use.")

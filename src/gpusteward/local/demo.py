@@ -4,21 +4,18 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gpusteward.analyzer.accounts.prices import PriceList
 from gpusteward.analyzer.app import Analyzer, run_analyzer
 from gpusteward.analyzer.keep.engines import open_engine
-from gpusteward.analyzer.keep.identities import Users
 from gpusteward.analyzer.keep.upgrades import upgrade
+from gpusteward.analyzer.prices import PriceList
 from gpusteward.analyzer.read.scrape.source import ScrapeSource
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags
 from gpusteward.analyzer.settings.gathered import Settings
-from gpusteward.analyzer.tables import UsageTable
-from gpusteward.core.usages import Holding
 from gpusteward.local.configs import PATIENCE_SECONDS, write_demo_config
 from gpusteward.local.park import Park, serve_park
 from gpusteward.local.past import Past
@@ -29,8 +26,6 @@ from gpusteward.simulate.nodes import SimulatedNode
 log = Log(__name__)
 
 PAST_DAYS = 21
-PodKey = tuple[str, str]
-Labels = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -52,7 +47,6 @@ def run_demo(plan: Plan, flags: Flags) -> int:
         write_past(park.nodes, file.settings, until=time.time())
         return run_analyzer(
             file,
-            owners=Registrar(park.nodes),
             prepare=lambda analyzer: _open_park(park, analyzer, targets),
             announce=_announce,
         )
@@ -62,42 +56,9 @@ def write_past(nodes: Sequence[SimulatedNode], settings: Settings, *, until: flo
     engine = open_engine(settings.ledger.locate())
     try:
         upgrade(engine)
-        Past(nodes, PriceList(settings.prices), Users(settings.ledger.user_labels)).write(
-            engine, days=PAST_DAYS, until=until
-        )
+        Past(nodes, PriceList(settings.prices)).write(engine, days=PAST_DAYS, until=until)
     finally:
         engine.dispose()
-
-
-class Registrar:
-    """Stands for the API server, which knows the labels of pods: whose they are."""
-
-    def __init__(self, nodes: Sequence[SimulatedNode]) -> None:
-        self._nodes = nodes
-        self._labels: Mapping[PodKey, Labels] = {}
-
-    def name(self, table: UsageTable) -> UsageTable:
-        known = {_pod_of(holding) for holding in table.holdings}
-        if not known <= self._labels.keys():
-            self._labels = self._list_labels(table.at)
-        return replace(table, holdings=[self._name_one(holding) for holding in table.holdings])
-
-    def read_wish(self, namespace: str, pod: str) -> str:
-        """Nobody here wishes for a channel."""
-        del namespace, pod
-        return ""
-
-    def _name_one(self, holding: Holding) -> Holding:
-        labels = self._labels.get(_pod_of(holding), ())
-        return replace(holding, container=replace(holding.container, pod_labels=labels)) if labels else holding
-
-    def _list_labels(self, at: float) -> Mapping[PodKey, Labels]:
-        containers = [each.allocation.container for node in self._nodes for each in node.tenancies(at)]
-        return {(one.namespace, one.pod): one.pod_labels for one in containers}
-
-
-def _pod_of(holding: Holding) -> PodKey:
-    return holding.container.namespace, holding.container.pod
 
 
 def _open_park(park: Park, analyzer: Analyzer, targets: Sequence[str]) -> None:

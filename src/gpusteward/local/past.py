@@ -9,18 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 from sqlalchemy import Connection, Engine
 
-from gpusteward.analyzer.accounts.prices import PriceList
 from gpusteward.analyzer.keep.ageing import roll_up
 from gpusteward.analyzer.keep.bookings import Step, book_fleet, book_usage
 from gpusteward.analyzer.keep.books import set_progress
 from gpusteward.analyzer.keep.engines import writing
-from gpusteward.analyzer.keep.identities import Identity, Users, describe, number_allocation
+from gpusteward.analyzer.keep.identities import Identity, describe, number_allocation
 from gpusteward.analyzer.keep.periods import BOOKED, DAY_MS, HOUR_MS, floor_day
 from gpusteward.analyzer.keep.schema import allocations, fleet_hourly, usage_hourly
 from gpusteward.analyzer.keep.sheets import UNKNOWN_START, Sheet
 from gpusteward.analyzer.keep.statements import ADD, REPLACE, USAGE_RULES, add_rows
 from gpusteward.analyzer.keep.verdict_changes import Changes
 from gpusteward.analyzer.keep.weights import weigh
+from gpusteward.analyzer.prices import PriceList
 from gpusteward.analyzer.tables import ACTIVITIES, Codes, Column, UsageTable
 from gpusteward.core.usages import Holding, Measure, Stat
 from gpusteward.core.verdicts import Activity
@@ -50,10 +50,9 @@ class Known:
 class Past:
     """What happened on these nodes until now."""
 
-    def __init__(self, nodes: Sequence[SimulatedNode], prices: PriceList, users: Users) -> None:
+    def __init__(self, nodes: Sequence[SimulatedNode], prices: PriceList) -> None:
         self._nodes = nodes
         self._price_of = prices.micros_per_gpu_hour
-        self._users = users
         self._known: dict[int, Known] = {}  # by the identity of the claim, which lives as long as it is kept here
         self._weights: tuple[tuple[int, ...], Column] = ((), np.empty(0))
         self._fleet = {(node.name, node.model.name): node.gpu_count for node in nodes}
@@ -138,8 +137,7 @@ class Past:
         return list(zip(*rows, strict=True))
 
     def _identify(self, known: Known) -> Identity:
-        user = self._users.find(known.holding.container.pod_labels)
-        return describe(known.holding, number=known.number, user=user)
+        return describe(known.holding, number=known.number, user=known.holding.container.user)
 
 
 def _split(begin_ms: int, end_ms: int) -> Iterator[Step]:

@@ -59,8 +59,9 @@ class Application:
             self.chance.uuid("pod", turn, ordinal),
             self.program.container,
             workload,
-            (("app", self._stem()), ("gpusteward.io/user", self._user()), ("team", self.team)),
+            (("app", self._stem()), ("team", self.team)),
             self.turns.starts_at(turn),
+            self._user(),
         )
         return Pod(container, self.chance.hexadecimal(64, "container", turn, ordinal))
 

@@ -100,7 +100,7 @@ class NativeDialect:
         info, rows = sheet.rows(metrics.ALLOCATION_INFO), sheet.rows(*_ABOUT_ALLOCATIONS)
         for each in allocations:
             gpu, holder = gpus[each.gpu_uuid], each.container
-            key = (gpu.uuid, gpu.index, holder, holder.workload, each.share, each.resource, each.replica)
+            key = (gpu.uuid, gpu.index, holder, holder.workload, holder.user, each.share, each.resource, each.replica)
             own, terms = self._labels.keep_all(key, partial(_labels_of_allocation, each, gpu))
             info.write(terms, 1)
             rows.write(own, each.memory_limit_bytes, each.core_limit_ratio, holder.started_at)
@@ -152,7 +152,7 @@ def _labels_of_allocation(allocation: Allocation, gpu: Gpu) -> tuple[Labels, Lab
     """As it is, and with the terms it is lent on."""
     own = (*gpu_labels(gpu), *_owner(allocation.container))
     terms = (("share", allocation.share), ("resource", allocation.resource), ("replica", allocation.replica))
-    return own, (*own, *terms)
+    return own, (*own, *terms, ("user", allocation.container.user))
 
 
 def _labels_of_process(process: GpuProcess, gpu: Gpu) -> list[Labels]:

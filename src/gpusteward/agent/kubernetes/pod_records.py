@@ -7,7 +7,7 @@ from datetime import datetime
 
 import msgspec
 
-from gpusteward.core.containers import Container, Workload
+from gpusteward.core.containers import Container, Workload, find_user
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.kubernetes.owners import Owner, find_workload
 
@@ -40,6 +40,7 @@ class Pod:
     started_at: float | None = None  # unix seconds
     labels: Mapping[str, str] = field(default_factory=dict)  # needed here: `KEPT_LABELS`
     exported_labels: tuple[tuple[str, str], ...] = ()  # wanted on series, by the allow-list
+    user: str = ""  # whose it is, by one of `USER_LABELS`
     annotations: Mapping[str, str] = field(default_factory=dict)
     containers: Mapping[str, str] = field(default_factory=dict)  # id without its runtime -> name
     container_names: tuple[str, ...] = ()  # in the order of the spec
@@ -62,6 +63,7 @@ class Pod:
             workload=self.workload,
             pod_labels=self.exported_labels,
             started_at=self.started_at,
+            user=self.user,
         )
 
 
@@ -133,6 +135,7 @@ class PodReader:
             started_at=_parse_time(status.start_time),
             labels=_keep(labels, KEPT_LABELS),
             exported_labels=self._export(labels),
+            user=find_user(labels),
             annotations=_keep(annotations, KEPT_ANNOTATIONS),
             containers=_container_ids(status),
             container_names=_names(record.spec.containers),

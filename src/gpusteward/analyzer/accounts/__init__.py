@@ -1,6 +1,5 @@
-"""What the books come to: prices, reports, right-sizing. Reads the ledger, never writes to it.
+"""What the books come to: reports and right-sizing. Reads the ledger, never writes to it.
 
-    prices.py          what a GPU-hour costs, and what energy costs; used when time is booked
     reports.py         a report as plain values: what is asked for, what comes out; standard library only
     moments.py         `7d`, `2026-11-01` -> a moment
     make.py            the door: `make_report(engine, query)`; one transaction, one state of the books

@@ -5,8 +5,8 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Any
 
-from gpusteward.analyzer.accounts.prices import PriceSettings, electricity_of
 from gpusteward.analyzer.accounts.reports import Amounts
+from gpusteward.analyzer.prices import PriceSettings, electricity_of
 
 ADDED = (
     *("allocated_ms", "active_ms", "idle_ms", "unknown_ms"),

@@ -7,10 +7,10 @@ from sqlalchemy import RowMapping
 
 from gpusteward.analyzer.accounts.amounts import NO_SUMS, Sums, make_amounts, read_sums, settle_electricity, subtract
 from gpusteward.analyzer.accounts.fleets import Place
-from gpusteward.analyzer.accounts.prices import PriceSettings
 from gpusteward.analyzer.accounts.reports import By, Group, ReportQuery
 from gpusteward.analyzer.accounts.sums import KEYS, Sheet
 from gpusteward.analyzer.accounts.trends import Before
+from gpusteward.analyzer.prices import PriceSettings
 
 Key = tuple[str, ...]
 _PLACES: Mapping[By, int] = {"node": 0, "model": 1}  # which part of a place is the key

@@ -11,13 +11,13 @@ from gpusteward.analyzer.accounts.amounts import make_amounts, read_sums
 from gpusteward.analyzer.accounts.fleets import read_unallocated, read_unused
 from gpusteward.analyzer.accounts.groups import read_groups
 from gpusteward.analyzer.accounts.points import read_points
-from gpusteward.analyzer.accounts.prices import PriceSettings
 from gpusteward.analyzer.accounts.ranges import describe_range, read_books, round_query
 from gpusteward.analyzer.accounts.reports import Report, ReportQuery, Waster
 from gpusteward.analyzer.accounts.right_sizing import LARGEST_PART_RATIO, Holder, find_smaller
 from gpusteward.analyzer.accounts.sums import SHEET, UNSEEN, Sheet
 from gpusteward.analyzer.accounts.trends import make_trend, read_before
 from gpusteward.analyzer.keep.engines import explain
+from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.core.errors import SourceError
 
 

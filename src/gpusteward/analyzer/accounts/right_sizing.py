@@ -16,9 +16,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gpusteward.analyzer.accounts.mig import USABLE_OF_NOMINAL, MigBoard, find_board
-from gpusteward.analyzer.accounts.prices import HOUR_MS
 from gpusteward.analyzer.accounts.reports import Finding
 from gpusteward.analyzer.judge.models import MIB, find_model
+from gpusteward.analyzer.prices import HOUR_MS
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusteward.analyzer.accounts.prices import costs_of
 from gpusteward.analyzer.keep.periods import HOUR_MS, floor_hour
 from gpusteward.analyzer.keep.sheets import UNKNOWN_START, Ids, Sheet
+from gpusteward.analyzer.prices import costs_of
 from gpusteward.analyzer.tables import ACTIVITIES, Column
 from gpusteward.core.verdicts import Activity
 

@@ -9,7 +9,6 @@ from typing import Any
 from sqlalchemy import Engine
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
-from gpusteward.analyzer.accounts.prices import PriceList, PriceSettings
 from gpusteward.analyzer.keep.ageing import prune, roll_up
 from gpusteward.analyzer.keep.books import Books
 from gpusteward.analyzer.keep.engines import explain, has_vanished, make_folder, open_engine, show_url
@@ -19,6 +18,7 @@ from gpusteward.analyzer.keep.settings import LedgerSettings
 from gpusteward.analyzer.keep.sheets import COVERED_INTERVALS, NOBODY, PriceOf, Sheet, make_sheet
 from gpusteward.analyzer.keep.upgrades import upgrade
 from gpusteward.analyzer.keep.verdict_changes import Sayings
+from gpusteward.analyzer.prices import PriceList, PriceSettings
 from gpusteward.analyzer.results import Result
 from gpusteward.core.errors import SourceError
 from gpusteward.logs import Log

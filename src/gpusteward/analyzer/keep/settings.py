@@ -9,16 +9,10 @@ from urllib.parse import quote
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
+from gpusteward.core.containers import USER_LABELS
+
 _URL = re.compile(r"sqlite:///\S.*|(?:postgres|postgresql|postgresql\+psycopg)://\S+")
 FILE_NAME = "gpusteward.db"
-
-USER_LABELS = (
-    "gpusteward.io/user",
-    "hub.jupyter.org/username",  # JupyterHub's KubeSpawner
-    "opendatahub.io/user",  # Open Data Hub, OpenShift AI
-    "com.coder.user.username",  # Coder's Kubernetes templates
-    "user",
-)
 
 
 def check_database_url(secret: SecretStr) -> SecretStr:
@@ -50,7 +44,8 @@ class LedgerSettings(BaseModel):
         default=64, ge=1, le=4096, description="Memory for cycles that wait while the database cannot be written."
     )
     user_labels: tuple[str, ...] = Field(
-        default=USER_LABELS, description="Pod labels that name a user; the first one a pod has counts."
+        default=USER_LABELS,
+        description="Pod labels that name a user where the agent does not; the first one a pod has counts.",
     )
 
     @model_validator(mode="after")

@@ -113,7 +113,7 @@ def make_sheet(
 
 def _call_roll(holdings: Sequence[Holding], users: Users) -> tuple[Roster, NDArray[np.intp], list[str]]:
     """Everybody once, in the order of their numbers; the row of each; the user of every row."""
-    named = [users.find(one.container.pod_labels) for one in holdings]
+    named = [one.container.user or users.find(one.container.pod_labels) for one in holdings]
     ids = np.fromiter(map(number_allocation, holdings), np.int64, len(holdings))
     marks = np.fromiter(map(mark, holdings, named), np.int64, len(holdings))
     numbers, rows = np.unique(ids, return_index=True)

@@ -4,7 +4,6 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from gpusteward.analyzer.accounts.prices import PriceSettings
 from gpusteward.analyzer.explain.settings import AiSettings
 from gpusteward.analyzer.judge.activity import ActivityRule
 from gpusteward.analyzer.judge.capacities import GpuDefaults
@@ -14,6 +13,7 @@ from gpusteward.analyzer.judge.score import Scoring
 from gpusteward.analyzer.judge.signatures.table import SignatureRules
 from gpusteward.analyzer.judge.states import Thresholds
 from gpusteward.analyzer.keep.settings import LedgerSettings
+from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
 from gpusteward.analyzer.read.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.settings.sections import (

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpusteward.analyzer.accounts.prices import PriceList, cost_of
 from gpusteward.analyzer.judge.workloads import WorkloadKey
 from gpusteward.analyzer.keep.weights import weigh
+from gpusteward.analyzer.prices import PriceList, cost_of
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, Column
 from gpusteward.core.usages import Holding, Measure, Stat

@@ -88,7 +88,7 @@ class DetailScreen(Screen[None]):
         self._draw()
 
     def _draw(self) -> None:
-        if self.is_mounted:
+        if self.query("#detail"):  # answers and sizes may come before it is composed, and after it is gone
             for bar, text in (("#detail-title", f" {self.workload}"), ("#detail-footer", FOOTER.to(self._language))):
                 self.query_one(bar, Static).update(
                     Text(fit(clean(text), self.size.width), style="reverse", no_wrap=True)

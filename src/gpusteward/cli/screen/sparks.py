@@ -25,12 +25,17 @@ def _spread(points: Sequence[tuple[float, float]], *, start: float, step: float,
     columns: list[float | None] = [None] * width
     pace = _find_pace(points)
     for moment, value in points:
-        first = min(width - 1, int((moment - start) / step)) if moment <= start + step * width else width
-        last = max(first, int((moment + pace - start) / step) - 1)
+        first = min(width - 1, _cell(moment - start, step)) if moment <= start + step * width else width
+        last = max(first, _cell(moment + pace - start, step) - 1)
         for number in range(max(0, first), min(width, last + 1)):
             before = columns[number]
             columns[number] = value if before is None else max(before, value)
     return columns
+
+
+def _cell(seconds: float, step: float) -> int:
+    """Moments of today have seven digits behind the point: what should be a border must not fall short of it."""
+    return int(seconds / step + 1e-5)
 
 
 def _find_pace(points: Sequence[tuple[float, float]]) -> float:

@@ -139,8 +139,8 @@ class Shelf:
 
 def _make(key: Key, details: Details, identity: Details, started_at: float | None) -> Holding:
     uuid, instance, namespace, pod, name = key
-    node, gpu, model, _, uid, kind, workload, share = (*details, *("",) * (8 - len(details)))
+    node, gpu, model, _, uid, kind, workload, share, user = (*details, *("",) * (9 - len(details)))
     owner = Workload(kind, namespace, workload) if kind else None
-    container = Container(namespace, pod, uid, name, owner, started_at=started_at)
+    container = Container(namespace, pod, uid, name, owner, started_at=started_at, user=user)
     parent, its_model = identity
     return Holding(parent or uuid, instance, container, node=node, gpu_index=gpu, model=model or its_model, share=share)

@@ -9,7 +9,7 @@ from gpusteward.analyzer.read.prometheus.matchers import Matcher, Matchers, writ
 from gpusteward.analyzer.read.prometheus.quantities import ROLL_CALL, Asked, Fold, Level, Quantity, Signal
 from gpusteward.analyzer.read.prometheus.spellings import CANDIDATES, Spelling
 
-NATIVE_DETAILS = ("pod_uid", "workload_kind", "workload", "share")
+NATIVE_DETAILS = ("pod_uid", "workload_kind", "workload", "share", "user")
 DEVICE_DETAILS = ("parent_uuid", "model")
 _OF_HOLDER = frozenset(label for role in ("namespace", "pod", "container") for label in CANDIDATES[role])
 

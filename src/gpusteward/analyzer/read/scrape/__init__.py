@@ -23,6 +23,6 @@
     reports.py     the state of every target in plain data
     source.py      `ScrapeSource`: the whole as a `UsageTable`
 
-Only `fetch.py` speaks to targets. Rows, measures and doubts are made by the same code as those of an engine, so that
-both sources give the same table for the same samples.
+Only `fetch.py` and its connections speak to targets. Rows, measures and doubts are made by the same code as those of an
+engine, so that both sources give the same table for the same samples.
 """
