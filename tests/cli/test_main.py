@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpusteward import __version__
+from gpusteward.cli.exits import EXITS
 from gpusteward.cli.main import main
 
 
@@ -78,3 +79,22 @@ def test_a_mistake_is_told_without_loading_the_agents_libraries() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", ["top", "idle", "explain", "ps", "doctor", "completion"])
+def test_help_of_a_command_tells_its_exit_codes(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+    told = capsys.readouterr().out
+    for each in EXITS:
+        assert (each.when in told) == (each.command in ("", command)), each
+
+
+@pytest.mark.parametrize("command", ["top", "idle", "explain", "ps", "doctor", "completion"])
+def test_a_flag_nobody_knows_is_one_line(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = {"explain": ["x"], "completion": ["bash"]}.get(command, [])
+    assert main([command, *words, "--langage", "en"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("gpusteward: unknown flag '--langage'")
+    assert said.count("\n") == 1

@@ -1,5 +1,7 @@
 """`gpusteward settings`: what is in force, and who said so."""
 
+import csv
+import io
 import json
 import subprocess
 import sys
@@ -45,6 +47,15 @@ def test_json_carries_the_same_with_descriptions(site: Path, capsys: pytest.Capt
         "about": "Below this score a GPU is low.",
     }
     assert rows["ai.api_key"]["source"] == "environment"
+    assert SECRET not in printed
+
+
+def test_csv_carries_the_same(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["settings", "-o", "csv"]) == 0
+    printed = capsys.readouterr().out
+    rows = {row["setting"]: row for row in csv.DictReader(io.StringIO(printed))}
+    assert rows["thresholds.low_utilization"]["value"] == "25"
+    assert rows["thresholds.low_utilization"]["origin"] == "config.yaml line 2"
     assert SECRET not in printed
 
 

@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from gpusteward.cli.checks import clocks, driver, engine, kubelet, processes, rights, servers
@@ -74,43 +75,50 @@ def _describe(findings: Iterable[Finding], language: Language) -> Iterator[Line]
     for finding in findings:
         told = finding.tell(language)
         yield Line(told["finding"], f"{told['status']:<5} {told['check']}", told["status"])
-        if told["mend"] and finding.status is not Status.OK:
-            yield Line(MEND.to(language, how=told["mend"]), " ")
+        if told["mend"]:
+            is_broken = finding.status in (Status.WARN, Status.FAIL)
+            yield Line(MEND.to(language, how=told["mend"]) if is_broken else told["mend"], " ")
 
 
 def _plan(given: argparse.Namespace) -> Iterator[Check]:
     """Every check with what it looks at. Raises ConfigurationError for an address that is none."""
-    is_pod = "KUBERNETES_SERVICE_HOST" in os.environ
     yield driver.check_nvml
     yield driver.check_devices
-    yield lambda: processes.check_proc(given.proc, in_container=is_pod)
+    yield partial(processes.check_proc, given.proc, in_container=_is_pod())
     yield processes.check_cgroups
-    yield lambda: kubelet.check_kubelet(given.kubelet_socket, is_node=_is_node(given.kubelet_socket))
+    yield partial(kubelet.check_kubelet, given.kubelet_socket, is_node=_is_node(given.kubelet_socket))
+    yield from _plan_servers(given)
+
+
+def _plan_servers(given: argparse.Namespace) -> Iterator[Check]:
+    """Those that are found to be asked are compared by their clocks too."""
     analyzer, agent = open_server(given), open_agent(given)
-    yield lambda: servers.check_analyzer(analyzer, is_named=bool(given.server or os.environ.get(SERVER_VARIABLE)))
-    yield lambda: servers.check_agent(agent, is_named=bool(given.agent or os.environ.get(AGENT_VARIABLE)))
+    yield partial(servers.check_analyzer, analyzer, is_named=bool(given.server or os.environ.get(SERVER_VARIABLE)))
+    yield partial(servers.check_agent, agent, is_named=bool(given.agent or os.environ.get(AGENT_VARIABLE)))
     asked = {"analyzer": analyzer, "agent": agent}
-    api_server = rights.find_api_server(os.environ, given.kubernetes_api)
-    if isinstance(api_server, Finding):
-        skipped = api_server
-        yield lambda: [skipped]
-    else:
-        asked["API server"] = api_server
-        found = api_server
-        yield lambda: rights.check_rights(found)
-    prometheus = _find_engine(given)
-    if prometheus is None:
-        yield lambda: [Finding("prometheus", Status.SKIP, engine.NOT_ASKED, engine.NAME_IT)]
-    else:
-        asked["Prometheus"] = prometheus
-        yield lambda: engine.check_engine(prometheus)
-    yield lambda: clocks.check_clocks(asked)
+    for name, found, check in (
+        ("API server", rights.find_api_server(os.environ, given.kubernetes_api), rights.check_rights),
+        ("Prometheus", _find_engine(given), engine.check_engine),
+    ):
+        if isinstance(found, Finding):
+            yield partial(list, [found])
+        else:
+            asked[name] = found
+            yield partial(check, found)
+    yield partial(clocks.check_clocks, asked)
+
+
+def _is_pod() -> bool:
+    return "KUBERNETES_SERVICE_HOST" in os.environ
 
 
 def _is_node(socket: Path) -> bool:
-    return "KUBERNETES_SERVICE_HOST" in os.environ or socket != kubelet.SOCKET or socket.parent.parent.exists()
+    """Where a kubelet is to be expected."""
+    return _is_pod() or socket != kubelet.SOCKET or socket.parent.parent.exists()
 
 
-def _find_engine(given: argparse.Namespace) -> Client | None:
+def _find_engine(given: argparse.Namespace) -> Client | Finding:
     url = given.prometheus_url or next((os.environ[name] for name in PROMETHEUS_VARIABLES if os.environ.get(name)), "")
-    return make_client(Peer.PROMETHEUS, url, timeout_seconds=given.timeout) if url else None
+    if not url:
+        return Finding("prometheus", Status.SKIP, engine.NOT_ASKED, engine.NAME_IT)
+    return make_client(Peer.PROMETHEUS, url, timeout_seconds=given.timeout)

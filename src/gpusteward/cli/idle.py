@@ -122,7 +122,7 @@ def _for_people(row: Found) -> Found:
 def _columns(rows: Sequence[Found], language: Language) -> list[Column]:
     columns = [
         Column("namespace", Said("namespace", "命名空间")),
-        Column("workload", Said("workload", "工作负载")),
+        Column("workload", Said("workload", "工作负载"), is_flexible=True),
         Column("finding", Said("verdict", "结论"), lambda word: translate(FINDINGS, word, language), is_styled=True),
         Column("signature", Said("signature", "特征"), lambda word: translate(SIGNATURES, word, language)),
         Column("held", Said("idle", "空闲/总数"), to_right=True),

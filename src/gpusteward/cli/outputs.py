@@ -45,6 +45,7 @@ class Column:
     show: Callable[[Any], str] = dash
     to_right: bool = False
     is_styled: bool = False  # coloured by the word in it
+    is_flexible: bool = False  # folded where a window is too narrow for all
 
 
 def write_rows(
@@ -114,7 +115,13 @@ def _write_rich(rows: Sequence[Cells], columns: Sequence[Column], *, language: L
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
         title = Text(column.title.to(language).upper())
-        table.add_column(title, justify="right" if column.to_right else "left", overflow="fold")
+        table.add_column(
+            title,
+            justify="right" if column.to_right else "left",
+            overflow="fold",
+            no_wrap=not column.is_flexible,
+            min_width=16 if column.is_flexible else None,
+        )
     for row in rows:
         shown = [(_shown(row, column), column) for column in columns]
         table.add_row(*(Text(cell, style=STYLES.get(cell, "") if column.is_styled else "") for cell, column in shown))

@@ -14,7 +14,7 @@ from gpusteward.cli.flags import (
     language_of,
     open_agent,
 )
-from gpusteward.cli.languages import Said
+from gpusteward.cli.languages import Language, Said
 from gpusteward.cli.outputs import Column, write_rows
 from gpusteward.cli.snapshots import Snapshot, list_processes, list_silent_holders, read_snapshot
 
@@ -25,15 +25,13 @@ KEYS = (
 COLUMNS = (
     Column("gpu", Said("gpu", "GPU")),
     Column("pid", Said("pid", "进程号"), to_right=True),
-    Column("process", Said("process", "进程")),
+    Column("process", Said("process", "进程"), lambda name: str(name or "-").rpartition("/")[2]),
     Column("sm_ratio", Said("sm", "SM"), quantities.percent, to_right=True),
     Column("memory_bytes", Said("memory", "显存"), quantities.memory, to_right=True),
-    Column("owner", Said("pod", "POD")),
-    Column("container", Said("container", "容器")),
-    Column("note", Said("", ""), lambda note: str(note or "")),
+    Column("owner", Said("pod", "POD"), is_flexible=True),
 )
-OUTSIDE = Said("on a GPU its pod does not hold", "所在 POD 并未持有此 GPU")
-SILENT = Said("holds the GPU, runs nothing", "占用 GPU，无进程")
+OUTSIDE = Said("{name} (holds another GPU)", "{name}（并未持有此 GPU）")
+SILENT = Said("{name} (runs nothing)", "{name}（无进程）")
 PLACES = {"host": Said("(host)", "（宿主机）"), "unattributed": Said("(unknown)", "（未知）")}
 NOTHING = Said("No process runs on a GPU of {node}.", "{node} 的 GPU 上没有进程。")
 
@@ -65,8 +63,7 @@ def run(arguments: Sequence[str]) -> int:
         print(NOTHING.to(language, node=snapshot.node), file=sys.stderr)
         return EXIT_OK
     for row in rows:
-        row["owner"] = _name_owner(row).to(language)
-        row["note"] = _note(row).to(language)
+        row["owner"] = _name_owner(row, language)
     write_rows(rows, COLUMNS, keys=KEYS, output=given.output, language=language)
     return EXIT_OK
 
@@ -87,14 +84,10 @@ def _is_wanted(row: dict[str, Any], gpus: Sequence[str] | None, namespaces: Sequ
     return (not gpus or not names.isdisjoint(gpus)) and (not namespaces or row["namespace"] in namespaces)
 
 
-def _name_owner(row: dict[str, Any]) -> Said:
-    if row["pod"]:
-        name = f"{row['namespace']}/{row['pod']}"
-        return Said(name, name)
-    return PLACES.get(row["place"], PLACES["unattributed"])
-
-
-def _note(row: dict[str, Any]) -> Said:
+def _name_owner(row: dict[str, Any], language: Language) -> str:
+    if not row["pod"]:
+        return PLACES.get(row["place"], PLACES["unattributed"]).to(language)
+    name = f"{row['namespace']}/{row['pod']}"
     if "pid" not in row:
-        return SILENT
-    return OUTSIDE if row["outside_allocation"] else Said("", "")
+        return SILENT.to(language, name=name)
+    return OUTSIDE.to(language, name=name) if row["outside_allocation"] else name

@@ -66,6 +66,6 @@ def _cell(value: object) -> str:
 
 COLUMNS = (
     Column("setting", Said("setting", "设置")),
-    Column("value", Said("value", "值"), _cell),
-    Column("origin", Said("origin", "来源")),
+    Column("value", Said("value", "值"), _cell, is_flexible=True),
+    Column("origin", Said("origin", "来源"), is_flexible=True),
 )

@@ -110,7 +110,9 @@ def _print_once(given: argparse.Namespace) -> int:
     source, cells, sorts, view = _set_scene(given, language)
     found = source.read(Asked(view, sorts[view], rows=MOST_ROWS))
     rows = [{**item, **_write(item, cells[view], language)} for item in found.items]
-    columns = [Column(_key(cell), cell.title, to_right=cell.to_right) for cell in cells[view]]
+    columns = [
+        Column(_key(cell), cell.title, to_right=cell.to_right, is_flexible=cell.share > 1) for cell in cells[view]
+    ]
     shown = {column.key for column in columns}
     keys = [key for key in (rows[0] if rows else ()) if key not in shown | PRIVATE]
     write_rows(rows, columns, keys=keys, output=given.output or "table", language=language)

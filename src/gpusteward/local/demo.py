@@ -2,7 +2,6 @@
 
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -65,10 +64,6 @@ def _open_park(park: Park, analyzer: Analyzer, targets: Sequence[str]) -> None:
     """The window that is judged lies in the past already: verdicts need not wait for it to pass."""
     source, settings = analyzer.source.source, analyzer.steering.settings
     assert isinstance(source, ScrapeSource)
-    threading.Thread(target=_fill_window, args=(park, source, targets, settings), name="past", daemon=True).start()
-
-
-def _fill_window(park: Park, source: ScrapeSource, targets: Sequence[str], settings: Settings) -> None:
     step = settings.scrape.interval
     count = int(settings.prometheus.window_seconds / step) + 1
     now = time.time()

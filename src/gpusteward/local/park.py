@@ -87,6 +87,9 @@ class _ParkServer(ThreadingHTTPServer):
     request_queue_size = 128  # all nodes are scraped at once
     park: Park
 
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Who scrapes may leave in the middle of an answer: at the end of the demo it does."""
+
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"

@@ -120,9 +120,10 @@ class Ledger:
         sheet, roster = make_sheet(
             result, self._roster, users=self._users, price_of=self._price_of(result), changes=changes
         )
+        sheet = sheet.beside(self._waiting[-1] if self._waiting else None)
         if self._waiting and not self._has_room(sheet):
             return
-        self._waiting.append(sheet.share_with(self._waiting[-1]) if self._waiting else sheet)
+        self._waiting.append(sheet)
         self._waiting_bytes += sheet.size_bytes
         self._roster = roster
         self._sayings.adopt(changes)

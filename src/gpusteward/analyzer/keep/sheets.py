@@ -1,7 +1,7 @@
 """A result in compact columns: all that the books need of a cycle, and all that is kept of it while they are closed."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ MOST_BYTES, MOST_WATTS, MOST_RATIO, LAST_SECOND = 1e15, 1e5, 1e3, 1e11
 """Far beyond any GPU, and any year."""
 _IDENTITY_BYTES = 600  # of one identity, texts and all; measured generously
 _CHANGE_BYTES = 500
+_PLACE_BYTES = 100
 _NO_IDS: Ids = np.empty(0, np.int64)
 
 
@@ -59,25 +60,20 @@ class Sheet:
     fresh: Sequence[Identity]  # who was not on the sheet before, or has changed
     changes: Changes
 
-    @property
-    def size_bytes(self) -> int:
-        """What it takes to keep it; columns that did not change since the sheet before are counted again."""
-        columns = sum(
-            value.nbytes for each in fields(self) if isinstance(value := getattr(self, each.name), np.ndarray)
-        )
-        texts = len(self.fresh) * _IDENTITY_BYTES + len(self.changes) * _CHANGE_BYTES
-        return int(columns) + texts + len(self.fleet) * 100
+    size_bytes: int = 0  # what it takes to keep it beside the sheet before
 
-    def share_with(self, before: "Sheet") -> "Sheet":
-        """The same, holding only one copy of the columns that hardly ever change."""
-        same = {
-            name: column
-            for name in ("ids", "weights", "prices", "started_ms", "memory_total")
-            if np.array_equal(column := getattr(before, name), getattr(self, name), equal_nan=name in _WITH_NAN)
-        }
-        return replace(self, **same)
+    def beside(self, before: "Sheet | None") -> "Sheet":
+        """The same, holding no copy of its own of the columns that have not changed since the sheet before."""
+        shared = {} if before is None else {name: getattr(before, name) for name in _LASTING if self._has(name, before)}
+        own = sum(value.nbytes for name, value in vars(self).items() if _is_column(value) and name not in shared)
+        texts = len(self.fresh) * _IDENTITY_BYTES + len(self.changes) * _CHANGE_BYTES + len(self.fleet) * _PLACE_BYTES
+        return replace(self, **shared, size_bytes=own + texts)
+
+    def _has(self, name: str, before: "Sheet") -> bool:
+        return np.array_equal(getattr(self, name), getattr(before, name), equal_nan=name in _WITH_NAN)
 
 
+_LASTING = ("ids", "weights", "prices", "started_ms", "memory_total")
 _WITH_NAN = ("weights", "memory_total")
 
 
@@ -118,6 +114,10 @@ def _call_roll(holdings: Sequence[Holding], users: Users) -> tuple[Roster, NDArr
     marks = np.fromiter(map(mark, holdings, named), np.int64, len(holdings))
     numbers, rows = np.unique(ids, return_index=True)
     return Roster(numbers, marks[rows]), rows, named
+
+
+def _is_column(value: object) -> bool:
+    return isinstance(value, np.ndarray)
 
 
 def find_fresh(roster: Roster, before: Roster) -> list[int]:

@@ -95,7 +95,7 @@ CLUSTER: Mapping[View, Sequence[Cell]] = {
         ACTIVITY,
         Cell(Said("signature", "特征"), _signature, 10, word="signature"),
         Cell(Said("idle", "空闲"), _idle_share, 5, sort="idle_gpus", to_right=True),
-        Cell(Said("for", "时长"), _idle_for, 6, sort="idle_since", to_right=True),
+        Cell(Said("for", "时长"), _idle_for, 7, sort="idle_since", to_right=True),
         SCORE,
     ),
     View.TENANTS: (

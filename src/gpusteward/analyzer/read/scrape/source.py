@@ -49,6 +49,7 @@ class ScrapeSource:
         self._expectations = Expectations(window_seconds=window_seconds, fixed_interval=settings.interval)
         self._shelves = {dialect: Shelf() for dialect in Dialect}
         self._found: tuple[Found, ...] = ()
+        self._has_history = False  # the window was given, so the first read need not wait for scrapes
         self._rounds = Rounds(self._known, self.store, settings)
         if self._known.origins:
             self._rounds.start()
@@ -63,6 +64,7 @@ class ScrapeSource:
 
         For history that exists already: moments of one target must rise.
         """
+        self._has_history = True
         return self.store.ingest(target, page, at)
 
     def read(self, at: float) -> UsageTable:
@@ -70,7 +72,7 @@ class ScrapeSource:
 
         At the start that is when every target has been tried once: a window that ended before would be empty.
         """
-        if self._known.origins:
+        if self._known.origins and not self._has_history:
             at = max(at, self._rounds.wait_for_first(2 * self._settings.timeout))
         if not len(self.store):
             raise SourceError(self._explain_nothing())
