@@ -5,9 +5,11 @@ from typing import Any
 
 from gpusteward.analyzer.accounts.make import make_report
 from gpusteward.analyzer.accounts.reports import Report, ReportQuery
+from gpusteward.analyzer.judge.memory import Memory
 from gpusteward.analyzer.keep.ledger import Ledger
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.tables import UsageTable
 from gpusteward.analyzer.tell.notices import ReadWish
 from gpusteward.analyzer.tell.teller import Teller
 from gpusteward.core.errors import SourceError
@@ -26,6 +28,14 @@ class Aftermath:
 
     def start(self) -> None:
         self.teller.start()
+
+    def recollect(self, table: UsageTable) -> Memory:
+        """What the books know before the first cycle."""
+        if self.ledger is None:
+            return Memory()
+        from gpusteward.analyzer.keep.recollection import recollect
+
+        return recollect(self.ledger.engine, table)
 
     def follow(self, result: Result) -> None:
         """Keep, then tell: what is told about money is in the books."""

@@ -67,8 +67,8 @@ class Analyzer:
         self.board, self.events = Board(), EventFeed()
         self.source, self.explainer = CurrentSource(settings), Explainer(settings.ai)
         self.steering = Steering(file, source=self.source, explainer=self.explainer)
-        cycle = Cycle(Parts(self.source, owners.name, self.explainer))
         self.aftermath = Aftermath(settings, lambda: self.steering.settings, read_wish=owners.read_wish)
+        cycle = Cycle(Parts(self.source, owners.name, self.explainer, self.aftermath.recollect))
         self.worker = Worker(cycle, self.steering.begin_cycle, self._publish, self.aftermath.follow_failure)
         self.api = build_api(self._serving(), lifespan=self._live)
 

@@ -22,6 +22,7 @@ CASES_OFFERED = 1000
 """So many rows are offered to the explainer; its own budget says how many are asked."""
 
 NameOwners = Callable[[UsageTable], UsageTable]
+Recollect = Callable[[UsageTable], Memory]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class Parts:
     source: UsageSource
     name_owners: NameOwners
     explainer: Explainer
+    recollect: Recollect = lambda _: Memory()  # what is known at the first cycle
 
 
 class Cycle:
@@ -38,14 +40,15 @@ class Cycle:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._memory = Memory()
+        self._memory: Memory | None = None
         self._number = 0
 
     def run(self, settings: Settings, *, at: float, use_ai: bool) -> Result:
         """The whole story. Raises SourceError when nothing at all could be read: the last result then stands."""
         started = time.monotonic()
         usage = self._parts.name_owners(self._parts.source.read(at))
-        verdicts, self._memory = judge(usage, settings.rules, self._memory, now=at)
+        memory = self._parts.recollect(usage) if self._memory is None else self._memory
+        verdicts, self._memory = judge(usage, settings.rules, memory, now=at)
         opinions = self._explain(verdicts, settings, at=at) if use_ai else {}
         cautions = weigh_all(verdicts, opinions, threshold=settings.ai.threshold)
         verdicts = restrain_all(verdicts, cautions)

@@ -3,19 +3,19 @@
 The truth of the simulation is booked by the ledger's own arithmetic, an hour at a time; nothing is measured.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, insert
 
 from gpusteward.analyzer.keep.ageing import roll_up
 from gpusteward.analyzer.keep.bookings import Step, book_fleet, book_usage
 from gpusteward.analyzer.keep.books import set_progress
 from gpusteward.analyzer.keep.engines import writing
-from gpusteward.analyzer.keep.identities import Identity, describe, number_allocation
+from gpusteward.analyzer.keep.identities import Identity, describe, name_owner, number_allocation
 from gpusteward.analyzer.keep.periods import BOOKED, DAY_MS, HOUR_MS, floor_day
-from gpusteward.analyzer.keep.schema import allocations, fleet_hourly, usage_hourly
+from gpusteward.analyzer.keep.schema import allocations, fleet_hourly, usage_hourly, verdict_changes
 from gpusteward.analyzer.keep.sheets import UNKNOWN_START, Sheet
 from gpusteward.analyzer.keep.statements import ADD, REPLACE, USAGE_RULES, add_rows
 from gpusteward.analyzer.keep.verdict_changes import Changes
@@ -23,12 +23,13 @@ from gpusteward.analyzer.keep.weights import weigh
 from gpusteward.analyzer.prices import PriceList
 from gpusteward.analyzer.tables import ACTIVITIES, Codes, Column, UsageTable
 from gpusteward.core.usages import Holding, Measure, Stat
-from gpusteward.core.verdicts import Activity
+from gpusteward.core.verdicts import Activity, Signature, State
 from gpusteward.simulate.nodes import SimulatedNode
 from gpusteward.simulate.tenancies import Tenancy
 
 STEP_MS = HOUR_MS
-MINUTE = 60.0
+MINUTE, HOUR_SECONDS = 60.0, 3600.0
+NOTHING_SECONDS = 1e-6  # of work: rounding
 PEAK_EVERY_MS = 3 * HOUR_MS
 OUTAGE_EVERY = 331
 """One in so many hours of a node was not seen, as it happens."""
@@ -45,6 +46,7 @@ class Known:
     first_ms: int
     last_ms: int
     busy_until: float  # seconds of work up to the last step
+    idle_since_ms: int  # begin of the first step without work since the last one with it
 
 
 class Past:
@@ -63,6 +65,7 @@ class Past:
         with writing(engine).begin() as connection:
             for step in _split(floor_day(until_ms - days * DAY_MS), until_ms):
                 self._write_step(connection, step)
+            connection.execute(insert(verdict_changes), list(self._list_idle(until_ms)))
             add_rows(connection, allocations, self._list_allocations(until_ms), dict.fromkeys(_columns(), REPLACE))
             set_progress(connection, BOOKED, until_ms)
         while roll_up(engine):
@@ -109,7 +112,8 @@ class Past:
                 if known is None:
                     holding = _hold(tenancy)
                     busy_before = tenancy.seat.work(step.begin_ms / 1000)
-                    known = Known(tenancy, number_allocation(holding), holding, step.begin_ms, step.end_ms, busy_before)
+                    moments = (step.begin_ms, step.end_ms, busy_before, step.begin_ms)
+                    known = Known(tenancy, number_allocation(holding), holding, *moments)
                     self._known[id(tenancy.allocation)] = known
                 known.last_ms = step.end_ms
                 yield known
@@ -126,8 +130,33 @@ class Past:
         hour = step.begin_ms // HOUR_MS
         unseen = {node.name for number, node in enumerate(self._nodes) if (hour + 17 * number) % OUTAGE_EVERY == 0}
         is_unseen = np.array([known.holding.node in unseen for known in seen])
-        codes = np.where(busy > 0, _CODES[Activity.ACTIVE], _CODES[Activity.IDLE])
+        codes = np.where(busy > NOTHING_SECONDS / HOUR_SECONDS, _CODES[Activity.ACTIVE], _CODES[Activity.IDLE])
         return np.where(is_unseen, _CODES[Activity.UNKNOWN], codes).astype(np.int8)
+
+    def _list_idle(self, until_ms: int) -> Iterator[Mapping[str, object]]:
+        """Workloads all of whose GPUs do nothing now: since when."""
+        owners: dict[tuple[str, str, str], list[Known]] = {}
+        for known in self._known.values():
+            if known.last_ms == until_ms:
+                kind, name = name_owner(known.holding.container)
+                owners.setdefault((kind, known.holding.container.namespace, name), []).append(known)
+        for (kind, namespace, name), own in owners.items():
+            since_ms = max(known.idle_since_ms for known in own)
+            if since_ms < until_ms:
+                signature = Signature.PARKED if any(known.tenancy.held_bytes for known in own) else Signature.EMPTY
+                yield {
+                    "at_ms": until_ms,
+                    "owner_kind": kind,
+                    "namespace": namespace,
+                    "owner_name": name,
+                    "activity": Activity.IDLE.value,
+                    "signature": signature.value,
+                    "state": State.IDLE.value,
+                    "score": None,
+                    "gpus": len(own),
+                    "idle_gpus": len(own),
+                    "idle_since_ms": since_ms,
+                }
 
     def _list_allocations(self, until_ms: int) -> list[Sequence[object]]:
         rows = [
@@ -168,6 +197,8 @@ def _hold(tenancy: Tenancy) -> Holding:
 def _work_on(known: Known, until: float) -> float:
     """Seconds of work in the step that ends then: each moment is asked for once."""
     before, known.busy_until = known.busy_until, known.tenancy.seat.work(until)
+    if known.busy_until - before > NOTHING_SECONDS:
+        known.idle_since_ms = int(until * 1000)
     return known.busy_until - before
 
 

@@ -4,6 +4,7 @@
     ledger.py      the door: `Ledger.book(result)`; a lost database stops the books, never the verdicts
     sheets.py      a result in compact columns: what is buffered while the database is away
     periods.py     which rows answer a question about a time: daily ones, and hourly ones at the edges
+    recollection.py since when workloads are idle, for the first cycle after a start
     engines.py     the only place that knows how SQLite and PostgreSQL are opened
 
 How the books are kept, for those who read them:

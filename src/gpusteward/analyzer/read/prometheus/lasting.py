@@ -3,7 +3,7 @@ was not there then; in between, the answers of last time hold."""
 
 from gpusteward.analyzer.read.prometheus.gather import Gathered
 from gpusteward.analyzer.read.prometheus.plan import SidePlan
-from gpusteward.analyzer.read.prometheus.quantities import Asked
+from gpusteward.analyzer.read.prometheus.quantities import Asked, Level
 from gpusteward.analyzer.tables import Column
 
 
@@ -35,4 +35,7 @@ class Lasting:
         lasting = {query.asked for plan in plans for query in plan.queries if query.is_lasting}
         self._columns = {asked: gathered.column(*asked) for asked in lasting if gathered.has(*asked)}
         self._holders, self._devices = len(gathered.holders), len(gathered.devices)
+        of_devices = [query for plan in plans for query in plan.queries if query.level is Level.DEVICE]
+        if all(query.is_lasting for query in of_devices):
+            gathered.devices.settle(gathered.holders)
         self.is_due = not lasting.isdisjoint(gathered.failures)

@@ -1,0 +1,70 @@
+"""Since when a workload is idle outlives a restart of the analyzer; nothing else does."""
+
+import math
+
+import pytest
+
+from gpusteward.analyzer.judge.judge import judge
+from gpusteward.analyzer.judge.memory import Memory
+from gpusteward.analyzer.keep.engines import open_engine
+from gpusteward.analyzer.keep.recollection import recollect
+from gpusteward.analyzer.keep.upgrades import upgrade
+from tests.analyzer.keeping import RESTING, SETTINGS, START, WORKING, Rows, book_all, cycle
+from tests.analyzer.usage_tables import holding
+
+OLD = START - 86_400.0
+
+
+def idle_since(url: str, rows: Rows, at: float) -> list[float | None]:
+    """What the first cycle after a restart says, in seconds after the start of the books."""
+    engine = open_engine(url)
+    try:
+        table = cycle(rows, at).verdicts.usage
+        verdicts, _ = judge(table, SETTINGS.rules, recollect(engine, table), now=at)
+    finally:
+        engine.dispose()
+    return [None if math.isnan(since) else since - START for since in verdicts.idle_since.tolist()]
+
+
+def first_window(rows: Rows, at: float) -> float:
+    """Since when it would be idle without any memory."""
+    table = cycle(rows, at).verdicts.usage
+    verdicts, _ = judge(table, SETTINGS.rules, Memory(), now=at)
+    return float(verdicts.idle_since[0]) - START
+
+
+def test_an_idle_workload_is_idle_since_before_the_restart(database_url: str):
+    rows = [(holding(0, started_at=OLD), RESTING)]
+    book_all(database_url, [cycle(rows, START + 300 * number) for number in range(10)])
+    before = first_window(rows, START)
+    assert idle_since(database_url, rows, START + 3000) == [before] != [first_window(rows, START + 3000)]
+
+
+def test_a_restart_longer_than_the_window_begins_anew(database_url: str):
+    rows = [(holding(0, started_at=OLD), RESTING)]
+    book_all(database_url, [cycle(rows, START + 300 * number) for number in range(3)])
+    assert idle_since(database_url, rows, START + 86_400) == [first_window(rows, START + 86_400)]
+
+
+def test_what_worked_last_has_no_idle_past(database_url: str):
+    held = holding(0, started_at=OLD)
+    book_all(database_url, [cycle([(held, RESTING)], START), cycle([(held, WORKING)], START + 300)])
+    rows = [(held, RESTING)]
+    assert idle_since(database_url, rows, START + 600) == [first_window(rows, START + 600)]
+
+
+def test_a_pod_that_came_later_is_not_idle_since_before_it_was_there(database_url: str):
+    book_all(database_url, [cycle([(holding(0, started_at=OLD), RESTING)], START + 300 * n) for n in range(3)])
+    rows = [(holding(0, started_at=START + 700), RESTING)]
+    (since,) = idle_since(database_url, rows, START + 1500)
+    assert since is None or since >= 700
+
+
+@pytest.mark.parametrize("are_made", [True, False])
+def test_empty_and_missing_books_are_no_memory(database_url: str, are_made: bool):
+    engine = open_engine(database_url)
+    if are_made:
+        upgrade(engine)
+    table = cycle([(holding(0), RESTING)], START).verdicts.usage
+    assert len(recollect(engine, table)) == 0
+    engine.dispose()
