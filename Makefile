@@ -40,7 +40,7 @@ docs: .venv/ready ## write the generated reference pages
 	$(BIN)/python -m docs.generate
 
 golden: .venv/ready ## write the golden pages anew; read the diff before you commit it
-	GPUSTEWARD_WRITE_GOLDEN=1 $(BIN)/python -m pytest tests/agent/test_golden_pages.py
+	GPUSTEWARD_WRITE_GOLDEN=1 $(BIN)/python -m pytest tests/agent/test_golden_pages.py tests/cli
 
 LOCK := pip compile -q --upgrade --generate-hashes --no-emit-index-url --universal --python-version 3.11 --no-header
 

@@ -136,7 +136,18 @@ def test_chinese_and_latin_stand_in_one_column() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "shown"),
-    [(None, "-"), (0, "0s"), (59, "59s"), (60, "1m"), (3599, "59m 59s"), (3600, "1h"), (90_000, "1d 1h"), (-5, "0s")],
+    [
+        (None, "-"),
+        (0, "0s"),
+        (59, "59s"),
+        (60, "1m"),
+        (299, "4m 59s"),
+        (601, "10m"),
+        (3599, "1h"),
+        (3600, "1h"),
+        (90_000, "1d 1h"),
+        (-5, "0s"),
+    ],
 )
 def test_lengths_of_time_have_two_units_at_most(seconds: float | None, shown: str) -> None:
     assert quantities.span(seconds) == shown

@@ -1,7 +1,7 @@
 """`gpusteward completion SHELL`: a script that completes commands, flags and their values."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from gpusteward.cli.exits import EXIT_OK, describe_exits
@@ -44,30 +44,21 @@ def _describe(name: str, about: str, *, module: str) -> Words:
     try:
         parser = _find_parser(name, module)
     except ModuleNotFoundError:
-        parser = None
-    if parser is None:
         return Words(name, about, (), ())
     flags = [_flag(action) for action in parser._actions if action.option_strings]
     values = [str(choice) for action in parser._actions if not action.option_strings for choice in action.choices or ()]
     return Words(name, about, tuple(flags), tuple(values))
 
 
-def _find_parser(name: str, module: str) -> argparse.ArgumentParser | None:
-    """A command shows its parser as `build_parser`; those of the two programs are made from their settings."""
+def _find_parser(name: str, module: str) -> argparse.ArgumentParser:
+    """A command shows its parser as `build_parser`; the agent's is made from its table of settings."""
     if name == "agent":
         from gpusteward.agent.settings.flags import build_parser as build_agent_parser
         from gpusteward.agent.settings.table import SETTINGS
 
         return build_agent_parser(SETTINGS)
-    if name in ("serve", "up"):
-        from gpusteward.analyzer.settings.flags import FlagParser as SettingsParser
-        from gpusteward.analyzer.settings.flags import add_settings_flags
-
-        parser = SettingsParser(prog=f"gpusteward {name}", description="")
-        add_settings_flags(parser)
-        return parser
-    build = getattr(import_module(module), "build_parser", None)
-    return build() if build else None
+    build: Callable[[], FlagParser] = import_module(module).build_parser
+    return build()
 
 
 def _flag(action: argparse.Action) -> Flag:

@@ -39,10 +39,12 @@ def celsius(value: float | None) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """The two largest units: `3d 4h`, `12m`, `40s`."""
+    """The two largest units: `3d 4h`, `12m`, `40s`; from five minutes on nobody counts seconds."""
     if seconds is None:
         return UNKNOWN
     left = int(max(0.0, seconds))
+    if left >= 300:
+        left = round(left / 60) * 60
     parts: list[str] = []
     for unit in ("d", "h", "m", "s"):
         amount, left = divmod(left, _SPANS[unit])

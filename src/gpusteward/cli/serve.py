@@ -4,8 +4,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpusteward.core.errors import ConfigurationError
+from gpusteward.cli.flags import FlagParser
+from gpusteward.cli.programs import build_settings_parser, needing
 from gpusteward.logs import configure_logs
+
+
+def build_parser() -> FlagParser:
+    return build_settings_parser("serve", "Judge the GPUs of a cluster, and serve the result.")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -13,28 +18,16 @@ def run(arguments: Sequence[str]) -> int:
 
     Raises ConfigurationError for what a person can mend.
     """
-    try:
-        from gpusteward.analyzer.settings import flags
+    with needing("analyzer"):
         from gpusteward.analyzer.settings.file import SettingsFile
-    except ModuleNotFoundError as error:
-        raise explain_missing(error, "analyzer") from error
-    parser = flags.FlagParser(prog="gpusteward serve", description="Judge the GPUs of a cluster, and serve the result.")
-    flags.add_settings_flags(parser)
-    given = flags.flags_from(parser.parse(arguments))
+        from gpusteward.analyzer.settings.flags import flags_from
+
+        given = flags_from(build_parser().parse(arguments))
     configure_logs(level="info", as_json=False)
     file = SettingsFile(given, os.environ, directory=Path.cwd())
     configure_logs(level=file.settings.logging.level, as_json=file.settings.logging.as_json)
-    try:
+    with needing("analyzer"):
         from gpusteward.analyzer.app import leave_threads_behind, run_analyzer
-    except ModuleNotFoundError as error:
-        raise explain_missing(error, "analyzer") from error
     code = run_analyzer(file)
     leave_threads_behind()
     return code
-
-
-def explain_missing(error: ModuleNotFoundError, extra: str) -> Exception:
-    """A library that is missing is told with the extra that brings it; a file of our own is a fault."""
-    if (error.name or "").startswith("gpusteward"):
-        return error
-    return ConfigurationError(f"this needs {error.name!r}, which is not installed: pip install 'gpusteward[{extra}]'")

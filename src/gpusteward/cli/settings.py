@@ -6,41 +6,31 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusteward.cli.flags import OUTPUTS
+from gpusteward.cli.flags import OUTPUTS, FlagParser
 from gpusteward.cli.languages import Said
 from gpusteward.cli.outputs import Cells, Column, write_rows
-from gpusteward.core.errors import ConfigurationError
+from gpusteward.cli.programs import build_settings_parser, needing
 from gpusteward.logs import configure_logs
 
 if TYPE_CHECKING:
-    from gpusteward.analyzer.settings.flags import FlagParser
     from gpusteward.analyzer.settings.showing import Shown
 
 KEYS = ("setting", "value", "source", "origin", "about")
 CELL_LENGTH = 60  # longer values are whole in the JSON
 
 
-def build_parser() -> "FlagParser":
-    """With the flags of `serve`. Raises ModuleNotFoundError where the analyzer's libraries are missing."""
-    from gpusteward.analyzer.settings import flags
-
-    parser = flags.FlagParser(prog="gpusteward settings", description="Print the effective settings and their origin.")
-    flags.add_settings_flags(parser)
+def build_parser() -> FlagParser:
+    """With the flags of `serve`."""
+    parser = build_settings_parser("settings", "Print the effective settings and their origin.")
     parser.add_argument("--output", "-o", choices=OUTPUTS, default="table", help="how to print them (default table)")
     return parser
 
 
 def run(arguments: Sequence[str]) -> int:
     """Read what `serve` would read, with the same flags. Raises ConfigurationError for what a person can mend."""
-    try:
+    with needing("analyzer"):
         from gpusteward.analyzer.settings import flags, showing
         from gpusteward.analyzer.settings.file import SettingsFile
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("gpusteward"):
-            raise
-        raise ConfigurationError(
-            f"the analyzer needs {error.name!r}, which is not installed: pip install 'gpusteward[analyzer]'"
-        ) from error
     namespace = build_parser().parse(arguments)
     configure_logs(level="warning", as_json=False)
     file = SettingsFile(flags.flags_from(namespace), os.environ, directory=Path.cwd())

@@ -2,19 +2,20 @@
 
 from collections.abc import Sequence
 
-from gpusteward.cli.serve import explain_missing
+from gpusteward.cli.flags import FlagParser
+from gpusteward.cli.programs import build_settings_parser, needing
+
+
+def build_parser() -> FlagParser:
+    return build_settings_parser("up", "Watch and judge the GPUs of this machine.")
 
 
 def run(arguments: Sequence[str]) -> int:
     """Serve until Ctrl-C. Raises SourceError without a GPU, ConfigurationError for what a person can mend."""
-    try:
+    with needing("agent,analyzer"):
         from gpusteward.analyzer.app import leave_threads_behind
-        from gpusteward.analyzer.settings import flags
+        from gpusteward.analyzer.settings.flags import flags_from
         from gpusteward.local.up import run_up
-    except ModuleNotFoundError as error:
-        raise explain_missing(error, "agent,analyzer") from error
-    parser = flags.FlagParser(prog="gpusteward up", description="Watch and judge the GPUs of this machine.")
-    flags.add_settings_flags(parser)
-    code = run_up(flags.flags_from(parser.parse(arguments)))
+    code = run_up(flags_from(build_parser().parse(arguments)))
     leave_threads_behind()
     return code

@@ -4,7 +4,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from gpusteward.analyzer.app import Analyzer, run_analyzer
@@ -27,17 +27,9 @@ log = Log(__name__)
 PAST_DAYS = 21
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What a person chose."""
-
-    nodes: int = 40
-    seed: int = 7
-
-
-def run_demo(plan: Plan, flags: Flags) -> int:
+def run_demo(flags: Flags, *, nodes: int, seed: int) -> int:
     """Serve until a signal ends it; nothing of it is left. Raises ConfigurationError for what a person can mend."""
-    park = Park(fleet(plan.nodes, plan.seed), patience_seconds=PATIENCE_SECONDS / 2)
+    park = Park(fleet(nodes, seed), patience_seconds=PATIENCE_SECONDS / 2)
     with tempfile.TemporaryDirectory(prefix="gpusteward-demo-") as folder, serve_park(park) as targets:
         config = write_demo_config(Path(folder), targets)
         file = SettingsFile(replace(flags, config=config), {}, directory=Path(folder))

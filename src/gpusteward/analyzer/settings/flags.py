@@ -1,17 +1,15 @@
-"""The flags that `serve` and `settings` take: the common ones by name, every other setting through `--set`."""
+"""Settings as flags: the common ones by name, every other one through `--set`."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 from pydantic.fields import FieldInfo
 
 from gpusteward.analyzer.settings.complaints import describe_unknown
 from gpusteward.analyzer.settings.layers import Given, Layer, Origin, Source, from_text
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.core.nearest import suggest
 
 FLAGS: Mapping[str, tuple[str, str]] = {
     "--address": ("server.address", "where to listen: PORT, :PORT, HOST:PORT or [IPV6]:PORT"),
@@ -31,25 +29,6 @@ class Flags:
     values: tuple[tuple[str, str, str], ...] = ()  # path, text, flag
 
 
-class FlagParser(argparse.ArgumentParser):
-    """Mistakes are ConfigurationErrors; flags are never abbreviated."""
-
-    def __init__(self, *, prog: str, description: str) -> None:
-        super().__init__(prog=prog, description=description, allow_abbrev=False, argument_default=argparse.SUPPRESS)
-
-    def error(self, message: str) -> NoReturn:
-        raise ConfigurationError(message.removeprefix("argument "))
-
-    def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Raises ConfigurationError, naming the nearest flag to an unknown one; exits after `--help`."""
-        namespace, unknown = self.parse_known_args(list(arguments))
-        if unknown:
-            flag = unknown[0].partition("=")[0]
-            near = suggest(flag, self._option_string_actions)
-            raise ConfigurationError(f"unknown flag {flag!r}{near or '; --help lists all flags'}")
-        return namespace
-
-
 def add_settings_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("settings", "A flag wins over the environment, the environment over the file.")
     group.add_argument("--config", metavar="PATH", help="settings file (default config.yaml) [GPUSTEWARD_CONFIG]")
@@ -66,9 +45,9 @@ def add_settings_flags(parser: argparse.ArgumentParser) -> None:
 
 def flags_from(namespace: argparse.Namespace) -> Flags:
     """What `add_settings_flags` took. Raises ConfigurationError when `--set` has no value."""
-    written: dict[str, object] = vars(namespace)
+    written: dict[str, object] = {name: value for name, value in vars(namespace).items() if value is not None}
     values = [(path, str(written[flag]), flag) for flag, (path, _) in FLAGS.items() if flag in written]
-    values += [_split(each) for each in getattr(namespace, "set", [])]
+    values += [_split(each) for each in namespace.set or ()]
     return Flags(Path(str(written["config"])) if "config" in written else None, tuple(values))
 
 
