@@ -29,6 +29,7 @@ bench: .venv/ready ## measure; results with their commands go to bench/results/
 	$(BIN)/python -m bench.analyzer
 	$(BIN)/python -m bench.scrape
 	$(BIN)/python -m bench.ledger
+	$(BIN)/python -m bench.demo
 
 ci: components check ## what CI runs: real components installed, a skip is a failure
 	GPUSTEWARD_NO_SKIP=1 $(BIN)/python -m pytest

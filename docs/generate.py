@@ -10,7 +10,9 @@ from docs.analyzer_page import write_analyzer_page
 from docs.tables import code, make_page, make_table
 from gpusteward.agent.settings.flags import Group, Setting, build_parser
 from gpusteward.agent.settings.table import SETTINGS
-from gpusteward.cli.main import COMMANDS, EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_USAGE
+from gpusteward.cli import doctor, explain, idle, ps, report, top
+from gpusteward.cli.exits import EXITS
+from gpusteward.cli.main import COMMANDS
 from gpusteward.core import dcgm, metrics
 from gpusteward.core.dcgm import DcgmField
 from gpusteward.core.dcgm_names import DCGM_1, DCGM_46
@@ -167,14 +169,11 @@ def write_cli_page() -> str:
         "`gpusteward --help` lists commands, `gpusteward COMMAND --help` flags, `gpusteward --version` the version.",
         "## Exit codes",
         make_table(
-            ("code", "when"),
-            (
-                ("0", "it ended as asked: SIGTERM, SIGINT, `--help`, `--version`"),
-                (str(EXIT_FAILURE), "something it cannot start without could not be read; one line says what"),
-                (str(EXIT_USAGE), "a flag, a variable or a file cannot be used; one line on standard error says which"),
-                (str(EXIT_INTERRUPTED), "interrupted before it ran"),
-            ),
+            ("code", "command", "when"),
+            ((str(each.code), f"`{each.command}`" if each.command else "any", each.when) for each in EXITS),
         ),
+        "`agent`, `serve`, `up` and `demo` end with 0 on SIGTERM and Ctrl-C.",
+        *_people_sections(),
         "## gpusteward agent",
         str(build_parser(SETTINGS).description),
         "Environment variables and defaults of each flag: [settings](settings.md).",
@@ -192,6 +191,16 @@ def write_cli_page() -> str:
             ),
         ),
     )
+
+
+def _people_sections() -> Iterable[str]:
+    """What people type, from the parsers that read it."""
+    for command in (top, idle, explain, ps, doctor, report):
+        parser = command.build_parser()
+        flags = (each for each in parser._actions if each.option_strings and each.dest != "help")
+        yield f"## {parser.prog}"
+        yield str(parser.description)
+        yield "\n".join(f"- {code(each.option_strings)}: {each.help}" for each in flags)
 
 
 def _flag_list(group: Group) -> str:

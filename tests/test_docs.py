@@ -15,9 +15,12 @@ from docs.generate import PAGES, REFERENCE
 from gpusteward.agent.settings.flags import build_parser
 from gpusteward.agent.settings.table import SETTINGS, read_settings
 from gpusteward.agent.web.requests import ROUTES
+from gpusteward.cli import doctor, explain, idle, ps, report, top
 from tests.agent.test_agent_process import RunningAgent, free_port, is_ready, running
 from tests.documents import DOCUMENTS, READMES, ROOT, list_blocks, prose, read_document
 from tests.fakes.apiserver import wait_until
+from tests.local.programs import Program
+from tests.local.programs import running as running_program
 
 GOLDEN = sorted((ROOT / "tests/agent/golden").glob("*.prom"))
 SHELL_LINES = [
@@ -30,6 +33,18 @@ def agent() -> Iterator[RunningAgent]:
     with running("--source=simulated", env=dict(os.environ)) as one:
         one.wait_for(is_ready)
         yield one
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+    """A small one: what it prints has the same shape."""
+    home = str(tmp_path_factory.mktemp("demo"))
+    env = {**os.environ, "TMPDIR": home, "HOME": home}
+    with running_program("demo", "--nodes", "6", "--address", "127.0.0.1:0", env=env) as one:
+        one.wait_for_address(90)
+        one.wait_for("/api/v1/workloads", 120)
+        yield one
+        one.interrupt()
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -113,10 +128,13 @@ def try_files(arguments: list[str]) -> None:
     assert all((ROOT / arguments[place + 1]).is_file() for place, word in enumerate(arguments) if word == "-f")
 
 
-def try_serve(arguments: list[str]) -> None:
-    """Started for real, with an engine on loopback that is not there: it answers all the same and ends when told to."""
+def try_gpusteward(arguments: list[str]) -> None:
     command, *flags = (word.replace("prometheus.monitoring:9090", "127.0.0.1:9") for word in arguments)
-    assert command == "serve"
+    {"serve": try_serve, "up": try_up}[command](flags)
+
+
+def try_serve(flags: list[str]) -> None:
+    """Started for real, with an engine on loopback that is not there: it answers all the same and ends when told to."""
     port = free_port()
     program = [sys.executable, "-m", "gpusteward.cli.main", "serve", *flags, "--address", f"127.0.0.1:{port}"]
     process = subprocess.Popen(program, stderr=subprocess.DEVNULL)
@@ -125,6 +143,12 @@ def try_serve(arguments: list[str]) -> None:
     finally:
         process.terminate()
         assert process.wait(20) == 0
+
+
+def try_up(flags: list[str]) -> None:
+    """What it does on a machine with GPUs is told by tests/local/test_up.py."""
+    program = [sys.executable, "-m", "gpusteward.cli.main", "up", *flags, "--help"]
+    subprocess.run(program, check=True, capture_output=True, timeout=60)
 
 
 def is_answering(url: str) -> bool:
@@ -139,26 +163,39 @@ TRIALS: dict[str, Callable[[list[str]], None]] = {
     "make": try_make,
     "docker": try_files,
     "kubectl": try_files,
-    "gpusteward": try_serve,
+    "gpusteward": try_gpusteward,
 }
 
 
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("document", READMES)
-def test_the_output_shown_in_a_readme_is_what_the_demo_prints(
-    agent: RunningAgent, document: str, component: Callable[[str], str]
-):
-    component("curl")
+def test_the_output_shown_in_a_readme_is_what_the_demo_prints(demo: Program, document: str):
     (shown,) = (block for block in list_blocks("", document) if block.text.startswith("$ "))
     command, *lines = shown.text.splitlines()
-    real = subprocess.run(
-        ["bash", "-c", command[2:].replace("http://127.0.0.1:9400", agent.url)],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=20,
-    )
-    kept = [re.findall(r'^\w+|(?:gpu|by|namespace|workload_kind)="[^"]*"', line) for line in real.stdout.splitlines()]
-    assert kept == [re.findall(r'^\w+|\w+="[^"]*"', line) for line in lines]
+    env = {**os.environ, "GPUSTEWARD_SERVER": demo.url, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    shell = ["bash", "-c", command[2:]]
+    real = subprocess.run(shell, env=env, check=True, capture_output=True, text=True, timeout=60).stdout.splitlines()
+    assert lines[0].split() == real[0].split()
+    assert all(ROW.fullmatch(line.rstrip()) for line in (*lines[1:], *real[1:]))
+
+
+ROW = re.compile(
+    r"[a-z-]+ +[A-Z]\w+/[a-z0-9-]+ +(idle|suspicious) +[a-z-]+ +\d+/\d+ "
+    r"+[\dsmhd ]+\d{4}-\d\d-\d\d \d\d:\d\d \w+ +[\d.,]+ USD"
+)
+PEOPLE = {
+    module.__name__.rpartition(".")[2]: module.build_parser for module in (top, idle, explain, ps, doctor, report)
+}
+
+
+def test_every_people_command_in_the_documents_has_flags_it_takes():
+    texts = [line for block in list_blocks("sh") for line in block.text.splitlines()]
+    told = [re.findall(r"`(gpusteward \w+[^`]*)`", prose(name)) for name in DOCUMENTS]
+    words = [shlex.split(line, comments=True) for line in (*texts, *(each for one in told for each in one))]
+    commands = [line[1:] for line in words if len(line) > 1 and line[0] == "gpusteward" and line[1] in PEOPLE]
+    assert {command for command, *_ in commands} == PEOPLE.keys()
+    for command, *flags in commands:
+        PEOPLE[command]().parse([*flags, *(["a/b"] if command == "explain" and not flags else [])])
 
 
 def test_every_agent_command_in_the_documents_has_flags_the_agent_takes():

@@ -19,6 +19,13 @@ from gpusteward.agent.fields.lists import parse_fields
 from gpusteward.agent.settings.table import read_settings
 from gpusteward.agent.web.config import WebConfigFile
 from gpusteward.agent.web.server import serve
+from gpusteward.analyzer.api.roles import parse_tokens
+from gpusteward.analyzer.settings.file import SettingsFile
+from gpusteward.analyzer.settings.flags import Flags
+from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.settings.reading import KNOWN
+from gpusteward.analyzer.tell.senders import build_senders
+from gpusteward.analyzer.tell.signing import KEY_HEADER, SIGNATURE_HEADER, sign
 from tests.agent import test_prometheus
 from tests.agent.serving import LOOPBACK, FakeAnswers
 from tests.agent.test_agent_process import RunningAgent, is_ready, running
@@ -184,3 +191,47 @@ def check_password(url: str, authority: trustme.CA) -> None:
     with pytest.raises(urllib.error.HTTPError, match="401") as refusal:
         urllib.request.urlopen(url, timeout=5, context=context)
     refusal.value.close()
+
+
+CHOSEN = [
+    block
+    for block in YAML
+    if all(key in Settings.model_fields for each in yaml.safe_load_all(block.text) for key in each)
+]
+
+
+@pytest.mark.parametrize("block", CHOSEN, ids=str)
+def test_settings_shown_are_ones_the_analyzer_takes(tmp_path: Path, block: Block):
+    """With no key it does not know, and with channels somebody can deliver to."""
+    path = tmp_path / "config.yaml"
+    path.write_text(block.text)
+    file = SettingsFile(Flags(config=path), {}, directory=tmp_path)
+    assert [key for key in file.effective.given if key not in KNOWN] == []
+    build_senders(file.settings.control, file.settings.notify)
+    for section, keys in yaml.safe_load(block.text).items():
+        assert set(keys) <= set(type(getattr(file.settings, section)).model_fields)
+
+
+def test_the_guides_show_every_section_a_site_has_to_choose():
+    shown = {key for block in CHOSEN for key in yaml.safe_load(block.text)}
+    assert shown >= {"prometheus", "scrape", "ledger", "prices", "notify", "control", "alertmanager"}
+
+
+def test_the_tokens_shown_are_roles_the_analyzer_knows():
+    (block,) = (block for block in YAML if block.text.startswith("viewer:"))
+    assert {role.value for role in parse_tokens(block.text, where="docs").values()} == {"viewer", "operator"}
+
+
+@pytest.mark.parametrize("block", list_blocks("python"), ids=str)
+def test_the_recipe_tells_a_genuine_call_from_a_forged_and_an_old_one(block: Block):
+    names: dict[str, Callable[..., bool]] = {}
+    exec(block.text, names)  # our own document, as a reader would run it
+    is_genuine = names["is_genuine"]
+    body, now = b'{"score": 5.2}', time.time()
+    headers = {KEY_HEADER: "abc", SIGNATURE_HEADER: sign("secret", body, key="abc", at=now)}
+    assert is_genuine(headers, body, "secret")
+    assert not is_genuine(headers, body + b" ", "secret")
+    assert not is_genuine(headers, body, "guess")
+    assert not is_genuine({**headers, KEY_HEADER: "abd"}, body, "secret")
+    old = {KEY_HEADER: "abc", SIGNATURE_HEADER: sign("secret", body, key="abc", at=now - 600)}
+    assert not is_genuine(old, body, "secret")

@@ -1,6 +1,7 @@
 """A machine without Kubernetes: whoever has a process on a GPU holds it."""
 
 import getpass
+from dataclasses import replace
 from pathlib import Path
 
 from gpusteward.agent.guards import Guard
@@ -42,6 +43,11 @@ def test_several_holders_of_a_gpu_share_it_and_several_processes_of_one_are_one_
         ("GPU-0", "bob", Share.TIME_SLICED),
         ("GPU-1", "bob", Share.EXCLUSIVE),
     ]
+
+
+def test_a_program_that_calls_itself_a_folder_has_a_name_all_the_same():
+    _, (held,) = seat(("GPU-0", replace(BOB, name="hidden/")))
+    assert held.container.pod == "hidden/"
 
 
 def test_a_container_is_known_by_its_short_id():

@@ -6,6 +6,7 @@ with running_postgres(folder) as server: ...   # server.url, server.stop(), serv
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -60,6 +61,20 @@ class RunningPostgres:
                 self.process.kill()
                 self.process.wait(20)
             self.process = None
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """It keeps its connections and answers nothing, as one whose disk hangs."""
+        assert self.process is not None
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        pids = [self.process.pid, *map(int, children)]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
 
     def empty(self) -> None:
         """Everything in it is gone: the next test finds a new database."""

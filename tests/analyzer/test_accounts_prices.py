@@ -90,3 +90,10 @@ def test_electricity_has_a_price_only_where_somebody_told_one():
 def test_a_price_that_cannot_be_is_refused(wrong: dict[str, object]):
     with pytest.raises(ValidationError):
         PriceSettings.model_validate(wrong)
+
+
+def test_prices_that_were_asked_for_do_not_pile_up_with_namespaces():
+    prices = PriceList(PriceSettings(per_gpu_hour={"A100": 2.0}, discount_percent={"team": 50}))
+    assert {prices.micros_per_gpu_hour("A100", f"ci-{number}") for number in range(100)} == {2_000_000}
+    assert prices.micros_per_gpu_hour("A100", "team") == 1_000_000
+    assert len(prices._known) == 2

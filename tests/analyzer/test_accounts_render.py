@@ -191,3 +191,12 @@ def test_a_browser_draws_the_page_without_a_complaint(tmp_path: Path, component:
     )
     assert "浪费最多的工作负载" in done.stdout
     assert "CONSOLE" not in done.stderr
+
+
+def test_a_page_writes_less_than_as_text():
+    report = example_report()
+    little = replace(report.wasters[0], amounts=make_amounts(active=1000, idle=1, idle_cost_micros=1))
+    page = render_html(replace(report, wasters=[little]))
+    assert "<1%" not in page
+    assert "<0.01" not in page
+    assert "&lt;1%" in page

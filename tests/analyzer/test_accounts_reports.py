@@ -137,10 +137,13 @@ def test_a_model_spelled_otherwise_by_its_holder_is_not_counted_as_unallocated(b
 def test_unused_gpus_are_those_idle_and_those_not_held_in_the_last_full_hour(books: Books):
     for number in range(3):
         books.hold(number, gpu_uuid=f"GPU-{number}")
-        books.use(number, hour=0, active=HOUR_MS if number else 0, idle=0 if number else HOUR_MS)
-    books.tell_fleet(0, gpu_ms=8 * HOUR_MS)
+        books.use(number, hour=0, active=HOUR_MS // 2)
+        books.use(number, hour=1, active=HOUR_MS if number else 0, idle=0 if number else HOUR_MS)
+    books.tell_fleet(0, 1, gpu_ms=8 * HOUR_MS)
     books.book_until(1.5)
-    unused = ask(books, 0, 2).unused
+    assert ask(books, 0, 2).unused is None  # only a part of the first hour is in the books
+    books.book_until(2.5)
+    unused = ask(books, 0, 3).unused
     assert unused is not None
     assert (unused.unused, unused.gpus, unused.idle, unused.unallocated) == (6, 8, 1, 5)
 
@@ -334,3 +337,12 @@ def test_two_reports_side_by_side_count_every_hour_once(books: Books, rows: list
     one, other, both = ask(books, 0, cut).total, ask(books, cut, 61).total, ask(books, 0, 61).total
     for name in ("allocated_gpu_ms", "idle_gpu_ms", "unpriced_gpu_ms"):
         assert getattr(one, name) + getattr(other, name) == getattr(both, name)
+
+
+def test_there_is_no_trend_against_a_day_in_the_middle_of_which_the_books_begin(books: Books):
+    books.hold(1)
+    for hour in range(15, 72):
+        books.use(1, hour=hour, idle=HOUR_MS)
+    books.book_until(72)
+    assert ask(books, 24, 48).trend is None
+    assert ask(books, 48, 72).trend is not None

@@ -3,8 +3,10 @@
 import pytest
 from sqlalchemy import func, select
 
-from gpusteward.analyzer.keep.periods import DAY_MS, HOUR_MS, Period, divide_period, read_period
+from gpusteward.analyzer.keep.ageing import MOMENTS_AT_ONCE, prune
+from gpusteward.analyzer.keep.periods import DAY_MS, HOUR_MS, Period, divide_period, floor_day, read_period
 from gpusteward.analyzer.keep.schema import fleet_daily, notices, outbox, usage_daily, usage_hourly
+from gpusteward.analyzer.keep.settings import LedgerSettings
 from tests.analyzer.keeping import RESTING, START, WORKING, cycles, hour, open_ledger, random_cycles, read_table
 from tests.analyzer.usage_tables import holding
 
@@ -141,4 +143,17 @@ def test_days_and_edges_answer_as_the_hours_would(tmp_path, since, until):
     parts = [total(ledger.engine, usage_daily, *period.daily)]
     parts += [total(ledger.engine, usage_hourly, *each) for each in period.hourly]
     assert [sum(amounts) for amounts in zip(*parts, strict=True)] == total(ledger.engine, usage_hourly, begin, end)
+    ledger.close()
+
+
+def test_a_day_whose_hours_are_half_deleted_is_answered_as_a_whole(database_url):
+    ledger = open_ledger(database_url)
+    for result in cycles([(holding(0), WORKING)], range(0, 6 * 24 * 60, 60)):
+        ledger.book(result)
+    now_ms, day_ms = hour(6 * 24), floor_day(hour())
+    assert prune(ledger.engine, LedgerSettings(hourly_days=2), now_ms=now_ms) == MOMENTS_AT_ONCE
+    assert floor_day(read_table(ledger.engine, "usage_hourly")[0]["hour_ms"]) == day_ms  # some of its hours are left
+    with ledger.engine.connect() as connection:
+        period = read_period(connection, hour(2), now_ms)
+    assert (period.since_ms, period.daily[0]) == (day_ms, day_ms)
     ledger.close()

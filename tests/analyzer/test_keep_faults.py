@@ -2,6 +2,7 @@
 
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event, text
 
+from gpusteward.analyzer.keep import engines
 from gpusteward.analyzer.keep import ledger as door
+from gpusteward.analyzer.keep import postgres as postgres_driver
 from gpusteward.analyzer.keep.ledger import Ledger
 from gpusteward.analyzer.keep.settings import LedgerSettings
 from gpusteward.core.errors import ConfigurationError
@@ -275,4 +278,43 @@ def test_books_ahead_of_the_clock_take_nothing_and_say_so(tmp_path, caplog):
     assert events(caplog) == ["ledger_ahead_of_clock"]
     ledger.book(*cycles([(holding(0), WORKING)], [65]))
     assert ledger.describe()["error"] == ""
+    ledger.close()
+
+
+def test_a_frozen_postgresql_holds_nobody_up_for_ever(postgres, monkeypatch):
+    monkeypatch.setattr(postgres_driver, "LONGEST_WAIT_SECONDS", 0.5)
+    monkeypatch.setitem(engines._POSTGRES, "connect_timeout", 2)
+    ledger = open_ledger(postgres.url)
+    results = cycles([(holding(0), WORKING)], [0, 5, 10])
+    ledger.book(results[0])
+    with postgres.frozen():
+        began = time.monotonic()
+        ledger.book(results[1])  # without a limit of our own it would come back only when the test is broken off
+        assert time.monotonic() - began < 10
+        assert ledger.describe()["buffered_cycles"] == 1
+    ledger.book(results[2])
+    assert minutes_of(hourly(ledger.engine)[0]) == (10, 10, 0, 0)
+    ledger.close()
+
+
+def test_who_came_with_a_refused_cycle_is_described_by_the_next(tmp_path):
+    ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
+    ledger.book(cycle([(holding(0), WORKING)], START))
+    with ledger.engine.begin() as connection:
+        refusal = "BEFORE INSERT ON allocations BEGIN SELECT RAISE(ABORT, 'no'); END"
+        connection.execute(text(f"CREATE TRIGGER refuse {refusal}"))
+    ledger.book(cycle([(holding(0), WORKING), (holding(1), WORKING)], START + 300))
+    with ledger.engine.begin() as connection:
+        connection.execute(text("DROP TRIGGER refuse"))
+    for minute in (10, 15):
+        ledger.book(cycle([(holding(0), WORKING), (holding(1), WORKING)], START + 60 * minute))
+    assert ledger.describe()["lost_cycles"] == 1
+    assert sorted(row["pod"] for row in read_table(ledger.engine, "allocations")) == ["pod-0", "pod-1"]
+    ledger.close()
+
+
+def test_a_password_among_the_parameters_of_the_url_is_not_shown(caplog):
+    ledger = open_ledger("postgresql://u@127.0.0.1:1/x?password=s3cret")
+    assert ledger.describe()["url"] == "postgresql+psycopg://u@127.0.0.1:1/x"
+    assert "s3cret" not in caplog.text + str(ledger.describe())
     ledger.close()

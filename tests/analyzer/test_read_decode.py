@@ -3,13 +3,14 @@
 import gc
 import json
 import math
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpusteward.analyzer.read.prometheus import decode
-from gpusteward.analyzer.read.prometheus.keys import Keys
+from gpusteward.analyzer.read.prometheus.text_keys import TextKeys
 from gpusteward.core.errors import SourceError
 
 
@@ -60,7 +61,7 @@ def test_labels_that_are_no_labels_are_an_error():
         b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":5},"value":[1,"2"]}]}}'
     )
     with pytest.raises(SourceError, match="labels"):
-        Keys(["a"]).find(answer.labels)
+        TextKeys(["a"]).find(answer.labels)
 
 
 @given(st.data())
@@ -109,28 +110,31 @@ def long_answer(rows: int) -> bytes:
     )
 
 
+def cut(body: bytes, size: int = 99_991) -> Iterator[bytes]:
+    return (body[start : start + size] for start in range(0, len(body), size))
+
+
 @pytest.mark.parametrize("rows", [0, 1, 7, 20_000])
 def test_an_answer_in_slices_is_the_answer(rows: int):
     body = long_answer(rows)
     whole = decode.decode_vector(body)
-    slices = list(decode.decode_slices(bytearray(body)))
+    slices = list(decode.decode_pieces(cut(body)))
     assert (len(slices) > 1) is (rows == 20_000)
     told = {text: value for piece in slices for text, value in zip(piece.labels, piece.values.tolist(), strict=True)}
     assert told == dict(zip(whole.labels, whole.values.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("place", [100, 1_500_000, -30, -2])
-def test_of_an_answer_cut_off_no_slice_is_given_out(place: int):
-    slices = decode.decode_slices(long_answer(20_000)[:place])
+def test_an_answer_cut_off_is_an_error_at_its_end(place: int):
     with pytest.raises(SourceError):
-        next(slices)
+        list(decode.decode_pieces(cut(long_answer(20_000)[:place])))
 
 
 def test_a_slice_that_is_spoilt_is_an_error():
     body = bytearray(long_answer(20_000))
     body[1_600_000] = 0
     with pytest.raises(SourceError):
-        list(decode.decode_slices(body))
+        list(decode.decode_pieces(cut(bytes(body))))
 
 
 def test_deep_nesting_is_an_error_and_no_crash():
@@ -143,7 +147,7 @@ def read_everything(body: bytes) -> None:
         try:
             answer = read(body)
             if isinstance(answer, decode.Vector):
-                Keys(["UUID", "pod"]).find(answer.labels)
+                TextKeys(["UUID", "pod"]).find(answer.labels)
         except SourceError:
             pass
     assert gc.isenabled()

@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
 
@@ -9,7 +10,7 @@ import pytest
 import trustme
 
 from gpusteward.analyzer.read.scrape.addresses import Address
-from gpusteward.analyzer.read.scrape.connections import LONGEST_HEAD_BYTES
+from gpusteward.analyzer.read.scrape.connections import LONGEST_HEAD_BYTES, Connection
 from gpusteward.analyzer.read.scrape.fetch import Fetcher
 from gpusteward.analyzer.read.scrape.unpack import unpack_gzip
 from gpusteward.core.errors import SourceError
@@ -134,6 +135,30 @@ def test_what_is_sent_beyond_the_length_is_no_page_and_costs_the_connection_only
     pages, asked = converse(send(ok(PAGE) + b"more than was said", then_close=False), times=3)
     assert pages == [PAGE] * 3
     assert len(asked) == 3
+
+
+TRAILERS = b"".join(b"X-%d: y\r\n" % number for number in range(100_000))
+
+
+def test_headers_behind_the_page_are_refused_when_they_do_not_end():
+    begun = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
+    with pytest.raises(SourceError, match="more wrapping than page"):
+        fetch(send(begun, TRAILERS, then_close=False))
+
+
+def test_who_talks_without_being_asked_is_hung_up_on():
+    async def hear() -> None:
+        ours, theirs = socket.socketpair()
+        connection = Connection(limit=LIMIT)
+        await asyncio.get_running_loop().create_connection(lambda: connection, sock=ours)
+        assert connection.is_open
+        with theirs:
+            theirs.sendall(ok(PAGE))
+            async with asyncio.timeout(5):
+                while connection.is_open:
+                    await asyncio.sleep(0)
+
+    asyncio.run(hear())
 
 
 def test_a_connection_is_kept_and_opened_again_when_the_other_side_closed_it():

@@ -148,6 +148,13 @@ def test_series_beyond_the_limit_are_left_out_and_counted():
     assert store.describe_target("a")[1][lines.TOO_MANY] == 12
 
 
+def test_what_there_is_no_room_for_is_not_even_taken_apart():
+    store = Store(Shape(interval=15, keep_seconds=60, target_series_limit=2))
+    store.ingest("a", page("one").encode(), AT)
+    store.ingest("a", (page("one") + 100 * "DCGM_FI_DEV_GPU_UTIL{?} 1\n").encode(), AT + 1)
+    assert store.describe_target("a")[1] == {lines.TOO_MANY: 100}
+
+
 def test_all_targets_together_have_a_limit_too():
     store = Store(Shape(interval=15, keep_seconds=60, series_limit=5, target_series_limit=4))
     for target in ("a", "b", "c"):

@@ -94,6 +94,18 @@ def test_targets_of_a_file_come_and_go_while_it_runs(tmp_path: Path):
             assert not of_pod(table, "two").unknown_reason
 
 
+def test_other_labels_in_the_file_are_those_of_the_target_from_then_on(tmp_path: Path):
+    path = tmp_path / "targets.json"
+    bare = page("one").replace('Hostname="n1",', "").encode()
+    with serving_pages({"/a": bare}) as server:
+        group = {"targets": [server.address("/a")], "labels": {"node": "before"}}
+        path.write_text(json.dumps([group]))
+        with closing(source_of(server, targets=[], targets_file=path)) as source:
+            assert [one.node for one in source.read(time.time()).holdings] == ["before"]
+            path.write_text(json.dumps([{**group, "labels": {"node": "after it"}}]))
+            wait_for(lambda: [one.node for one in source.read(time.time()).holdings] == ["after it"])
+
+
 def test_the_agents_of_the_cluster_are_found_without_any_setting():
     with serving_pages({"/metrics": page("one").encode()}) as server, FakeApiServer() as api:
         api.add_pod(exporter("agent", "127.0.0.1", port=server.server_port))

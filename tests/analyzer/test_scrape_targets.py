@@ -69,7 +69,9 @@ def test_a_file_of_prometheus_is_read_with_its_labels(tmp_path: Path, name: str)
     assert targets[0].labels == {"job": "dcgm"}
 
 
-@pytest.mark.parametrize("bad", ["{", "[1]", '[{"labels": {}}]', '[{"targets": ["a b"]}]', '"text"', "[&a [*a]]"])
+@pytest.mark.parametrize(
+    "bad", ["{", "[1]", '[{"labels": {}}]', '[{"targets": ["a b"]}]', '"text"', "[&a [*a]]", "!!bool x"]
+)
 def test_a_bad_file_leaves_the_last_good_targets_and_says_so_until_it_is_mended(tmp_path: Path, bad: str):
     path = tmp_path / "targets.yaml"
     path.write_text(json.dumps(GROUPS))

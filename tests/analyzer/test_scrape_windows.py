@@ -137,6 +137,18 @@ def test_names_of_pods_long_gone_are_forgotten_and_the_others_keep_their_rows():
     assert of_pod(table, "pod-69-7").stats[Measure.CORE, Stat.MEAN] == pytest.approx(0.5)
 
 
+def test_words_that_change_with_every_page_are_forgotten_too():
+    store = Store(Shape(interval=15, keep_seconds=60))
+    peaks = []
+    for number in range(90):
+        text = "".join(page(str(pod), modelName=f"{number}-{pod}", **{f"l{number}_{pod}": "x"}) for pod in range(300))
+        store.ingest("a", text.encode(), AT + 15 * number)
+        store.look_back(AT + 15 * number, 60)
+        with store.read_records() as (clerk, _):
+            peaks.append(len(clerk._same))  # what would grow for ever
+    assert max(peaks) == max(peaks[:60]), "it grows no further"
+
+
 def test_a_clock_that_was_set_back_starts_the_window_anew():
     source = quiet_source()
     feed(source, [page(core="90")] * 20)

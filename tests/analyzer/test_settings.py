@@ -231,11 +231,15 @@ def test_a_secret_is_in_no_complaint(tmp_path: Path, text: str, environ: dict[st
 
 
 def test_a_secret_is_in_nothing_that_is_shown(tmp_path: Path) -> None:
-    text = f"prometheus: {{url: 'http://me:{SECRET}@prom:9090', headers: {{A: {SECRET}}}, password: {SECRET}}}"
+    text = (
+        f"prometheus: {{url: 'http://me:{SECRET}@prom:9090', headers: {{A: {SECRET}}}, password: {SECRET}}}\n"
+        f"control: {{enabled: true, api_url: 'http://hook/low?team=a&token={SECRET}'}}"
+    )
     file = read(tmp_path, text, {"AI_API_KEY": SECRET, variable_of("server.tokens"): f"admin: {SECRET}"})
     assert SECRET not in repr(show(file.effective)) + repr(file.settings.ai) + repr(file.settings.server)
     shown = {each.path: each.value for each in show(file.effective)}
     assert shown["prometheus.url"] == "http://me:**********@prom:9090"
+    assert shown["control.api_url"] == "http://hook/low?team=**********&token=**********"
     assert shown["ai.api_key"] == "**********"
     assert shown["prometheus.bearer_token"] == ""
 

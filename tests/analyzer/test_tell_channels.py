@@ -7,6 +7,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from gpusteward.analyzer.keep.ledger import Ledger
 from gpusteward.analyzer.keep.settings import LedgerSettings
@@ -221,3 +222,18 @@ def test_a_digest_without_books_says_so_and_what_is_idle_now(tmp_path: Path):
     empty = read_week(ledger.engine, result, namespaces=(), now=AT)
     assert "no books" in write_digest(empty, result, day=date(2026, 9, 21), namespaces=(), manner=manner)
     ledger.close()
+
+
+def test_a_digest_that_cannot_be_read_costs_nothing_else_that_is_told(tmp_path: Path):
+    ledger = Ledger(LedgerSettings(directory=tmp_path))
+    with ledger.engine.begin() as connection:
+        connection.execute(text("DROP TABLE usage_hourly"))
+    with Receiver() as receiver:
+        channel = {"channels": {"ops": receiver.url + HOOK}, "language": "en", "digest": "monday 09:00"}
+        settings = settings_of(notify=channel)
+        with telling(settings, ledger.engine, clock=lambda: AT) as teller:
+            teller.tell(result_of([held("ml", "web")], settings=settings))
+            receiver.wait_for(lambda it: len(it.accepted) == 1)
+            assert teller.describe()["fault"] == ""
+    ledger.close()
+    assert receiver.texts[0].startswith("GPUs idle: ml")

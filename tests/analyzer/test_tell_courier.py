@@ -5,6 +5,8 @@ import time
 from itertools import cycle
 from pathlib import Path
 
+import pytest
+
 from gpusteward.analyzer.tell.breakers import Breakers
 from gpusteward.analyzer.tell.teller import Teller
 from tests.analyzer.telling import QUICK, held, open_ledger, result_of, settings_of, stamps_by_pod, telling
@@ -109,6 +111,18 @@ def test_a_message_that_is_refused_does_not_block_its_stream_for_long():
             teller.tell(result_of([held("ml", "web")], settings=settings))
             wait_until(lambda: teller.tally.dead["control"] == 1)
     assert len(receiver.calls) == 5
+
+
+@pytest.mark.parametrize("status", ["401", "403", "404"])
+def test_a_gateway_whose_receiver_is_being_replaced_costs_no_event(status: str):
+    with Receiver() as receiver:
+        receiver.misfortune = status
+        settings = settings_of(control=control(receiver.url))
+        with telling(settings) as teller:
+            teller.tell(result_of([held("ml", "web")], settings=settings))
+            receiver.wait_for(lambda it: len(it.calls) > 5)
+            receiver.misfortune = ""
+            receiver.wait_for(lambda it: len(it.accepted) == 1)
 
 
 def test_a_receiver_that_asks_for_time_gets_it():

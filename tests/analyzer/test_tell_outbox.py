@@ -166,3 +166,12 @@ def test_names_that_no_database_can_keep_do_no_harm(ledger: Engine):
             teller.tell(result_of([held("ml\0", "web\ud800"), held("x" * 9000, "y" * 9000)], settings=settings))
             receiver.wait_for(lambda it: len(it.accepted) == 2)
             assert teller.describe()["fault"] == ""
+
+
+def test_a_full_house_of_one_kind_leaves_room_for_the_others(ledger: Engine):
+    box, tally = opened(ledger, max_pending=10)
+    notice = Parcel("ops", "n1", "notice", "channel/ops/0", "text")
+    box.put([parcel("a", f"a{number}") for number in range(12)], at_ms=NOW)
+    box.put([parcel("a", "late"), notice], at_ms=NOW)
+    assert (tally.refused["control"], tally.refused["notice"]) == (3, 0)
+    assert tally.pending == {"control": 10, "notice": 1}

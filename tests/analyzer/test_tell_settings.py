@@ -8,6 +8,7 @@ from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.paths import allowed
 from gpusteward.analyzer.settings.reading import KNOWN
 from gpusteward.analyzer.settings.showing import show
+from gpusteward.analyzer.tell.failures import DeliveryError
 from gpusteward.analyzer.tell.post import post
 from gpusteward.analyzer.tell.settings import AlertmanagerSettings, NotifySettings, urls_of
 from gpusteward.core.errors import ConfigurationError
@@ -103,3 +104,16 @@ def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch):
     assert call.path == "http://control.example:81/api?x=1"
     assert call.headers["host"] == "control.example:81"
     assert call.headers["proxy-authorization"] == "Basic dXNlcjpwdw=="
+
+
+@pytest.mark.parametrize("address", ["https://host:99999/secret", "https://host:x/secret", "https://[::1/secret"])
+def test_a_webhook_that_nobody_can_call_is_refused_and_not_repeated(tmp_path: Path, address: str):
+    with pytest.raises(ConfigurationError) as refused:
+        read(tmp_path, f'notify: {{channels: {{ops: "{address}"}}}}')
+    assert "secret" not in str(refused.value)
+
+
+def test_a_proxy_that_is_no_address_fails_the_call_only(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("http_proxy", "http://proxy:nonsense")
+    with pytest.raises(DeliveryError, match="the call broke"):
+        post("http://example.test/", b"", headers={}, timeout=1)

@@ -13,7 +13,9 @@ from gpusteward.analyzer.keep.engines import open_engine
 from gpusteward.analyzer.keep.periods import HOUR_MS
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.cli.languages import find_language
 from gpusteward.cli.main import main
+from gpusteward.cli.report_table import print_report
 from gpusteward.cli.texts import measure
 from tests.analyzer.account_books import A100, GIB, H100, T4, make_usage, open_books
 from tests.analyzer.account_reports import example_report
@@ -153,3 +155,15 @@ def test_what_the_analyzer_refuses_is_told_in_its_words(capsys: pytest.CaptureFi
 def test_a_long_report_begins_where_the_books_begin(ledger: Path, capsys: pytest.CaptureFixture[str]):
     text = run(capsys, "--ledger", str(ledger), "--since", "2020-01-01", "--until", "2025-11-14T16:00Z")
     assert "The books begin at 2025-11-12 00:00 UTC." in text
+
+
+class Hangup(io.StringIO):
+    """Who reads goes away at once, as `head -0` does."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+def test_a_reader_that_goes_away_is_left_to_main():
+    with pytest.raises(BrokenPipeError):
+        print_report(example_report(), find_language("en", {}), Hangup())

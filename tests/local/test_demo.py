@@ -1,12 +1,14 @@
 """`gpusteward demo` as a person tries it: start, wait, look, Ctrl-C, nothing left behind."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.fakes.apiserver import wait_until
 from tests.local.programs import running
 
 FLAGS = ("demo", "--address", "127.0.0.1:0")
@@ -26,6 +28,15 @@ def test_it_starts_judges_reports_and_leaves_nothing_behind(tmp_path: Path):
         report = demo.get("/api/v1/reports?since=14d&by=namespace")
         assert report["total"]["allocated_gpu_ms"] > 1000 * 3_600_000
         assert demo.interrupt() == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("stopping", [signal.SIGINT, signal.SIGTERM])
+def test_it_can_be_stopped_while_it_makes_up_its_past(tmp_path: Path, stopping: signal.Signals):
+    with running(*FLAGS, "--nodes", "200", env=environment(tmp_path)) as demo:
+        wait_until(lambda: any(tmp_path.glob("gpusteward-demo-*/gpusteward.db")), seconds=60)
+        os.killpg(demo.process.pid, stopping)
+        assert demo.process.wait(15) == 130
     assert list(tmp_path.iterdir()) == []
 
 

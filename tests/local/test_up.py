@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gpusteward.local.up import is_within_reach
 from tests.fakes import nvml_scenarios as nvml
 from tests.fakes.nvml_library import environment
 from tests.local.programs import running
@@ -35,6 +36,14 @@ def test_whoever_has_a_process_on_a_gpu_is_named_and_nothing_is_left_behind(tmp_
         assert (tmp_path / "data" / "gpusteward" / "gpusteward.db").exists()
         assert sleeper.stdin is not None
         sleeper.stdin.close()
+
+
+def test_a_kubelet_that_only_root_may_look_at_is_none():
+    class Closed(type(Path())):
+        def exists(self) -> bool:
+            raise PermissionError
+
+    assert not is_within_reach(Closed("/var/lib/kubelet/x"))
 
 
 def test_without_a_driver_it_says_what_is_missing_and_offers_the_demo(tmp_path: Path):

@@ -39,5 +39,5 @@ def _seat(process: GpuProcess, identity: ProcessIdentity | None) -> GpuProcess:
 
 def _holder(identity: ProcessIdentity) -> Container:
     kind, name = ("Container", identity.container_id[:SHORT_ID]) if identity.container_id else ("Program", "")
-    name = name or identity.name.rpartition("/")[2]
+    name = name or identity.name.rpartition("/")[2] or identity.name  # a program may call itself `x/`
     return Container(identity.user, name, workload=Workload(kind, identity.user, name), user=identity.user)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpusteward.analyzer.accounts.make import make_report
 from gpusteward.analyzer.accounts.reports import Report, ReportQuery
 from gpusteward.analyzer.judge.memory import Memory
 from gpusteward.analyzer.keep.ledger import Ledger
@@ -50,6 +49,8 @@ class Aftermath:
         """Raises SourceError, also where no books are kept."""
         if self.ledger is None:
             raise SourceError("no books are kept here: ledger.enabled is false")
+        from gpusteward.analyzer.accounts.make import make_report  # 2 MB that nobody needs before
+
         return make_report(self.ledger.engine, query, prices=self._poll_settings().prices)
 
     def describe(self) -> Mapping[str, Any]:

@@ -44,13 +44,13 @@ class PriceList:
         self._patterns = [(frozenset(split_words(name)), _micros(price)) for name, price in reversed(rising)]
         self._default = _micros(settings.default)
         self._discounts: Mapping[str, float] = settings.discount_percent
-        self._known: dict[tuple[str, str], int] = {}
+        self._known: dict[tuple[str, float], int] = {}
 
     def micros_per_gpu_hour(self, model: str, namespace: str) -> int:
         """What a whole GPU of this model costs this namespace for an hour."""
-        key = (model, namespace)
+        kept_percent = 100 - self._discounts.get(namespace, 0)
+        key = (model, kept_percent)  # namespaces come and go for ever
         if key not in self._known:
-            kept_percent = 100 - self._discounts.get(namespace, 0)
             self._known[key] = round(self._list_price(model) * kept_percent / 100)
         return self._known[key]
 

@@ -108,9 +108,10 @@ def _write_plain(rows: Sequence[Cells], columns: Sequence[Column], *, language: 
 
 
 def _write_rich(rows: Sequence[Cells], columns: Sequence[Column], *, language: Language, out: TextIO) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from gpusteward.cli.consoles import PrintingConsole
 
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
@@ -125,4 +126,4 @@ def _write_rich(rows: Sequence[Cells], columns: Sequence[Column], *, language: L
     for row in rows:
         shown = [(_shown(row, column), column) for column in columns]
         table.add_row(*(Text(cell, style=STYLES.get(cell, "") if column.is_styled else "") for cell, column in shown))
-    Console(file=out, highlight=False).print(table)
+    PrintingConsole(file=out, highlight=False).print(table)

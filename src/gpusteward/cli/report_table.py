@@ -61,10 +61,10 @@ def print_report(report: Report, language: Language, out: TextIO) -> None:
 
 def _open(out: TextIO) -> "Console":
     try:
-        from rich.console import Console
+        from gpusteward.cli.consoles import PrintingConsole
     except ModuleNotFoundError as error:
         raise ConfigurationError("a table needs 'rich': pip install 'gpusteward[cli]', or --format json") from error
-    return Console(file=out, highlight=False, width=None if out.isatty() else PLAIN_WIDTH)
+    return PrintingConsole(file=out, highlight=False, width=None if out.isatty() else PLAIN_WIDTH)
 
 
 def _say(console: "Console", text: str, *, style: str = "") -> None:

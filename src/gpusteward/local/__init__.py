@@ -6,7 +6,6 @@
     demo.py        `gpusteward demo`: the park, its past, and the analyzer on it
     up.py          `gpusteward up`: an agent on the GPUs of this machine, and the analyzer on it
     children.py    a program of ours as a child that never outlives us
-    addresses.py   which address is free
 
 It stands above agent and analyzer, which meet nowhere else but here and in `core`.
 """

@@ -1,5 +1,6 @@
 """`gpusteward demo`: a cluster that does not exist, three weeks old, and the whole analyzer on it."""
 
+import signal
 import sys
 import tempfile
 import time
@@ -29,6 +30,7 @@ PAST_DAYS = 21
 
 def run_demo(flags: Flags, *, nodes: int, seed: int) -> int:
     """Serve until a signal ends it; nothing of it is left. Raises ConfigurationError for what a person can mend."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until the analyzer listens to signals itself
     park = Park(fleet(nodes, seed), patience_seconds=PATIENCE_SECONDS / 2)
     with tempfile.TemporaryDirectory(prefix="gpusteward-demo-") as folder, serve_park(park) as targets:
         config = write_demo_config(Path(folder), targets)
@@ -70,6 +72,7 @@ def _open_park(park: Park, analyzer: Analyzer, targets: Sequence[str]) -> None:
 def _announce(url: str) -> None:
     print(
         f"{url} shows a simulated cluster: {url}/api/v1/workloads, {url}/docs, {url}/metrics; Ctrl-C ends it\n"
-        f"In another terminal: gpusteward top, gpusteward idle, gpusteward report --since 7d",
+        f"In another terminal: export GPUSTEWARD_SERVER={url}\n"
+        "and then: gpusteward top, gpusteward idle, gpusteward report --since 7d",
         flush=True,
     )

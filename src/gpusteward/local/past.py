@@ -13,7 +13,7 @@ from gpusteward.analyzer.keep.ageing import roll_up
 from gpusteward.analyzer.keep.bookings import Step, book_fleet, book_usage
 from gpusteward.analyzer.keep.books import set_progress
 from gpusteward.analyzer.keep.engines import writing
-from gpusteward.analyzer.keep.identities import Identity, describe, name_owner, number_allocation
+from gpusteward.analyzer.keep.identities import Identity, Newcomers, describe, name_owner, number_allocation
 from gpusteward.analyzer.keep.periods import BOOKED, DAY_MS, HOUR_MS, floor_day
 from gpusteward.analyzer.keep.schema import allocations, fleet_hourly, usage_hourly, verdict_changes
 from gpusteward.analyzer.keep.sheets import UNKNOWN_START, Sheet
@@ -65,7 +65,8 @@ class Past:
         with writing(engine).begin() as connection:
             for step in _split(floor_day(until_ms - days * DAY_MS), until_ms):
                 self._write_step(connection, step)
-            connection.execute(insert(verdict_changes), list(self._list_idle(until_ms)))
+            if idle := list(self._list_idle(until_ms)):
+                connection.execute(insert(verdict_changes), idle)
             add_rows(connection, allocations, self._list_allocations(until_ms), dict.fromkeys(_columns(), REPLACE))
             set_progress(connection, BOOKED, until_ms)
         while roll_up(engine):
@@ -101,7 +102,7 @@ class Past:
             _score(seen, busy, held / totals).astype(np.float32),
             (watts * weights).astype(np.float32),
             self._fleet,
-            (),
+            Newcomers(),
             Changes(),
         )
 

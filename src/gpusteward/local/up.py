@@ -1,11 +1,15 @@
 """`gpusteward up`: this machine's GPUs, who uses them and how well, without Kubernetes and without Prometheus."""
 
 import os
+import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from gpusteward.agent.nvml import Nvml
@@ -14,9 +18,12 @@ from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags
 from gpusteward.core.errors import SourceError
 from gpusteward.local.children import run_child
-from gpusteward.logs import configure_logs
+from gpusteward.logs import Log, configure_logs
+
+log = Log(__name__)
 
 KUBELET_SOCKET = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
+AGENT_PORT = 9400
 AGENT_SECONDS = 10.0
 DEMO = "gpusteward demo shows all of it on GPUs that do not exist"
 OWN_SETTINGS = {"kubernetes.owners": "never", "scheduler.interval": "30"}
@@ -25,15 +32,16 @@ OWN_SETTINGS = {"kubernetes.owners": "never", "scheduler.interval": "30"}
 
 def run_up(flags: Flags, environ: Mapping[str, str] = os.environ) -> int:
     """Serve until a signal ends it. Raises SourceError without a GPU to look at, ConfigurationError for the rest."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until the analyzer listens to signals itself
     count_gpus()
-    port = find_free_port()
-    target = f"http://127.0.0.1:{port}/metrics"
-    file = SettingsFile(_complete(flags, target), environ, directory=Path.cwd())
+    port = find_port()
+    agent_url = f"http://127.0.0.1:{port}"
+    file = SettingsFile(_complete(flags, f"{agent_url}/metrics"), environ, directory=Path.cwd())
     configure_logs(level=file.settings.logging.level, as_json=file.settings.logging.as_json)
-    holders = "claims" if KUBELET_SOCKET.exists() else "processes"
+    holders = "claims" if is_within_reach(KUBELET_SOCKET) else "processes"
     with run_child("agent", f"--address=127.0.0.1:{port}", f"--holders={holders}", "--log-level=warning") as agent:
         wait_until_listening(port, agent)
-        return run_analyzer(file, announce=_announce)
+        return run_analyzer(file, prepare=lambda _: _watch(agent), announce=partial(_announce, agent_url=agent_url))
 
 
 def count_gpus() -> int:
@@ -50,9 +58,31 @@ def count_gpus() -> int:
     return count
 
 
-def find_free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
+def is_within_reach(path: Path) -> bool:
+    """Whether it is there, as far as this user may look: a kubelet's folder is often closed to all but root."""
+    try:
+        return path.exists()
+    except PermissionError:
+        return False
+
+
+def find_port() -> int:
+    """The agent's usual port, so that `gpusteward ps` finds it; another one where that is taken."""
+    for port in (AGENT_PORT, 0):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)) as listening:
+            return int(listening.getsockname()[1])
+    raise SourceError("no port of this machine is free for the agent")
+
+
+def _watch(agent: subprocess.Popen[bytes]) -> None:
+    """An agent that ends by itself ends the whole: numbers that only grow old help nobody."""
+
+    def wait() -> None:
+        code = agent.wait()
+        log.error("agent_ended", code=code, consequence="gpusteward up ends with it")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, name="agent", daemon=True).start()
 
 
 def wait_until_listening(port: int, agent: subprocess.Popen[bytes]) -> None:
@@ -73,9 +103,10 @@ def _complete(flags: Flags, target: str) -> Flags:
     return replace(flags, values=(*((path, text, "gpusteward up") for path, text in own.items()), *flags.values))
 
 
-def _announce(url: str) -> None:
+def _announce(url: str, *, agent_url: str) -> None:
     print(
         f"{url} shows who uses the GPUs of this machine; Ctrl-C ends it\n"
-        "In another terminal: gpusteward top, gpusteward ps, gpusteward report --since 7d",
+        f"In another terminal: export GPUSTEWARD_SERVER={url} GPUSTEWARD_AGENT={agent_url}\n"
+        "and then: gpusteward top, gpusteward ps, gpusteward report --since 7d",
         flush=True,
     )

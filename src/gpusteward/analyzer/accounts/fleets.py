@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection, func, select
 
+from gpusteward.analyzer.accounts.ranges import Books
 from gpusteward.analyzer.accounts.reports import Unused
 from gpusteward.analyzer.accounts.sums import Rows, within
-from gpusteward.analyzer.keep.periods import BOOKED, HOUR_MS, Period, floor_hour, read_progress
+from gpusteward.analyzer.keep.periods import HOUR_MS, Period, floor_hour
 from gpusteward.analyzer.keep.schema import allocations, fleet_daily, fleet_hourly, usage_hourly
 
 Place = tuple[str, str]  # node, model
@@ -60,12 +61,13 @@ def read_fleet_steps(connection: Connection, rows: Rows, *, step_ms: int) -> dic
     return steps
 
 
-def read_unused(connection: Connection, namespaces: Sequence[str]) -> Unused | None:
-    """Of the last full hour in the books; None without one."""
-    booked_ms = read_progress(connection, BOOKED)
-    if booked_ms is None:
+def read_unused(connection: Connection, namespaces: Sequence[str], *, books: Books) -> Unused | None:
+    """Of the last full hour in the books; None without one. The first hour of all may have begun before them."""
+    if books.booked_ms is None:
         return None
-    hour_ms = floor_hour(booked_ms) - HOUR_MS
+    hour_ms = floor_hour(books.booked_ms) - HOUR_MS
+    if hour_ms == books.begin_ms:
+        return None
     held, idle = _read_hour(connection, hour_ms, namespaces)
     fleet_of = select(func.sum(fleet_hourly.c.gpu_ms)).where(fleet_hourly.c.hour_ms == hour_ms)
     fleet = None if namespaces else connection.execute(fleet_of).scalar()

@@ -66,7 +66,7 @@ def _ask(connection: Connection, query: ReportQuery, *, prices: PriceSettings, n
         trend=make_trend(before, total) if before else None,
         step_ms=step_ms,
         points=points,
-        unused=read_unused(connection, query.namespaces),
+        unused=read_unused(connection, query.namespaces, books=books),
     )
 
 

@@ -13,9 +13,10 @@ from gpusteward.analyzer.keep.periods import (
     divide_period,
     floor_day,
     floor_hour,
+    read_oldest_hour,
     read_progress,
 )
-from gpusteward.analyzer.keep.schema import usage_daily, usage_hourly
+from gpusteward.analyzer.keep.schema import usage_daily
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,10 @@ class Books:
 
     @property
     def begin_ms(self) -> int | None:
-        """The first hour or day with anything in it."""
-        known = [each for each in (self.oldest_hour_ms, self.oldest_day_ms) if each is not None]
-        return min(known, default=None)
+        """The first hour with anything in it; the first day, where its hours are gone."""
+        if self.oldest_hour_ms is None or self.oldest_day_ms is None:
+            return self.oldest_day_ms if self.oldest_hour_ms is None else self.oldest_hour_ms
+        return self.oldest_day_ms if self.oldest_day_ms < floor_day(self.oldest_hour_ms) else self.oldest_hour_ms
 
     def divide(self, since_ms: int, until_ms: int) -> Period:
         """The rows for a time."""
@@ -53,7 +55,7 @@ def read_books(connection: Connection) -> Books:
     return Books(
         read_progress(connection, BOOKED),
         read_progress(connection, ROLLED) or 0,
-        connection.execute(select(func.min(usage_hourly.c.hour_ms))).scalar(),
+        read_oldest_hour(connection),
         connection.execute(select(func.min(usage_daily.c.day_ms))).scalar(),
     )
 

@@ -5,11 +5,12 @@
     sheets.py      a result in compact columns: what is buffered while the database is away
     periods.py     which rows answer a question about a time: daily ones, and hourly ones at the edges
     recollection.py since when workloads are idle, for the first cycle after a start
-    engines.py     the only place that knows how SQLite and PostgreSQL are opened
+    engines.py     the only place that knows how SQLite and PostgreSQL are opened; postgres.py bounds every wait
 
 How the books are kept, for those who read them:
 
-- `progress` "booked" is the end of the last booked cycle, "rolled" the end of the last hour that is in `usage_daily`.
+- `progress` "booked" is the end of the last booked cycle, "rolled" the end of the last hour that is in `usage_daily`,
+  "pruned" the first day whose hours are kept.
 - Hourly rows are added to their day when their hour is over: `usage_daily` always holds exactly the hours that ended at
   or before "rolled", also of the day under way. Hourly rows stay for `ledger.hourly_days`. So whole days are read from
   `usage_daily`, what is left at the edges of a period and the hours after "rolled" from `usage_hourly`; never both for

@@ -4,7 +4,16 @@ from sqlalchemy import Connection, Engine, Table, delete, func, select
 
 from gpusteward.analyzer.keep.books import lock_progress, set_progress
 from gpusteward.analyzer.keep.engines import writing
-from gpusteward.analyzer.keep.periods import BOOKED, DAY_MS, HOUR_MS, ROLLED, floor_day, floor_hour, read_progress
+from gpusteward.analyzer.keep.periods import (
+    BOOKED,
+    DAY_MS,
+    HOUR_MS,
+    PRUNED,
+    ROLLED,
+    floor_day,
+    floor_hour,
+    read_progress,
+)
 from gpusteward.analyzer.keep.schema import (
     allocations,
     fleet_daily,
@@ -33,7 +42,8 @@ def roll_up(engine: Engine) -> int:
 def prune(engine: Engine, settings: LedgerSettings, *, now_ms: int) -> int:
     """Delete what is older than the settings say; how many hours and days of it. Raises SQLAlchemyError.
 
-    An hour is deleted only if it is in its day, and only with all others of that day.
+    An hour is deleted only if it is in its day. A day's hours go in portions, and from the first one on none of them
+    counts any more ("pruned").
     """
     daily_ms = floor_day(now_ms - settings.daily_days * DAY_MS)
     with writing(engine).begin() as connection:
@@ -41,6 +51,8 @@ def prune(engine: Engine, settings: LedgerSettings, *, now_ms: int) -> int:
         hourly_ms = min(floor_day(now_ms - settings.hourly_days * DAY_MS), floor_day(rolled_ms))
         done = _delete_oldest(connection, usage_hourly, hourly_ms) + _delete_oldest(connection, usage_daily, daily_ms)
         _delete_oldest(connection, fleet_hourly, hourly_ms)
+        if done:
+            set_progress(connection, PRUNED, hourly_ms)
         _delete_oldest(connection, fleet_daily, daily_ms)
         if done == 0:
             _forget(connection, daily_ms)

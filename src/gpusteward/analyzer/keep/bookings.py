@@ -13,7 +13,7 @@ from gpusteward.analyzer.prices import costs_of
 from gpusteward.analyzer.tables import ACTIVITIES, Column
 from gpusteward.core.verdicts import Activity
 
-BLOCK = 8192
+BLOCK = 2048
 """Rows that are Python objects at a time: all of 50,000 would be 60 MB for a moment."""
 Mask = NDArray[np.bool_]
 _ROUNDING = 1e-6

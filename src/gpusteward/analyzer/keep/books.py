@@ -119,8 +119,7 @@ def _write_allocations(connection: Connection, sheet: Sheet, standing: Standing,
         last_ms = int(standing.booked_ms or at_ms)  # when all of them were last seen
         _update(connection, gone, last_ms=last_ms, ended_ms=last_ms)
     _update(connection, _find_returned(sheet, held), ended_ms=None)
-    for first in range(0, len(sheet.fresh), BLOCK):
-        fresh = sheet.fresh[first : first + BLOCK]
+    for fresh in sheet.fresh.in_blocks(BLOCK):
         moments = [[moment] * len(fresh) for moment in (at_ms, at_ms, None)]
         add_rows(connection, allocations, [*zip(*fresh, strict=True), *moments], _ALLOCATION_RULES)
 
@@ -133,9 +132,8 @@ def _update(connection: Connection, ids: Ids, **values: int | None) -> None:
 
 def _find_returned(sheet: Sheet, held: Mask) -> Ids:
     """Known to the sheet before and ended since: by another analyzer that did not see them."""
-    described = np.array([one.id for one in sheet.fresh], np.int64)
     absent: Ids = sheet.ids[~held]
-    return absent[~np.isin(absent, described)]
+    return absent[find_places(absent, sheet.fresh.ids) < 0]
 
 
 def _read_standing(connection: Connection) -> Standing:

@@ -1,9 +1,10 @@
 """The only place that knows how SQLite and PostgreSQL are opened."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -13,7 +14,7 @@ PRAGMAS = (
     "journal_mode = WAL",  # who reads never waits for who writes
     "synchronous = NORMAL",  # a killed process loses nothing; a power cut may cost the last commits, never half of one
     "busy_timeout = 5000",
-    "cache_size = -8000",  # KiB: the pages of an hour of 50,000 allocations are touched in order, once
+    "cache_size = -2000",  # KiB: the pages of an hour of 50,000 allocations are touched in order, once
     "journal_size_limit = 67108864",
     "temp_store = MEMORY",
 )
@@ -33,7 +34,7 @@ def open_engine(url: str) -> Engine:
         parsed = make_url(url)
         if parsed.get_backend_name() == "sqlite":
             return _open_sqlite(url)
-        return create_engine(parsed, pool_pre_ping=True, pool_size=4, max_overflow=4, connect_args=_POSTGRES)
+        return _open_postgres(parsed)
     except (ArgumentError, ValueError, ImportError) as error:
         raise ConfigurationError(
             f"ledger.url cannot be used ({type(error).__name__}); write sqlite:///PATH "
@@ -59,7 +60,8 @@ def has_vanished(engine: Engine) -> bool:
 
 
 def show_url(engine: Engine) -> str:
-    return engine.url.render_as_string(hide_password=True)
+    """Without parameters: `?password=` is one of them."""
+    return engine.url.set(query={}).render_as_string(hide_password=True)
 
 
 def explain(error: Exception) -> str:
@@ -68,6 +70,18 @@ def explain(error: Exception) -> str:
         cause = getattr(error, "orig", None) or error
         return f"{type(cause).__name__}: {' '.join(str(cause).split())[:300]}"
     return f"{type(error).__name__}: {error}"
+
+
+def _open_postgres(url: URL) -> Engine:
+    engine = create_engine(url, pool_pre_ping=True, pool_size=4, max_overflow=4, connect_args=_POSTGRES)
+    event.listen(engine, "do_connect", _connect)
+    return engine
+
+
+def _connect(_dialect: Any, _entry: Any, arguments: Sequence[Any], parameters: Mapping[str, Any]) -> Any:
+    from gpusteward.analyzer.keep.postgres import BoundedConnection  # loads the driver
+
+    return BoundedConnection.connect(*arguments, **parameters)
 
 
 def _open_sqlite(url: str) -> Engine:

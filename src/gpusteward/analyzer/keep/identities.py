@@ -1,9 +1,14 @@
 """Who an allocation is: its number for ever, and what is written down of it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import islice
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gpusteward.core.containers import Container
 from gpusteward.core.usages import Holding
@@ -54,6 +59,23 @@ def describe(holding: Holding, *, number: int, user: str) -> Identity:
         *(holding.node, holding.gpu_uuid, holding.gpu_instance, holding.gpu_index, holding.model, holding.share),
     )
     return Identity(number, *map(clean, texts))
+
+
+@dataclass(frozen=True, slots=True)
+class Newcomers:
+    """Who has to be written down. In words only some at a time: at the first cycle it is everybody."""
+
+    ids: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # rising
+    holdings: Sequence[Holding] = ()
+    users: Sequence[str] = ()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def in_blocks(self, size: int) -> Iterator[list[Identity]]:
+        rows = zip(self.ids.tolist(), self.holdings, self.users, strict=True)
+        while block := [describe(one, number=number, user=user) for number, one, user in islice(rows, size)]:
+            yield block
 
 
 def name_owner(container: Container) -> tuple[str, str]:

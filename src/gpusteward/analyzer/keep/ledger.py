@@ -53,6 +53,7 @@ class Ledger:
         self._ahead = ""
         self._lost = 0
         self._is_full = False
+        self._is_torn = False  # a cycle was refused: who was described in it alone is not in the tables
         self._try(self._open)
 
     def book(self, result: Result) -> None:
@@ -112,6 +113,7 @@ class Ledger:
         """While sheets wait they stand for what was known when they were made; after that the tables count."""
         standing = self._books.read_standing()
         self._roster, self._sayings = standing.roster, standing.sayings.copy()
+        self._is_torn = False
 
     def _add(self, result: Result) -> None:
         if self._has_booked(result):
@@ -161,6 +163,8 @@ class Ledger:
             self._waiting_bytes -= self._waiting.popleft().size_bytes
         if not self._waiting:
             self._waiting_bytes, self._is_full = 0, False
+            if self._is_torn:
+                self._read_standing()
             self._keep_house()
         if self._error:
             self._recover()
@@ -170,6 +174,7 @@ class Ledger:
             return self._books.write(sheet, lambda: time.monotonic() < deadline)
         except (DataError, IntegrityError) as error:  # would fail for ever: one cycle is lost, the others go on
             self._lost += 1
+            self._is_torn = True
             log.warning("ledger_refused_cycle", at_ms=sheet.at_ms, reason=explain(error))
             return True
 

@@ -10,7 +10,7 @@ from gpusteward.analyzer.keep.schema import progress, usage_hourly
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 
-BOOKED, ROLLED = "booked", "rolled"
+BOOKED, ROLLED, PRUNED = "booked", "rolled", "pruned"
 
 Range = tuple[int, int]  # from, and before
 
@@ -44,8 +44,14 @@ def read_progress(connection: Connection, name: str) -> int | None:
 def read_period(connection: Connection, since_ms: int, until_ms: int) -> Period:
     """The rows for everything between two moments. Raises SQLAlchemyError when the database is out of reach."""
     rolled_ms = read_progress(connection, ROLLED) or 0
-    oldest_hour = connection.execute(select(func.min(usage_hourly.c.hour_ms))).scalar()
-    return divide_period(since_ms, until_ms, rolled_ms=rolled_ms, oldest_hour_ms=oldest_hour)
+    return divide_period(since_ms, until_ms, rolled_ms=rolled_ms, oldest_hour_ms=read_oldest_hour(connection))
+
+
+def read_oldest_hour(connection: Connection) -> int | None:
+    """The first single hour that counts. Of a day that is being deleted some hours may be there still: they do not."""
+    hour = usage_hourly.c.hour_ms
+    kept_from = read_progress(connection, PRUNED) or 0
+    return connection.execute(select(func.min(hour)).where(hour >= kept_from)).scalar()
 
 
 def divide_period(since_ms: int, until_ms: int, *, rolled_ms: int, oldest_hour_ms: int | None) -> Period:

@@ -24,7 +24,7 @@ progress = Table(
     Column("name", Text, primary_key=True),
     Column("at_ms", Number, nullable=False),
 )
-"""How far the books are: "booked", "rolled". A missing row is: not yet."""
+"""How far the books are: "booked", "rolled", "pruned". A missing row is: not yet."""
 
 allocations = Table(
     "allocations",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusteward.analyzer.keep.identities import Identity, Users, clean, describe, mark, number_allocation
+from gpusteward.analyzer.keep.identities import Newcomers, Users, clean, mark, number_allocation
 from gpusteward.analyzer.keep.verdict_changes import Changes
 from gpusteward.analyzer.keep.weights import weigh
 from gpusteward.analyzer.results import Result
@@ -57,7 +57,7 @@ class Sheet:
     score: Half
     watts: Half
     fleet: Mapping[Place, int]
-    fresh: Sequence[Identity]  # who was not on the sheet before, or has changed
+    fresh: Newcomers  # who was not on the sheet before, or has changed
     changes: Changes
 
     size_bytes: int = 0  # what it takes to keep it beside the sheet before
@@ -83,9 +83,9 @@ def make_sheet(
     """`before`: who is on the last sheet; only others are described in words."""
     verdicts, table = result.verdicts, result.verdicts.usage
     roster, rows, named = _call_roll(table.holdings, users)
-    at_ms = int(result.at * 1000)
+    fresh = find_fresh(roster, before)
     sheet = Sheet(
-        at_ms,
+        int(result.at * 1000),
         COVERED_INTERVALS * result.settings.scheduler.interval * 1000,
         roster.ids,
         weigh(table)[rows],
@@ -98,10 +98,11 @@ def make_sheet(
         verdicts.score[rows].astype(np.float32),
         _believe(table.column(Measure.POWER, Stat.MEAN), MOST_WATTS)[rows].astype(np.float32),
         _count_fleet(table.fleet),
-        [
-            describe(table.holdings[rows[place]], number=int(roster.ids[place]), user=named[rows[place]])
-            for place in find_fresh(roster, before)
-        ],
+        Newcomers(
+            roster.ids[fresh],
+            [table.holdings[row] for row in rows[fresh].tolist()],
+            [named[row] for row in rows[fresh].tolist()],
+        ),
         changes,
     )
     return sheet, roster
@@ -120,13 +121,13 @@ def _is_column(value: object) -> bool:
     return isinstance(value, np.ndarray)
 
 
-def find_fresh(roster: Roster, before: Roster) -> list[int]:
+def find_fresh(roster: Roster, before: Roster) -> NDArray[np.intp]:
     """Places of those who were not there before or look different."""
     there = find_places(roster.ids, before.ids)
     known = there >= 0
     same = np.zeros(len(roster.ids), dtype=bool)
     same[known] = roster.marks[known] == before.marks[there[known]]
-    return list(np.flatnonzero(~same).tolist())
+    return np.flatnonzero(~same)
 
 
 def find_places(ids: Ids, among: Ids) -> NDArray[np.intp]:

@@ -19,7 +19,7 @@ WASTERS = 5
 
 
 def read_week(engine: Engine, result: Result, *, namespaces: Sequence[str], now: float) -> Report:
-    """What the books say about the last seven days. Raises SQLAlchemyError when they are out of reach."""
+    """What the books say about the last seven days. Raises SourceError when they are out of reach."""
     from gpusteward.analyzer.accounts.make import make_report  # needed once a week
 
     now_ms = round(now * 1000)

@@ -12,12 +12,12 @@ import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from itertools import islice
 from typing import Any
 
 import msgspec
 from sqlalchemy import Connection, Engine, Row, Table, bindparam, create_engine, delete, func, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
@@ -166,13 +166,16 @@ class Outbox:
         self._recover()
 
     def _fitting(self, connection: Connection, parcels: tuple[Parcel, ...]) -> tuple[Parcel, ...]:
+        """Each kind has its own room: a webhook that is away must not take that of notices."""
         limit = min(self._settings.max_pending, HELD_LIMIT) if self.in_memory else self._settings.max_pending
-        room = max(0, limit - sum(_count(connection).values()))
-        if len(parcels) <= room:
-            self._is_full = False
-            return parcels
-        self._refuse(parcels[room:], reason="outbox.max_pending is reached")
-        return parcels[:room]
+        waiting, fitting, others = Counter(_count(connection)), list[Parcel](), list[Parcel]()
+        for each in parcels:
+            waiting[each.kind] += 1
+            (fitting if waiting[each.kind] <= limit else others).append(each)
+        if others:
+            self._refuse(others, reason="outbox.max_pending is reached")
+        self._is_full = bool(others)
+        return tuple(fitting)
 
     def _refuse(self, parcels: Sequence[Parcel], *, reason: str) -> None:
         if not self._is_full:
@@ -214,7 +217,7 @@ def _open_memory() -> Engine:
 
 def _insert(connection: Connection, table: Table, rows: Iterator[Mapping[str, Any]]) -> None:
     """Some at a time: all of a large cycle as mappings would take more memory than the analyzer may."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    dialect = import_module(f"sqlalchemy.dialects.{connection.dialect.name}")  # the other would be 2 MB for nothing
     statement = dialect.insert(table).on_conflict_do_nothing(index_elements=["key"])
     while some := list(islice(rows, _ROWS_AT_ONCE)):
         connection.execute(statement, some)

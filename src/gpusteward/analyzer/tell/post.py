@@ -17,7 +17,8 @@ from gpusteward import __version__
 from gpusteward.analyzer.tell.failures import DeliveryError
 
 LONGEST_ANSWER = 64 * 1024
-_BUSY = frozenset({408, 425, 429})
+_PASSING = frozenset({401, 403, 404, 407, 408, 421, 425, 429})
+"""Not about the message: a receiver that is busy, a gateway whose receiver is being replaced, a token being changed."""
 _LONGEST_WAIT_SECONDS = 3600.0
 _HEADERS = {
     "Content-Type": "application/json",
@@ -36,12 +37,13 @@ def host_of(url: str) -> str:
 def post(url: str, body: bytes, *, headers: Mapping[str, str], timeout: float) -> bytes:
     """The answer, or as much of it as anybody needs. Raises DeliveryError for anything but 2xx."""
     parts = urlsplit(url)
-    connection, path, own = _prepare(parts, timeout)
-    with _translated(timeout), _hung_up_after(timeout, connection):
-        connection.request("POST", path, body, {**_HEADERS, **_credentials(parts), **own, **headers})
-        with connection.getresponse() as response:
-            _refuse(response)
-            return _read(response)
+    with _translated(timeout):
+        connection, path, own = _prepare(parts, timeout)
+        with _hung_up_after(timeout, connection):
+            connection.request("POST", path, body, {**_HEADERS, **_credentials(parts), **own, **headers})
+            with connection.getresponse() as response:
+                _refuse(response)
+                return _read(response)
 
 
 def _prepare(parts: SplitResult, timeout: float) -> tuple[HTTPConnection, str, Mapping[str, str]]:
@@ -118,7 +120,7 @@ def _refuse(response: HTTPResponse) -> None:
         return
     if 300 <= status < 400:
         raise DeliveryError(f"HTTP {status}: a redirect, which is not followed", is_refusal=True)
-    is_refusal = 400 <= status < 500 and status not in _BUSY
+    is_refusal = 400 <= status < 500 and status not in _PASSING
     raise DeliveryError(f"HTTP {status}", is_refusal=is_refusal, wait_seconds=_asked_wait(response))
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
@@ -39,9 +40,18 @@ def _check_channels(channels: dict[str, SecretStr]) -> dict[str, SecretStr]:
     for name, urls in channels.items():
         if not _CHANNEL.fullmatch(name):
             raise ValueError("a channel's name has letters, digits, `-`, `_` and `.`, at most 63")
-        if not urls_of(urls) or not all(_SCHEME.fullmatch(url) for url in urls_of(urls)):
+        if not urls_of(urls) or not all(_SCHEME.fullmatch(url) and _has_host(url) for url in urls_of(urls)):
             raise ValueError(f"channel {name}: write an Apprise URL or a Feishu webhook, several with spaces between")
     return channels
+
+
+def _has_host(url: str) -> bool:
+    """Of a webhook; in other addresses of Apprise what looks like a port may be a token."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme not in ("http", "https") or bool(parts.hostname and parts.port != 0)
+    except ValueError:
+        return False
 
 
 def urls_of(channel: SecretStr) -> tuple[str, ...]:
@@ -154,7 +164,7 @@ class OutboxSettings(BaseModel):
     model_config = SECTION
 
     max_pending: int = Field(
-        default=100_000, ge=10, le=10_000_000, description="More than this is refused, counted and said."
+        default=100_000, ge=10, le=10_000_000, description="More than this of a kind is refused, counted and said."
     )
     max_attempts: int = Field(default=100, ge=1, le=100_000, description="Attempts before a delivery is given up.")
     max_age_hours: float = Field(default=24, gt=0, le=8760, description="Age at which a delivery is given up.")

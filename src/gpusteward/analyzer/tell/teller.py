@@ -25,7 +25,7 @@ from gpusteward.analyzer.tell.outbox import Outbox
 from gpusteward.analyzer.tell.senders import build_senders
 from gpusteward.analyzer.tell.tallies import DeliveryTally
 from gpusteward.analyzer.tell.told import Told
-from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.logs import Log
 
 log = Log(__name__)
@@ -146,7 +146,8 @@ class Teller:
                 self._courier.start()
 
     def _gather(self, result: Result) -> Mail:
-        mail = Mail(list(control_parcels(result)) if self._settings.control.enabled else [])
+        """Notices first: where there is no room for all, calls to a webhook nobody hears are refused before them."""
+        mail = Mail()
         if self._has_notices():
             now = self._clock()
             for more in (
@@ -156,6 +157,8 @@ class Teller:
             ):
                 mail.parcels += more.parcels
                 mail.notes += more.notes
+        if self._settings.control.enabled:
+            mail.parcels += control_parcels(result)
         return mail
 
     def _digests(self, result: Result, *, now: float) -> Mail:
@@ -170,8 +173,8 @@ class Teller:
 
         try:
             return self._notices.send_digests(day, write, now=now)
-        except SQLAlchemyError as error:  # tried again in the next cycle, as long as it is news
-            log.warning("digest_delayed", reason=type(error).__name__)
+        except SourceError as error:  # tried again in the next cycle, as long as it is news
+            log.warning("digest_delayed", reason=error)
             return Mail()
 
     def _has_notices(self) -> bool:

@@ -143,11 +143,12 @@ def _wasters(report: Report, language: Language) -> str:
                 _name(name_holder(one), one.user),
                 *(
                     _cell(escape(text))
-                    for text in (one.models, str(one.gpus), quantities.hours(one.amounts.idle_gpu_ms))
+                    for text in (
+                        *(one.models, str(one.gpus), quantities.hours(one.amounts.idle_gpu_ms)),
+                        *(quantities.percent(one.amounts.idle_ratio), quantities.money(one.amounts.idle_cost_micros)),
+                        quantities.score(one.amounts.mean_score),
+                    )
                 ),
-                _cell(quantities.percent(one.amounts.idle_ratio)),
-                _cell(quantities.money(one.amounts.idle_cost_micros)),
-                _cell(quantities.score(one.amounts.mean_score)),
             ]
         )
         for one in report.wasters

@@ -4,7 +4,6 @@
     client.py          the one door to the engine: HTTP, identity, bounds, retries
     access.py          credentials and certificates
     wire.py            connections that outlive a request; answers piece by piece
-    open_sockets.py    so that a request by an HTTP library which hangs can be ended
     decode.py          answers -> values; half an answer is no answer
     matchers.py        `{pod!=""}`: parsed, joined, written
     spellings.py       which label says what, under all the names sites have for it
@@ -19,7 +18,8 @@
     shards.py          more series than allowed: cut by node
     victoria.py        VictoriaMetrics' raw export as another way to the same answers
     gather.py          questions -> answers in columns, a few at once
-    keys.py            label texts -> row numbers, each parsed once
+    keys.py            who is known by number
+    text_keys.py       label texts -> row numbers, each parsed once
     rosters.py         who is there: present, silent, ended
     measures.py        a holder's own numbers, and its part of the device's
     blocks.py          all of it as rows of the table, with the reasons not to judge one

@@ -114,6 +114,7 @@ class Shelf:
 
     def __init__(self) -> None:
         self._made: dict[Key, _Made] = {}
+        self._containers: dict[tuple[object, ...], Container] = {}  # made in this cycle: several devices share one
 
     def hold(self, roster: Roster) -> list[Holding]:
         """The holding of each row."""
@@ -123,6 +124,7 @@ class Shelf:
         ]
         rows = zip(roster.keys, roster.details, roster.identities, times, strict=True)
         self._made = {key: self._find(key, details, identity, time) for key, details, identity, time in rows}
+        self._containers.clear()
         return [holding for _, _, holding in self._made.values()]
 
     def _find(self, key: Key, details: Details, identity: Details, started_at: float | None) -> _Made:
@@ -130,17 +132,22 @@ class Shelf:
         from cycle to cycle, so they are compared as objects."""
         before = self._made.get(key)
         if before is None:
-            return details, identity, _make(key, details, identity, started_at)
+            return details, identity, self._make(key, details, identity, started_at)
         is_told_alike = details is NOBODY or (before[0] is details and before[1] is identity)
         if is_told_alike and started_at in (None, before[2].container.started_at):
             return before
-        return details, identity, _make(key, details, identity, started_at)
+        return details, identity, self._make(key, details, identity, started_at)
 
-
-def _make(key: Key, details: Details, identity: Details, started_at: float | None) -> Holding:
-    uuid, instance, namespace, pod, name = key
-    node, gpu, model, _, uid, kind, workload, share, user = (*details, *("",) * (9 - len(details)))
-    owner = Workload(kind, namespace, workload) if kind else None
-    container = Container(namespace, pod, uid, name, owner, started_at=started_at, user=user)
-    parent, its_model = identity
-    return Holding(parent or uuid, instance, container, node=node, gpu_index=gpu, model=model or its_model, share=share)
+    def _make(self, key: Key, details: Details, identity: Details, started_at: float | None) -> Holding:
+        uuid, instance, namespace, pod, name = key
+        node, gpu, model, _, uid, kind, workload, share, user = (*details, *("",) * (9 - len(details)))
+        who = (namespace, pod, uid, name, kind, workload, started_at, user)
+        container = self._containers.get(who)
+        if container is None:
+            owner = Workload(kind, namespace, workload) if kind else None
+            container = Container(namespace, pod, uid, name, owner, started_at=started_at, user=user)
+            self._containers[who] = container
+        parent, its_model = identity
+        return Holding(
+            parent or uuid, instance, container, node=node, gpu_index=gpu, model=model or its_model, share=share
+        )

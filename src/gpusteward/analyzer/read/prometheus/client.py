@@ -4,9 +4,10 @@ import email.utils
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from http.client import HTTPException
+from typing import TypeVar
 from urllib.parse import urlencode
 
 from gpusteward.analyzer.read.prometheus.access import Access, build_verification
@@ -19,6 +20,8 @@ from gpusteward.logs import Log
 log = Log(__name__)
 
 Fields = Sequence[tuple[str, str]]
+T = TypeVar("T")
+Read = Callable[[Iterable[bytes]], T]  # of a body as it arrives; anew at each attempt
 
 _RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -29,6 +32,14 @@ _WHOLE_ANSWERS = (("partial_response", "false"), ("deny_partial_response", "1"))
 
 class LimitError(SourceError):
     """The engine refuses to touch so much in one query: smaller ones may pass."""
+
+
+def collect(pieces: Iterable[bytes]) -> Body:
+    """One buffer that grows: pieces put together at the end would be in memory twice."""
+    body = bytearray()
+    for piece in pieces:
+        body += piece
+    return body
 
 
 class Engine:
@@ -56,13 +67,17 @@ class Engine:
         return f"Engine({self._access.url!r})"
 
     def query(self, expression: str, at: float) -> Body:
-        """The answer to an instant query. Raises SourceError, LimitError."""
+        """The answer to an instant query, whole. Raises SourceError, LimitError."""
+        return self.read_query(expression, at, collect)
+
+    def read_query(self, expression: str, at: float, read: Read[T]) -> T:
+        """What `read` makes of the answer to an instant query. Raises SourceError, LimitError."""
         fields = (
             ("query", expression),
             ("time", f"{at:.3f}"),
             ("timeout", f"{round(self._settings.timeout_seconds * 1000)}ms"),
         )
-        return self.fetch("/api/v1/query", (*fields, *_WHOLE_ANSWERS))
+        return self._attempt("/api/v1/query", (*fields, *_WHOLE_ANSWERS), read)
 
     def query_range(self, expression: str, *, start: float, end: float, step: float) -> Body:
         """The answer to a range query. Raises SourceError, LimitError."""
@@ -71,11 +86,11 @@ class Engine:
 
     def fetch(self, path: str, fields: Fields = (), *, is_read_by_get: bool = False) -> Body:
         """The body of an answer, whole. Raises SourceError, LimitError."""
-        return self._attempt(path, fields, is_read_by_get=is_read_by_get)
+        return self._attempt(path, fields, collect, is_read_by_get=is_read_by_get)
 
     def stream(self, path: str, fields: Fields) -> Iterator[bytes]:
         """The body piece by piece; an interruption is not retried. Raises SourceError while it is read."""
-        with self._places, self._translated(path):
+        with self._translated(path):
             yield from self._send(path, fields, is_read_by_get=False)
 
     def close(self) -> None:
@@ -83,11 +98,12 @@ class Engine:
         self._closed.set()
         self._wire.hang_up()
 
-    def _attempt(self, path: str, fields: Fields, *, is_read_by_get: bool) -> bytearray:
+    def _attempt(self, path: str, fields: Fields, read: Read[T], *, is_read_by_get: bool = False) -> T:
         for attempt in range(self._settings.retries + 1):
             try:
-                with self._places, self._translated(path):
-                    return self._collect(path, fields, is_read_by_get=is_read_by_get)
+                body = self._send(path, fields, is_read_by_get=is_read_by_get)
+                with self._translated(path), closing(body):
+                    return read(body)
             except _PassingError as error:
                 if attempt == self._settings.retries or self._closed.is_set():
                     raise
@@ -95,23 +111,19 @@ class Engine:
                 self._wait(attempt, error.wait_seconds)
         raise AssertionError("unreachable")
 
-    def _collect(self, path: str, fields: Fields, *, is_read_by_get: bool) -> bytearray:
-        """One buffer that grows: pieces put together at the end would be in memory twice."""
-        body = bytearray()
-        for piece in self._send(path, fields, is_read_by_get=is_read_by_get):
-            body += piece
-        return body
-
     def _wait(self, attempt: int, asked_seconds: float) -> None:
         own = self._settings.retry_delay_seconds * 2.0**attempt
         if self._closed.wait(min(max(own, asked_seconds), _LONGEST_WAIT_SECONDS)):
             raise SourceError("the program is ending")
 
-    def _send(self, path: str, fields: Fields, *, is_read_by_get: bool) -> Iterator[bytes]:
+    def _send(self, path: str, fields: Fields, *, is_read_by_get: bool) -> Generator[bytes, None, None]:
         if self._closed.is_set():
             raise SourceError("the program is ending")
         request = self._write(path, urlencode(fields), is_read_by_get=is_read_by_get)
-        with self._wire.send(request, timeout_seconds=self._settings.timeout_seconds) as answer:
+        with ExitStack() as opened:
+            with self._places:  # until it answers: while one answer is read, the engine has as much to do as before
+                sent = self._wire.send(request, timeout_seconds=self._settings.timeout_seconds)
+                answer = opened.enter_context(sent)
             self._note_clock(answer)
             self._refuse(answer)
             yield from self._bound(answer.pieces)

@@ -2,10 +2,9 @@
 
 import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from operator import attrgetter, itemgetter
 from typing import Any, TypeVar
 
@@ -97,7 +96,7 @@ _NAMES = msgspec.json.Decoder(_NamesAnswer)
 _PLAIN = msgspec.json.Decoder(_PlainAnswer)
 _ERROR = msgspec.json.Decoder(_ErrorAnswer)
 _METRIC, _VALUE, _SECOND = attrgetter("metric"), attrgetter("value"), itemgetter(1)
-_SLICE_BYTES = 1 << 20
+_SLICE_BYTES = 1 << 19
 _ROW = b'{"metric":'
 _FIRST_ROW = b"[" + _ROW
 _BETWEEN = b"}," + _ROW
@@ -127,34 +126,30 @@ def decode_vector(body: Body) -> Vector:
             return _spelled_vector(_result(_decode(_SPELLED_VECTOR, body)))
 
 
-def decode_slices(body: Body) -> Iterator[Vector]:
-    """An instant vector in several: an answer taken apart is several times the size of its text.
+def decode_pieces(pieces: Iterable[bytes]) -> Iterator[Vector]:
+    """An instant vector in several, as it arrives: an answer taken apart is several times the size of its text.
 
-    Rows end alike in every engine (`},{"metric":`, which no label can hold: its quotes would be escaped). First comes
-    the head of the answer with its last rows: if the end is missing, nothing was given out. Raises SourceError.
+    Rows end alike in every engine (`},{"metric":`, which no label can hold: its quotes would be escaped). The last one
+    has the head and the end of the answer: none of them counts before it could be read. Raises SourceError.
     """
-    cuts, first = _find_cuts(body), body.find(_FIRST_ROW) + 1
-    if not cuts or not first:
-        yield decode_vector(body)
-        return
-    view = memoryview(body)
-    yield decode_vector(b"".join((view[:first], view[cuts[-1] + 2 :])))
-    for start, end in pairwise([first - 2, *cuts]):
-        with paused_collector():
-            yield _decode_rows(b"".join((b"[", view[start + 2 : end + 1], b"]")))
+    head, rows = b"", bytearray()
+    for piece in pieces:
+        rows += piece
+        if len(rows) < _SLICE_BYTES:
+            continue
+        if not head and (first := rows.find(_FIRST_ROW)) > 0:
+            head = bytes(rows[:first])
+            del rows[:first]
+        if head and (end := rows.rfind(_BETWEEN) + 1):
+            rest = rows[end + 1 :]
+            rows[end:] = b"]"
+            with paused_collector():
+                yield _decode_rows(rows)
+            rows = bytearray(b"[") + rest
+    yield decode_vector(head + rows)
 
 
-def _find_cuts(body: Body) -> list[int]:
-    """Where rows end, about every so many bytes."""
-    cuts: list[int] = []
-    place = body.find(_BETWEEN, _SLICE_BYTES)
-    while place >= 0:
-        cuts.append(place)
-        place = body.find(_BETWEEN, place + _SLICE_BYTES)
-    return cuts
-
-
-def _decode_rows(text: bytes) -> Vector:
+def _decode_rows(text: Body) -> Vector:
     try:
         return _vector(_ROWS.decode(text))
     except (msgspec.MsgspecError, ValueError, RecursionError):

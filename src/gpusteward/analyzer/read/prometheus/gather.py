@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gpusteward.analyzer.read.prometheus.client import Engine, LimitError
-from gpusteward.analyzer.read.prometheus.decode import Vector, decode_slices
+from gpusteward.analyzer.read.prometheus.decode import Vector, decode_pieces
 from gpusteward.analyzer.read.prometheus.expressions import Query
 from gpusteward.analyzer.read.prometheus.keys import Details, Keys, Rows
 from gpusteward.analyzer.read.prometheus.quantities import Asked, Fold, Level, Quantity
+from gpusteward.analyzer.read.prometheus.text_keys import TextKeys
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.errors import SourceError
 from gpusteward.logs import Log
@@ -20,15 +21,24 @@ log = Log(__name__)
 
 
 _NO_ROWS: Column = np.empty(0)
-Answers = Iterable[tuple[Query, Vector]]
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A piece of an answer by rows: small, where its text was large."""
+
+    query: Query
+    rows: Rows
+    values: Column | None  # in base units; None: it says words
+    said: list[Details]
 
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """Something to fetch that answers one or more questions. Fetching waits, reading computes."""
+    """Something to fetch that answers one or more questions."""
 
     queries: tuple[Query, ...]
-    fetch: Callable[[], "Callable[[], Answers]"]  # what it returns reads the answer
+    fetch: Callable[["Desk"], list[Located]]
 
 
 @dataclass
@@ -45,17 +55,14 @@ class Gathered:
     before: Sequence[int] = ()  # holder rows of the last cycle
     _columns: dict[Asked, Column] = field(default_factory=dict)
 
-    def add(self, query: Query, vector: Vector) -> None:
-        """Join one answer. Raises SourceError for labels that cannot be read."""
-        if query.quantity is Quantity.PRESENCE:
-            self.call(self.holders.describe(vector.labels, query.by[self.holders.width :]))
-        elif query.quantity is Quantity.IDENTITY:
-            self.identities |= self.devices.describe(vector.labels, query.by[self.devices.width :])
+    def add(self, found: Located) -> None:
+        """Join a piece of an answer that came whole."""
+        if found.values is not None:
+            self.put(found.query.asked, found.rows, found.values)
+        elif found.query.quantity is Quantity.PRESENCE:
+            self.call(zip(found.rows.tolist(), found.said, strict=True))
         else:
-            keys = self.holders if query.level is Level.HOLDER else self.devices
-            scale = 1.0 if query.fold is Fold.COUNT else query.scale
-            values = vector.values if scale == 1.0 else vector.values * scale
-            self.put(query.asked, keys.find(vector.labels), values)
+            self.identities.update(zip(found.rows.tolist(), found.said, strict=True))
 
     def put(self, asked: Asked, rows: Rows, values: Column) -> None:
         """Join values in base units, a row each; of several for one row the largest stays."""
@@ -99,30 +106,55 @@ class Gathered:
         return column
 
 
-def run_errands(errands: Sequence[Errand], gathered: Gathered, *, at_once: int) -> None:
+class Desk:
+    """Where answers are read as they arrive, by one at a time."""
+
+    def __init__(self, holders: TextKeys, devices: TextKeys, *, before: Sequence[int] = ()) -> None:
+        """`before`: the holder rows of the last cycle."""
+        self.gathered = Gathered(holders, devices, before=before)
+        self._holders, self._devices = holders, devices
+        self._lock = threading.Lock()
+
+    def locate(self, query: Query, vector: Vector) -> Located:
+        """Whom a piece of an answer speaks of. Raises SourceError for labels that cannot be read."""
+        keys = self._holders if query.level is Level.HOLDER else self._devices
+        with self._lock:
+            if query.quantity in (Quantity.PRESENCE, Quantity.IDENTITY):
+                rows, said = keys.describe(vector.labels, query.by[keys.width :])
+                return Located(query, rows, None, said)
+            rows = keys.find(vector.labels)
+        scale = 1.0 if query.fold is Fold.COUNT else query.scale
+        return Located(query, rows, vector.values if scale == 1.0 else vector.values * scale, [])
+
+    def join(self, pieces: Iterable[Located]) -> None:
+        """An answer that came whole."""
+        with self._lock:
+            for piece in pieces:
+                self.gathered.add(piece)
+
+    def fail(self, queries: Iterable[Query], error: SourceError) -> None:
+        with self._lock:
+            self.gathered.fail(queries, str(error))
+            self.gathered.hit_limit |= isinstance(error, LimitError)
+
+
+def run_errands(errands: Sequence[Errand], desk: Desk, *, at_once: int) -> None:
     """Fetch everything, join what came, note what did not. Raises nothing.
 
-    Several are fetched at once, but one is read at a time: reading is bound to one core anyway, and an answer taken
-    apart is several times the size of its text. While one is read, the engine has as much to do as before.
+    `at_once` are computed by the engine, while one more is read.
     """
-    desk = threading.Lock()
     with ThreadPoolExecutor(max_workers=at_once + 1, thread_name_prefix="engine") as pool:
-        for done in [pool.submit(_run, errand, gathered, desk) for errand in errands]:
+        for done in [pool.submit(_run, errand, desk) for errand in errands]:
             done.result()
 
 
-def _run(errand: Errand, gathered: Gathered, desk: threading.Lock) -> None:
+def _run(errand: Errand, desk: Desk) -> None:
     try:
-        read = errand.fetch()
-        with desk:
-            for query, vector in read():
-                gathered.add(query, vector)
+        desk.join(errand.fetch(desk))
     except SourceError as error:
         names = ", ".join(sorted({f"{query.quantity} {query.fold}" for query in errand.queries}))
         log.warning("query_failed", asked=names, reason=error)
-        with desk:
-            gathered.fail(errand.queries, str(error))
-            gathered.hit_limit |= isinstance(error, LimitError)
+        desk.fail(errand.queries, error)
 
 
 def failed_quantities(failures: Mapping[Asked, str]) -> dict[str, str]:
@@ -130,7 +162,10 @@ def failed_quantities(failures: Mapping[Asked, str]) -> dict[str, str]:
     return {f"{level} {quantity} {fold}": reason for (level, quantity, fold), reason in failures.items()}
 
 
-def ask(engine: Engine, query: Query, expression: str, at: float) -> Callable[[], Answers]:
-    """Fetch the answer to one query; it is decoded when it is read. Raises SourceError."""
-    body = [engine.query(expression, at)]
-    return lambda: ((query, vector) for vector in decode_slices(body.pop()))
+def ask(engine: Engine, query: Query, expression: str, at: float, desk: Desk) -> list[Located]:
+    """The answer to one query, read as it arrives: whole texts of it are never in memory. Raises SourceError."""
+
+    def read(pieces: Iterable[bytes]) -> list[Located]:
+        return [desk.locate(query, vector) for vector in decode_pieces(pieces)]
+
+    return engine.read_query(expression, at, read)

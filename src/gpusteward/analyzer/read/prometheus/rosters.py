@@ -115,12 +115,13 @@ class Roster:
         devices = self.gathered.devices
         if not len(devices):
             return np.full(len(self), -1)
-        return np.array([devices[key[:2]] for key in self.keys], dtype=np.int64)
+        return devices.locate([key[:2] for key in self.keys])
 
     @cached_property
     def _parent(self) -> Rows:
-        devices = self.gathered.devices
-        return np.array([devices[said[0], ""] if said[0] else -1 for said in self.identities], dtype=np.int64)
+        parents = [said[0] for said in self.identities]
+        rows = self.gathered.devices.locate([(parent, "") for parent in parents])
+        return np.where(np.array(parents, dtype=bool), rows, -1)
 
     def _with_core_now(self) -> list[int]:
         """Of claims the roll call alone speaks: a process without one is nobody's allocation."""

@@ -14,7 +14,7 @@ from gpusteward.analyzer.read.prometheus.dialects import Dialect
 from gpusteward.analyzer.read.prometheus.discovery import Sources, discover, has_newcomers
 from gpusteward.analyzer.read.prometheus.expressions import Window
 from gpusteward.analyzer.read.prometheus.fleets import Fleet, count_fleet
-from gpusteward.analyzer.read.prometheus.gather import Errand, Gathered, ask, failed_quantities, run_errands
+from gpusteward.analyzer.read.prometheus.gather import Desk, Errand, Gathered, ask, failed_quantities, run_errands
 from gpusteward.analyzer.read.prometheus.joining import join_blocks
 from gpusteward.analyzer.read.prometheus.keys import Key, Keys
 from gpusteward.analyzer.read.prometheus.lasting import Lasting
@@ -23,6 +23,7 @@ from gpusteward.analyzer.read.prometheus.plan import Found, SidePlan, plan_devic
 from gpusteward.analyzer.read.prometheus.series import read_chart
 from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
 from gpusteward.analyzer.read.prometheus.shards import SeriesLimit, Shards
+from gpusteward.analyzer.read.prometheus.text_keys import TextKeys
 from gpusteward.analyzer.read.sources import Chart
 from gpusteward.analyzer.settings.values import mask_password
 from gpusteward.analyzer.tables import UsageTable
@@ -43,8 +44,8 @@ _FEW_ROWS = 10_000
 class _Kept:
     """What outlives a cycle, for one spelling of the labels."""
 
-    holders: Keys
-    devices: Keys
+    holders: TextKeys
+    devices: TextKeys
     lasting: Lasting = field(default_factory=Lasting)
 
 
@@ -158,28 +159,30 @@ class PrometheusSource:
             plans.append(plan_devices(found.device, self._condition))
         kept = self._keys(plans)
         keys, before = self._before.get(found.dialect, (kept.holders, []))
-        gathered = Gathered(kept.holders, kept.devices, before=before if keys is kept.holders else ())
+        desk = Desk(kept.holders, kept.devices, before=before if keys is kept.holders else ())
+        gathered = desk.gathered
         asks_all = kept.lasting.is_due
-        self._run([plan if asks_all else plan.leave_out_lasting() for plan in plans], gathered, sources, at)
+        self._run([plan if asks_all else plan.leave_out_lasting() for plan in plans], desk, sources, at)
         if not asks_all and kept.lasting.has_newcomers(gathered):
-            self._run([plan.only_lasting() for plan in plans], gathered, sources, at)
+            self._run([plan.only_lasting() for plan in plans], desk, sources, at)
             asks_all = True
         if not gathered.is_empty:
             kept.lasting.recall(gathered)
             if asks_all:
-                kept.lasting.keep(gathered, plans)
+                kept.lasting.keep(gathered, kept.devices, plans)
         return gathered
 
-    def _run(self, plans: Iterable[SidePlan], gathered: Gathered, sources: Sources, at: float) -> None:
-        errands = [errand for plan in plans if plan.queries for errand in self._errands(plan, gathered, sources, at)]
-        run_errands(errands, gathered, at_once=self._engine.max_concurrent_queries)
+    def _run(self, plans: Iterable[SidePlan], desk: Desk, sources: Sources, at: float) -> None:
+        asked = [plan for plan in plans if plan.queries]
+        errands = [errand for plan in asked for errand in self._errands(plan, desk.gathered, sources, at)]
+        run_errands(errands, desk, at_once=self._engine.max_concurrent_queries)
 
     def _keys(self, plans: Sequence[SidePlan]) -> "_Kept":
         """The rows of the last cycle go on, unless the labels are others now, or most of them are gone."""
         labels = (plans[0].spelling.holder, plans[-1].spelling.device)
         kept = self._kept.get(labels)
         if kept is None or len(kept.holders) > _MOST_STALE * self._rows + _FEW_ROWS:
-            kept = self._kept[labels] = _Kept(Keys(labels[0]), Keys(labels[1]))
+            kept = self._kept[labels] = _Kept(TextKeys(labels[0]), TextKeys(labels[1]))
         return kept
 
     def _errands(self, plan: SidePlan, gathered: Gathered, sources: Sources, at: float) -> Iterable[Errand]:

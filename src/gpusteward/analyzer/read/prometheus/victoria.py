@@ -1,6 +1,6 @@
 """VictoriaMetrics' raw export as another way to the same answers: each metric is read once, and folded here."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gpusteward.analyzer.read.prometheus.client import Engine
 from gpusteward.analyzer.read.prometheus.decode import Vector, paused_collector
 from gpusteward.analyzer.read.prometheus.expressions import Query, Window
-from gpusteward.analyzer.read.prometheus.gather import Answers, Errand, ask
+from gpusteward.analyzer.read.prometheus.gather import Desk, Errand, Located, ask
 from gpusteward.analyzer.read.prometheus.matchers import Matchers, write_selector
 from gpusteward.analyzer.read.prometheus.plan import SidePlan
 from gpusteward.analyzer.read.prometheus.quantities import Fold
@@ -46,8 +46,8 @@ def plan_exports(engine: Engine, plan: SidePlan, *, shard: Matchers, window: Win
 
 
 def _export(
-    engine: Engine, queries: Sequence[Query], selector: str, *, window: Window, at: float
-) -> Callable[[], Answers]:
+    engine: Engine, queries: Sequence[Query], selector: str, desk: Desk, *, window: Window, at: float
+) -> list[Located]:
     """Folded as it arrives: raw samples are never all in memory. Raises SourceError."""
     fields = (
         ("match[]", selector),
@@ -59,7 +59,8 @@ def _export(
     for batch in _batches(engine.stream("/api/v1/export", fields)):
         with paused_collector():
             samples.add(_decode(batch))
-    return lambda: zip(queries, samples.fold(*(query.fold for query in queries)), strict=True)
+    folded = samples.fold(*(query.fold for query in queries))
+    return [desk.locate(query, vector) for query, vector in zip(queries, folded, strict=True)]
 
 
 def _batches(pieces: Iterable[bytes]) -> Iterator[bytes]:

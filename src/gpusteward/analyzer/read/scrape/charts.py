@@ -17,9 +17,9 @@ from gpusteward.core.usages import Holding, Measure
 def read_chart(store: Store, found: Iterable[Found], holding: Holding, *, at: float, seconds: float) -> Chart:
     """The measures that people look at, as far back as they are kept."""
     lines: dict[Measure, Points] = {}
-    with store.read_records() as records:
+    with store.read_records() as (clerk, records):
         for one in found:
-            holders = frozenset(_find_holders(one.dialect, records.clerk, holding))
+            holders = frozenset(_find_holders(one.dialect, clerk, holding))
             mine = [record for record in records if record.roll.knows_any(holders)]
             for signal in drawn_signals(one, holding):
                 family, measure = BY_NAME[signal.metric], MEASURES[signal.quantity]

@@ -11,6 +11,7 @@ import httptools
 from gpusteward.core.errors import SourceError
 
 LONGEST_HEAD_BYTES = 65_536
+_READ_BYTES = 262_144  # asyncio reads as much at once
 
 
 class LostError(SourceError):
@@ -31,6 +32,7 @@ class Connection(asyncio.Protocol):
         self._head_size = 0
         self._has_head = False
         self._size = 0
+        self._received = 0
         self._parts: list[bytes] = []
         self.headers: dict[bytes, bytes] = {}
 
@@ -65,6 +67,10 @@ class Connection(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
+        if self._waiting is None or self._waiting.done():
+            self.close()  # nobody asked: whoever talks on his own would fill our memory between two scrapes
+            return
+        self._received += len(data)
         self._head_size += 0 if self._has_head else len(data)
         try:
             self._parser.feed_data(data)
@@ -82,7 +88,8 @@ class Connection(asyncio.Protocol):
             self._fail(LostError("the target hung up" + (f": {error}" if error else "")))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers[name.lower()] = value.strip()
+        if not self._has_head:  # what follows the body is of no interest
+            self.headers[name.lower()] = value.strip()
 
     def on_headers_complete(self) -> None:
         self._has_head = True
@@ -103,6 +110,8 @@ class Connection(asyncio.Protocol):
     def _refuse_large(self) -> None:
         if not self._has_head and self._head_size > LONGEST_HEAD_BYTES:
             self._fail(SourceError("the head of the answer does not end"))
+        elif self._received > 2 * self._size + LONGEST_HEAD_BYTES + _READ_BYTES:
+            self._fail(SourceError("the answer is more wrapping than page"))
         elif self._size > self._limit:
             self._fail(SourceError(f"the page is larger than {self._limit} bytes; raise scrape.page_limit_bytes"))
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusteward.analyzer.read.prometheus.dialects import Dialect
-from gpusteward.analyzer.read.prometheus.spellings import Spelling, find_spelling
+from gpusteward.analyzer.read.prometheus.spellings import CANDIDATES, Spelling, find_spelling
 from gpusteward.analyzer.read.scrape import lines
 from gpusteward.analyzer.read.scrape.increases import measure_increase
 from gpusteward.analyzer.read.scrape.lines import Faults, Stranger, scan
@@ -21,6 +21,7 @@ Course = tuple[Column, Column]  # moments and values
 
 _LARGEST = 1e30
 """No measure comes near it, and it still fits into 32 bits."""
+_SPELLED = frozenset(name for names in CANDIDATES.values() for name in names)
 _NO_NUMBERS: Numbers = np.empty(0, np.int64)
 
 
@@ -56,7 +57,9 @@ class Record:
         self.answered_at = -np.inf  # when a page was last read
         self._pages = 0
         self._known: dict[int, int] = {}  # hash of a line without its value -> its series
-        self._names: dict[Dialect, set[str]] = {dialect: set() for dialect in Dialect}  # of labels
+        self._names: dict[Dialect, set[str]] = {
+            dialect: set() for dialect in Dialect
+        }  # of labels, as far as they matter
         self._moments = Moments(capacity)
         self._gauges, self._counters = Ring(capacity, np.float32), Ring(capacity, np.float64)
         self._gauge_series, self._counter_series = _NO_NUMBERS, _NO_NUMBERS  # of each column
@@ -133,23 +136,26 @@ class Record:
 
     def _meet(self, strangers: list[bytes], rows: list[int], values: list[float], *, at: float) -> None:
         """Lines that were not on a page before."""
-        read = [found for line in strangers if (found := lines.read_stranger(line, faults=self.faults)) is not None]
+        read = [found for line in self._admit(strangers) if (found := lines.read_stranger(line, faults=self.faults))]
         for one in read:
-            self._names[EVERY_NAME[one.name].dialect].update(one.labels, self._labels)
+            self._names[EVERY_NAME[one.name].dialect] |= _SPELLED.intersection((*one.labels, *self._labels))
         spellings = {dialect: find_spelling(names) for dialect, names in self._names.items()}
-        room = self._find_room()
         for one in read:
             if one.key not in self._known:
-                if room <= 0:
-                    self.faults.note(lines.TOO_MANY, one.line)
-                    continue
-                room -= 1
                 self._known[one.key] = self._add(one, spellings)
             value = lines.read_value(one.line, one.end, faults=self.faults, at=at)
             if value is not None and self._known[one.key] != lines.IGNORED:
                 rows.append(self._known[one.key])
                 values.append(value)
         self._make_space()
+
+    def _admit(self, strangers: list[bytes]) -> list[bytes]:
+        """As many as there is room for. The others are not even taken apart: a page full of them must not cost time
+        that belongs to other targets."""
+        room = max(self._find_room(), 0)
+        if refused := strangers[room:]:
+            self.faults.note(lines.TOO_MANY, refused[-1][: lines.LONGEST_LINE], times=len(refused))
+        return strangers[:room]
 
     def _add(self, stranger: Stranger, spellings: Mapping[Dialect, Spelling]) -> int:
         family = EVERY_NAME[stranger.name]

@@ -55,6 +55,7 @@ class Rounds:
         self._tls = _trust(settings)
         self.health: dict[str, Health] = {}
         self.asked = Counter[str]()  # scrapes by result: ok or failed
+        self._followed: dict[str, Target] = {}
         self._followers: dict[str, asyncio.Task[None]] = {}
         self._untried: set[str] = set()
         self._had_first = threading.Event()
@@ -99,16 +100,23 @@ class Rounds:
         await asyncio.gather(*self._followers.values(), return_exceptions=True)
 
     def _adopt(self, targets: Mapping[str, Target]) -> None:
-        for name in self._followers.keys() - targets.keys():
-            self._followers.pop(name).cancel()
-            self.health.pop(name, None)
-            self._note_tried(name)
-            self._store.miss(name, time.time())
-        for name in targets.keys() - self._followers.keys():
+        for name in [name for name, target in self._followed.items() if targets.get(name) != target]:
+            self._leave(name)
+            if name in targets:  # with other labels, so its series are others too
+                self._store.forget(name)
+        for name in targets.keys() - self._followed.keys():
             if not self._had_first.is_set():
                 self._untried.add(name)
+            self._followed[name] = targets[name]
             self._followers[name] = asyncio.create_task(self._follow(targets[name]))
         self._note_tried("")
+
+    def _leave(self, name: str) -> None:
+        del self._followed[name]
+        self._followers.pop(name).cancel()
+        self.health.pop(name, None)
+        self._note_tried(name)
+        self._store.miss(name, time.time())
 
     async def _follow(self, target: Target) -> None:
         settings = self._settings

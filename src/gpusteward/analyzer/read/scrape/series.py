@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntFlag
 
 from gpusteward.analyzer.read.prometheus.dialects import Dialect
-from gpusteward.analyzer.read.prometheus.keys import Details, Keys
+from gpusteward.analyzer.read.prometheus.keys import Details, LabelKeys
 from gpusteward.analyzer.read.prometheus.matchers import Matcher, Matchers
 from gpusteward.analyzer.read.prometheus.plan import DEVICE_DETAILS, NATIVE_DETAILS, asks_devices, asks_holders
 from gpusteward.analyzer.read.prometheus.spellings import Spelling
@@ -46,20 +46,24 @@ class Fact:
 class Rows:
     """Every holder and device by number, as of one moment."""
 
-    holders: Mapping[Dialect, Keys]
-    devices: Keys
+    holders: Mapping[Dialect, LabelKeys]
+    devices: LabelKeys
 
 
 class Clerk:
     """Knows every holder and device by number. One for all targets."""
 
     def __init__(self, condition: Matchers = ()) -> None:
-        self.holders = {dialect: Keys(ROLES.holder) for dialect in Dialect}
-        self.devices = Keys(ROLES.device)
+        self.holders = {dialect: LabelKeys(ROLES.holder) for dialect in Dialect}
+        self.devices = LabelKeys(ROLES.device)
         self._for_holders = asks_holders(condition)
         self._for_devices = asks_devices(condition)
         self._same: dict[Details, Details] = {}  # equal texts once: many series say the same
         self._places: dict[Place, Place] = {}
+
+    def __len__(self) -> int:
+        """Holders that are known, and texts that are shared."""
+        return sum(map(len, self.holders.values())) + len(self._same) + len(self._places)
 
     def list_rows(self) -> Rows:
         """Who is known now; later ones are not added."""

@@ -1,14 +1,15 @@
 """All targets together, within limits. Safe to use from several threads."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusteward.analyzer.read.prometheus.keys import Keys
+from gpusteward.analyzer.read.prometheus.keys import LabelKeys
 from gpusteward.analyzer.read.prometheus.matchers import Matchers
 from gpusteward.analyzer.read.scrape.records import Record, Window
 from gpusteward.analyzer.read.scrape.series import ROLES, Clerk, Labels, Rows
@@ -16,7 +17,7 @@ from gpusteward.analyzer.read.scrape.wanted import FAMILIES
 
 _FEW_ROWS = 10_000
 _MOST_STALE = 2
-"""Rows of pods long gone are dropped when there are this many times as many as are alive."""
+"""Rows and texts of pods long gone are dropped when there are this many times as many as are alive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +75,7 @@ class Store:
         with self._lock:
             for target, record in list(self._records.items()):
                 if record.answered_at < at - self.shape.keep_seconds:
-                    self._size -= len(record)
-                    del self._records[target]
+                    self._drop(target)
 
     def look_back(self, at: float, seconds: float) -> tuple[Window, Rows]:
         """Every series of every target over the window before `at`, and whose rows they are."""
@@ -97,9 +97,20 @@ class Store:
             return 0, {}, {}
         return len(record.roll), dict(record.faults.counts), dict(record.faults.examples)
 
-    def read_records(self) -> "Locked":
-        """The records themselves, locked."""
-        return Locked(self._lock, self._records, self._clerk)
+    @contextmanager
+    def read_records(self) -> Iterator[tuple[Clerk, Collection[Record]]]:
+        """Whose rows they are, and the records themselves: locked, because both change together."""
+        with self._lock:
+            yield self._clerk, self._records.values()
+
+    def forget(self, target: str) -> None:
+        """Nothing is kept of this target any more."""
+        with self._lock:
+            self._drop(target)
+
+    def _drop(self, target: str) -> None:
+        if record := self._records.pop(target, None):
+            self._size -= len(record)
 
     def _open(self, target: str, labels: Labels | None) -> Record:
         told = {"instance": target, "job": "scrape", **(labels or {})}
@@ -113,7 +124,7 @@ class Store:
 
     def _forget_rows(self) -> None:
         """Pods come and go; the numbers of those that are gone would stay for ever."""
-        if sum(map(len, self._clerk.holders.values())) <= _MOST_STALE * self._size + _FEW_ROWS:
+        if len(self._clerk) <= _MOST_STALE * self._size + _FEW_ROWS:
             return
         before, self._clerk = self._clerk, Clerk(self.shape.condition)
         alive = {row for record in self._records.values() for row in record.roll.list_rows()}
@@ -126,26 +137,7 @@ class Store:
             record.renumber(self._clerk, holders, devices)
 
 
-class Locked:
-    """The records of a store, for as long as the lock is held."""
-
-    def __init__(self, lock: threading.Lock, records: Mapping[str, Record], clerk: Clerk) -> None:
-        self._lock = lock
-        self._records = records
-        self.clerk = clerk
-
-    def __enter__(self) -> "Locked":
-        self._lock.acquire()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-    def __iter__(self) -> Iterator[Record]:
-        return iter(self._records.values())
-
-
-def _renumber(before: Keys, after: Keys, alive: set[int]) -> NDArray[np.int32]:
+def _renumber(before: LabelKeys, after: LabelKeys, alive: set[int]) -> NDArray[np.int32]:
     numbers = np.full(len(before), -1, np.int32)
     for row in sorted(alive):
         numbers[row] = after.add(dict(zip(ROLES.holder, before.all[row], strict=False)))

@@ -86,6 +86,10 @@ class KnownTargets:
         except (SourceError, ConfigurationError) as error:
             self._complain(one.origin, str(error))
             return
+        # A fault nobody foresaw costs this look: those known before are scraped on.
+        except Exception as error:  # noqa: BLE001
+            self._complain(one.origin, f"unexpected {type(error).__name__}: {error}")
+            return
         if targets is not None:
             self._read[one.origin] = targets
             log.info("targets_found", origin=one.origin, targets=len(targets))

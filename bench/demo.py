@@ -1,0 +1,106 @@
+"""`python -m bench.demo`: how long the demo takes to start, to judge, and what it needs. Writes bench/results/demo.md.
+
+Ends with 0 whether the bars hold or not: a result is a result.
+"""
+
+import json
+import os
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bench.bars import KIB, MB, Bar
+from bench.machines import describe_run
+from bench.progress import say
+from bench.readings import read_cpu_seconds, read_memory
+from bench.report import render_bars, render_table
+from tests.local.programs import running
+
+COMMAND = "python -m bench.demo"
+RESULTS = Path(__file__).parent / "results"
+RUNS = 3
+REST_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One start."""
+
+    address_seconds: float  # until it listens
+    verdict_seconds: float  # until workloads are judged
+    start_cpu_seconds: float  # until then
+    rest_cpu_share: float  # of one core, after that
+    peak_rss_kib: int
+
+
+def measure() -> Run:
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.monotonic()
+        with running("demo", "--address", "127.0.0.1:0", env={**os.environ, "TMPDIR": folder}) as demo:
+            demo.wait_for_address(120)
+            listening = time.monotonic() - began
+            demo.wait_for("/api/v1/workloads?activity=idle", 120)
+            judged, cpu = time.monotonic() - began, read_cpu_seconds(demo.process.pid)
+            time.sleep(REST_SECONDS)
+            share = (read_cpu_seconds(demo.process.pid) - cpu) / REST_SECONDS
+            peak = read_memory(demo.process.pid).peak
+            demo.interrupt()
+    return Run(listening, judged, cpu, share, peak)
+
+
+def judge(runs: list[Run]) -> list[Bar]:
+    slowest = "the slowest of the runs, on the clock"
+    return [
+        Bar("start", 15, max(run.address_seconds for run in runs), "s", slowest),
+        Bar("first verdicts", 30, max(run.verdict_seconds for run in runs), "s", slowest),
+        Bar("memory in all", 400, max(run.peak_rss_kib for run in runs) * KIB / MB, "MB", "VmHWM of its one process"),
+    ]
+
+
+def render(runs: list[Run]) -> str:
+    about = describe_run(COMMAND, {})
+    rows = [
+        (
+            f"{number}",
+            f"{run.address_seconds:.1f}",
+            f"{run.verdict_seconds:.1f}",
+            f"{run.start_cpu_seconds:.1f}",
+            f"{run.rest_cpu_share * 100:.1f}",
+            f"{run.peak_rss_kib * KIB / MB:.0f}",
+        )
+        for number, run in enumerate(runs, 1)
+    ]
+    header = ("run", "start, s", "first verdicts, s", "CPU until then, s", "CPU after, % of a core", "peak RSS, MB")
+    return "\n".join(
+        [
+            "# The demo, measured\n",
+            f"- Made by `{about.command}` on {about.date}.",
+            f"- {about.processor}, {about.cores} cores; {about.kernel}; {about.python}\n",
+            "## What was promised\n",
+            render_bars(judge(runs)),
+            "## Every run\n",
+            render_table(header, rows),
+            "40 nodes with 256 GPUs and instances, three weeks of books, from the command to the answer of its API.",
+        ]
+    )
+
+
+def main() -> int:
+    runs = []
+    for number in range(RUNS):
+        say(f"demo, run {number + 1} of {RUNS}")
+        runs.append(measure())
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "demo.md").write_text(render(runs) + "\n")
+    bars = [{**asdict(bar), "verdict": bar.verdict} for bar in judge(runs)]
+    (RESULTS / "demo.json").write_text(
+        json.dumps({"runs": [asdict(run) for run in runs], "bars": bars}, indent=1) + "\n"
+    )
+    print(render(runs))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
