@@ -48,7 +48,7 @@ class Roster:
         """A column for these rows; of a device its own value, else its parent's."""
         column = self.gathered.column(level, quantity, fold)
         if level is Level.HOLDER:
-            return column[self._rows]
+            return column if self._is_everybody else column[self._rows]  # without a copy: most cycles
         padded = np.append(column, np.nan)  # row -1: no such device
         own = padded[self._own]
         return np.where(np.isfinite(own), own, padded[self._parent])
@@ -56,6 +56,11 @@ class Roster:
     def take_device(self, quantity: Quantity, fold: Fold) -> Column:
         """What the device says of itself; DCGM says it on the holder's row."""
         return self.take(Level.HOLDER if self.dialect is Dialect.DCGM else Level.DEVICE, quantity, fold)
+
+    @cached_property
+    def _is_everybody(self) -> bool:
+        """Whether the rows are all that are known, in their order."""
+        return np.array_equal(self._rows, np.arange(len(self.gathered.holders)))
 
     @cached_property
     def details(self) -> list[Details]:
