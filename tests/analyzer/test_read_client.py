@@ -188,8 +188,9 @@ def test_connections_are_kept_and_one_that_was_left_is_not_used_again(server: Fa
 
     def note(handler, _: str) -> bool:
         clients.append(handler.client_address[1])
+        is_last = leaves[0]  # before the answer: whoever has it may ask anew at once
         handler.answer(200, EMPTY)
-        handler.close_connection = leaves[0]
+        handler.close_connection = is_last
         return True
 
     server.misfortune = note

@@ -213,6 +213,13 @@ def test_a_window_of_any_length_counts_every_sample_once(engines: dict[str, Runn
             assert table.holdings[row].node == WITHOUT_ENGINE
 
 
+@pytest.mark.parametrize("name", ["victoria-native", "victoria-dcgm"])
+def test_exports_that_run_at_once_never_mix_their_series(engines: dict[str, RunningEngine], name: str):
+    first = read(engines[name])
+    for _ in range(12):
+        assert_alike(read(engines[name]), first)
+
+
 def test_pods_that_ended_in_the_window_are_left_out_and_silent_nodes_are_unknown(engines: dict[str, RunningEngine]):
     later = AT + 420
     for name in ("prometheus-native", "prometheus-dcgm"):
