@@ -9,8 +9,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
@@ -58,9 +58,13 @@ class Program:
         return self.process.wait(seconds)
 
 
+def running(*words: str, env: Mapping[str, str]) -> AbstractContextManager[Program]:
+    """`gpusteward WORDS`."""
+    return running_command([sys.executable, "-m", "gpusteward.cli.main", *words], env=env)
+
+
 @contextmanager
-def running(*words: str, env: Mapping[str, str]) -> Iterator[Program]:
-    command = [sys.executable, "-m", "gpusteward.cli.main", *words]
+def running_command(command: Sequence[str], *, env: Mapping[str, str]) -> Iterator[Program]:
     with subprocess.Popen(command, env=dict(env), stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         try:
             yield Program(process)

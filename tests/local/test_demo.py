@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.apiserver import wait_until
-from tests.local.programs import running
+from tests.local.programs import running, running_command
 
+ROOT = Path(__file__).parents[2]
 FLAGS = ("demo", "--address", "127.0.0.1:0")
 
 
@@ -18,16 +19,27 @@ def environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "TMPDIR": str(folder), "HOME": str(folder)}
 
 
+def is_alive(group: int) -> bool:
+    """Whether any process of this group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 @pytest.mark.timeout(240)
 def test_it_starts_judges_reports_and_leaves_nothing_behind(tmp_path: Path):
-    with running(*FLAGS, env=environment(tmp_path)) as demo:
+    command = ["make", "-C", str(ROOT), "demo", "DEMO_ADDRESS=127.0.0.1:0"]
+    with running_command(command, env={**os.environ, "TMPDIR": str(tmp_path)}) as demo:
         demo.wait_for_address(90)
         found = demo.wait_for("/api/v1/workloads?limit=500", 120)
         assert {each["activity"] for each in found["items"]} >= {"active", "idle"}
         assert {"parked", "empty", "steady"} <= {each["signature"] for each in found["items"]}
         report = demo.get("/api/v1/reports?since=14d&by=namespace")
         assert report["total"]["allocated_gpu_ms"] > 1000 * 3_600_000
-        assert demo.interrupt() == 0
+        demo.interrupt()
+    assert not is_alive(demo.process.pid), "of all that make started"
     assert list(tmp_path.iterdir()) == []
 
 
