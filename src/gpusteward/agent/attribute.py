@@ -90,16 +90,7 @@ def _container_of_pod(pod: Pod, container_id: str, holders: Sequence[Allocation]
     ]
     if len(own) == 1 and name in ("", own[0].name):
         return own[0]
-    return Container(
-        pod.namespace,
-        pod.name,
-        pod.uid,
-        name,
-        workload=pod.workload,
-        pod_labels=pod.exported_labels,
-        started_at=pod.started_at,
-        user=pod.user,
-    )
+    return pod.container(name)
 
 
 def _sole_holder(holders: Sequence[Allocation], pod_uid: str) -> Container | None:
