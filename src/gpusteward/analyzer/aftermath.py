@@ -12,6 +12,9 @@ from gpusteward.analyzer.tables import UsageTable
 from gpusteward.analyzer.tell.notices import ReadWish
 from gpusteward.analyzer.tell.teller import Teller
 from gpusteward.core.errors import SourceError
+from gpusteward.logs import Log
+
+log = Log(__name__)
 
 STOP_SECONDS = 1.0
 
@@ -22,6 +25,7 @@ class Aftermath:
     def __init__(self, settings: Settings, poll_settings: Callable[[], Settings], *, read_wish: ReadWish) -> None:
         """Raises ConfigurationError for a ledger or a channel that cannot be used."""
         self._poll_settings = poll_settings
+        self._fault = ""  # of the last booking, if nobody foresaw it
         self.ledger = Ledger(settings.ledger) if settings.ledger.enabled else None
         self.teller = Teller(settings, self.ledger.engine if self.ledger else None, read_wish=read_wish)
 
@@ -39,8 +43,19 @@ class Aftermath:
     def follow(self, result: Result) -> None:
         """Keep, then tell: what is told about money is in the books."""
         if self.ledger is not None:
-            self.ledger.book(result)
+            self._book(self.ledger, result)
         self.teller.tell(result)
+
+    def _book(self, ledger: Ledger, result: Result) -> None:
+        try:
+            ledger.book(result)
+            self._fault = ""
+        # A fault nobody foresaw costs the books this cycle; the next one books the time since the last that is in them.
+        except Exception as error:  # noqa: BLE001
+            fault = f"unexpected {type(error).__name__}: {error}"
+            if fault != self._fault:
+                log.warning("booking_failed", reason=fault)
+            self._fault = fault
 
     def follow_failure(self, reason: str, at: float) -> None:
         self.teller.tell_lost(reason, at=at)
@@ -54,7 +69,11 @@ class Aftermath:
         return make_report(self.ledger.engine, query, prices=self._poll_settings().prices)
 
     def describe(self) -> Mapping[str, Any]:
-        return {"ledger": self.ledger.describe() if self.ledger else None, "deliveries": self.teller.describe()}
+        """How the books stand, None where none are kept, and how deliveries fare."""
+        books = dict(self.ledger.describe()) if self.ledger else None
+        if books and self._fault:
+            books |= {"is_ready": False, "error": self._fault}
+        return {"ledger": books, "deliveries": self.teller.describe()}
 
     def stop(self) -> None:
         self.teller.stop(STOP_SECONDS)

@@ -215,7 +215,7 @@ def _totals(seen: Sequence[Known]) -> Column:
 
 
 def _score(seen: Sequence[Known], busy: Column, memory: Column) -> Column:
-    """The formula of `judge.score` with its default weights, from what truly happened."""
+    """The formula of `judge.score` with its default weights; power is taken to follow the work."""
     copied = busy * np.array([known.tenancy.seat.mix.memory_copy for known in seen])
     score: Column = np.clip(50 * busy + 20 * copied + 20 * memory + 10 * busy, 0.0, 100.0)
     return score

@@ -96,7 +96,7 @@ class ProcTable:
             place=self._tell_place(cgroup, text),
             pod_uid=cgroup.pod_uid,
             container_id=cgroup.container_id,
-            user=_name_user(os.stat(f"{self._root}/{pid}").st_uid),  # noqa: PTH116
+            user=_name_user(Path(self._root, str(pid)).stat().st_uid),
         )
 
     def _read_name(self, pid: int) -> bytes:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, inspect, text
+from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, column, inspect, select, table, text
 
 from gpusteward.analyzer.keep.engines import writing
 from gpusteward.analyzer.keep.migrations import HEAD
@@ -37,7 +37,7 @@ def read_version(connection: Connection) -> str | None:
     """None where there are no books yet."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
-    version: str | None = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()  # noqa: S608
+    version: str | None = connection.execute(select(column("version_num")).select_from(table(VERSION_TABLE))).scalar()
     return version
 
 

@@ -82,7 +82,11 @@ class PrometheusSettings(BaseModel):
         default=0.5, ge=0, le=60, description="Wait before the first; doubles each time."
     )
     max_concurrent_queries: int = Field(
-        default=2, ge=1, le=64, description="Queries under way at once; scheduler.max_workers bounds it too."
+        default=2,
+        ge=1,
+        le=64,
+        description="Queries the engine works on at once, while one more answer may be read; "
+        "scheduler.max_workers bounds it too.",
     )
     series_limit: int = Field(
         default=100_000, ge=100, description="Series one query may select; above it the work is cut by node."
