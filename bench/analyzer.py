@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -27,7 +27,7 @@ from bench.machines import describe_run
 from bench.progress import say
 from bench.readings import read_busy_seconds
 from bench.served import measure_serve
-from bench.three_ways import Analysis, Curl, Seed, make_settings, prepare_curl, record_questions
+from bench.three_ways import Analysis, Seed, make_settings, prepare_curl, record_questions
 from bench.wire_tap import Asked
 from gpusteward import __version__
 from gpusteward.analyzer.tables import ACTIVITIES
@@ -37,7 +37,7 @@ from tests.analyzer.engines import find_program, running_prometheus
 RESULTS = Path(__file__).parent / "results"
 SIZES = (1_000, 10_000, 50_000)
 LONG_SIZES = (10_000,)
-ROUNDS = {1_000: 9, 10_000: 5, 50_000: 3}
+ROUNDS = 7
 SAMPLED_GPUS = 120
 LISTEN_SECONDS = 0.5
 QUIET_CORES = 0.3
@@ -62,59 +62,45 @@ def stand_fleet(folder: Path, gpus: int, *, window_seconds: float) -> Iterator[t
             yield fleet, engine.url
 
 
-class Bench:
-    """One run in a folder of its own."""
+class Contest:
+    """The three ways on one fleet, round by round."""
 
-    def __init__(self, folder: Path, *, rounds: int | None) -> None:
-        self._folder = folder
-        self._rounds = rounds
+    def __init__(self, fleet: Fleet, url: str, *, window_minutes: float, folder: Path) -> None:
+        self._at, window = float(fleet.end), window_minutes * 60
+        questions = record_questions(url, window, at=self._at)
+        self._analysis = Analysis(make_settings(url, window))
+        self._seed = Seed(url, fleet, window, self._at)
+        self._sample = range(0, fleet.gpus, max(1, fleet.gpus // SAMPLED_GPUS))
+        at_once = self._analysis.settings.prometheus.max_concurrent_queries
+        config = folder / f"curl-{fleet.gpus}-{window_minutes:g}.conf"
+        self._curl = prepare_curl(url, questions, at_once=at_once, config=config)
+        first, result = self._analysis.run(self._at)
+        self.ways = Ways(
+            gpus=fleet.gpus,
+            window_minutes=window_minutes,
+            queries=[_name_question(question) for question in questions],
+            allocations=len(result.verdicts),
+            unknown=int((result.verdicts.activity == ACTIVITIES.index(Activity.UNKNOWN)).sum()),
+            sampled_gpus=len(self._sample),
+            first_cycle=first,
+        )
 
-    def measure(self, gpus: int, *, window_minutes: float) -> tuple[Ways, Served | None]:
-        """The three ways; and `serve`, which comes first: it asks for now, and the data ends soon."""
-        say(f"{gpus:,} GPUs, {window_minutes:g} min")
-        with stand_fleet(self._folder, gpus, window_seconds=window_minutes * 60) as (fleet, url):
-            served = measure_serve(url, gpus, folder=self._folder) if window_minutes == SHORT else None
-            if served:
-                say(f"  served: {served.after_requests.peak} KiB at most, cycles {served.cycle_seconds} s")
-            return self._compare(fleet, url, window_minutes), served
-
-    def _compare(self, fleet: Fleet, url: str, window_minutes: float) -> Ways:
-        at, window = float(fleet.end), window_minutes * 60
-        questions = record_questions(url, window, at=at)
-        analysis = Analysis(make_settings(url, window))
-        try:
-            first, result = analysis.run(at)
-            sample = range(0, fleet.gpus, max(1, fleet.gpus // SAMPLED_GPUS))
-            ways = Ways(
-                gpus=fleet.gpus,
-                window_minutes=window_minutes,
-                queries=[_name_question(question) for question in questions],
-                allocations=len(result.verdicts),
-                unknown=int((result.verdicts.activity == ACTIVITIES.index(Activity.UNKNOWN)).sum()),
-                sampled_gpus=len(sample),
-                first_cycle=first,
-            )
-            at_once = analysis.settings.prometheus.max_concurrent_queries
-            curl = prepare_curl(url, questions, at_once=at_once, folder=self._folder)
-            seed = Seed(url, fleet, window, at)
-            for number in range(self._rounds or ROUNDS.get(fleet.gpus, 3)):
-                ways.others.append(_wait_for_quiet())
-                self._run_round(ways, curl, analysis, at=at, is_curl_first=number % 2 == 0)
-                _run_seed(ways, seed, sample)
-            ways.alone = curl.run_alone()
-        finally:
-            analysis.source.close()
-        return ways
-
-    @staticmethod
-    def _run_round(ways: Ways, curl: Curl, analysis: Analysis, *, at: float, is_curl_first: bool) -> None:
+    def run_round(self, *, is_curl_first: bool) -> None:
+        ways = self.ways
+        ways.others.append(_wait_for_quiet())
         if is_curl_first:
-            ways.curl.append(curl.run())
-        cycle, _ = analysis.run(at)
+            ways.curl.append(self._curl.run())
+        cycle, _ = self._analysis.run(self._at)
         ways.cycles.append(cycle)
         if not is_curl_first:
-            ways.curl.append(curl.run())
-        say(f"  curl {ways.curl[-1]:.3f} s, cycle {cycle.whole:.3f} s")
+            ways.curl.append(self._curl.run())
+        say(f"  {ways.gpus:,} GPUs, {ways.window_minutes:g} min: curl {ways.curl[-1]:.3f} s, cycle {cycle.whole:.3f} s")
+        _run_seed(ways, self._seed, self._sample)
+
+    def close(self) -> None:
+        """And last, what each question costs by itself."""
+        self.ways.alone = self._curl.run_alone()
+        self._analysis.source.close()
 
 
 def _run_seed(ways: Ways, seed: Seed, sample: Sequence[int]) -> None:
@@ -144,13 +130,33 @@ def _name_question(question: Asked) -> str:
     return asked["query"][0] if "query" in asked else f"{question.method} {question.path}"
 
 
-def measure(sizes: Sequence[int], long_sizes: Sequence[int], *, rounds: int | None, command: str) -> Results:
+def measure(sizes: Sequence[int], long_sizes: Sequence[int], *, rounds: int, command: str) -> Results:
+    """All fleets stand at once and take turns: what disturbs the machine for a minute disturbs every size alike."""
     wanted = [(gpus, SHORT) for gpus in sizes] + [(gpus, LONG) for gpus in long_sizes]
-    with tempfile.TemporaryDirectory(prefix="gpusteward-bench-") as folder:
-        bench = Bench(Path(folder), rounds=rounds)
-        found = [bench.measure(gpus, window_minutes=minutes) for gpus, minutes in sorted(wanted)]
+    served: list[Served] = []
+    with tempfile.TemporaryDirectory(prefix="gpusteward-bench-") as name, ExitStack() as standing:
+        folder = Path(name)
+        fleets = []
+        for gpus, minutes in sorted(wanted):
+            say(f"{gpus:,} GPUs, {minutes:g} min")
+            fleet, url = standing.enter_context(stand_fleet(folder, gpus, window_seconds=minutes * 60))
+            fleets.append((fleet, url, minutes))
+            if minutes == SHORT:  # now: it asks for now, and the data ends soon
+                served.append(_measure_serve(url, gpus, folder))
+        contests = [Contest(fleet, url, window_minutes=minutes, folder=folder) for fleet, url, minutes in fleets]
+        for number in range(rounds):
+            for contest in contests:
+                contest.run_round(is_curl_first=number % 2 == 0)
+        for contest in contests:
+            contest.close()
     about = describe_run(command, find_versions())
-    return Results(about, [ways for ways, _ in found], [served for _, served in found if served])
+    return Results(about, [contest.ways for contest in contests], served)
+
+
+def _measure_serve(url: str, gpus: int, folder: Path) -> Served:
+    served = measure_serve(url, gpus, folder=folder)
+    say(f"  served: {served.after_requests.peak} KiB at most, cycles {served.cycle_seconds} s")
+    return served
 
 
 def find_versions() -> dict[str, dict[str, str]]:
@@ -178,7 +184,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.analyzer", description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=_sizes, default=SIZES, help="GPUs, with a window of 10 min: 1000,10000,50000")
     parser.add_argument("--long-sizes", type=_sizes, default=LONG_SIZES, help="GPUs, with a window of 2 h: 10000")
-    parser.add_argument("--rounds", type=int, help="of each size; otherwise more of them where they are short")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of each size, in turns")
     return parser.parse_args(arguments)
 
 

@@ -12,7 +12,8 @@ from bench.report import render_table
 NOTES = """\
 - One real Prometheus on the loopback for each row, with nothing in it but this fleet: blocks that promtool made of six
   DCGM signals with eleven labels every 30 s. The machine runs Prometheus and whoever asks it.
-- A round waits up to 20 s for the rest of the machine to be quiet. It is curl and a cycle, each first in turn, then the
+- All fleets stand at the same time, and each has its turn in every round: growth is told from one round's times. A turn
+  waits up to 20 s for the rest of the machine to be quiet. It is curl and a cycle, each first in turn, then the
   seed's way; all at the same moment of the data. Before the first round each question was asked twice: nobody
   finds cold caches.
 - curl: one process, the queries a cycle was heard to send (below), as many at once as the analyzer has under way, the
@@ -80,7 +81,7 @@ def _render_ways(all_ways: Iterable[Ways]) -> str:
         (
             _name(ways),
             f"{median(ways.curl):.3f}",
-            f"{ways.cycle_seconds:.3f}",
+            f"{median(ways.cycles_whole):.3f}",
             f"{ways.over_curl:.2f}",
             f"{median(ways.seed):.1f}",
             f"{ways.faster_than(ways.seed):.0f}",
@@ -97,7 +98,7 @@ def _render_ways(all_ways: Iterable[Ways]) -> str:
 def _render_rounds(ways: Ways) -> str:
     columns = {
         "curl": ways.curl,
-        "cycle": [cycle.whole for cycle in ways.cycles],
+        "cycle": ways.cycles_whole,
         f"seed's way, from {ways.sampled_gpus} GPUs": ways.seed,
         "by UUID alone": ways.seed_by_uuid,
         "and connections kept": ways.seed_kept,

@@ -39,8 +39,12 @@ class Ways:
     alone: list[float] = field(default_factory=list)  # curl, each query alone
 
     @property
-    def cycle_seconds(self) -> float:
-        return median(cycle.whole for cycle in self.cycles)
+    def cycles_whole(self) -> list[float]:
+        return [cycle.whole for cycle in self.cycles]
+
+    @property
+    def cycles_cpu(self) -> list[float]:
+        return [cycle.cpu for cycle in self.cycles]
 
     @property
     def over_curl(self) -> float:

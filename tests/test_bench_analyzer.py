@@ -70,7 +70,7 @@ def test_all_bars_hold_where_everything_is_within_its_limit():
     fleets = [ways(1_000), ways(10_000), ways(10_000, minutes=120, cycle=3.3, curl=3), ways(50_000)]
     found = results(fleets, [served(10_000), served(50_000)])
     assert missed(found) == []
-    assert len(judge(found)) == 4 + 4 + 1 + 2 + 1 + 3
+    assert len(judge(found)) == 4 + 4 + 1 + 1 + 1 + 3
 
 
 def test_a_slow_cycle_is_missed_against_curl_and_against_the_seed():
@@ -84,7 +84,16 @@ def test_a_slow_cycle_is_missed_against_curl_and_against_the_seed():
 
 def test_growth_beyond_the_fleets_own_is_missed():
     fleets = [ways(10_000), ways(50_000, cycle=6.0, curl=6.0, seed=600)]
-    assert missed(results(fleets, [])) == ["a cycle grows from 10,000 to 50,000 GPUs"]
+    promise = "a cycle grows from 10,000 to 50,000 GPUs with their number to the power of"
+    assert missed(results(fleets, [])) == [promise]
+    (bar,) = [bar for bar in judge(results(fleets, [])) if bar.promise == promise]
+    assert bar.measured == "1.05"
+    assert "5 x the GPUs of 10,000 took 5.45 x the time, of curl 6.00 x" in bar.judged_by
+
+
+def test_growth_in_step_with_the_fleet_holds():
+    fleets = [ways(1_000), ways(10_000, cycle=11, curl=10, seed=2000), ways(50_000, cycle=54, curl=50, seed=9000)]
+    assert missed(results(fleets, [])) == []
 
 
 def test_memory_counts_at_the_largest_fleet_only():
