@@ -3,7 +3,7 @@
 import json
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from gpusteward.analyzer.api.publishing import put_up
 from gpusteward.analyzer.cycle import Cycle, Parts
 from gpusteward.analyzer.explain.explainer import Explainer
 from gpusteward.analyzer.read.owners import ClusterOwners
+from gpusteward.analyzer.read.processes import Pod, Running
 from gpusteward.analyzer.read.prometheus.source import PrometheusSource
 from gpusteward.analyzer.read.sources import Chart, UsageSource
 from gpusteward.analyzer.results import Result
@@ -53,6 +54,9 @@ class TimedSource:
 
     def read_series(self, holding: Holding, at: float, *, seconds: float) -> Chart:
         return self.source.read_series(holding, at, seconds=seconds)
+
+    def read_processes(self, pods: Collection[Pod], at: float) -> Running:
+        return self.source.read_processes(pods, at)
 
     def describe(self) -> Mapping[str, Any]:
         return self.source.describe()
@@ -122,8 +126,7 @@ class Curl:
         return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def prepare_curl(engine_url: str, questions: Sequence[Asked], *, at_once: int, folder: Path) -> Curl:
-    config = folder / "curl.conf"
+def prepare_curl(engine_url: str, questions: Sequence[Asked], *, at_once: int, config: Path) -> Curl:
     config.write_text("next\n".join(_write_question(engine_url, question) for question in questions))
     return Curl(config, at_once)
 

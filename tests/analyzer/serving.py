@@ -13,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from email.message import Message
@@ -36,6 +36,7 @@ from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.memory import Memory
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.listening import configure_server, open_socket
+from gpusteward.analyzer.read.processes import Pod, Running, RunningProcess
 from gpusteward.analyzer.read.sources import Chart
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.gathered import Settings
@@ -160,6 +161,18 @@ class Api(Client):
         publish(self.serving.board, result)
 
 
+def run_processes(pods: Collection[Pod], _: float) -> Running:
+    """Each pod runs one process; of those called `server...` nobody tells."""
+    told = [pod for pod in pods if not pod.name.startswith("server")]
+    return Running(
+        [
+            RunningProcess(pod, "main", "n1", "0", "GPU-a", "", "", 4000 + number, "python", 8.0 * 2**30, 0.25)
+            for number, pod in enumerate(told)
+        ],
+        frozenset(told),
+    )
+
+
 def make_serving(result: Result | None, *, settings: Settings | None = None, **parts: Any) -> Serving:
     board, account = Board(), Account()
     if result is not None:
@@ -183,7 +196,9 @@ def make_serving(result: Result | None, *, settings: Settings | None = None, **p
         ask_cycle=lambda _: None,
         describe_source=lambda: {"url": "http://engine", "engine": "Prometheus", "failures": {}},
         read_series=lambda holding, at, _: Chart(holding, {Measure.CORE: [(at - 60, 0.5), (at, 0.75)]}),
+        read_processes=run_processes,
         chart_places=Places(),
+        process_places=Places(work="processes"),
         count_queries=lambda: {"ok": 3, "failed": 0},
         count_reloads=lambda: {"ok": 0, "refused": 0},
         read_report=example_report,

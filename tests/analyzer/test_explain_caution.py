@@ -1,7 +1,7 @@
 """A second opinion through a whole cycle and the API: it takes steps away, gives none, and says so."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ import pytest
 
 from gpusteward.analyzer.cycle import Cycle, Parts
 from gpusteward.analyzer.explain.explainer import Explainer
+from gpusteward.analyzer.read.processes import Pod, Running
 from gpusteward.analyzer.read.sources import Chart
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.gathered import Settings
@@ -41,6 +42,9 @@ class TableSource:
 
     def read_series(self, holding: Holding, at: float, *, seconds: float) -> Chart:
         raise AssertionError("nobody asks for a chart")
+
+    def read_processes(self, pods: Collection[Pod], at: float) -> Running:
+        raise AssertionError("nobody asks for processes")
 
 
 @pytest.fixture

@@ -64,5 +64,11 @@ def detail_of(pilot: Pilot[int]) -> DetailScreen:
     return screen
 
 
+def read_detail(pilot: Pilot[int]) -> str:
+    """All that is written of the opened workload, below the end of the screen too; empty while none is open."""
+    screen = pilot.app.screen
+    return "\n".join(line.plain for line in screen._write(100)) if isinstance(screen, DetailScreen) else ""
+
+
 def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 100))

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from gpusteward.analyzer.read.processes import Pod, Running
 from gpusteward.analyzer.read.sources import Chart
 from gpusteward.core.containers import Workload
 from gpusteward.core.errors import SourceError
@@ -13,7 +14,18 @@ from tests.analyzer.api_tables import hold, small_result
 from tests.analyzer.serving import Api, make_result, serving_api
 from tests.analyzer.usage_tables import GIB, resting, table_of, working
 from tests.cli.golden_files import assert_golden
-from tests.cli.screens import LARGE, SMALL, app_of, detail_of, read_screen, run, until, until_seen, watching
+from tests.cli.screens import (
+    LARGE,
+    SMALL,
+    app_of,
+    detail_of,
+    read_detail,
+    read_screen,
+    run,
+    until,
+    until_seen,
+    watching,
+)
 
 
 def draw_course(holding: Holding, at: float, seconds: float) -> Chart:
@@ -53,10 +65,63 @@ def test_a_workload_opened_is_the_one_that_was_found_right(size: tuple[int, int]
     async def watch() -> None:
         async with watching("--server", cluster.url, size=size) as pilot:
             await pilot.press("enter")
-            seen = await until_seen(pilot, "course of the last 1h", "memory GPU-b", "reasons")
-            assert_golden(f"top.workload.{size[0]}x{size[1]}.txt", seen)
+            await until_seen(pilot, "course of the last 1h", "memory GPU-b", "reasons")
+            await until(pilot, lambda: "4000 python" in read_detail(pilot))
+            assert_golden(f"top.workload.{size[0]}x{size[1]}.txt", read_screen(app_of(pilot)))
 
     run(watch())
+
+
+def test_the_processes_of_a_workload_stand_between_its_reasons_and_the_evidence(cluster: Api) -> None:
+    async def watch() -> None:
+        async with watching("--server", cluster.url) as pilot:
+            await pilot.press("enter")
+            await until(pilot, lambda: "4000 python" in read_detail(pilot))
+            reasons, processes = read_detail(pilot).split("\nprocesses\n")
+            assert "1 of 2 GPUs of this workload work." in reasons
+            assert processes.startswith("* 4000 python on n1 GPU 0: SM 25%, 8.0 GiB\n\nevidence\n")
+
+    run(watch())
+
+
+def test_in_chinese_they_read_as_chinese(cluster: Api) -> None:
+    async def watch() -> None:
+        async with watching("--server", cluster.url, "--language", "zh") as pilot:
+            await pilot.press("enter")
+            await until(pilot, lambda: "* 4000 python（n1 GPU 0）：SM 25%，显存 8.0 GiB" in read_detail(pilot))
+
+    run(watch())
+
+
+@pytest.mark.parametrize(
+    ("running", "said"),
+    [
+        (Running(), "What 1 of its pods run is unknown: no agent of gpusteward tells it."),
+        (Running(told=frozenset({Pod("vision", "trainer-0")})), "It runs nothing on its GPUs."),
+    ],
+)
+def test_nothing_running_and_nobody_telling_are_two_things(running: Running, said: str) -> None:
+    async def watch(url: str) -> None:
+        async with watching("--server", url) as pilot:
+            await pilot.press("enter")
+            await until(pilot, lambda: said in read_detail(pilot).replace("\n", " "))
+
+    with serving_api(small_result(at=time.time()), read_processes=lambda *_: running) as api:
+        run(watch(api.url))
+
+
+def test_processes_that_cannot_be_read_cost_nothing_else() -> None:
+    def fail(*_: object) -> Running:
+        raise SourceError("none of 2 agents answered")
+
+    async def watch(url: str) -> None:
+        async with watching("--server", url) as pilot:
+            await pilot.press("enter")
+            await until(pilot, lambda: "none of 2 agents answered" in read_detail(pilot))
+            await until_seen(pilot, "core GPU-a", "verdict", "1 of 2 GPUs unused")
+
+    with serving_api(small_result(at=time.time()), read_processes=fail) as api:
+        run(watch(api.url))
 
 
 def test_the_help_fits_the_smallest_screen(cluster: Api) -> None:

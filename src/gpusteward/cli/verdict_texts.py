@@ -33,9 +33,18 @@ STATUSES = {**ACTIVITIES, "suspicious": Said("suspicious", "可疑")}
 
 
 def describe_workload(detail: Row, language: Language) -> Iterator[Line]:
-    """Everything the API tells of one workload but its name."""
+    yield from describe_judgement(detail, language)
+    yield from describe_grounds(detail, language)
+
+
+def describe_judgement(detail: Row, language: Language) -> Iterator[Line]:
+    """The verdict and why."""
     yield from describe_verdict(detail, language)
     yield from describe_reasons(detail, language)
+
+
+def describe_grounds(detail: Row, language: Language) -> Iterator[Line]:
+    """What it rests on: the evidence, and each allocation."""
     yield from _describe_evidence(inner(detail, "evidence"), language)
     judged = each(detail, "allocations")
     for one in judged:

@@ -1,4 +1,4 @@
-"""HTTP in and out: one file a noun, no thinking. Nothing here waits for Prometheus, but for `series.py`.
+"""HTTP in and out: one file a noun, no thinking. Nothing here waits for the source, but `series.py` and `processes.py`.
 
     build.py           the application with all its routes
     serving.py         what endpoints may look at and ask for
@@ -19,7 +19,8 @@
     metrics_bodies.py  what a result puts on that page
     seed_results.py    /results, /results/low, /results/stats as gpu-oour has them
     seed_config.py     /, /health, /analyze, /config, /config/update as gpu-oour has them
-    gpus.py allocations.py workloads.py namespaces.py sources.py health.py events.py series.py    /api/v1/...
+    gpus.py allocations.py workloads.py series.py processes.py    /api/v1/...
+    namespaces.py sources.py health.py events.py                  /api/v1/...
     reports.py         /api/v1/reports: what the ledger says, as JSON, CSV or HTML
     docs.py            /docs without a network
 

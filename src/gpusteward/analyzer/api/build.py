@@ -17,6 +17,7 @@ from gpusteward.analyzer.api import (
     health,
     metrics_page,
     namespaces,
+    processes,
     reports,
     seed_config,
     seed_results,
@@ -30,13 +31,13 @@ from gpusteward.analyzer.api.serving import Serving
 
 NOUNS = (
     *(seed_config, seed_results, metrics_page),
-    *(workloads, series, allocations, gpus, namespaces, reports, sources, health, events),
+    *(workloads, series, processes, allocations, gpus, namespaces, reports, sources, health, events),
     docs,
 )
 ABOUT = """Who holds each GPU, how well it is used, and why it is judged so.
 
 The endpoints without a prefix are gpu-oour's, in its shapes. Everything new is under /api/v1. Every answer is about
-the last finished cycle; nothing here waits for Prometheus, but for the series of a workload.
+the last finished cycle; nothing here waits for Prometheus, but for the series and the processes of a workload.
 
 Reading is open on this machine; elsewhere, and for every change, send Authorization: Bearer TOKEN. Errors are problem
 objects (RFC 9457)."""

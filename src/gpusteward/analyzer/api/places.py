@@ -1,4 +1,8 @@
-"""Work that may take long, beside the event loop: few at once, in threads that nobody has to wait for."""
+"""Work that may take long, beside the event loop: few at once, in threads that nobody has to wait for.
+
+A few questions to the source may be under way at once, each within a time limit; more are refused, so that people who
+look never stand in the way of cycles.
+"""
 
 import asyncio
 import threading
@@ -8,8 +12,10 @@ from functools import partial
 from typing import TypeVar
 
 from gpusteward.analyzer.api.problems import ProblemError
+from gpusteward.core.errors import SourceError
 
 PLACES = 2
+LONGEST_WAIT_SECONDS = 15.0
 T = TypeVar("T")
 
 
@@ -48,3 +54,17 @@ def run_in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
 
     threading.Thread(target=work, name="series", daemon=True).start()
     return future
+
+
+async def ask_source(read: Callable[[], T], places: Places) -> T:
+    """Raises a 503 or 504 problem. A question that takes too long is left behind with its place until it ends."""
+    places.take()
+    future = run_in_thread(read)
+    future.add_done_callback(lambda _: places.give_back())
+    try:
+        async with asyncio.timeout(LONGEST_WAIT_SECONDS):
+            return await asyncio.shield(future)
+    except SourceError as error:
+        raise ProblemError(503, "engine-failed", str(error), headers={"Retry-After": "10"}) from error
+    except TimeoutError as error:
+        raise ProblemError(504, "engine-slow", "the engine took too long; ask for less") from error

@@ -1,13 +1,7 @@
-"""/api/v1/workloads/.../series: the course of a workload's GPUs. The only endpoint that asks the engine.
+"""/api/v1/workloads/.../series: the course of a workload's GPUs, as the source has it."""
 
-A few questions may be under way at once, each within a time limit; more are refused, so that charts never stand in the
-way of cycles.
-"""
-
-import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import Field
@@ -15,20 +9,16 @@ from pydantic import Field
 from gpusteward.analyzer.api.access import may_read
 from gpusteward.analyzer.api.allocations import allocation_id
 from gpusteward.analyzer.api.pages import ResultStamp, stamp
-from gpusteward.analyzer.api.places import Places, run_in_thread
-from gpusteward.analyzer.api.problems import ProblemError
+from gpusteward.analyzer.api.places import ask_source
 from gpusteward.analyzer.api.sending import send_json
 from gpusteward.analyzer.api.serving import PostedHere, ServingHere
 from gpusteward.analyzer.api.workloads import Part, find_workload
 from gpusteward.analyzer.read.sources import Chart
-from gpusteward.core.errors import SourceError
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])
 
-LONGEST_WAIT_SECONDS = 15.0
 LONGEST_COURSE_SECONDS = 7 * 86400.0
 MOST_CHARTS = 16
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +63,7 @@ async def read_series(
     def read() -> list[Chart]:
         return [serving.read_series(holding, result.at, seconds) for holding in holdings]
 
-    courses = [_course(chart) for chart in await _ask(read, serving.chart_places)]
+    courses = [_course(chart) for chart in await ask_source(read, serving.chart_places)]
     return send_json(Series(courses, len(rows), seconds, stamp(result)))
 
 
@@ -81,17 +71,3 @@ def _course(chart: Chart) -> Course:
     return Course(
         allocation_id(chart.holding), {measure.value: list(points) for measure, points in chart.lines.items()}
     )
-
-
-async def _ask(read: Callable[[], T], places: Places) -> T:
-    """Raises a 503 or 504 problem. A question that takes too long is left behind with its place until it ends."""
-    places.take()
-    future = run_in_thread(read)
-    future.add_done_callback(lambda _: places.give_back())
-    try:
-        async with asyncio.timeout(LONGEST_WAIT_SECONDS):
-            return await asyncio.shield(future)
-    except SourceError as error:
-        raise ProblemError(503, "engine-failed", str(error), headers={"Retry-After": "10"}) from error
-    except TimeoutError as error:
-        raise ProblemError(504, "engine-slow", "the engine took too long; ask for less") from error

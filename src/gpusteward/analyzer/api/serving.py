@@ -1,6 +1,6 @@
 """What endpoints may look at and ask for; `app.py` puts it together."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -13,6 +13,7 @@ from gpusteward.analyzer.api.places import Places
 from gpusteward.analyzer.api.problems import not_ready
 from gpusteward.analyzer.api.roles import Roles
 from gpusteward.analyzer.explain.tallies import Tally
+from gpusteward.analyzer.read.processes import Pod, Running
 from gpusteward.analyzer.read.sources import Chart
 from gpusteward.analyzer.settings.gathered import Settings
 from gpusteward.analyzer.worker import Account
@@ -21,6 +22,9 @@ from gpusteward.core.usages import Holding
 
 ReadSeries = Callable[[Holding, float, float], Chart]
 """Holding, end, seconds. Raises SourceError. May take long: never call it on the event loop."""
+
+ReadProcesses = Callable[[Collection[Pod], float], Running]
+"""Pods, moment. Raises SourceError. May take long: never call it on the event loop."""
 
 ReadReport = Callable[[ReportQuery], Report]
 """Raises SourceError. May take long: never call it on the event loop."""
@@ -45,7 +49,9 @@ class Serving:
     ask_cycle: Callable[[bool | None], None]  # with a model, without one, or as the settings say
     describe_source: Callable[[], Mapping[str, Any]]
     read_series: ReadSeries
+    read_processes: ReadProcesses
     chart_places: Places
+    process_places: Places
     count_queries: Callable[[], Mapping[str, int]]
     count_reloads: Callable[[], Mapping[str, int]]
     read_report: ReadReport = refuse_report

@@ -1,6 +1,7 @@
 """Usage of every allocation, from where the samples already lie.
 
     sources.py    `UsageSource`: what the cycle asks, whoever answers
+    processes.py  what pods run, as gpusteward's agents tell it
     owners.py     pod -> root owner, from the Kubernetes API
     current.py    the source of the settings in force
     credentials.py who we are to engines and exporters

@@ -2,9 +2,10 @@
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
+from gpusteward.analyzer.read.processes import Pod, Running
 from gpusteward.analyzer.read.prometheus.matchers import parse_condition
 from gpusteward.analyzer.read.sources import Chart, UsageSource
 from gpusteward.analyzer.settings.gathered import Settings
@@ -57,6 +58,9 @@ class CurrentSource:
 
     def read_series(self, holding: Holding, at: float, *, seconds: float) -> Chart:
         return self._source.read_series(holding, at, seconds=seconds)
+
+    def read_processes(self, pods: Collection[Pod], at: float) -> Running:
+        return self._source.read_processes(pods, at)
 
     def describe(self) -> Mapping[str, Any]:
         return self._source.describe()

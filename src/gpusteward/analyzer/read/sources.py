@@ -1,9 +1,10 @@
 """`UsageSource`: what the cycle asks, whoever answers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from gpusteward.analyzer.read.processes import Pod, Running
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.usages import Holding, Measure
 
@@ -26,6 +27,9 @@ class UsageSource(Protocol):
 
     def read_series(self, holding: Holding, at: float, *, seconds: float) -> Chart:
         """The course of one allocation before `at`, in a bounded number of points. Raises SourceError."""
+
+    def read_processes(self, pods: Collection[Pod], at: float) -> Running:
+        """What these pods run around `at`, as far as anybody tells. Raises SourceError."""
 
     def describe(self) -> Mapping[str, Any]:
         """What was found there, as plain data."""

@@ -5,6 +5,7 @@
     cluster.py    the source that is an analyzer: pages by cursor, only what is shown
     node.py       the source that is one machine's agent, with the history seen while watching
     node_rows.py  a snapshot as rows
+    running.py    the processes of a workload as lines
     sparks.py     a course as a line of blocks; a gap stays a gap
     loader.py     questions in threads, so that the screen never waits
     bars.py       the lines above and below the table

@@ -146,7 +146,8 @@ class TopApp(App[int]):
 
     def ask_detail(self, workload: WorkloadName, seconds: float) -> None:
         self._loader.ask("detail", workload, lambda: self._source.open(workload))
-        if self._source.charts_apart:
+        if self._source.answers_apart:
+            self._loader.ask("processes", workload, lambda: self._source.read_processes(workload))
             ticket = (workload, seconds)
             self._loader.ask("charts", ticket, lambda: self._source.read_charts(workload, seconds))
 
@@ -185,6 +186,8 @@ class TopApp(App[int]):
     def _take_detail(self, screen: DetailScreen, answered: Answered) -> None:
         if answered.group == "detail" and answered.ticket == screen.workload:
             screen.take_detail(answered.value, answered.error)
+        elif answered.group == "processes" and answered.ticket == screen.workload:
+            screen.take_processes(answered.value, answered.error)
         elif answered.group == "charts":
             workload, seconds = _ticket(answered.ticket)
             if workload == screen.workload:

@@ -60,6 +60,7 @@ class Detail:
 
     lines: Sequence[Line]
     charts: Sequence[Chart] = field(default_factory=tuple)
+    grounds: Sequence[Line] = field(default_factory=tuple)  # of those lines; they come below the processes
     seconds: float = 3600.0
     at: float | None = None
 
@@ -68,8 +69,8 @@ class Source(Protocol):
     """Answers in a thread; every method may raise SourceError."""
 
     title: str
-    charts_apart: bool
-    """Whether charts take so long that they are asked for by themselves."""
+    answers_apart: bool
+    """Whether charts and processes take so long that they are asked for by themselves."""
 
     has_verdicts: bool
 
@@ -81,3 +82,5 @@ class Source(Protocol):
     def open(self, workload: WorkloadName) -> Detail: ...
 
     def read_charts(self, workload: WorkloadName, seconds: float) -> Detail: ...
+
+    def read_processes(self, workload: WorkloadName) -> Sequence[Line]: ...

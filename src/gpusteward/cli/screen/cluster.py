@@ -2,19 +2,23 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 from gpusteward.cli.client import Client, RefusedError
 from gpusteward.cli.languages import Language, Said
 from gpusteward.cli.lists import GONE, LARGEST_PAGE, read_page
+from gpusteward.cli.paragraphs import Line
 from gpusteward.cli.quantities import memory, percent, watts
-from gpusteward.cli.rows import Row, count, each, inner, moment, number, text
+from gpusteward.cli.rows import Row, count, each, inner, moment, number, text, texts
 from gpusteward.cli.screen.asking import Asked, Chart, Detail, Given, Item, View
+from gpusteward.cli.screen.running import NOTHING, describe_processes
 from gpusteward.cli.texts import clean
-from gpusteward.cli.verdict_texts import describe_workload
+from gpusteward.cli.verdict_texts import describe_grounds, describe_judgement
 from gpusteward.cli.workload_names import WorkloadName, name_of
 
 PATHS = {View.GPUS: "/api/v1/gpus", View.WORKLOADS: "/api/v1/workloads", View.TENANTS: "/api/v1/namespaces"}
 MOST_CHARTS = 4  # one workload may hold hundreds of GPUs; a screen shows a few
+MOST_PODS = 16
 MEASURES = (
     ("core_ratio", "core", 1.0, percent),
     ("memory_used_bytes", "memory", None, memory),
@@ -25,13 +29,18 @@ SUMMARY = (
     ("workloads", Said("{count} workloads", "{count} 个工作负载")),
 )
 STATUS = Said("analyzer {status}", "分析器 {status}")
+UNTOLD = Said(
+    "What {count} of its pods run is unknown: no agent of gpusteward tells it.",
+    "其中 {count} 个 Pod 运行的进程未知：没有 gpusteward agent 上报。",
+)
+FURTHER = Said("{count} more pods are not listed.", "另有 {count} 个 Pod 未列出。")
 COVERAGE = Said("{coverage} of samples seen", "采样覆盖率 {coverage}")
 
 
 class ClusterSource:
     """Safe in several threads: it keeps nothing but what the client remembers."""
 
-    charts_apart = True
+    answers_apart = True
     has_verdicts = True
 
     def __init__(self, client: Client, language: Language) -> None:
@@ -91,7 +100,8 @@ class ClusterSource:
         answer = self._client.read(workload.path, [("lang", self._language)])
         detail = answer if isinstance(answer, dict) else {}
         at = moment(inner(detail, "result"), "at")
-        return Detail(list(describe_workload(detail, self._language)), at=at)
+        grounds = list(describe_grounds(detail, self._language))
+        return Detail(list(describe_judgement(detail, self._language)), grounds=grounds, at=at)
 
     def read_charts(self, workload: WorkloadName, seconds: float) -> Detail:
         """Raises SourceError."""
@@ -99,7 +109,37 @@ class ClusterSource:
         answer = self._client.read(f"{workload.path}/series", query)
         series = answer if isinstance(answer, dict) else {}
         charts = [chart for course in each(series, "courses") for chart in _charts(course)]
-        return Detail((), charts, seconds, moment(inner(series, "result"), "at"))
+        return Detail((), charts, seconds=seconds, at=moment(inner(series, "result"), "at"))
+
+    def read_processes(self, workload: WorkloadName) -> Sequence[Line]:
+        """Raises SourceError."""
+        answer = self._client.read(f"{workload.path}/processes", [("limit", str(MOST_PODS))])
+        told = answer if isinstance(answer, dict) else {}
+        return list(_describe_processes(told, self._language))
+
+
+def _describe_processes(told: Row, language: Language) -> Iterator[Line]:
+    untold = texts(told, "untold")
+    rows = [_process(row) for row in each(told, "processes")]
+    if not rows and not untold:
+        yield Line(NOTHING.to(language))
+    yield from describe_processes(rows, language, total=count(told, "total"))
+    if untold:
+        yield Line(UNTOLD.to(language, count=len(untold)))
+    if (left := count(told, "pods") - MOST_PODS) > 0:
+        yield Line(FURTHER.to(language, count=left))
+
+
+def _process(row: Row) -> dict[str, Any]:
+    return {
+        "node": text(row, "node"),
+        "gpu": text(row, "index"),
+        "pid": count(row, "pid"),
+        "process": text(row, "process"),
+        "sm_ratio": number(row, "sm_ratio"),
+        "memory_bytes": number(row, "memory_bytes"),
+        "outside_allocation": row.get("outside_allocation") is True,
+    }
 
 
 def _key(view: View, item: Row) -> str:

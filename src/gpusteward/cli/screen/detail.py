@@ -1,6 +1,6 @@
-"""A workload opened: verdict, reasons and course."""
+"""A workload opened: course, processes, verdict and reasons."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
@@ -11,10 +11,11 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from gpusteward.cli.languages import Language, Said
-from gpusteward.cli.paragraphs import lay_out
+from gpusteward.cli.paragraphs import Line, lay_out
 from gpusteward.cli.quantities import span
 from gpusteward.cli.screen import sparks
 from gpusteward.cli.screen.asking import Chart, Detail
+from gpusteward.cli.screen.running import TITLE
 from gpusteward.cli.texts import clean, fit, measure, wrap
 from gpusteward.cli.workload_names import WorkloadName
 
@@ -52,7 +53,8 @@ class DetailScreen(Screen[None]):
         self._detail: Detail | None = None
         self._charts: Detail | None = None
         self._seconds = SPANS[0]
-        self._error = self._chart_error = ""
+        self._processes: Sequence[Line] = ()
+        self._error = self._chart_error = self._process_error = ""
 
     def compose(self) -> ComposeResult:
         yield Static(id="detail-title", markup=False)
@@ -84,6 +86,10 @@ class DetailScreen(Screen[None]):
             self._charts, self._chart_error = charts or self._charts, error
             self._draw()
 
+    def take_processes(self, lines: Sequence[Line] | None, error: str) -> None:
+        self._processes, self._process_error = self._processes if lines is None else lines, error
+        self._draw()
+
     def on_resize(self) -> None:
         self._draw()
 
@@ -104,8 +110,17 @@ class DetailScreen(Screen[None]):
             return
         yield from self._write_course(width)
         yield Text("")
-        for lead, text, style in lay_out(self._detail.lines, width=width):
-            yield Text(lead).append(text, style=style)
+        yield from _lay_out(self._detail.lines, width)
+        yield from self._write_processes(width)
+        yield from _lay_out(self._detail.grounds, width)
+
+    def _write_processes(self, width: int) -> Iterator[Text]:
+        """Where they are asked for by themselves."""
+        if self._processes or self._process_error:
+            yield Text("")
+            yield Text(TITLE.to(self._language), style="bold")
+        yield from (Text(line, style="yellow") for line in wrap(clean(self._process_error), width))
+        yield from _lay_out(self._processes, width)
 
     def _write_course(self, width: int) -> Iterator[Text]:
         drawn = self._charts or (self._detail if self._detail and self._detail.charts else None)
@@ -120,6 +135,11 @@ class DetailScreen(Screen[None]):
         if drawn:
             end = drawn.at or max((chart.points[-1][0] for chart in drawn.charts), default=0.0)
             yield from (draw_chart(chart, end - length, end, width=width) for chart in drawn.charts)
+
+
+def _lay_out(lines: Sequence[Line], width: int) -> Iterator[Text]:
+    for lead, text, style in lay_out(lines, width=width):
+        yield Text(lead).append(text, style=style)
 
 
 def draw_chart(chart: Chart, start: float, end: float, *, width: int) -> Text:

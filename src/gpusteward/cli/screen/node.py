@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from gpusteward.cli.client import Client
 from gpusteward.cli.languages import Language, Said
 from gpusteward.cli.paragraphs import Line
-from gpusteward.cli.quantities import UNKNOWN, memory, percent
+from gpusteward.cli.quantities import memory, percent
 from gpusteward.cli.rows import inner
 from gpusteward.cli.screen.asking import Asked, Chart, Detail, Given, Item, View
 from gpusteward.cli.screen.node_rows import list_gpus, list_rows, list_workloads
+from gpusteward.cli.screen.running import NOTHING, TITLE, describe_processes
 from gpusteward.cli.snapshots import Snapshot, list_processes, read_snapshot
 from gpusteward.cli.workload_names import WorkloadName, name_of
 
@@ -20,16 +21,14 @@ HISTORY_SECONDS = 3600.0
 
 GPUS = Said("{count} GPUs", "{count} 张 GPU")
 PROCESSES = Said("{count} processes", "{count} 个进程")
-PROCESSES_TITLE = Said("processes", "进程")
 HOLDS = Said("holds", "持有")
-NO_PROCESS = Said("It runs nothing on its GPUs.", "其 GPU 上没有进程。")
 GONE = Said("It holds no GPU here any more.", "它在此已不再持有 GPU。")
 
 
 class NodeSource:
     """Asked from several threads: the history is behind a lock."""
 
-    charts_apart = False
+    answers_apart = False
     has_verdicts = False
 
     def __init__(self, client: Client, language: Language) -> None:
@@ -90,12 +89,17 @@ class NodeSource:
             snapshot = self._last
         snapshot = snapshot or read_snapshot(self._client)
         charts = list(self._charts(workload, snapshot))
-        return Detail(list(self._describe(workload, snapshot)), charts, self._length(), snapshot.taken_at)
+        return Detail(list(self._describe(workload, snapshot)), charts, seconds=self._length(), at=snapshot.taken_at)
 
     def read_charts(self, workload: WorkloadName, seconds: float) -> Detail:
         """Raises SourceError."""
         del seconds  # what was seen is what there is
         return self.open(workload)
+
+    def read_processes(self, workload: WorkloadName) -> Sequence[Line]:
+        """They are among the lines of the workload already."""
+        del workload
+        return ()
 
     def _length(self) -> float:
         with self._lock:
@@ -122,10 +126,8 @@ class NodeSource:
         for row in held:
             yield Line(f"GPU {row['gpu']} {row['model']} ({row['id']})", HOLDS.to(self._language))
         yield Line("")
-        yield Line(PROCESSES_TITLE.to(self._language), is_title=True)
+        yield Line(TITLE.to(self._language), is_title=True)
         running = [row for row in list_processes(snapshot) if row["owned_by"] == workload]
         if not running:
-            yield Line(NO_PROCESS.to(self._language))
-        for row in running:
-            used = f"SM {percent(row['sm_ratio'])}, {memory(row['memory_bytes'])}"
-            yield Line(f"{row['pid']} {row['process'] or UNKNOWN} on GPU {row['gpu']}: {used}", is_bullet=True)
+            yield Line(NOTHING.to(self._language))
+        yield from describe_processes(running, self._language)

@@ -28,6 +28,7 @@
     contradictions.py  a zero that other signals deny
     source.py          `PrometheusSource`: the whole as a `UsageTable`
     series.py          the course of one allocation, for a chart
+    running.py         what pods run, where gpusteward's agent tells it
 
 Only `client.py` speaks HTTP, over `wire.py`. Nothing here writes to the engine.
 """

@@ -1,11 +1,12 @@
 """`PrometheusSource`: usage from a Prometheus-compatible engine, as a table."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from gpusteward.analyzer.read.processes import Pod, Running
 from gpusteward.analyzer.read.prometheus import victoria
 from gpusteward.analyzer.read.prometheus.blocks import Block, Shelf, build_block
 from gpusteward.analyzer.read.prometheus.client import Engine
@@ -20,6 +21,7 @@ from gpusteward.analyzer.read.prometheus.keys import Key, Keys
 from gpusteward.analyzer.read.prometheus.lasting import Lasting
 from gpusteward.analyzer.read.prometheus.matchers import Matchers, parse_condition
 from gpusteward.analyzer.read.prometheus.plan import Found, SidePlan, plan_devices, plan_holders
+from gpusteward.analyzer.read.prometheus.running import read_running
 from gpusteward.analyzer.read.prometheus.series import read_chart
 from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
 from gpusteward.analyzer.read.prometheus.shards import SeriesLimit, Shards
@@ -106,6 +108,11 @@ class PrometheusSource:
         """The course of one allocation before `at`. Raises SourceError."""
         sources = self._sources or self._learn(at)
         return read_chart(self._engine, sources, holding, at=at, seconds=seconds, step=self._settings.step_seconds)
+
+    def read_processes(self, pods: Collection[Pod], at: float) -> Running:
+        """What these pods run, where an agent of ours tells it. Raises SourceError."""
+        sources = self._sources or self._learn(at)
+        return read_running(self._engine, sources.found, pods, at)
 
     def close(self) -> None:
         self._engine.close()

@@ -20,6 +20,7 @@
     increases.py   how much a counter grew
     answers.py     the questions of `read.prometheus.plan`, answered from the store
     charts.py      the course of one allocation
+    running.py     what pods run, from pages read for that
     reports.py     the state of every target in plain data
     source.py      `ScrapeSource`: the whole as a `UsageTable`
 

@@ -20,7 +20,7 @@ def read_chart(store: Store, found: Iterable[Found], holding: Holding, *, at: fl
     with store.read_records() as (clerk, records):
         for one in found:
             holders = frozenset(_find_holders(one.dialect, clerk, holding))
-            mine = [record for record in records if record.roll.knows_any(holders)]
+            mine = [record for record in records.values() if record.roll.knows_any(holders)]
             for signal in drawn_signals(one, holding):
                 family, measure = BY_NAME[signal.metric], MEASURES[signal.quantity]
                 courses = [

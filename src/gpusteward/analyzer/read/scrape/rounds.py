@@ -11,8 +11,10 @@ import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Coroutine, Iterable, Mapping
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from gpusteward.analyzer.read.credentials import Credentials
 from gpusteward.analyzer.read.scrape.fetch import Fetcher
@@ -24,10 +26,16 @@ from gpusteward.logs import Log
 
 log = Log(__name__)
 
+T = TypeVar("T")
+
 LOOK_SECONDS = 1.0
 """How often the lists of targets are asked; each says itself when it is due."""
 CLOSE_SECONDS = 1.0
 """An API server that does not answer holds the thread up, but not the program."""
+
+
+ASK_SECONDS = 2.0
+"""Pages that somebody waits for may have to wait for a place first."""
 
 
 @dataclass(slots=True)
@@ -72,6 +80,31 @@ class Rounds:
     def wait_for_first(self, seconds: float) -> float:
         """When every target known at the start had been tried; now, if that takes longer than so many seconds."""
         return self._first_at if self._had_first.wait(seconds) else time.time()
+
+    def fetch_now(self, names: Iterable[str]) -> list[bytes]:
+        """The pages of these targets as they are now; who does not answer is left out. Raises SourceError if nobody
+        does. For any thread but the loop's."""
+        targets = [target for name in names if (target := self._followed.get(name))]
+        if self._loop is None or not targets:
+            return []
+        answers = self._wait_for(self._fetch_all(targets), self._loop)
+        pages = [answer for answer in answers if isinstance(answer, bytes)]
+        if not pages:
+            reason = next(answer for answer in answers if not isinstance(answer, bytes))
+            raise SourceError(f"none of {len(targets)} agents answered: {reason}")
+        return pages
+
+    def _wait_for(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
+        try:
+            asked = asyncio.run_coroutine_threadsafe(work, loop)
+        except RuntimeError as error:
+            work.close()
+            raise SourceError("nothing is scraped any more") from error
+        try:
+            return asked.result(self._settings.timeout + ASK_SECONDS)
+        except (TimeoutError, CancelledError) as error:
+            asked.cancel()
+            raise SourceError("the agents took too long to answer") from error
 
     def close(self) -> None:
         """Stop scraping, without waiting for anybody. May be called from any thread."""
@@ -118,15 +151,29 @@ class Rounds:
         self._note_tried(name)
         self._store.miss(name, time.time())
 
-    async def _follow(self, target: Target) -> None:
+    async def _fetch_all(self, targets: Iterable[Target]) -> list[bytes | BaseException]:
+        return await asyncio.gather(*map(self._fetch_once, targets), return_exceptions=True)
+
+    async def _fetch_once(self, target: Target) -> bytes:
+        fetcher = self._make_fetcher(target)
+        try:
+            async with self._places:
+                return await fetcher.fetch(self._credentials.headers())
+        finally:
+            fetcher.close()
+
+    def _make_fetcher(self, target: Target) -> Fetcher:
         settings = self._settings
-        fetcher = Fetcher(
+        return Fetcher(
             target.address,
             limit=settings.page_limit_bytes,
             timeout=settings.timeout,
             tls=self._tls,
             server_name=settings.server_name,
         )
+
+    async def _follow(self, target: Target) -> None:
+        fetcher = self._make_fetcher(target)
         try:
             while True:
                 async with self._places:

@@ -1,9 +1,10 @@
 """`ScrapeSource`: usage from exporters that are scraped here, as a table."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+from gpusteward.analyzer.read.processes import Pod, Running
 from gpusteward.analyzer.read.prometheus.blocks import Shelf, build_block
 from gpusteward.analyzer.read.prometheus.coverage import Expectations
 from gpusteward.analyzer.read.prometheus.dialects import Dialect
@@ -16,6 +17,7 @@ from gpusteward.analyzer.read.scrape.file_list import FileList
 from gpusteward.analyzer.read.scrape.pod_list import PodList
 from gpusteward.analyzer.read.scrape.reports import describe
 from gpusteward.analyzer.read.scrape.rounds import Rounds
+from gpusteward.analyzer.read.scrape.running import read_running
 from gpusteward.analyzer.read.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.read.scrape.store import Shape, Store
 from gpusteward.analyzer.read.scrape.targets import NOTHING_SET, FixedList, KnownTargets, TargetList
@@ -94,6 +96,10 @@ class ScrapeSource:
     def read_series(self, holding: Holding, at: float, *, seconds: float) -> Chart:
         """The course of one allocation before `at`, as far back as it is kept."""
         return read_chart(self.store, self._found, holding, at=at, seconds=seconds)
+
+    def read_processes(self, pods: Collection[Pod], at: float) -> Running:
+        """What these pods run, as their agents tell it now. Raises SourceError."""
+        return read_running(self.store, self._rounds, pods, at)
 
     def describe(self) -> Mapping[str, Any]:
         """Who is scraped, how that goes, and what was found, as plain data."""

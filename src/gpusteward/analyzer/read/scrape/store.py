@@ -1,7 +1,7 @@
 """All targets together, within limits. Safe to use from several threads."""
 
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from math import ceil
@@ -98,10 +98,10 @@ class Store:
         return len(record.roll), dict(record.faults.counts), dict(record.faults.examples)
 
     @contextmanager
-    def read_records(self) -> Iterator[tuple[Clerk, Collection[Record]]]:
-        """Whose rows they are, and the records themselves: locked, because both change together."""
+    def read_records(self) -> Iterator[tuple[Clerk, Mapping[str, Record]]]:
+        """Whose rows they are, and the records themselves by target: locked, because both change together."""
         with self._lock:
-            yield self._clerk, self._records.values()
+            yield self._clerk, self._records
 
     def forget(self, target: str) -> None:
         """Nothing is kept of this target any more."""

@@ -1,0 +1,35 @@
+"""What pods run, from the series of gpusteward's agents: one question, when somebody looks."""
+
+from collections.abc import Collection, Iterable, Iterator
+
+from gpusteward.analyzer.read.processes import NAMES, HolderLabels, Pod, Running, Sample, gather
+from gpusteward.analyzer.read.prometheus.client import Engine
+from gpusteward.analyzer.read.prometheus.decode import Vector, decode_labels, decode_vector
+from gpusteward.analyzer.read.prometheus.dialects import Dialect
+from gpusteward.analyzer.read.prometheus.matchers import match_any, write_selector
+from gpusteward.analyzer.read.prometheus.plan import Found
+
+
+def read_running(engine: Engine, found: Iterable[Found], pods: Collection[Pod], at: float) -> Running:
+    """Where no agent of ours is, nobody tells. Raises SourceError."""
+    native = next((one for one in found if one.dialect is Dialect.NATIVE), None)
+    if native is None or not pods:
+        return Running()
+    spelling = native.holder.spelling
+    names = HolderLabels(spelling.namespace, spelling.pod, spelling.container)
+    return gather(_read(decode_vector(engine.query(_write(pods, names), at))), pods, names)
+
+
+def _write(pods: Collection[Pod], names: HolderLabels) -> str:
+    matchers = (
+        match_any("__name__", sorted(NAMES)),
+        match_any(names.namespace, sorted({pod.namespace for pod in pods})),
+        match_any(names.pod, sorted({pod.name for pod in pods})),
+    )
+    return write_selector("", matchers)
+
+
+def _read(vector: Vector) -> Iterator[Sample]:
+    for text, value in zip(vector.labels, vector.values.tolist(), strict=True):
+        labels = decode_labels(text)
+        yield labels.get("__name__", ""), labels, value

@@ -1,0 +1,93 @@
+"""/api/v1/workloads/.../processes: what runs now, whose processes nobody tells, and what an agent that fails costs."""
+
+from collections.abc import Collection
+
+from gpusteward.analyzer.api.processes import MOST_PROCESSES
+from gpusteward.analyzer.read.processes import Pod, Running, RunningProcess
+from gpusteward.core.containers import Workload
+from gpusteward.core.errors import SourceError
+from tests.analyzer.api_tables import hold, small_result
+from tests.analyzer.serving import make_result, serving_api
+from tests.analyzer.usage_tables import resting, table_of
+
+TRAINER = "/api/v1/workloads/Job/vision/trainer/processes"
+SWARM = Workload("Job", "team", "swarm")
+
+
+def swarm(pods: int) -> object:
+    held = [hold(f"GPU-{number}", SWARM, namespace="team", pod=f"swarm-{number}") for number in range(pods)]
+    return make_result(table_of(*[resting()] * pods, holdings=held))
+
+
+def test_each_process_comes_with_its_gpu_and_its_use():
+    with serving_api(small_result()) as api:
+        answer = api.get(TRAINER).json
+    assert answer["processes"] == [
+        {
+            "pod": "trainer-0",
+            "container": "main",
+            "node": "n1",
+            "gpu": "GPU-a",
+            "index": "0",
+            "pid": 4000,
+            "process": "python",
+            "memory_bytes": 8.0 * 2**30,
+            "sm_ratio": 0.25,
+            "outside_allocation": False,
+        }
+    ]
+    assert (answer["total"], answer["untold"], answer["pods"]) == (1, [], 1)
+
+
+def test_pods_nobody_speaks_of_are_named_and_not_called_empty():
+    with serving_api(small_result(), read_processes=lambda *_: Running()) as api:
+        answer = api.get(TRAINER).json
+    assert (answer["processes"], answer["untold"]) == ([], ["trainer-0"])
+
+
+def test_a_large_workload_is_asked_for_in_parts():
+    asked: list[list[str]] = []
+
+    def read(pods: Collection[Pod], _: float) -> Running:
+        asked.append([pod.name for pod in pods])
+        return Running(told=frozenset(pods))
+
+    with serving_api(swarm(40), read_processes=read) as api:
+        answer = api.get("/api/v1/workloads/Job/team/swarm/processes").json
+        api.get("/api/v1/workloads/Job/team/swarm/processes?limit=30&offset=30")
+        assert api.get("/api/v1/workloads/Job/team/swarm/processes?limit=257").status == 422
+    assert (answer["pods"], answer["untold"]) == (40, [])
+    assert (len(asked[0]), len(asked[1])) == (16, 10)
+
+
+def test_an_answer_is_bounded_and_says_how_many_there_were():
+    def read(pods: Collection[Pod], _: float) -> Running:
+        (pod,) = pods
+        many = [RunningProcess(pod, "main", "n1", "0", "GPU-a", "", "", pid, "x") for pid in range(MOST_PROCESSES + 5)]
+        return Running(many, frozenset(pods))
+
+    with serving_api(swarm(1), read_processes=read) as api:
+        answer = api.get("/api/v1/workloads/Job/team/swarm/processes").json
+    assert (len(answer["processes"]), answer["total"]) == (MOST_PROCESSES, MOST_PROCESSES + 5)
+    assert answer["processes"][0]["memory_bytes"] is None
+
+
+def test_an_instance_of_mig_is_named_as_people_know_it():
+    def read(pods: Collection[Pod], _: float) -> Running:
+        (pod,) = pods
+        return Running([RunningProcess(pod, "main", "n1", "3", "MIG-b", "7", "1g.10gb", 12, "python")], frozenset(pods))
+
+    with serving_api(swarm(1), read_processes=read) as api:
+        (process,) = api.get("/api/v1/workloads/Job/team/swarm/processes").json["processes"]
+    assert (process["index"], process["gpu"]) == ("3/1g.10gb/7", "MIG-b")
+
+
+def test_agents_that_do_not_answer_and_strangers_are_problems():
+    def fail(*_: object) -> Running:
+        raise SourceError("none of 2 agents answered: no connection")
+
+    with serving_api(small_result(), read_processes=fail) as api:
+        answer = api.get(TRAINER)
+        assert (answer.status, answer.json["type"]) == (503, "urn:gpusteward:problem:engine-failed")
+        assert api.get(TRAINER.replace("trainer", "nobody")).status == 404
+        assert api.get("/results").status == 200

@@ -1,0 +1,175 @@
+"""What pods run: the same from an engine and from the agents' own pages, and unknown where nobody tells."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from gpusteward.analyzer.read.processes import HolderLabels, Pod, Running, RunningProcess, gather
+from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
+from gpusteward.analyzer.read.prometheus.source import PrometheusSource
+from gpusteward.analyzer.read.scrape.settings import ScrapeSettings
+from gpusteward.analyzer.read.scrape.source import ScrapeSource
+from gpusteward.core.errors import SourceError
+from gpusteward.simulate.fleets import default_node, fleet
+from gpusteward.simulate.nodes import SimulatedNode
+from tests.analyzer.engines import Sample, running_prometheus, running_victoria
+from tests.analyzer.histories import AT, moments, respell, tell_history
+from tests.analyzer.scraping import PageServer, pages_of, serving_pages
+
+NODES = [default_node(1, name="showcase"), *fleet(10)]
+LAST = moments()[-1]
+TIMES = moments(seconds=60)
+RENAMED = respell(namespace="exported_namespace", pod="exported_pod", container="exported_container")
+POD = Pod("team", "trainer-0")
+Known = dict[Pod, set[RunningProcess]]
+
+
+def run_truly(nodes: Sequence[SimulatedNode]) -> Known:
+    """What is known to run in every pod that has a part of a GPU, from the simulator itself."""
+    found: Known = {}
+    for node in nodes:
+        snapshot = node.snapshot(LAST)
+        gpus = {reading.gpu.uuid: reading.gpu for reading in snapshot.readings}
+        for claim in snapshot.allocations:
+            found.setdefault(Pod(claim.container.namespace, claim.container.pod), set())
+        for each in snapshot.processes:
+            if each.container is None:
+                continue
+            pod, gpu = Pod(each.container.namespace, each.container.pod), gpus[each.gpu_uuid]
+            found.setdefault(pod, set()).add(
+                RunningProcess(
+                    pod,
+                    each.container.name,
+                    node=node.name,
+                    gpu_index=str(gpu.index),
+                    gpu_uuid=gpu.uuid,
+                    gpu_instance=str(gpu.mig.gpu_instance_id) if gpu.mig else "",
+                    mig_profile=gpu.mig.profile if gpu.mig else "",
+                    pid=each.pid,
+                    name=each.name,
+                    memory_bytes=each.memory_bytes,
+                    sm_ratio=each.sm_ratio,
+                    outside_allocation=each.outside_allocation,
+                )
+            )
+    return found
+
+
+def by_pod(running: Running) -> Known:
+    found: Known = {pod: set() for pod in running.told}
+    for each in running.processes:
+        found.setdefault(each.pod, set()).add(each)
+    return found
+
+
+@contextmanager
+def scraping(samples: Sequence[Sample]) -> Iterator[tuple[PageServer, ScrapeSource]]:
+    """An embedded source that scrapes what these targets say last."""
+    pages: dict[str, bytes | None] = {f"/{target}": page for target, page, _ in pages_of(samples)}
+    with serving_pages(pages) as server:
+        targets = [server.address(path) for path in pages]
+        settings = ScrapeSettings(targets=targets, kubernetes="never", interval=60, timeout=2)
+        with closing(ScrapeSource(settings, window_seconds=60)) as source:
+            source.read(time.time())
+            yield server, source
+
+
+def test_the_agents_own_pages_tell_what_every_pod_runs():
+    truth = run_truly(NODES)
+    assert sum(map(len, truth.values())) > 20
+    assert any(not running for running in truth.values()), "somebody must run nothing"
+    with scraping(tuple(tell_history(NODES, [LAST]))) as (_, source):
+        running = source.read_processes(set(truth), time.time())
+    assert by_pod(running) == truth
+    assert running.told == truth.keys()
+
+
+@pytest.mark.parametrize("engine", [running_prometheus, running_victoria])
+def test_an_engine_tells_the_same_also_under_other_labels(tmp_path: Path, engine):
+    truth = run_truly(NODES)
+    for name, change in (("plain", str), ("renamed", RENAMED)):
+        (folder := tmp_path / name).mkdir()
+        samples = tuple(tell_history(NODES, TIMES, change=change))
+        with (
+            engine(folder, samples) as running,
+            closing(PrometheusSource(PrometheusSettings(url=running.url, time_window_min=1))) as source,
+        ):
+            assert by_pod(source.read_processes(set(truth), AT)) == truth
+
+
+def test_only_the_pods_that_were_asked_for_are_told(tmp_path: Path):
+    truth = run_truly(NODES)
+    pod = next(pod for pod, running in truth.items() if running)
+    namesake = Pod("another-namespace", pod.name)
+    with (
+        running_prometheus(tmp_path, tuple(tell_history(NODES, TIMES))) as engine,
+        closing(PrometheusSource(PrometheusSettings(url=engine.url))) as asked,
+        scraping(tuple(tell_history(NODES, [LAST]))) as (server, scraped),
+    ):
+        for source, at in ((asked, AT), (scraped, time.time())):
+            assert by_pod(source.read_processes({pod, namesake}, at)) == {pod: truth[pod]}
+        before = len(server.asked)
+        scraped.read_processes({pod}, time.time())
+        (path,) = {path for path, _ in server.asked[before:]}
+        assert path == f"/{next(iter(truth[pod])).node}:9400", "no node is asked but its own"
+
+
+def test_where_no_agent_is_nobody_tells(tmp_path: Path):
+    pods = set(run_truly(NODES))
+    samples = tuple(tell_history(NODES, TIMES, dialects="dcgm"))
+    with (
+        running_prometheus(tmp_path, samples) as engine,
+        closing(PrometheusSource(PrometheusSettings(url=engine.url))) as asked,
+        scraping(samples) as (_, scraped),
+    ):
+        assert asked.read_processes(pods, AT) == Running()
+        assert scraped.read_processes(pods, time.time()) == Running()
+
+
+def test_an_agent_that_does_not_answer_costs_its_own_pods_and_all_of_them_are_an_error():
+    here, there = NODES[0], NODES[1]
+    truth = run_truly([here, there])
+    with scraping(tuple(tell_history([here, there], [LAST]))) as (server, source):
+        server.pages[f"/{there.name}:9400"] = None  # hangs
+        assert by_pod(source.read_processes(set(truth), time.time())) == run_truly([here])
+        del server.pages[f"/{here.name}:9400"]
+        with pytest.raises(SourceError, match="none of 2 agents answered"):
+            source.read_processes(set(truth), time.time())
+
+
+def test_a_source_that_is_closed_says_so_at_once():
+    pods = set(run_truly(NODES[:1]))
+    with scraping(tuple(tell_history(NODES[:1], [LAST]))) as (_, source):
+        source.close()
+        began = time.monotonic()
+        with pytest.raises(SourceError):
+            source.read_processes(pods, time.time())
+        assert time.monotonic() - began < 5
+
+
+def sample(family: str, value: float = 1.0, **labels: str) -> tuple[str, dict[str, str], float]:
+    who = {"namespace": POD.namespace, "pod": POD.name, "node": "n1", "gpu": "0", "uuid": "GPU-a"}
+    return f"gpusteward_{family}", {**who, **labels}, value
+
+
+@pytest.mark.parametrize("pid", ["", "-1", "x", "٣", "9" * 400, "1.0"])
+def test_a_pid_that_is_none_is_left_out(pid: str):
+    assert gather([sample("process_memory_bytes", pid=pid)], {POD}, HolderLabels()) == Running()
+
+
+def test_what_is_no_number_is_unknown():
+    said = [
+        sample("process_memory_bytes", 5.0, pid="7", process="python"),
+        sample("process_utilization_ratio", float("nan"), pid="7", engine="sm"),
+        sample("process_utilization_ratio", 0.5, pid="7", engine="memory"),
+    ]
+    (found,) = gather(said, {POD}, HolderLabels()).processes
+    assert (found.memory_bytes, found.sm_ratio, found.name) == (5.0, None, "python")
+
+
+def test_gpus_come_in_their_order():
+    said = [sample("process_memory_bytes", pid="7", gpu=gpu, uuid=f"GPU-{gpu}") for gpu in ("10", "2", "1")]
+    assert [each.gpu_index for each in gather(said, {POD}, HolderLabels()).processes] == ["1", "2", "10"]
