@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -270,6 +271,21 @@ def test_charts_that_cannot_be_read_leave_the_reasons(monkeypatch: pytest.Monkey
             await until_seen(pilot, "the engine is down", "verdict", "1 of 2 GPUs unused")
 
     with serving_api(small_result(at=time.time()), read_series=fail) as api:
+        run(watch(api.url))
+
+
+def test_a_course_is_named_by_as_much_of_its_gpu_as_people_compare() -> None:
+    owner = Workload("Job", "a", "one")
+    uuid = "GPU-76d91b17-a333-669c-24a3-1d73acc1b461"
+    held = [replace(hold(uuid, owner, namespace="a", pod="one"), gpu_instance=instance) for instance in ("", "3")]
+    result = make_result(table_of(working(), working(), holdings=held, at=time.time()))
+
+    async def watch(url: str) -> None:
+        async with watching("--server", url) as pilot:
+            await pilot.press("enter")
+            await until_seen(pilot, "core GPU-76d91b17 ", "core GPU-76d91b17/3 ")
+
+    with serving_api(result, read_series=draw_course) as api:
         run(watch(api.url))
 
 

@@ -161,11 +161,17 @@ def _write_query(asked: Asked) -> list[tuple[str, str]]:
 
 def _charts(course: Row) -> Iterator[Chart]:
     """The measures of one allocation; those nobody measured are left out."""
-    lines, gpu = inner(course, "lines"), text(course, "allocation").rpartition("/")[2]
+    lines, gpu = inner(course, "lines"), _name_gpu(text(course, "allocation"))
     for measure, label, top, show in MEASURES:
         points = list(_points(lines.get(measure)))
         if points:
             yield Chart(clean(f"{label} {gpu}"), points, top, show(points[-1][1]))
+
+
+def _name_gpu(allocation: str) -> str:
+    """`GPU-76d91b17`, of a MIG instance `GPU-76d91b17/3`: as much of a UUID as people compare."""
+    uuid, *instance = allocation.split("/")[3:] or [allocation]
+    return "/".join(("-".join(uuid.split("-")[:2]), *instance))
 
 
 def _points(given: object) -> Iterator[tuple[float, float]]:

@@ -11,7 +11,7 @@ import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -81,18 +81,19 @@ class Rounds:
         """When every target known at the start had been tried; now, if that takes longer than so many seconds."""
         return self._first_at if self._had_first.wait(seconds) else time.time()
 
-    def fetch_now(self, names: Iterable[str]) -> list[bytes]:
-        """The pages of these targets as they are now; who does not answer is left out. Raises SourceError if nobody
-        does. For any thread but the loop's."""
+    def read_now(self, names: Iterable[str], read: Callable[[bytes], T]) -> list[T]:
+        """What `read` makes of the pages of these targets as they are now; who does not answer is left out.
+
+        For any thread but the loop's. Raises SourceError if nobody answers.
+        """
         targets = [target for name in names if (target := self._followed.get(name))]
         if self._loop is None or not targets:
             return []
-        answers = self._wait_for(self._fetch_all(targets), self._loop)
-        pages = [answer for answer in answers if isinstance(answer, bytes)]
-        if not pages:
-            reason = next(answer for answer in answers if not isinstance(answer, bytes))
-            raise SourceError(f"none of {len(targets)} agents answered: {reason}")
-        return pages
+        answers = self._wait_for(self._read_all(targets, read), self._loop)
+        found = [answer for answer in answers if not isinstance(answer, SourceError)]
+        if not found:
+            raise SourceError(f"none of {len(targets)} agents answered: {answers[0]}")
+        return found
 
     def _wait_for(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
         try:
@@ -151,14 +152,17 @@ class Rounds:
         self._note_tried(name)
         self._store.miss(name, time.time())
 
-    async def _fetch_all(self, targets: Iterable[Target]) -> list[bytes | BaseException]:
-        return await asyncio.gather(*map(self._fetch_once, targets), return_exceptions=True)
+    async def _read_all(self, targets: Iterable[Target], read: Callable[[bytes], T]) -> list[T | SourceError]:
+        return await asyncio.gather(*(self._read_once(target, read) for target in targets))
 
-    async def _fetch_once(self, target: Target) -> bytes:
+    async def _read_once(self, target: Target, read: Callable[[bytes], T]) -> T | SourceError:
+        """The page is let go as soon as it is read: there may be many."""
         fetcher = self._make_fetcher(target)
         try:
             async with self._places:
-                return await fetcher.fetch(self._credentials.headers())
+                return read(await fetcher.fetch(self._credentials.headers()))
+        except SourceError as error:
+            return error
         finally:
             fetcher.close()
 

@@ -1,7 +1,7 @@
 """What pods run, from the pages of their agents: read anew when somebody looks, so nothing of it is kept."""
 
 from collections.abc import Collection, Iterator
-from itertools import islice
+from itertools import chain, islice
 
 from gpusteward.analyzer.read.processes import NAMES, HolderLabels, Pod, Running, Sample, gather
 from gpusteward.analyzer.read.prometheus.dialects import Dialect
@@ -16,9 +16,8 @@ _NAMESPACE, _POD = 2, 3  # of a holder's key
 def read_running(store: Store, rounds: Rounds, pods: Collection[Pod], at: float) -> Running:
     """Raises SourceError if none of the agents answers."""
     limit = store.shape.target_series_limit
-    pages = rounds.fetch_now(_find_targets(store, pods))
-    samples = (sample for page in pages for sample in islice(_read(page, at), limit))
-    return gather(samples, pods, HolderLabels())
+    told = rounds.read_now(_find_targets(store, pods), lambda page: list(islice(_read(page, pods, at), limit)))
+    return gather(chain.from_iterable(told), pods, HolderLabels())
 
 
 def _find_targets(store: Store, pods: Collection[Pod]) -> list[str]:
@@ -29,13 +28,15 @@ def _find_targets(store: Store, pods: Collection[Pod]) -> list[str]:
         return [target for target, record in records.items() if record.roll.knows_any(holders)]
 
 
-def _read(page: bytes, at: float) -> Iterator[Sample]:
-    """What cannot be read is told at every scrape, and not once more here."""
+def _read(page: bytes, pods: Collection[Pod], at: float) -> Iterator[Sample]:
+    """Of these pods. What cannot be read is told at every scrape, and not once more here."""
     faults = Faults()
     for line in page.split(b"\n"):
         if line[: line.find(b"{")] not in _NAMES:
             continue
         found = read_stranger(line, faults=faults)
-        value = read_value(line, found.end, faults=faults, at=at) if found else None
-        if found and value is not None:
+        if found is None or Pod(found.labels.get("namespace", ""), found.labels.get("pod", "")) not in pods:
+            continue
+        value = read_value(line, found.end, faults=faults, at=at)
+        if value is not None:
             yield found.name.decode(), found.labels, value
