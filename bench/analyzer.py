@@ -27,7 +27,7 @@ from bench.machines import describe_run
 from bench.progress import say
 from bench.readings import read_busy_seconds
 from bench.served import measure_serve
-from bench.three_ways import Analysis, Seed, make_settings, prepare_curl, record_questions
+from bench.three_ways import Analysis, Seed, add_unjudged, make_settings, prepare_curl, record_questions
 from bench.wire_tap import Asked
 from gpusteward import __version__
 from gpusteward.analyzer.tables import ACTIVITIES
@@ -74,6 +74,8 @@ class Contest:
         at_once = self._analysis.settings.prometheus.max_concurrent_queries
         config = folder / f"curl-{fleet.gpus}-{window_minutes:g}.conf"
         self._curl = prepare_curl(url, questions, at_once=at_once, config=config)
+        every = add_unjudged(questions)
+        self._curl_of_all = prepare_curl(url, every, at_once=at_once, config=config.with_suffix(".all.conf"))
         first, result = self._analysis.run(self._at)
         self.ways = Ways(
             gpus=fleet.gpus,
@@ -94,6 +96,7 @@ class Contest:
         ways.cycles.append(cycle)
         if not is_curl_first:
             ways.curl.append(self._curl.run())
+        ways.curl_of_all.append(self._curl_of_all.run())
         say(f"  {ways.gpus:,} GPUs, {ways.window_minutes:g} min: curl {ways.curl[-1]:.3f} s, cycle {cycle.whole:.3f} s")
         _run_seed(ways, self._seed, self._sample)
 

@@ -25,8 +25,9 @@ NOTES = """\
   session and so a new connection each time, the mean computed from the JSON. Measured on a sample of GPUs spread over
   the fleet and scaled to all. Beside it two that the seed does not do: by UUID, without the `pod!=""` that makes
   Prometheus go through all pods for each GPU; and that with connections kept.
-- The seed's way gives means only. A cycle has means and peaks of what is judged, the spread and the count of the core's
-  samples, and who holds what.
+- The seed's way gives means only. A cycle has means and peaks of what is judged (core, memory copy, memory, power), the
+  mean of the clock, the spread and the count of the core's samples, and who holds what. Means and peaks of all six
+  signals would be three queries more: curl was measured with them too.
 - `gpusteward serve` is the program as it is installed for development, with its defaults, started anew; it ends after
   its cycles and requests. MB is 1,000,000 bytes; memory is what the kernel says.
 - The client that asks `serve` is Python's own, in another process on the same machine, on a connection that is kept.
@@ -99,6 +100,7 @@ def _render_rounds(ways: Ways) -> str:
     columns = {
         "curl": ways.curl,
         "cycle": ways.cycles_whole,
+        "curl with three queries more": ways.curl_of_all,
         f"seed's way, from {ways.sampled_gpus} GPUs": ways.seed,
         "by UUID alone": ways.seed_by_uuid,
         "and connections kept": ways.seed_kept,

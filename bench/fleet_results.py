@@ -32,6 +32,7 @@ class Ways:
     first_cycle: CycleTime  # which also looks up what the site has
     others: list[float] = field(default_factory=list)  # cores that all else kept busy before each round
     curl: list[float] = field(default_factory=list)
+    curl_of_all: list[float] = field(default_factory=list)  # and what nobody judges
     cycles: list[CycleTime] = field(default_factory=list)
     seed: list[float] = field(default_factory=list)
     seed_by_uuid: list[float] = field(default_factory=list)  # the same, without `pod!=""`
@@ -59,6 +60,11 @@ class Ways:
 
     def faster_than(self, seed: Iterable[float]) -> float:
         return median(theirs / cycle.whole for theirs, cycle in zip(seed, self.cycles, strict=True))
+
+    @property
+    def cost_of_all(self) -> float:
+        """What a cycle would take in which every signal had its mean and its peak, in cycles."""
+        return median(more / less for more, less in zip(self.curl_of_all, self.curl, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

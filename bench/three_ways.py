@@ -5,10 +5,11 @@ import subprocess
 import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+from urllib.parse import quote_plus
 
 import requests
 
@@ -101,6 +102,19 @@ def record_questions(engine_url: str, window_seconds: float, *, at: float) -> li
         finally:
             analysis.source.close()
         return list(tap.heard)
+
+
+def add_unjudged(questions: Sequence[Asked]) -> list[Asked]:
+    """And the means and peaks of signals that nobody judges: the peak of the clock, and free memory, of which a cycle
+    asks only how much it is with what is used."""
+    unasked = (("max", "SM_CLOCK"), ("avg", "FB_FREE"), ("max", "FB_FREE"))
+    known = {fold: _find(questions, f"{fold}_over_time(DCGM_FI_DEV_POWER_USAGE") for fold in ("avg", "max")}
+    more = [replace(known[fold], body=known[fold].body.replace("POWER_USAGE", name)) for fold, name in unasked]
+    return [*questions, *more]
+
+
+def _find(questions: Sequence[Asked], words: str) -> Asked:
+    return next(question for question in questions if quote_plus(words) in question.body)
 
 
 @dataclass(frozen=True)

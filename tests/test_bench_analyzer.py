@@ -5,6 +5,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from urllib.parse import quote_plus, unquote_plus
 
 from bench.fleet_bars import judge
 from bench.fleet_data import BLOCK_SECONDS, STEP, cut_blocks, labels_of, write_samples
@@ -13,6 +14,7 @@ from bench.fleet_results import CycleTime, Results, Served, Ways
 from bench.machines import About
 from bench.readings import Memory
 from bench.served import ASKED
+from bench.three_ways import add_unjudged
 from bench.wire_tap import Asked, tap_wire
 
 
@@ -33,6 +35,7 @@ def ways(gpus: int, *, minutes: float = 10, cycle: float = 1.1, curl: float = 1.
         first_cycle=time,
         others=[0.0] * 3,
         curl=[curl] * 3,
+        curl_of_all=[curl * 1.25] * 3,
         cycles=[time] * 3,
         seed=[seed] * 3,
         seed_by_uuid=[seed] * 3,
@@ -70,7 +73,7 @@ def test_all_bars_hold_where_everything_is_within_its_limit():
     fleets = [ways(1_000), ways(10_000), ways(10_000, minutes=120, cycle=3.3, curl=3), ways(50_000)]
     found = results(fleets, [served(10_000), served(50_000)])
     assert missed(found) == []
-    assert len(judge(found)) == 4 + 4 + 1 + 1 + 1 + 3
+    assert len(judge(found)) == 4 + 6 + 1 + 1 + 1 + 3
 
 
 def test_a_slow_cycle_is_missed_against_curl_and_against_the_seed():
@@ -78,6 +81,7 @@ def test_a_slow_cycle_is_missed_against_curl_and_against_the_seed():
     assert promises == [
         "a cycle over 50,000 GPUs, 10 min, against curl",
         "faster than the seed's way at 50,000 GPUs",
+        "faster than the seed's way at 50,000 GPUs, if the clock's peak and free memory were asked for too",
         'faster than the seed\'s way at 50,000 GPUs, if it left out its `pod!=""`',
     ]
 
@@ -116,6 +120,17 @@ def test_every_series_has_a_sample_at_every_moment(tmp_path: Path):
     assert len(lines) == 3 * 6 * 2 + 1
     assert lines[-1] == "# EOF"
     assert sum(line.startswith(f"DCGM_FI_DEV_FB_USED{{{labels_of(2)}}} ") for line in lines) == 2
+
+
+def test_what_nobody_judges_is_asked_for_like_the_rest():
+    power = [quote_plus(f"max by (UUID) ({fold}_over_time(DCGM_FI_DEV_POWER_USAGE[1m]))") for fold in ("avg", "max")]
+    asked = [Asked("POST", "/api/v1/query", f"query={text}&time=1") for text in power]
+    more = [unquote_plus(one.body) for one in add_unjudged(asked)[2:]]
+    assert more == [
+        "query=max by (UUID) (max_over_time(DCGM_FI_DEV_SM_CLOCK[1m]))&time=1",
+        "query=max by (UUID) (avg_over_time(DCGM_FI_DEV_FB_FREE[1m]))&time=1",
+        "query=max by (UUID) (max_over_time(DCGM_FI_DEV_FB_FREE[1m]))&time=1",
+    ]
 
 
 def test_the_tap_passes_on_what_it_hears(tmp_path: Path):
