@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -155,6 +156,9 @@ def is_answering(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=5) as answer:
             return answer.status == 200
+    except urllib.error.HTTPError as error:
+        error.close()
+        return False
     except OSError:
         return False
 
@@ -179,6 +183,40 @@ def test_the_output_shown_in_a_readme_is_what_the_demo_prints(demo: Program, doc
     assert all(ROW.fullmatch(line.rstrip()) for line in (*lines[1:], *real[1:]))
 
 
+INLINE = [
+    (name, command)
+    for name in READMES
+    for command in dict.fromkeys(re.findall(r"`(gpusteward \w+(?: [^`]*)?)`", prose(name)))
+]
+
+
+def test_both_readmes_have_the_same_commands_in_their_text():
+    told = [[command for name, command in INLINE if name == readme] for readme in READMES]
+    assert told[0] == told[1]
+    assert {command.split()[1] for command in told[0]} >= {"explain", "idle", "ps", "report", "top"}
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(("document", "command"), INLINE)
+def test_a_command_in_the_text_of_a_readme_answers(demo: Program, agent: RunningAgent, document: str, command: str):
+    """The workload it names is one of the demo; where it names none, that one is meant."""
+    _, verb, *flags = shlex.split(command)
+    (workload,) = (words.split()[2] for name, words in INLINE if name == document and words.startswith(EXPLAIN))
+    words = [verb, *(flags or ([workload] if verb == "explain" else []))]
+    done = subprocess.run(
+        [sys.executable, "-m", "gpusteward.cli.main", *words],
+        env={**os.environ, "GPUSTEWARD_SERVER": demo.url, "GPUSTEWARD_AGENT": agent.url},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) > 3
+    assert verb != "explain" or workload.partition("/")[2] in done.stdout
+
+
+EXPLAIN = "gpusteward explain "
 ROW = re.compile(
     r"[a-z-]+ +[A-Z]\w+/[a-z0-9-]+ +(idle|suspicious) +[a-z-]+ +\d+/\d+ "
     r"+[\dsmhd ]+\d{4}-\d\d-\d\d \d\d:\d\d \w+ +[\d.,]+ USD"

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,9 @@ IGNORED = (ROOT / ".dockerignore").read_text().splitlines()
 COPIED = [
     source for words in re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE) for source in words.split()[:-1]
 ]
+
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+MAKEFILE = (ROOT / "Makefile").read_text()
 
 
 @pytest.mark.parametrize("source", COPIED)
@@ -32,6 +36,27 @@ def test_what_the_build_needs_is_copied():
     assert {"pyproject.toml", "src", "README.md", "LICENSE", *locks} == set(COPIED)
     assert 'readme = "README.md"' in project
     assert 'license-files = ["LICENSE"]' in project
+
+
+def read_pins(name: str) -> dict[str, set[str]]:
+    """`numpy==2.4.6 ; python_full_version < '3.12'` -> its hashes."""
+    text = (ROOT / f"requirements/{name}.txt").read_text().replace(" \\\n", " ")
+    lines = [line for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
+    return {
+        line.partition(" --hash")[0].strip(): set(re.findall(r"--hash=(sha256:[0-9a-f]{64})", line)) for line in lines
+    }
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_every_extra_is_locked_with_hashes_as_it_is_tested_and_names_no_host(extra: str):
+    pins, tested = read_pins(extra), read_pins("dev")
+    assert pins
+    assert all(pins.values())
+    assert {pin: hashes for pin, hashes in tested.items() if pin in pins} == pins
+    wanted = {re.match(r"[a-z0-9-]+", each)[0] for each in EXTRAS[extra]}
+    assert wanted <= {pin.partition("==")[0].partition("[")[0] for pin in pins}
+    assert not re.search(r"://|index|@", (ROOT / f"requirements/{extra}.txt").read_text())
+    assert f"--extra {extra} -c requirements/dev.txt pyproject.toml -o requirements/{extra}.txt" in MAKEFILE
 
 
 @pytest.mark.parametrize(("program", "port"), [("agent", 9400), ("analyzer", 8080)])
@@ -97,6 +122,13 @@ def test_the_analyzers_image_needs_no_more_than_its_lock(uv: str, tmp_path: Path
     programs = install(uv, tmp_path, "analyzer")
     assert "usage: gpusteward serve" in ask(programs, tmp_path, "gpusteward", "serve", "--help")
     parts = "import gpusteward.analyzer.app, gpusteward.analyzer.explain.models; print('all there')"
+    assert "all there" in ask(programs, tmp_path, "python", "-c", parts)
+
+
+def test_the_commands_a_person_types_need_no_more_than_their_lock(uv: str, tmp_path: Path):
+    programs = install(uv, tmp_path, "cli")
+    assert "thresholds.idle" in ask(programs, tmp_path, "gpusteward", "settings")
+    parts = "import gpusteward.cli.screen.app, gpusteward.cli.report, rich; print('all there')"
     assert "all there" in ask(programs, tmp_path, "python", "-c", parts)
 
 

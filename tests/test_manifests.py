@@ -8,6 +8,8 @@ from pydantic import SecretStr
 
 from gpusteward.agent.settings.table import read_settings
 from gpusteward.analyzer.api.roles import Roles
+from gpusteward.analyzer.judge.signatures.evidence import MAY_HIDE_A_JOB, RUN_THROUGH_KINDS
+from gpusteward.analyzer.read.owner_walks import _BELOW, _plural
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags
 
@@ -67,6 +69,38 @@ def test_the_analyzer_may_only_read_and_only_pods_and_their_owners():
     assert not any("secrets" in rule["resources"] for rule in ANALYZER["ClusterRole"]["rules"])
 
 
+GROUPS = {
+    "apps": ("Deployment", "ReplicaSet", "StatefulSet"),
+    "batch": ("Job", "CronJob"),
+    "batch.volcano.sh": ("VolcanoJob",),
+    "jobset.x-k8s.io": ("JobSet",),
+    "leaderworkerset.x-k8s.io": ("LeaderWorkerSet",),
+    "argoproj.io": ("Rollout", "Workflow", "CronWorkflow"),
+    "tekton.dev": ("TaskRun", "PipelineRun"),
+    "kubeflow.org": (
+        *("PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "MXJob", "JAXJob"),
+        *("Notebook", "Workspace"),
+    ),
+    "trainer.kubeflow.org": ("TrainJob",),
+    "ray.io": ("RayJob", "RayCluster", "RayService"),
+    "serving.kserve.io": ("InferenceService",),
+    "sparkoperator.k8s.io": ("SparkApplication", "ScheduledSparkApplication"),
+    "workload.codeflare.dev": ("AppWrapper",),
+    "kaiwo.silogen.ai": ("KaiwoJob",),
+}
+"""Where the owners that the analyzer knows by name live."""
+
+
+def test_the_analyzer_may_read_every_kind_of_owner_it_knows():
+    known = {*RUN_THROUGH_KINDS, *MAY_HIDE_A_JOB, *_BELOW} | {kind for below in _BELOW.values() for kind in below}
+    knative = {"Revision", "Configuration", "Service"}  # only ever below a label that names what is above them
+    assert {kind for kinds in GROUPS.values() for kind in kinds} == known - knative
+    for group, kinds in GROUPS.items():
+        rules = [rule for rule in ANALYZER["ClusterRole"]["rules"] if group in rule["apiGroups"]]
+        allowed = {resource for rule in rules for resource in rule["resources"]}
+        assert "*" in allowed or {_plural(kind).removeprefix("volcano") for kind in kinds} <= allowed, group
+
+
 def test_the_analyzer_runs_without_root_and_writes_nothing_but_its_books():
     (container,) = ANALYZER["Deployment"]["spec"]["template"]["spec"]["containers"]
     context = container["securityContext"]
@@ -84,4 +118,4 @@ def test_the_analyzers_settings_are_ones_it_takes(tmp_path: Path):
     assert file.settings.prometheus.url == "http://prometheus.monitoring:9090"
     (container,) = ANALYZER["Deployment"]["spec"]["template"]["spec"]["containers"]
     assert str(file.settings.ledger.directory) in [mount["mountPath"] for mount in container["volumeMounts"]]
-    assert not Roles(tokens, SecretStr("")).are_set
+    assert Roles(tokens, SecretStr("")).are_set  # nobody may write before a token is in the Secret

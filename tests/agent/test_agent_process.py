@@ -35,7 +35,8 @@ class RunningAgent:
             with urllib.request.urlopen(f"{self.url}{path}", timeout=5) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
+            with error:
+                return error.code, error.read().decode()
 
     def value(self, name: str) -> float | None:
         """The first sample of a metric, if it is on the page."""

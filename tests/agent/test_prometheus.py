@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -71,6 +72,8 @@ def wait_for_data(ask: Callable[[str], list], process: subprocess.Popen) -> None
         try:
             if ask("DCGM_FI_DEV_GPU_TEMP"):
                 return
+        except urllib.error.HTTPError as error:
+            error.close()
         except OSError:
             pass
         time.sleep(0.1)

@@ -77,6 +77,7 @@ def test_the_whole_machine_is_told_without_a_kubelet_and_its_parts_sum_to_the_de
     finally:
         source.close()
     assert snapshot.allocations_known
+    assert snapshot.holders_are_processes
     assert {(each.container.namespace, each.container.pod) for each in snapshot.allocations} == {
         (getpass.getuser(), "train"),
         (getpass.getuser(), "abababababab"),
@@ -84,3 +85,19 @@ def test_the_whole_machine_is_told_without_a_kubelet_and_its_parts_sum_to_the_de
     for division in divide(snapshot):
         assert sum(part.memory_bytes for part in division.parts) == division.memory_used_bytes
         assert not division.parts[-1].memory_bytes or division.parts[-1].by is Place.UNKNOWN
+
+
+def test_no_advice_is_given_that_only_a_pod_could_follow(nvml_world: NvmlWorld, tmp_path: Path):
+    world = crowd(2, 1, pids=[2001])  # of the first GPU; nobody is on the second, whose memory is held
+    nvml_world.become(world)
+    source = NodeSource(
+        NODE, Nvml(NODE, event_wait_milliseconds=10), Neighbours(ProcTable(tmp_path), holders_are_processes=True)
+    )
+    try:
+        snapshot: Snapshot = source.read(DIVIDED_SIGNALS | {"memory_reserved_bytes"}, now=1.0, guard=Guard())
+    finally:
+        source.close()
+    assert [failure.collector for failure in snapshot.failures] == ["processes", "proc"]
+    for failure in snapshot.failures:
+        assert "hostPID" not in failure.reason
+        assert "--pid=host if it is in a container" in failure.reason

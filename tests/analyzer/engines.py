@@ -159,6 +159,9 @@ def wait_until_ready(engine: RunningEngine, path: str = "/-/ready") -> None:
             with urllib.request.urlopen(engine.url + path, timeout=5) as answer:
                 if answer.status == 200:
                     return
+        except urllib.error.HTTPError as error:  # 503 until it has read its blocks
+            error.close()
+            time.sleep(0.05)
         except OSError:
             time.sleep(0.05)
     pytest.fail(f"{engine.command[0]} is not ready after {START_SECONDS} s")

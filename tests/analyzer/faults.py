@@ -54,8 +54,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve(self.rfile.read(int(self.headers.get("Content-Length", 0))))
 
     def _serve(self, body: bytes | None) -> None:
-        form = urllib.parse.parse_qs((body or b"").decode() or urllib.parse.urlsplit(self.path).query)
-        expression = (form.get("query") or form.get("match[]") or [""])[0]
+        self.form: Form = urllib.parse.parse_qs((body or b"").decode() or urllib.parse.urlsplit(self.path).query)
+        expression = (self.form.get("query") or self.form.get("match[]") or [""])[0]
         self.server.asked.append(expression)
         self.server.headers_seen.append(dict(self.headers))
         if not self.server.misfortune(self, expression):
@@ -68,7 +68,8 @@ class _Handler(BaseHTTPRequestHandler):
             with urllib.request.urlopen(request, timeout=20) as answer:
                 return answer.status, answer.read()
         except urllib.error.HTTPError as error:
-            return error.code, error.read()
+            with error:
+                return error.code, error.read()
         except OSError:
             return 502, b"upstream is gone"
 

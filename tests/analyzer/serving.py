@@ -79,7 +79,8 @@ class Client:
             with urllib.request.urlopen(request, timeout=20) as answer:
                 return Answer(answer.status, answer.headers, answer.read())
         except urllib.error.HTTPError as error:
-            return Answer(error.code, error.headers, error.read())
+            with error:
+                return Answer(error.code, error.headers, error.read())
 
     def post(self, path: str, *, token: str = "", **headers: str) -> Answer:
         return self.get(path, method="POST", token=token, **headers)

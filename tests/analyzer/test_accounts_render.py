@@ -115,7 +115,7 @@ def test_a_page_shows_names_as_text():
     ("language", "words"),
     [
         ("en", ["26 of 64 GPUs unused", "Top wasters", "Right-sizing", "MIG 1g.10gb", "1/4 share", "+30% vs. before"]),
-        ("zh", ["64 块 GPU 中有 26 块未使用", "浪费最多的工作负载", "规格优化建议", "共享 1/4", "较上期 +30%"]),
+        ("zh", ["64 张 GPU 中有 26 张未使用", "浪费最多的工作负载", "规格建议", "共享 1/4", "较上期 +30%"]),
     ],
 )
 def test_a_page_says_everything_in_its_language(language: Language, words: list[str]):

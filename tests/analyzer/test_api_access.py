@@ -1,6 +1,7 @@
 """Who may read and who may act: prohibitions first."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from starlette.requests import Request
@@ -52,6 +53,18 @@ def test_every_role_reads(closed: Api, path: str, token: str):
 def test_never_acts_on_loopback_without_a_token_once_tokens_are_set(method: str, path: str):
     with serving_api(small_result(), settings=settings(reads="always")) as api:
         assert api.get(path, method=method).status == 401
+        assert api.cycles_asked == []
+
+
+@pytest.mark.parametrize(("method", "path"), WRITES)
+def test_never_acts_on_loopback_while_the_named_file_has_no_token(tmp_path: Path, method: str, path: str):
+    """As the manifest comes: what kubectl forwards arrives as loopback."""
+    (tmp_path / "tokens.yaml").write_text("# operator: TOKEN\n")
+    server = {"anonymous_reads": "loopback", "tokens_file": tmp_path / "tokens.yaml"}
+    with serving_api(small_result(), settings=Settings.model_validate({"server": server})) as api:
+        answer = api.get(path, method=method)
+        assert (answer.status, "server.tokens_file" in answer.json["detail"]) == (401, True)
+        assert api.get("/results").status == 200
         assert api.cycles_asked == []
 
 

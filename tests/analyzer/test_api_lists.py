@@ -27,11 +27,11 @@ def names(api: Api, query: str) -> list[object]:
     return [row["name"] for row in items(api, f"workloads{query}")]
 
 
-def test_workloads_with_the_most_idle_gpus_come_first(api: Api):
+def test_workloads_with_the_most_idle_gpus_come_first_and_among_equals_the_longest_idle(api: Api):
     rows = items(api, "workloads")
     assert [(row["name"], row["gpus"], row["idle_gpus"], row["unknown_gpus"]) for row in rows] == [
-        ("trainer", 2, 1, 0),
         ("server", 1, 1, 0),
+        ("trainer", 2, 1, 0),
         ("lonely", 1, 0, 0),
         ("unread", 1, 0, 1),
     ]

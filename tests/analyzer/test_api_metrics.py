@@ -77,6 +77,7 @@ def test_what_could_not_be_measured_has_no_sample(api: Api):
     assert 'pod="unread"' not in page
     assert not [line for line in page.splitlines() if line.startswith("gpu_power_usage_watts") and "GPU-d/7" in line]
     assert 'gpusteward_analyzer_unknown_allocations{reason="no-data"} 1' in page
+    assert "\ngpusteward_analyzer_unknown_allocations " not in page  # every sample has a reason
 
 
 def test_failures_are_on_the_page_although_no_cycle_was_published():

@@ -12,8 +12,10 @@ from gpusteward import __version__
 from gpusteward.analyzer.api.seed_results import SeedRow
 from gpusteward.analyzer.settings.gathered import Settings
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.usages import Measure
 from tests.analyzer.api_tables import small_result
-from tests.analyzer.serving import Api, serving_api
+from tests.analyzer.serving import Api, make_result, serving_api
+from tests.analyzer.usage_tables import GIB, resting, signal, table_of, working
 
 GOLDEN = Path(__file__).parent / "golden"
 SEED_SETTINGS = Settings.model_validate({"prometheus": {"url": "http://prometheus:9090"}})
@@ -59,6 +61,20 @@ def test_what_could_not_be_scored_is_left_out_and_counted(api: Api):
     assert answer.headers["X-Unknown-Count"] == "1"
     assert api.get("/results/stats").json["unknown_count"] == 1
     assert "unread" in {row["pod"] for row in api.get("/api/v1/allocations").json["items"]}
+
+
+def test_what_is_idle_is_low_whatever_memory_it_holds():
+    """A loaded model that nobody asks: by gpu-oour's score alone it is normal, and missing wherever low ones are."""
+    total = signal(Measure.MEMORY_TOTAL, 80 * GIB) | signal(Measure.POWER_LIMIT, 700)
+    result = make_result(table_of(resting(80, watts=300) | total, working() | total, {}))
+    with serving_api(result, settings=SEED_SETTINGS) as api:
+        low, stats = api.get("/results/low").json, api.get("/results/stats").json
+        (namespace,) = api.get("/api/v1/namespaces").json["items"]
+        page = api.get("/metrics").body.decode()
+    assert [(row["gpu_id"], row["status"], row["score"] > 20) for row in low["gpus"]] == [("GPU-0", "idle", True)]
+    assert (low["count"], stats["low_utilization_count"], namespace["low"]) == (1, 1, 1)
+    assert stats["by_namespace"]["team"]["low_util_count"] == 1
+    assert "gpu_low_utilization_count 1\n" in page
 
 
 def test_what_nobody_measured_is_null_and_not_zero(api: Api):

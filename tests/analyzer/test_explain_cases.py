@@ -138,7 +138,7 @@ def test_text_is_one_clean_line() -> None:
 
 def test_without_a_model_the_rules_speak_in_both_languages() -> None:
     assert plain_text(parked(), language="en") == "memory is held without any work: no work in 10 minutes"
-    assert plain_text(parked(reasons=("无计算",)), language="zh") == "占用显存但没有计算：无计算"
+    assert plain_text(parked(reasons=("无计算",)), language="zh") == "占用显存但没有活动：无计算"
     assert all(plain_text(parked(signature=each, reasons=()), language="zh") for each in Signature)
 
 

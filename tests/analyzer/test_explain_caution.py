@@ -155,11 +155,16 @@ def test_the_api_shows_the_restraint_and_says_why_in_both_languages(model: FakeM
     assert listed == {"server": "notice", "other": "reclaim"}
     assert rows == {"pod-0": "notice", "pod-1": "reclaim", "pod-2": "reclaim"}
     assert english["workload"]["highest_step"] == "notice"
-    assert "A second opinion doubts that 1 of its 2 GPUs are unused" in english["reasons"][-1]
-    assert "第二意见怀疑其 2 张 GPU 中有 1 张并非闲置" in chinese["reasons"][-1]
+    assert "Of its 2 GPUs a second opinion doubts that 1 is unused" in english["reasons"][-1]
+    assert "第二意见怀疑其 2 张 GPU 中有 1 张并非空闲" in chinese["reasons"][-1]
     doubted, agreed = english["allocations"]
-    assert "90% sure, calls it suspicious: memory held, core at 0" in doubted["reasons"][-1]
-    assert "（置信度 90%）认为是 suspicious：memory held, core at 0" in chinese["allocations"][0]["reasons"][-1]
+    assert (
+        "90% sure, calls it suspicious, so nothing here goes beyond a notice: memory held, core at 0"
+        in doubted["reasons"][-1]
+    )
+    assert (
+        "（置信度 90%）认为是可疑，因此最多只发通知：memory held, core at 0" in chinese["allocations"][0]["reasons"][-1]
+    )
     assert doubted["opinion"]["adjusted_score"] == 12
     assert "second opinion" not in " ".join(agreed["reasons"])
     assert "second opinion" not in " ".join(free["reasons"])

@@ -11,6 +11,7 @@ from gpusteward.analyzer.judge.reasons import explain_row, make_verdict
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.texts import LANGUAGES, TEXTS, render
 from gpusteward.analyzer.judge.workloads import judge_workloads
+from gpusteward.core import unknown_reasons
 from gpusteward.core.containers import Workload
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, Doubt, Signature, State, Step
@@ -31,7 +32,7 @@ def explain(row: Stats, *earlier: Stats, language: str = "en", owner: Workload |
 
 def test_an_idle_gpu_says_what_it_holds_since_when_and_why_the_score_is_not_believed():
     text = explain(resting(72))
-    assert "every activity signal peaked at 0 over 10 minutes, 100% of them seen" in text
+    assert "every activity signal peaked at 0 over 10 minutes, 100% of the time seen" in text
     assert "Idle since 2026-09-21 14:03 UTC" in text
     assert "72.0 GiB of memory are held and not used" in text
     assert "would not say idle" in text
@@ -64,6 +65,17 @@ def test_work_that_only_another_signal_shows_names_that_signal():
 )
 def test_what_is_unknown_says_why(row, options, words):
     assert words in explain(row, **options)
+
+
+@pytest.mark.parametrize("reason", sorted(unknown_reasons.CHINESE))
+def test_why_a_source_knows_nothing_is_told_in_both_languages(reason):
+    assert f"Not judged: {reason}." in explain(working(), unknown={0: reason})
+    assert f"未作判断：{unknown_reasons.CHINESE[reason]}。" in explain(working(), unknown={0: reason}, language="zh")
+
+
+def test_every_reason_of_a_source_has_its_chinese():
+    named = {text for name, text in vars(unknown_reasons).items() if name.isupper() and isinstance(text, str)}
+    assert named == unknown_reasons.CHINESE.keys()
 
 
 def test_a_pause_tells_when_work_was_last_seen():
@@ -113,5 +125,5 @@ def test_what_could_not_be_scored_has_no_score():
 def test_a_workload_speaks_both_languages():
     verdicts, _ = judge(table_of(resting(), working()), RULES, Memory(), now=AT)
     workloads = judge_workloads(verdicts, RULES)
-    assert workloads.verdict(0).reasons == ("1 of 2 GPUs of this workload work.",)
+    assert workloads.verdict(0).reasons == ("1 of 2 GPUs of this workload works.",)
     assert workloads.verdict(0, language="zh").finding == "2 张 GPU 中有 1 张未使用"

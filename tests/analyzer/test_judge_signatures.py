@@ -195,13 +195,14 @@ def test_only_empty_and_parked_may_ever_be_reclaimed(signature):
 
 
 def test_what_is_parked_by_nobody_knows_whom_may_hang_and_is_never_reclaimed():
-    owners = [None, Workload("Pod", "team", "pod-1"), None]
+    owners = [None, Workload("Pod", "team", "pod-1"), None, Workload("RayCluster", "team", "of-a-job")]
     held = [replace(holding(number), container=replace(holding(number).container, workload=owner))
             for number, owner in enumerate(owners)]  # fmt: skip
-    table = table_of(resting(), resting(), resting(0, processes=0), holdings=held)
+    table = table_of(resting(), resting(), resting(0, processes=0), resting(), holdings=held)
     verdicts, _ = judge(table, RULES, Memory(), now=AT)
-    assert [STEPS[step] for step in verdicts.step] == [Step.NOTICE, Step.RECLAIM, Step.RECLAIM]
+    assert [STEPS[step] for step in verdicts.step] == [Step.NOTICE, Step.RECLAIM, Step.RECLAIM, Step.NOTICE]
     assert "may be a job that hangs" in " ".join(explain_row(verdicts, 0, rules=RULES))
+    assert "A RayCluster may belong to a job" in " ".join(explain_row(verdicts, 3, rules=RULES))
 
 
 def test_nothing_is_done_about_what_is_starting():

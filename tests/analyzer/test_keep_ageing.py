@@ -7,7 +7,18 @@ from gpusteward.analyzer.keep.ageing import MOMENTS_AT_ONCE, prune
 from gpusteward.analyzer.keep.periods import DAY_MS, HOUR_MS, Period, divide_period, floor_day, read_period
 from gpusteward.analyzer.keep.schema import fleet_daily, notices, outbox, usage_daily, usage_hourly
 from gpusteward.analyzer.keep.settings import LedgerSettings
-from tests.analyzer.keeping import RESTING, START, WORKING, cycles, hour, open_ledger, random_cycles, read_table
+from gpusteward.analyzer.settings.sections import SchedulerSettings
+from tests.analyzer.keeping import (
+    RESTING,
+    SETTINGS,
+    START,
+    WORKING,
+    cycles,
+    hour,
+    open_ledger,
+    random_cycles,
+    read_table,
+)
 from tests.analyzer.usage_tables import holding
 
 AMOUNTS = (
@@ -55,6 +66,19 @@ def test_days_say_what_their_hours_say(database_url):
     assert {
         (row["day_ms"], row["allocation_id"]): row["core_peak"] for row in days if row["core_peak"] is not None
     } == peaks
+    ledger.close()
+
+
+@pytest.mark.parametrize("hours", [5, 24])
+def test_intervals_of_many_hours_are_caught_up_with_too(database_url, hours):
+    ledger = open_ledger(database_url, hourly_days=1, daily_days=3)
+    settings = SETTINGS.model_copy(update={"scheduler": SchedulerSettings(interval=hours * 3600)})
+    for result in cycles([(holding(0), WORKING)], range(0, 8 * 24 * 60, hours * 60), settings=settings):
+        ledger.book(result)
+    progress = {row["name"]: row["at_ms"] for row in read_table(ledger.engine, "progress")}
+    assert progress["rolled"] == progress["booked"]
+    kept = [row["hour_ms"] for row in read_table(ledger.engine, "usage_hourly")]
+    assert min(kept) >= floor_day(progress["booked"]) - 2 * DAY_MS
     ledger.close()
 
 

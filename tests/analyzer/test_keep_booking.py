@@ -197,7 +197,14 @@ def test_the_peak_of_an_hour_is_its_highest_and_survives_silence(ledger):
 def test_all_gpus_that_exist_are_booked_held_or_not(ledger):
     book(ledger, *cycles([(holding(0), WORKING)], [0, 5], fleet={("n1", "H100"): 8, ("n2", "A100"): 0}))
     assert read_table(ledger.engine, "fleet_hourly") == [
-        {"hour_ms": hour(), "node": "n1", "model": "H100", "gpu_ms": 8 * 300_000}
+        {
+            "hour_ms": hour(),
+            "node": "n1",
+            "model": "H100",
+            "gpu_ms": 8 * 300_000,
+            "known_ms": 300_000,
+            "held_ms": 0,  # who is held is on another node
+        }
     ]
 
 

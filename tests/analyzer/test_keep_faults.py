@@ -5,8 +5,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sqlalchemy import event, text
 
@@ -310,6 +312,44 @@ def test_who_came_with_a_refused_cycle_is_described_by_the_next(tmp_path):
         ledger.book(cycle([(holding(0), WORKING), (holding(1), WORKING)], START + 60 * minute))
     assert ledger.describe()["lost_cycles"] == 1
     assert sorted(row["pod"] for row in read_table(ledger.engine, "allocations")) == ["pod-0", "pod-1"]
+    ledger.close()
+
+
+def test_a_value_that_no_database_can_store_costs_its_cycle_and_no_other(database_url, caplog):
+    """SQLite's driver raises no error of the database for it, but Python's own."""
+    ledger = open_ledger(database_url)
+    results = cycles([(holding(0), WORKING)], [0, 5, 10, 15, 20])
+    ledger.book(results[0])
+    for result in results[1:3]:
+        workloads = replace(result.workloads, activity=result.workloads.activity + 1, idle_since=np.array([1e300]))
+        ledger.book(replace(result, workloads=workloads))
+    told = ledger.describe()
+    assert (told["refused_cycles"], told["lost_cycles"], told["buffered_cycles"], told["is_ready"]) == (2, 2, 0, True)
+    assert told["error"].startswith("the last cycle was refused: ")
+    for result in results[3:]:
+        ledger.book(result)
+    assert (ledger.describe()["error"], ledger.describe()["refused_cycles"]) == ("", 2)
+    assert minutes_of(hourly(ledger.engine)[0]) == (20, 20, 0, 0)
+    assert events(caplog) == ["ledger_refused_cycle"]
+    ledger.close()
+
+
+def test_a_number_of_gpus_that_nobody_has_is_not_told(database_url):
+    ledger = open_ledger(database_url)
+    for result in cycles([(holding(0), WORKING)], [0, 5], fleet={("node-0", "H100"): 10**19, ("node-1", "H100"): 8}):
+        ledger.book(result)
+    assert [row["node"] for row in read_table(ledger.engine, "fleet_hourly")] == ["node-1"]
+    assert (ledger.describe()["error"], ledger.describe()["refused_cycles"]) == ("", 0)
+    ledger.close()
+
+
+def test_a_refusal_does_not_repeat_what_was_to_be_written(postgres):
+    ledger = open_ledger(postgres.url)
+    with ledger.engine.begin() as connection:
+        connection.execute(text("ALTER TABLE allocations ADD CONSTRAINT no CHECK (pod <> 'pod-0')"))
+    ledger.book(*cycles([(holding(0), WORKING)], [0]))
+    assert ledger.describe()["refused_cycles"] == 1
+    assert "pod-0" not in ledger.describe()["error"]
     ledger.close()
 
 

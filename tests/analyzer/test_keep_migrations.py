@@ -10,13 +10,15 @@ from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 
+from gpusteward.analyzer.accounts.make import make_report
+from gpusteward.analyzer.accounts.reports import ReportQuery
 from gpusteward.analyzer.keep.engines import open_engine, writing
 from gpusteward.analyzer.keep.migrations import HEAD
 from gpusteward.analyzer.keep.schema import METADATA
 from gpusteward.analyzer.keep.settings import LedgerSettings
 from gpusteward.analyzer.keep.upgrades import read_version, take_steps, upgrade
 from gpusteward.core.errors import SourceError
-from tests.analyzer.keeping import WORKING, cycles, hour, hourly, minutes_of, open_ledger
+from tests.analyzer.keeping import WORKING, cycles, hour, hourly, minutes_of, open_ledger, read_table
 from tests.analyzer.usage_tables import holding
 
 DUMPS = sorted((Path(__file__).parent / "ledger_dumps").glob("*.sql"))
@@ -91,8 +93,29 @@ def test_books_of_an_older_version_are_carried_on(tmp_path, dump):
     for result in cycles([(holding(0), WORKING)], [15]):
         ledger.book(result)
     assert minutes_of(hourly(ledger.engine)[0]) == (15, 15, 0, 0)
+    assert read_table(ledger.engine, "currencies") == [{"since_ms": 0, "currency": "USD"}]
     with ledger.engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+    ledger.close()
+
+
+def test_what_the_first_version_knew_of_gpus_nobody_held_is_still_told(tmp_path):
+    url = f"sqlite:///{tmp_path / 'books.db'}"
+    engine = open_engine(url)
+    raw = engine.raw_connection()
+    raw.driver_connection.executescript(DUMPS[0].read_text())
+    raw.close()
+    query = ReportQuery(hour(), hour(1))
+    with pytest.raises(SourceError, match="it is of version 0001"):
+        make_report(engine, query, now_ms=hour(1))
+    upgrade(engine)
+    assert make_report(engine, query, now_ms=hour(1)).total.unallocated_gpu_ms == 6 * 600_000
+    engine.dispose()
+    ledger = open_ledger(url)
+    for result in cycles([(holding(0), WORKING), (holding(1), WORKING)], [15], fleet={("node-0", "H100"): 8}):
+        ledger.book(result)
+    report = make_report(ledger.engine, query, now_ms=hour(1))
+    assert report.total.unallocated_gpu_ms == 6 * 900_000  # an hour with rows of both versions
     ledger.close()
 
 

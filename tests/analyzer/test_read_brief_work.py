@@ -27,6 +27,8 @@ COURSES: dict[str, list[float]] = {
     "brief-restarted": [100.0] * MIDDLE + [0.0, 3.0] + [3.0] * (len(TIMES) - MIDDLE - 2),
     "always": [30.0 * number for number in range(len(TIMES))],
     "just-started": [0.0],
+    "young-always": [30.0 * number for number in range(4)],  # works from its first moment on
+    "nearly-always": [30.0 * number for number in range(19)],
 }
 ENGINES = ("prometheus", "export", "victoria")
 
@@ -39,8 +41,9 @@ def tell_pod(number: int, pod: str, busy: list[float]) -> Iterator[Sample]:
     use = holder | {"by": "container"}
     yield from steady(metrics.GPU_INFO.name, 1, times, **gpu, model="H100")
     yield from steady(metrics.ALLOCATION_INFO.name, 1, times, **holder, share="exclusive")
-    yield from steady(metrics.USE_UTILIZATION.name, 1.0 if pod == "always" else 0.0, times, **use)
-    yield from steady(metrics.GPU_UTILIZATION.name, 1.0 if pod == "always" else 0.0, times, **gpu)
+    core = 1.0 if pod.endswith("always") else 0.0
+    yield from steady(metrics.USE_UTILIZATION.name, core, times, **use)
+    yield from steady(metrics.GPU_UTILIZATION.name, core, times, **gpu)
     yield from steady(COPY, 0.1 if pod.startswith("brief") else 0.0, times, **gpu)
     for at, seconds in zip(times, busy, strict=True):
         yield from steady(metrics.USE_BUSY_SECONDS.name, seconds, [at], **use)
@@ -65,6 +68,13 @@ def read(running: dict[str, RunningEngine], name: str) -> UsageTable:
     settings = PrometheusSettings(url=running[name].url, use_export=name == "export")
     with closing(PrometheusSource(settings)) as source:
         return source.read(AT)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("pod", ["always", "young-always", "nearly-always"])
+def test_the_time_before_a_pod_began_is_not_counted_as_rest(running: dict[str, RunningEngine], name: str, pod: str):
+    usage = of_pod(read(running, name), pod)
+    assert usage.stats[Measure.CORE, Stat.MEAN] == pytest.approx(1.0, abs=0.06)  # a step of twenty at its beginning
 
 
 @pytest.mark.parametrize("name", ENGINES)

@@ -1,6 +1,7 @@
 """The door to the engine: who we say we are, what we bear, and what never leaks."""
 
 import base64
+import gc
 import gzip
 import logging
 import select
@@ -8,6 +9,7 @@ import ssl
 import threading
 import time
 import tracemalloc
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -110,6 +112,52 @@ def test_secrets_appear_in_no_error_log_or_text(server: FaultyEngine, caplog: py
     told = f"{caught.value!r} {caught.value.__cause__!r} {engine!r} {engine._access!r} {settings.headers}"
     told += " ".join(f"{record.getMessage()} {getattr(record, 'facts', '')}" for record in caplog.records)
     assert "hush" not in told
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"bearer_token": "hush\n5"}, {"headers": {"X-Key": "hush\r\nX-Role: admin"}}, {"bearer_token": "hush文"}],
+)
+def test_what_no_header_can_carry_is_refused_without_repeating_it(server: FaultyEngine, settings: dict[str, object]):
+    with pytest.raises(SourceError, match=r"cannot be sent: check prometheus\.headers and the token") as caught:
+        ask(server, retries=0, **settings)
+    assert "hush" not in f"{caught.value!r} {caught.value.__cause__!r} {caught.value.__context__!r}"
+    assert not server.headers_seen
+
+
+def closing_answer(handler, _: str) -> bool:
+    """As proxies answer that keep no connection."""
+    handler.answer(200, EMPTY, Connection="close")
+    handler.close_connection = True
+    return True
+
+
+def test_an_answer_that_says_it_will_close_is_read_to_its_end(server: FaultyEngine):
+    server.misfortune = closing_answer
+    with closing(Engine(PrometheusSettings(url=server.url, retries=0))) as engine:
+        assert [engine.query("up", 1.0) for _ in range(2)] == [EMPTY, EMPTY]
+        assert not engine._wire._open
+        assert not engine._wire._idle
+
+
+def test_an_answer_that_breaks_off_leaves_no_socket_open(server: FaultyEngine):
+    """Found as another test found it: by the collector, when the error it hangs on is thrown away."""
+
+    def hang(handler, _: str) -> bool:
+        handler.answer(200, EMPTY[:9], length=1000, Connection="close")
+        return server.over.wait(5)
+
+    server.misfortune = hang
+    gc.collect()
+    with pytest.raises(SourceError, match="no whole answer") as caught:
+        ask(server, retries=0, timeout_seconds=0.2)
+    server.over.set()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        caught.value.__notes__ = [caught]  # in a ring, as an error is that somebody keeps with its frames
+        del caught
+        gc.collect()
+    assert [str(each.message) for each in told if each.category is ResourceWarning] == []
 
 
 def test_no_more_questions_are_under_way_than_allowed(server: FaultyEngine):

@@ -275,3 +275,37 @@ def test_a_restart_in_mid_cycle_is_unknown_or_an_error_then_all_is_well_again(tm
         proxy.misfortune = fails("", times=0)
         wait_until_ready(engine)
         assert_alike(source.read(AT), whole)
+
+
+WITNESSES = {
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.5,
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": 0.3,
+    "DCGM_FI_PROF_DRAM_ACTIVE": 0.2,
+}
+
+
+@pytest.mark.parametrize("witness", WITNESSES)
+@pytest.mark.parametrize("fold", ["avg", "max"])
+def test_a_witness_that_cannot_be_asked_is_no_proof_of_rest(tmp_path: Path, witness: str, fold: str):
+    """The core reads 0 for whatever reason; the witness knows better, and one day it does not answer."""
+    labels = {"UUID": "GPU-a", "Hostname": "n1", "pod": "p", "namespace": "ml", "container": "main", "gpu": "0"}
+    signals = {
+        CORE: 0.0,
+        "DCGM_FI_DEV_MEM_COPY_UTIL": 0.0,
+        "DCGM_FI_DEV_FB_USED": 30_000.0,
+        witness: WITNESSES[witness],
+    }
+    samples = [
+        sample for name, value in signals.items() for sample in steady(name, value, moments(), **labels, job="dcgm")
+    ]
+    with (
+        running_prometheus(tmp_path, [*samples, *steady("up", 1, moments(), job="dcgm")]) as engine,
+        faulty(engine.url) as proxy,
+        reading(proxy.url) as source,
+    ):
+        source.read(AT)
+        proxy.misfortune = fails(f"{fold}_over_time({witness}")
+        table = source.read(AT)
+        assert any(f"{fold}_over_time({witness}" in asked for asked in proxy.asked), "it must have been asked"
+    (reason,) = table.unknown.values()
+    assert "could not be read" in reason

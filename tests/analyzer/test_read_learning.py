@@ -1,6 +1,7 @@
 """What is learned once and kept for some cycles: who answers, what lasts, how many GPUs there are, how much an engine
 bears."""
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -8,10 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gpusteward.analyzer.judge.judge import judge
+from gpusteward.analyzer.judge.memory import Memory
+from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
 from gpusteward.analyzer.read.prometheus.shards import SMALLEST_SHARD, SeriesLimit
 from gpusteward.analyzer.read.prometheus.source import PrometheusSource
+from gpusteward.analyzer.tables import ACTIVITIES
 from gpusteward.core.usages import Measure, Stat
+from gpusteward.core.verdicts import Activity
 from gpusteward.simulate.fleets import fleet
 from tests.analyzer.engines import Sample, import_samples, running_prometheus, running_victoria
 from tests.analyzer.faults import FaultyEngine, fails, faulty
@@ -166,7 +172,8 @@ def test_an_engine_that_refuses_large_queries_gets_smaller_ones_and_later_larger
         assert all("Hostname=~" in asked for asked in asked_about(proxy, "_over_time(DCGM"))
         proxy.asked.clear()
         assert not source.read(AT).unknown
-        tried = {asked.count("|") + 1 for asked in asked_about(proxy, "max_over_time(DCGM_FI_DEV_GPU_UTIL")}
+        asked = asked_about(proxy, "max_over_time(DCGM_FI_DEV_GPU_UTIL")
+        tried = {len(re.findall(r"n\d{4}", one)) for one in asked}
         assert max(tried) == 2 * SMALLEST_SHARD // 8, "learned again: twice as much is tried"
         assert source._limit.now == SMALLEST_SHARD
 
@@ -217,3 +224,33 @@ def test_failures_of_every_dialect_are_told(tmp_path: Path):
     with site(tmp_path, samples, retries=0) as (source, _):
         source.read(AT)
         assert source.describe()["failures"] == {}
+
+
+@pytest.mark.parametrize("has_up", [True, False])
+@pytest.mark.parametrize("age", [75, 130, 310, 420, 580])
+def test_nothing_is_idle_on_a_site_younger_than_its_window(tmp_path: Path, age: int, has_up: bool):
+    times = [AT - age + 5 * number for number in range(age // 5 + 1)]
+    idle = {"DCGM_FI_DEV_GPU_UTIL": 0.0, "DCGM_FI_DEV_MEM_COPY_UTIL": 0.0, "DCGM_FI_DEV_POWER_USAGE": 60.0}
+    samples = [*gpu(0, times, **idle), *(up(times) if has_up else ())]
+    with site(tmp_path, samples) as (source, proxy):
+        table = source.read(AT)
+        assert list(table.unknown.values()) == ["its exporter has been scraped for less than ten minutes"]
+        later = [AT + 5 * number for number in range(1, 121)]
+        grown = [*gpu(0, later, **idle), *(up(later) if has_up else ())]
+        import_samples(proxy.upstream, grown)
+        table = source.read(AT + 600)
+    assert not table.unknown, "it is learned as soon as it has grown, not an hour later"
+    assert table.coverage.tolist() == [1.0]
+    verdicts, _ = judge(table, Rules(), Memory(), now=AT + 600)
+    assert ACTIVITIES[verdicts.activity[0]] is Activity.IDLE
+
+
+def test_a_pod_with_few_samples_is_not_covered_by_a_young_job(tmp_path: Path):
+    """Eleven minutes old: the last whole five minutes see only a part of that."""
+    times = [AT - 660 + 5 * number for number in range(133)]
+    samples = [*gpu(0, times), *gpu(1, times[-60:]), *up(times)]
+    with site(tmp_path, samples) as (source, _):
+        table = source.read(AT)
+        assert source.describe()["scrape_intervals_seconds"] == {"dcgm": 5.0}
+    assert of_pod(table, "p0").coverage == 1.0
+    assert of_pod(table, "p1").coverage == 0.5

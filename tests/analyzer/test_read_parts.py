@@ -8,9 +8,10 @@ from pydantic import ValidationError
 
 from gpusteward.analyzer.read.prometheus import victoria
 from gpusteward.analyzer.read.prometheus.contradictions import deny_zeros
-from gpusteward.analyzer.read.prometheus.coverage import Expectations, interval_of
+from gpusteward.analyzer.read.prometheus.coverage import Expectations
 from gpusteward.analyzer.read.prometheus.expressions import write_duration, write_range
 from gpusteward.analyzer.read.prometheus.matchers import Matcher, match_any, parse_condition, write_selector
+from gpusteward.analyzer.read.prometheus.pace import Pace, interval_of
 from gpusteward.analyzer.read.prometheus.quantities import Fold
 from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings, parse_duration
 from gpusteward.analyzer.read.prometheus.shards import group
@@ -72,6 +73,7 @@ def test_the_scrape_interval_is_told_from_a_count(samples: float, seconds: float
 
 def test_without_up_the_densest_rows_of_the_last_hour_say_what_to_expect():
     expectations = Expectations(window_seconds=600)
+    expectations.learn(Pace(grown=frozenset({"j"})))
     full, outage = np.array([20.0, 20.0, 10.0]), np.array([8.0, 8.0, 8.0])
     assert expectations.cover(full, ["j"] * 3, 0.0).tolist() == [1.0, 1.0, 0.5]
     assert expectations.cover(outage, ["j"] * 3, 300.0).tolist() == [0.4] * 3
@@ -80,9 +82,19 @@ def test_without_up_the_densest_rows_of_the_last_hour_say_what_to_expect():
 
 def test_every_job_has_its_own_interval():
     expectations = Expectations(window_seconds=600)
-    expectations.learn({"slow": 60.0, "fast": 15.0, "other": 1.0})
+    expectations.learn(Pace({"slow": 60.0, "fast": 15.0, "other": 1.0}, frozenset({"slow", "fast", "other"})))
     counts = np.array([10.0, 20.0, 20.0])
     assert expectations.cover(counts, ["slow", "fast", ""], 0.0).tolist() == [1.0, 0.5, 0.5]
+
+
+def test_nothing_is_expected_of_a_job_before_it_has_grown():
+    expectations = Expectations(window_seconds=600)
+    expectations.learn(Pace(grown=frozenset({"old"})))
+    assert np.isnan(expectations.cover(np.array([5.0, 5.0]), ["new", "new"], 0.0)).all()
+    assert expectations.young == {"new"}
+    expectations.learn(Pace({"new": 30.0}, frozenset({"new"})))
+    assert expectations.cover(np.array([5.0]), ["new"], 300.0).tolist() == [0.25]
+    assert not expectations.young
 
 
 def test_a_given_interval_wins():

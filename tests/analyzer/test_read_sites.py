@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
-from gpusteward.analyzer.read.prometheus.coverage import UP_QUERY
+from gpusteward.analyzer.read.prometheus.pace import DENSEST
 from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
 from gpusteward.analyzer.read.prometheus.source import PrometheusSource
 from gpusteward.analyzer.tables import UsageTable
@@ -244,4 +244,4 @@ def test_nothing_there_is_an_empty_table_and_is_looked_for_again(tmp_path: Path)
         assert len(source.read(AT)) == 0
         proxy.asked.clear()
         assert len(source.read(AT)) == 0
-        assert UP_QUERY in proxy.asked, "as when a site is learned"
+        assert DENSEST[0] in proxy.asked, "as when a site is learned"

@@ -119,11 +119,15 @@ def test_a_changed_file_counts_from_the_next_look_and_a_bad_one_is_refused_once(
     assert roles.reloads_refused == 2
 
 
+def test_a_named_file_asks_for_tokens_although_nobody_is_in_it_yet(tmp_path: Path) -> None:
+    empty = tmp_path / "tokens"
+    empty.write_text("# nobody yet\n")
+    assert Roles(empty, NONE).are_set
+    assert Roles(empty, NONE).role_of("") is None
+
+
 def test_without_any_token_nobody_has_a_role(tmp_path: Path) -> None:
     assert not Roles(None, NONE).are_set
     assert Roles(None, NONE).role_of("") is None
-    empty = tmp_path / "tokens"
-    empty.write_text("# nobody yet\n")
-    assert not Roles(empty, NONE).are_set
     with pytest.raises(ConfigurationError, match=r"check server\.tokens_file"):
         Roles(tmp_path / "missing", NONE)

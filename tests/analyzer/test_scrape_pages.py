@@ -1,6 +1,7 @@
 """A malformed line costs only itself, and is counted with its reason."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from gpusteward.analyzer.read.scrape.store import Shape, Store
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.usages import Measure, Stat
 from tests.analyzer.tables import of_pod
+from tests.documents import ROOT
 
 AT = 1_790_000_000.0
 STEP = 15.0
@@ -127,6 +129,21 @@ def test_a_timestamp_of_now_carriage_returns_and_tabs_are_no_fault():
     assert faults(source) == {}
 
 
+def test_a_page_that_ends_within_a_number_is_not_believed_whether_the_series_is_new_or_known():
+    whole = page() + f"DCGM_FI_DEV_FB_FREE{{{device('one')}}} 40960"
+    for before in ([], [whole + "\n"]):
+        source = scraped(*before, whole[:-2])
+        free = of_pod(read(source), "one").stats.get((Measure.MEMORY_TOTAL, Stat.LAST))
+        assert free in (None, (1024 + 40960) * 2**20)
+        assert faults(source) == {lines.CUT_OFF: 1}
+        assert source.store.describe_target("n1:9400")[2] == {lines.CUT_OFF: "DCGM_FI_DEV_FB_FREE 409"}
+
+
+@pytest.mark.parametrize("end", ["# EOF", " ", "\r"])
+def test_the_end_of_a_page_needs_no_newline_where_it_says_nothing(end: str):
+    assert faults(scraped(page() + end)) == {}
+
+
 def test_of_duplicates_the_first_is_taken_as_prometheus_does():
     source = scraped(page(core="50"), page(core="20") + page(core="90"))
     assert of_pod(read(source), "one").stats[Measure.CORE, Stat.PEAK] == pytest.approx(0.5)
@@ -153,6 +170,35 @@ def test_what_there_is_no_room_for_is_not_even_taken_apart():
     store.ingest("a", page("one").encode(), AT)
     store.ingest("a", (page("one") + 100 * "DCGM_FI_DEV_GPU_UTIL{?} 1\n").encode(), AT + 1)
     assert store.describe_target("a")[1] == {lines.TOO_MANY: 100}
+
+
+def test_labels_beyond_their_bytes_are_left_out_and_counted():
+    store = Store(Shape(interval=15, keep_seconds=60, target_label_limit_bytes=40_000))
+    long = "".join(page(f"long-{number}", note="x" * 8_000) for number in range(3))
+    store.ingest("a", (page("one") + long + page("two")).encode(), AT)
+    store.ingest("a", (page("one", core="70") + page("three")).encode(), AT + 1)
+    assert store.describe_target("a")[1] == {lines.TOO_MUCH_TEXT: 4}, "two of the long ones, and those behind them"
+    assert store.series == 2 + 4 + 2, "there was room for those of the next page"
+
+
+def test_a_line_that_is_too_long_takes_nothing_from_the_bytes_of_others():
+    store = Store(Shape(interval=15, keep_seconds=60, target_label_limit_bytes=1_024))
+    store.ingest("a", (page(note="x" * 20_000) + page("one")).encode(), AT)
+    assert store.describe_target("a")[1] == {lines.TOO_LONG: 2}
+    assert store.series == 2
+
+
+def test_the_bytes_left_for_labels_are_many_times_what_an_agent_with_many_holders_needs():
+    """8 GPUs, 64 holders each: as many copies of the holders of a real page."""
+    golden = (ROOT / "tests/agent/golden/exclusive.prom").read_text()
+    copies = [re.sub(r'pod="([^"]+)"', rf'pod="\1-{number}"', golden) for number in range(64)]
+    store = Store(Shape(interval=15, keep_seconds=60))
+    store.ingest("a", "\n".join(copies).encode(), AT)
+    with store.read_records() as (_, records):
+        needed = records["a"].roll.label_bytes
+    assert not {lines.TOO_MANY, lines.TOO_MUCH_TEXT} & set(store.describe_target("a")[1])
+    assert 500_000 < needed < ScrapeSettings().target_label_limit_bytes / 8
+    assert ScrapeSettings().target_label_limit_bytes == store.shape.target_label_limit_bytes
 
 
 def test_all_targets_together_have_a_limit_too():

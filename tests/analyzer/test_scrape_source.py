@@ -135,7 +135,7 @@ def test_files_that_cannot_be_used_are_refused_at_the_start(tmp_path: Path):
 
 
 def test_when_nothing_at_all_can_be_read_that_is_an_error_with_a_reason():
-    reason = "none of 1 targets could be read: the target answered HTTP 404"
+    reason = "none of 1 target could be read: the target answered HTTP 404"
     with (
         serving_pages({}) as server,
         closing(source_of(server, "/gone")) as source,

@@ -86,6 +86,21 @@ def test_a_bad_file_leaves_the_last_good_targets_and_says_so_until_it_is_mended(
     assert known.complaints == {}
 
 
+def test_a_bad_address_in_a_file_costs_only_its_own_entry_and_is_said(tmp_path: Path):
+    path = tmp_path / "targets.json"
+    bad = [{"targets": ["http://me:secret@n0", "n1:99999"]}, {"targets": ["n2"], "labels": {"__scheme__": "ftp"}}]
+    path.write_text(json.dumps([*bad, *GROUPS]))
+    known = KnownTargets([FileList(path, ScrapeSettings())], limit=100)
+    for moment in (0, 10):
+        assert list(known.look(moment)) == URLS
+        said = known.complaints["scrape.targets_file"]
+        assert said.startswith("3 of 6 targets left out: target 'n0': write HOST")
+        assert "secret" not in said
+    touch(path, json.dumps(GROUPS))
+    assert list(known.look(20)) == URLS
+    assert known.complaints == {}
+
+
 def test_a_file_that_is_missing_is_read_as_soon_as_it_is_there(tmp_path: Path):
     path = tmp_path / "targets.json"
     known = KnownTargets([FileList(path, ScrapeSettings())], limit=100)

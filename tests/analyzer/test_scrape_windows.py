@@ -1,12 +1,14 @@
 """What is kept of targets over time: rings, counters, gaps, targets and pods that come and go."""
 
 import threading
+import tracemalloc
 
 import numpy as np
 import pytest
 
 from gpusteward.analyzer.read.prometheus.matchers import parse_condition
 from gpusteward.analyzer.read.scrape.increases import measure_increase
+from gpusteward.analyzer.read.scrape.lines import TOO_MUCH_TEXT
 from gpusteward.analyzer.read.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.read.scrape.source import ScrapeSource
 from gpusteward.analyzer.read.scrape.store import Shape, Store
@@ -120,6 +122,35 @@ def test_series_long_gone_make_room_for_others():
         store.ingest("a", page(f"pod-{number}").encode(), AT + 15 * number)
     assert store.series <= 30
     assert "too many" not in str(store.describe_target("a")[1])
+
+
+def test_one_target_cannot_fill_the_memory_with_labels_of_its_own_making():
+    """A page may have as many long lines as its size allows, and others every time."""
+    store = Store(Shape(interval=15, keep_seconds=3600, target_label_limit_bytes=2 << 20))
+    tracemalloc.start()
+    try:
+        for number in range(8):
+            text = "".join(page(f"{number}-{pod}" + "x" * 7_500) for pod in range(50))
+            store.ingest("a", text.encode(), AT + 15 * number)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 3 * store.shape.target_label_limit_bytes
+    assert store.describe_target("a")[1][TOO_MUCH_TEXT] == 8 * 100 - store.series
+
+
+def test_long_labels_of_series_long_gone_are_forgotten_before_their_number_counts():
+    store = Store(Shape(interval=15, keep_seconds=15))
+    tracemalloc.start()
+    try:
+        for number in range(120):
+            text = "".join(page(f"{number}-{pod}" + "x" * 7_500) for pod in range(50))
+            store.ingest("a", text.encode(), AT + 15 * number)
+            store.look_back(AT + 15 * number, 15)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 40 << 20, "all that was ever told would be 90 MB"
 
 
 def test_names_of_pods_long_gone_are_forgotten_and_the_others_keep_their_rows():

@@ -5,9 +5,12 @@ import signal
 import socket
 import subprocess
 import time
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -84,11 +87,46 @@ def test_asking_for_an_analysis_runs_one(engine: RunningEngine, tmp_path: Path):
         server.wait_for(lambda it: it.get("/api/v1/health").json["result"]["number"] >= 2)
 
 
+def test_a_slow_engine_delays_cycles_and_never_has_two_at_once_nor_a_queue_of_them(
+    engine: RunningEngine, tmp_path: Path
+):
+    spans: list[tuple[str, float, float]] = []  # of each question: the end of its cycle's window, begin, end
+
+    def answer_late(handler: Any, _expression: str) -> bool:
+        began = time.monotonic()
+        body = urllib.parse.urlencode(handler.form, doseq=True).encode() if handler.command == "POST" else None
+        answer = handler.pass_on(body)
+        time.sleep(0.15)
+        spans.extend((at, began, time.monotonic()) for at in handler.form.get("time", ()))
+        handler.answer(*answer)
+        return True
+
+    with faulty(engine.url) as proxy:
+        proxy.misfortune = answer_late
+        with running_serve(tmp_path, prometheus_url=proxy.url, env=ENVIRONMENT) as server:
+            server.wait_for(lambda _: bool(spans))
+            with ThreadPoolExecutor(10) as people:
+                asked = [*people.map(lambda _: server.get("/analyze").json["status"], range(30))]
+            first_has_ended = has_result(server)
+            server.wait_for(lambda it: it.get("/api/v1/health").json["cycles"]["finished"] == 2)
+            time.sleep(1.0)  # a third would have begun by now
+            cycles = server.get("/api/v1/health").json["cycles"]
+    assert (set(asked), first_has_ended) == ({"triggered"}, False)  # all while the first was under way
+    assert (cycles["finished"], cycles["failed"]) == (2, 0)
+    windows = sorted({at for at, _, _ in spans}, key=float)
+    assert len(windows) == 2
+    ended = max(end for at, _, end in spans if at == windows[0])
+    assert ended <= min(begin for at, begin, _ in spans if at == windows[1])
+
+
 def test_a_changed_threshold_is_in_force_without_a_restart(engine: RunningEngine, tmp_path: Path):
     with running_serve(tmp_path, prometheus_url=engine.url, env=ENVIRONMENT) as server:
         server.wait_for(has_result)
         assert server.post("/config/update?threshold=60").json["updates"] == {"threshold": 60}
         server.wait_for(lambda it: it.get("/results/low").json["threshold"] == 60)
+        assert server.post("/config/update?threshold=9").json["updates"] == {"threshold": 9}
+        assert server.get("/config").json["thresholds"] == {"low_utilization": 9, "idle": 9}
+        assert server.post("/config/update?threshold=60").json["status"] == "updated"
         assert "from 0 to 100" in server.post("/config/update?threshold=600").json["error"]
         assert server.get("/config").json["thresholds"]["low_utilization"] == 60
 

@@ -11,6 +11,7 @@ from gpusteward.analyzer.settings.gathered import Settings
 from gpusteward.analyzer.settings.layers import SEED_VARIABLES, variable_of
 from gpusteward.analyzer.settings.reading import KNOWN, value_at
 from gpusteward.analyzer.settings.showing import show
+from gpusteward.analyzer.settings.values import mask_password
 from gpusteward.cli.flags import FlagParser
 from gpusteward.core.errors import ConfigurationError
 
@@ -160,7 +161,12 @@ def test_lists_and_mappings_can_be_written_in_a_variable(tmp_path: Path) -> None
         ),
         (
             "thresholds:\n  idle: 30",
-            "thresholds.idle 30 (config.yaml line 2): thresholds must rise: idle < low_utilization < high",
+            "thresholds.idle 30 (config.yaml line 2): thresholds must rise: idle <= low_utilization <= high",
+        ),
+        (
+            "thresholds: {idle: 60, high: 30, low_utilization: 40}",
+            "thresholds.low_utilization 40 (config.yaml line 1), thresholds.idle 60 (config.yaml line 1), "
+            "thresholds.high 30 (config.yaml line 1): thresholds must rise: idle <= low_utilization <= high",
         ),
         (
             "scoring: {gpu_util_weight: 0, mem_copy_weight: 0, mem_used_weight: 0, power_weight: 0}",
@@ -238,10 +244,45 @@ def test_a_secret_is_in_nothing_that_is_shown(tmp_path: Path) -> None:
     file = read(tmp_path, text, {"AI_API_KEY": SECRET, variable_of("server.tokens"): f"admin: {SECRET}"})
     assert SECRET not in repr(show(file.effective)) + repr(file.settings.ai) + repr(file.settings.server)
     shown = {each.path: each.value for each in show(file.effective)}
-    assert shown["prometheus.url"] == "http://me:**********@prom:9090"
+    assert shown["prometheus.url"] == "http://**********@prom:9090"
     assert shown["control.api_url"] == "http://hook/low?team=**********&token=**********"
     assert shown["ai.api_key"] == "**********"
     assert shown["prometheus.bearer_token"] == ""
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://me:p@ss@prom:9090/x", "http://**********@prom:9090/x"),
+        ("http://TOKEN@prom", "http://**********@prom"),
+        ("http://TOKEN:@prom?key=K", "http://**********@prom?key=**********"),
+        ("http://me:pa/ss@prom", "http://**********@prom"),
+        ("http://prom:9090/me@here", "http://prom:9090/me@here"),
+        ("http://[::1]:9090/me@here", "http://[::1]:9090/me@here"),
+    ],
+)
+def test_of_a_url_nothing_is_shown_that_may_be_a_credential(url: str, shown: str) -> None:
+    assert mask_password(url) == shown
+
+
+SEED_THRESHOLDS = {0: (0, 70), 5: (5, 70), 9: (9, 70), 10: (10, 70), 20: (10, 70), 70: (10, 70), 90: (10, 90)}
+"""gpu-oour takes any of these; what of ours stands beside it then."""
+
+
+@pytest.mark.parametrize(("low", "beside"), SEED_THRESHOLDS.items())
+@pytest.mark.parametrize("way", ["file", "environment", "request", "seed file and environment"])
+def test_no_threshold_that_gpu_oour_took_is_refused(
+    tmp_path: Path, low: int, beside: tuple[int, int], way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = {"file": f"thresholds: {{low_utilization: {low}}}", "seed file and environment": SEED_FILE}.get(way)
+    file = read(tmp_path, text, {"THRESHOLD": str(low)} if "environment" in way else {})
+    if way == "request":
+        file.change({"thresholds.low_utilization": float(low)})
+        file.change({"scheduler.interval": 60})  # nothing is said twice
+    used = file.settings.thresholds
+    assert (used.low_utilization, used.idle, used.high) == (low, *beside)
+    said = [vars(record)["facts"] for record in caplog.records if record.getMessage() == "setting_gives_way"]
+    assert [each["used"] for each in said] == [new for new, old in zip(beside, (10, 70), strict=True) if new != old]
 
 
 def test_an_unknown_key_is_warned_of_with_the_nearest_known_one(

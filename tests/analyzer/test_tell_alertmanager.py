@@ -61,7 +61,7 @@ def test_an_idle_workload_is_an_alert_and_resolved_when_it_works_again(tmp_path:
         "workload_kind": "Deployment",
         "workload": "web",
     }
-    assert alert["annotations"]["summary"].startswith("ml / Deployment web holds 1 GPUs and has used none of them")
+    assert alert["annotations"]["summary"].startswith("ml / Deployment web holds 1 GPU and has not used it since")
     assert "Memory held: 4.0 GiB" in alert["annotations"]["description"]
     assert alert["annotations"]["signature"] == "parked"
 

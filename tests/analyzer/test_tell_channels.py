@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from datetime import date
 from pathlib import Path
 
@@ -14,8 +15,12 @@ from gpusteward.analyzer.keep.settings import LedgerSettings
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.read.owners import ClusterOwners
 from gpusteward.analyzer.tell.digests import read_week, write_digest
+from gpusteward.analyzer.tell.failures import DeliveryError
 from gpusteward.analyzer.tell.messages import Manner
-from gpusteward.analyzer.tell.senders import is_feishu
+from gpusteward.analyzer.tell.parcels import Waiting
+from gpusteward.analyzer.tell.senders import FeishuSender
+from gpusteward.analyzer.tell.settings import is_feishu
+from gpusteward.analyzer.tell.signing import sign_feishu
 from gpusteward.kubernetes.api import ApiServer
 from tests.analyzer.telling import BUSY, IDLE, held, result_of, settings_of, telling
 from tests.analyzer.test_read_owners import POD, REPLICA_SET, FakeObjects, cluster, table
@@ -40,7 +45,54 @@ def test_a_feishu_webhook_works_as_it_is():
     call = receiver.accepted[0]
     assert call.path == HOOK
     assert call.json == {"msg_type": "text", "content": {"text": call.json["content"]["text"]}}
-    assert call.json["content"]["text"].startswith("GPU 闲置提醒：ml\n")
+    assert call.json["content"]["text"].startswith("GPU 空闲通知：ml\n")
+
+
+def test_a_feishu_bot_that_checks_signatures_takes_what_its_secret_signed():
+    with Receiver() as signed, Receiver() as other, Receiver() as unsigned:
+        signed.feishu_secret, other.feishu_secret = "first-secret", "second-secret"
+        channels = {"ops": f"{signed.url}{HOOK} {other.url}{HOOK}", "plain": unsigned.url + HOOK}
+        secrets = {"ops": "first-secret second-secret"}
+        settings = settings_of(notify=notify(**channels) | {"secrets": secrets})
+        with telling(settings) as teller:
+            teller.tell(result_of([held("ml", "web")], settings=settings))
+            for receiver in (signed, other, unsigned):
+                receiver.wait_for(lambda it: len(it.accepted) == 1)
+    assert signed.accepted[0].json.keys() == {"timestamp", "sign", "msg_type", "content"}
+    assert unsigned.accepted[0].json.keys() == {"msg_type", "content"}
+    assert b"secret" not in signed.accepted[0].body
+
+
+@pytest.mark.parametrize("secrets", [{}, {"ops": "wrong-secret"}])
+def test_a_feishu_bot_that_misses_its_signature_is_said_to_and_what_to_look_at(secrets: dict[str, str]):
+    with Receiver() as receiver:
+        receiver.feishu_secret = "right-secret"
+        settings = settings_of(notify=notify(ops=receiver.url + HOOK) | {"secrets": secrets})
+        with telling(settings) as teller:
+            teller.tell(result_of([held("ml", "web")], settings=settings))
+            wait_until(lambda: teller.tally.dead["notice"] == 1)
+            told = str(teller.describe())
+    assert not receiver.accepted
+    assert "code 19021: it checks signatures; see notify.secrets" in told
+    assert "-secret" not in told
+
+
+def test_every_attempt_at_a_message_is_signed_anew():
+    moments = iter([time.time() - 7200, time.time()])
+    waiting = Waiting(1, "stream", "key", "notice", "channel/ops/0", {}, "GPUs idle", 0, 0)
+    with Receiver() as receiver:
+        receiver.feishu_secret = "right-secret"
+        sender = FeishuSender(receiver.url + HOOK, "right-secret", clock=lambda: next(moments))
+        with pytest.raises(DeliveryError, match="19021"):
+            sender.send(waiting)
+        sender.send(waiting)
+    assert len(receiver.accepted) == 1
+    assert "right-secret" not in repr(sender)
+
+
+def test_feishus_signature_is_the_one_that_openssl_makes():
+    signature = sign_feishu("rHx9kQ2mTz", at=1599360473.9)  # printf '' | openssl dgst -sha256 -hmac "TIME\nSECRET"
+    assert signature == {"timestamp": "1599360473", "sign": "Za5W7mQLxyTCdxhxTD5eGWoekIim1m21oS8ibtk9Xvw="}
 
 
 def test_the_real_addresses_of_feishu_and_lark_are_known():
@@ -69,7 +121,7 @@ def test_other_services_are_reached_through_apprise():
             receiver.wait_for(lambda it: len(it.accepted) == 1)
     said = receiver.accepted[0].json
     assert said["title"] == "GPUs idle: ml"
-    assert said["message"].startswith("ml / Deployment ?all holds 1 GPUs")
+    assert said["message"].startswith("ml / Deployment ?all holds 1 GPU and has not used it since")
 
 
 def test_apprise_follows_no_redirect_even_if_its_address_asks_for_it():
@@ -207,7 +259,7 @@ def test_the_digest_tells_the_week_of_the_books_once(tmp_path: Path):
         "Idle GPU-hours cost 3.00 USD.",
         "Most idle time:",
         "- ml / Deployment web: 1.0 of 1.0 GPU-hours idle, 3.00 USD",
-        "Now: 1 workloads with 1 GPUs are idle as a whole; 0 more have unused GPUs.",
+        "Now: 1 workload with 1 GPU is idle as a whole; 0 more have unused GPUs.",
     ]
 
 
@@ -217,7 +269,7 @@ def test_a_digest_without_books_says_so_and_what_is_idle_now(tmp_path: Path):
     manner = Manner("en", "UTC", "USD", 24, 600)
     said = write_digest(None, result, day=date(2026, 9, 21), namespaces=("ml",), manner=manner)
     assert "the ledger is off" in said
-    assert "Now: 1 workloads with 1 GPUs are idle" in said
+    assert "Now: 1 workload with 1 GPU is idle" in said
     ledger = Ledger(LedgerSettings(directory=tmp_path))
     empty = read_week(ledger.engine, result, namespaces=(), now=AT)
     assert "no books" in write_digest(empty, result, day=date(2026, 9, 21), namespaces=(), manner=manner)

@@ -11,8 +11,9 @@ import pytest
 from gpusteward.analyzer.explain.answers import Opinion
 from gpusteward.analyzer.tell.control import control_parcels
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.usages import Measure
 from tests.analyzer.telling import BUSY, IDLE, UNREAD, held, open_ledger, result_of, settings_of, telling
-from tests.analyzer.usage_tables import AT
+from tests.analyzer.usage_tables import AT, GIB, signal
 from tests.fakes.receivers import Call, Receiver
 
 SECRET = "not to be seen anywhere"
@@ -67,6 +68,16 @@ def test_only_what_is_known_to_be_low_is_told():
     holdings = [held("ml", name) for name in ("idle", "busy", "unread")]
     parcels = list(control_parcels(result_of(holdings, [IDLE, BUSY, UNREAD], settings=settings)))
     assert [parcel.stream for parcel in parcels] == ["control/Deployment/ml/idle"]
+
+
+def test_what_is_idle_is_told_whatever_memory_it_holds():
+    """A loaded model that nobody asks: gpu-oour's score alone would call it normal."""
+    settings = settings_of(control=control("http://nowhere"))
+    parked = IDLE | signal(Measure.MEMORY_USED, 80 * GIB) | signal(Measure.POWER, 250)
+    result = result_of([held("ml", "parked")], [parked], settings=settings)
+    assert result.verdicts.score[0] > settings.thresholds.low_utilization
+    (parcel,) = control_parcels(result)
+    assert '"status":"idle"' in parcel.body
 
 
 def test_a_receiver_can_verify_the_signature_and_a_changed_call_fails(tmp_path: Path):

@@ -67,10 +67,21 @@ def test_a_notice_names_gpus_time_peak_memory_cost_and_what_happens():
     ]
 
 
+def test_of_several_workloads_each_line_has_its_evidence():
+    (parcel,) = desk().cycle([*(held("ml", "web", gpu=gpu) for gpu in range(4)), held("ml", "ocr", gpu=5)])
+    since = "idle for 2 h since 2026-09-21 12:03 UTC, peak 0 %, 16.0 GiB of memory held"
+    assert parcel.body.splitlines()[1:5] == [
+        "2 workloads hold 5 GPUs, none of them used.",
+        "ml:",
+        f"- Deployment web: 4 GPUs, {since}; on node-1 0, node-1 1, and 2 more",
+        f"- Deployment ocr: 1 GPU, {since.replace('16.0', '4.0')}; on node-1 5",
+    ]
+
+
 def test_chinese_is_the_default_and_a_channel_may_have_its_own_language():
     where = desk(channels=("ops", "intl"), language="zh", languages={"intl": "en"})
     zh, en = where.cycle([held("ml", "web")])
-    assert zh.body.startswith("GPU 闲置提醒：ml\n")
+    assert zh.body.startswith("GPU 空闲通知：ml\n")
     assert "自 2026-09-21 12:03 UTC 起全部未使用" in zh.body
     assert en.body.startswith("GPUs idle: ml\n")
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, event, select, text
 
 from gpusteward.analyzer.keep.engines import open_engine, writing
 from gpusteward.analyzer.keep.schema import METADATA, notices, outbox
@@ -111,7 +111,7 @@ def test_a_row_for_a_target_that_is_gone_waits_and_dies_of_age(ledger: Engine, k
     assert tally.dead[kind] == 0
     box.sweep(NOW + 3_600_001)
     assert tally.dead[kind] == 1
-    assert box.read_dead()[0]["error"].startswith("too old")
+    assert box.read("dead", limit=20)[0].error.startswith("too old")
 
 
 def test_without_a_ledger_it_is_kept_in_memory_smaller_and_that_is_said(caplog: pytest.LogCaptureFixture):
@@ -140,7 +140,7 @@ def test_a_lost_database_holds_events_back_up_to_a_limit_and_is_caught_up(
     METADATA.create_all(ledger)
     assert box.flush()
     assert keys(box)[0] == "a1"
-    assert box.describe() == {"in_memory": False, "held": 0, "trouble": ""}
+    assert box.describe() == {"in_memory": False, "held": 0, "trouble": "", "refusal": ""}
     said = [record.message for record in caplog.records]
     assert said == ["outbox_unwritable", "outbox_full", "outbox_writable_again"]
 
@@ -175,3 +175,75 @@ def test_a_full_house_of_one_kind_leaves_room_for_the_others(ledger: Engine):
     box.put([parcel("a", "late"), notice], at_ms=NOW)
     assert (tally.refused["control"], tally.refused["notice"]) == (3, 0)
     assert tally.pending == {"control": 10, "notice": 1}
+
+
+def unfit(ledger: Engine, key: str = "bad") -> None:
+    """From now on the database refuses one key, as it refuses what breaks a rule of its own."""
+    with ledger.begin() as connection:
+        if ledger.dialect.name == "sqlite":
+            refusal = f"BEFORE INSERT ON outbox WHEN NEW.key LIKE '{key}%' BEGIN SELECT RAISE(ABORT, 'no'); END"
+            connection.execute(text(f"CREATE TRIGGER unfit {refusal}"))
+        else:
+            connection.execute(text(f"ALTER TABLE outbox ADD CONSTRAINT unfit CHECK (key NOT LIKE '{key}%%')"))
+
+
+@pytest.mark.parametrize("place", [0, 5, 10])
+def test_an_event_the_database_refuses_for_ever_does_not_stop_the_others(
+    ledger: Engine, caplog: pytest.LogCaptureFixture, place: int
+):
+    box, tally = opened(ledger)
+    unfit(ledger)
+    parcels = [parcel(f"s{number:02}", f"k{number}") for number in range(10)]
+    parcels.insert(place, parcel("s", "bad"))
+    box.put(parcels, [note("n1")], at_ms=NOW)
+    box.put([parcel("later", "later")], at_ms=NOW)
+    assert sorted(keys(box)) == sorted([*(f"k{number}" for number in range(10)), "later"])
+    assert len(box.read_notes(0)) == 1
+    assert (tally.refused["control"], box.describe()["held"], box.describe()["trouble"]) == (1, 0, "")
+    assert box.describe()["refusal"]
+    box.put([parcel("s", "bad again")], at_ms=NOW)
+    assert tally.refused["control"] == 2
+    ours = [record.message for record in caplog.records if record.name.startswith("gpusteward")]
+    assert ours == ["outbox_refused"]
+
+
+@pytest.mark.parametrize("text_of", ["half a character \ud800", "a \0 in it"])
+def test_a_text_that_cannot_be_stored_is_set_aside_alone(ledger: Engine, text_of: str):
+    box, tally = opened(ledger)
+    box.put([parcel("a", "a1"), Parcel("s", "bad", "notice", "channel/ops/0", text_of)], at_ms=NOW)
+    box.put([parcel("b", "b1")], at_ms=NOW)
+    assert keys(box) == ["a1", "b1"]
+    is_kept = ledger.dialect.name == "sqlite" and "\0" in text_of  # SQLite takes a NUL
+    assert tally.refused["notice"] == (0 if is_kept else 1)
+
+
+def test_when_all_is_refused_not_every_single_one_is_tried(ledger: Engine):
+    box, tally = opened(ledger)
+    unfit(ledger)
+    begun = []
+    event.listen(ledger, "begin", lambda _: begun.append(1))
+    box.put([parcel("s", f"bad{number}") for number in range(2000)], at_ms=NOW)
+    assert tally.refused["control"] == 2000
+    assert len(begun) < 300
+    box.put([parcel("a", "a1")], at_ms=NOW)
+    assert keys(box) == ["a1"]
+
+
+def test_what_was_given_up_is_listed_and_tried_again_as_if_it_were_new(ledger: Engine):
+    box, _ = opened(ledger, max_age_hours=1)
+    box.put([parcel("a", "a1"), parcel("b", "b1"), parcel("c", "c1")], at_ms=NOW)
+    first, second, _ = box.take(["control"], now_ms=NOW, limit=100)
+    box.settle([Outcome(first.id, "dead", 5, NOW, "HTTP 400"), Outcome(second.id, "done", 1, NOW)])
+    assert [(row.stream, row.state) for row in box.read(limit=10)] == [("c", "pending"), ("b", "done"), ("a", "dead")]
+    (dead,) = box.read("dead", limit=10)
+    assert (dead.attempts, dead.error, dead.target) == (5, "HTTP 400", "control")
+    assert len(box.read(limit=2)) == 2
+    later = NOW + 7_200_000
+    found, is_tried = box.retry(dead.id, now_ms=later)
+    assert is_tried
+    assert found is not None
+    assert (found.state, found.attempts) == ("pending", 0)
+    box.sweep(later)
+    assert keys(box, now_ms=later) == ["a1"]  # it is as old as its retry; c1 has died of age
+    assert box.retry(dead.id, now_ms=later)[1] is False
+    assert box.retry(10**12, now_ms=later) == (None, False)

@@ -10,7 +10,7 @@ from gpusteward.analyzer.settings.reading import KNOWN
 from gpusteward.analyzer.settings.showing import show
 from gpusteward.analyzer.tell.failures import DeliveryError
 from gpusteward.analyzer.tell.post import post
-from gpusteward.analyzer.tell.settings import AlertmanagerSettings, NotifySettings, urls_of
+from gpusteward.analyzer.tell.settings import AlertmanagerSettings, NotifySettings, secrets_of, urls_of
 from gpusteward.core.errors import ConfigurationError
 from tests.analyzer.test_settings import read
 from tests.fakes.receivers import Receiver
@@ -24,6 +24,7 @@ notify:
     ml-team: >
       mailto://user:mail-secret@example.com
       json://127.0.0.1/json-secret
+  secrets: {{feishu: bot-secret}}
   default: feishu
   namespaces: {{ml: ml-team}}
   quiet_hours: 22:00-08:00
@@ -44,8 +45,10 @@ def test_a_file_as_a_person_writes_it(tmp_path: Path):
 
 def test_a_channel_may_come_from_the_environment(tmp_path: Path):
     environ = {"GPUSTEWARD_NOTIFY__CHANNELS": f"feishu: {HOOK}", "GPUSTEWARD_ALERTMANAGER__URL": "http://one:9093"}
+    environ["GPUSTEWARD_NOTIFY__SECRETS"] = "feishu: bot-secret"
     settings = read(tmp_path, "", environ).settings
     assert urls_of(settings.notify.channels["feishu"]) == (HOOK,)
+    assert secrets_of(settings.notify, "feishu") == ("bot-secret",)
     assert settings.alertmanager.url == ["http://one:9093"]
 
 
@@ -53,7 +56,7 @@ def test_secrets_are_never_shown(tmp_path: Path):
     file: SettingsFile = read(tmp_path, FILE)
     shown = str(show(file.effective)) + str(file.settings) + repr(file.settings)
     assert "ml-team" in shown
-    for secret in ("0a1b-secret", "mail-secret", "json-secret", "sign-secret", "am-secret"):
+    for secret in ("0a1b-secret", "mail-secret", "json-secret", "sign-secret", "am-secret", "bot-secret"):
         assert secret not in shown
 
 
@@ -73,6 +76,10 @@ def test_every_setting_says_what_it_allows():
         {"default": ["nobody"]},
         {"namespaces": {"ml": "nobody"}},
         {"channels": {"ops": "json://x"}, "languages": {"nobody": "en"}},
+        {"secrets": {"nobody": "s"}},
+        {"channels": {"ops": "json://x"}, "secrets": {"ops": "s"}},
+        {"channels": {"ops": HOOK}, "secrets": {"ops": "one two"}},
+        {"channels": {"ops": HOOK}, "secrets": {"ops": ""}},
         {"quiet_hours": "night"},
         {"time_zone": "Mars/Base"},
         {"digest": "09:00"},

@@ -1,9 +1,11 @@
 """The client on real sockets: what it says when things go wrong is what a person reads."""
 
+import gc
 import socket
 import threading
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -19,8 +21,8 @@ from tests.analyzer.serving import Api, serving_api
 
 
 @contextmanager
-def saying(answer: bytes) -> Iterator[str]:
-    """A server that says the same to everybody, whatever they ask."""
+def saying(answer: bytes, *, stays: bool = False) -> Iterator[str]:
+    """A server that says the same to everybody, whatever they ask; one that stays hangs up after its client."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -32,6 +34,8 @@ def saying(answer: bytes) -> Iterator[str]:
             with connection:
                 connection.recv(65536)
                 connection.sendall(answer)
+                with suppress(ConnectionResetError):
+                    connection.recv(65536) if stays else None
 
     thread = threading.Thread(target=serve)
     thread.start()
@@ -135,6 +139,19 @@ def test_words_of_a_server_cannot_move_the_cursor() -> None:
 def test_broken_json_is_told_and_not_fatal(body: bytes) -> None:
     with saying(answer("200 OK", body)) as url, pytest.raises(LostError):
         make_client(Peer.ANALYZER, url).read("/x")
+
+
+def test_an_answer_that_breaks_off_leaves_no_socket_open() -> None:
+    begun = answer("200 OK", b"x" * 100)[:-50]
+    gc.collect()
+    with saying(begun, stays=True) as url, pytest.raises(LostError, match="no answer from the analyzer") as lost:
+        make_client(Peer.ANALYZER, url, timeout_seconds=0.2).read("/x")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        lost.value.__notes__ = [lost]  # in a ring, as an error is that somebody keeps with its frames
+        del lost
+        gc.collect()
+    assert [str(each.message) for each in told if each.category is ResourceWarning] == []
 
 
 def test_what_did_not_change_is_not_sent_twice(analyzer: Api) -> None:

@@ -5,6 +5,7 @@ import io
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from gpusteward.analyzer.accounts.reports import Amounts, Group, Range, Report
@@ -14,7 +15,7 @@ from gpusteward.cli.main import main
 from gpusteward.core.containers import Workload
 from tests.analyzer.api_tables import hold, small_result
 from tests.analyzer.serving import Api, make_result, serving_api
-from tests.analyzer.usage_tables import large_table, resting, table_of
+from tests.analyzer.usage_tables import AT, DAY, large_table, resting, table_of
 from tests.cli.golden_files import assert_golden
 
 NOTHING = "No idle and no suspicious workload.\n"
@@ -57,16 +58,16 @@ def test_json_has_every_number_and_null_for_the_unknown(analyzer: Api, capsys: p
 def test_csv_has_the_same_columns_as_json(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["idle", "--server", analyzer.url, "-o", "csv"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    assert [row["name"] for row in rows] == ["trainer", "server"]
-    assert rows[1]["idle_since"] == "2026-09-21T14:03:20Z"
-    assert rows[0]["idle_since"] == ""
+    assert [row["name"] for row in rows] == ["server", "trainer"]
+    assert rows[0]["idle_since"] == "2026-09-21T14:03:20Z"
+    assert rows[1]["idle_since"] == ""
 
 
 @pytest.mark.parametrize(
     ("flags", "names"),
     [
         (["--namespace", "chat"], ["server"]),
-        (["-n", "chat", "-n", "vision"], ["trainer", "server"]),
+        (["-n", "chat", "-n", "vision"], ["server", "trainer"]),
         (["--longer-than", "10m"], ["server"]),
         (["--longer-than", "1h"], []),
         (["-n", "nobody"], []),
@@ -151,6 +152,29 @@ def test_the_cost_of_the_last_week_is_shown_where_the_books_know_it(capsys: pyte
     assert_golden("idle.costs.txt", table)
     assert (rows["server"]["idle_cost_7d"], rows["server"]["currency"]) == (1234.56, "CNY")
     assert rows["trainer"]["idle_cost_7d"] is None, "without a price it is unknown, not free"
+
+
+def test_the_most_idle_come_first_then_the_longest_idle_then_the_dearest(capsys: pytest.CaptureFixture[str]) -> None:
+    prices = {"unpriced": None, "cheap": 1_000_000, "dear": 9_000_000, "long": None, "large": None}
+    held = [
+        hold(f"GPU-{number}", Workload("Deployment", "ns", name), namespace="ns", pod=f"pod-{number}")
+        for number, name in enumerate((*prices, "large"))
+    ]
+    groups = [Group(name, "Deployment", "ns", amounts(price), None) for name, price in prices.items()]
+    result = make_result(table_of(*[resting(1.0)] * len(held), holdings=held))
+    began = np.array([AT - DAY if name == "long" else AT - 600 for _, _, name in result.workloads.keys])
+    result = replace(result, workloads=replace(result.workloads, idle_since=began))
+    with serving_api(result, read_report=lambda _: report_of(*groups)) as api:
+        assert main(["idle", "--server", api.url, "-o", "json"]) == 0
+        listed = api.get("/api/v1/workloads").json["items"]
+    assert [row["name"] for row in json.loads(capsys.readouterr().out)] == [
+        "large",
+        "long",
+        "dear",
+        "cheap",
+        "unpriced",
+    ]
+    assert [row["name"] for row in listed] == ["large", "long", "unpriced", "cheap", "dear"]
 
 
 def test_an_empty_cluster_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:

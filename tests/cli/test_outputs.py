@@ -19,8 +19,9 @@ from gpusteward.cli.languages import Said
 from gpusteward.cli.main import main
 from gpusteward.cli.outputs import Column, write_rows
 from gpusteward.cli.screen import sparks
+from gpusteward.cli.screen.names import fit_holders, fit_workload
 from gpusteward.cli.screen.views import CLUSTER, NODE, divide_width
-from gpusteward.cli.texts import clean, cut, escape_unfit, fit, measure, wrap
+from gpusteward.cli.texts import clean, cut, cut_middle, escape_unfit, fit, measure, wrap
 from gpusteward.core.errors import ConfigurationError
 from tests.analyzer.serving import Api
 
@@ -47,6 +48,7 @@ def at_terminal(*arguments: str, env: Mapping[str, str] | None = None) -> str:
 
 def test_a_terminal_gets_colours_and_a_pipe_gets_none(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
     assert "\x1b[33midle" in at_terminal("idle", "--server", analyzer.url)
+    assert "\x1b[33m空闲" in at_terminal("idle", "--server", analyzer.url, "--language", "zh")
     assert main(["idle", "--server", analyzer.url]) == 0
     assert "\x1b" not in capsys.readouterr().out
 
@@ -193,3 +195,52 @@ def test_every_view_fits_eighty_columns(views: dict, width: int) -> None:
     for cells in views.values():
         room = width - 2 * len(cells) - 1
         assert sum(divide_width(cells, room)) <= room
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "shown"),
+    [
+        ("lab-unet-ablation-1", 19, "lab-unet-ablation-1"),
+        ("lab-unet-ablation-1", 11, "lab-u…ion-1"),
+        ("团队一训练任务二", 9, "团队…务二"),
+        ("abc", 1, "…"),
+        ("abc", 0, ""),
+    ],
+)
+def test_a_name_is_cut_in_its_middle(name: str, width: int, shown: str) -> None:
+    assert cut_middle(name, width) == shown
+
+
+@given(st.text(), st.integers(0, 30))
+def test_a_name_cut_in_its_middle_fits(name: str, width: int) -> None:
+    assert measure(cut_middle(name, width)) <= width
+
+
+@pytest.mark.parametrize(
+    ("pods", "width", "shown"),
+    [
+        (["a"], 12, "a"),
+        (["server-0", "b"], 12, "server-0, b"),
+        (["server-0", "server-1", "server-2"], 12, "server-0 +2"),
+        (["server-name-0", "b"], 12, "serv…me-0 +1"),
+        (["server-0", "b"], 30, "team/server-0, team/b"),
+        (["server-name-0", "server-name-1"], 30, "team/server-name-0 +1"),
+        ([], 12, "-"),
+    ],
+)
+def test_as_many_holders_are_named_as_there_is_room_for(pods: list[str], width: int, shown: str) -> None:
+    row = {"holders": [{"namespace": "team", "pod": pod} for pod in pods]}
+    assert fit_holders(row, "en", width) == shown
+
+
+@pytest.mark.parametrize(
+    ("kind", "width", "shown"),
+    [
+        ("Deployment", 20, "server (Deployment)"),
+        ("Deployment", 16, "server (deploy)"),
+        ("Notebook", 12, "server"),
+        ("", 12, "server"),
+    ],
+)
+def test_the_name_of_a_workload_comes_before_its_kind(kind: str, width: int, shown: str) -> None:
+    assert fit_workload({"kind": kind, "name": "server"}, "en", width) == shown

@@ -28,6 +28,22 @@ def test_the_table_is_the_one_that_was_found_right(
     assert_golden(f"ps.{language}.txt", capsys.readouterr().out)
 
 
+@pytest.mark.parametrize(("language", "title"), [("en", "HOLDER"), ("zh", "占用者")])
+def test_where_there_is_no_kubernetes_no_pod_is_spoken_of(
+    language: str, title: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    holder = {"namespace": "alice", "pod": "train", "workload": {"kind": "Program", "name": "train"}}
+    process = {"pid": 7, "gpu_uuid": "GPU-x", "name": "/opt/train", "place": "container", "container": holder}
+    server = serve(SnapshotAnswers({"node": "n", "processes": [process], "holders_are_processes": True}), LOOPBACK)
+    try:
+        assert main(["ps", "--agent", server.url, "--language", language]) == 0
+    finally:
+        server.close()
+    titles, row = capsys.readouterr().out.splitlines()
+    assert titles.split()[-1] == title
+    assert row.split()[-1] == "alice/train"
+
+
 def test_every_process_is_listed_with_its_pod(node_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ps", "--agent", node_url, "-o", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)

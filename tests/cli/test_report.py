@@ -67,11 +67,41 @@ def run(capsys: pytest.CaptureFixture[str], *flags: str, code: int = 0) -> str:
     ],
 )
 def test_the_table_is_the_one_that_was_found_right(
-    ledger: Path, capsys: pytest.CaptureFixture[str], name: str, flags: tuple[str, ...]
+    ledger: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    flags: tuple[str, ...],
 ):
+    monkeypatch.setenv("COLUMNS", "80")
     text = run(capsys, "--ledger", str(ledger), *TIME, *flags)
     assert max(measure(line.rstrip()) for line in text.splitlines()) <= 80
     assert_golden(name, text)
+
+
+def test_a_pipe_gets_every_column_and_whole_names(
+    ledger: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    text = run(capsys, "--ledger", str(ledger), *TIME)
+    titles = ("Allocated", "Active", "Idle", "Unknown", "Unallocated", "Idle %", "Cost", "Idle cost", "Score")
+    (header,) = [line for line in text.splitlines() if line.startswith("Namespace ")]
+    assert all(title in header for title in titles)
+    assert "notebooks/StatefulSet/jupyter-zhang-wei-with-a-long-name" in text
+
+
+def test_a_period_before_the_books_says_nothing_of_now(ledger: Path, capsys: pytest.CaptureFixture[str]):
+    text = run(capsys, "--ledger", str(ledger), "--since", "2020-01-01", "--until", "2020-01-02")
+    assert "Nothing is in the books" in text
+    assert "unused" not in text
+    assert "no source tells" not in text
+
+
+def test_unused_is_of_the_last_hour_that_is_asked_for(ledger: Path, capsys: pytest.CaptureFixture[str]):
+    whole = json.loads(run(capsys, "--ledger", str(ledger), *TIME, "--format", "json"))
+    until = ("--until", "2025-11-13T16:00:00Z")
+    part = json.loads(run(capsys, "--ledger", str(ledger), "--since", "1d", *until, "--format", "json"))
+    assert whole["unused"]["hour_ms"] - part["unused"]["hour_ms"] == 24 * 3_600_000
 
 
 def test_names_move_no_cursor_and_are_no_markup(ledger: Path, capsys: pytest.CaptureFixture[str]):

@@ -8,10 +8,11 @@ import pytest
 
 from gpusteward.analyzer.read.processes import Pod, Running
 from gpusteward.analyzer.read.sources import Chart
+from gpusteward.analyzer.results import Result
 from gpusteward.core.containers import Workload
 from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import Holding, Measure
-from tests.analyzer.api_tables import hold, small_result
+from tests.analyzer.api_tables import H100, hold, small_result
 from tests.analyzer.serving import Api, make_result, serving_api
 from tests.analyzer.usage_tables import GIB, resting, table_of, working
 from tests.cli.golden_files import assert_golden
@@ -27,6 +28,8 @@ from tests.cli.screens import (
     until_seen,
     watching,
 )
+
+A10 = "NVIDIA A10"
 
 
 def draw_course(holding: Holding, at: float, seconds: float) -> Chart:
@@ -61,11 +64,56 @@ def test_chinese_takes_two_cells_and_the_columns_still_stand(cluster: Api) -> No
     run(watch())
 
 
+def grown_cluster() -> Result:
+    """Names as long as real ones, which differ at their ends, and GPUs that nobody holds."""
+    names = (
+        ("Notebook", "student-projects", "lab-unet-ablation-study-1"),
+        ("Notebook", "student-projects", "lab-unet-ablation-study-2"),
+        ("PyTorchJob", "nlp-research", "moe-allreduce-47nnt-cj8v"),
+        ("PyTorchJob", "nlp-research", "moe-allreduce-47nnt-xx2b"),
+        ("StatefulSet", "ml-platform", "rerank-api"),
+        ("Deployment", "search-ranking-production", "chat-vllm-98mwq"),
+    )
+    held = [
+        hold(f"GPU-{number}", Workload(*name), namespace=name[1], pod=f"{name[2]}-dd9df5cd4c-{number}", node=node)
+        for number, name in enumerate(names)
+        for node in (f"gpu-worker-pool-a-00{number % 3}",)
+    ]
+    shared = hold("GPU-5", Workload(*names[4]), namespace=names[4][1], pod="rerank-api-0", node=held[5].node)
+    rows = [*(working() if number % 2 else resting(1.0) for number in range(6)), resting(1.0)]
+    table = table_of(*rows, holdings=[*held, shared], at=float(int(time.time())))
+    fleet = {(f"gpu-worker-pool-a-00{number}", H100): 8 for number in range(3)} | {("gpu-worker-pool-b-000", A10): 4}
+    return make_result(replace(table, fleet=fleet))
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("view", ["gpus", "workloads"])
+def test_on_a_small_screen_long_names_are_told_apart_and_free_gpus_are_seen(view: str, language: str) -> None:
+    async def watch(url: str) -> None:
+        async with watching("--server", url, "--view", view, "--language", language) as pilot:
+            assert_golden(f"top.{view}.long.{language}.txt", read_screen(app_of(pilot)))
+            lines = [line for line in read_screen(app_of(pilot)).splitlines()[4:] if line.strip()]
+            assert len(lines) == len(set(lines))
+
+    with serving_api(grown_cluster()) as api:
+        run(watch(api.url))
+
+
+def test_the_free_gpus_of_a_node_have_no_workload_to_open() -> None:
+    async def watch(url: str) -> None:
+        async with watching("--server", url, "--view", "gpus") as pilot:
+            await pilot.press("G", "enter")
+            await until_seen(pilot, "nobody holds it")
+
+    with serving_api(grown_cluster()) as api:
+        run(watch(api.url))
+
+
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 def test_a_workload_opened_is_the_one_that_was_found_right(size: tuple[int, int], cluster: Api) -> None:
     async def watch() -> None:
         async with watching("--server", cluster.url, size=size) as pilot:
-            await pilot.press("enter")
+            await pilot.press("j", "enter")
             await until_seen(pilot, "course of the last 1h", "memory GPU-b", "reasons")
             await until(pilot, lambda: "4000 python" in read_detail(pilot))
             assert_golden(f"top.workload.{size[0]}x{size[1]}.txt", read_screen(app_of(pilot)))
@@ -76,10 +124,10 @@ def test_a_workload_opened_is_the_one_that_was_found_right(size: tuple[int, int]
 def test_the_processes_of_a_workload_stand_between_its_reasons_and_the_evidence(cluster: Api) -> None:
     async def watch() -> None:
         async with watching("--server", cluster.url) as pilot:
-            await pilot.press("enter")
+            await pilot.press("j", "enter")
             await until(pilot, lambda: "4000 python" in read_detail(pilot))
             reasons, processes = read_detail(pilot).split("\nprocesses\n")
-            assert "1 of 2 GPUs of this workload work." in reasons
+            assert "1 of 2 GPUs of this workload works." in reasons
             assert processes.startswith("* 4000 python on n1 GPU 0: SM 25%, 8.0 GiB\n\nevidence\n")
 
     run(watch())
@@ -88,8 +136,9 @@ def test_the_processes_of_a_workload_stand_between_its_reasons_and_the_evidence(
 def test_in_chinese_they_read_as_chinese(cluster: Api) -> None:
     async def watch() -> None:
         async with watching("--server", cluster.url, "--language", "zh") as pilot:
-            await pilot.press("enter")
+            await pilot.press("j", "enter")
             await until(pilot, lambda: "* 4000 python（n1 GPU 0）：SM 25%，显存 8.0 GiB" in read_detail(pilot))
+            await until_seen(pilot, "核心 GPU-a", "显存 GPU-b", "处置上限")
 
     run(watch())
 
@@ -97,14 +146,14 @@ def test_in_chinese_they_read_as_chinese(cluster: Api) -> None:
 @pytest.mark.parametrize(
     ("running", "said"),
     [
-        (Running(), "What 1 of its pods run is unknown: no agent of gpusteward tells it."),
+        (Running(), "What 1 of its pods runs is unknown: no agent of gpusteward tells it."),
         (Running(told=frozenset({Pod("vision", "trainer-0")})), "It runs nothing on its GPUs."),
     ],
 )
 def test_nothing_running_and_nobody_telling_are_two_things(running: Running, said: str) -> None:
     async def watch(url: str) -> None:
         async with watching("--server", url) as pilot:
-            await pilot.press("enter")
+            await pilot.press("j", "enter")
             await until(pilot, lambda: said in read_detail(pilot).replace("\n", " "))
 
     with serving_api(small_result(at=time.time()), read_processes=lambda *_: running) as api:
@@ -117,7 +166,7 @@ def test_processes_that_cannot_be_read_cost_nothing_else() -> None:
 
     async def watch(url: str) -> None:
         async with watching("--server", url) as pilot:
-            await pilot.press("enter")
+            await pilot.press("j", "enter")
             await until(pilot, lambda: "none of 2 agents answered" in read_detail(pilot))
             await until_seen(pilot, "core GPU-a", "verdict", "1 of 2 GPUs unused")
 
@@ -155,8 +204,8 @@ def test_search_filters_by_words_and_escape_takes_it_back(cluster: Api) -> None:
     async def watch() -> None:
         async with watching("--server", cluster.url) as pilot:
             await pilot.press("slash", *"train", "enter")
-            seen = await until_seen(pilot, "1 rows", "/train")
-            assert "Job/trainer" in seen
+            seen = await until_seen(pilot, "1 row", "/train")
+            assert "trainer (Job)" in seen
             assert "Deployment/server" not in seen
             await pilot.press("escape")
             await until_seen(pilot, "4 rows")
@@ -179,9 +228,9 @@ def test_a_prompt_left_with_escape_changes_nothing(cluster: Api) -> None:
 def test_filter_goes_round_the_activities(cluster: Api) -> None:
     async def watch() -> None:
         async with watching("--server", cluster.url) as pilot:
-            for word, count in (("idle", 1), ("unknown", 1), ("active", 2)):
+            for word, rows in (("idle", "1 row"), ("unknown", "1 row"), ("active", "2 rows")):
                 await pilot.press("f")
-                await until_seen(pilot, f"{word}  {count} rows")
+                await until_seen(pilot, f"{word}  {rows}")
             await pilot.press("f4")
             await until_seen(pilot, "4 rows")
 
@@ -226,7 +275,7 @@ def test_a_tenant_leads_to_its_workloads_and_back(cluster: Api) -> None:
         async with watching("--server", cluster.url, "--view", "tenants") as pilot:
             await pilot.press("down", "enter")
             seen = await until_seen(pilot, "tenant chat", "2 rows")
-            assert "Job/trainer" not in seen
+            assert "trainer" not in seen
             await pilot.press("escape")
             await until_seen(pilot, "UNKNOWN", "2 rows")
 
@@ -267,7 +316,7 @@ def test_charts_that_cannot_be_read_leave_the_reasons(monkeypatch: pytest.Monkey
 
     async def watch(url: str) -> None:
         async with watching("--server", url) as pilot:
-            await pilot.press("enter")
+            await pilot.press("j", "enter")
             await until_seen(pilot, "the engine is down", "verdict", "1 of 2 GPUs unused")
 
     with serving_api(small_result(at=time.time()), read_series=fail) as api:
@@ -292,7 +341,7 @@ def test_a_course_is_named_by_as_much_of_its_gpu_as_people_compare() -> None:
 def test_the_span_of_time_goes_round(cluster: Api) -> None:
     async def watch() -> None:
         async with watching("--server", cluster.url) as pilot:
-            await pilot.press("enter")
+            await pilot.press("j", "enter")
             await until_seen(pilot, "course of the last 1h", "core GPU-b")
             await pilot.press("t")
             await until_seen(pilot, "course of the last 6h", "core GPU-b")

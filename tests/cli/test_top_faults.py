@@ -71,10 +71,10 @@ class Gate:
 def test_a_server_that_goes_leaves_its_rows_and_comes_back() -> None:
     async def watch(gate: Gate) -> None:
         async with watching("--server", gate.url, "--refresh", "0.1") as pilot:
-            await until_seen(pilot, "Job/trainer", "analyzer healthy")
+            await until_seen(pilot, "trainer (Job)", "analyzer healthy")
             gate.is_open = False
             seen = await until_seen(pilot, "lost: ")
-            assert "Job/trainer" in seen, "the last that was known stays"
+            assert "trainer (Job)" in seen, "the last that was known stays"
             gate.is_open = True
             await until_seen(pilot, "analyzer healthy")
 
@@ -106,7 +106,7 @@ def test_names_are_text_and_never_markup_or_escapes() -> None:
     result = make_result(table_of(resting(), holdings=held, at=time.time()))
 
     async def watch(url: str) -> None:
-        async with watching("--server", url, size=(140, 24)) as pilot:
+        async with watching("--server", url, size=(140, 40)) as pilot:
             seen = await until_seen(pilot, "[red]团队[bold]", "a[bold]�[31mb�")
             assert "\x1b" not in seen
             await pilot.press("1")
@@ -132,7 +132,7 @@ def test_fifty_thousand_gpus_are_read_only_as_far_as_they_are_shown() -> None:
             await until(pilot, lambda: len(app._table.items) >= 300)
             assert len(app._table.items) <= 2000
             await pilot.press("slash", *"GPU-00049999", "enter")
-            await until_seen(pilot, "1 rows", "node-6249")
+            await until_seen(pilot, "1 row", "node-6249")
 
     with serving_api(result) as api:
         run(watch(api.url))
@@ -192,7 +192,7 @@ def test_at_a_real_terminal_it_shows_itself_and_ends_with_q(analyzer: Api) -> No
     process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=env, start_new_session=True)
     os.close(slave)
     try:
-        seen = read_until(master, b"Job/trainer")
+        seen = read_until(master, b"trainer (Job)")
         assert b"38;2;" not in seen, "no colours that a plain terminal does not have"
         os.write(master, b"q")
         deadline = time.monotonic() + 20

@@ -2,9 +2,13 @@
 
 with Receiver() as receiver: receiver.url; receiver.accepted
 receiver.misfortune = "hang"   # takes the call and does not answer
+receiver.feishu_secret = "x"   # a Feishu bot that checks signatures: 200 and a code for what is not signed
 receiver.restart()             # on the same port, with the same memory
 """
 
+import base64
+import hashlib
+import hmac
 import json
 import threading
 import time
@@ -47,6 +51,7 @@ class Receiver:
         self.misfortune = ""  # hang, drop, redirect, drip, or a status such as 500
         self.answer = b'{"code":0,"msg":"success"}'
         self.retry_after = ""
+        self.feishu_secret = ""
         self.calls: list[Call] = []  # every call that came, whatever became of it
         self.accepted: list[Call] = []
         self._lock = threading.Lock()
@@ -118,20 +123,34 @@ class Receiver:
             self._send(to, 307, location=f"{self.url}/elsewhere")
         elif misfortune:
             self._send(to, int(misfortune))
+        elif self.feishu_secret and not _is_signed(call.json, self.feishu_secret):
+            self._send(
+                to, 200, body=b'{"code":19021,"data":{},"msg":"sign match fail or timestamp is not within one hour"}'
+            )
         else:
             with self._lock:
                 self.accepted.append(call)
             self._send(to, 200)
 
-    def _send(self, to: BaseHTTPRequestHandler, status: int, **headers: str) -> None:
+    def _send(self, to: BaseHTTPRequestHandler, status: int, *, body: bytes | None = None, **headers: str) -> None:
+        body = self.answer if body is None else body
         to.send_response(status)
-        to.send_header("content-length", str(len(self.answer)))
+        to.send_header("content-length", str(len(body)))
         if self.retry_after:
             to.send_header("retry-after", self.retry_after)
         for name, value in headers.items():
             to.send_header(name, value)
         to.end_headers()
-        to.wfile.write(self.answer)
+        to.wfile.write(body)
+
+
+def _is_signed(message: Any, secret: str) -> bool:
+    """As Feishu's pages describe it."""
+    timestamp, sign = message.get("timestamp"), message.get("sign")
+    if not isinstance(timestamp, str) or not isinstance(sign, str) or abs(time.time() - int(timestamp)) > 3600:
+        return False
+    code = hmac.new("\n".join((timestamp, secret)).encode(), digestmod=hashlib.sha256).digest()
+    return hmac.compare_digest(base64.b64decode(sign, validate=True), code)
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 20, about: Callable[[], object] = str) -> None:

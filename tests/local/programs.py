@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import IO, Any
 
 ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
 
@@ -58,14 +58,20 @@ class Program:
         return self.process.wait(seconds)
 
 
-def running(*words: str, env: Mapping[str, str]) -> AbstractContextManager[Program]:
+def running(
+    *words: str, env: Mapping[str, str], stderr: IO[str] | int | None = None
+) -> AbstractContextManager[Program]:
     """`gpusteward WORDS`."""
-    return running_command([sys.executable, "-m", "gpusteward.cli.main", *words], env=env)
+    return running_command([sys.executable, "-m", "gpusteward.cli.main", *words], env=env, stderr=stderr)
 
 
 @contextmanager
-def running_command(command: Sequence[str], *, env: Mapping[str, str]) -> Iterator[Program]:
-    with subprocess.Popen(command, env=dict(env), stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+def running_command(
+    command: Sequence[str], *, env: Mapping[str, str], stderr: IO[str] | int | None = None
+) -> Iterator[Program]:
+    with subprocess.Popen(
+        command, env=dict(env), stdout=subprocess.PIPE, stderr=stderr, text=True, start_new_session=True
+    ) as process:
         try:
             yield Program(process)
         finally:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -45,10 +46,15 @@ def test_it_starts_judges_reports_and_leaves_nothing_behind(tmp_path: Path):
 
 @pytest.mark.parametrize("stopping", [signal.SIGINT, signal.SIGTERM])
 def test_it_can_be_stopped_while_it_makes_up_its_past(tmp_path: Path, stopping: signal.Signals):
-    with running(*FLAGS, "--nodes", "200", env=environment(tmp_path)) as demo:
+    with (
+        tempfile.TemporaryFile("w+") as stderr,
+        running(*FLAGS, "--nodes", "200", env=environment(tmp_path), stderr=stderr) as demo,
+    ):
         wait_until(lambda: any(tmp_path.glob("gpusteward-demo-*/gpusteward.db")), seconds=60)
         os.killpg(demo.process.pid, stopping)
         assert demo.process.wait(15) == 130
+        stderr.seek(0)
+        assert stderr.read() == "making up three weeks of history ...\n", "a line, where there is no terminal"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,6 +1,7 @@
 """`gpusteward up` on a machine with GPUs and without: the true agent and analyzer on the fake driver."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,7 @@ def test_whoever_has_a_process_on_a_gpu_is_named_and_nothing_is_left_behind(tmp_
         nvml.crowd(2, 1, pids=[sleeper.pid]).write(tmp_path / "scenario")
         env = {**environment(tmp_path / "scenario"), "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")}
         words = ("up", "--address", "127.0.0.1:0", "--set", "scrape.interval=1", "--interval", "10")
-        with running(*words, env=env) as up:
+        with (tmp_path / "stderr").open("w") as stderr, running(*words, env=env, stderr=stderr) as up:
             up.wait_for_address(60)
             found = up.wait_for("/api/v1/allocations", 60)
             (held,) = found["items"]
@@ -32,10 +33,27 @@ def test_whoever_has_a_process_on_a_gpu_is_named_and_nothing_is_left_behind(tmp_
             children = Path(f"/proc/{up.process.pid}/task/{up.process.pid}/children").read_text().split()
             assert len(children) == 1, "the agent"
             assert up.interrupt() == 0
+        said = (tmp_path / "stderr").read_text()
+        assert ("analyzer_stopped" in said, " ERROR " in said, "hostPID" in said) == (True, False, False), said
         assert not Path(f"/proc/{children[0]}").exists()
         assert (tmp_path / "data" / "gpusteward" / "gpusteward.db").exists()
         assert sleeper.stdin is not None
         sleeper.stdin.close()
+
+
+@pytest.mark.timeout(180)
+def test_an_agent_that_ends_by_itself_ends_the_whole_and_says_so(tmp_path: Path):
+    nvml.crowd(1, 1, pids=[os.getpid()]).write(tmp_path / "scenario")
+    env = {**environment(tmp_path / "scenario"), "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")}
+    with (
+        (tmp_path / "stderr").open("w") as stderr,
+        running("up", "--address=127.0.0.1:0", env=env, stderr=stderr) as up,
+    ):
+        up.wait_for_address(60)
+        (agent,) = Path(f"/proc/{up.process.pid}/task/{up.process.pid}/children").read_text().split()
+        os.kill(int(agent), signal.SIGKILL)
+        assert up.process.wait(30) == 1
+    assert "agent_ended" in (tmp_path / "stderr").read_text()
 
 
 def test_a_kubelet_that_only_root_may_look_at_is_none():
@@ -56,5 +74,7 @@ def test_without_a_driver_it_says_what_is_missing_and_offers_the_demo(tmp_path: 
         check=False,
     )
     assert done.returncode == 1
-    assert "libnvidia-ml.so.1 was not found" in done.stderr
-    assert "gpusteward demo" in done.stderr
+    (said,) = done.stderr.splitlines()
+    assert "libnvidia-ml.so.1 was not found" in said
+    assert said.endswith("=utility. Without a GPU, gpusteward demo shows all of it on GPUs that do not exist")
+    assert "--source" not in said, "a flag it does not have"

@@ -2,14 +2,14 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from gpusteward.agent.attribute import Witnesses, attribute
 from gpusteward.agent.guards import Guard
 from gpusteward.agent.kubernetes.kubelet import Claim, PodResources
 from gpusteward.agent.kubernetes.pods import Pod, PodWatch
-from gpusteward.agent.nvml import Nvml, NvmlReading
+from gpusteward.agent.nvml import IN_POD, Nvml, NvmlReading
 from gpusteward.agent.proc.table import ProcessIdentity, ProcTable
 from gpusteward.agent.residents import seat_residents
 from gpusteward.agent.shares.ratio_file import RatioFile
@@ -27,9 +27,9 @@ PODS_AWAITED_SECONDS = 2.0
 """How long the first cycle waits for the API server's list of pods; later ones never do."""
 
 _NOBODY_IN_PROC = (
-    "none of the processes on the GPUs is in /proc: run the agent with hostPID: true, or mount the host's /proc and"
-    " name it with --proc"
+    f"none of the processes on the GPUs is in /proc: {IN_POD}mount the host's /proc and name it with --proc"
 )
+_IN_CONTAINER = "run it with --pid=host if it is in a container, or "
 _NO_IDENTITIES: Mapping[int, ProcessIdentity] = {}
 _NO_PODS: Mapping[str, Pod] = {}
 
@@ -77,7 +77,7 @@ class NodeSource:
         """Ask everybody, join the answers."""
         reading = guard.run("nvml", lambda: self._read_nvml(wanted, now), NvmlReading())
         for failure in reading.failures:
-            guard.fail(failure)
+            guard.fail(self._advise(failure))
         identities = self._identify(reading, guard)
         pods = self._read_pods(guard)
         claims_known = self._read_claims(pods, now=now, guard=guard)
@@ -96,6 +96,7 @@ class NodeSource:
             allocations=allocations,
             allocations_known=claims_known or self._ask.holders_are_processes,
             failures=tuple(guard.failures),
+            holders_are_processes=self._ask.holders_are_processes,
         )
 
     def release(self, *, seconds: float) -> None:
@@ -117,12 +118,18 @@ class NodeSource:
             raise SourceError(f"NVML is released on request until {time.strftime('%H:%M:%SZ', time.gmtime(until))}")
         return self._nvml.read(wanted, peers="peer_status" in wanted)
 
+    def _advise(self, failure: Failure) -> Failure:
+        """Without Kubernetes nobody can do what only a pod can have done to it."""
+        if not self._ask.holders_are_processes:
+            return failure
+        return replace(failure, reason=failure.reason.replace(IN_POD, _IN_CONTAINER))
+
     def _identify(self, reading: NvmlReading, guard: Guard) -> Mapping[int, ProcessIdentity]:
         pids = {process.pid for process in reading.processes}
         self._ask.proc.forget_except(pids)
         identities = guard.run("proc", lambda: {pid: self._ask.proc.identify(pid) for pid in pids}, _NO_IDENTITIES)
         if identities and not any(identity.name for identity in identities.values()):
-            guard.fail(Failure("proc", _NOBODY_IN_PROC))
+            guard.fail(self._advise(Failure("proc", _NOBODY_IN_PROC)))
         return identities
 
     def _read_pods(self, guard: Guard) -> Mapping[str, Pod]:

@@ -7,6 +7,7 @@ import numpy as np
 from gpusteward import __version__
 from gpusteward.analyzer.explain.tallies import Tally
 from gpusteward.analyzer.judge.keys import encode
+from gpusteward.analyzer.judge.states import find_low
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, STATES, Codes
 from gpusteward.analyzer.worker import DURATION_BUCKETS, Account
@@ -71,7 +72,8 @@ def _counts(result: Result) -> Iterable[Family]:
     verdicts = result.verdicts
     known = verdicts.score[~np.isnan(verdicts.score)]
     yield Family(metrics.TOTAL, [("", len(verdicts))])
-    yield Family(metrics.LOW, [("", int(np.sum(known < result.settings.thresholds.low_utilization)))])
+    is_low = find_low(verdicts.score, verdicts.state, thresholds=result.settings.thresholds)
+    yield Family(metrics.LOW, [("", int(is_low.sum()))])
     yield Family(metrics.IDLE, [("", int(np.sum(verdicts.state == STATES.index(State.IDLE))))])
     if len(known):
         yield Family(metrics.AVERAGE, [("", round(float(known.mean()), 1))])
@@ -103,7 +105,8 @@ def _kinds(result: Result) -> Iterable[Family]:
     yield _by(metrics.WORKLOADS, "activity", _tally(result.workloads.activity, ACTIVITIES))
     if len(verdicts):
         yield Family(metrics.COVERAGE, [("", round(float(verdicts.usage.coverage.mean()), 4))])
-    yield _by(metrics.UNKNOWN, "reason", _tally(verdicts.doubt[verdicts.doubt != 0], DOUBTS))
+    doubts = _tally(verdicts.doubt, DOUBTS)
+    yield _by(metrics.UNKNOWN, "reason", {name: count for name, count in doubts.items() if name})
 
 
 def _tally(codes: Codes, names: Sequence[str]) -> Mapping[str, int]:

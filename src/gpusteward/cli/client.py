@@ -94,6 +94,7 @@ class Client:
     prefix: str
     is_tls: bool
     authorization: str = field(default="", repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # sent with every question
     token_origin: str = ""
     timeout_seconds: float = 10.0
     ca_file: str | None = None
@@ -115,13 +116,18 @@ class Client:
         self, target: str, *, method: str = "GET", body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> Answer:
         """Any answer at all, whatever its status. Raises LostError."""
-        sent = {"Accept": "application/json", "User-Agent": f"gpusteward/{__version__}", **(headers or {})}
+        sent = {
+            "Accept": "application/json",
+            "User-Agent": f"gpusteward/{__version__}",
+            **self.headers,
+            **(headers or {}),
+        }
         if self.authorization:
             sent["Authorization"] = self.authorization
         with self._connected() as http:
             http.request(method, self.prefix + target, body, sent)
-            response = http.getresponse()
-            return Answer(response.status, response.headers, self._read_body(response))
+            with http.getresponse() as response:  # closed here: one that was to close by itself is no longer `http`'s
+                return Answer(response.status, response.headers, self._read_body(response))
 
     @contextmanager
     def _connected(self) -> Iterator[HTTPConnection]:
@@ -176,6 +182,8 @@ class Client:
     def _explain_credentials(self) -> str:
         if self.peer is Peer.AGENT:
             return "wants a name and a password: --agent http://NAME:PASSWORD@HOST:PORT, better in GPUSTEWARD_AGENT"
+        if self.peer is Peer.PROMETHEUS:
+            return "refuses who we are: see prometheus.username, prometheus.password and prometheus.bearer_token"
         if self.token_origin:
             return f"does not know the token from {self.token_origin}: its server.tokens_file lists those it takes"
         return "wants a bearer token: put it into GPUSTEWARD_TOKEN, or its file behind --token-file"
@@ -187,6 +195,7 @@ def make_client(
     *,
     token: str = "",
     token_origin: str = "",
+    headers: Mapping[str, str] | None = None,
     timeout_seconds: float = 10.0,
     ca_file: str | None = None,
 ) -> Client:
@@ -209,6 +218,7 @@ def make_client(
         prefix=parts.path.rstrip("/"),
         is_tls=parts.scheme == "https",
         authorization=authorization,
+        headers=headers or {},
         token_origin=token_origin,
         timeout_seconds=timeout_seconds,
         ca_file=ca_file,

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 
 from gpusteward.cli.flags import FlagParser
 from gpusteward.cli.programs import build_settings_parser, needing
+from gpusteward.cli.progress import show_progress
 from gpusteward.core.errors import ConfigurationError
 
 NODES, MOST_NODES = 40, 200
 SEED = 7
+PAST = "making up three weeks of history"
 
 
 def build_parser() -> FlagParser:
@@ -26,6 +28,7 @@ def run(arguments: Sequence[str]) -> int:
     given = build_parser().parse(arguments)
     if not 1 <= given.nodes <= MOST_NODES:
         raise ConfigurationError(f"--nodes {given.nodes}: choose 1 to {MOST_NODES}")
-    code = run_demo(flags_from(given), nodes=given.nodes, seed=given.seed)
+    past = show_progress(PAST, otherwise=f"{PAST} ...")
+    code = run_demo(flags_from(given), nodes=given.nodes, seed=given.seed, show_progress=past)
     leave_threads_behind()
     return code

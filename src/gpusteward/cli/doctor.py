@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from gpusteward.cli.checks import clocks, driver, engine, kubelet, processes, rights, servers
-from gpusteward.cli.checks.findings import Finding, Status
-from gpusteward.cli.client import Client, Peer, make_client
+from gpusteward.cli.checks import clocks, driver, engine, engine_address, kubelet, processes, rights, servers
+from gpusteward.cli.checks.findings import STATUS_WORDS, Finding, Status
 from gpusteward.cli.exits import EXIT_FAILURE, EXIT_OK, describe_exits
 from gpusteward.cli.flags import (
     AGENT_VARIABLE,
@@ -27,8 +26,8 @@ from gpusteward.cli.languages import Language, Said
 from gpusteward.cli.outputs import write_rows
 from gpusteward.cli.paragraphs import Line, write_paragraphs
 from gpusteward.cli.progress import show_progress
+from gpusteward.cli.texts import fit
 
-PROMETHEUS_VARIABLES = ("GPUSTEWARD_PROMETHEUS__URL", "PROM_URL")
 KEYS = ("check", "status", "finding", "mend")
 MEND = Said("to mend it: {how}", "修复方法：{how}")
 
@@ -45,7 +44,15 @@ def build_parser() -> FlagParser:
     add_language_flag(parser)
     add_server_flags(parser)
     add_agent_flags(parser)
-    parser.add_argument("--prometheus-url", metavar="URL", help=f"the engine to look into [{PROMETHEUS_VARIABLES[1]}]")
+    parser.add_argument(
+        "--prometheus-url", metavar="URL", help="the engine to look into (default: that of the settings) [PROM_URL]"
+    )
+    parser.add_argument(
+        "--config",
+        metavar="PATH",
+        type=Path,
+        help="settings file of the analyzer (default config.yaml) [GPUSTEWARD_CONFIG]",
+    )
     parser.add_argument("--kubernetes-api", metavar="URL", help="the API server, such as a kubectl proxy")
     parser.add_argument(
         "--kubelet-socket", metavar="PATH", type=Path, default=kubelet.SOCKET, help="pod-resources socket"
@@ -74,7 +81,8 @@ def run(arguments: Sequence[str]) -> int:
 def _describe(findings: Iterable[Finding], language: Language) -> Iterator[Line]:
     for finding in findings:
         told = finding.tell(language)
-        yield Line(told["finding"], f"{told['status']:<5} {told['check']}", told["status"])
+        status = fit(STATUS_WORDS[finding.status].to(language), 5)
+        yield Line(told["finding"], f"{status} {told['check']}", told["status"])
         if told["mend"]:
             is_broken = finding.status in (Status.WARN, Status.FAIL)
             yield Line(MEND.to(language, how=told["mend"]) if is_broken else told["mend"], " ")
@@ -96,9 +104,10 @@ def _plan_servers(given: argparse.Namespace) -> Iterator[Check]:
     yield partial(servers.check_analyzer, analyzer, is_named=bool(given.server or os.environ.get(SERVER_VARIABLE)))
     yield partial(servers.check_agent, agent, is_named=bool(given.agent or os.environ.get(AGENT_VARIABLE)))
     asked = {"analyzer": analyzer, "agent": agent}
+    prometheus, origin = _find_engine(given)
     for name, found, check in (
         ("API server", rights.find_api_server(os.environ, given.kubernetes_api), rights.check_rights),
-        ("Prometheus", _find_engine(given), engine.check_engine),
+        ("Prometheus", prometheus, partial(engine.check_engine, origin=origin)),
     ):
         if isinstance(found, Finding):
             yield partial(list, [found])
@@ -117,8 +126,7 @@ def _is_node(socket: Path) -> bool:
     return _is_pod() or socket != kubelet.SOCKET or socket.parent.parent.exists()
 
 
-def _find_engine(given: argparse.Namespace) -> Client | Finding:
-    url = given.prometheus_url or next((os.environ[name] for name in PROMETHEUS_VARIABLES if os.environ.get(name)), "")
-    if not url:
-        return Finding("prometheus", Status.SKIP, engine.NOT_ASKED, engine.NAME_IT)
-    return make_client(Peer.PROMETHEUS, url, timeout_seconds=given.timeout)
+def _find_engine(given: argparse.Namespace) -> engine_address.Found:
+    return engine_address.find_engine(
+        given.prometheus_url, given.config, os.environ, directory=Path.cwd(), timeout_seconds=given.timeout
+    )

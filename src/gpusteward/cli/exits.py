@@ -20,9 +20,11 @@ class Exit(NamedTuple):
 
 EXITS = (
     Exit(EXIT_OK, "", "it did what was asked"),
+    *(Exit(EXIT_OK, each, "Ctrl-C or SIGTERM ended it while it served") for each in ("serve", "demo", "up")),
     Exit(EXIT_FAILURE, "", "something outside did not answer, or is not there; one line on standard error says what"),
     Exit(EXIT_FAILURE, "explain", "no workload of that name holds a GPU"),
     Exit(EXIT_FAILURE, "doctor", "a check failed"),
+    Exit(EXIT_FAILURE, "up", "its agent ended by itself"),
     Exit(EXIT_USAGE, "", "a flag, a variable or a file cannot be used; one line on standard error says which"),
     Exit(EXIT_USAGE, "explain", "several workloads are called so"),
     Exit(EXIT_FOUND, "idle", "with --exit-code: there are idle or suspicious workloads"),

@@ -61,6 +61,7 @@ def run(arguments: Sequence[str]) -> int:
         found = _find(client, given.namespace or (), advance)
         costs = read_idle_costs(client) if found else {}
     rows = [{**row, **_cost(row, costs)} for row in found if given.longer_than <= (row["idle_seconds"] or 0)]
+    rows.sort(key=_rank)
     _write(rows, given, language=language_of(given))
     return EXIT_FOUND if rows and given.exit_code else EXIT_OK
 
@@ -73,6 +74,11 @@ def _find(client: Client, namespaces: Sequence[str], advance: Advance) -> list[F
     doubtful = read_all(client, PATH, [*chosen, *doubts], advance=advance)
     by_name = {name_of(row): _describe(row, idle.at) for row in (*idle.rows, *doubtful.rows)}
     return list(by_name.values())
+
+
+def _rank(row: Found) -> tuple[float, float, float]:
+    """The most idle GPUs first; among equals the longest idle, then the dearest. What is not known comes last."""
+    return -row["idle_gpus"], -(row["idle_seconds"] or 0.0), -(row["idle_cost_7d"] or 0.0)
 
 
 def _has_idle_gpus(row: Row) -> bool:
@@ -130,5 +136,5 @@ def _columns(rows: Sequence[Found], language: Language) -> list[Column]:
         Column("since", Said("since", "始于")),
     ]
     if any(row["cost"] for row in rows):
-        columns.append(Column("cost", Said("idle cost 7d", "7 天空闲成本"), to_right=True))
+        columns.append(Column("cost", Said("idle cost 7d", "7 天空闲费用"), to_right=True))
     return columns

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, cast
 
+from gpusteward.core.sentences import fill
+
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
 
@@ -14,9 +16,11 @@ class Said(NamedTuple):
     zh: str
 
     def to(self, language: Language, **facts: object) -> str:
-        """In one of them, with the facts put in where the text has a {name} for them."""
+        """In one of them, facts put in where the text has a {name} for them. A fact may be said in both too."""
         text = self.zh if language == "zh" else self.en
-        return text.format(**facts) if facts else text
+        if not facts:
+            return text
+        return fill(text, {name: fact.to(language) if isinstance(fact, Said) else fact for name, fact in facts.items()})
 
 
 def find_language(given: str | None, environ: Mapping[str, str]) -> Language:

@@ -44,7 +44,7 @@ class Column:
     title: Said
     show: Callable[[Any], str] = dash
     to_right: bool = False
-    is_styled: bool = False  # coloured by the word in it
+    is_styled: bool = False  # coloured by the word of its value
     is_flexible: bool = False  # folded where a window is too narrow for all
 
 
@@ -95,6 +95,11 @@ def _shown(row: Cells, column: Column) -> str:
     return clean(column.show(row.get(column.key)))
 
 
+def _style(row: Cells, column: Column) -> str:
+    """By the word itself, whatever language it is shown in."""
+    return STYLES.get(str(row.get(column.key)), "") if column.is_styled else ""
+
+
 def _write_plain(rows: Sequence[Cells], columns: Sequence[Column], *, language: Language, out: TextIO) -> None:
     lines = [[column.title.to(language).upper() for column in columns]]
     lines += [[_shown(row, column) for column in columns] for row in rows]
@@ -124,6 +129,5 @@ def _write_rich(rows: Sequence[Cells], columns: Sequence[Column], *, language: L
             min_width=16 if column.is_flexible else None,
         )
     for row in rows:
-        shown = [(_shown(row, column), column) for column in columns]
-        table.add_row(*(Text(cell, style=STYLES.get(cell, "") if column.is_styled else "") for cell, column in shown))
+        table.add_row(*(Text(_shown(row, column), style=_style(row, column)) for column in columns))
     PrintingConsole(file=out, highlight=False).print(table)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from gpusteward.cli.exits import describe_exits
 from gpusteward.cli.flags import FlagParser
 from gpusteward.core.errors import ConfigurationError
 
@@ -11,7 +12,7 @@ def build_settings_parser(name: str, description: str) -> FlagParser:
     """Raises ModuleNotFoundError where the analyzer's libraries are missing."""
     from gpusteward.analyzer.settings.flags import add_settings_flags
 
-    parser = FlagParser(prog=f"gpusteward {name}", description=description)
+    parser = FlagParser(prog=f"gpusteward {name}", description=description, epilog=describe_exits(name))
     add_settings_flags(parser)
     return parser
 

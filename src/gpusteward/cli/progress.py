@@ -10,9 +10,14 @@ Advance = Callable[[int, int], None]
 
 
 @contextmanager
-def show_progress(title: str) -> Iterator[Advance]:
-    """On standard error, so that what is piped stays clean; it leaves nothing behind."""
+def show_progress(title: str, *, otherwise: str = "") -> Iterator[Advance]:
+    """On standard error, so that what is piped stays clean; it leaves nothing behind.
+
+    `otherwise`: a line to say once where there is no bar.
+    """
     if not (sys.stderr.isatty() and find_spec("rich")):
+        if otherwise:
+            print(otherwise, file=sys.stderr, flush=True)
         yield _say_nothing
         return
     from rich.console import Console

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from gpusteward.cli import quantities
@@ -28,9 +29,11 @@ COLUMNS = (
     Column("process", Said("process", "进程"), lambda name: str(name or "-").rpartition("/")[2]),
     Column("sm_ratio", Said("sm", "SM"), quantities.percent, to_right=True),
     Column("memory_bytes", Said("memory", "显存"), quantities.memory, to_right=True),
-    Column("owner", Said("pod", "POD"), is_flexible=True),
+    Column("owner", Said("pod", "Pod"), is_flexible=True),
 )
-OUTSIDE = Said("{name} (holds another GPU)", "{name}（并未持有此 GPU）")
+RESIDENT_COLUMNS = (*COLUMNS[:-1], replace(COLUMNS[-1], title=Said("holder", "占用者")))
+"""Without Kubernetes a user and a program or container."""
+OUTSIDE = Said("{name} (holds another GPU)", "{name}（分配的是另一张 GPU）")
 SILENT = Said("{name} (runs nothing)", "{name}（无进程）")
 PLACES = {"host": Said("(host)", "（宿主机）"), "unattributed": Said("(unknown)", "（未知）")}
 NOTHING = Said("No process runs on a GPU of {node}.", "{node} 的 GPU 上没有进程。")
@@ -64,7 +67,8 @@ def run(arguments: Sequence[str]) -> int:
         return EXIT_OK
     for row in rows:
         row["owner"] = _name_owner(row, language)
-    write_rows(rows, COLUMNS, keys=KEYS, output=given.output, language=language)
+    columns = RESIDENT_COLUMNS if snapshot.holders_are_processes else COLUMNS
+    write_rows(rows, columns, keys=KEYS, output=given.output, language=language)
     return EXIT_OK
 
 

@@ -1,5 +1,6 @@
 """A report on a terminal: what fits into its width, the least telling columns left out first."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
@@ -9,6 +10,7 @@ from gpusteward.analyzer.accounts.render.words import (
     Language,
     describe_evidence,
     describe_profile,
+    describe_total,
     describe_unused,
     list_notes,
     name_group,
@@ -22,7 +24,8 @@ from gpusteward.core.errors import ConfigurationError
 if TYPE_CHECKING:
     from rich.console import Console
 
-PLAIN_WIDTH = 80
+PIPE_WIDTH = 200
+"""Whoever reads a pipe wants every column, and no name in two lines."""
 MOST_NAME_WIDTH = 34
 """So much room a name has at least, before it is folded for the sake of a column."""
 GAP = 2
@@ -49,6 +52,7 @@ def print_report(report: Report, language: Language, out: TextIO) -> None:
     if report.unused:
         _say(console, describe_unused(report.unused, language))
     if report.groups:
+        _say(console, describe_total(report.total, report.currency, language))
         _print_groups(console, report, language)
         _print_wasters(console, report, language)
         _print_findings(console, report, language)
@@ -64,7 +68,8 @@ def _open(out: TextIO) -> "Console":
         from gpusteward.cli.consoles import PrintingConsole
     except ModuleNotFoundError as error:
         raise ConfigurationError("a table needs 'rich': pip install 'gpusteward[cli]', or --format json") from error
-    return PrintingConsole(file=out, highlight=False, width=None if out.isatty() else PLAIN_WIDTH)
+    has_width = out.isatty() or "COLUMNS" in os.environ
+    return PrintingConsole(file=out, highlight=False, width=None if has_width else PIPE_WIDTH)
 
 
 def _say(console: "Console", text: str, *, style: str = "") -> None:
@@ -90,7 +95,7 @@ def _print_groups(console: "Console", report: Report, language: Language) -> Non
         column("cost", lambda each: quantities.money(each.cost_micros), 5),
         column("idle_cost", lambda each: quantities.money(each.idle_cost_micros), 1),
         column("score", lambda each: quantities.score(each.mean_score), 4),
-        _Column(say("trend", language), [quantities.change(row.idle_change_ratio) for row in rows], 4),
+        _Column(say("idle_trend", language), [quantities.change(row.idle_change_ratio) for row in rows], 4),
     ]
     heading = say("hours_by", language, by=say(f"by.{report.by}", language), currency=report.currency)
     _print_table(console, heading, _Column(say(report.by, language), names), columns, has_total=True)

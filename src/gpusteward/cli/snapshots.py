@@ -22,6 +22,7 @@ class Snapshot:
     processes: list[Row]
     allocations: list[Row]
     failures: list[str]
+    holders_are_processes: bool = False
 
 
 def read_snapshot(client: Client) -> Snapshot:
@@ -35,6 +36,7 @@ def read_snapshot(client: Client) -> Snapshot:
         processes=each(told, "processes"),
         allocations=each(told, "allocations"),
         failures=[f"{text(one, 'collector')}: {text(one, 'reason')}" for one in each(told, "failures")],
+        holders_are_processes=told.get("holders_are_processes") is True,
     )
 
 

@@ -55,6 +55,22 @@ def cut(text: str, width: int) -> str:
     return "".join(kept) + ELLIPSIS[: max(width, 0)]
 
 
+def cut_middle(text: str, width: int) -> str:
+    """At most so many cells, an ellipsis in the middle: names of one family differ at their end."""
+    if measure(text) <= width:
+        return text
+    tail = _take_last(text, max(0, width - 1) // 2)
+    return cut(text, width - measure(tail)) + tail
+
+
+def _take_last(text: str, width: int) -> str:
+    """As many of the last characters as fit."""
+    begin = len(text)
+    while begin and measure(text[begin - 1 :]) <= width:
+        begin -= 1
+    return text[begin:]
+
+
 def wrap(text: str, width: int) -> Iterator[str]:
     """Lines of at most so many cells, broken at blanks where there are any."""
     line = ""

@@ -6,30 +6,30 @@ from gpusteward.cli import quantities
 from gpusteward.cli.languages import Language, Said
 from gpusteward.cli.paragraphs import Line
 from gpusteward.cli.rows import Row, count, each, inner, moment, number, numbers, text, texts
-from gpusteward.cli.words import ACTIVITIES, SIGNATURES, STATES, STEPS, translate
+from gpusteward.cli.words import ACTIVITIES, MEASURES, SIGNATURES, STATES, STATUSES, STEPS, translate
+from gpusteward.core.verdicts import Activity
 
 VERDICT = Said("verdict", "结论")
-VERDICT_TEXT = Said(
-    "{activity}, {signature}; score {score} ({state})", "{activity}，{signature}；得分 {score}（{state}）"
-)
+SIGNED = Said("{activity}, {signature}", "{activity}，{signature}")
+SCORED = Said("{verdict}; score {score} ({state})", "{verdict}；评分 {score}（{state}）")
+UNSCORED = Said("{verdict}; no score", "{verdict}；没有评分")
 GPUS = Said("GPUs", "GPU")
 GPUS_TEXT = Said("{gpus} held, {idle} idle, {unknown} unknown", "占用 {gpus}，空闲 {idle}，未知 {unknown}")
 IDLE = Said("idle since", "空闲始于")
 FINDING = Said("finding", "发现")
-STEP = Said("at most", "最多")
+STEP = Said("highest action", "处置上限")
 NODES = Said("nodes", "节点")
 WINDOW = Said("window", "窗口")
 WINDOW_TEXT = Said("{length} until {at}", "截至 {at} 的 {length}")
 REASONS = Said("reasons", "理由")
 EVIDENCE = Said("evidence", "依据")
 OPINION = Said("language model ({model})", "语言模型（{model}）")
-OPINION_TEXT = Said("{status}, {confidence} sure: {reason}", "{status}，把握 {confidence}：{reason}")
+OPINION_TEXT = Said("{status}, {confidence} sure: {reason}", "{status}，置信度 {confidence}：{reason}")
 FIGURES = Said(
     "core {mean} mean, {peak} peak; memory {memory}; power {power}; coverage {coverage}",
-    "核心利用率平均 {mean}、峰值 {peak}；显存 {memory}；功率 {power}；覆盖率 {coverage}",
+    "核心利用率平均 {mean}、峰值 {peak}；显存 {memory}；功率 {power}；采样覆盖率 {coverage}",
 )
 MORE = Said("and {count} more; --output json has them", "另有 {count} 个；--output json 可查看")
-STATUSES = {**ACTIVITIES, "suspicious": Said("suspicious", "可疑")}
 
 
 def describe_workload(detail: Row, language: Language) -> Iterator[Line]:
@@ -73,13 +73,15 @@ def describe_verdict(detail: Row, language: Language) -> Iterator[Line]:
 
 
 def _verdict(judged: Row, language: Language) -> str:
-    return VERDICT_TEXT.to(
-        language,
-        activity=translate(ACTIVITIES, text(judged, "activity"), language),
-        signature=translate(SIGNATURES, text(judged, "signature"), language),
-        score=quantities.score(number(judged, "score")),
-        state=translate(STATES, text(judged, "state"), language),
-    )
+    """What is unknown altogether is said to be so once."""
+    activity, signature = text(judged, "activity"), text(judged, "signature")
+    said, score = translate(ACTIVITIES, activity, language), number(judged, "score")
+    if signature != activity:
+        said = SIGNED.to(language, activity=said, signature=translate(SIGNATURES, signature, language))
+    if score is None:
+        return said if activity == Activity.UNKNOWN else UNSCORED.to(language, verdict=said)
+    state = translate(STATES, text(judged, "state"), language)
+    return SCORED.to(language, verdict=said, score=quantities.score(score), state=state)
 
 
 def describe_reasons(detail: Row, language: Language) -> Iterator[Line]:
@@ -91,7 +93,9 @@ def describe_reasons(detail: Row, language: Language) -> Iterator[Line]:
 
 
 def _describe_evidence(evidence: Row, language: Language) -> Iterator[Line]:
-    shown = [Line(quantities.measured(name, value), name) for name, value in numbers(evidence)]
+    shown = [
+        Line(quantities.measured(name, value), translate(MEASURES, name, language)) for name, value in numbers(evidence)
+    ]
     if shown:
         yield Line("")
         yield Line(EVIDENCE.to(language), is_title=True)

@@ -3,39 +3,34 @@
 from collections.abc import Mapping
 
 from gpusteward.cli.languages import Language, Said
+from gpusteward.core.verdict_words import CHINESE
+from gpusteward.core.verdicts import Activity, Signature, State, Step
 
-FINDINGS: Mapping[str, Said] = {
-    "idle": Said("idle", "空闲"),
-    "partly-idle": Said("partly idle", "部分空闲"),
-    "suspicious": Said("suspicious", "可疑"),
+
+def _name(*words: str) -> Mapping[str, Said]:
+    return {word: Said(str(word), CHINESE[word]) for word in words}
+
+
+FINDINGS = {**_name("idle", "suspicious"), "partly-idle": Said("partly idle", CHINESE["partly-idle"])}
+ACTIVITIES = _name(*Activity)
+FREE = Said("free", "未分配")  # of a GPU that nobody holds
+STATUSES = _name("active", "idle", "suspicious")
+STATES = _name(*State)
+SIGNATURES = _name(*Signature)
+STEPS = _name(*Step)
+MEASURES: Mapping[str, Said] = {
+    "core_mean_ratio": Said("core utilization, mean", "核心利用率平均"),
+    "core_peak_ratio": Said("core utilization, peak", "核心利用率峰值"),
+    "memory_used_bytes": Said("memory in use", "已用显存"),
+    "power_watts": Said("power", "功率"),
+    "coverage": Said("coverage of samples", "采样覆盖率"),
+    "window_seconds": Said("window", "窗口"),
 }
-ACTIVITIES: Mapping[str, Said] = {
-    "active": Said("active", "活跃"),
-    "idle": Said("idle", "空闲"),
-    "unknown": Said("unknown", "未知"),
-}
-STATES: Mapping[str, Said] = {
-    "idle": Said("idle", "空闲"),
-    "low": Said("low", "偏低"),
-    "normal": Said("normal", "正常"),
-    "high": Said("high", "高"),
-    "unknown": Said("unknown", "未知"),
-}
-SIGNATURES: Mapping[str, Said] = {
-    "empty": Said("empty", "空置"),
-    "parked": Said("parked", "仅占显存"),
-    "starved": Said("starved", "等待数据"),
-    "hung": Said("hung", "疑似挂起"),
-    "bursty": Said("bursty", "间歇"),
-    "keep-alive": Said("keep-alive", "疑似保活"),
-    "steady": Said("steady", "稳定"),
-    "starting": Said("starting", "启动中"),
-    "unknown": Said("unknown", "未知"),
-}
-STEPS: Mapping[str, Said] = {
-    "nothing": Said("nothing", "不处理"),
-    "notice": Said("notice", "仅通知"),
-    "reclaim": Said("reclaim", "可回收"),
+"""The evidence of a workload."""
+HEALTH: Mapping[str, Said] = {
+    "healthy": Said("healthy", "正常"),
+    "degraded": Said("degraded", "异常"),
+    "warning": Said("warning", "结果过旧"),
 }
 
 

@@ -31,7 +31,7 @@ AI_CONFIDENCE = _of_seed(
 AI_SCORE = _of_seed("gpu_ai_adjusted_score", TENANT, "Score, 0 to 100, raised to the model's where that is higher.")
 
 TOTAL = _of_seed("gpu_total_count", (), "GPUs held by somebody.")
-LOW = _of_seed("gpu_low_utilization_count", (), "GPUs whose score is below the low threshold.")
+LOW = _of_seed("gpu_low_utilization_count", (), "GPUs whose score is below the low threshold, or that are idle.")
 IDLE = _of_seed("gpu_idle_count", (), "GPUs whose state is idle.")
 AVERAGE = _of_seed("gpu_average_score", (), "Mean score of all GPUs that could be scored.")
 BY_STATUS = _of_seed("gpu_status_count", ("status",), "GPUs by state; unknown ones are counted as unknown.")
@@ -70,7 +70,10 @@ SETTINGS_RELOADS = _own(
 LEDGER_UP = _own("ledger_up", (), "Whether the books can be written; no sample where none are kept.")
 LEDGER_BUFFERED = _own("ledger_buffered_cycles", (), "Cycles that wait to be booked.")
 LEDGER_LOST = _own(
-    "ledger_lost_cycles_total", (), "Cycles that could not be kept until they were booked.", Kind.COUNTER
+    "ledger_lost_cycles_total",
+    (),
+    "Cycles that could not be kept until they were booked, or that the database refused.",
+    Kind.COUNTER,
 )
 DELIVERIES = _own(
     "deliveries_total",

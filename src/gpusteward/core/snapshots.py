@@ -28,3 +28,4 @@ class Snapshot:
     allocations: tuple[Allocation, ...] = ()
     allocations_known: bool = True  # False: nobody could tell who holds what
     failures: tuple[Failure, ...] = ()
+    holders_are_processes: bool = False  # there is no Kubernetes: whoever has a process on a GPU holds it

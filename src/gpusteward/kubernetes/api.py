@@ -21,11 +21,20 @@ from gpusteward.kubernetes.line_streams import LineStream, detect_dead_peers
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 LONGEST_ANSWER_BYTES = 64 << 20  # 250 pods of 20 KB are 5 MB; more than ten times that is not an answer
+_OF_THE_OBJECT = (400, 404, 405, 406)  # what else goes wrong is the server's, and would for any path
 _Answer = TypeVar("_Answer")
 
 
 class GoneError(SourceError):
     """410: what was asked for is too old to be continued; list again."""
+
+
+class ObjectError(SourceError):
+    """The server answers, but this one object cannot be had: forbidden, gone, or not what it should be."""
+
+    def __init__(self, text: str, *, status: int = 200) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 class _ConfigMap(msgspec.Struct):
@@ -66,7 +75,10 @@ class ApiServer:
         return cls(f"https://{host}:{port}", token_path=account / "token", ca_path=account / "ca.crt")
 
     def read_json(self, path: str, answer: type[_Answer]) -> _Answer:
-        """Fetch a path and decode it. Raises SourceError, GoneError for 410."""
+        """Fetch a path and decode it.
+
+        Raises SourceError: ObjectError where it is the fault of this path alone, GoneError for 410.
+        """
         connection, response = self._request(path)
         with contextlib.closing(connection), contextlib.closing(response):
             try:
@@ -74,7 +86,7 @@ class ApiServer:
             except (OSError, HTTPException) as error:
                 raise SourceError(f"the answer of {self.url} to {path} broke off: {_explain(error)}") from error
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                raise SourceError(f"{self.url} did not answer {path} as an API server does: {error}") from error
+                raise ObjectError(f"{self.url} did not answer {path} as an API server does: {error}") from error
 
     def read_config_map(self, namespace: str, name: str) -> Mapping[str, str]:
         """The text entries of a ConfigMap. Raises SourceError."""
@@ -172,9 +184,11 @@ def _refusal(url: str, path: str, response: HTTPResponse) -> SourceError:
     if status == 401:
         return SourceError(f"{url} does not accept the service account token (401): {said}")
     if status == 403:
-        return SourceError(f"{url} forbids it (403): {said}; {_missing_rule(path)}")
+        return ObjectError(f"{url} forbids it (403): {said}; {_missing_rule(path)}", status=status)
     if 300 <= status < 400:
         return SourceError(f"{url} answered {path} with a redirect ({status}), which is never followed")
+    if status in _OF_THE_OBJECT:
+        return ObjectError(f"{url} answered {path} with {status}: {said}", status=status)
     return SourceError(f"{url} answered {path} with {status}: {said}")
 
 

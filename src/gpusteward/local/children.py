@@ -14,9 +14,12 @@ _libc = ctypes.CDLL(None)
 
 @contextmanager
 def run_child(command: str, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
-    """`gpusteward COMMAND FLAGS`, stopped at the end of the `with`, and by the kernel if we are killed."""
+    """`gpusteward COMMAND FLAGS`, stopped at the end of the `with`, and by the kernel if we are killed.
+
+    Ctrl-C in a terminal is for us alone: a child that ends before its `with` has ended by itself.
+    """
     words = [sys.executable, "-m", "gpusteward.cli.main", command, *flags]
-    with subprocess.Popen(words, preexec_fn=_die_with_parent) as child:  # noqa: S603, PLW1509 - our own words; prctl only
+    with subprocess.Popen(words, process_group=0, preexec_fn=_die_with_parent) as child:  # noqa: S603, PLW1509 - our own words; prctl only
         try:
             yield child
         finally:

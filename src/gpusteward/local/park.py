@@ -1,4 +1,4 @@
-"""Simulated nodes that can be scraped: pages made by the agent's own dialects, served over HTTP."""
+"""Simulated nodes that can be asked: pages made by the agent's own dialects, and snapshots, served over HTTP."""
 
 import threading
 import time
@@ -6,6 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
+
+import msgspec
 
 from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
@@ -16,6 +19,14 @@ from gpusteward.core.exposition import TEXT_TYPE, Family, LabelCache, render_pag
 from gpusteward.simulate.nodes import SimulatedNode
 
 LONGEST_GAP_SECONDS = 120.0
+PAGES = ("metrics", "snapshot")
+
+
+class Answer(NamedTuple):
+    """A page of a node."""
+
+    body: bytes
+    content_type: str
 
 
 class Speaker:
@@ -40,6 +51,11 @@ class Speaker:
             families: list[Family] = [family for each in self._dialects for family in each.families(view)]
             return render_page(families).text
 
+    def show(self, at: float) -> bytes:
+        """Who is on its GPUs, as an agent's /snapshot tells it; what is counted is left alone."""
+        with self._lock:
+            return msgspec.json.encode(self._node.snapshot(at))
+
 
 class Park:
     """All nodes, each under its name."""
@@ -58,12 +74,14 @@ class Park:
     def speak(self, name: str, at: float) -> bytes:
         return self._speakers[name].speak(at)
 
-    def answer(self, path: str) -> bytes | None:
-        """The page at `/NODE/metrics` as it is now; None: there is no such one, or not yet."""
-        name = path.partition("?")[0].strip("/").removesuffix("/metrics")
-        if name not in self._speakers or not self._is_open.wait(self._patience):
+    def answer(self, path: str) -> Answer | None:
+        """`/NODE/metrics` or `/NODE/snapshot` as of now; None: there is no such one, or not yet."""
+        name, _, page = path.partition("?")[0].strip("/").rpartition("/")
+        if name not in self._speakers or page not in PAGES or not self._is_open.wait(self._patience):
             return None
-        return self.speak(name, time.time())
+        if page == "snapshot":
+            return Answer(self._speakers[name].show(time.time()), "application/json")
+        return Answer(self.speak(name, time.time()), TEXT_TYPE)
 
 
 @contextmanager
@@ -96,15 +114,15 @@ class _Handler(BaseHTTPRequestHandler):
     server: _ParkServer
 
     def do_GET(self) -> None:
-        page = self.server.park.answer(self.path)
-        if page is None:
+        answer = self.server.park.answer(self.path)
+        if answer is None:
             self.send_error(HTTPStatus.NOT_FOUND)
             return
         self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", TEXT_TYPE)
-        self.send_header("Content-Length", str(len(page)))
+        self.send_header("Content-Type", answer.content_type)
+        self.send_header("Content-Length", str(len(answer.body)))
         self.end_headers()
-        self.wfile.write(page)
+        self.wfile.write(answer.body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Nobody wants to read 40 lines every 15 seconds."""

@@ -3,21 +3,21 @@
 The truth of the simulation is booked by the ledger's own arithmetic, an hour at a time; nothing is measured.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from sqlalchemy import Connection, Engine, insert
 
 from gpusteward.analyzer.keep.ageing import roll_up
-from gpusteward.analyzer.keep.bookings import Step, book_fleet, book_usage
+from gpusteward.analyzer.keep.bookings import Step, book_fleet, book_usage, spend
 from gpusteward.analyzer.keep.books import set_progress
 from gpusteward.analyzer.keep.engines import writing
 from gpusteward.analyzer.keep.identities import Identity, Newcomers, describe, name_owner, number_allocation
 from gpusteward.analyzer.keep.periods import BOOKED, DAY_MS, HOUR_MS, floor_day
 from gpusteward.analyzer.keep.schema import allocations, fleet_hourly, usage_hourly, verdict_changes
-from gpusteward.analyzer.keep.sheets import UNKNOWN_START, Sheet
-from gpusteward.analyzer.keep.statements import ADD, REPLACE, USAGE_RULES, add_rows
+from gpusteward.analyzer.keep.sheets import UNKNOWN_START, Sheet, place_holders
+from gpusteward.analyzer.keep.statements import REPLACE, USAGE_RULES, add_rows
 from gpusteward.analyzer.keep.verdict_changes import Changes
 from gpusteward.analyzer.keep.weights import weigh
 from gpusteward.analyzer.prices import PriceList
@@ -27,6 +27,9 @@ from gpusteward.core.verdicts import Activity, Signature, State
 from gpusteward.simulate.nodes import SimulatedNode
 from gpusteward.simulate.tenancies import Tenancy
 
+Advance = Callable[[int, int], None]
+"""Told how many steps are done, and of how many."""
+
 STEP_MS = HOUR_MS
 MINUTE, HOUR_SECONDS = 60.0, 3600.0
 NOTHING_SECONDS = 1e-6  # of work: rounding
@@ -34,6 +37,10 @@ PEAK_EVERY_MS = 3 * HOUR_MS
 OUTAGE_EVERY = 331
 """One in so many hours of a node was not seen, as it happens."""
 _CODES = {activity: code for code, activity in enumerate(ACTIVITIES)}
+
+
+def _tell_nobody(_done: int, _total: int) -> None:
+    pass
 
 
 @dataclass(slots=True)
@@ -59,12 +66,14 @@ class Past:
         self._weights: tuple[tuple[int, ...], Column] = ((), np.empty(0))
         self._fleet = {(node.name, node.model.name): node.gpu_count for node in nodes}
 
-    def write(self, engine: Engine, *, days: int, until: float) -> None:
+    def write(self, engine: Engine, *, days: int, until: float, advance: Advance = _tell_nobody) -> None:
         """Into empty books, which go on from `until`. Raises SQLAlchemyError."""
         until_ms = int(until * 1000)
+        steps = list(_split(floor_day(until_ms - days * DAY_MS), until_ms))
         with writing(engine).begin() as connection:
-            for step in _split(floor_day(until_ms - days * DAY_MS), until_ms):
+            for number, step in enumerate(steps, start=1):
                 self._write_step(connection, step)
+                advance(number, len(steps))
             if idle := list(self._list_idle(until_ms)):
                 connection.execute(insert(verdict_changes), idle)
             add_rows(connection, allocations, self._list_allocations(until_ms), dict.fromkeys(_columns(), REPLACE))
@@ -74,10 +83,10 @@ class Past:
 
     def _write_step(self, connection: Connection, step: Step) -> None:
         sheet = self._make_sheet(step)
-        for columns in book_usage(sheet, step, np.ones(len(sheet.ids), dtype=bool)):
+        spent = spend(sheet, step, np.ones(len(sheet.ids), dtype=bool))
+        for columns in book_usage(sheet, step, spent):
             add_rows(connection, usage_hourly, columns, USAGE_RULES)
-        hours, nodes, models, times = zip(*book_fleet(sheet, step), strict=True)
-        add_rows(connection, fleet_hourly, [hours, nodes, models, times], {"gpu_ms": ADD})
+        add_rows(connection, fleet_hourly, book_fleet(sheet, step, spent), {})
 
     def _make_sheet(self, step: Step) -> Sheet:
         since, until = step.begin_ms / 1000, step.end_ms / 1000
@@ -102,6 +111,8 @@ class Past:
             _score(seen, busy, held / totals).astype(np.float32),
             (watts * weights).astype(np.float32),
             self._fleet,
+            place_holders([known.holding for known in seen], self._fleet),
+            "",  # known to the books with the first cycle that is real
             Newcomers(),
             Changes(),
         )

@@ -6,13 +6,13 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from gpusteward.agent.nvml import Nvml
+from gpusteward.agent.nvml import SIMULATE, Nvml
 from gpusteward.analyzer.app import run_analyzer
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags
@@ -41,7 +41,20 @@ def run_up(flags: Flags, environ: Mapping[str, str] = os.environ) -> int:
     holders = "claims" if is_within_reach(KUBELET_SOCKET) else "processes"
     with run_child("agent", f"--address=127.0.0.1:{port}", f"--holders={holders}", "--log-level=warning") as agent:
         wait_until_listening(port, agent)
-        return run_analyzer(file, prepare=lambda _: _watch(agent), announce=partial(_announce, agent_url=agent_url))
+        _serve(file, agent, announce=partial(_announce, agent_url=agent_url))
+        return 0 if agent.poll() is None else 1
+
+
+def _serve(file: SettingsFile, agent: subprocess.Popen[bytes], *, announce: Callable[[str], None]) -> None:
+    """Until a signal, or until the agent ends by itself."""
+    is_over = threading.Event()
+    try:
+        run_analyzer(file, prepare=lambda _: _watch(agent, is_over), announce=announce)
+    except KeyboardInterrupt:
+        if agent.poll() is None:
+            raise
+    finally:
+        is_over.set()
 
 
 def count_gpus() -> int:
@@ -50,7 +63,7 @@ def count_gpus() -> int:
     try:
         count = len(nvml.read(frozenset()).readings)
     except SourceError as error:
-        raise SourceError(f"{error}. Without a GPU, {DEMO}") from error
+        raise SourceError(f"{str(error).removesuffix(SIMULATE)}. Without a GPU, {DEMO}") from error
     finally:
         nvml.release()
     if not count:
@@ -74,11 +87,13 @@ def find_port() -> int:
     raise SourceError("no port of this machine is free for the agent")
 
 
-def _watch(agent: subprocess.Popen[bytes]) -> None:
+def _watch(agent: subprocess.Popen[bytes], is_over: threading.Event) -> None:
     """An agent that ends by itself ends the whole: numbers that only grow old help nobody."""
 
     def wait() -> None:
         code = agent.wait()
+        if is_over.is_set():
+            return
         log.error("agent_ended", code=code, consequence="gpusteward up ends with it")
         os.kill(os.getpid(), signal.SIGTERM)
 

@@ -20,5 +20,7 @@ Nothing else imports pynvml, and no NVML handle leaves this room.
 """
 
 from gpusteward.agent.nvml.door import Nvml, NvmlReading
+from gpusteward.agent.nvml.library import SIMULATE
+from gpusteward.agent.nvml.processes import IN_POD
 
-__all__ = ["Nvml", "NvmlReading"]
+__all__ = ["IN_POD", "SIMULATE", "Nvml", "NvmlReading"]

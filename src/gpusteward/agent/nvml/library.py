@@ -41,10 +41,12 @@ LOST: int = pynvml.NVML_ERROR_GPU_IS_LOST
 UNKNOWN: int = pynvml.NVML_ERROR_UNKNOWN
 TIMEOUT: int = pynvml.NVML_ERROR_TIMEOUT
 
+SIMULATE = ", or `--source simulated` without a GPU"
+"""Only the agent has that flag: other commands leave this end of a reason away."""
 _CURES = {
     pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: (
         "libnvidia-ml.so.1 was not found. The NVIDIA driver is not installed, or not given to this container: run it"
-        " with the nvidia runtime class and NVIDIA_DRIVER_CAPABILITIES=utility, or `--source simulated` without a GPU"
+        f" with the nvidia runtime class and NVIDIA_DRIVER_CAPABILITIES=utility{SIMULATE}"
     ),
     pynvml.NVML_ERROR_DRIVER_NOT_LOADED: (
         "the NVIDIA kernel driver is not loaded. Check `nvidia-smi` on the node; the agent comes back by itself when"

@@ -28,6 +28,9 @@ HELD_BY_SOMEBODY = 256 * 2**20
 """A GPU nobody uses holds a few MiB besides the driver's reserve, and the smallest CUDA context takes some hundred.
 Where between them the line is drawn is our guess."""
 
+IN_POD = "run the agent with hostPID: true, or "
+"""Advice for a node of a cluster; elsewhere other words take its place."""
+
 
 @dataclass(slots=True)
 class Residents:
@@ -44,8 +47,8 @@ class Residents:
         if self.is_known and not self.memory and "memory_reserved_bytes" in signals and held >= HELD_BY_SOMEBODY:
             self.is_known = False
             self.failures.append(
-                "nobody is on the process list of a GPU whose memory is in use: run the agent with hostPID: true, or"
-                " look for a dead process that still holds memory"
+                f"nobody is on the process list of a GPU whose memory is in use: {IN_POD}"
+                "look for a dead process that still holds memory"
             )
 
 

@@ -8,9 +8,10 @@ from typing import Any
 from gpusteward.analyzer.accounts.reports import Amounts
 from gpusteward.analyzer.prices import PriceSettings, electricity_of
 
+COSTS = ("active_cost", "idle_cost", "unknown_cost")
 ADDED = (
     *("allocated_ms", "active_ms", "idle_ms", "unknown_ms"),
-    *("active_cost", "idle_cost", "unknown_cost"),
+    *COSTS,
     *("energy_mj", "energy_ms", "score_ms_sum", "scored_ms"),
 )
 """What adds up, by the names of the ledger."""

@@ -8,7 +8,8 @@ from sqlalchemy import Connection, Engine, RowMapping
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.accounts.amounts import make_amounts, read_sums
-from gpusteward.analyzer.accounts.fleets import read_unallocated, read_unused
+from gpusteward.analyzer.accounts.currencies import fit_prices, read_currencies
+from gpusteward.analyzer.accounts.fleets import read_coverage, read_unallocated, read_unused
 from gpusteward.analyzer.accounts.groups import read_groups
 from gpusteward.analyzer.accounts.points import read_points
 from gpusteward.analyzer.accounts.ranges import describe_range, read_books, round_query
@@ -17,6 +18,8 @@ from gpusteward.analyzer.accounts.right_sizing import LARGEST_PART_RATIO, Holder
 from gpusteward.analyzer.accounts.sums import SHEET, UNSEEN, Sheet
 from gpusteward.analyzer.accounts.trends import make_trend, read_before
 from gpusteward.analyzer.keep.engines import explain
+from gpusteward.analyzer.keep.migrations import HEAD
+from gpusteward.analyzer.keep.upgrades import read_version
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.core.errors import SourceError
 
@@ -28,9 +31,20 @@ def make_report(
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     try:
         with _one_state(engine) as connection:
+            _check_version(connection)
             return _ask(connection, query, prices=prices or PriceSettings(), now_ms=now_ms)
     except SQLAlchemyError as error:
         raise SourceError(f"the ledger cannot be read: {explain(error)}") from error
+
+
+def _check_version(connection: Connection) -> None:
+    """Raises SourceError for books of another version: only an analyzer upgrades them."""
+    version = read_version(connection)
+    if version not in (None, HEAD):
+        raise SourceError(
+            f"the ledger cannot be read: it is of version {version}, this gpusteward reads {HEAD}; "
+            "`gpusteward serve` of the newer one upgrades it"
+        )
 
 
 @contextmanager
@@ -45,28 +59,33 @@ def _one_state(engine: Engine) -> Iterator[Connection]:
 def _ask(connection: Connection, query: ReportQuery, *, prices: PriceSettings, now_ms: int) -> Report:
     books = read_books(connection)
     period = books.divide(*round_query(query, now_ms=now_ms))
-    sheet = Sheet(connection, SHEET, period=period, namespaces=query.namespaces)
-    places = {} if query.namespaces else read_unallocated(connection, period, sheet.read_places())
+    money = read_currencies(connection)
+    prices, has_money = fit_prices(prices, money.name(period)), money.is_one(period)
+    sheet = Sheet(connection, SHEET, period=period, namespaces=query.namespaces, has_money=has_money)
+    places = {} if query.namespaces else read_unallocated(connection, period)
     sums = read_sums(sheet.read_total())
     total = make_amounts(sums, prices=prices, unallocated_ms=sum(places.values()) if places else None)
-    before = read_before(connection, query, books=books, period=period)
+    before = read_before(connection, query, books=books, period=period, money=money)
     groups, others = read_groups(sheet, query, total=sums, places=places, prices=prices, before=before)
-    step_ms, points = read_points(connection, period, books=books, namespaces=query.namespaces)
+    chart = read_points(connection, period, books=books, namespaces=query.namespaces, has_money=has_money)
+    covered = describe_range(query, period, books=books, first_ms=sheet.read_first(), now_ms=now_ms)
     return Report(
         made_ms=now_ms,
         currency=prices.currency,
         by=query.by,
         namespaces=query.namespaces,
-        range=describe_range(query, period, books=books, first_ms=sheet.read_first(), now_ms=now_ms),
+        range=covered,
         total=total,
         groups=groups,
         others=others,
         wasters=[_waster(row, prices) for row in sheet.read_wasters(limit=query.top)],
         findings=find_smaller(map(_holder, sheet.read_holders(most_core_ratio=LARGEST_PART_RATIO)))[: query.top],
         trend=make_trend(before, total) if before else None,
-        step_ms=step_ms,
-        points=points,
-        unused=read_unused(connection, query.namespaces, books=books),
+        step_ms=chart[0],
+        points=chart[1],
+        unused=read_unused(connection, query.namespaces, books=books, until_ms=covered.until_ms),
+        fleet_coverage_ratio=None if query.namespaces else read_coverage(connection, period, covered),
+        currency_changes=money.list_changes(period),
     )
 
 

@@ -1,6 +1,7 @@
 """The bars of the chart: time by day, or by hour where the period is short."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, FromClause, RowMapping, Select, Table, func, select, union_all
@@ -17,7 +18,7 @@ _NAMES = ("allocated_ms", "active_ms", "idle_ms", "unknown_ms", "idle_cost")
 
 
 def read_points(
-    connection: Connection, period: Period, *, books: Books, namespaces: Sequence[str]
+    connection: Connection, period: Period, *, books: Books, namespaces: Sequence[str], has_money: bool
 ) -> tuple[int, list[Point]]:
     """The step, and the points in order. A step without any row has no point."""
     is_short = period.until_ms - period.since_ms <= FINEST_STEPS * HOUR_MS and books.keeps_hours(period)
@@ -26,12 +27,14 @@ def read_points(
         period = Period(period.since_ms, period.until_ms, (0, 0), ((period.since_ms, period.until_ms),))
     usage = {row["at_ms"]: row for row in _read_usage(connection, choose_rows(period), step_ms, namespaces)}
     fleet = {} if namespaces else read_fleet_steps(connection, choose_fleet(period), step_ms=step_ms)
-    return step_ms, [_point(at, usage.get(at), fleet.get(at)) for at in sorted(usage.keys() | fleet.keys())]
+    points = [_point(at, usage.get(at), fleet.get(at)) for at in sorted(usage.keys() | fleet.keys())]
+    return step_ms, points if has_money else [replace(point, idle_cost_micros=None) for point in points]
 
 
-def _point(at_ms: int, row: RowMapping | None, fleet_ms: int | None) -> Point:
+def _point(at_ms: int, row: RowMapping | None, fleet: tuple[int, int | None] | None) -> Point:
     allocated, active, idle, unknown, idle_cost = (int(row[name] or 0) if row else 0 for name in _NAMES)
-    unallocated = None if fleet_ms is None else max(0, fleet_ms - allocated)
+    there, held = fleet or (0, None)
+    unallocated = None if fleet is None else max(0, there - (allocated if held is None else held))
     return Point(at_ms, active, idle, unknown, unallocated, idle_cost)
 
 

@@ -45,11 +45,11 @@ class Amounts:
     active_gpu_ms: int
     idle_gpu_ms: int
     unknown_gpu_ms: int
-    unallocated_gpu_ms: int | None  # nobody held them; None where nobody said how many GPUs there are
+    unallocated_gpu_ms: int | None  # nobody held them, while it was known how many GPUs there are; None: it never was
     active_cost_micros: int | None  # None where nothing of it had a price
     idle_cost_micros: int | None
     unknown_cost_micros: int | None
-    unpriced_gpu_ms: int  # of the allocated time, what cost nothing
+    unpriced_gpu_ms: int  # of the allocated time, what cost nothing, or nothing that could be added up
     energy_mj: int | None
     energy_gpu_ms: int  # of the allocated time, for which the power is known
     electricity_micros: int | None
@@ -118,7 +118,7 @@ class Point:
     idle_gpu_ms: int
     unknown_gpu_ms: int
     unallocated_gpu_ms: int | None
-    idle_cost_micros: int
+    idle_cost_micros: int | None  # None where amounts cannot be added up
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +150,15 @@ class Trend:
 
 
 @dataclass(frozen=True, slots=True)
+class CurrencyChange:
+    """From then on money was counted in another currency."""
+
+    at_ms: int
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What the books say about a time."""
 
@@ -167,3 +176,7 @@ class Report:
     step_ms: int  # of the points
     points: Sequence[Point]
     unused: Unused | None
+    fleet_coverage_ratio: float | None = (
+        None  # for how much of it the number of GPUs is known; None: of some namespaces
+    )
+    currency_changes: Sequence[CurrencyChange] = ()  # within it: then amounts are not added up, and money is unknown

@@ -19,11 +19,12 @@ from sqlalchemy import (
     cast,
     func,
     insert,
+    literal,
     or_,
     select,
 )
 
-from gpusteward.analyzer.accounts.amounts import ADDED, UNPRICED
+from gpusteward.analyzer.accounts.amounts import ADDED, COSTS, UNPRICED
 from gpusteward.analyzer.accounts.reports import By
 from gpusteward.analyzer.keep.periods import Period
 from gpusteward.analyzer.keep.schema import Number, allocations, usage_daily, usage_hourly
@@ -60,14 +61,23 @@ SHEET_BEFORE = _make_table("report_sheet_before", "allocated_ms", "idle_ms", "id
 class Sheet:
     """A period, added up per allocation."""
 
-    def __init__(self, connection: Connection, table: Table, *, period: Period, namespaces: Sequence[str] = ()) -> None:
-        """`table`: one of those above, each once a transaction. Raises SQLAlchemyError."""
+    def __init__(
+        self,
+        connection: Connection,
+        table: Table,
+        *,
+        period: Period,
+        namespaces: Sequence[str] = (),
+        has_money: bool = True,
+    ) -> None:
+        """`table`: one of those above, each once a transaction. Without money nothing has a price. Raises
+        SQLAlchemyError."""
         self._connection = connection
         self._namespaces = tuple(namespaces)
         self._table = table
         table.create(connection, checkfirst=False)
         for rows in choose_rows(period):
-            connection.execute(_add_up(table, rows))
+            connection.execute(_add_up(table, rows, has_money=has_money))
 
     def sum_up(self, *keys: str) -> Select[Any]:
         """One row a key, or one in all: the amounts by name, and how many allocations."""
@@ -129,12 +139,6 @@ class Sheet:
         is_whole = allocations.c.share.in_(("", Share.EXCLUSIVE.value)) & (allocations.c.gpu_instance == "")
         return self.read(statement.where(is_whole, _is_lone(self._table)).group_by(*keys).having(fits))
 
-    def read_places(self) -> Mapping[tuple[str, str], int]:
-        """Allocated time by node and model."""
-        keys = (allocations.c.node, allocations.c.model)
-        statement = self.choose(*keys, whole(func.sum(self._table.c.allocated_ms)).label("allocated_ms"))
-        return {(row["node"], row["model"]): int(row["allocated_ms"]) for row in self.read(statement.group_by(*keys))}
-
 
 def choose_rows(period: Period) -> Rows:
     """Which rows of which tables make up a period."""
@@ -153,16 +157,20 @@ def whole(amount: ColumnElement[Any]) -> ColumnElement[Any]:
     return cast(amount, Number)
 
 
-def _add_up(sheet: Table, rows: tuple[Table, ColumnElement[bool]]) -> Any:
+def _add_up(sheet: Table, rows: tuple[Table, ColumnElement[bool]], *, has_money: bool) -> Any:
     table, chosen = rows
     names = [column.name for column in sheet.c][1:]
-    sums = select(table.c.allocation_id, *(_summed(table, name) for name in names))
+    sums = select(table.c.allocation_id, *(_summed(table, name, has_money=has_money) for name in names))
     question = sums.where(chosen).group_by(table.c.allocation_id)
     return insert(sheet).from_select(["allocation_id", *names], question)
 
 
-def _summed(table: Table, name: str) -> ColumnElement[Any]:
+def _summed(table: Table, name: str, *, has_money: bool) -> ColumnElement[Any]:
     """One column of a sheet, over many rows of the books."""
+    if not has_money and name in COSTS:
+        return literal(0, Number)
+    if not has_money and name == UNPRICED:
+        return func.sum(table.c.allocated_ms)
     if name in PEAKS:
         return func.max(table.c[name])
     if name == UNPRICED:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from gpusteward.analyzer.accounts.amounts import UNPRICED
+from gpusteward.analyzer.accounts.currencies import Currencies
 from gpusteward.analyzer.accounts.ranges import Books
 from gpusteward.analyzer.accounts.reports import Amounts, ReportQuery, Trend
 from gpusteward.analyzer.accounts.sums import KEYS, SHEET_BEFORE, Sheet
@@ -37,12 +38,15 @@ class Before:
         return (now / self.hours_now) / (before / self.hours) - 1
 
 
-def read_before(connection: Connection, query: ReportQuery, *, books: Books, period: Period) -> Before | None:
+def read_before(
+    connection: Connection, query: ReportQuery, *, books: Books, period: Period, money: Currencies
+) -> Before | None:
     """None when the books do not reach back that far."""
     earlier = books.divide(*_step_back(period))
     if books.begin_ms is None or books.begin_ms > earlier.since_ms:
         return None
-    sheet = Sheet(connection, SHEET_BEFORE, period=earlier, namespaces=query.namespaces)
+    has_money = money.is_one(earlier, period)
+    sheet = Sheet(connection, SHEET_BEFORE, period=earlier, namespaces=query.namespaces, has_money=has_money)
     keys = KEYS[query.by]
     idle = {tuple(row[name] for name in keys): int(row["idle_ms"] or 0) for row in sheet.read(sheet.sum_up(*keys))}
     total = {name: int(amount or 0) for name, amount in sheet.read_total().items()}

@@ -15,12 +15,14 @@
     sending.py         bodies and values -> responses
     places.py          work that may take long, few at once, beside the event loop
     event_feed.py      who listens to events, and what is told them
+    fleets.py          how many GPUs there are, and which nobody holds
     metrics_page.py    /metrics
     metrics_bodies.py  what a result puts on that page
     seed_results.py    /results, /results/low, /results/stats as gpu-oour has them
     seed_config.py     /, /health, /analyze, /config, /config/update as gpu-oour has them
     gpus.py allocations.py workloads.py series.py processes.py    /api/v1/...
     namespaces.py sources.py health.py events.py                  /api/v1/...
+    deliveries.py      /api/v1/deliveries: what is on its way, what was given up, and trying that again
     reports.py         /api/v1/reports: what the ledger says, as JSON, CSV or HTML
     docs.py            /docs without a network
 

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from gpusteward import __version__
 from gpusteward.analyzer.api import (
     allocations,
+    deliveries,
     docs,
     events,
     gpus,
@@ -31,7 +32,7 @@ from gpusteward.analyzer.api.serving import Serving
 
 NOUNS = (
     *(seed_config, seed_results, metrics_page),
-    *(workloads, series, processes, allocations, gpus, namespaces, reports, sources, health, events),
+    *(workloads, series, processes, allocations, gpus, namespaces, reports, deliveries, sources, health, events),
     docs,
 )
 ABOUT = """Who holds each GPU, how well it is used, and why it is judged so.

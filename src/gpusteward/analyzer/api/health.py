@@ -10,11 +10,12 @@ from pydantic import Field
 
 from gpusteward import __version__
 from gpusteward.analyzer.api.access import may_read
+from gpusteward.analyzer.api.fleets import NO_FLEET, view_fleet
 from gpusteward.analyzer.api.pages import ResultStamp, format_utc, stamp
 from gpusteward.analyzer.api.sending import send_json
 from gpusteward.analyzer.api.serving import Serving, ServingHere
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.tables import DOUBTS
+from gpusteward.analyzer.tables import DOUBTS, Column
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["health"])
 
@@ -44,7 +45,11 @@ class Health:
     cycles: Cycles
     allocations: int
     workloads: int
+    gpus: Annotated[int | None, Field(description="Whole GPUs, held or not; null where no source tells how many.")]
+    free_gpus: Annotated[int | None, Field(description="Those of them that nobody holds.")]
     coverage: Annotated[float | None, Field(description="Samples seen against samples expected, over all.")]
+    measured: Annotated[int, Field(description="Allocations of which the window has samples at all.")]
+    measured_coverage: Annotated[float | None, Field(description="Samples seen against samples expected, of those.")]
     unknown: Annotated[dict[str, int], Field(description="Allocations that could not be judged, by reason.")]
     settings_reloads: dict[str, int]
     listeners: int
@@ -58,6 +63,7 @@ async def show_health(serving: ServingHere) -> Response:
     """More than the seed's /health tells: cycles, coverage, and why allocations are unknown."""
     posted = serving.board.posted
     result = posted.result if posted else None
+    fleet = view_fleet(posted) if posted else NO_FLEET
     aftermath = serving.describe_aftermath()
     return send_json(
         Health(
@@ -67,7 +73,11 @@ async def show_health(serving: ServingHere) -> Response:
             cycles=_count_cycles(serving, result),
             allocations=len(result.verdicts) if result else 0,
             workloads=len(result.workloads) if result else 0,
+            gpus=fleet.gpus,
+            free_gpus=fleet.free_gpus,
             coverage=_cover(result),
+            measured=len(_list_measured(result)),
+            measured_coverage=_average(_list_measured(result)),
             unknown=_count_unknown(result),
             settings_reloads=dict(serving.count_reloads()),
             listeners=serving.events.listeners,
@@ -110,9 +120,19 @@ def _count_cycles(serving: Serving, result: Result | None) -> Cycles:
 
 
 def _cover(result: Result | None) -> float | None:
-    if result is None or not len(result.verdicts):
-        return None
-    return round(float(result.verdicts.usage.coverage.mean()), 4)
+    return None if result is None else _average(result.verdicts.usage.coverage)
+
+
+def _list_measured(result: Result | None) -> Column:
+    """The coverage of each allocation that can be measured: one without any sample may well have no utilization."""
+    if result is None:
+        return np.empty(0)
+    coverage = result.verdicts.usage.coverage
+    return coverage[coverage > 0]
+
+
+def _average(coverage: Column) -> float | None:
+    return round(float(coverage.mean()), 4) if len(coverage) else None
 
 
 def _count_unknown(result: Result | None) -> dict[str, int]:

@@ -18,11 +18,18 @@ class Listing:
     """One noun of one result."""
 
     def __init__(
-        self, size: int, *, sorts: Mapping[str, Callable[[], Sortable]], filters: Mapping[str, Filter]
+        self,
+        size: int,
+        *,
+        sorts: Mapping[str, Callable[[], Sortable]],
+        filters: Mapping[str, Filter],
+        among_equals: str = "",
     ) -> None:
+        """`among_equals`: the sort that decides between rows that are equal in another; else they keep their order."""
         self.size = size
         self._sorts = sorts
         self._filters = filters
+        self._among_equals = among_equals
         self._orders: dict[str, Order] = {}
 
     def select(self, sort: str, filters: Mapping[str, Sequence[str]]) -> Order:
@@ -39,15 +46,16 @@ class Listing:
         order = self._orders.get(sort)
         if order is None:
             column = self._sorts[sort.removeprefix("-")]()
-            order = self._orders[sort] = _sort(column, is_descending=sort.startswith("-"))
+            before = self._order(self._among_equals) if self._among_equals not in ("", sort) else np.arange(self.size)
+            order = self._orders[sort] = _sort(column, before, is_descending=sort.startswith("-"))
         return order
 
 
-def _sort(column: Sortable, *, is_descending: bool) -> Order:
-    """Equals keep the order of the table; the unknown comes last, whichever way."""
+def _sort(column: Sortable, before: Order, *, is_descending: bool) -> Order:
+    """Equals keep the order they had before; the unknown comes last, whichever way."""
     if isinstance(column, np.ndarray):
-        return np.argsort(-column if is_descending else column, kind="stable")
-    order = sorted(range(len(column)), key=column.__getitem__, reverse=is_descending)
+        return before[np.argsort((-column if is_descending else column)[before], kind="stable")]
+    order = sorted(before.tolist(), key=column.__getitem__, reverse=is_descending)
     return np.array(order, dtype=np.intp)
 
 

@@ -14,6 +14,7 @@ from gpusteward.analyzer.api.listings import Listing, Texts, mean_by, sum_by
 from gpusteward.analyzer.api.pages import ListQuery, Page, Words, answer_page
 from gpusteward.analyzer.api.serving import PostedHere
 from gpusteward.analyzer.judge.keys import encode
+from gpusteward.analyzer.judge.states import find_low
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES
 from gpusteward.core.usages import Measure, Stat
@@ -36,7 +37,7 @@ class Namespace:
     workloads: int
     idle_workloads: int
     average_score: Annotated[float | None, Field(description="Of the allocations that have a score.")]
-    low: Annotated[int, Field(description="Allocations whose score is below the low threshold.")]
+    low: Annotated[int, Field(description="Allocations whose score is below the low threshold, or that are idle.")]
     memory_used_bytes: float | None
     power_watts: float | None
 
@@ -74,7 +75,7 @@ class NamespaceView:
         }
         self._allocations = np.bincount(codes, minlength=size)
         self._score = mean_by(verdicts.score, codes, size=size)
-        is_low = verdicts.score < result.settings.thresholds.low_utilization
+        is_low = find_low(verdicts.score, verdicts.state, thresholds=result.settings.thresholds)
         self._low = np.bincount(codes[is_low], minlength=size)
         self._memory = sum_by(verdicts.usage.column(Measure.MEMORY_USED, Stat.MEAN), codes, size=size)
         self._power = sum_by(verdicts.usage.column(Measure.POWER, Stat.MEAN), codes, size=size)

@@ -16,6 +16,7 @@ from gpusteward.core.errors import SourceError
 
 PLACES = 2
 LONGEST_WAIT_SECONDS = 15.0
+LEDGER_WAIT_SECONDS = 60.0
 T = TypeVar("T")
 
 
@@ -68,3 +69,17 @@ async def ask_source(read: Callable[[], T], places: Places) -> T:
         raise ProblemError(503, "engine-failed", str(error), headers={"Retry-After": "10"}) from error
     except TimeoutError as error:
         raise ProblemError(504, "engine-slow", "the engine took too long; ask for less") from error
+
+
+async def ask_ledger(read: Callable[[], T], places: Places) -> T:
+    """The same for the database."""
+    places.take()
+    future = run_in_thread(read)
+    future.add_done_callback(lambda _: places.give_back())
+    try:
+        async with asyncio.timeout(LEDGER_WAIT_SECONDS):
+            return await asyncio.shield(future)
+    except SourceError as error:
+        raise ProblemError(503, "ledger-failed", str(error), headers={"Retry-After": "10"}) from error
+    except TimeoutError as error:
+        raise ProblemError(504, "ledger-slow", "the database took too long; ask for a shorter time") from error

@@ -1,12 +1,11 @@
-"""/api/v1/reports: what the books say about a time. The only endpoint that asks the database.
+"""/api/v1/reports: what the books say about a time. It asks the database, as `deliveries.py` does.
 
 A few reports may be made at once, each within a time limit, in threads that nobody has to wait for: a database that
 hangs costs its readers an error, and nobody else anything.
 """
 
-import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -20,15 +19,13 @@ from gpusteward.analyzer.accounts.render.words import Language
 from gpusteward.analyzer.accounts.reports import By, Report, ReportQuery
 from gpusteward.analyzer.api.access import may_read
 from gpusteward.analyzer.api.pages import Words
-from gpusteward.analyzer.api.places import Places, run_in_thread
+from gpusteward.analyzer.api.places import ask_ledger
 from gpusteward.analyzer.api.problems import ProblemError
 from gpusteward.analyzer.api.serving import ReadReport, ServingHere
-from gpusteward.core.errors import SourceError
 from gpusteward.core.negotiation import parse_wishes
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["reports"])
 
-LONGEST_WAIT_SECONDS = 60.0
 Format = Literal["json", "csv", "html"]
 TYPES: Mapping[Format, str] = {
     "json": "application/json",
@@ -75,7 +72,7 @@ async def make_report(request: Request, serving: ServingHere, asked: Annotated[R
     """
     query = asked.to_query(now_ms=time.time_ns() // 1_000_000)
     chosen = asked.format or _choose(request.headers.get("accept", ""))
-    body = await _ask(lambda: _write(serving.read_report, query, chosen, asked.lang), serving.report_places)
+    body = await ask_ledger(lambda: _write(serving.read_report, query, chosen, asked.lang), serving.report_places)
     headers = {"Cache-Control": "private, no-store", "Vary": "Accept"}
     if chosen == "html":
         headers["Content-Security-Policy"] = f"{content_policy()}; frame-ancestors 'none'"
@@ -97,17 +94,3 @@ def _choose(accept: str) -> Format:
     known: Mapping[str, Format] = {"application/json": "json", "text/csv": "csv", "text/html": "html"}
     wishes = sorted(parse_wishes(accept), key=lambda wish: -wish.weight)
     return next((known[wish.name] for wish in wishes if wish.name in known and wish.weight > 0), "json")
-
-
-async def _ask(write: Callable[[], bytes], places: Places) -> bytes:
-    """Raises a 503 or 504 problem. One that takes too long is left behind with its place until it ends."""
-    places.take()
-    future = run_in_thread(write)
-    future.add_done_callback(lambda _: places.give_back())
-    try:
-        async with asyncio.timeout(LONGEST_WAIT_SECONDS):
-            return await asyncio.shield(future)
-    except SourceError as error:
-        raise ProblemError(503, "ledger-failed", str(error), headers={"Retry-After": "10"}) from error
-    except TimeoutError as error:
-        raise ProblemError(504, "ledger-slow", "the database took too long; ask for a shorter time") from error

@@ -152,8 +152,8 @@ class Roles:
 
     @property
     def are_set(self) -> bool:
-        """Whether anybody was given a token; without one no request can have a role."""
-        return len(self._tokens) > 0
+        """Whether writes need a token: one was given, or a file is named for them, even if nobody is in it yet."""
+        return self._watched is not None or len(self._tokens) > 0
 
     def role_of(self, bearer: str | None) -> Role | None:
         """Touches no file: safe on an event loop."""

@@ -25,7 +25,8 @@ from gpusteward.analyzer.explain.answers import Opinion
 from gpusteward.analyzer.explain.caution import Caution
 from gpusteward.analyzer.exports import MIB, gpu_id
 from gpusteward.analyzer.judge.capacities import find_capacities
-from gpusteward.analyzer.judge.keys import encode, read_keys
+from gpusteward.analyzer.judge.keys import Mask, encode, read_keys
+from gpusteward.analyzer.judge.states import find_low
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.showing import showable
 from gpusteward.analyzer.tables import STATES, Column
@@ -77,7 +78,7 @@ class SeedRow:
 
 @dataclass(frozen=True, slots=True)
 class LowResults:
-    """GPUs whose score is below the threshold."""
+    """GPUs whose score is below the threshold, or that are idle whatever memory they hold."""
 
     count: int
     threshold: float
@@ -126,7 +127,10 @@ def list_results(request: Request, serving: ServingHere) -> Response:
 
 @router.get("/results/low", summary="GPUs of low utilization", response_model=LowResults)
 def list_low_results(request: Request, serving: ServingHere) -> Response:
-    """GPUs whose score is below `thresholds.low_utilization`. What could not be scored is not among them."""
+    """GPUs whose score is below `thresholds.low_utilization`, and idle ones whose memory alone gives them more.
+
+    What could not be scored is not among them.
+    """
     posted = serving.board.posted
     if posted is None:
         threshold = serving.settings().thresholds.low_utilization
@@ -166,8 +170,7 @@ def _pack_results(result: Result) -> Body:
 
 
 def _pack_low(result: Result) -> Body:
-    threshold = result.settings.thresholds.low_utilization
-    rows = np.flatnonzero(result.verdicts.score < threshold).tolist()
+    threshold, rows = result.settings.thresholds.low_utilization, np.flatnonzero(_is_low(result)).tolist()
     head = msgspec.json.encode(
         {"count": len(rows), "threshold": showable(threshold), "timestamp": format_seed_time(result.at)}
     )
@@ -249,7 +252,7 @@ def _analysis(name: str, opinion: Opinion | None, caution: Caution | None) -> Ai
 
 
 def count_stats(result: Result) -> Stats:
-    verdicts, threshold = result.verdicts, result.settings.thresholds.low_utilization
+    verdicts = result.verdicts
     is_scored = ~np.isnan(verdicts.score)
     scores, states = verdicts.score[is_scored], verdicts.state[is_scored]
     unknown = len(verdicts) - len(scores)
@@ -261,21 +264,23 @@ def count_stats(result: Result) -> Stats:
         avg_score=round(float(scores.mean()), 1),
         min_score=round(float(scores.min()), 1),
         max_score=round(float(scores.max()), 1),
-        low_utilization_count=int((scores < threshold).sum()),
+        low_utilization_count=int(_is_low(result).sum()),
         idle_count=counts[STATES.index(State.IDLE)],
         by_status={state.value: count for state, count in zip(STATES, counts, strict=True) if count},
-        by_namespace=_count_namespaces(result, is_scored, threshold=threshold),
+        by_namespace=_count_namespaces(result, is_scored),
         unknown_count=unknown,
     )
 
 
-def _count_namespaces(
-    result: Result, is_scored: "np.ndarray[tuple[int], np.dtype[np.bool_]]", *, threshold: float
-) -> dict[str, NamespaceStats]:
+def _is_low(result: Result) -> Mask:
+    return find_low(result.verdicts.score, result.verdicts.state, thresholds=result.settings.thresholds)
+
+
+def _count_namespaces(result: Result, is_scored: Mask) -> dict[str, NamespaceStats]:
     holdings, scores = result.verdicts.usage.holdings, result.verdicts.score[is_scored]
     coded = encode([holdings[row].container.namespace for row in np.flatnonzero(is_scored).tolist()])
     counts = np.bincount(coded.codes)
     means = np.bincount(coded.codes, weights=scores) / counts
-    lows = np.bincount(coded.codes[scores < threshold], minlength=len(counts))
+    lows = np.bincount(coded.codes[_is_low(result)[is_scored]], minlength=len(counts))
     columns = zip(coded.names, counts.tolist(), np.round(means, 1).tolist(), lows.tolist(), strict=True)
     return {name: NamespaceStats(count, mean, low) for name, count, mean, low in columns}

@@ -1,6 +1,6 @@
 """What endpoints may look at and ask for; `app.py` puts it together."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -16,6 +16,7 @@ from gpusteward.analyzer.explain.tallies import Tally
 from gpusteward.analyzer.read.processes import Pod, Running
 from gpusteward.analyzer.read.sources import Chart
 from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.tell.parcels import Delivery
 from gpusteward.analyzer.worker import Account
 from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import Holding
@@ -28,6 +29,13 @@ ReadProcesses = Callable[[Collection[Pod], float], Running]
 
 ReadReport = Callable[[ReportQuery], Report]
 """Raises SourceError. May take long: never call it on the event loop."""
+
+
+ReadDeliveries = Callable[[str | None, int], Sequence[Delivery]]
+"""State, how many. Raises SourceError. May take long: never call it on the event loop."""
+
+RetryDelivery = Callable[[int], tuple[Delivery | None, bool]]
+"""Number -> the delivery, and whether it is tried again. Raises SourceError. Never call it on the event loop."""
 
 
 def refuse_report(_: ReportQuery) -> Report:
@@ -56,6 +64,9 @@ class Serving:
     count_reloads: Callable[[], Mapping[str, int]]
     read_report: ReadReport = refuse_report
     describe_aftermath: Callable[[], Mapping[str, Any]] = dict  # the books and the deliveries, for people
+    read_deliveries: ReadDeliveries = lambda _state, _limit: ()
+    retry_delivery: RetryDelivery = lambda _number: (None, False)
+    delivery_places: Places = field(default_factory=lambda: Places(work="deliveries"))
     report_places: Places = field(default_factory=lambda: Places(work="reports"))
 
 

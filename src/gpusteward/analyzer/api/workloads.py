@@ -163,6 +163,7 @@ def _make_listing(result: Result) -> Listing:
     size = len(table)
     return Listing(
         size,
+        among_equals="idle_since",  # the longest idle first
         sorts={
             "idle_gpus": lambda: table.idle_gpus,
             "gpus": lambda: table.gpus,

@@ -8,6 +8,7 @@ import numpy as np
 
 from gpusteward.analyzer.judge.activity import SIGNALS
 from gpusteward.analyzer.judge.rules import Rules
+from gpusteward.analyzer.judge.signatures.evidence import MAY_HIDE_A_JOB
 from gpusteward.analyzer.judge.texts import render
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, STATES, STEPS, VerdictTable
 from gpusteward.core.usages import Measure, Stat, Usage
@@ -136,9 +137,13 @@ def _explain_signature(verdicts: VerdictTable, row: int, *, usage: Usage, rules:
 
 
 def _explain_owner(verdicts: VerdictTable, row: int) -> Iterator[Reason]:
-    is_parked = SIGNATURES[verdicts.signature[row]] is Signature.PARKED
-    if is_parked and verdicts.usage.holdings[row].container.workload is None:
+    if SIGNATURES[verdicts.signature[row]] is not Signature.PARKED:
+        return
+    workload = verdicts.usage.holdings[row].container.workload
+    if workload is None:
         yield Reason("owner-unknown")
+    elif workload.kind in MAY_HIDE_A_JOB:
+        yield Reason("owner-of-a-job", {"kind": workload.kind})
 
 
 def _code_of(signature: Signature, *, has_memory: bool, has_worked: bool) -> str:

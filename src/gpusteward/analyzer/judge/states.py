@@ -3,6 +3,7 @@
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from gpusteward.analyzer.judge.keys import Mask
 from gpusteward.analyzer.tables import ACTIVITIES, STATES, Codes, Column
 from gpusteward.core.verdicts import Activity, State
 
@@ -15,6 +16,19 @@ class Thresholds(BaseModel):
     low_utilization: float = Field(default=20, ge=0, le=100, description="Below this score a GPU is low.")
     idle: float = Field(default=10, ge=0, le=100, description="Below this score a GPU is idle.")
     high: float = Field(default=70, ge=0, le=100, description="From this score on a GPU is high.")
+
+    @property
+    def contradict(self) -> bool:
+        """Whether nobody can say what was meant. gpu-oour knows no order: its `low_utilization` is never at fault."""
+        if "low_utilization" in self.model_fields_set:
+            return self.idle > self.high and {"idle", "high"} <= self.model_fields_set
+        return not self.idle <= self.low_utilization <= self.high
+
+    def in_order(self) -> "Thresholds":
+        """idle <= low_utilization <= high: the other two give way to it."""
+        low = self.low_utilization
+        wanted = {"idle": min(self.idle, low), "high": max(self.high, low)}
+        return self.model_copy(update={name: value for name, value in wanted.items() if value != getattr(self, name)})
 
 
 def name_states(score: Column, activity: Codes, *, thresholds: Thresholds) -> Codes:
@@ -34,3 +48,9 @@ def name_states(score: Column, activity: Codes, *, thresholds: Thresholds) -> Co
         [STATES.index(state) for state in (State.IDLE, State.UNKNOWN, State.IDLE, State.LOW, State.NORMAL)],
         STATES.index(State.HIGH),
     ).astype(np.int8)
+
+
+def find_low(score: Column, state: Codes, *, thresholds: Thresholds) -> Mask:
+    """gpu-oour's "low": what has a score below the threshold, and what is idle although its memory gives it more."""
+    is_idle: Mask = np.equal(state, STATES.index(State.IDLE)) & ~np.isnan(score)
+    return is_idle | np.less(score, thresholds.low_utilization)

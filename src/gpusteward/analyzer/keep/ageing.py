@@ -28,7 +28,8 @@ from gpusteward.analyzer.keep.settings import LedgerSettings
 from gpusteward.analyzer.keep.statements import add_hour_to_day
 
 MOMENTS_AT_ONCE = 4
-"""Hours that are rolled up, and hours and days that are deleted, in one round. In a round an hour: it catches up."""
+"""Hours that are rolled up, and hours and days that are deleted, in one round. A cycle with a longer interval than so
+many hours goes several rounds (`Ledger.book`): more than it adds, so that it catches up."""
 
 
 def roll_up(engine: Engine) -> int:

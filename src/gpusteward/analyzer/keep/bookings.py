@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusteward.analyzer.keep.periods import HOUR_MS, floor_hour
-from gpusteward.analyzer.keep.sheets import UNKNOWN_START, Ids, Sheet
+from gpusteward.analyzer.keep.sheets import NOWHERE, UNKNOWN_START, Ids, Sheet
 from gpusteward.analyzer.prices import costs_of
 from gpusteward.analyzer.tables import ACTIVITIES, Column
 from gpusteward.core.verdicts import Activity
@@ -49,26 +49,44 @@ def _split(begin_ms: int, end_ms: int, *, seen: bool) -> Iterator[Step]:
         begin_ms = until
 
 
-def book_usage(sheet: Sheet, step: Step, held: Mask) -> Iterator[list[Sequence[object]]]:
-    """The columns of `usage_hourly` for one step, a block at a time; `held`: who was in the books already.
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """The time of one step, by the rows of a sheet: how long each was there, and its GPU-milliseconds."""
+
+    durations: Ids
+    allocated: Ids
+
+
+def spend(sheet: Sheet, step: Step, held: Mask) -> Spent:
+    """`held`: who was in the books already.
 
     Who was not is booked from the start of its pod, where that is known and the sheet speaks of it; else from now on.
     """
     durations = np.maximum(step.end_ms - _begins(sheet, step, held), 0)
-    allocated = np.floor(durations * sheet.weights + _ROUNDING).astype(np.int64)
-    everybody = np.flatnonzero(allocated)
+    return Spent(durations, np.floor(durations * sheet.weights + _ROUNDING).astype(np.int64))
+
+
+def book_usage(sheet: Sheet, step: Step, spent: Spent) -> Iterator[list[Sequence[object]]]:
+    """The columns of `usage_hourly` for one step, a block at a time."""
+    everybody = np.flatnonzero(spent.allocated)
     for first in range(0, len(everybody), BLOCK):
         rows = everybody[first : first + BLOCK]
+        allocated = spent.allocated[rows]
         if step.seen:
-            yield _book_seen(sheet, step, rows, allocated=allocated[rows], durations=durations[rows])
+            yield _book_seen(sheet, step, rows, allocated=allocated, durations=spent.durations[rows])
         else:
-            yield _book_unseen(sheet, step, rows, allocated[rows])
+            yield _book_unseen(sheet, step, rows, allocated)
 
 
-def book_fleet(sheet: Sheet, step: Step) -> list[tuple[int, str, str, int]]:
-    """Of a gap as well: nodes are taken to have been there, for what is held on them is booked."""
-    time = step.end_ms - step.begin_ms
-    return [(step.hour_ms, node, model, gpus * time) for (node, model), gpus in sheet.fleet.items() if gpus > 0]
+def book_fleet(sheet: Sheet, step: Step, spent: Spent) -> list[Sequence[object]]:
+    """The columns of `fleet_hourly`. Of a gap as well: nodes are taken to have been there, for what is held on them is
+    booked."""
+    time, count = step.end_ms - step.begin_ms, len(sheet.fleet)
+    nodes, models = [node for node, _ in sheet.fleet], [model for _, model in sheet.fleet]
+    times = [gpus * time for gpus in sheet.fleet.values()]
+    # Sums of floats, exact: a step of a million GPUs is far below 53 bits.
+    held = np.bincount(sheet.places - NOWHERE, weights=spent.allocated, minlength=count + 1)[1:]
+    return [[step.hour_ms] * count, nodes, models, times, [time] * count, held.astype(np.int64).tolist()]
 
 
 def _begins(sheet: Sheet, step: Step, held: Mask) -> Ids:

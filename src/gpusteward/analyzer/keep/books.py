@@ -6,10 +6,17 @@ from dataclasses import dataclass
 import numpy as np
 from sqlalchemy import Connection, Engine, and_, bindparam, func, insert, select, text, update
 
-from gpusteward.analyzer.keep.bookings import BLOCK, Mask, Step, book_fleet, book_usage, split_gap, split_seen
+from gpusteward.analyzer.keep.bookings import BLOCK, Mask, Step, book_fleet, book_usage, spend, split_gap, split_seen
 from gpusteward.analyzer.keep.engines import writing
 from gpusteward.analyzer.keep.periods import BOOKED, read_progress
-from gpusteward.analyzer.keep.schema import allocations, fleet_hourly, progress, usage_hourly, verdict_changes
+from gpusteward.analyzer.keep.schema import (
+    allocations,
+    currencies,
+    fleet_hourly,
+    progress,
+    usage_hourly,
+    verdict_changes,
+)
 from gpusteward.analyzer.keep.sheets import NOBODY, Ids, Roster, Sheet, find_places
 from gpusteward.analyzer.keep.statements import KEEP, REPLACE, USAGE_RULES, add_rows
 from gpusteward.analyzer.keep.verdict_changes import Sayings
@@ -25,6 +32,7 @@ class Standing:
     booked_ms: int | None
     roster: Roster
     sayings: Sayings
+    currency: str  # of the last money; empty: there is none yet
 
 
 class Books:
@@ -58,13 +66,14 @@ class Books:
                 if standing.booked_ms is not None and sheet.at_ms <= standing.booked_ms:
                     return True
                 step = self._next_gap(sheet, standing)
+                currency = _write_currency(connection, sheet, standing)
                 if step is None:
                     self._write_seen(connection, sheet, standing)
                 else:
                     self._write_step(connection, sheet, step, held=_find_held(sheet, standing))
                 booked_ms = sheet.at_ms if step is None else step.end_ms
                 set_progress(connection, BOOKED, booked_ms)
-            standing.booked_ms = booked_ms  # only once it is committed
+            standing.booked_ms, standing.currency = booked_ms, currency  # only once it is committed
             if step is None:
                 standing.roster = Roster(sheet.ids, np.empty(0, np.int64))
                 standing.sayings.adopt(sheet.changes)
@@ -93,9 +102,10 @@ class Books:
             connection.execute(insert(verdict_changes), rows)
 
     def _write_step(self, connection: Connection, sheet: Sheet, step: Step, *, held: Mask) -> None:
-        for columns in book_usage(sheet, step, held):
+        spent = spend(sheet, step, held)
+        for columns in book_usage(sheet, step, spent):
             add_rows(connection, usage_hourly, columns, USAGE_RULES)
-        add_rows(connection, fleet_hourly, list(zip(*book_fleet(sheet, step), strict=True)), {})
+        add_rows(connection, fleet_hourly, book_fleet(sheet, step, spent), {})
 
 
 def lock_progress(connection: Connection) -> None:
@@ -106,6 +116,15 @@ def lock_progress(connection: Connection) -> None:
 
 def set_progress(connection: Connection, name: str, at_ms: int) -> None:
     add_rows(connection, progress, [[name], [at_ms]], {"at_ms": REPLACE})
+
+
+def _write_currency(connection: Connection, sheet: Sheet, standing: Standing) -> str:
+    """With the first money in it. Money of a time before any currency was noted is taken to be in the same."""
+    if standing.booked_ms is None or sheet.currency == standing.currency or not sheet.prices.any():
+        return standing.currency
+    since_ms = standing.booked_ms if standing.currency else 0
+    add_rows(connection, currencies, [[since_ms], [sheet.currency]], {"currency": REPLACE})
+    return sheet.currency
 
 
 def _find_held(sheet: Sheet, standing: Standing) -> Mask:
@@ -137,7 +156,13 @@ def _find_returned(sheet: Sheet, held: Mask) -> Ids:
 
 
 def _read_standing(connection: Connection) -> Standing:
-    return Standing(read_progress(connection, BOOKED), _read_roster(connection), _read_sayings(connection))
+    booked_ms, currency = read_progress(connection, BOOKED), _read_currency(connection)
+    return Standing(booked_ms, _read_roster(connection), _read_sayings(connection), currency)
+
+
+def _read_currency(connection: Connection) -> str:
+    last = select(currencies.c.currency).order_by(currencies.c.since_ms.desc()).limit(1)
+    return connection.execute(last).scalar() or ""
 
 
 def _read_roster(connection: Connection) -> Roster:

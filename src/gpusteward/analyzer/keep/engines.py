@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, SQLAlchemyError, StatementError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from gpusteward.core.errors import ConfigurationError
@@ -68,8 +68,17 @@ def explain(error: Exception) -> str:
     """In one line and without what was to be written: it may be of any size, and it is nobody's business."""
     if isinstance(error, SQLAlchemyError):
         cause = getattr(error, "orig", None) or error
-        return f"{type(cause).__name__}: {' '.join(str(cause).split())[:300]}"
+        told = getattr(getattr(cause, "diag", None), "message_primary", None) or cause  # its details are the row itself
+        return f"{type(cause).__name__}: {' '.join(str(told).split())[:300]}"
     return f"{type(error).__name__}: {error}"
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether what was to be written is at fault, and not the database: it would be refused for ever."""
+    if isinstance(error, DBAPIError):
+        return isinstance(error, (DataError, IntegrityError)) and not error.connection_invalidated
+    # What a driver cannot even put into words: a number of more than 64 bits, half a character.
+    return isinstance(error, (StatementError, ValueError, TypeError, ArithmeticError))
 
 
 def _open_postgres(url: URL) -> Engine:

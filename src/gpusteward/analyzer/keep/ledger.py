@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sqlalchemy import Engine
-from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
-from gpusteward.analyzer.keep.ageing import prune, roll_up
+from gpusteward.analyzer.keep.ageing import MOMENTS_AT_ONCE, prune, roll_up
 from gpusteward.analyzer.keep.books import Books
-from gpusteward.analyzer.keep.engines import explain, has_vanished, make_folder, open_engine, show_url
+from gpusteward.analyzer.keep.clocks import ClockWatch
+from gpusteward.analyzer.keep.engines import explain, has_vanished, is_refusal, make_folder, open_engine, show_url
 from gpusteward.analyzer.keep.identities import Users
-from gpusteward.analyzer.keep.periods import floor_hour
+from gpusteward.analyzer.keep.periods import HOUR_MS, floor_hour
 from gpusteward.analyzer.keep.settings import LedgerSettings
 from gpusteward.analyzer.keep.sheets import COVERED_INTERVALS, NOBODY, PriceOf, Sheet, make_sheet
 from gpusteward.analyzer.keep.upgrades import upgrade
@@ -28,6 +29,8 @@ log = Log(__name__)
 CATCH_UP_SECONDS = 10.0
 """A cycle writes what has waited for so long at most; the rest goes on with the next one."""
 CLOSE_SECONDS = 1.0
+REFUSALS = 3
+"""A cycle that the database has refused so often, alone, is set aside: the others go on."""
 _FAULTS = (SQLAlchemyError, SourceError, OSError)
 
 
@@ -48,10 +51,12 @@ class Ledger:
         self._roster = NOBODY  # of the last sheet
         self._sayings = Sayings()
         self._housekept_ms = 0
+        self._rounds = 1  # of housekeeping, a cycle
+        self._clock = ClockWatch(self.engine)
         self._is_ready = False
         self._error = ""
-        self._ahead = ""
-        self._lost = 0
+        self._refusal = ""  # of the last cycle
+        self._lost = self._refused = 0
         self._is_full = False
         self._is_torn = False  # a cycle was refused: who was described in it alone is not in the tables
         self._try(self._open)
@@ -62,8 +67,10 @@ class Ledger:
             self._try(self._open)
             if self._waiting:
                 self._try(self._catch_up)  # first makes room
+            self._rounds = 1 + result.settings.scheduler.interval * 1000 // (MOMENTS_AT_ONCE * HOUR_MS)
             self._add(result)
             self._try(self._catch_up)
+            self._try(lambda: self._bring_back(int(result.at * 1000)))
 
     def prune(self, now: float) -> int:
         """Delete a portion of what is too old; 0: nothing is left to do. Raises SQLAlchemyError."""
@@ -79,7 +86,8 @@ class Ledger:
             "buffered_cycles": len(self._waiting),
             "buffered_bytes": self._waiting_bytes,
             "lost_cycles": self._lost,
-            "error": self._error or self._ahead,
+            "refused_cycles": self._refused,
+            "error": self._error or self._clock.complaint or self._refusal,
         }
 
     def close(self) -> None:
@@ -133,12 +141,9 @@ class Ledger:
     def _has_booked(self, result: Result) -> bool:
         """Also what is older than the books: another analyzer was there first, or the clock was ahead once."""
         newest = self._waiting[-1].at_ms if self._waiting else self._books.booked_ms
-        ahead_seconds = 0.0 if newest is None else newest / 1000 - result.at
-        is_wrong = ahead_seconds > COVERED_INTERVALS * result.settings.scheduler.interval
-        if is_wrong and not self._ahead:
-            log.warning("ledger_ahead_of_clock", seconds=int(ahead_seconds), consequence="nothing is booked until then")
-        self._ahead = f"the books are {int(ahead_seconds)} s ahead of the clock" if is_wrong else ""
-        return newest is not None and int(result.at * 1000) <= newest
+        now_ms, tolerated_ms = int(result.at * 1000), COVERED_INTERVALS * result.settings.scheduler.interval * 1000
+        self._clock.compare(newest, now_ms=now_ms, tolerated_ms=tolerated_ms)
+        return newest is not None and now_ms <= newest
 
     def _has_room(self, sheet: Sheet) -> bool:
         if self._waiting_bytes + sheet.size_bytes <= self.settings.buffer_megabytes * 1_000_000:
@@ -170,13 +175,36 @@ class Ledger:
             self._recover()
 
     def _write(self, sheet: Sheet, deadline: float) -> bool:
-        try:
-            return self._books.write(sheet, lambda: time.monotonic() < deadline)
-        except (DataError, IntegrityError) as error:  # would fail for ever: one cycle is lost, the others go on
-            self._lost += 1
-            self._is_torn = True
-            log.warning("ledger_refused_cycle", at_ms=sheet.at_ms, reason=explain(error))
-            return True
+        for attempt in range(REFUSALS):
+            try:
+                is_done = self._books.write(sheet, lambda: time.monotonic() < deadline)
+            except Exception as error:
+                if not is_refusal(error):
+                    raise
+                if attempt == REFUSALS - 1:
+                    self._set_aside(sheet, explain(error))
+            else:
+                self._refusal = "" if is_done else self._refusal
+                return is_done
+        return True
+
+    def _set_aside(self, sheet: Sheet, reason: str) -> None:
+        """It would fail for ever: one cycle is lost, the others go on."""
+        self._lost += 1
+        self._refused += 1
+        self._is_torn = True
+        if not self._refusal:
+            log.warning("ledger_refused_cycle", at_ms=sheet.at_ms, reason=reason)
+        self._refusal = f"the last cycle was refused: {reason}"
+
+    def _bring_back(self, now_ms: int) -> None:
+        """Books that a wrong clock has led far ahead."""
+        deadline = time.monotonic() + CATCH_UP_SECONDS
+        if not self._is_ready or self._waiting:
+            return
+        if self._clock.bring_back(now_ms, lambda: time.monotonic() < deadline):
+            self._housekept_ms = 0
+            self._read_standing()
 
     def _recover(self) -> None:
         log.info("ledger_writes_again", waiting=len(self._waiting), lost=self._lost)
@@ -187,6 +215,8 @@ class Ledger:
     def _keep_house(self) -> None:
         """Once an hour of the books' own time."""
         booked_ms = self._books.booked_ms or 0
-        if floor_hour(booked_ms) > self._housekept_ms:
+        for _ in range(self._rounds if floor_hour(booked_ms) > self._housekept_ms else 0):
             left = roll_up(self.engine) + prune(self.engine, self.settings, now_ms=booked_ms)
-            self._housekept_ms = floor_hour(booked_ms) if not left else self._housekept_ms
+            if not left:
+                self._housekept_ms = floor_hour(booked_ms)
+                return

@@ -86,6 +86,8 @@ def _fleet(name: str, moment: str) -> Table:
         Column("node", Text, nullable=False),
         Column("model", Text, nullable=False),
         Column("gpu_ms", Number, nullable=False),
+        Column("known_ms", Number),  # for how long somebody said how many there are
+        Column("held_ms", Number),  # the allocated time of just that while
         PrimaryKeyConstraint(moment, "node", "model"),
         sqlite_with_rowid=False,
     )
@@ -95,7 +97,16 @@ usage_hourly = _usage("usage_hourly", "hour_ms")
 usage_daily = _usage("usage_daily", "day_ms")
 fleet_hourly = _fleet("fleet_hourly", "hour_ms")
 fleet_daily = _fleet("fleet_daily", "day_ms")
-"""The time of all GPUs that exist, held or not; no row where nobody said how many there are."""
+"""The time of all GPUs that exist, held or not; no row where nobody said how many there are. Rows of version 0001 do
+not say how long that was known (NULL)."""
+
+currencies = Table(
+    "currencies",
+    METADATA,
+    Column("since_ms", Number, primary_key=True, autoincrement=False),
+    Column("currency", Text, nullable=False),
+)
+"""What the money of the time from then on is counted in; of the time before the first row too. No row: no money yet."""
 
 verdict_changes = Table(
     "verdict_changes",

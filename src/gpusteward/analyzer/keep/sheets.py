@@ -1,5 +1,6 @@
 """A result in compact columns: all that the books need of a cycle, and all that is kept of it while they are closed."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,13 +16,16 @@ from gpusteward.core.usages import Holding, Measure, Stat
 
 Ids = NDArray[np.int64]
 Half = NDArray[np.float32]
+Places = NDArray[np.int32]
 Place = tuple[str, str]  # node, model
 PriceOf = Callable[[str, str], int]  # model, namespace -> micros per GPU-hour
 
 COVERED_INTERVALS = 3
 """So many intervals since the last booked cycle count as seen by this one; what is before is unknown."""
 UNKNOWN_START = -1
+NOWHERE = -1
 MOST_BYTES, MOST_WATTS, MOST_RATIO, LAST_SECOND = 1e15, 1e5, 1e3, 1e11
+MOST_GPUS = 1_000_000
 """Far beyond any GPU, and any year."""
 _IDENTITY_BYTES = 600  # of one identity, texts and all; measured generously
 _CHANGE_BYTES = 500
@@ -57,6 +61,8 @@ class Sheet:
     score: Half
     watts: Half
     fleet: Mapping[Place, int]
+    places: Places  # of each row: where it counts among those of the fleet
+    currency: str  # of the prices
     fresh: Newcomers  # who was not on the sheet before, or has changed
     changes: Changes
 
@@ -73,7 +79,7 @@ class Sheet:
         return np.array_equal(getattr(self, name), getattr(before, name), equal_nan=name in _WITH_NAN)
 
 
-_LASTING = ("ids", "weights", "prices", "started_ms", "memory_total")
+_LASTING = ("ids", "weights", "prices", "started_ms", "memory_total", "places")
 _WITH_NAN = ("weights", "memory_total")
 
 
@@ -83,6 +89,7 @@ def make_sheet(
     """`before`: who is on the last sheet; only others are described in words."""
     verdicts, table = result.verdicts, result.verdicts.usage
     roster, rows, named = _call_roll(table.holdings, users)
+    fleet = _count_fleet(table.fleet)
     fresh = find_fresh(roster, before)
     sheet = Sheet(
         int(result.at * 1000),
@@ -97,7 +104,9 @@ def make_sheet(
         verdicts.activity[rows],
         verdicts.score[rows].astype(np.float32),
         _believe(table.column(Measure.POWER, Stat.MEAN), MOST_WATTS)[rows].astype(np.float32),
-        _count_fleet(table.fleet),
+        fleet,
+        place_holders(table.holdings, fleet)[rows],
+        result.settings.prices.currency,
         Newcomers(
             roster.ids[fresh],
             [table.holdings[row] for row in rows[fresh].tolist()],
@@ -151,6 +160,23 @@ def _to_ms(seconds: Column) -> Ids:
 def _count_fleet(told: Mapping[Place, int]) -> dict[Place, int]:
     fleet: dict[Place, int] = {}
     for (node, model), gpus in told.items():
-        place = clean(node), clean(model)
-        fleet[place] = fleet.get(place, 0) + gpus
+        if 0 < gpus <= MOST_GPUS:
+            place = clean(node), clean(model)
+            fleet[place] = fleet.get(place, 0) + gpus
     return fleet
+
+
+def place_holders(holdings: Sequence[Holding], fleet: Mapping[Place, int]) -> Places:
+    """Where each counts among the places of the fleet; NOWHERE: nobody said how many GPUs there are.
+
+    Holders of the one model of a node are told by the node alone: who read their names may spell the model otherwise,
+    or not at all.
+    """
+    numbers = {one: number for number, one in enumerate(fleet)}
+    models = Counter(node for node, _ in fleet)
+    alone = {node: numbers[node, model] for node, model in fleet if models[node] == 1}
+    found: dict[Place, int] = {}
+    for node, model in {(one.node, one.model) for one in holdings}:
+        told = clean(node), clean(model)
+        found[node, model] = alone.get(told[0], numbers.get(told, NOWHERE))
+    return np.fromiter((found[one.node, one.model] for one in holdings), np.int32, len(holdings))

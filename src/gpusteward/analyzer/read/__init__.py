@@ -2,7 +2,8 @@
 
     sources.py    `UsageSource`: what the cycle asks, whoever answers
     processes.py  what pods run, as gpusteward's agents tell it
-    owners.py     pod -> root owner, from the Kubernetes API
+    owners.py     pod or told workload -> root owner, from the Kubernetes API
+    owner_walks.py the walk itself, one question an owner
     current.py    the source of the settings in force
     credentials.py who we are to engines and exporters
     prometheus/   Prometheus, VictoriaMetrics, Thanos, Mimir: windows computed by the engine

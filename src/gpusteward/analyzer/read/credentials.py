@@ -1,6 +1,7 @@
 """Who we are to others: the headers with credentials that every request carries."""
 
 import base64
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
@@ -8,6 +9,9 @@ from typing import Protocol
 from pydantic import SecretStr
 
 from gpusteward.core.errors import ConfigurationError, SourceError
+
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = re.compile("[\t -~\x80-\xff]*")
 
 
 class Identity(Protocol):
@@ -48,10 +52,21 @@ class Credentials:
         return f"{type(self).__name__}(...)"
 
     def headers(self) -> dict[str, str]:
-        """Raises SourceError when the token file cannot be read."""
+        """Raises SourceError when the token file cannot be read, or holds what no header can carry."""
         if self._token_file is not None:
             self._refresh(self._token_file)
-        return self._fixed | {"Authorization": f"Bearer {self._token}"} if self._token else dict(self._fixed)
+        told = self._fixed | {"Authorization": f"Bearer {self._token}"} if self._token else dict(self._fixed)
+        for name, value in told.items():
+            self._check(name, value)
+        return told
+
+    def _check(self, name: str, value: str) -> None:
+        """Here, because the libraries that send it would repeat the value in their complaint, or send two headers."""
+        if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
+            raise SourceError(
+                f"the header {name[:100]!r} cannot be sent: check {self._section}.headers and the token for line"
+                " ends and signs beyond Latin-1"
+            )
 
     def _refresh(self, path: Path) -> None:
         try:

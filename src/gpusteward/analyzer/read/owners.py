@@ -1,55 +1,37 @@
-"""Pod -> root owner through the Kubernetes API, for allocations whose metrics do not name one.
+"""Allocation -> root owner through the Kubernetes API, above what its metrics tell.
 
-The walk follows controller references from the pod upwards and stops at the first owner that may not be read. What it
-learnt is kept for a while: owners of a pod never change, so only new pods cost questions.
+What was learnt is kept for a while: owners of a pod never change, so only new pods and workloads cost questions. One
+that cannot be read costs itself its name and nobody else theirs; what the metrics told stands until more is known.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from urllib.parse import quote
+from typing import TypeVar
 
-import msgspec
-
+from gpusteward.analyzer.read.owner_walks import (
+    KEPT_SECONDS,
+    RETRY_SECONDS,
+    Budget,
+    Found,
+    OwnerWalks,
+    PodName,
+)
 from gpusteward.analyzer.settings.sections import KubernetesSettings
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.usages import Holding
-from gpusteward.kubernetes.api import ApiServer
-from gpusteward.kubernetes.owners import Owner, find_workload
+from gpusteward.kubernetes.api import ApiServer, ObjectError
 from gpusteward.logs import Log
 
 log = Log(__name__)
 
-PodName = tuple[str, str]  # namespace, name
-
-LONGEST_WALK = 6
 QUESTIONS_PER_CYCLE = 400
-"""A cluster of new pods is named over several cycles instead of holding one up."""
-KEPT_SECONDS = 3600.0
-NOTIFY_ANNOTATION = "gpusteward.io/notify"
-"""On a pod or one of its owners: the name of the channel that is told about it."""
-
-
-class _Reference(msgspec.Struct, rename="camel"):
-    api_version: str = ""
-    kind: str = ""
-    name: str = ""
-    controller: bool | None = None
-
-
-class _Metadata(msgspec.Struct, rename="camel"):
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-    owner_references: list[_Reference] = []
-
-
-class _Object(msgspec.Struct):
-    metadata: _Metadata
-
-
-_Above = tuple[_Reference | None, str]  # the controller of an owner, and the owner's own wish
+SECONDS_PER_CYCLE = 30.0
+"""A cluster of new pods is named over several cycles instead of holding one up, and so is a slow API server's."""
+_FORBIDDEN = 403
+_Subject = TypeVar("_Subject", PodName, Workload)
 
 
 def open_owners(settings: KubernetesSettings, environ: Mapping[str, str]) -> "ClusterOwners":
@@ -71,106 +53,136 @@ def open_owners(settings: KubernetesSettings, environ: Mapping[str, str]) -> "Cl
         return ClusterOwners(None)
 
 
-@dataclass(slots=True)
-class _Budget:
-    questions: int
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The last one that was one; `ask_again_at` comes sooner after a failure."""
+
+    asked_at: float
+    ask_again_at: float
+    found: Found | None
 
 
 class ClusterOwners:
     """Names workloads; without an API server it leaves everything as it is."""
 
     def __init__(self, api: ApiServer | None, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._api = api
+        self._walks = None if api is None else OwnerWalks(api, clock=clock)
         self._clock = clock
-        self._known: dict[PodName, tuple[float, Workload]] = {}
-        self._above: dict[tuple[str, str, str], _Above] = {}  # namespace, kind, name -> who controls it
-        self._wishes: dict[PodName, str] = {}  # of those that have one
-        self._wish_budget = _Budget(QUESTIONS_PER_CYCLE)
+        self._pods: dict[PodName, _Answer] = {}
+        self._told: dict[Workload, _Answer] = {}  # by what the metrics call it
+        self._wish_budget = _new_budget()
         self._complaint = ""
+        self._forbidden: set[str] = set()  # namespaces that were complained about
 
     def name(self, table: UsageTable) -> UsageTable:
-        """The same table with a workload for every pod that could be asked about."""
-        if self._api is None:
+        """The same table with the outermost owner of every pod that could be asked about."""
+        walks = self._walks
+        if walks is None:
             return table
-        nameless = {_pod(holding) for holding in table.holdings if holding.container.workload is None}
-        self._forget()
-        self._wish_budget = _Budget(QUESTIONS_PER_CYCLE)
-        self._learn(nameless - {("", "")}, _Budget(QUESTIONS_PER_CYCLE))
-        if not nameless & self._known.keys():
-            return table
-        return replace(table, holdings=[self._with_workload(holding) for holding in table.holdings])
+        nameless, told = _subjects(table.holdings)
+        self._forget(nameless, told)
+        walks.forget()
+        self._wish_budget, budget = _new_budget(), _new_budget()
+        self._learn(self._pods, nameless, walks.from_pod, budget)
+        self._learn(self._told, told, lambda each, left: walks.from_workload(each, told[each], left), budget)
+        return self._rename(table)
 
     def read_wish(self, namespace: str, pod: str) -> str:
         """The annotation gpusteward.io/notify of a pod or of one of its owners; empty: none, or nobody to ask."""
-        if self._api is None or not namespace or not pod:
+        if self._walks is None or not namespace or not pod:
             return ""
-        self._learn([(namespace, pod)], self._wish_budget)
-        return self._wishes.get((namespace, pod), "")
+        self._learn(self._pods, [(namespace, pod)], self._walks.from_pod, self._wish_budget)
+        answer = self._pods.get((namespace, pod))
+        return answer.found.wish if answer and answer.found else ""
 
-    def _with_workload(self, holding: Holding) -> Holding:
-        found = self._known.get(_pod(holding))
-        if holding.container.workload is not None or found is None:
+    def _rename(self, table: UsageTable) -> UsageTable:
+        named = [self._with_root(holding) for holding in table.holdings]
+        is_same = all(new is old for new, old in zip(named, table.holdings, strict=True))
+        return table if is_same else replace(table, holdings=named)
+
+    def _with_root(self, holding: Holding) -> Holding:
+        told = holding.container.workload
+        answer = self._pods.get(_pod(holding)) if told is None else self._told.get(told)
+        if answer is None or answer.found is None or answer.found.workload == told:
             return holding
-        return replace(holding, container=replace(holding.container, workload=found[1]))
+        return replace(holding, container=replace(holding.container, workload=answer.found.workload))
 
-    def _learn(self, pods: Iterable[PodName], budget: _Budget) -> None:
+    def _learn(
+        self,
+        answers: dict[_Subject, _Answer],
+        subjects: Collection[_Subject],
+        walk: Callable[[_Subject, Budget], Found],
+        budget: Budget,
+    ) -> None:
+        """Those nobody asked about come first, so that what cannot be read never keeps them waiting."""
         try:
-            for pod in pods:
-                if pod not in self._known and budget.questions > 0:
-                    self._known[pod] = (self._clock(), self._walk(pod, budget))
+            for subject in self._due(answers, subjects):
+                if budget.is_spent:
+                    return
+                answers[subject] = self._ask(subject, walk, answers.get(subject), budget)
             self._complaint = ""
-        except SourceError as error:
+        except SourceError as error:  # the server itself: it has nothing to say of the others either
             if str(error) != self._complaint:
                 self._complaint = str(error)
                 log.warning("owners_unreadable", reason=error)
 
-    def _walk(self, pod: PodName, budget: _Budget) -> Workload:
-        """Raises SourceError when the pod itself cannot be read."""
-        namespace, name = pod
-        metadata = self._read("api/v1", namespace, "pods", name, budget)
-        references = metadata.owner_references
-        owners = [Owner(each.kind, each.name, each.controller) for each in references]
-        told = find_workload(namespace, name, owners=owners, labels=metadata.labels)
-        above, wishes = _controller(references), [_wish(metadata)]
-        for _step in range(LONGEST_WALK):
-            if above is None:
-                break
-            told = _outermost(told, above, namespace)
-            above, wish = self._owner_of(above, namespace, budget)
-            wishes.append(wish)
-        self._note_wish(pod, wishes)
-        return told
+    def _due(self, answers: Mapping[_Subject, _Answer], subjects: Collection[_Subject]) -> list[_Subject]:
+        now = self._clock()
+        known = {each: answers[each] for each in subjects if each in answers}
+        again = [each for each, answer in known.items() if answer.ask_again_at <= now]
+        return [each for each in subjects if each not in known] + sorted(again, key=lambda each: known[each].asked_at)
 
-    def _note_wish(self, pod: PodName, wishes: Iterable[str]) -> None:
-        """The one nearest to the pod counts."""
-        self._wishes.pop(pod, None)
-        if wish := next(filter(None, wishes), ""):
-            self._wishes[pod] = wish
+    def _ask(
+        self,
+        subject: _Subject,
+        walk: Callable[[_Subject, Budget], Found],
+        before: _Answer | None,
+        budget: Budget,
+    ) -> _Answer:
+        """Raises SourceError when the server cannot be asked. A name that was learnt outlives a later refusal."""
+        now = self._clock()
+        try:
+            found = walk(subject, budget)
+        except ObjectError as error:
+            self._complain(subject, error)
+            return _Answer(now, now + RETRY_SECONDS, before.found if before else None)
+        self._forbidden.discard(_namespace(subject))
+        return _Answer(now, now + KEPT_SECONDS, found)
 
-    def _owner_of(self, reference: _Reference, namespace: str, budget: _Budget) -> _Above:
-        """Who controls an owner; nobody, as far as we know, if it may not be read."""
-        key = (namespace, reference.kind, reference.name)
-        if key not in self._above:
-            try:
-                metadata = self._read(_group(reference), namespace, _plural(reference.kind), reference.name, budget)
-                self._above[key] = _controller(metadata.owner_references), _wish(metadata)
-            except SourceError as error:
-                log.debug("owner_unreadable", kind=reference.kind, name=reference.name, reason=error)
-                self._above[key] = None, ""
-        return self._above[key]
+    def _complain(self, subject: PodName | Workload, error: ObjectError) -> None:
+        """A pod that has gone is nothing to tell; a namespace that may not be read is, once."""
+        namespace = _namespace(subject)
+        if error.status != _FORBIDDEN or namespace in self._forbidden:
+            log.debug("owner_unreadable", namespace=namespace, reason=error)
+            return
+        self._forbidden.add(namespace)
+        log.warning("owners_unreadable", namespace=namespace, reason=error)
 
-    def _read(self, group: str, namespace: str, plural: str, name: str, budget: _Budget) -> _Metadata:
-        assert self._api is not None
-        budget.questions -= 1
-        path = f"/{group}/namespaces/{quote(namespace, safe='')}/{plural}/{quote(name, safe='')}"
-        return self._api.read_json(path, _Object).metadata
-
-    def _forget(self) -> None:
+    def _forget(self, nameless: set[PodName], told: Mapping[Workload, PodName]) -> None:
+        """What is still in use keeps its name until there is a newer answer."""
         oldest = self._clock() - KEPT_SECONDS
-        self._known = {pod: found for pod, found in self._known.items() if found[0] > oldest}
-        self._wishes = {pod: wish for pod, wish in self._wishes.items() if pod in self._known}
-        if len(self._above) > 10 * QUESTIONS_PER_CYCLE:
-            self._above.clear()
+        self._pods = {pod: each for pod, each in self._pods.items() if pod in nameless or each.asked_at > oldest}
+        self._told = {name: each for name, each in self._told.items() if name in told or each.asked_at > oldest}
+        self._forbidden &= {namespace for namespace, _ in nameless} | {workload.namespace for workload in told}
+
+
+def _new_budget() -> Budget:
+    return Budget(QUESTIONS_PER_CYCLE, SECONDS_PER_CYCLE)
+
+
+def _subjects(holdings: Iterable[Holding]) -> tuple[set[PodName], dict[Workload, PodName]]:
+    """Pods without a workload, and workloads that were told, each with one of its pods."""
+    nameless: set[PodName] = set()
+    told: dict[Workload, PodName] = {}
+    for holding in holdings:
+        pod, workload = _pod(holding), holding.container.workload
+        if not all(pod):
+            continue
+        if workload is None:
+            nameless.add(pod)
+        else:
+            told.setdefault(workload, pod)
+    return nameless, told
 
 
 def _pod(holding: Holding) -> PodName:
@@ -178,37 +190,5 @@ def _pod(holding: Holding) -> PodName:
     return container.namespace, container.pod
 
 
-def _wish(metadata: _Metadata) -> str:
-    """A channel's name is short; what is longer is not one, and is not kept."""
-    wish = metadata.annotations.get(NOTIFY_ANNOTATION, "").strip()
-    return wish[:64]
-
-
-def _controller(references: Iterable[_Reference]) -> _Reference | None:
-    return next((each for each in references if each.controller and each.name), None)
-
-
-def _outermost(told: Workload, above: _Reference, namespace: str) -> Workload:
-    """What the pod's own labels told stands as long as the walk only confirms what is below it."""
-    return told if above.kind in _BELOW.get(told.kind, ()) else Workload(above.kind, namespace, above.name)
-
-
-_BELOW = {
-    "Deployment": ("ReplicaSet",),
-    "Rollout": ("ReplicaSet",),
-    "CronJob": ("Job",),
-    "Notebook": ("StatefulSet",),
-    "Workspace": ("StatefulSet",),
-    "LeaderWorkerSet": ("StatefulSet",),
-    "JobSet": ("Job",),
-    "InferenceService": ("ReplicaSet", "Deployment", "Revision", "Configuration", "Service"),
-}
-
-
-def _group(reference: _Reference) -> str:
-    return f"apis/{reference.api_version}" if "/" in reference.api_version else f"api/{reference.api_version or 'v1'}"
-
-
-def _plural(kind: str) -> str:
-    """Kubernetes names its paths after the plural; the kinds that own pods all form it this way."""
-    return f"{kind.lower()}s"
+def _namespace(subject: PodName | Workload) -> str:
+    return subject.namespace if isinstance(subject, Workload) else subject[0]

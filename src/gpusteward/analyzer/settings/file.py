@@ -10,7 +10,7 @@ from gpusteward.analyzer.settings.complaints import describe_unknown
 from gpusteward.analyzer.settings.flags import Flags, read_flags
 from gpusteward.analyzer.settings.gathered import NEEDS_RESTART, Settings
 from gpusteward.analyzer.settings.layers import Given, Layer, Origin, Source, read_document, read_environment
-from gpusteward.analyzer.settings.reading import KNOWN, Effective, settle, value_at
+from gpusteward.analyzer.settings.reading import KNOWN, Effective, GaveWay, settle, value_at
 from gpusteward.analyzer.settings.yaml_lines import parse_yaml
 from gpusteward.analyzer.watched import WatchedText
 from gpusteward.core.errors import ConfigurationError
@@ -37,6 +37,7 @@ class SettingsFile:
         self._where = str(self._named or DEFAULT_FILE)
         self._is_optional = self._named is None  # until it has been there once
         self._said_unknown: set[str] = set()
+        self._said_gave_way: set[GaveWay] = set()
         self._complaint = ""
         self._environment = read_environment(environ, KNOWN)
         self._flags = read_flags(flags, KNOWN)
@@ -44,6 +45,7 @@ class SettingsFile:
         self._file = self._read_file()
         self.effective = self._settle(self._file)
         self._warn_of_unknown()
+        self._warn_of_what_gave_way()
 
     @property
     def settings(self) -> Settings:
@@ -68,6 +70,7 @@ class SettingsFile:
         requested = self._requested | {path: Given(value, origin) for path, value in values.items()}
         effective = self._settle(self._file, requested)
         self._requested, self.effective = requested, effective
+        self._warn_of_what_gave_way()
         return self.settings
 
     def _settle(self, file: Layer, requested: Mapping[str, Given] | None = None) -> Effective:
@@ -92,6 +95,7 @@ class SettingsFile:
         if changed:
             self.effective = self._settle(self._file)
             self._tell(changed, held)
+            self._warn_of_what_gave_way()
 
     def _tell(self, changed: list[str], held: tuple[str, ...]) -> None:
         self.reloads_ok += 1
@@ -113,6 +117,13 @@ class SettingsFile:
             if path not in self._said_unknown:
                 self._said_unknown.add(path)
                 log.warning("setting_unknown", setting=path, origin=origin, hint=describe_unknown(path, KNOWN))
+
+    def _warn_of_what_gave_way(self) -> None:
+        for each in self.effective.gave_way:
+            if each not in self._said_gave_way:
+                self._said_gave_way.add(each)
+                facts = {"setting": each.path, "origin": each.origin, "value": each.value, "used": each.used}
+                log.warning("setting_gives_way", **facts, reason="idle <= low_utilization <= high")
 
 
 def _named_in(environ: Mapping[str, str]) -> Path | None:

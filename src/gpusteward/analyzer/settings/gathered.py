@@ -76,9 +76,8 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
-        limits = self.thresholds
-        if not limits.idle < limits.low_utilization < limits.high:
-            raise ValueError("thresholds must rise: idle < low_utilization < high")
+        if self.thresholds.contradict:
+            raise ValueError("thresholds must rise: idle <= low_utilization <= high")
         if sum(self.scoring.model_dump().values()) <= 0:
             raise ValueError("the weights of scoring add up to nothing: at least one must be above 0")
         if self.control.enabled and not self.control.api_url:

@@ -1,7 +1,7 @@
 """Layers -> settings with their origins."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -16,12 +16,23 @@ KNOWN = leaves(Settings)
 """Every setting by its path."""
 
 
+@dataclass(frozen=True, slots=True)
+class GaveWay:
+    """A value that is not used as it stands, since others that were given contradict it."""
+
+    path: str
+    value: object
+    used: object
+    origin: Origin
+
+
 @dataclass(frozen=True)
 class Effective:
     """The settings in force, and who chose each of them."""
 
     settings: Settings
     given: Mapping[str, Given]
+    gave_way: tuple[GaveWay, ...] = ()
 
     def origin(self, path: str) -> Origin:
         return self.given[path].origin if path in self.given else DEFAULT
@@ -36,10 +47,19 @@ def settle(*layers: Layer) -> Effective:
     for layer in layers:
         given |= layer.values
     try:
-        return Effective(Settings.model_validate(_nest(given)), given)
+        settings = Settings.model_validate(_nest(given))
     except ValidationError as error:
         # Without its cause: pydantic's own text repeats the input, and that may be a secret.
         raise ConfigurationError(describe(error, KNOWN, given)) from None
+    return _put_in_order(settings, given)
+
+
+def _put_in_order(settings: Settings, given: Mapping[str, Given]) -> Effective:
+    used = settings.model_copy(update={"thresholds": settings.thresholds.in_order()})
+    effective = Effective(used, given)
+    pairs = ((path, value_at(settings, path), value_at(used, path)) for path in KNOWN)
+    gave_way = [GaveWay(path, old, new, effective.origin(path)) for path, old, new in pairs if old != new]
+    return replace(effective, gave_way=tuple(gave_way))
 
 
 def value_at(settings: Settings, path: str) -> object:

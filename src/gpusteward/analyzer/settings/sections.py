@@ -20,7 +20,7 @@ class SchedulerSettings(BaseModel):
 
 
 class ControlSettings(BaseModel):
-    """The webhook that is told about GPUs below the threshold."""
+    """The webhook that is told about GPUs of low utilization."""
 
     model_config = SECTION
 
@@ -77,7 +77,9 @@ class ServerSettings(BaseModel):
         default="loopback", description="From where reading needs no token: this machine only, everywhere, nowhere."
     )
     tokens_file: Path | None = Field(
-        default=None, description="File with bearer tokens: `viewer|operator|admin: TOKEN` or a list of tokens each."
+        default=None,
+        description="File with bearer tokens: `viewer|operator|admin: TOKEN` or a list of tokens each. Once it is "
+        "named, every write needs a token, also on loopback.",
     )
     tokens: SecretStr = Field(
         default=SecretStr(""), description="Bearer tokens in the same form, beside or without the file."

@@ -4,7 +4,8 @@ import re
 
 _ADDRESS = re.compile(r"(?:(?:\[(?P<six>[0-9a-fA-F:.%]+)\]|(?P<host>[^\[\]:/\s]*)):)?(?P<port>[0-9]{1,5})")
 _URL = re.compile(r"https?://[^\s/?#]+(?:[/?#]\S*)?")
-_PASSWORD = re.compile(r"(?<=//)([^/\s@:]*):[^/\s@]*@")
+_CREDENTIALS = re.compile(r"(?<=//)[^/?#\s]*@|(?<=//)[^/?#\s@\[]*:(?!\d*(?:[/?#\s'\"]|$))\S*@")
+"""All before the last @ of the authority; the second half is a password with a slash that nobody escaped."""
 _PARAMETER = re.compile(r"(?<=[?&])([^=&#\s'\"]+)=[^&#\s'\"]+")
 _LEVELS = {"warn": "warning", "critical": "error", "fatal": "error"}  # other programs' words
 MASK = "**********"
@@ -37,5 +38,5 @@ def check_level(value: object) -> object:
 
 
 def mask_password(text: str) -> str:
-    """A URL without its password, and without the values of its parameters: tokens travel there too."""
-    return _PARAMETER.sub(rf"\1={MASK}", _PASSWORD.sub(rf"\1:{MASK}@", text))
+    """A URL without its credentials, of which the user may be a token, and without the values of its parameters."""
+    return _PARAMETER.sub(rf"\1={MASK}", _CREDENTIALS.sub(f"{MASK}@", text))

@@ -13,7 +13,8 @@ control.py     gpu-oour's control webhook: its JSON; signing.py how a receiver c
 alerts.py      idle workloads as alerts
 
 how it arrives:
-outbox.py      what is still to be delivered: in the ledger, in order for each stream, at least once; its parcels.py
+outbox.py      what is still to be delivered: in the ledger, in order for each stream, at least once; its parcels.py,
+               and batches.py of them
 courier.py     delivers it, whatever receivers do; breakers.py, failures.py, tallies.py
 senders.py     target -> who sends; channels.py is the only importer of Apprise, and only where a channel needs it
 alerting.py    pushes alerts, one alertmanager.py each

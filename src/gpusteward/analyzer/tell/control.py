@@ -1,4 +1,4 @@
-"""gpu-oour's control webhook: one call for every GPU below the threshold, every cycle, with its JSON.
+"""gpu-oour's control webhook: one call for every GPU of low utilization, every cycle, with its JSON.
 
 The rows are those of `/results/low`: what has no score is not among them, since nobody knows that it is low.
 `signing.py` says how a receiver checks a call and knows one that comes twice.
@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from gpusteward.analyzer.explain.answers import Opinion
+from gpusteward.analyzer.judge.states import find_low
 from gpusteward.analyzer.keep.identities import clean, number_allocation
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import STATES
@@ -22,10 +23,11 @@ from gpusteward.analyzer.tell.signing import make_key
 
 def control_parcels(result: Result) -> Iterator[Parcel]:
     """What the control webhook is told about a cycle; a cycle told twice has the same keys."""
-    threshold, keys = result.settings.thresholds.low_utilization, result.workloads.keys
+    verdicts, keys = result.verdicts, result.workloads.keys
     timestamp = datetime.fromtimestamp(result.at, UTC).replace(tzinfo=None).isoformat(timespec="seconds")
-    holdings = result.verdicts.usage.holdings
-    for row in np.flatnonzero(result.verdicts.score < threshold).tolist():
+    holdings = verdicts.usage.holdings
+    is_low = find_low(verdicts.score, verdicts.state, thresholds=result.settings.thresholds)
+    for row in np.flatnonzero(is_low).tolist():
         event = make_event(result, row, timestamp=timestamp)
         yield Parcel(
             stream="/".join((CONTROL, *map(clean, keys[result.workloads.codes[row]]))),

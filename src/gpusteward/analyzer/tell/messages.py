@@ -1,6 +1,6 @@
 """Findings -> the text of one message: the first line is its title (pure)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -12,6 +12,7 @@ from gpusteward.core.usages import Holding
 
 LINES = 20
 """A message names so many workloads, the largest first; the others are counted. Chats cut what is much longer."""
+GPUS_IN_A_LINE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,27 +69,36 @@ def describe_idle(finding: IdleFinding, manner: Manner) -> Iterator[str]:
         since=say_time(finding.idle_since, manner.zone),
         hours=say_duration(finding.idle_seconds, language),
     )
-    yield say("gpus", language, gpus=_name_gpus(finding, language))
+    yield say("gpus", language, gpus=_name_gpus(finding, language, shown=GPUS_NAMED, name=_name_gpu))
     if finding.core_peak_ratio is not None:
         minutes = round(manner.window_seconds / 60)
-        yield say("peak", language, minutes=minutes, peak=f"{finding.core_peak_ratio * 100:.0f} %")
+        yield say("peak", language, minutes=minutes, peak=_say_peak(finding.core_peak_ratio))
     if finding.memory_used_bytes is not None:
         yield say("memory", language, memory=say_memory(finding.memory_used_bytes))
     if finding.cost_micros is not None:
         yield say("cost", language, cost=say_money(finding.cost_micros, manner.currency))
 
 
-def _name_gpus(finding: IdleFinding, language: str) -> str:
-    named = [_name_gpu(holding) for holding in finding.holdings]
-    if finding.gpus > GPUS_NAMED:
-        named.append(say("gpus-more", language, number=finding.gpus - GPUS_NAMED))
+def _say_peak(ratio: float) -> str:
+    return f"{ratio * 100:.0f} %"
+
+
+def _name_gpus(finding: IdleFinding, language: str, *, shown: int, name: Callable[[Holding], str]) -> str:
+    named = [name(holding) for holding in finding.holdings[:shown]]
+    if finding.gpus > shown:
+        named.append(say("gpus-more", language, number=finding.gpus - shown))
     return ", ".join(named)
 
 
 def _name_gpu(holding: Holding) -> str:
+    return f"{_name_place(holding)} ({plain(holding.model)}, {plain(holding.gpu_uuid, longest=48)})"
+
+
+def _name_place(holding: Holding) -> str:
+    """The node and the number of the GPU on it."""
     index = f" {plain(holding.gpu_index)}" if holding.gpu_index else ""
     instance = f" MIG {plain(holding.gpu_instance)}" if holding.gpu_instance else ""
-    return f"{plain(holding.node)}{index}{instance} ({plain(holding.model)}, {plain(holding.gpu_uuid, longest=48)})"
+    return f"{plain(holding.node)}{index}{instance}"
 
 
 def _write_many(findings: Sequence[IdleFinding], manner: Manner) -> Iterator[str]:
@@ -108,10 +118,13 @@ def _write_many(findings: Sequence[IdleFinding], manner: Manner) -> Iterator[str
 
 def _write_line(finding: IdleFinding, manner: Manner) -> str:
     language, extra = manner.language, ""
+    if finding.core_peak_ratio is not None:
+        extra += say("extra-peak", language, peak=_say_peak(finding.core_peak_ratio))
     if finding.memory_used_bytes is not None:
         extra += say("extra-memory", language, memory=say_memory(finding.memory_used_bytes))
     if finding.cost_micros is not None:
         extra += say("extra-cost", language, cost=say_money(finding.cost_micros, manner.currency))
+    extra += say("extra-gpus", language, gpus=_name_gpus(finding, language, shown=GPUS_IN_A_LINE, name=_name_place))
     return say(
         "idle-line",
         language,

@@ -3,6 +3,8 @@
 - An event has a key; the same key a second time changes nothing. What a cycle tells goes in together or not at all.
 - A row names its target (`control`, `channel/ops/0`), never an address: addresses have tokens in them and come from the
   settings of the day. A row whose target is not in the settings any more waits, and dies of age.
+- What the database refuses although it is well goes in by halves, until what is refused stands alone. That is set
+  aside, counted and said; the rest goes on.
 - Without a ledger the same tables are kept in memory, smaller, and what waits there is lost with the process: said at
   the start. When the database is lost while running, new events are held in memory up to `HELD_LIMIT` and written when
   it is back; nothing is sent meanwhile, since older events of the same stream may still be in it, and order counts.
@@ -11,7 +13,7 @@
 import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from importlib import import_module
 from itertools import islice
 from typing import Any
@@ -21,9 +23,10 @@ from sqlalchemy import Connection, Engine, Row, Table, bindparam, create_engine,
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
-from gpusteward.analyzer.keep.engines import explain, writing
+from gpusteward.analyzer.keep.engines import explain, is_refusal, writing
 from gpusteward.analyzer.keep.schema import METADATA, notices, outbox
-from gpusteward.analyzer.tell.parcels import Note, Outcome, Parcel, Waiting
+from gpusteward.analyzer.tell.batches import Batch
+from gpusteward.analyzer.tell.parcels import Delivery, Note, Outcome, Parcel, Waiting
 from gpusteward.analyzer.tell.settings import OutboxSettings
 from gpusteward.analyzer.tell.tallies import DeliveryTally
 from gpusteward.logs import Log
@@ -33,16 +36,15 @@ log = Log(__name__)
 HELD_LIMIT = 10_000
 """Events held while the database is away, and events waiting when there is no ledger: about 10 MB."""
 NOTICE_DAYS = 92
+REFUSALS = 3
+"""What the database has refused so often, alone, is set aside."""
+HOPELESS = 20
+"""After so many in a row nobody looks for good ones among the rest: each look is a transaction."""
 _ROWS_AT_ONCE = 500
 _DAY_MS = 86_400_000
-
-
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    parcels: tuple[Parcel, ...]
-    notes: tuple[Note, ...]
-    at_ms: int
-
+_SEEN = [
+    outbox.c[name] for name in ("id", "stream", "kind", "target", "created_ms", "attempts", "next_ms", "state", "error")
+]
 
 _SETTLE = (
     update(outbox)
@@ -58,8 +60,9 @@ class Outbox:
         self._settings = settings
         self._tally = tally
         self._lock = threading.RLock()  # the database in memory is one connection: one transaction at a time
-        self._held: deque[_Batch] = deque()
-        self._trouble = ""
+        self._held: deque[Batch] = deque()
+        self._trouble = self._refusal = ""
+        self._refused_in_a_row = 0
         self._is_full = False
         self.in_memory = engine is None
         self._engine = engine if engine is not None else _open_memory()
@@ -74,7 +77,7 @@ class Outbox:
         """Take them in, or hold them while the database is away. Never raises for a fault of the database."""
         with self._lock:
             if parcels or notes:
-                self._hold(_Batch(tuple(parcels), tuple(notes), at_ms))
+                self._hold(Batch(tuple(parcels), tuple(notes), at_ms))
             self.flush()
 
     def flush(self) -> bool:
@@ -83,10 +86,16 @@ class Outbox:
             while self._held:
                 try:
                     self._write(self._held[0])
-                except SQLAlchemyError as error:
+                except Exception as error:
+                    if is_refusal(error):
+                        self._part(explain(error))
+                        continue
+                    if not isinstance(error, SQLAlchemyError):
+                        raise
                     self.complain(error)
                     return False
                 self._held.popleft()
+                self._refused_in_a_row = 0
             return True
 
     def take(self, targets: Iterable[str], *, now_ms: int, limit: int) -> list[Waiting]:
@@ -134,15 +143,26 @@ class Outbox:
         with self._lock, self._engine.connect() as connection:
             return [dict(row) for row in connection.execute(query).mappings()]
 
-    def read_dead(self, limit: int = 20) -> list[Mapping[str, Any]]:
-        """The last ones given up. Raises SQLAlchemyError."""
-        columns = (outbox.c.id, outbox.c.kind, outbox.c.target, outbox.c.attempts, outbox.c.created_ms, outbox.c.error)
-        query = select(*columns).where(outbox.c.state == "dead").order_by(outbox.c.id.desc()).limit(limit)
+    def read(self, state: str | None = None, *, limit: int) -> list[Delivery]:
+        """The newest ones, of one state or of all. Raises SQLAlchemyError."""
+        query = select(*_SEEN).order_by(outbox.c.id.desc()).limit(limit)
+        query = query if state is None else query.where(outbox.c.state == state)
         with self._lock, self._engine.connect() as connection:
-            return [dict(row) for row in connection.execute(query).mappings()]
+            return [Delivery(*row) for row in connection.execute(query)]
+
+    def retry(self, number: int, *, now_ms: int) -> tuple[Delivery | None, bool]:
+        """The row of this number, and whether it was given up and is pending again, as if it were new. Raises
+        SQLAlchemyError."""
+        is_dead = (outbox.c.id == number) & (outbox.c.state == "dead")
+        fresh = {"state": "pending", "attempts": 0, "next_ms": now_ms, "created_ms": now_ms}
+        with self._lock, self._writing.begin() as connection:
+            changed = connection.execute(update(outbox).where(is_dead).values(fresh)).rowcount
+            row = connection.execute(select(*_SEEN).where(outbox.c.id == number)).one_or_none()
+        return None if row is None else Delivery(*row), changed > 0
 
     def describe(self) -> dict[str, Any]:
-        return {"in_memory": self.in_memory, "held": sum(len(b.parcels) for b in self._held), "trouble": self._trouble}
+        held = sum(len(batch.parcels) for batch in self._held)
+        return {"in_memory": self.in_memory, "held": held, "trouble": self._trouble, "refusal": self._refusal}
 
     def close(self) -> None:
         """The ledger's engine is the ledger's to close."""
@@ -150,14 +170,32 @@ class Outbox:
             if self.in_memory:
                 self._engine.dispose()
 
-    def _hold(self, batch: _Batch) -> None:
+    def _hold(self, batch: Batch) -> None:
         room = HELD_LIMIT - sum(len(held.parcels) for held in self._held)
         if self._held and room < len(batch.parcels):
             self._refuse(batch.parcels[max(room, 0) :], reason="the database is away for too long")
-            batch = _Batch(batch.parcels[: max(room, 0)], batch.notes, batch.at_ms)
+            batch = Batch(batch.parcels[: max(room, 0)], batch.notes, batch.at_ms)
         self._held.append(batch)
 
-    def _write(self, batch: _Batch) -> None:
+    def _part(self, reason: str) -> None:
+        """The first batch was refused, and would be for ever: look for what of it can go in."""
+        batch = self._held.popleft()
+        if len(batch) > 1 and self._refused_in_a_row < HOPELESS:
+            self._held.extendleft(reversed(batch.halve()))
+        elif batch.refusals + 1 < REFUSALS:
+            self._held.appendleft(replace(batch, refusals=batch.refusals + 1))
+        else:
+            self._set_aside(batch, reason)
+
+    def _set_aside(self, batch: Batch, reason: str) -> None:
+        self._refused_in_a_row += 1
+        if reason != self._refusal:
+            log.error("outbox_refused", reason=reason, consequence="it is not told, the others are")
+        self._refusal = reason
+        for kind, number in Counter(each.kind for each in batch.parcels).items():
+            self._tally.add("refused", kind, number)
+
+    def _write(self, batch: Batch) -> None:
         with self._writing.begin() as connection:
             parcels = self._fitting(connection, batch.parcels)
             _insert(connection, outbox, (_row(each, batch.at_ms) for each in parcels))

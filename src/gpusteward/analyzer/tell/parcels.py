@@ -45,6 +45,22 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class Delivery:
+    """A row as people see it: nothing of what is told, of an address only the host."""
+
+    id: int
+    stream: str
+    kind: str
+    target: str
+    created_ms: int
+    attempts: int
+    next_ms: int
+    state: str
+    error: str
+    host: str = ""  # empty: the target is not in the settings any more
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of a row."""
 

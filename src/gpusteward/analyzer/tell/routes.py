@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from gpusteward.analyzer.read.owners import NOTIFY_ANNOTATION
+from gpusteward.analyzer.read.owner_walks import NOTIFY_ANNOTATION
 from gpusteward.analyzer.tell.names import bare
 from gpusteward.analyzer.tell.settings import NotifySettings, split_names, urls_of
 from gpusteward.logs import Log

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -15,12 +14,11 @@ from gpusteward.analyzer.settings.sections import ControlSettings
 from gpusteward.analyzer.tell.failures import DeliveryError
 from gpusteward.analyzer.tell.parcels import Waiting
 from gpusteward.analyzer.tell.post import host_of, post
-from gpusteward.analyzer.tell.settings import NotifySettings, urls_of
-from gpusteward.analyzer.tell.signing import KEY_HEADER, SIGNATURE_HEADER, sign
+from gpusteward.analyzer.tell.settings import NotifySettings, is_feishu, secrets_of, urls_of
+from gpusteward.analyzer.tell.signing import KEY_HEADER, SIGNATURE_HEADER, sign, sign_feishu
 
 CONTROL = "control"
 NOTICE_TIMEOUT_SECONDS = 10.0
-_FEISHU_PATH = "/open-apis/bot/v2/hook/"
 
 
 class Sender(Protocol):
@@ -64,31 +62,31 @@ class _FeishuAnswer(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class FeishuSender:
-    """A webhook of a Feishu or Lark bot: a text message, as gpu-oour's users send it."""
+    """A webhook of a Feishu or Lark bot: a text message, as gpu-oour's users send it, signed if it has a secret."""
 
     url: str = field(repr=False)
+    secret: str = field(default="", repr=False)
+    clock: Callable[[], float] = time.time
 
     @property
     def host(self) -> str:
         return host_of(self.url)
 
     def send(self, waiting: Waiting) -> None:
-        message = msgspec.json.encode({"msg_type": "text", "content": {"text": waiting.body}})
+        signature = sign_feishu(self.secret, at=self.clock()) if self.secret else {}
+        message = msgspec.json.encode({**signature, "msg_type": "text", "content": {"text": waiting.body}})
         answer = post(self.url, message, headers={}, timeout=NOTICE_TIMEOUT_SECONDS)
         try:
             read = msgspec.json.decode(answer, type=_FeishuAnswer)
         except msgspec.DecodeError as error:
             raise DeliveryError("the answer is not Feishu's", is_refusal=True) from error
         if code := read.code or read.StatusCode:  # Feishu answers 200 to what it does not deliver
-            raise DeliveryError(f"Feishu refused it with code {code}", is_refusal=code not in _FEISHU_BUSY)
+            why = _FEISHU_REASONS.get(code, "")
+            raise DeliveryError(f"Feishu refused it with code {code}{why}", is_refusal=code not in _FEISHU_BUSY)
 
 
 _FEISHU_BUSY = (9499, 11232)  # too many requests of this bot, of all bots
-
-
-def is_feishu(url: str) -> bool:
-    parts = urlsplit(url)
-    return parts.scheme in ("http", "https") and parts.path.startswith(_FEISHU_PATH)
+_FEISHU_REASONS = {19021: ": it checks signatures; see notify.secrets, and whether the clock here is right"}
 
 
 def channel_target(name: str, number: int) -> str:
@@ -104,14 +102,15 @@ def build_senders(
     if control.enabled and control.api_url:
         senders[CONTROL] = ControlSender(control, clock)
     for name, secret in notify.channels.items():
+        bots = iter(secrets_of(notify, name))
         for number, url in enumerate(urls_of(secret)):
-            senders[channel_target(name, number)] = _open_channel(name, url)
+            senders[channel_target(name, number)] = (
+                FeishuSender(url, next(bots, ""), clock) if is_feishu(url) else _open_channel(name, url)
+            )
     return senders
 
 
 def _open_channel(name: str, url: str) -> Sender:
-    if is_feishu(url):
-        return FeishuSender(url)
     from gpusteward.analyzer.tell.channels import AppriseSender
 
     return AppriseSender.open(name, url)

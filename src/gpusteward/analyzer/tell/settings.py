@@ -14,6 +14,7 @@ SECTION = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
 Language = Literal["zh", "en"]
 
 _CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_FEISHU_PATH = "/open-apis/bot/v2/hook/"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 
 
@@ -59,6 +60,11 @@ def urls_of(channel: SecretStr) -> tuple[str, ...]:
     return tuple(channel.get_secret_value().split())
 
 
+def is_feishu(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme in ("http", "https") and parts.path.startswith(_FEISHU_PATH)
+
+
 Channels = Annotated[dict[str, SecretStr], AfterValidator(_check_channels)]
 Names = Annotated[list[str], BeforeValidator(_split_list)]
 Urls = Annotated[list[Annotated[str, AfterValidator(check_url)]], BeforeValidator(_split_list)]
@@ -72,6 +78,11 @@ class NotifySettings(BaseModel):
     channels: Channels = Field(
         default_factory=dict,
         description="By name: a Feishu webhook or any Apprise URL; several with spaces between. Kept secret.",
+    )
+    secrets: dict[str, SecretStr] = Field(
+        default_factory=dict,
+        description="By channel: the secret of a Feishu bot that checks signatures; of several bots, one each in the "
+        "order of their webhooks, with spaces between. Kept secret.",
     )
     default: Names = Field(
         default_factory=list,
@@ -119,11 +130,29 @@ class NotifySettings(BaseModel):
     @model_validator(mode="after")
     def _check_names(self) -> Self:
         tables: Mapping[str, list[str]] = {f"namespaces.{key}": split_names(v) for key, v in self.namespaces.items()}
-        for place, names in {"default": self.default, "languages": list(self.languages), **tables}.items():
+        own = {"default": self.default, "languages": list(self.languages), "secrets": list(self.secrets)}
+        for place, names in {**own, **tables}.items():
             for name in names:
                 if name not in self.channels:
                     raise ValueError(f"{place}: there is no channel {name!r} in channels")
         return self
+
+    @model_validator(mode="after")
+    def _check_secrets(self) -> Self:
+        for name in self.secrets:
+            bots, secrets = sum(map(is_feishu, urls_of(self.channels[name]))), len(secrets_of(self, name))
+            if bots != secrets:
+                raise ValueError(
+                    f"secrets: channel {name} has {secrets}, and needs {bots}: one for each of its Feishu webhooks; "
+                    "write bots without a secret into a channel of their own"
+                )
+        return self
+
+
+def secrets_of(notify: NotifySettings, channel: str) -> tuple[str, ...]:
+    """One for each Feishu webhook of a channel, in their order; none where nothing is signed."""
+    secret = notify.secrets.get(channel)
+    return tuple(secret.get_secret_value().split()) if secret else ()
 
 
 def split_names(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The signature of a call to the control webhook, so that its receiver knows that it is ours, and new.
+"""Signatures. Of a call to the control webhook, so that its receiver knows that it is ours, and new:
 
     Idempotency-Key: 5f0c...                     the same for every attempt at one event
     X-Gpusteward-Signature: t=1790000000,v1=9a3b...
@@ -23,6 +23,7 @@ In Python:
 Whoever adds a second way of signing appends `v2=`; receivers ignore parts that they do not know.
 """
 
+import base64
 import hashlib
 import hmac
 
@@ -35,6 +36,17 @@ def sign(secret: str, body: bytes, *, key: str, at: float) -> str:
     seconds = int(at)
     signed = f"{seconds}.{key}.".encode() + body
     return f"t={seconds},v1={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"
+
+
+def sign_feishu(secret: str, *, at: float) -> dict[str, str]:
+    """What a Feishu bot that checks signatures wants beside the message. It is of use for an hour.
+
+    Feishu's own scheme: the key is the time and the secret, and nothing is signed with it. So it tells who sends, and
+    not that the message is the one that was sent.
+    """
+    seconds = str(int(at))
+    digest = hmac.new(f"{seconds}\n{secret}".encode(), b"", hashlib.sha256).digest()
+    return {"timestamp": seconds, "sign": base64.b64encode(digest).decode()}
 
 
 def make_key(*parts: str) -> str:

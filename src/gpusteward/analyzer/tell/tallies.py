@@ -13,7 +13,7 @@ class DeliveryTally:
     sent: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)  # attempts
     dead: Counter[str] = field(default_factory=Counter)  # given up after too many attempts, or for age
-    refused: Counter[str] = field(default_factory=Counter)  # never taken in: the outbox was full
+    refused: Counter[str] = field(default_factory=Counter)  # never taken in: no room, or the database would not have it
     pending: Mapping[str, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 

@@ -6,6 +6,7 @@ Both only decide and write into the outbox; other threads deliver. A fault here 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Engine
@@ -22,6 +23,7 @@ from gpusteward.analyzer.tell.hours import digest_week
 from gpusteward.analyzer.tell.messages import Manner
 from gpusteward.analyzer.tell.notices import Mail, Notices, ReadWish
 from gpusteward.analyzer.tell.outbox import Outbox
+from gpusteward.analyzer.tell.parcels import Delivery
 from gpusteward.analyzer.tell.senders import build_senders
 from gpusteward.analyzer.tell.tallies import DeliveryTally
 from gpusteward.analyzer.tell.told import Told
@@ -32,6 +34,14 @@ log = Log(__name__)
 
 RECORD_DAYS = 8
 """How far back the record is read at a start: a digest is weekly. `notify.repeat_hours` may ask for more."""
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except SQLAlchemyError as error:
+        raise SourceError(f"the outbox cannot be read: {explain(error)}") from error
 
 
 def _no_wish(_namespace: str, _pod: str) -> str:
@@ -123,6 +133,26 @@ class Teller:
             "outbox": outbox.describe() if outbox else {},
             "fault": self._last_fault,
         }
+
+    def read_deliveries(self, state: str | None, limit: int) -> list[Delivery]:
+        """The newest ones. Raises SourceError; may take as long as the database."""
+        if self._outbox is None:
+            return []
+        with _translated():
+            return [self._name_host(each) for each in self._outbox.read(state, limit=limit)]
+
+    def retry_delivery(self, number: int) -> tuple[Delivery | None, bool]:
+        """The one of this number, and whether it was given up and is tried again. Raises SourceError."""
+        if self._outbox is None or self._courier is None:
+            return None, False
+        with _translated():
+            found, is_tried = self._outbox.retry(number, now_ms=round(self._clock() * 1000))
+        self._courier.wake()
+        return self._name_host(found) if found else None, is_tried
+
+    def _name_host(self, delivery: Delivery) -> Delivery:
+        sender = self._senders.get(delivery.target)
+        return replace(delivery, host=sender.host if sender else "")
 
     def _follow(self, settings: Settings) -> None:
         if settings == self._heard:

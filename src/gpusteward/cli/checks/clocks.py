@@ -12,7 +12,7 @@ BROKEN_SECONDS = 60.0
 """Prometheus refuses samples from the future, and windows of minutes shift by as much."""
 
 NOBODY = Said("no server answered to compare with", "没有可供对比的服务器响应")
-AGREES = Said("{servers} agree with this clock within {skew:.0f} s", "{servers} 与本机时钟相差不超过 {skew:.0f} 秒")
+AGREES = Said("within {skew:.0f} s of this one: {servers}", "与本机时钟相差不超过 {skew:.0f} 秒：{servers}")
 DIFFERS = Said(
     "the clock of {server} differs from this one by {skew:+.0f} s", "{server} 的时钟与本机相差 {skew:+.0f} 秒"
 )

@@ -28,9 +28,9 @@ NO_LIBRARY = Said("the Python package {name} is not installed", "未安装 Pytho
 INSTALL = Said("pip install 'gpusteward[agent]'", "pip install 'gpusteward[agent]'")
 REFUSED = Said("{reason}", "{reason}")
 CHECK_DRIVER = Said(
-    "run nvidia-smi as the same user: what it says is mended there", "以同一用户运行 nvidia-smi，并按其提示修复"
+    "run nvidia-smi as the same user, and mend what it says", "以同一用户运行 nvidia-smi，并按其提示修复"
 )
-READ = Said("{gpus} GPUs, driver {version}", "{gpus} 张 GPU，驱动版本 {version}")
+READ = Said("{gpus} {gpus:|GPU|GPUs}, driver {version}", "{gpus} 张 GPU，驱动版本 {version}")
 HUNG = Said("the driver did not answer within {seconds:.0f} s", "驱动在 {seconds:.0f} 秒内没有响应")
 REBOOT = Said("see dmesg for Xid errors; drain the node and reboot it", "请在 dmesg 中查找 Xid 错误；排空节点并重启")
 RESET = Said(
@@ -39,7 +39,7 @@ RESET = Said(
 )
 
 NO_DEVICES = Said("there is no /dev/nvidia*", "没有 /dev/nvidia* 设备")
-OPEN = Said("{count} devices may be opened", "{count} 个设备可以打开")
+OPEN = Said("{count} {count:|device|devices} may be opened", "{count} 个设备可以打开")
 CLOSED = Said("{path} may not be opened by this user", "当前用户无权打开 {path}")
 JOIN = Said(
     "it belongs to group {group}: join it, run as root, or give the container the nvidia runtime class",

@@ -18,14 +18,12 @@ DIALECTS: Mapping[str, tuple[str, ...]] = {
     "HAMi": ("hami_container_device_utilization_ratio", "Device_utilization_desc_of_container"),
 }
 
-NOT_ASKED = Said("no Prometheus was named", "未指定 Prometheus")
-NAME_IT = Said(
-    "nothing if agents are scraped directly; otherwise --prometheus-url URL or PROM_URL",
-    "若直接抓取 agent 则无需处理；否则请指定 --prometheus-url URL 或 PROM_URL",
-)
 NO_ANSWER = Said("{reason}", "{reason}")
-REACH = Said("check the address and the network policies between", "请检查地址及中间的网络策略")
-ANSWERS = Said("{url} answers", "{url} 响应正常")
+REACH = Said(
+    "check the address, which is from {origin}, and the network policies between",
+    "请检查地址（来自 {origin}）及中间的网络策略",
+)
+ANSWERS = Said("{url} answers; the address is from {origin}", "{url} 响应正常；地址来自 {origin}")
 FOUND = Said("GPU metrics of {dialects}", "找到 GPU 指标：{dialects}")
 NONE_FOUND = Said("it has no GPU metrics of the last hour", "最近一小时没有 GPU 指标")
 SCRAPE = Said(
@@ -35,26 +33,29 @@ SCRAPE = Said(
 NO_SAMPLE = Said(
     "it has names of GPU metrics, but no sample of the last minutes", "有 GPU 指标名，但最近几分钟没有样本"
 )
-LOOK_AT_TARGETS = Said("see /targets there: the exporters are down", "请查看其 /targets 页面：exporter 可能已停止")
+LOOK_AT_TARGETS = Said(
+    "bring back the exporters that are down: see /targets there", "请恢复已停止的 exporter：见其 /targets 页面"
+)
 INTERVAL = Said("job {job} is scraped every {seconds:.0f} s", "任务 {job} 每 {seconds:.0f} 秒抓取一次")
 SHORTEN = Said("set scrape_interval of that job to 30s or less", "请将该任务的 scrape_interval 设为 30s 或更短")
 
 
-def check_engine(client: Client) -> Iterator[Finding]:
-    """Three cheap questions; none grows with the length of the history."""
+def check_engine(client: Client, *, origin: str) -> Iterator[Finding]:
+    """Three cheap questions; none grows with the length of the history. `origin`: where the address is from."""
     try:
         names = _read_names(client)
     except SourceError as error:
-        yield Finding("prometheus", Status.FAIL, NO_ANSWER, REACH, {"reason": getattr(error, "what", str(error))})
+        facts = {"reason": getattr(error, "what", str(error)), "origin": origin}
+        yield Finding("prometheus", Status.FAIL, NO_ANSWER, REACH, facts)
         return
-    yield Finding("prometheus", Status.OK, ANSWERS, facts={"url": client.url})
+    yield Finding("prometheus", Status.OK, ANSWERS, facts={"url": client.url, "origin": origin})
     found = {dialect: name for dialect, wanted in DIALECTS.items() for name in wanted if name in names}
     if not found:
         yield Finding("metrics", Status.FAIL, NONE_FOUND, SCRAPE)
         return
     yield Finding("metrics", Status.OK, FOUND, facts={"dialects": ", ".join(found)})
     for name in found.values():
-        yield from _check_interval(client, name)
+        yield from _check_interval(client, name, origin)
 
 
 def _read_names(client: Client) -> set[str]:
@@ -65,7 +66,7 @@ def _read_names(client: Client) -> set[str]:
     return {str(name) for name in data} if isinstance(data, list) else set()
 
 
-def _check_interval(client: Client, name: str) -> Iterator[Finding]:
+def _check_interval(client: Client, name: str, origin: str) -> Iterator[Finding]:
     """By one of its series: how many samples `up` of that target has."""
     try:
         sample = _query(client, f"topk(1, {name})")
@@ -76,7 +77,7 @@ def _check_interval(client: Client, name: str) -> Iterator[Finding]:
         selector = ", ".join(f"{key}={_literal(value)}" for key, value in labels.items())
         seen = _value(_query(client, f"count_over_time(up{{{selector}}}[{LOOK_SECONDS}s])"))
     except SourceError as error:
-        yield Finding("scrape interval", Status.WARN, NO_ANSWER, REACH, {"reason": str(error)})
+        yield Finding("scrape interval", Status.WARN, NO_ANSWER, REACH, {"reason": str(error), "origin": origin})
         return
     if seen is not None and seen > 1:
         yield _judge(labels.get("job", "?"), LOOK_SECONDS / seen)

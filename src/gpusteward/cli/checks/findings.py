@@ -18,6 +18,14 @@ class Status(StrEnum):
     SKIP = "skip"  # means nothing on this machine, or was not asked for
 
 
+STATUS_WORDS: Mapping[str, Said] = {
+    Status.OK: Said("ok", "正常"),
+    Status.WARN: Said("warn", "警告"),
+    Status.FAIL: Said("fail", "失败"),
+    Status.SKIP: Said("skip", "跳过"),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One line of the doctor."""

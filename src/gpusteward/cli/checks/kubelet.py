@@ -23,7 +23,7 @@ AS_ROOT = Said(
     "it belongs to root: run the agent as root, and see that the kubelet runs",
     "该套接字属于 root：请以 root 运行 agent，并确认 kubelet 正在运行",
 )
-CLAIMS = Said("it answers, {claims} GPU claims on this node", "响应正常，本节点有 {claims} 个 GPU 分配")
+CLAIMS = Said("it answers, {claims} GPU {claims:|claim|claims} on this node", "响应正常，本节点有 {claims} 个 GPU 分配")
 LISTENS = Said(
     "it listens; ask it with pip install 'gpusteward[agent]'", "正在监听；如需查询请 pip install 'gpusteward[agent]'"
 )

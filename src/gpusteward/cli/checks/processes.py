@@ -10,9 +10,11 @@ MOST_LOOKED_AT = 500
 
 NO_PROC = Said("{path} cannot be read: {reason}", "无法读取 {path}：{reason}")
 MOUNT = Said("mount the host's /proc, and name it with --proc", "请挂载宿主机的 /proc，并用 --proc 指定其位置")
-SEEN = Said("{count} processes seen, all their cgroups readable", "可见 {count} 个进程，cgroup 均可读取")
+SEEN = Said(
+    "{count} {count:|process|processes} seen, all their cgroups readable", "可见 {count} 个进程，cgroup 均可读取"
+)
 ALONE = Said(
-    "only {count} processes are seen: this is a PID namespace of its own",
+    "only {count} {count:|process is|processes are} seen: this is a PID namespace of its own",
     "仅可见 {count} 个进程：处于独立的 PID 命名空间",
 )
 HOST_PID = Said(
@@ -20,7 +22,8 @@ HOST_PID = Said(
     "agent 需要 hostPID: true 才能识别其他 Pod 的进程",
 )
 HIDDEN = Said(
-    "the cgroups of {hidden} of {count} processes may not be read", "{count} 个进程中有 {hidden} 个的 cgroup 不可读"
+    "the cgroups of {hidden} of {count} {count:|process|processes} may not be read",
+    "{count} 个进程中有 {hidden} 个的 cgroup 不可读",
 )
 UNHIDE = Said("run as root, or mount /proc without hidepid", "以 root 运行，或在挂载 /proc 时去掉 hidepid")
 VERSION = Said("cgroup {version}", "cgroup {version}")

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 from gpusteward.cli.checks.findings import Finding, Status
+from gpusteward.cli.checks.samples import check_samples
 from gpusteward.cli.client import Client, LostError
 from gpusteward.cli.languages import Said
-from gpusteward.cli.quantities import percent
 from gpusteward.cli.rows import Row, count, inner, number, text
 from gpusteward.cli.texts import clean
+from gpusteward.cli.words import HEALTH
 from gpusteward.core.errors import SourceError
 
 NOT_HERE = Said("none runs at {url}", "{url} 上没有运行")
@@ -23,23 +24,27 @@ START_AGENT = Said(
 LOOK_LOG = Said("see its log, and whether it listens on that address", "请查看其日志，并确认监听地址")
 
 HEALTHY = Said(
-    "version {version}, {allocations} allocations, {coverage} of expected samples seen",
-    "版本 {version}，{allocations} 个分配，采样覆盖率 {coverage}",
+    "version {version}, {allocations} {allocations:|allocation|allocations}", "版本 {version}，{allocations} 个分配"
 )
 NO_RESULT = Said("no cycle has finished yet", "尚未完成任何周期")
 WAIT = Said(
     "wait one interval ({interval:.0f} s); then see its log", "请等待一个周期（{interval:.0f} 秒）；仍无结果请查看日志"
 )
-DEGRADED = Said("it is {status}: {error}", "状态为 {status}：{error}")
-MEND_SOURCE = Said("its source does not answer: /api/v1/sources tells more", "数据源无响应：详见 /api/v1/sources")
-THIN = Said("only {coverage} of expected samples seen", "采样覆盖率仅 {coverage}")
-MEND_COVERAGE = Said(
-    "scrapes fail or targets are down: below 90% nothing is called idle", "抓取失败或目标不可用：低于 90% 不会判定空闲"
+FAILING = Said("it is {status}: {error}", "{status}：{error}")
+MEND_SOURCE = Said(
+    "let it reach its source: /api/v1/sources says where it looks and what it found",
+    "请让它能访问数据源：/api/v1/sources 给出地址和结果",
+)
+LATE = Said("its last result is old", "最近一次结果过旧")
+LOOK_CYCLES = Said(
+    "see in its log how long cycles take, and raise scheduler.interval if that is longer",
+    "请在日志中查看周期耗时；若超过 scheduler.interval，请调大该设置",
 )
 READY = Said("it is ready", "已就绪")
 NOT_READY = Said("it is not ready: {reason}", "未就绪：{reason}")
-MEND_AGENT = Said("what it says is mended on that node: see driver above", "请在该节点上按提示修复：参见上方 driver")
-LEAST_COVERAGE = 0.9
+MEND_AGENT = Said(
+    "run gpusteward doctor on that node, and mend what it finds", "请在该节点上运行 gpusteward doctor 并按提示修复"
+)
 
 
 def check_analyzer(client: Client, *, is_named: bool) -> Iterator[Finding]:
@@ -52,29 +57,27 @@ def check_analyzer(client: Client, *, is_named: bool) -> Iterator[Finding]:
     except SourceError as error:
         yield Finding("analyzer", Status.FAIL, NO_ANSWER, LOOK_LOG, {"reason": str(error)})
         return
-    yield from _judge(answer if isinstance(answer, dict) else {})
+    health = answer if isinstance(answer, dict) else {}
+    yield _judge(health)
+    yield from check_samples(client, health)
 
 
-def _judge(health: Row) -> Iterator[Finding]:
-    cycles, coverage = inner(health, "cycles"), number(health, "coverage")
+def _judge(health: Row) -> Finding:
+    cycles, status = inner(health, "cycles"), text(health, "status")
     facts = {
         "version": text(health, "version"),
         "allocations": count(health, "allocations"),
-        "coverage": percent(coverage),
         "interval": number(cycles, "interval_seconds") or 0.0,
-        "status": text(health, "status"),
+        "status": HEALTH.get(status, status),
         "error": text(cycles, "last_error") or "-",
     }
     if text(cycles, "last_error"):
-        yield Finding("analyzer", Status.FAIL, DEGRADED, MEND_SOURCE, facts)
-    elif health.get("ready") is not True:
-        yield Finding("analyzer", Status.WARN, NO_RESULT, WAIT, facts)
-    elif text(health, "status") != "healthy":
-        yield Finding("analyzer", Status.WARN, DEGRADED, LOOK_LOG, facts)
-    else:
-        yield Finding("analyzer", Status.OK, HEALTHY, facts=facts)
-    if coverage is not None and coverage < LEAST_COVERAGE:
-        yield Finding("analyzer", Status.WARN, THIN, MEND_COVERAGE, facts)
+        return Finding("analyzer", Status.FAIL, FAILING, MEND_SOURCE, facts)
+    if health.get("ready") is not True:
+        return Finding("analyzer", Status.WARN, NO_RESULT, WAIT, facts)
+    if status != "healthy":
+        return Finding("analyzer", Status.WARN, LATE, LOOK_CYCLES, facts)
+    return Finding("analyzer", Status.OK, HEALTHY, facts=facts)
 
 
 def check_agent(client: Client, *, is_named: bool) -> Iterator[Finding]:

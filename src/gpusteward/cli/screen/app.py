@@ -37,7 +37,7 @@ COMMANDS: Mapping[str, str] = {
 }
 TABLE_ACTIONS = frozenset(key.action.partition("(")[0] for key in KEYS) - {"quit", "help", "refresh"}
 NO_COMMAND = Said("there is no command {word!r}{near}", "没有命令 {word!r}{near}")
-NO_VERDICTS = Said("an agent judges nothing: --server shows verdicts", "agent 不作判定：用 --server 查看判定结果")
+NO_VERDICTS = Said("an agent judges nothing: --server shows verdicts", "agent 不作判定：用 --server 查看结论")
 NO_WORKLOAD = Said("nobody holds it", "没有占用者")
 STYLE = """
 Screen { background: ansi_default; }

@@ -20,7 +20,7 @@ LOST = Said("lost: {error}", "连接中断：{error}")
 OLD = Said("{age} old", "{age} 前的数据")
 NOW = Said("of {clock}", "截至 {clock}")
 FIRST = Said("first {shown} of {total}", "前 {shown} / 共 {total}")
-ALL = Said("{total} rows", "共 {total} 行")
+ALL = Said("{total} {total:|row|rows}", "共 {total} 行")
 NAMESPACE = Said("tenant {name}", "租户 {name}")
 STALE_SECONDS = 600.0  # older than that is told as an age
 
@@ -57,7 +57,10 @@ def write_summary(given: Given | None, lost: str, room: Room) -> Text:
     if given is None:
         return Text(f" {LOADING.to(room.language)}", style="dim", no_wrap=True)
     line = Text(no_wrap=True)
+    most = room.width // 2 if given.warning else room.width  # a warning needs room too
     for number, (said, word) in enumerate(given.summary):
+        if number and line.cell_len + measure(said) + 2 > most:
+            break
         line.append("  " if number else " ")
         line.append(said, style=STYLES.get(word, ""))
     if given.warning:

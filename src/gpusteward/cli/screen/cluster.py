@@ -11,29 +11,30 @@ from gpusteward.cli.paragraphs import Line
 from gpusteward.cli.quantities import memory, percent, watts
 from gpusteward.cli.rows import Row, count, each, inner, moment, number, text, texts
 from gpusteward.cli.screen.asking import Asked, Chart, Detail, Given, Item, View
+from gpusteward.cli.screen.labels import CORE, MEMORY, POWER
 from gpusteward.cli.screen.running import NOTHING, describe_processes
 from gpusteward.cli.texts import clean
 from gpusteward.cli.verdict_texts import describe_grounds, describe_judgement
+from gpusteward.cli.words import HEALTH
 from gpusteward.cli.workload_names import WorkloadName, name_of
 
 PATHS = {View.GPUS: "/api/v1/gpus", View.WORKLOADS: "/api/v1/workloads", View.TENANTS: "/api/v1/namespaces"}
 MOST_CHARTS = 4  # one workload may hold hundreds of GPUs; a screen shows a few
 MOST_PODS = 16
 MEASURES = (
-    ("core_ratio", "core", 1.0, percent),
-    ("memory_used_bytes", "memory", None, memory),
-    ("power_watts", "power", None, watts),
+    ("core_ratio", CORE, 1.0, percent),
+    ("memory_used_bytes", MEMORY, None, memory),
+    ("power_watts", POWER, None, watts),
 )
-SUMMARY = (
-    ("allocations", Said("{count} allocations", "{count} 个分配")),
-    ("workloads", Said("{count} workloads", "{count} 个工作负载")),
-)
-STATUS = Said("analyzer {status}", "分析器 {status}")
+ALLOCATIONS = Said("{count} {count:|allocation|allocations}", "{count} 个分配")
+WORKLOADS = Said("{count} {count:|workload|workloads}", "{count} 个工作负载")
+FLEET = Said("{count} {count:|GPU|GPUs}, {free} free", "{count} 张 GPU，{free} 张未分配")
+STATUS = Said("analyzer {status}", "analyzer {status}")
 UNTOLD = Said(
-    "What {count} of its pods run is unknown: no agent of gpusteward tells it.",
+    "What {count} of its pods {count:|runs|run} is unknown: no agent of gpusteward tells it.",
     "其中 {count} 个 Pod 运行的进程未知：没有 gpusteward agent 上报。",
 )
-FURTHER = Said("{count} more pods are not listed.", "另有 {count} 个 Pod 未列出。")
+FURTHER = Said("{count} more {count:|pod is|pods are} not listed.", "另有 {count} 个 Pod 未列出。")
 COVERAGE = Said("{coverage} of samples seen", "采样覆盖率 {coverage}")
 
 
@@ -78,11 +79,14 @@ class ClusterSource:
         return rows, page.total, page.stamp
 
     def _sum_up(self, health: Row) -> Iterator[tuple[str, str]]:
+        """What matters most first: on a narrow screen the last parts are left out."""
         status = text(health, "status")
-        yield STATUS.to(self._language, status=status), "ok" if status == "healthy" else "warn"
-        for key, said in SUMMARY:
-            yield said.to(self._language, count=count(health, key)), ""
-        yield COVERAGE.to(self._language, coverage=percent(number(health, "coverage"))), ""
+        yield STATUS.to(self._language, status=HEALTH.get(status, status)), "ok" if status == "healthy" else "warn"
+        if number(health, "gpus") is not None and number(health, "free_gpus") is not None:
+            yield FLEET.to(self._language, count=count(health, "gpus"), free=count(health, "free_gpus")), ""
+        yield ALLOCATIONS.to(self._language, count=count(health, "allocations")), ""
+        yield COVERAGE.to(self._language, coverage=percent(_find_coverage(health))), ""
+        yield WORKLOADS.to(self._language, count=count(health, "workloads")), ""
 
     def find_workloads(self, view: View, item: Item) -> Sequence[WorkloadName]:
         """Raises SourceError."""
@@ -108,7 +112,7 @@ class ClusterSource:
         query = [("seconds", f"{seconds:g}"), ("limit", str(MOST_CHARTS))]
         answer = self._client.read(f"{workload.path}/series", query)
         series = answer if isinstance(answer, dict) else {}
-        charts = [chart for course in each(series, "courses") for chart in _charts(course)]
+        charts = [chart for course in each(series, "courses") for chart in _charts(course, self._language)]
         return Detail((), charts, seconds=seconds, at=moment(inner(series, "result"), "at"))
 
     def read_processes(self, workload: WorkloadName) -> Sequence[Line]:
@@ -142,6 +146,12 @@ def _process(row: Row) -> dict[str, Any]:
     }
 
 
+def _find_coverage(health: Row) -> float | None:
+    """Of what can be measured; an older analyzer tells it only of all."""
+    measured = number(health, "measured_coverage")
+    return number(health, "coverage") if measured is None else measured
+
+
 def _key(view: View, item: Row) -> str:
     if view is View.GPUS:
         return text(item, "id")
@@ -159,13 +169,13 @@ def _write_query(asked: Asked) -> list[tuple[str, str]]:
     return query
 
 
-def _charts(course: Row) -> Iterator[Chart]:
+def _charts(course: Row, language: Language) -> Iterator[Chart]:
     """The measures of one allocation; those nobody measured are left out."""
     lines, gpu = inner(course, "lines"), _name_gpu(text(course, "allocation"))
     for measure, label, top, show in MEASURES:
         points = list(_points(lines.get(measure)))
         if points:
-            yield Chart(clean(f"{label} {gpu}"), points, top, show(points[-1][1]))
+            yield Chart(clean(f"{label.to(language)} {gpu}"), points, top, show(points[-1][1]))
 
 
 def _name_gpu(allocation: str) -> str:

@@ -11,6 +11,7 @@ from gpusteward.cli.paragraphs import Line
 from gpusteward.cli.quantities import memory, percent
 from gpusteward.cli.rows import inner
 from gpusteward.cli.screen.asking import Asked, Chart, Detail, Given, Item, View
+from gpusteward.cli.screen.labels import CORE, MEMORY, SM
 from gpusteward.cli.screen.node_rows import list_gpus, list_rows, list_workloads
 from gpusteward.cli.screen.running import NOTHING, TITLE, describe_processes
 from gpusteward.cli.snapshots import Snapshot, list_processes, read_snapshot
@@ -19,10 +20,10 @@ from gpusteward.cli.workload_names import WorkloadName, name_of
 HISTORY = 1800  # an hour of looks every two seconds
 HISTORY_SECONDS = 3600.0
 
-GPUS = Said("{count} GPUs", "{count} 张 GPU")
-PROCESSES = Said("{count} processes", "{count} 个进程")
-HOLDS = Said("holds", "持有")
-GONE = Said("It holds no GPU here any more.", "它在此已不再持有 GPU。")
+GPUS = Said("{count} {count:|GPU|GPUs}", "{count} 张 GPU")
+PROCESSES = Said("{count} {count:|process|processes}", "{count} 个进程")
+HOLDS = Said("holds", "占用")
+GONE = Said("It holds no GPU here any more.", "它在此已不再占用 GPU。")
 
 
 class NodeSource:
@@ -110,14 +111,14 @@ class NodeSource:
     def _charts(self, workload: WorkloadName, snapshot: Snapshot) -> Iterator[Chart]:
         with self._lock:
             kept = {line: list(points) for line, points in self._history.items() if points}
-        for label, top, show in (("sm", 1.0, percent), ("memory", None, memory)):
-            points = kept.get(f"{workload} {label}", [])
+        for line, label, top, show in (("sm", SM, 1.0, percent), ("memory", MEMORY, None, memory)):
+            points = kept.get(f"{workload} {line}", [])
             if points:
-                yield Chart(label, points, top, show(points[-1][1]))
+                yield Chart(label.to(self._language), points, top, show(points[-1][1]))
         for row in list_gpus(snapshot):
             points = kept.get(f"{row['key']} core", [])
             if workload in row["workloads_held"] and points:
-                yield Chart(f"core GPU {row['gpu']}", points, 1.0, percent(points[-1][1]))
+                yield Chart(f"{CORE.to(self._language)} GPU {row['gpu']}", points, 1.0, percent(points[-1][1]))
 
     def _describe(self, workload: WorkloadName, snapshot: Snapshot) -> Iterator[Line]:
         held = [row for row in list_gpus(snapshot) if workload in row["workloads_held"]]

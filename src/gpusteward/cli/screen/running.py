@@ -10,7 +10,7 @@ from gpusteward.cli.quantities import UNKNOWN, memory, percent
 TITLE = Said("processes", "进程")
 NOTHING = Said("It runs nothing on its GPUs.", "其 GPU 上没有进程。")
 ONE = Said("{pid} {name} on {place}: SM {sm}, {memory}{note}", "{pid} {name}（{place}）：SM {sm}，显存 {memory}{note}")
-OUTSIDE = Said(" (holds another GPU)", "（并未持有此 GPU）")
+OUTSIDE = Said(" (holds another GPU)", "（分配的是另一张 GPU）")
 MORE = Said("and {count} more", "另有 {count} 个")
 MOST_LINES = 64
 

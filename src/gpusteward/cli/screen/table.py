@@ -67,7 +67,7 @@ class ItemTable(DataTable[Text], inherit_bindings=False):
         return [self._write_one(item, cell, width) for cell, width in zip(self._cells, widths, strict=True)]
 
     def _write_one(self, item: Item, cell: Cell, width: int) -> Text:
-        written = fit(clean(cell.write(item, self._language)), width, to_right=cell.to_right)
+        written = fit(clean(cell.show(item, self._language, width)), width, to_right=cell.to_right)
         return Text(written, style=STYLES.get(text(item, cell.word), "") if cell.word else "", no_wrap=True)
 
     @property

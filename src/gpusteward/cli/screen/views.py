@@ -1,13 +1,15 @@
-"""GPUs, workloads, tenants: their columns and sortings."""
+"""GPUs, workloads, tenants: their columns and sortings. How names are made to fit is in names.py."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpusteward.cli import quantities
 from gpusteward.cli.languages import Language, Said
-from gpusteward.cli.rows import Row, count, each, moment, number, text
+from gpusteward.cli.rows import Row, count, moment, number, text
 from gpusteward.cli.screen.asking import View
-from gpusteward.cli.words import ACTIVITIES, SIGNATURES, translate
+from gpusteward.cli.screen.names import WIDE, fit_holders, fit_workload, write_holders, write_workload
+from gpusteward.cli.texts import cut_middle, measure
+from gpusteward.cli.words import ACTIVITIES, FREE, SIGNATURES, translate
 
 TITLES: Mapping[View, Said] = {
     View.GPUS: Said("GPUs", "GPU"),
@@ -15,6 +17,8 @@ TITLES: Mapping[View, Said] = {
     View.TENANTS: Said("Tenants", "租户"),
 }
 Write = Callable[[Row, Language], str]
+Fit = Callable[[Row, Language, int], str]
+GPU_ACTIVITIES = {**ACTIVITIES, "free": FREE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +32,21 @@ class Cell:
     sort: str = ""
     to_right: bool = False
     word: str = ""  # the key of the word that colours it
+    fit: Fit | None = None  # the short way to write it, in so many cells
+
+    def show(self, row: Row, language: Language, width: int) -> str:
+        written = self.write(row, language)
+        if self.fit is None or (width >= WIDE and measure(written) <= width):
+            return written
+        return self.fit(row, language, width)
 
 
 def _text(key: str) -> Write:
     return lambda row, _: text(row, key) or quantities.UNKNOWN
+
+
+def _cut_text(key: str) -> Fit:
+    return lambda row, _, width: cut_middle(text(row, key) or quantities.UNKNOWN, width)
 
 
 def _count(key: str) -> Write:
@@ -43,15 +58,11 @@ def _measured(key: str, show: Callable[[float | None], str]) -> Write:
 
 
 def _activity(row: Row, language: Language) -> str:
-    return translate(ACTIVITIES, text(row, "activity"), language)
+    return translate(GPU_ACTIVITIES, text(row, "activity"), language)
 
 
 def _signature(row: Row, language: Language) -> str:
     return translate(SIGNATURES, text(row, "signature"), language)
-
-
-def _holders(row: Row, _: Language) -> str:
-    return ", ".join(f"{text(one, 'namespace')}/{text(one, 'pod')}" for one in each(row, "holders")) or "-"
 
 
 def _short_model(row: Row, _: Language) -> str:
@@ -59,12 +70,10 @@ def _short_model(row: Row, _: Language) -> str:
 
 
 def _gpu_name(row: Row, _: Language) -> str:
+    if text(row, "activity") == "free":
+        return quantities.UNKNOWN
     index, instance = text(row, "index"), text(row, "instance")
     return f"{index}/{instance}" if instance else index or text(row, "id")
-
-
-def _owner(row: Row, _: Language) -> str:
-    return f"{text(row, 'kind')}/{text(row, 'name')}"
 
 
 def _idle_share(row: Row, _: Language) -> str:
@@ -76,22 +85,24 @@ def _idle_for(row: Row, _: Language) -> str:
     return quantities.UNKNOWN if began is None or at is None else quantities.span(at - began)
 
 
-NAMESPACE = Cell(Said("namespace", "命名空间"), _text("namespace"), 10, share=1, sort="namespace")
-SCORE = Cell(Said("score", "得分"), _measured("score", quantities.score), 6, sort="score", to_right=True)
+NAMESPACE = Cell(
+    Said("namespace", "命名空间"), _text("namespace"), 10, share=1, sort="namespace", fit=_cut_text("namespace")
+)
+SCORE = Cell(Said("score", "评分"), _measured("score", quantities.score), 6, sort="score", to_right=True)
 ACTIVITY = Cell(Said("activity", "活动"), _activity, 8, word="activity")
 
 CLUSTER: Mapping[View, Sequence[Cell]] = {
     View.GPUS: (
-        Cell(Said("node", "节点"), _text("node"), 10, share=1, sort="node"),
+        Cell(Said("node", "节点"), _text("node"), 10, share=1, sort="node", fit=_cut_text("node")),
         Cell(Said("gpu", "GPU"), _gpu_name, 4, sort="id"),
         Cell(Said("model", "型号"), _short_model, 15, sort="model"),
         ACTIVITY,
         SCORE,
-        Cell(Said("held by", "占用者"), _holders, 12, share=2, sort="holders"),
+        Cell(Said("held by", "占用者"), write_holders, 12, share=2, sort="holders", fit=fit_holders),
     ),
     View.WORKLOADS: (
         NAMESPACE,
-        Cell(Said("workload", "工作负载"), _owner, 12, share=2, sort="name"),
+        Cell(Said("workload", "工作负载"), write_workload, 12, share=2, sort="name", fit=fit_workload),
         ACTIVITY,
         Cell(Said("signature", "特征"), _signature, 10, word="signature"),
         Cell(Said("idle", "空闲"), _idle_share, 5, sort="idle_gpus", to_right=True),
@@ -104,9 +115,9 @@ CLUSTER: Mapping[View, Sequence[Cell]] = {
         Cell(Said("active", "活跃"), _count("active"), 6, to_right=True),
         Cell(Said("idle", "空闲"), _count("idle"), 6, sort="idle", to_right=True),
         Cell(Said("unknown", "未知"), _count("unknown"), 7, sort="unknown", to_right=True),
-        Cell(Said("workloads", "负载"), _count("workloads"), 9, sort="workloads", to_right=True),
+        Cell(Said("workloads", "工作负载"), _count("workloads"), 9, sort="workloads", to_right=True),
         Cell(
-            Said("score", "得分"), _measured("average_score", quantities.score), 6, sort="average_score", to_right=True
+            Said("score", "评分"), _measured("average_score", quantities.score), 6, sort="average_score", to_right=True
         ),
         Cell(Said("memory", "显存"), _measured("memory_used_bytes", quantities.memory), 10, to_right=True),
     ),
@@ -122,11 +133,11 @@ NODE: Mapping[View, Sequence[Cell]] = {
         ),
         Cell(Said("power", "功率"), _measured("power_watts", quantities.watts), 6, sort="power", to_right=True),
         Cell(Said("temp", "温度"), _measured("temperature_celsius", quantities.celsius), 5, sort="temp", to_right=True),
-        Cell(Said("held by", "占用者"), _holders, 12, share=5),
+        Cell(Said("held by", "占用者"), write_holders, 12, share=5, fit=fit_holders),
     ),
     View.WORKLOADS: (
         NAMESPACE,
-        Cell(Said("workload", "工作负载"), _owner, 12, share=2, sort="name"),
+        Cell(Said("workload", "工作负载"), write_workload, 12, share=2, sort="name", fit=fit_workload),
         Cell(Said("gpus", "GPU"), _count("gpus"), 5, sort="gpus", to_right=True),
         Cell(Said("processes", "进程"), _count("processes"), 9, sort="processes", to_right=True),
         Cell(Said("sm", "SM"), _measured("sm_ratio", quantities.percent), 5, sort="sm", to_right=True),
@@ -135,7 +146,7 @@ NODE: Mapping[View, Sequence[Cell]] = {
     View.TENANTS: (
         NAMESPACE,
         Cell(Said("gpus", "GPU"), _count("gpus"), 5, sort="gpus", to_right=True),
-        Cell(Said("workloads", "负载"), _count("workloads"), 9, sort="workloads", to_right=True),
+        Cell(Said("workloads", "工作负载"), _count("workloads"), 9, sort="workloads", to_right=True),
         Cell(Said("processes", "进程"), _count("processes"), 9, sort="processes", to_right=True),
         Cell(Said("sm", "SM"), _measured("sm_ratio", quantities.percent), 5, sort="sm", to_right=True),
         Cell(Said("memory", "显存"), _measured("memory_bytes", quantities.memory), 9, sort="memory", to_right=True),

@@ -4,13 +4,16 @@ from collections.abc import Mapping
 from typing import Literal
 
 from gpusteward.analyzer.accounts.render import quantities
-from gpusteward.analyzer.accounts.reports import Finding, Group, Report, Unused, Waster
+from gpusteward.analyzer.accounts.reports import Amounts, Finding, Group, Report, Unused, Waster
+from gpusteward.core.sentences import fill
 
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
+WELL_KNOWN_RATIO = 0.99
+"""What is known for less of the time is said to be so."""
 
 _WORDS: Mapping[str, tuple[str, str]] = {
-    "title": ("GPU report {by}", "GPU 用量报告（{by}）"),
+    "title": ("GPU report {by}", "GPU 用量报表（{by}）"),
     "hours_by": ("GPU-hours {by} ({currency})", "GPU 小时（{by}，{currency}）"),
     "versus": ("{change} vs. before", "较上期 {change}"),
     "namespace": ("Namespace", "命名空间"),
@@ -37,7 +40,6 @@ _WORDS: Mapping[str, tuple[str, str]] = {
     "energy": ("Energy", "能耗"),
     "score": ("Score", "评分"),
     "mean_score": ("Mean score", "平均评分"),
-    "trend": ("Trend", "趋势"),
     "idle_trend": ("Idle trend", "空闲趋势"),
     "gpu_hours": ("GPU-hours", "GPU 小时"),
     "gpus": ("GPUs", "GPU 数"),
@@ -46,11 +48,16 @@ _WORDS: Mapping[str, tuple[str, str]] = {
     "total": ("Total", "合计"),
     "workload": ("Workload", "工作负载"),
     "wasters": ("Top wasters", "浪费最多的工作负载"),
-    "findings": ("Right-sizing", "规格优化建议"),
+    "findings": ("Right-sizing", "规格建议"),
     "fits": ("Would fit", "可改用"),
     "evidence": ("Peak memory, compute", "显存、算力峰值"),
     "saving": ("Saving", "可节省"),
     "unused": ("GPUs unused", "未使用的 GPU"),
+    "unused_of": (
+        "{unused} of {gpus} {gpus:|GPU|GPUs} unused ({parts}; in the hour from {when} UTC)",
+        "{gpus} 张 GPU 中有 {unused} 张未使用（{parts}；{when} UTC 起一小时）",
+    ),
+    "others": ("{number} {number:|other|others}", "其他 {number} 项"),
     "none": ("(none)", "（无）"),
     "nothing": ("Nothing is in the books for this time.", "该时段内账本中没有记录。"),
     "no_wasters": ("No workload held a GPU idle.", "没有工作负载占用空闲 GPU。"),
@@ -85,26 +92,35 @@ _NOTES: Mapping[str, tuple[str, str]] = {
         "Unallocated time is not known: no source tells how many GPUs there are.",
         "未分配时间未知：数据源没有提供 GPU 总数。",
     ),
+    "part_fleet": (
+        "How many GPUs there are was known for {share} of this time: unallocated time is that of this part only.",
+        "GPU 总数仅在该时段的 {share} 内已知，未分配时间只统计这一部分。",
+    ),
+    "currencies": (
+        "Amounts are not added up: the currency changed from {before} to {after} at {at} UTC."
+        " Ask for a time before or after that.",
+        "货币在 {at}（UTC）由 {before} 改为 {after}，费用不予相加。请分别查询此前或此后的时段。",
+    ),
     "no_energy": ("Electricity covers {share} of the allocated time: elsewhere the power is not known.",
                   "电费仅覆盖已分配时间的 {share}，其余时间功率未知。"),
     "right_sizing": (
         "Right-sizing leaves a fifth over the peak memory and the peak share of busy time; a saving assumes that"
         " somebody uses the rest of the GPU.",
-        "规格优化建议在显存与算力峰值之上保留五分之一余量；节省的前提是剩余部分被他人使用。",
+        "规格建议在显存与算力峰值之上保留五分之一余量；节省的前提是剩余部分被他人使用。",
     ),
     "trend": ("Compared with {since} to {until} UTC, per hour.", "与 {since} 至 {until}（UTC）按小时均值对比。"),
 }  # fmt: skip
 
 
-def say(key: str, language: Language, **facts: str) -> str:
+def say(key: str, language: Language, **facts: object) -> str:
     text = _WORDS[key][LANGUAGES.index(language)]
-    return text.format(**facts) if facts else text
+    return fill(text, facts) if facts else text
 
 
 def name_group(group: Group, language: Language) -> str:
     """An owner by its full name; what has no name is said to have none."""
     if group.kind == "others":
-        return f"其他 {group.name} 项" if language == "zh" else f"{group.name} others"
+        return say("others", language, number=int(group.name))
     return name_workload(group.kind, group.namespace, group.name) if group.kind else group.name or say("none", language)
 
 
@@ -122,9 +138,24 @@ def describe_unused(unused: Unused, language: Language) -> str:
     if unused.unallocated is not None:
         parts.append(f"{unused.unallocated} {say('unallocated', language).lower()}")
     when = quantities.moment(unused.hour_ms)
-    if language == "zh":
-        return f"{unused.gpus} 块 GPU 中有 {unused.unused} 块未使用（{'、'.join(parts)}；{when} UTC 起一小时）"
-    return f"{unused.unused} of {unused.gpus} GPUs unused ({', '.join(parts)}; in the hour from {when} UTC)"
+    made_up = ("、" if language == "zh" else ", ").join(parts)
+    return say("unused_of", language, gpus=unused.gpus, unused=unused.unused, parts=made_up, when=when)
+
+
+def describe_total(total: Amounts, currency: str, language: Language) -> str:
+    """What the table may have no room for."""
+    told = {
+        "cost": _money(total.cost_micros, currency),
+        "electricity": _money(total.electricity_micros, currency),
+        "unallocated": f"{quantities.hours(total.unallocated_gpu_ms)} {say('gpu_hours', language)}",
+        "mean_score": quantities.score(total.mean_score),
+    }
+    known = {key: text for key, text in told.items() if quantities.UNKNOWN not in text.split()}
+    return "; ".join(f"{say(key, language)} {text}" for key, text in known.items())
+
+
+def _money(micros: int | None, currency: str) -> str:
+    return f"{quantities.money(micros)} {currency}"
 
 
 def describe_profile(finding: Finding, language: Language) -> str:
@@ -143,12 +174,15 @@ def list_notes(report: Report, language: Language) -> list[str]:
     told = [_note("range", language, since=_at(report.range.since_ms), until=_at(report.range.until_ms))]
     told += _note_edges(report, language)
     total = report.total
-    if total.unpriced_gpu_ms:
+    told += _note_currencies(report, language)
+    if total.unpriced_gpu_ms and not report.currency_changes:
         told.append(_note("unpriced", language, hours=quantities.hours(total.unpriced_gpu_ms)))
     if total.unknown_gpu_ms:
         told.append(_note("unknown", language))
-    if total.unallocated_gpu_ms is None and not report.namespaces:
+    if total.unallocated_gpu_ms is None and report.groups and not report.namespaces:
         told.append(_note("no_fleet", language))
+    elif report.fleet_coverage_ratio is not None and report.fleet_coverage_ratio < WELL_KNOWN_RATIO:
+        told.append(_note("part_fleet", language, share=quantities.percent(report.fleet_coverage_ratio)))
     if total.electricity_micros is not None and total.energy_gpu_ms < total.allocated_gpu_ms:
         share = quantities.percent(total.energy_gpu_ms / total.allocated_gpu_ms)
         told.append(_note("no_energy", language, share=share))
@@ -157,6 +191,13 @@ def list_notes(report: Report, language: Language) -> list[str]:
     if report.findings:
         told.append(_note("right_sizing", language))
     return told
+
+
+def _note_currencies(report: Report, language: Language) -> list[str]:
+    return [
+        _note("currencies", language, before=each.before, after=each.after, at=_at(each.at_ms))
+        for each in report.currency_changes
+    ]
 
 
 def _note_edges(report: Report, language: Language) -> list[str]:

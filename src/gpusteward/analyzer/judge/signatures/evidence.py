@@ -23,6 +23,10 @@ RUN_THROUGH_KINDS: Sequence[str] = (
 somebody, and standing still is their nature."""
 
 
+MAY_HIDE_A_JOB: Sequence[str] = ("RayCluster",)
+"""Owners that people wait at, and that jobs bring along: where only pods can be read, a RayJob's looks like this."""
+
+
 @dataclass(frozen=True)
 class Evidence:
     """One cycle, row by row."""
@@ -44,8 +48,8 @@ class Evidence:
 
     @property
     def is_owned(self) -> Mask:
-        """Whether it is known who owns it; a pod of its own is known to be one."""
-        return ~self.keys.owner_kinds.among([""])
+        """Whether it is known for certain who owns it; a pod of its own is known to be one."""
+        return ~self.keys.owner_kinds.among(["", *MAY_HIDE_A_JOB])
 
     @property
     def samples(self) -> Column:

@@ -4,5 +4,5 @@ A new step: write `versions/vNNNN_what.py`, set `HEAD`, change `schema.py`, and 
 the tests. A test compares the tables that the steps make with `schema.py`.
 """
 
-HEAD = "0001"
+HEAD = "0002"
 """The version this program writes. Known without alembic, which is only loaded when there is a step to take."""

@@ -10,9 +10,11 @@
     quantities.py      what is asked for, and how a window is summed up
     dialects.py        metric names and units: native, HAMi, DCGM in all its spellings
     discovery.py       what this site has -> `Sources`
+    jobs.py            scrape jobs that name the holder by another label than most
     plan.py            `Sources` -> the questions of one cycle
     expressions.py     one question as PromQL; the names of recording rules
     rules.py           the recording rules that make a cycle cheap
+    freshness.py       whether they are still evaluated
     lasting.py         what of a device never changes, so that it is not asked for in every cycle
     fleets.py          how many GPUs there are, held or not
     shards.py          more series than allowed: cut by node
@@ -21,9 +23,11 @@
     keys.py            who is known by number
     text_keys.py       label texts -> row numbers, each parsed once
     rosters.py         who is there: present, silent, ended
+    absences.py        who has been silent for longer than the window, and is awaited
     measures.py        a holder's own numbers, and its part of the device's
     blocks.py          all of it as rows of the table, with the reasons not to judge one
     joining.py         the rows of all dialects as one table
+    pace.py            how often each job is scraped
     coverage.py        samples seen / expected
     contradictions.py  a zero that other signals deny
     source.py          `PrometheusSource`: the whole as a `UsageTable`

@@ -1,6 +1,6 @@
 """The columns of one dialect -> rows of the table: who is there, what each measure is, and what must not be judged."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,19 +14,22 @@ from gpusteward.analyzer.read.prometheus.keys import Details, Key
 from gpusteward.analyzer.read.prometheus.quantities import ROLL_CALL, Fold, Level, Quantity
 from gpusteward.analyzer.read.prometheus.rosters import NOBODY, Roster
 from gpusteward.analyzer.tables import Column
+from gpusteward.core import unknown_reasons
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.usages import Holding, Measure, Stat
 
 Flags = NDArray[np.bool_]
 Stats = dict[tuple[Measure, Stat], Column]
 
+_WITNESSES = (Quantity.MEMORY_COPY, Quantity.ENGINE, Quantity.TENSOR, Quantity.DRAM)
+"""They may deny a zero of the core."""
 _ESSENTIAL = (
     (Quantity.CORE, Fold.MEAN),
     (Quantity.CORE, Fold.PEAK),
     (Quantity.CORE, Fold.COUNT),
     (Quantity.BUSY, Fold.INCREASE),
-    (Quantity.MEMORY_COPY, Fold.MEAN),
-    (Quantity.MEMORY_COPY, Fold.PEAK),
+    *((signal, fold) for signal in _WITNESSES for fold in (Fold.MEAN, Fold.PEAK)),
+    (Quantity.UNATTRIBUTED, Fold.PEAK),
     (Quantity.MEMORY_USED, Fold.MEAN),
     (Quantity.POWER, Fold.MEAN),
 )
@@ -38,7 +41,6 @@ class Block:
     """The rows that one dialect contributes."""
 
     holdings: list[Holding] = field(default_factory=list)
-    devices: list[str] = field(default_factory=list)  # the physical device of each row
     stats: Stats = field(default_factory=dict)
     coverage: Column = field(default_factory=lambda: np.empty(0))
     unknown: dict[int, str] = field(default_factory=dict)
@@ -50,30 +52,44 @@ def build_block(
 ) -> Block:
     """What the answers of one dialect say."""
     roster = Roster(dialect, gathered)
-    stats = measures.measure(roster, expectations.window_seconds)
     counts = roster.take(Level.HOLDER, Quantity.CORE, Fold.COUNT)
     coverage = expectations.cover(counts, roster.jobs, at)
+    stats = measures.measure(roster, measures.Seen(expectations.window_seconds, coverage))
     unknown: dict[int, str] = {}
-    for flags, reason in _doubts(roster, stats, coverage):
+    for flags, reason in _doubts(roster, stats, coverage, expectations.young):
         for row in np.flatnonzero(flags).tolist():
             unknown.setdefault(row, reason)
-    return Block(shelf.hold(roster), roster.physical, stats, np.nan_to_num(coverage), unknown, roster.rows)
+    return Block(shelf.hold(roster), stats, np.nan_to_num(coverage), unknown, roster.rows)
 
 
-def _doubts(roster: Roster, stats: Stats, coverage: Column) -> Iterator[tuple[Flags, str]]:
+def _doubts(roster: Roster, stats: Stats, coverage: Column, young: Collection[str]) -> Iterator[tuple[Flags, str]]:
     """Every reason not to judge a row, the plainest first."""
     gathered = roster.gathered
-    yield roster.claimed_twice, "two nodes claim this allocation"
+    yield roster.claimed_twice, unknown_reasons.CLAIMED_TWICE
     yield from _missing(roster)
-    yield roster.silent, "no sample now: its exporter or its node is silent"
+    yield roster.silent, unknown_reasons.SILENT
     core_mean, core_peak = stats[Measure.CORE, Stat.MEAN], stats[Measure.CORE, Stat.PEAK]
-    yield ~np.isfinite(core_mean) | ~np.isfinite(core_peak), "no usable core sample in the window"
-    yield ~np.isfinite(coverage), "samples could not be counted"
-    yield core_peak > contradictions.HIGHEST_CORE, contradictions.IMPOSSIBLE
-    yield _denied(roster, core_peak), contradictions.REASON
+    is_unmeasured = ~np.isfinite(core_mean) | ~np.isfinite(core_peak)
+    yield from _unmeasured_slices(roster, is_unmeasured & ~(coverage > 0))
+    yield is_unmeasured, unknown_reasons.NO_CORE
+    if young:
+        yield np.isin(roster.jobs, list(young)), unknown_reasons.YOUNG
+    yield ~np.isfinite(coverage), unknown_reasons.UNCOUNTED
+    yield core_peak > contradictions.HIGHEST_CORE, unknown_reasons.IMPOSSIBLE
+    yield _denied(roster, core_peak), unknown_reasons.DENIED_ZERO
     if gathered.has(Level.DEVICE, Quantity.UNATTRIBUTED, Fold.PEAK):
         astray = roster.take(Level.DEVICE, Quantity.UNATTRIBUTED, Fold.PEAK)
-        yield (core_peak == 0) & (astray > contradictions.ACTIVE_RATIO), contradictions.UNATTRIBUTED
+        yield (core_peak == 0) & (astray > contradictions.ACTIVE_RATIO), unknown_reasons.UNATTRIBUTED
+
+
+def _unmeasured_slices(roster: Roster, never: Flags) -> Iterator[tuple[Flags, str]]:
+    """`never`: no sample in the whole window. Of a MIG instance waiting does not help: nobody measures it."""
+    if roster.dialect is not Dialect.NATIVE:
+        yield never & roster.in_slices, unknown_reasons.UNEXPORTED_SLICE
+    else:
+        yield never & roster.in_slices & roster.shared, unknown_reasons.SHARED_SLICE
+        engine = roster.take(Level.DEVICE, Quantity.ENGINE, Fold.PEAK)  # where a GPU tells it, the core comes from it
+        yield never & roster.in_slices & ~np.isfinite(engine), unknown_reasons.UNMEASURED_SLICE
 
 
 def _missing(roster: Roster) -> Iterator[tuple[Flags, str]]:

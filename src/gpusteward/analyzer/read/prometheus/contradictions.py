@@ -20,10 +20,6 @@ BUSY_POWER_WATTS = 250.0
 HIGHEST_CORE = 1.05
 """Dead processes make drivers report several hundred per cent; rounding alone stays below this."""
 
-REASON = "signals contradict: core reads 0 while the device works"
-IMPOSSIBLE = "core reads more than 100 %"
-UNATTRIBUTED = "signals contradict: use of the device could not be attributed to its holders"
-
 
 def deny_zeros(
     core_peak: Column, *, device: NDArray[np.int64], activity: Column, power: Column, limit: Column

@@ -1,34 +1,21 @@
 """Samples seen / expected. A gap is a fault of the collection, never idleness, so what is expected must not shrink
 with what was seen.
 
-How often a target is scraped is a fact of the engine's configuration. The engine writes `up` at every attempt, also
-for a target that is down; the densest ten minutes of `up` in the last hour give the interval of a job even right after
-an outage of the engine itself. Where there is no `up` (remote write by others), the densest rows of the job stand in,
-as remembered over the last hour: an outage that began before the first look cannot be told from a longer interval then.
+How often a job is scraped is learned from `up` (pace.py). Where there is no `up` (remote write by others), the densest
+rows of the job stand in, as remembered over the last hour: an outage that began before the first look cannot be told
+from a longer interval then. Of a job that is new nothing is known, and so its rows are not judged.
 """
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from gpusteward.analyzer.read.prometheus.pace import Pace
 from gpusteward.analyzer.tables import Column
 
-LOOK_SECONDS = 600.0
 LOOK_BACK_SECONDS = 3600.0
-UP_QUERY = "max by (job) (max_over_time(count_over_time(up[600s])[1h:5m]))"
-_ROUND_INTERVALS = (1, 2, 3, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300)
-"""What people write into a scrape configuration."""
 _MANY = 0.95
 """This quantile of the counts of a job: above a few that were scraped twice, below none that missed a sample."""
-
-
-def interval_of(samples: float) -> float | None:
-    """The interval that puts so many samples into ten minutes; one more fits in when they fall on both ends."""
-    if not np.isfinite(samples) or samples < 2:
-        return None
-    shortest, longest = LOOK_SECONDS / samples, LOOK_SECONDS / (samples - 1)
-    round_ones = [one for one in _ROUND_INTERVALS if shortest - 1e-9 <= one <= longest + 1e-9]
-    return float(round_ones[0]) if round_ones else shortest
 
 
 class Expectations:
@@ -40,10 +27,14 @@ class Expectations:
         self.intervals: Mapping[str, float] = {}
         self._seen: dict[str, list[tuple[float, float]]] = {}
         self._jobs: set[str] = set()  # whose rows were seen here
+        self._grown: set[str] = set()
+        self.young: set[str] = set()  # jobs of rows seen since it was learned, too new to tell how often they speak
 
-    def learn(self, intervals: Mapping[str, float]) -> None:
-        """What `up` says of each job; a job that says nothing now keeps what it said before."""
-        self.intervals = {**self.intervals, **intervals}
+    def learn(self, pace: Pace) -> None:
+        """What is known of each job; one of which nothing is known now keeps what was known before."""
+        self.intervals = {**self.intervals, **pace.intervals}
+        self._grown |= pace.grown
+        self.young.clear()
 
     def cover(self, counts: Column, jobs: Sequence[str], at: float) -> Column:
         """Coverage of each row, 0 to 1; NaN where nothing was counted."""
@@ -63,6 +54,9 @@ class Expectations:
             return max(self.window_seconds / interval, 1.0)
         known = counts[np.isfinite(counts)]
         if not len(known):
+            return np.nan
+        if job not in self._grown:
+            self.young.add(job)
             return np.nan
         densest = float(np.quantile(known, _MANY, method="higher"))
         kept = [(when, count) for when, count in self._seen.get(job, ()) if abs(at - when) <= LOOK_BACK_SECONDS]

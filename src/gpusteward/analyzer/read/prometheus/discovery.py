@@ -5,12 +5,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from gpusteward.analyzer.read.prometheus import coverage
 from gpusteward.analyzer.read.prometheus.client import Engine
-from gpusteward.analyzer.read.prometheus.decode import decode_labels, decode_names, decode_plain, decode_vector
+from gpusteward.analyzer.read.prometheus.decode import decode_names, decode_plain, decode_vector
 from gpusteward.analyzer.read.prometheus.dialects import Dialect, dcgm_signals, hami_signals, native_signals
 from gpusteward.analyzer.read.prometheus.expressions import RULE_PREFIX, rule_name, write_duration
+from gpusteward.analyzer.read.prometheus.jobs import divide_by_job
 from gpusteward.analyzer.read.prometheus.matchers import Matchers, write_selector
+from gpusteward.analyzer.read.prometheus.pace import Pace, read_pace
 from gpusteward.analyzer.read.prometheus.plan import Found, Side, SidePlan, plan_holders, write_uncalled
 from gpusteward.analyzer.read.prometheus.quantities import Fold, Level, Quantity, Signal
 from gpusteward.analyzer.read.prometheus.spellings import find_spelling
@@ -32,7 +33,7 @@ class Sources:
     found: tuple[Found, ...] = ()
     rules: frozenset[str] = frozenset()
     can_export: bool = False
-    intervals: Mapping[str, float] = field(default_factory=dict)  # scrape job -> seconds
+    pace: Pace = field(default_factory=Pace)
     left_out: Mapping[str, float] = field(default_factory=dict)
     """How many nodes those speak of who were left out because the agent is on all of them: question -> nodes."""
 
@@ -44,7 +45,7 @@ class Sources:
             "learned_at": self.learned_at,
             "recording_rules": sorted(self.rules),
             "export": self.can_export,
-            "scrape_intervals_seconds": dict(self.intervals),
+            "scrape_intervals_seconds": dict(self.pace.intervals),
             "dialects": [_show(found) for found in self.found],
         }
 
@@ -59,10 +60,12 @@ def discover(engine: Engine, condition: Matchers, *, at: float, window_seconds: 
         *_find_dcgm(engine, names, at),
     ]
     left_out: dict[str, float] = {}
-    if _native_says_all(engine, found, condition, at):
-        questions = [_count_nodes(plan_holders(other, condition)) for other in found[1:]]
+    native = [one for one in found if one.dialect is Dialect.NATIVE]
+    others = [one for one in found if one.dialect is not Dialect.NATIVE]
+    if native and others and _native_says_all(engine, others, condition, at):
+        questions = [_count_nodes(plan_holders(other, condition)) for other in others]
         left_out = {question: _count(engine, question, at) for question in questions}
-        found = found[:1]
+        found = native
     found = [replace(one, calls_all=_calls_all(engine, one, condition, at)) for one in found]
     return Sources(
         engine=kind,
@@ -71,7 +74,7 @@ def discover(engine: Engine, condition: Matchers, *, at: float, window_seconds: 
         found=tuple(found),
         rules=_find_rules(engine, names, found, window_seconds=window_seconds, at=at),
         can_export=kind == VICTORIA and _can_export(engine, at),
-        intervals=_read_intervals(engine, at),
+        pace=read_pace(engine, found, at),
         left_out=left_out,
     )
 
@@ -87,9 +90,17 @@ def _read_names(engine: Engine, at: float) -> list[str]:
 
 def _read_labels(engine: Engine, signals: Iterable[Signal], at: float) -> set[str]:
     """The labels of a few families: one exporter labels them alike, but for MIG, which not every family knows."""
-    metrics_asked = dict.fromkeys(signal.metric for signal in signals if signal.quantity in _TELLING)
-    matches = [("match[]", metric) for metric in metrics_asked]
+    matches = [("match[]", metric) for metric in _list_telling(signals)]
     return set(decode_names(engine.fetch("/api/v1/labels", (*matches, *_span(at))))) if matches else set()
+
+
+def _list_telling(signals: Iterable[Signal]) -> list[str]:
+    return list(dict.fromkeys(signal.metric for signal in signals if signal.quantity in _TELLING))
+
+
+def _divide(engine: Engine, found: Found, labels: set[str], at: float) -> Iterator[Found]:
+    """Once, or once for every spelling that the scrape jobs have."""
+    yield from divide_by_job(engine, found, _list_telling(found.holder.signals), labels, at=at, span=_span(at))
 
 
 def _span(at: float) -> tuple[tuple[str, str], ...]:
@@ -124,7 +135,8 @@ def _find_native(engine: Engine, names: Collection[str], at: float) -> Iterable[
     devices = tuple(signal for signal in signals if signal.level is Level.DEVICE)
     labels = _read_labels(engine, holders, at)
     spelling = find_spelling(labels)
-    yield Found(Dialect.NATIVE, Side(spelling, holders), Side(spelling, devices))
+    found = Found(Dialect.NATIVE, Side(spelling, holders), Side(spelling, devices))
+    yield from _divide(engine, found, labels, at)
 
 
 def _find_hami(engine: Engine, names: Collection[str], at: float) -> Iterable[Found]:
@@ -133,24 +145,23 @@ def _find_hami(engine: Engine, names: Collection[str], at: float) -> Iterable[Fo
         return
     devices = dcgm_signals(names, level=Level.DEVICE)
     device = Side(find_spelling(_read_labels(engine, devices, at)), devices) if devices else None
-    yield Found(Dialect.HAMI, Side(find_spelling(_read_labels(engine, signals, at)), signals), device)
+    labels = _read_labels(engine, signals, at)
+    yield from _divide(engine, Found(Dialect.HAMI, Side(find_spelling(labels), signals), device), labels, at)
 
 
 def _find_dcgm(engine: Engine, names: Collection[str], at: float) -> Iterable[Found]:
     signals = dcgm_signals(names)
     if not signals:
         return
-    spelling = find_spelling(_read_labels(engine, signals, at))
-    yield Found(Dialect.DCGM, Side(spelling, signals))
+    labels = _read_labels(engine, signals, at)
+    yield from _divide(engine, Found(Dialect.DCGM, Side(find_spelling(labels), signals)), labels, at)
 
 
-def _native_says_all(engine: Engine, found: list[Found], condition: Matchers, at: float) -> bool:
+def _native_says_all(engine: Engine, others: list[Found], condition: Matchers, at: float) -> bool:
     """Whether every device that others name is one whose holders gpusteward's agent knows: then they need no asking."""
-    if len(found) < 2 or found[0].dialect is not Dialect.NATIVE:
-        return False
     told = f"{metrics.GPU_INFO.name} and on (node) ({metrics.ALLOCATIONS_KNOWN.name} == 1)"
-    others = [plan_holders(other, condition) for other in found[1:]]
-    return all(_count(engine, untold, at) == 0 for other in others for untold in _write_untold(other, told))
+    plans = [plan_holders(other, condition) for other in others]
+    return all(_count(engine, untold, at) == 0 for plan in plans for untold in _write_untold(plan, told))
 
 
 def _calls_all(engine: Engine, found: Found, condition: Matchers, at: float) -> bool:
@@ -205,20 +216,11 @@ def _can_export(engine: Engine, at: float) -> bool:
     return True
 
 
-def _read_intervals(engine: Engine, at: float) -> dict[str, float]:
-    try:
-        vector = decode_vector(engine.query(coverage.UP_QUERY, at))
-    except SourceError:
-        return {}
-    jobs = [decode_labels(text).get("job", "") for text in vector.labels]
-    found = {job: coverage.interval_of(count) for job, count in zip(jobs, vector.values.tolist(), strict=True)}
-    return {job: interval for job, interval in found.items() if interval}
-
-
 def _show(found: Found) -> dict[str, Any]:
     sides = [side for side in (found.holder, found.device) if side]
     return {
         "name": found.dialect.value,
+        **({"only": write_selector("", found.only)} if found.only else {}),
         "labels": {role: label for role, label in asdict(found.holder.spelling).items() if label},
         "metrics": sorted({signal.metric for side in sides for signal in side.signals}),
     }

@@ -4,10 +4,11 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from gpusteward.analyzer.read.prometheus.matchers import Matcher, Matchers, write_selector
-from gpusteward.analyzer.read.prometheus.quantities import LASTING, Asked, Fold, Level, Quantity
+from gpusteward.analyzer.read.prometheus.quantities import LAST_WORDS, LASTING, Asked, Fold, Level, Quantity
 from gpusteward.analyzer.read.prometheus.settings import DEFAULT_CONDITION
 
 RULE_PREFIX = "gpusteward:"
+RULE_INTERVAL_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,10 @@ class Query:
         """The largest of the series that stand for one key: an exporter that was restarted, or scraped twice, makes
         several. Of means and counts the largest is the careful choice: use is never understated, nor coverage added
         up of two halves that may be the same half twice."""
-        inner = window.fold(self.metric, (*self.matchers, *shard), self.fold)
+        matchers = (*self.matchers, *shard)
+        inner = window.fold(self.metric, matchers, self.fold)
+        if self.asked == LAST_WORDS:
+            inner = f"{inner} unless {write_selector(self.metric, matchers)}"
         return f"max by ({', '.join(label for label in self.by if label)}) ({inner})"
 
 

@@ -11,7 +11,7 @@ from gpusteward.analyzer.read.prometheus.client import Engine, LimitError
 from gpusteward.analyzer.read.prometheus.decode import Vector, decode_pieces
 from gpusteward.analyzer.read.prometheus.expressions import Query
 from gpusteward.analyzer.read.prometheus.keys import Details, Keys, Rows
-from gpusteward.analyzer.read.prometheus.quantities import Asked, Fold, Level, Quantity
+from gpusteward.analyzer.read.prometheus.quantities import LAST_WORDS, Asked, Fold, Level, Quantity
 from gpusteward.analyzer.read.prometheus.text_keys import TextKeys
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.errors import SourceError
@@ -52,13 +52,16 @@ class Gathered:
     claimed_twice: set[int] = field(default_factory=set)  # holder rows that two nodes name
     failures: dict[Asked, str] = field(default_factory=dict)
     hit_limit: bool = False
-    before: Sequence[int] = ()  # holder rows of the last cycle
+    before: Sequence[int] = ()  # holder rows of earlier cycles, of which nobody said that they have ended
+    remembered: dict[int, Details] = field(default_factory=dict)  # what holder rows said that are silent now
     _columns: dict[Asked, Column] = field(default_factory=dict)
 
     def add(self, found: Located) -> None:
         """Join a piece of an answer that came whole."""
         if found.values is not None:
             self.put(found.query.asked, found.rows, found.values)
+        elif found.query.asked == LAST_WORDS:
+            self.remembered.update(zip(found.rows.tolist(), found.said, strict=True))
         elif found.query.quantity is Quantity.PRESENCE:
             self.call(zip(found.rows.tolist(), found.said, strict=True))
         else:
@@ -110,7 +113,7 @@ class Desk:
     """Where answers are read as they arrive, by one at a time."""
 
     def __init__(self, holders: TextKeys, devices: TextKeys, *, before: Sequence[int] = ()) -> None:
-        """`before`: the holder rows of the last cycle."""
+        """`before`: holder rows of earlier cycles, of which nobody said that they have ended."""
         self.gathered = Gathered(holders, devices, before=before)
         self._holders, self._devices = holders, devices
         self._lock = threading.Lock()

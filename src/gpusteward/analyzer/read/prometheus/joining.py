@@ -1,6 +1,6 @@
 """The rows of all dialects as one table."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -8,10 +8,14 @@ from gpusteward.analyzer.read.prometheus.blocks import Block
 from gpusteward.analyzer.tables import Column, UsageTable
 from gpusteward.core.usages import Measure, Stat
 
+Places = Collection[int]
 
-def join_blocks(blocks: Sequence[Block], *, at: float, window_seconds: float) -> UsageTable:
-    """Dialects in the order of trust: a device that one speaks of is left out of the later ones."""
-    kept = list(_trust_first(blocks))
+
+def join_blocks(
+    blocks: Sequence[Block], chosen: Sequence[list[int]], *, at: float, window_seconds: float
+) -> UsageTable:
+    """The chosen rows of each block."""
+    kept = list(zip(blocks, chosen, strict=True))
     keys = dict.fromkeys(key for block, _ in kept for key in block.stats)
     stats = {key: _concatenate([_column(block, key, rows) for block, rows in kept]) for key in keys}
     holdings = [block.holdings[row] for block, rows in kept for row in rows]
@@ -21,11 +25,28 @@ def join_blocks(blocks: Sequence[Block], *, at: float, window_seconds: float) ->
     return UsageTable(at, window_seconds, holdings, stats, coverage, unknown)
 
 
-def _trust_first(blocks: Iterable[Block]) -> Iterable[tuple[Block, list[int]]]:
+def choose_rows(blocks: Sequence[Block], unseen: Sequence[Places]) -> list[list[int]]:
+    """Dialects in the order of trust: a device that one speaks of is left out of the later ones.
+
+    `unseen`: rows of each block that are only awaited. They give way to whoever speaks of the device.
+    """
+    if len(blocks) == 1:
+        return [list(range(len(blocks[0].holdings)))]
+    # Who is silent does not say any more which GPU its MIG instance is of: the holding knows it from before.
+    devices = [[holding.gpu_uuid for holding in block.holdings] for block in blocks]
+    spoken_of = set(_list_spoken_of(devices, unseen)) if any(unseen) else set[str]()
     told: set[str] = set()
-    for block in blocks:
-        yield block, [row for row, device in enumerate(block.devices) if device not in told]
-        told.update(block.devices)
+    chosen: list[list[int]] = []
+    for mine, awaited in zip(devices, unseen, strict=True):
+        left_out = {row for row in awaited if mine[row] in spoken_of}
+        chosen.append([row for row, device in enumerate(mine) if device not in told and row not in left_out])
+        told.update(mine[row] for row in chosen[-1])
+    return chosen
+
+
+def _list_spoken_of(devices: Iterable[list[str]], unseen: Iterable[Places]) -> Iterable[str]:
+    for mine, awaited in zip(devices, unseen, strict=True):
+        yield from (device for row, device in enumerate(mine) if row not in awaited)
 
 
 def _column(block: Block, key: tuple[Measure, Stat], rows: list[int]) -> Column:

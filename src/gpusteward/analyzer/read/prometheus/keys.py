@@ -1,7 +1,7 @@
 """Who is known by number: the rows of one level of one dialect."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ class Keys(ABC):
 
     def __init__(self, labels: Sequence[str]) -> None:
         self._labels = tuple(labels)
-        self._same: dict[str, str] = {}  # equal strings kept once: namespaces and nodes repeat by the thousand
+        self._share = _make_sharing()
         self._parts = [(name, str if part == _OWN else self._share) for part, name in enumerate(self._labels)]
         self.all: list[Key] = []
 
@@ -35,11 +35,21 @@ class Keys(ABC):
     def locate(self, keys: Sequence[Key]) -> Rows:
         """The row of each key, -1 for one never seen."""
 
+    @abstractmethod
+    def admit(self, keys: Sequence[Key]) -> Rows:
+        """The row of each key, a new one as needed."""
+
     def _read(self, labels: Mapping[str, str]) -> Key:
         return tuple([share(labels.get(name, "")) for name, share in self._parts])
 
-    def _share(self, text: str) -> str:
-        return self._same.setdefault(text, text)
+
+def _make_sharing() -> Callable[[str], str]:
+    """Equal strings are kept once: namespaces and nodes repeat by the thousand.
+
+    No method: with one of their own in hand, the keys would stay in memory until Python looks for such rings.
+    """
+    same: dict[str, str] = {}
+    return lambda text: same.setdefault(text, text)
 
 
 class LabelKeys(Keys):
@@ -52,6 +62,9 @@ class LabelKeys(Keys):
     def locate(self, keys: Sequence[Key]) -> Rows:
         return np.fromiter((self._by_key.get(key, -1) for key in keys), np.int64, len(keys))
 
+    def admit(self, keys: Sequence[Key]) -> Rows:
+        return np.fromiter(map(self._admit, keys), np.int64, len(keys))
+
     def copy(self) -> "LabelKeys":
         """The rows as they are now, for who reads while others add."""
         made = LabelKeys(self._labels)
@@ -60,7 +73,9 @@ class LabelKeys(Keys):
 
     def add(self, labels: Mapping[str, str]) -> int:
         """The row of these labels, a new one as needed."""
-        key = self._read(labels)
+        return self._admit(self._read(labels))
+
+    def _admit(self, key: Key) -> int:
         row = self._by_key.get(key)
         if row is None:
             row = len(self.all)

@@ -1,5 +1,7 @@
 """Measures from quantities: what a holder has of its own, and its part of what only the device tells."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from gpusteward.analyzer.read.prometheus.dialects import Dialect
@@ -13,16 +15,26 @@ Stats = dict[tuple[Measure, Stat], Column]
 _OF_HOLDER = (Quantity.CORE, Quantity.MEMORY_USED, Quantity.PROCESSES)
 _DIVIDED = (Quantity.MEMORY_COPY, Quantity.ENGINE, Quantity.TENSOR, Quantity.DRAM)
 _SAME_FOR_ALL = (Quantity.POWER_LIMIT, Quantity.SM_CLOCK)
+WELL_SEEN = 0.9
+"""The judge calls nothing idle below it (`judge.activity.coverage`)."""
 _FOLDS = (Fold.MEAN, Fold.PEAK, Fold.SPREAD, Fold.LAST)
 
 
-def measure(roster: Roster, window_seconds: float) -> Stats:
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How long the window is, and which part of it was seen of each row."""
+
+    window_seconds: float
+    coverage: Column
+
+
+def measure(roster: Roster, seen: Seen) -> Stats:
     """Every measure that somebody told, in base units."""
     stats = _measure_holders(roster)
-    _count_busy_time(roster, stats, window_seconds)
+    _count_busy_time(roster, stats, seen)
     stats[Measure.MEMORY_TOTAL, Stat.LAST] = _memory_total(roster)
     if roster.dialect is not Dialect.DCGM:
-        stats |= _measure_devices(roster, stats, window_seconds)
+        stats |= _measure_devices(roster, stats, seen)
     elif roster.gathered.has(Level.DEVICE, Quantity.POWER_LIMIT, Fold.LAST):
         stats[Measure.POWER_LIMIT, Stat.LAST] = roster.take(Level.DEVICE, Quantity.POWER_LIMIT, Fold.LAST)
     _stand_in_for_copy(roster, stats)
@@ -42,23 +54,30 @@ def _measure_holders(roster: Roster) -> Stats:
     return told
 
 
-def _count_busy_time(roster: Roster, stats: Stats, window_seconds: float) -> None:
+def _count_busy_time(roster: Roster, stats: Stats, seen: Seen) -> None:
     """Where busy time is counted, the mean is made of it: work that began and ended between two samples is in it.
 
     The peak is never below the mean; one that no sample saw is that high at least.
     """
     if not roster.gathered.has(Level.HOLDER, Quantity.BUSY, Fold.INCREASE):
         return
-    busy = busy_ratio(roster, Level.HOLDER, window_seconds)
-    mean, peak = stats[Measure.CORE, Stat.MEAN], stats[Measure.CORE, Stat.PEAK]
-    stats[Measure.CORE, Stat.MEAN] = np.where(np.isfinite(busy), busy, mean)
-    stats[Measure.CORE, Stat.PEAK] = np.where(np.isfinite(busy), np.maximum(peak, busy), peak)
+    mean = _mean_core(roster, Level.HOLDER, stats[Measure.CORE, Stat.MEAN], seen)
+    stats[Measure.CORE, Stat.MEAN] = mean
+    stats[Measure.CORE, Stat.PEAK] = np.maximum(stats[Measure.CORE, Stat.PEAK], mean)
 
 
-def busy_ratio(roster: Roster, level: Level, window_seconds: float) -> Column:
-    """Part of the window that was worked. An engine guesses what lies between its samples and the window's ends, so it
-    may tell a little more than there is."""
-    return np.minimum(roster.take(level, Quantity.BUSY, Fold.INCREASE) / window_seconds, 1.0)
+def _mean_core(roster: Roster, level: Level, sampled: Column, seen: Seen) -> Column:
+    """Part of the time that was worked, as it is counted; as it was sampled where nobody counts.
+
+    Busy time of a window is divided by what was seen of it: a series that began in the window has done nothing before,
+    which says nothing of how it works. Where much is missing nobody knows whether it is the beginning, which was not
+    counted, or a gap in the middle, which was: then neither of the two may be understated.
+    """
+    busy = roster.take(level, Quantity.BUSY, Fold.INCREASE) / seen.window_seconds
+    is_whole = seen.coverage >= WELL_SEEN
+    counted = np.where(is_whole, busy / np.where(is_whole, seen.coverage, 1.0), np.fmax(busy, sampled))
+    # An engine guesses what lies between its samples and the window's ends, so it may tell a little more than there is.
+    return np.where(np.isfinite(busy), np.minimum(counted, 1.0), sampled)
 
 
 def _stand_in_for_copy(roster: Roster, stats: Stats) -> None:
@@ -84,26 +103,25 @@ def _memory_total(roster: Roster) -> Column:
     return summed
 
 
-def _measure_devices(roster: Roster, stats: Stats, window_seconds: float) -> Stats:
+def _measure_devices(roster: Roster, stats: Stats, seen: Seen) -> Stats:
     told: Stats = {}
     for quantity in (*_DIVIDED, *_SAME_FOR_ALL, Quantity.POWER):
         for fold in _FOLDS:
             if roster.gathered.has(Level.DEVICE, quantity, fold):
                 told[MEASURES[quantity], STATS[fold]] = roster.take(Level.DEVICE, quantity, fold)
-    parts = _parts(roster, stats[Measure.CORE, Stat.MEAN], window_seconds)
+    parts = _parts(roster, stats[Measure.CORE, Stat.MEAN], seen)
     for quantity in _DIVIDED:
         _divide(roster, told, MEASURES[quantity], parts, stats[Measure.CORE, Stat.PEAK])
     _divide_power(roster, told, parts)
     return told
 
 
-def _parts(roster: Roster, core: Column, window_seconds: float) -> Column:
+def _parts(roster: Roster, core: Column, seen: Seen) -> Column:
     """The part of each sharing row in what the device did, by share of use; of an idle device by equal parts.
 
     1 where it is not shared, or where the device's own use is unknown: rather too much activity than too little.
     """
-    counted = busy_ratio(roster, Level.DEVICE, window_seconds)
-    device = np.where(np.isfinite(counted), counted, roster.take(Level.DEVICE, Quantity.CORE, Fold.MEAN))
+    device = _mean_core(roster, Level.DEVICE, roster.take(Level.DEVICE, Quantity.CORE, Fold.MEAN), seen)
     with np.errstate(divide="ignore", invalid="ignore"):
         parts = np.where(device > 0, np.minimum(core / device, 1.0), 1.0 / roster.neighbours)
     return np.where(roster.shared & np.isfinite(device), parts, 1.0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from gpusteward.analyzer.read.prometheus.dialects import CORE_FOLDS, Dialect
 from gpusteward.analyzer.read.prometheus.expressions import Query
 from gpusteward.analyzer.read.prometheus.matchers import Matcher, Matchers, write_selector
-from gpusteward.analyzer.read.prometheus.quantities import ROLL_CALL, Asked, Fold, Level, Quantity, Signal
+from gpusteward.analyzer.read.prometheus.quantities import LAST_WORDS, ROLL_CALL, Asked, Fold, Level, Quantity, Signal
 from gpusteward.analyzer.read.prometheus.spellings import CANDIDATES, Spelling
 
 NATIVE_DETAILS = ("pod_uid", "workload_kind", "workload", "share", "user")
@@ -37,6 +37,12 @@ class Found:
     holder: Side
     device: Side | None = None
     calls_all: bool = False  # whether everybody with a core answers the roll call
+    only: Matchers = ()  # whose holders these are, where scrape jobs spell their labels differently
+
+    @property
+    def key(self) -> tuple[Dialect, str]:
+        """What outlives a cycle is kept by this; it stays when one more job spells its labels so."""
+        return self.dialect, self.holder.spelling.pod if self.only else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,11 @@ class SidePlan:
     def leave_out_lasting(self) -> "SidePlan":
         return replace(self, queries=tuple(query for query in self.queries if not query.is_lasting))
 
+    def only_last_words(self) -> "SidePlan":
+        """Instead of who is there now, who was in the window and is not any more."""
+        called = (query for query in self.queries if query.asked == ROLL_CALL)
+        return replace(self, queries=tuple(replace(query, asked=LAST_WORDS) for query in called))
+
     def only_lasting(self) -> "SidePlan":
         return replace(self, queries=tuple(query for query in self.queries if query.is_lasting))
 
@@ -58,6 +69,7 @@ class SidePlan:
 def plan_holders(found: Found, condition: Matchers) -> SidePlan:
     """Everything asked about holders: the roll call first, then the windows."""
     side = found.holder
+    condition = (*condition, *found.only)
     everyone = asks_holders(condition)
     held = (*everyone, Matcher(side.spelling.pod, "!=", "")) if side.spelling.pod else everyone
     signals = _signals_of_holders(found)
@@ -72,7 +84,7 @@ def plan_holders(found: Found, condition: Matchers) -> SidePlan:
 
 def write_uncalled(found: Found, condition: Matchers) -> Iterator[str]:
     """Expressions for holders that have a core now and do not answer the roll call."""
-    signals, everyone = _signals_of_holders(found), asks_holders(condition)
+    signals, everyone = _signals_of_holders(found), asks_holders((*condition, *found.only))
     callers = [write_selector(query.metric, query.matchers) for query in _roll_call(found, signals, everyone)]
     labels = ", ".join(label for label in found.holder.spelling.holder if label)
     for signal in signals:
@@ -102,6 +114,14 @@ def plan_devices(side: Side, condition: Matchers) -> SidePlan:
 def asks_holders(condition: Matchers) -> Matchers:
     """What of a condition is asked of series about holders, besides that they are held."""
     return tuple(matcher for matcher in condition if not _means_held(matcher))
+
+
+def calls_devices(dialect: Dialect, condition: Matchers) -> bool:
+    """Whether a GPU that nobody holds answers the roll call too. HAMi's families do not know of it; and it has no
+    namespace that a condition could ask for, but for the agent, which names all GPUs beside their holders."""
+    if dialect is Dialect.NATIVE:
+        return True
+    return dialect is Dialect.DCGM and asks_holders(condition) == asks_devices(condition)
 
 
 def asks_devices(condition: Matchers) -> Matchers:

@@ -72,6 +72,8 @@ LASTING = frozenset(
 )
 """Last values of a device that make up what stays: its memory, and its power limit."""
 ROLL_CALL: Asked = (Level.HOLDER, Quantity.PRESENCE, Fold.LAST)
+LAST_WORDS: Asked = (Level.HOLDER, Quantity.PRESENCE, Fold.PEAK)
+"""What those said at an earlier roll call of this window who do not answer any more."""
 
 MEASURES: dict[Quantity, Measure] = {
     Quantity.CORE: Measure.CORE,

@@ -1,6 +1,5 @@
 """Who is there: the rows of one dialect, each with its device, its parent, and whether it still speaks."""
 
-from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
@@ -23,7 +22,8 @@ _NOTHING: Details = ("", "")
 
 
 class Roster:
-    """Rows: whoever answered the roll call with a pod, and whoever was seen in the window and went silent since.
+    """Rows: whoever answered the roll call with a pod, and whoever was seen in the window, or in the table of the last
+    cycle, and went silent since.
 
     Whoever is missing while its device answers has ended and is left out.
     """
@@ -32,10 +32,9 @@ class Roster:
         self.dialect = dialect
         self.gathered = gathered
         keys = gathered.holders.all
-        there = dict.fromkeys((*gathered.present, *self._with_core_now()))
+        there = dict.fromkeys((*gathered.present, *_list_cores(gathered)))
         present = [row for row in there if keys[row][_POD]]
-        known = set(present)
-        silent = dict.fromkeys((*self._list_silent(known), *self._list_unheard(known)))
+        silent = dict.fromkeys((*list_silent(gathered), *_list_unheard(gathered, set(present))))
         self.rows = [*present, *silent]
         self.keys: list[Key] = [keys[row] for row in self.rows]
         self.silent: Flags = np.arange(len(self.rows)) >= len(present)
@@ -64,14 +63,15 @@ class Roster:
 
     @cached_property
     def details(self) -> list[Details]:
-        """Of each row node, gpu, model, job, and what the native dialect adds; neighbours on the device know the first
-        four of who does not say."""
+        """Of each row node, gpu, model, job, and what the native dialect adds. Of who does not say it any more what it
+        said before; neighbours on the device know the first four."""
         present = self.gathered.present
         if all(map(present.__contains__, self.rows)):
             return [present[row] for row in self.rows]
         keys = self.gathered.holders.all
         neighbours = {keys[row][0]: said[:4] for row, said in present.items()}
-        return [present.get(row) or neighbours.get(keys[row][0], NOBODY) for row in self.rows]
+        said_before = self.gathered.remembered
+        return [present.get(row) or said_before.get(row) or neighbours.get(keys[row][0], NOBODY) for row in self.rows]
 
     @cached_property
     def identities(self) -> list[Details]:
@@ -100,11 +100,6 @@ class Roster:
         return np.array([share not in _WHOLE for share in shares], dtype=bool)
 
     @cached_property
-    def physical(self) -> list[str]:
-        """The device of each row; of a MIG instance its parent."""
-        return [said[0] or key[0] for said, key in zip(self.identities, self.keys, strict=True)]
-
-    @cached_property
     def device_numbers(self) -> NDArray[np.int64]:
         """Rows with the same number share a device or an instance."""
         numbers: dict[Key, int] = {}
@@ -128,27 +123,38 @@ class Roster:
         rows = self.gathered.devices.locate([(parent, "") for parent in parents])
         return np.where(np.array(parents, dtype=bool), rows, -1)
 
-    def _with_core_now(self) -> list[int]:
-        """Of claims the roll call alone speaks: a process without one is nobody's allocation."""
-        if self.dialect is Dialect.NATIVE:
-            return []
-        last = self.gathered.column(Level.HOLDER, Quantity.CORE, Fold.LAST)
-        return np.flatnonzero(np.isfinite(last)).tolist()
 
-    def _list_silent(self, present: set[int]) -> Iterator[int]:
-        """Seen in the window, not at the roll call, and neither is the device."""
-        gathered, keys = self.gathered, self.gathered.holders.all
-        counts = gathered.column(Level.HOLDER, Quantity.CORE, Fold.COUNT)
-        means = gathered.column(Level.HOLDER, Quantity.CORE, Fold.MEAN)
-        seen = np.flatnonzero(np.isfinite(counts) | np.isfinite(means)).tolist()
-        missing = [row for row in seen if row not in present]
-        if not missing:
-            return
-        called = {keys[row][:2] for row in gathered.present}
-        called |= {gathered.devices.all[row] for row in gathered.identities}
-        yield from (row for row in missing if keys[row][:2] not in called)
+def list_silent(gathered: Gathered) -> list[int]:
+    """Seen in the window, not at the roll call, and neither is the device."""
+    counts = gathered.column(Level.HOLDER, Quantity.CORE, Fold.COUNT)
+    means = gathered.column(Level.HOLDER, Quantity.CORE, Fold.MEAN)
+    is_missing = np.isfinite(counts) | np.isfinite(means)
+    is_missing[[*gathered.present, *_list_cores(gathered)]] = False
+    return _keep_uncalled(gathered, np.flatnonzero(is_missing).tolist())
 
-    def _list_unheard(self, present: set[int]) -> Iterator[int]:
-        """Where the roll call failed, who was there a cycle ago is not gone: nobody knows."""
-        if ROLL_CALL in self.gathered.failures:
-            yield from (row for row in self.gathered.before if row not in present)
+
+def _list_unheard(gathered: Gathered, present: set[int]) -> list[int]:
+    """Who was there a cycle ago is not gone because nobody speaks: be it that the roll call failed, or that the device
+    has been silent for longer than the window."""
+    if present.issuperset(gathered.before):
+        return []  # most cycles
+    missing = [row for row in gathered.before if row not in present]
+    return missing if ROLL_CALL in gathered.failures else _keep_uncalled(gathered, missing)
+
+
+def _list_cores(gathered: Gathered) -> list[int]:
+    """Who has a core now. It is not asked where the roll call alone speaks of claims, as in the native dialect: there a
+    process without one is nobody's allocation."""
+    if not gathered.has(Level.HOLDER, Quantity.CORE, Fold.LAST):
+        return []
+    return np.flatnonzero(np.isfinite(gathered.column(Level.HOLDER, Quantity.CORE, Fold.LAST))).tolist()
+
+
+def _keep_uncalled(gathered: Gathered, rows: list[int]) -> list[int]:
+    """Those whose device did not answer either."""
+    if not rows:
+        return []
+    keys = gathered.holders.all
+    called = {keys[row][:2] for row in gathered.present}
+    called |= {gathered.devices.all[row] for row in gathered.identities}
+    return [row for row in rows if keys[row][:2] not in called]

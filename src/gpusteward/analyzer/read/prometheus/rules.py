@@ -1,9 +1,11 @@
 """The recording rules that make a cycle cheap: the engine keeps the windows, the analyzer reads their last value.
 
-`python -m gpusteward.analyzer.read.prometheus.rules > deploy/rules/recording.yaml`
+`python -m gpusteward.analyzer.read.prometheus.rules > deploy/rules/recording.yaml`; for another window than ten minutes
+`--window-min 30`, which must be the analyzer's `prometheus.time_window_min`.
 """
 
-from collections.abc import Iterator
+import argparse
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gpusteward.analyzer.read.prometheus.dialects import (
@@ -14,12 +16,12 @@ from gpusteward.analyzer.read.prometheus.dialects import (
     hami_signals,
     native_signals,
 )
-from gpusteward.analyzer.read.prometheus.expressions import Window, rule_name
+from gpusteward.analyzer.read.prometheus.expressions import RULE_INTERVAL_SECONDS, Window, rule_name, write_duration
 from gpusteward.analyzer.read.prometheus.quantities import Fold, Quantity, Signal
+from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
 from gpusteward.core.metrics import METRICS
 
 DEFAULT_WINDOW_SECONDS = 600.0
-_INTERVAL = "1m"
 _HEAD = """\
 # Windows that gpusteward's analyzer reads instead of having them computed in every cycle.
 # Made by `python -m gpusteward.analyzer.read.prometheus.rules`; names carry the window (prometheus.time_window_min).
@@ -46,7 +48,7 @@ def _with_slices(signals: tuple[Signal, ...]) -> tuple[Signal, ...]:
 
 def _write_group(name: str, signals: tuple[Signal, ...], window_seconds: float) -> str:
     rules = "".join(_write_rule(*rule, window_seconds) for rule in _list_rules(signals))
-    return f"  - name: gpusteward-{name}\n    interval: {_INTERVAL}\n    rules:\n{rules}"
+    return f"  - name: gpusteward-{name}\n    interval: {write_duration(RULE_INTERVAL_SECONDS)}\n    rules:\n{rules}"
 
 
 def _write_rule(metric: str, fold: Fold, window_seconds: float) -> str:
@@ -60,5 +62,23 @@ def _list_rules(signals: tuple[Signal, ...]) -> Iterator[tuple[str, Fold]]:
     return iter(dict.fromkeys(pairs))
 
 
+def main(arguments: Sequence[str] | None = None) -> str:
+    """The rules that these arguments ask for. A window that the analyzer could not have ends the program."""
+    parser = argparse.ArgumentParser(description="Write the recording rules that gpusteward's analyzer reads.")
+    parser.add_argument(
+        "--window-min",
+        type=_check_window,
+        default=DEFAULT_WINDOW_SECONDS / 60,
+        metavar="MINUTES",
+        help="prometheus.time_window_min of the analyzer (default: %(default)g)",
+    )
+    return write_rules(parser.parse_args(arguments).window_min * 60)
+
+
+def _check_window(text: str) -> float:
+    """Raises ValueError, of which argparse makes its own complaint."""
+    return PrometheusSettings(time_window_min=float(text)).time_window_min
+
+
 if __name__ == "__main__":
-    print(write_rules(), end="")
+    print(main(), end="")

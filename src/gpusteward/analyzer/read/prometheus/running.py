@@ -8,14 +8,18 @@ from gpusteward.analyzer.read.prometheus.decode import Vector, decode_labels, de
 from gpusteward.analyzer.read.prometheus.dialects import Dialect
 from gpusteward.analyzer.read.prometheus.matchers import match_any, write_selector
 from gpusteward.analyzer.read.prometheus.plan import Found
+from gpusteward.analyzer.read.prometheus.spellings import Spelling
 
 
 def read_running(engine: Engine, found: Iterable[Found], pods: Collection[Pod], at: float) -> Running:
     """Where no agent of ours is, nobody tells. Raises SourceError."""
-    native = next((one for one in found if one.dialect is Dialect.NATIVE), None)
-    if native is None or not pods:
-        return Running()
-    spelling = native.holder.spelling
+    spellings = [one.holder.spelling for one in found if one.dialect is Dialect.NATIVE]
+    told = [_read_spelled(engine, spelling, pods, at) for spelling in spellings] if pods else []
+    processes = [process for each in told for process in each.processes]
+    return Running(processes, frozenset(pod for each in told for pod in each.told))
+
+
+def _read_spelled(engine: Engine, spelling: Spelling, pods: Collection[Pod], at: float) -> Running:
     names = HolderLabels(spelling.namespace, spelling.pod, spelling.container)
     return gather(_read(decode_vector(engine.query(_write(pods, names), at))), pods, names)
 

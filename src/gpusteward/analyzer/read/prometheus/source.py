@@ -1,13 +1,15 @@
 """`PrometheusSource`: usage from a Prometheus-compatible engine, as a table."""
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from gpusteward.analyzer.read.processes import Pod, Running
 from gpusteward.analyzer.read.prometheus import victoria
+from gpusteward.analyzer.read.prometheus.absences import Absences
 from gpusteward.analyzer.read.prometheus.blocks import Block, Shelf, build_block
 from gpusteward.analyzer.read.prometheus.client import Engine
 from gpusteward.analyzer.read.prometheus.coverage import Expectations
@@ -15,12 +17,14 @@ from gpusteward.analyzer.read.prometheus.dialects import Dialect
 from gpusteward.analyzer.read.prometheus.discovery import Sources, discover, has_newcomers
 from gpusteward.analyzer.read.prometheus.expressions import Window
 from gpusteward.analyzer.read.prometheus.fleets import Fleet, count_fleet
+from gpusteward.analyzer.read.prometheus.freshness import RuleWatch
 from gpusteward.analyzer.read.prometheus.gather import Desk, Errand, Gathered, ask, failed_quantities, run_errands
-from gpusteward.analyzer.read.prometheus.joining import join_blocks
-from gpusteward.analyzer.read.prometheus.keys import Key, Keys
+from gpusteward.analyzer.read.prometheus.joining import choose_rows, join_blocks
+from gpusteward.analyzer.read.prometheus.keys import Key
 from gpusteward.analyzer.read.prometheus.lasting import Lasting
 from gpusteward.analyzer.read.prometheus.matchers import Matchers, parse_condition
-from gpusteward.analyzer.read.prometheus.plan import Found, SidePlan, plan_devices, plan_holders
+from gpusteward.analyzer.read.prometheus.plan import Found, SidePlan, calls_devices, plan_devices, plan_holders
+from gpusteward.analyzer.read.prometheus.rosters import list_silent
 from gpusteward.analyzer.read.prometheus.running import read_running
 from gpusteward.analyzer.read.prometheus.series import read_chart
 from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
@@ -63,15 +67,18 @@ class PrometheusSource:
             window_seconds=settings.window_seconds, fixed_interval=settings.scrape_interval_seconds
         )
         self._limit = SeriesLimit(settings.series_limit)
-        self._shards = Shards()
+        self._shards = Shards(settings.window_seconds)
         self._fleet: Fleet = {}
         self._sources: Sources | None = None
         self._cycles_left = 0
         self._failures: dict[str, str] = {}
         self._kept: dict[tuple[Key, Key], _Kept] = {}
-        self._shelves: dict[Dialect, Shelf] = {}
-        self._before: dict[Dialect, tuple[Keys, list[int]]] = {}  # the rows of the last cycle
+        self._shelves: defaultdict[Hashable, Shelf] = defaultdict(Shelf)
+        self._absences: defaultdict[Hashable, Absences] = defaultdict(Absences)
+        self._watch = RuleWatch(settings.window_seconds)
+        self._rules = frozenset[str]()  # those to read instead of samples, in this cycle
         self._rows = 0  # of the last table
+        self._telling: set[Hashable] = set()  # whose rows are in it
 
     @property
     def sources(self) -> Sources | None:
@@ -96,9 +103,14 @@ class PrometheusSource:
         """
         sources = self._learn(at)
         self._failures = {}
+        self._rules = self._trust_rules(sources, at)
         blocks = [self._read_dialect(found, sources, at) for found in sources.found]
-        table = self._join(blocks, at)
+        chosen = choose_rows(blocks, [self._absences[found.key].unseen for found in sources.found])
+        table = self._join(blocks, chosen, at)
+        self._telling = {found.key for found, rows in zip(sources.found, chosen, strict=True) if rows}
         self._rows = len(table)
+        if self._expectations.young:
+            self._cycles_left = 0  # soon it will have grown
         if not len(table):
             self._kept.clear()
             self._sources = None  # perhaps the site changed its names: look again next time
@@ -119,15 +131,34 @@ class PrometheusSource:
 
     def _learn(self, at: float) -> Sources:
         if self._sources is None or self._cycles_left <= 0 or has_newcomers(self._engine, self._sources, at):
-            self._sources = discover(self._engine, self._condition, at=at, window_seconds=self._settings.window_seconds)
+            learned = discover(self._engine, self._condition, at=at, window_seconds=self._settings.window_seconds)
+            self._sources = self._keep_awaited(learned)
             self._cycles_left = self._settings.relearn_cycles
             self._expire()
             self._fleet = self._count_fleet(self._sources, at)
-            self._expectations.learn(self._sources.intervals)
+            self._expectations.learn(self._sources.pace)
             shown = ",".join(found.dialect for found in self._sources.found)
             log.info("sources_found", engine=self._sources.engine, dialects=shown or "none")
         self._cycles_left -= 1
         return self._sources
+
+    def _keep_awaited(self, learned: Sources) -> Sources:
+        """Who is silent cannot be found, and yet its rows must not vanish from the table."""
+        keys = {found.key for found in learned.found}
+        silent = [
+            found
+            for found in (self._sources.found if self._sources else ())
+            if found.key not in keys and found.key in self._telling
+        ]
+        return replace(learned, found=tuple(sorted((*learned.found, *silent), key=_trust))) if silent else learned
+
+    def _trust_rules(self, sources: Sources, at: float) -> frozenset[str]:
+        if not sources.rules or not self._settings.use_recording_rules:
+            return frozenset()
+        trusted = self._watch.trust(self._engine, sources.rules, sources.found, at)
+        if self._watch.complaint:
+            self._failures["recording rules"] = self._watch.complaint
+        return trusted
 
     def _expire(self) -> None:
         """What was learned besides is asked for again; an engine that refused large queries may bear them by now."""
@@ -154,9 +185,10 @@ class PrometheusSource:
         }
         if gathered.is_empty and gathered.failures:
             raise SourceError(next(iter(gathered.failures.values())))
-        shelf = self._shelves.setdefault(found.dialect, Shelf())
+        shelf = self._shelves[found.key]
         block = build_block(found.dialect, gathered, expectations=self._expectations, shelf=shelf, at=at)
-        self._before[found.dialect] = gathered.holders, block.rows
+        told = calls_devices(found.dialect, self._condition)
+        self._absences[found.key].note(gathered, block, at, calls_devices=told)
         log.debug("dialect_read", dialect=found.dialect, rows=len(block.holdings), seconds=time.monotonic() - started)
         return block
 
@@ -165,14 +197,16 @@ class PrometheusSource:
         if found.device:
             plans.append(plan_devices(found.device, self._condition))
         kept = self._keys(plans)
-        keys, before = self._before.get(found.dialect, (kept.holders, []))
-        desk = Desk(kept.holders, kept.devices, before=before if keys is kept.holders else ())
+        absences = self._absences[found.key]
+        desk = Desk(kept.holders, kept.devices, before=absences.recall(kept.holders, at))
         gathered = desk.gathered
         asks_all = kept.lasting.is_due
         self._run([plan if asks_all else plan.leave_out_lasting() for plan in plans], desk, sources, at)
         if not asks_all and kept.lasting.has_newcomers(gathered):
             self._run([plan.only_lasting() for plan in plans], desk, sources, at)
             asks_all = True
+        if absences.find_strangers(list_silent(gathered)):
+            self._run([plans[0].only_last_words()], desk, sources, at)
         if not gathered.is_empty:
             kept.lasting.recall(gathered)
             if asks_all:
@@ -193,11 +227,10 @@ class PrometheusSource:
         return kept
 
     def _errands(self, plan: SidePlan, gathered: Gathered, sources: Sources, at: float) -> Iterable[Errand]:
-        rules = sources.rules if self._settings.use_recording_rules else frozenset[str]()
-        window = Window(self._settings.window_seconds, rules)
+        window = Window(self._settings.window_seconds, self._rules)
         known = max(len(gathered.holders), len(gathered.devices))
         shards = self._shards.cut(self._engine, plan, at=at, limit=self._limit.now, known=known)
-        exported = self._settings.use_export and sources.can_export and not rules
+        exported = self._settings.use_export and sources.can_export and not self._rules
         for shard in shards:
             if exported:
                 yield from victoria.plan_exports(self._engine, plan, shard=shard, window=window, at=at)
@@ -205,8 +238,8 @@ class PrometheusSource:
                 for query in plan.queries:
                     yield Errand((query,), partial(ask, self._engine, query, query.write(window, shard), at))
 
-    def _join(self, blocks: Sequence[Block], at: float) -> UsageTable:
-        table = join_blocks(blocks, at=at, window_seconds=self._settings.window_seconds)
+    def _join(self, blocks: Sequence[Block], chosen: Sequence[list[int]], at: float) -> UsageTable:
+        table = join_blocks(blocks, chosen, at=at, window_seconds=self._settings.window_seconds)
         table = replace(table, fleet=self._fleet)
         skewed = self._skew_reason()
         return replace(table, unknown=dict.fromkeys(range(len(table)), skewed)) if skewed else table
@@ -216,3 +249,8 @@ class PrometheusSource:
         if skew is None or abs(skew) <= LONGEST_SKEW_SECONDS:
             return ""
         return f"the clocks of the engine and the analyzer are {abs(skew):.0f} s apart"
+
+
+def _trust(found: Found) -> int:
+    """Dialects in the order of trust."""
+    return list(Dialect).index(found.dialect)

@@ -31,6 +31,15 @@ class TextKeys(Keys):
     def locate(self, keys: Sequence[Key]) -> Rows:
         return self._by_key.find(_hash(keys))
 
+    def admit(self, keys: Sequence[Key]) -> Rows:
+        rows, before = self.locate(keys), len(self.all)
+        fresh: dict[Key, int] = {}
+        for place in np.flatnonzero(rows < 0).tolist():
+            rows[place] = fresh.setdefault(keys[place], before + len(fresh))
+        self.all += fresh
+        self._by_key.add(_hash(fresh), np.arange(before, len(self.all)))
+        return rows
+
     def find(self, texts: Sequence[bytes]) -> Rows:
         """The row of each text, new rows made as needed. Raises SourceError for labels that cannot be read."""
         hashes = _hash(texts)
@@ -63,14 +72,7 @@ class TextKeys(Keys):
 
     def _add(self, labels: Iterable[Mapping[str, str]]) -> Rows:
         """The row of each, a new one as needed."""
-        keys = [self._read(each) for each in labels]
-        rows, before = self.locate(keys), len(self.all)
-        fresh: dict[Key, int] = {}
-        for place in np.flatnonzero(rows < 0).tolist():
-            rows[place] = fresh.setdefault(keys[place], before + len(fresh))
-        self.all += fresh
-        self._by_key.add(_hash(fresh), np.arange(before, len(self.all)))
-        return rows
+        return self.admit([self._read(each) for each in labels])
 
 
 class _Index:

@@ -15,7 +15,7 @@ from gpusteward.analyzer.read.prometheus.expressions import Query, Window
 from gpusteward.analyzer.read.prometheus.gather import Desk, Errand, Located, ask
 from gpusteward.analyzer.read.prometheus.matchers import Matchers, write_selector
 from gpusteward.analyzer.read.prometheus.plan import SidePlan
-from gpusteward.analyzer.read.prometheus.quantities import Fold
+from gpusteward.analyzer.read.prometheus.quantities import LAST_WORDS, Fold
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.errors import SourceError
 
@@ -36,13 +36,17 @@ def plan_exports(engine: Engine, plan: SidePlan, *, shard: Matchers, window: Win
     """One export for all windows of a metric. What asks for the last value stays a query: the engine knows who is gone;
     and so does what asks for growth: it knows the sample before the window."""
     for query in plan.queries:
-        if query.fold in _STAY_QUERIES:
+        if _stays_query(query):
             yield Errand((query,), partial(ask, engine, query, query.write(window, shard), at))
-    windows = [query for query in plan.queries if query.fold not in _STAY_QUERIES]
+    windows = [query for query in plan.queries if not _stays_query(query)]
     for (metric, matchers), queries in groupby(windows, key=lambda query: (query.metric, query.matchers)):
         together = tuple(queries)
         selector = write_selector(metric, (*matchers, *shard))
         yield Errand(together, partial(_export, engine, together, selector, window=window, at=at))
+
+
+def _stays_query(query: Query) -> bool:
+    return query.fold in _STAY_QUERIES or query.asked == LAST_WORDS
 
 
 def _export(

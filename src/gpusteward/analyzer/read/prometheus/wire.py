@@ -57,21 +57,23 @@ class Wire:
         self._connect_timeout = connect_timeout_seconds
         self._lock = threading.Lock()
         self._idle: list[HTTPConnection] = []
-        self._open: set[HTTPConnection] = set()
+        # With their sockets: http.client lets go of one when an answer says that it will close.
+        self._open: dict[HTTPConnection, socket.socket] = {}
 
     @contextlib.contextmanager
     def send(self, request: Request, *, timeout_seconds: float) -> Iterator[Answer]:
         """The answer; its body is to be read within the block. Raises OSError, HTTPException."""
         deadline = time.monotonic() + timeout_seconds
         connection = self._take()
+        channel = connection.sock
         is_reusable = False
         try:
-            connection.sock.settimeout(timeout_seconds)
+            channel.settimeout(timeout_seconds)
             connection.request(request.method, self.prefix + request.path, request.body, dict(request.headers))
-            response = connection.getresponse()
-            headers = {name.lower(): value for name, value in response.getheaders()}
-            yield Answer(response.status, headers, _unpack(_read(response, connection.sock, deadline), headers))
-            is_reusable = response.isclosed() and not response.will_close
+            with connection.getresponse() as response:
+                headers = {name.lower(): value for name, value in response.getheaders()}
+                yield Answer(response.status, headers, _unpack(_read(response, channel, deadline), headers))
+                is_reusable = response.isclosed() and not response.will_close
         except TimeoutError as error:
             raise AnswerTimeoutError from error
         finally:
@@ -81,10 +83,9 @@ class Wire:
         """Drop everything. Closing does not wake who waits for an answer; shutting the socket down does."""
         with self._lock:
             idle, self._idle = self._idle, []
-            for connection in self._open:
-                if connection.sock is not None:
-                    with contextlib.suppress(OSError):
-                        connection.sock.shutdown(socket.SHUT_RDWR)
+            for channel in self._open.values():
+                with contextlib.suppress(OSError):
+                    channel.shutdown(socket.SHUT_RDWR)
         for connection in idle:
             connection.close()
 
@@ -93,7 +94,7 @@ class Wire:
             while self._idle:
                 connection = self._idle.pop()
                 if not _was_left(connection):
-                    self._open.add(connection)
+                    self._open[connection] = connection.sock
                     return connection
                 connection.close()
         return self._connect()
@@ -103,8 +104,6 @@ class Wire:
             connection = HTTPConnection(self._host, self._port, timeout=self._connect_timeout)
         else:
             connection = HTTPSConnection(self._host, self._port, timeout=self._connect_timeout, context=self._context)
-        with self._lock:
-            self._open.add(connection)
         try:
             connection.connect()
         except TimeoutError as error:
@@ -113,11 +112,13 @@ class Wire:
         except OSError:
             self._put_back(connection, is_reusable=False)
             raise
+        with self._lock:
+            self._open[connection] = connection.sock
         return connection
 
     def _put_back(self, connection: HTTPConnection, *, is_reusable: bool) -> None:
         with self._lock:
-            self._open.discard(connection)
+            self._open.pop(connection, None)
             if is_reusable:
                 self._idle.append(connection)
         if not is_reusable:

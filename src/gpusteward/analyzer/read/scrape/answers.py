@@ -1,7 +1,7 @@
 """The questions of a cycle, answered from the store: the same plan as for an engine, the same columns from it."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from gpusteward.analyzer.read.prometheus.expressions import Query
 from gpusteward.analyzer.read.prometheus.gather import Gathered
 from gpusteward.analyzer.read.prometheus.matchers import Matcher
 from gpusteward.analyzer.read.prometheus.plan import Found, Side, plan_devices, plan_holders
-from gpusteward.analyzer.read.prometheus.quantities import Fold, Level, Quantity
+from gpusteward.analyzer.read.prometheus.quantities import ROLL_CALL, Fold, Level, Quantity
 from gpusteward.analyzer.read.scrape.records import Window
 from gpusteward.analyzer.read.scrape.series import ROLES, Rows, Trait
 from gpusteward.analyzer.read.scrape.wanted import BY_NAME
@@ -45,9 +45,9 @@ def find_dialects(names: Collection[str]) -> tuple[Found, ...]:
     return tuple(found)
 
 
-def answer(found: Found, window: Window, rows: Rows) -> Gathered:
-    """Everything that is asked about one dialect."""
-    gathered = Gathered(rows.holders[found.dialect], rows.devices)
+def answer(found: Found, window: Window, rows: Rows, *, before: Sequence[int] = ()) -> Gathered:
+    """Everything that is asked about one dialect. `before`: holders of earlier reads who may be silent only."""
+    gathered = Gathered(rows.holders[found.dialect], rows.devices, before=before)
     plans = [plan_holders(found, ()), *([plan_devices(found.device, ())] if found.device else [])]
     selected: dict[tuple[str, int, int], Numbers] = {}
     for query in (query for plan in plans for query in plan.queries):
@@ -59,6 +59,14 @@ def answer(found: Found, window: Window, rows: Rows) -> Gathered:
         if not _is_answered(query, gathered, window, selected[key]):
             _join(gathered, query, window, selected[key])
     return gathered
+
+
+def remember(gathered: Gathered, found: Found, window: Window, silent: Collection[int]) -> None:
+    """What these said when they spoke last, as far back as anything is kept."""
+    calls = [query for query in plan_holders(found, ()).queries if query.asked == ROLL_CALL]
+    is_called = np.isin(window.family, [BY_NAME[query.metric].number for query in calls])
+    series = np.flatnonzero(is_called & np.isin(window.holder, list(silent)))
+    gathered.remembered |= zip(window.holder[series].tolist(), window.said[series].tolist(), strict=True)
 
 
 def _is_answered(query: Query, gathered: Gathered, window: Window, series: Numbers) -> bool:

@@ -1,6 +1,5 @@
 """Targets in a file of Prometheus' file_sd form, JSON or YAML; read again when it changes."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -30,33 +29,46 @@ class FileList:
     def __init__(self, path: Path, settings: ScrapeSettings) -> None:
         self._text = WatchedText(path, setting=self.origin)
         self._settings = settings
-        self._complaint: ConfigurationError | None = None
+        self._error: ConfigurationError | None = None
+        self.complaint = ""
 
     def read(self) -> tuple[Target, ...] | None:
-        """Raises ConfigurationError for as long as the file is a bad one."""
+        """Raises ConfigurationError for as long as the file is a bad one; a bad address in it costs only itself."""
         if self._text.has_changed():
             try:
-                targets = tuple(self._targets(_decode(self._text.read(), self._text.path)))
+                targets = self._read_all(_decode(self._text.read(), self._text.path))
             except ConfigurationError as error:
-                self._complaint = error
+                self._error = error
             else:
-                self._complaint = None
+                self._error = None
                 return targets
-        if self._complaint is not None:
-            raise self._complaint
+        if self._error is not None:
+            raise self._error
         return None
 
-    def _targets(self, groups: list[_Group]) -> Iterator[Target]:
-        for group in groups:
-            labels = {name: text for name, text in group.labels.items() if not name.startswith(_META)}
-            for text in group.targets:
-                address = parse_address(
-                    text,
-                    scheme=_one_of(group.labels.get("__scheme__", self._settings.scheme)),
-                    port=self._settings.port,
-                    path=group.labels.get("__metrics_path__", DEFAULT_PATH),
-                )
-                yield Target(address, labels)
+    def _read_all(self, groups: list[_Group]) -> tuple[Target, ...]:
+        """Raises ConfigurationError where no address is a good one."""
+        entries = [(text, group) for group in groups for text in group.targets]
+        found: list[Target] = []
+        bad: list[ConfigurationError] = []
+        for text, group in entries:
+            try:
+                found.append(self._read_one(text, group))
+            except ConfigurationError as error:
+                bad.append(error)
+        if bad and not found:
+            raise bad[0]
+        self.complaint = f"{len(bad)} of {len(entries)} targets left out: {bad[0]}" if bad else ""
+        return tuple(found)
+
+    def _read_one(self, text: str, group: _Group) -> Target:
+        address = parse_address(
+            text,
+            scheme=_one_of(group.labels.get("__scheme__", self._settings.scheme)),
+            port=self._settings.port,
+            path=group.labels.get("__metrics_path__", DEFAULT_PATH),
+        )
+        return Target(address, {name: said for name, said in group.labels.items() if not name.startswith(_META)})
 
 
 def _one_of(scheme: str) -> str:

@@ -22,8 +22,10 @@ NOT_FINITE = "value is NaN, infinite or beyond all measure"
 TOO_OLD = "timestamp is not of this scrape"
 NO_LABELS = "labels cannot be read"
 TOO_LONG = "line is too long"
+CUT_OFF = "page ends in the middle of a line"
 DUPLICATE = "series is on the page twice"
 TOO_MANY = "too many series; raise scrape.target_series_limit or scrape.series_limit"
+TOO_MUCH_TEXT = "labels are too long together; raise scrape.target_label_limit_bytes"
 
 
 @dataclass
@@ -56,7 +58,10 @@ def scan(page: bytes, known: Mapping[int, int], wanted: Container[bytes], *, fau
     values: list[float] = []
     strangers: list[bytes] = []
     find_row, add_row, add_value = known.get, rows.append, values.append
-    for line in page.split(b"\n"):
+    *whole, rest = page.split(b"\n")
+    if rest.strip() and not rest.startswith(b"#"):  # of its number, digits may be missing
+        faults.note(CUT_OFF, rest[:LONGEST_EXAMPLE])
+    for line in whole:
         if line[: line.find(b"{")] not in wanted:
             continue
         end = line.rfind(b"} ")

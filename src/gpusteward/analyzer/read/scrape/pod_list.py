@@ -56,6 +56,7 @@ class PodList:
 
     origin = "pods of the cluster"
     seconds = LOOK_SECONDS
+    complaint = ""
 
     def __init__(self, api: ApiServer, settings: ScrapeSettings) -> None:
         self._api = api

@@ -1,7 +1,10 @@
 """One target: its series, their last values, and what was wrong with its pages."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,11 +46,18 @@ class Window:
     increase: Column
 
 
+class Room(NamedTuple):
+    """How much more may be kept of a target; below 0 where a limit was lowered."""
+
+    lines: int
+    label_bytes: int
+
+
 class Record:
     """What is kept of one target. Not safe to use from several threads at once: the store sees to that."""
 
-    def __init__(self, labels: Labels, clerk: Clerk, *, capacity: int, find_room: Callable[[], int]) -> None:
-        """`labels` are added to every series that has none of that name; `find_room`: how many more may be kept."""
+    def __init__(self, labels: Labels, clerk: Clerk, *, capacity: int, find_room: Callable[[], Room]) -> None:
+        """`labels` are added to every series that has none of that name; `find_room`: how much more may be kept."""
         self._labels = labels
         self._clerk = clerk
         self._find_room = find_room
@@ -152,17 +162,24 @@ class Record:
     def _admit(self, strangers: list[bytes]) -> list[bytes]:
         """As many as there is room for. The others are not even taken apart: a page full of them must not cost time
         that belongs to other targets."""
-        room = max(self._find_room(), 0)
-        if refused := strangers[room:]:
-            self.faults.note(lines.TOO_MANY, refused[-1][: lines.LONGEST_LINE], times=len(refused))
-        return strangers[:room]
+        room = self._find_room()
+        admitted = self._cut(strangers, max(room.lines, 0), lines.TOO_MANY)
+        # One that is too long will be refused for itself, and takes nothing from others.
+        sizes = (len(line) if len(line) <= lines.LONGEST_LINE else 0 for line in admitted)
+        return self._cut(admitted, bisect_right(list(accumulate(sizes)), room.label_bytes), lines.TOO_MUCH_TEXT)
+
+    def _cut(self, strangers: list[bytes], place: int, reason: str) -> list[bytes]:
+        if refused := strangers[place:]:
+            self.faults.note(reason, refused[-1][: lines.LONGEST_LINE], times=len(refused))
+        return strangers[:place]
 
     def _add(self, stranger: Stranger, spellings: Mapping[Dialect, Spelling]) -> int:
         family = EVERY_NAME[stranger.name]
         if not family.is_about(stranger.labels.get("by", "")):
             return lines.IGNORED
         labels = {**self._labels, **stranger.labels}
-        return self.roll.add(self._clerk.file(family, labels, spellings[family.dialect]))
+        fact = self._clerk.file(family, labels, spellings[family.dialect], label_bytes=stranger.end)
+        return self.roll.add(fact)
 
     def _make_space(self) -> None:
         """For series that are new."""

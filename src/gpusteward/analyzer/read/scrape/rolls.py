@@ -22,6 +22,8 @@ class Roll:
         self._holder, self._device = array("i"), array("i")
         self._said: list[Details | None] = []
         self._place: list[Place | None] = []
+        self._label_bytes = array("H")
+        self.label_bytes = 0  # of all
 
     def __len__(self) -> int:
         return len(self._family)
@@ -63,6 +65,8 @@ class Roll:
         self._device.append(fact.device)
         self._said.append(fact.said)
         self._place.append(fact.place)
+        self._label_bytes.append(fact.label_bytes)
+        self.label_bytes += fact.label_bytes
         return len(self) - 1
 
     def keep(self, series: Numbers) -> None:
@@ -74,6 +78,8 @@ class Roll:
         self._device = array("i", [self._device[row] for row in kept])
         self._said = [self._said[row] for row in kept]
         self._place = [self._place[row] for row in kept]
+        self._label_bytes = array("H", [self._label_bytes[row] for row in kept])
+        self.label_bytes = sum(self._label_bytes)
 
     def is_one_of(self, series: int, family: Wanted, holders: Collection[int]) -> bool:
         return self._family[series] == family.number and self._holder[series] in holders

@@ -22,6 +22,7 @@ from gpusteward.analyzer.read.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.read.scrape.store import Store
 from gpusteward.analyzer.read.scrape.targets import KnownTargets, Target
 from gpusteward.core.errors import ConfigurationError, SourceError
+from gpusteward.core.sentences import fill
 from gpusteward.logs import Log
 
 log = Log(__name__)
@@ -92,7 +93,8 @@ class Rounds:
         answers = self._wait_for(self._read_all(targets, read), self._loop)
         found = [answer for answer in answers if not isinstance(answer, SourceError)]
         if not found:
-            raise SourceError(f"none of {len(targets)} agents answered: {answers[0]}")
+            facts = {"count": len(targets), "reason": answers[0]}
+            raise SourceError(fill("none of {count} {count:|agent|agents} answered: {reason}", facts))
         return found
 
     def _wait_for(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:

@@ -31,7 +31,7 @@ def _find_targets(store: Store, pods: Collection[Pod]) -> list[str]:
 def _read(page: bytes, pods: Collection[Pod], at: float) -> Iterator[Sample]:
     """Of these pods. What cannot be read is told at every scrape, and not once more here."""
     faults = Faults()
-    for line in page.split(b"\n"):
+    for line in page.split(b"\n")[:-1]:  # what stands behind the last newline is no whole line
         if line[: line.find(b"{")] not in _NAMES:
             continue
         found = read_stranger(line, faults=faults)

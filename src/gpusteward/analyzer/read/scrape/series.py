@@ -38,6 +38,7 @@ class Fact:
     traits: int
     holder: int  # row among the holders of its dialect
     device: int  # row among all devices
+    label_bytes: int  # of its line without the value
     said: Details | None = None  # at a roll call, or by a device of itself
     place: Place | None = None  # of a whole GPU: counted in the fleet
 
@@ -60,6 +61,7 @@ class Clerk:
         self._for_devices = asks_devices(condition)
         self._same: dict[Details, Details] = {}  # equal texts once: many series say the same
         self._places: dict[Place, Place] = {}
+        self.filed_bytes = 0  # of labels, those of series long gone too
 
     def __len__(self) -> int:
         """Holders that are known, and texts that are shared."""
@@ -69,8 +71,9 @@ class Clerk:
         """Who is known now; later ones are not added."""
         return Rows({dialect: keys.copy() for dialect, keys in self.holders.items()}, self.devices.copy())
 
-    def file(self, family: Wanted, labels: Labels, spelling: Spelling) -> Fact:
+    def file(self, family: Wanted, labels: Labels, spelling: Spelling, *, label_bytes: int) -> Fact:
         """What a series with these labels is about."""
+        self.filed_bytes += label_bytes
         roles = _read_roles(labels, spelling)
         place = (roles["node"], roles["model"])
         return Fact(
@@ -78,6 +81,7 @@ class Clerk:
             self._find_traits(labels, roles),
             self.holders[family.dialect].add(roles),
             self.devices.add(roles),
+            label_bytes,
             self._read_details(family, labels, roles),
             self._places.setdefault(place, place) if _is_whole(family, labels, roles) else None,
         )

@@ -51,6 +51,9 @@ class ScrapeSettings(BaseModel):
     target_limit: int = Field(default=5_000, ge=1, description="Targets at most; further ones are left out.")
     series_limit: int = Field(default=1_000_000, ge=100, description="Series kept of all targets together.")
     target_series_limit: int = Field(default=20_000, ge=10, description="Series kept of one target.")
+    target_label_limit_bytes: int = Field(
+        default=16 * 1024 * 1024, ge=1024, description="Names and labels kept of one target, as its page writes them."
+    )
     page_limit_bytes: int = Field(
         default=32 * 1024 * 1024, ge=1024, description="Largest page that is read, unpacked and as it is sent."
     )

@@ -5,25 +5,30 @@ from dataclasses import replace
 from typing import Any
 
 from gpusteward.analyzer.read.processes import Pod, Running
-from gpusteward.analyzer.read.prometheus.blocks import Shelf, build_block
+from gpusteward.analyzer.read.prometheus.absences import Absences
+from gpusteward.analyzer.read.prometheus.blocks import Block, Shelf, build_block
 from gpusteward.analyzer.read.prometheus.coverage import Expectations
 from gpusteward.analyzer.read.prometheus.dialects import Dialect
-from gpusteward.analyzer.read.prometheus.joining import join_blocks
+from gpusteward.analyzer.read.prometheus.joining import choose_rows, join_blocks
 from gpusteward.analyzer.read.prometheus.matchers import Matchers
-from gpusteward.analyzer.read.prometheus.plan import Found
-from gpusteward.analyzer.read.scrape.answers import answer, count_fleet, find_dialects
+from gpusteward.analyzer.read.prometheus.plan import Found, calls_devices
+from gpusteward.analyzer.read.prometheus.rosters import list_silent
+from gpusteward.analyzer.read.scrape.answers import answer, count_fleet, find_dialects, remember
 from gpusteward.analyzer.read.scrape.charts import read_chart
 from gpusteward.analyzer.read.scrape.file_list import FileList
 from gpusteward.analyzer.read.scrape.pod_list import PodList
+from gpusteward.analyzer.read.scrape.records import Window
 from gpusteward.analyzer.read.scrape.reports import describe
 from gpusteward.analyzer.read.scrape.rounds import Rounds
 from gpusteward.analyzer.read.scrape.running import read_running
+from gpusteward.analyzer.read.scrape.series import Rows
 from gpusteward.analyzer.read.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.read.scrape.store import Shape, Store
 from gpusteward.analyzer.read.scrape.targets import NOTHING_SET, FixedList, KnownTargets, TargetList
 from gpusteward.analyzer.read.sources import Chart
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
+from gpusteward.core.sentences import fill
 from gpusteward.core.usages import Holding
 from gpusteward.kubernetes.api import ApiServer
 
@@ -46,10 +51,14 @@ class ScrapeSource:
         self._window_seconds = window_seconds
         self._known = KnownTargets(_choose_lists(settings, api), limit=settings.target_limit)
         shape = _shape(settings, window_seconds, condition)
-        inherited = before.store if before is not None else None
-        self.store: Store = inherited if inherited is not None and inherited.shape == shape else Store(shape)
+        same = before if before is not None and before.store.shape == shape else None
+        self.store: Store = same.store if same else Store(shape)
+        self._shelves: dict[Dialect, Shelf] = same._shelves if same else {dialect: Shelf() for dialect in Dialect}
+        self._absences: dict[Dialect, Absences] = (
+            same._absences if same else {dialect: Absences() for dialect in Dialect}
+        )
         self._expectations = Expectations(window_seconds=window_seconds, fixed_interval=settings.interval)
-        self._shelves = {dialect: Shelf() for dialect in Dialect}
+        self._condition = condition
         self._found: tuple[Found, ...] = ()
         self._has_history = False  # the window was given, so the first read need not wait for scrapes
         self._rounds = Rounds(self._known, self.store, settings)
@@ -80,18 +89,19 @@ class ScrapeSource:
             raise SourceError(self._explain_nothing())
         self._found = find_dialects(self.store.list_names())
         window, rows = self.store.look_back(at, self._window_seconds)
-        blocks = [
-            build_block(
-                found.dialect,
-                answer(found, window, rows),
-                expectations=self._expectations,
-                shelf=self._shelves[found.dialect],
-                at=at,
-            )
-            for found in self._found
-        ]
-        table = join_blocks(blocks, at=at, window_seconds=self._window_seconds)
+        blocks = [self._read_dialect(found, window, rows, at) for found in self._found]
+        chosen = choose_rows(blocks, [self._absences[found.dialect].unseen for found in self._found])
+        table = join_blocks(blocks, chosen, at=at, window_seconds=self._window_seconds)
         return replace(table, fleet=count_fleet(window, rows))
+
+    def _read_dialect(self, found: Found, window: Window, rows: Rows, at: float) -> Block:
+        absences, shelf = self._absences[found.dialect], self._shelves[found.dialect]
+        gathered = answer(found, window, rows, before=absences.recall(rows.holders[found.dialect], at))
+        if strangers := absences.find_strangers(list_silent(gathered)):
+            remember(gathered, found, window, strangers)
+        block = build_block(found.dialect, gathered, expectations=self._expectations, shelf=shelf, at=at)
+        absences.note(gathered, block, at, calls_devices=calls_devices(found.dialect, self._condition))
+        return block
 
     def read_series(self, holding: Holding, at: float, *, seconds: float) -> Chart:
         """The course of one allocation before `at`, as far back as it is kept."""
@@ -122,7 +132,8 @@ class ScrapeSource:
         health = dict(self._rounds.health)
         complaints = [*self._known.complaints.values(), *(state.error for state in health.values() if state.error)]
         if complaints:
-            return f"none of {len(health)} targets could be read: {complaints[0]}"
+            facts = {"count": len(health), "reason": complaints[0]}
+            return fill("none of {count} {count:|target|targets} could be read: {reason}", facts)
         return f"no targets were found: {', '.join(self._known.origins)}"
 
 
@@ -132,6 +143,7 @@ def _shape(settings: ScrapeSettings, window_seconds: float, condition: Matchers)
         keep_seconds=max(window_seconds, settings.keep_minutes * 60),
         series_limit=settings.series_limit,
         target_series_limit=settings.target_series_limit,
+        target_label_limit_bytes=settings.target_label_limit_bytes,
         condition=condition,
     )
 

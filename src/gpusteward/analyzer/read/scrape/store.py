@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from gpusteward.analyzer.read.prometheus.keys import LabelKeys
 from gpusteward.analyzer.read.prometheus.matchers import Matchers
-from gpusteward.analyzer.read.scrape.records import Record, Window
+from gpusteward.analyzer.read.scrape.records import Record, Room, Window
 from gpusteward.analyzer.read.scrape.series import ROLES, Clerk, Labels, Rows
 from gpusteward.analyzer.read.scrape.wanted import FAMILIES
 
 _FEW_ROWS = 10_000
 _MOST_STALE = 2
 """Rows and texts of pods long gone are dropped when there are this many times as many as are alive."""
+_FEW_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Shape:
     keep_seconds: float
     series_limit: int = 1_000_000  # of all targets
     target_series_limit: int = 20_000  # of one
+    target_label_limit_bytes: int = 16 << 20  # of one: 20,000 lines of 800 bytes, and an agent's longest has 300
     condition: Matchers = ()
 
 
@@ -118,15 +120,19 @@ class Store:
         self._records[target] = record
         return record
 
-    def _find_room(self, target: str) -> int:
-        mine = len(self._records[target])
-        return min(self.shape.series_limit - self._size, self.shape.target_series_limit - mine)
+    def _find_room(self, target: str) -> Room:
+        mine = self._records[target]
+        room = min(self.shape.series_limit - self._size, self.shape.target_series_limit - len(mine))
+        return Room(room, self.shape.target_label_limit_bytes - mine.roll.label_bytes)
 
     def _forget_rows(self) -> None:
         """Pods come and go; the numbers of those that are gone would stay for ever."""
-        if len(self._clerk) <= _MOST_STALE * self._size + _FEW_ROWS:
+        kept_bytes = sum(record.roll.label_bytes for record in self._records.values())
+        has_few_rows = len(self._clerk) <= _MOST_STALE * self._size + _FEW_ROWS
+        if has_few_rows and self._clerk.filed_bytes <= _MOST_STALE * kept_bytes + _FEW_BYTES:
             return
         before, self._clerk = self._clerk, Clerk(self.shape.condition)
+        self._clerk.filed_bytes = kept_bytes
         alive = {row for record in self._records.values() for row in record.roll.list_rows()}
         holders = {
             dialect: _renumber(keys, self._clerk.holders[dialect], {row for whose, row, _ in alive if whose is dialect})

@@ -34,6 +34,7 @@ class TargetList(Protocol):
 
     origin: str  # as people would say it
     seconds: float  # between two looks
+    complaint: str  # about those of them that had to be left out
 
     def read(self) -> tuple[Target, ...] | None:
         """The targets as they are now; None if they have not changed. Raises SourceError, ConfigurationError."""
@@ -44,6 +45,7 @@ class FixedList:
 
     origin = "scrape.targets"
     seconds = float("inf")
+    complaint = ""
 
     def __init__(self, settings: ScrapeSettings) -> None:
         """Raises ConfigurationError."""
@@ -93,10 +95,13 @@ class KnownTargets:
         if targets is not None:
             self._read[one.origin] = targets
             log.info("targets_found", origin=one.origin, targets=len(targets))
-        self.complaints.pop(one.origin, None)
+        if one.complaint:
+            self._complain(one.origin, one.complaint)
+        else:
+            self.complaints.pop(one.origin, None)
 
     def _complain(self, origin: str, reason: str) -> None:
         if self.complaints.get(origin) != reason:
             kept = len(self._read.get(origin, ()))
-            log.warning("targets_unreadable", origin=origin, reason=reason, kept=f"{kept} targets known before")
+            log.warning("targets_unreadable", origin=origin, reason=reason, kept=f"{kept} targets")
         self.complaints[origin] = reason

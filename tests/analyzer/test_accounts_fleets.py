@@ -1,0 +1,102 @@
+"""Unallocated time is that of the time in which the number of GPUs was known, and the report says how much that is."""
+
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from gpusteward.analyzer.accounts.make import make_report
+from gpusteward.analyzer.accounts.render.html_page import render_html
+from gpusteward.analyzer.accounts.render.json_text import read_report, render_json
+from gpusteward.analyzer.accounts.render.words import list_notes
+from gpusteward.analyzer.accounts.reports import By, Report, ReportQuery
+from gpusteward.analyzer.keep.ledger import Ledger
+from gpusteward.analyzer.keep.periods import DAY_MS, HOUR_MS, floor_day
+from gpusteward.analyzer.settings.sections import SchedulerSettings
+from tests.analyzer.keeping import RESTING, SETTINGS, START, WORKING, cycle, hour, open_ledger
+from tests.analyzer.usage_tables import holding
+
+H100 = "NVIDIA H100 80GB HBM3"
+EIGHT = {("node-0", H100): 8}
+
+
+def book(ledger: Ledger, minutes: range, fleet: Mapping[tuple[str, str], int]) -> None:
+    """Two of the GPUs of node-0, and one of node-1, are held all the time."""
+    rows = [(holding(0), WORKING), (holding(1), RESTING), (holding(8), WORKING)]
+    settings = SETTINGS.model_copy(update={"scheduler": SchedulerSettings(interval=60 * minutes.step)})
+    for minute in minutes:
+        ledger.book(cycle(rows, START + 60 * minute, fleet=fleet, settings=settings))
+
+
+def ask(ledger: Ledger, since_ms: int, until_ms: int, by: By = "namespace") -> Report:
+    return make_report(ledger.engine, ReportQuery(since_ms, until_ms, by=by), now_ms=until_ms)
+
+
+def test_what_was_held_while_nobody_knew_the_number_of_gpus_is_not_subtracted(database_url):
+    ledger = open_ledger(database_url)
+    book(ledger, range(0, 65, 5), EIGHT)
+    book(ledger, range(65, 245, 5), {})
+    report = ask(ledger, hour(), hour(4), by="node")
+    assert report.total.unallocated_gpu_ms == 6 * HOUR_MS
+    assert {group.name: group.amounts.unallocated_gpu_ms for group in report.groups} == {
+        "node-0": 6 * HOUR_MS,
+        "node-1": None,
+    }
+    assert report.fleet_coverage_ratio == 0.25
+    assert [point.unallocated_gpu_ms for point in report.points] == [6 * HOUR_MS, None, None, None]
+    ledger.close()
+
+
+def test_a_part_of_an_hour_counts_as_that_part(database_url):
+    ledger = open_ledger(database_url)
+    book(ledger, range(0, 95, 5), {})
+    book(ledger, range(95, 125, 5), EIGHT)
+    report = ask(ledger, hour(), hour(2))
+    assert report.total.unallocated_gpu_ms == 6 * HOUR_MS // 2
+    assert report.fleet_coverage_ratio == 0.25
+    assert report.unused is not None
+    assert (report.unused.gpus, report.unused.unallocated) == (8, 6)
+    ledger.close()
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_days_know_it_as_their_hours_did(database_url, forgets):
+    ledger = open_ledger(database_url, hourly_days=1 if forgets else 35)
+    days = 4
+    for day in range(days):  # each day for a quarter of it
+        begin = day * 1440
+        book(ledger, range(begin, begin + 360, 60), EIGHT)
+        book(ledger, range(begin + 360, begin + 1440, 60), {})
+    for _ in range(20):
+        ledger.prune(START + days * 86_400)
+    since_ms = floor_day(hour()) + DAY_MS
+    report = ask(ledger, since_ms, since_ms + 2 * DAY_MS)
+    known_ms = 2 * 6 * HOUR_MS
+    assert report.fleet_coverage_ratio == pytest.approx(0.25, abs=0.01)
+    assert report.total.unallocated_gpu_ms == pytest.approx(6 * known_ms, rel=0.05)
+    ledger.close()
+
+
+def test_a_report_says_for_how_much_of_its_time_the_number_was_known(tmp_path):
+    ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
+    book(ledger, range(0, 65, 5), EIGHT)
+    whole = ask(ledger, hour(), hour(1))
+    book(ledger, range(65, 245, 5), {})
+    part = ask(ledger, hour(), hour(4))
+    assert whole.fleet_coverage_ratio == 1.0
+    assert not [note for note in list_notes(whole, "en") if "was known for" in note]
+    assert [note for note in list_notes(part, "en") if "was known for 25% of this time" in note]
+    assert "25%" in render_html(part, "zh").split("GPU 总数仅在")[1]
+    assert '"fleet_coverage_ratio":0.25' in render_json(part)
+    some = make_report(ledger.engine, ReportQuery(hour(), hour(4), namespaces=("team",)), now_ms=hour(4))
+    assert some.fleet_coverage_ratio is None
+    ledger.close()
+
+
+def test_a_report_of_an_older_analyzer_is_still_read(tmp_path):
+    ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
+    book(ledger, range(0, 65, 5), EIGHT)
+    old = json.loads(render_json(ask(ledger, hour(), hour(1))))
+    del old["fleet_coverage_ratio"], old["currency_changes"]
+    assert read_report(old).fleet_coverage_ratio is None
+    ledger.close()

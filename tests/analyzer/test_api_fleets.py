@@ -1,0 +1,98 @@
+"""How many GPUs are free, in /api/v1/health and /api/v1/gpus."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.analyzer.api_tables import H100, hold
+from tests.analyzer.serving import Api, make_result, serving_api
+from tests.analyzer.usage_tables import resting, table_of, working
+
+A10 = "NVIDIA A10"
+FLEET = {("n1", H100): 8, ("n2", H100): 2, ("n2", A10): 4, ("n3", "H100, otherwise spelled"): 1}
+
+
+def serving(fleet: Mapping[tuple[str, str], int], *, is_held: bool = True) -> Any:
+    """Two holders share GPU-a, one holds a slice of GPU-b, one all there is on n3."""
+    holdings = (
+        hold("GPU-a", None, namespace="ml", pod="one"),
+        hold("GPU-a", None, namespace="ml", pod="two"),
+        hold("GPU-b", None, namespace="ml", pod="three", node="n2", instance="7"),
+        hold("GPU-c", None, namespace="ml", pod="four", node="n3"),
+    )
+    rows = (working(0.5, 1.0), resting(0.0), working(0.5, 1.0), resting(0.0))
+    table = table_of(*rows, holdings=holdings) if is_held else table_of()
+    return serving_api(make_result(replace(table, fleet=fleet)))
+
+
+def totals(api: Api) -> tuple[object, object]:
+    health = api.get("/api/v1/health").json
+    return health["gpus"], health["free_gpus"]
+
+
+def free(api: Api, query: str = "") -> list[tuple[object, ...]]:
+    rows = api.get(f"/api/v1/gpus?activity=free{query}").json["items"]
+    return [(row["node"], row["model"], row["gpus"]) for row in rows]
+
+
+def test_free_gpus_are_counted_and_listed_by_node_and_model():
+    with serving(FLEET) as api:
+        assert totals(api) == (15, 12)
+        assert free(api) == [("n1", H100, 7), ("n2", H100, 1), ("n2", A10, 4)]
+        assert api.get("/api/v1/gpus").json["total"] == 6
+
+
+def test_on_a_machine_where_nobody_holds_anything_all_are_free():
+    with serving({("box", A10): 1}, is_held=False) as api:
+        assert totals(api) == (1, 1)
+        (row,) = api.get("/api/v1/gpus").json["items"]
+        assert row == {
+            "id": f"box/{A10}/free",
+            "uuid": "",
+            "instance": "",
+            "index": "",
+            "node": "box",
+            "model": A10,
+            "gpus": 1,
+            "score": None,
+            "state": "free",
+            "activity": "free",
+            "holders": [],
+        }
+
+
+def test_where_no_source_counts_them_how_many_are_free_is_unknown_and_not_0():
+    with serving({}) as api:
+        assert totals(api) == (None, None)
+        assert free(api) == []
+
+
+def test_who_holds_a_gpu_that_was_not_counted_yet_makes_none_less_than_0():
+    with serving({("n1", H100): 1, ("n2", H100): 1}) as api:
+        assert totals(api) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("&node=n2", [("n2", H100, 1), ("n2", A10, 4)]),
+        (f"&model={A10.replace(' ', '%20')}", [("n2", A10, 4)]),
+        ("&q=n1", [("n1", H100, 7)]),
+        ("&namespace=ml", []),
+        ("&state=unknown", []),
+        ("&sort=-node", [("n2", H100, 1), ("n2", A10, 4), ("n1", H100, 7)]),
+    ],
+)
+def test_free_gpus_pass_filters_like_others(query: str, found: list[tuple[object, ...]]):
+    with serving(FLEET) as api:
+        assert free(api, query) == found
+
+
+def test_every_order_lists_every_row_once():
+    with serving(FLEET) as api:
+        for sort in ("id", "-id", "node", "model", "score", "-score", "holders", "-holders"):
+            pages = [api.get(f"/api/v1/gpus?sort={sort}").json["items"]]
+            ids = [row["id"] for page in pages for row in page]
+            assert len(ids) == len(set(ids)) == 6

@@ -1,0 +1,124 @@
+"""Scrape jobs that label the holder differently stand in one table."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from gpusteward.analyzer.read.processes import Pod
+from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
+from gpusteward.analyzer.read.prometheus.source import PrometheusSource
+from gpusteward.core.usages import Measure, Stat
+from gpusteward.simulate.fleets import fleet
+from tests.analyzer.engines import Sample, running_prometheus
+from tests.analyzer.faults import FaultyEngine, faulty
+from tests.analyzer.histories import AT, moments, respell, steady, tell_history
+from tests.analyzer.tables import of_pod, places
+
+TIMES = moments()
+QUIET = [at for at in TIMES if at < AT - 360]
+EXPORTER = {"pod": "dcgm-exporter-x", "namespace": "gpu-operator", "container": "exporter"}
+
+
+def honoured(number: int, pod: str, times: Iterable[float] = TIMES) -> Iterator[Sample]:
+    yield from gpu(number, "honours", times, pod=pod, namespace="ml", container="main")
+
+
+def renamed(number: int, pod: str, job: str = "renames", times: Iterable[float] = TIMES) -> Iterator[Sample]:
+    held = {"exported_pod": pod, "exported_namespace": "ml", "exported_container": "main"} if pod else {}
+    yield from gpu(number, job, times, **EXPORTER, **held)
+
+
+def gpu(number: int, job: str, times: Iterable[float], **who: str) -> Iterator[Sample]:
+    labels = {"UUID": f"GPU-{number}", "Hostname": f"n{number}", "gpu": "0", "modelName": "A100", "job": job}
+    times = list(times)
+    for name, value in (("GPU_UTIL", 50.0 + number), ("MEM_COPY_UTIL", 9.0), ("FB_USED", 30_000.0), ("FB_FREE", 1e4)):
+        yield from steady(f"DCGM_FI_DEV_{name}", value, times, **labels, **who)
+
+
+def up() -> Iterator[Sample]:
+    for job, target in (("honours", {}), ("renames", EXPORTER), ("empty", EXPORTER)):
+        yield from steady("up", 1, TIMES, job=job, instance="n", **target)
+
+
+@contextmanager
+def site(folder: Path, samples: Iterable[Sample]) -> Iterator[tuple[PrometheusSource, FaultyEngine]]:
+    with (
+        running_prometheus(folder, samples) as engine,
+        faulty(engine.url) as proxy,
+        closing(PrometheusSource(PrometheusSettings(url=proxy.url))) as source,
+    ):
+        yield source, proxy
+
+
+def test_the_holders_of_every_job_have_a_row_whatever_it_calls_them(tmp_path: Path):
+    samples = [*honoured(1, "train-a"), *renamed(2, "train-b"), *renamed(3, ""), *renamed(4, "", job="empty"), *up()]
+    with site(tmp_path, samples) as (source, _):
+        for _ in range(2):
+            table = source.read(AT)
+            assert {one.container.pod for one in table.holdings} == {"train-a", "train-b"}, "and not the exporter"
+            assert not table.unknown
+            assert set(table.coverage.tolist()) == {1.0}
+        for pod, core in (("train-a", 0.51), ("train-b", 0.52)):
+            assert of_pod(table, pod).stats[Measure.CORE, Stat.MEAN] == pytest.approx(core)
+            assert of_pod(table, pod).holding.container.namespace == "ml"
+        assert sum(table.fleet.values()) == 4
+        told = source.describe()["dialects"]
+        assert [one["labels"]["pod"] for one in told] == ["exported_pod", "pod"]
+        assert [one.get("only") for one in told] == [None, '{job=~"honours"}']
+        chart = source.read_series(of_pod(table, "train-a").holding, AT, seconds=300)
+        assert max(value for _, value in chart.lines[Measure.CORE]) == pytest.approx(0.51)
+
+
+def test_each_spelling_keeps_its_own_silent_rows(tmp_path: Path):
+    samples = [
+        *honoured(1, "train-a"),
+        *renamed(2, "train-b"),
+        *honoured(3, "quiet-a", QUIET),
+        *renamed(4, "quiet-b", times=QUIET),
+        *up(),
+    ]
+    with site(tmp_path, samples) as (source, _):
+        source.read(AT - 390)
+        source.read(AT)
+        table = source.read(AT + 240)
+    assert {one.container.pod for one in table.holdings} == {"train-a", "train-b", "quiet-a", "quiet-b"}
+    assert {table.holdings[row].container.pod for row in table.unknown} == {"quiet-a", "quiet-b"}
+
+
+def test_agents_scraped_in_two_ways_stand_in_one_table(tmp_path: Path):
+    nodes = fleet(6)
+    names = respell(pod="exported_pod", namespace="exported_namespace", container="exported_container")
+
+    def rename(labels: str) -> str:
+        return names(labels)[:-1] + ',pod="agent-x",namespace="gpusteward"}' if labels else labels
+
+    one_way = [*tell_history(nodes[:3], TIMES, job="a")]
+    other_way = [*tell_history(nodes[3:], TIMES, job="b", change=rename)]
+    (tmp_path / "plain").mkdir()
+    with site(tmp_path / "plain", tell_history(nodes, TIMES)) as (source, _):
+        expected = source.read(AT)
+    with site(tmp_path, [*one_way, *other_way, *steady("up", 1, TIMES, job="b", pod="agent-x")]) as (source, _):
+        table = source.read(AT)
+        assert [one["name"] for one in source.describe()["dialects"]] == ["native", "native"]
+        pods = {Pod(one.container.namespace, one.container.pod) for one in table.holdings}
+        assert source.read_processes(pods, AT).told == pods
+    assert places(table).keys() == places(expected).keys()
+    assert len(table.unknown) == len(expected.unknown)
+
+
+def test_where_one_label_could_name_the_holder_nothing_more_is_asked(tmp_path: Path):
+    with site(tmp_path, [*honoured(1, "train-a"), *up()]) as (source, proxy):
+        source.read(AT)
+        assert not [asked for asked in proxy.asked if "unless on (job" in asked]
+
+
+def test_where_two_could_it_is_asked_when_the_site_is_learned_and_not_in_every_cycle(tmp_path: Path):
+    with site(tmp_path, [*renamed(1, "train-a"), *renamed(2, ""), *up()]) as (source, proxy):
+        source.read(AT)
+        assert len([asked for asked in proxy.asked if "unless on (job" in asked]) == 1
+        assert len(source.describe()["dialects"]) == 1
+        proxy.asked.clear()
+        source.read(AT)
+        assert not [asked for asked in proxy.asked if "job" in asked.replace("job)", "")]

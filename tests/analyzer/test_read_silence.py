@@ -1,0 +1,257 @@
+"""Who falls silent is unknown, not gone: longer than the window, over a restart, and where the work is cut."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpusteward.analyzer.judge.judge import judge
+from gpusteward.analyzer.judge.memory import Memory
+from gpusteward.analyzer.judge.rules import Rules
+from gpusteward.analyzer.read.prometheus.absences import AWAITED_SECONDS, _keep_latest
+from gpusteward.analyzer.read.prometheus.blocks import Block
+from gpusteward.analyzer.read.prometheus.joining import choose_rows
+from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
+from gpusteward.analyzer.read.prometheus.shards import SeriesLimit
+from gpusteward.analyzer.read.prometheus.source import PrometheusSource
+from gpusteward.analyzer.tables import ACTIVITIES, UsageTable
+from gpusteward.core.containers import Container
+from gpusteward.core.unknown_reasons import SILENT
+from gpusteward.core.usages import Holding
+from gpusteward.core.verdicts import Activity
+from gpusteward.simulate.fleets import default_node, fleet
+from tests.analyzer.engines import RunningEngine, Sample, running_prometheus
+from tests.analyzer.faults import fails, faulty
+from tests.analyzer.histories import AT, moments, steady, tell_history
+from tests.analyzer.scraping import fed_source
+from tests.analyzer.tables import of_pod, places
+
+NODES = [default_node(1, name="showcase"), *fleet(10)]
+QUIET = [at for at in moments() if at < AT - 360]
+EVER = moments(6000, at=AT + 4800)
+
+
+def gpu(number: int, pod: str, core: float, times: Iterable[float], **labels: str) -> Iterator[Sample]:
+    said = {"UUID": f"GPU-{number}", "Hostname": f"n{number}", "gpu": "0", "modelName": "A100", "job": "dcgm"} | labels
+    said |= {"pod": pod, "namespace": said.get("namespace", "ml"), "container": "main"} if pod else {}
+    said = {name: value for name, value in said.items() if value}
+    times = list(times)
+    for name, value in (("GPU_UTIL", core), ("MEM_COPY_UTIL", 0.0), ("FB_USED", 30_000.0), ("POWER_USAGE", 70.0)):
+        yield from steady(f"DCGM_FI_DEV_{name}", value, times, **said)
+
+
+def until(end: float, start: float = 0.0) -> list[float]:
+    return [at for at in EVER if start <= at < end]
+
+
+def life() -> Iterator[Sample]:
+    yield from gpu(0, "stays", 0.0, EVER)
+    yield from gpu(1, "dies", 90.0, until(AT))
+    yield from gpu(2, "moves", 90.0, until(AT))
+    yield from gpu(3, "moves", 90.0, until(AT + 9999, AT + 300))
+    yield from gpu(4, "ends", 90.0, until(AT))
+    yield from gpu(4, "", 0.0, until(AT + 9999, AT))
+    yield from gpu(5, "ended-before", 90.0, until(AT - 400))
+    yield from gpu(5, "", 0.0, until(AT - 60, AT - 400))
+    yield from gpu(6, "returns", 90.0, [*until(AT), *until(AT + 9999, AT + 1500)])
+    yield from steady("up", 1, EVER, job="dcgm", instance="n0:9400")
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningEngine]:
+    with running_prometheus(tmp_path_factory.mktemp("silence"), life()) as one:
+        yield one
+
+
+@contextmanager
+def reading(url: str, *, limit: int | None = None, **settings: object) -> Iterator[PrometheusSource]:
+    with closing(PrometheusSource(PrometheusSettings(url=url, **settings))) as source:
+        if limit:
+            source._limit = SeriesLimit(limit)  # a site that large would take minutes to fill
+        yield source
+
+
+def pods(table: UsageTable) -> dict[str, str]:
+    """Pod -> why it is unknown."""
+    return {f"{one.container.pod}@{one.node}": table.unknown.get(row, "") for row, one in enumerate(table.holdings)}
+
+
+@pytest.mark.parametrize("limit", [None, 2])
+def test_who_falls_silent_stays_unknown_for_an_hour_unless_somebody_says_that_it_has_ended(
+    engine: RunningEngine, limit: int | None
+):
+    with reading(engine.url, limit=limit) as source:
+        first = source.read(AT - 450)  # the last cycle that sees all of them
+        assert set(pods(first).values()) == {""}
+        seen = {after: pods(source.read(AT + after)) for after in (-90, 210, 420, 720, 1020)}
+        assert seen[1020] == {
+            "stays@n0": "",
+            "moves@n3": "",
+            "dies@n1": SILENT,
+            "returns@n6": SILENT,
+        }
+        assert pods(source.read(AT + 1620))["returns@n6"] == ""
+        assert pods(source.read(AT + 1620))["dies@n1"] == SILENT
+        assert pods(source.read(AT + 420 + AWAITED_SECONDS))["dies@n1"] == SILENT, "at least an hour"
+        assert set(pods(source.read(AT + 430 + AWAITED_SECONDS))) == {"stays@n0", "moves@n3", "returns@n6"}
+
+
+def test_a_silent_row_is_never_idle_and_keeps_what_was_known_of_it(engine: RunningEngine):
+    with reading(engine.url) as source:
+        alive = of_pod(source.read(AT - 60), "dies").holding
+        table = source.read(AT + 400)
+        table = source.read(AT + 1000)
+    verdicts, _ = judge(table, Rules(), Memory(), now=table.at)
+    activity = dict(zip((one.container.pod for one in table.holdings), verdicts.activity, strict=True))
+    assert ACTIVITIES[activity["dies"]] is Activity.UNKNOWN
+    assert ACTIVITIES[activity["stays"]] is Activity.IDLE
+    assert of_pod(table, "dies").holding == alive
+    assert of_pod(table, "dies").coverage == 0
+
+
+def test_rows_of_other_label_names_are_awaited_too(engine: RunningEngine):
+    """Most of the rows may be forgotten, and those who are awaited are not."""
+    with reading(engine.url) as source:
+        source.read(AT - 60)
+        source.read(AT + 400)
+        source._kept.clear()
+        assert pods(source.read(AT + 1000))["dies@n1"] == SILENT
+
+
+def test_a_site_that_is_learned_again_does_not_forget_whom_it_cannot_find(tmp_path: Path):
+    """The only node without the agent dies: for all that can be found, the agent is everywhere now."""
+    agents = tell_history(NODES[:2], moments(1800, at=AT + 1020))
+    with (
+        running_prometheus(tmp_path, [*agents, *gpu(9, "dies", 90.0, until(AT))]) as engine,
+        reading(engine.url, relearn_cycles=1) as source,
+    ):
+        assert [pods(source.read(AT + after)).get("dies@n9") for after in (-60, 400, 700, 1000)] == ["", *[SILENT] * 3]
+        source.read(AT + 5000)
+        source.read(AT + 5001)
+        assert [one["name"] for one in source.describe()["dialects"]] == ["native"]
+
+
+@pytest.fixture(scope="module", params=["native", "dcgm"])
+def quiet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningEngine]:
+    """Five of eleven nodes are silent for six minutes."""
+    said = "native dcgm" if request.param == "native" else "dcgm"
+    samples = [*tell_history(NODES[:6], moments(), dialects=said), *tell_history(NODES[6:], QUIET, dialects=said)]
+    with running_prometheus(tmp_path_factory.mktemp(request.param), samples) as one:
+        yield one
+
+
+def test_after_a_restart_the_silent_have_their_node_and_their_workload(quiet: RunningEngine):
+    with reading(quiet.url) as source:
+        source.read(AT - 390)
+        known = source.read(AT)
+    with faulty(quiet.url) as proxy, reading(proxy.url) as restarted:
+        table = restarted.read(AT)
+        assert [asked for asked in proxy.asked if ") unless " in asked and "max_over_time(" in asked]
+        proxy.asked.clear()
+        again = restarted.read(AT)
+        assert not [asked for asked in proxy.asked if ") unless " in asked], "once is enough"
+    assert {one.node for one in table.holdings} <= {node.name for node in NODES}
+    assert {SILENT} <= set(table.unknown.values())
+    assert set(map(_who, table.holdings)) == set(map(_who, known.holdings)) == set(map(_who, again.holdings))
+
+
+def _who(holding: Holding) -> tuple[object, ...]:
+    who = holding.container
+    return holding.gpu_instance, holding.node, holding.share, who.namespace, who.pod, who.workload
+
+
+def test_who_could_not_be_described_is_asked_for_again(quiet: RunningEngine):
+    with faulty(quiet.url) as proxy, reading(proxy.url, retries=0) as source:
+        proxy.misfortune = fails(") unless ")
+        assert "" in {one.node for one in source.read(AT).holdings}
+        proxy.misfortune = fails("", times=0)
+        assert "" not in {one.node for one in source.read(AT).holdings}
+
+
+def test_where_nobody_is_silent_nothing_more_is_asked(tmp_path: Path):
+    with (
+        running_prometheus(tmp_path, tell_history(NODES[:4], moments())) as engine,
+        faulty(engine.url) as proxy,
+        reading(proxy.url) as source,
+    ):
+        source.read(AT)
+        proxy.asked.clear()
+        source.read(AT)
+    assert not [asked for asked in proxy.asked if ") unless " in asked]
+
+
+def test_cut_into_groups_of_nodes_nobody_silent_is_lost(quiet: RunningEngine):
+    with reading(quiet.url) as whole, reading(quiet.url, limit=20) as cut:
+        expected = whole.read(AT)
+        table = cut.read(AT)
+        assert places(table).keys() == places(expected).keys()
+        assert len(table.unknown) == len(expected.unknown)
+        assert len(cut.read(AT)) == len(expected)
+
+
+def test_cut_into_groups_series_without_a_node_are_not_lost(tmp_path: Path):
+    times = moments()
+    nameless = [*gpu(7, "no-node", 50.0, times, Hostname=""), *gpu(8, "no-node-quiet", 50.0, QUIET, Hostname="")]
+    samples = [*(one for number in range(6) for one in gpu(number, f"p{number}", 50.0, times)), *nameless]
+    with running_prometheus(tmp_path, samples) as engine, reading(engine.url, limit=2) as source:
+        table = source.read(AT)
+    assert {one.container.pod for one in table.holdings} == {*(f"p{n}" for n in range(6)), "no-node", "no-node-quiet"}
+
+
+def test_without_a_node_label_the_work_is_cut_by_namespace(tmp_path: Path):
+    samples = [
+        *(one for n in range(6) for one in gpu(n, f"p{n}", 50.0, moments(), Hostname="", namespace=f"team-{n % 3}")),
+        *gpu(7, "quiet", 50.0, QUIET, Hostname="", namespace="quiet-team"),
+        *steady("up", 1, moments(), job="dcgm"),
+    ]
+    with (
+        running_prometheus(tmp_path, samples) as engine,
+        faulty(engine.url) as proxy,
+        reading(proxy.url, limit=2) as source,
+    ):
+        table = source.read(AT)
+    means = [asked for asked in proxy.asked if "avg_over_time(DCGM_FI_DEV_GPU_UTIL{" in asked]
+    assert len(means) == 4
+    assert all('namespace=~"' in asked for asked in means)
+    assert {one.container.pod for one in table.holdings} == {*(f"p{n}" for n in range(6)), "quiet"}
+    assert table.unknown == {6: SILENT}
+    np.testing.assert_allclose(table.coverage[:6], 1.0)
+
+
+def test_the_embedded_source_awaits_the_silent_too():
+    times = moments(1800, at=AT + 900)
+    dead = [at for at in times if at < AT]
+    samples = [*tell_history(NODES[:2], times), *tell_history(NODES[2:4], dead)]
+    with closing(fed_source(samples)) as source:
+        alive = source.read(AT - 1)
+        for target in (f"{node.name}:9400" for node in NODES[2:4]):
+            source.store.miss(target, AT)
+        for after in (120, 420, 720, 890):
+            table = source.read(AT + after)
+            assert places(table).keys() == places(alive).keys()
+    silent = {one.node for row, one in enumerate(table.holdings) if table.unknown.get(row) == SILENT}
+    assert silent == {node.name for node in NODES[2:4] if any(one.node == node.name for one in alive.holdings)}
+    assert silent
+
+
+def test_who_is_only_awaited_gives_way_to_whoever_speaks_of_the_device():
+    def block(*devices: str) -> Block:
+        holdings = [Holding(device, "", Container("ml", device, "", "main")) for device in devices]
+        return Block(holdings, {}, np.zeros(len(devices)), {}, [*range(len(devices))])
+
+    def tell(blocks: list[Block], *unseen: set[int]) -> list[list[int]]:
+        return choose_rows(blocks, unseen)
+
+    native, dcgm, third = block("a", "b"), block("b", "c"), block("b", "d")
+    assert tell([native, dcgm, third], {1}, set(), set()) == [[0], [0, 1], [1]]
+    assert tell([native, dcgm, third], {1}, {0}, {0}) == [[0, 1], [1], [1]], "if nobody speaks, the first is trusted"
+    assert tell([native, dcgm, third], set(), {0}, set()) == [[0, 1], [1], [1]]
+    assert tell([native], {1}) == [[0, 1]]
+
+
+def test_no_more_are_awaited_than_memory_bears():
+    since = {(str(number),): float(number) for number in range(10)}
+    assert _keep_latest(since, 10) is since
+    assert _keep_latest(since, 3) == {("7",): 7.0, ("8",): 8.0, ("9",): 9.0}

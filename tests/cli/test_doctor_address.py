@@ -1,0 +1,185 @@
+"""Where `gpusteward doctor` finds Prometheus: as `gpusteward serve` would, credentials included, and it says where."""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpusteward.analyzer.settings import file
+from gpusteward.cli.checks import engine_address
+from gpusteward.cli.main import main
+from tests.analyzer.faults import FaultyEngine, fails, faulty
+
+SECRET = "s3cret-never-to-be-seen"
+NAMES = b'{"status":"success","data":[]}'
+
+
+@pytest.fixture
+def server() -> Iterator[FaultyEngine]:
+    """Answers as Prometheus does that has nothing yet."""
+    with faulty("http://127.0.0.1:9") as one:
+        one.misfortune = fails("", status=200, body=NAMES)
+        yield one
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("GPUSTEWARD_CONFIG", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def diagnose(capsys: pytest.CaptureFixture[str], *flags: str) -> dict[str, str]:
+    """What it says of Prometheus; no secret is in anything it says."""
+    main(["doctor", "-o", "json", "--server", "127.0.0.1:1", "--agent", "127.0.0.1:1", *flags])
+    printed = capsys.readouterr()
+    assert SECRET not in printed.out + printed.err
+    return next(row for row in json.loads(printed.out) if row["check"] == "prometheus")
+
+
+def write(path: Path, url: str, *more: str) -> Path:
+    path.write_text("\n".join(["prometheus:", f"  url: {url}", *(f"  {line}" for line in more)]))
+    return path
+
+
+def test_the_file_that_is_named_says_where_it_is(
+    server: FaultyEngine, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(folder / "site.yaml", server.url)
+    told = diagnose(capsys, "--config", str(path))
+    assert (told["status"], told["finding"]) == ("ok", f"{server.url} answers; the address is from {path} line 2")
+
+
+def test_the_file_is_found_where_serve_finds_it(
+    server: FaultyEngine, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (engine_address.CONFIG_VARIABLE, engine_address.DEFAULT_FILE) == (file.CONFIG_VARIABLE, file.DEFAULT_FILE)
+    write(folder / "config.yaml", server.url)
+    assert diagnose(capsys)["finding"].endswith("the address is from config.yaml line 2")
+    write(folder / "other.yaml", server.url)
+    monkeypatch.setenv("GPUSTEWARD_CONFIG", "other.yaml")
+    assert diagnose(capsys)["finding"].endswith("the address is from other.yaml line 2")
+
+
+def test_the_environment_wins_over_the_file_and_a_flag_over_both(
+    server: FaultyEngine, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(folder / "config.yaml", "http://127.0.0.1:1")
+    monkeypatch.setenv("PROM_URL", server.url)
+    assert diagnose(capsys)["finding"].endswith("the address is from PROM_URL")
+    monkeypatch.setenv("PROM_URL", "http://127.0.0.1:1")
+    flags = ("--prometheus-url", server.url, "--config", str(path))
+    assert diagnose(capsys, *flags)["finding"].endswith("the address is from --prometheus-url")
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["username: me", f"password: {SECRET}"], "Basic " + base64.b64encode(f"me:{SECRET}".encode()).decode()),
+        ([f"bearer_token: {SECRET}"], f"Bearer {SECRET}"),
+        (["bearer_token_file: token"], f"Bearer {SECRET}"),
+    ],
+)
+def test_the_credentials_of_the_settings_are_sent_and_never_shown(
+    lines: list[str], expected: str, server: FaultyEngine, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "token").write_text(SECRET)
+    path = write(folder / "site.yaml", server.url, *lines, "headers:", "  X-Scope-OrgID: team-a")
+    assert diagnose(capsys, "--config", str(path))["status"] == "ok"
+    assert {seen["Authorization"] for seen in server.headers_seen} == {expected}
+    assert {seen["X-Scope-OrgID"] for seen in server.headers_seen} == {"team-a"}
+
+
+def test_credentials_of_a_file_that_was_not_named_go_to_no_other_address(
+    server: FaultyEngine, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder / "config.yaml", "http://127.0.0.1:1", f"bearer_token: {SECRET}")
+    assert diagnose(capsys, "--prometheus-url", server.url)["status"] == "ok"
+    assert all("Authorization" not in seen for seen in server.headers_seen)
+
+
+def test_credentials_that_are_refused_are_told_with_their_settings(
+    server: FaultyEngine, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.misfortune = fails("", status=401, body=b"no")
+    path = write(folder / "site.yaml", server.url, f"bearer_token: {SECRET}")
+    told = diagnose(capsys, "--config", str(path))
+    assert told["status"] == "fail"
+    assert "see prometheus.username, prometheus.password and prometheus.bearer_token" in told["finding"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("prometheus: 5", "keys with values are expected here"),
+        ("prometheus:\n  url: ftp://x", "prometheus.url"),
+        ("prometheus:\n  url: http://x\n  bearer_token_file: none", "bearer_token_file none cannot be read"),
+        ("prometheus:\n  url: https://x\n  ca_file: none", "ca_file none cannot be used"),
+        (f'prometheus:\n  url: http://x\n  headers:\n    X-Key: "{SECRET}\\n"', "'X-Key'"),
+        (f'prometheus:\n  url: http://x\n  bearer_token: "{SECRET}文"', "'Authorization'"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_a_finding(
+    text: str, reason: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "config.yaml").write_text(text)
+    told = diagnose(capsys, "--config", "config.yaml")
+    assert told["status"] == "fail"
+    assert told["finding"].startswith("the settings of the analyzer cannot be used: ")
+    assert reason in told["finding"]
+    assert "gpusteward settings" in told["mend"]
+    assert diagnose(capsys)["status"] == "warn", "nobody named it: it may be another program's"
+
+
+def test_a_file_that_is_named_and_missing_is_a_finding(capsys: pytest.CaptureFixture[str]) -> None:
+    told = diagnose(capsys, "--config", "none.yaml")
+    assert told["status"] == "fail"
+    assert "none.yaml" in told["finding"]
+
+
+def test_a_file_without_prometheus_is_no_failure(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "config.yaml").write_text("scrape:\n  targets: [node-7]\n")
+    told = diagnose(capsys)
+    assert told["status"] == "skip"
+    assert "prometheus.url" in told["mend"]
+
+
+@pytest.mark.parametrize(("is_named", "status"), [(True, "fail"), (False, "warn")])
+def test_a_file_that_needs_libraries_which_are_missing_is_told_with_the_extra_that_brings_them(
+    is_named: bool, status: str, folder: Path
+) -> None:
+    path = write(folder / "config.yaml", "http://127.0.0.1:1")
+    told = diagnose_without_libraries(*(("--config", str(path)) if is_named else ()))
+    assert told["status"] == status
+    assert "pip install 'gpusteward[cli]'" in told["finding"]
+
+
+def test_without_libraries_flag_and_environment_do(server: FaultyEngine, folder: Path) -> None:
+    write(folder / "config.yaml", "http://127.0.0.1:1")
+    assert diagnose_without_libraries("--prometheus-url", server.url)["status"] == "ok"
+    assert diagnose_without_libraries(PROM_URL=server.url)["finding"].endswith("the address is from PROM_URL")
+
+
+def diagnose_without_libraries(*flags: str, **variables: str) -> dict[str, str]:
+    program = (
+        "import sys\n"
+        "for name in ('pydantic', 'numpy', 'yaml'):\n"
+        "    sys.modules[name] = None\n"
+        "from gpusteward.cli.main import main\n"
+        "main(['doctor', '-o', 'json', *sys.argv[1:]])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *flags],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stderr == ""
+    return next(row for row in json.loads(done.stdout) if row["check"] == "prometheus")

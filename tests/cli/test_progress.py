@@ -1,0 +1,77 @@
+"""The bar of long work: on a terminal only, on standard error only, and gone in the end."""
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+import pytest
+
+WORK = (
+    "from gpusteward.cli.progress import show_progress\n"
+    "with show_progress('counting', otherwise='counting ...') as advance:\n"
+    "    for done in range(1, 8):\n"
+    "        advance(done, 7)\n"
+    "print('result')\n"
+)
+CLEAR_LINE, SHOW_CURSOR = b"\x1b[2K", b"\x1b[?25h"
+
+
+def run_on_terminal(words: Sequence[str], *, until: bytes = b"") -> tuple[bytes, bytes]:
+    """What it writes on standard output, a pipe, and on standard error, a terminal; `until` that is seen, else all."""
+    ours, theirs = pty.openpty()
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=theirs, env=env) as process:
+        os.close(theirs)
+        said = _read(ours, until)
+        if until:
+            process.terminate()
+        assert process.stdout is not None
+        printed = process.stdout.read()
+        said += _read(ours, b"")
+    os.close(ours)
+    return printed, said
+
+
+def _read(terminal: int, until: bytes) -> bytes:
+    said, deadline = b"", time.monotonic() + 60
+    while not (until and until in said) and time.monotonic() < deadline:
+        if not select.select([terminal], [], [], 1)[0]:
+            continue
+        try:
+            said += os.read(terminal, 65536)
+        except OSError:  # nobody has the other end any more
+            return said
+    return said
+
+
+def test_on_a_terminal_a_bar_is_shown_and_taken_away() -> None:
+    printed, said = run_on_terminal([sys.executable, "-c", WORK])
+    assert printed == b"result\n", "what is piped stays clean"
+    assert b"counting" in said
+    assert b"7/7" in said
+    assert b"counting ..." not in said
+    assert said.rindex(CLEAR_LINE) > said.rindex(b"7/7"), "it leaves nothing behind"
+    assert SHOW_CURSOR in said
+
+
+def test_elsewhere_there_is_one_line_and_no_bar() -> None:
+    done = subprocess.run([sys.executable, "-c", WORK], capture_output=True, text=True, timeout=60, check=True)
+    assert (done.stdout, done.stderr) == ("result\n", "counting ...\n")
+
+
+def test_without_rich_a_terminal_has_the_line() -> None:
+    hide = "import importlib.util as util; util.find_spec = lambda name: None\n"
+    printed, said = run_on_terminal([sys.executable, "-c", hide + WORK])
+    assert (printed, said) == (b"result\n", b"counting ...\r\n")
+
+
+@pytest.mark.timeout(180)
+def test_the_demo_shows_how_much_of_its_past_is_made_up() -> None:
+    words = [sys.executable, "-m", "gpusteward.cli.main", "demo", "--nodes", "30", "--address", "127.0.0.1:0"]
+    _, said = run_on_terminal(words, until=b"/5")  # of five hundred and some hours
+    assert b"making up three weeks of history" in said
+    assert b"history ..." not in said
