@@ -220,6 +220,17 @@ def test_the_condition_of_the_seed_is_honoured(tmp_path: Path):
     assert [one.container.namespace for one in table.holdings] == ["ml"]
 
 
+@pytest.mark.parametrize("times", [TIMES, TIMES[:-12]], ids=["speaking", "silent"])
+def test_a_gpu_with_the_namespace_of_its_exporter_and_no_pod_is_held_by_nobody(tmp_path: Path, times: list[float]):
+    """`honor_labels` on a target that has a namespace: whatever dcgm-exporter leaves out is the exporter's own."""
+    free = {"UUID": "GPU-2", "Hostname": "n2", "gpu": "0", "namespace": "gpu-operator", "job": "dcgm"}
+    samples = [*core(50), *up()]
+    for name in ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"):
+        samples += steady(name, 0.0, times, **free)
+    table = read(tmp_path, samples)
+    assert [one.gpu_uuid for one in table.holdings] == ["GPU-1"]
+
+
 @contextmanager
 def watched(folder: Path, samples: Iterable[Sample]) -> Iterator[tuple[PrometheusSource, FaultyEngine]]:
     with (

@@ -71,7 +71,8 @@ def plan_holders(found: Found, condition: Matchers) -> SidePlan:
     side = found.holder
     condition = (*condition, *found.only)
     everyone = asks_holders(condition)
-    held = (*everyone, Matcher(side.spelling.pod, "!=", "")) if side.spelling.pod else everyone
+    label = _tell_held(found)
+    held = (*everyone, Matcher(label, "!=", "")) if label else everyone
     signals = _signals_of_holders(found)
     devices = [signal for signal in side.signals if signal.level is Level.DEVICE]
     queries = [
@@ -109,6 +110,13 @@ def plan_devices(side: Side, condition: Matchers) -> SidePlan:
     """Everything asked about devices, whoever holds them."""
     matchers = asks_devices(condition)
     return _plan_side(side, list(_ask(side.signals, side.spelling, matchers)), matchers)
+
+
+def _tell_held(found: Found) -> str:
+    """The label that says cheapest that somebody holds a GPU. An engine goes through all values of a label that must
+    not be empty, and a cluster has a hundred times as many pods as namespaces; dcgm-exporter knows both or neither."""
+    spelling = found.holder.spelling
+    return (spelling.namespace if found.dialect is Dialect.DCGM else "") or spelling.pod
 
 
 def asks_holders(condition: Matchers) -> Matchers:

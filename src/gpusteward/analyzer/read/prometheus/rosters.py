@@ -130,7 +130,9 @@ def list_silent(gathered: Gathered) -> list[int]:
     means = gathered.column(Level.HOLDER, Quantity.CORE, Fold.MEAN)
     is_missing = np.isfinite(counts) | np.isfinite(means)
     is_missing[[*gathered.present, *_list_cores(gathered)]] = False
-    return _keep_uncalled(gathered, np.flatnonzero(is_missing).tolist())
+    keys = gathered.holders.all
+    missing = [row for row in np.flatnonzero(is_missing).tolist() if keys[row][_POD]]
+    return _keep_uncalled(gathered, missing)
 
 
 def _list_unheard(gathered: Gathered, present: set[int]) -> list[int]:

@@ -21,6 +21,7 @@ Numbers = NDArray[np.int64]
 
 _DEMANDS: Mapping[Matcher, tuple[Trait, bool]] = {
     Matcher(ROLES.pod, "!=", ""): (Trait.HELD, True),
+    Matcher(ROLES.namespace, "!=", ""): (Trait.HELD, True),  # an engine is asked by whichever label is cheaper
     Matcher(ROLES.instance, "!=", ""): (Trait.SLICED, True),
     Matcher(ROLES.instance, "=", ""): (Trait.SLICED, False),
     Matcher("by", "=", "container"): (Trait.IN_CONTAINER, True),
