@@ -8,6 +8,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -57,29 +58,38 @@ def run_in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
     return future
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Who is asked: how long that may take, and what is said if it fails or takes longer."""
+
+    name: str
+    longest_seconds: float
+    too_slow: str
+
+
+_SOURCE = _Asked("engine", LONGEST_WAIT_SECONDS, "the engine took too long; ask for less")
+_LEDGER = _Asked("ledger", LEDGER_WAIT_SECONDS, "the database took too long; ask for a shorter time")
+
+
 async def ask_source(read: Callable[[], T], places: Places) -> T:
-    """Raises a 503 or 504 problem. A question that takes too long is left behind with its place until it ends."""
-    places.take()
-    future = run_in_thread(read)
-    future.add_done_callback(lambda _: places.give_back())
-    try:
-        async with asyncio.timeout(LONGEST_WAIT_SECONDS):
-            return await asyncio.shield(future)
-    except SourceError as error:
-        raise ProblemError(503, "engine-failed", str(error), headers={"Retry-After": "10"}) from error
-    except TimeoutError as error:
-        raise ProblemError(504, "engine-slow", "the engine took too long; ask for less") from error
+    """Raises a 503 or 504 problem."""
+    return await _ask(_SOURCE, read, places)
 
 
 async def ask_ledger(read: Callable[[], T], places: Places) -> T:
-    """The same for the database."""
+    """Raises a 503 or 504 problem."""
+    return await _ask(_LEDGER, read, places)
+
+
+async def _ask(asked: _Asked, read: Callable[[], T], places: Places) -> T:
+    """A question that takes too long is left behind with its place until it ends."""
     places.take()
     future = run_in_thread(read)
     future.add_done_callback(lambda _: places.give_back())
     try:
-        async with asyncio.timeout(LEDGER_WAIT_SECONDS):
+        async with asyncio.timeout(asked.longest_seconds):
             return await asyncio.shield(future)
     except SourceError as error:
-        raise ProblemError(503, "ledger-failed", str(error), headers={"Retry-After": "10"}) from error
+        raise ProblemError(503, f"{asked.name}-failed", str(error), headers={"Retry-After": "10"}) from error
     except TimeoutError as error:
-        raise ProblemError(504, "ledger-slow", "the database took too long; ask for a shorter time") from error
+        raise ProblemError(504, f"{asked.name}-slow", asked.too_slow) from error
