@@ -372,3 +372,13 @@ def test_the_usual_keys_end_it(key: str, cluster: Api) -> None:
             await until(pilot, lambda: not app_of(pilot).is_running)
 
     run(watch())
+
+
+def test_an_answer_that_comes_while_the_screen_is_taken_apart_is_of_no_use(cluster: Api) -> None:
+    async def watch() -> None:
+        async with watching("--server", cluster.url) as pilot:
+            app = app_of(pilot)
+            await app.screen.query("#title").remove()
+            app._draw()
+
+    run(watch())

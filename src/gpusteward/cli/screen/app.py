@@ -21,6 +21,7 @@ from gpusteward.cli.screen.views import Cell, sorts_of
 from gpusteward.cli.workload_names import WorkloadName
 from gpusteward.core.nearest import suggest
 
+PARTS = ("#title", "#summary", "#tabs", "#items", "#footer")
 FILTERS = ("", "idle", "unknown", "active")
 MORE_ROWS = 100
 COMMANDS: Mapping[str, str] = {
@@ -118,6 +119,8 @@ class TopApp(App[int]):
 
     def _draw(self, *, keeps_place: bool = True) -> None:
         base, room = self.screen_stack[0], bars.Room(self.size.width, self.language)
+        if len(base.query(", ".join(PARTS))) < len(PARTS):
+            return  # answers and sizes may come before it is composed, and while it is taken apart
         base.query_one("#title", Static).update(bars.write_title(self._source.title, self._given, room))
         base.query_one("#summary", Static).update(bars.write_summary(self._given, self._lost, room))
         base.query_one("#tabs", Static).update(bars.write_tabs(self._asked, self._given, room))
