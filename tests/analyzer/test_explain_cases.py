@@ -12,7 +12,6 @@ from gpusteward.analyzer.explain.cases import case_of, fingerprint
 from gpusteward.analyzer.explain.choosing import rows_worth_asking
 from gpusteward.analyzer.explain.endpoints import Endpoint, locate
 from gpusteward.analyzer.explain.memory import OpinionMemory
-from gpusteward.analyzer.explain.plain import plain_text
 from gpusteward.analyzer.explain.questions import question
 from gpusteward.analyzer.explain.settings import AiSettings
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, UsageTable, VerdictTable
@@ -134,12 +133,6 @@ def test_memory_forgets_what_was_unused_the_longest() -> None:
 
 def test_text_is_one_clean_line() -> None:
     assert clean_text(" a\r\n\tb\x00\x9b\u202e\u2066\ud800c\u3000显存 ") == "a bc 显存"
-
-
-def test_without_a_model_the_rules_speak_in_both_languages() -> None:
-    assert plain_text(parked(), language="en") == "memory is held without any work: no work in 10 minutes"
-    assert plain_text(parked(reasons=("无计算",)), language="zh") == "占用显存但没有活动：无计算"
-    assert all(plain_text(parked(signature=each, reasons=()), language="zh") for each in Signature)
 
 
 def test_no_model_sdk_is_loaded_until_a_question_is_asked() -> None:

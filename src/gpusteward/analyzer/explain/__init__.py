@@ -12,7 +12,6 @@
     tallies.py    calls, failures, tokens, cost
     explainer.py  asks within budget and time; costs nothing but its opinion when the model fails
     caution.py    verdict + opinion -> perhaps a doubt (pure): never the other way
-    plain.py      the rule's own words
 
 A model has no path to an action: its opinion may only make the system more careful.
 """

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from gpusteward.analyzer.read.prometheus.matchers import Matcher, Matchers, write_selector
 from gpusteward.analyzer.read.prometheus.quantities import LAST_WORDS, LASTING, Asked, Fold, Level, Quantity
-from gpusteward.analyzer.read.prometheus.settings import DEFAULT_CONDITION
 
 RULE_PREFIX = "gpusteward:"
 RULE_INTERVAL_SECONDS = 60.0
@@ -82,7 +81,3 @@ def write_duration(seconds: float) -> str:
 def rule_name(metric: str, fold: Fold, seconds: float) -> str:
     """`gpusteward:DCGM_FI_DEV_GPU_UTIL:avg_over_time_10m`."""
     return f"{RULE_PREFIX}{metric}:{fold}_{write_duration(seconds)}"
-
-
-def is_default(condition: str) -> bool:
-    return "".join(condition.split()) == DEFAULT_CONDITION
