@@ -14,15 +14,15 @@ from typing import TypeVar
 from bench.recorder import record_read, replay
 from gpusteward.agent.app import build_script, build_source
 from gpusteward.agent.collect import Collection, Script
-from gpusteward.agent.guards import Guard
+from gpusteward.agent.collector_runner import Guard
 from gpusteward.agent.node import Source
 from gpusteward.agent.nvml import Nvml
 from gpusteward.agent.pages import Pages
 from gpusteward.agent.settings.table import AgentSettings, read_settings
 from gpusteward.core.exposition import LabelCache
-from gpusteward.core.parts import DIVIDED_SIGNALS
+from gpusteward.core.usage_split import DIVIDED_SIGNALS
 from gpusteward.kubernetes.api import ApiServer
-from gpusteward.memory import tame_allocator
+from gpusteward.process_memory import limit_malloc_arenas
 
 _Result = TypeVar("_Result")
 
@@ -121,7 +121,7 @@ def measure_floor(settings: AgentSettings, rounds: int, *, turns: int) -> dict[s
 
 
 def main(arguments: Sequence[str]) -> None:
-    tame_allocator()
+    limit_malloc_arenas()
     rounds, turns, *flags = arguments
     settings = read_settings(flags, {})
     json.dump(measure_floor(settings, int(rounds), turns=int(turns)), sys.stdout)

@@ -17,12 +17,12 @@ from typing import Any
 from bench.machines import About, describe_run
 from bench.progress import say
 from bench.report import render_table
+from gpusteward.analyzer.judge.history import Memory
 from gpusteward.analyzer.judge.judge import judge
-from gpusteward.analyzer.judge.memory import Memory
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.core.verdicts import Activity, Signature
 from gpusteward.simulate.fleets import fleet
-from gpusteward.simulate.truths import Kind
+from gpusteward.simulate.ground_truth import Kind
 from tests.analyzer.truth_cases import (
     CYCLE,
     CYCLES,

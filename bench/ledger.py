@@ -22,21 +22,21 @@ from sqlalchemy import text
 from bench.machines import About, describe_run
 from bench.progress import say
 from bench.report import render_table
-from gpusteward.analyzer.accounts.make import make_report
-from gpusteward.analyzer.accounts.reports import By, ReportQuery
+from gpusteward.analyzer.judge.history import Memory
 from gpusteward.analyzer.judge.judge import judge
-from gpusteward.analyzer.judge.memory import Memory
 from gpusteward.analyzer.judge.workloads import judge_workloads
-from gpusteward.analyzer.keep.ageing import roll_up
-from gpusteward.analyzer.keep.engines import writing
-from gpusteward.analyzer.keep.ledger import Ledger
-from gpusteward.analyzer.keep.periods import DAY_MS, HOUR_MS
-from gpusteward.analyzer.keep.schema import usage_daily
-from gpusteward.analyzer.keep.settings import LedgerSettings
+from gpusteward.analyzer.ledger.db_engine import writing
+from gpusteward.analyzer.ledger.ledger import Ledger
+from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS
+from gpusteward.analyzer.ledger.retention import roll_up
+from gpusteward.analyzer.ledger.schema import usage_daily
+from gpusteward.analyzer.ledger.settings import LedgerSettings
 from gpusteward.analyzer.prices import PriceSettings
+from gpusteward.analyzer.reports.make import make_report
+from gpusteward.analyzer.reports.reports import By, ReportQuery
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.settings.gathered import Settings
 from gpusteward.analyzer.settings.sections import SchedulerSettings
+from gpusteward.analyzer.settings.settings import Settings
 from tests.analyzer.databases import running_postgres
 from tests.analyzer.usage_tables import AT, large_table
 

@@ -25,8 +25,8 @@ from bench.readings import read_busy_seconds, read_cpu_seconds, read_memory
 from bench.scrape_pages import GOLDEN, VARIANTS, pack_pages, read_variants, rename
 from bench.scrape_report import Parts, Results, judge, render_report
 from bench.served import Client
-from gpusteward.analyzer.read.scrape.settings import ScrapeSettings
-from gpusteward.analyzer.read.scrape.source import ScrapeSource
+from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
+from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from tests.agent.test_agent_process import free_port
 
 RESULTS = Path(__file__).parent / "results"

@@ -16,17 +16,17 @@ import requests
 from bench.fleet_data import SIGNALS, STEP, Fleet, uuid_of
 from bench.fleet_results import CycleTime
 from bench.wire_tap import Asked, tap_wire
-from gpusteward.analyzer.api.board import Board
 from gpusteward.analyzer.api.metrics_bodies import render_result
 from gpusteward.analyzer.api.publishing import put_up
+from gpusteward.analyzer.api.result_store import Board
 from gpusteward.analyzer.cycle import Cycle, Parts
 from gpusteward.analyzer.explain.explainer import Explainer
-from gpusteward.analyzer.read.owners import ClusterOwners
-from gpusteward.analyzer.read.processes import Pod, Running
-from gpusteward.analyzer.read.prometheus.source import PrometheusSource
-from gpusteward.analyzer.read.sources import Chart, UsageSource
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
+from gpusteward.analyzer.sources.pod_processes import Pod, Running
+from gpusteward.analyzer.sources.promql.source import PrometheusSource
+from gpusteward.analyzer.sources.usage_source import Chart, UsageSource
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.usages import Holding
 from tests.analyzer.engines import find_program

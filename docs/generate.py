@@ -10,7 +10,7 @@ from docs.analyzer_page import write_analyzer_page
 from docs.tables import code, make_page, make_table
 from gpusteward.agent.settings.flags import Group, Setting, build_parser
 from gpusteward.agent.settings.table import SETTINGS
-from gpusteward.cli import doctor, explain, idle, ps, report, top
+from gpusteward.cli.commands import doctor, explain, idle, ps, report, top
 from gpusteward.cli.exits import EXITS
 from gpusteward.cli.main import COMMANDS
 from gpusteward.core import dcgm, metrics

@@ -9,8 +9,8 @@ from bench.readings import Memory
 from bench.scrape import measure_parts
 from bench.scrape_pages import GOLDEN, GPUS_PER_NODE, VARIANTS, pack_pages, read_variants, rename
 from bench.scrape_report import Parts, Results, judge, render_report
-from gpusteward.analyzer.read.scrape.settings import ScrapeSettings
-from gpusteward.analyzer.read.scrape.source import ScrapeSource
+from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
+from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 
 ABOUT = About("make bench", "2026-11-15", "a processor", 2, "Linux", "CPython", "glibc", {})
 PARTS = Parts(100.0, 5.0, 400.0, [200.0], 121_000, 128_000_000)

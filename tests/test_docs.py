@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from docs.generate import PAGES, REFERENCE
+from gpusteward.agent.http.requests import ROUTES
 from gpusteward.agent.settings.flags import build_parser
 from gpusteward.agent.settings.table import SETTINGS, read_settings
-from gpusteward.agent.web.requests import ROUTES
-from gpusteward.cli import doctor, explain, idle, ps, report, top
+from gpusteward.cli.commands import doctor, explain, idle, ps, report, top
 from tests.agent.test_agent_process import RunningAgent, free_port, is_ready, running
 from tests.documents import DOCUMENTS, READMES, ROOT, list_blocks, prose, read_document
 from tests.fakes.apiserver import wait_until

@@ -16,16 +16,16 @@ import trustme
 import yaml
 
 from gpusteward.agent.fields.lists import parse_fields
+from gpusteward.agent.http.config import WebConfigFile
+from gpusteward.agent.http.server import serve
 from gpusteward.agent.settings.table import read_settings
-from gpusteward.agent.web.config import WebConfigFile
-from gpusteward.agent.web.server import serve
-from gpusteward.analyzer.api.roles import parse_tokens
+from gpusteward.analyzer.api.http.roles import parse_tokens
+from gpusteward.analyzer.notify.senders import build_senders
+from gpusteward.analyzer.notify.signing import KEY_HEADER, SIGNATURE_HEADER, sign
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags
-from gpusteward.analyzer.settings.gathered import Settings
 from gpusteward.analyzer.settings.reading import KNOWN
-from gpusteward.analyzer.tell.senders import build_senders
-from gpusteward.analyzer.tell.signing import KEY_HEADER, SIGNATURE_HEADER, sign
+from gpusteward.analyzer.settings.settings import Settings
 from tests.agent import test_prometheus
 from tests.agent.serving import LOOPBACK, FakeAnswers
 from tests.agent.test_agent_process import RunningAgent, is_ready, running

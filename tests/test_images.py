@@ -128,7 +128,7 @@ def test_the_analyzers_image_needs_no_more_than_its_lock(uv: str, tmp_path: Path
 def test_the_commands_a_person_types_need_no_more_than_their_lock(uv: str, tmp_path: Path):
     programs = install(uv, tmp_path, "cli")
     assert "thresholds.idle" in ask(programs, tmp_path, "gpusteward", "settings")
-    parts = "import gpusteward.cli.screen.app, gpusteward.cli.report, rich; print('all there')"
+    parts = "import gpusteward.cli.top.app, gpusteward.cli.commands.report, rich; print('all there')"
     assert "all there" in ask(programs, tmp_path, "python", "-c", parts)
 
 

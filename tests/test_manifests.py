@@ -7,11 +7,11 @@ import yaml
 from pydantic import SecretStr
 
 from gpusteward.agent.settings.table import read_settings
-from gpusteward.analyzer.api.roles import Roles
+from gpusteward.analyzer.api.http.roles import Roles
 from gpusteward.analyzer.judge.signatures.evidence import MAY_HIDE_A_JOB, RUN_THROUGH_KINDS
-from gpusteward.analyzer.read.owner_walks import _BELOW, _plural
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags
+from gpusteward.analyzer.sources.owners.owner_resolver import _BELOW, _plural
 
 MANIFEST = Path(__file__).parents[1] / "deploy" / "manifests" / "agent.yaml"
 OBJECTS = {each["kind"]: each for each in yaml.safe_load_all(MANIFEST.read_text())}

@@ -10,13 +10,12 @@ from pkgutil import walk_packages
 import pytest
 
 import gpusteward.cli
-from gpusteward.analyzer.accounts.render import words as report_words
 from gpusteward.analyzer.judge import texts as reasons
-from gpusteward.analyzer.tell import texts as notices
-from gpusteward.cli.languages import Said
-from gpusteward.core.sentences import fill
-from gpusteward.core.verdict_words import CHINESE
+from gpusteward.analyzer.notify import texts as notices
+from gpusteward.analyzer.reports.render import words as report_words
+from gpusteward.core.messages import Message, format_text
 from gpusteward.core.verdicts import Activity, Signature, State, Step
+from gpusteward.messages.verdict_words import CHINESE
 
 ROOT = Path(__file__).parent.parent
 COUNTED = re.compile(r"\{(\w+)[^}]*\} ?(?:个|张|行|项|次|分钟|小时|天)")  # Chinese says which numbers count something
@@ -35,13 +34,13 @@ def commands() -> Iterator[tuple[str, str]]:
 
 def said_in(values: list[object]) -> Iterator[tuple[str, str]]:
     for value in values:
-        if isinstance(value, Said):
+        if isinstance(value, Message):
             yield value.en, value.zh
         elif isinstance(value, dict):
             yield from said_in(list(value.values()))
         elif isinstance(value, list | tuple):
             yield from said_in(list(value))
-        elif isinstance(title := getattr(value, "title", None), Said):
+        elif isinstance(title := getattr(value, "title", None), Message):
             yield title.en, title.zh
 
 
@@ -63,7 +62,7 @@ def say_of_one(english: str, chinese: str) -> str:
     for _, name, spec, _ in string.Formatter().parse(english):
         if name and facts.get(name) != 1:
             facts[name] = 1 if name in counted or spec else "x"
-    return fill(english, facts)
+    return format_text(english, facts)
 
 
 @pytest.mark.parametrize(("english", "chinese"), TEXTS)
@@ -98,11 +97,11 @@ def test_every_word_of_a_verdict_has_its_chinese_one_and_the_page_tells_it():
 
 
 def test_what_stands_in_a_fact_is_no_place_to_fill():
-    assert fill("{name} {number:|one|many}", {"name": "{number:|x|y}", "number": 2}) == "{number:|x|y} many"
+    assert format_text("{name} {number:|one|many}", {"name": "{number:|x|y}", "number": 2}) == "{number:|x|y} many"
 
 
 @pytest.mark.parametrize(
     ("number", "word"), [(0, "minutes"), (0.4, "minutes"), (0.7, "minute"), (1, "minute"), (1.6, "minutes")]
 )
 def test_a_word_follows_the_number_as_it_is_written(number: float, word: str):
-    assert fill("{number:.0f} {number:|minute|minutes}", {"number": number}) == f"{number:.0f} {word}"
+    assert format_text("{number:.0f} {number:|minute|minutes}", {"number": number}) == f"{number:.0f} {word}"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpusteward.agent.web.server import Server, serve
+from gpusteward.agent.http.server import Server, serve
 from tests.agent.serving import LOOPBACK, FakeAnswers, Starter
 
 

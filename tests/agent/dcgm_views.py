@@ -13,9 +13,9 @@ from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
 from gpusteward.core.exposition import Family, LabelCache
 from gpusteward.core.gpus import Gpu, GpuReading, MigInstance
-from gpusteward.core.parts import divide
 from gpusteward.core.processes import GpuProcess
 from gpusteward.core.snapshots import Snapshot
+from gpusteward.core.usage_split import divide
 
 H100 = "NVIDIA H100 80GB HBM3"
 GIB = float(2**30)

@@ -4,8 +4,8 @@ import gzip
 import http.client
 from collections.abc import Callable
 
+from gpusteward.agent.http.server import Server
 from gpusteward.agent.settings.values import ListenAddress
-from gpusteward.agent.web.server import Server
 
 LOOPBACK = ListenAddress("127.0.0.1", 0)
 Starter = Callable[..., Server]

@@ -4,7 +4,7 @@ import threading
 
 from gpusteward.agent.answers import AgentAnswers
 from gpusteward.agent.collect import Collection, Script, Worker
-from gpusteward.agent.guards import Guard
+from gpusteward.agent.collector_runner import Guard
 from gpusteward.agent.pages import Pages
 from gpusteward.core.exposition import LabelCache
 from gpusteward.core.gpus import Gpu, GpuReading

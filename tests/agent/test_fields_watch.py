@@ -18,7 +18,7 @@ def names(source: FieldFile | FieldConfigMap, now: float = 0.0) -> list[str]:
     return [row.name for row in source.poll(now).metrics]
 
 
-class Said(logging.Handler):
+class Message(logging.Handler):
     """Events said to the log, from info up."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Said(logging.Handler):
 
 @pytest.fixture
 def said() -> Iterator[list[str]]:
-    handler, logger = Said(), logging.getLogger("gpusteward.agent.fields.watch")
+    handler, logger = Message(), logging.getLogger("gpusteward.agent.fields.watch")
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     yield handler.events

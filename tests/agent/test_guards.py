@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from gpusteward.agent.guards import MOST_REASONS, QUIET_CYCLES, Guard
+from gpusteward.agent.collector_runner import MOST_REASONS, QUIET_CYCLES, Guard
 from gpusteward.core.errors import SourceError
 from gpusteward.core.snapshots import Failure
 

@@ -13,7 +13,7 @@ import trustme
 
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.kubernetes import api as door
-from gpusteward.kubernetes import line_streams
+from gpusteward.kubernetes import watch_stream as line_streams
 from gpusteward.kubernetes.api import ApiServer, GoneError
 from tests.fakes.apiserver import FakeApiServer, pod, wait_until
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.agent.guards import Guard
+from gpusteward.agent.collector_runner import Guard
 from gpusteward.agent.kubernetes.kubelet import PodResources
 from gpusteward.agent.kubernetes.pods import PodWatch
 from gpusteward.agent.node import CLAIMS_CHECKED_SECONDS, CLAIMS_KEPT_SECONDS, Neighbours, NodeSource
 from gpusteward.agent.nvml import Nvml
 from gpusteward.agent.proc.table import ProcTable
-from gpusteward.core.parts import DIVIDED_SIGNALS
 from gpusteward.core.snapshots import Snapshot
+from gpusteward.core.usage_split import DIVIDED_SIGNALS
 from gpusteward.kubernetes.api import ApiServer
 from tests.fakes.apiserver import wait_until
 from tests.fakes.kubelet import Misfortune

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from gpusteward.core.allocations import Share
-from gpusteward.core.parts import Part, divide
 from gpusteward.core.snapshots import Snapshot
+from gpusteward.core.usage_split import Part, divide
 from tests.agent.test_node import standing_node
 from tests.fakes.apiserver import wait_until
 from tests.fakes.kubelet import answer, claimed

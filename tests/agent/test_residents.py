@@ -4,16 +4,16 @@ import getpass
 from dataclasses import replace
 from pathlib import Path
 
-from gpusteward.agent.guards import Guard
+from gpusteward.agent.collector_runner import Guard
 from gpusteward.agent.node import Neighbours, NodeSource
 from gpusteward.agent.nvml import Nvml
 from gpusteward.agent.proc.table import ProcessIdentity, ProcTable
-from gpusteward.agent.residents import seat_residents
+from gpusteward.agent.process_holders import seat_residents
 from gpusteward.core.allocations import Share
 from gpusteward.core.containers import Workload
-from gpusteward.core.parts import DIVIDED_SIGNALS, divide
 from gpusteward.core.processes import GpuProcess, Place
 from gpusteward.core.snapshots import Snapshot
+from gpusteward.core.usage_split import DIVIDED_SIGNALS, divide
 from tests.fakes.machines import NODE, write_process
 from tests.fakes.nvml_library import NvmlWorld
 from tests.fakes.nvml_scenarios import crowd

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import pytest
 
+from gpusteward.agent.http.server import listen, serve
 from gpusteward.agent.settings.values import ListenAddress
-from gpusteward.agent.web.server import listen, serve
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.exposition import OPENMETRICS_TYPE, TEXT_TYPE
 from tests.agent.serving import LOOPBACK, FakeAnswers, Starter, connect, fetch

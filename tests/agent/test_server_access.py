@@ -12,9 +12,9 @@ import bcrypt
 import pytest
 import trustme
 
-from gpusteward.agent.web.config import WebConfigFile
-from gpusteward.agent.web.requests import Line
-from gpusteward.agent.web.server import Server
+from gpusteward.agent.http.config import WebConfigFile
+from gpusteward.agent.http.requests import Line
+from gpusteward.agent.http.server import Server
 from tests.agent.serving import Starter, fetch
 from tests.fakes.apiserver import wait_until
 

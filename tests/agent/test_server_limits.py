@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from gpusteward.agent.web.server import Server
+from gpusteward.agent.http.server import Server
 from tests.agent.serving import FakeAnswers, Starter, fetch
 from tests.fakes.apiserver import wait_until
 

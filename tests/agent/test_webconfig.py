@@ -9,9 +9,9 @@ import bcrypt
 import pytest
 import trustme
 
-from gpusteward.agent.web.config import WebConfig, WebConfigFile, read_web_config
-from gpusteward.agent.web.passwords import REMEMBERED_FAILURES, Passwords, parse_basic
-from gpusteward.agent.web.rates import TokenBucket
+from gpusteward.agent.http.config import WebConfig, WebConfigFile, read_web_config
+from gpusteward.agent.http.passwords import REMEMBERED_FAILURES, Passwords, parse_basic
+from gpusteward.agent.http.rates import TokenBucket
 from gpusteward.core.errors import ConfigurationError
 
 

@@ -3,7 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from gpusteward.analyzer.accounts.reports import (
+from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS
+from gpusteward.analyzer.reports.reports import (
     Amounts,
     Finding,
     Group,
@@ -15,7 +16,6 @@ from gpusteward.analyzer.accounts.reports import (
     Unused,
     Waster,
 )
-from gpusteward.analyzer.keep.periods import DAY_MS, HOUR_MS
 from tests.analyzer.account_books import A100, GIB, T4, at
 
 HOSTILE = "<script>alert('x')</script>"

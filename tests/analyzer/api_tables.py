@@ -2,7 +2,7 @@
 
 from gpusteward.analyzer.explain.answers import Opinion
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.usages import Holding, Measure
 from tests.analyzer.serving import make_result

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpusteward.analyzer.explain.cases import Case
+from gpusteward.analyzer.explain.prompt_cases import Case
 from gpusteward.analyzer.explain.settings import AiSettings
 from gpusteward.core.verdicts import Activity, Signature, State
 

@@ -18,9 +18,9 @@ from typing import Any
 
 from sqlalchemy import Engine, event, text
 
-from gpusteward.analyzer.keep.ageing import roll_up
-from gpusteward.analyzer.keep.engines import open_engine
-from gpusteward.analyzer.keep.settings import LedgerSettings
+from gpusteward.analyzer.ledger.db_engine import open_engine
+from gpusteward.analyzer.ledger.retention import roll_up
+from gpusteward.analyzer.ledger.settings import LedgerSettings
 from gpusteward.analyzer.results import Result
 from tests.analyzer.keeping import open_ledger, random_cycles, read_books
 

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Engine, select
 
+from gpusteward.analyzer.judge.history import Memory
 from gpusteward.analyzer.judge.judge import judge
-from gpusteward.analyzer.judge.memory import Memory
 from gpusteward.analyzer.judge.workloads import judge_workloads
-from gpusteward.analyzer.keep.ledger import Ledger
-from gpusteward.analyzer.keep.periods import HOUR_MS
-from gpusteward.analyzer.keep.schema import METADATA, usage_hourly
-from gpusteward.analyzer.keep.settings import LedgerSettings
+from gpusteward.analyzer.ledger.ledger import Ledger
+from gpusteward.analyzer.ledger.periods import HOUR_MS
+from gpusteward.analyzer.ledger.schema import METADATA, usage_hourly
+from gpusteward.analyzer.ledger.settings import LedgerSettings
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.settings.gathered import Settings
 from gpusteward.analyzer.settings.sections import SchedulerSettings
+from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.usages import Holding
 from tests.analyzer.usage_tables import holding, resting, table_of, working
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from gpusteward.analyzer.read.scrape.settings import ScrapeSettings
-from gpusteward.analyzer.read.scrape.source import ScrapeSource
+from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
+from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from tests.analyzer.engines import Sample
 from tests.analyzer.histories import STEP, WINDOW
 

@@ -22,25 +22,25 @@ from typing import Any
 
 import uvicorn
 
-from gpusteward.analyzer.api.board import Board
 from gpusteward.analyzer.api.build import build_api
+from gpusteward.analyzer.api.dependencies import Serving
 from gpusteward.analyzer.api.event_feed import EventFeed
-from gpusteward.analyzer.api.places import Places
+from gpusteward.analyzer.api.http.concurrency_limits import Places
+from gpusteward.analyzer.api.http.roles import Roles
 from gpusteward.analyzer.api.publishing import publish
-from gpusteward.analyzer.api.roles import Roles
-from gpusteward.analyzer.api.serving import Serving
+from gpusteward.analyzer.api.result_store import Board
 from gpusteward.analyzer.explain.answers import Opinion
 from gpusteward.analyzer.explain.caution import restrain_all, weigh_all
 from gpusteward.analyzer.explain.tallies import Tally
+from gpusteward.analyzer.judge.history import Memory
 from gpusteward.analyzer.judge.judge import judge
-from gpusteward.analyzer.judge.memory import Memory
 from gpusteward.analyzer.judge.workloads import judge_workloads
-from gpusteward.analyzer.listening import configure_server, open_socket
-from gpusteward.analyzer.read.processes import Pod, Running, RunningProcess
-from gpusteward.analyzer.read.sources import Chart
+from gpusteward.analyzer.listen_socket import configure_server, open_socket
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.settings.gathered import Settings
 from gpusteward.analyzer.settings.sections import ServerSettings
+from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.sources.pod_processes import Pod, Running, RunningProcess
+from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.analyzer.worker import Account
 from gpusteward.core.usages import Measure

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Engine
 
+from gpusteward.analyzer.judge.history import Memory
 from gpusteward.analyzer.judge.judge import judge
-from gpusteward.analyzer.judge.memory import Memory
 from gpusteward.analyzer.judge.workloads import judge_workloads
-from gpusteward.analyzer.keep.engines import open_engine
-from gpusteward.analyzer.keep.schema import METADATA
+from gpusteward.analyzer.ledger.db_engine import open_engine
+from gpusteward.analyzer.ledger.schema import METADATA
+from gpusteward.analyzer.notify.notifier import Teller
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.tables import UsageTable
-from gpusteward.analyzer.tell.teller import Teller
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.usages import Holding, Measure
 from tests.analyzer.usage_tables import AT, DAY, GIB, WINDOW, resting, signal, table_of, working

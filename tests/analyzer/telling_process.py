@@ -6,8 +6,8 @@ Prints the number of each cycle when it is told.
 import sys
 import time
 
-from gpusteward.analyzer.keep.engines import open_engine
-from gpusteward.analyzer.tell.teller import Teller
+from gpusteward.analyzer.ledger.db_engine import open_engine
+from gpusteward.analyzer.notify.notifier import Teller
 from tests.analyzer.telling import held, result_of, settings_of
 from tests.analyzer.usage_tables import AT
 

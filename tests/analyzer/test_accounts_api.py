@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from gpusteward.analyzer.accounts.make import make_report
-from gpusteward.analyzer.accounts.reports import Report, ReportQuery
-from gpusteward.analyzer.api.places import PLACES
-from gpusteward.analyzer.api.serving import refuse_report
-from gpusteward.analyzer.keep.periods import HOUR_MS
+from gpusteward.analyzer.api.dependencies import refuse_report
+from gpusteward.analyzer.api.http.concurrency_limits import PLACES
+from gpusteward.analyzer.ledger.periods import HOUR_MS
 from gpusteward.analyzer.prices import PriceSettings
-from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.reports.make import make_report
+from gpusteward.analyzer.reports.reports import Report, ReportQuery
 from gpusteward.analyzer.settings.sections import ServerSettings
+from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.errors import SourceError
 from tests.analyzer.account_books import A100, T4, at, open_books
 from tests.analyzer.serving import Api, serving_api

@@ -4,14 +4,14 @@ from itertools import pairwise
 
 import pytest
 
-from gpusteward.analyzer.accounts.make import make_report
-from gpusteward.analyzer.accounts.render.csv_text import render_csv
-from gpusteward.analyzer.accounts.render.html_page import render_html
-from gpusteward.analyzer.accounts.render.words import list_notes
-from gpusteward.analyzer.accounts.reports import CurrencyChange, Report, ReportQuery
-from gpusteward.analyzer.keep.ledger import Ledger
-from gpusteward.analyzer.keep.periods import DAY_MS, HOUR_MS, floor_day
+from gpusteward.analyzer.ledger.ledger import Ledger
+from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, floor_day
 from gpusteward.analyzer.prices import PriceSettings
+from gpusteward.analyzer.reports.make import make_report
+from gpusteward.analyzer.reports.render.csv_text import render_csv
+from gpusteward.analyzer.reports.render.html_page import render_html
+from gpusteward.analyzer.reports.render.words import list_notes
+from gpusteward.analyzer.reports.reports import CurrencyChange, Report, ReportQuery
 from gpusteward.analyzer.settings.sections import SchedulerSettings
 from tests.analyzer.keeping import RESTING, SETTINGS, START, WORKING, cycle, hour, open_ledger, read_table
 from tests.analyzer.usage_tables import holding

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpusteward.analyzer.accounts.make import make_report
-from gpusteward.analyzer.accounts.reports import Amounts, By, Report, ReportQuery
-from gpusteward.analyzer.keep.engines import open_engine
-from gpusteward.analyzer.keep.periods import DAY_MS, HOUR_MS
+from gpusteward.analyzer.ledger.db_engine import open_engine
+from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS
 from gpusteward.analyzer.prices import PriceSettings
+from gpusteward.analyzer.reports.make import make_report
+from gpusteward.analyzer.reports.reports import Amounts, By, Report, ReportQuery
 from gpusteward.core.errors import SourceError
 from tests.analyzer.account_books import A100, GIB, H100, T4, Books, at, make_usage, open_books
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusteward.analyzer.accounts.mig import BOARDS, MIB, find_board
-from gpusteward.analyzer.accounts.reports import Finding
-from gpusteward.analyzer.accounts.right_sizing import Holder, find_smaller
 from gpusteward.analyzer.prices import HOUR_MS
+from gpusteward.analyzer.reports.mig import BOARDS, MIB, find_board
+from gpusteward.analyzer.reports.reports import Finding
+from gpusteward.analyzer.reports.right_sizing import Holder, find_smaller
 from tests.analyzer.account_books import A100, GIB, H100, T4
 
 SMALL = Holder(

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.aftermath import Aftermath
-from gpusteward.analyzer.aftermath_exports import aftermath_families
-from gpusteward.analyzer.keep.settings import LedgerSettings
-from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.ledger.settings import LedgerSettings
+from gpusteward.analyzer.metrics.delivery_metrics import aftermath_families
+from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core import analyzer_metrics as metrics
 from tests.analyzer.keeping import RESTING, START, cycle, sqlite_url
 from tests.analyzer.usage_tables import holding
@@ -24,7 +24,7 @@ def test_a_fault_nobody_foresaw_stops_the_books_is_shown_and_is_over_with_the_ne
     try:
         aftermath.follow(results[0])
         with monkeypatch.context() as patch:
-            patch.setattr("gpusteward.analyzer.keep.ledger.make_sheet", lambda *_, **__: 1 // 0)
+            patch.setattr("gpusteward.analyzer.ledger.ledger.make_sheet", lambda *_, **__: 1 // 0)
             aftermath.follow(results[1])
             assert "ZeroDivisionError" in aftermath.describe()["ledger"]["error"]
             assert ledger_up(aftermath) == 0

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from starlette.requests import Request
 
-from gpusteward.analyzer.api.access import is_from_here
-from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.api.http.access import is_from_here
+from gpusteward.analyzer.settings.settings import Settings
 from tests.analyzer.api_tables import small_result
 from tests.analyzer.serving import Api, serving_api
 

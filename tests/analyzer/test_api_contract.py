@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import positive_data_acceptance
 
 from gpusteward.analyzer.api.build import build_api
-from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.settings.settings import Settings
 from tests.analyzer.api_tables import small_result
 from tests.analyzer.serving import Api, make_serving, serving_api
 

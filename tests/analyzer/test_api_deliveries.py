@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from gpusteward.analyzer.api.places import PLACES
-from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.api.http.concurrency_limits import PLACES
+from gpusteward.analyzer.notify.notifier import Teller
+from gpusteward.analyzer.notify.outbox_records import Delivery
 from gpusteward.analyzer.settings.sections import ServerSettings
-from gpusteward.analyzer.tell.parcels import Delivery
-from gpusteward.analyzer.tell.teller import Teller
+from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.errors import SourceError
 from tests.analyzer.serving import Api, serving_api
 from tests.analyzer.telling import held, open_ledger, result_of, settings_of, telling

@@ -11,7 +11,7 @@ import pytest
 
 from gpusteward.analyzer.api import event_feed
 from gpusteward.analyzer.api.event_feed import EventFeed, describe_changes, describe_cycle
-from gpusteward.analyzer.read.sources import Chart
+from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import Holding
 from tests.analyzer.api_tables import small_result

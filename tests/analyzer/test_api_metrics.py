@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from gpusteward.analyzer.api.checksums import join_checksums
-from gpusteward.analyzer.api.packing import Body, pack
+from gpusteward.analyzer.api.http.crc32_combine import join_checksums
+from gpusteward.analyzer.api.http.gzip_blocks import Body, pack
 from gpusteward.core.analyzer_metrics import ANALYZER_METRICS
 from gpusteward.core.usages import Measure
 from tests.analyzer.api_tables import small_result

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection
 
-from gpusteward.analyzer.api.processes import MOST_PROCESSES
-from gpusteward.analyzer.read.processes import Pod, Running, RunningProcess
+from gpusteward.analyzer.api.v1.processes import MOST_PROCESSES
+from gpusteward.analyzer.sources.pod_processes import Pod, Running, RunningProcess
 from gpusteward.core.containers import Workload
 from gpusteward.core.errors import SourceError
 from tests.analyzer.api_tables import hold, small_result

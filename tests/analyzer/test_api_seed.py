@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gpusteward import __version__
-from gpusteward.analyzer.api.seed_results import SeedRow
-from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.api.compat.results import SeedRow
+from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.usages import Measure
 from tests.analyzer.api_tables import small_result

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from gpusteward.analyzer.explain.answers import Opinion, clean_text
-from gpusteward.analyzer.explain.cases import case_of, fingerprint
 from gpusteward.analyzer.explain.choosing import rows_worth_asking
 from gpusteward.analyzer.explain.endpoints import Endpoint, locate
-from gpusteward.analyzer.explain.memory import OpinionMemory
+from gpusteward.analyzer.explain.opinion_cache import OpinionMemory
+from gpusteward.analyzer.explain.prompt_cases import case_of, fingerprint
 from gpusteward.analyzer.explain.questions import question
 from gpusteward.analyzer.explain.settings import AiSettings
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, UsageTable, VerdictTable

@@ -9,10 +9,10 @@ import pytest
 
 from gpusteward.analyzer.cycle import Cycle, Parts
 from gpusteward.analyzer.explain.explainer import Explainer
-from gpusteward.analyzer.read.processes import Pod, Running
-from gpusteward.analyzer.read.sources import Chart
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.sources.pod_processes import Pod, Running
+from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import STEPS, UsageTable
 from gpusteward.core.containers import Workload
 from gpusteward.core.usages import Holding, Measure

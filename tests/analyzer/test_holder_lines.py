@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 from prometheus_client.samples import Sample
 
-from gpusteward.analyzer import holder_lines
-from gpusteward.analyzer.api.board import Board
 from gpusteward.analyzer.api.metrics_bodies import render_result
 from gpusteward.analyzer.api.publishing import publish, put_up
-from gpusteward.analyzer.holder_lines import render_holders
+from gpusteward.analyzer.api.result_store import Board
+from gpusteward.analyzer.metrics import allocation_samples as holder_lines
+from gpusteward.analyzer.metrics.allocation_samples import render_holders
 from gpusteward.analyzer.results import Result
 from gpusteward.core import analyzer_metrics as metrics
 from gpusteward.core.exposition import TEXT_TYPE

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from gpusteward.analyzer.judge.activity import SIGNALS
+from gpusteward.analyzer.judge.history import Memory
 from gpusteward.analyzer.judge.judge import judge
-from gpusteward.analyzer.judge.memory import Memory
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, UsageTable
 from gpusteward.core.usages import Measure, Stat

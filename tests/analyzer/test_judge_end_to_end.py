@@ -7,20 +7,20 @@ from dataclasses import dataclass
 import pytest
 
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
+from gpusteward.analyzer.judge.history import Memory
 from gpusteward.analyzer.judge.judge import judge
-from gpusteward.analyzer.judge.memory import Memory
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.workloads import WorkloadTable, judge_workloads
-from gpusteward.analyzer.read.prometheus.dialects import dcgm_names, native_signals
-from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
-from gpusteward.analyzer.read.prometheus.source import PrometheusSource
+from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
+from gpusteward.analyzer.sources.promql.source import PrometheusSource
+from gpusteward.analyzer.sources.usage.dialects import dcgm_names, native_signals
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, STEPS, VerdictTable
 from gpusteward.core import metrics
 from gpusteward.core.allocations import Share
 from gpusteward.core.usages import Holding
 from gpusteward.core.verdicts import Activity, Signature, Step
 from gpusteward.simulate.fleets import default_node, fleet
-from gpusteward.simulate.truths import Kind, Truth, allocation_key
+from gpusteward.simulate.ground_truth import Kind, Truth, allocation_key
 from tests.analyzer.engines import RunningEngine, Sample, running_prometheus
 from tests.analyzer.histories import AT, WINDOW, moments, tell_history
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from gpusteward.analyzer.judge.history import Memory
 from gpusteward.analyzer.judge.judge import judge
-from gpusteward.analyzer.judge.memory import Memory
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, UsageTable, VerdictTable
 from gpusteward.core.verdicts import Activity, Signature

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpusteward.analyzer.judge.activity import SIGNALS
+from gpusteward.analyzer.judge.history import Memory
 from gpusteward.analyzer.judge.judge import judge
-from gpusteward.analyzer.judge.memory import Memory
 from gpusteward.analyzer.judge.reasons import make_verdict
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.workloads import judge_workloads

@@ -5,16 +5,16 @@ import string
 
 import pytest
 
+from gpusteward.analyzer.judge.history import Memory
 from gpusteward.analyzer.judge.judge import judge
-from gpusteward.analyzer.judge.memory import Memory
 from gpusteward.analyzer.judge.reasons import explain_row, make_verdict
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.texts import LANGUAGES, TEXTS, render
 from gpusteward.analyzer.judge.workloads import judge_workloads
-from gpusteward.core import unknown_reasons
 from gpusteward.core.containers import Workload
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, Doubt, Signature, State, Step
+from gpusteward.messages import unknown_reasons
 from tests.analyzer.usage_tables import AT, WINDOW, Stats, holding, resting, signal, table_of, working
 
 RULES = Rules()

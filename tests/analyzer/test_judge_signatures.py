@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from gpusteward.analyzer.judge.history import Memory
 from gpusteward.analyzer.judge.judge import judge
-from gpusteward.analyzer.judge.memory import Memory
 from gpusteward.analyzer.judge.reasons import explain_row
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.signatures.table import HIGHEST_STEP

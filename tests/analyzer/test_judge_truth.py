@@ -5,7 +5,7 @@ import pytest
 from gpusteward.analyzer.judge.signatures.table import HIGHEST_STEP
 from gpusteward.core.verdicts import Activity, Signature, Step
 from gpusteward.simulate.fleets import fleet
-from gpusteward.simulate.truths import Kind
+from gpusteward.simulate.ground_truth import Kind
 from tests.analyzer.truth_cases import MOMENTS, Case, even_servers, find_brief_work, judge_nodes, lone_nodes
 from tests.analyzer.usage_tables import AGENT_STEP
 from tests.simulate.lone import lone_node

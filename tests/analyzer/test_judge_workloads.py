@@ -5,8 +5,8 @@ import time
 import numpy as np
 import pytest
 
+from gpusteward.analyzer.judge.history import Memory
 from gpusteward.analyzer.judge.judge import judge
-from gpusteward.analyzer.judge.memory import Memory
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.workloads import PRECEDENCE, WorkloadTable, judge_workloads
 from gpusteward.analyzer.tables import UsageTable

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from gpusteward.analyzer.keep.ledger import Ledger
+from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.prices import PriceSettings
-from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.containers import Workload
 from gpusteward.core.usages import Measure, Stat
 from tests.analyzer.keeping import (

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.keep.ledger import Ledger
-from gpusteward.analyzer.keep.periods import BOOKED, DAY_MS, HOUR_MS, ROLLED, floor_day
+from gpusteward.analyzer.ledger.ledger import Ledger
+from gpusteward.analyzer.ledger.periods import BOOKED, DAY_MS, HOUR_MS, ROLLED, floor_day
 from gpusteward.analyzer.settings.sections import SchedulerSettings
 from tests.analyzer.keeping import (
     SETTINGS,
@@ -138,7 +138,7 @@ def test_what_is_left_of_a_large_future_goes_with_the_next_cycles(tmp_path, monk
     book_at(ledger, [0, 5, 9 * DAY_MINUTES])
     book_at(ledger, range(10, 70, 5))
     with monkeypatch.context() as patch:
-        patch.setattr("gpusteward.analyzer.keep.ledger.CATCH_UP_SECONDS", 0.002)  # a day or so at a time
+        patch.setattr("gpusteward.analyzer.ledger.ledger.CATCH_UP_SECONDS", 0.002)  # a day or so at a time
         for minute in range(70, 120, 2):
             book_at(ledger, [minute])
             check_sums(ledger)

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from sqlalchemy import event, text
 
-from gpusteward.analyzer.keep import engines
-from gpusteward.analyzer.keep import ledger as door
-from gpusteward.analyzer.keep import postgres as postgres_driver
-from gpusteward.analyzer.keep.ledger import Ledger
-from gpusteward.analyzer.keep.settings import LedgerSettings
+from gpusteward.analyzer.ledger import db_engine as engines
+from gpusteward.analyzer.ledger import ledger as door
+from gpusteward.analyzer.ledger import postgres as postgres_driver
+from gpusteward.analyzer.ledger.ledger import Ledger
+from gpusteward.analyzer.ledger.settings import LedgerSettings
 from gpusteward.core.errors import ConfigurationError
 from tests.analyzer.keeping import (
     RESTING,

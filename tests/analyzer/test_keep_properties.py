@@ -8,13 +8,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete, func, select
 
-from gpusteward.analyzer.keep.engines import open_engine
-from gpusteward.analyzer.keep.ledger import Ledger
-from gpusteward.analyzer.keep.periods import read_period
-from gpusteward.analyzer.keep.schema import METADATA, usage_daily, usage_hourly
-from gpusteward.analyzer.keep.settings import LedgerSettings
-from gpusteward.analyzer.keep.upgrades import upgrade
-from gpusteward.analyzer.keep.weights import weigh
+from gpusteward.analyzer.ledger.db_engine import open_engine
+from gpusteward.analyzer.ledger.gpu_fraction import weigh
+from gpusteward.analyzer.ledger.ledger import Ledger
+from gpusteward.analyzer.ledger.periods import read_period
+from gpusteward.analyzer.ledger.schema import METADATA, usage_daily, usage_hourly
+from gpusteward.analyzer.ledger.settings import LedgerSettings
+from gpusteward.analyzer.ledger.upgrades import upgrade
 from gpusteward.core.usages import Measure
 from tests.analyzer.keeping import PARTS, RESTING, START, UNREAD, WORKING, cycle, open_ledger, read_table
 from tests.analyzer.usage_tables import GIB, holding, signal, table_of

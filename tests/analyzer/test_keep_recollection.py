@@ -4,11 +4,11 @@ import math
 
 import pytest
 
+from gpusteward.analyzer.judge.history import Memory
 from gpusteward.analyzer.judge.judge import judge
-from gpusteward.analyzer.judge.memory import Memory
-from gpusteward.analyzer.keep.engines import open_engine
-from gpusteward.analyzer.keep.recollection import recollect
-from gpusteward.analyzer.keep.upgrades import upgrade
+from gpusteward.analyzer.ledger.db_engine import open_engine
+from gpusteward.analyzer.ledger.restore_state import recollect
+from gpusteward.analyzer.ledger.upgrades import upgrade
 from tests.analyzer.keeping import RESTING, SETTINGS, START, WORKING, Rows, book_all, cycle
 from tests.analyzer.usage_tables import holding
 

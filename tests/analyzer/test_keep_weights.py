@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.keep.weights import SMALLEST_INSTANCE, weigh
+from gpusteward.analyzer.ledger.gpu_fraction import SMALLEST_INSTANCE, weigh
 from gpusteward.core.usages import Measure, Stat
 from tests.analyzer.usage_tables import GIB, holding, signal, table_of
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.judge.activity import ActivityRule, find_work
-from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
-from gpusteward.analyzer.read.prometheus.source import PrometheusSource
+from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
+from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core import metrics
 from gpusteward.core.usages import Measure, Stat

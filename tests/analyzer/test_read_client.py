@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from gpusteward.analyzer.read.prometheus.client import Engine, LimitError
-from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
+from gpusteward.analyzer.sources.engine.client import Engine, LimitError
+from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.core.errors import ConfigurationError, SourceError
 from tests.analyzer.faults import FaultyEngine, fails, faulty
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpusteward.analyzer.read.prometheus import decode
-from gpusteward.analyzer.read.prometheus.text_keys import TextKeys
+from gpusteward.analyzer.sources.engine import decode
+from gpusteward.analyzer.sources.engine.text_keys import TextKeys
 from gpusteward.core.errors import SourceError
 
 

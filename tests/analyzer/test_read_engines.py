@@ -16,19 +16,19 @@ import pytest
 import yaml
 
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
+from gpusteward.analyzer.judge.history import Memory
 from gpusteward.analyzer.judge.judge import judge
-from gpusteward.analyzer.judge.memory import Memory
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.workloads import WorkloadTable, judge_workloads
-from gpusteward.analyzer.read.prometheus.rules import write_rules
-from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
-from gpusteward.analyzer.read.prometheus.source import PrometheusSource
+from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
+from gpusteward.analyzer.sources.promql.recording_rules import write_rules
+from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, STATES, STEPS, UsageTable, VerdictTable
-from gpusteward.core import unknown_reasons
 from gpusteward.core.exposition import render_labels
-from gpusteward.core.parts import divide
 from gpusteward.core.processes import Place
+from gpusteward.core.usage_split import divide
 from gpusteward.core.usages import Measure, Stat
+from gpusteward.messages import unknown_reasons
 from gpusteward.simulate.fleets import default_node, fleet
 from gpusteward.simulate.models import MIB
 from gpusteward.simulate.readings import CONTEXT_MIB, EMPTY_MIB
@@ -351,7 +351,7 @@ def evaluate_rules(engine: RunningEngine, at: float, *, rules: Path = RULES) -> 
 
 def test_rules_are_made_for_the_window_of_the_site(tmp_path: Path, component: Callable[[str], str]):
     rules = tmp_path / "recording.yaml"
-    command = [sys.executable, "-m", "gpusteward.analyzer.read.prometheus.rules", "--window-min"]
+    command = [sys.executable, "-m", "gpusteward.analyzer.sources.promql.recording_rules", "--window-min"]
     rules.write_text(subprocess.run([*command, "30"], capture_output=True, text=True, check=True).stdout)
     checked = subprocess.run([component("promtool"), "check", "rules", rules], capture_output=True, check=False)
     assert checked.returncode == 0, checked.stderr

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
-from gpusteward.analyzer.read.prometheus.shards import SeriesLimit
-from gpusteward.analyzer.read.prometheus.source import PrometheusSource
+from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
+from gpusteward.analyzer.sources.engine.shards import SeriesLimit
+from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import Measure, Stat

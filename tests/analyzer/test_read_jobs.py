@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.read.processes import Pod
-from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
-from gpusteward.analyzer.read.prometheus.source import PrometheusSource
+from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
+from gpusteward.analyzer.sources.pod_processes import Pod
+from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.simulate.fleets import fleet
 from tests.analyzer.engines import Sample, running_prometheus

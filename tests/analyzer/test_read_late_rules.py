@@ -5,12 +5,12 @@ from contextlib import closing
 
 import pytest
 
+from gpusteward.analyzer.judge.history import Memory
 from gpusteward.analyzer.judge.judge import judge
-from gpusteward.analyzer.judge.memory import Memory
 from gpusteward.analyzer.judge.rules import Rules
-from gpusteward.analyzer.read.prometheus.freshness import LONGEST_AGE_SECONDS
-from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
-from gpusteward.analyzer.read.prometheus.source import PrometheusSource
+from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
+from gpusteward.analyzer.sources.promql.rule_freshness import LONGEST_AGE_SECONDS
+from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.tables import ACTIVITIES, UsageTable
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity

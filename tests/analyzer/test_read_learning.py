@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gpusteward.analyzer.judge.history import Memory
 from gpusteward.analyzer.judge.judge import judge
-from gpusteward.analyzer.judge.memory import Memory
 from gpusteward.analyzer.judge.rules import Rules
-from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
-from gpusteward.analyzer.read.prometheus.shards import SMALLEST_SHARD, SeriesLimit
-from gpusteward.analyzer.read.prometheus.source import PrometheusSource
+from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
+from gpusteward.analyzer.sources.engine.shards import SMALLEST_SHARD, SeriesLimit
+from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.tables import ACTIVITIES
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity

@@ -8,9 +8,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.read.owner_walks import KEPT_SECONDS, RETRY_SECONDS
-from gpusteward.analyzer.read.owners import QUESTIONS_PER_CYCLE, SECONDS_PER_CYCLE, ClusterOwners, open_owners
 from gpusteward.analyzer.settings.sections import KubernetesSettings
+from gpusteward.analyzer.sources.owners.cluster_owners import (
+    QUESTIONS_PER_CYCLE,
+    SECONDS_PER_CYCLE,
+    ClusterOwners,
+    open_owners,
+)
+from gpusteward.analyzer.sources.owners.owner_resolver import KEPT_SECONDS, RETRY_SECONDS
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.errors import ConfigurationError

@@ -6,16 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gpusteward.analyzer.read.prometheus import victoria
-from gpusteward.analyzer.read.prometheus.contradictions import deny_zeros
-from gpusteward.analyzer.read.prometheus.coverage import Expectations
-from gpusteward.analyzer.read.prometheus.expressions import write_duration, write_range
-from gpusteward.analyzer.read.prometheus.matchers import Matcher, match_any, parse_condition, write_selector
-from gpusteward.analyzer.read.prometheus.pace import Pace, interval_of
-from gpusteward.analyzer.read.prometheus.quantities import Fold
-from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings, parse_duration
-from gpusteward.analyzer.read.prometheus.shards import group
-from gpusteward.analyzer.read.prometheus.spellings import find_spelling
+from gpusteward.analyzer.sources.engine import victoriametrics as victoria
+from gpusteward.analyzer.sources.engine.settings import PrometheusSettings, parse_duration
+from gpusteward.analyzer.sources.engine.shards import group
+from gpusteward.analyzer.sources.promql.expressions import write_duration, write_range
+from gpusteward.analyzer.sources.promql.matchers import Matcher, match_any, parse_condition, write_selector
+from gpusteward.analyzer.sources.usage.contradictions import deny_zeros
+from gpusteward.analyzer.sources.usage.coverage import Expectations
+from gpusteward.analyzer.sources.usage.label_mapping import find_spelling
+from gpusteward.analyzer.sources.usage.quantities import Fold
+from gpusteward.analyzer.sources.usage.scrape_intervals import Pace, interval_of
 from gpusteward.core.errors import ConfigurationError
 
 

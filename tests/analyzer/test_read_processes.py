@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.read.processes import HolderLabels, Pod, Running, RunningProcess, gather
-from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
-from gpusteward.analyzer.read.prometheus.source import PrometheusSource
-from gpusteward.analyzer.read.scrape.settings import ScrapeSettings
-from gpusteward.analyzer.read.scrape.source import ScrapeSource
+from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
+from gpusteward.analyzer.sources.pod_processes import HolderLabels, Pod, Running, RunningProcess, gather
+from gpusteward.analyzer.sources.promql.source import PrometheusSource
+from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
+from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.core.errors import SourceError
 from gpusteward.simulate.fleets import default_node, fleet
 from gpusteward.simulate.nodes import SimulatedNode

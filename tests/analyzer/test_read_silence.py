@@ -7,20 +7,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gpusteward.analyzer.judge.history import Memory
 from gpusteward.analyzer.judge.judge import judge
-from gpusteward.analyzer.judge.memory import Memory
 from gpusteward.analyzer.judge.rules import Rules
-from gpusteward.analyzer.read.prometheus.absences import AWAITED_SECONDS, _keep_latest
-from gpusteward.analyzer.read.prometheus.blocks import Block
-from gpusteward.analyzer.read.prometheus.joining import choose_rows
-from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
-from gpusteward.analyzer.read.prometheus.shards import SeriesLimit
-from gpusteward.analyzer.read.prometheus.source import PrometheusSource
+from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
+from gpusteward.analyzer.sources.engine.shards import SeriesLimit
+from gpusteward.analyzer.sources.promql.source import PrometheusSource
+from gpusteward.analyzer.sources.usage.blocks import Block
+from gpusteward.analyzer.sources.usage.merge_tables import choose_rows
+from gpusteward.analyzer.sources.usage.stale_allocations import AWAITED_SECONDS, _keep_latest
 from gpusteward.analyzer.tables import ACTIVITIES, UsageTable
 from gpusteward.core.containers import Container
-from gpusteward.core.unknown_reasons import SILENT
 from gpusteward.core.usages import Holding
 from gpusteward.core.verdicts import Activity
+from gpusteward.messages.unknown_reasons import SILENT
 from gpusteward.simulate.fleets import default_node, fleet
 from tests.analyzer.engines import RunningEngine, Sample, running_prometheus
 from tests.analyzer.faults import fails, faulty

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
-from gpusteward.analyzer.read.prometheus.pace import DENSEST
-from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
-from gpusteward.analyzer.read.prometheus.source import PrometheusSource
+from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
+from gpusteward.analyzer.sources.promql.source import PrometheusSource
+from gpusteward.analyzer.sources.usage.scrape_intervals import DENSEST
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.simulate.fleets import fleet

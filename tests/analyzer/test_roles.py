@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from gpusteward.analyzer.api.roles import Role, Roles, Tokens, bearer_of, parse_tokens
+from gpusteward.analyzer.api.http.roles import Role, Roles, Tokens, bearer_of, parse_tokens
 from gpusteward.core.errors import ConfigurationError
 
 VIEWER, OTHER, OPERATOR, ADMIN = ("v" * 20, "w" * 20, "o" * 20, "a" * 20)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
-from gpusteward.analyzer.read.prometheus.settings import PrometheusSettings
-from gpusteward.analyzer.read.prometheus.source import PrometheusSource
-from gpusteward.analyzer.read.scrape.source import ScrapeSource
+from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
+from gpusteward.analyzer.sources.promql.source import PrometheusSource
+from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.simulate.fleets import default_node, fleet
 from tests.analyzer.engines import Sample, running_prometheus

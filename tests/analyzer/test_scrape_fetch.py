@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trustme
 
-from gpusteward.analyzer.read.scrape.addresses import Address
-from gpusteward.analyzer.read.scrape.connections import LONGEST_HEAD_BYTES, Connection
-from gpusteward.analyzer.read.scrape.fetch import Fetcher
-from gpusteward.analyzer.read.scrape.unpack import unpack_gzip
+from gpusteward.analyzer.sources.scrape.addresses import Address
+from gpusteward.analyzer.sources.scrape.connections import LONGEST_HEAD_BYTES, Connection
+from gpusteward.analyzer.sources.scrape.fetch import Fetcher
+from gpusteward.analyzer.sources.scrape.gunzip import unpack_gzip
 from gpusteward.core.errors import SourceError
 
 PAGE = b'DCGM_FI_DEV_GPU_UTIL{gpu="0"} 5\n' * 50

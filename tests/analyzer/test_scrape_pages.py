@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusteward.analyzer.read.scrape import lines
-from gpusteward.analyzer.read.scrape.labels import parse_labels
-from gpusteward.analyzer.read.scrape.lines import read_stranger
-from gpusteward.analyzer.read.scrape.settings import ScrapeSettings
-from gpusteward.analyzer.read.scrape.source import ScrapeSource
-from gpusteward.analyzer.read.scrape.store import Shape, Store
+from gpusteward.analyzer.sources.scrape import lines
+from gpusteward.analyzer.sources.scrape.labels import parse_labels
+from gpusteward.analyzer.sources.scrape.lines import read_stranger
+from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
+from gpusteward.analyzer.sources.scrape.source import ScrapeSource
+from gpusteward.analyzer.sources.scrape.store import Shape, Store
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.usages import Measure, Stat
 from tests.analyzer.tables import of_pod

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import pytest
 
-from gpusteward.analyzer.read.scrape import lines
-from gpusteward.analyzer.read.scrape.source import ScrapeSource
-from gpusteward.analyzer.read.scrape.wanted import FAMILIES
+from gpusteward.analyzer.sources.scrape import lines
+from gpusteward.analyzer.sources.scrape.metric_filter import FAMILIES
+from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.core.usages import Measure, Stat
 from tests.analyzer.tables import of_pod
 from tests.analyzer.test_scrape_pages import AT, faults, read, scraped

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.read.current import CurrentSource
-from gpusteward.analyzer.read.prometheus.source import PrometheusSource
-from gpusteward.analyzer.read.scrape.settings import ScrapeSettings
-from gpusteward.analyzer.read.scrape.source import ScrapeSource
-from gpusteward.analyzer.read.scrape.targets import NOTHING_SET
-from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.sources.active_source import CurrentSource
+from gpusteward.analyzer.sources.promql.source import PrometheusSource
+from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
+from gpusteward.analyzer.sources.scrape.source import ScrapeSource
+from gpusteward.analyzer.sources.scrape.targets import NOTHING_SET
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.kubernetes.api import ApiServer

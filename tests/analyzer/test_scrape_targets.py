@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from gpusteward.analyzer.read.scrape.addresses import Address, parse_address
-from gpusteward.analyzer.read.scrape.file_list import FileList
-from gpusteward.analyzer.read.scrape.pod_list import PodList
-from gpusteward.analyzer.read.scrape.settings import ScrapeSettings
-from gpusteward.analyzer.read.scrape.targets import FixedList, KnownTargets
+from gpusteward.analyzer.sources.scrape.addresses import Address, parse_address
+from gpusteward.analyzer.sources.scrape.file_targets import FileList
+from gpusteward.analyzer.sources.scrape.pod_targets import PodList
+from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
+from gpusteward.analyzer.sources.scrape.targets import FixedList, KnownTargets
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.kubernetes.api import ApiServer
 from tests.fakes.apiserver import FakeApiServer, pod

@@ -6,13 +6,13 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from gpusteward.analyzer.notify.alertmanager import AlertPusher
+from gpusteward.analyzer.notify.alerts import Alert, OpenAlerts
+from gpusteward.analyzer.notify.delivery_counters import DeliveryTally
+from gpusteward.analyzer.notify.messages import Manner
+from gpusteward.analyzer.notify.settings import AlertmanagerSettings
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.settings.gathered import Settings
-from gpusteward.analyzer.tell.alertmanager import AlertPusher
-from gpusteward.analyzer.tell.alerts import Alert, OpenAlerts
-from gpusteward.analyzer.tell.messages import Manner
-from gpusteward.analyzer.tell.settings import AlertmanagerSettings
-from gpusteward.analyzer.tell.tallies import DeliveryTally
+from gpusteward.analyzer.settings.settings import Settings
 from tests.analyzer.engines import RunningEngine, running_alertmanager
 from tests.analyzer.telling import BUSY, IDLE, UNREAD, held, nothing_at, result_of, settings_of, telling
 from tests.analyzer.usage_tables import AT

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from gpusteward.analyzer.keep.ledger import Ledger
-from gpusteward.analyzer.keep.settings import LedgerSettings
+from gpusteward.analyzer.ledger.ledger import Ledger
+from gpusteward.analyzer.ledger.settings import LedgerSettings
+from gpusteward.analyzer.notify.digests import read_week, write_digest
+from gpusteward.analyzer.notify.failures import DeliveryError
+from gpusteward.analyzer.notify.messages import Manner
+from gpusteward.analyzer.notify.outbox_records import Waiting
+from gpusteward.analyzer.notify.senders import FeishuSender
+from gpusteward.analyzer.notify.settings import is_feishu
+from gpusteward.analyzer.notify.signing import sign_feishu
 from gpusteward.analyzer.prices import PriceSettings
-from gpusteward.analyzer.read.owners import ClusterOwners
-from gpusteward.analyzer.tell.digests import read_week, write_digest
-from gpusteward.analyzer.tell.failures import DeliveryError
-from gpusteward.analyzer.tell.messages import Manner
-from gpusteward.analyzer.tell.parcels import Waiting
-from gpusteward.analyzer.tell.senders import FeishuSender
-from gpusteward.analyzer.tell.settings import is_feishu
-from gpusteward.analyzer.tell.signing import sign_feishu
+from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
 from gpusteward.kubernetes.api import ApiServer
 from tests.analyzer.telling import BUSY, IDLE, held, result_of, settings_of, telling
 from tests.analyzer.test_read_owners import POD, REPLICA_SET, FakeObjects, cluster, table
@@ -187,8 +187,8 @@ def test_a_fault_in_telling_never_reaches_the_cycle():
 def test_apprise_is_not_even_imported_where_nobody_needs_it():
     script = (
         "import sys, json\n"
-        "from gpusteward.analyzer.settings.gathered import Settings\n"
-        "from gpusteward.analyzer.tell.teller import Teller\n"
+        "from gpusteward.analyzer.settings.settings import Settings\n"
+        "from gpusteward.analyzer.notify.notifier import Teller\n"
         "hook = 'https://open.feishu.cn/open-apis/bot/v2/hook/x'\n"
         "for notify in ({}, {'channels': {'feishu': hook}}):\n"
         "    Teller(Settings.model_validate({'notify': notify}), None)\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.explain.answers import Opinion
-from gpusteward.analyzer.tell.control import control_parcels
+from gpusteward.analyzer.notify.control import control_parcels
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.usages import Measure
 from tests.analyzer.telling import BUSY, IDLE, UNREAD, held, open_ledger, result_of, settings_of, telling

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.tell.breakers import Breakers
-from gpusteward.analyzer.tell.teller import Teller
+from gpusteward.analyzer.notify.circuit_breaker import Breakers
+from gpusteward.analyzer.notify.notifier import Teller
 from tests.analyzer.telling import QUICK, held, open_ledger, result_of, settings_of, stamps_by_pod, telling
 from tests.analyzer.usage_tables import AT
 from tests.fakes.receivers import Receiver, wait_until

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from gpusteward.analyzer.tell.findings import FindingMaker
-from gpusteward.analyzer.tell.messages import Manner, write_idle, write_lost
-from gpusteward.analyzer.tell.names import LONGEST, bare, line, plain
+from gpusteward.analyzer.notify.findings import FindingMaker
+from gpusteward.analyzer.notify.messages import Manner, write_idle, write_lost
+from gpusteward.analyzer.notify.names import LONGEST, bare, line, plain
 from tests.analyzer.telling import held, result_of, settings_of
 from tests.analyzer.usage_tables import AT
 

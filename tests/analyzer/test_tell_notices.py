@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from gpusteward.analyzer.notify.notice_history import Kind, Told
+from gpusteward.analyzer.notify.notices import Notices
+from gpusteward.analyzer.notify.outbox_records import Note, Parcel
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.settings.gathered import Settings
-from gpusteward.analyzer.tell.notices import Notices
-from gpusteward.analyzer.tell.parcels import Note, Parcel
-from gpusteward.analyzer.tell.told import Kind, Told
+from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.usages import Holding
 from tests.analyzer.telling import BUSY, IDLE, UNREAD, held, open_ledger, result_of, settings_of, telling
 from tests.analyzer.usage_tables import AT

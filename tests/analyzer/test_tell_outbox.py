@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, event, select, text
 
-from gpusteward.analyzer.keep.engines import open_engine, writing
-from gpusteward.analyzer.keep.schema import METADATA, notices, outbox
-from gpusteward.analyzer.tell.outbox import HELD_LIMIT, Outbox
-from gpusteward.analyzer.tell.parcels import Note, Outcome, Parcel
-from gpusteward.analyzer.tell.settings import OutboxSettings
-from gpusteward.analyzer.tell.tallies import DeliveryTally
+from gpusteward.analyzer.ledger.db_engine import open_engine, writing
+from gpusteward.analyzer.ledger.schema import METADATA, notices, outbox
+from gpusteward.analyzer.notify.delivery_counters import DeliveryTally
+from gpusteward.analyzer.notify.outbox import HELD_LIMIT, Outbox
+from gpusteward.analyzer.notify.outbox_records import Note, Outcome, Parcel
+from gpusteward.analyzer.notify.settings import OutboxSettings
 from tests.analyzer.telling import held, open_ledger, result_of, settings_of, telling
 from tests.fakes.receivers import Receiver, wait_until
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from gpusteward.analyzer.notify.failures import DeliveryError
+from gpusteward.analyzer.notify.http_post import post
+from gpusteward.analyzer.notify.settings import AlertmanagerSettings, NotifySettings, secrets_of, urls_of
+from gpusteward.analyzer.settings.effective import show
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.paths import allowed
 from gpusteward.analyzer.settings.reading import KNOWN
-from gpusteward.analyzer.settings.showing import show
-from gpusteward.analyzer.tell.failures import DeliveryError
-from gpusteward.analyzer.tell.post import post
-from gpusteward.analyzer.tell.settings import AlertmanagerSettings, NotifySettings, secrets_of, urls_of
 from gpusteward.core.errors import ConfigurationError
 from tests.analyzer.test_settings import read
 from tests.fakes.receivers import Receiver

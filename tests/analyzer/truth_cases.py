@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from gpusteward.analyzer.judge.history import Memory
 from gpusteward.analyzer.judge.judge import judge
-from gpusteward.analyzer.judge.memory import Memory
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, VerdictTable
 from gpusteward.core.verdicts import Activity, Doubt, Signature
-from gpusteward.simulate.courses import Constant
+from gpusteward.simulate.ground_truth import Kind, Truth
+from gpusteward.simulate.load_curves import Constant
 from gpusteward.simulate.models import MODELS
 from gpusteward.simulate.nodes import SimulatedNode
-from gpusteward.simulate.truths import Kind, Truth
 from tests.analyzer.usage_tables import AT, STEP, WINDOW, Sampled, truth_key
 from tests.simulate.lone import a_start, lone_application, lone_node, only_truth
 

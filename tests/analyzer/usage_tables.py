@@ -9,11 +9,11 @@ from gpusteward.analyzer.tables import Column, UsageTable
 from gpusteward.core.allocations import Share
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.gpus import GpuReading
-from gpusteward.core.parts import Part, divide
 from gpusteward.core.snapshots import Snapshot
+from gpusteward.core.usage_split import Part, divide
 from gpusteward.core.usages import Holding, Measure, Stat
+from gpusteward.simulate.ground_truth import AllocationKey, Truth
 from gpusteward.simulate.nodes import SimulatedNode
-from gpusteward.simulate.truths import AllocationKey, Truth
 
 AT = 1_790_000_000.0
 WINDOW = 600.0

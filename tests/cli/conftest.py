@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpusteward.agent.web.server import serve
+from gpusteward.agent.http.server import serve
 from tests.agent.serving import LOOPBACK
 from tests.analyzer.api_tables import small_result
 from tests.analyzer.serving import Api, serving_api

@@ -9,9 +9,9 @@ from typing import Any
 
 from textual.pilot import Pilot
 
-from gpusteward.cli import top
-from gpusteward.cli.screen.app import TopApp
-from gpusteward.cli.screen.detail import DetailScreen
+from gpusteward.cli.commands import top
+from gpusteward.cli.top.app import TopApp
+from gpusteward.cli.top.detail import DetailScreen
 
 SMALL, LARGE = (80, 24), (140, 40)
 _MOMENTS = (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.cli.completion import list_words
+from gpusteward.cli.commands.completion import list_words
 from gpusteward.cli.main import COMMANDS, main
 
 BASH = """

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.cli.checks import driver, engine, kubelet, processes
-from gpusteward.cli.checks.findings import Finding, Status
 from gpusteward.cli.client import Peer, make_client
+from gpusteward.cli.doctor import driver, engine, kubelet, processes
+from gpusteward.cli.doctor.findings import Finding, Status
 from gpusteward.cli.main import main
 from tests.agent.test_agent_process import free_port
 from tests.analyzer.api_tables import small_result

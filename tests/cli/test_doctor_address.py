@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.settings import file
-from gpusteward.cli.checks import engine_address
+from gpusteward.cli.doctor import engine_address
 from gpusteward.cli.main import main
 from tests.analyzer.faults import FaultyEngine, fails, faulty
 

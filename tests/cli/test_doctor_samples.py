@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpusteward.cli.checks.findings import Finding, Status
-from gpusteward.cli.checks.servers import check_analyzer
 from gpusteward.cli.client import Peer, make_client
+from gpusteward.cli.doctor.findings import Finding, Status
+from gpusteward.cli.doctor.servers import check_analyzer
 from tests.analyzer.serving import make_result, serving_api
 from tests.analyzer.usage_tables import resting, table_of
 

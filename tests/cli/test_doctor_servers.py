@@ -11,9 +11,9 @@ from threading import Thread
 
 import pytest
 
-from gpusteward.cli.checks import clocks, rights
-from gpusteward.cli.checks.findings import Finding, Status
 from gpusteward.cli.client import Client, Peer, make_client
+from gpusteward.cli.doctor import clocks, rights
+from gpusteward.cli.doctor.findings import Finding, Status
 
 
 class ReviewServer(ThreadingHTTPServer):

@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusteward.cli import quantities
-from gpusteward.cli.languages import Said
 from gpusteward.cli.main import main
-from gpusteward.cli.outputs import Column, write_rows
-from gpusteward.cli.screen import sparks
-from gpusteward.cli.screen.names import fit_holders, fit_workload
-from gpusteward.cli.screen.views import CLUSTER, NODE, divide_width
-from gpusteward.cli.texts import clean, cut, cut_middle, escape_unfit, fit, measure, wrap
+from gpusteward.cli.output import quantities
+from gpusteward.cli.output.formats import Column, write_rows
+from gpusteward.cli.output.terminal_text import clean, cut, cut_middle, escape_unfit, fit, measure, wrap
+from gpusteward.cli.top import sparks
+from gpusteward.cli.top.names import fit_holders, fit_workload
+from gpusteward.cli.top.views import CLUSTER, NODE, divide_width
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.messages import Message
 from tests.analyzer.serving import Api
 
 COMMAND = (sys.executable, "-m", "gpusteward.cli.main")
@@ -130,7 +130,7 @@ def test_json_that_is_made_fit_is_the_same_json(value: dict[str, object]) -> Non
 
 def test_chinese_and_latin_stand_in_one_column() -> None:
     out = io.StringIO()
-    columns = [Column("a", Said("name", "名称")), Column("b", Said("count", "数量"), to_right=True)]
+    columns = [Column("a", Message("name", "名称")), Column("b", Message("count", "数量"), to_right=True)]
     rows = [{"a": "训练任务", "b": 1}, {"a": "job", "b": None}]
     write_rows(rows, columns, keys=("a", "b"), output="table", language="zh", out=out)
     assert out.getvalue() == "名称      数量\n训练任务     1\njob          -\n"

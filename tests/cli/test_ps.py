@@ -11,8 +11,8 @@ import bcrypt
 import msgspec
 import pytest
 
-from gpusteward.agent.web.config import WebConfigFile
-from gpusteward.agent.web.server import serve
+from gpusteward.agent.http.config import WebConfigFile
+from gpusteward.agent.http.server import serve
 from gpusteward.cli.main import main
 from tests.agent.serving import LOOPBACK
 from tests.agent.test_agent_process import RunningAgent, is_ready, running

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.accounts.make import make_report
-from gpusteward.analyzer.accounts.reports import Report, ReportQuery
-from gpusteward.analyzer.keep.engines import open_engine
-from gpusteward.analyzer.keep.periods import HOUR_MS
+from gpusteward.analyzer.ledger.db_engine import open_engine
+from gpusteward.analyzer.ledger.periods import HOUR_MS
 from gpusteward.analyzer.prices import PriceSettings
-from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.reports.make import make_report
+from gpusteward.analyzer.reports.reports import Report, ReportQuery
+from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.cli.languages import find_language
 from gpusteward.cli.main import main
-from gpusteward.cli.report_table import print_report
-from gpusteward.cli.texts import measure
+from gpusteward.cli.output.report_table import print_report
+from gpusteward.cli.output.terminal_text import measure
 from tests.analyzer.account_books import A100, GIB, H100, T4, make_usage, open_books
 from tests.analyzer.account_reports import example_report
 from tests.analyzer.serving import serving_api

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from gpusteward.analyzer.read.processes import Pod, Running
-from gpusteward.analyzer.read.sources import Chart
 from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.sources.pod_processes import Pod, Running
+from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.core.containers import Workload
 from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import Holding, Measure

@@ -15,7 +15,7 @@ from fcntl import ioctl
 
 import pytest
 
-from gpusteward.cli import top
+from gpusteward.cli.commands import top
 from gpusteward.cli.main import main
 from gpusteward.core.containers import Workload
 from tests.agent.test_agent_process import free_port

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpusteward.agent.web.server import serve
+from gpusteward.agent.http.server import serve
 from tests.agent.serving import LOOPBACK
 from tests.agent.test_agent_process import RunningAgent, is_ready, running
 from tests.cli.golden_files import assert_golden

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
 from gpusteward.core.gpus import Gpu, GpuReading, MigInstance
-from gpusteward.core.parts import Division, Part, divide
 from gpusteward.core.processes import GpuProcess, Place
 from gpusteward.core.snapshots import Snapshot
+from gpusteward.core.usage_split import Division, Part, divide
 
 GIB = 1024**3
 GPU = Gpu("node-a", 0, "GPU-0", "NVIDIA A100-SXM4-80GB", memory_total_bytes=80 * GIB)

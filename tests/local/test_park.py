@@ -8,8 +8,8 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from gpusteward.cli import ps
-from gpusteward.local.park import Park, serve_park
+from gpusteward.cli.commands import ps
+from gpusteward.local.simulated_fleet import Park, serve_park
 from gpusteward.simulate.fleets import fleet
 from gpusteward.simulate.nodes import SimulatedNode
 

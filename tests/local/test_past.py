@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, func, select
 
-from gpusteward.analyzer.keep.engines import open_engine
-from gpusteward.analyzer.keep.periods import BOOKED, DAY_MS, HOUR_MS, floor_day, floor_hour, read_progress
-from gpusteward.analyzer.keep.schema import allocations, fleet_hourly, usage_daily, usage_hourly
-from gpusteward.analyzer.keep.upgrades import upgrade
+from gpusteward.analyzer.ledger.db_engine import open_engine
+from gpusteward.analyzer.ledger.periods import BOOKED, DAY_MS, HOUR_MS, floor_day, floor_hour, read_progress
+from gpusteward.analyzer.ledger.schema import allocations, fleet_hourly, usage_daily, usage_hourly
+from gpusteward.analyzer.ledger.upgrades import upgrade
 from gpusteward.analyzer.prices import PriceList, PriceSettings
-from gpusteward.local.past import Past
+from gpusteward.local.history_seed import Past
 from gpusteward.simulate.fleets import fleet
 
 UNTIL = 1_790_001_234.0

@@ -3,11 +3,11 @@
 from gpusteward.core.gpus import GpuReading
 from gpusteward.simulate.applications import Application, draw_application
 from gpusteward.simulate.assembly import GpuPlan
+from gpusteward.simulate.ground_truth import Kind, Truth
 from gpusteward.simulate.models import H100, GpuModel
 from gpusteward.simulate.nodes import SimulatedNode
 from gpusteward.simulate.noise import Chance
-from gpusteward.simulate.seats import Booking
-from gpusteward.simulate.truths import Kind, Truth
+from gpusteward.simulate.placements import Booking
 
 NOW = 1_790_000_000.0
 DAY = 86_400.0

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusteward.simulate.courses import (
+from gpusteward.simulate.load_curves import (
     DAY,
     HOUR,
     Between,

@@ -4,8 +4,8 @@ from collections import defaultdict
 
 from gpusteward.core.allocations import Share
 from gpusteward.simulate.fleets import fleet
+from gpusteward.simulate.ground_truth import Kind
 from gpusteward.simulate.models import MODELS
-from gpusteward.simulate.truths import Kind
 from tests.simulate.lone import DAY, NOW
 
 FLEET = fleet(40, seed=1)

@@ -3,11 +3,11 @@
 import pytest
 
 from gpusteward.core.signals import PROFILING, SIGNALS, Scope
+from gpusteward.simulate.ground_truth import Kind
 from gpusteward.simulate.layouts import Site, slices
 from gpusteward.simulate.models import MODELS, GpuModel
 from gpusteward.simulate.nodes import SimulatedNode
 from gpusteward.simulate.noise import Chance
-from gpusteward.simulate.truths import Kind
 from tests.simulate.lone import HOUR, NOW, a_start, lone_node, only_reading
 
 every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)

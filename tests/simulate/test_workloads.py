@@ -4,8 +4,8 @@ from statistics import mean, pstdev
 
 import pytest
 
-from gpusteward.simulate.courses import Turns
-from gpusteward.simulate.truths import BREAK_SECONDS, Kind
+from gpusteward.simulate.ground_truth import BREAK_SECONDS, Kind
+from gpusteward.simulate.load_curves import Turns
 from tests.simulate.lone import (
     DAY,
     HOUR,

@@ -16,6 +16,8 @@ from gpusteward.agent.dialects.pid2pod import Pid2PodDialect
 from gpusteward.agent.dialects.vgpu_monitor import VgpuMonitorDialect
 from gpusteward.agent.fields.lists import default_fields
 from gpusteward.agent.fields.watch import FieldConfigMap, FieldFile
+from gpusteward.agent.http.config import WebConfig, WebConfigFile
+from gpusteward.agent.http.server import Server, serve
 from gpusteward.agent.kubernetes.kubelet import PodResources
 from gpusteward.agent.kubernetes.pods import PodWatch
 from gpusteward.agent.node import Neighbours, NodeSource, Source
@@ -24,13 +26,11 @@ from gpusteward.agent.pages import Pages
 from gpusteward.agent.proc.table import ProcTable
 from gpusteward.agent.settings.table import AgentSettings
 from gpusteward.agent.shares.ratio_file import RatioFile
-from gpusteward.agent.web.config import WebConfig, WebConfigFile
-from gpusteward.agent.web.server import Server, serve
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.exposition import LabelCache
 from gpusteward.kubernetes.api import SERVICE_ACCOUNT, ApiServer
 from gpusteward.logs import Log
-from gpusteward.memory import tame_allocator
+from gpusteward.process_memory import limit_malloc_arenas
 
 log = Log(__name__)
 
@@ -75,7 +75,7 @@ def run_agent(settings: AgentSettings) -> int:
 
     Raises ConfigurationError for what a person can mend, SourceError for what must be there at the start and is not.
     """
-    tame_allocator()
+    limit_malloc_arenas()
     # Blocked in every thread and waited for in this one: Python runs handlers only between two steps of this thread,
     # so a signal that comes while it is about to wait would be seen no earlier than the next signal.
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)

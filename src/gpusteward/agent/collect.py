@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from gpusteward import memory
-from gpusteward.agent.dialects.about_agent import agent_families
-from gpusteward.agent.guards import Guard
+from gpusteward import process_memory
+from gpusteward.agent.collector_runner import Guard
+from gpusteward.agent.dialects.self_metrics import agent_families
 from gpusteward.agent.meters import Meters, View
 from gpusteward.agent.node import Source
 from gpusteward.agent.pages import STALE_AFTER_INTERVALS, Pages
 from gpusteward.core.exposition import Family, LabelCache
-from gpusteward.core.parts import DIVIDED_SIGNALS
 from gpusteward.core.snapshots import Snapshot
+from gpusteward.core.usage_split import DIVIDED_SIGNALS
 from gpusteward.logs import Log
 
 log = Log(__name__)
@@ -104,7 +104,7 @@ class Worker(threading.Thread):
     def run(self) -> None:
         due = time.monotonic()
         self._run_once()
-        memory.settle()
+        process_memory.freeze_gc()
         while not self._stopping:
             now = time.monotonic()
             # Kept in step; never put off by cycles that were asked for in between.

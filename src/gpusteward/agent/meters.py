@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from gpusteward.core.containers import Container
-from gpusteward.core.parts import Division, Part, divide
 from gpusteward.core.processes import Place
 from gpusteward.core.snapshots import Snapshot
+from gpusteward.core.usage_split import Division, Part, divide
 
 UserKey = tuple[str, Place, Container | None]  # gpu uuid, who
 _Key = TypeVar("_Key", bound=Hashable)

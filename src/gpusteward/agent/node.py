@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from gpusteward.agent.attribute import Witnesses, attribute
-from gpusteward.agent.guards import Guard
+from gpusteward.agent.collector_runner import Guard
 from gpusteward.agent.kubernetes.kubelet import Claim, PodResources
 from gpusteward.agent.kubernetes.pods import Pod, PodWatch
 from gpusteward.agent.nvml import IN_POD, Nvml, NvmlReading
 from gpusteward.agent.proc.table import ProcessIdentity, ProcTable
-from gpusteward.agent.residents import seat_residents
+from gpusteward.agent.process_holders import seat_residents
 from gpusteward.agent.shares.ratio_file import RatioFile
 from gpusteward.agent.shares.resolve import Resolution, Resolver
 from gpusteward.core.errors import SourceError

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from gpusteward.agent.guards import Guard
+from gpusteward.agent.collector_runner import Guard
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.simulate.fleets import default_node
 from gpusteward.simulate.loads import parse_load

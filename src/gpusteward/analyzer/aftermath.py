@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpusteward.analyzer.accounts.reports import Report, ReportQuery
-from gpusteward.analyzer.judge.memory import Memory
-from gpusteward.analyzer.keep.ledger import Ledger
+from gpusteward.analyzer.judge.history import Memory
+from gpusteward.analyzer.ledger.ledger import Ledger
+from gpusteward.analyzer.notify.notices import ReadWish
+from gpusteward.analyzer.notify.notifier import Teller
+from gpusteward.analyzer.reports.reports import Report, ReportQuery
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.tables import UsageTable
-from gpusteward.analyzer.tell.notices import ReadWish
-from gpusteward.analyzer.tell.teller import Teller
 from gpusteward.core.errors import SourceError
 from gpusteward.logs import Log
 
@@ -36,7 +36,7 @@ class Aftermath:
         """What the books know before the first cycle."""
         if self.ledger is None:
             return Memory()
-        from gpusteward.analyzer.keep.recollection import recollect
+        from gpusteward.analyzer.ledger.restore_state import recollect
 
         return recollect(self.ledger.engine, table)
 
@@ -64,7 +64,7 @@ class Aftermath:
         """Raises SourceError, also where no books are kept."""
         if self.ledger is None:
             raise SourceError("no books are kept here: ledger.enabled is false")
-        from gpusteward.analyzer.accounts.make import make_report  # 2 MB that nobody needs before
+        from gpusteward.analyzer.reports.make import make_report  # 2 MB that nobody needs before
 
         return make_report(self.ledger.engine, query, prices=self._poll_settings().prices)
 

@@ -17,26 +17,26 @@ from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 
 from gpusteward.analyzer.aftermath import Aftermath
-from gpusteward.analyzer.api.board import Board
 from gpusteward.analyzer.api.build import build_api
+from gpusteward.analyzer.api.dependencies import Serving
 from gpusteward.analyzer.api.event_feed import Event, EventFeed, describe_changes, describe_cycle
+from gpusteward.analyzer.api.http.concurrency_limits import Places
 from gpusteward.analyzer.api.metrics_bodies import render_result
-from gpusteward.analyzer.api.places import Places
 from gpusteward.analyzer.api.publishing import put_up
-from gpusteward.analyzer.api.serving import Serving
+from gpusteward.analyzer.api.result_store import Board
 from gpusteward.analyzer.cycle import Cycle, Parts
 from gpusteward.analyzer.explain.explainer import Explainer
-from gpusteward.analyzer.listening import configure_server, open_socket
-from gpusteward.analyzer.read.current import CurrentSource
-from gpusteward.analyzer.read.owners import ClusterOwners, open_owners
+from gpusteward.analyzer.listen_socket import configure_server, open_socket
 from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.runtime_settings import Steering
 from gpusteward.analyzer.settings.file import SettingsFile
-from gpusteward.analyzer.settings.gathered import Settings
-from gpusteward.analyzer.steering import Steering
+from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.sources.active_source import CurrentSource
+from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners, open_owners
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.analyzer.worker import Worker
 from gpusteward.logs import ROOT, Log
-from gpusteward.memory import tame_allocator
+from gpusteward.process_memory import limit_malloc_arenas
 
 log = Log(__name__)
 
@@ -163,7 +163,7 @@ def run_analyzer(
     `owners`: who knows them, if not the API server. `prepare` has the whole before it runs, `announce` hears where it
     listens.
     """
-    tame_allocator()
+    limit_malloc_arenas()
     listening = open_socket(file.settings.server)
     analyzer = Analyzer(file, owners=owners or open_owners(file.settings.kubernetes, os.environ))
     prepare(analyzer)

@@ -5,17 +5,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gpusteward.analyzer.explain.answers import Opinion
-from gpusteward.analyzer.explain.cases import case_of
 from gpusteward.analyzer.explain.caution import restrain_all, weigh_all
 from gpusteward.analyzer.explain.choosing import rows_worth_asking
 from gpusteward.analyzer.explain.explainer import Explainer
+from gpusteward.analyzer.explain.prompt_cases import case_of
+from gpusteward.analyzer.judge.history import Memory
 from gpusteward.analyzer.judge.judge import judge
-from gpusteward.analyzer.judge.memory import Memory
 from gpusteward.analyzer.judge.reasons import make_verdict
 from gpusteward.analyzer.judge.workloads import judge_workloads
-from gpusteward.analyzer.read.sources import UsageSource
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.sources.usage_source import UsageSource
 from gpusteward.analyzer.tables import UsageTable, VerdictTable
 
 CASES_OFFERED = 1000

@@ -7,7 +7,7 @@ from typing import Any
 from gpusteward.analyzer.explain.answers import Opinion
 from gpusteward.analyzer.explain.caution import Caution
 from gpusteward.analyzer.judge.workloads import WorkloadTable
-from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.tables import VerdictTable
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from gpusteward.analyzer.cycle import Cycle
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.errors import SourceError
 from gpusteward.logs import Log
 

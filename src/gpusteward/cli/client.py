@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import unquote, urlencode, urlsplit
 
 from gpusteward import __version__
-from gpusteward.cli.texts import clean
+from gpusteward.cli.output.terminal_text import clean
 from gpusteward.core.errors import ConfigurationError, SourceError
 
 LONGEST_ANSWER_BYTES = 64 << 20

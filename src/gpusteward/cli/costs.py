@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from gpusteward.cli.client import Client
-from gpusteward.cli.rows import Row, each, inner, number, text
+from gpusteward.cli.json_access import Row, each, inner, number, text
 from gpusteward.cli.workload_names import WorkloadName, name_of
 from gpusteward.core.errors import SourceError
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from gpusteward.cli.client import Client, Peer, make_client
-from gpusteward.cli.languages import LANGUAGES, Language, find_language
+from gpusteward.cli.languages import find_language
+from gpusteward.core.did_you_mean import suggest
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.core.nearest import suggest
+from gpusteward.core.messages import LANGUAGES, Language
 
 SERVER = "http://127.0.0.1:8080"
 AGENT = "http://127.0.0.1:9400"

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from gpusteward import __version__
 from gpusteward.cli.exits import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_PIPE, EXIT_USAGE
+from gpusteward.core.did_you_mean import suggest
 from gpusteward.core.errors import ConfigurationError, SourceError
-from gpusteward.core.nearest import suggest
 
 
 class Command(NamedTuple):
@@ -20,18 +20,24 @@ class Command(NamedTuple):
 
 
 COMMANDS: Mapping[str, Command] = {
-    "agent": Command("gpusteward.cli.agent", "serve what this node's GPUs do, and for whom, on /metrics"),
-    "serve": Command("gpusteward.cli.serve", "judge the GPUs of a cluster, and serve the result over HTTP"),
-    "up": Command("gpusteward.cli.up", "all of it on the GPUs of this machine, without Kubernetes or Prometheus"),
-    "demo": Command("gpusteward.cli.demo", "all of it on simulated nodes, with three weeks of history"),
-    "top": Command("gpusteward.cli.top", "watch GPUs, workloads and tenants in the terminal"),
-    "idle": Command("gpusteward.cli.idle", "list who holds GPUs without using them, and since when"),
-    "explain": Command("gpusteward.cli.explain", "tell the verdict of one workload, why, and on what evidence"),
-    "ps": Command("gpusteward.cli.ps", "list the processes on this machine's GPUs with their pods"),
-    "doctor": Command("gpusteward.cli.doctor", "check what gpusteward stands on, and say how to mend it"),
-    "report": Command("gpusteward.cli.report", "GPU-hours and money: who held, used and wasted how much"),
-    "settings": Command("gpusteward.cli.settings", "print the analyzer's effective settings and where each comes from"),
-    "completion": Command("gpusteward.cli.completion", "print a completion script for bash, zsh or fish"),
+    "agent": Command("gpusteward.cli.commands.agent", "serve what this node's GPUs do, and for whom, on /metrics"),
+    "serve": Command("gpusteward.cli.commands.serve", "judge the GPUs of a cluster, and serve the result over HTTP"),
+    "up": Command(
+        "gpusteward.cli.commands.up", "all of it on the GPUs of this machine, without Kubernetes or Prometheus"
+    ),
+    "demo": Command("gpusteward.cli.commands.demo", "all of it on simulated nodes, with three weeks of history"),
+    "top": Command("gpusteward.cli.commands.top", "watch GPUs, workloads and tenants in the terminal"),
+    "idle": Command("gpusteward.cli.commands.idle", "list who holds GPUs without using them, and since when"),
+    "explain": Command(
+        "gpusteward.cli.commands.explain", "tell the verdict of one workload, why, and on what evidence"
+    ),
+    "ps": Command("gpusteward.cli.commands.ps", "list the processes on this machine's GPUs with their pods"),
+    "doctor": Command("gpusteward.cli.commands.doctor", "check what gpusteward stands on, and say how to mend it"),
+    "report": Command("gpusteward.cli.commands.report", "GPU-hours and money: who held, used and wasted how much"),
+    "settings": Command(
+        "gpusteward.cli.commands.settings", "print the analyzer's effective settings and where each comes from"
+    ),
+    "completion": Command("gpusteward.cli.commands.completion", "print a completion script for bash, zsh or fish"),
 }
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpusteward.cli.client import Client
-from gpusteward.cli.quantities import UNKNOWN
-from gpusteward.cli.rows import Row, count, each, inner, number, text
+from gpusteward.cli.json_access import Row, count, each, inner, number, text
+from gpusteward.cli.output.quantities import UNKNOWN
 from gpusteward.cli.workload_names import WorkloadName
 
 PATH = "/snapshot"

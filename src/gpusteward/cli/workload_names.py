@@ -4,11 +4,11 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from gpusteward.cli.client import Client
-from gpusteward.cli.lists import read_page
-from gpusteward.cli.rows import Row
-from gpusteward.cli.texts import clean
+from gpusteward.cli.json_access import Row
+from gpusteward.cli.output.terminal_text import clean
+from gpusteward.cli.pagination import read_page
+from gpusteward.core.did_you_mean import suggest
 from gpusteward.core.errors import ConfigurationError, SourceError
-from gpusteward.core.nearest import suggest
 
 PATH = "/api/v1/workloads"
 NO_NAME = "-"  # stands in a path for an empty part

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from gpusteward.core.dcgm import EVENTS, FIELDS, LABELS, DcgmEvent, DcgmField, DcgmLabel
-from gpusteward.core.nearest import suggest
+from gpusteward.core.did_you_mean import suggest
 
 Known = DcgmField | DcgmLabel | DcgmEvent
 

@@ -8,9 +8,21 @@
 A class exists only where somebody catches it. The foreign error travels as `__cause__`.
 """
 
+from gpusteward.core.messages import Language, Message
+
 
 class GpustewardError(Exception):
-    """Everything gpusteward raises on purpose."""
+    """Every error that gpusteward raises on purpose. `str(error)` is its English text."""
+
+    def __init__(self, message: str | Message, **fields: object) -> None:
+        """`message`: from the catalogue (`gpusteward.messages`) where people read it; plain English elsewhere."""
+        super().__init__(message.text("en", **fields) if isinstance(message, Message) else message)
+        self.message = message
+        self.fields = fields
+
+    def text(self, language: Language) -> str:
+        """The error text in one language; plain English where there is no translation."""
+        return self.message.text(language, **self.fields) if isinstance(self.message, Message) else self.message
 
 
 class ConfigurationError(GpustewardError):

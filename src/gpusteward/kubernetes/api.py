@@ -17,7 +17,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from gpusteward.core.errors import ConfigurationError, SourceError
-from gpusteward.kubernetes.line_streams import LineStream, detect_dead_peers
+from gpusteward.kubernetes.watch_stream import LineStream, detect_dead_peers
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 LONGEST_ANSWER_BYTES = 64 << 20  # 250 pods of 20 KB are 5 MB; more than ten times that is not an answer

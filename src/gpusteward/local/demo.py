@@ -10,16 +10,16 @@ from functools import partial
 from pathlib import Path
 
 from gpusteward.analyzer.app import Analyzer, run_analyzer
-from gpusteward.analyzer.keep.engines import open_engine
-from gpusteward.analyzer.keep.upgrades import upgrade
+from gpusteward.analyzer.ledger.db_engine import open_engine
+from gpusteward.analyzer.ledger.upgrades import upgrade
 from gpusteward.analyzer.prices import PriceList
-from gpusteward.analyzer.read.scrape.source import ScrapeSource
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags
-from gpusteward.analyzer.settings.gathered import Settings
+from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.local.configs import PATIENCE_SECONDS, write_demo_config
-from gpusteward.local.park import Park, serve_park
-from gpusteward.local.past import Advance, Past
+from gpusteward.local.history_seed import Advance, Past
+from gpusteward.local.simulated_fleet import Park, serve_park
 from gpusteward.logs import Log, configure_logs
 from gpusteward.simulate.fleets import fleet
 from gpusteward.simulate.nodes import SimulatedNode

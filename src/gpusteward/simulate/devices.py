@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from gpusteward.core.gpus import Gpu
 from gpusteward.simulate.models import GpuModel, MigProfile
-from gpusteward.simulate.seats import Sample, Seat
+from gpusteward.simulate.placements import Sample, Seat
 
 
 @dataclass(frozen=True, slots=True, eq=False)

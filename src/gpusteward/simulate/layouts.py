@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from gpusteward.core.allocations import Share
 from gpusteward.simulate.applications import Application, draw_application
 from gpusteward.simulate.assembly import GpuPlan
+from gpusteward.simulate.ground_truth import Kind
 from gpusteward.simulate.models import MODELS, GpuModel
 from gpusteward.simulate.noise import Chance
-from gpusteward.simulate.seats import Booking
-from gpusteward.simulate.truths import Kind
+from gpusteward.simulate.placements import Booking
 
 Plans = list[GpuPlan]
 

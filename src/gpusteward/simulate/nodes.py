@@ -9,14 +9,14 @@ from gpusteward.core.gpus import GpuReading
 from gpusteward.core.processes import GpuProcess
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.simulate.assembly import GpuPlan, assemble_devices, with_load
-from gpusteward.simulate.courses import DAY, Turns
+from gpusteward.simulate.ground_truth import AllocationKey, Truth, allocation_key
+from gpusteward.simulate.load_curves import DAY, Turns
 from gpusteward.simulate.loads import Load
 from gpusteward.simulate.models import GpuModel
 from gpusteward.simulate.noise import Chance
+from gpusteward.simulate.ownership_intervals import Tenancy
+from gpusteward.simulate.placements import PIDS_PER_SEAT
 from gpusteward.simulate.readings import read_device
-from gpusteward.simulate.seats import PIDS_PER_SEAT
-from gpusteward.simulate.tenancies import Tenancy
-from gpusteward.simulate.truths import AllocationKey, Truth, allocation_key
 
 MOST_GPUS = 16
 FIRST_PID = 2_048

@@ -6,7 +6,8 @@ One row a kind in each table. The ranges are drawn from by seed; where they come
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from gpusteward.simulate.courses import (
+from gpusteward.simulate.ground_truth import Kind
+from gpusteward.simulate.load_curves import (
     DAY,
     HOUR,
     Breaks,
@@ -22,7 +23,6 @@ from gpusteward.simulate.courses import (
     Turns,
 )
 from gpusteward.simulate.noise import Chance
-from gpusteward.simulate.truths import Kind
 
 Range = tuple[float, float]
 

@@ -11,9 +11,9 @@ from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
 from gpusteward.core.exposition import LabelCache
 from gpusteward.core.gpus import GpuReading
-from gpusteward.core.parts import Part
 from gpusteward.core.processes import Place
 from gpusteward.core.signals import SIGNALS, Scope
+from gpusteward.core.usage_split import Part
 
 EVERYTHING = (Scope.DEVICE, Scope.COPY, Scope.INSTANCE)
 """A whole GPU speaks of all there is."""

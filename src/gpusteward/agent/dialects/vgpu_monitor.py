@@ -3,7 +3,7 @@
 import math
 from functools import partial
 
-from gpusteward.agent.dialects.sheets import Sheet
+from gpusteward.agent.dialects.family_builder import Sheet
 from gpusteward.agent.meters import View
 from gpusteward.core import metrics
 from gpusteward.core.exposition import Family, LabelCache, Labels

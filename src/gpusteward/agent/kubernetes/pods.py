@@ -16,7 +16,7 @@ import msgspec
 from gpusteward.agent.kubernetes.pod_records import Pod, PodReader
 from gpusteward.core.errors import SourceError
 from gpusteward.kubernetes.api import ApiServer, GoneError
-from gpusteward.kubernetes.line_streams import LineStream
+from gpusteward.kubernetes.watch_stream import LineStream
 from gpusteward.logs import Log
 
 __all__ = ["Backoff", "Pod", "PodWatch"]

@@ -19,7 +19,7 @@
 Nothing else imports pynvml, and no NVML handle leaves this room.
 """
 
-from gpusteward.agent.nvml.door import Nvml, NvmlReading
+from gpusteward.agent.nvml.client import Nvml, NvmlReading
 from gpusteward.agent.nvml.library import SIMULATE
 from gpusteward.agent.nvml.processes import IN_POD
 

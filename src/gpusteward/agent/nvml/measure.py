@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from gpusteward.agent.nvml.chronicle import Chronicle
 from gpusteward.agent.nvml.devices import Device, Instance
 from gpusteward.agent.nvml.library import GpuLostError
+from gpusteward.agent.nvml.lifetime_counters import Chronicle
 from gpusteward.agent.nvml.processes import ProcessLists, Residents
 from gpusteward.agent.nvml.signals import UTILIZATION, read_once
 from gpusteward.agent.nvml.utilization import IDLE, Use

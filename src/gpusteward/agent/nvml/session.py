@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pynvml
 
-from gpusteward.agent.nvml.chronicle import Chronicle
 from gpusteward.agent.nvml.devices import Device
 from gpusteward.agent.nvml.events import EventThread
 from gpusteward.agent.nvml.identity import read_gpu
@@ -19,6 +18,7 @@ from gpusteward.agent.nvml.library import (
     open_library,
     raise_if_fatal,
 )
+from gpusteward.agent.nvml.lifetime_counters import Chronicle
 from gpusteward.agent.nvml.measure import OWN, Harvest, Measure, report_lost
 from gpusteward.agent.nvml.processes import ProcessLists
 from gpusteward.core.gpus import GpuReading

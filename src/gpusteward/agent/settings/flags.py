@@ -11,8 +11,8 @@ from enum import Enum
 from typing import Any, NoReturn, TypeVar
 
 from gpusteward.agent.settings.values import parse_switch
+from gpusteward.core.did_you_mean import suggest
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.core.nearest import suggest
 
 _Value = TypeVar("_Value")
 

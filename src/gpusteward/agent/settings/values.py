@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from gpusteward.core.nearest import suggest
+from gpusteward.core.did_you_mean import suggest
 
 
 class ListenAddress(NamedTuple):

@@ -9,26 +9,25 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
 from gpusteward import __version__
-from gpusteward.analyzer.api import (
+from gpusteward.analyzer.api import docs, metrics_page
+from gpusteward.analyzer.api.compat import config as seed_config
+from gpusteward.analyzer.api.compat import results as seed_results
+from gpusteward.analyzer.api.dependencies import Serving
+from gpusteward.analyzer.api.http.middleware import Guard
+from gpusteward.analyzer.api.http.problems import PROBLEM_TYPE, Problem, add_handlers
+from gpusteward.analyzer.api.v1 import (
     allocations,
     deliveries,
-    docs,
     events,
     gpus,
     health,
-    metrics_page,
     namespaces,
     processes,
     reports,
-    seed_config,
-    seed_results,
     series,
     sources,
     workloads,
 )
-from gpusteward.analyzer.api.guard import Guard
-from gpusteward.analyzer.api.problems import PROBLEM_TYPE, Problem, add_handlers
-from gpusteward.analyzer.api.serving import Serving
 
 NOUNS = (
     *(seed_config, seed_results, metrics_page),

@@ -3,9 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from gpusteward.analyzer.api.packing import MOST_PLAIN_ROWS, Block, Body, pack
-from gpusteward.analyzer.exports import result_families
-from gpusteward.analyzer.holder_lines import render_holders
+from gpusteward.analyzer.api.http.gzip_blocks import MOST_PLAIN_ROWS, Block, Body, pack
+from gpusteward.analyzer.metrics.allocation_samples import render_holders
+from gpusteward.analyzer.metrics.result_metrics import result_families
 from gpusteward.analyzer.results import Result
 from gpusteward.core.exposition import (
     OPENMETRICS_TYPE,

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from gpusteward.analyzer.aftermath_exports import aftermath_families
-from gpusteward.analyzer.api.access import may_read
-from gpusteward.analyzer.api.packing import Body
-from gpusteward.analyzer.api.sending import send_body
-from gpusteward.analyzer.api.serving import Serving, ServingHere
-from gpusteward.analyzer.exports import health_families
+from gpusteward.analyzer.api.dependencies import Serving, ServingHere
+from gpusteward.analyzer.api.http.access import may_read
+from gpusteward.analyzer.api.http.gzip_blocks import Body
+from gpusteward.analyzer.api.http.responses import send_body
+from gpusteward.analyzer.metrics.delivery_metrics import aftermath_families
+from gpusteward.analyzer.metrics.result_metrics import health_families
 from gpusteward.core import analyzer_metrics as metrics
 from gpusteward.core.exposition import OPENMETRICS_TYPE, TEXT_TYPE, Family, render_labels, render_page
 from gpusteward.core.negotiation import accepts_gzip, choose_format

@@ -1,8 +1,8 @@
 """A finished cycle goes up: what everybody asks for first is ready before anybody can ask."""
 
-from gpusteward.analyzer.api.board import Board, Posted
 from gpusteward.analyzer.api.metrics_bodies import render_result
-from gpusteward.analyzer.api.workloads import DEFAULT_SORT, view_workloads
+from gpusteward.analyzer.api.result_store import Board, Posted
+from gpusteward.analyzer.api.v1.workloads import DEFAULT_SORT, view_workloads
 from gpusteward.analyzer.results import Result
 
 

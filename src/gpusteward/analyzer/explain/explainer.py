@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpusteward.analyzer.explain.answers import Opinion
-from gpusteward.analyzer.explain.cases import Case, fingerprint
 from gpusteward.analyzer.explain.failures import HOPELESS, WORTH_REPEATING, AskError, Failure
-from gpusteward.analyzer.explain.memory import OpinionMemory
 from gpusteward.analyzer.explain.models import Asker, Reply, load_sdk, open_model
+from gpusteward.analyzer.explain.opinion_cache import OpinionMemory
+from gpusteward.analyzer.explain.prompt_cases import Case, fingerprint
 from gpusteward.analyzer.explain.questions import question
 from gpusteward.analyzer.explain.settings import AiSettings
 from gpusteward.analyzer.explain.tallies import Tally

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 
-from gpusteward.analyzer.explain.cases import Case
+from gpusteward.analyzer.explain.prompt_cases import Case
 
 NAME_LENGTH = 253  # the longest name Kubernetes allows
 LABEL_LENGTH = 63

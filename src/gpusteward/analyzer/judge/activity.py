@@ -6,8 +6,8 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.judge.capacities import Capacities
+from gpusteward.analyzer.judge.clamped_ratios import ratio_of
 from gpusteward.analyzer.judge.keys import Keys, Mask
-from gpusteward.analyzer.judge.ratios import ratio_of
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, Codes, Column, UsageTable
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, Doubt

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from gpusteward.analyzer.judge.clamped_ratios import first_known
 from gpusteward.analyzer.judge.keys import Keys
 from gpusteward.analyzer.judge.models import MIB, ModelFacts, find_model
-from gpusteward.analyzer.judge.ratios import first_known
 from gpusteward.analyzer.tables import Column, UsageTable
 from gpusteward.core.usages import Measure, Stat
 

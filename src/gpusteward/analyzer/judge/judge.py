@@ -4,8 +4,8 @@ import numpy as np
 
 from gpusteward.analyzer.judge.activity import Activities, judge_activity
 from gpusteward.analyzer.judge.capacities import find_capacities
+from gpusteward.analyzer.judge.history import Memory, Past, find_positions, recall, remember
 from gpusteward.analyzer.judge.keys import read_keys
-from gpusteward.analyzer.judge.memory import Memory, Past, find_positions, recall, remember
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.score import score_usage
 from gpusteward.analyzer.judge.signatures.evidence import Evidence

@@ -4,7 +4,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.judge.activity import ActivityRule
 from gpusteward.analyzer.judge.capacities import GpuDefaults
-from gpusteward.analyzer.judge.memory import MemoryRule
+from gpusteward.analyzer.judge.history import MemoryRule
 from gpusteward.analyzer.judge.score import Scoring
 from gpusteward.analyzer.judge.signatures.table import SignatureRules
 from gpusteward.analyzer.judge.states import Thresholds

@@ -4,7 +4,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.judge.capacities import Capacities
-from gpusteward.analyzer.judge.ratios import ratio_of
+from gpusteward.analyzer.judge.clamped_ratios import ratio_of
 from gpusteward.analyzer.tables import Column, UsageTable
 from gpusteward.core.usages import Measure, Stat
 

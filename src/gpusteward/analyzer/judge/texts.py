@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from gpusteward.core.sentences import fill
-from gpusteward.core.unknown_reasons import CHINESE as CHINESE_REASONS
-from gpusteward.core.verdict_words import CHINESE
+from gpusteward.core.messages import format_text
+from gpusteward.messages.unknown_reasons import CHINESE as CHINESE_REASONS
+from gpusteward.messages.verdict_words import CHINESE
 
 LANGUAGES = ("en", "zh")
 _WORDS = ("state", "status")  # words of the API among the numbers
@@ -132,7 +132,7 @@ def render(code: str, values: Mapping[str, object], *, language: str) -> str:
     """One reason in words. Raises KeyError for an unknown code, ValueError for an unknown language."""
     if language == "zh":
         values = {name: _translate(name, value) for name, value in values.items()}
-    return fill(TEXTS[code][LANGUAGES.index(language)], values)
+    return format_text(TEXTS[code][LANGUAGES.index(language)], values)
 
 
 def _translate(name: str, value: object) -> object:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pydantic.fields import FieldInfo
 
-from gpusteward.analyzer.settings.complaints import describe_unknown
 from gpusteward.analyzer.settings.layers import Given, Layer, Origin, Source, from_text
+from gpusteward.analyzer.settings.validation_errors import describe_unknown
 from gpusteward.core.errors import ConfigurationError
 
 FLAGS: Mapping[str, tuple[str, str]] = {

@@ -7,9 +7,9 @@ import numpy as np
 
 from gpusteward.analyzer.judge.activity import SIGNALS, Activities
 from gpusteward.analyzer.judge.capacities import Capacities
+from gpusteward.analyzer.judge.clamped_ratios import first_known, ratio_of
+from gpusteward.analyzer.judge.history import Past
 from gpusteward.analyzer.judge.keys import Keys, Mask
-from gpusteward.analyzer.judge.memory import Past
-from gpusteward.analyzer.judge.ratios import first_known, ratio_of
 from gpusteward.analyzer.tables import ACTIVITIES, Column, UsageTable
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from gpusteward.analyzer.judge.clamped_ratios import first_known
 from gpusteward.analyzer.judge.keys import Mask
-from gpusteward.analyzer.judge.ratios import first_known
 from gpusteward.analyzer.judge.signatures.evidence import Evidence
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.usages import Measure, Stat

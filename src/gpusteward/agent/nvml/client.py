@@ -1,0 +1,94 @@
+"""The door: one read of all that NVML tells of this node."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gpusteward.agent.nvml.library import DriverGoneError
+from gpusteward.agent.nvml.lifetime_counters import Chronicle
+from gpusteward.agent.nvml.measure import Harvest
+from gpusteward.agent.nvml.session import Session
+from gpusteward.core.errors import SourceError
+from gpusteward.core.gpus import GpuReading
+from gpusteward.core.processes import GpuProcess
+from gpusteward.core.snapshots import Failure
+from gpusteward.logs import Log
+
+log = Log(__name__)
+
+EVENT_WAIT_MILLISECONDS = 1000
+"""How long the XID thread sleeps in the driver; `release` may have to wait so long."""
+
+RELEASE_SECONDS = 10.0
+"""How long `release` waits for a read to end. A read that hangs in the driver cannot be taken back."""
+
+
+@dataclass(frozen=True, slots=True)
+class NvmlReading:
+    """Every GPU, each followed by its MIG instances; the processes on them; what could not be read."""
+
+    readings: tuple[GpuReading, ...] = ()
+    processes: tuple[GpuProcess, ...] = ()
+    failures: tuple[Failure, ...] = ()
+
+
+class Nvml:
+    """NVML of this node. Opens by itself when read, and again after a driver went away."""
+
+    def __init__(
+        self,
+        node: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        event_wait_milliseconds: int = EVENT_WAIT_MILLISECONDS,
+    ) -> None:
+        self._node = node
+        self._clock = clock
+        self._event_wait_milliseconds = event_wait_milliseconds
+        self._chronicle = Chronicle()
+        self._session: Session | None = None
+        self._lock = threading.Lock()
+
+    def read(self, wanted: frozenset[str], *, peers: bool = False) -> NvmlReading:
+        """Read the wanted signals (names of `core.signals`) of every GPU, and its processes.
+
+        Raises SourceError when NVML as a whole cannot be used; the next read tries to open it again.
+        """
+        with self._lock:
+            try:
+                harvest = self._read(wanted, peers)
+            except DriverGoneError as error:
+                self._close()
+                log.warning("nvml_gone", reason=error)
+                raise SourceError(
+                    f"the NVIDIA driver went away ({error}); it is opened again in the next cycle"
+                ) from error
+        return NvmlReading(tuple(harvest.readings), tuple(harvest.processes), tuple(harvest.failures))
+
+    def release(self) -> None:
+        """Free every handle, so that the driver can be unloaded or a GPU be reset. The next read opens NVML again."""
+        if not self._lock.acquire(timeout=RELEASE_SECONDS):
+            log.error("nvml_not_released", reason="a call hangs in the driver", seconds=RELEASE_SECONDS)
+            return
+        try:
+            self._close()
+        finally:
+            self._lock.release()
+
+    def _read(self, wanted: frozenset[str], peers: bool) -> Harvest:
+        if self._session is not None and self._session.has_changed():
+            self._close()
+        if self._session is None:
+            self._session = Session(
+                self._node,
+                self._chronicle,
+                clock=self._clock,
+                event_wait_milliseconds=self._event_wait_milliseconds,
+            )
+        return self._session.read(wanted, peers=peers)
+
+    def _close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()

@@ -1,0 +1,1 @@
+"""gpu-oour's endpoints, unchanged."""

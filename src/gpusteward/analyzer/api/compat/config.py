@@ -1,0 +1,134 @@
+"""/, /health, /analyze, /config, /config/update: gpu-oour's other endpoints, under its names and in its shapes."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from gpusteward import __version__
+from gpusteward.analyzer.api.compat.results import format_seed_time
+from gpusteward.analyzer.api.dependencies import ServingHere
+from gpusteward.analyzer.api.http.access import may_operate, may_read
+from gpusteward.analyzer.api.http.responses import send_json
+from gpusteward.analyzer.api.v1.health import find_status, is_connected, is_late
+from gpusteward.analyzer.settings.effective import showable
+from gpusteward.core.errors import ConfigurationError
+from gpusteward.logs import Log
+
+log = Log(__name__)
+
+router = APIRouter(tags=["gpu-oour"])
+
+_READ, _OPERATE = [Depends(may_read)], [Depends(may_operate)]
+_ENDPOINTS = {
+    "analyze": "/analyze",
+    "results": "/results",
+    "results_low": "/results/low",
+    "stats": "/results/stats",
+    "metrics": "/metrics",
+    "health": "/health",
+}
+_CHANGEABLE = {"threshold": "thresholds.low_utilization", "interval": "scheduler.interval", "ai_enabled": "ai.enabled"}
+
+Json = Mapping[str, Any]
+
+
+@router.get("/", summary="The service", response_model=Json, dependencies=_READ)
+async def show_service(serving: ServingHere) -> Response:
+    """What this is, and its main settings."""
+    settings = serving.settings()
+    return send_json(
+        {
+            "service": "GPU Utilization Monitor",
+            "version": __version__,
+            "features": {
+                "ai_analysis": settings.ai.enabled,
+                "prometheus_metrics": True,
+                "control_api": settings.control.enabled,
+            },
+            "config": {
+                "prometheus_url": showable(settings.prometheus.url),
+                "threshold": showable(settings.thresholds.low_utilization),
+                "interval": settings.scheduler.interval,
+                "time_window_min": showable(settings.prometheus.time_window_min),
+                "max_workers": settings.scheduler.max_workers,
+            },
+            "endpoints": _ENDPOINTS,
+        }
+    )
+
+
+@router.get("/health", summary="Health", response_model=Json)
+async def show_health(serving: ServingHere) -> Response:
+    """Open to everybody, as probes of a kubelet carry no token: it tells of the service, not of the cluster.
+
+    healthy; degraded: the last cycle could read nothing; warning: the last analysis is older than three intervals.
+    """
+    posted, settings = serving.board.posted, serving.settings()
+    return send_json(
+        {
+            "status": find_status(serving),
+            "prometheus_connected": is_connected(serving),
+            "last_analysis": format_seed_time(posted.result.at) if posted else None,
+            "analysis_timeout": is_late(serving),
+            "ai_enabled": settings.ai.enabled,
+            "interval": settings.scheduler.interval,
+        }
+    )
+
+
+@router.get("/analyze", summary="Start an analysis", response_model=Json, dependencies=_OPERATE)
+@router.post("/analyze", summary="Start an analysis", response_model=Json, dependencies=_OPERATE)
+async def start_analysis(
+    serving: ServingHere,
+    use_ai: Annotated[bool | None, Query(description="Ask a model or not; left out: as the settings say.")] = None,
+) -> Response:
+    """Run a cycle as soon as the one under way is over. Needs the role operator; GET is kept for gpu-oour's clients."""
+    serving.ask_cycle(use_ai)
+    is_asked = serving.settings().ai.enabled if use_ai is None else use_ai
+    return send_json({"status": "triggered", "message": "GPU analysis started in background", "use_ai": is_asked})
+
+
+@router.get("/config", summary="Settings", response_model=Json, dependencies=_READ)
+async def show_config(serving: ServingHere) -> Response:
+    """The settings gpu-oour has. Keys and passwords are never shown."""
+    settings = serving.settings()
+    source, ai, control = settings.prometheus, settings.ai, settings.control
+    shown = {
+        "prometheus": {
+            "url": source.url,
+            "query_condition": source.query_condition,
+            "time_window_min": source.time_window_min,
+            "step": source.step,
+        },
+        "scoring": settings.scoring.model_dump(),
+        "thresholds": settings.thresholds.model_dump(include={"low_utilization", "idle"}),
+        "scheduler": settings.scheduler.model_dump(include={"interval", "max_workers"}),
+        "ai": {"enabled": ai.enabled, "model": ai.model if ai.enabled else None},
+        "control": {"enabled": control.enabled, "api_url": control.api_url if control.enabled else None},
+    }
+    return send_json(showable(shown))
+
+
+@router.post("/config/update", summary="Change settings", response_model=Json, dependencies=_OPERATE)
+def update_config(
+    serving: ServingHere,
+    threshold: Annotated[float | None, Query(description="thresholds.low_utilization", allow_inf_nan=False)] = None,
+    interval: Annotated[int | None, Query(description="scheduler.interval, in seconds")] = None,
+    *,
+    ai_enabled: Annotated[bool | None, Query(description="ai.enabled")] = None,
+) -> Response:
+    """Change settings until the program ends. Needs the role operator.
+
+    As in gpu-oour, a value out of range is answered with 200 and `{"error": "..."}`, and nothing is changed.
+    """
+    told = {"threshold": threshold, "interval": interval, "ai_enabled": ai_enabled}
+    updates = {name: value for name, value in told.items() if value is not None}
+    try:
+        if updates:
+            serving.change_settings({_CHANGEABLE[name]: value for name, value in updates.items()})
+    except ConfigurationError as error:
+        return send_json({"error": str(error)})
+    log.info("settings_changed", **updates)
+    note = "in force from the next cycle on, until the service restarts; config.yaml stays as it is"
+    return send_json({"status": "updated", "updates": showable(updates), "note": note})

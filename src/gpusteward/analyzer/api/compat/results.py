@@ -1,0 +1,286 @@
+"""/results, /results/low, /results/stats: gpu-oour's rows and counts, in its units.
+
+gpu-oour knows four states and calls what it could not read idle. Here such a row is `unknown`, for which its clients
+have no word: rows without a score are left out, `unknown_count` says how many, and /api/v1 shows them. A single number
+that nobody measured is null.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+import msgspec
+import numpy as np
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import Field
+
+from gpusteward.analyzer.api.dependencies import ServingHere
+from gpusteward.analyzer.api.http.access import may_read
+from gpusteward.analyzer.api.http.gzip_blocks import MOST_PLAIN_ROWS, Body, pack
+from gpusteward.analyzer.api.http.responses import JSON_TYPE, is_known, send_body, send_json, send_not_modified
+from gpusteward.analyzer.api.result_store import Posted
+from gpusteward.analyzer.api.v1.pages import make_etag
+from gpusteward.analyzer.explain.answers import Opinion
+from gpusteward.analyzer.explain.caution import Caution
+from gpusteward.analyzer.judge.capacities import find_capacities
+from gpusteward.analyzer.judge.keys import Mask, encode, read_keys
+from gpusteward.analyzer.judge.states import find_low
+from gpusteward.analyzer.metrics.result_metrics import MIB, gpu_id
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.settings.effective import showable
+from gpusteward.analyzer.tables import STATES, Column
+from gpusteward.core.negotiation import accepts_gzip
+from gpusteward.core.usages import Measure, Stat
+from gpusteward.core.verdicts import State
+
+router = APIRouter(dependencies=[Depends(may_read)], tags=["gpu-oour"])
+
+ROWS_A_BLOCK = 2000
+UNKNOWN_HEADER = "X-Unknown-Count"
+Status = Literal["idle", "low", "normal", "high"]
+
+
+@dataclass(frozen=True, slots=True)
+class AiAnalysis:
+    """The opinion of a language model."""
+
+    gpu_id: str
+    status: Literal["active", "idle", "suspicious"]
+    confidence: float
+    reason: str
+    recommendation: str
+    raw_score: float | None
+    ai_adjusted_score: float
+
+
+@dataclass(frozen=True, slots=True)
+class SeedRow:
+    """One GPU of one pod, means over the window. null: not measured."""
+
+    gpu_id: str
+    pod: str
+    namespace: str
+    hostname: str
+    model_name: str
+    gpu_util: Annotated[float | None, Field(description="%")]
+    mem_copy: Annotated[float | None, Field(description="%")]
+    mem_used_mb: float | None
+    mem_total_mb: float | None
+    mem_usage_percent: float | None
+    power_usage: Annotated[float | None, Field(description="W")]
+    sm_clock: Annotated[float | None, Field(description="MHz")]
+    score: float
+    status: Status
+    timestamp: Annotated[str, Field(description="UTC, without a zone.")]
+    ai_analysis: AiAnalysis | None
+
+
+@dataclass(frozen=True, slots=True)
+class LowResults:
+    """GPUs whose score is below the threshold, or that are idle whatever memory they hold."""
+
+    count: int
+    threshold: float
+    timestamp: str | None
+    gpus: list[SeedRow]
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceStats:
+    """One namespace."""
+
+    count: int
+    avg_score: float
+    low_util_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """All GPUs that have a score; `unknown_count` is not gpu-oour's: how many have none."""
+
+    total_gpus: int = 0
+    avg_score: float = 0
+    min_score: float = 0
+    max_score: float = 0
+    low_utilization_count: int = 0
+    idle_count: int = 0
+    by_status: dict[str, int] = field(default_factory=dict)
+    by_namespace: dict[str, NamespaceStats] = field(default_factory=dict)
+    unknown_count: int = 0
+
+
+@router.get("/results", summary="Results", response_model=list[SeedRow])
+def list_results(request: Request, serving: ServingHere) -> Response:
+    """Every GPU that has a score. How many have none is in the header X-Unknown-Count; /api/v1/allocations shows them.
+
+    An empty list before the first cycle has finished.
+    """
+    posted = serving.board.posted
+    if posted is None:
+        return send_json([])
+    etag = make_etag(request, posted.result)
+    if is_known(request, etag):
+        return send_not_modified(etag)
+    return _send(request, posted, body=posted.once("results", _pack_results), etag=etag)
+
+
+@router.get("/results/low", summary="GPUs of low utilization", response_model=LowResults)
+def list_low_results(request: Request, serving: ServingHere) -> Response:
+    """GPUs whose score is below `thresholds.low_utilization`, and idle ones whose memory alone gives them more.
+
+    What could not be scored is not among them.
+    """
+    posted = serving.board.posted
+    if posted is None:
+        threshold = serving.settings().thresholds.low_utilization
+        return send_json({"count": 0, "threshold": showable(threshold), "timestamp": None, "gpus": []})
+    etag = make_etag(request, posted.result)
+    if is_known(request, etag):
+        return send_not_modified(etag)
+    return _send(request, posted, body=posted.once("results/low", _pack_low), etag=etag)
+
+
+@router.get("/results/stats", summary="Statistics", response_model=Stats)
+def show_stats(request: Request, serving: ServingHere) -> Response:
+    """Counts and means over all GPUs that have a score; zeros before the first cycle has finished."""
+    posted = serving.board.posted
+    if posted is None:
+        return send_json(Stats())
+    etag = make_etag(request, posted.result)
+    if is_known(request, etag):
+        return send_not_modified(etag)
+    return send_json(posted.once("results/stats", count_stats), etag=etag)
+
+
+def _send(request: Request, posted: Posted, *, body: Body, etag: str) -> Response:
+    gzip = accepts_gzip(request.headers.get("accept-encoding", ""))
+    response = send_body(body, gzip=gzip, media_type=JSON_TYPE, etag=etag)
+    response.headers[UNKNOWN_HEADER] = str(int(np.isnan(posted.result.verdicts.score).sum()))
+    return response
+
+
+def format_seed_time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).replace(tzinfo=None).isoformat(timespec="seconds")
+
+
+def _pack_results(result: Result) -> Body:
+    rows = np.flatnonzero(~np.isnan(result.verdicts.score))
+    return _pack(result, rows.tolist(), before=b"[", after=b"]")
+
+
+def _pack_low(result: Result) -> Body:
+    threshold, rows = result.settings.thresholds.low_utilization, np.flatnonzero(_is_low(result)).tolist()
+    head = msgspec.json.encode(
+        {"count": len(rows), "threshold": showable(threshold), "timestamp": format_seed_time(result.at)}
+    )
+    return _pack(result, rows, before=head[:-1] + b',"gpus":[', after=b"]}")
+
+
+def _pack(result: Result, rows: Sequence[int], *, before: bytes, after: bytes) -> Body:
+    """Some rows at a time: all of them as objects would take more memory than the analyzer may."""
+    body, maker, keep_plain = Body(), RowMaker(result), len(rows) <= MOST_PLAIN_ROWS
+    body.add(pack(before, keep_plain=keep_plain))
+    for begin in range(0, len(rows), ROWS_A_BLOCK):
+        encoded = msgspec.json.encode(list(maker.make(rows[begin : begin + ROWS_A_BLOCK])))
+        body.add(pack((b"," if begin else b"") + encoded[1:-1], keep_plain=keep_plain))
+    body.add(pack(after, keep_plain=keep_plain))
+    return body
+
+
+class RowMaker:
+    """Rows of one result in gpu-oour's shape."""
+
+    def __init__(self, result: Result) -> None:
+        usage = result.verdicts.usage
+        capacities = find_capacities(usage, read_keys(usage.holdings), defaults=result.settings.gpu_defaults)
+        used = usage.column(Measure.MEMORY_USED, Stat.MEAN)
+        self._result = result
+        self._timestamp = format_seed_time(result.at)
+        self._columns: Sequence[Column] = (
+            usage.column(Measure.CORE, Stat.MEAN) * 100,
+            usage.column(Measure.MEMORY_COPY, Stat.MEAN) * 100,
+            used / MIB,
+            capacities.memory_bytes / MIB,
+            used / capacities.memory_bytes * 100,
+            usage.column(Measure.POWER, Stat.MEAN),
+            usage.column(Measure.SM_CLOCK, Stat.MEAN) / 1e6,
+        )
+
+    def make(self, rows: Sequence[int]) -> Iterator[SeedRow]:
+        verdicts = self._result.verdicts
+        numbers = [np.round(column[rows], 2).tolist() for column in self._columns]
+        scores = np.round(verdicts.score[rows], 1).tolist()
+        for row, score, *measured in zip(rows, scores, *numbers, strict=True):
+            holding, container = verdicts.usage.holdings[row], verdicts.usage.holdings[row].container
+            name = gpu_id(holding)
+            util, copy, used, total, usage, power, clock = measured
+            yield SeedRow(
+                name,
+                container.pod,
+                container.namespace,
+                holding.node,
+                holding.model,
+                util,
+                copy,
+                used,
+                total,
+                usage,
+                power,
+                clock,
+                score,
+                STATES[verdicts.state[row]].value,
+                self._timestamp,
+                _analysis(name, self._result.opinions.get(row), self._result.cautions.get(row)),
+            )
+
+
+def _analysis(name: str, opinion: Opinion | None, caution: Caution | None) -> AiAnalysis | None:
+    """As in `gpu_ai_adjusted_score`, the score is never below the rule's: somebody may act on it."""
+    if opinion is None or caution is None:
+        return None
+    raw = None if opinion.rule_score is None else round(opinion.rule_score, 1)
+    return AiAnalysis(
+        name,
+        opinion.status,
+        round(opinion.confidence, 3),
+        opinion.reason,
+        opinion.recommendation,
+        raw,
+        round(opinion.adjusted_score if caution.score is None else caution.score, 1),
+    )
+
+
+def count_stats(result: Result) -> Stats:
+    verdicts = result.verdicts
+    is_scored = ~np.isnan(verdicts.score)
+    scores, states = verdicts.score[is_scored], verdicts.state[is_scored]
+    unknown = len(verdicts) - len(scores)
+    if not len(scores):
+        return Stats(unknown_count=unknown)
+    counts = np.bincount(states, minlength=len(STATES)).tolist()
+    return Stats(
+        total_gpus=len(scores),
+        avg_score=round(float(scores.mean()), 1),
+        min_score=round(float(scores.min()), 1),
+        max_score=round(float(scores.max()), 1),
+        low_utilization_count=int(_is_low(result).sum()),
+        idle_count=counts[STATES.index(State.IDLE)],
+        by_status={state.value: count for state, count in zip(STATES, counts, strict=True) if count},
+        by_namespace=_count_namespaces(result, is_scored),
+        unknown_count=unknown,
+    )
+
+
+def _is_low(result: Result) -> Mask:
+    return find_low(result.verdicts.score, result.verdicts.state, thresholds=result.settings.thresholds)
+
+
+def _count_namespaces(result: Result, is_scored: Mask) -> dict[str, NamespaceStats]:
+    holdings, scores = result.verdicts.usage.holdings, result.verdicts.score[is_scored]
+    coded = encode([holdings[row].container.namespace for row in np.flatnonzero(is_scored).tolist()])
+    counts = np.bincount(coded.codes)
+    means = np.bincount(coded.codes, weights=scores) / counts
+    lows = np.bincount(coded.codes[_is_low(result)[is_scored]], minlength=len(counts))
+    columns = zip(coded.names, counts.tolist(), np.round(means, 1).tolist(), lows.tolist(), strict=True)
+    return {name: NamespaceStats(count, mean, low) for name, count, mean, low in columns}

@@ -1,0 +1,1 @@
+"""What every endpoint needs: authentication, middleware, error responses, compressed bodies, concurrency limits."""

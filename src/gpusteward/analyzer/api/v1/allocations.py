@@ -1,0 +1,224 @@
+"""/api/v1/allocations: one row a container's hold on a GPU."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import Field
+
+from gpusteward.analyzer.api.dependencies import PostedHere
+from gpusteward.analyzer.api.http.access import may_read
+from gpusteward.analyzer.api.result_store import Posted
+from gpusteward.analyzer.api.v1.listings import Listing, Texts, filter_codes
+from gpusteward.analyzer.api.v1.pages import (
+    ActivityWord,
+    ListQuery,
+    Page,
+    SignatureWord,
+    StateWord,
+    Words,
+    answer_page,
+    format_utc,
+)
+from gpusteward.analyzer.metrics.result_metrics import gpu_id
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, STATES, STEPS, Column
+from gpusteward.core.usages import Holding, Measure, Stat
+
+router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["allocations"])
+
+LISTING = "allocations"
+_SHOWN = (
+    (Measure.CORE, Stat.MEAN),
+    (Measure.CORE, Stat.PEAK),
+    (Measure.MEMORY_USED, Stat.MEAN),
+    (Measure.MEMORY_TOTAL, Stat.LAST),
+    (Measure.POWER, Stat.MEAN),
+)
+
+
+HighestStep = Annotated[
+    Literal["nothing", "notice", "reclaim"],
+    Field(description="How far reclaiming may ever go with this signature, and with the second opinion on it."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadName:
+    """The root owner; a pod nobody owns is its own workload."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """One container's hold on one GPU over the window. null: not measured, never zero."""
+
+    id: str
+    gpu: Annotated[str, Field(description="UUID; of a MIG instance UUID/INSTANCE.")]
+    node: str
+    index: str
+    model: str
+    namespace: str
+    pod: str
+    container: str
+    workload: WorkloadName
+    share: str
+    score: Annotated[float | None, Field(description="0 to 100.")]
+    state: StateWord
+    activity: ActivityWord
+    signature: SignatureWord
+    highest_step: HighestStep
+    doubt: Annotated[str, Field(description="Why the activity is unknown; empty when it is known.")]
+    idle_since: str | None
+    coverage: Annotated[float, Field(description="Samples seen against samples expected, 0 to 1.")]
+    core_mean_ratio: float | None
+    core_peak_ratio: float | None
+    memory_used_bytes: float | None
+    memory_total_bytes: float | None
+    power_watts: float | None
+
+
+class AllocationQuery(ListQuery):
+    """Which allocations, and in which order."""
+
+    sort: Literal[
+        "score",
+        "-score",
+        "idle_since",
+        "-idle_since",
+        "core",
+        "-core",
+        "memory",
+        "-memory",
+        "power",
+        "-power",
+        "namespace",
+        "-namespace",
+        "pod",
+        "-pod",
+        "node",
+        "-node",
+        "model",
+        "-model",
+    ] = Field(default="score", description="`-` in front turns it around; the unknown comes last either way.")
+    namespace: Words = ()
+    state: Annotated[tuple[StateWord, ...], Field(max_length=5)] = ()
+    activity: Annotated[tuple[ActivityWord, ...], Field(max_length=3)] = ()
+    signature: Annotated[tuple[SignatureWord, ...], Field(max_length=9)] = ()
+    node: Words = ()
+    model: Words = ()
+    workload: Words = Field(default=(), description="By KIND/NAMESPACE/NAME.")
+
+
+class AllocationView:
+    """The allocations of one result, ready to be listed."""
+
+    def __init__(self, result: Result) -> None:
+        self._result = result
+        self._columns = [result.verdicts.usage.column(*key) for key in _SHOWN]
+        self.listing = self._make_listing()
+
+    def _make_listing(self) -> Listing:
+        verdicts, holdings = self._result.verdicts, self._result.verdicts.usage.holdings
+        namespace, pod = _texts(holdings, lambda one: one.container.namespace), _texts(holdings, _pod)
+        node, model = _texts(holdings, lambda one: one.node), _texts(holdings, lambda one: one.model)
+        workload, names = Texts(self._owners), Texts(self._names)
+        sorts: dict[str, Column] = {"score": verdicts.score, "idle_since": verdicts.idle_since}
+        sorts |= {"core": self._columns[0], "memory": self._columns[2], "power": self._columns[4]}
+        texts = {"namespace": namespace, "pod": pod, "node": node, "model": model}
+        return Listing(
+            len(verdicts),
+            sorts={name: _return(column) for name, column in sorts.items()}
+            | {name: text.sort for name, text in texts.items()},
+            filters={name: text.among for name, text in texts.items() if name != "pod"}
+            | {
+                "workload": workload.among,
+                "q": names.containing,
+                "state": filter_codes(verdicts.state, STATES),
+                "activity": filter_codes(verdicts.activity, ACTIVITIES),
+                "signature": filter_codes(verdicts.signature, SIGNATURES),
+            },
+        )
+
+    def _owners(self) -> list[str]:
+        workloads = self._result.workloads
+        names = ["/".join(key) for key in workloads.keys]
+        return [names[code] for code in workloads.codes.tolist()]
+
+    def _names(self) -> list[str]:
+        """Where `q` looks."""
+        holdings = self._result.verdicts.usage.holdings
+        return [
+            f"{allocation_id(one)} {one.node} {one.model} {owner}"
+            for one, owner in zip(holdings, self._owners(), strict=True)
+        ]
+
+    def row(self, number: int) -> Allocation:
+        verdicts, workloads = self._result.verdicts, self._result.workloads
+        holding = verdicts.usage.holdings[number]
+        container = holding.container
+        core, peak, used, total, power = (known(column, number) for column in self._columns)
+        return Allocation(
+            id=allocation_id(holding),
+            gpu=gpu_id(holding),
+            node=holding.node,
+            index=holding.gpu_index,
+            model=holding.model,
+            namespace=container.namespace,
+            pod=container.pod,
+            container=container.name,
+            workload=WorkloadName(*workloads.keys[workloads.codes[number]]),
+            share=str(holding.share),
+            score=known(verdicts.score, number, digits=1),
+            state=STATES[verdicts.state[number]].value,
+            activity=ACTIVITIES[verdicts.activity[number]].value,
+            signature=SIGNATURES[verdicts.signature[number]].value,
+            highest_step=STEPS[verdicts.step[number]].value,
+            doubt=DOUBTS[verdicts.doubt[number]].value,
+            idle_since=format_utc(float(verdicts.idle_since[number])),
+            coverage=round(float(verdicts.usage.coverage[number]), 4),
+            core_mean_ratio=core,
+            core_peak_ratio=peak,
+            memory_used_bytes=used,
+            memory_total_bytes=total,
+            power_watts=power,
+        )
+
+
+def view_allocations(posted: Posted) -> AllocationView:
+    return posted.once(LISTING, AllocationView)
+
+
+@router.get("/allocations", summary="Allocations", response_model=Page[Allocation])
+def list_allocations(request: Request, posted: PostedHere, query: Annotated[AllocationQuery, Query()]) -> Response:
+    """Every container's hold on a GPU with its score, state, activity and signature. Also those that are unknown."""
+    view = view_allocations(posted)
+    return answer_page(request, query, result=posted.result, listing=lambda: view.listing, row=view.row)
+
+
+def allocation_id(holding: Holding) -> str:
+    container = holding.container
+    return f"{container.namespace}/{container.pod}/{container.name}/{gpu_id(holding)}"
+
+
+def known(column: Column, number: int, *, digits: int = 4) -> float | None:
+    """A value of a column; None for the unknown."""
+    value = float(column[number])
+    return None if math.isnan(value) else round(value, digits)
+
+
+def _texts(holdings: Sequence[Holding], read: Callable[[Holding], str]) -> Texts:
+    return Texts(lambda: [read(one) for one in holdings])
+
+
+def _pod(holding: Holding) -> str:
+    return holding.container.pod
+
+
+def _return(column: Column) -> Callable[[], Column]:
+    return lambda: column

@@ -1,0 +1,180 @@
+"""/api/v1/gpus: one row a device or MIG instance with everybody who holds it, and one for the free ones of a node."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import Field
+
+from gpusteward.analyzer.api.dependencies import PostedHere
+from gpusteward.analyzer.api.http.access import may_read
+from gpusteward.analyzer.api.result_store import Posted
+from gpusteward.analyzer.api.v1.allocations import known
+from gpusteward.analyzer.api.v1.fleets import Fleet, view_fleet
+from gpusteward.analyzer.api.v1.listings import Listing, Texts, filter_codes, lift, mean_by
+from gpusteward.analyzer.api.v1.pages import ActivityWord, ListQuery, Page, Words, answer_page
+from gpusteward.analyzer.judge.keys import encode
+from gpusteward.analyzer.judge.states import name_states
+from gpusteward.analyzer.metrics.result_metrics import gpu_id
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.tables import ACTIVITIES, STATES
+from gpusteward.core.verdicts import Activity
+
+router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["gpus"])
+
+LISTING = "gpus"
+GpuStateWord = Literal["idle", "low", "normal", "high", "unknown", "free"]
+GpuActivityWord = Literal["active", "idle", "unknown", "free"]
+GPU_STATES: Sequence[GpuStateWord] = (*(each.value for each in STATES), "free")
+GPU_ACTIVITIES: Sequence[GpuActivityWord] = (*(each.value for each in ACTIVITIES), "free")
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds it."""
+
+    namespace: str
+    pod: str
+    container: str
+    share: str
+    activity: ActivityWord
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRow:
+    """A device or a MIG instance that somebody holds; or all GPUs of one model on one node that nobody holds."""
+
+    id: Annotated[str, Field(description="UUID; of a MIG instance UUID/INSTANCE; of free GPUs NODE/MODEL/free.")]
+    uuid: Annotated[str, Field(description="Empty for free GPUs: sources count them and do not name them.")]
+    instance: str
+    index: str
+    node: str
+    model: str
+    gpus: Annotated[int, Field(description="How many it stands for: 1, or how many are free.")]
+    score: Annotated[float | None, Field(description="Mean of its holders' scores, as far as they are known.")]
+    state: GpuStateWord
+    activity: Annotated[GpuActivityWord, Field(description="Idle only if every holder is idle; free without any.")]
+    holders: list[Holder]
+
+
+class GpuQuery(ListQuery):
+    """Which GPUs, and in which order."""
+
+    sort: Literal["id", "-id", "node", "-node", "model", "-model", "score", "-score", "holders", "-holders"] = Field(
+        default="node", description="`-` in front turns it around; the unknown comes last either way."
+    )
+    namespace: Words = Field(default=(), description="GPUs that somebody of these namespaces holds.")
+    state: Annotated[tuple[GpuStateWord, ...], Field(max_length=6)] = ()
+    activity: Annotated[tuple[GpuActivityWord, ...], Field(max_length=4)] = ()
+    node: Words = ()
+    model: Words = ()
+
+
+class GpuView:
+    """The GPUs of one result, ready to be listed: first those that are held, then the free ones by node and model."""
+
+    def __init__(self, result: Result, fleet: Fleet) -> None:
+        self._verdicts = result.verdicts
+        coded = encode([gpu_id(one) for one in result.verdicts.usage.holdings])
+        self._held, self._codes = len(coded.names), coded.codes
+        self._free = list(fleet.free.items())
+        self._ids = (*coded.names, *(f"{node}/{model}/free" for (node, model), _ in self._free))
+        self._holders = np.bincount(self._codes, minlength=len(self._ids))
+        self._rows = np.argsort(self._codes, kind="stable")
+        self._begins = np.concatenate(([0], np.cumsum(self._holders)))
+        self._score = mean_by(result.verdicts.score, self._codes, size=len(self._ids))
+        self._activity = self._join_activity()
+        self._state = name_states(self._score, self._activity, thresholds=result.settings.thresholds)
+        self._activity[self._held :] = GPU_ACTIVITIES.index("free")
+        self._state[self._held :] = GPU_STATES.index("free")
+        self.listing = self._make_listing()
+
+    def _join_activity(self) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
+        """As for workloads: one active holder makes it active, one unknown keeps it from being idle."""
+        codes = {each: ACTIVITIES.index(each) for each in Activity}
+        active, unknown = (
+            np.bincount(self._codes[self._verdicts.activity == codes[each]], minlength=len(self._ids)) > 0
+            for each in (Activity.ACTIVE, Activity.UNKNOWN)
+        )
+        chosen = np.select([active, unknown], [codes[Activity.ACTIVE], codes[Activity.UNKNOWN]], codes[Activity.IDLE])
+        return chosen.astype(np.int8)
+
+    def _make_listing(self) -> Listing:
+        holdings, size = self._verdicts.usage.holdings, len(self._ids)
+        node, model = Texts(lambda: self._read_places(0)), Texts(lambda: self._read_places(1))
+        namespace = Texts(lambda: [one.container.namespace for one in holdings])
+        names = Texts(self._read_names)
+        of_names = np.concatenate((self._codes, np.arange(self._held, size)))
+        return Listing(
+            size,
+            sorts={
+                "id": lambda: self._ids,
+                "node": node.sort,
+                "model": model.sort,
+                "score": lambda: self._score,
+                "holders": lambda: self._holders,
+            },
+            filters={
+                "namespace": lift(namespace.among, self._codes, size=size),
+                "state": filter_codes(self._state, GPU_STATES),
+                "activity": filter_codes(self._activity, GPU_ACTIVITIES),
+                "node": node.among,
+                "model": model.among,
+                "q": lift(names.containing, of_names, size=size),
+            },
+        )
+
+    def _read_places(self, part: int) -> list[str]:
+        """Nodes or models, a row each."""
+        holdings, firsts = self._verdicts.usage.holdings, self._rows[self._begins[: self._held]].tolist()
+        held = [(holdings[row].node, holdings[row].model)[part] for row in firsts]
+        return [*held, *(place[part] for place, _ in self._free)]
+
+    def _read_names(self) -> list[str]:
+        """Where `q` looks: one text a holder, and one for the free GPUs of a place."""
+        holdings = self._verdicts.usage.holdings
+        held = [f"{one.node} {gpu_id(one)} {one.container.namespace}/{one.container.pod}" for one in holdings]
+        return [*held, *(f"{node} {model} free" for (node, model), _ in self._free)]
+
+    def row(self, number: int) -> GpuRow:
+        return self._held_row(number) if number < self._held else self._free_row(number)
+
+    def _free_row(self, number: int) -> GpuRow:
+        (node, model), gpus = self._free[number - self._held]
+        return GpuRow(self._ids[number], "", "", "", node, model, gpus, None, "free", "free", [])
+
+    def _held_row(self, number: int) -> GpuRow:
+        rows = self._rows[self._begins[number] : self._begins[number + 1]].tolist()
+        holding = self._verdicts.usage.holdings[rows[0]]
+        return GpuRow(
+            id=self._ids[number],
+            uuid=holding.gpu_uuid,
+            instance=holding.gpu_instance,
+            index=holding.gpu_index,
+            node=holding.node,
+            model=holding.model,
+            gpus=1,
+            score=known(self._score, number, digits=1),
+            state=GPU_STATES[self._state[number]],
+            activity=GPU_ACTIVITIES[self._activity[number]],
+            holders=[self._holder(row) for row in rows],
+        )
+
+    def _holder(self, row: int) -> Holder:
+        holding, activity = self._verdicts.usage.holdings[row], ACTIVITIES[self._verdicts.activity[row]].value
+        container = holding.container
+        return Holder(container.namespace, container.pod, container.name, str(holding.share), activity)
+
+
+def view_gpus(posted: Posted) -> GpuView:
+    return posted.once(LISTING, lambda result: GpuView(result, view_fleet(posted)))
+
+
+@router.get("/gpus", summary="GPUs", response_model=Page[GpuRow])
+def list_gpus(request: Request, posted: PostedHere, query: Annotated[GpuQuery, Query()]) -> Response:
+    """Every GPU that somebody holds, and who; the free ones of each node and model in one row, where a source counts
+    them."""
+    view = view_gpus(posted)
+    return answer_page(request, query, result=posted.result, listing=lambda: view.listing, row=view.row)

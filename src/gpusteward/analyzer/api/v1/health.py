@@ -1,0 +1,142 @@
+"""/api/v1/health: how the analyzer fares, in numbers."""
+
+import time
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from fastapi import APIRouter, Depends, Response
+from pydantic import Field
+
+from gpusteward import __version__
+from gpusteward.analyzer.api.dependencies import Serving, ServingHere
+from gpusteward.analyzer.api.http.access import may_read
+from gpusteward.analyzer.api.http.responses import send_json
+from gpusteward.analyzer.api.v1.fleets import NO_FLEET, view_fleet
+from gpusteward.analyzer.api.v1.pages import ResultStamp, format_utc, stamp
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.tables import DOUBTS, Column
+
+router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["health"])
+
+Status = Literal["healthy", "degraded", "warning"]
+LATE_AFTER_INTERVALS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Cycles:
+    """What the cycles since the start came to."""
+
+    finished: int
+    failed: int
+    last_error: Annotated[str, Field(description="Why the last cycle failed; empty when it did not.")]
+    last_ended_at: str | None
+    last_seconds: float | None
+    interval_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How the analyzer fares."""
+
+    status: Status
+    version: str
+    ready: Annotated[bool, Field(description="Whether there is a result at all.")]
+    cycles: Cycles
+    allocations: int
+    workloads: int
+    gpus: Annotated[int | None, Field(description="Whole GPUs, held or not; null where no source tells how many.")]
+    free_gpus: Annotated[int | None, Field(description="Those of them that nobody holds.")]
+    coverage: Annotated[float | None, Field(description="Samples seen against samples expected, over all.")]
+    measured: Annotated[int, Field(description="Allocations of which the window has samples at all.")]
+    measured_coverage: Annotated[float | None, Field(description="Samples seen against samples expected, of those.")]
+    unknown: Annotated[dict[str, int], Field(description="Allocations that could not be judged, by reason.")]
+    settings_reloads: dict[str, int]
+    listeners: int
+    ledger: Annotated[dict[str, Any] | None, Field(description="How the books stand; null where none are kept.")]
+    deliveries: Annotated[dict[str, Any], Field(description="How notices, control calls and alerts fare.")]
+    result: ResultStamp | None
+
+
+@router.get("/health", summary="Health in numbers", response_model=Health)
+async def show_health(serving: ServingHere) -> Response:
+    """More than the seed's /health tells: cycles, coverage, and why allocations are unknown."""
+    posted = serving.board.posted
+    result = posted.result if posted else None
+    fleet = view_fleet(posted) if posted else NO_FLEET
+    aftermath = serving.describe_aftermath()
+    return send_json(
+        Health(
+            status=find_status(serving),
+            version=__version__,
+            ready=result is not None,
+            cycles=_count_cycles(serving, result),
+            allocations=len(result.verdicts) if result else 0,
+            workloads=len(result.workloads) if result else 0,
+            gpus=fleet.gpus,
+            free_gpus=fleet.free_gpus,
+            coverage=_cover(result),
+            measured=len(_list_measured(result)),
+            measured_coverage=_average(_list_measured(result)),
+            unknown=_count_unknown(result),
+            settings_reloads=dict(serving.count_reloads()),
+            listeners=serving.events.listeners,
+            ledger=aftermath.get("ledger"),
+            deliveries=aftermath.get("deliveries", {}),
+            result=stamp(result) if result else None,
+        )
+    )
+
+
+def find_status(serving: Serving) -> Status:
+    """Degraded while the engine does not answer, warning while the last result is old."""
+    if not is_connected(serving):
+        return "degraded"
+    return "warning" if is_late(serving) else "healthy"
+
+
+def is_connected(serving: Serving) -> bool:
+    """Whether the last cycle could read something."""
+    return serving.account.finished > 0 and not serving.account.last_error
+
+
+def is_late(serving: Serving) -> bool:
+    posted = serving.board.posted
+    if posted is None:
+        return False
+    return time.time() - posted.result.at > LATE_AFTER_INTERVALS * serving.settings().scheduler.interval
+
+
+def _count_cycles(serving: Serving, result: Result | None) -> Cycles:
+    account = serving.account
+    return Cycles(
+        account.finished,
+        account.failed,
+        account.last_error,
+        format_utc(account.last_ended_at),
+        round(result.seconds, 3) if result else None,
+        serving.settings().scheduler.interval,
+    )
+
+
+def _cover(result: Result | None) -> float | None:
+    return None if result is None else _average(result.verdicts.usage.coverage)
+
+
+def _list_measured(result: Result | None) -> Column:
+    """The coverage of each allocation that can be measured: one without any sample may well have no utilization."""
+    if result is None:
+        return np.empty(0)
+    coverage = result.verdicts.usage.coverage
+    return coverage[coverage > 0]
+
+
+def _average(coverage: Column) -> float | None:
+    return round(float(coverage.mean()), 4) if len(coverage) else None
+
+
+def _count_unknown(result: Result | None) -> dict[str, int]:
+    if result is None:
+        return {}
+    counts = np.bincount(result.verdicts.doubt, minlength=len(DOUBTS)).tolist()
+    return {doubt.value: count for doubt, count in zip(DOUBTS, counts, strict=True) if doubt and count}

@@ -1,0 +1,128 @@
+"""/api/v1/namespaces: what each namespace holds, and how much of it is used."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import Field
+
+from gpusteward.analyzer.api.dependencies import PostedHere
+from gpusteward.analyzer.api.http.access import may_read
+from gpusteward.analyzer.api.result_store import Posted
+from gpusteward.analyzer.api.v1.allocations import known
+from gpusteward.analyzer.api.v1.listings import Listing, Texts, mean_by, sum_by
+from gpusteward.analyzer.api.v1.pages import ListQuery, Page, Words, answer_page
+from gpusteward.analyzer.judge.keys import encode
+from gpusteward.analyzer.judge.states import find_low
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.tables import ACTIVITIES
+from gpusteward.core.usages import Measure, Stat
+from gpusteward.core.verdicts import Activity
+
+router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["namespaces"])
+
+LISTING = "namespaces"
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """A namespace that holds GPUs."""
+
+    namespace: str
+    allocations: int
+    active: int
+    idle: int
+    unknown: int
+    workloads: int
+    idle_workloads: int
+    average_score: Annotated[float | None, Field(description="Of the allocations that have a score.")]
+    low: Annotated[int, Field(description="Allocations whose score is below the low threshold, or that are idle.")]
+    memory_used_bytes: float | None
+    power_watts: float | None
+
+
+class NamespaceQuery(ListQuery):
+    """Which namespaces, and in which order."""
+
+    sort: Literal[
+        "namespace",
+        "-namespace",
+        "allocations",
+        "-allocations",
+        "idle",
+        "-idle",
+        "unknown",
+        "-unknown",
+        "average_score",
+        "-average_score",
+        "workloads",
+        "-workloads",
+    ] = Field(default="-idle", description="`-` in front turns it around; the unknown comes last either way.")
+    namespace: Words = ()
+
+
+class NamespaceView:
+    """The namespaces of one result, ready to be listed."""
+
+    def __init__(self, result: Result) -> None:
+        verdicts, table = result.verdicts, result.workloads
+        coded = encode([one.container.namespace for one in verdicts.usage.holdings])
+        names, codes, size = coded.names, coded.codes, len(coded.names)
+        self._names = names
+        self._counts = {
+            each: np.bincount(codes[verdicts.activity == ACTIVITIES.index(each)], minlength=size) for each in Activity
+        }
+        self._allocations = np.bincount(codes, minlength=size)
+        self._score = mean_by(verdicts.score, codes, size=size)
+        is_low = find_low(verdicts.score, verdicts.state, thresholds=result.settings.thresholds)
+        self._low = np.bincount(codes[is_low], minlength=size)
+        self._memory = sum_by(verdicts.usage.column(Measure.MEMORY_USED, Stat.MEAN), codes, size=size)
+        self._power = sum_by(verdicts.usage.column(Measure.POWER, Stat.MEAN), codes, size=size)
+        places = {name: number for number, name in enumerate(names)}
+        homes = np.array([places.get(key[1], -1) for key in table.keys], dtype=np.intp)
+        is_idle = table.activity == ACTIVITIES.index(Activity.IDLE)
+        self._workloads = np.bincount(homes[homes >= 0], minlength=size)
+        self._idle_workloads = np.bincount(homes[(homes >= 0) & is_idle], minlength=size)
+        self.listing = self._make_listing()
+
+    def _make_listing(self) -> Listing:
+        namespace = Texts(lambda: self._names)
+        return Listing(
+            len(self._names),
+            sorts={
+                "namespace": namespace.sort,
+                "allocations": lambda: self._allocations,
+                "idle": lambda: self._counts[Activity.IDLE],
+                "unknown": lambda: self._counts[Activity.UNKNOWN],
+                "average_score": lambda: self._score,
+                "workloads": lambda: self._workloads,
+            },
+            filters={"namespace": namespace.among, "q": namespace.containing},
+        )
+
+    def row(self, number: int) -> Namespace:
+        return Namespace(
+            namespace=self._names[number],
+            allocations=int(self._allocations[number]),
+            active=int(self._counts[Activity.ACTIVE][number]),
+            idle=int(self._counts[Activity.IDLE][number]),
+            unknown=int(self._counts[Activity.UNKNOWN][number]),
+            workloads=int(self._workloads[number]),
+            idle_workloads=int(self._idle_workloads[number]),
+            average_score=known(self._score, number, digits=1),
+            low=int(self._low[number]),
+            memory_used_bytes=known(self._memory, number),
+            power_watts=known(self._power, number),
+        )
+
+
+def view_namespaces(posted: Posted) -> NamespaceView:
+    return posted.once(LISTING, NamespaceView)
+
+
+@router.get("/namespaces", summary="Namespaces", response_model=Page[Namespace])
+def list_namespaces(request: Request, posted: PostedHere, query: Annotated[NamespaceQuery, Query()]) -> Response:
+    """Every namespace that holds a GPU; those with the most idle ones come first."""
+    view = view_namespaces(posted)
+    return answer_page(request, query, result=posted.result, listing=lambda: view.listing, row=view.row)

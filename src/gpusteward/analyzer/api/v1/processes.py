@@ -1,0 +1,91 @@
+"""/api/v1/workloads/.../processes: what a workload runs on GPUs now, as the agents of its nodes tell it."""
+
+import time
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Response
+from pydantic import Field
+
+from gpusteward.analyzer.api.dependencies import PostedHere, ServingHere
+from gpusteward.analyzer.api.http.access import may_read
+from gpusteward.analyzer.api.http.concurrency_limits import ask_source
+from gpusteward.analyzer.api.http.responses import send_json
+from gpusteward.analyzer.api.v1.pages import ResultStamp, stamp
+from gpusteward.analyzer.api.v1.workloads import Part, find_workload
+from gpusteward.analyzer.sources.pod_processes import Pod, RunningProcess
+
+router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])
+
+MOST_PODS = 256
+MOST_PROCESSES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process on one GPU. Unknown is null, never zero."""
+
+    pod: str
+    container: str
+    node: str
+    gpu: Annotated[str, Field(description="UUID; of a MIG instance its own.")]
+    index: Annotated[str, Field(description="Of the GPU on its node; of a MIG instance with profile and instance id.")]
+    pid: Annotated[int, Field(description="On the node.")]
+    process: Annotated[str, Field(description="Its name.")]
+    memory_bytes: float | None
+    sm_ratio: float | None
+    outside_allocation: Annotated[bool, Field(description="Whether it is on a GPU that its pod does not hold.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """What the pods of a workload run now."""
+
+    processes: list[Process]
+    total: Annotated[int, Field(description="How many were found, if that is more than are listed.")]
+    untold: Annotated[
+        list[str], Field(description="Pods that no agent of gpusteward speaks of: they may run anything.")
+    ]
+    pods: Annotated[int, Field(description="How many pods of the workload hold GPUs.")]
+    result: ResultStamp
+
+
+@router.get(
+    "/workloads/{kind}/{namespace}/{name}/processes", summary="Processes of one workload", response_model=Processes
+)
+async def read_processes(
+    posted: PostedHere,
+    serving: ServingHere,
+    *,
+    kind: Part,
+    namespace: Part,
+    name: Part,
+    limit: Annotated[int, Query(ge=1, le=MOST_PODS, description="How many pods at most.")] = 16,
+    offset: Annotated[int, Query(ge=0, le=100_000, description="How many pods to pass over.")] = 0,
+) -> Response:
+    """Processes with their GPU, memory and SM use at this moment, from gpusteward's agents."""
+    result = posted.result
+    number = find_workload(result.workloads, kind=kind, namespace=namespace, name=name)
+    containers = (result.verdicts.usage.holdings[row].container for row in result.workloads.rows(number).tolist())
+    pods = list(dict.fromkeys(Pod(one.namespace, one.pod) for one in containers))
+    asked = pods[offset : offset + limit]
+    running = await ask_source(lambda: serving.read_processes(asked, time.time()), serving.process_places)
+    untold = [pod.name for pod in asked if pod not in running.told]
+    listed = [_describe(each) for each in running.processes[:MOST_PROCESSES]]
+    return send_json(Processes(listed, len(running.processes), untold, len(pods), stamp(result)))
+
+
+def _describe(process: RunningProcess) -> Process:
+    parts = (process.gpu_index, process.mig_profile, process.gpu_instance)
+    return Process(
+        process.pod.name,
+        process.container,
+        process.node,
+        process.gpu_uuid,
+        "/".join(part for part in parts if part),
+        process.pid,
+        process.name,
+        process.memory_bytes,
+        process.sm_ratio,
+        process.outside_allocation,
+    )

@@ -1,0 +1,73 @@
+"""/api/v1/workloads/.../series: the course of a workload's GPUs, as the source has it."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Response
+from pydantic import Field
+
+from gpusteward.analyzer.api.dependencies import PostedHere, ServingHere
+from gpusteward.analyzer.api.http.access import may_read
+from gpusteward.analyzer.api.http.concurrency_limits import ask_source
+from gpusteward.analyzer.api.http.responses import send_json
+from gpusteward.analyzer.api.v1.allocations import allocation_id
+from gpusteward.analyzer.api.v1.pages import ResultStamp, stamp
+from gpusteward.analyzer.api.v1.workloads import Part, find_workload
+from gpusteward.analyzer.sources.usage_source import Chart
+
+router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])
+
+LONGEST_COURSE_SECONDS = 7 * 86400.0
+MOST_CHARTS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """The course of one allocation."""
+
+    allocation: Annotated[str, Field(description="The id of the allocation.")]
+    lines: Annotated[
+        dict[str, list[tuple[float, float]]],
+        Field(description="By measure, in base units: unix seconds and value. A gap is a gap, not zero."),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The course of a workload's GPUs before the end of the judged window."""
+
+    courses: list[Course]
+    total: Annotated[int, Field(description="How many allocations the workload has.")]
+    seconds: float
+    result: ResultStamp
+
+
+@router.get("/workloads/{kind}/{namespace}/{name}/series", summary="Series of one workload", response_model=Series)
+async def read_series(
+    posted: PostedHere,
+    serving: ServingHere,
+    *,
+    kind: Part,
+    namespace: Part,
+    name: Part,
+    seconds: Annotated[float, Query(ge=60, le=LONGEST_COURSE_SECONDS)] = 3600.0,
+    limit: Annotated[int, Query(ge=1, le=MOST_CHARTS, description="How many allocations at most.")] = 8,
+    offset: Annotated[int, Query(ge=0, le=100_000, description="How many allocations to pass over.")] = 0,
+) -> Response:
+    """Core utilization, memory copy, memory used and power over time, as the engine has them."""
+    result = posted.result
+    number = find_workload(result.workloads, kind=kind, namespace=namespace, name=name)
+    rows = result.workloads.rows(number).tolist()
+    holdings = [result.verdicts.usage.holdings[row] for row in rows[offset : offset + limit]]
+
+    def read() -> list[Chart]:
+        return [serving.read_series(holding, result.at, seconds) for holding in holdings]
+
+    courses = [_course(chart) for chart in await ask_source(read, serving.chart_places)]
+    return send_json(Series(courses, len(rows), seconds, stamp(result)))
+
+
+def _course(chart: Chart) -> Course:
+    return Course(
+        allocation_id(chart.holding), {measure.value: list(points) for measure, points in chart.lines.items()}
+    )

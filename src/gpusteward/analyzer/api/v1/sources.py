@@ -1,0 +1,18 @@
+"""/api/v1/sources: where the numbers come from, and under which names they were found."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import APIRouter, Depends, Response
+
+from gpusteward.analyzer.api.dependencies import ServingHere
+from gpusteward.analyzer.api.http.access import may_read
+from gpusteward.analyzer.api.http.responses import send_json
+
+router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["sources"])
+
+
+@router.get("/sources", summary="What the engine has", response_model=Mapping[str, Any])
+async def show_sources(serving: ServingHere) -> Response:
+    """The engine, the dialects found there with their metric and label names, and which questions failed last."""
+    return send_json(serving.describe_source())

@@ -1,0 +1,261 @@
+"""/api/v1/workloads: a verdict is about a workload, the root owner with all GPUs of all its pods."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Annotated, Final, Literal
+
+import numpy as np
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from pydantic import Field
+
+from gpusteward.analyzer.api.dependencies import PostedHere
+from gpusteward.analyzer.api.http.access import may_read
+from gpusteward.analyzer.api.http.problems import ProblemError
+from gpusteward.analyzer.api.http.responses import is_known, send_json, send_not_modified
+from gpusteward.analyzer.api.result_store import Posted
+from gpusteward.analyzer.api.v1.allocations import Allocation, HighestStep, known, view_allocations
+from gpusteward.analyzer.api.v1.listings import Listing, Texts, filter_codes, lift
+from gpusteward.analyzer.api.v1.pages import (
+    ActivityWord,
+    ListQuery,
+    Page,
+    ResultStamp,
+    SignatureWord,
+    StateWord,
+    Words,
+    answer_page,
+    format_utc,
+    make_etag,
+    stamp,
+)
+from gpusteward.analyzer.explain.answers import Opinion
+from gpusteward.analyzer.judge.reasons import explain_row
+from gpusteward.analyzer.judge.workloads import WorkloadTable
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, STATES, STEPS
+from gpusteward.core.verdicts import WorkloadVerdict
+
+router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])
+
+LISTING = "workloads"
+DEFAULT_SORT: Final = "-idle_gpus"
+NO_NAME = "-"
+"""Stands in a path for an empty part, which no URL can carry; nothing in Kubernetes is called so."""
+MOST_ALLOCATIONS = 512
+
+Language = Literal["en", "zh"]
+Part = Annotated[str, Path(max_length=253, description=f"`{NO_NAME}` for an empty one.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A root owner. Idle only if every one of its GPUs is idle and its data is complete."""
+
+    kind: str
+    namespace: str
+    name: str
+    score: float | None
+    state: StateWord
+    activity: ActivityWord
+    signature: SignatureWord
+    highest_step: HighestStep
+    gpus: int
+    idle_gpus: int
+    unknown_gpus: int
+    idle_since: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OpinionShown:
+    """What a language model thinks, in its own numbers. It may only take a step away; a reason tells where it did."""
+
+    status: Literal["active", "idle", "suspicious"]
+    confidence: float
+    reason: str
+    recommendation: str
+    adjusted_score: float
+    model: str
+    asked_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedAllocation:
+    """An allocation with the reasons for its verdict and every number behind them."""
+
+    allocation: Allocation
+    reasons: list[str]
+    evidence: Annotated[dict[str, float], Field(description="MEASURE.STAT in base units; the unknown is left out.")]
+    opinion: OpinionShown | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadDetail:
+    """The verdict of one workload, why, and on what evidence."""
+
+    workload: Workload
+    finding: Annotated[str, Field(description="What could be given back although the whole is not idle.")]
+    reasons: list[str]
+    nodes: list[str]
+    evidence: dict[str, float]
+    allocations: list[JudgedAllocation]
+    allocations_total: Annotated[int, Field(description=f"At most {MOST_ALLOCATIONS} of them are shown here.")]
+    result: ResultStamp
+
+
+class WorkloadQuery(ListQuery):
+    """Which workloads, and in which order."""
+
+    sort: Literal[
+        "idle_gpus",
+        "-idle_gpus",
+        "gpus",
+        "-gpus",
+        "score",
+        "-score",
+        "idle_since",
+        "-idle_since",
+        "namespace",
+        "-namespace",
+        "name",
+        "-name",
+        "kind",
+        "-kind",
+    ] = Field(default=DEFAULT_SORT, description="`-` in front turns it around; the unknown comes last either way.")
+    namespace: Words = ()
+    kind: Words = ()
+    state: Annotated[tuple[StateWord, ...], Field(max_length=5)] = ()
+    activity: Annotated[tuple[ActivityWord, ...], Field(max_length=3)] = ()
+    signature: Annotated[tuple[SignatureWord, ...], Field(max_length=9)] = ()
+    node: Words = Field(default=(), description="Workloads with a GPU on one of these nodes.")
+    model: Words = Field(default=(), description="Workloads with a GPU of one of these models.")
+
+
+class WorkloadView:
+    """The workloads of one result, ready to be listed."""
+
+    def __init__(self, result: Result) -> None:
+        self._table = result.workloads
+        self.listing = _make_listing(result)
+
+    def row(self, number: int) -> Workload:
+        table = self._table
+        kind, namespace, name = table.keys[number]
+        return Workload(
+            kind=kind,
+            namespace=namespace,
+            name=name,
+            score=known(table.score, number, digits=1),
+            state=STATES[table.state[number]].value,
+            activity=ACTIVITIES[table.activity[number]].value,
+            signature=SIGNATURES[table.signature[number]].value,
+            highest_step=STEPS[table.step[number]].value,
+            gpus=int(table.gpus[number]),
+            idle_gpus=int(table.idle_gpus[number]),
+            unknown_gpus=int(table.unknown_gpus[number]),
+            idle_since=format_utc(float(table.idle_since[number])),
+        )
+
+
+def _make_listing(result: Result) -> Listing:
+    table, holdings = result.workloads, result.verdicts.usage.holdings
+    kind, namespace, name = (_part_of_key(table, part) for part in range(3))
+    node, model = Texts(lambda: [one.node for one in holdings]), Texts(lambda: [one.model for one in holdings])
+    size = len(table)
+    return Listing(
+        size,
+        among_equals="idle_since",  # the longest idle first
+        sorts={
+            "idle_gpus": lambda: table.idle_gpus,
+            "gpus": lambda: table.gpus,
+            "score": lambda: table.score,
+            "idle_since": lambda: table.idle_since,
+            "namespace": namespace.sort,
+            "name": name.sort,
+            "kind": kind.sort,
+        },
+        filters={
+            "namespace": namespace.among,
+            "kind": kind.among,
+            "state": filter_codes(table.state, STATES),
+            "activity": filter_codes(table.activity, ACTIVITIES),
+            "signature": filter_codes(table.signature, SIGNATURES),
+            "node": lift(node.among, table.codes, size=size),
+            "model": lift(model.among, table.codes, size=size),
+            "q": Texts(lambda: ["/".join(key) for key in table.keys]).containing,
+        },
+    )
+
+
+def _part_of_key(table: WorkloadTable, part: int) -> Texts:
+    return Texts(lambda: [key[part] for key in table.keys])
+
+
+def view_workloads(posted: Posted) -> WorkloadView:
+    return posted.once(LISTING, WorkloadView)
+
+
+@router.get("/workloads", summary="Workloads", response_model=Page[Workload])
+def list_workloads(request: Request, posted: PostedHere, query: Annotated[WorkloadQuery, Query()]) -> Response:
+    """Every root owner with its verdict; those with the most idle GPUs come first."""
+    view = view_workloads(posted)
+    return answer_page(request, query, result=posted.result, listing=lambda: view.listing, row=view.row)
+
+
+@router.get("/workloads/{kind}/{namespace}/{name}", summary="One workload", response_model=WorkloadDetail)
+def show_workload(
+    request: Request, posted: PostedHere, *, kind: Part, namespace: Part, name: Part, lang: Language = "en"
+) -> Response:
+    """The verdict of one workload with its reasons in words, its evidence and its allocations."""
+    number = find_workload(posted.result.workloads, kind=kind, namespace=namespace, name=name)
+    etag = make_etag(request, posted.result)
+    if is_known(request, etag):
+        return send_not_modified(etag)
+    return send_json(_detail(posted, number, language=lang), etag=etag)
+
+
+def find_workload(table: WorkloadTable, *, kind: str, namespace: str, name: str) -> int:
+    """Raises a 404 problem."""
+    parts = tuple("" if part == NO_NAME else part for part in (kind, namespace, name))
+    number = table.find((parts[0], parts[1], parts[2]))
+    if number is None:
+        raise ProblemError(404, "not-found", "no workload of this kind and name holds a GPU in the last result")
+    return number
+
+
+def _detail(posted: Posted, number: int, *, language: Language) -> WorkloadDetail:
+    result = posted.result
+    verdict: WorkloadVerdict = result.workloads.verdict(number, language=language)
+    rows = result.workloads.rows(number)
+    return WorkloadDetail(
+        workload=view_workloads(posted).row(number),
+        finding=verdict.finding,
+        reasons=list(verdict.reasons),
+        nodes=list(verdict.nodes),
+        evidence=_rounded(verdict.evidence),
+        allocations=[_judged(posted, row, language=language) for row in rows[:MOST_ALLOCATIONS].tolist()],
+        allocations_total=len(rows),
+        result=stamp(result),
+    )
+
+
+def _judged(posted: Posted, row: int, *, language: Language) -> JudgedAllocation:
+    result = posted.result
+    stats = result.verdicts.usage.stats.items()
+    return JudgedAllocation(
+        allocation=view_allocations(posted).row(row),
+        reasons=list(explain_row(result.verdicts, row, rules=result.settings.rules, language=language)),
+        evidence=_rounded({f"{measure}.{stat}": float(column[row]) for (measure, stat), column in stats}),
+        opinion=_shown(result.opinions.get(row)),
+    )
+
+
+def _shown(opinion: Opinion | None) -> OpinionShown | None:
+    if opinion is None:
+        return None
+    told = asdict(opinion)
+    told.pop("rule_score")
+    return OpinionShown(**told | {"asked_at": format_utc(opinion.asked_at)})
+
+
+def _rounded(values: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, 4) for name, value in values.items() if not np.isnan(value)}

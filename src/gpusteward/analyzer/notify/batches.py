@@ -1,0 +1,25 @@
+"""What a cycle tells, on its way into the outbox: all of it at once, in halves where the database refuses it."""
+
+from dataclasses import dataclass
+
+from gpusteward.analyzer.notify.outbox_records import Note, Parcel
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What goes in together or not at all."""
+
+    parcels: tuple[Parcel, ...]
+    notes: tuple[Note, ...]
+    at_ms: int
+    refusals: int = 0  # how often the database has refused just this
+
+    def __len__(self) -> int:
+        return len(self.parcels) + len(self.notes)
+
+    def halve(self) -> tuple["Batch", "Batch"]:
+        """In its order: parcels first, the record of what was told behind them."""
+        middle = len(self) // 2
+        parcels, notes = self.parcels, self.notes
+        first = Batch(parcels[:middle], notes[: max(0, middle - len(parcels))], self.at_ms)
+        return first, Batch(parcels[middle:], notes[max(0, middle - len(parcels)) :], self.at_ms)

@@ -1,0 +1,63 @@
+"""gpu-oour's control webhook: one call for every GPU of low utilization, every cycle, with its JSON.
+
+The rows are those of `/results/low`: what has no score is not among them, since nobody knows that it is low.
+`signing.py` says how a receiver checks a call and knows one that comes twice.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from gpusteward.analyzer.explain.answers import Opinion
+from gpusteward.analyzer.judge.states import find_low
+from gpusteward.analyzer.ledger.identities import clean, number_allocation
+from gpusteward.analyzer.notify.outbox_records import Parcel
+from gpusteward.analyzer.notify.senders import CONTROL
+from gpusteward.analyzer.notify.signing import make_key
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.tables import STATES
+
+
+def control_parcels(result: Result) -> Iterator[Parcel]:
+    """What the control webhook is told about a cycle; a cycle told twice has the same keys."""
+    verdicts, keys = result.verdicts, result.workloads.keys
+    timestamp = datetime.fromtimestamp(result.at, UTC).replace(tzinfo=None).isoformat(timespec="seconds")
+    holdings = verdicts.usage.holdings
+    is_low = find_low(verdicts.score, verdicts.state, thresholds=result.settings.thresholds)
+    for row in np.flatnonzero(is_low).tolist():
+        event = make_event(result, row, timestamp=timestamp)
+        yield Parcel(
+            stream="/".join((CONTROL, *map(clean, keys[result.workloads.codes[row]]))),
+            key=make_key(CONTROL, str(number_allocation(holdings[row])), str(round(result.at * 1000))),
+            kind=CONTROL,
+            target=CONTROL,
+            body=msgspec.json.encode(event).decode(),
+        )
+
+
+def make_event(result: Result, row: int, *, timestamp: str) -> dict[str, Any]:
+    """gpu-oour's fields in its order."""
+    holding = result.verdicts.usage.holdings[row]
+    event: dict[str, Any] = {
+        "gpu_id": clean(f"{holding.gpu_uuid}/{holding.gpu_instance}" if holding.gpu_instance else holding.gpu_uuid),
+        "pod": clean(holding.container.pod),
+        "namespace": clean(holding.container.namespace),
+        "hostname": clean(holding.node),
+        "score": round(float(result.verdicts.score[row]), 1),
+        "status": STATES[result.verdicts.state[row]].value,
+        "timestamp": timestamp,
+    }
+    opinion = result.opinions.get(row)
+    return event if opinion is None else event | {"ai_analysis": _analysis(opinion)}
+
+
+def _analysis(opinion: Opinion) -> Mapping[str, object]:
+    return {
+        "status": opinion.status,
+        "confidence": round(opinion.confidence, 3),
+        "reason": opinion.reason,
+        "recommendation": opinion.recommendation,
+    }

@@ -1,0 +1,103 @@
+"""Idle workloads with their evidence (pure): which GPUs, since when, what they hold, what it has cost so far."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpusteward.analyzer.judge.workloads import WorkloadKey
+from gpusteward.analyzer.ledger.gpu_fraction import weigh
+from gpusteward.analyzer.prices import PriceList, cost_of
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, Column
+from gpusteward.core.usages import Holding, Measure, Stat
+from gpusteward.core.verdicts import Activity
+
+GPUS_NAMED = 8
+
+Numbers = Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class IdleFinding:
+    """One workload whose every GPU is idle. None is unknown."""
+
+    kind: str
+    namespace: str
+    name: str
+    pod: str  # one of them, to look for annotations at
+    gpus: int
+    holdings: tuple[Holding, ...]  # the first ones
+    signature: str
+    idle_since: float
+    idle_seconds: float
+    core_peak_ratio: float | None
+    memory_used_bytes: float | None
+    cost_micros: int | None  # of the idle time
+
+    @property
+    def key(self) -> WorkloadKey:
+        return self.kind, self.namespace, self.name
+
+
+def idle_workloads(result: Result, *, minutes: float) -> Numbers:
+    """Numbers of the workloads that have been idle for so long."""
+    table = result.workloads
+    is_idle = table.activity == ACTIVITIES.index(Activity.IDLE)
+    with np.errstate(invalid="ignore"):
+        is_long = result.at - table.idle_since >= minutes * 60
+    found: Numbers = np.flatnonzero(is_idle & is_long).tolist()
+    return found
+
+
+class FindingMaker:
+    """Findings of one result; what all of them need is computed once."""
+
+    def __init__(self, result: Result) -> None:
+        usage = result.verdicts.usage
+        self._result = result
+        self._weights: Column = weigh(usage)
+        self._prices = PriceList(result.settings.prices)
+        self._peaks = usage.column(Measure.CORE, Stat.PEAK)
+        held, means = usage.column(Measure.MEMORY_USED, Stat.LAST), usage.column(Measure.MEMORY_USED, Stat.MEAN)
+        self._memory = np.where(np.isnan(held), means, held)
+
+    def make(self, numbers: Numbers) -> Iterator[IdleFinding]:
+        for number in numbers:
+            yield self._make(number)
+
+    def _make(self, number: int) -> IdleFinding:
+        result, table = self._result, self._result.workloads
+        kind, namespace, name = table.keys[number]
+        rows = table.rows(number).tolist()
+        holdings = result.verdicts.usage.holdings
+        since = float(table.idle_since[number])
+        return IdleFinding(
+            kind=kind,
+            namespace=namespace,
+            name=name,
+            pod=holdings[rows[0]].container.pod,
+            gpus=len(rows),
+            holdings=tuple(holdings[row] for row in rows[:GPUS_NAMED]),
+            signature=SIGNATURES[table.signature[number]].value,
+            idle_since=since,
+            idle_seconds=result.at - since,
+            core_peak_ratio=_known(np.max(self._peaks[rows])),
+            memory_used_bytes=_known(np.sum(self._memory[rows])),
+            cost_micros=self._cost(rows, seconds=result.at - since),
+        )
+
+    def _cost(self, rows: Numbers, *, seconds: float) -> int | None:
+        """None where any of them has no price: a part would be read as the whole."""
+        total = 0
+        for row in rows:
+            holding = self._result.verdicts.usage.holdings[row]
+            price = self._prices.micros_per_gpu_hour(holding.model, holding.container.namespace)
+            if not price:
+                return None
+            total += cost_of(round(seconds * 1000 * float(self._weights[row])), price)
+        return total
+
+
+def _known(number: np.floating) -> float | None:
+    return None if np.isnan(number) else float(number)

@@ -1,0 +1,114 @@
+"""Drawings of a report, as SVG. Colours come from the page; sizes are attributes, so that no style is needed inline."""
+
+import math
+from collections.abc import Sequence
+from html import escape
+
+from gpusteward.analyzer.reports.render import quantities
+from gpusteward.analyzer.reports.render.words import Language, say
+from gpusteward.analyzer.reports.reports import Amounts, Point, Report
+
+_HOUR_MS = 3_600_000
+WIDTH, HEIGHT = 1120, 300
+LEFT, RIGHT, TOP, BOTTOM = 64, 8, 10, 28
+MOST_LABELS = 16
+LAYERS = ("active", "idle", "unknown", "unallocated")  # from the ground up
+
+
+def draw_days(report: Report, language: Language) -> str:
+    """Stacked bars, one a step; a step that is not in the books is a gap, not an empty bar."""
+    since_ms = max(report.range.since_ms - report.range.since_ms % report.step_ms, _first(report.points))
+    steps = max(1, math.ceil((report.range.until_ms - since_ms) / report.step_ms))
+    top = _round_up(max((_total(point) for point in report.points), default=0) / _HOUR_MS)
+    slot = (WIDTH - LEFT - RIGHT) / steps
+    bars = [
+        _draw_bar(
+            point, left=LEFT + (point.at_ms - since_ms) / report.step_ms * slot, width=slot, top=top, words=language
+        )
+        for point in report.points
+    ]
+    labels = _draw_labels(report, since_ms=since_ms, steps=steps, slot=slot)
+    title = say("per_hour" if report.step_ms == _HOUR_MS else "per_day", language)
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">'
+        f"{_draw_grid(top)}{''.join(bars)}{labels}</svg>"
+    )
+
+
+def draw_share(amounts: Amounts) -> str:
+    """One bar: how the allocated time was used."""
+    parts = [getattr(amounts, f"{layer}_gpu_ms") for layer in LAYERS[:3]]
+    total = sum(parts)
+    if not total:
+        return ""
+    left, drawn = 0.0, []
+    for layer, part in zip(LAYERS, parts, strict=False):
+        width = 100 * part / total
+        drawn.append(f'<rect class="{layer}" x="{left:.2f}" y="0" width="{width:.2f}" height="10"/>' if part else "")
+        left += width
+    return f'<svg viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">{"".join(drawn)}</svg>'
+
+
+def draw_legend(language: Language, layers: Sequence[str] = LAYERS) -> str:
+    swatch = '<svg viewBox="0 0 10 10" aria-hidden="true"><rect class="{0}" width="10" height="10" rx="2"/></svg>'
+    items = [f"<li>{swatch.format(layer)}{escape(say(layer, language))}</li>" for layer in layers]
+    return f'<ul class="legend">{"".join(items)}</ul>'
+
+
+def _first(points: Sequence[Point]) -> int:
+    """Nothing is drawn of the time before the books begin."""
+    return points[0].at_ms if points else 0
+
+
+def _total(point: Point) -> int:
+    return sum(_parts(point))
+
+
+def _parts(point: Point) -> tuple[int, ...]:
+    return (point.active_gpu_ms, point.idle_gpu_ms, point.unknown_gpu_ms, point.unallocated_gpu_ms or 0)
+
+
+def _draw_bar(point: Point, *, left: float, width: float, top: float, words: Language) -> str:
+    gap = min(6.0, width * 0.2)
+    ground, scale = float(HEIGHT - BOTTOM), (HEIGHT - TOP - BOTTOM) / top
+    drawn = []
+    for layer, part in zip(LAYERS, _parts(point), strict=True):
+        height = part / _HOUR_MS * scale
+        ground -= height
+        size = f'x="{left + gap / 2:.1f}" y="{ground:.1f}" width="{width - gap:.1f}" height="{height:.1f}"'
+        drawn.append(f'<rect class="{layer}" {size}/>' if part else "")
+    return f"<g><title>{escape(_describe(point, words))}</title>{''.join(drawn)}</g>"
+
+
+def _describe(point: Point, language: Language) -> str:
+    told = [point.active_gpu_ms, point.idle_gpu_ms, point.unknown_gpu_ms, point.unallocated_gpu_ms]
+    lines = [f"{say(layer, language)}: {quantities.hours(part)}" for layer, part in zip(LAYERS, told, strict=True)]
+    return "\n".join([f"{quantities.moment(point.at_ms)} UTC", *lines])
+
+
+def _draw_grid(top: float) -> str:
+    lines = []
+    for number in range(5):
+        y = HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * number / 4
+        value = f"{top * number / 4:,.{0 if top >= 8 else 1}f}" if number else "0"
+        lines.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        lines.append(f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{value}</text>')
+    return "".join(lines)
+
+
+def _draw_labels(report: Report, *, since_ms: int, steps: int, slot: float) -> str:
+    write = quantities.hour if report.step_ms == _HOUR_MS else quantities.day
+    every = math.ceil(steps / MOST_LABELS)
+    return "".join(
+        f'<text x="{LEFT + (number + 0.5) * slot:.1f}" y="{HEIGHT - 8}" text-anchor="middle">'
+        f"{write(since_ms + number * report.step_ms)}</text>"
+        for number in range(0, steps, every)
+    )
+
+
+def _round_up(value: float) -> float:
+    """To the next number that divides well by four."""
+    if value <= 0:
+        return 1.0
+    unit = 10.0 ** math.floor(math.log10(value))
+    return next(step * unit for step in (1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10) if step * unit >= value)

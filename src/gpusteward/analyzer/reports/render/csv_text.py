@@ -1,0 +1,87 @@
+"""One row a group, then the others, then the total; safe to open in a spreadsheet."""
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+
+from gpusteward.analyzer.reports.render import quantities
+from gpusteward.analyzer.reports.reports import Amounts, Group, Report
+
+_HOUR_MS = 3_600_000
+_FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+_UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")  # no writing; it also moves cursors
+_TIMES = ("allocated", "active", "idle", "unknown", "unallocated")
+_COSTS = ("active_cost", "idle_cost", "unknown_cost", "electricity")
+COLUMNS = (
+    *("row", "by", "namespace", "kind", "name", "since", "until", "currency", "allocations"),
+    *(f"{name}_gpu_hours" for name in _TIMES),
+    *(f"{name}_gpu_ms" for name in _TIMES),
+    *_COSTS,
+    *("unpriced_gpu_ms", "energy_mj", "energy_gpu_ms", "mean_score", "idle_change_ratio"),
+)
+"""Hours are rounded, for people; milliseconds and money are exact. An empty cell is unknown."""
+
+
+def render_csv(report: Report) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\r\n")  # RFC 4180
+    writer.writerow(COLUMNS)
+    for row, group in _rows(report):
+        cells = _cells(report, row, group)
+        writer.writerow([_guard(cells[name]) for name in COLUMNS])
+    return out.getvalue()
+
+
+def _rows(report: Report) -> Iterator[tuple[str, Group]]:
+    yield from (("group", group) for group in report.groups)
+    if report.others:
+        yield "others", report.others
+    yield "total", Group("", "", "", report.total, report.trend.idle_change_ratio if report.trend else None)
+
+
+def _cells(report: Report, row: str, group: Group) -> dict[str, object]:
+    amounts = group.amounts
+    times = {name: getattr(amounts, f"{name}_gpu_ms") for name in _TIMES}
+    return {
+        "row": row,
+        "by": report.by,
+        "namespace": group.namespace,
+        "kind": group.kind if row == "group" else "",
+        "name": group.name,
+        "since": quantities.iso(report.range.since_ms),
+        "until": quantities.iso(report.range.until_ms),
+        "currency": report.currency,
+        "allocations": amounts.allocations,
+        **{f"{name}_gpu_hours": _in_hours(gpu_ms) for name, gpu_ms in times.items()},
+        **{f"{name}_gpu_ms": gpu_ms for name, gpu_ms in times.items()},
+        **{name: _in_units(getattr(amounts, f"{name}_micros")) for name in _COSTS},
+        **_others(amounts),
+        "idle_change_ratio": None if group.idle_change_ratio is None else round(group.idle_change_ratio, 4),
+    }
+
+
+def _others(amounts: Amounts) -> dict[str, object]:
+    return {
+        "unpriced_gpu_ms": amounts.unpriced_gpu_ms,
+        "energy_mj": amounts.energy_mj,
+        "energy_gpu_ms": amounts.energy_gpu_ms,
+        "mean_score": None if amounts.mean_score is None else round(amounts.mean_score, 2),
+    }
+
+
+def _in_hours(gpu_ms: int | None) -> float | None:
+    return None if gpu_ms is None else round(gpu_ms / _HOUR_MS, 4)
+
+
+def _in_units(micros: int | None) -> str | None:
+    """Exact: six digits behind the point."""
+    return None if micros is None else f"{micros // 1_000_000}.{micros % 1_000_000:06d}"
+
+
+def _guard(value: object) -> object:
+    """A text that a spreadsheet would take for a formula is marked as text; numbers are ours."""
+    if not isinstance(value, str):
+        return "" if value is None else value
+    text = _UNFIT.sub("\N{REPLACEMENT CHARACTER}", value)
+    return f"'{text}" if text.lstrip(" \N{REPLACEMENT CHARACTER}").startswith(_FORMULA_STARTS) else text

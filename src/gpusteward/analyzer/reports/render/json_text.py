@@ -1,0 +1,19 @@
+"""The whole report as JSON, and back."""
+
+import json
+from dataclasses import asdict
+
+from gpusteward.analyzer.reports.reports import Report
+
+
+def render_json(report: Report, *, indent: int | None = None) -> str:
+    """Chinese as it is."""
+    separators = (",", ": ") if indent else (",", ":")
+    return json.dumps(asdict(report), ensure_ascii=False, indent=indent, separators=separators, allow_nan=False)
+
+
+def read_report(value: object) -> Report:
+    """What a server sent; keys of a newer one are passed over. Raises ValueError."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Report).validate_python(value)

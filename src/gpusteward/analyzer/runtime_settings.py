@@ -1,0 +1,88 @@
+"""The settings while the program runs, and who has to hear of a change: engine, explainer, tokens, log."""
+
+import threading
+import time
+from collections.abc import Mapping
+
+from gpusteward.analyzer.api.http.roles import Roles
+from gpusteward.analyzer.explain.explainer import Explainer
+from gpusteward.analyzer.settings.file import SettingsFile
+from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.sources.active_source import CurrentSource
+from gpusteward.core.errors import ConfigurationError
+from gpusteward.logs import Log, configure_logs
+
+log = Log(__name__)
+
+
+class Steering:
+    """Safe to use from any thread. What a cycle uses changes only between two cycles."""
+
+    def __init__(self, file: SettingsFile, *, source: CurrentSource, explainer: Explainer) -> None:
+        """Raises ConfigurationError for tokens that cannot be used."""
+        self._file = file
+        self._source = source
+        self._explainer = explainer
+        self._lock = threading.Lock()
+        self._heard = file.settings  # by the log and the tokens
+        self._cycled = file.settings  # by the source and the explainer
+        self._roles = _read_roles(file.settings)
+
+    @property
+    def settings(self) -> Settings:
+        return self._file.settings
+
+    @property
+    def roles(self) -> Roles:
+        return self._roles
+
+    def look(self) -> bool:
+        """Look at the files again; whether the settings have changed."""
+        with self._lock:
+            settings = self._file.poll(time.monotonic())
+            self._roles.poll(time.monotonic())
+            has_changed = settings != self._heard
+            self._tell(settings)
+            return has_changed
+
+    def change(self, values: Mapping[str, object]) -> Settings:
+        """Raises ConfigurationError, and changes nothing, when they cannot be used."""
+        with self._lock:
+            settings = self._file.change(values)
+            self._tell(settings)
+            return settings
+
+    def begin_cycle(self) -> Settings:
+        """The settings of the next cycle. Only for the thread that runs them."""
+        self.look()
+        settings = self.settings
+        if settings.ai != self._cycled.ai:
+            self._explainer.adopt(settings.ai)
+        try:
+            self._source.adopt(settings)
+        except ConfigurationError as error:
+            if settings != self._cycled:
+                log.warning("engine_not_changed", reason=error, kept="the engine as it was")
+        self._cycled = settings
+        return settings
+
+    def count_reloads(self) -> Mapping[str, int]:
+        return {"ok": self._file.reloads_ok, "refused": self._file.reloads_refused + self._roles.reloads_refused}
+
+    def _tell(self, settings: Settings) -> None:
+        before, self._heard = self._heard, settings
+        if settings.logging != before.logging:
+            configure_logs(level=settings.logging.level, as_json=before.logging.as_json)
+        tokens = (settings.server.tokens_file, settings.server.tokens)
+        if tokens != (before.server.tokens_file, before.server.tokens):
+            self._change_tokens(settings)
+
+    def _change_tokens(self, settings: Settings) -> None:
+        try:
+            self._roles = _read_roles(settings)
+        except ConfigurationError as error:
+            log.warning("tokens_refused", reason=error, kept="the last good tokens")
+
+
+def _read_roles(settings: Settings) -> Roles:
+    return Roles(settings.server.tokens_file, settings.server.tokens)

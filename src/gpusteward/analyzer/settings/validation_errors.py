@@ -1,0 +1,79 @@
+"""What cannot be used, in words that mend it: the path, where it came from, the value, what is allowed."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from gpusteward.analyzer.settings.layers import DEFAULT, Given
+from gpusteward.analyzer.settings.paths import allowed, is_secret
+from gpusteward.analyzer.settings.values import mask_password
+from gpusteward.core.did_you_mean import suggest
+
+Known = Mapping[str, FieldInfo]
+
+
+def describe(error: ValidationError, known: Known, given: Mapping[str, Given]) -> str:
+    """One message for everything that is wrong, a line each."""
+    details = error.errors(include_url=False, include_context=False, include_input=False)
+    return "\n".join(dict.fromkeys(_describe(each, known, given) for each in details))
+
+
+def _describe(detail: ErrorDetails, known: Known, given: Mapping[str, Given]) -> str:
+    path = _leaf(detail["loc"], known)
+    if path is None:
+        return _describe_section(detail, known, given)
+    told = _told(path, known, given)
+    own_words = detail["type"] in ("value_error", "assertion_error")
+    return f"{path}: {told}: {_message(detail) if own_words else 'write ' + allowed(known[path])}"
+
+
+def _describe_section(detail: ErrorDetails, known: Known, given: Mapping[str, Given]) -> str:
+    """Several values that do not go together: those the message names, or else all that were given."""
+    section = ".".join(map(str, detail["loc"]))
+    message = _message(detail)
+    inside = [path for path in known if path.startswith(f"{section}.") or not section]
+    named = [path for path in inside if re.search(rf"\b{re.escape(path.rpartition('.')[2])}\b", message)]
+    concerned = [path for path in named if path in given] or [path for path in inside if path in given]
+    told = ", ".join(f"{path} {_told(path, known, given)}" for path in concerned)
+    return f"{told or section}: {message}"
+
+
+def _leaf(location: Iterable[int | str], known: Known) -> str | None:
+    """The setting an error is in; an error inside a list or a mapping belongs to the whole of it."""
+    path = ""
+    for part in location:
+        path = f"{path}.{part}" if path else str(part)
+        if path in known:
+            return path
+    return None
+
+
+def _told(path: str, known: Known, given: Mapping[str, Given]) -> str:
+    origin = given[path].origin if path in given else DEFAULT
+    return f"{show_given(path, known, given)} ({origin})"
+
+
+def show_given(path: str, known: Known, given: Mapping[str, Given]) -> str:
+    value = given[path].value if path in given else known[path].get_default(call_default_factory=True)
+    return "a hidden value" if is_secret(known[path]) else mask_password(repr(value))
+
+
+def _message(detail: ErrorDetails) -> str:
+    return detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+
+
+def describe_unknown(path: str, known: Iterable[str]) -> str:
+    """The known setting nearest to a mistyped one, in words."""
+    has_section = "." in path
+    near = ("" if has_section else _same_key_elsewhere(path, known)) or suggest(path, known)
+    near = near or _same_key_elsewhere(path, known)
+    return near.removeprefix("; ") or "gpusteward settings lists all"
+
+
+def _same_key_elsewhere(path: str, known: Iterable[str]) -> str:
+    key = path.rpartition(".")[2]
+    found = next((name for name in known if name.rpartition(".")[2] == key), "")
+    return f"did you mean {found!r}?" if found else ""

@@ -1,0 +1,1 @@
+"""Access to Prometheus-compatible engines: HTTP requests, decoding of responses, sharding."""

@@ -1,0 +1,116 @@
+"""What can be chosen about the engine: the seed's keys under its names, and what a larger site needs besides."""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+
+from gpusteward.analyzer.sources.promql.matchers import parse_condition
+from gpusteward.core.errors import ConfigurationError
+
+DEFAULT_CONDITION = '{pod!=""}'
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_duration(text: str) -> float:
+    """`30s`, `5m`, `1h30m` -> seconds. Raises ValueError."""
+    parts = _DURATION.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text.strip():
+        raise ValueError("write a duration such as 30s, 5m or 1h30m")
+    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+
+
+def _check_duration(text: str) -> str:
+    if parse_duration(text) <= 0:
+        raise ValueError("write a duration above 0, such as 30s")
+    return text
+
+
+def _check_url(text: str) -> str:
+    if text.strip() and not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", text.strip()):
+        raise ValueError("write a URL without query: http://HOST:PORT/PREFIX or https://HOST/PREFIX")
+    return text.strip().rstrip("/")
+
+
+def _check_condition(text: str) -> str:
+    try:
+        parse_condition(text)
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+class PrometheusSettings(BaseModel):
+    """The engine that keeps the samples."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
+
+    url: Annotated[str, AfterValidator(_check_url)] = Field(
+        default="",
+        description="Address of the engine, with the path prefix of Mimir, Thanos or a proxy. "
+        "Empty: exporters are scraped here instead, see scrape.",
+    )
+    query_condition: Annotated[str, AfterValidator(_check_condition)] = Field(
+        default=DEFAULT_CONDITION,
+        description="Which series to look at. The default means: held by a pod, however this site spells that label.",
+    )
+    time_window_min: float = Field(default=10, gt=0, le=10080, description="Minutes of the past that are judged.")
+    step: Annotated[str, AfterValidator(_check_duration)] = Field(
+        default="30s", description="Distance between two points of a chart."
+    )
+    username: str = Field(default="", description="User name for basic authentication.")
+    password: SecretStr = Field(default=SecretStr(""), description="Password for basic authentication.")
+    password_file: Path | None = Field(default=None, description="File with that password, read at every start.")
+    bearer_token: SecretStr = Field(default=SecretStr(""), description="Bearer token.")
+    bearer_token_file: Path | None = Field(
+        default=None, description="File with the bearer token; read again when it changes."
+    )
+    ca_file: Path | None = Field(default=None, description="Certificates that the engine's own is checked against.")
+    headers: dict[str, SecretStr] = Field(
+        default_factory=dict, description="More headers for every request, such as X-Scope-OrgID for a Mimir tenant."
+    )
+    accept_encoding: str = Field(
+        default="identity",
+        description="Compression asked for; it costs more than it saves above about 0.2 Gbit/s.",
+    )
+    timeout_seconds: float = Field(default=60, gt=0, le=3600, description="How long one query may take.")
+    connect_timeout_seconds: float = Field(default=5, gt=0, le=300, description="How long connecting may take.")
+    retries: int = Field(default=2, ge=0, le=10, description="Further attempts after a refusal, a 5xx or a 429.")
+    retry_delay_seconds: float = Field(
+        default=0.5, ge=0, le=60, description="Wait before the first; doubles each time."
+    )
+    max_concurrent_queries: int = Field(
+        default=2,
+        ge=1,
+        le=64,
+        description="Queries the engine works on at once, while one more answer may be read; "
+        "scheduler.max_workers bounds it too.",
+    )
+    series_limit: int = Field(
+        default=100_000, ge=100, description="Series one query may select; above it the work is cut by node."
+    )
+    response_limit_bytes: int = Field(
+        default=256 * 1024 * 1024, ge=1024, description="Largest answer that is read to its end."
+    )
+    relearn_cycles: int = Field(
+        default=12, ge=1, description="After so many cycles the names and labels of the site are looked up again."
+    )
+    scrape_interval_seconds: float | None = Field(
+        default=None, gt=0, le=3600, description="Distance of two samples; without it, it is found out."
+    )
+    use_recording_rules: bool = Field(
+        default=True, description="Read the windows that recording rules keep, where the engine has them."
+    )
+    use_export: bool = Field(
+        default=True, description="On VictoriaMetrics read raw samples by its export instead of queries."
+    )
+
+    @property
+    def window_seconds(self) -> float:
+        return self.time_window_min * 60
+
+    @property
+    def step_seconds(self) -> float:
+        return parse_duration(self.step)

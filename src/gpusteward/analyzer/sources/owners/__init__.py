@@ -1,0 +1,1 @@
+"""Pod -> root owner, read from the Kubernetes API."""

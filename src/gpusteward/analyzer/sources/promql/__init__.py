@@ -1,0 +1,1 @@
+"""Which queries a site can answer, and the queries of a cycle as PromQL."""

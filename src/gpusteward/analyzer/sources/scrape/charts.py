@@ -1,0 +1,52 @@
+"""The course of one allocation, from what is kept in memory."""
+
+from collections.abc import Collection, Iterable, Iterator
+
+from gpusteward.analyzer.sources.promql.chart_queries import MOST_POINTS, drawn_signals
+from gpusteward.analyzer.sources.promql.plan import Found
+from gpusteward.analyzer.sources.scrape.metric_filter import BY_NAME
+from gpusteward.analyzer.sources.scrape.records import Course
+from gpusteward.analyzer.sources.scrape.series import Clerk
+from gpusteward.analyzer.sources.scrape.store import Store
+from gpusteward.analyzer.sources.usage.dialects import Dialect
+from gpusteward.analyzer.sources.usage.quantities import MEASURES
+from gpusteward.analyzer.sources.usage_source import Chart, Points
+from gpusteward.core.usages import Holding, Measure
+
+
+def read_chart(store: Store, found: Iterable[Found], holding: Holding, *, at: float, seconds: float) -> Chart:
+    """The measures that people look at, as far back as they are kept."""
+    lines: dict[Measure, Points] = {}
+    with store.read_records() as (clerk, records):
+        for one in found:
+            holders = frozenset(_find_holders(one.dialect, clerk, holding))
+            mine = [record for record in records.values() if record.roll.knows_any(holders)]
+            for signal in drawn_signals(one, holding):
+                family, measure = BY_NAME[signal.metric], MEASURES[signal.quantity]
+                courses = [
+                    course for record in mine for course in record.read_courses(family, holders, at=at, seconds=seconds)
+                ]
+                if measure not in lines and (points := _merge(courses, signal.scale)):
+                    lines[measure] = points
+    return Chart(holding, lines)
+
+
+def _find_holders(dialect: Dialect, clerk: Clerk, holding: Holding) -> Iterator[int]:
+    """Rows of this allocation. The agent names a MIG instance by its own uuid, a holding by that of its parent."""
+    who = holding.container
+    rest = (holding.gpu_instance, who.namespace, who.pod, who.name)
+    names_parent = dialect is not Dialect.NATIVE or not holding.gpu_instance
+    for row, (uuid, *others) in enumerate(clerk.holders[dialect].all):
+        if tuple(others) == rest and (uuid == holding.gpu_uuid or not names_parent):
+            yield row
+
+
+def _merge(courses: Collection[Course], scale: float) -> Points:
+    """The largest at each moment, in a bounded number of points; the last one is always among them."""
+    largest: dict[float, float] = {}
+    for moments, values in courses:
+        for moment, value in zip(moments.tolist(), (values * scale).tolist(), strict=True):
+            largest[moment] = max(value, largest.get(moment, value))
+    points = sorted(largest.items())
+    step = -(-len(points) // MOST_POINTS) or 1
+    return points[::-1][::step][::-1]

@@ -1,0 +1,1 @@
+"""What both sources share: series identity, label mapping, presence, coverage, merging into the usage table."""

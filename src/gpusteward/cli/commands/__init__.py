@@ -1,0 +1,1 @@
+"""One module per command, each with `build_parser()` and `run(arguments) -> exit code`."""

@@ -1,0 +1,177 @@
+"""A report on a terminal: what fits into its width, the least telling columns left out first."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TextIO
+
+from gpusteward.analyzer.reports.render import quantities
+from gpusteward.analyzer.reports.render.words import (
+    Language,
+    describe_evidence,
+    describe_profile,
+    describe_total,
+    describe_unused,
+    list_notes,
+    name_group,
+    name_holder,
+    say,
+)
+from gpusteward.analyzer.reports.reports import Amounts, Finding, Group, Report, Waster
+from gpusteward.cli.output.terminal_text import clean, measure
+from gpusteward.core.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PIPE_WIDTH = 200
+"""Whoever reads a pipe wants every column, and no name in two lines."""
+MOST_NAME_WIDTH = 34
+"""So much room a name has at least, before it is folded for the sake of a column."""
+GAP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """One column: its title, its cells, and how soon it is left out: the higher, the sooner."""
+
+    title: str
+    cells: Sequence[str]
+    rank: int = 0
+
+    @property
+    def width(self) -> int:
+        return max(map(measure, (self.title, *self.cells)))
+
+
+def print_report(report: Report, language: Language, out: TextIO) -> None:
+    """Raises ConfigurationError where rich is not installed."""
+    console = _open(out)
+    _say(console, say("title", language, by=say(f"by.{report.by}", language)), style="bold")
+    _say(console, f"{quantities.moment(report.range.since_ms)} – {quantities.moment(report.range.until_ms)} UTC")
+    if report.unused:
+        _say(console, describe_unused(report.unused, language))
+    if report.groups:
+        _say(console, describe_total(report.total, report.currency, language))
+        _print_groups(console, report, language)
+        _print_wasters(console, report, language)
+        _print_findings(console, report, language)
+    else:
+        _say(console, say("nothing", language))
+    _say(console, "")
+    for note in list_notes(report, language):
+        _say(console, note, style="dim")
+
+
+def _open(out: TextIO) -> "Console":
+    try:
+        from gpusteward.cli.output.consoles import PrintingConsole
+    except ModuleNotFoundError as error:
+        raise ConfigurationError("a table needs 'rich': pip install 'gpusteward[cli]', or --format json") from error
+    has_width = out.isatty() or "COLUMNS" in os.environ
+    return PrintingConsole(file=out, highlight=False, width=None if has_width else PIPE_WIDTH)
+
+
+def _say(console: "Console", text: str, *, style: str = "") -> None:
+    """Names are anybody's words: none of them is taken for markup, none moves the cursor."""
+    console.print(clean(text), style=style, markup=False, emoji=False)
+
+
+def _print_groups(console: "Console", report: Report, language: Language) -> None:
+    rows = [*report.groups, *([report.others] if report.others else []), _total(report, language)]
+    names = [name_group(row, language) for row in rows]
+    amounts = [row.amounts for row in rows]
+
+    def column(key: str, write: Callable[[Amounts], str], rank: int) -> _Column:
+        return _Column(say(key, language), [write(each) for each in amounts], rank)
+
+    columns = [
+        column("allocated", lambda each: quantities.hours(each.allocated_gpu_ms), 0),
+        column("active", lambda each: quantities.hours(each.active_gpu_ms), 3),
+        column("idle", lambda each: quantities.hours(each.idle_gpu_ms), 0),
+        column("unknown", lambda each: quantities.hours(each.unknown_gpu_ms), 2 if report.total.unknown_gpu_ms else 6),
+        column("unallocated", lambda each: quantities.hours(each.unallocated_gpu_ms), 7),
+        column("idle_share", lambda each: quantities.percent(each.idle_ratio), 1),
+        column("cost", lambda each: quantities.money(each.cost_micros), 5),
+        column("idle_cost", lambda each: quantities.money(each.idle_cost_micros), 1),
+        column("score", lambda each: quantities.score(each.mean_score), 4),
+        _Column(say("idle_trend", language), [quantities.change(row.idle_change_ratio) for row in rows], 4),
+    ]
+    heading = say("hours_by", language, by=say(f"by.{report.by}", language), currency=report.currency)
+    _print_table(console, heading, _Column(say(report.by, language), names), columns, has_total=True)
+
+
+def _total(report: Report, language: Language) -> Group:
+    change = report.trend.idle_change_ratio if report.trend else None
+    return Group(say("total", language), "", "", report.total, change)
+
+
+def _print_wasters(console: "Console", report: Report, language: Language) -> None:
+    shown: Sequence[Waster] = report.wasters
+    if not shown:
+        _say(console, "")
+        _say(console, say("no_wasters", language))
+        return
+    columns = [
+        _Column(say("model", language), [one.models for one in shown], 3),
+        _Column(say("gpus", language), [str(one.gpus) for one in shown], 1),
+        _Column(say("idle", language), [quantities.hours(one.amounts.idle_gpu_ms) for one in shown]),
+        _Column(say("idle_share", language), [quantities.percent(one.amounts.idle_ratio) for one in shown], 1),
+        _Column(say("idle_cost", language), [quantities.money(one.amounts.idle_cost_micros) for one in shown]),
+        _Column(say("user", language), [one.user or quantities.UNKNOWN for one in shown], 2),
+    ]
+    name = _Column(say("workload", language), [name_holder(one) for one in shown])
+    _print_table(console, say("wasters", language), name, columns)
+
+
+def _print_findings(console: "Console", report: Report, language: Language) -> None:
+    shown: Sequence[Finding] = report.findings
+    if not shown:
+        return
+    columns = [
+        _Column(say("model", language), [one.model for one in shown], 3),
+        _Column(say("gpus", language), [str(one.gpus) for one in shown], 2),
+        _Column(say("fits", language), [describe_profile(one, language) for one in shown]),
+        _Column(say("evidence", language), [describe_evidence(one) for one in shown], 1),
+        _Column(say("saving", language), [_save(one) for one in shown]),
+    ]
+    name = _Column(say("workload", language), [name_holder(one) for one in shown])
+    _print_table(console, say("findings", language), name, columns)
+
+
+def _save(finding: Finding) -> str:
+    """Money where there is a price, else GPU-hours."""
+    if finding.saving_micros is None:
+        return f"{quantities.hours(finding.saving_gpu_ms)} h"
+    return quantities.money(finding.saving_micros)
+
+
+def _print_table(
+    console: "Console", heading: str, name: _Column, columns: Sequence[_Column], *, has_total: bool = False
+) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    chosen = _choose(columns, width=console.width - min(name.width, MOST_NAME_WIDTH))
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
+    table.add_column(Text(name.title), overflow="fold")
+    for column in chosen:
+        table.add_column(Text(column.title), justify="right", no_wrap=True)
+    for number, text in enumerate(name.cells):
+        cells = [text, *(column.cells[number] for column in chosen)]
+        is_total = has_total and number == len(name.cells) - 1
+        table.add_row(*(Text(clean(cell)) for cell in cells), style="bold" if is_total else "")
+    _say(console, "")
+    _say(console, heading, style="bold")
+    console.print(table)
+
+
+def _choose(columns: Sequence[_Column], *, width: int) -> list[_Column]:
+    """Those that fit, in their order. What nobody has is no column."""
+    kept = [each for each in columns if set(each.cells) - {quantities.UNKNOWN}]
+    while kept and sum(each.width + GAP for each in kept) > width:
+        last = max(kept, key=lambda each: each.rank)
+        if last.rank == 0:
+            break
+        kept.remove(last)
+    return kept

@@ -1,0 +1,40 @@
+"""What verdicts are called, in both languages. The English words are those of the API."""
+
+from collections.abc import Mapping
+
+from gpusteward.core.messages import Language, Message
+from gpusteward.core.verdicts import Activity, Signature, State, Step
+from gpusteward.messages.verdict_words import CHINESE
+
+
+def _name(*words: str) -> Mapping[str, Message]:
+    return {word: Message(str(word), CHINESE[word]) for word in words}
+
+
+FINDINGS = {**_name("idle", "suspicious"), "partly-idle": Message("partly idle", CHINESE["partly-idle"])}
+ACTIVITIES = _name(*Activity)
+FREE = Message("free", "未分配")  # of a GPU that nobody holds
+STATUSES = _name("active", "idle", "suspicious")
+STATES = _name(*State)
+SIGNATURES = _name(*Signature)
+STEPS = _name(*Step)
+MEASURES: Mapping[str, Message] = {
+    "core_mean_ratio": Message("core utilization, mean", "核心利用率平均"),
+    "core_peak_ratio": Message("core utilization, peak", "核心利用率峰值"),
+    "memory_used_bytes": Message("memory in use", "已用显存"),
+    "power_watts": Message("power", "功率"),
+    "coverage": Message("coverage of samples", "采样覆盖率"),
+    "window_seconds": Message("window", "窗口"),
+}
+"""The evidence of a workload."""
+HEALTH: Mapping[str, Message] = {
+    "healthy": Message("healthy", "正常"),
+    "degraded": Message("degraded", "异常"),
+    "warning": Message("warning", "结果过旧"),
+}
+
+
+def translate(words: Mapping[str, Message], word: object, language: Language) -> str:
+    """A word nobody knows stays as it is: the server may be newer."""
+    known = words.get(str(word))
+    return known.text(language) if known else str(word or "-")

@@ -1,0 +1,42 @@
+"""Texts in two languages, with fields filled in.
+
+In English a word can follow its number: `{gpus} {gpus:|GPU|GPUs}` is `1 GPU` or `8 GPUs`.
+"""
+
+import string
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+Language = Literal["en", "zh"]
+LANGUAGES: tuple[Language, ...] = ("en", "zh")
+
+
+class Message(NamedTuple):
+    """One text in English and Chinese; both have the same fields."""
+
+    en: str
+    zh: str
+
+    def text(self, language: Language, **fields: object) -> str:
+        """The text in one language. A field may be a Message too. Raises KeyError for a missing field."""
+        text = self.zh if language == "zh" else self.en
+        if not fields:
+            return text
+        values = {name: value.text(language) if isinstance(value, Message) else value for name, value in fields.items()}
+        return format_text(text, values)
+
+
+class _PluralFormatter(string.Formatter):
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if not format_spec.startswith("|"):
+            return str(super().format_field(value, format_spec))
+        one, many = format_spec[1:].split("|")
+        return one if round(value) == 1 else many  # rounded as it is printed: 0.7 minutes is printed as 1
+
+
+_FORMATTER = _PluralFormatter()
+
+
+def format_text(text: str, fields: Mapping[str, Any]) -> str:
+    """Braces inside a field value are never interpreted. Raises KeyError for a missing field."""
+    return _FORMATTER.vformat(text, (), fields)
