@@ -28,7 +28,7 @@ from gpusteward.analyzer.sources.pod_processes import Pod, Running
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.sources.usage_source import Chart, UsageSource
 from gpusteward.analyzer.tables import UsageTable
-from gpusteward.core.usages import Holding
+from gpusteward.core.usages import AllocationKey
 from tests.analyzer.engines import find_program
 
 SEED_THREADS = 8
@@ -53,8 +53,8 @@ class TimedSource:
         self.seconds = time.perf_counter() - began
         return table
 
-    def read_series(self, holding: Holding, at: float, *, seconds: float) -> Chart:
-        return self.source.read_series(holding, at, seconds=seconds)
+    def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
+        return self.source.read_series(allocation, at, seconds=seconds)
 
     def read_processes(self, pods: Collection[Pod], at: float) -> Running:
         return self.source.read_processes(pods, at)

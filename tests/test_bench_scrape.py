@@ -46,7 +46,7 @@ def test_every_node_is_a_page_of_its_own_with_values_that_move():
         source.ingest(str(number), page, 1e9)
     table = source.read(1e9)
     assert sum(table.fleet.values()) == 2 * GPUS_PER_NODE
-    assert len(table) == len({one.gpu_uuid for one in table.holdings}) == 14
+    assert len(table) == len({one.gpu_uuid for one in table.allocations}) == 14
     assert b"node-00007" in rename(first.replace(b"node-00000", b"node-a"), 7)
 
 

@@ -4,7 +4,7 @@ from gpusteward.analyzer.explain.answers import Opinion
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.containers import Container, Workload
-from gpusteward.core.usages import Holding, Measure
+from gpusteward.core.usages import AllocationKey, Measure
 from tests.analyzer.serving import make_result
 from tests.analyzer.usage_tables import AT, DAY, GIB, resting, signal, table_of, working
 
@@ -17,10 +17,10 @@ OPINION = Opinion("suspicious", 0.9123, "显存占用但没有计算", "ask the 
 
 def hold(
     gpu: str, owner: Workload | None, *, namespace: str, pod: str, instance: str = "", node: str = "n1"
-) -> Holding:
+) -> AllocationKey:
     container = Container(namespace, pod, f"uid-{pod}", "main", owner, (), AT - DAY)
     share = "mig" if instance else "exclusive"
-    return Holding(gpu, instance, container, node, "0", H100, share)
+    return AllocationKey(gpu, instance, container, node, "0", H100, share)
 
 
 def small_result(*, settings: Settings | None = None, number: int = 1, at: float = AT) -> Result:
@@ -34,12 +34,12 @@ def small_result(*, settings: Settings | None = None, number: int = 1, at: float
         signal(Measure.CORE, 0.25, 0.5, spread=0.1) | signal(Measure.MEMORY_USED, 5 * GIB),
         {},
     )
-    holdings = (
+    allocations = (
         hold("GPU-a", TRAINER, namespace="vision", pod="trainer-0"),
         hold("GPU-b", TRAINER, namespace="vision", pod="trainer-0", node="n2"),
         hold("GPU-c", SERVER, namespace="chat", pod="server-x", node="n2"),
         hold("GPU-d", None, namespace="chat", pod="lonely", instance="7", node="n3"),
         hold("GPU-e", None, namespace="vision", pod="unread", node="n3"),
     )
-    table = table_of(*rows, holdings=holdings, coverage=[1, 1, 1, 1, 0], at=at)
+    table = table_of(*rows, allocations=allocations, coverage=[1, 1, 1, 1, 0], at=at)
     return make_result(table, settings=settings, number=number, opinions={2: OPINION})

@@ -19,8 +19,8 @@ from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.sections import SchedulerSettings
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.core.usages import Holding
-from tests.analyzer.usage_tables import holding, resting, table_of, working
+from gpusteward.core.usages import AllocationKey
+from tests.analyzer.usage_tables import allocation, resting, table_of, working
 
 START = 1_790_002_800.0  # a full hour
 INTERVAL = 300
@@ -30,14 +30,14 @@ SETTINGS = Settings(prices=PriceSettings(default=2.0), scheduler=SchedulerSettin
 
 PARTS = ("allocated", "active", "idle", "unknown")
 
-Rows = Sequence[tuple[Holding, Mapping[Any, float]]]
+Rows = Sequence[tuple[AllocationKey, Mapping[Any, float]]]
 
 
 def cycle(rows: Rows, at: float, *, settings: Settings = SETTINGS, fleet: Mapping[Any, int] | None = None) -> Result:
     """What the analyzer would make of these rows at this moment."""
-    table = table_of(*(stats for _, stats in rows), holdings=[held for held, _ in rows], at=at)
+    table = table_of(*(stats for _, stats in rows), allocations=[held for held, _ in rows], at=at)
     if not rows:
-        table = replace(table, holdings=[])
+        table = replace(table, allocations=[])
     table = replace(table, fleet=fleet or {})
     verdicts, _ = judge(table, settings.rules, Memory(), now=at)
     return Result(1, at, 0.1, settings, verdicts, judge_workloads(verdicts, settings.rules))
@@ -96,7 +96,7 @@ def random_cycles(count: int, *, seed: int, most: int = 12, step: float = INTERV
         at += step * float(chance.choice([1, 1, 1, 2, 30]))
         there = np.flatnonzero(chance.random(most) < 0.8)
         rows = [
-            (holding(int(number), started_at=START), (WORKING, RESTING, UNREAD)[int(chance.integers(3))])
+            (allocation(int(number), started_at=START), (WORKING, RESTING, UNREAD)[int(chance.integers(3))])
             for number in there
         ]
         results.append(cycle(rows, at, fleet={("node-0", "H100"): 8}))

@@ -196,7 +196,7 @@ def make_serving(result: Result | None, *, settings: Settings | None = None, **p
         change_settings=change,
         ask_cycle=lambda _: None,
         describe_source=lambda: {"url": "http://engine", "engine": "Prometheus", "failures": {}},
-        read_series=lambda holding, at, _: Chart(holding, {Measure.CORE: [(at - 60, 0.5), (at, 0.75)]}),
+        read_series=lambda allocation, at, _: Chart(allocation, {Measure.CORE: [(at - 60, 0.5), (at, 0.75)]}),
         read_processes=run_processes,
         chart_places=Places(),
         process_places=Places(work="processes"),

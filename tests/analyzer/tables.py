@@ -12,12 +12,12 @@ def places(table: UsageTable) -> dict[Place, int]:
     """Rows by what identifies an allocation."""
     return {
         (one.gpu_uuid, one.gpu_instance, one.container.namespace, one.container.pod, one.container.name): row
-        for row, one in enumerate(table.holdings)
+        for row, one in enumerate(table.allocations)
     }
 
 
 def of_pod(table: UsageTable, pod: str) -> Usage:
-    (row,) = [row for row, one in enumerate(table.holdings) if one.container.pod == pod]
+    (row,) = [row for row, one in enumerate(table.allocations) if one.container.pod == pod]
     return table.usage(row)
 
 
@@ -36,4 +36,4 @@ def assert_alike(
         )
     np.testing.assert_allclose(one.coverage[here], other.coverage[there])
     assert [one.unknown.get(row) for row in here] == [other.unknown.get(row) for row in there]
-    assert [one.holdings[row] for row in here] == [other.holdings[row] for row in there]
+    assert [one.allocations[row] for row in here] == [other.allocations[row] for row in there]

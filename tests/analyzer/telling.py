@@ -20,7 +20,7 @@ from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import Container, Workload
-from gpusteward.core.usages import Holding, Measure
+from gpusteward.core.usages import AllocationKey, Measure
 from tests.analyzer.usage_tables import AT, DAY, GIB, WINDOW, resting, signal, table_of, working
 from tests.fakes.receivers import Call, Receiver
 
@@ -38,11 +38,11 @@ BUSY = working() | TOTALS
 UNREAD: Mapping[Any, float] = {}
 
 
-def held(namespace: str, name: str, *, gpu: int = 0, node: str = "node-1", kind: str = "Deployment") -> Holding:
+def held(namespace: str, name: str, *, gpu: int = 0, node: str = "node-1", kind: str = "Deployment") -> AllocationKey:
     container = Container(
         namespace, f"{name}-pod", f"uid-{name}", "main", Workload(kind, namespace, name), (), AT - 30 * DAY
     )
-    return Holding(f"GPU-{namespace}-{name}-{gpu}", "", container, node, str(gpu), H100, "exclusive")
+    return AllocationKey(f"GPU-{namespace}-{name}-{gpu}", "", container, node, str(gpu), H100, "exclusive")
 
 
 def settings_of(**sections: Any) -> Settings:
@@ -50,7 +50,7 @@ def settings_of(**sections: Any) -> Settings:
 
 
 def result_of(
-    holdings: Sequence[Holding],
+    allocations: Sequence[AllocationKey],
     rows: Sequence[Mapping[Any, float]] | None = None,
     *,
     settings: Settings,
@@ -58,9 +58,9 @@ def result_of(
     idle_hours: float = 2.0,
 ) -> Result:
     """What a cycle would make of it, in a world where it has been like this for some hours."""
-    memory, rows = Memory(), rows if rows is not None else [IDLE] * len(holdings)
+    memory, rows = Memory(), rows if rows is not None else [IDLE] * len(allocations)
     for moment in [at - WINDOW * back for back in range(round(idle_hours * 3600 / WINDOW), -1, -1)]:
-        table = table_of(*rows, holdings=holdings, at=moment)
+        table = table_of(*rows, allocations=allocations, at=moment)
         verdicts, memory = judge(table, settings.rules, memory, now=moment)
     return Result(1, at, 0.1, settings, verdicts, judge_workloads(verdicts, settings.rules))
 

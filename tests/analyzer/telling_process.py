@@ -18,8 +18,8 @@ def main(database: str, url: str, first: str) -> None:
     teller.start()
     number = int(first)
     while True:
-        holdings = [held("ml", f"web-{each}") for each in range(4)]
-        teller.tell(result_of(holdings, settings=settings, at=AT + 300 * number, idle_hours=0))
+        allocations = [held("ml", f"web-{each}") for each in range(4)]
+        teller.tell(result_of(allocations, settings=settings, at=AT + 300 * number, idle_hours=0))
         print(number, flush=True)
         number += 1
         time.sleep(0.005)

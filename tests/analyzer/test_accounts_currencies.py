@@ -14,12 +14,12 @@ from gpusteward.analyzer.reports.render.words import list_notes
 from gpusteward.analyzer.reports.reports import CurrencyChange, Report, ReportQuery
 from gpusteward.analyzer.settings.sections import SchedulerSettings
 from tests.analyzer.keeping import RESTING, SETTINGS, START, WORKING, cycle, hour, open_ledger, read_table
-from tests.analyzer.usage_tables import holding
+from tests.analyzer.usage_tables import allocation
 
 DOLLARS = PriceSettings(currency="USD", default=1.2, electricity_per_kwh=0.5)
 YUAN = PriceSettings(currency="CNY", default=12.0, electricity_per_kwh=0.8)
 NO_PRICES = PriceSettings(currency="USD")
-ROWS = [(holding(0), RESTING), (holding(1), WORKING)]
+ROWS = [(allocation(0), RESTING), (allocation(1), WORKING)]
 
 
 def book(ledger: Ledger, minutes: range, prices: PriceSettings) -> None:
@@ -80,7 +80,7 @@ def test_the_reader_is_told_why_and_what_to_ask_for(changed: Ledger):
 def test_waste_is_still_sorted_by_its_time(database_url):
     ledger = open_ledger(database_url)
     dear = PriceSettings(currency="USD", per_gpu_hour={"A100": 1000.0}, default=1.0)
-    rows = {"long": holding(0), "dear": holding(1, model="NVIDIA A100")}
+    rows = {"long": allocation(0), "dear": allocation(1, model="NVIDIA A100")}
     for minute, (name, prices) in enumerate([("dear", dear), ("dear", dear), *[("long", YUAN)] * 8]):
         settings = SETTINGS.model_copy(update={"prices": prices})
         held = [(one, RESTING if name == key else WORKING) for key, one in rows.items()]

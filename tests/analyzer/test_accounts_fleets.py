@@ -14,7 +14,7 @@ from gpusteward.analyzer.reports.render.words import list_notes
 from gpusteward.analyzer.reports.reports import By, Report, ReportQuery
 from gpusteward.analyzer.settings.sections import SchedulerSettings
 from tests.analyzer.keeping import RESTING, SETTINGS, START, WORKING, cycle, hour, open_ledger
-from tests.analyzer.usage_tables import holding
+from tests.analyzer.usage_tables import allocation
 
 H100 = "NVIDIA H100 80GB HBM3"
 EIGHT = {("node-0", H100): 8}
@@ -22,7 +22,7 @@ EIGHT = {("node-0", H100): 8}
 
 def book(ledger: Ledger, minutes: range, fleet: Mapping[tuple[str, str], int]) -> None:
     """Two of the GPUs of node-0, and one of node-1, are held all the time."""
-    rows = [(holding(0), WORKING), (holding(1), RESTING), (holding(8), WORKING)]
+    rows = [(allocation(0), WORKING), (allocation(1), RESTING), (allocation(8), WORKING)]
     settings = SETTINGS.model_copy(update={"scheduler": SchedulerSettings(interval=60 * minutes.step)})
     for minute in minutes:
         ledger.book(cycle(rows, START + 60 * minute, fleet=fleet, settings=settings))

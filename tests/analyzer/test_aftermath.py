@@ -10,7 +10,7 @@ from gpusteward.analyzer.metrics.delivery_metrics import aftermath_families
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core import analyzer_metrics as metrics
 from tests.analyzer.keeping import RESTING, START, cycle, sqlite_url
-from tests.analyzer.usage_tables import holding
+from tests.analyzer.usage_tables import allocation
 
 
 def test_a_fault_nobody_foresaw_stops_the_books_is_shown_and_is_over_with_the_next_cycle(
@@ -20,7 +20,7 @@ def test_a_fault_nobody_foresaw_stops_the_books_is_shown_and_is_over_with_the_ne
     aftermath = Aftermath(settings, lambda: settings, read_wish=lambda _namespace, _pod: "")
     told = []
     monkeypatch.setattr(aftermath.teller, "tell", told.append)
-    results = [cycle([(holding(), RESTING)], START + 300 * number) for number in range(3)]
+    results = [cycle([(allocation(), RESTING)], START + 300 * number) for number in range(3)]
     try:
         aftermath.follow(results[0])
         with monkeypatch.context() as patch:

@@ -13,10 +13,10 @@ from gpusteward.analyzer.api import event_feed
 from gpusteward.analyzer.api.event_feed import EventFeed, describe_changes, describe_cycle
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.core.errors import SourceError
-from gpusteward.core.usages import Holding
+from gpusteward.core.usages import AllocationKey
 from tests.analyzer.api_tables import small_result
 from tests.analyzer.serving import Api, make_result, serving_api
-from tests.analyzer.usage_tables import AT, holding, resting, table_of, working
+from tests.analyzer.usage_tables import AT, allocation, resting, table_of, working
 
 SERIES = "/api/v1/workloads/Job/vision/trainer/series"
 
@@ -53,8 +53,8 @@ def test_a_listener_hears_the_last_cycle_then_every_new_one():
 
 
 def test_changes_name_the_workloads_whose_activity_changed():
-    before = make_result(table_of(working(), working(), holdings=[holding(0), holding(1)]))
-    now = make_result(table_of(resting(), resting(), holdings=[holding(0), holding(1)], at=AT + 300), number=2)
+    before = make_result(table_of(working(), working(), allocations=[allocation(0), allocation(1)]))
+    now = make_result(table_of(resting(), resting(), allocations=[allocation(0), allocation(1)], at=AT + 300), number=2)
     event = describe_changes(before, now)
     assert event is not None
     data = json.loads(event.split(b"data: ")[1])
@@ -98,7 +98,7 @@ def test_series_are_the_courses_of_the_workloads_gpus():
 
 
 def test_an_engine_that_fails_costs_the_chart_only():
-    def fail(_: Holding, __: float, ___: float) -> Chart:
+    def fail(_: AllocationKey, __: float, ___: float) -> Chart:
         raise SourceError("the engine failed: HTTP 503")
 
     with serving_api(small_result(), read_series=fail) as api:
@@ -110,7 +110,7 @@ def test_an_engine_that_fails_costs_the_chart_only():
 def test_more_charts_at_once_than_there_are_places_are_refused():
     begun, over = threading.Semaphore(0), threading.Event()
 
-    def wait(held: Holding, _: float, __: float) -> Chart:
+    def wait(held: AllocationKey, _: float, __: float) -> Chart:
         begun.release()
         over.wait(20)
         return Chart(held)

@@ -16,14 +16,14 @@ FLEET = {("n1", H100): 8, ("n2", H100): 2, ("n2", A10): 4, ("n3", "H100, otherwi
 
 def serving(fleet: Mapping[tuple[str, str], int], *, is_held: bool = True) -> Any:
     """Two holders share GPU-a, one holds a slice of GPU-b, one all there is on n3."""
-    holdings = (
+    allocations = (
         hold("GPU-a", None, namespace="ml", pod="one"),
         hold("GPU-a", None, namespace="ml", pod="two"),
         hold("GPU-b", None, namespace="ml", pod="three", node="n2", instance="7"),
         hold("GPU-c", None, namespace="ml", pod="four", node="n3"),
     )
     rows = (working(0.5, 1.0), resting(0.0), working(0.5, 1.0), resting(0.0))
-    table = table_of(*rows, holdings=holdings) if is_held else table_of()
+    table = table_of(*rows, allocations=allocations) if is_held else table_of()
     return serving_api(make_result(replace(table, fleet=fleet)))
 
 

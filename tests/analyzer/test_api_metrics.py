@@ -17,7 +17,7 @@ from gpusteward.core.analyzer_metrics import ANALYZER_METRICS
 from gpusteward.core.usages import Measure
 from tests.analyzer.api_tables import small_result
 from tests.analyzer.serving import Api, make_result, serving_api
-from tests.analyzer.usage_tables import AT, GIB, holding, large_table, resting, signal, table_of, working
+from tests.analyzer.usage_tables import AT, GIB, allocation, large_table, resting, signal, table_of, working
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
@@ -62,10 +62,10 @@ def test_promtool_has_no_complaint_about_our_own_names(api: Api, component: Call
 
 
 def test_a_former_status_vanishes():
-    one = holding()
-    with serving_api(make_result(table_of(working(), holdings=[one]))) as api:
+    one = allocation()
+    with serving_api(make_result(table_of(working(), allocations=[one]))) as api:
         before = api.get("/metrics").body.decode()
-        api.post_result(make_result(table_of(resting(), holdings=[one], at=AT + 300), number=2))
+        api.post_result(make_result(table_of(resting(), allocations=[one], at=AT + 300), number=2))
         after = api.get("/metrics").body.decode()
     (then,) = [line for line in before.splitlines() if line.startswith("gpu_utilization_score{")]
     (now,) = [line for line in after.splitlines() if line.startswith("gpu_utilization_score{")]
@@ -90,8 +90,8 @@ def test_failures_are_on_the_page_although_no_cycle_was_published():
 
 def test_odd_names_are_escaped_and_missing_ones_left_out():
     known = signal(Measure.MEMORY_TOTAL, 80 * GIB)
-    odd, missing = holding(0, model='say "hi"\\'), holding(1, model="")
-    with serving_api(make_result(table_of(working() | known, working() | known, holdings=[odd, missing]))) as api:
+    odd, missing = allocation(0, model='say "hi"\\'), allocation(1, model="")
+    with serving_api(make_result(table_of(working() | known, working() | known, allocations=[odd, missing]))) as api:
         families = {family.name: family for family in parse_text(api.get("/metrics").body.decode())}
     for name in ("gpu_memory_total_mb", "gpu_utilization_score"):
         assert [sample.labels.get("model") for sample in families[name].samples] == ['say "hi"\\', None]

@@ -16,7 +16,7 @@ SWARM = Workload("Job", "team", "swarm")
 
 def swarm(pods: int) -> object:
     held = [hold(f"GPU-{number}", SWARM, namespace="team", pod=f"swarm-{number}") for number in range(pods)]
-    return make_result(table_of(*[resting()] * pods, holdings=held))
+    return make_result(table_of(*[resting()] * pods, allocations=held))
 
 
 def test_each_process_comes_with_its_gpu_and_its_use():

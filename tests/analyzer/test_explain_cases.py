@@ -16,7 +16,7 @@ from gpusteward.analyzer.explain.questions import question
 from gpusteward.analyzer.explain.settings import AiSettings
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, UsageTable, VerdictTable
 from gpusteward.core.containers import Container, Workload
-from gpusteward.core.usages import Holding, Measure, Stat, Usage
+from gpusteward.core.usages import AllocationKey, Measure, Stat, Usage
 from gpusteward.core.verdicts import Activity, Signature, State, Step, Verdict
 from tests.analyzer.explaining import NOW, parked
 
@@ -49,9 +49,9 @@ def test_the_address_tells_who_speaks_there(url: str, model: str, found: Endpoin
 
 def table(*rows: tuple[Activity, Signature, float]) -> VerdictTable:
     count = len(rows)
-    holding = Holding("GPU-1", "", Container("ml", "p"))
+    allocation = AllocationKey("GPU-1", "", Container("ml", "p"))
     return VerdictTable(
-        usage=UsageTable(NOW, 600.0, [holding] * count),
+        usage=UsageTable(NOW, 600.0, [allocation] * count),
         score=np.zeros(count),
         state=np.zeros(count, np.int8),
         activity=np.array([ACTIVITIES.index(row[0]) for row in rows], np.int8),
@@ -79,7 +79,7 @@ def test_suspicious_rows_are_asked_about_first_then_the_longest_idle_and_active_
 def test_a_verdict_becomes_a_case_with_names_labels_and_evidence() -> None:
     container = Container("ml", "p-0", "u", "main", Workload("Job", "ml", "p"), (("team", "vision"),))
     stats = {(Measure.CORE, Stat.MEAN): 0.5, (Measure.CORE, Stat.COUNT): 19.0}
-    usage = Usage(Holding("GPU-1", "", container, model="H100"), 600.0, 0.95, stats)
+    usage = Usage(AllocationKey("GPU-1", "", container, model="H100"), 600.0, 0.95, stats)
     verdict = Verdict(
         usage, 30.0, State.IDLE, Activity.IDLE, Signature.EMPTY, Step.RECLAIM, idle_since=NOW - 60, reasons=("r",)
     )

@@ -15,11 +15,11 @@ from gpusteward.analyzer.sources.pod_processes import Pod, Running
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import STEPS, UsageTable
 from gpusteward.core.containers import Workload
-from gpusteward.core.usages import Holding, Measure
+from gpusteward.core.usages import AllocationKey, Measure
 from gpusteward.core.verdicts import Activity, Step
 from tests.analyzer.explaining import ai
 from tests.analyzer.serving import Api, serving_api
-from tests.analyzer.usage_tables import AT, Stats, holding, resting, signal, table_of, working
+from tests.analyzer.usage_tables import AT, Stats, allocation, resting, signal, table_of, working
 from tests.fakes.models import ANSWER, FakeModel
 
 SERVER = Workload("Deployment", "team", "server")
@@ -40,7 +40,7 @@ class TableSource:
     def describe(self) -> Mapping[str, Any]:
         return {}
 
-    def read_series(self, holding: Holding, at: float, *, seconds: float) -> Chart:
+    def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
         raise AssertionError("nobody asks for a chart")
 
     def read_processes(self, pods: Collection[Pod], at: float) -> Running:
@@ -56,8 +56,8 @@ def model() -> Iterator[FakeModel]:
 def run(model: FakeModel, *rows: tuple[Workload, Stats], use_ai: bool = True, **changes: Any) -> Result:
     """One cycle over these rows, each with its owner, and the model asked about them."""
     settings = Settings(ai=ai(model.url + "/v1", **changes))
-    holdings = [holding(number, owner=owner) for number, (owner, _) in enumerate(rows)]
-    table = table_of(*(row for _, row in rows), holdings=holdings)
+    allocations = [allocation(number, owner=owner) for number, (owner, _) in enumerate(rows)]
+    table = table_of(*(row for _, row in rows), allocations=allocations)
     cycle = Cycle(Parts(TableSource(table), lambda table: table, Explainer(settings.ai)))
     return cycle.run(settings, at=AT, use_ai=use_ai)
 

@@ -16,9 +16,9 @@ from gpusteward.analyzer.metrics.allocation_samples import render_holders
 from gpusteward.analyzer.results import Result
 from gpusteward.core import analyzer_metrics as metrics
 from gpusteward.core.exposition import TEXT_TYPE
-from gpusteward.core.usages import Holding, Measure
+from gpusteward.core.usages import AllocationKey, Measure
 from tests.analyzer.serving import make_result
-from tests.analyzer.usage_tables import GIB, holding, large_table, resting, signal, table_of, working
+from tests.analyzer.usage_tables import GIB, allocation, large_table, resting, signal, table_of, working
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00\r"), max_size=12)
 
@@ -28,17 +28,17 @@ def read_samples(result: Result, name: str) -> list[Sample]:
     return [sample for family in parse_text(page) for sample in family.samples if sample.name == name]
 
 
-def rename(one: Holding, *, pod: str, namespace: str, node: str) -> Holding:
+def rename(one: AllocationKey, *, pod: str, namespace: str, node: str) -> AllocationKey:
     return replace(one, container=replace(one.container, pod=pod, namespace=namespace), node=node)
 
 
 @given(st.lists(st.tuples(NAMES, NAMES, NAMES), min_size=1, max_size=5))
 def test_every_row_is_told_under_its_own_names_whatever_they_are(names: list[tuple[str, str, str]]):
     held = [
-        rename(holding(number), pod=pod, namespace=namespace, node=node)
+        rename(allocation(number), pod=pod, namespace=namespace, node=node)
         for number, (pod, namespace, node) in enumerate(names)
     ]
-    samples = read_samples(make_result(table_of(*[working()] * len(held), holdings=held)), metrics.CORE.name)
+    samples = read_samples(make_result(table_of(*[working()] * len(held), allocations=held)), metrics.CORE.name)
     wanted = [(f"GPU-{number}", *three) for number, three in enumerate(names)]
     assert [tuple(sample.labels.get(label, "") for label in metrics.HOLDER) for sample in samples] == wanted
     assert {sample.value for sample in samples} == {60.0}
@@ -52,24 +52,24 @@ def test_the_page_is_the_same_however_many_rows_are_written_at_once(monkeypatch:
 
 
 def test_containers_of_one_pod_on_one_gpu_are_told_apart():
-    main = holding(share="time-sliced")
+    main = allocation(share="time-sliced")
     side = replace(main, container=replace(main.container, name="side"))
     nameless = replace(main, container=replace(main.container, name=""))
-    result = make_result(table_of(working(), working(), working(), holdings=[main, side, nameless]))
+    result = make_result(table_of(working(), working(), working(), allocations=[main, side, nameless]))
     for name in (metrics.CORE.name, metrics.SCORE.name):
         assert [sample.labels.get("container") for sample in read_samples(result, name)] == [None, "side", "2"]
 
 
 def test_names_that_look_alike_once_they_are_escaped_are_told_apart():
-    held = [rename(holding(), pod=pod, namespace="team", node="node") for pod in ("a\rb", "a b")]
-    samples = read_samples(make_result(table_of(working(), working(), holdings=held)), metrics.CORE.name)
+    held = [rename(allocation(), pod=pod, namespace="team", node="node") for pod in ("a\rb", "a b")]
+    samples = read_samples(make_result(table_of(working(), working(), allocations=held)), metrics.CORE.name)
     assert [sample.labels["pod"] for sample in samples] == ["a b", "a b"]
     assert len({tuple(sample.labels.items()) for sample in samples}) == 2
 
 
 def test_a_row_without_any_name_still_has_its_model_and_status():
-    nobody = rename(replace(holding(), gpu_uuid=""), pod="", namespace="", node="")
-    (sample,) = read_samples(make_result(table_of(working(), holdings=[nobody])), metrics.SCORE.name)
+    nobody = rename(replace(allocation(), gpu_uuid=""), pod="", namespace="", node="")
+    (sample,) = read_samples(make_result(table_of(working(), allocations=[nobody])), metrics.SCORE.name)
     assert {name for name, text in sample.labels.items() if text} == {"model", "status"}
 
 

@@ -10,7 +10,7 @@ from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, UsageTable
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, Doubt
-from tests.analyzer.usage_tables import AT, WINDOW, holding, resting, signal, table_of, working
+from tests.analyzer.usage_tables import AT, WINDOW, allocation, resting, signal, table_of, working
 
 RULES = Rules()
 
@@ -96,7 +96,7 @@ def test_a_whole_gpu_that_draws_power_without_work_is_a_contradiction():
     "where", [{"share": "time-sliced"}, {"share": "mig", "instance": "7"}, {"model": "NVIDIA Z900"}]
 )
 def test_power_contradicts_nothing_where_it_may_be_somebody_elses(where):
-    assert look(table_of(resting(watts=400), holdings=[holding(**where)]))[0][0] is Activity.IDLE
+    assert look(table_of(resting(watts=400), allocations=[allocation(**where)]))[0][0] is Activity.IDLE
 
 
 def test_a_table_older_than_its_window_is_not_judged():

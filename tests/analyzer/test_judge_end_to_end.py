@@ -17,7 +17,7 @@ from gpusteward.analyzer.sources.usage.dialects import dcgm_names, native_signal
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, STEPS, VerdictTable
 from gpusteward.core import metrics
 from gpusteward.core.allocations import Share
-from gpusteward.core.usages import Holding
+from gpusteward.core.usages import AllocationKey
 from gpusteward.core.verdicts import Activity, Signature, Step
 from gpusteward.simulate.fleets import default_node, fleet
 from gpusteward.simulate.ground_truth import Kind, Truth, allocation_key
@@ -49,7 +49,7 @@ RECLAIMABLE = (Kind.EMPTY, Kind.PARKED, Kind.NOTEBOOK)
 class Row:
     """One allocation: what is said of it, and what is true."""
 
-    holding: Holding
+    allocation: AllocationKey
     truth: Truth
     activity: Activity
     signature: Signature
@@ -110,7 +110,7 @@ def set_beside_truth(verdicts: VerdictTable) -> Iterator[Row]:
     by_container = {key[:3]: found for key, found in truths.items()}
     claims = [claim for node in NODES for claim in node.snapshot(at).allocations]
     shares = {allocation_key(claim)[:3]: claim.share for claim in claims}
-    for row, held in enumerate(verdicts.usage.holdings):
+    for row, held in enumerate(verdicts.usage.allocations):
         place = held.container.namespace, held.container.pod, held.container.name
         node, truth = truths.get((*place, held.gpu_uuid)) or by_container[place]  # a MIG row names its parent
         yield Row(
@@ -149,7 +149,7 @@ def either(request: pytest.FixtureRequest) -> Judged:
 def test_every_kind_and_every_sharing_mode_is_there(native: Judged):
     assert {row.truth.kind for row in native.rows} == set(Kind)
     assert {row.share for row in native.rows} == set(Share)
-    assert all(row.holding.share == row.share for row in native.rows)
+    assert all(row.allocation.share == row.share for row in native.rows)
     assert len(native.rows) >= 150
 
 

@@ -9,7 +9,7 @@ from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, UsageTable, VerdictTable
 from gpusteward.core.verdicts import Activity, Signature
-from tests.analyzer.usage_tables import AT, DAY, WINDOW, Stats, holding, resting, table_of, working
+from tests.analyzer.usage_tables import AT, DAY, WINDOW, Stats, allocation, resting, table_of, working
 
 RULES = Rules()
 CYCLE = 300.0
@@ -49,8 +49,8 @@ def test_idle_since_is_the_start_of_the_first_idle_window():
 
 
 def test_idle_since_is_never_before_the_pod_began():
-    young = [holding(started_at=AT - 100)]
-    verdicts, _ = run(table_of(resting(), holdings=young))
+    young = [allocation(started_at=AT - 100)]
+    verdicts, _ = run(table_of(resting(), allocations=young))
     assert verdicts[0].idle_since[0] == AT - 100
 
 
@@ -77,16 +77,16 @@ def test_idleness_never_bridges_time_that_nobody_saw():
 
 def test_an_allocation_missing_from_one_cycle_is_still_remembered():
     first, gap, last = cycles(resting(), resting(), resting())
-    verdicts, memory = run(first, replace(gap, holdings=[holding(7)]), last)
+    verdicts, memory = run(first, replace(gap, allocations=[allocation(7)]), last)
     assert verdicts[2].idle_since[0] == AT - WINDOW
     assert len(memory) == 2
 
 
 def test_who_is_gone_for_an_hour_is_forgotten():
     _, memory = run(*cycles(resting()))
-    _, memory = run(table_of(resting(), holdings=[holding(7)], at=AT + 3600), memory=memory)
+    _, memory = run(table_of(resting(), allocations=[allocation(7)], at=AT + 3600), memory=memory)
     assert len(memory) == 2
-    _, memory = run(table_of(resting(), holdings=[holding(7)], at=AT + 3601), memory=memory)
+    _, memory = run(table_of(resting(), allocations=[allocation(7)], at=AT + 3601), memory=memory)
     assert len(memory) == 1
     assert len(memory.past.seen_at) == 1
 
@@ -95,21 +95,21 @@ def test_memory_is_bounded_while_pods_come_and_go():
     memory = Memory()
     for number in range(100):
         at = AT + number * CYCLE
-        table = table_of(resting(), resting(), holdings=[holding(2 * number), holding(2 * number + 1)], at=at)
+        table = table_of(resting(), resting(), allocations=[allocation(2 * number), allocation(2 * number + 1)], at=at)
         _, memory = judge(table, RULES, memory, now=at)
     assert len(memory) == len(memory.past.seen_at) == 2 * (3600 // CYCLE + 1)
 
 
 def test_duplicate_rows_do_not_grow_the_memory():
-    twice = [holding(), holding()]
-    tables = [table_of(resting(), resting(), holdings=twice, at=AT + number * CYCLE) for number in range(20)]
+    twice = [allocation(), allocation()]
+    tables = [table_of(resting(), resting(), allocations=twice, at=AT + number * CYCLE) for number in range(20)]
     _, memory = run(*tables)
     assert len(memory.past.seen_at) <= 2 + 1
 
 
 def test_a_pod_of_the_same_name_that_started_anew_has_no_past():
     before = table_of(working(), at=AT)
-    after = table_of(resting(), at=AT + CYCLE, holdings=[holding(started_at=AT - DAY + 60)])
+    after = table_of(resting(), at=AT + CYCLE, allocations=[allocation(started_at=AT - DAY + 60)])
     verdicts, _ = run(before, after)
     assert activities(verdicts) == [Activity.ACTIVE, Activity.IDLE]
 

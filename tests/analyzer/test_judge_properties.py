@@ -16,7 +16,7 @@ from gpusteward.analyzer.tables import ACTIVITIES, STATES, Column, UsageTable
 from gpusteward.core.containers import Workload
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, State
-from tests.analyzer.usage_tables import AT, SUMS, WINDOW, holding, with_stats
+from tests.analyzer.usage_tables import AT, SUMS, WINDOW, allocation, with_stats
 
 RULES = Rules()
 IDLE = ACTIVITIES.index(Activity.IDLE)
@@ -35,8 +35,8 @@ def make_table(seed: int) -> UsageTable:
     present += [(Measure.CORE, Stat.PEAK), (Measure.CORE, Stat.MEAN)]
     stats = {(measure, stat): _draw(chance, size, 1.0 if measure in SIGNALS else 1e11) for measure, stat in present}
     stats[Measure.CORE, Stat.COUNT] = chance.choice([20.0, 20.0, 5.0, 4.0, 0.0, np.nan], size)
-    holdings = [
-        holding(
+    allocations = [
+        allocation(
             number,
             owner=Workload(str(chance.choice(KINDS)), "team", str(chance.choice(NAMES))),
             model=str(chance.choice(MODELS)),
@@ -47,7 +47,7 @@ def make_table(seed: int) -> UsageTable:
     ]
     coverage = chance.choice([1.0, 1.0, 1.0, 0.9, 0.89, 0.5, 0.0, np.nan], size)
     unknown = {0: "because"} if chance.random() < 0.2 else {}
-    return UsageTable(AT, WINDOW, holdings, stats, coverage, unknown)
+    return UsageTable(AT, WINDOW, allocations, stats, coverage, unknown)
 
 
 def _draw(chance: np.random.Generator, size: int, scale: float) -> Column:

@@ -15,7 +15,7 @@ from gpusteward.core.containers import Workload
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, Doubt, Signature, State, Step
 from gpusteward.messages import unknown_reasons
-from tests.analyzer.usage_tables import AT, WINDOW, Stats, holding, resting, signal, table_of, working
+from tests.analyzer.usage_tables import AT, WINDOW, Stats, allocation, resting, signal, table_of, working
 
 RULES = Rules()
 JOB = Workload("PyTorchJob", "team", "train")
@@ -25,7 +25,7 @@ def explain(row: Stats, *earlier: Stats, language: str = "en", owner: Workload |
     memory = Memory()
     for back, each in reversed(list(enumerate((row, *earlier)))):
         at = AT - 300 * back
-        table = table_of(each, at=at, holdings=[holding(owner=owner)], **(options if not back else {}))
+        table = table_of(each, at=at, allocations=[allocation(owner=owner)], **(options if not back else {}))
         verdicts, memory = judge(table, RULES, memory, now=at)
     return " ".join(explain_row(verdicts, 0, rules=RULES, language=language))
 

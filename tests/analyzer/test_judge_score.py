@@ -16,7 +16,7 @@ from gpusteward.analyzer.tables import STATES, UsageTable
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import State
 from gpusteward.simulate.models import MODELS as SIMULATED
-from tests.analyzer.usage_tables import AT, GIB, holding, resting, signal, table_of, working
+from tests.analyzer.usage_tables import AT, GIB, allocation, resting, signal, table_of, working
 
 CAPACITY = signal(Measure.MEMORY_TOTAL, 80 * GIB) | signal(Measure.POWER_LIMIT, 700)
 
@@ -64,7 +64,7 @@ def test_the_weight_of_an_unknown_part_goes_to_the_known_ones(missing):
 
 def test_a_busy_mig_instance_can_reach_the_highest_score():
     row = signal(Measure.CORE, 1.0) | signal(Measure.MEMORY_USED, 10 * GIB) | signal(Measure.MEMORY_TOTAL, 10 * GIB)
-    assert scores(table_of(row, holdings=[holding(share="mig", instance="7")])) == pytest.approx([100.0])
+    assert scores(table_of(row, allocations=[allocation(share="mig", instance="7")])) == pytest.approx([100.0])
 
 
 def test_without_core_utilization_there_is_no_score_and_no_state():
@@ -78,18 +78,25 @@ def test_the_blank_values_of_dcgm_are_no_measurement():
 
 
 def test_memory_and_power_come_from_the_metric_then_the_model_then_the_default():
-    holdings = [holding(0), holding(1), holding(2, model="NVIDIA Z900"), holding(3, share="mig", instance="7")]
+    allocations = [
+        allocation(0),
+        allocation(1),
+        allocation(2, model="NVIDIA Z900"),
+        allocation(3, share="mig", instance="7"),
+    ]
     table = table_of(
-        signal(Measure.MEMORY_TOTAL, 5.0) | signal(Measure.POWER_LIMIT, 6.0), {}, {}, {}, holdings=holdings
+        signal(Measure.MEMORY_TOTAL, 5.0) | signal(Measure.POWER_LIMIT, 6.0), {}, {}, {}, allocations=allocations
     )
-    found = find_capacities(table, read_keys(holdings), defaults=GpuDefaults(memory_mb=1, power_w=99))
+    found = find_capacities(table, read_keys(allocations), defaults=GpuDefaults(memory_mb=1, power_w=99))
     np.testing.assert_array_equal(found.memory_bytes, [5.0, 81559 << 20, 1 << 20, np.nan])
     np.testing.assert_array_equal(found.power_limit_watts, [6.0, 700.0, 99.0, np.nan])
     np.testing.assert_array_equal(found.idle_watts, [71.0, 71.0, np.nan, np.nan])
 
 
 def test_a_total_of_0_is_no_total():
-    found = find_capacities(table_of(signal(Measure.MEMORY_TOTAL, 0.0)), read_keys([holding()]), defaults=GpuDefaults())
+    found = find_capacities(
+        table_of(signal(Measure.MEMORY_TOTAL, 0.0)), read_keys([allocation()]), defaults=GpuDefaults()
+    )
     assert found.memory_bytes.tolist() == [81559 << 20]
 
 

@@ -13,7 +13,7 @@ from gpusteward.analyzer.tables import SIGNATURES, STEPS
 from gpusteward.core.containers import Workload
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Signature, Step
-from tests.analyzer.usage_tables import AT, DAY, WINDOW, Stats, holding, resting, signal, table_of, working
+from tests.analyzer.usage_tables import AT, DAY, WINDOW, Stats, allocation, resting, signal, table_of, working
 
 RULES = Rules()
 JOB = Workload("PyTorchJob", "team", "train")
@@ -32,7 +32,7 @@ def name(
     memory = Memory()
     for back, each in reversed(list(enumerate((row, *earlier)))):
         at = AT - back * every
-        table = table_of(each, holdings=[holding(owner=owner, started_at=started_at)], at=at)
+        table = table_of(each, allocations=[allocation(owner=owner, started_at=started_at)], at=at)
         verdicts, memory = judge(replace(table, window_seconds=window), RULES, memory, now=at)
     return SIGNATURES[verdicts.signature[0]]
 
@@ -116,7 +116,7 @@ def test_a_pod_that_was_replaced_begins_anew():
     memory = Memory()
     for number in range(9):
         at, started_at = AT + 300 * number, AT - DAY if number < 5 else AT + 1300
-        table = table_of(flat(0.1), holdings=[holding(started_at=started_at)], at=at)
+        table = table_of(flat(0.1), allocations=[allocation(started_at=started_at)], at=at)
         verdicts, memory = judge(table, RULES, memory, now=at)
         expected = Signature.KEEP_ALIVE if number == 4 else Signature.STEADY
         assert SIGNATURES[verdicts.signature[0]] is expected
@@ -196,9 +196,9 @@ def test_only_empty_and_parked_may_ever_be_reclaimed(signature):
 
 def test_what_is_parked_by_nobody_knows_whom_may_hang_and_is_never_reclaimed():
     owners = [None, Workload("Pod", "team", "pod-1"), None, Workload("RayCluster", "team", "of-a-job")]
-    held = [replace(holding(number), container=replace(holding(number).container, workload=owner))
+    held = [replace(allocation(number), container=replace(allocation(number).container, workload=owner))
             for number, owner in enumerate(owners)]  # fmt: skip
-    table = table_of(resting(), resting(), resting(0, processes=0), resting(), holdings=held)
+    table = table_of(resting(), resting(), resting(0, processes=0), resting(), allocations=held)
     verdicts, _ = judge(table, RULES, Memory(), now=AT)
     assert [STEPS[step] for step in verdicts.step] == [Step.NOTICE, Step.RECLAIM, Step.RECLAIM, Step.NOTICE]
     assert "may be a job that hangs" in " ".join(explain_row(verdicts, 0, rules=RULES))

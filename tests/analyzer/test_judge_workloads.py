@@ -11,9 +11,9 @@ from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.workloads import PRECEDENCE, WorkloadTable, judge_workloads
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import Container, Workload
-from gpusteward.core.usages import Holding
+from gpusteward.core.usages import AllocationKey
 from gpusteward.core.verdicts import Activity, Signature, State, Step, WorkloadVerdict
-from tests.analyzer.usage_tables import AT, DAY, WINDOW, Stats, holding, large_table, resting, table_of, working
+from tests.analyzer.usage_tables import AT, DAY, WINDOW, Stats, allocation, large_table, resting, table_of, working
 
 RULES = Rules()
 JOB = Workload("Job", "team", "train")
@@ -24,8 +24,8 @@ def join(table: UsageTable) -> WorkloadTable:
 
 
 def only(*rows: Stats, owner: Workload | None = None, **options: object) -> WorkloadVerdict:
-    holdings = [holding(number, owner=owner) for number in range(len(rows))]
-    workloads = join(table_of(*rows, holdings=holdings, **options))
+    allocations = [allocation(number, owner=owner) for number in range(len(rows))]
+    workloads = join(table_of(*rows, allocations=allocations, **options))
     assert len(workloads) == 1
     return workloads.verdict(0)
 
@@ -62,8 +62,8 @@ def test_a_workload_of_which_nothing_is_known_has_no_score():
 
 
 def test_a_workload_is_idle_since_its_last_gpu_is():
-    holdings = [holding(0, started_at=AT - DAY), holding(1, started_at=AT - 500)]
-    verdict = join(table_of(resting(), resting(), holdings=holdings)).verdict(0)
+    allocations = [allocation(0, started_at=AT - DAY), allocation(1, started_at=AT - 500)]
+    verdict = join(table_of(resting(), resting(), allocations=allocations)).verdict(0)
     assert verdict.idle_since == AT - 500
 
 
@@ -74,8 +74,8 @@ def test_the_most_careful_signature_of_an_idle_workload_counts():
 
 
 def test_one_pod_that_still_starts_keeps_the_whole_from_any_action():
-    holdings = [holding(0), holding(1, started_at=AT - 60)]
-    assert join(table_of(resting(), resting(), holdings=holdings)).verdict(0).highest_step is Step.NOTHING
+    allocations = [allocation(0), allocation(1, started_at=AT - 60)]
+    assert join(table_of(resting(), resting(), allocations=allocations)).verdict(0).highest_step is Step.NOTHING
 
 
 def test_every_signature_has_its_place_in_the_precedence():
@@ -83,15 +83,17 @@ def test_every_signature_has_its_place_in_the_precedence():
 
 
 def test_a_pod_that_nobody_owns_is_its_own_workload():
-    held = [Holding(f"GPU-{pod}", "", Container("team", f"pod-{pod}", f"uid-{pod}", "main")) for pod in (0, 0, 1)]
-    workloads = join(table_of(resting(), working(), resting(), holdings=held))
+    held = [AllocationKey(f"GPU-{pod}", "", Container("team", f"pod-{pod}", f"uid-{pod}", "main")) for pod in (0, 0, 1)]
+    workloads = join(table_of(resting(), working(), resting(), allocations=held))
     assert list(workloads.keys) == [("Pod", "team", "pod-0"), ("Pod", "team", "pod-1")]
     assert [workloads.verdict(number).activity for number in range(2)] == [Activity.ACTIVE, Activity.IDLE]
 
 
 def test_the_rows_of_a_workload_are_found_again():
     owners = [Workload("Job", "team", name) for name in "abcab"]
-    table = table_of(*[resting()] * 5, holdings=[holding(number, owner=owner) for number, owner in enumerate(owners)])
+    table = table_of(
+        *[resting()] * 5, allocations=[allocation(number, owner=owner) for number, owner in enumerate(owners)]
+    )
     workloads = join(table)
     assert [workloads.rows(number).tolist() for number in range(3)] == [[0, 3], [1, 4], [2]]
     assert workloads.find(("Job", "team", "b")) == 1

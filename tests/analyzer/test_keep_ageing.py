@@ -19,7 +19,7 @@ from tests.analyzer.keeping import (
     random_cycles,
     read_table,
 )
-from tests.analyzer.usage_tables import holding
+from tests.analyzer.usage_tables import allocation
 
 AMOUNTS = (
     *("allocated_ms", "active_ms", "idle_ms", "unknown_ms", "active_cost", "idle_cost", "unknown_cost"),
@@ -36,7 +36,7 @@ def total(engine, table, begin=0, end=1 << 60):
 
 def test_an_hour_that_is_over_is_in_its_day_and_the_one_under_way_is_not(database_url):
     ledger = open_ledger(database_url)
-    for result in cycles([(holding(0), WORKING)], range(0, 130, 10), fleet={("n", "H100"): 8}):
+    for result in cycles([(allocation(0), WORKING)], range(0, 130, 10), fleet={("n", "H100"): 8}):
         ledger.book(result)
     (day,) = read_table(ledger.engine, "usage_daily")
     assert day["allocated_ms"] == 2 * HOUR_MS
@@ -73,7 +73,7 @@ def test_days_say_what_their_hours_say(database_url):
 def test_intervals_of_many_hours_are_caught_up_with_too(database_url, hours):
     ledger = open_ledger(database_url, hourly_days=1, daily_days=3)
     settings = SETTINGS.model_copy(update={"scheduler": SchedulerSettings(interval=hours * 3600)})
-    for result in cycles([(holding(0), WORKING)], range(0, 8 * 24 * 60, hours * 60), settings=settings):
+    for result in cycles([(allocation(0), WORKING)], range(0, 8 * 24 * 60, hours * 60), settings=settings):
         ledger.book(result)
     progress = {row["name"]: row["at_ms"] for row in read_table(ledger.engine, "progress")}
     assert progress["rolled"] == progress["booked"]
@@ -84,7 +84,7 @@ def test_intervals_of_many_hours_are_caught_up_with_too(database_url, hours):
 
 def test_old_hours_go_and_their_days_stay(database_url):
     ledger = open_ledger(database_url, hourly_days=1, daily_days=400)
-    for result in cycles([(holding(0), WORKING), (holding(1), RESTING)], range(0, 4 * 24 * 60, 60)):
+    for result in cycles([(allocation(0), WORKING), (allocation(1), RESTING)], range(0, 4 * 24 * 60, 60)):
         ledger.book(result)
     kept = [row["hour_ms"] for row in read_table(ledger.engine, "usage_hourly")]
     booked = START * 1000 + 4 * DAY_MS
@@ -96,12 +96,12 @@ def test_old_hours_go_and_their_days_stay(database_url):
 
 def test_old_days_go_with_everything_that_belongs_to_them(database_url):
     ledger = open_ledger(database_url, hourly_days=1, daily_days=2)
-    ledger.book(cycles([(holding(7), WORKING)], [0])[0])
+    ledger.book(cycles([(allocation(7), WORKING)], [0])[0])
     with ledger.engine.begin() as connection:
         for name, state in (("sent", "done"), ("waiting", "pending")):
             connection.execute(outbox.insert(), _letter(name, state))
         connection.execute(notices.insert(), _notice())
-    for result in cycles([(holding(0), WORKING)], range(60, 5 * 24 * 60, 60)):
+    for result in cycles([(allocation(0), WORKING)], range(60, 5 * 24 * 60, 60)):
         ledger.book(result)
     while ledger.prune(START + 5 * 86_400):
         pass
@@ -172,7 +172,7 @@ def test_days_and_edges_answer_as_the_hours_would(tmp_path, since, until):
 
 def test_a_day_whose_hours_are_half_deleted_is_answered_as_a_whole(database_url):
     ledger = open_ledger(database_url)
-    for result in cycles([(holding(0), WORKING)], range(0, 6 * 24 * 60, 60)):
+    for result in cycles([(allocation(0), WORKING)], range(0, 6 * 24 * 60, 60)):
         ledger.book(result)
     now_ms, day_ms = hour(6 * 24), floor_day(hour())
     assert prune(ledger.engine, LedgerSettings(hourly_days=2), now_ms=now_ms) == MOMENTS_AT_ONCE

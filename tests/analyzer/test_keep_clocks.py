@@ -22,10 +22,10 @@ from tests.analyzer.keeping import (
     open_ledger,
     read_table,
 )
-from tests.analyzer.usage_tables import holding
+from tests.analyzer.usage_tables import allocation
 
 DAY_MINUTES = 24 * 60
-ONE = [(holding(0), WORKING)]
+ONE = [(allocation(0), WORKING)]
 FLEET = {("node-0", "H100"): 8}
 
 

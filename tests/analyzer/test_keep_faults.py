@@ -33,9 +33,9 @@ from tests.analyzer.keeping import (
     read_books,
     read_table,
 )
-from tests.analyzer.usage_tables import holding
+from tests.analyzer.usage_tables import allocation
 
-MANY = [(holding(number), WORKING) for number in range(1000)]
+MANY = [(allocation(number), WORKING) for number in range(1000)]
 
 
 def events(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -131,11 +131,11 @@ def test_books_that_were_never_there_are_opened_when_they_appear(tmp_path, caplo
     folder = tmp_path / "data"
     folder.write_text("a file where the folder should be")
     ledger = Ledger(LedgerSettings(directory=folder))
-    for result in cycles([(holding(0), WORKING)], [0, 5]):
+    for result in cycles([(allocation(0), WORKING)], [0, 5]):
         ledger.book(result)
     assert ledger.describe()["buffered_cycles"] == 2
     folder.unlink()
-    ledger.book(cycle([(holding(0), RESTING)], START + 600))
+    ledger.book(cycle([(allocation(0), RESTING)], START + 600))
     assert minutes_of(hourly(ledger.engine)[0]) == (10, 5, 5, 0)
     assert events(caplog) == ["ledger_stopped"]
     ledger.close()
@@ -163,7 +163,7 @@ def test_what_does_not_fit_into_the_buffer_becomes_unknown_time(tmp_path, caplog
 def test_a_removed_file_is_noticed_and_begun_anew(tmp_path):
     path = tmp_path / "books.db"
     ledger = open_ledger(f"sqlite:///{path}")
-    results = cycles([(holding(0), WORKING)], [0, 5, 10, 15])
+    results = cycles([(allocation(0), WORKING)], [0, 5, 10, 15])
     for result in results[:2]:
         ledger.book(result)
     for each in tmp_path.glob("books.db*"):
@@ -177,7 +177,7 @@ def test_a_removed_file_is_noticed_and_begun_anew(tmp_path):
 
 def test_a_database_that_was_emptied_meanwhile_gets_everything_it_needs(postgres):
     ledger = open_ledger(postgres.url)
-    results = cycles([(holding(0), WORKING)], [0, 5, 10, 15, 20])
+    results = cycles([(allocation(0), WORKING)], [0, 5, 10, 15, 20])
     for result in results[:2]:
         ledger.book(result)
     postgres.empty()
@@ -198,7 +198,7 @@ def test_a_cycle_the_database_refuses_for_ever_is_lost_alone(tmp_path, caplog):
             )
         )
     for numbers, minute in (((0,), 0), ((0, 1), 5), ((0,), 10)):
-        ledger.book(cycle([(holding(number), WORKING) for number in numbers], START + 60 * minute))
+        ledger.book(cycle([(allocation(number), WORKING) for number in numbers], START + 60 * minute))
     assert ledger.describe()["lost_cycles"] == 1
     assert minutes_of(hourly(ledger.engine)[0]) == (10, 10, 0, 0)
     assert events(caplog) == ["ledger_refused_cycle"]
@@ -207,10 +207,10 @@ def test_a_cycle_the_database_refuses_for_ever_is_lost_alone(tmp_path, caplog):
 
 def test_a_long_gap_is_filled_a_portion_a_cycle(tmp_path, monkeypatch):
     ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
-    ledger.book(cycle([(holding(0), WORKING)], START))
+    ledger.book(cycle([(allocation(0), WORKING)], START))
     monkeypatch.setattr(door, "CATCH_UP_SECONDS", 0.05)
     for count in range(400):
-        (result,) = cycles([(holding(0), WORKING)], [60 * 24 * 20 + 5 * count])
+        (result,) = cycles([(allocation(0), WORKING)], [60 * 24 * 20 + 5 * count])
         ledger.book(result)
         if not ledger.describe()["buffered_cycles"]:
             break
@@ -222,7 +222,7 @@ def test_a_long_gap_is_filled_a_portion_a_cycle(tmp_path, monkeypatch):
 
 def test_who_reads_does_not_hold_up_who_writes(tmp_path):
     ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
-    results = cycles([(holding(0), WORKING)], [0, 5, 10])
+    results = cycles([(allocation(0), WORKING)], [0, 5, 10])
     ledger.book(results[0])
     with ledger.engine.connect() as reader:
         before = reader.execute(text("SELECT count(*) FROM usage_hourly")).scalar()
@@ -273,12 +273,12 @@ def test_an_unreachable_postgresql_does_not_keep_the_program_from_starting(caplo
 
 def test_books_ahead_of_the_clock_take_nothing_and_say_so(tmp_path, caplog):
     ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
-    for result in cycles([(holding(0), WORKING)], [0, 60, 5, 10]):
+    for result in cycles([(allocation(0), WORKING)], [0, 60, 5, 10]):
         ledger.book(result)
     assert ledger.describe()["booked_at"] == hour(1) / 1000
     assert ledger.describe()["error"] == "the books are 3000 s ahead of the clock"
     assert events(caplog) == ["ledger_ahead_of_clock"]
-    ledger.book(*cycles([(holding(0), WORKING)], [65]))
+    ledger.book(*cycles([(allocation(0), WORKING)], [65]))
     assert ledger.describe()["error"] == ""
     ledger.close()
 
@@ -287,7 +287,7 @@ def test_a_frozen_postgresql_holds_nobody_up_for_ever(postgres, monkeypatch):
     monkeypatch.setattr(postgres_driver, "LONGEST_WAIT_SECONDS", 0.5)
     monkeypatch.setitem(engines._POSTGRES, "connect_timeout", 2)
     ledger = open_ledger(postgres.url)
-    results = cycles([(holding(0), WORKING)], [0, 5, 10])
+    results = cycles([(allocation(0), WORKING)], [0, 5, 10])
     ledger.book(results[0])
     with postgres.frozen():
         began = time.monotonic()
@@ -301,15 +301,15 @@ def test_a_frozen_postgresql_holds_nobody_up_for_ever(postgres, monkeypatch):
 
 def test_who_came_with_a_refused_cycle_is_described_by_the_next(tmp_path):
     ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
-    ledger.book(cycle([(holding(0), WORKING)], START))
+    ledger.book(cycle([(allocation(0), WORKING)], START))
     with ledger.engine.begin() as connection:
         refusal = "BEFORE INSERT ON allocations BEGIN SELECT RAISE(ABORT, 'no'); END"
         connection.execute(text(f"CREATE TRIGGER refuse {refusal}"))
-    ledger.book(cycle([(holding(0), WORKING), (holding(1), WORKING)], START + 300))
+    ledger.book(cycle([(allocation(0), WORKING), (allocation(1), WORKING)], START + 300))
     with ledger.engine.begin() as connection:
         connection.execute(text("DROP TRIGGER refuse"))
     for minute in (10, 15):
-        ledger.book(cycle([(holding(0), WORKING), (holding(1), WORKING)], START + 60 * minute))
+        ledger.book(cycle([(allocation(0), WORKING), (allocation(1), WORKING)], START + 60 * minute))
     assert ledger.describe()["lost_cycles"] == 1
     assert sorted(row["pod"] for row in read_table(ledger.engine, "allocations")) == ["pod-0", "pod-1"]
     ledger.close()
@@ -318,7 +318,7 @@ def test_who_came_with_a_refused_cycle_is_described_by_the_next(tmp_path):
 def test_a_value_that_no_database_can_store_costs_its_cycle_and_no_other(database_url, caplog):
     """SQLite's driver raises no error of the database for it, but Python's own."""
     ledger = open_ledger(database_url)
-    results = cycles([(holding(0), WORKING)], [0, 5, 10, 15, 20])
+    results = cycles([(allocation(0), WORKING)], [0, 5, 10, 15, 20])
     ledger.book(results[0])
     for result in results[1:3]:
         workloads = replace(result.workloads, activity=result.workloads.activity + 1, idle_since=np.array([1e300]))
@@ -336,7 +336,7 @@ def test_a_value_that_no_database_can_store_costs_its_cycle_and_no_other(databas
 
 def test_a_number_of_gpus_that_nobody_has_is_not_told(database_url):
     ledger = open_ledger(database_url)
-    for result in cycles([(holding(0), WORKING)], [0, 5], fleet={("node-0", "H100"): 10**19, ("node-1", "H100"): 8}):
+    for result in cycles([(allocation(0), WORKING)], [0, 5], fleet={("node-0", "H100"): 10**19, ("node-1", "H100"): 8}):
         ledger.book(result)
     assert [row["node"] for row in read_table(ledger.engine, "fleet_hourly")] == ["node-1"]
     assert (ledger.describe()["error"], ledger.describe()["refused_cycles"]) == ("", 0)
@@ -347,7 +347,7 @@ def test_a_refusal_does_not_repeat_what_was_to_be_written(postgres):
     ledger = open_ledger(postgres.url)
     with ledger.engine.begin() as connection:
         connection.execute(text("ALTER TABLE allocations ADD CONSTRAINT no CHECK (pod <> 'pod-0')"))
-    ledger.book(*cycles([(holding(0), WORKING)], [0]))
+    ledger.book(*cycles([(allocation(0), WORKING)], [0]))
     assert ledger.describe()["refused_cycles"] == 1
     assert "pod-0" not in ledger.describe()["error"]
     ledger.close()

@@ -19,7 +19,7 @@ from gpusteward.analyzer.reports.make import make_report
 from gpusteward.analyzer.reports.reports import ReportQuery
 from gpusteward.core.errors import SourceError
 from tests.analyzer.keeping import WORKING, cycles, hour, hourly, minutes_of, open_ledger, read_table
-from tests.analyzer.usage_tables import holding
+from tests.analyzer.usage_tables import allocation
 
 DUMPS = sorted((Path(__file__).parent / "ledger_dumps").glob("*.sql"))
 """Of every released version: the tables with a few rows, as `sqlite3 .dump` writes them. Never changed."""
@@ -90,7 +90,7 @@ def test_books_of_an_older_version_are_carried_on(tmp_path, dump):
     assert ledger.describe()["error"] == ""
     assert ledger.describe()["booked_at"] == hour() / 1000 + 600
     assert minutes_of(hourly(ledger.engine)[0]) == (10, 10, 0, 0)
-    for result in cycles([(holding(0), WORKING)], [15]):
+    for result in cycles([(allocation(0), WORKING)], [15]):
         ledger.book(result)
     assert minutes_of(hourly(ledger.engine)[0]) == (15, 15, 0, 0)
     assert read_table(ledger.engine, "currencies") == [{"since_ms": 0, "currency": "USD"}]
@@ -112,7 +112,7 @@ def test_what_the_first_version_knew_of_gpus_nobody_held_is_still_told(tmp_path)
     assert make_report(engine, query, now_ms=hour(1)).total.unallocated_gpu_ms == 6 * 600_000
     engine.dispose()
     ledger = open_ledger(url)
-    for result in cycles([(holding(0), WORKING), (holding(1), WORKING)], [15], fleet={("node-0", "H100"): 8}):
+    for result in cycles([(allocation(0), WORKING), (allocation(1), WORKING)], [15], fleet={("node-0", "H100"): 8}):
         ledger.book(result)
     report = make_report(ledger.engine, query, now_ms=hour(1))
     assert report.total.unallocated_gpu_ms == 6 * 900_000  # an hour with rows of both versions

@@ -17,7 +17,7 @@ from gpusteward.analyzer.ledger.settings import LedgerSettings
 from gpusteward.analyzer.ledger.upgrades import upgrade
 from gpusteward.core.usages import Measure
 from tests.analyzer.keeping import PARTS, RESTING, START, UNREAD, WORKING, cycle, open_ledger, read_table
-from tests.analyzer.usage_tables import GIB, holding, signal, table_of
+from tests.analyzer.usage_tables import GIB, allocation, signal, table_of
 
 DEVICES = 3
 SLOTS = st.tuples(st.integers(0, 7), st.integers(0, DEVICES - 1), st.sampled_from(["", "1", "2"]))
@@ -28,7 +28,7 @@ MANY = settings(max_examples=30, deadline=None, suppress_health_check=[HealthChe
 
 
 def held(pod: int, device: int, instance: str):
-    return replace(holding(pod, instance=instance, started_at=START), gpu_uuid=f"GPU-{device}")
+    return replace(allocation(pod, instance=instance, started_at=START), gpu_uuid=f"GPU-{device}")
 
 
 def results_of(steps):
@@ -100,12 +100,12 @@ PLACES = st.lists(
 
 @given(places=PLACES)
 def test_the_parts_of_a_device_never_add_up_to_more_than_the_device(places):
-    holdings = [
-        replace(holding(number, instance=instance), gpu_uuid=f"GPU-{device}")
+    allocations = [
+        replace(allocation(number, instance=instance), gpu_uuid=f"GPU-{device}")
         for number, (device, instance, _) in enumerate(places)
     ]
-    table = table_of(*(signal(Measure.MEMORY_TOTAL, memory * GIB) for *_, memory in places), holdings=holdings)
+    table = table_of(*(signal(Measure.MEMORY_TOTAL, memory * GIB) for *_, memory in places), allocations=allocations)
     weights = weigh(table)
     assert (weights >= 0).all()
     for device in range(3):
-        assert weights[[one.gpu_uuid == f"GPU-{device}" for one in holdings]].sum() <= 1 + 1e-9
+        assert weights[[one.gpu_uuid == f"GPU-{device}" for one in allocations]].sum() <= 1 + 1e-9

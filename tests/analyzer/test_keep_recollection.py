@@ -10,7 +10,7 @@ from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.restore_state import recollect
 from gpusteward.analyzer.ledger.upgrades import upgrade
 from tests.analyzer.keeping import RESTING, SETTINGS, START, WORKING, Rows, book_all, cycle
-from tests.analyzer.usage_tables import holding
+from tests.analyzer.usage_tables import allocation
 
 OLD = START - 86_400.0
 
@@ -34,28 +34,28 @@ def first_window(rows: Rows, at: float) -> float:
 
 
 def test_an_idle_workload_is_idle_since_before_the_restart(database_url: str):
-    rows = [(holding(0, started_at=OLD), RESTING)]
+    rows = [(allocation(0, started_at=OLD), RESTING)]
     book_all(database_url, [cycle(rows, START + 300 * number) for number in range(10)])
     before = first_window(rows, START)
     assert idle_since(database_url, rows, START + 3000) == [before] != [first_window(rows, START + 3000)]
 
 
 def test_a_restart_longer_than_the_window_begins_anew(database_url: str):
-    rows = [(holding(0, started_at=OLD), RESTING)]
+    rows = [(allocation(0, started_at=OLD), RESTING)]
     book_all(database_url, [cycle(rows, START + 300 * number) for number in range(3)])
     assert idle_since(database_url, rows, START + 86_400) == [first_window(rows, START + 86_400)]
 
 
 def test_what_worked_last_has_no_idle_past(database_url: str):
-    held = holding(0, started_at=OLD)
+    held = allocation(0, started_at=OLD)
     book_all(database_url, [cycle([(held, RESTING)], START), cycle([(held, WORKING)], START + 300)])
     rows = [(held, RESTING)]
     assert idle_since(database_url, rows, START + 600) == [first_window(rows, START + 600)]
 
 
 def test_a_pod_that_came_later_is_not_idle_since_before_it_was_there(database_url: str):
-    book_all(database_url, [cycle([(holding(0, started_at=OLD), RESTING)], START + 300 * n) for n in range(3)])
-    rows = [(holding(0, started_at=START + 700), RESTING)]
+    book_all(database_url, [cycle([(allocation(0, started_at=OLD), RESTING)], START + 300 * n) for n in range(3)])
+    rows = [(allocation(0, started_at=START + 700), RESTING)]
     (since,) = idle_since(database_url, rows, START + 1500)
     assert since is None or since >= 700
 
@@ -65,6 +65,6 @@ def test_empty_and_missing_books_are_no_memory(database_url: str, are_made: bool
     engine = open_engine(database_url)
     if are_made:
         upgrade(engine)
-    table = cycle([(holding(0), RESTING)], START).verdicts.usage
+    table = cycle([(allocation(0), RESTING)], START).verdicts.usage
     assert len(recollect(engine, table)) == 0
     engine.dispose()

@@ -7,24 +7,24 @@ import pytest
 
 from gpusteward.analyzer.ledger.gpu_fraction import SMALLEST_INSTANCE, weigh
 from gpusteward.core.usages import Measure, Stat
-from tests.analyzer.usage_tables import GIB, holding, signal, table_of
+from tests.analyzer.usage_tables import GIB, allocation, signal, table_of
 
 
 def instance(number: int, *, model: str = "NVIDIA H100 80GB HBM3", gpu: str = "GPU-x"):
-    return replace(holding(number, instance=str(number), share="mig", model=model), gpu_uuid=gpu)
+    return replace(allocation(number, instance=str(number), share="mig", model=model), gpu_uuid=gpu)
 
 
 def weights_of(*rows):
     stats = [{} if memory is None else signal(Measure.MEMORY_TOTAL, memory * GIB) for _, memory in rows]
-    return weigh(table_of(*stats, holdings=[held for held, _ in rows])).tolist()
+    return weigh(table_of(*stats, allocations=[held for held, _ in rows])).tolist()
 
 
 def test_a_whole_gpu_is_one():
-    assert weights_of((holding(0), 80), (holding(1), None)) == [1, 1]
+    assert weights_of((allocation(0), 80), (allocation(1), None)) == [1, 1]
 
 
 def test_holders_of_one_gpu_have_equal_parts():
-    sharing = [replace(holding(number, share="hami"), gpu_uuid="GPU-x") for number in range(4)]
+    sharing = [replace(allocation(number, share="hami"), gpu_uuid="GPU-x") for number in range(4)]
     assert weights_of(*((held, 10) for held in sharing)) == [0.25] * 4
 
 
@@ -43,7 +43,7 @@ def test_an_instance_nothing_is_known_of_is_the_smallest_there_is():
 
 
 def test_holders_of_one_instance_share_its_part():
-    two = [replace(instance(1), container=holding(number).container) for number in (1, 2)]
+    two = [replace(instance(1), container=allocation(number).container) for number in (1, 2)]
     one, other = weights_of(*((held, 20) for held in two))
     assert one == other == pytest.approx(10 * 1024 / 81559)
 
@@ -54,7 +54,7 @@ def test_parts_that_claim_more_than_the_board_are_scaled_down():
 
 
 def test_a_device_without_a_uuid_is_known_by_its_node_and_index():
-    two = [replace(holding(number), gpu_uuid="") for number in (0, 1)]
+    two = [replace(allocation(number), gpu_uuid="") for number in (0, 1)]
     assert weights_of(*((held, 80) for held in two)) == [1, 1]
 
 

@@ -88,7 +88,7 @@ def test_work_that_no_sample_saw_is_in_the_mean_and_forbids_idle(
     assert usage.stats[Measure.CORE, Stat.PEAK] >= usage.stats[Measure.CORE, Stat.MEAN]
     assert not usage.unknown_reason, "what the device copied is explained by the work that was counted"
     worked = find_work(table, ActivityRule())
-    assert worked[[one.container.pod for one in table.holdings].index(pod)]
+    assert worked[[one.container.pod for one in table.allocations].index(pod)]
 
 
 @pytest.mark.parametrize("name", ENGINES)
@@ -102,7 +102,7 @@ def test_a_counter_that_stood_still_is_a_true_zero_also_when_it_began_anew(
     assert usage.stats[Measure.CORE, Stat.PEAK] == 0
     assert usage.coverage == 1
     assert not usage.unknown_reason
-    assert not find_work(table, ActivityRule())[[one.container.pod for one in table.holdings].index(pod)]
+    assert not find_work(table, ActivityRule())[[one.container.pod for one in table.allocations].index(pod)]
 
 
 @pytest.mark.parametrize("name", ENGINES)

@@ -122,7 +122,7 @@ def test_the_work_cut_into_small_pieces_gives_the_same_table(engines: dict[str, 
 @pytest.mark.parametrize("name", ["prometheus-native", "prometheus-dcgm"])
 def test_every_allocation_of_the_truth_is_a_row_and_none_else(engines: dict[str, RunningEngine], name: str):
     """In the DCGM dialect a MIG instance is named by its parent, so there the containers are compared."""
-    told = {(one.container.namespace, one.container.pod, one.container.name) for one in read(engines[name]).holdings}
+    told = {(one.container.namespace, one.container.pod, one.container.name) for one in read(engines[name]).allocations}
     last = moments()[-1]
     true = {key[:3] for node in NODES for key in node.truths(last)}
     assert told == true
@@ -134,7 +134,7 @@ def test_who_truly_did_nothing_reads_zero_and_nobody_else_does(engines: dict[str
     for node in NODES:
         for key, truth in node.truths(AT).items():
             truths[key[:3]].append(truth)
-    for row, one in enumerate(table.holdings):
+    for row, one in enumerate(table.allocations):
         theirs = truths[one.container.namespace, one.container.pod, one.container.name]
         if row not in table.unknown and not any(truth.worked(AT - WINDOW - 60, AT) for truth in theirs):
             assert table.usage(row).stats[Measure.CORE, Stat.PEAK] == 0
@@ -144,13 +144,13 @@ def test_who_truly_did_nothing_reads_zero_and_nobody_else_does(engines: dict[str
 
 def test_native_rows_know_workload_share_model_and_start(engines: dict[str, RunningEngine]):
     table = read(engines["prometheus-native"])
-    for holding in table.holdings:
-        assert holding.container.workload is not None
-        assert holding.model.startswith(("NVIDIA", "Tesla"))
-        assert holding.share
-        assert holding.node
-        assert holding.container.started_at is not None
-    assert {one.share for one in table.holdings} >= {
+    for allocation in table.allocations:
+        assert allocation.container.workload is not None
+        assert allocation.model.startswith(("NVIDIA", "Tesla"))
+        assert allocation.share
+        assert allocation.node
+        assert allocation.container.started_at is not None
+    assert {one.share for one in table.allocations} >= {
         "exclusive",
         "mig",
         "time-sliced",
@@ -164,13 +164,13 @@ def test_native_rows_know_workload_share_model_and_start(engines: dict[str, Runn
 def test_a_mig_row_names_its_parent_and_its_core_is_the_engines_activity(engines: dict[str, RunningEngine]):
     for name in ("prometheus-native", "prometheus-dcgm"):
         table = read(engines[name])
-        sliced = [row for row, one in enumerate(table.holdings) if one.gpu_instance]
+        sliced = [row for row, one in enumerate(table.allocations) if one.gpu_instance]
         rows = [row for row in sliced if (Measure.ENGINE, Stat.MEAN) in table.usage(row).stats]
         assert rows
-        assert {table.holdings[row].node for row in set(sliced) - set(rows)} == {WITHOUT_ENGINE}
+        assert {table.allocations[row].node for row in set(sliced) - set(rows)} == {WITHOUT_ENGINE}
         for row in rows:
             usage = table.usage(row)
-            assert usage.holding.gpu_uuid.startswith("GPU-")
+            assert usage.allocation.gpu_uuid.startswith("GPU-")
             engine = {stat: usage.stats[Measure.ENGINE, stat] for stat in (Stat.MEAN, Stat.PEAK)}
             assert usage.stats[Measure.CORE, Stat.PEAK] == pytest.approx(engine[Stat.PEAK], abs=1e-6)
             counted = ONE_STEP if name == "prometheus-native" else 1e-6
@@ -181,7 +181,9 @@ def test_a_mig_row_names_its_parent_and_its_core_is_the_engines_activity(engines
 def exclusive_rows(engines: dict[str, RunningEngine]) -> tuple[UsageTable, UsageTable, list[tuple[int, int]]]:
     native, dcgm = read(engines["prometheus-native"]), read(engines["prometheus-dcgm"])
     theirs = places(dcgm)
-    rows = [(row, theirs[place]) for place, row in places(native).items() if native.holdings[row].share == "exclusive"]
+    rows = [
+        (row, theirs[place]) for place, row in places(native).items() if native.allocations[row].share == "exclusive"
+    ]
     assert len(rows) > 20
     return native, dcgm, rows
 
@@ -209,7 +211,7 @@ def test_the_core_of_either_dialect_is_what_its_signal_was(engines: dict[str, Ru
     native, dcgm, rows = exclusive_rows(engines)
     of_agent, of_driver = tell_cores()
     for mine, other in rows:
-        device = native.holdings[mine].gpu_uuid
+        device = native.allocations[mine].gpu_uuid
         counted = of_agent[device][1:]  # a counter tells what happened between its samples
         stats = native.usage(mine).stats
         assert stats[Measure.CORE, Stat.MEAN] == pytest.approx(np.mean(counted), abs=1e-5)
@@ -245,8 +247,8 @@ def test_a_window_of_any_length_counts_every_sample_once(engines: dict[str, Runn
         for row, reason in table.unknown.items():
             is_native = name.endswith("native")
             assert reason == (unknown_reasons.UNMEASURED_SLICE if is_native else unknown_reasons.UNEXPORTED_SLICE)
-            assert table.holdings[row].gpu_instance
-            assert table.holdings[row].node == WITHOUT_ENGINE
+            assert table.allocations[row].gpu_instance
+            assert table.allocations[row].node == WITHOUT_ENGINE
 
 
 @pytest.mark.parametrize("name", ["victoria-native", "victoria-dcgm"])
@@ -276,10 +278,10 @@ def check_charts(source: PrometheusSource) -> None:
     """A point for each sample of the window, and one for its beginning, which belongs to the window before."""
     table = source.read(AT)
     for instance in (False, True):
-        rows = [row for row, one in enumerate(table.holdings) if bool(one.gpu_instance) is instance]
+        rows = [row for row, one in enumerate(table.allocations) if bool(one.gpu_instance) is instance]
         for row in [row for row in rows if row not in table.unknown][:3]:
             stats = table.usage(row).stats
-            chart = source.read_series(table.holdings[row], AT, seconds=WINDOW)
+            chart = source.read_series(table.allocations[row], AT, seconds=WINDOW)
             for measure in (Measure.CORE, Measure.MEMORY_USED):
                 moments_drawn, values = zip(*chart.lines[measure], strict=True)
                 assert moments_drawn == tuple(np.arange(AT - WINDOW, AT + 1, STEP))

@@ -128,7 +128,7 @@ def test_when_nobody_can_be_called_who_was_there_is_unknown_and_keeps_its_name(p
         proxy.misfortune = fails("DCGM_FI_DEV_FB_USED")
         again = source.read(AT)
     for one in (table, again):
-        assert sorted(map(str, one.holdings)) == sorted(map(str, whole.holdings))
+        assert sorted(map(str, one.allocations)) == sorted(map(str, whole.allocations))
         assert_honest(one)
 
 
@@ -138,8 +138,8 @@ def test_a_shard_that_fails_leaves_its_own_rows_unknown_and_the_others_known(pro
         whole = source.read(AT)
         proxy.misfortune = fails('Hostname=~"node-0|node-1"')
         table = source.read(AT)
-    assert {one.container.pod for one in table.holdings} == {one.container.pod for one in whole.holdings}
-    unknown = {table.holdings[row].node for row in table.unknown}
+    assert {one.container.pod for one in table.allocations} == {one.container.pod for one in whole.allocations}
+    unknown = {table.allocations[row].node for row in table.unknown}
     assert unknown == {"node-0", "node-1"}
     assert_honest(table)
 

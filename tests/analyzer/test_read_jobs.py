@@ -57,17 +57,17 @@ def test_the_holders_of_every_job_have_a_row_whatever_it_calls_them(tmp_path: Pa
     with site(tmp_path, samples) as (source, _):
         for _ in range(2):
             table = source.read(AT)
-            assert {one.container.pod for one in table.holdings} == {"train-a", "train-b"}, "and not the exporter"
+            assert {one.container.pod for one in table.allocations} == {"train-a", "train-b"}, "and not the exporter"
             assert not table.unknown
             assert set(table.coverage.tolist()) == {1.0}
         for pod, core in (("train-a", 0.51), ("train-b", 0.52)):
             assert of_pod(table, pod).stats[Measure.CORE, Stat.MEAN] == pytest.approx(core)
-            assert of_pod(table, pod).holding.container.namespace == "ml"
+            assert of_pod(table, pod).allocation.container.namespace == "ml"
         assert sum(table.fleet.values()) == 4
         told = source.describe()["dialects"]
         assert [one["labels"]["pod"] for one in told] == ["exported_pod", "pod"]
         assert [one.get("only") for one in told] == [None, '{job=~"honours"}']
-        chart = source.read_series(of_pod(table, "train-a").holding, AT, seconds=300)
+        chart = source.read_series(of_pod(table, "train-a").allocation, AT, seconds=300)
         assert max(value for _, value in chart.lines[Measure.CORE]) == pytest.approx(0.51)
 
 
@@ -83,8 +83,8 @@ def test_each_spelling_keeps_its_own_silent_rows(tmp_path: Path):
         source.read(AT - 390)
         source.read(AT)
         table = source.read(AT + 240)
-    assert {one.container.pod for one in table.holdings} == {"train-a", "train-b", "quiet-a", "quiet-b"}
-    assert {table.holdings[row].container.pod for row in table.unknown} == {"quiet-a", "quiet-b"}
+    assert {one.container.pod for one in table.allocations} == {"train-a", "train-b", "quiet-a", "quiet-b"}
+    assert {table.allocations[row].container.pod for row in table.unknown} == {"quiet-a", "quiet-b"}
 
 
 def test_agents_scraped_in_two_ways_stand_in_one_table(tmp_path: Path):
@@ -102,7 +102,7 @@ def test_agents_scraped_in_two_ways_stand_in_one_table(tmp_path: Path):
     with site(tmp_path, [*one_way, *other_way, *steady("up", 1, TIMES, job="b", pod="agent-x")]) as (source, _):
         table = source.read(AT)
         assert [one["name"] for one in source.describe()["dialects"]] == ["native", "native"]
-        pods = {Pod(one.container.namespace, one.container.pod) for one in table.holdings}
+        pods = {Pod(one.container.namespace, one.container.pod) for one in table.allocations}
         assert source.read_processes(pods, AT).told == pods
     assert places(table).keys() == places(expected).keys()
     assert len(table.unknown) == len(expected.unknown)

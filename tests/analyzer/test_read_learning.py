@@ -114,7 +114,7 @@ def test_who_has_a_core_but_no_memory_is_asked_for_as_long_as_there_is_such_a_on
     alone = [sample for sample in gpu(1) if sample[0] != "DCGM_FI_DEV_FB_USED"]
     with site(tmp_path / "a", [*gpu(0), *alone, *up()]) as (source, _):
         table = source.read(AT)
-    assert {one.container.pod for one in table.holdings} == {"p0", "p1"}
+    assert {one.container.pod for one in table.allocations} == {"p0", "p1"}
     assert not table.unknown
 
 
@@ -209,7 +209,7 @@ def test_a_node_without_the_agent_that_joins_agents_is_seen_at_once(tmp_path: Pa
         assert [one["name"] for one in source.describe()["dialects"]] == ["native"]
         import_samples(proxy.upstream, tell_history(nodes[2:3], TIMES, dialects="dcgm", job="dcgm"))
         table = source.read(AT)
-    assert {one.node for one in table.holdings} == {node.name for node in nodes[:3]}
+    assert {one.node for one in table.allocations} == {node.name for node in nodes[:3]}
 
 
 def test_failures_of_every_dialect_are_told(tmp_path: Path):

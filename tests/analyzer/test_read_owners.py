@@ -19,7 +19,7 @@ from gpusteward.analyzer.sources.owners.owner_resolver import KEPT_SECONDS, RETR
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.core.usages import Holding
+from gpusteward.core.usages import AllocationKey
 from gpusteward.kubernetes.api import ApiServer
 
 
@@ -73,12 +73,12 @@ def cluster() -> Iterator[FakeObjects]:
 
 
 def table(*pods: str, workload: Workload | None = None) -> UsageTable:
-    holdings = [Holding(f"GPU-{pod}", "", Container("ml", pod, "", "main", workload=workload)) for pod in pods]
-    return UsageTable(1.0, 600.0, holdings, {}, np.ones(len(holdings)))
+    allocations = [AllocationKey(f"GPU-{pod}", "", Container("ml", pod, "", "main", workload=workload)) for pod in pods]
+    return UsageTable(1.0, 600.0, allocations, {}, np.ones(len(allocations)))
 
 
 def workloads(found: UsageTable) -> list[Workload | None]:
-    return [holding.container.workload for holding in found.holdings]
+    return [allocation.container.workload for allocation in found.allocations]
 
 
 POD, REPLICA_SET = "/api/v1/namespaces/ml/pods/web-1", "/apis/apps/v1/namespaces/ml/replicasets/web-5d"

@@ -18,7 +18,7 @@ from gpusteward.analyzer.sources.usage.merge_tables import choose_rows
 from gpusteward.analyzer.sources.usage.stale_allocations import AWAITED_SECONDS, _keep_latest
 from gpusteward.analyzer.tables import ACTIVITIES, UsageTable
 from gpusteward.core.containers import Container
-from gpusteward.core.usages import Holding
+from gpusteward.core.usages import AllocationKey
 from gpusteward.core.verdicts import Activity
 from gpusteward.messages.unknown_reasons import SILENT
 from gpusteward.simulate.fleets import default_node, fleet
@@ -75,7 +75,7 @@ def reading(url: str, *, limit: int | None = None, **settings: object) -> Iterat
 
 def pods(table: UsageTable) -> dict[str, str]:
     """Pod -> why it is unknown."""
-    return {f"{one.container.pod}@{one.node}": table.unknown.get(row, "") for row, one in enumerate(table.holdings)}
+    return {f"{one.container.pod}@{one.node}": table.unknown.get(row, "") for row, one in enumerate(table.allocations)}
 
 
 @pytest.mark.parametrize("limit", [None, 2])
@@ -100,14 +100,14 @@ def test_who_falls_silent_stays_unknown_for_an_hour_unless_somebody_says_that_it
 
 def test_a_silent_row_is_never_idle_and_keeps_what_was_known_of_it(engine: RunningEngine):
     with reading(engine.url) as source:
-        alive = of_pod(source.read(AT - 60), "dies").holding
+        alive = of_pod(source.read(AT - 60), "dies").allocation
         table = source.read(AT + 400)
         table = source.read(AT + 1000)
     verdicts, _ = judge(table, Rules(), Memory(), now=table.at)
-    activity = dict(zip((one.container.pod for one in table.holdings), verdicts.activity, strict=True))
+    activity = dict(zip((one.container.pod for one in table.allocations), verdicts.activity, strict=True))
     assert ACTIVITIES[activity["dies"]] is Activity.UNKNOWN
     assert ACTIVITIES[activity["stays"]] is Activity.IDLE
-    assert of_pod(table, "dies").holding == alive
+    assert of_pod(table, "dies").allocation == alive
     assert of_pod(table, "dies").coverage == 0
 
 
@@ -152,22 +152,22 @@ def test_after_a_restart_the_silent_have_their_node_and_their_workload(quiet: Ru
         proxy.asked.clear()
         again = restarted.read(AT)
         assert not [asked for asked in proxy.asked if ") unless " in asked], "once is enough"
-    assert {one.node for one in table.holdings} <= {node.name for node in NODES}
+    assert {one.node for one in table.allocations} <= {node.name for node in NODES}
     assert {SILENT} <= set(table.unknown.values())
-    assert set(map(_who, table.holdings)) == set(map(_who, known.holdings)) == set(map(_who, again.holdings))
+    assert set(map(_who, table.allocations)) == set(map(_who, known.allocations)) == set(map(_who, again.allocations))
 
 
-def _who(holding: Holding) -> tuple[object, ...]:
-    who = holding.container
-    return holding.gpu_instance, holding.node, holding.share, who.namespace, who.pod, who.workload
+def _who(allocation: AllocationKey) -> tuple[object, ...]:
+    who = allocation.container
+    return allocation.gpu_instance, allocation.node, allocation.share, who.namespace, who.pod, who.workload
 
 
 def test_who_could_not_be_described_is_asked_for_again(quiet: RunningEngine):
     with faulty(quiet.url) as proxy, reading(proxy.url, retries=0) as source:
         proxy.misfortune = fails(") unless ")
-        assert "" in {one.node for one in source.read(AT).holdings}
+        assert "" in {one.node for one in source.read(AT).allocations}
         proxy.misfortune = fails("", times=0)
-        assert "" not in {one.node for one in source.read(AT).holdings}
+        assert "" not in {one.node for one in source.read(AT).allocations}
 
 
 def test_where_nobody_is_silent_nothing_more_is_asked(tmp_path: Path):
@@ -197,7 +197,11 @@ def test_cut_into_groups_series_without_a_node_are_not_lost(tmp_path: Path):
     samples = [*(one for number in range(6) for one in gpu(number, f"p{number}", 50.0, times)), *nameless]
     with running_prometheus(tmp_path, samples) as engine, reading(engine.url, limit=2) as source:
         table = source.read(AT)
-    assert {one.container.pod for one in table.holdings} == {*(f"p{n}" for n in range(6)), "no-node", "no-node-quiet"}
+    assert {one.container.pod for one in table.allocations} == {
+        *(f"p{n}" for n in range(6)),
+        "no-node",
+        "no-node-quiet",
+    }
 
 
 def test_without_a_node_label_the_work_is_cut_by_namespace(tmp_path: Path):
@@ -215,7 +219,7 @@ def test_without_a_node_label_the_work_is_cut_by_namespace(tmp_path: Path):
     means = [asked for asked in proxy.asked if "avg_over_time(DCGM_FI_DEV_GPU_UTIL{" in asked]
     assert len(means) == 4
     assert all('namespace=~"' in asked for asked in means)
-    assert {one.container.pod for one in table.holdings} == {*(f"p{n}" for n in range(6)), "quiet"}
+    assert {one.container.pod for one in table.allocations} == {*(f"p{n}" for n in range(6)), "quiet"}
     assert table.unknown == {6: SILENT}
     np.testing.assert_allclose(table.coverage[:6], 1.0)
 
@@ -231,15 +235,15 @@ def test_the_embedded_source_awaits_the_silent_too():
         for after in (120, 420, 720, 890):
             table = source.read(AT + after)
             assert places(table).keys() == places(alive).keys()
-    silent = {one.node for row, one in enumerate(table.holdings) if table.unknown.get(row) == SILENT}
-    assert silent == {node.name for node in NODES[2:4] if any(one.node == node.name for one in alive.holdings)}
+    silent = {one.node for row, one in enumerate(table.allocations) if table.unknown.get(row) == SILENT}
+    assert silent == {node.name for node in NODES[2:4] if any(one.node == node.name for one in alive.allocations)}
     assert silent
 
 
 def test_who_is_only_awaited_gives_way_to_whoever_speaks_of_the_device():
     def block(*devices: str) -> Block:
-        holdings = [Holding(device, "", Container("ml", device, "", "main")) for device in devices]
-        return Block(holdings, {}, np.zeros(len(devices)), {}, [*range(len(devices))])
+        allocations = [AllocationKey(device, "", Container("ml", device, "", "main")) for device in devices]
+        return Block(allocations, {}, np.zeros(len(devices)), {}, [*range(len(devices))])
 
     def tell(blocks: list[Block], *unseen: set[int]) -> list[list[int]]:
         return choose_rows(blocks, unseen)

@@ -84,9 +84,11 @@ def test_a_shared_gpu_with_one_dcgm_sample_has_a_row_for_every_native_holder(tmp
         table = source.read(AT)
         names = [dialect["name"] for dialect in source.describe()["dialects"]]
     assert names == ["native"], "dcgm adds nothing here, so it is not asked"
-    shared = [one for one in table.holdings if one.share == "time-sliced"]
+    shared = [one for one in table.allocations if one.share == "time-sliced"]
     assert len(shared) > len({one.gpu_uuid for one in shared})
-    assert {one.container.pod for one in table.holdings} == {key[1] for node in NODES for key in node.truths(TIMES[-1])}
+    assert {one.container.pod for one in table.allocations} == {
+        key[1] for node in NODES for key in node.truths(TIMES[-1])
+    }
 
 
 def test_nodes_with_and_without_the_agent_stand_in_one_table(tmp_path: Path, plain: UsageTable):
@@ -94,7 +96,7 @@ def test_nodes_with_and_without_the_agent_stand_in_one_table(tmp_path: Path, pla
     with site(tmp_path, samples) as source:
         table = source.read(AT)
         assert [one["name"] for one in source.describe()["dialects"]] == ["native", "dcgm"]
-    assert {one.node for one in table.holdings} >= {one.node for one in plain.holdings}
+    assert {one.node for one in table.allocations} >= {one.node for one in plain.allocations}
     assert len(places(table)) == len(table)
 
 
@@ -173,7 +175,7 @@ def test_a_gpu_that_never_reported_its_core_is_unknown_not_absent(tmp_path: Path
 @pytest.mark.parametrize("generation", ["new", "old"])
 def test_hami_rows_have_their_own_use_and_limit_under_both_generations_of_names(tmp_path: Path, generation: str):
     table = read(tmp_path, hami(generation, 0.0, 30.0))
-    assert {one.container.pod for one in table.holdings} == {"p0", "p1"}
+    assert {one.container.pod for one in table.allocations} == {"p0", "p1"}
     busy, idle = of_pod(table, "p1"), of_pod(table, "p0")
     assert busy.stats[Measure.CORE, Stat.MEAN] == pytest.approx(0.30)
     assert busy.stats[Measure.MEMORY_TOTAL, Stat.LAST] == 8e9
@@ -217,7 +219,7 @@ def hami(generation: str, *cores: float) -> Iterator[Sample]:
 def test_the_condition_of_the_seed_is_honoured(tmp_path: Path):
     samples = [*core(50), *core(60, pod="b", namespace="other", UUID="GPU-2"), *up()]
     table = read(tmp_path, samples, query_condition='{pod!="", namespace=~"m.*"}')
-    assert [one.container.namespace for one in table.holdings] == ["ml"]
+    assert [one.container.namespace for one in table.allocations] == ["ml"]
 
 
 @pytest.mark.parametrize("times", [TIMES, TIMES[:-12]], ids=["speaking", "silent"])
@@ -228,7 +230,7 @@ def test_a_gpu_with_the_namespace_of_its_exporter_and_no_pod_is_held_by_nobody(t
     for name in ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"):
         samples += steady(name, 0.0, times, **free)
     table = read(tmp_path, samples)
-    assert [one.gpu_uuid for one in table.holdings] == ["GPU-1"]
+    assert [one.gpu_uuid for one in table.allocations] == ["GPU-1"]
 
 
 @contextmanager

@@ -79,8 +79,8 @@ def test_both_draw_the_same_course(both):
     asked, scraped = both["native"]
     table, other = scraped.read(AT), asked.read(AT)
     for place, row in places(table).items():
-        mine = scraped.read_series(table.holdings[row], AT, seconds=WINDOW).lines
-        theirs = asked.read_series(other.holdings[places(other)[place]], AT, seconds=WINDOW).lines
+        mine = scraped.read_series(table.allocations[row], AT, seconds=WINDOW).lines
+        theirs = asked.read_series(other.allocations[places(other)[place]], AT, seconds=WINDOW).lines
         assert mine.keys() == theirs.keys()
         if Measure.CORE in mine:
             assert mine[Measure.CORE][-1][1] == pytest.approx(theirs[Measure.CORE][-1][1], rel=SINGLE)

@@ -74,7 +74,7 @@ def test_values_are_scaled_to_base_units_and_the_window_is_summed_up():
 
 def test_a_title_on_the_page_is_survived_and_a_slice_has_its_engines_activity_as_core():
     usage = of_pod(read(scraped(MIG_PAGE)), "sliced")
-    assert usage.holding.gpu_instance == "7"
+    assert usage.allocation.gpu_instance == "7"
     assert usage.stats[Measure.CORE, Stat.PEAK] == pytest.approx(0.25)
 
 

@@ -111,6 +111,6 @@ def test_only_who_is_named_holds_a_gpu(path: Path):
         assert len(table) == 0
         return
     usage = of_pod(table, "runai-reservation-gpu-qa-mig-worker-gpu-1-kvltw")
-    assert (usage.holding.gpu_uuid, usage.holding.node) == (HELD, "nvidia-dcgm-exporter-s228n")
+    assert (usage.allocation.gpu_uuid, usage.allocation.node) == (HELD, "nvidia-dcgm-exporter-s228n")
     assert usage.stats[Measure.MEMORY_USED, Stat.MEAN] == 128 * 2**20
     assert usage.stats[Measure.CORE, Stat.PEAK] == 0.0

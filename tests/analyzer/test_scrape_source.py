@@ -41,7 +41,7 @@ def state(source: ScrapeSource, path: str) -> dict:
 def test_the_first_read_waits_for_every_target_and_later_ones_see_more():
     pages = {"/a": page("one").encode(), "/b": page("two").encode()}
     with serving_pages(pages) as server, closing(source_of(server, "/a", "/b")) as source:
-        assert {one.container.pod for one in source.read(time.time()).holdings} == {"one", "two"}
+        assert {one.container.pod for one in source.read(time.time()).allocations} == {"one", "two"}
         server.pages["/a"] = page("one", core="90").encode()
         wait_for(lambda: of_pod(source.read(time.time()), "one").stats[Measure.CORE, Stat.PEAK] > 0.8)
         assert source.asked["ok"] >= 3
@@ -52,7 +52,7 @@ def test_a_target_that_hangs_or_is_gone_costs_itself_and_the_reason_is_shown():
     pages = {"/good": page("one").encode(), "/hangs": None}
     with serving_pages(pages) as server, closing(source_of(server, "/good", "/hangs", "/gone", timeout=0.5)) as source:
         table = source.read(time.time())
-        assert [one.container.pod for one in table.holdings] == ["one"]
+        assert [one.container.pod for one in table.allocations] == ["one"]
         told = source.describe()
         assert (told["targets"], told["targets_up"]) == (3, 1)
         assert "within 0.5 s" in state(source, "/hangs")["error"]
@@ -97,7 +97,7 @@ def test_targets_of_a_file_come_and_go_while_it_runs(tmp_path: Path):
 def list_nodes(source: ScrapeSource) -> list[str]:
     """None between the moment a target is forgotten and its next scrape: then there is nothing to read."""
     try:
-        return [one.node for one in source.read(time.time()).holdings]
+        return [one.node for one in source.read(time.time()).allocations]
     except SourceError:
         return []
 
@@ -109,7 +109,7 @@ def test_other_labels_in_the_file_are_those_of_the_target_from_then_on(tmp_path:
         group = {"targets": [server.address("/a")], "labels": {"node": "before"}}
         path.write_text(json.dumps([group]))
         with closing(source_of(server, targets=[], targets_file=path)) as source:
-            assert [one.node for one in source.read(time.time()).holdings] == ["before"]
+            assert [one.node for one in source.read(time.time()).allocations] == ["before"]
             path.write_text(json.dumps([{**group, "labels": {"node": "after it"}}]))
             wait_for(lambda: list_nodes(source) == ["after it"])
 
@@ -119,7 +119,7 @@ def test_the_agents_of_the_cluster_are_found_without_any_setting():
         api.add_pod(exporter("agent", "127.0.0.1", port=server.server_port))
         settings = ScrapeSettings(interval=1)
         with closing(ScrapeSource(settings, window_seconds=60, api=ApiServer(api.url))) as source:
-            assert [one.container.pod for one in source.read(time.time()).holdings] == ["one"]
+            assert [one.container.pod for one in source.read(time.time()).allocations] == ["one"]
             assert source.describe()["origins"] == ["pods of the cluster"]
 
 

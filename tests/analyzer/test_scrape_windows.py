@@ -101,7 +101,7 @@ def test_reading_and_ingesting_at_the_same_time_do_not_disturb_each_other():
     adding.start()
     try:
         for _ in range(60):
-            assert "steady" in {one.container.pod for one in source.read(AT + 40).holdings}
+            assert "steady" in {one.container.pod for one in source.read(AT + 40).allocations}
     finally:
         is_over.set()
         adding.join()
@@ -200,7 +200,7 @@ def test_only_series_that_meet_the_condition_are_looked_at():
     condition = parse_condition('{pod!="", namespace=~"m.", Hostname!="n2"}')
     source = ScrapeSource(ScrapeSettings(kubernetes="never"), window_seconds=600, condition=condition)
     feed(source, [page("one") + page("two", namespace="other") + page("three", Hostname="n2")])
-    assert [one.container.pod for one in source.read(AT + 1).holdings] == ["one"]
+    assert [one.container.pod for one in source.read(AT + 1).allocations] == ["one"]
 
 
 def test_a_label_of_the_target_holds_where_the_page_has_none():
@@ -208,7 +208,7 @@ def test_a_label_of_the_target_holds_where_the_page_has_none():
     nameless = page("one").replace('Hostname="n1",', "")
     source.store.ingest("10.0.0.7:9400", nameless.encode(), AT, labels={"node": "gpu-7"})
     source.store.ingest("10.0.0.8:9400", nameless.replace("one", "two").encode(), AT)
-    assert {one.node for one in source.read(AT + 1).holdings} == {"gpu-7", "10.0.0.8:9400"}
+    assert {one.node for one in source.read(AT + 1).allocations} == {"gpu-7", "10.0.0.8:9400"}
 
 
 def test_two_nodes_that_claim_one_device_are_noticed():

@@ -43,13 +43,13 @@ def names(alerts: list[Alert]) -> list[str]:
 def test_an_idle_workload_is_an_alert_and_resolved_when_it_works_again(tmp_path: Path):
     with Receiver() as hook, running_alertmanager(tmp_path, webhook=hook.url) as engine:
         settings, now = pushing(engine.url), time.time()
-        holdings = [held("ml", "web"), held("ml", "train")]
+        allocations = [held("ml", "web"), held("ml", "train")]
         with telling(settings) as teller:
-            teller.tell(result_of(holdings, [IDLE, BUSY], settings=settings, at=now))
+            teller.tell(result_of(allocations, [IDLE, BUSY], settings=settings, at=now))
             wait_until(lambda: list(active(engine)) == ["web"])
             alert = active(engine)["web"]
             hook.wait_for(lambda it: any(call.json["status"] == "firing" for call in it.accepted))
-            teller.tell(result_of(holdings, [BUSY, BUSY], settings=settings, at=time.time()))
+            teller.tell(result_of(allocations, [BUSY, BUSY], settings=settings, at=time.time()))
             wait_until(lambda: not active(engine))
             hook.wait_for(lambda it: any(call.json["status"] == "resolved" for call in it.accepted))
             assert teller.tally.sent["alert"] == 2
@@ -71,8 +71,8 @@ def test_a_thousand_alerts_go_in_batches_and_a_member_that_is_down_gets_the_stat
         late = Receiver()
         settings = pushing(f"{engine.url},{late.url}")
         with telling(settings) as teller:
-            holdings = [held("ml", f"web-{number}") for number in range(1000)]
-            teller.tell(result_of(holdings, settings=settings, at=time.time(), idle_hours=1))
+            allocations = [held("ml", f"web-{number}") for number in range(1000)]
+            teller.tell(result_of(allocations, settings=settings, at=time.time(), idle_hours=1))
             wait_until(lambda: len(active(engine)) == 1000)
             wait_until(lambda: teller.tally.failed["alert"] >= 1)
             with late:
@@ -116,9 +116,9 @@ def test_a_workload_that_is_gone_is_resolved():
 
 def test_of_too_many_the_largest_are_told_and_the_others_counted():
     settings, alerts = settings_of(), OpenAlerts()
-    holdings = [held("ml", f"w{number}", gpu=gpu) for number in range(4) for gpu in range(number + 1)]
+    allocations = [held("ml", f"w{number}", gpu=gpu) for number in range(4) for gpu in range(number + 1)]
     push = AlertmanagerSettings(max_alerts=2)
-    assert names(follow(alerts, result_of(holdings, settings=settings), push)) == ["w3", "w2"]
+    assert names(follow(alerts, result_of(allocations, settings=settings), push)) == ["w3", "w2"]
     assert alerts.left_out == 2
 
 

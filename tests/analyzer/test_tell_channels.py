@@ -241,14 +241,14 @@ def test_the_digest_tells_the_week_of_the_books_once(tmp_path: Path):
     with Receiver() as receiver:
         channel = {"channels": {"ops": receiver.url + HOOK}, "language": "en", "idle_minutes": 100_000}
         settings = settings_of(notify=channel | {"digest": "monday 09:00"}, **prices)
-        holdings, rows = [held("ml", "web"), held("ml", "train"), held("ml", "train", gpu=1)], [IDLE, BUSY, BUSY]
+        allocations, rows = [held("ml", "web"), held("ml", "train"), held("ml", "train", gpu=1)], [IDLE, BUSY, BUSY]
         for back in range(12, -1, -1):
-            result = result_of(holdings, rows, settings=settings, at=AT - back * 300)
+            result = result_of(allocations, rows, settings=settings, at=AT - back * 300)
             ledger.book(result)
         with telling(settings, ledger.engine, clock=lambda: now[0]) as teller:
             for after in (0, 300):
                 now[0] = AT + after
-                teller.tell(result_of(holdings, rows, settings=settings, at=AT))
+                teller.tell(result_of(allocations, rows, settings=settings, at=AT))
             receiver.wait_for(lambda it: len(it.accepted) == 1)
             wait_until(lambda: not teller.tally.pending.get("notice"))
     ledger.close()

@@ -65,8 +65,8 @@ def test_an_opinion_goes_along_as_gpu_oour_sent_it():
 
 def test_only_what_is_known_to_be_low_is_told():
     settings = settings_of(control=control("http://nowhere"))
-    holdings = [held("ml", name) for name in ("idle", "busy", "unread")]
-    parcels = list(control_parcels(result_of(holdings, [IDLE, BUSY, UNREAD], settings=settings)))
+    allocations = [held("ml", name) for name in ("idle", "busy", "unread")]
+    parcels = list(control_parcels(result_of(allocations, [IDLE, BUSY, UNREAD], settings=settings)))
     assert [parcel.stream for parcel in parcels] == ["control/Deployment/ml/idle"]
 
 

@@ -32,14 +32,14 @@ def live_badly(receiver: Receiver) -> None:
 
 def test_a_receiver_restarted_fifty_times_gets_every_event_in_order_for_each_workload(tmp_path: Path):
     engine = open_ledger(tmp_path)
-    holdings = [held("ml", f"web-{number}") for number in range(15)]
+    allocations = [held("ml", f"web-{number}") for number in range(15)]
     with Receiver() as receiver:
         settings = settings_of(control=control(receiver.url, 0.1))
         fate = threading.Thread(target=live_badly, args=(receiver,))
         fate.start()
         for number in range(CYCLES):
             with telling(settings, engine) as teller:  # our own process is restarted as well
-                teller.tell(result_of(holdings, settings=settings, at=AT + 300 * number))
+                teller.tell(result_of(allocations, settings=settings, at=AT + 300 * number))
                 time.sleep(0.1)
         with telling(settings, engine) as teller:
             fate.join()
@@ -74,8 +74,8 @@ def test_one_host_that_hangs_does_not_hold_up_another():
         notify = {"channels": {"ops": f"{well.url}/open-apis/bot/v2/hook/x"}, "idle_minutes": 0}
         settings = settings_of(control=control(hanging.url, 30), notify=notify)
         with telling(settings) as teller:
-            holdings = [held("ml", f"web-{number}") for number in range(20)]
-            teller.tell(result_of(holdings, settings=settings))
+            allocations = [held("ml", f"web-{number}") for number in range(20)]
+            teller.tell(result_of(allocations, settings=settings))
             well.wait_for(lambda it: len(it.accepted) == 1, 5)
             hanging.stop()
 

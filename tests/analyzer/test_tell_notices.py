@@ -12,7 +12,7 @@ from gpusteward.analyzer.notify.notices import Notices
 from gpusteward.analyzer.notify.outbox_records import Note, Parcel
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.core.usages import Holding
+from gpusteward.core.usages import AllocationKey
 from tests.analyzer.telling import BUSY, IDLE, UNREAD, held, open_ledger, result_of, settings_of, telling
 from tests.analyzer.usage_tables import AT
 from tests.fakes.receivers import Receiver, wait_until
@@ -31,10 +31,10 @@ class Desk:
     notes: list[Note] = field(default_factory=list)
 
     def cycle(
-        self, holdings: Sequence[Holding], *, after: float = 0.0, rows=None, idle_hours: float = 2.0
+        self, allocations: Sequence[AllocationKey], *, after: float = 0.0, rows=None, idle_hours: float = 2.0
     ) -> list[Parcel]:
         notices = Notices(self.settings, self.told, read_wish=lambda _, pod: self.wishes.get(pod, ""))
-        result: Result = result_of(holdings, rows, settings=self.settings, at=AT + after, idle_hours=idle_hours)
+        result: Result = result_of(allocations, rows, settings=self.settings, at=AT + after, idle_hours=idle_hours)
         mail = notices.find_idle(result, now=AT + after)
         self.notes += mail.notes
         return mail.parcels
@@ -105,15 +105,15 @@ def test_idleness_is_told_of_after_its_time():
 def test_a_thousand_idle_workloads_send_one_message_an_owner():
     namespaces = [f"team-{number}" for number in range(4)]
     where = desk(channels=("ops", *namespaces), namespaces={name: name for name in namespaces}, default=["ops"])
-    holdings = [held(namespaces[number % 4], f"web-{number}") for number in range(1000)]
-    parcels = where.cycle(holdings)
+    allocations = [held(namespaces[number % 4], f"web-{number}") for number in range(1000)]
+    parcels = where.cycle(allocations)
     assert targets(parcels) == [f"channel/{name}/0" for name in namespaces]
     for parcel in parcels:
         assert "250 workloads hold 250 GPUs" in parcel.body
         assert parcel.body.count("\n- ") == 21
         assert "- and 230 more with 230 GPUs" in parcel.body
     assert len(where.notes) == 1000
-    assert where.cycle(holdings, after=5 * MINUTE) == []
+    assert where.cycle(allocations, after=5 * MINUTE) == []
 
 
 def test_a_channel_for_many_owners_gets_one_message_instead_of_a_flood():

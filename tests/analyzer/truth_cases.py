@@ -88,7 +88,7 @@ def compare(verdicts: VerdictTable, sampled: Sampled) -> Iterator[Case]:
     """Rows whose pods were there for the whole window."""
     at, window = verdicts.usage.at, verdicts.usage.window_seconds
     truths = sampled.truths(at)
-    for row, held in enumerate(verdicts.usage.holdings):
+    for row, held in enumerate(verdicts.usage.allocations):
         truth = truths[truth_key(held)]
         if truth.started_at <= at - window:
             yield Case(

@@ -11,8 +11,8 @@ from gpusteward.core.containers import Container, Workload
 from gpusteward.core.gpus import GpuReading
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usage_split import Part, divide
-from gpusteward.core.usages import Holding, Measure, Stat
-from gpusteward.simulate.ground_truth import AllocationKey, Truth
+from gpusteward.core.usages import AllocationKey, Measure, Stat
+from gpusteward.simulate.ground_truth import Truth, TruthKey
 from gpusteward.simulate.nodes import SimulatedNode
 
 AT = 1_790_000_000.0
@@ -38,7 +38,7 @@ _DEVICE_SIGNALS = {
 _TRUE_OF_EVERY_SHARE = (Measure.SM_CLOCK, Measure.MEMORY_TOTAL, Measure.POWER_LIMIT)
 
 
-def holding(
+def allocation(
     number: int = 0,
     *,
     owner: Workload | None = None,
@@ -46,11 +46,11 @@ def holding(
     share: str = "exclusive",
     instance: str = "",
     started_at: float | None = AT - DAY,
-) -> Holding:
+) -> AllocationKey:
     """Somebody's GPU; the owner is a Deployment unless told."""
     owner = owner or Workload("Deployment", "team", "server")
     container = Container("team", f"pod-{number}", f"uid-{number}", "main", owner, (), started_at)
-    return Holding(f"GPU-{number}", instance, container, f"node-{number // 8}", str(number % 8), model, share)
+    return AllocationKey(f"GPU-{number}", instance, container, f"node-{number // 8}", str(number % 8), model, share)
 
 
 def signal(
@@ -82,7 +82,7 @@ def working(mean: float = 0.6, peak: float = 0.9, *, spread: float = 0.1) -> dic
 
 def table_of(
     *rows: Stats,
-    holdings: Sequence[Holding] = (),
+    allocations: Sequence[AllocationKey] = (),
     coverage: float | Sequence[float] = 1.0,
     unknown: Mapping[int, str] | None = None,
     at: float = AT,
@@ -90,7 +90,7 @@ def table_of(
     """A table of these rows; what a row does not say is unknown."""
     names = {name for row in rows for name in row}
     stats = {name: np.array([row.get(name, np.nan) for row in rows], dtype=float) for name in names}
-    held = list(holdings) or [holding(number) for number in range(len(rows))]
+    held = list(allocations) or [allocation(number) for number in range(len(rows))]
     return UsageTable(at, WINDOW, held, stats, np.broadcast_to(coverage, len(rows)).astype(float), unknown or {})
 
 
@@ -110,13 +110,13 @@ def large_table(rows: int, *, at: float = AT, seed: int = 0) -> UsageTable:
         )
         for number in range(rows // 8 + 1)
     ]
-    holdings = [
-        Holding(
+    allocations = [
+        AllocationKey(
             f"GPU-{number:08d}", "", pods[number // 8], f"node-{number // 8}", str(number % 8), "NVIDIA H100 80GB HBM3"
         )
         for number in range(rows)
     ]
-    return UsageTable(at, WINDOW, holdings, stats, np.ones(rows))
+    return UsageTable(at, WINDOW, allocations, stats, np.ones(rows))
 
 
 @dataclass
@@ -125,7 +125,7 @@ class Sampled:
 
     nodes: Sequence[SimulatedNode]
     counts_processes: bool = True  # False: as dcgm-exporter alone tells it
-    _moments: dict[tuple[int, float], Mapping[Holding, Values]] = field(default_factory=dict)
+    _moments: dict[tuple[int, float], Mapping[AllocationKey, Values]] = field(default_factory=dict)
 
     def table(
         self, at: float, *, window: float = WINDOW, step: float = STEP, counter_step: float | None = None
@@ -143,12 +143,12 @@ class Sampled:
         coverage = np.array([len(samples) / len(moments) for _, samples, _ in rows])
         return UsageTable(at, window, [held for held, _, _ in rows], stats, coverage)
 
-    def truths(self, at: float) -> Mapping[AllocationKey, Truth]:
+    def truths(self, at: float) -> Mapping[TruthKey, Truth]:
         return {key: truth for node in self.nodes for key, truth in node.truths(at).items()}
 
     def _rows(
         self, number: int, moments: Sequence[float], counter_step: float | None
-    ) -> Iterable[tuple[Holding, list[Values], float]]:
+    ) -> Iterable[tuple[AllocationKey, list[Values], float]]:
         """Who is there at the end of the window, with every sample of it, and the counter's mean."""
         at = moments[-1]
         seen = [self._moment(number, moment) for moment in moments]
@@ -156,23 +156,23 @@ class Sampled:
             samples = [moment[held] for moment in seen if held in moment]
             yield held, samples, self._count(number, held, at, counter_step) if counter_step else np.nan
 
-    def _count(self, number: int, held: Holding, at: float, step: float) -> float:
+    def _count(self, number: int, held: AllocationKey, at: float, step: float) -> float:
         moments = (self._moment(number, at - step * back) for back in range(round(WINDOW / step)))
         return sum(moment[held].get(Measure.CORE, np.nan) for moment in moments if held in moment) * step / WINDOW
 
-    def _moment(self, number: int, at: float) -> Mapping[Holding, Values]:
+    def _moment(self, number: int, at: float) -> Mapping[AllocationKey, Values]:
         if (number, at) not in self._moments:
             values = read_snapshot(self.nodes[number].snapshot(at), counts_processes=self.counts_processes)
             self._moments[number, at] = values
         return self._moments[number, at]
 
 
-def truth_key(held: Holding) -> AllocationKey:
+def truth_key(held: AllocationKey) -> TruthKey:
     container = held.container
     return container.namespace, container.pod, container.name, held.gpu_uuid
 
 
-def read_snapshot(snapshot: Snapshot, *, counts_processes: bool = True) -> Mapping[Holding, Values]:
+def read_snapshot(snapshot: Snapshot, *, counts_processes: bool = True) -> Mapping[AllocationKey, Values]:
     """What is measured of every allocation at a moment: its own part, and of the device what is its own too."""
     readings = {reading.gpu.uuid: reading for reading in snapshot.readings}
     parts = {(each.gpu.uuid, part.container): part for each in divide(snapshot) for part in each.parts}
@@ -181,7 +181,7 @@ def read_snapshot(snapshot: Snapshot, *, counts_processes: bool = True) -> Mappi
         reading = readings[allocation.gpu_uuid]
         gpu, container = reading.gpu, allocation.container
         instance = str(gpu.mig.gpu_instance_id) if gpu.mig else ""
-        held = Holding(gpu.uuid, instance, container, gpu.node, str(gpu.index), gpu.model, allocation.share)
+        held = AllocationKey(gpu.uuid, instance, container, gpu.node, str(gpu.index), gpu.model, allocation.share)
         is_own = allocation.share in (Share.EXCLUSIVE, Share.MIG)
         values = _read_device(reading, is_own=is_own) | _read_part(parts[gpu.uuid, container])
         if not counts_processes:

@@ -62,10 +62,10 @@ def test_what_is_no_name_is_a_mistake(written: str, analyzer: Api, capsys: pytes
 
 def test_a_name_that_several_have_must_be_written_whole(capsys: pytest.CaptureFixture[str]) -> None:
     owners = [Workload("Job", "a", "app"), Workload("Deployment", "a", "app"), Workload("Job", "b", "app")]
-    holdings = [
+    allocations = [
         hold(f"GPU-{number}", one, namespace=one.namespace, pod=f"p{number}") for number, one in enumerate(owners)
     ]
-    with serving_api(make_result(table_of(*[working()] * 3, holdings=holdings))) as api:
+    with serving_api(make_result(table_of(*[working()] * 3, allocations=allocations))) as api:
         assert main(["explain", "app", "--server", api.url]) == 2
         said = capsys.readouterr().err
         assert main(["explain", "a/app", "--server", api.url]) == 2
@@ -77,7 +77,7 @@ def test_a_name_that_several_have_must_be_written_whole(capsys: pytest.CaptureFi
 def test_a_name_that_is_hard_to_put_into_a_path_is_found(capsys: pytest.CaptureFixture[str]) -> None:
     owner = Workload("Job", "team", "a b?c#d%2F")
     held = [hold("GPU-a", owner, namespace="team", pod="p")]
-    with serving_api(make_result(table_of(resting(), holdings=held))) as api:
+    with serving_api(make_result(table_of(resting(), allocations=held))) as api:
         assert main(["explain", "team/a b?c#d%2F", "--server", api.url]) == 0
     assert "Job/team/a b?c#d%2F" in capsys.readouterr().out
 

@@ -94,7 +94,7 @@ def test_a_length_of_time_that_is_none_is_a_mistake(capsys: pytest.CaptureFixtur
 def test_names_that_are_markup_or_formulas_stay_text(capsys: pytest.CaptureFixture[str]) -> None:
     owner = Workload("Job", "[red]x[/red]", "=cmd|' /C calc'!A0\x1b[31m")
     held = [hold("GPU-a", owner, namespace="[red]x[/red]", pod="p")]
-    result = make_result(table_of(resting(), holdings=held))
+    result = make_result(table_of(resting(), allocations=held))
     with serving_api(result) as api:
         assert main(["idle", "--server", api.url]) == 0
         table = capsys.readouterr().out
@@ -161,7 +161,7 @@ def test_the_most_idle_come_first_then_the_longest_idle_then_the_dearest(capsys:
         for number, name in enumerate((*prices, "large"))
     ]
     groups = [Group(name, "Deployment", "ns", amounts(price), None) for name, price in prices.items()]
-    result = make_result(table_of(*[resting(1.0)] * len(held), holdings=held))
+    result = make_result(table_of(*[resting(1.0)] * len(held), allocations=held))
     began = np.array([AT - DAY if name == "long" else AT - 600 for _, _, name in result.workloads.keys])
     result = replace(result, workloads=replace(result.workloads, idle_since=began))
     with serving_api(result, read_report=lambda _: report_of(*groups)) as api:

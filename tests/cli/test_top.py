@@ -11,7 +11,7 @@ from gpusteward.analyzer.sources.pod_processes import Pod, Running
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.core.containers import Workload
 from gpusteward.core.errors import SourceError
-from gpusteward.core.usages import Holding, Measure
+from gpusteward.core.usages import AllocationKey, Measure
 from tests.analyzer.api_tables import H100, hold, small_result
 from tests.analyzer.serving import Api, make_result, serving_api
 from tests.analyzer.usage_tables import GIB, resting, table_of, working
@@ -32,12 +32,12 @@ from tests.cli.screens import (
 A10 = "NVIDIA A10"
 
 
-def draw_course(holding: Holding, at: float, seconds: float) -> Chart:
+def draw_course(allocation: AllocationKey, at: float, seconds: float) -> Chart:
     """An hour of work that comes and goes, with a gap in the middle."""
     moments = [at - seconds + seconds * number / 120 for number in range(121)]
     seen = [moment for number, moment in enumerate(moments) if not 50 < number < 70]
     core = [(moment, abs((moment - at) / seconds * 4 % 2 - 1)) for moment in seen]
-    return Chart(holding, {Measure.CORE: core, Measure.MEMORY_USED: [(moment, 40 * GIB) for moment in seen]})
+    return Chart(allocation, {Measure.CORE: core, Measure.MEMORY_USED: [(moment, 40 * GIB) for moment in seen]})
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def grown_cluster() -> Result:
     ]
     shared = hold("GPU-5", Workload(*names[4]), namespace=names[4][1], pod="rerank-api-0", node=held[5].node)
     rows = [*(working() if number % 2 else resting(1.0) for number in range(6)), resting(1.0)]
-    table = table_of(*rows, holdings=[*held, shared], at=float(int(time.time())))
+    table = table_of(*rows, allocations=[*held, shared], at=float(int(time.time())))
     fleet = {(f"gpu-worker-pool-a-00{number}", H100): 8 for number in range(3)} | {("gpu-worker-pool-b-000", A10): 4}
     return make_result(replace(table, fleet=fleet))
 
@@ -297,7 +297,7 @@ def test_a_gpu_leads_to_the_workload_that_holds_it(cluster: Api) -> None:
 def test_a_gpu_of_several_holders_lets_one_be_chosen() -> None:
     owners = [Workload("Job", "a", "one"), Workload("Job", "b", "two")]
     held = [hold("GPU-a", owner, namespace=owner.namespace, pod=owner.name) for owner in owners]
-    result = make_result(table_of(working(), resting(), holdings=held, at=time.time()))
+    result = make_result(table_of(working(), resting(), allocations=held, at=time.time()))
 
     async def watch(url: str) -> None:
         async with watching("--server", url, "--view", "gpus") as pilot:
@@ -327,7 +327,7 @@ def test_a_course_is_named_by_as_much_of_its_gpu_as_people_compare() -> None:
     owner = Workload("Job", "a", "one")
     uuid = "GPU-76d91b17-a333-669c-24a3-1d73acc1b461"
     held = [replace(hold(uuid, owner, namespace="a", pod="one"), gpu_instance=instance) for instance in ("", "3")]
-    result = make_result(table_of(working(), working(), holdings=held, at=time.time()))
+    result = make_result(table_of(working(), working(), allocations=held, at=time.time()))
 
     async def watch(url: str) -> None:
         async with watching("--server", url) as pilot:

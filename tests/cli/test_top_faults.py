@@ -103,7 +103,7 @@ def test_a_server_that_hangs_does_not_hold_the_screen() -> None:
 def test_names_are_text_and_never_markup_or_escapes() -> None:
     owner = Workload("Job", "[red]团队[bold]", "a[bold]\x1b[31mb\u202e")
     held = [hold("GPU-[x]", owner, namespace=owner.namespace, pod="[link=http://evil]p[/link]")]
-    result = make_result(table_of(resting(), holdings=held, at=time.time()))
+    result = make_result(table_of(resting(), allocations=held, at=time.time()))
 
     async def watch(url: str) -> None:
         async with watching("--server", url, size=(140, 40)) as pilot:

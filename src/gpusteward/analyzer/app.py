@@ -83,7 +83,7 @@ class Analyzer:
             change_settings=self._change_settings,
             ask_cycle=lambda use_ai: self.worker.ask_cycle(use_ai=use_ai),
             describe_source=self.source.describe,
-            read_series=lambda holding, at, seconds: self.source.read_series(holding, at, seconds=seconds),
+            read_series=lambda allocation, at, seconds: self.source.read_series(allocation, at, seconds=seconds),
             read_processes=self.source.read_processes,
             chart_places=Places(),
             process_places=Places(work="processes"),

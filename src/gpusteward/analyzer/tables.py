@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusteward.core.usages import Holding, Measure, Stat, Usage
+from gpusteward.core.usages import AllocationKey, Measure, Stat, Usage
 from gpusteward.core.verdicts import Activity, Doubt, Objection, Signature, State, Step
 
 Column = NDArray[np.float64]
@@ -26,7 +26,7 @@ class UsageTable:
 
     at: float  # unix seconds: the end of the window
     window_seconds: float
-    holdings: Sequence[Holding] = ()
+    allocations: Sequence[AllocationKey] = ()
     stats: Mapping[tuple[Measure, Stat], Column] = field(default_factory=dict)
     coverage: Column = field(default_factory=lambda: np.empty(0))
     unknown: Mapping[int, str] = field(default_factory=dict)  # row -> why it must not be judged
@@ -34,7 +34,7 @@ class UsageTable:
     """(node, model) -> whole GPUs that exist there, held or not; empty where nobody said it."""
 
     def __len__(self) -> int:
-        return len(self.holdings)
+        return len(self.allocations)
 
     def column(self, measure: Measure, stat: Stat) -> Column:
         """A column, all unknown where nobody measured it."""
@@ -43,13 +43,15 @@ class UsageTable:
 
     @cached_property
     def started_at(self) -> Column:
-        return np.array([holding.container.started_at for holding in self.holdings], dtype=np.float64)  # None is NaN
+        return np.array(
+            [allocation.container.started_at for allocation in self.allocations], dtype=np.float64
+        )  # None is NaN
 
     def usage(self, row: int) -> Usage:
         """One row as a value of its own."""
         stats = {key: float(column[row]) for key, column in self.stats.items() if not np.isnan(column[row])}
         return Usage(
-            self.holdings[row], self.window_seconds, float(self.coverage[row]), stats, self.unknown.get(row, "")
+            self.allocations[row], self.window_seconds, float(self.coverage[row]), stats, self.unknown.get(row, "")
         )
 
 

@@ -34,7 +34,7 @@ class Stat(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class AllocationKey:
     """Who holds which GPU: what identifies an allocation in a usage table."""
 
     gpu_uuid: str  # the device; of a MIG instance its parent, as DCGM labels it
@@ -50,7 +50,7 @@ class Holding:
 class Usage:
     """One allocation over a window. A missing stat could not be measured."""
 
-    holding: Holding
+    allocation: AllocationKey
     window_seconds: float
     coverage: float  # samples seen / samples expected, 0 to 1
     stats: Mapping[tuple[Measure, Stat], float] = field(default_factory=dict)

@@ -22,7 +22,7 @@ from gpusteward.analyzer.ledger.statements import REPLACE, USAGE_RULES, add_rows
 from gpusteward.analyzer.ledger.verdict_changes import Changes
 from gpusteward.analyzer.prices import PriceList
 from gpusteward.analyzer.tables import ACTIVITIES, Codes, Column, UsageTable
-from gpusteward.core.usages import Holding, Measure, Stat
+from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.core.verdicts import Activity, Signature, State
 from gpusteward.simulate.nodes import SimulatedNode
 from gpusteward.simulate.ownership_intervals import Tenancy
@@ -49,7 +49,7 @@ class Known:
 
     tenancy: Tenancy
     number: int
-    holding: Holding
+    allocation: AllocationKey
     first_ms: int
     last_ms: int
     busy_until: float  # seconds of work up to the last step
@@ -102,7 +102,7 @@ class Past:
             step.end_ms - step.begin_ms,
             np.array([known.number for known in seen], np.int64),
             weights,
-            np.array([self._price_of(k.holding.model, k.holding.container.namespace) for k in seen], np.int64),
+            np.array([self._price_of(k.allocation.model, k.allocation.container.namespace) for k in seen], np.int64),
             np.full(len(seen), UNKNOWN_START, np.int64),
             totals,
             held,
@@ -111,7 +111,7 @@ class Past:
             _score(seen, busy, held / totals).astype(np.float32),
             (watts * weights).astype(np.float32),
             self._fleet,
-            place_holders([known.holding for known in seen], self._fleet),
+            place_holders([known.allocation for known in seen], self._fleet),
             "",  # known to the books with the first cycle that is real
             Newcomers(),
             Changes(),
@@ -122,10 +122,10 @@ class Past:
             for tenancy in node.tenancies((step.begin_ms + step.end_ms) / 2000):
                 known = self._known.get(id(tenancy.allocation))
                 if known is None:
-                    holding = _hold(tenancy)
+                    allocation = _hold(tenancy)
                     busy_before = tenancy.seat.work(step.begin_ms / 1000)
                     moments = (step.begin_ms, step.end_ms, busy_before, step.begin_ms)
-                    known = Known(tenancy, number_allocation(holding), holding, *moments)
+                    known = Known(tenancy, number_allocation(allocation), allocation, *moments)
                     self._known[id(tenancy.allocation)] = known
                 known.last_ms = step.end_ms
                 yield known
@@ -135,13 +135,13 @@ class Past:
         numbers = tuple(known.number for known in seen)
         if numbers != self._weights[0]:
             stats = {(Measure.MEMORY_TOTAL, Stat.LAST): _totals(seen)}
-            self._weights = numbers, weigh(UsageTable(0.0, 0.0, [known.holding for known in seen], stats))
+            self._weights = numbers, weigh(UsageTable(0.0, 0.0, [known.allocation for known in seen], stats))
         return self._weights[1]
 
     def _tell_activity(self, seen: Sequence[Known], busy: Column, step: Step) -> Codes:
         hour = step.begin_ms // HOUR_MS
         unseen = {node.name for number, node in enumerate(self._nodes) if (hour + 17 * number) % OUTAGE_EVERY == 0}
-        is_unseen = np.array([known.holding.node in unseen for known in seen])
+        is_unseen = np.array([known.allocation.node in unseen for known in seen])
         codes = np.where(busy > NOTHING_SECONDS / HOUR_SECONDS, _CODES[Activity.ACTIVE], _CODES[Activity.IDLE])
         return np.where(is_unseen, _CODES[Activity.UNKNOWN], codes).astype(np.int8)
 
@@ -150,8 +150,8 @@ class Past:
         owners: dict[tuple[str, str, str], list[Known]] = {}
         for known in self._known.values():
             if known.last_ms == until_ms:
-                kind, name = name_owner(known.holding.container)
-                owners.setdefault((kind, known.holding.container.namespace, name), []).append(known)
+                kind, name = name_owner(known.allocation.container)
+                owners.setdefault((kind, known.allocation.container.namespace, name), []).append(known)
         for (kind, namespace, name), own in owners.items():
             since_ms = max(known.idle_since_ms for known in own)
             if since_ms < until_ms:
@@ -178,7 +178,7 @@ class Past:
         return list(zip(*rows, strict=True))
 
     def _identify(self, known: Known) -> Identity:
-        return describe(known.holding, number=known.number, user=known.holding.container.user)
+        return describe(known.allocation, number=known.number, user=known.allocation.container.user)
 
 
 def _split(begin_ms: int, end_ms: int) -> Iterator[Step]:
@@ -192,10 +192,10 @@ def _columns() -> list[str]:
     return [column.name for column in allocations.columns]
 
 
-def _hold(tenancy: Tenancy) -> Holding:
+def _hold(tenancy: Tenancy) -> AllocationKey:
     """As a source would name it."""
     gpu = tenancy.gpu
-    return Holding(
+    return AllocationKey(
         gpu.device_uuid,
         str(gpu.mig.gpu_instance_id) if gpu.mig else "",
         tenancy.allocation.container,

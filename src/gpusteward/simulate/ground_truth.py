@@ -23,10 +23,10 @@ class Kind(StrEnum):
 BREAK_SECONDS = 900.0
 """A pause shorter than this is part of working: checkpoints, thinking between two cells of a notebook."""
 
-AllocationKey = tuple[str, str, str, str]  # namespace, pod, container, gpu uuid
+TruthKey = tuple[str, str, str, str]  # namespace, pod, container, gpu uuid
 
 
-def allocation_key(allocation: Allocation) -> AllocationKey:
+def allocation_key(allocation: Allocation) -> TruthKey:
     container = allocation.container
     return container.namespace, container.pod, container.name, allocation.gpu_uuid
 

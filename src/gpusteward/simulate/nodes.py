@@ -9,7 +9,7 @@ from gpusteward.core.gpus import GpuReading
 from gpusteward.core.processes import GpuProcess
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.simulate.assembly import GpuPlan, assemble_devices, with_load
-from gpusteward.simulate.ground_truth import AllocationKey, Truth, allocation_key
+from gpusteward.simulate.ground_truth import Truth, TruthKey, allocation_key
 from gpusteward.simulate.load_curves import DAY, Turns
 from gpusteward.simulate.loads import Load
 from gpusteward.simulate.models import GpuModel
@@ -60,7 +60,7 @@ class SimulatedNode:
                         allocations.append(guest.allocation)
         return Snapshot(self.name, at, tuple(readings), tuple(processes), tuple(allocations))
 
-    def truths(self, at: float) -> Mapping[AllocationKey, Truth]:
+    def truths(self, at: float) -> Mapping[TruthKey, Truth]:
         """What every allocation of the snapshot at that moment truly is."""
         return {allocation_key(each.allocation): each.truth(at) for each in self.tenancies(at)}
 

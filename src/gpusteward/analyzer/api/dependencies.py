@@ -19,10 +19,10 @@ from gpusteward.analyzer.sources.pod_processes import Pod, Running
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.worker import Account
 from gpusteward.core.errors import SourceError
-from gpusteward.core.usages import Holding
+from gpusteward.core.usages import AllocationKey
 
-ReadSeries = Callable[[Holding, float, float], Chart]
-"""Holding, end, seconds. Raises SourceError. May take long: never call it on the event loop."""
+ReadSeries = Callable[[AllocationKey, float, float], Chart]
+"""AllocationKey, end, seconds. Raises SourceError. May take long: never call it on the event loop."""
 
 ReadProcesses = Callable[[Collection[Pod], float], Running]
 """Pods, moment. Raises SourceError. May take long: never call it on the event loop."""

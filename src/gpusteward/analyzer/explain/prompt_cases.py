@@ -39,7 +39,7 @@ def case_of(key: str, verdict: Verdict, *, now: float) -> Case:
         score=verdict.score,
         evidence=_evidence(usage),
         names=_names(usage),
-        labels=dict(usage.holding.container.pod_labels),
+        labels=dict(usage.allocation.container.pod_labels),
         reasons=verdict.reasons,
         coverage=usage.coverage,
         window_seconds=usage.window_seconds,
@@ -57,14 +57,14 @@ def _evidence(usage: Usage) -> dict[str, float]:
 
 
 def _names(usage: Usage) -> dict[str, str]:
-    holding, container = usage.holding, usage.holding.container
+    allocation, container = usage.allocation, usage.allocation.container
     names = {
         "namespace": container.namespace,
         "pod": container.pod,
         "container": container.name,
-        "node": holding.node,
-        "model": holding.model,
-        "share": holding.share,
+        "node": allocation.node,
+        "model": allocation.model,
+        "share": allocation.share,
     }
     if container.workload is not None:
         names["workload"] = f"{container.workload.kind}/{container.workload.name}"

@@ -19,7 +19,7 @@ from gpusteward.core.verdicts import Activity
 @np.errstate(invalid="ignore", divide="ignore")  # nothing known divided by nothing known is NaN: unknown, as it should
 def judge(table: UsageTable, rules: Rules, memory: Memory, *, now: float) -> tuple[VerdictTable, Memory]:
     """A verdict for every row, and what the next cycle should remember. `now` only tells how old the table is."""
-    keys = read_keys(table.holdings)
+    keys = read_keys(table.allocations)
     capacities = find_capacities(table, keys, defaults=rules.gpu_defaults)
     positions = find_positions(memory, keys.allocations)
     past = recall(memory, positions, started_at=table.started_at)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusteward.core.allocations import Share
-from gpusteward.core.usages import Holding
+from gpusteward.core.usages import AllocationKey
 
 AllocationKeys = NDArray[np.int64]
 """Of each row the hash of namespace, pod, container, gpu uuid and MIG instance: as texts 50,000 are 10 MB. Python
@@ -41,22 +41,22 @@ class Keys:
     is_whole: Mask  # a device that nobody shares
 
 
-def read_keys(holdings: Sequence[Holding]) -> Keys:
+def read_keys(allocations: Sequence[AllocationKey]) -> Keys:
     """The only look at each holding that `judge` takes."""
-    is_device = np.array([not holding.gpu_instance for holding in holdings], dtype=bool)
-    shares = encode([holding.share for holding in holdings])
+    is_device = np.array([not allocation.gpu_instance for allocation in allocations], dtype=bool)
+    shares = encode([allocation.share for allocation in allocations])
     return Keys(
-        np.fromiter(map(_hash, holdings), np.int64, len(holdings)),
-        encode([holding.model for holding in holdings]),
-        encode([owner.kind if (owner := holding.container.workload) else "" for holding in holdings]),
+        np.fromiter(map(_hash, allocations), np.int64, len(allocations)),
+        encode([allocation.model for allocation in allocations]),
+        encode([owner.kind if (owner := allocation.container.workload) else "" for allocation in allocations]),
         is_device,
         is_device & shares.among(_WHOLE_SHARES),
     )
 
 
-def _hash(holding: Holding) -> int:
-    container = holding.container
-    return hash((container.namespace, container.pod, container.name, holding.gpu_uuid, holding.gpu_instance))
+def _hash(allocation: AllocationKey) -> int:
+    container = allocation.container
+    return hash((container.namespace, container.pod, container.name, allocation.gpu_uuid, allocation.gpu_instance))
 
 
 def encode(texts: Sequence[str]) -> Coded:

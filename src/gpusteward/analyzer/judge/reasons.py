@@ -120,7 +120,7 @@ def _explain_doubt(doubt: Doubt, usage: Usage, *, rules: Rules) -> Reason:
 
 def _explain_signature(verdicts: VerdictTable, row: int, *, usage: Usage, rules: Rules) -> Reason:
     signature, stats = SIGNATURES[verdicts.signature[row]], usage.stats
-    workload, started_at = usage.holding.container.workload, usage.holding.container.started_at
+    workload, started_at = usage.allocation.container.workload, usage.allocation.container.started_at
     memory = stats.get((Measure.MEMORY_USED, Stat.PEAK), stats.get((Measure.MEMORY_USED, Stat.MEAN)))
     worked_at = float(verdicts.worked_at[row])
     values = {
@@ -139,7 +139,7 @@ def _explain_signature(verdicts: VerdictTable, row: int, *, usage: Usage, rules:
 def _explain_owner(verdicts: VerdictTable, row: int) -> Iterator[Reason]:
     if SIGNATURES[verdicts.signature[row]] is not Signature.PARKED:
         return
-    workload = verdicts.usage.holdings[row].container.workload
+    workload = verdicts.usage.allocations[row].container.workload
     if workload is None:
         yield Reason("owner-unknown")
     elif workload.kind in MAY_HIDE_A_JOB:

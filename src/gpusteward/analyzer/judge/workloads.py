@@ -85,20 +85,20 @@ class WorkloadTable:
             unknown,
             None if np.isnan(idle_since) else idle_since,
         )
-        holdings, objections = self.verdicts.usage.holdings, self.verdicts.objections
+        allocations, objections = self.verdicts.usage.allocations, self.verdicts.objections
         doubted = sum(row in objections for row in rows.tolist()) if objections else 0
         return replace(
             draft,
             finding=render_finding(draft, language=language),
             reasons=explain_workload(draft, language=language, doubted=doubted),
-            nodes=tuple(sorted({holdings[row].node for row in rows} - {""})),
+            nodes=tuple(sorted({allocations[row].node for row in rows} - {""})),
             evidence=_sum_up(self.verdicts, rows),
         )
 
 
 def judge_workloads(verdicts: VerdictTable, rules: Rules) -> WorkloadTable:
     """Idle only if every allocation is idle, and so covered; an unknown one is not idle."""
-    keys, codes = _find_owners(holding.container for holding in verdicts.usage.holdings)
+    keys, codes = _find_owners(allocation.container for allocation in verdicts.usage.allocations)
     active, idle, unknown = (
         np.bincount(codes[verdicts.activity == ACTIVITIES.index(each)], minlength=len(keys))
         for each in (Activity.ACTIVE, Activity.IDLE, Activity.UNKNOWN)

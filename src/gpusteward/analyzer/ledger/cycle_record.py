@@ -12,7 +12,7 @@ from gpusteward.analyzer.ledger.identities import Newcomers, Users, clean, mark,
 from gpusteward.analyzer.ledger.verdict_changes import Changes
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import Codes, Column
-from gpusteward.core.usages import Holding, Measure, Stat
+from gpusteward.core.usages import AllocationKey, Measure, Stat
 
 Ids = NDArray[np.int64]
 Half = NDArray[np.float32]
@@ -88,7 +88,7 @@ def make_sheet(
 ) -> tuple[Sheet, Roster]:
     """`before`: who is on the last sheet; only others are described in words."""
     verdicts, table = result.verdicts, result.verdicts.usage
-    roster, rows, named = _call_roll(table.holdings, users)
+    roster, rows, named = _call_roll(table.allocations, users)
     fleet = _count_fleet(table.fleet)
     fresh = find_fresh(roster, before)
     sheet = Sheet(
@@ -96,7 +96,7 @@ def make_sheet(
         COVERED_INTERVALS * result.settings.scheduler.interval * 1000,
         roster.ids,
         weigh(table)[rows],
-        np.array([price_of(one.model, one.container.namespace) for one in table.holdings], np.int64)[rows],
+        np.array([price_of(one.model, one.container.namespace) for one in table.allocations], np.int64)[rows],
         _to_ms(table.started_at)[rows],
         _believe(table.column(Measure.MEMORY_TOTAL, Stat.LAST), MOST_BYTES)[rows],
         _believe(table.column(Measure.MEMORY_USED, Stat.PEAK), MOST_BYTES)[rows],
@@ -105,11 +105,11 @@ def make_sheet(
         verdicts.score[rows].astype(np.float32),
         _believe(table.column(Measure.POWER, Stat.MEAN), MOST_WATTS)[rows].astype(np.float32),
         fleet,
-        place_holders(table.holdings, fleet)[rows],
+        place_holders(table.allocations, fleet)[rows],
         result.settings.prices.currency,
         Newcomers(
             roster.ids[fresh],
-            [table.holdings[row] for row in rows[fresh].tolist()],
+            [table.allocations[row] for row in rows[fresh].tolist()],
             [named[row] for row in rows[fresh].tolist()],
         ),
         changes,
@@ -117,11 +117,11 @@ def make_sheet(
     return sheet, roster
 
 
-def _call_roll(holdings: Sequence[Holding], users: Users) -> tuple[Roster, NDArray[np.intp], list[str]]:
+def _call_roll(allocations: Sequence[AllocationKey], users: Users) -> tuple[Roster, NDArray[np.intp], list[str]]:
     """Everybody once, in the order of their numbers; the row of each; the user of every row."""
-    named = [one.container.user or users.find(one.container.pod_labels) for one in holdings]
-    ids = np.fromiter(map(number_allocation, holdings), np.int64, len(holdings))
-    marks = np.fromiter(map(mark, holdings, named), np.int64, len(holdings))
+    named = [one.container.user or users.find(one.container.pod_labels) for one in allocations]
+    ids = np.fromiter(map(number_allocation, allocations), np.int64, len(allocations))
+    marks = np.fromiter(map(mark, allocations, named), np.int64, len(allocations))
     numbers, rows = np.unique(ids, return_index=True)
     return Roster(numbers, marks[rows]), rows, named
 
@@ -166,7 +166,7 @@ def _count_fleet(told: Mapping[Place, int]) -> dict[Place, int]:
     return fleet
 
 
-def place_holders(holdings: Sequence[Holding], fleet: Mapping[Place, int]) -> Places:
+def place_holders(allocations: Sequence[AllocationKey], fleet: Mapping[Place, int]) -> Places:
     """Where each counts among the places of the fleet; NOWHERE: nobody said how many GPUs there are.
 
     Holders of the one model of a node are told by the node alone: who read their names may spell the model otherwise,
@@ -176,7 +176,7 @@ def place_holders(holdings: Sequence[Holding], fleet: Mapping[Place, int]) -> Pl
     models = Counter(node for node, _ in fleet)
     alone = {node: numbers[node, model] for node, model in fleet if models[node] == 1}
     found: dict[Place, int] = {}
-    for node, model in {(one.node, one.model) for one in holdings}:
+    for node, model in {(one.node, one.model) for one in allocations}:
         told = clean(node), clean(model)
         found[node, model] = alone.get(told[0], numbers.get(told, NOWHERE))
-    return np.fromiter((found[one.node, one.model] for one in holdings), np.int32, len(holdings))
+    return np.fromiter((found[one.node, one.model] for one in allocations), np.int32, len(allocations))

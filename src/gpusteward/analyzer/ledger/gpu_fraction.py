@@ -8,7 +8,7 @@ import numpy as np
 from gpusteward.analyzer.judge.keys import encode
 from gpusteward.analyzer.judge.models import MIB, find_model
 from gpusteward.analyzer.tables import Column, UsageTable
-from gpusteward.core.usages import Holding, Measure, Stat
+from gpusteward.core.usages import AllocationKey, Measure, Stat
 
 SMALLEST_INSTANCE = 1 / 7
 """Of an instance of which nothing is known but that it is one: no GPU has more than seven."""
@@ -18,9 +18,9 @@ _GIB_AS_SOLD = 1024 * MIB
 
 def weigh(table: UsageTable) -> Column:
     """A whole GPU is 1, a MIG instance its part of the board's memory; holders of the same thing have equal parts."""
-    holdings = table.holdings
-    devices = encode([one.gpu_uuid or f"{one.node}/{one.gpu_index}" for one in holdings]).codes
-    places = encode([f"{device}/{one.gpu_instance}" for device, one in zip(devices, holdings, strict=True)]).codes
+    allocations = table.allocations
+    devices = encode([one.gpu_uuid or f"{one.node}/{one.gpu_index}" for one in allocations]).codes
+    places = encode([f"{device}/{one.gpu_instance}" for device, one in zip(devices, allocations, strict=True)]).codes
     holders = np.bincount(places, minlength=1)[places]
     weights = _parts_of_boards(table) / holders
     taken = np.bincount(devices, weights=weights, minlength=1)[devices]
@@ -29,17 +29,17 @@ def weigh(table: UsageTable) -> Column:
 
 def _parts_of_boards(table: UsageTable) -> Column:
     parts = np.ones(len(table))
-    instances = [row for row, one in enumerate(table.holdings) if one.gpu_instance]
+    instances = [row for row, one in enumerate(table.allocations) if one.gpu_instance]
     if instances:
         memory = _memory(table)[instances]
-        boards = {one.model: _board_bytes(one.model) for one in (table.holdings[row] for row in instances)}
-        parts[instances] = _parts_of_instances([table.holdings[row] for row in instances], memory, boards=boards)
+        boards = {one.model: _board_bytes(one.model) for one in (table.allocations[row] for row in instances)}
+        parts[instances] = _parts_of_instances([table.allocations[row] for row in instances], memory, boards=boards)
     return parts
 
 
-def _parts_of_instances(holdings: Sequence[Holding], memory: Column, *, boards: dict[str, float]) -> Column:
-    board = np.array([boards[one.model] for one in holdings])
-    named = np.array([_profile_bytes(one) for one in holdings])
+def _parts_of_instances(allocations: Sequence[AllocationKey], memory: Column, *, boards: dict[str, float]) -> Column:
+    board = np.array([boards[one.model] for one in allocations])
+    named = np.array([_profile_bytes(one) for one in allocations])
     parts = np.where(np.isnan(named), memory, named) / board
     return np.where(np.isnan(parts), SMALLEST_INSTANCE, np.clip(parts, 0.0, 1.0))
 
@@ -56,7 +56,7 @@ def _board_bytes(model: str) -> float:
     return np.nan if facts is None else facts.memory_mib * MIB
 
 
-def _profile_bytes(holding: Holding) -> float:
+def _profile_bytes(allocation: AllocationKey) -> float:
     """`NVIDIA A100-SXM4-80GB MIG 1g.10gb`: some exporters name the profile in the model."""
-    found = _PROFILE.search(holding.model)
+    found = _PROFILE.search(allocation.model)
     return float(found[1]) * _GIB_AS_SOLD if found else np.nan

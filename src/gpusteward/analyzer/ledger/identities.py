@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusteward.core.containers import Container
-from gpusteward.core.usages import Holding
+from gpusteward.core.usages import AllocationKey
 
 LONGEST_BYTES = 253
 """As Kubernetes allows for a name. Longer texts come from nobody honest, and an index has no room for them."""
@@ -38,25 +38,32 @@ class Identity(NamedTuple):
     share: str
 
 
-def number_allocation(holding: Holding) -> int:
+def number_allocation(allocation: AllocationKey) -> int:
     """The same number for the same container on the same device, in every process and in every year."""
-    one = holding.container
-    text = f"{one.namespace}\0{one.pod}\0{one.pod_uid}\0{one.name}\0{holding.gpu_uuid}\0{holding.gpu_instance}"
+    one = allocation.container
+    text = f"{one.namespace}\0{one.pod}\0{one.pod_uid}\0{one.name}\0{allocation.gpu_uuid}\0{allocation.gpu_instance}"
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).digest()
     return int.from_bytes(digest, "big") & _63_BITS
 
 
-def mark(holding: Holding, user: str) -> int:
+def mark(allocation: AllocationKey, user: str) -> int:
     """Changes when something of an allocation changes that is not its identity: an owner is often learnt later."""
-    kind, name = name_owner(holding.container)
-    return hash((kind, name, user, holding.node, holding.gpu_index, holding.model, holding.share))
+    kind, name = name_owner(allocation.container)
+    return hash((kind, name, user, allocation.node, allocation.gpu_index, allocation.model, allocation.share))
 
 
-def describe(holding: Holding, *, number: int, user: str) -> Identity:
-    one = holding.container
+def describe(allocation: AllocationKey, *, number: int, user: str) -> Identity:
+    one = allocation.container
     texts = (
         *(one.namespace, one.pod, one.pod_uid, one.name, *name_owner(one), user),
-        *(holding.node, holding.gpu_uuid, holding.gpu_instance, holding.gpu_index, holding.model, holding.share),
+        *(
+            allocation.node,
+            allocation.gpu_uuid,
+            allocation.gpu_instance,
+            allocation.gpu_index,
+            allocation.model,
+            allocation.share,
+        ),
     )
     return Identity(number, *map(clean, texts))
 
@@ -66,14 +73,14 @@ class Newcomers:
     """Who has to be written down. In words only some at a time: at the first cycle it is everybody."""
 
     ids: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # rising
-    holdings: Sequence[Holding] = ()
+    allocations: Sequence[AllocationKey] = ()
     users: Sequence[str] = ()
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def in_blocks(self, size: int) -> Iterator[list[Identity]]:
-        rows = zip(self.ids.tolist(), self.holdings, self.users, strict=True)
+        rows = zip(self.ids.tolist(), self.allocations, self.users, strict=True)
         while block := [describe(one, number=number, user=user) for number, one, user in islice(rows, size)]:
             yield block
 

@@ -50,7 +50,7 @@ def _read_idle(engine: Engine) -> tuple[float | None, Mapping[WorkloadKey, float
 
 def _remember(table: UsageTable, idle: Mapping[WorkloadKey, float], *, booked_at: float) -> Memory:
     """All of an idle workload was idle since then at least. A pod that came later has no past."""
-    since = np.array([idle.get(_owner(one.container), np.nan) for one in table.holdings])
+    since = np.array([idle.get(_owner(one.container), np.nan) for one in table.allocations])
     since = np.where(table.started_at > booked_at, np.nan, np.fmax(since, _only_where(since, table.started_at)))
     is_known = ~np.isnan(since)
     nothing, booked = np.full(len(table), np.nan), np.where(is_known, booked_at, np.nan)
@@ -64,7 +64,7 @@ def _remember(table: UsageTable, idle: Mapping[WorkloadKey, float], *, booked_at
         flat_since=nothing,
         flat_ratio=nothing,
     )
-    return Memory(read_keys(table.holdings).allocations, past)
+    return Memory(read_keys(table.allocations).allocations, past)
 
 
 def _only_where(known: Column, column: Column) -> Column:

@@ -19,7 +19,7 @@ from gpusteward.analyzer.tables import STATES, Column, VerdictTable
 from gpusteward.core import analyzer_metrics as metrics
 from gpusteward.core.exposition import escape_label, render_labels
 from gpusteward.core.metrics import Metric
-from gpusteward.core.usages import Holding, Measure, Stat
+from gpusteward.core.usages import AllocationKey, Measure, Stat
 
 ROWS_AT_ONCE = 4000
 
@@ -47,11 +47,11 @@ class _Series:
 
 def render_holders(result: Result) -> Iterator[Lines]:
     """The lines of every series for some rows, then for the next ones; series come in the same order each time."""
-    series, holdings = _list_series(result), result.verdicts.usage.holdings
-    namesakes = _find_namesakes(holdings)
-    for begin in range(0, len(holdings), ROWS_AT_ONCE):
-        rows = range(begin, min(begin + ROWS_AT_ONCE, len(holdings)))
-        heads = _write_heads(holdings, rows, namesakes=namesakes)
+    series, allocations = _list_series(result), result.verdicts.usage.allocations
+    namesakes = _find_namesakes(allocations)
+    for begin in range(0, len(allocations), ROWS_AT_ONCE):
+        rows = range(begin, min(begin + ROWS_AT_ONCE, len(allocations)))
+        heads = _write_heads(allocations, rows, namesakes=namesakes)
         yield from ((each.metric, _write_lines(each, rows, heads, result.verdicts)) for each in series)
 
 
@@ -68,16 +68,16 @@ def _list_series(result: Result) -> list[_Series]:
     ]
 
 
-def _find_namesakes(holdings: Sequence[Holding]) -> frozenset[int]:
+def _find_namesakes(allocations: Sequence[AllocationKey]) -> frozenset[int]:
     """Rows whose labels an earlier row has too: containers of one pod on one GPU look alike under the seed's labels."""
-    pieces = (holdings[begin : begin + ROWS_AT_ONCE] for begin in range(0, len(holdings), ROWS_AT_ONCE))
-    hashes = np.fromiter(map(hash, chain.from_iterable(map(_escape, pieces))), np.int64, len(holdings))
+    pieces = (allocations[begin : begin + ROWS_AT_ONCE] for begin in range(0, len(allocations), ROWS_AT_ONCE))
+    hashes = np.fromiter(map(hash, chain.from_iterable(map(_escape, pieces))), np.int64, len(allocations))
     _, firsts = np.unique(hashes, return_index=True)
-    return frozenset(range(len(holdings))).difference(firsts.tolist()) if len(firsts) < len(hashes) else frozenset()
+    return frozenset(range(len(allocations))).difference(firsts.tolist()) if len(firsts) < len(hashes) else frozenset()
 
 
-def _escape(holdings: Sequence[Holding]) -> list[Names]:
-    names = [name_holder(each) for each in holdings]
+def _escape(allocations: Sequence[AllocationKey]) -> list[Names]:
+    names = [name_holder(each) for each in allocations]
     return names if _are_plain(names) else [tuple(map(escape_label, each)) for each in names]
 
 
@@ -87,9 +87,9 @@ def _are_plain(names: Sequence[Names]) -> bool:
     return all(texts) and not "".join(texts).encode("utf-8", "replace").translate(None, _PLAIN)
 
 
-def _write_heads(holdings: Sequence[Holding], rows: range, *, namesakes: frozenset[int]) -> list[str]:
+def _write_heads(allocations: Sequence[AllocationKey], rows: range, *, namesakes: frozenset[int]) -> list[str]:
     """The labels of each row up to where more may follow."""
-    names = [name_holder(each) for each in holdings[rows.start : rows.stop]]
+    names = [name_holder(each) for each in allocations[rows.start : rows.stop]]
     if _are_plain(names):
         heads = [
             f'{{gpu_id="{gpu}",pod="{pod}",namespace="{namespace}",hostname="{node}"'
@@ -98,7 +98,7 @@ def _write_heads(holdings: Sequence[Holding], rows: range, *, namesakes: frozens
     else:
         heads = [render_labels(zip(metrics.HOLDER, each, strict=True))[:-1] or '{gpu_id=""' for each in names]
     for row in namesakes.intersection(rows):
-        container = holdings[row].container.name or str(row)
+        container = allocations[row].container.name or str(row)
         heads[row - rows.start] += f',container="{escape_label(container)}"'
     return heads
 
@@ -117,12 +117,12 @@ def _write_lines(series: _Series, rows: range, heads: Sequence[str], verdicts: V
 
 
 def _write_tails(metric: Metric, rows: Sequence[int], verdicts: VerdictTable) -> list[str]:
-    holdings = verdicts.usage.holdings
+    allocations = verdicts.usage.allocations
     if metric is metrics.SCORE:
         states = verdicts.state[rows].tolist()
-        return [_write_tail(holdings[row].model, state) for row, state in zip(rows, states, strict=True)]
+        return [_write_tail(allocations[row].model, state) for row, state in zip(rows, states, strict=True)]
     if metric is metrics.MEMORY_TOTAL:
-        return [_write_tail(holdings[row].model) for row in rows]
+        return [_write_tail(allocations[row].model) for row in rows]
     return [_NOTHING_MORE] * len(rows)
 
 

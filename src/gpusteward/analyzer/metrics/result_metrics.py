@@ -14,7 +14,7 @@ from gpusteward.analyzer.worker import DURATION_BUCKETS, Account
 from gpusteward.core import analyzer_metrics as metrics
 from gpusteward.core.exposition import Family, Samples, render_labels
 from gpusteward.core.metrics import Metric
-from gpusteward.core.usages import Holding
+from gpusteward.core.usages import AllocationKey
 from gpusteward.core.verdicts import State
 
 MIB = 1024 * 1024
@@ -43,20 +43,20 @@ def health_families(
     return families
 
 
-def gpu_id(holding: Holding) -> str:
+def gpu_id(allocation: AllocationKey) -> str:
     """The seed's `gpu_id`: the uuid; a MIG instance has its number behind it, so that two are not taken for one."""
-    return f"{holding.gpu_uuid}/{holding.gpu_instance}" if holding.gpu_instance else holding.gpu_uuid
+    return f"{allocation.gpu_uuid}/{allocation.gpu_instance}" if allocation.gpu_instance else allocation.gpu_uuid
 
 
-def name_holder(holding: Holding) -> Names:
-    return gpu_id(holding), holding.container.pod, holding.container.namespace, holding.node
+def name_holder(allocation: AllocationKey) -> Names:
+    return gpu_id(allocation), allocation.container.pod, allocation.container.namespace, allocation.node
 
 
 def _opinions(result: Result) -> Iterable[Family]:
     confidence, score = Family(metrics.AI_CONFIDENCE, []), Family(metrics.AI_SCORE, [])
     told: set[str] = set()
     for row, opinion in sorted(result.opinions.items()):
-        names = name_holder(result.verdicts.usage.holdings[row])[: len(metrics.TENANT)]
+        names = name_holder(result.verdicts.usage.allocations[row])[: len(metrics.TENANT)]
         labels = [*zip(metrics.TENANT, names, strict=True)]
         text = render_labels(labels)
         if text not in told:
@@ -83,7 +83,7 @@ def _counts(result: Result) -> Iterable[Family]:
 
 def _by_namespace(result: Result) -> Iterable[Family]:
     verdicts = result.verdicts
-    coded = encode([holding.container.namespace for holding in verdicts.usage.holdings])
+    coded = encode([allocation.container.namespace for allocation in verdicts.usage.allocations])
     codes, size = coded.codes, len(coded.names)
     scored = ~np.isnan(verdicts.score)
     counts = np.bincount(codes, minlength=size)

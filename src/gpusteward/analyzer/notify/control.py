@@ -25,13 +25,13 @@ def control_parcels(result: Result) -> Iterator[Parcel]:
     """What the control webhook is told about a cycle; a cycle told twice has the same keys."""
     verdicts, keys = result.verdicts, result.workloads.keys
     timestamp = datetime.fromtimestamp(result.at, UTC).replace(tzinfo=None).isoformat(timespec="seconds")
-    holdings = verdicts.usage.holdings
+    allocations = verdicts.usage.allocations
     is_low = find_low(verdicts.score, verdicts.state, thresholds=result.settings.thresholds)
     for row in np.flatnonzero(is_low).tolist():
         event = make_event(result, row, timestamp=timestamp)
         yield Parcel(
             stream="/".join((CONTROL, *map(clean, keys[result.workloads.codes[row]]))),
-            key=make_key(CONTROL, str(number_allocation(holdings[row])), str(round(result.at * 1000))),
+            key=make_key(CONTROL, str(number_allocation(allocations[row])), str(round(result.at * 1000))),
             kind=CONTROL,
             target=CONTROL,
             body=msgspec.json.encode(event).decode(),
@@ -40,12 +40,14 @@ def control_parcels(result: Result) -> Iterator[Parcel]:
 
 def make_event(result: Result, row: int, *, timestamp: str) -> dict[str, Any]:
     """gpu-oour's fields in its order."""
-    holding = result.verdicts.usage.holdings[row]
+    allocation = result.verdicts.usage.allocations[row]
     event: dict[str, Any] = {
-        "gpu_id": clean(f"{holding.gpu_uuid}/{holding.gpu_instance}" if holding.gpu_instance else holding.gpu_uuid),
-        "pod": clean(holding.container.pod),
-        "namespace": clean(holding.container.namespace),
-        "hostname": clean(holding.node),
+        "gpu_id": clean(
+            f"{allocation.gpu_uuid}/{allocation.gpu_instance}" if allocation.gpu_instance else allocation.gpu_uuid
+        ),
+        "pod": clean(allocation.container.pod),
+        "namespace": clean(allocation.container.namespace),
+        "hostname": clean(allocation.node),
         "score": round(float(result.verdicts.score[row]), 1),
         "status": STATES[result.verdicts.state[row]].value,
         "timestamp": timestamp,

@@ -10,7 +10,7 @@ from gpusteward.analyzer.ledger.gpu_fraction import weigh
 from gpusteward.analyzer.prices import PriceList, cost_of
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, Column
-from gpusteward.core.usages import Holding, Measure, Stat
+from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.core.verdicts import Activity
 
 GPUS_NAMED = 8
@@ -27,7 +27,7 @@ class IdleFinding:
     name: str
     pod: str  # one of them, to look for annotations at
     gpus: int
-    holdings: tuple[Holding, ...]  # the first ones
+    allocations: tuple[AllocationKey, ...]  # the first ones
     signature: str
     idle_since: float
     idle_seconds: float
@@ -70,15 +70,15 @@ class FindingMaker:
         result, table = self._result, self._result.workloads
         kind, namespace, name = table.keys[number]
         rows = table.rows(number).tolist()
-        holdings = result.verdicts.usage.holdings
+        allocations = result.verdicts.usage.allocations
         since = float(table.idle_since[number])
         return IdleFinding(
             kind=kind,
             namespace=namespace,
             name=name,
-            pod=holdings[rows[0]].container.pod,
+            pod=allocations[rows[0]].container.pod,
             gpus=len(rows),
-            holdings=tuple(holdings[row] for row in rows[:GPUS_NAMED]),
+            allocations=tuple(allocations[row] for row in rows[:GPUS_NAMED]),
             signature=SIGNATURES[table.signature[number]].value,
             idle_since=since,
             idle_seconds=result.at - since,
@@ -91,8 +91,8 @@ class FindingMaker:
         """None where any of them has no price: a part would be read as the whole."""
         total = 0
         for row in rows:
-            holding = self._result.verdicts.usage.holdings[row]
-            price = self._prices.micros_per_gpu_hour(holding.model, holding.container.namespace)
+            allocation = self._result.verdicts.usage.allocations[row]
+            price = self._prices.micros_per_gpu_hour(allocation.model, allocation.container.namespace)
             if not price:
                 return None
             total += cost_of(round(seconds * 1000 * float(self._weights[row])), price)

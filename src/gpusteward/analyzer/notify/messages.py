@@ -8,7 +8,7 @@ from gpusteward.analyzer.notify.amounts import say_duration, say_memory, say_mon
 from gpusteward.analyzer.notify.findings import GPUS_NAMED, IdleFinding
 from gpusteward.analyzer.notify.names import line, plain
 from gpusteward.analyzer.notify.texts import say
-from gpusteward.core.usages import Holding
+from gpusteward.core.usages import AllocationKey
 
 LINES = 20
 """A message names so many workloads, the largest first; the others are counted. Chats cut what is much longer."""
@@ -83,22 +83,22 @@ def _say_peak(ratio: float) -> str:
     return f"{ratio * 100:.0f} %"
 
 
-def _name_gpus(finding: IdleFinding, language: str, *, shown: int, name: Callable[[Holding], str]) -> str:
-    named = [name(holding) for holding in finding.holdings[:shown]]
+def _name_gpus(finding: IdleFinding, language: str, *, shown: int, name: Callable[[AllocationKey], str]) -> str:
+    named = [name(allocation) for allocation in finding.allocations[:shown]]
     if finding.gpus > shown:
         named.append(say("gpus-more", language, number=finding.gpus - shown))
     return ", ".join(named)
 
 
-def _name_gpu(holding: Holding) -> str:
-    return f"{_name_place(holding)} ({plain(holding.model)}, {plain(holding.gpu_uuid, longest=48)})"
+def _name_gpu(allocation: AllocationKey) -> str:
+    return f"{_name_place(allocation)} ({plain(allocation.model)}, {plain(allocation.gpu_uuid, longest=48)})"
 
 
-def _name_place(holding: Holding) -> str:
+def _name_place(allocation: AllocationKey) -> str:
     """The node and the number of the GPU on it."""
-    index = f" {plain(holding.gpu_index)}" if holding.gpu_index else ""
-    instance = f" MIG {plain(holding.gpu_instance)}" if holding.gpu_instance else ""
-    return f"{plain(holding.node)}{index}{instance}"
+    index = f" {plain(allocation.gpu_index)}" if allocation.gpu_index else ""
+    instance = f" MIG {plain(allocation.gpu_instance)}" if allocation.gpu_instance else ""
+    return f"{plain(allocation.node)}{index}{instance}"
 
 
 def _write_many(findings: Sequence[IdleFinding], manner: Manner) -> Iterator[str]:

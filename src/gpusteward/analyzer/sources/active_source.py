@@ -11,7 +11,7 @@ from gpusteward.analyzer.sources.promql.matchers import parse_condition
 from gpusteward.analyzer.sources.usage_source import Chart, UsageSource
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
-from gpusteward.core.usages import Holding
+from gpusteward.core.usages import AllocationKey
 from gpusteward.kubernetes.api import ApiServer
 
 
@@ -56,8 +56,8 @@ class CurrentSource:
     def read(self, at: float) -> UsageTable:
         return self._source.read(at)
 
-    def read_series(self, holding: Holding, at: float, *, seconds: float) -> Chart:
-        return self._source.read_series(holding, at, seconds=seconds)
+    def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
+        return self._source.read_series(allocation, at, seconds=seconds)
 
     def read_processes(self, pods: Collection[Pod], at: float) -> Running:
         return self._source.read_processes(pods, at)

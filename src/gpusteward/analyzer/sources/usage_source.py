@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from gpusteward.analyzer.sources.pod_processes import Pod, Running
 from gpusteward.analyzer.tables import UsageTable
-from gpusteward.core.usages import Holding, Measure
+from gpusteward.core.usages import AllocationKey, Measure
 
 Points = Sequence[tuple[float, float]]  # unix seconds, value in base units
 
@@ -15,7 +15,7 @@ Points = Sequence[tuple[float, float]]  # unix seconds, value in base units
 class Chart:
     """The course of one allocation, for a person to look at."""
 
-    holding: Holding
+    allocation: AllocationKey
     lines: Mapping[Measure, Points] = field(default_factory=dict)
 
 
@@ -25,7 +25,7 @@ class UsageSource(Protocol):
     def read(self, at: float) -> UsageTable:
         """Every allocation over the window before `at`. Raises SourceError only when nothing at all could be read."""
 
-    def read_series(self, holding: Holding, at: float, *, seconds: float) -> Chart:
+    def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
         """The course of one allocation before `at`, in a bounded number of points. Raises SourceError."""
 
     def read_processes(self, pods: Collection[Pod], at: float) -> Running:

@@ -193,7 +193,7 @@ class RowMaker:
 
     def __init__(self, result: Result) -> None:
         usage = result.verdicts.usage
-        capacities = find_capacities(usage, read_keys(usage.holdings), defaults=result.settings.gpu_defaults)
+        capacities = find_capacities(usage, read_keys(usage.allocations), defaults=result.settings.gpu_defaults)
         used = usage.column(Measure.MEMORY_USED, Stat.MEAN)
         self._result = result
         self._timestamp = format_seed_time(result.at)
@@ -212,15 +212,15 @@ class RowMaker:
         numbers = [np.round(column[rows], 2).tolist() for column in self._columns]
         scores = np.round(verdicts.score[rows], 1).tolist()
         for row, score, *measured in zip(rows, scores, *numbers, strict=True):
-            holding, container = verdicts.usage.holdings[row], verdicts.usage.holdings[row].container
-            name = gpu_id(holding)
+            allocation, container = verdicts.usage.allocations[row], verdicts.usage.allocations[row].container
+            name = gpu_id(allocation)
             util, copy, used, total, usage, power, clock = measured
             yield SeedRow(
                 name,
                 container.pod,
                 container.namespace,
-                holding.node,
-                holding.model,
+                allocation.node,
+                allocation.model,
                 util,
                 copy,
                 used,
@@ -277,8 +277,8 @@ def _is_low(result: Result) -> Mask:
 
 
 def _count_namespaces(result: Result, is_scored: Mask) -> dict[str, NamespaceStats]:
-    holdings, scores = result.verdicts.usage.holdings, result.verdicts.score[is_scored]
-    coded = encode([holdings[row].container.namespace for row in np.flatnonzero(is_scored).tolist()])
+    allocations, scores = result.verdicts.usage.allocations, result.verdicts.score[is_scored]
+    coded = encode([allocations[row].container.namespace for row in np.flatnonzero(is_scored).tolist()])
     counts = np.bincount(coded.codes)
     means = np.bincount(coded.codes, weights=scores) / counts
     lows = np.bincount(coded.codes[_is_low(result)[is_scored]], minlength=len(counts))

@@ -25,7 +25,7 @@ from gpusteward.analyzer.api.v1.pages import (
 from gpusteward.analyzer.metrics.result_metrics import gpu_id
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, STATES, STEPS, Column
-from gpusteward.core.usages import Holding, Measure, Stat
+from gpusteward.core.usages import AllocationKey, Measure, Stat
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["allocations"])
 
@@ -124,9 +124,9 @@ class AllocationView:
         self.listing = self._make_listing()
 
     def _make_listing(self) -> Listing:
-        verdicts, holdings = self._result.verdicts, self._result.verdicts.usage.holdings
-        namespace, pod = _texts(holdings, lambda one: one.container.namespace), _texts(holdings, _pod)
-        node, model = _texts(holdings, lambda one: one.node), _texts(holdings, lambda one: one.model)
+        verdicts, allocations = self._result.verdicts, self._result.verdicts.usage.allocations
+        namespace, pod = _texts(allocations, lambda one: one.container.namespace), _texts(allocations, _pod)
+        node, model = _texts(allocations, lambda one: one.node), _texts(allocations, lambda one: one.model)
         workload, names = Texts(self._owners), Texts(self._names)
         sorts: dict[str, Column] = {"score": verdicts.score, "idle_since": verdicts.idle_since}
         sorts |= {"core": self._columns[0], "memory": self._columns[2], "power": self._columns[4]}
@@ -152,28 +152,28 @@ class AllocationView:
 
     def _names(self) -> list[str]:
         """Where `q` looks."""
-        holdings = self._result.verdicts.usage.holdings
+        allocations = self._result.verdicts.usage.allocations
         return [
             f"{allocation_id(one)} {one.node} {one.model} {owner}"
-            for one, owner in zip(holdings, self._owners(), strict=True)
+            for one, owner in zip(allocations, self._owners(), strict=True)
         ]
 
     def row(self, number: int) -> Allocation:
         verdicts, workloads = self._result.verdicts, self._result.workloads
-        holding = verdicts.usage.holdings[number]
-        container = holding.container
+        allocation = verdicts.usage.allocations[number]
+        container = allocation.container
         core, peak, used, total, power = (known(column, number) for column in self._columns)
         return Allocation(
-            id=allocation_id(holding),
-            gpu=gpu_id(holding),
-            node=holding.node,
-            index=holding.gpu_index,
-            model=holding.model,
+            id=allocation_id(allocation),
+            gpu=gpu_id(allocation),
+            node=allocation.node,
+            index=allocation.gpu_index,
+            model=allocation.model,
             namespace=container.namespace,
             pod=container.pod,
             container=container.name,
             workload=WorkloadName(*workloads.keys[workloads.codes[number]]),
-            share=str(holding.share),
+            share=str(allocation.share),
             score=known(verdicts.score, number, digits=1),
             state=STATES[verdicts.state[number]].value,
             activity=ACTIVITIES[verdicts.activity[number]].value,
@@ -201,9 +201,9 @@ def list_allocations(request: Request, posted: PostedHere, query: Annotated[Allo
     return answer_page(request, query, result=posted.result, listing=lambda: view.listing, row=view.row)
 
 
-def allocation_id(holding: Holding) -> str:
-    container = holding.container
-    return f"{container.namespace}/{container.pod}/{container.name}/{gpu_id(holding)}"
+def allocation_id(allocation: AllocationKey) -> str:
+    container = allocation.container
+    return f"{container.namespace}/{container.pod}/{container.name}/{gpu_id(allocation)}"
 
 
 def known(column: Column, number: int, *, digits: int = 4) -> float | None:
@@ -212,12 +212,12 @@ def known(column: Column, number: int, *, digits: int = 4) -> float | None:
     return None if math.isnan(value) else round(value, digits)
 
 
-def _texts(holdings: Sequence[Holding], read: Callable[[Holding], str]) -> Texts:
-    return Texts(lambda: [read(one) for one in holdings])
+def _texts(allocations: Sequence[AllocationKey], read: Callable[[AllocationKey], str]) -> Texts:
+    return Texts(lambda: [read(one) for one in allocations])
 
 
-def _pod(holding: Holding) -> str:
-    return holding.container.pod
+def _pod(allocation: AllocationKey) -> str:
+    return allocation.container.pod
 
 
 def _return(column: Column) -> Callable[[], Column]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gpusteward.analyzer.api.result_store import Posted
 from gpusteward.analyzer.results import Result
-from gpusteward.core.usages import Holding
+from gpusteward.core.usages import AllocationKey
 
 Place = tuple[str, str]  # node, model
 
@@ -30,22 +30,22 @@ NO_FLEET = Fleet(None, {})
 
 def count_fleet(result: Result) -> Fleet:
     """A GPU with one held MIG instance is held."""
-    told, holdings = result.verdicts.usage.fleet, result.verdicts.usage.holdings
+    told, allocations = result.verdicts.usage.fleet, result.verdicts.usage.allocations
     if not told:
         return NO_FLEET
-    held = _count_held(holdings, told)
+    held = _count_held(allocations, told)
     # A source may count seldom: who holds more than it counted last is there all the same.
     gpus = sum(max(count, held[place]) for place, count in told.items())
     elsewhere = sum(count for place, count in held.items() if place not in told)
     return Fleet(gpus + elsewhere, {place: count - held[place] for place, count in told.items() if count > held[place]})
 
 
-def _count_held(holdings: Sequence[Holding], told: Mapping[Place, int]) -> Counter[Place]:
+def _count_held(allocations: Sequence[AllocationKey], told: Mapping[Place, int]) -> Counter[Place]:
     """Holders of the one model of a node are told by the node alone: who read their names may spell the model
     otherwise, or not at all."""
     models = Counter(node for node, _ in told)
     alone = {node: (node, model) for node, model in told if models[node] == 1}
-    places = {one.gpu_uuid: (one.node, one.model) for one in holdings}
+    places = {one.gpu_uuid: (one.node, one.model) for one in allocations}
     return Counter(alone.get(place[0], place) for place in places.values())
 
 

@@ -77,7 +77,7 @@ class GpuView:
 
     def __init__(self, result: Result, fleet: Fleet) -> None:
         self._verdicts = result.verdicts
-        coded = encode([gpu_id(one) for one in result.verdicts.usage.holdings])
+        coded = encode([gpu_id(one) for one in result.verdicts.usage.allocations])
         self._held, self._codes = len(coded.names), coded.codes
         self._free = list(fleet.free.items())
         self._ids = (*coded.names, *(f"{node}/{model}/free" for (node, model), _ in self._free))
@@ -102,9 +102,9 @@ class GpuView:
         return chosen.astype(np.int8)
 
     def _make_listing(self) -> Listing:
-        holdings, size = self._verdicts.usage.holdings, len(self._ids)
+        allocations, size = self._verdicts.usage.allocations, len(self._ids)
         node, model = Texts(lambda: self._read_places(0)), Texts(lambda: self._read_places(1))
-        namespace = Texts(lambda: [one.container.namespace for one in holdings])
+        namespace = Texts(lambda: [one.container.namespace for one in allocations])
         names = Texts(self._read_names)
         of_names = np.concatenate((self._codes, np.arange(self._held, size)))
         return Listing(
@@ -128,14 +128,14 @@ class GpuView:
 
     def _read_places(self, part: int) -> list[str]:
         """Nodes or models, a row each."""
-        holdings, firsts = self._verdicts.usage.holdings, self._rows[self._begins[: self._held]].tolist()
-        held = [(holdings[row].node, holdings[row].model)[part] for row in firsts]
+        allocations, firsts = self._verdicts.usage.allocations, self._rows[self._begins[: self._held]].tolist()
+        held = [(allocations[row].node, allocations[row].model)[part] for row in firsts]
         return [*held, *(place[part] for place, _ in self._free)]
 
     def _read_names(self) -> list[str]:
         """Where `q` looks: one text a holder, and one for the free GPUs of a place."""
-        holdings = self._verdicts.usage.holdings
-        held = [f"{one.node} {gpu_id(one)} {one.container.namespace}/{one.container.pod}" for one in holdings]
+        allocations = self._verdicts.usage.allocations
+        held = [f"{one.node} {gpu_id(one)} {one.container.namespace}/{one.container.pod}" for one in allocations]
         return [*held, *(f"{node} {model} free" for (node, model), _ in self._free)]
 
     def row(self, number: int) -> GpuRow:
@@ -147,14 +147,14 @@ class GpuView:
 
     def _held_row(self, number: int) -> GpuRow:
         rows = self._rows[self._begins[number] : self._begins[number + 1]].tolist()
-        holding = self._verdicts.usage.holdings[rows[0]]
+        allocation = self._verdicts.usage.allocations[rows[0]]
         return GpuRow(
             id=self._ids[number],
-            uuid=holding.gpu_uuid,
-            instance=holding.gpu_instance,
-            index=holding.gpu_index,
-            node=holding.node,
-            model=holding.model,
+            uuid=allocation.gpu_uuid,
+            instance=allocation.gpu_instance,
+            index=allocation.gpu_index,
+            node=allocation.node,
+            model=allocation.model,
             gpus=1,
             score=known(self._score, number, digits=1),
             state=GPU_STATES[self._state[number]],
@@ -163,9 +163,9 @@ class GpuView:
         )
 
     def _holder(self, row: int) -> Holder:
-        holding, activity = self._verdicts.usage.holdings[row], ACTIVITIES[self._verdicts.activity[row]].value
-        container = holding.container
-        return Holder(container.namespace, container.pod, container.name, str(holding.share), activity)
+        allocation, activity = self._verdicts.usage.allocations[row], ACTIVITIES[self._verdicts.activity[row]].value
+        container = allocation.container
+        return Holder(container.namespace, container.pod, container.name, str(allocation.share), activity)
 
 
 def view_gpus(posted: Posted) -> GpuView:

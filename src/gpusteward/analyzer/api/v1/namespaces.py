@@ -67,7 +67,7 @@ class NamespaceView:
 
     def __init__(self, result: Result) -> None:
         verdicts, table = result.verdicts, result.workloads
-        coded = encode([one.container.namespace for one in verdicts.usage.holdings])
+        coded = encode([one.container.namespace for one in verdicts.usage.allocations])
         names, codes, size = coded.names, coded.codes, len(coded.names)
         self._names = names
         self._counts = {

@@ -66,7 +66,7 @@ async def read_processes(
     """Processes with their GPU, memory and SM use at this moment, from gpusteward's agents."""
     result = posted.result
     number = find_workload(result.workloads, kind=kind, namespace=namespace, name=name)
-    containers = (result.verdicts.usage.holdings[row].container for row in result.workloads.rows(number).tolist())
+    containers = (result.verdicts.usage.allocations[row].container for row in result.workloads.rows(number).tolist())
     pods = list(dict.fromkeys(Pod(one.namespace, one.pod) for one in containers))
     asked = pods[offset : offset + limit]
     running = await ask_source(lambda: serving.read_processes(asked, time.time()), serving.process_places)

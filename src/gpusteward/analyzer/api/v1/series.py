@@ -58,10 +58,10 @@ async def read_series(
     result = posted.result
     number = find_workload(result.workloads, kind=kind, namespace=namespace, name=name)
     rows = result.workloads.rows(number).tolist()
-    holdings = [result.verdicts.usage.holdings[row] for row in rows[offset : offset + limit]]
+    allocations = [result.verdicts.usage.allocations[row] for row in rows[offset : offset + limit]]
 
     def read() -> list[Chart]:
-        return [serving.read_series(holding, result.at, seconds) for holding in holdings]
+        return [serving.read_series(allocation, result.at, seconds) for allocation in allocations]
 
     courses = [_course(chart) for chart in await ask_source(read, serving.chart_places)]
     return send_json(Series(courses, len(rows), seconds, stamp(result)))
@@ -69,5 +69,5 @@ async def read_series(
 
 def _course(chart: Chart) -> Course:
     return Course(
-        allocation_id(chart.holding), {measure.value: list(points) for measure, points in chart.lines.items()}
+        allocation_id(chart.allocation), {measure.value: list(points) for measure, points in chart.lines.items()}
     )

@@ -157,9 +157,9 @@ class WorkloadView:
 
 
 def _make_listing(result: Result) -> Listing:
-    table, holdings = result.workloads, result.verdicts.usage.holdings
+    table, allocations = result.workloads, result.verdicts.usage.allocations
     kind, namespace, name = (_part_of_key(table, part) for part in range(3))
-    node, model = Texts(lambda: [one.node for one in holdings]), Texts(lambda: [one.model for one in holdings])
+    node, model = Texts(lambda: [one.node for one in allocations]), Texts(lambda: [one.model for one in allocations])
     size = len(table)
     return Listing(
         size,

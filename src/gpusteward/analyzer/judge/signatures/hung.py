@@ -4,7 +4,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.judge.keys import Mask
 from gpusteward.analyzer.judge.signatures.evidence import RUN_THROUGH_KINDS, Evidence
-from gpusteward.analyzer.judge.signatures.holdings import HoldingRule, holds_something
+from gpusteward.analyzer.judge.signatures.held_memory import HoldingRule, holds_something
 from gpusteward.core.verdicts import Activity
 
 
@@ -23,13 +23,13 @@ class HungRule(BaseModel):
     )
 
 
-def is_hung(evidence: Evidence, rule: HungRule, *, holding: HoldingRule) -> Mask:
+def is_hung(evidence: Evidence, rule: HungRule, *, allocation: HoldingRule) -> Mask:
     """Idle, holds something, and has worked, or may have before anybody looked.
 
     The second half is what keeps a hung job from being given away as parked after the memory of earlier cycles is
     lost: hung never goes beyond a notice.
     """
-    is_idle = evidence.has(Activity.IDLE) & holds_something(evidence, holding)
+    is_idle = evidence.has(Activity.IDLE) & holds_something(evidence, allocation)
     return is_idle & evidence.runs_through(rule.kinds) & (has_worked(evidence) | may_have_worked(evidence, rule))
 
 

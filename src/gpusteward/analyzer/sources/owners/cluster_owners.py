@@ -21,7 +21,7 @@ from gpusteward.analyzer.sources.owners.owner_resolver import (
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.errors import ConfigurationError, SourceError
-from gpusteward.core.usages import Holding
+from gpusteward.core.usages import AllocationKey
 from gpusteward.kubernetes.api import ApiServer, ObjectError
 from gpusteward.logs import Log
 
@@ -79,7 +79,7 @@ class ClusterOwners:
         walks = self._walks
         if walks is None:
             return table
-        nameless, told = _subjects(table.holdings)
+        nameless, told = _subjects(table.allocations)
         self._forget(nameless, told)
         walks.forget()
         self._wish_budget, budget = _new_budget(), _new_budget()
@@ -96,16 +96,16 @@ class ClusterOwners:
         return answer.found.wish if answer and answer.found else ""
 
     def _rename(self, table: UsageTable) -> UsageTable:
-        named = [self._with_root(holding) for holding in table.holdings]
-        is_same = all(new is old for new, old in zip(named, table.holdings, strict=True))
-        return table if is_same else replace(table, holdings=named)
+        named = [self._with_root(allocation) for allocation in table.allocations]
+        is_same = all(new is old for new, old in zip(named, table.allocations, strict=True))
+        return table if is_same else replace(table, allocations=named)
 
-    def _with_root(self, holding: Holding) -> Holding:
-        told = holding.container.workload
-        answer = self._pods.get(_pod(holding)) if told is None else self._told.get(told)
+    def _with_root(self, allocation: AllocationKey) -> AllocationKey:
+        told = allocation.container.workload
+        answer = self._pods.get(_pod(allocation)) if told is None else self._told.get(told)
         if answer is None or answer.found is None or answer.found.workload == told:
-            return holding
-        return replace(holding, container=replace(holding.container, workload=answer.found.workload))
+            return allocation
+        return replace(allocation, container=replace(allocation.container, workload=answer.found.workload))
 
     def _learn(
         self,
@@ -170,12 +170,12 @@ def _new_budget() -> Budget:
     return Budget(QUESTIONS_PER_CYCLE, SECONDS_PER_CYCLE)
 
 
-def _subjects(holdings: Iterable[Holding]) -> tuple[set[PodName], dict[Workload, PodName]]:
+def _subjects(allocations: Iterable[AllocationKey]) -> tuple[set[PodName], dict[Workload, PodName]]:
     """Pods without a workload, and workloads that were told, each with one of its pods."""
     nameless: set[PodName] = set()
     told: dict[Workload, PodName] = {}
-    for holding in holdings:
-        pod, workload = _pod(holding), holding.container.workload
+    for allocation in allocations:
+        pod, workload = _pod(allocation), allocation.container.workload
         if not all(pod):
             continue
         if workload is None:
@@ -185,8 +185,8 @@ def _subjects(holdings: Iterable[Holding]) -> tuple[set[PodName], dict[Workload,
     return nameless, told
 
 
-def _pod(holding: Holding) -> PodName:
-    container: Container = holding.container
+def _pod(allocation: AllocationKey) -> PodName:
+    container: Container = allocation.container
     return container.namespace, container.pod
 
 

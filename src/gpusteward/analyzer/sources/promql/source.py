@@ -34,7 +34,7 @@ from gpusteward.analyzer.sources.usage.stale_allocations import Absences
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
-from gpusteward.core.usages import Holding
+from gpusteward.core.usages import AllocationKey
 from gpusteward.logs import Log
 
 log = Log(__name__)
@@ -116,10 +116,10 @@ class PrometheusSource:
             self._sources = None  # perhaps the site changed its names: look again next time
         return table
 
-    def read_series(self, holding: Holding, at: float, *, seconds: float) -> Chart:
+    def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
         """The course of one allocation before `at`. Raises SourceError."""
         sources = self._sources or self._learn(at)
-        return read_chart(self._engine, sources, holding, at=at, seconds=seconds, step=self._settings.step_seconds)
+        return read_chart(self._engine, sources, allocation, at=at, seconds=seconds, step=self._settings.step_seconds)
 
     def read_processes(self, pods: Collection[Pod], at: float) -> Running:
         """What these pods run, where an agent of ours tells it. Raises SourceError."""
@@ -189,7 +189,9 @@ class PrometheusSource:
         block = build_block(found.dialect, gathered, expectations=self._expectations, shelf=shelf, at=at)
         told = calls_devices(found.dialect, self._condition)
         self._absences[found.key].note(gathered, block, at, calls_devices=told)
-        log.debug("dialect_read", dialect=found.dialect, rows=len(block.holdings), seconds=time.monotonic() - started)
+        log.debug(
+            "dialect_read", dialect=found.dialect, rows=len(block.allocations), seconds=time.monotonic() - started
+        )
         return block
 
     def _gather(self, found: Found, sources: Sources, at: float) -> Gathered:

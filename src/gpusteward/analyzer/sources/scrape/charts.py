@@ -11,33 +11,33 @@ from gpusteward.analyzer.sources.scrape.store import Store
 from gpusteward.analyzer.sources.usage.dialects import Dialect
 from gpusteward.analyzer.sources.usage.quantities import MEASURES
 from gpusteward.analyzer.sources.usage_source import Chart, Points
-from gpusteward.core.usages import Holding, Measure
+from gpusteward.core.usages import AllocationKey, Measure
 
 
-def read_chart(store: Store, found: Iterable[Found], holding: Holding, *, at: float, seconds: float) -> Chart:
+def read_chart(store: Store, found: Iterable[Found], allocation: AllocationKey, *, at: float, seconds: float) -> Chart:
     """The measures that people look at, as far back as they are kept."""
     lines: dict[Measure, Points] = {}
     with store.read_records() as (clerk, records):
         for one in found:
-            holders = frozenset(_find_holders(one.dialect, clerk, holding))
+            holders = frozenset(_find_holders(one.dialect, clerk, allocation))
             mine = [record for record in records.values() if record.roll.knows_any(holders)]
-            for signal in drawn_signals(one, holding):
+            for signal in drawn_signals(one, allocation):
                 family, measure = BY_NAME[signal.metric], MEASURES[signal.quantity]
                 courses = [
                     course for record in mine for course in record.read_courses(family, holders, at=at, seconds=seconds)
                 ]
                 if measure not in lines and (points := _merge(courses, signal.scale)):
                     lines[measure] = points
-    return Chart(holding, lines)
+    return Chart(allocation, lines)
 
 
-def _find_holders(dialect: Dialect, clerk: Clerk, holding: Holding) -> Iterator[int]:
+def _find_holders(dialect: Dialect, clerk: Clerk, allocation: AllocationKey) -> Iterator[int]:
     """Rows of this allocation. The agent names a MIG instance by its own uuid, a holding by that of its parent."""
-    who = holding.container
-    rest = (holding.gpu_instance, who.namespace, who.pod, who.name)
-    names_parent = dialect is not Dialect.NATIVE or not holding.gpu_instance
+    who = allocation.container
+    rest = (allocation.gpu_instance, who.namespace, who.pod, who.name)
+    names_parent = dialect is not Dialect.NATIVE or not allocation.gpu_instance
     for row, (uuid, *others) in enumerate(clerk.holders[dialect].all):
-        if tuple(others) == rest and (uuid == holding.gpu_uuid or not names_parent):
+        if tuple(others) == rest and (uuid == allocation.gpu_uuid or not names_parent):
             yield row
 
 

@@ -29,7 +29,7 @@ from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import format_text
-from gpusteward.core.usages import Holding
+from gpusteward.core.usages import AllocationKey
 from gpusteward.kubernetes.api import ApiServer
 
 
@@ -103,9 +103,9 @@ class ScrapeSource:
         absences.note(gathered, block, at, calls_devices=calls_devices(found.dialect, self._condition))
         return block
 
-    def read_series(self, holding: Holding, at: float, *, seconds: float) -> Chart:
+    def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
         """The course of one allocation before `at`, as far back as it is kept."""
-        return read_chart(self.store, self._found, holding, at=at, seconds=seconds)
+        return read_chart(self.store, self._found, allocation, at=at, seconds=seconds)
 
     def read_processes(self, pods: Collection[Pod], at: float) -> Running:
         """What these pods run, as their agents tell it now. Raises SourceError."""

@@ -15,7 +15,7 @@ from gpusteward.analyzer.sources.usage.presence import NOBODY, Roster
 from gpusteward.analyzer.sources.usage.quantities import ROLL_CALL, Fold, Level, Quantity
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.containers import Container, Workload
-from gpusteward.core.usages import Holding, Measure, Stat
+from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.messages import unknown_reasons
 
 Flags = NDArray[np.bool_]
@@ -40,7 +40,7 @@ _ESSENTIAL = (
 class Block:
     """The rows that one dialect contributes."""
 
-    holdings: list[Holding] = field(default_factory=list)
+    allocations: list[AllocationKey] = field(default_factory=list)
     stats: Stats = field(default_factory=dict)
     coverage: Column = field(default_factory=lambda: np.empty(0))
     unknown: dict[int, str] = field(default_factory=dict)
@@ -122,7 +122,7 @@ def _denied(roster: Roster, core_peak: Column) -> Flags:
     return contradictions.deny_zeros(known, device=roster.device_numbers, activity=activity, power=power, limit=limit)
 
 
-_Made = tuple[Details, Details, Holding]
+_Made = tuple[Details, Details, AllocationKey]
 
 
 class Shelf:
@@ -132,7 +132,7 @@ class Shelf:
         self._made: dict[Key, _Made] = {}
         self._containers: dict[tuple[object, ...], Container] = {}  # made in this cycle: several devices share one
 
-    def hold(self, roster: Roster) -> list[Holding]:
+    def hold(self, roster: Roster) -> list[AllocationKey]:
         """The holding of each row."""
         started = roster.take(Level.HOLDER, Quantity.STARTED_AT, Fold.LAST)
         times = [
@@ -141,7 +141,7 @@ class Shelf:
         rows = zip(roster.keys, roster.details, roster.identities, times, strict=True)
         self._made = {key: self._find(key, details, identity, time) for key, details, identity, time in rows}
         self._containers.clear()
-        return [holding for _, _, holding in self._made.values()]
+        return [allocation for _, _, allocation in self._made.values()]
 
     def _find(self, key: Key, details: Details, identity: Details, started_at: float | None) -> _Made:
         """The one made before, if all it is made of is the same, or if nothing is said of it any more. Texts are kept
@@ -154,7 +154,7 @@ class Shelf:
             return before
         return details, identity, self._make(key, details, identity, started_at)
 
-    def _make(self, key: Key, details: Details, identity: Details, started_at: float | None) -> Holding:
+    def _make(self, key: Key, details: Details, identity: Details, started_at: float | None) -> AllocationKey:
         uuid, instance, namespace, pod, name = key
         node, gpu, model, _, uid, kind, workload, share, user = (*details, *("",) * (9 - len(details)))
         who = (namespace, pod, uid, name, kind, workload, started_at, user)
@@ -164,6 +164,6 @@ class Shelf:
             container = Container(namespace, pod, uid, name, owner, started_at=started_at, user=user)
             self._containers[who] = container
         parent, its_model = identity
-        return Holding(
+        return AllocationKey(
             parent or uuid, instance, container, node=node, gpu_index=gpu, model=model or its_model, share=share
         )

@@ -18,11 +18,11 @@ def join_blocks(
     kept = list(zip(blocks, chosen, strict=True))
     keys = dict.fromkeys(key for block, _ in kept for key in block.stats)
     stats = {key: _concatenate([_column(block, key, rows) for block, rows in kept]) for key in keys}
-    holdings = [block.holdings[row] for block, rows in kept for row in rows]
+    allocations = [block.allocations[row] for block, rows in kept for row in rows]
     coverage = _concatenate([block.coverage[rows] for block, rows in kept])
     reasons = [block.unknown.get(row, "") for block, rows in kept for row in rows]
     unknown = {row: reason for row, reason in enumerate(reasons) if reason}
-    return UsageTable(at, window_seconds, holdings, stats, coverage, unknown)
+    return UsageTable(at, window_seconds, allocations, stats, coverage, unknown)
 
 
 def choose_rows(blocks: Sequence[Block], unseen: Sequence[Places]) -> list[list[int]]:
@@ -31,9 +31,9 @@ def choose_rows(blocks: Sequence[Block], unseen: Sequence[Places]) -> list[list[
     `unseen`: rows of each block that are only awaited. They give way to whoever speaks of the device.
     """
     if len(blocks) == 1:
-        return [list(range(len(blocks[0].holdings)))]
+        return [list(range(len(blocks[0].allocations)))]
     # Who is silent does not say any more which GPU its MIG instance is of: the holding knows it from before.
-    devices = [[holding.gpu_uuid for holding in block.holdings] for block in blocks]
+    devices = [[allocation.gpu_uuid for allocation in block.allocations] for block in blocks]
     spoken_of = set(_list_spoken_of(devices, unseen)) if any(unseen) else set[str]()
     told: set[str] = set()
     chosen: list[list[int]] = []

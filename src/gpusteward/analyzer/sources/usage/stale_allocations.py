@@ -88,9 +88,9 @@ class Absences:
         nodes = set() if calls_devices else {said[0] for said in gathered.present.values()} - {""}
         newcomers = {keys[row][_POD]: gathered.present[row][0] for row in gathered.present.keys() - known}
         for place, row in silent.items():
-            holding = block.holdings[place]
-            has_moved = row in known and newcomers.get(keys[row][_POD], holding.node) != holding.node
-            if has_moved or holding.gpu_uuid in speaking or holding.node in nodes:
+            allocation = block.allocations[place]
+            has_moved = row in known and newcomers.get(keys[row][_POD], allocation.node) != allocation.node
+            if has_moved or allocation.gpu_uuid in speaking or allocation.node in nodes:
                 yield row
 
 
