@@ -16,7 +16,7 @@ from bench.machines import describe_run
 from bench.progress import say
 from bench.readings import read_cpu_seconds, read_memory
 from bench.report import render_bars, render_table
-from tests.local.programs import running
+from tests.local.processes import running
 
 COMMAND = "python -m bench.demo"
 RESULTS = Path(__file__).parent / "results"

@@ -11,7 +11,7 @@ from docs.tables import code, make_page, make_table
 from gpusteward.agent.settings.flags import Group, Setting, build_parser
 from gpusteward.agent.settings.table import SETTINGS
 from gpusteward.cli.commands import doctor, explain, idle, ps, report, top
-from gpusteward.cli.exits import EXITS
+from gpusteward.cli.exit_codes import EXITS
 from gpusteward.cli.main import COMMANDS
 from gpusteward.core import dcgm, metrics
 from gpusteward.core.dcgm import DcgmField

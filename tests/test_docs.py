@@ -20,8 +20,8 @@ from gpusteward.cli.commands import doctor, explain, idle, ps, report, top
 from tests.agent.test_agent_process import RunningAgent, free_port, is_ready, running
 from tests.documents import DOCUMENTS, READMES, ROOT, list_blocks, prose, read_document
 from tests.fakes.apiserver import wait_until
-from tests.local.programs import Program
-from tests.local.programs import running as running_program
+from tests.local.processes import Program
+from tests.local.processes import running as running_program
 
 GOLDEN = sorted((ROOT / "tests/agent/golden").glob("*.prom"))
 SHELL_LINES = [

@@ -12,7 +12,7 @@ import pytest
 
 from gpusteward.analyzer.settings.sections import ServerSettings
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.cli.client import LostError, Peer, RefusedError, make_client
+from gpusteward.cli.api.client import LostError, Peer, RefusedError, make_client
 from gpusteward.cli.main import main
 from gpusteward.core.errors import ConfigurationError
 from tests.agent.test_agent_process import free_port

@@ -11,8 +11,9 @@ from threading import Thread
 
 import pytest
 
-from gpusteward.cli.client import Client, Peer, make_client
-from gpusteward.cli.doctor import clocks, rights
+from gpusteward.cli.api.client import Client, Peer, make_client
+from gpusteward.cli.doctor import clocks
+from gpusteward.cli.doctor import permissions as rights
 from gpusteward.cli.doctor.findings import Finding, Status
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from gpusteward.analyzer.reports.reports import Amounts, Group, Range, Report
-from gpusteward.cli.client import Peer, make_client
+from gpusteward.cli.api.client import Peer, make_client
+from gpusteward.cli.api.pagination import read_all
 from gpusteward.cli.main import main
-from gpusteward.cli.pagination import read_all
 from gpusteward.core.containers import Workload
 from tests.analyzer.api_tables import hold, small_result
 from tests.analyzer.serving import Api, make_result, serving_api

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpusteward import __version__
-from gpusteward.cli.exits import EXITS
+from gpusteward.cli.exit_codes import EXITS
 from gpusteward.cli.main import COMMANDS, main
 
 

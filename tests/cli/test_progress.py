@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pytest
 
 WORK = (
-    "from gpusteward.cli.output.progress import show_progress\n"
+    "from gpusteward.cli.output.console import show_progress\n"
     "with show_progress('counting', otherwise='counting ...') as advance:\n"
     "    for done in range(1, 8):\n"
     "        advance(done, 7)\n"

@@ -13,7 +13,7 @@ from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.make import make_report
 from gpusteward.analyzer.reports.reports import Report, ReportQuery
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.cli.languages import find_language
+from gpusteward.cli.language import find_language
 from gpusteward.cli.main import main
 from gpusteward.cli.output.report_table import print_report
 from gpusteward.cli.output.terminal_text import measure

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.apiserver import wait_until
-from tests.local.programs import running, running_command
+from tests.local.processes import running, running_command
 
 ROOT = Path(__file__).parents[2]
 FLAGS = ("demo", "--address", "127.0.0.1:0")

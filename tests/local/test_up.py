@@ -11,7 +11,7 @@ import pytest
 from gpusteward.local.up import is_within_reach
 from tests.fakes import nvml_scenarios as nvml
 from tests.fakes.nvml_library import environment
-from tests.local.programs import running
+from tests.local.processes import running
 
 SLEEPER = "import sys; sys.stdin.read()"
 

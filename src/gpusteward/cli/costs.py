@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from gpusteward.cli.client import Client
+from gpusteward.cli.api.client import Client
+from gpusteward.cli.api.workloads import WorkloadName, name_of
 from gpusteward.cli.json_access import Row, each, inner, number, text
-from gpusteward.cli.workload_names import WorkloadName, name_of
 from gpusteward.core.errors import SourceError
 
 PATH = "/api/v1/reports"

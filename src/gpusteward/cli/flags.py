@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from gpusteward.cli.client import Client, Peer, make_client
-from gpusteward.cli.languages import find_language
+from gpusteward.cli.api.client import Client, Peer, make_client
+from gpusteward.cli.language import find_language
 from gpusteward.core.did_you_mean import suggest
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import LANGUAGES, Language

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import NamedTuple
 
 from gpusteward import __version__
-from gpusteward.cli.exits import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_PIPE, EXIT_USAGE
+from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_PIPE, EXIT_USAGE
 from gpusteward.core.did_you_mean import suggest
 from gpusteward.core.errors import ConfigurationError, SourceError
 

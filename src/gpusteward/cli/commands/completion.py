@@ -4,9 +4,9 @@ import argparse
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from gpusteward.cli.exits import EXIT_OK, describe_exits
+from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
 from gpusteward.cli.flags import FlagParser
-from gpusteward.cli.shells import WRITERS, Flag, Words
+from gpusteward.cli.output.completion_scripts import WRITERS, Flag, Words
 
 HOW = """How to use it:
   bash   source <(gpusteward completion bash)     # in ~/.bashrc

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from gpusteward.cli.extras import build_settings_parser, needing
 from gpusteward.cli.flags import FlagParser
-from gpusteward.cli.output.progress import show_progress
-from gpusteward.cli.programs import build_settings_parser, needing
+from gpusteward.cli.output.console import show_progress
 from gpusteward.core.errors import ConfigurationError
 
 NODES, MOST_NODES = 40, 200

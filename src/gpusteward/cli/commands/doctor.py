@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from gpusteward.cli.doctor import clocks, driver, engine, engine_address, kubelet, processes, rights, servers
+from gpusteward.cli.doctor import clocks, driver, engine, engine_address, kubelet, processes, servers
+from gpusteward.cli.doctor import permissions as rights
 from gpusteward.cli.doctor.findings import STATUS_WORDS, Finding, Status
-from gpusteward.cli.exits import EXIT_FAILURE, EXIT_OK, describe_exits
+from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_OK, describe_exits
 from gpusteward.cli.flags import (
     AGENT_VARIABLE,
     SERVER_VARIABLE,
@@ -22,9 +23,9 @@ from gpusteward.cli.flags import (
     open_agent,
     open_server,
 )
+from gpusteward.cli.output.console import show_progress
 from gpusteward.cli.output.formats import write_rows
 from gpusteward.cli.output.paragraphs import Line, write_paragraphs
-from gpusteward.cli.output.progress import show_progress
 from gpusteward.cli.output.terminal_text import fit
 from gpusteward.core.messages import Language, Message
 

@@ -4,7 +4,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gpusteward.cli.exits import EXIT_OK, describe_exits
+from gpusteward.cli.api.workloads import find_workload
+from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
 from gpusteward.cli.flags import (
     FlagParser,
     add_language_flag,
@@ -17,7 +18,6 @@ from gpusteward.cli.json_access import Row, each, inner, text, texts
 from gpusteward.cli.output.formats import write_json, write_rows
 from gpusteward.cli.output.paragraphs import Line, write_paragraphs
 from gpusteward.cli.output.verdict_texts import describe_workload
-from gpusteward.cli.workload_names import find_workload
 
 KEYS = (
     *("namespace", "pod", "container", "gpu", "node", "index", "model", "share", "activity", "state", "signature"),

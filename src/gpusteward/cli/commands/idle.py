@@ -5,9 +5,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpusteward.cli.client import Client
+from gpusteward.cli.api.client import Client
+from gpusteward.cli.api.pagination import read_all
+from gpusteward.cli.api.workloads import WorkloadName, name_of
 from gpusteward.cli.costs import Cost, read_idle_costs
-from gpusteward.cli.exits import EXIT_FOUND, EXIT_OK, describe_exits
+from gpusteward.cli.exit_codes import EXIT_FOUND, EXIT_OK, describe_exits
 from gpusteward.cli.flags import (
     FlagParser,
     add_language_flag,
@@ -18,11 +20,9 @@ from gpusteward.cli.flags import (
 )
 from gpusteward.cli.json_access import Row, count, moment, number, text
 from gpusteward.cli.output import quantities
+from gpusteward.cli.output.console import Advance, show_progress
 from gpusteward.cli.output.formats import Column, write_rows
-from gpusteward.cli.output.progress import Advance, show_progress
 from gpusteward.cli.output.verdict_labels import FINDINGS, SIGNATURES, translate
-from gpusteward.cli.pagination import read_all
-from gpusteward.cli.workload_names import WorkloadName, name_of
 from gpusteward.core.messages import Language, Message
 
 PATH = "/api/v1/workloads"

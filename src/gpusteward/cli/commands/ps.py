@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from gpusteward.cli.exits import EXIT_OK, describe_exits
+from gpusteward.cli.api.snapshots import Snapshot, list_processes, list_silent_holders, read_snapshot
+from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
 from gpusteward.cli.flags import (
     FlagParser,
     add_agent_flags,
@@ -16,7 +17,6 @@ from gpusteward.cli.flags import (
 )
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.formats import Column, write_rows
-from gpusteward.cli.snapshots import Snapshot, list_processes, list_silent_holders, read_snapshot
 from gpusteward.core.messages import Language, Message
 
 KEYS = (

@@ -13,7 +13,7 @@ from gpusteward.analyzer.reports.render.html_page import render_html
 from gpusteward.analyzer.reports.render.json_text import read_report, render_json
 from gpusteward.analyzer.reports.reports import By, Report, ReportQuery
 from gpusteward.analyzer.reports.time_range import read_range
-from gpusteward.cli.exits import EXIT_OK, describe_exits
+from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
 from gpusteward.cli.flags import FlagParser, add_language_flag, add_server_flags, language_of, open_server
 from gpusteward.cli.output.report_table import print_report
 from gpusteward.cli.output.terminal_text import escape_unfit

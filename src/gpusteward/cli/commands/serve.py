@@ -4,8 +4,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from gpusteward.cli.extras import build_settings_parser, needing
 from gpusteward.cli.flags import FlagParser
-from gpusteward.cli.programs import build_settings_parser, needing
 from gpusteward.logs import configure_logs
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpusteward.cli.extras import build_settings_parser, needing
 from gpusteward.cli.flags import OUTPUTS, FlagParser
 from gpusteward.cli.output.formats import Cells, Column, write_rows
-from gpusteward.cli.programs import build_settings_parser, needing
 from gpusteward.core.messages import Message
 from gpusteward.logs import configure_logs
 

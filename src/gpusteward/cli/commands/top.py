@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpusteward.cli.exits import EXIT_OK, describe_exits
+from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
 from gpusteward.cli.flags import (
     AGENT,
     OUTPUTS,
@@ -18,8 +18,8 @@ from gpusteward.cli.flags import (
     read_seconds,
 )
 from gpusteward.cli.output.formats import Column, write_rows
-from gpusteward.cli.top.cluster import ClusterSource
-from gpusteward.cli.top.node import NodeSource
+from gpusteward.cli.top.cluster_source import ClusterSource
+from gpusteward.cli.top.node_source import NodeSource
 from gpusteward.cli.top.source_protocol import MOST_ROWS, Asked, Item, Source, View
 from gpusteward.cli.top.views import CLUSTER, FIRST_NODE_SORTS, FIRST_SORTS, NODE, Cell
 from gpusteward.core.errors import ConfigurationError

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from gpusteward.cli.extras import build_settings_parser, needing
 from gpusteward.cli.flags import FlagParser
-from gpusteward.cli.programs import build_settings_parser, needing
 
 
 def build_parser() -> FlagParser:

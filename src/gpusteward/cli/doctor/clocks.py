@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping
 
-from gpusteward.cli.client import Client, LostError
+from gpusteward.cli.api.client import Client, LostError
 from gpusteward.cli.doctor.findings import Finding, Status
 from gpusteward.core.messages import Message
 

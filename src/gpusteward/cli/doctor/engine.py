@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from gpusteward.cli.client import Client, Query
+from gpusteward.cli.api.client import Client, Query
 from gpusteward.cli.doctor.findings import Finding, Status
 from gpusteward.cli.json_access import Row, each, inner
 from gpusteward.core import metrics

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusteward.cli.client import Client, Peer, make_client
+from gpusteward.cli.api.client import Client, Peer, make_client
 from gpusteward.cli.doctor.findings import Finding, Status
+from gpusteward.cli.extras import needing
 from gpusteward.cli.output.terminal_text import clean
-from gpusteward.cli.programs import needing
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.messages import Message
 from gpusteward.logs import configure_logs

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
-from gpusteward.cli.client import Client
+from gpusteward.cli.api.client import Client
 from gpusteward.cli.doctor.findings import NOTHING, Finding, Status
 from gpusteward.cli.json_access import Row, count, each, inner, number, text
 from gpusteward.cli.output.quantities import percent

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpusteward.cli.client import Client, LostError
+from gpusteward.cli.api.client import Client, LostError
 from gpusteward.cli.doctor.findings import Finding, Status
 from gpusteward.cli.doctor.samples import check_samples
 from gpusteward.cli.json_access import Row, count, inner, number, text

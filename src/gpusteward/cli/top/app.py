@@ -8,16 +8,16 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
+from gpusteward.cli.api.workloads import WorkloadName
 from gpusteward.cli.top import bars
 from gpusteward.cli.top.detail import DetailScreen
+from gpusteward.cli.top.dialogs import ChoiceScreen, HelpScreen
 from gpusteward.cli.top.keys import KEYS
 from gpusteward.cli.top.loader import Answered, Loader
-from gpusteward.cli.top.notes import ChoiceScreen, HelpScreen
 from gpusteward.cli.top.prompt import Prompt
 from gpusteward.cli.top.source_protocol import FIRST_ROWS, MOST_ROWS, Asked, Given, Source, View
 from gpusteward.cli.top.table import ItemTable
 from gpusteward.cli.top.views import Cell, sorts_of
-from gpusteward.cli.workload_names import WorkloadName
 from gpusteward.core.did_you_mean import suggest
 from gpusteward.core.messages import Language, Message
 

@@ -10,13 +10,13 @@ from textual.containers import VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Static
 
+from gpusteward.cli.api.workloads import WorkloadName
 from gpusteward.cli.output.paragraphs import Line, lay_out
 from gpusteward.cli.output.quantities import span
 from gpusteward.cli.output.terminal_text import clean, fit, measure, wrap
-from gpusteward.cli.top import sparks
+from gpusteward.cli.top import charts as sparks
 from gpusteward.cli.top.running import TITLE
 from gpusteward.cli.top.source_protocol import Chart, Detail
-from gpusteward.cli.workload_names import WorkloadName
 from gpusteward.core.messages import Language, Message
 
 if TYPE_CHECKING:

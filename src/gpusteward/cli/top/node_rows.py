@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from gpusteward.cli.api.snapshots import Snapshot, list_processes, name_gpu, owner_of
+from gpusteward.cli.api.workloads import WorkloadName
 from gpusteward.cli.json_access import Row, count, inner, number, text
-from gpusteward.cli.snapshots import Snapshot, list_processes, name_gpu, owner_of
 from gpusteward.cli.top.source_protocol import Asked, Item, View
-from gpusteward.cli.workload_names import WorkloadName
 
 UTILIZATION = ("utilization_ratio", "gr_engine_ratio")  # of a device, of a MIG instance
 SIGNALS = ("memory_used_bytes", "memory_total_bytes", "power_watts", "temperature_celsius")

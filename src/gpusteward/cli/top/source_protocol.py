@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
+from gpusteward.cli.api.workloads import WorkloadName
 from gpusteward.cli.output.paragraphs import Line
-from gpusteward.cli.workload_names import WorkloadName
 
 FIRST_ROWS = 100
 MOST_ROWS = 2000

@@ -5,16 +5,16 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 
-from gpusteward.cli.client import Client
+from gpusteward.cli.api.client import Client
+from gpusteward.cli.api.snapshots import Snapshot, list_processes, read_snapshot
+from gpusteward.cli.api.workloads import WorkloadName, name_of
 from gpusteward.cli.json_access import inner
 from gpusteward.cli.output.paragraphs import Line
 from gpusteward.cli.output.quantities import memory, percent
-from gpusteward.cli.snapshots import Snapshot, list_processes, read_snapshot
 from gpusteward.cli.top.labels import CORE, MEMORY, SM
 from gpusteward.cli.top.node_rows import list_gpus, list_rows, list_workloads
 from gpusteward.cli.top.running import NOTHING, TITLE, describe_processes
 from gpusteward.cli.top.source_protocol import Asked, Chart, Detail, Given, Item, View
-from gpusteward.cli.workload_names import WorkloadName, name_of
 from gpusteward.core.messages import Language, Message
 
 HISTORY = 1800  # an hour of looks every two seconds

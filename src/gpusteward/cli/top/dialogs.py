@@ -10,9 +10,9 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from gpusteward.cli.api.workloads import WorkloadName
 from gpusteward.cli.output.terminal_text import fit
 from gpusteward.cli.top.keys import KEYS, Key
-from gpusteward.cli.workload_names import WorkloadName
 from gpusteward.core.messages import Language
 
 

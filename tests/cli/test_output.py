@@ -18,7 +18,7 @@ from gpusteward.cli.main import main
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.formats import Column, write_rows
 from gpusteward.cli.output.terminal_text import clean, cut, cut_middle, escape_unfit, fit, measure, wrap
-from gpusteward.cli.top import sparks
+from gpusteward.cli.top import charts as sparks
 from gpusteward.cli.top.names import fit_holders, fit_workload
 from gpusteward.cli.top.views import CLUSTER, NODE, divide_width
 from gpusteward.core.errors import ConfigurationError

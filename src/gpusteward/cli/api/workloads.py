@@ -3,10 +3,10 @@
 from typing import NamedTuple
 from urllib.parse import quote
 
-from gpusteward.cli.client import Client
+from gpusteward.cli.api.client import Client
+from gpusteward.cli.api.pagination import read_page
 from gpusteward.cli.json_access import Row
 from gpusteward.cli.output.terminal_text import clean
-from gpusteward.cli.pagination import read_page
 from gpusteward.core.did_you_mean import suggest
 from gpusteward.core.errors import ConfigurationError, SourceError
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpusteward.cli.client import Client
+from gpusteward.cli.api.client import Client
+from gpusteward.cli.api.workloads import WorkloadName
 from gpusteward.cli.json_access import Row, count, each, inner, number, text
 from gpusteward.cli.output.quantities import UNKNOWN
-from gpusteward.cli.workload_names import WorkloadName
 
 PATH = "/snapshot"
 

@@ -4,18 +4,18 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from gpusteward.cli.client import Client, RefusedError
+from gpusteward.cli.api.client import Client, RefusedError
+from gpusteward.cli.api.pagination import GONE, LARGEST_PAGE, read_page
+from gpusteward.cli.api.workloads import WorkloadName, name_of
 from gpusteward.cli.json_access import Row, count, each, inner, moment, number, text, texts
 from gpusteward.cli.output.paragraphs import Line
 from gpusteward.cli.output.quantities import memory, percent, watts
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.cli.output.verdict_labels import HEALTH
 from gpusteward.cli.output.verdict_texts import describe_grounds, describe_judgement
-from gpusteward.cli.pagination import GONE, LARGEST_PAGE, read_page
 from gpusteward.cli.top.labels import CORE, MEMORY, POWER
 from gpusteward.cli.top.running import NOTHING, describe_processes
 from gpusteward.cli.top.source_protocol import Asked, Chart, Detail, Given, Item, View
-from gpusteward.cli.workload_names import WorkloadName, name_of
 from gpusteward.core.messages import Language, Message
 
 PATHS = {View.GPUS: "/api/v1/gpus", View.WORKLOADS: "/api/v1/workloads", View.TENANTS: "/api/v1/namespaces"}

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from gpusteward.cli.client import Client, Peer, make_client
+from gpusteward.cli.api.client import Client, Peer, make_client
 from gpusteward.cli.doctor.findings import Finding, Status
 from gpusteward.cli.json_access import inner
 from gpusteward.core.errors import ConfigurationError, SourceError

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from gpusteward.cli.exits import describe_exits
+from gpusteward.cli.exit_codes import describe_exits
 from gpusteward.cli.flags import FlagParser
 from gpusteward.core.errors import ConfigurationError
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
-from gpusteward.cli.client import Client, Query, RefusedError
+from gpusteward.cli.api.client import Client, Query, RefusedError
 from gpusteward.cli.json_access import Row, count, each, inner, moment
-from gpusteward.cli.output.progress import Advance
+from gpusteward.cli.output.console import Advance
 
 LARGEST_PAGE = 1000
 GONE = 410
