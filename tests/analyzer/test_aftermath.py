@@ -19,7 +19,7 @@ def test_a_fault_nobody_foresaw_stops_the_books_is_shown_and_is_over_with_the_ne
     settings = Settings(ledger=LedgerSettings(url=sqlite_url(tmp_path)))
     aftermath = Aftermath(settings, lambda: settings, read_wish=lambda _namespace, _pod: "")
     told = []
-    monkeypatch.setattr(aftermath.teller, "tell", told.append)
+    monkeypatch.setattr(aftermath.notifier, "notify", told.append)
     results = [cycle([(allocation(), RESTING)], START + 300 * number) for number in range(3)]
     try:
         aftermath.follow(results[0])

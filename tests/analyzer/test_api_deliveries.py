@@ -8,13 +8,13 @@ import pytest
 from pydantic import SecretStr
 
 from gpusteward.analyzer.api.http.concurrency_limits import PLACES
-from gpusteward.analyzer.notify.notifier import Teller
-from gpusteward.analyzer.notify.outbox_records import Delivery
+from gpusteward.analyzer.notify.notifier import Notifier
+from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.settings.sections import ServerSettings
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.errors import SourceError
+from tests.analyzer.notify.notifier_setup import gpu_of, open_ledger, result_of, running_notifier, settings_of
 from tests.analyzer.serving import Api, serving_api
-from tests.analyzer.telling import held, open_ledger, result_of, settings_of, telling
 from tests.fakes.receivers import Receiver, wait_until
 
 PATH = "/api/v1/deliveries"
@@ -26,7 +26,7 @@ class House:
     """Somebody to tell, who refuses, and the API beside it."""
 
     receiver: Receiver
-    teller: Teller
+    notifier: Notifier
     api: Api
 
 
@@ -37,13 +37,13 @@ def house(tmp_path: Path) -> Iterator[House]:
         receiver.misfortune = "400"
         url = f"{receiver.url}/s3cret-path?token=s3cret".replace("://", "://user:s3cret@")
         settings = settings_of(control={"enabled": True, "api_url": url})
-        with telling(settings, engine) as teller:
-            teller.tell(result_of([held("ml", "web")], settings=settings))
-            wait_until(lambda: teller.tally.dead["control"] == 1)
-            parts = {"read_deliveries": teller.read_deliveries, "retry_delivery": teller.retry_delivery}
+        with running_notifier(settings, engine) as notifier:
+            notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
+            wait_until(lambda: notifier.counters.dead["control"] == 1)
+            parts = {"read_deliveries": notifier.read_deliveries, "retry_delivery": notifier.retry_delivery}
             with serving_api(settings=guarded(), **parts) as api:
                 wait_until(lambda: bool(api.get(f"{PATH}?state=dead").json["items"]))
-                yield House(receiver, teller, api)
+                yield House(receiver, notifier, api)
     engine.dispose()
 
 
@@ -80,7 +80,7 @@ def test_an_operator_has_it_tried_again_and_it_arrives(house: House):
 @pytest.mark.parametrize(("token", "status"), [("", 401), (VIEWER, 403), ("nobody-gave-this-out-00", 401)])
 def test_nobody_else_may_have_it_tried_again(house: House, token: str, status: int):
     assert house.api.post(f"{PATH}/1/retry", token=token).status == status
-    assert house.teller.read_deliveries("dead", 10)
+    assert house.notifier.read_deliveries("dead", 10)
 
 
 def test_one_that_is_not_there_cannot_be_tried_again(house: House):
@@ -97,9 +97,9 @@ def test_from_elsewhere_reading_needs_a_token():
 
 
 def test_where_nobody_is_told_there_are_none(tmp_path: Path):
-    with telling(settings_of()) as teller:
-        assert teller.read_deliveries(None, 10) == []
-        assert teller.retry_delivery(1) == (None, False)
+    with running_notifier(settings_of()) as notifier:
+        assert notifier.read_deliveries(None, 10) == []
+        assert notifier.retry_delivery(1) == (None, False)
 
 
 def test_a_database_that_is_away_is_a_problem_of_its_own():
@@ -116,9 +116,9 @@ def test_a_lost_table_is_said_in_words(tmp_path: Path):
     engine = open_ledger(tmp_path)
     with Receiver() as receiver:
         settings = settings_of(control={"enabled": True, "api_url": receiver.url})
-        with telling(settings, engine) as teller:
+        with running_notifier(settings, engine) as notifier:
             with engine.begin() as connection:
                 connection.exec_driver_sql("DROP TABLE outbox")
             with pytest.raises(SourceError, match="the outbox cannot be read"):
-                teller.read_deliveries(None, 10)
+                notifier.read_deliveries(None, 10)
     engine.dispose()

@@ -5,8 +5,8 @@ from typing import Any
 
 from gpusteward.analyzer.judge.history import Memory
 from gpusteward.analyzer.ledger.ledger import Ledger
-from gpusteward.analyzer.notify.notices import ReadWish
-from gpusteward.analyzer.notify.notifier import Teller
+from gpusteward.analyzer.notify.notices.planner import ReadNotifyAnnotation
+from gpusteward.analyzer.notify.notifier import Notifier
 from gpusteward.analyzer.reports.reports import Report, ReportQuery
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
@@ -22,15 +22,17 @@ STOP_SECONDS = 1.0
 class Aftermath:
     """`follow` and `follow_failure` are for the thread that runs cycles; the others are for everybody."""
 
-    def __init__(self, settings: Settings, poll_settings: Callable[[], Settings], *, read_wish: ReadWish) -> None:
+    def __init__(
+        self, settings: Settings, poll_settings: Callable[[], Settings], *, read_wish: ReadNotifyAnnotation
+    ) -> None:
         """Raises ConfigurationError for a ledger or a channel that cannot be used."""
         self._poll_settings = poll_settings
         self._fault = ""  # of the last booking, if nobody foresaw it
         self.ledger = Ledger(settings.ledger) if settings.ledger.enabled else None
-        self.teller = Teller(settings, self.ledger.engine if self.ledger else None, read_wish=read_wish)
+        self.notifier = Notifier(settings, self.ledger.engine if self.ledger else None, read_wish=read_wish)
 
     def start(self) -> None:
-        self.teller.start()
+        self.notifier.start()
 
     def recollect(self, table: UsageTable) -> Memory:
         """What the books know before the first cycle."""
@@ -44,7 +46,7 @@ class Aftermath:
         """Keep, then tell: what is told about money is in the books."""
         if self.ledger is not None:
             self._book(self.ledger, result)
-        self.teller.tell(result)
+        self.notifier.notify(result)
 
     def _book(self, ledger: Ledger, result: Result) -> None:
         try:
@@ -58,7 +60,7 @@ class Aftermath:
             self._fault = fault
 
     def follow_failure(self, reason: str, at: float) -> None:
-        self.teller.tell_lost(reason, at=at)
+        self.notifier.announce_outage(reason, at=at)
 
     def read_report(self, query: ReportQuery) -> Report:
         """Raises SourceError, also where no books are kept."""
@@ -73,9 +75,9 @@ class Aftermath:
         books = dict(self.ledger.describe()) if self.ledger else None
         if books and self._fault:
             books |= {"is_ready": False, "error": self._fault}
-        return {"ledger": books, "deliveries": self.teller.describe()}
+        return {"ledger": books, "deliveries": self.notifier.describe()}
 
     def stop(self) -> None:
-        self.teller.stop(STOP_SECONDS)
+        self.notifier.stop(STOP_SECONDS)
         if self.ledger is not None:
             self.ledger.close()

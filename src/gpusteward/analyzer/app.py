@@ -91,8 +91,8 @@ class Analyzer:
             count_reloads=self.steering.count_reloads,
             read_report=self.aftermath.read_report,
             describe_aftermath=self.aftermath.describe,
-            read_deliveries=self.aftermath.teller.read_deliveries,
-            retry_delivery=self.aftermath.teller.retry_delivery,
+            read_deliveries=self.aftermath.notifier.read_deliveries,
+            retry_delivery=self.aftermath.notifier.retry_delivery,
         )
 
     def _change_settings(self, values: Mapping[str, object]) -> Settings:

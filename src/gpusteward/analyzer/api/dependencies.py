@@ -12,7 +12,7 @@ from gpusteward.analyzer.api.http.problems import not_ready
 from gpusteward.analyzer.api.http.roles import Roles
 from gpusteward.analyzer.api.result_store import Board, Posted
 from gpusteward.analyzer.explain.tallies import Tally
-from gpusteward.analyzer.notify.outbox_records import Delivery
+from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.reports.reports import Report, ReportQuery
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.pod_processes import Pod, Running

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gpusteward.analyzer.notify.alertmanager import AlertPusher
-from gpusteward.analyzer.notify.alerts import LIFE_INTERVALS, OpenAlerts
-from gpusteward.analyzer.notify.delivery_counters import DeliveryTally
-from gpusteward.analyzer.notify.messages import Manner
+from gpusteward.analyzer.notify.alertmanager.alerts import LIFE_INTERVALS, OpenAlerts
+from gpusteward.analyzer.notify.alertmanager.pusher import AlertPusher
+from gpusteward.analyzer.notify.notices.messages import MessageOptions
+from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 
@@ -14,9 +14,9 @@ from gpusteward.analyzer.settings.settings import Settings
 class Alerting:
     """Nothing happens before `start`, nor where no Alertmanager is named."""
 
-    def __init__(self, settings: Settings, tally: DeliveryTally) -> None:
+    def __init__(self, settings: Settings, counters: DeliveryCounters) -> None:
         self._settings = settings
-        self._tally = tally
+        self._tally = counters
         self._open = OpenAlerts()
         self._pushers: list[AlertPusher] = []
         self._is_running = False
@@ -43,8 +43,8 @@ class Alerting:
         push, notify = self._settings.alertmanager, self._settings.notify
         window_seconds = result.verdicts.usage.window_seconds
         currency = self._settings.prices.currency
-        manner = Manner(notify.language, notify.time_zone, currency, notify.repeat_hours, window_seconds)
-        alerts = [*self._open.follow(result, push, manner), *self._open.find(push, now=result.at)]
+        options = MessageOptions(notify.language, notify.time_zone, currency, notify.repeat_hours, window_seconds)
+        alerts = [*self._open.follow(result, push, options), *self._open.find(push, now=result.at)]
         for pusher in self._pushers:
             pusher.push(alerts)
 

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from gpusteward.analyzer.notify.quiet_hours import read_zone
+from gpusteward.analyzer.notify.notices.quiet_hours import read_zone
 from gpusteward.analyzer.notify.texts import say
 
 _GIB = 1 << 30

@@ -2,24 +2,24 @@
 
 from dataclasses import dataclass
 
-from gpusteward.analyzer.notify.outbox_records import Note, Parcel
+from gpusteward.analyzer.notify.outbox.records import NoticeRecord, OutboxEvent
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """What goes in together or not at all."""
 
-    parcels: tuple[Parcel, ...]
-    notes: tuple[Note, ...]
+    events: tuple[OutboxEvent, ...]
+    notes: tuple[NoticeRecord, ...]
     at_ms: int
     refusals: int = 0  # how often the database has refused just this
 
     def __len__(self) -> int:
-        return len(self.parcels) + len(self.notes)
+        return len(self.events) + len(self.notes)
 
     def halve(self) -> tuple["Batch", "Batch"]:
         """In its order: parcels first, the record of what was told behind them."""
         middle = len(self) // 2
-        parcels, notes = self.parcels, self.notes
-        first = Batch(parcels[:middle], notes[: max(0, middle - len(parcels))], self.at_ms)
-        return first, Batch(parcels[middle:], notes[max(0, middle - len(parcels)) :], self.at_ms)
+        events, notes = self.events, self.notes
+        first = Batch(events[:middle], notes[: max(0, middle - len(events))], self.at_ms)
+        return first, Batch(events[middle:], notes[max(0, middle - len(events)) :], self.at_ms)

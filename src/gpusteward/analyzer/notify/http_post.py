@@ -14,7 +14,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from gpusteward import __version__
-from gpusteward.analyzer.notify.failures import DeliveryError
+from gpusteward.analyzer.notify.errors import DeliveryError
 
 LONGEST_ANSWER = 64 * 1024
 _PASSING = frozenset({401, 403, 404, 407, 408, 421, 425, 429})

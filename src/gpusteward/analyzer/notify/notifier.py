@@ -14,17 +14,17 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.ledger.db_engine import explain
 from gpusteward.analyzer.notify.alerting import Alerting
-from gpusteward.analyzer.notify.control import control_parcels
-from gpusteward.analyzer.notify.delivery_counters import DeliveryTally
-from gpusteward.analyzer.notify.digests import read_week, write_digest
-from gpusteward.analyzer.notify.dispatcher import POLL_SECONDS, Courier
-from gpusteward.analyzer.notify.messages import Manner
-from gpusteward.analyzer.notify.notice_history import Told
-from gpusteward.analyzer.notify.notices import Mail, Notices, ReadWish
-from gpusteward.analyzer.notify.outbox import Outbox
-from gpusteward.analyzer.notify.outbox_records import Delivery
-from gpusteward.analyzer.notify.quiet_hours import digest_week
-from gpusteward.analyzer.notify.senders import build_senders
+from gpusteward.analyzer.notify.channels import build_senders
+from gpusteward.analyzer.notify.control_webhook import control_events
+from gpusteward.analyzer.notify.notices.digest import read_week, write_digest
+from gpusteward.analyzer.notify.notices.messages import MessageOptions
+from gpusteward.analyzer.notify.notices.notice_history import NoticeHistory
+from gpusteward.analyzer.notify.notices.planner import Notices, OutboxBatch, ReadNotifyAnnotation
+from gpusteward.analyzer.notify.notices.quiet_hours import digest_week
+from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
+from gpusteward.analyzer.notify.outbox.dispatcher import POLL_SECONDS, Dispatcher
+from gpusteward.analyzer.notify.outbox.records import Delivery
+from gpusteward.analyzer.notify.outbox.store import Outbox
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.errors import ConfigurationError, SourceError
@@ -48,7 +48,7 @@ def _no_wish(_namespace: str, _pod: str) -> str:
     return ""
 
 
-class Teller:
+class Notifier:
     """`tell`, `tell_lost` and `adopt` are for the thread that runs cycles; the others are for everybody."""
 
     def __init__(
@@ -56,23 +56,23 @@ class Teller:
         settings: Settings,
         engine: Engine | None,
         *,
-        read_wish: ReadWish = _no_wish,
+        read_wish: ReadNotifyAnnotation = _no_wish,
         clock: Callable[[], float] = time.time,
         poll_seconds: float = POLL_SECONDS,
     ) -> None:
         """`engine` is the ledger's, None where there is none. Raises ConfigurationError for an unusable channel."""
-        self.tally = DeliveryTally()
+        self.counters = DeliveryCounters()
         self._settings = self._heard = settings
         self._engine = engine
         self._read_wish = read_wish
         self._clock = clock
         self._poll_seconds = poll_seconds
         self._senders = build_senders(settings.control, settings.notify, clock=clock)
-        self._told = Told()
+        self._told = NoticeHistory()
         self._notices = Notices(settings, self._told, read_wish=read_wish)
-        self._alerting = Alerting(settings, self.tally)
+        self._alerting = Alerting(settings, self.counters)
         self._outbox: Outbox | None = None  # opened when somebody is to be told
-        self._courier: Courier | None = None
+        self._dispatcher: Dispatcher | None = None
         self._is_running = self._has_record = False
         self._lost_since: float | None = None
         self._last_fault = ""
@@ -80,8 +80,8 @@ class Teller:
 
     def start(self) -> None:
         self._is_running = True
-        if self._courier is not None:
-            self._courier.start()
+        if self._dispatcher is not None:
+            self._dispatcher.start()
         self._alerting.start()
 
     def stop(self, timeout_seconds: float) -> None:
@@ -89,8 +89,8 @@ class Teller:
         self._is_running = False
         deadline = time.monotonic() + timeout_seconds
         self._alerting.stop(timeout_seconds / 2)
-        if self._courier is not None and self._outbox is not None:
-            self._courier.stop(max(0.0, deadline - time.monotonic()))
+        if self._dispatcher is not None and self._outbox is not None:
+            self._dispatcher.stop(max(0.0, deadline - time.monotonic()))
             self._outbox.close()
 
     def adopt(self, settings: Settings) -> None:
@@ -99,12 +99,12 @@ class Teller:
         self._settings = settings
         self._notices = Notices(settings, self._told, read_wish=self._read_wish)
         self._open()
-        if self._outbox is not None and self._courier is not None:
+        if self._outbox is not None and self._dispatcher is not None:
             self._outbox.adopt(settings.outbox)
-            self._courier.adopt(settings.outbox, self._senders)
+            self._dispatcher.adopt(settings.outbox, self._senders)
         self._alerting.adopt(settings)
 
-    def tell(self, result: Result) -> None:
+    def notify(self, result: Result) -> None:
         """Everything that a finished cycle has to say to anybody."""
         with self._guarded():
             self._follow(result.settings)
@@ -112,7 +112,7 @@ class Teller:
             self._alerting.follow(result)
             self._put(self._gather(result))
 
-    def tell_lost(self, reason: str, *, at: float) -> None:
+    def announce_outage(self, reason: str, *, at: float) -> None:
         """A cycle failed: nothing could be read."""
         with self._guarded():
             self._lost_since = self._lost_since if self._lost_since is not None else at
@@ -123,13 +123,13 @@ class Teller:
 
     def describe(self) -> Mapping[str, Any]:
         """How deliveries stand, for people; no secret is in it, and of addresses only the hosts."""
-        outbox, courier = self._outbox, self._courier
+        outbox, dispatcher = self._outbox, self._dispatcher
         return {
             "targets": sorted(self._senders),
             "alerts": self._alerting.describe(),
-            "counts": self.tally.counts(),
-            "failures": dict(courier.failures) if courier else {},
-            "left_alone": courier.open_hosts() if courier else [],
+            "counts": self.counters.counts(),
+            "failures": dict(dispatcher.failures) if dispatcher else {},
+            "left_alone": dispatcher.open_hosts() if dispatcher else [],
             "outbox": outbox.describe() if outbox else {},
             "fault": self._last_fault,
         }
@@ -143,11 +143,11 @@ class Teller:
 
     def retry_delivery(self, number: int) -> tuple[Delivery | None, bool]:
         """The one of this number, and whether it was given up and is tried again. Raises SourceError."""
-        if self._outbox is None or self._courier is None:
+        if self._outbox is None or self._dispatcher is None:
             return None, False
         with _translated():
             found, is_tried = self._outbox.retry(number, now_ms=round(self._clock() * 1000))
-        self._courier.wake()
+        self._dispatcher.wake()
         return self._name_host(found) if found else None, is_tried
 
     def _name_host(self, delivery: Delivery) -> Delivery:
@@ -167,17 +167,17 @@ class Teller:
     def _open(self) -> None:
         """Nobody to tell: no outbox, no threads, nothing asked of the ledger."""
         if self._outbox is None and self._senders:
-            self._outbox = Outbox(self._engine, self._settings.outbox, self.tally)
-            self._courier = Courier(
-                self._outbox, self._settings.outbox, self.tally, clock=self._clock, poll_seconds=self._poll_seconds
+            self._outbox = Outbox(self._engine, self._settings.outbox, self.counters)
+            self._dispatcher = Dispatcher(
+                self._outbox, self._settings.outbox, self.counters, clock=self._clock, poll_seconds=self._poll_seconds
             )
-            self._courier.adopt(self._settings.outbox, self._senders)
+            self._dispatcher.adopt(self._settings.outbox, self._senders)
             if self._is_running:
-                self._courier.start()
+                self._dispatcher.start()
 
-    def _gather(self, result: Result) -> Mail:
+    def _gather(self, result: Result) -> OutboxBatch:
         """Notices first: where there is no room for all, calls to a webhook nobody hears are refused before them."""
-        mail = Mail()
+        mail = OutboxBatch()
         if self._has_notices():
             now = self._clock()
             for more in (
@@ -185,27 +185,27 @@ class Teller:
                 self._notices.find_idle(result, now=now),
                 self._digests(result, now=now),
             ):
-                mail.parcels += more.parcels
+                mail.events += more.events
                 mail.notes += more.notes
         if self._settings.control.enabled:
-            mail.parcels += control_parcels(result)
+            mail.events += control_events(result)
         return mail
 
-    def _digests(self, result: Result, *, now: float) -> Mail:
+    def _digests(self, result: Result, *, now: float) -> OutboxBatch:
         notify = self._settings.notify
         day = digest_week(now, notify.digest, notify.time_zone)
         if day is None:
-            return Mail()
+            return OutboxBatch()
 
-        def write(namespaces: Sequence[str], manner: Manner) -> str:
+        def write(namespaces: Sequence[str], options: MessageOptions) -> str:
             week = None if self._engine is None else read_week(self._engine, result, namespaces=namespaces, now=now)
-            return write_digest(week, result, day=day, namespaces=namespaces, manner=manner)
+            return write_digest(week, result, day=day, namespaces=namespaces, options=options)
 
         try:
             return self._notices.send_digests(day, write, now=now)
         except SourceError as error:  # tried again in the next cycle, as long as it is news
             log.warning("digest_delayed", reason=error)
-            return Mail()
+            return OutboxBatch()
 
     def _has_notices(self) -> bool:
         """Whether anybody is to be told, and what was told before is known."""
@@ -220,11 +220,11 @@ class Teller:
                 self._outbox.complain(error)
         return self._has_record
 
-    def _put(self, mail: Mail) -> None:
-        if self._outbox is None or self._courier is None:
+    def _put(self, mail: OutboxBatch) -> None:
+        if self._outbox is None or self._dispatcher is None:
             return
-        self._outbox.put(mail.parcels, mail.notes, at_ms=round(self._clock() * 1000))
-        self._courier.wake()
+        self._outbox.put(mail.events, mail.notes, at_ms=round(self._clock() * 1000))
+        self._dispatcher.wake()
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
-from gpusteward.analyzer.notify.quiet_hours import read_weekly, read_zone, split_hours
+from gpusteward.analyzer.notify.notices.quiet_hours import read_weekly, read_zone, split_hours
 from gpusteward.analyzer.settings.values import check_url
 
 SECTION = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)

@@ -12,7 +12,7 @@ from gpusteward.analyzer.api.http.concurrency_limits import ask_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import send_json
 from gpusteward.analyzer.api.v1.pages import MOST_ROWS, format_utc
-from gpusteward.analyzer.notify.outbox_records import Delivery
+from gpusteward.analyzer.notify.outbox.records import Delivery
 
 router = APIRouter(prefix="/api/v1", tags=["deliveries"])
 

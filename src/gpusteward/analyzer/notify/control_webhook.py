@@ -14,14 +14,14 @@ import numpy as np
 from gpusteward.analyzer.explain.answers import Opinion
 from gpusteward.analyzer.judge.states import find_low
 from gpusteward.analyzer.ledger.identities import clean, number_allocation
-from gpusteward.analyzer.notify.outbox_records import Parcel
-from gpusteward.analyzer.notify.senders import CONTROL
+from gpusteward.analyzer.notify.channels import CONTROL
+from gpusteward.analyzer.notify.outbox.records import OutboxEvent
 from gpusteward.analyzer.notify.signing import make_key
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import STATES
 
 
-def control_parcels(result: Result) -> Iterator[Parcel]:
+def control_events(result: Result) -> Iterator[OutboxEvent]:
     """What the control webhook is told about a cycle; a cycle told twice has the same keys."""
     verdicts, keys = result.verdicts, result.workloads.keys
     timestamp = datetime.fromtimestamp(result.at, UTC).replace(tzinfo=None).isoformat(timespec="seconds")
@@ -29,7 +29,7 @@ def control_parcels(result: Result) -> Iterator[Parcel]:
     is_low = find_low(verdicts.score, verdicts.state, thresholds=result.settings.thresholds)
     for row in np.flatnonzero(is_low).tolist():
         event = make_event(result, row, timestamp=timestamp)
-        yield Parcel(
+        yield OutboxEvent(
             stream="/".join((CONTROL, *map(clean, keys[result.workloads.codes[row]]))),
             key=make_key(CONTROL, str(number_allocation(allocations[row])), str(round(result.at * 1000))),
             kind=CONTROL,

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gpusteward.analyzer.notify.alerts import Alert, has_ended
-from gpusteward.analyzer.notify.delivery_counters import DeliveryTally
-from gpusteward.analyzer.notify.failures import DeliveryError
+from gpusteward.analyzer.notify.alertmanager.alerts import Alert, has_ended
+from gpusteward.analyzer.notify.errors import DeliveryError
 from gpusteward.analyzer.notify.http_post import post
+from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
 from gpusteward.analyzer.notify.settings import AlertmanagerSettings
 from gpusteward.logs import Log
 
@@ -29,10 +29,10 @@ _PATH = "/api/v2/alerts"
 class AlertPusher:
     """One Alertmanager."""
 
-    def __init__(self, url: str, settings: AlertmanagerSettings, tally: DeliveryTally) -> None:
+    def __init__(self, url: str, settings: AlertmanagerSettings, counters: DeliveryCounters) -> None:
         self._url = url.rstrip("/") + _PATH
         self._settings = settings
-        self._tally = tally
+        self._tally = counters
         self._lock = threading.Lock()
         self._batches: list[bytes] = []
         self._ends: dict[frozenset[tuple[str, str]], Alert] = {}  # not known to have arrived

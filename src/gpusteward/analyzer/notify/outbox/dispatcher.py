@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.ledger.db_engine import explain
-from gpusteward.analyzer.notify.circuit_breaker import Breakers
-from gpusteward.analyzer.notify.delivery_counters import DeliveryTally
-from gpusteward.analyzer.notify.failures import DeliveryError
-from gpusteward.analyzer.notify.outbox import Outbox
-from gpusteward.analyzer.notify.outbox_records import Outcome, Waiting
-from gpusteward.analyzer.notify.senders import Sender
+from gpusteward.analyzer.notify.channels import Sender
+from gpusteward.analyzer.notify.errors import DeliveryError
+from gpusteward.analyzer.notify.outbox.circuit_breaker import CircuitBreakers
+from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
+from gpusteward.analyzer.notify.outbox.records import Outcome, PendingDelivery
+from gpusteward.analyzer.notify.outbox.store import Outbox
 from gpusteward.analyzer.notify.settings import OutboxSettings
 from gpusteward.logs import Log
 
@@ -32,17 +32,17 @@ ROWS_AT_ONCE = 500
 REFUSALS = 5
 """A receiver that lives and refuses a message so often will not take it; others of its stream wait behind it."""
 
-Ended = tuple[Waiting, str, DeliveryError | None]  # row, host, what went wrong
+Ended = tuple[PendingDelivery, str, DeliveryError | None]  # row, host, what went wrong
 
 
-class Courier:
+class Dispatcher:
     """Started once; `wake` after something was put into the outbox."""
 
     def __init__(
         self,
         outbox: Outbox,
         settings: OutboxSettings,
-        tally: DeliveryTally,
+        counters: DeliveryCounters,
         *,
         clock: Callable[[], float] = time.time,
         poll_seconds: float = POLL_SECONDS,
@@ -50,14 +50,14 @@ class Courier:
         self._poll_seconds = poll_seconds
         self._outbox = outbox
         self._settings = settings
-        self._tally = tally
+        self._tally = counters
         self._clock = clock
         self._senders: Mapping[str, Sender] = {}
-        self._breakers = Breakers(failures=settings.breaker_failures, seconds=settings.breaker_seconds)
-        self._ready: deque[Waiting] = deque()
+        self._breakers = CircuitBreakers(failures=settings.breaker_failures, seconds=settings.breaker_seconds)
+        self._ready: deque[PendingDelivery] = deque()
         self._under_way: dict[int, str] = {}  # row -> host
         self._unsettled: list[Outcome] = []
-        self._jobs: queue.SimpleQueue[tuple[Waiting, Sender] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[PendingDelivery, Sender] | None] = queue.SimpleQueue()
         self._ended: queue.SimpleQueue[Ended | None] = queue.SimpleQueue()  # None: look again
         self._calling: set[int] = set()  # rows that are being sent at this moment
         self._stopping = threading.Event()
@@ -70,7 +70,7 @@ class Courier:
     def adopt(self, settings: OutboxSettings, senders: Mapping[str, Sender]) -> None:
         """From the next look on."""
         if settings != self._settings:
-            self._breakers = Breakers(failures=settings.breaker_failures, seconds=settings.breaker_seconds)
+            self._breakers = CircuitBreakers(failures=settings.breaker_failures, seconds=settings.breaker_seconds)
         self._settings, self._senders = settings, senders
         self.failures = {target: why for target, why in self.failures.items() if target in senders}
         self.wake()
@@ -146,7 +146,7 @@ class Courier:
 
     def _send_out(self) -> None:
         """As many as there are callers, and never all of them to one host: it may hang."""
-        busy, later = Counter(self._under_way.values()), deque[Waiting]()
+        busy, later = Counter(self._under_way.values()), deque[PendingDelivery]()
         most = max(1, self._settings.workers - 1)
         while self._ready and len(self._under_way) < self._settings.workers:
             row = self._ready.popleft()
@@ -193,7 +193,7 @@ class Courier:
         self._breakers.note(host, has_failed=has_failed, now=time.monotonic())
         self._unsettled.append(self._judge(row, error))
 
-    def _judge(self, row: Waiting, error: DeliveryError | None) -> Outcome:
+    def _judge(self, row: PendingDelivery, error: DeliveryError | None) -> Outcome:
         now_ms, attempts = round(self._clock() * 1000), row.attempts + 1
         if error is None:
             self._tally.add("sent", row.kind)
@@ -219,7 +219,7 @@ class Courier:
         )
         return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing
 
-    def _say(self, row: Waiting, error: DeliveryError) -> None:
+    def _say(self, row: PendingDelivery, error: DeliveryError) -> None:
         if self.failures.get(row.target) != str(error):
             log.warning("delivery_failed", kind=row.kind, target=row.target, attempt=row.attempts + 1, reason=error)
         self.failures[row.target] = str(error)

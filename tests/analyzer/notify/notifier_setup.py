@@ -15,7 +15,7 @@ from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.schema import METADATA
-from gpusteward.analyzer.notify.notifier import Teller
+from gpusteward.analyzer.notify.notifier import Notifier
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.tables import UsageTable
@@ -38,7 +38,7 @@ BUSY = working() | TOTALS
 UNREAD: Mapping[Any, float] = {}
 
 
-def held(namespace: str, name: str, *, gpu: int = 0, node: str = "node-1", kind: str = "Deployment") -> AllocationKey:
+def gpu_of(namespace: str, name: str, *, gpu: int = 0, node: str = "node-1", kind: str = "Deployment") -> AllocationKey:
     container = Container(
         namespace, f"{name}-pod", f"uid-{name}", "main", Workload(kind, namespace, name), (), AT - 30 * DAY
     )
@@ -65,7 +65,7 @@ def result_of(
     return Result(1, at, 0.1, settings, verdicts, judge_workloads(verdicts, settings.rules))
 
 
-def nothing_at(at: float, settings: Settings) -> Result:
+def empty_result(at: float, settings: Settings) -> Result:
     table = UsageTable(at, WINDOW, (), {}, np.empty(0))
     verdicts, _ = judge(table, settings.rules, Memory(), now=at)
     return Result(1, at, 0.1, settings, verdicts, judge_workloads(verdicts, settings.rules))
@@ -78,15 +78,15 @@ def open_ledger(folder: Path) -> Engine:
 
 
 @contextmanager
-def telling(
+def running_notifier(
     settings: Settings, engine: Engine | None = None, *, clock: Callable[[], float] = time.time, **parts: Any
-) -> Iterator[Teller]:
-    teller = Teller(settings, engine, clock=clock, poll_seconds=0.01, **parts)
-    teller.start()
+) -> Iterator[Notifier]:
+    notifier = Notifier(settings, engine, clock=clock, poll_seconds=0.01, **parts)
+    notifier.start()
     try:
-        yield teller
+        yield notifier
     finally:
-        teller.stop(5)
+        notifier.stop(5)
 
 
 def stamps_by_pod(receiver: Receiver) -> Mapping[str, list[str]]:

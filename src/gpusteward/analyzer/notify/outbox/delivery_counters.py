@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass
-class DeliveryTally:
+class DeliveryCounters:
     """Written by the threads of this room, read by anybody. `pending` is a level, the others only grow."""
 
     sent: Counter[str] = field(default_factory=Counter)

@@ -10,7 +10,7 @@ from gpusteward.analyzer.ledger.identities import clean
 Owner = tuple[str, str, str]  # kind of notice, channel, namespace
 
 
-class Kind(StrEnum):
+class NoticeKind(StrEnum):
     """What notices are about. The last four are for who reclaims."""
 
     IDLE = "idle-found"
@@ -23,7 +23,7 @@ class Kind(StrEnum):
     REFUSED = "refused"
 
 
-class Told:
+class NoticeHistory:
     """Moments are milliseconds. Written and read by the thread that runs cycles only."""
 
     def __init__(self) -> None:
@@ -42,10 +42,10 @@ class Told:
         """Somebody was told about it."""
         self._workloads[kind, workload] = at_ms
         self._owners[kind, channel, workload[1]] = at_ms
-        if kind == Kind.DIGEST:
+        if kind == NoticeKind.DIGEST:
             self._keys.add(key)
-        if kind in (Kind.LOST, Kind.FOUND):
-            self.lost_ms = at_ms if kind == Kind.LOST else None
+        if kind in (NoticeKind.LOST, NoticeKind.FOUND):
+            self.lost_ms = at_ms if kind == NoticeKind.LOST else None
 
     def is_due(self, kind: str, workload: WorkloadKey, *, now_ms: int, repeat_hours: float) -> bool:
         told_ms = self._workloads.get((kind, workload))

@@ -7,7 +7,7 @@ import numpy as np
 from sqlalchemy import Engine
 
 from gpusteward.analyzer.notify.amounts import say_gpu_hours, say_money
-from gpusteward.analyzer.notify.messages import Manner, name_workload
+from gpusteward.analyzer.notify.notices.messages import MessageOptions, name_workload
 from gpusteward.analyzer.notify.texts import say
 from gpusteward.analyzer.reports.reports import Report, ReportQuery, Waster
 from gpusteward.analyzer.results import Result
@@ -27,19 +27,21 @@ def read_week(engine: Engine, result: Result, *, namespaces: Sequence[str], now:
     return make_report(engine, query, prices=result.settings.prices, now_ms=now_ms)
 
 
-def write_digest(report: Report | None, result: Result, *, day: date, namespaces: Sequence[str], manner: Manner) -> str:
+def write_digest(
+    report: Report | None, result: Result, *, day: date, namespaces: Sequence[str], options: MessageOptions
+) -> str:
     """`report` is None where there are no books; `namespaces` empty: all of them."""
-    language = manner.language
+    language = options.language
     lines = [say("digest-title", language, day=day.isoformat())]
     if report is None or not report.total.allocated_gpu_ms:
         lines.append(say("digest-no-books", language))
     else:
-        lines += _write_report(report, manner)
+        lines += _write_report(report, options)
     return "\n".join([*lines, _write_now(result, namespaces, language)])
 
 
-def _write_report(report: Report, manner: Manner) -> Iterator[str]:
-    language, total = manner.language, report.total
+def _write_report(report: Report, options: MessageOptions) -> Iterator[str]:
+    language, total = options.language, report.total
     yield say(
         "digest-total",
         language,

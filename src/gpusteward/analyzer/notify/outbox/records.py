@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class OutboxEvent:
     """One event for one target. `key` is the same whenever the same event is told."""
 
     stream: str
@@ -17,7 +17,7 @@ class Parcel:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class NoticeRecord:
     """What somebody was told, for the record and against telling it too often."""
 
     key: str
@@ -30,7 +30,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingDelivery:
     """A row that is due."""
 
     id: int

@@ -6,19 +6,28 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from gpusteward.analyzer.notify.alertmanager import AlertPusher
-from gpusteward.analyzer.notify.alerts import Alert, OpenAlerts
-from gpusteward.analyzer.notify.delivery_counters import DeliveryTally
-from gpusteward.analyzer.notify.messages import Manner
+from gpusteward.analyzer.notify.alertmanager.alerts import Alert, OpenAlerts
+from gpusteward.analyzer.notify.alertmanager.pusher import AlertPusher
+from gpusteward.analyzer.notify.notices.messages import MessageOptions
+from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
 from gpusteward.analyzer.notify.settings import AlertmanagerSettings
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from tests.analyzer.engines import RunningEngine, running_alertmanager
-from tests.analyzer.telling import BUSY, IDLE, UNREAD, held, nothing_at, result_of, settings_of, telling
+from tests.analyzer.notify.notifier_setup import (
+    BUSY,
+    IDLE,
+    UNREAD,
+    empty_result,
+    gpu_of,
+    result_of,
+    running_notifier,
+    settings_of,
+)
 from tests.analyzer.usage_tables import AT
 from tests.fakes.receivers import Receiver, wait_until
 
-MANNER = Manner("en", "UTC", "USD", 24, 600)
+OPTIONS = MessageOptions("en", "UTC", "USD", 24, 600)
 PUSH = AlertmanagerSettings(labels={"cluster": "east"})
 
 
@@ -33,7 +42,7 @@ def active(engine: RunningEngine) -> dict[str, Any]:
 
 
 def follow(alerts: OpenAlerts, result: Result, settings: AlertmanagerSettings = PUSH) -> list[Alert]:
-    return list(alerts.follow(result, settings, MANNER))
+    return list(alerts.follow(result, settings, OPTIONS))
 
 
 def names(alerts: list[Alert]) -> list[str]:
@@ -43,16 +52,16 @@ def names(alerts: list[Alert]) -> list[str]:
 def test_an_idle_workload_is_an_alert_and_resolved_when_it_works_again(tmp_path: Path):
     with Receiver() as hook, running_alertmanager(tmp_path, webhook=hook.url) as engine:
         settings, now = pushing(engine.url), time.time()
-        allocations = [held("ml", "web"), held("ml", "train")]
-        with telling(settings) as teller:
-            teller.tell(result_of(allocations, [IDLE, BUSY], settings=settings, at=now))
+        allocations = [gpu_of("ml", "web"), gpu_of("ml", "train")]
+        with running_notifier(settings) as notifier:
+            notifier.notify(result_of(allocations, [IDLE, BUSY], settings=settings, at=now))
             wait_until(lambda: list(active(engine)) == ["web"])
             alert = active(engine)["web"]
             hook.wait_for(lambda it: any(call.json["status"] == "firing" for call in it.accepted))
-            teller.tell(result_of(allocations, [BUSY, BUSY], settings=settings, at=time.time()))
+            notifier.notify(result_of(allocations, [BUSY, BUSY], settings=settings, at=time.time()))
             wait_until(lambda: not active(engine))
             hook.wait_for(lambda it: any(call.json["status"] == "resolved" for call in it.accepted))
-            assert teller.tally.sent["alert"] == 2
+            assert notifier.counters.sent["alert"] == 2
     assert alert["labels"] == {
         "alertname": "GpuWorkloadIdle",
         "severity": "info",
@@ -70,11 +79,11 @@ def test_a_thousand_alerts_go_in_batches_and_a_member_that_is_down_gets_the_stat
     with running_alertmanager(tmp_path) as engine:
         late = Receiver()
         settings = pushing(f"{engine.url},{late.url}")
-        with telling(settings) as teller:
-            allocations = [held("ml", f"web-{number}") for number in range(1000)]
-            teller.tell(result_of(allocations, settings=settings, at=time.time(), idle_hours=1))
+        with running_notifier(settings) as notifier:
+            allocations = [gpu_of("ml", f"web-{number}") for number in range(1000)]
+            notifier.notify(result_of(allocations, settings=settings, at=time.time(), idle_hours=1))
             wait_until(lambda: len(active(engine)) == 1000)
-            wait_until(lambda: teller.tally.failed["alert"] >= 1)
+            wait_until(lambda: notifier.counters.failed["alert"] >= 1)
             with late:
                 late.wait_for(lambda it: sum(len(call.json) for call in it.accepted) == 1000)
                 assert max(len(call.json) for call in late.accepted) <= 200
@@ -83,40 +92,40 @@ def test_a_thousand_alerts_go_in_batches_and_a_member_that_is_down_gets_the_stat
 def test_a_lost_source_is_an_alert_of_its_own(tmp_path: Path):
     with running_alertmanager(tmp_path) as engine:
         settings, now = pushing(engine.url), time.time()
-        with telling(settings) as teller:
-            teller.tell_lost("HTTP 503", at=now - 1200)
-            teller.tell_lost("HTTP 503", at=now)
+        with running_notifier(settings) as notifier:
+            notifier.announce_outage("HTTP 503", at=now - 1200)
+            notifier.announce_outage("HTTP 503", at=now)
             wait_until(lambda: list(active(engine)) == ["GpustewardSourceLost"])
-            teller.tell(nothing_at(time.time(), settings))
+            notifier.notify(empty_result(time.time(), settings))
             wait_until(lambda: not active(engine))
 
 
 def test_an_alert_that_is_not_renewed_ends_by_itself():
     settings = settings_of(scheduler={"interval": 300})
-    (alert,) = follow(OpenAlerts(), result_of([held("ml", "web")], settings=settings))
+    (alert,) = follow(OpenAlerts(), result_of([gpu_of("ml", "web")], settings=settings))
     assert alert["startsAt"] == "2026-09-21T12:03:20.000Z"
     assert alert["endsAt"] == "2026-09-21T14:33:20.000Z"
 
 
 def test_the_unknown_neither_renews_nor_resolves():
     settings, alerts = settings_of(), OpenAlerts()
-    assert len(follow(alerts, result_of([held("ml", "web")], settings=settings))) == 1
-    assert follow(alerts, result_of([held("ml", "web")], [UNREAD], settings=settings, at=AT + 300)) == []
-    (ended,) = follow(alerts, result_of([held("ml", "web")], [BUSY], settings=settings, at=AT + 600))
+    assert len(follow(alerts, result_of([gpu_of("ml", "web")], settings=settings))) == 1
+    assert follow(alerts, result_of([gpu_of("ml", "web")], [UNREAD], settings=settings, at=AT + 300)) == []
+    (ended,) = follow(alerts, result_of([gpu_of("ml", "web")], [BUSY], settings=settings, at=AT + 600))
     assert ended["annotations"] == {}
-    assert follow(alerts, result_of([held("ml", "web")], [BUSY], settings=settings, at=AT + 900)) == []
+    assert follow(alerts, result_of([gpu_of("ml", "web")], [BUSY], settings=settings, at=AT + 900)) == []
 
 
 def test_a_workload_that_is_gone_is_resolved():
     settings, alerts = settings_of(), OpenAlerts()
-    follow(alerts, result_of([held("ml", "web")], settings=settings))
-    (ended,) = follow(alerts, nothing_at(AT + 300, settings))
+    follow(alerts, result_of([gpu_of("ml", "web")], settings=settings))
+    (ended,) = follow(alerts, empty_result(AT + 300, settings))
     assert ended["endsAt"] == "2026-09-21T14:18:20.000Z"
 
 
 def test_of_too_many_the_largest_are_told_and_the_others_counted():
     settings, alerts = settings_of(), OpenAlerts()
-    allocations = [held("ml", f"w{number}", gpu=gpu) for number in range(4) for gpu in range(number + 1)]
+    allocations = [gpu_of("ml", f"w{number}", gpu=gpu) for number in range(4) for gpu in range(number + 1)]
     push = AlertmanagerSettings(max_alerts=2)
     assert names(follow(alerts, result_of(allocations, settings=settings), push)) == ["w3", "w2"]
     assert alerts.left_out == 2
@@ -124,20 +133,20 @@ def test_of_too_many_the_largest_are_told_and_the_others_counted():
 
 def test_names_are_bounded_and_harmless_in_labels():
     settings = settings_of()
-    (alert,) = follow(OpenAlerts(), result_of([held("ml", "<at>\n" * 500)], settings=settings))
+    (alert,) = follow(OpenAlerts(), result_of([gpu_of("ml", "<at>\n" * 500)], settings=settings))
     assert len(alert["labels"]["workload"]) == 253
     assert set("<>\n").isdisjoint(str(alert["labels"]["workload"]))
 
 
 def test_an_end_that_did_not_arrive_is_told_with_the_next_state():
-    receiver, tally = Receiver(), DeliveryTally()
-    pusher = AlertPusher(receiver.url, AlertmanagerSettings(timeout=1), tally)
+    receiver, counters = Receiver(), DeliveryCounters()
+    pusher = AlertPusher(receiver.url, AlertmanagerSettings(timeout=1), counters)
     settings, alerts = settings_of(), OpenAlerts()
     pusher.start()
-    pusher.push(follow(alerts, result_of([held("ml", "a"), held("ml", "b")], settings=settings)))
-    wait_until(lambda: tally.failed["alert"] >= 1)
-    pusher.push(follow(alerts, result_of([held("ml", "a"), held("ml", "b")], [BUSY, IDLE], settings=settings)))
-    pusher.push(follow(alerts, result_of([held("ml", "a"), held("ml", "b")], [BUSY, IDLE], settings=settings)))
+    pusher.push(follow(alerts, result_of([gpu_of("ml", "a"), gpu_of("ml", "b")], settings=settings)))
+    wait_until(lambda: counters.failed["alert"] >= 1)
+    pusher.push(follow(alerts, result_of([gpu_of("ml", "a"), gpu_of("ml", "b")], [BUSY, IDLE], settings=settings)))
+    pusher.push(follow(alerts, result_of([gpu_of("ml", "a"), gpu_of("ml", "b")], [BUSY, IDLE], settings=settings)))
     with receiver:
         receiver.wait_for(lambda it: len(it.accepted) == 1)
     pusher.stop(5)
@@ -148,13 +157,13 @@ def test_an_end_that_did_not_arrive_is_told_with_the_next_state():
 def test_credentials_go_along_and_are_never_shown():
     with Receiver() as receiver:
         settings = pushing(receiver.url, bearer_token="s3cret")
-        with telling(settings) as teller:
-            teller.tell(result_of([held("ml", "web")], settings=settings, at=time.time()))
+        with running_notifier(settings) as notifier:
+            notifier.notify(result_of([gpu_of("ml", "web")], settings=settings, at=time.time()))
             receiver.wait_for(lambda it: len(it.accepted) == 1)
-            assert "s3cret" not in str(teller.describe())
+            assert "s3cret" not in str(notifier.describe())
         settings = pushing(receiver.url, username="u", password="p")
-        with telling(settings) as teller:
-            teller.tell(result_of([held("ml", "web")], settings=settings, at=time.time()))
+        with running_notifier(settings) as notifier:
+            notifier.notify(result_of([gpu_of("ml", "web")], settings=settings, at=time.time()))
             receiver.wait_for(lambda it: len(it.accepted) == 2)
     assert [call.headers["authorization"] for call in receiver.accepted] == ["Bearer s3cret", "Basic dTpw"]
     assert {call.path for call in receiver.accepted} == {"/api/v2/alerts"}

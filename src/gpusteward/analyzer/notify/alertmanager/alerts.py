@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from gpusteward.analyzer.judge.workloads import WorkloadKey
-from gpusteward.analyzer.notify.findings import FindingMaker, IdleFinding, idle_workloads
-from gpusteward.analyzer.notify.messages import Manner, describe_idle
-from gpusteward.analyzer.notify.names import bare, line
+from gpusteward.analyzer.notify.notices.findings import FindingMaker, IdleFinding, idle_workloads
+from gpusteward.analyzer.notify.notices.formatting import bare, line
+from gpusteward.analyzer.notify.notices.messages import MessageOptions, describe_idle
 from gpusteward.analyzer.notify.settings import AlertmanagerSettings
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES
@@ -37,13 +37,13 @@ class OpenAlerts:
     lost_since: float | None = None
     left_out: int = 0  # idle workloads beyond `alertmanager.max_alerts`
 
-    def follow(self, result: Result, settings: AlertmanagerSettings, manner: Manner) -> Iterator[Alert]:
+    def follow(self, result: Result, settings: AlertmanagerSettings, options: MessageOptions) -> Iterator[Alert]:
         """What has to be told about a cycle: every alert that fires, and those that do not any more."""
         ends_at = result.at + LIFE_INTERVALS * result.settings.scheduler.interval
         firing: dict[WorkloadKey, tuple[float, float]] = {}
         for finding in self._choose(result, settings):
             firing[finding.key] = (finding.idle_since, ends_at)
-            yield _idle_alert(finding, settings, manner, ends_at=ends_at)
+            yield _idle_alert(finding, settings, options, ends_at=ends_at)
         for key, (since, until) in self.times.items():
             if key in firing or until <= result.at:
                 continue
@@ -84,8 +84,10 @@ def _is_unknown(result: Result, key: WorkloadKey) -> bool:
     return number is not None and ACTIVITIES[result.workloads.activity[number]] is Activity.UNKNOWN
 
 
-def _idle_alert(finding: IdleFinding, settings: AlertmanagerSettings, manner: Manner, *, ends_at: float) -> Alert:
-    summary, *evidence = describe_idle(finding, manner)
+def _idle_alert(
+    finding: IdleFinding, settings: AlertmanagerSettings, options: MessageOptions, *, ends_at: float
+) -> Alert:
+    summary, *evidence = describe_idle(finding, options)
     annotations = {"summary": summary, "description": "\n".join(evidence), "signature": finding.signature}
     return _alert(_labels(finding.key, settings), annotations, starts_at=finding.idle_since, ends_at=ends_at)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.notify.failures import DeliveryError
+from gpusteward.analyzer.notify.errors import DeliveryError
 from gpusteward.analyzer.notify.http_post import post
 from gpusteward.analyzer.notify.settings import AlertmanagerSettings, NotifySettings, secrets_of, urls_of
 from gpusteward.analyzer.settings.effective import show

@@ -12,17 +12,17 @@ from sqlalchemy import text
 
 from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.ledger.settings import LedgerSettings
-from gpusteward.analyzer.notify.digests import read_week, write_digest
-from gpusteward.analyzer.notify.failures import DeliveryError
-from gpusteward.analyzer.notify.messages import Manner
-from gpusteward.analyzer.notify.outbox_records import Waiting
-from gpusteward.analyzer.notify.senders import FeishuSender
+from gpusteward.analyzer.notify.channels import FeishuSender
+from gpusteward.analyzer.notify.errors import DeliveryError
+from gpusteward.analyzer.notify.notices.digest import read_week, write_digest
+from gpusteward.analyzer.notify.notices.messages import MessageOptions
+from gpusteward.analyzer.notify.outbox.records import PendingDelivery
 from gpusteward.analyzer.notify.settings import is_feishu
 from gpusteward.analyzer.notify.signing import sign_feishu
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
 from gpusteward.kubernetes.api import ApiServer
-from tests.analyzer.telling import BUSY, IDLE, held, result_of, settings_of, telling
+from tests.analyzer.notify.notifier_setup import BUSY, IDLE, gpu_of, result_of, running_notifier, settings_of
 from tests.analyzer.test_read_owners import POD, REPLICA_SET, FakeObjects, cluster, table
 from tests.analyzer.usage_tables import AT
 from tests.fakes.receivers import Receiver, wait_until
@@ -39,8 +39,8 @@ def notify(**channels: str) -> dict:
 def test_a_feishu_webhook_works_as_it_is():
     with Receiver() as receiver:
         settings = settings_of(notify={"channels": {"feishu": receiver.url + HOOK}, "digest": ""})
-        with telling(settings) as teller:
-            teller.tell(result_of([held("ml", "web")], settings=settings))
+        with running_notifier(settings) as notifier:
+            notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
             receiver.wait_for(lambda it: len(it.accepted) == 1)
     call = receiver.accepted[0]
     assert call.path == HOOK
@@ -54,8 +54,8 @@ def test_a_feishu_bot_that_checks_signatures_takes_what_its_secret_signed():
         channels = {"ops": f"{signed.url}{HOOK} {other.url}{HOOK}", "plain": unsigned.url + HOOK}
         secrets = {"ops": "first-secret second-secret"}
         settings = settings_of(notify=notify(**channels) | {"secrets": secrets})
-        with telling(settings) as teller:
-            teller.tell(result_of([held("ml", "web")], settings=settings))
+        with running_notifier(settings) as notifier:
+            notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
             for receiver in (signed, other, unsigned):
                 receiver.wait_for(lambda it: len(it.accepted) == 1)
     assert signed.accepted[0].json.keys() == {"timestamp", "sign", "msg_type", "content"}
@@ -68,10 +68,10 @@ def test_a_feishu_bot_that_misses_its_signature_is_said_to_and_what_to_look_at(s
     with Receiver() as receiver:
         receiver.feishu_secret = "right-secret"
         settings = settings_of(notify=notify(ops=receiver.url + HOOK) | {"secrets": secrets})
-        with telling(settings) as teller:
-            teller.tell(result_of([held("ml", "web")], settings=settings))
-            wait_until(lambda: teller.tally.dead["notice"] == 1)
-            told = str(teller.describe())
+        with running_notifier(settings) as notifier:
+            notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
+            wait_until(lambda: notifier.counters.dead["notice"] == 1)
+            told = str(notifier.describe())
     assert not receiver.accepted
     assert "code 19021: it checks signatures; see notify.secrets" in told
     assert "-secret" not in told
@@ -79,7 +79,7 @@ def test_a_feishu_bot_that_misses_its_signature_is_said_to_and_what_to_look_at(s
 
 def test_every_attempt_at_a_message_is_signed_anew():
     moments = iter([time.time() - 7200, time.time()])
-    waiting = Waiting(1, "stream", "key", "notice", "channel/ops/0", {}, "GPUs idle", 0, 0)
+    waiting = PendingDelivery(1, "stream", "key", "notice", "channel/ops/0", {}, "GPUs idle", 0, 0)
     with Receiver() as receiver:
         receiver.feishu_secret = "right-secret"
         sender = FeishuSender(receiver.url + HOOK, "right-secret", clock=lambda: next(moments))
@@ -106,18 +106,18 @@ def test_feishus_refusal_with_status_200_is_no_delivery(answer: bytes):
     with Receiver() as receiver:
         receiver.answer = answer
         settings = settings_of(notify=notify(feishu=receiver.url + HOOK))
-        with telling(settings) as teller:
-            teller.tell(result_of([held("ml", "web")], settings=settings))
-            wait_until(lambda: teller.tally.dead["notice"] == 1)
-            assert teller.tally.sent["notice"] == 0
-            assert "0a1b" not in str(teller.describe())
+        with running_notifier(settings) as notifier:
+            notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
+            wait_until(lambda: notifier.counters.dead["notice"] == 1)
+            assert notifier.counters.sent["notice"] == 0
+            assert "0a1b" not in str(notifier.describe())
 
 
 def test_other_services_are_reached_through_apprise():
     with Receiver() as receiver:
         settings = settings_of(notify=notify(hook=f"json://127.0.0.1:{receiver.port}/notices"))
-        with telling(settings) as teller:
-            teller.tell(result_of([held("ml", "@all")], settings=settings))
+        with running_notifier(settings) as notifier:
+            notifier.notify(result_of([gpu_of("ml", "@all")], settings=settings))
             receiver.wait_for(lambda it: len(it.accepted) == 1)
     said = receiver.accepted[0].json
     assert said["title"] == "GPUs idle: ml"
@@ -128,9 +128,9 @@ def test_apprise_follows_no_redirect_even_if_its_address_asks_for_it():
     with Receiver() as receiver:
         receiver.misfortune = "redirect"
         settings = settings_of(notify=notify(hook=f"json://127.0.0.1:{receiver.port}/notices?redirect=yes"))
-        with telling(settings) as teller:
-            teller.tell(result_of([held("ml", "web")], settings=settings))
-            wait_until(lambda: teller.tally.failed["notice"] > 0)
+        with running_notifier(settings) as notifier:
+            notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
+            wait_until(lambda: notifier.counters.failed["notice"] > 0)
     assert {call.path for call in receiver.calls} == {"/notices"}
 
 
@@ -138,26 +138,26 @@ def test_of_several_addresses_only_the_one_that_failed_is_tried_again():
     with Receiver() as well, Receiver() as ill:
         ill.misfortune = "500"
         settings = settings_of(notify=notify(ops=f"{well.url}{HOOK} {ill.url}{HOOK}"))
-        with telling(settings) as teller:
-            teller.tell(result_of([held("ml", "web")], settings=settings))
+        with running_notifier(settings) as notifier:
+            notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
             ill.wait_for(lambda it: len(it.calls) >= 3)
             ill.misfortune = ""
             ill.wait_for(lambda it: len(it.accepted) == 1)
             assert len(well.accepted) == 1
-            wait_until(lambda: teller.tally.sent["notice"] == 2)
+            wait_until(lambda: notifier.counters.sent["notice"] == 2)
 
 
 def test_changed_channels_are_used_from_the_next_cycle_on_and_bad_ones_change_nothing():
     with Receiver() as first, Receiver() as second:
         settings = settings_of(notify=notify(ops=first.url + HOOK))
-        with telling(settings) as teller:
-            teller.tell(result_of([held("ml", "a")], settings=settings))
+        with running_notifier(settings) as notifier:
+            notifier.notify(result_of([gpu_of("ml", "a")], settings=settings))
             first.wait_for(lambda it: len(it.accepted) == 1)
             bad = settings_of(notify=notify(ops="nosuchservice://x"))
-            teller.tell(result_of([held("chat", "b")], settings=bad))
+            notifier.notify(result_of([gpu_of("chat", "b")], settings=bad))
             first.wait_for(lambda it: len(it.accepted) == 2)
             good = settings_of(notify=notify(ops=second.url + HOOK))
-            teller.tell(result_of([held("vision", "c")], settings=good))
+            notifier.notify(result_of([gpu_of("vision", "c")], settings=good))
             second.wait_for(lambda it: len(it.accepted) == 1)
     assert len(first.accepted) == 2
 
@@ -167,10 +167,10 @@ def test_a_bad_channel_does_not_keep_other_settings_from_changing():
         control = {"enabled": True, "api_url": receiver.url}
         before = settings_of(control=control, notify=notify(ops=receiver.url + HOOK))
         after = settings_of(control={"enabled": False}, notify=notify(ops="nosuchservice://x"))
-        with telling(before) as teller:
-            teller.tell(result_of([held("ml", "a")], settings=after))
+        with running_notifier(before) as notifier:
+            notifier.notify(result_of([gpu_of("ml", "a")], settings=after))
             receiver.wait_for(lambda it: len(it.accepted) == 1)
-            assert teller.describe()["targets"] == ["channel/ops/0"]
+            assert notifier.describe()["targets"] == ["channel/ops/0"]
     assert receiver.accepted[0].path == HOOK
 
 
@@ -179,19 +179,19 @@ def test_a_fault_in_telling_never_reaches_the_cycle():
         raise RuntimeError("nobody foresaw this")
 
     settings = settings_of(notify=notify(ops="http://127.0.0.1:9" + HOOK))
-    with telling(settings, read_wish=fail) as teller:
-        teller.tell(result_of([held("ml", "a")], settings=settings))
-        assert teller.describe()["fault"] == "RuntimeError: nobody foresaw this"
+    with running_notifier(settings, read_wish=fail) as notifier:
+        notifier.notify(result_of([gpu_of("ml", "a")], settings=settings))
+        assert notifier.describe()["fault"] == "RuntimeError: nobody foresaw this"
 
 
 def test_apprise_is_not_even_imported_where_nobody_needs_it():
     script = (
         "import sys, json\n"
         "from gpusteward.analyzer.settings.settings import Settings\n"
-        "from gpusteward.analyzer.notify.notifier import Teller\n"
+        "from gpusteward.analyzer.notify.notifier import Notifier\n"
         "hook = 'https://open.feishu.cn/open-apis/bot/v2/hook/x'\n"
         "for notify in ({}, {'channels': {'feishu': hook}}):\n"
-        "    Teller(Settings.model_validate({'notify': notify}), None)\n"
+        "    Notifier(Settings.model_validate({'notify': notify}), None)\n"
         "print(json.dumps([name for name in ('apprise', 'requests', 'httpx2') if name in sys.modules]))\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
@@ -226,11 +226,11 @@ def test_an_annotated_pod_is_told_of_on_the_channel_it_names_and_on_no_address_o
             path = f"/api/v1/namespaces/{name}/pods/web-pod"
             cluster.add(path)
             cluster.objects[path]["metadata"]["annotations"] = {"gpusteward.io/notify": wish}
-        with telling(settings, read_wish=owners.read_wish) as teller:
-            teller.tell(result_of([held(name, "web") for name in "abc"], settings=settings))
+        with running_notifier(settings, read_wish=owners.read_wish) as notifier:
+            notifier.notify(result_of([gpu_of(name, "web") for name in "abc"], settings=settings))
             team.wait_for(lambda it: len(it.accepted) == 1)
             ops.wait_for(lambda it: len(it.accepted) == 2)
-            assert teller.tally.failed["notice"] == 0
+            assert notifier.counters.failed["notice"] == 0
     assert "GPUs idle: a" in team.texts[0]
 
 
@@ -241,16 +241,19 @@ def test_the_digest_tells_the_week_of_the_books_once(tmp_path: Path):
     with Receiver() as receiver:
         channel = {"channels": {"ops": receiver.url + HOOK}, "language": "en", "idle_minutes": 100_000}
         settings = settings_of(notify=channel | {"digest": "monday 09:00"}, **prices)
-        allocations, rows = [held("ml", "web"), held("ml", "train"), held("ml", "train", gpu=1)], [IDLE, BUSY, BUSY]
+        allocations, rows = (
+            [gpu_of("ml", "web"), gpu_of("ml", "train"), gpu_of("ml", "train", gpu=1)],
+            [IDLE, BUSY, BUSY],
+        )
         for back in range(12, -1, -1):
             result = result_of(allocations, rows, settings=settings, at=AT - back * 300)
             ledger.book(result)
-        with telling(settings, ledger.engine, clock=lambda: now[0]) as teller:
+        with running_notifier(settings, ledger.engine, clock=lambda: now[0]) as notifier:
             for after in (0, 300):
                 now[0] = AT + after
-                teller.tell(result_of(allocations, rows, settings=settings, at=AT))
+                notifier.notify(result_of(allocations, rows, settings=settings, at=AT))
             receiver.wait_for(lambda it: len(it.accepted) == 1)
-            wait_until(lambda: not teller.tally.pending.get("notice"))
+            wait_until(lambda: not notifier.counters.pending.get("notice"))
     ledger.close()
     assert len(receiver.accepted) == 1
     assert receiver.texts[0].splitlines() == [
@@ -265,14 +268,14 @@ def test_the_digest_tells_the_week_of_the_books_once(tmp_path: Path):
 
 def test_a_digest_without_books_says_so_and_what_is_idle_now(tmp_path: Path):
     settings = settings_of()
-    result = result_of([held("ml", "web"), held("chat", "x")], settings=settings)
-    manner = Manner("en", "UTC", "USD", 24, 600)
-    said = write_digest(None, result, day=date(2026, 9, 21), namespaces=("ml",), manner=manner)
+    result = result_of([gpu_of("ml", "web"), gpu_of("chat", "x")], settings=settings)
+    options = MessageOptions("en", "UTC", "USD", 24, 600)
+    said = write_digest(None, result, day=date(2026, 9, 21), namespaces=("ml",), options=options)
     assert "the ledger is off" in said
     assert "Now: 1 workload with 1 GPU is idle" in said
     ledger = Ledger(LedgerSettings(directory=tmp_path))
     empty = read_week(ledger.engine, result, namespaces=(), now=AT)
-    assert "no books" in write_digest(empty, result, day=date(2026, 9, 21), namespaces=(), manner=manner)
+    assert "no books" in write_digest(empty, result, day=date(2026, 9, 21), namespaces=(), options=options)
     ledger.close()
 
 
@@ -283,9 +286,9 @@ def test_a_digest_that_cannot_be_read_costs_nothing_else_that_is_told(tmp_path: 
     with Receiver() as receiver:
         channel = {"channels": {"ops": receiver.url + HOOK}, "language": "en", "digest": "monday 09:00"}
         settings = settings_of(notify=channel)
-        with telling(settings, ledger.engine, clock=lambda: AT) as teller:
-            teller.tell(result_of([held("ml", "web")], settings=settings))
+        with running_notifier(settings, ledger.engine, clock=lambda: AT) as notifier:
+            notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
             receiver.wait_for(lambda it: len(it.accepted) == 1)
-            assert teller.describe()["fault"] == ""
+            assert notifier.describe()["fault"] == ""
     ledger.close()
     assert receiver.texts[0].startswith("GPUs idle: ml")

@@ -7,9 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.notify.circuit_breaker import Breakers
-from gpusteward.analyzer.notify.notifier import Teller
-from tests.analyzer.telling import QUICK, held, open_ledger, result_of, settings_of, stamps_by_pod, telling
+from gpusteward.analyzer.notify.notifier import Notifier
+from gpusteward.analyzer.notify.outbox.circuit_breaker import CircuitBreakers
+from tests.analyzer.notify.notifier_setup import (
+    QUICK,
+    gpu_of,
+    open_ledger,
+    result_of,
+    running_notifier,
+    settings_of,
+    stamps_by_pod,
+)
 from tests.analyzer.usage_tables import AT
 from tests.fakes.receivers import Receiver, wait_until
 
@@ -32,20 +40,20 @@ def live_badly(receiver: Receiver) -> None:
 
 def test_a_receiver_restarted_fifty_times_gets_every_event_in_order_for_each_workload(tmp_path: Path):
     engine = open_ledger(tmp_path)
-    allocations = [held("ml", f"web-{number}") for number in range(15)]
+    allocations = [gpu_of("ml", f"web-{number}") for number in range(15)]
     with Receiver() as receiver:
         settings = settings_of(control=control(receiver.url, 0.1))
         fate = threading.Thread(target=live_badly, args=(receiver,))
         fate.start()
         for number in range(CYCLES):
-            with telling(settings, engine) as teller:  # our own process is restarted as well
-                teller.tell(result_of(allocations, settings=settings, at=AT + 300 * number))
+            with running_notifier(settings, engine) as notifier:  # our own process is restarted as well
+                notifier.notify(result_of(allocations, settings=settings, at=AT + 300 * number))
                 time.sleep(0.1)
-        with telling(settings, engine) as teller:
+        with running_notifier(settings, engine) as notifier:
             fate.join()
             receiver.wait_for(lambda it: len({call.headers["idempotency-key"] for call in it.accepted}) == 180, 60)
-            wait_until(lambda: not teller.tally.pending.get("control"))
-            assert teller.tally.dead["control"] == 0
+            wait_until(lambda: not notifier.counters.pending.get("control"))
+            assert notifier.counters.dead["control"] == 0
     engine.dispose()
     stamps = stamps_by_pod(receiver)
     assert len(stamps) == 15
@@ -58,12 +66,12 @@ def test_what_waits_survives_the_process(tmp_path: Path):
     engine = open_ledger(tmp_path)
     receiver = Receiver()
     settings = settings_of(control=control(receiver.url))
-    with telling(settings, engine) as teller:
-        teller.tell(result_of([held("ml", "web")], settings=settings))
-        wait_until(lambda: teller.tally.failed["control"] > 0)
+    with running_notifier(settings, engine) as notifier:
+        notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
+        wait_until(lambda: notifier.counters.failed["control"] > 0)
     engine.dispose()
     engine = open_ledger(tmp_path)
-    with receiver, telling(settings, engine):
+    with receiver, running_notifier(settings, engine):
         receiver.wait_for(lambda it: len(it.accepted) == 1)
     engine.dispose()
 
@@ -73,9 +81,9 @@ def test_one_host_that_hangs_does_not_hold_up_another():
         hanging.misfortune = "hang"
         notify = {"channels": {"ops": f"{well.url}/open-apis/bot/v2/hook/x"}, "idle_minutes": 0}
         settings = settings_of(control=control(hanging.url, 30), notify=notify)
-        with telling(settings) as teller:
-            allocations = [held("ml", f"web-{number}") for number in range(20)]
-            teller.tell(result_of(allocations, settings=settings))
+        with running_notifier(settings) as notifier:
+            allocations = [gpu_of("ml", f"web-{number}") for number in range(20)]
+            notifier.notify(result_of(allocations, settings=settings))
             well.wait_for(lambda it: len(it.accepted) == 1, 5)
             hanging.stop()
 
@@ -84,32 +92,32 @@ def test_an_answer_that_drips_is_hung_up_on():
     with Receiver() as receiver:
         receiver.misfortune = "drip"
         settings = settings_of(control=control(receiver.url, 0.3))
-        with telling(settings) as teller:
-            teller.tell(result_of([held("ml", "web")], settings=settings))
-            wait_until(lambda: teller.tally.failed["control"] >= 2, 10)
+        with running_notifier(settings) as notifier:
+            notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
+            wait_until(lambda: notifier.counters.failed["control"] >= 2, 10)
 
 
 def test_a_delivery_is_given_up_after_its_attempts_and_the_next_one_has_its_turn():
     with Receiver() as receiver:
         receiver.misfortune = "500"
         settings = settings_of(control=control(receiver.url), outbox={**QUICK, "max_attempts": 3})
-        with telling(settings) as teller:
-            teller.tell(result_of([held("ml", "web")], settings=settings))
-            teller.tell(result_of([held("ml", "web")], settings=settings, at=AT + 300))
-            wait_until(lambda: teller.tally.dead["control"] == 1)
+        with running_notifier(settings) as notifier:
+            notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
+            notifier.notify(result_of([gpu_of("ml", "web")], settings=settings, at=AT + 300))
+            wait_until(lambda: notifier.counters.dead["control"] == 1)
             receiver.misfortune = ""
             receiver.wait_for(lambda it: len(it.accepted) == 1)
             assert receiver.accepted[0].json["timestamp"] == "2026-09-21T14:18:20"
-            assert teller.tally.counts()["failed"]["control"] == 3
+            assert notifier.counters.counts()["failed"]["control"] == 3
 
 
 def test_a_message_that_is_refused_does_not_block_its_stream_for_long():
     with Receiver() as receiver:
         receiver.misfortune = "422"
         settings = settings_of(control=control(receiver.url))
-        with telling(settings) as teller:
-            teller.tell(result_of([held("ml", "web")], settings=settings))
-            wait_until(lambda: teller.tally.dead["control"] == 1)
+        with running_notifier(settings) as notifier:
+            notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
+            wait_until(lambda: notifier.counters.dead["control"] == 1)
     assert len(receiver.calls) == 5
 
 
@@ -118,8 +126,8 @@ def test_a_gateway_whose_receiver_is_being_replaced_costs_no_event(status: str):
     with Receiver() as receiver:
         receiver.misfortune = status
         settings = settings_of(control=control(receiver.url))
-        with telling(settings) as teller:
-            teller.tell(result_of([held("ml", "web")], settings=settings))
+        with running_notifier(settings) as notifier:
+            notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
             receiver.wait_for(lambda it: len(it.calls) > 5)
             receiver.misfortune = ""
             receiver.wait_for(lambda it: len(it.accepted) == 1)
@@ -129,16 +137,16 @@ def test_a_receiver_that_asks_for_time_gets_it():
     with Receiver() as receiver:
         receiver.misfortune, receiver.retry_after = "429", "600"
         settings = settings_of(control=control(receiver.url))
-        with telling(settings) as teller:
-            teller.tell(result_of([held("ml", "web")], settings=settings))
-            wait_until(lambda: teller.tally.failed["control"] == 1)
+        with running_notifier(settings) as notifier:
+            notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
+            wait_until(lambda: notifier.counters.failed["control"] == 1)
             receiver.misfortune = ""
             time.sleep(0.2)  # many times the wait that would follow otherwise
     assert len(receiver.calls) == 1
 
 
 def test_a_host_that_fails_in_a_row_is_left_alone_and_then_tried_with_one_call():
-    breakers = Breakers(failures=2, seconds=30)
+    breakers = CircuitBreakers(failures=2, seconds=30)
     for _ in range(2):
         assert breakers.allows("a", 0)
         breakers.note("a", has_failed=True, now=0)
@@ -158,12 +166,12 @@ def test_while_a_host_is_left_alone_its_rows_lose_no_attempts():
     receiver = Receiver()
     outbox = {**QUICK, "breaker_failures": 1, "breaker_seconds": 600, "max_attempts": 5}
     settings = settings_of(control=control(receiver.url), outbox=outbox)
-    with telling(settings) as teller:
-        teller.tell(result_of([held("ml", f"web-{number}") for number in range(3)], settings=settings))
-        wait_until(lambda: bool(teller.describe()["left_alone"]))
+    with running_notifier(settings) as notifier:
+        notifier.notify(result_of([gpu_of("ml", f"web-{number}") for number in range(3)], settings=settings))
+        wait_until(lambda: bool(notifier.describe()["left_alone"]))
         time.sleep(0.2)
-        assert teller.tally.failed["control"] <= 3  # those that were under way together
-        assert teller.tally.dead["control"] == 0
+        assert notifier.counters.failed["control"] <= 3  # those that were under way together
+        assert notifier.counters.dead["control"] == 0
 
 
 def test_a_target_that_comes_back_gets_what_waited(tmp_path: Path):
@@ -171,16 +179,16 @@ def test_a_target_that_comes_back_gets_what_waited(tmp_path: Path):
     with Receiver() as receiver:
         on, off = settings_of(control=control(receiver.url)), settings_of(control={"enabled": False})
         receiver.misfortune = "500"
-        teller = Teller(on, engine, poll_seconds=0.01)
-        teller.start()
-        teller.tell(result_of([held("ml", "web")], settings=on))
-        wait_until(lambda: teller.tally.failed["control"] > 0)
-        teller.adopt(off)
+        notifier = Notifier(on, engine, poll_seconds=0.01)
+        notifier.start()
+        notifier.notify(result_of([gpu_of("ml", "web")], settings=on))
+        wait_until(lambda: notifier.counters.failed["control"] > 0)
+        notifier.adopt(off)
         receiver.misfortune = ""
-        teller.tell(result_of([held("ml", "web")], settings=off, at=AT + 300))
+        notifier.notify(result_of([gpu_of("ml", "web")], settings=off, at=AT + 300))
         time.sleep(0.1)
         assert receiver.accepted == []
-        teller.adopt(on)
+        notifier.adopt(on)
         receiver.wait_for(lambda it: len(it.accepted) == 1)
-        teller.stop(5)
+        notifier.stop(5)
     engine.dispose()

@@ -10,7 +10,7 @@ class _Record:
     probing: bool = False
 
 
-class Breakers:
+class CircuitBreakers:
     """One record a host that has failed; a host that works has none."""
 
     def __init__(self, *, failures: int, seconds: float) -> None:

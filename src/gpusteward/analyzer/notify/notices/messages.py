@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from gpusteward.analyzer.notify.amounts import say_duration, say_memory, say_money, say_time
-from gpusteward.analyzer.notify.findings import GPUS_NAMED, IdleFinding
-from gpusteward.analyzer.notify.names import line, plain
+from gpusteward.analyzer.notify.notices.findings import GPUS_NAMED, IdleFinding
+from gpusteward.analyzer.notify.notices.formatting import line, plain
 from gpusteward.analyzer.notify.texts import say
 from gpusteward.core.usages import AllocationKey
 
@@ -16,7 +16,7 @@ GPUS_IN_A_LINE = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class MessageOptions:
     """How a channel is spoken to."""
 
     language: str
@@ -26,25 +26,25 @@ class Manner:
     window_seconds: float
 
 
-def write_idle(findings: Sequence[IdleFinding], manner: Manner) -> str:
+def write_idle(findings: Sequence[IdleFinding], options: MessageOptions) -> str:
     """One message about one or many idle workloads."""
-    language = manner.language
-    body = describe_idle(findings[0], manner) if len(findings) == 1 else _write_many(findings, manner)
-    repeat = say_duration(manner.repeat_hours * 3600, language)
+    language = options.language
+    body = describe_idle(findings[0], options) if len(findings) == 1 else _write_many(findings, options)
+    repeat = say_duration(options.repeat_hours * 3600, language)
     ends = (say("next", language, repeat=repeat), say("way-out", language))
     return "\n".join((say("idle-title", language, who=_name_whom(findings, language)), *body, *ends))
 
 
-def write_lost(reason: str, manner: Manner, *, since: float, now: float) -> str:
-    language = manner.language
+def write_lost(reason: str, options: MessageOptions, *, since: float, now: float) -> str:
+    language = options.language
     hours = say_duration(now - since, language)
-    said = say("lost", language, since=say_time(since, manner.zone), hours=hours, reason=line(reason))
+    said = say("lost", language, since=say_time(since, options.zone), hours=hours, reason=line(reason))
     return "\n".join((say("lost-title", language), said, say("lost-next", language)))
 
 
-def write_found(manner: Manner, *, since: float, now: float) -> str:
-    hours = say_duration(now - since, manner.language)
-    return "\n".join((say("found-title", manner.language), say("found", manner.language, hours=hours)))
+def write_found(options: MessageOptions, *, since: float, now: float) -> str:
+    hours = say_duration(now - since, options.language)
+    return "\n".join((say("found-title", options.language), say("found", options.language, hours=hours)))
 
 
 def name_workload(kind: str, namespace: str, name: str) -> str:
@@ -58,25 +58,25 @@ def _name_whom(findings: Sequence[IdleFinding], language: str) -> str:
     return plain(findings[0].namespace)
 
 
-def describe_idle(finding: IdleFinding, manner: Manner) -> Iterator[str]:
+def describe_idle(finding: IdleFinding, options: MessageOptions) -> Iterator[str]:
     """One workload with all its evidence, line by line."""
-    language = manner.language
+    language = options.language
     yield say(
         "idle-one",
         language,
         workload=name_workload(*finding.key),
         gpus=finding.gpus,
-        since=say_time(finding.idle_since, manner.zone),
+        since=say_time(finding.idle_since, options.zone),
         hours=say_duration(finding.idle_seconds, language),
     )
     yield say("gpus", language, gpus=_name_gpus(finding, language, shown=GPUS_NAMED, name=_name_gpu))
     if finding.core_peak_ratio is not None:
-        minutes = round(manner.window_seconds / 60)
+        minutes = round(options.window_seconds / 60)
         yield say("peak", language, minutes=minutes, peak=_say_peak(finding.core_peak_ratio))
     if finding.memory_used_bytes is not None:
         yield say("memory", language, memory=say_memory(finding.memory_used_bytes))
     if finding.cost_micros is not None:
-        yield say("cost", language, cost=say_money(finding.cost_micros, manner.currency))
+        yield say("cost", language, cost=say_money(finding.cost_micros, options.currency))
 
 
 def _say_peak(ratio: float) -> str:
@@ -101,29 +101,29 @@ def _name_place(allocation: AllocationKey) -> str:
     return f"{plain(allocation.node)}{index}{instance}"
 
 
-def _write_many(findings: Sequence[IdleFinding], manner: Manner) -> Iterator[str]:
-    language, gpus = manner.language, sum(finding.gpus for finding in findings)
+def _write_many(findings: Sequence[IdleFinding], options: MessageOptions) -> Iterator[str]:
+    language, gpus = options.language, sum(finding.gpus for finding in findings)
     yield say("idle-many", language, workloads=len(findings), gpus=gpus)
     largest = sorted(findings, key=lambda each: (-each.gpus, each.idle_since, each.key))
     named, others = largest[:LINES], largest[LINES:]
     for namespace, group in groupby(sorted(named, key=lambda each: each.namespace), key=lambda each: each.namespace):
         yield say("namespace", language, namespace=plain(namespace))
-        yield from (_write_line(each, manner) for each in group)
+        yield from (_write_line(each, options) for each in group)
     if others:
         yield say("more", language, number=len(others), gpus=sum(each.gpus for each in others))
     costs = [finding.cost_micros for finding in findings]
     if None not in costs:
-        yield say("total-cost", language, cost=say_money(sum(cost or 0 for cost in costs), manner.currency))
+        yield say("total-cost", language, cost=say_money(sum(cost or 0 for cost in costs), options.currency))
 
 
-def _write_line(finding: IdleFinding, manner: Manner) -> str:
-    language, extra = manner.language, ""
+def _write_line(finding: IdleFinding, options: MessageOptions) -> str:
+    language, extra = options.language, ""
     if finding.core_peak_ratio is not None:
         extra += say("extra-peak", language, peak=_say_peak(finding.core_peak_ratio))
     if finding.memory_used_bytes is not None:
         extra += say("extra-memory", language, memory=say_memory(finding.memory_used_bytes))
     if finding.cost_micros is not None:
-        extra += say("extra-cost", language, cost=say_money(finding.cost_micros, manner.currency))
+        extra += say("extra-cost", language, cost=say_money(finding.cost_micros, options.currency))
     extra += say("extra-gpus", language, gpus=_name_gpus(finding, language, shown=GPUS_IN_A_LINE, name=_name_place))
     return say(
         "idle-line",
@@ -131,6 +131,6 @@ def _write_line(finding: IdleFinding, manner: Manner) -> str:
         workload=f"{plain(finding.kind)} {plain(finding.name)}",
         gpus=finding.gpus,
         hours=say_duration(finding.idle_seconds, language),
-        since=say_time(finding.idle_since, manner.zone),
+        since=say_time(finding.idle_since, options.zone),
         extra=extra,
     )

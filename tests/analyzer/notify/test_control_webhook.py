@@ -9,10 +9,19 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.explain.answers import Opinion
-from gpusteward.analyzer.notify.control import control_parcels
+from gpusteward.analyzer.notify.control_webhook import control_events
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.usages import Measure
-from tests.analyzer.telling import BUSY, IDLE, UNREAD, held, open_ledger, result_of, settings_of, telling
+from tests.analyzer.notify.notifier_setup import (
+    BUSY,
+    IDLE,
+    UNREAD,
+    gpu_of,
+    open_ledger,
+    result_of,
+    running_notifier,
+    settings_of,
+)
 from tests.analyzer.usage_tables import AT, GIB, signal
 from tests.fakes.receivers import Call, Receiver
 
@@ -35,8 +44,8 @@ def is_genuine(call: Call, secret: str, *, now: float) -> bool:
 def test_the_body_has_the_fields_of_gpu_oour_and_no_others():
     with Receiver() as receiver:
         settings = settings_of(control=control(receiver.url))
-        with telling(settings) as teller:
-            teller.tell(result_of([held("ml", "web")], settings=settings))
+        with running_notifier(settings) as notifier:
+            notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
             receiver.wait_for(lambda it: len(it.accepted) == 1)
     call = receiver.accepted[0]
     assert call.path == "/api/optimize"
@@ -55,29 +64,27 @@ def test_the_body_has_the_fields_of_gpu_oour_and_no_others():
 
 def test_an_opinion_goes_along_as_gpu_oour_sent_it():
     settings = settings_of(control=control("http://nowhere"))
-    result = result_of([held("ml", "web")], settings=settings)
+    result = result_of([gpu_of("ml", "web")], settings=settings)
     opinion = Opinion("idle", 0.91234, "没有计算", "ask", 1.9, 2.0, "gpt-4", AT)
-    (parcel,) = control_parcels(replace(result, opinions={0: opinion}))
-    assert (
-        '"ai_analysis":{"status":"idle","confidence":0.912,"reason":"没有计算","recommendation":"ask"}' in parcel.body
-    )
+    (event,) = control_events(replace(result, opinions={0: opinion}))
+    assert '"ai_analysis":{"status":"idle","confidence":0.912,"reason":"没有计算","recommendation":"ask"}' in event.body
 
 
 def test_only_what_is_known_to_be_low_is_told():
     settings = settings_of(control=control("http://nowhere"))
-    allocations = [held("ml", name) for name in ("idle", "busy", "unread")]
-    parcels = list(control_parcels(result_of(allocations, [IDLE, BUSY, UNREAD], settings=settings)))
-    assert [parcel.stream for parcel in parcels] == ["control/Deployment/ml/idle"]
+    allocations = [gpu_of("ml", name) for name in ("idle", "busy", "unread")]
+    events = list(control_events(result_of(allocations, [IDLE, BUSY, UNREAD], settings=settings)))
+    assert [event.stream for event in events] == ["control/Deployment/ml/idle"]
 
 
 def test_what_is_idle_is_told_whatever_memory_it_holds():
     """A loaded model that nobody asks: gpu-oour's score alone would call it normal."""
     settings = settings_of(control=control("http://nowhere"))
     parked = IDLE | signal(Measure.MEMORY_USED, 80 * GIB) | signal(Measure.POWER, 250)
-    result = result_of([held("ml", "parked")], [parked], settings=settings)
+    result = result_of([gpu_of("ml", "parked")], [parked], settings=settings)
     assert result.verdicts.score[0] > settings.thresholds.low_utilization
-    (parcel,) = control_parcels(result)
-    assert '"status":"idle"' in parcel.body
+    (event,) = control_events(result)
+    assert '"status":"idle"' in event.body
 
 
 def test_a_receiver_can_verify_the_signature_and_a_changed_call_fails(tmp_path: Path):
@@ -85,8 +92,8 @@ def test_a_receiver_can_verify_the_signature_and_a_changed_call_fails(tmp_path: 
     for way in ({"secret": SECRET}, {"secret_file": str(tmp_path / "secret")}):
         with Receiver() as receiver:
             settings = settings_of(control=control(receiver.url, **way))
-            with telling(settings) as teller:
-                teller.tell(result_of([held("ml", "web")], settings=settings))
+            with running_notifier(settings) as notifier:
+                notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
                 receiver.wait_for(lambda it: len(it.accepted) == 1)
         call, now = receiver.accepted[0], time.time()
         assert is_genuine(call, SECRET, now=now)
@@ -100,8 +107,8 @@ def test_every_attempt_has_the_same_key_and_a_new_timestamp():
     with Receiver() as receiver:
         receiver.misfortune = "500"
         settings = settings_of(control=control(receiver.url, secret=SECRET))
-        with telling(settings) as teller:
-            teller.tell(result_of([held("ml", "web")], settings=settings))
+        with running_notifier(settings) as notifier:
+            notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
             receiver.wait_for(lambda it: len(it.calls) >= 3)
             receiver.misfortune = ""
             receiver.wait_for(lambda it: len(it.accepted) == 1)
@@ -113,15 +120,15 @@ def test_a_cycle_told_twice_is_delivered_once_also_after_a_restart(tmp_path: Pat
     engine = open_ledger(tmp_path)
     with Receiver() as receiver:
         settings = settings_of(control=control(receiver.url))
-        result = result_of([held("ml", "web"), held("ml", "web", gpu=1)], settings=settings)
-        later = result_of([held("ml", "web")], settings=settings, at=AT + 300)
-        with telling(settings, engine) as teller:
-            teller.tell(result)
-            teller.tell(result)
+        result = result_of([gpu_of("ml", "web"), gpu_of("ml", "web", gpu=1)], settings=settings)
+        later = result_of([gpu_of("ml", "web")], settings=settings, at=AT + 300)
+        with running_notifier(settings, engine) as notifier:
+            notifier.notify(result)
+            notifier.notify(result)
             receiver.wait_for(lambda it: len(it.accepted) == 2)
-        with telling(settings, engine) as teller:
-            teller.tell(result)
-            teller.tell(later)
+        with running_notifier(settings, engine) as notifier:
+            notifier.notify(result)
+            notifier.notify(later)
             receiver.wait_for(lambda it: len(it.accepted) == 3)
     engine.dispose()
     stamps = [call.json["timestamp"] for call in receiver.accepted]
@@ -132,20 +139,20 @@ def test_a_redirect_is_not_followed():
     with Receiver() as receiver:
         receiver.misfortune = "redirect"
         settings = settings_of(control=control(receiver.url, secret=SECRET))
-        with telling(settings) as teller:
-            teller.tell(result_of([held("ml", "web")], settings=settings))
-            receiver.wait_for(lambda _: teller.tally.dead["control"] == 1)
-            assert "redirect" in teller.describe()["failures"]["control"]
+        with running_notifier(settings) as notifier:
+            notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
+            receiver.wait_for(lambda _: notifier.counters.dead["control"] == 1)
+            assert "redirect" in notifier.describe()["failures"]["control"]
     assert {call.path for call in receiver.calls} == {"/api/optimize"}
 
 
 def test_a_secret_that_cannot_be_read_is_said_without_a_call(tmp_path: Path):
     with Receiver() as receiver:
         settings = settings_of(control=control(receiver.url, secret_file=str(tmp_path / "missing")))
-        with telling(settings) as teller:
-            teller.tell(result_of([held("ml", "web")], settings=settings))
-            receiver.wait_for(lambda _: teller.tally.failed["control"] > 0)
-            assert teller.describe()["failures"] == {"control": "control.secret_file cannot be read"}
+        with running_notifier(settings) as notifier:
+            notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
+            receiver.wait_for(lambda _: notifier.counters.failed["control"] > 0)
+            assert notifier.describe()["failures"] == {"control": "control.secret_file cannot be read"}
     assert receiver.calls == []
 
 
@@ -160,10 +167,10 @@ def test_no_address_or_secret_is_in_what_is_shown_or_kept(tmp_path: Path):
         receiver.misfortune = "500"
         url = f"http://user:hunter2@127.0.0.1:{receiver.port}"
         settings = settings_of(control=control(url, secret=SECRET))
-        with telling(settings, engine) as teller:
-            teller.tell(result_of([held("ml", "web")], settings=settings))
+        with running_notifier(settings, engine) as notifier:
+            notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
             receiver.wait_for(lambda it: len(it.calls) >= 2)
-            shown = str(teller.describe())
+            shown = str(notifier.describe())
     engine.dispose()
     assert receiver.calls[0].headers["authorization"] == "Basic dXNlcjpodW50ZXIy"
     kept = b"".join(path.read_bytes() for path in tmp_path.iterdir())
@@ -174,6 +181,6 @@ def test_no_address_or_secret_is_in_what_is_shown_or_kept(tmp_path: Path):
 
 def test_an_unusable_channel_is_refused_at_the_start_without_its_address():
     settings = settings_of(notify={"channels": {"ops": "nosuchservice://token-xyz"}})
-    with pytest.raises(ConfigurationError, match=r"notify\.channels\.ops") as refused, telling(settings):
+    with pytest.raises(ConfigurationError, match=r"notify\.channels\.ops") as refused, running_notifier(settings):
         pass
     assert "token-xyz" not in str(refused.value)

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from gpusteward.analyzer.notify.findings import FindingMaker
-from gpusteward.analyzer.notify.messages import Manner, write_idle, write_lost
-from gpusteward.analyzer.notify.names import LONGEST, bare, line, plain
-from tests.analyzer.telling import held, result_of, settings_of
+from gpusteward.analyzer.notify.notices.findings import FindingMaker
+from gpusteward.analyzer.notify.notices.formatting import LONGEST, bare, line, plain
+from gpusteward.analyzer.notify.notices.messages import MessageOptions, write_idle, write_lost
+from tests.analyzer.notify.notifier_setup import gpu_of, result_of, settings_of
 from tests.analyzer.usage_tables import AT
 
 EVIL = (
@@ -60,15 +60,16 @@ def test_an_error_from_elsewhere_is_one_harmless_line():
 @pytest.mark.parametrize("language", ["zh", "en"])
 @pytest.mark.parametrize("name", EVIL)
 def test_a_whole_message_has_only_our_own_lines(name: str, language: str):
-    manner = Manner(language, "UTC", "USD", 24, 600)
+    options = MessageOptions(language, "UTC", "USD", 24, 600)
     settings = settings_of()
     for count in (1, 3):
-        honest = result_of([held("ml", "web", gpu=n) for n in range(count)], settings=settings)
+        honest = result_of([gpu_of("ml", "web", gpu=n) for n in range(count)], settings=settings)
         evil = result_of(
-            [held(name, name, gpu=n, node=name, kind=name.replace("/", "")) for n in range(count)], settings=settings
+            [gpu_of(name, name, gpu=n, node=name, kind=name.replace("/", "")) for n in range(count)],
+            settings=settings,
         )
-        expected, written = (write_idle(list(FindingMaker(each).make([0])), manner) for each in (honest, evil))
+        expected, written = (write_idle(list(FindingMaker(each).make([0])), options) for each in (honest, evil))
         assert written.count("\n") == expected.count("\n")
         own = re.sub(r"[()（）]", "", written.replace("[.]", "").replace("\n", ""))
         assert not FORBIDDEN.search(own)
-    assert "@" not in write_lost("@all\n@all", manner, since=AT, now=AT + 60)
+    assert "@" not in write_lost("@all\n@all", options, since=AT, now=AT + 60)

@@ -26,8 +26,8 @@ from sqlalchemy.pool import StaticPool
 from gpusteward.analyzer.ledger.db_engine import explain, is_refusal, writing
 from gpusteward.analyzer.ledger.schema import METADATA, notices, outbox
 from gpusteward.analyzer.notify.batches import Batch
-from gpusteward.analyzer.notify.delivery_counters import DeliveryTally
-from gpusteward.analyzer.notify.outbox_records import Delivery, Note, Outcome, Parcel, Waiting
+from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
+from gpusteward.analyzer.notify.outbox.records import Delivery, NoticeRecord, OutboxEvent, Outcome, PendingDelivery
 from gpusteward.analyzer.notify.settings import OutboxSettings
 from gpusteward.logs import Log
 
@@ -56,9 +56,9 @@ _SETTLE = (
 class Outbox:
     """Safe to use from several threads."""
 
-    def __init__(self, engine: Engine | None, settings: OutboxSettings, tally: DeliveryTally) -> None:
+    def __init__(self, engine: Engine | None, settings: OutboxSettings, counters: DeliveryCounters) -> None:
         self._settings = settings
-        self._tally = tally
+        self._tally = counters
         self._lock = threading.RLock()  # the database in memory is one connection: one transaction at a time
         self._held: deque[Batch] = deque()
         self._trouble = self._refusal = ""
@@ -73,11 +73,11 @@ class Outbox:
     def adopt(self, settings: OutboxSettings) -> None:
         self._settings = settings
 
-    def put(self, parcels: Sequence[Parcel], notes: Sequence[Note] = (), *, at_ms: int) -> None:
+    def put(self, events: Sequence[OutboxEvent], notes: Sequence[NoticeRecord] = (), *, at_ms: int) -> None:
         """Take them in, or hold them while the database is away. Never raises for a fault of the database."""
         with self._lock:
-            if parcels or notes:
-                self._hold(Batch(tuple(parcels), tuple(notes), at_ms))
+            if events or notes:
+                self._hold(Batch(tuple(events), tuple(notes), at_ms))
             self.flush()
 
     def flush(self) -> bool:
@@ -98,7 +98,7 @@ class Outbox:
                 self._refused_in_a_row = 0
             return True
 
-    def take(self, targets: Iterable[str], *, now_ms: int, limit: int) -> list[Waiting]:
+    def take(self, targets: Iterable[str], *, now_ms: int, limit: int) -> list[PendingDelivery]:
         """The first pending row of every stream that is due, oldest first. Raises SQLAlchemyError."""
         is_ours = (outbox.c.state == "pending") & outbox.c.target.in_(sorted(targets))  # a stream has one target
         heads = select(func.min(outbox.c.id)).where(is_ours).group_by(outbox.c.stream)
@@ -161,7 +161,7 @@ class Outbox:
         return None if row is None else Delivery(*row), changed > 0
 
     def describe(self) -> dict[str, Any]:
-        held = sum(len(batch.parcels) for batch in self._held)
+        held = sum(len(batch.events) for batch in self._held)
         return {"in_memory": self.in_memory, "held": held, "trouble": self._trouble, "refusal": self._refusal}
 
     def close(self) -> None:
@@ -171,10 +171,10 @@ class Outbox:
                 self._engine.dispose()
 
     def _hold(self, batch: Batch) -> None:
-        room = HELD_LIMIT - sum(len(held.parcels) for held in self._held)
-        if self._held and room < len(batch.parcels):
-            self._refuse(batch.parcels[max(room, 0) :], reason="the database is away for too long")
-            batch = Batch(batch.parcels[: max(room, 0)], batch.notes, batch.at_ms)
+        room = HELD_LIMIT - sum(len(held.events) for held in self._held)
+        if self._held and room < len(batch.events):
+            self._refuse(batch.events[max(room, 0) :], reason="the database is away for too long")
+            batch = Batch(batch.events[: max(room, 0)], batch.notes, batch.at_ms)
         self._held.append(batch)
 
     def _part(self, reason: str) -> None:
@@ -192,22 +192,22 @@ class Outbox:
         if reason != self._refusal:
             log.error("outbox_refused", reason=reason, consequence="it is not told, the others are")
         self._refusal = reason
-        for kind, number in Counter(each.kind for each in batch.parcels).items():
+        for kind, number in Counter(each.kind for each in batch.events).items():
             self._tally.add("refused", kind, number)
 
     def _write(self, batch: Batch) -> None:
         with self._writing.begin() as connection:
-            parcels = self._fitting(connection, batch.parcels)
-            _insert(connection, outbox, (_row(each, batch.at_ms) for each in parcels))
+            events = self._fitting(connection, batch.events)
+            _insert(connection, outbox, (_row(each, batch.at_ms) for each in events))
             _insert(connection, notices, (asdict(each) | {"created_ms": batch.at_ms} for each in batch.notes))
             self._tally.pending = _count(connection)
         self._recover()
 
-    def _fitting(self, connection: Connection, parcels: tuple[Parcel, ...]) -> tuple[Parcel, ...]:
+    def _fitting(self, connection: Connection, events: tuple[OutboxEvent, ...]) -> tuple[OutboxEvent, ...]:
         """Each kind has its own room: a webhook that is away must not take that of notices."""
         limit = min(self._settings.max_pending, HELD_LIMIT) if self.in_memory else self._settings.max_pending
-        waiting, fitting, others = Counter(_count(connection)), list[Parcel](), list[Parcel]()
-        for each in parcels:
+        waiting, fitting, others = Counter(_count(connection)), list[OutboxEvent](), list[OutboxEvent]()
+        for each in events:
             waiting[each.kind] += 1
             (fitting if waiting[each.kind] <= limit else others).append(each)
         if others:
@@ -215,11 +215,11 @@ class Outbox:
         self._is_full = bool(others)
         return tuple(fitting)
 
-    def _refuse(self, parcels: Sequence[Parcel], *, reason: str) -> None:
+    def _refuse(self, events: Sequence[OutboxEvent], *, reason: str) -> None:
         if not self._is_full:
-            log.error("outbox_full", refused=len(parcels), reason=reason)
+            log.error("outbox_full", refused=len(events), reason=reason)
         self._is_full = True
-        for kind, number in Counter(each.kind for each in parcels).items():
+        for kind, number in Counter(each.kind for each in events).items():
             self._tally.add("refused", kind, number)
 
     def _bury(self, connection: Connection, oldest_ms: int, now_ms: int) -> None:
@@ -238,7 +238,7 @@ class Outbox:
         """Say once what is wrong with the database."""
         reason = explain(error)
         if reason != self._trouble:
-            log.error("outbox_unwritable", reason=reason, held=sum(len(held.parcels) for held in self._held))
+            log.error("outbox_unwritable", reason=reason, held=sum(len(held.events) for held in self._held))
         self._trouble = reason
 
     def _recover(self) -> None:
@@ -261,14 +261,14 @@ def _insert(connection: Connection, table: Table, rows: Iterator[Mapping[str, An
         connection.execute(statement, some)
 
 
-def _row(parcel: Parcel, at_ms: int) -> dict[str, Any]:
+def _row(event: OutboxEvent, at_ms: int) -> dict[str, Any]:
     return {
-        "stream": parcel.stream,
-        "key": parcel.key,
-        "kind": parcel.kind,
-        "target": parcel.target,
-        "headers_json": msgspec.json.encode(dict(parcel.headers)).decode(),
-        "body": parcel.body,
+        "stream": event.stream,
+        "key": event.key,
+        "kind": event.kind,
+        "target": event.target,
+        "headers_json": msgspec.json.encode(dict(event.headers)).decode(),
+        "body": event.body,
         "created_ms": at_ms,
         "attempts": 0,
         "next_ms": at_ms,
@@ -277,8 +277,8 @@ def _row(parcel: Parcel, at_ms: int) -> dict[str, Any]:
     }
 
 
-def _waiting(row: Row[Any]) -> Waiting:
-    return Waiting(
+def _waiting(row: Row[Any]) -> PendingDelivery:
+    return PendingDelivery(
         id=row.id,
         stream=row.stream,
         key=row.key,

@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.analyzer.telling import open_ledger, settings_of, stamps_by_pod, telling
+from tests.analyzer.notify.notifier_setup import open_ledger, running_notifier, settings_of, stamps_by_pod
 from tests.fakes.receivers import Receiver, wait_until
 
 KILLS = 4
@@ -17,12 +17,12 @@ def tell_until_killed(folder: Path, url: str, *, first: int, seconds: float) -> 
     command = [
         sys.executable,
         "-m",
-        "tests.analyzer.telling_process",
+        "tests.analyzer.notify.notifier_process",
         f"sqlite:///{folder / 'ledger.db'}",
         url,
         str(first),
     ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]) as process:
         assert process.stdout is not None
         told = [process.stdout.readline()]
         time.sleep(seconds)  # any moment will do
@@ -39,9 +39,9 @@ def test_a_process_killed_at_any_moment_loses_nothing_that_was_told(tmp_path: Pa
         for _ in range(KILLS):
             first = tell_until_killed(tmp_path, receiver.url, first=first, seconds=chance.uniform(0.0, 0.2))
         settings = settings_of(control={"enabled": True, "api_url": receiver.url})
-        with telling(settings, engine) as teller:
+        with running_notifier(settings, engine) as notifier:
             receiver.wait_for(lambda it: len({call.headers["idempotency-key"] for call in it.accepted}) >= 4 * first)
-            wait_until(lambda: not teller.tally.pending.get("control"))
+            wait_until(lambda: not notifier.counters.pending.get("control"))
     engine.dispose()
     stamps = stamps_by_pod(receiver)
     assert len(stamps) == 4

@@ -1,0 +1,12 @@
+"""What people are told: which workloads are reported to which channel, when, how often, and in which words.
+
+Nothing here sends anything: the result is an `OutboxBatch`.
+
+planner.py         decides which notices a cycle produces
+findings.py        idle workloads with their evidence
+notice_history.py  which notices were sent when: repeat interval and rate limit
+quiet_hours.py     quiet hours and the time of the weekly digest
+messages.py        finding -> text of a message
+digest.py          the weekly digest
+formatting.py      names made safe for chat clients; durations, times, amounts
+"""

@@ -1,0 +1,1 @@
+"""Tests of notices, outbox, control webhook, channels and Alertmanager."""
