@@ -30,13 +30,12 @@ from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS
 from gpusteward.analyzer.ledger.retention import roll_up
 from gpusteward.analyzer.ledger.schema import usage_daily
-from gpusteward.analyzer.ledger.settings import LedgerSettings
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.make import make_report
 from gpusteward.analyzer.reports.reports import By, ReportQuery
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.settings.sections import SchedulerSettings
-from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.settings.ledger import LedgerSettings
+from gpusteward.analyzer.settings.settings import SchedulerSettings, Settings
 from tests.analyzer.databases import running_postgres
 from tests.analyzer.usage_tables import AT, large_table
 

@@ -6,8 +6,8 @@ from enum import Enum
 from pydantic.fields import FieldInfo
 
 from docs.tables import code, make_page, make_table
+from gpusteward.analyzer.settings.fields import allowed, is_secret
 from gpusteward.analyzer.settings.layers import PREFIX, SEED_VARIABLES
-from gpusteward.analyzer.settings.paths import allowed, is_secret
 from gpusteward.analyzer.settings.reading import KNOWN
 from gpusteward.core.analyzer_metrics import ANALYZER_METRICS
 

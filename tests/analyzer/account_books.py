@@ -17,7 +17,7 @@ from gpusteward.analyzer.ledger.db_engine import open_engine, writing
 from gpusteward.analyzer.ledger.periods import BOOKED, HOUR_MS
 from gpusteward.analyzer.ledger.retention import roll_up
 from gpusteward.analyzer.ledger.schema import METADATA, allocations, fleet_hourly, progress, usage_hourly
-from gpusteward.analyzer.ledger.settings import LedgerSettings
+from gpusteward.analyzer.settings.ledger import LedgerSettings
 
 BEGIN_MS = 1_762_905_600_000  # 2025-11-12 00:00 UTC
 A100, H100, T4 = "NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3", "Tesla T4"

@@ -20,8 +20,8 @@ from sqlalchemy import Engine, event, text
 
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.retention import roll_up
-from gpusteward.analyzer.ledger.settings import LedgerSettings
 from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.settings.ledger import LedgerSettings
 from tests.analyzer.keeping import open_ledger, random_cycles, read_books
 
 MOST_KILLS = 4

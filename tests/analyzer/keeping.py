@@ -14,11 +14,10 @@ from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.ledger.periods import HOUR_MS
 from gpusteward.analyzer.ledger.schema import METADATA, usage_hourly
-from gpusteward.analyzer.ledger.settings import LedgerSettings
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.settings.sections import SchedulerSettings
-from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.settings.ledger import LedgerSettings
+from gpusteward.analyzer.settings.settings import SchedulerSettings, Settings
 from gpusteward.core.usages import AllocationKey
 from tests.analyzer.usage_tables import allocation, resting, table_of, working
 

@@ -37,8 +37,7 @@ from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.listen_socket import configure_server, open_socket
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.settings.sections import ServerSettings
-from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.settings.settings import ServerSettings, Settings
 from gpusteward.analyzer.sources.pod_processes import Pod, Running, RunningProcess
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import UsageTable

@@ -15,8 +15,7 @@ from gpusteward.analyzer.ledger.periods import HOUR_MS
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.make import make_report
 from gpusteward.analyzer.reports.reports import Report, ReportQuery
-from gpusteward.analyzer.settings.sections import ServerSettings
-from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.settings.settings import ServerSettings, Settings
 from gpusteward.core.errors import SourceError
 from tests.analyzer.account_books import A100, T4, at, open_books
 from tests.analyzer.serving import Api, serving_api

@@ -12,7 +12,7 @@ from gpusteward.analyzer.reports.render.csv_text import render_csv
 from gpusteward.analyzer.reports.render.html_page import render_html
 from gpusteward.analyzer.reports.render.words import list_notes
 from gpusteward.analyzer.reports.reports import CurrencyChange, Report, ReportQuery
-from gpusteward.analyzer.settings.sections import SchedulerSettings
+from gpusteward.analyzer.settings.settings import SchedulerSettings
 from tests.analyzer.keeping import RESTING, SETTINGS, START, WORKING, cycle, hour, open_ledger, read_table
 from tests.analyzer.usage_tables import allocation
 

@@ -12,7 +12,7 @@ from gpusteward.analyzer.reports.render.html_page import render_html
 from gpusteward.analyzer.reports.render.json_text import read_report, render_json
 from gpusteward.analyzer.reports.render.words import list_notes
 from gpusteward.analyzer.reports.reports import By, Report, ReportQuery
-from gpusteward.analyzer.settings.sections import SchedulerSettings
+from gpusteward.analyzer.settings.settings import SchedulerSettings
 from tests.analyzer.keeping import RESTING, SETTINGS, START, WORKING, cycle, hour, open_ledger
 from tests.analyzer.usage_tables import allocation
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.aftermath import Aftermath
-from gpusteward.analyzer.ledger.settings import LedgerSettings
 from gpusteward.analyzer.metrics.delivery_metrics import aftermath_families
+from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core import analyzer_metrics as metrics
 from tests.analyzer.keeping import RESTING, START, cycle, sqlite_url

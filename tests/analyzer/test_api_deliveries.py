@@ -10,8 +10,7 @@ from pydantic import SecretStr
 from gpusteward.analyzer.api.http.concurrency_limits import PLACES
 from gpusteward.analyzer.notify.notifier import Notifier
 from gpusteward.analyzer.notify.outbox.records import Delivery
-from gpusteward.analyzer.settings.sections import ServerSettings
-from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.settings.settings import ServerSettings, Settings
 from gpusteward.core.errors import SourceError
 from tests.analyzer.notify.notifier_setup import gpu_of, open_ledger, result_of, running_notifier, settings_of
 from tests.analyzer.serving import Api, serving_api

@@ -6,8 +6,8 @@ from sqlalchemy import func, select
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, Period, divide_period, floor_day, read_period
 from gpusteward.analyzer.ledger.retention import MOMENTS_AT_ONCE, prune
 from gpusteward.analyzer.ledger.schema import fleet_daily, notices, outbox, usage_daily, usage_hourly
-from gpusteward.analyzer.ledger.settings import LedgerSettings
-from gpusteward.analyzer.settings.sections import SchedulerSettings
+from gpusteward.analyzer.settings.ledger import LedgerSettings
+from gpusteward.analyzer.settings.settings import SchedulerSettings
 from tests.analyzer.keeping import (
     RESTING,
     SETTINGS,

@@ -9,7 +9,7 @@ import pytest
 
 from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.ledger.periods import BOOKED, DAY_MS, HOUR_MS, ROLLED, floor_day
-from gpusteward.analyzer.settings.sections import SchedulerSettings
+from gpusteward.analyzer.settings.settings import SchedulerSettings
 from tests.analyzer.keeping import (
     SETTINGS,
     START,

@@ -16,7 +16,7 @@ from gpusteward.analyzer.ledger import db_engine as engines
 from gpusteward.analyzer.ledger import ledger as door
 from gpusteward.analyzer.ledger import postgres as postgres_driver
 from gpusteward.analyzer.ledger.ledger import Ledger
-from gpusteward.analyzer.ledger.settings import LedgerSettings
+from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.core.errors import ConfigurationError
 from tests.analyzer.keeping import (
     RESTING,

@@ -13,10 +13,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from gpusteward.analyzer.ledger.db_engine import open_engine, writing
 from gpusteward.analyzer.ledger.migrations import HEAD
 from gpusteward.analyzer.ledger.schema import METADATA
-from gpusteward.analyzer.ledger.settings import LedgerSettings
 from gpusteward.analyzer.ledger.upgrades import read_version, take_steps, upgrade
 from gpusteward.analyzer.reports.make import make_report
 from gpusteward.analyzer.reports.reports import ReportQuery
+from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.core.errors import SourceError
 from tests.analyzer.keeping import WORKING, cycles, hour, hourly, minutes_of, open_ledger, read_table
 from tests.analyzer.usage_tables import allocation
@@ -139,7 +139,7 @@ def test_what_fails_halfway_leaves_nothing_behind(engine, makes_steps):
 def test_alembic_and_psycopg_are_loaded_only_when_they_are_needed(tmp_path):
     code = (
         "import sys; from gpusteward.analyzer.ledger.ledger import Ledger; "
-        "from gpusteward.analyzer.ledger.settings import LedgerSettings; "
+        "from gpusteward.analyzer.settings.ledger import LedgerSettings; "
         f"Ledger(LedgerSettings(directory={str(tmp_path)!r})).close(); "
         "print('alembic' in sys.modules, 'psycopg' in sys.modules)"
     )

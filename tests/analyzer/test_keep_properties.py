@@ -13,8 +13,8 @@ from gpusteward.analyzer.ledger.gpu_fraction import weigh
 from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.ledger.periods import read_period
 from gpusteward.analyzer.ledger.schema import METADATA, usage_daily, usage_hourly
-from gpusteward.analyzer.ledger.settings import LedgerSettings
 from gpusteward.analyzer.ledger.upgrades import upgrade
+from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.core.usages import Measure
 from tests.analyzer.keeping import PARTS, RESTING, START, UNREAD, WORKING, cycle, open_ledger, read_table
 from tests.analyzer.usage_tables import GIB, allocation, signal, table_of

@@ -8,7 +8,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.settings.sections import KubernetesSettings
 from gpusteward.analyzer.sources.owners.cluster_owners import (
     QUESTIONS_PER_CYCLE,
     SECONDS_PER_CYCLE,
@@ -16,6 +15,7 @@ from gpusteward.analyzer.sources.owners.cluster_owners import (
     open_owners,
 )
 from gpusteward.analyzer.sources.owners.owner_resolver import KEPT_SECONDS, RETRY_SECONDS
+from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.errors import ConfigurationError

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from gpusteward.analyzer.active_source import CurrentSource
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.analyzer.sources.active_source import CurrentSource
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from gpusteward.analyzer.setting_values import mask_password
 from gpusteward.analyzer.settings.effective import show
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags, add_settings_flags, flags_from
 from gpusteward.analyzer.settings.layers import SEED_VARIABLES, variable_of
 from gpusteward.analyzer.settings.reading import KNOWN, value_at
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.analyzer.settings.values import mask_password
 from gpusteward.cli.flags import FlagParser
 from gpusteward.core.errors import ConfigurationError
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.settings.sections import ServerSettings
-from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.settings.settings import ServerSettings, Settings
 from gpusteward.cli.api.client import LostError, Peer, RefusedError, make_client
 from gpusteward.cli.main import main
 from gpusteward.core.errors import ConfigurationError

@@ -16,6 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 
+from gpusteward.analyzer.active_source import CurrentSource
 from gpusteward.analyzer.aftermath import Aftermath
 from gpusteward.analyzer.api.build import build_api
 from gpusteward.analyzer.api.dependencies import Serving
@@ -31,7 +32,6 @@ from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.runtime_settings import Steering
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.analyzer.sources.active_source import CurrentSource
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners, open_owners
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.analyzer.worker import Worker

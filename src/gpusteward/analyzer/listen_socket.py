@@ -5,7 +5,7 @@ import socket
 import uvicorn
 from fastapi import FastAPI
 
-from gpusteward.analyzer.settings.sections import ServerSettings
+from gpusteward.analyzer.settings.settings import ServerSettings
 from gpusteward.core.errors import ConfigurationError
 
 BACKLOG = 512

@@ -4,11 +4,11 @@ import threading
 import time
 from collections.abc import Mapping
 
+from gpusteward.analyzer.active_source import CurrentSource
 from gpusteward.analyzer.api.http.roles import Roles
 from gpusteward.analyzer.explain.explainer import Explainer
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.analyzer.sources.active_source import CurrentSource
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.logs import Log, configure_logs
 

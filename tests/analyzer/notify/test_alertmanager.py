@@ -10,8 +10,8 @@ from gpusteward.analyzer.notify.alertmanager.alerts import Alert, OpenAlerts
 from gpusteward.analyzer.notify.alertmanager.pusher import AlertPusher
 from gpusteward.analyzer.notify.notices.messages import MessageOptions
 from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
-from gpusteward.analyzer.notify.settings import AlertmanagerSettings
 from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.settings.notify import AlertmanagerSettings
 from gpusteward.analyzer.settings.settings import Settings
 from tests.analyzer.engines import RunningEngine, running_alertmanager
 from tests.analyzer.notify.notifier_setup import (

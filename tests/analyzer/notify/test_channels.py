@@ -11,15 +11,15 @@ import pytest
 from sqlalchemy import text
 
 from gpusteward.analyzer.ledger.ledger import Ledger
-from gpusteward.analyzer.ledger.settings import LedgerSettings
 from gpusteward.analyzer.notify.channels import FeishuSender
 from gpusteward.analyzer.notify.errors import DeliveryError
 from gpusteward.analyzer.notify.notices.digest import read_week, write_digest
 from gpusteward.analyzer.notify.notices.messages import MessageOptions
 from gpusteward.analyzer.notify.outbox.records import PendingDelivery
-from gpusteward.analyzer.notify.settings import is_feishu
 from gpusteward.analyzer.notify.signing import sign_feishu
 from gpusteward.analyzer.prices import PriceSettings
+from gpusteward.analyzer.settings.ledger import LedgerSettings
+from gpusteward.analyzer.settings.notify import is_feishu
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
 from gpusteward.kubernetes.api import ApiServer
 from tests.analyzer.notify.notifier_setup import BUSY, IDLE, gpu_of, result_of, running_notifier, settings_of

@@ -6,10 +6,10 @@ import pytest
 
 from gpusteward.analyzer.notify.errors import DeliveryError
 from gpusteward.analyzer.notify.http_post import post
-from gpusteward.analyzer.notify.settings import AlertmanagerSettings, NotifySettings, secrets_of, urls_of
 from gpusteward.analyzer.settings.effective import show
+from gpusteward.analyzer.settings.fields import allowed
 from gpusteward.analyzer.settings.file import SettingsFile
-from gpusteward.analyzer.settings.paths import allowed
+from gpusteward.analyzer.settings.notify import AlertmanagerSettings, NotifySettings, secrets_of, urls_of
 from gpusteward.analyzer.settings.reading import KNOWN
 from gpusteward.core.errors import ConfigurationError
 from tests.analyzer.test_settings import read

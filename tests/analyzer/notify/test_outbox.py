@@ -13,7 +13,7 @@ from gpusteward.analyzer.ledger.schema import METADATA, notices, outbox
 from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
 from gpusteward.analyzer.notify.outbox.records import NoticeRecord, OutboxEvent, Outcome
 from gpusteward.analyzer.notify.outbox.store import HELD_LIMIT, Outbox
-from gpusteward.analyzer.notify.settings import OutboxSettings
+from gpusteward.analyzer.settings.notify import OutboxSettings
 from tests.analyzer.notify.notifier_setup import gpu_of, open_ledger, result_of, running_notifier, settings_of
 from tests.fakes.receivers import Receiver, wait_until
 

@@ -5,7 +5,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gpusteward.analyzer.notify.notices.quiet_hours import digest_week, is_quiet, read_weekly, read_zone, split_hours
+from gpusteward.analyzer.notify.notices.quiet_hours import digest_week, is_quiet
+from gpusteward.analyzer.setting_values import read_weekly, read_zone, split_hours
 
 SHANGHAI = "Asia/Shanghai"
 

@@ -16,11 +16,11 @@ from gpusteward.analyzer.ledger.identities import Users
 from gpusteward.analyzer.ledger.ledger_writer import Books
 from gpusteward.analyzer.ledger.periods import HOUR_MS, floor_hour
 from gpusteward.analyzer.ledger.retention import MOMENTS_AT_ONCE, prune, roll_up
-from gpusteward.analyzer.ledger.settings import LedgerSettings
 from gpusteward.analyzer.ledger.upgrades import upgrade
 from gpusteward.analyzer.ledger.verdict_changes import Sayings
 from gpusteward.analyzer.prices import PriceList, PriceSettings
 from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.core.errors import SourceError
 from gpusteward.logs import Log
 

@@ -24,8 +24,8 @@ from gpusteward.analyzer.ledger.schema import (
     usage_hourly,
     verdict_changes,
 )
-from gpusteward.analyzer.ledger.settings import LedgerSettings
 from gpusteward.analyzer.ledger.statements import add_hour_to_day
+from gpusteward.analyzer.settings.ledger import LedgerSettings
 
 MOMENTS_AT_ONCE = 4
 """Hours that are rolled up, and hours and days that are deleted, in one round. A cycle with a longer interval than so

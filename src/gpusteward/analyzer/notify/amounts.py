@@ -2,8 +2,8 @@
 
 from datetime import datetime
 
-from gpusteward.analyzer.notify.notices.quiet_hours import read_zone
 from gpusteward.analyzer.notify.texts import say
+from gpusteward.analyzer.setting_values import read_zone
 
 _GIB = 1 << 30
 _MICROS = 1_000_000

@@ -13,9 +13,8 @@ import msgspec
 from gpusteward.analyzer.notify.errors import DeliveryError
 from gpusteward.analyzer.notify.http_post import host_of, post
 from gpusteward.analyzer.notify.outbox.records import PendingDelivery
-from gpusteward.analyzer.notify.settings import NotifySettings, is_feishu, secrets_of, urls_of
 from gpusteward.analyzer.notify.signing import KEY_HEADER, SIGNATURE_HEADER, sign, sign_feishu
-from gpusteward.analyzer.settings.sections import ControlSettings
+from gpusteward.analyzer.settings.notify import ControlSettings, NotifySettings, is_feishu, secrets_of, urls_of
 
 CONTROL = "control"
 NOTICE_TIMEOUT_SECONDS = 10.0

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from gpusteward.analyzer.notify.notices.formatting import bare
-from gpusteward.analyzer.notify.settings import NotifySettings, split_names, urls_of
+from gpusteward.analyzer.settings.notify import NotifySettings, split_names, urls_of
 from gpusteward.analyzer.sources.owners.owner_resolver import NOTIFY_ANNOTATION
 from gpusteward.logs import Log
 

@@ -1,16 +1,17 @@
-"""What a person can choose: each room declares its own settings, here they are gathered and read.
+"""The settings of the analyzer: read from flags, environment and config.yaml, checked, and watched for changes.
 
-    gathered.py    every section under its key: the whole of what can be set
-    sections.py    the sections that belong to no other room: scheduler, control, logging, server, kubernetes
-    values.py      checks of single values
-    paths.py       `thresholds.idle`: the leaves of the sections, and what each one allows
-    layers.py      one layer of given values each: flags, environment, file
-    flags.py       the flags that `serve` and `settings` take
-    yaml_lines.py  YAML text -> values that know their line
-    reading.py     layers -> settings with their origins
-    complaints.py  what cannot be used, in words that mend it
-    file.py        the settings while the program runs: a changed file is picked up, a bad change is refused
-    showing.py     the effective settings for people, secrets masked
+    settings.py           `Settings`: every section under its key
+    ledger.py, notify.py  the sections of packages that are above this one
+    fields.py             `thresholds.idle`: every setting by its path, and what each one allows
+    layers.py             the values given by flags, environment and file
+    flags.py              the flags that `serve` and `settings` take
+    yaml_lines.py         YAML text -> values that know their line
+    reading.py            layers -> settings with their origins
+    validation_errors.py  error texts: setting, origin, value, what is allowed
+    file.py               the settings while the program runs: a changed file is applied, a bad one is refused
+    effective.py          the effective settings for people, secrets masked
 
-Nothing else in the analyzer reads the environment or config.yaml.
+`sources`, `judge`, `explain` and `prices` are below this package: they declare their own sections, which may only use
+`analyzer.setting_values`, and never import this package. Nothing else in the analyzer reads the environment or
+config.yaml.
 """

@@ -8,7 +8,7 @@ from enum import StrEnum
 import yaml
 from pydantic.fields import FieldInfo
 
-from gpusteward.analyzer.settings.paths import is_plural, is_secret, wants_text
+from gpusteward.analyzer.settings.fields import is_plural, is_secret, wants_text
 from gpusteward.analyzer.settings.yaml_lines import Written
 from gpusteward.core.errors import ConfigurationError
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from gpusteward.analyzer.settings.fields import leaves
 from gpusteward.analyzer.settings.layers import DEFAULT, Given, Layer, Origin
-from gpusteward.analyzer.settings.paths import leaves
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.settings.validation_errors import describe
 from gpusteward.core.errors import ConfigurationError

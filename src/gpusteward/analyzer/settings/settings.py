@@ -1,8 +1,9 @@
 """Every section under its key: the seed's keys, and beside them the new ones."""
 
-from typing import Self
+from pathlib import Path
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr, model_validator
 
 from gpusteward.analyzer.explain.settings import AiSettings
 from gpusteward.analyzer.judge.activity import ActivityRule
@@ -12,27 +13,75 @@ from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.score import Scoring
 from gpusteward.analyzer.judge.signatures.table import SignatureRules
 from gpusteward.analyzer.judge.states import Thresholds
-from gpusteward.analyzer.ledger.settings import LedgerSettings
-from gpusteward.analyzer.notify.settings import AlertmanagerSettings, NotifySettings, OutboxSettings
 from gpusteward.analyzer.prices import PriceSettings
-from gpusteward.analyzer.settings.sections import (
-    ControlSettings,
-    KubernetesSettings,
-    LoggingSettings,
-    SchedulerSettings,
-    ServerSettings,
-)
+from gpusteward.analyzer.setting_values import SECTION, check_address, check_level, split_address
+from gpusteward.analyzer.settings.ledger import LedgerSettings
+from gpusteward.analyzer.settings.notify import AlertmanagerSettings, ControlSettings, NotifySettings, OutboxSettings
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
+from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 
 NEEDS_RESTART = ("server.address", "logging.format", "kubernetes", "ledger", "outbox.workers")
 """What is built once at the start; a section means all of it. Everything else changes from the next cycle on."""
 
 
+class SchedulerSettings(BaseModel):
+    """When a cycle runs."""
+
+    model_config = SECTION
+
+    interval: int = Field(default=300, ge=10, le=86400, description="Seconds between the starts of two cycles.")
+    max_workers: int = Field(default=8, ge=1, le=64, description="How many queries may be under way at once.")
+
+
+class LoggingSettings(BaseModel):
+    """What the program says on standard error."""
+
+    model_config = SECTION
+
+    level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(check_level)] = Field(
+        default="info", description="The least important event that is still written."
+    )
+    format: str = Field(
+        default="text",
+        description="json: one object a line. Anything else, also a format of Python's logging, is plain text.",
+    )
+
+    @property
+    def as_json(self) -> bool:
+        return self.format.strip().lower() == "json"
+
+
+class ServerSettings(BaseModel):
+    """Who may ask, and where."""
+
+    model_config = SECTION
+
+    address: Annotated[str, AfterValidator(check_address)] = Field(
+        default="127.0.0.1:8080", description="Where to listen: PORT, :PORT, HOST:PORT or [IPV6]:PORT."
+    )
+    anonymous_reads: Literal["loopback", "always", "never"] = Field(
+        default="loopback", description="From where reading needs no token: this machine only, everywhere, nowhere."
+    )
+    tokens_file: Path | None = Field(
+        default=None,
+        description="File with bearer tokens: `viewer|operator|admin: TOKEN` or a list of tokens each. Once it is "
+        "named, every write needs a token, also on loopback.",
+    )
+    tokens: SecretStr = Field(
+        default=SecretStr(""), description="Bearer tokens in the same form, beside or without the file."
+    )
+
+    @property
+    def listen(self) -> tuple[str, int]:
+        """Host and port; an empty host is every address of this machine."""
+        return split_address(self.address)
+
+
 class JudgeSettings(BaseModel):
     """The rules beside the seed's own."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
+    model_config = SECTION
 
     activity: ActivityRule = Field(default_factory=ActivityRule)
     signatures: SignatureRules = Field(default_factory=SignatureRules)
@@ -42,7 +91,7 @@ class JudgeSettings(BaseModel):
 class Settings(BaseModel):
     """What a person chose, or the default."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
+    model_config = SECTION
 
     prometheus: PrometheusSettings = Field(default_factory=PrometheusSettings)
     scoring: Scoring = Field(default_factory=Scoring)

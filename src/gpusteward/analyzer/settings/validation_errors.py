@@ -7,9 +7,9 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from gpusteward.analyzer.setting_values import mask_password
+from gpusteward.analyzer.settings.fields import allowed, is_secret
 from gpusteward.analyzer.settings.layers import DEFAULT, Given
-from gpusteward.analyzer.settings.paths import allowed, is_secret
-from gpusteward.analyzer.settings.values import mask_password
 from gpusteward.core.did_you_mean import suggest
 
 Known = Mapping[str, FieldInfo]

@@ -117,7 +117,7 @@ def _locate(told: str, settings: "Settings") -> str:
     """The URL of the ledger. A SQLite file that is not there would be made anew, and be empty."""
     from pydantic import SecretStr, ValidationError
 
-    from gpusteward.analyzer.ledger.settings import LedgerSettings
+    from gpusteward.analyzer.settings.ledger import LedgerSettings
 
     url = f"sqlite:///{told}" if told and "://" not in told else told
     try:

@@ -23,13 +23,13 @@ class HungRule(BaseModel):
     )
 
 
-def is_hung(evidence: Evidence, rule: HungRule, *, allocation: HoldingRule) -> Mask:
+def is_hung(evidence: Evidence, rule: HungRule, *, holding: HoldingRule) -> Mask:
     """Idle, holds something, and has worked, or may have before anybody looked.
 
     The second half is what keeps a hung job from being given away as parked after the memory of earlier cycles is
     lost: hung never goes beyond a notice.
     """
-    is_idle = evidence.has(Activity.IDLE) & holds_something(evidence, allocation)
+    is_idle = evidence.has(Activity.IDLE) & holds_something(evidence, holding)
     return is_idle & evidence.runs_through(rule.kinds) & (has_worked(evidence) | may_have_worked(evidence, rule))
 
 

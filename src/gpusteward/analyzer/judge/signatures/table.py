@@ -37,7 +37,7 @@ class SignatureRules(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     starting: StartingRule = Field(default_factory=StartingRule, description="Pods that are too young to judge.")
-    allocation: HoldingRule = Field(default_factory=HoldingRule, description="Empty or parked.")
+    holding: HoldingRule = Field(default_factory=HoldingRule, description="Empty or parked.")
     hung: HungRule = Field(default_factory=HungRule, description="Stopped in the middle of work.")
     keep_alive: KeepAliveRule = Field(default_factory=KeepAliveRule, description="Made-up work.")
     starved: StarvedRule = Field(default_factory=StarvedRule, description="Waiting on input.")
@@ -49,9 +49,9 @@ def name_signatures(evidence: Evidence, rules: SignatureRules, *, streak: Streak
     fits: Mapping[Signature, Mask] = {
         Signature.STARTING: is_starting(evidence, rules.starting),
         Signature.UNKNOWN: evidence.has(Activity.UNKNOWN),
-        Signature.HUNG: is_hung(evidence, rules.hung, allocation=rules.allocation),
-        Signature.EMPTY: is_empty(evidence, rules.allocation),
-        Signature.PARKED: is_parked(evidence, rules.allocation),
+        Signature.HUNG: is_hung(evidence, rules.hung, holding=rules.holding),
+        Signature.EMPTY: is_empty(evidence, rules.holding),
+        Signature.PARKED: is_parked(evidence, rules.holding),
         Signature.KEEP_ALIVE: is_keep_alive(evidence, streak, rule=rules.keep_alive),
         Signature.STARVED: is_starved(evidence, rules.starved),
         Signature.BURSTY: is_bursty(evidence, rules.bursty),

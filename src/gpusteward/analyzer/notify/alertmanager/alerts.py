@@ -16,8 +16,8 @@ from gpusteward.analyzer.judge.workloads import WorkloadKey
 from gpusteward.analyzer.notify.notices.findings import FindingMaker, IdleFinding, idle_workloads
 from gpusteward.analyzer.notify.notices.formatting import bare, line
 from gpusteward.analyzer.notify.notices.messages import MessageOptions, describe_idle
-from gpusteward.analyzer.notify.settings import AlertmanagerSettings
 from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.settings.notify import AlertmanagerSettings
 from gpusteward.analyzer.tables import ACTIVITIES
 from gpusteward.core.verdicts import Activity
 

@@ -15,7 +15,7 @@ from gpusteward.analyzer.notify.alertmanager.alerts import Alert, has_ended
 from gpusteward.analyzer.notify.errors import DeliveryError
 from gpusteward.analyzer.notify.http_post import post
 from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
-from gpusteward.analyzer.notify.settings import AlertmanagerSettings
+from gpusteward.analyzer.settings.notify import AlertmanagerSettings
 from gpusteward.logs import Log
 
 log = Log(__name__)

@@ -1,45 +1,11 @@
 """Quiet hours and the hour of the digest (pure; the time is an argument)."""
 
-import re
-from datetime import UTC, date, datetime, time, timedelta, tzinfo
-from zoneinfo import ZoneInfo
+from datetime import date, datetime, timedelta
 
-_HOURS = re.compile(r"([0-2]?\d:[0-5]\d)\s*-\s*([0-2]?\d:[0-5]\d)")
-_WEEKLY = re.compile(r"([a-z]+)\s+([0-2]?\d:[0-5]\d)", re.IGNORECASE)
-_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+from gpusteward.analyzer.setting_values import read_weekly, read_zone, split_hours
 
 LATEST = timedelta(hours=12)
 """A digest that could not be sent within this time is left out: last week's is no news on Thursday."""
-
-
-def split_hours(text: str) -> tuple[time, time] | None:
-    """`22:00-08:00`; None for an empty text. Raises ValueError."""
-    if not text.strip():
-        return None
-    match = _HOURS.fullmatch(text.strip())
-    if match is None:
-        raise ValueError("write two times, such as 22:00-08:00")
-    return _read_time(match[1]), _read_time(match[2])
-
-
-def read_weekly(text: str) -> tuple[int, time] | None:
-    """`monday 09:00` as day of the week and time; None for an empty text. Raises ValueError."""
-    if not text.strip():
-        return None
-    match = _WEEKLY.fullmatch(text.strip())
-    if match is None or match[1].lower() not in _DAYS:
-        raise ValueError("write a day and a time, such as monday 09:00")
-    return _DAYS.index(match[1].lower()), _read_time(match[2])
-
-
-def read_zone(name: str) -> tzinfo:
-    """Raises ValueError for a zone this machine does not know."""
-    if name.strip().upper() == "UTC":
-        return UTC  # also where no tzdata is installed
-    try:
-        return ZoneInfo(name.strip())
-    except (KeyError, ValueError, OSError) as error:
-        raise ValueError("unknown time zone; write one such as Asia/Shanghai (the package tzdata has them)") from error
 
 
 def is_quiet(at: float, hours: str, zone: str) -> bool:
@@ -64,8 +30,3 @@ def digest_week(at: float, weekly: str, zone: str) -> date | None:
     if due > now:
         due -= timedelta(days=7)
     return due.date() if now - due < LATEST else None
-
-
-def _read_time(text: str) -> time:
-    hour, minute = (int(part) for part in text.split(":"))
-    return time(hour, minute)

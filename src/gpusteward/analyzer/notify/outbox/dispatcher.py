@@ -20,7 +20,7 @@ from gpusteward.analyzer.notify.outbox.circuit_breaker import CircuitBreakers
 from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
 from gpusteward.analyzer.notify.outbox.records import Outcome, PendingDelivery
 from gpusteward.analyzer.notify.outbox.store import Outbox
-from gpusteward.analyzer.notify.settings import OutboxSettings
+from gpusteward.analyzer.settings.notify import OutboxSettings
 from gpusteward.logs import Log
 
 log = Log(__name__)

@@ -28,7 +28,7 @@ from gpusteward.analyzer.ledger.schema import METADATA, notices, outbox
 from gpusteward.analyzer.notify.batches import Batch
 from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
 from gpusteward.analyzer.notify.outbox.records import Delivery, NoticeRecord, OutboxEvent, Outcome, PendingDelivery
-from gpusteward.analyzer.notify.settings import OutboxSettings
+from gpusteward.analyzer.settings.notify import OutboxSettings
 from gpusteward.logs import Log
 
 log = Log(__name__)

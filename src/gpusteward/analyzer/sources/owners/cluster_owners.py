@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from gpusteward.analyzer.settings.sections import KubernetesSettings
 from gpusteward.analyzer.sources.owners.owner_resolver import (
     KEPT_SECONDS,
     RETRY_SECONDS,
@@ -18,6 +17,7 @@ from gpusteward.analyzer.sources.owners.owner_resolver import (
     OwnerWalks,
     PodName,
 )
+from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.errors import ConfigurationError, SourceError

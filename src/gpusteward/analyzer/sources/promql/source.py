@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from gpusteward.analyzer.settings.values import mask_password
+from gpusteward.analyzer.setting_values import mask_password
 from gpusteward.analyzer.sources.engine import victoriametrics as victoria
 from gpusteward.analyzer.sources.engine.client import Engine
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings

@@ -2,15 +2,14 @@
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr, model_validator
 
-from gpusteward.analyzer.notify.notices.quiet_hours import read_weekly, read_zone, split_hours
-from gpusteward.analyzer.settings.values import check_url
+from gpusteward.analyzer.setting_values import SECTION, check_url, read_weekly, read_zone, split_hours
 
-SECTION = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
 Language = Literal["zh", "en"]
 
 _CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
@@ -206,3 +205,31 @@ class OutboxSettings(BaseModel):
     workers: int = Field(default=4, ge=1, le=32, description="Deliveries under way at once.")
     keep_done_hours: float = Field(default=1, gt=0, le=8760, description="How long delivered ones are remembered.")
     keep_dead_hours: float = Field(default=168, gt=0, le=8760, description="How long given-up ones are kept.")
+
+
+class ControlSettings(BaseModel):
+    """The webhook that is told about GPUs of low utilization."""
+
+    model_config = SECTION
+
+    enabled: bool = Field(default=False, description="Whether the webhook is called.")
+    api_url: Annotated[str, AfterValidator(check_url)] = Field(
+        default="", description="Where GPUs of low utilization are posted to."
+    )
+    timeout: float = Field(default=5, gt=0, le=300, description="Seconds a call may take.")
+    secret: SecretStr = Field(
+        default=SecretStr(""), description="Signs every call (HMAC-SHA256 in X-Gpusteward-Signature); empty: unsigned."
+    )
+    secret_file: Path | None = Field(default=None, description="A file with the secret, read anew for every call.")
+
+    @model_validator(mode="after")
+    def _check_secret(self) -> Self:
+        if self.secret_file is not None and self.secret.get_secret_value():
+            raise ValueError("secret and secret_file are both set: keep one of them")
+        return self
+
+    def read_secret(self) -> str:
+        """The secret itself, empty when there is none. Raises OSError when its file cannot be read."""
+        if self.secret_file is None:
+            return self.secret.get_secret_value()
+        return self.secret_file.read_text(encoding="utf-8").strip()

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Annotated, Self
 from urllib.parse import quote
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BaseModel, Field, SecretStr, model_validator
 
+from gpusteward.analyzer.setting_values import SECTION
 from gpusteward.core.containers import USER_LABELS
 
 _URL = re.compile(r"sqlite:///\S.*|(?:postgres|postgresql|postgresql\+psycopg)://\S+")
@@ -26,7 +27,7 @@ def check_database_url(secret: SecretStr) -> SecretStr:
 class LedgerSettings(BaseModel):
     """The ledger."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
+    model_config = SECTION
 
     enabled: bool = Field(default=True, description="Whether books are kept; without them there are no reports.")
     url: Annotated[SecretStr, AfterValidator(check_database_url)] = Field(

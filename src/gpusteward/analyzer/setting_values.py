@@ -1,0 +1,90 @@
+"""Values of settings as a person writes them: parsed or checked; each function raises ValueError with what is allowed.
+
+Below every package that declares settings, so that none of them needs `analyzer.settings` for its own section.
+"""
+
+import re
+from datetime import UTC, time, tzinfo
+from zoneinfo import ZoneInfo
+
+from pydantic import ConfigDict
+
+SECTION = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
+"""For the model of a section: unknown keys are reported by `settings.layers`, and input may be a secret."""
+
+_ADDRESS = re.compile(r"(?:(?:\[(?P<six>[0-9a-fA-F:.%]+)\]|(?P<host>[^\[\]:/\s]*)):)?(?P<port>[0-9]{1,5})")
+_URL = re.compile(r"https?://[^\s/?#]+(?:[/?#]\S*)?")
+_CREDENTIALS = re.compile(r"(?<=//)[^/?#\s]*@|(?<=//)[^/?#\s@\[]*:(?!\d*(?:[/?#\s'\"]|$))\S*@")
+"""All before the last @ of the authority; the second half is a password with a slash that nobody escaped."""
+_PARAMETER = re.compile(r"(?<=[?&])([^=&#\s'\"]+)=[^&#\s'\"]+")
+_LEVELS = {"warn": "warning", "critical": "error", "fatal": "error"}  # other programs' words
+_HOURS = re.compile(r"([0-2]?\d:[0-5]\d)\s*-\s*([0-2]?\d:[0-5]\d)")
+_WEEKLY = re.compile(r"([a-z]+)\s+([0-2]?\d:[0-5]\d)", re.IGNORECASE)
+_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+MASK = "**********"
+
+
+def check_address(text: str) -> str:
+    split_address(text)
+    return text.strip()
+
+
+def split_address(text: str) -> tuple[str, int]:
+    match = _ADDRESS.fullmatch(text.strip())
+    if match is None or int(match["port"]) > 65535:
+        raise ValueError("write PORT, :PORT, HOST:PORT or [IPV6]:PORT, with a port up to 65535")
+    return match["six"] or match["host"] or "", int(match["port"])
+
+
+def check_url(text: str) -> str:
+    """Empty stays empty: not set."""
+    if text.strip() and not _URL.fullmatch(text.strip()):
+        raise ValueError("write a URL: http://HOST:PORT/PATH or https://HOST/PATH")
+    return text.strip()
+
+
+def check_level(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    level = value.strip().lower()
+    return _LEVELS.get(level, level)
+
+
+def mask_password(text: str) -> str:
+    """A URL without its credentials, of which the user may be a token, and without the values of its parameters."""
+    return _PARAMETER.sub(rf"\1={MASK}", _CREDENTIALS.sub(f"{MASK}@", text))
+
+
+def split_hours(text: str) -> tuple[time, time] | None:
+    """`22:00-08:00`; None for an empty text. Raises ValueError."""
+    if not text.strip():
+        return None
+    match = _HOURS.fullmatch(text.strip())
+    if match is None:
+        raise ValueError("write two times, such as 22:00-08:00")
+    return _read_time(match[1]), _read_time(match[2])
+
+
+def read_weekly(text: str) -> tuple[int, time] | None:
+    """`monday 09:00` as day of the week and time; None for an empty text. Raises ValueError."""
+    if not text.strip():
+        return None
+    match = _WEEKLY.fullmatch(text.strip())
+    if match is None or match[1].lower() not in _DAYS:
+        raise ValueError("write a day and a time, such as monday 09:00")
+    return _DAYS.index(match[1].lower()), _read_time(match[2])
+
+
+def read_zone(name: str) -> tzinfo:
+    """Raises ValueError for a zone this machine does not know."""
+    if name.strip().upper() == "UTC":
+        return UTC  # also where no tzdata is installed
+    try:
+        return ZoneInfo(name.strip())
+    except (KeyError, ValueError, OSError) as error:
+        raise ValueError("unknown time zone; write one such as Asia/Shanghai (the package tzdata has them)") from error
+
+
+def _read_time(text: str) -> time:
+    hour, minute = (int(part) for part in text.split(":"))
+    return time(hour, minute)
