@@ -13,11 +13,11 @@ from typing import TypeVar
 
 from bench.recorder import record_read, replay
 from gpusteward.agent.app import build_script, build_source
-from gpusteward.agent.collect import Collection, Script
+from gpusteward.agent.collection import Collection, Script
 from gpusteward.agent.collector_runner import Guard
-from gpusteward.agent.node import Source
+from gpusteward.agent.metrics_page import Pages
+from gpusteward.agent.node_source import Source
 from gpusteward.agent.nvml import Nvml
-from gpusteward.agent.pages import Pages
 from gpusteward.agent.settings.table import AgentSettings, read_settings
 from gpusteward.core.exposition import LabelCache
 from gpusteward.core.usage_split import DIVIDED_SIGNALS

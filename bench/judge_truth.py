@@ -22,7 +22,7 @@ from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.core.verdicts import Activity, Signature
 from gpusteward.simulate.fleets import fleet
-from gpusteward.simulate.ground_truth import Kind
+from gpusteward.simulate.workloads import Kind
 from tests.analyzer.truth_cases import (
     CYCLE,
     CYCLES,
@@ -35,7 +35,7 @@ from tests.analyzer.truth_cases import (
     lone_nodes,
 )
 from tests.analyzer.usage_tables import AGENT_STEP, AT, STEP, WINDOW, large_table
-from tests.simulate.lone import lone_node
+from tests.simulate.single_workload import lone_node
 
 COMMAND = "python -m bench.judge_truth"
 RESULTS = Path(__file__).parent / "results"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from docs.generate import PAGES, REFERENCE
-from gpusteward.agent.http.requests import ROUTES
+from gpusteward.agent.http.handler import ROUTES
 from gpusteward.agent.settings.flags import build_parser
 from gpusteward.agent.settings.table import SETTINGS, read_settings
 from gpusteward.cli.commands import doctor, explain, idle, ps, report, top

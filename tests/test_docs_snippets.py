@@ -15,9 +15,9 @@ import pytest
 import trustme
 import yaml
 
-from gpusteward.agent.fields.lists import parse_fields
-from gpusteward.agent.http.config import WebConfigFile
+from gpusteward.agent.fields.field_list import parse_fields
 from gpusteward.agent.http.server import serve
+from gpusteward.agent.http.web_config import WebConfigFile
 from gpusteward.agent.settings.table import read_settings
 from gpusteward.analyzer.api.http.roles import parse_tokens
 from gpusteward.analyzer.notify.channels import build_senders
@@ -27,7 +27,7 @@ from gpusteward.analyzer.settings.flags import Flags
 from gpusteward.analyzer.settings.reading import KNOWN
 from gpusteward.analyzer.settings.settings import Settings
 from tests.agent import test_prometheus
-from tests.agent.serving import LOOPBACK, FakeAnswers
+from tests.agent.http.clients import LOOPBACK, FakeAnswers
 from tests.agent.test_agent_process import RunningAgent, is_ready, running
 from tests.documents import Block, list_blocks
 

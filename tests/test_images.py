@@ -106,7 +106,8 @@ def install(uv: str, folder: Path, program: str) -> Path:
 def test_the_locked_dependencies_and_the_wheel_are_all_that_it_needs(installed: Path, tmp_path: Path):
     done = ask(installed, tmp_path, "gpusteward", "agent", "--help")
     assert done.startswith("usage: gpusteward agent")
-    parts = "import gpusteward.agent.app, gpusteward.agent.simulated, bcrypt, yaml, sys; print(gpusteward.__file__)"
+    modules = "gpusteward.agent.app, gpusteward.agent.simulated_source, bcrypt, yaml, sys"
+    parts = f"import {modules}; print(gpusteward.__file__)"
     assert str(installed.parent) in ask(installed, tmp_path, "python", "-c", parts)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpusteward.agent.http.server import Server, serve
-from tests.agent.serving import LOOPBACK, FakeAnswers, Starter
+from tests.agent.http.clients import LOOPBACK, FakeAnswers, Starter
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import pytest
 from tests.conftest import give_up
 from tests.fakes import nvml_scenarios as nvml
 from tests.fakes.apiserver import FakeApiServer
-from tests.fakes.machine_park import exclusive
+from tests.fakes.machine_examples import exclusive
 from tests.fakes.nvml_library import environment
 
 LIB_RM_VERSION_MISMATCH = 18  # NVML_ERROR_LIB_RM_VERSION_MISMATCH

@@ -13,18 +13,18 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from gpusteward import __version__
 from gpusteward.agent.app import build_script
-from gpusteward.agent.collect import Collection
+from gpusteward.agent.collection import Collection
 from gpusteward.agent.kubernetes.kubelet import PodResources
-from gpusteward.agent.kubernetes.pods import PodWatch
-from gpusteward.agent.node import Neighbours, NodeSource
+from gpusteward.agent.kubernetes.pod_watch import PodWatch
+from gpusteward.agent.metrics_page import Pages
+from gpusteward.agent.node_source import Neighbours, NodeSource
 from gpusteward.agent.nvml import Nvml
-from gpusteward.agent.pages import Pages
-from gpusteward.agent.proc.table import ProcTable
+from gpusteward.agent.proc.process_table import ProcTable
 from gpusteward.agent.settings.table import read_settings
 from gpusteward.core.exposition import LabelCache
 from gpusteward.kubernetes.api import ApiServer
 from tests.fakes.apiserver import wait_until
-from tests.fakes.machine_park import PARK
+from tests.fakes.machine_examples import PARK
 from tests.fakes.machines import NODE, Machine
 from tests.fakes.nvml_library import NvmlWorld
 

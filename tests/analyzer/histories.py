@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.agent.dialects.native import NativeDialect
-from gpusteward.agent.fields.lists import default_fields
-from gpusteward.agent.meters import Meters
+from gpusteward.agent.fields.field_list import default_fields
+from gpusteward.agent.usage_counters import Meters
 from gpusteward.core.exposition import LabelCache, render_labels
 from gpusteward.simulate.nodes import SimulatedNode
 from tests.analyzer.engines import Sample

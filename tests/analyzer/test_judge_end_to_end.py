@@ -20,7 +20,8 @@ from gpusteward.core.allocations import Share
 from gpusteward.core.usages import AllocationKey
 from gpusteward.core.verdicts import Activity, Signature, Step
 from gpusteward.simulate.fleets import default_node, fleet
-from gpusteward.simulate.ground_truth import Kind, Truth, allocation_key
+from gpusteward.simulate.ground_truth import Truth, allocation_key
+from gpusteward.simulate.workloads import Kind
 from tests.analyzer.engines import RunningEngine, Sample, running_prometheus
 from tests.analyzer.histories import AT, WINDOW, moments, tell_history
 

@@ -5,10 +5,10 @@ import pytest
 from gpusteward.analyzer.judge.signatures.table import HIGHEST_STEP
 from gpusteward.core.verdicts import Activity, Signature, Step
 from gpusteward.simulate.fleets import fleet
-from gpusteward.simulate.ground_truth import Kind
+from gpusteward.simulate.workloads import Kind
 from tests.analyzer.truth_cases import MOMENTS, Case, even_servers, find_brief_work, judge_nodes, lone_nodes
 from tests.analyzer.usage_tables import AGENT_STEP
-from tests.simulate.lone import lone_node
+from tests.simulate.single_workload import lone_node
 
 SEEDS = range(200)
 

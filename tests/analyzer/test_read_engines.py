@@ -25,7 +25,7 @@ from gpusteward.analyzer.sources.promql.recording_rules import write_rules
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, STATES, STEPS, UsageTable, VerdictTable
 from gpusteward.core.exposition import render_labels
-from gpusteward.core.processes import Place
+from gpusteward.core.gpus import Place
 from gpusteward.core.usage_split import divide
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.messages import unknown_reasons

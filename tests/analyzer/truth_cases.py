@@ -8,12 +8,13 @@ from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, VerdictTable
 from gpusteward.core.verdicts import Activity, Doubt, Signature
-from gpusteward.simulate.ground_truth import Kind, Truth
+from gpusteward.simulate.ground_truth import Truth
 from gpusteward.simulate.load_curves import Constant
 from gpusteward.simulate.models import MODELS
 from gpusteward.simulate.nodes import SimulatedNode
+from gpusteward.simulate.workloads import Kind
 from tests.analyzer.usage_tables import AT, STEP, WINDOW, Sampled, truth_key
-from tests.simulate.lone import a_start, lone_application, lone_node, only_truth
+from tests.simulate.single_workload import a_start, lone_application, lone_node, only_truth
 
 CYCLE = 300.0
 CYCLES = 5

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from gpusteward.agent.http.server import serve
-from tests.agent.serving import LOOPBACK
+from tests.agent.http.clients import LOOPBACK
 from tests.analyzer.api_tables import small_result
 from tests.analyzer.serving import Api, serving_api
 from tests.cli.nodes import SnapshotAnswers

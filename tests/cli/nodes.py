@@ -6,7 +6,7 @@ import msgspec
 
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.simulate.fleets import default_node
-from tests.agent.serving import FakeAnswers
+from tests.agent.http.clients import FakeAnswers
 
 AT = 1_800_000_000.0
 

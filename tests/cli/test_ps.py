@@ -11,10 +11,10 @@ import bcrypt
 import msgspec
 import pytest
 
-from gpusteward.agent.http.config import WebConfigFile
 from gpusteward.agent.http.server import serve
+from gpusteward.agent.http.web_config import WebConfigFile
 from gpusteward.cli.main import main
-from tests.agent.serving import LOOPBACK
+from tests.agent.http.clients import LOOPBACK
 from tests.agent.test_agent_process import RunningAgent, is_ready, running
 from tests.cli.golden_files import assert_golden
 from tests.cli.nodes import SnapshotAnswers, make_snapshot

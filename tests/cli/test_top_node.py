@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from gpusteward.agent.http.server import serve
-from tests.agent.serving import LOOPBACK
+from tests.agent.http.clients import LOOPBACK
 from tests.agent.test_agent_process import RunningAgent, is_ready, running
 from tests.cli.golden_files import assert_golden
 from tests.cli.nodes import AT, SnapshotAnswers, make_snapshot

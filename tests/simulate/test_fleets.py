@@ -4,9 +4,9 @@ from collections import defaultdict
 
 from gpusteward.core.allocations import Share
 from gpusteward.simulate.fleets import fleet
-from gpusteward.simulate.ground_truth import Kind
 from gpusteward.simulate.models import MODELS
-from tests.simulate.lone import DAY, NOW
+from gpusteward.simulate.workloads import Kind
+from tests.simulate.single_workload import DAY, NOW
 
 FLEET = fleet(40, seed=1)
 SNAPSHOTS = [node.snapshot(NOW) for node in FLEET]

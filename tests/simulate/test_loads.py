@@ -5,12 +5,12 @@ import math
 import pytest
 
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.core.processes import Place
+from gpusteward.core.gpus import Place
 from gpusteward.core.usage_split import divide
 from gpusteward.simulate.fleets import default_node
-from gpusteward.simulate.ground_truth import Kind
 from gpusteward.simulate.loads import Load, parse_load
-from tests.simulate.lone import NOW, a_start, lone_node, only_reading
+from gpusteward.simulate.workloads import Kind
+from tests.simulate.single_workload import NOW, a_start, lone_node, only_reading
 
 LOAD = Load(3, 0.9, NOW, NOW + 120)
 

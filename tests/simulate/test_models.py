@@ -3,12 +3,12 @@
 import pytest
 
 from gpusteward.core.signals import PROFILING, SIGNALS, Scope
-from gpusteward.simulate.ground_truth import Kind
-from gpusteward.simulate.layouts import Site, slices
+from gpusteward.simulate.fleets import Site, slices
 from gpusteward.simulate.models import MODELS, GpuModel
 from gpusteward.simulate.nodes import SimulatedNode
 from gpusteward.simulate.noise import Chance
-from tests.simulate.lone import HOUR, NOW, a_start, lone_node, only_reading
+from gpusteward.simulate.workloads import Kind
+from tests.simulate.single_workload import HOUR, NOW, a_start, lone_node, only_reading
 
 every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 sliceable = pytest.mark.parametrize("model", [model for model in MODELS.values() if model.mig_profiles])

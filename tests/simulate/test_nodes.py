@@ -8,15 +8,16 @@ from hypothesis import strategies as st
 
 from gpusteward.core.allocations import Share
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.core.processes import Place
+from gpusteward.core.gpus import Place
 from gpusteward.core.usage_split import divide
 from gpusteward.simulate.assembly import GpuPlan
+from gpusteward.simulate.devices import WINDOW_SECONDS
 from gpusteward.simulate.fleets import default_node, fleet
-from gpusteward.simulate.ground_truth import Kind, allocation_key
+from gpusteward.simulate.ground_truth import allocation_key
 from gpusteward.simulate.models import H100, MODELS
 from gpusteward.simulate.nodes import SimulatedNode
-from gpusteward.simulate.placements import WINDOW_SECONDS
-from tests.simulate.lone import DAY, NOW, lone_node, only_reading
+from gpusteward.simulate.workloads import Kind
+from tests.simulate.single_workload import DAY, NOW, lone_node, only_reading
 
 NODES = [default_node(1), *fleet(10, seed=2)]
 nodes = st.sampled_from(NODES)

@@ -4,9 +4,10 @@ from statistics import mean, pstdev
 
 import pytest
 
-from gpusteward.simulate.ground_truth import BREAK_SECONDS, Kind
+from gpusteward.simulate.ground_truth import BREAK_SECONDS
 from gpusteward.simulate.load_curves import Turns
-from tests.simulate.lone import (
+from gpusteward.simulate.workloads import Kind
+from tests.simulate.single_workload import (
     DAY,
     HOUR,
     NOW,

@@ -7,23 +7,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpusteward import __version__
-from gpusteward.agent.answers import AgentAnswers
-from gpusteward.agent.collect import Collection, Dialect, Script, Worker
+from gpusteward.agent.collection import Collection, Dialect, Script, Worker
 from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions, parse_devices
 from gpusteward.agent.dialects.native import NativeDialect
 from gpusteward.agent.dialects.pid2pod import Pid2PodDialect
 from gpusteward.agent.dialects.vgpu_monitor import VgpuMonitorDialect
-from gpusteward.agent.fields.lists import default_fields
-from gpusteward.agent.fields.watch import FieldConfigMap, FieldFile
-from gpusteward.agent.http.config import WebConfig, WebConfigFile
+from gpusteward.agent.endpoints import AgentAnswers
+from gpusteward.agent.fields.field_list import default_fields
+from gpusteward.agent.fields.reloading import FieldConfigMap, FieldFile
 from gpusteward.agent.http.server import Server, serve
+from gpusteward.agent.http.web_config import WebConfig, WebConfigFile
 from gpusteward.agent.kubernetes.kubelet import PodResources
-from gpusteward.agent.kubernetes.pods import PodWatch
-from gpusteward.agent.node import Neighbours, NodeSource, Source
+from gpusteward.agent.kubernetes.pod_watch import PodWatch
+from gpusteward.agent.metrics_page import Pages
+from gpusteward.agent.node_source import Neighbours, NodeSource, Source
 from gpusteward.agent.nvml import Nvml
-from gpusteward.agent.pages import Pages
-from gpusteward.agent.proc.table import ProcTable
+from gpusteward.agent.proc.process_table import ProcTable
 from gpusteward.agent.settings.table import AgentSettings
 from gpusteward.agent.shares.ratio_file import RatioFile
 from gpusteward.core.errors import ConfigurationError
@@ -103,7 +103,7 @@ def _obey_signals(worker: Worker) -> None:
 def build_source(settings: AgentSettings, api: ApiServer | None) -> Source:
     """Where snapshots come from: this node, or one that does not exist."""
     if settings.source == "simulated":
-        from gpusteward.agent.simulated import SimulatedSource  # half a megabyte that a real node does not need
+        from gpusteward.agent.simulated_source import SimulatedSource  # half a megabyte that a real node does not need
 
         return SimulatedSource(settings.node_name, seed=settings.simulate_seed, loads=settings.simulate_loads)
     if settings.holders == "processes":

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from gpusteward.core.allocations import Allocation
-from gpusteward.core.gpus import GpuReading
-from gpusteward.core.processes import GpuProcess
+from gpusteward.core.gpus import GpuProcess, GpuReading
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,7 @@ from typing import TypeVar
 
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
-from gpusteward.core.gpus import Gpu, GpuReading
-from gpusteward.core.processes import GpuProcess, Place
+from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading, Place
 from gpusteward.core.snapshots import Snapshot
 
 

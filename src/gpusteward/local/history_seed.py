@@ -24,8 +24,8 @@ from gpusteward.analyzer.prices import PriceList
 from gpusteward.analyzer.tables import ACTIVITIES, Codes, Column, UsageTable
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.core.verdicts import Activity, Signature, State
+from gpusteward.simulate.ground_truth import Tenancy
 from gpusteward.simulate.nodes import SimulatedNode
-from gpusteward.simulate.ownership_intervals import Tenancy
 
 Advance = Callable[[int, int], None]
 """Told how many steps are done, and of how many."""

@@ -13,8 +13,8 @@ import msgspec
 from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.agent.dialects.native import NativeDialect
-from gpusteward.agent.fields.lists import default_fields
-from gpusteward.agent.meters import Meters
+from gpusteward.agent.fields.field_list import default_fields
+from gpusteward.agent.usage_counters import Meters
 from gpusteward.core.exposition import TEXT_TYPE, Family, LabelCache, render_page
 from gpusteward.simulate.nodes import SimulatedNode
 

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gpusteward.core.containers import Container, Workload
-from gpusteward.simulate.ground_truth import Kind
 from gpusteward.simulate.load_curves import Turns
 from gpusteward.simulate.noise import Chance
-from gpusteward.simulate.workloads import draw_turns
+from gpusteward.simulate.workloads import Kind, draw_turns
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # what Kubernetes makes generated names of
 

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 
 from gpusteward.core.allocations import Share
 from gpusteward.core.gpus import Gpu, MigInstance
-from gpusteward.simulate.devices import Device, Instance
+from gpusteward.simulate.devices import PIDS_PER_SEAT, Booking, Device, Instance, Seat, Terms
 from gpusteward.simulate.load_curves import DAY, Between, Chain, Constant, Rest, Turns, Yielding
 from gpusteward.simulate.loads import Load
 from gpusteward.simulate.models import COMPUTE_SLICES, MIB, GpuModel
 from gpusteward.simulate.noise import Chance
-from gpusteward.simulate.placements import PIDS_PER_SEAT, Booking, Seat, Terms
 from gpusteward.simulate.workloads import MIXES, Draws, Mix, draw_memory_ratio, draw_work
 
 DRIVER_VERSION = "570.172.08"

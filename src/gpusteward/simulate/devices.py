@@ -1,11 +1,193 @@
-"""A simulated GPU: its seats, its MIG instances, its energy."""
+"""A place on a GPU that an application (or a process of the host) has, and what goes on there at a moment."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
-from gpusteward.core.gpus import Gpu
+from gpusteward.core.allocations import Allocation, Share
+from gpusteward.core.containers import Container
+from gpusteward.core.gpus import Gpu, GpuProcess, Place
+from gpusteward.simulate.applications import Application
+from gpusteward.simulate.load_curves import Course
 from gpusteward.simulate.models import GpuModel, MigProfile
-from gpusteward.simulate.placements import Sample, Seat
+from gpusteward.simulate.noise import unit
+from gpusteward.simulate.workloads import BREATHING, Mix
+
+SAMPLE_SECONDS = 1.0
+"""What the driver's last utilization and power sample speak of."""
+WINDOW_SECONDS = 5.0
+"""What means and process utilizations speak of: the agent's default interval, since nobody remembers the last."""
+HEAT_SECONDS = 90.0
+"""Temperature follows the mean power of this long."""
+BREATH_SECONDS = 600.0
+BREATH_RATIO = 0.015
+
+TURNS_WITH_OWN_PIDS = 16
+PIDS_PER_TURN = 8
+PIDS_PER_SEAT = TURNS_WITH_OWN_PIDS * PIDS_PER_TURN
+
+
+class Presence(Protocol):
+    """When somebody sits there: a course that also tells yes or no."""
+
+    def __call__(self, at: float, /) -> float: ...
+    def is_on(self, at: float, /) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """An application's claim on a GPU, as it was asked for."""
+
+    application: Application
+    ordinal: int = 0  # which pod of the application
+    share: Share = Share.EXCLUSIVE
+    capacity: float = 1.0  # of the GPU's compute and memory; they add up to at most 1
+    profile: str = ""  # MIG
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the booking became: the lines of the allocation that do not change with the pod."""
+
+    share: Share
+    resource: str
+    replica: str = ""
+    memory_limit_bytes: int | None = None
+    core_limit_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """Who sits there in one turn; without a claim, the host."""
+
+    first_pid: int
+    allocation: Allocation | None = None
+    container: Container | None = None
+    container_id: str = ""
+    pod_uid: str = ""
+    place: Place = Place.HOST
+
+
+@dataclass(slots=True)
+class Sample:
+    """What goes on at a seat at a moment. Ratios are of the device or MIG instance, unrounded."""
+
+    seat: "Seat"
+    is_present: bool
+    last: float  # busy ratio of the driver's sample
+    mean: float  # busy ratio of the window
+    watts: float  # above idle, of the driver's sample
+    heat_watts: float  # above idle, mean of what heats
+    joules: float  # above idle, since the epoch
+    memory_bytes: int
+
+
+@dataclass(slots=True, eq=False)
+class Seat:
+    """All turns of one claim on one GPU."""
+
+    gpu_uuid: str
+    presence: Presence
+    work: Course
+    mix: Mix
+    memory_bytes: int
+    busy_watts: float  # above idle, per unit of work
+    context_watts: float  # above idle, while somebody is there
+    first_pid: int
+    process_name: str
+    process_count: int
+    device_share: float = 1.0  # of the compute that it can keep busy: a MIG instance has some slices of it
+    seed: int = 0
+    booking: Booking | None = None
+    terms: Terms | None = None
+    _turn: int | None = field(default=None, init=False, repr=False)
+    _guest: Guest | None = field(default=None, init=False, repr=False)
+
+    def sample(self, at: float) -> Sample:
+        """Exact differences of the courses: rates agree with the counters between any two moments."""
+        work, presence = self.work, self.presence
+        busy, here = work(at), presence(at)
+        last = busy - work(at - SAMPLE_SECONDS)
+        heated = self.context_watts * (here - presence(at - HEAT_SECONDS)) + self.busy_watts * (
+            busy - work(at - HEAT_SECONDS)
+        )
+        is_present = presence.is_on(at)
+        return Sample(
+            self,
+            is_present,
+            last,
+            (busy - work(at - WINDOW_SECONDS)) / WINDOW_SECONDS,
+            self.context_watts * (here - presence(at - SAMPLE_SECONDS)) + self.busy_watts * last,
+            heated / HEAT_SECONDS,
+            self.context_watts * here + self.busy_watts * busy,
+            self._held_bytes(at) if is_present and self.process_count else 0,
+        )
+
+    def with_work(self, work: Course) -> "Seat":
+        return replace(self, work=work)
+
+    def joules(self, at: float) -> float:
+        """Energy above idle since the epoch."""
+        return self.context_watts * self.presence(at) + self.busy_watts * self.work(at)
+
+    def guest(self, at: float) -> Guest:
+        """Who sits there; only the last turn asked for is kept, as everybody asks for the present one."""
+        turn = self.booking.application.turns.turn(at) if self.booking else 0
+        if self._guest is None or turn != self._turn:
+            self._turn, self._guest = turn, self._seat_guest(turn)
+        return self._guest
+
+    def processes(self, sample: Sample, guest: Guest, *, has_utilization: bool) -> Sequence[GpuProcess]:
+        """One after the other, the seat's work and memory split evenly."""
+        count = self.process_count
+        busy = to_percent(sample.mean / count) if count and has_utilization else None
+        copy = to_percent(sample.mean * self.mix.memory_copy / count) if count and has_utilization else None
+        still = 0.0 if has_utilization else None
+        return [
+            GpuProcess(
+                guest.first_pid + number,
+                self.gpu_uuid,
+                self.process_name,
+                sample.memory_bytes // count,
+                busy,
+                copy,
+                still,
+                still,
+                guest.container_id,
+                guest.pod_uid,
+                guest.place,
+                guest.container,
+            )
+            for number in range(count)
+        ]
+
+    def _held_bytes(self, at: float) -> int:
+        if self.booking is None or self.booking.application.kind not in BREATHING:
+            return self.memory_bytes
+        breath = BREATH_RATIO * unit(self.seed, int(at // BREATH_SECONDS))
+        return int(self.memory_bytes * (1 - breath))
+
+    def _seat_guest(self, turn: int) -> Guest:
+        if self.booking is None or self.terms is None:
+            return Guest(self.first_pid)
+        pod = self.booking.application.pod(turn, self.booking.ordinal)
+        terms, container = self.terms, pod.container
+        allocation = Allocation(
+            container,
+            self.gpu_uuid,
+            terms.share,
+            terms.resource,
+            terms.replica,
+            terms.memory_limit_bytes,
+            terms.core_limit_ratio,
+        )
+        pid = self.first_pid + turn % TURNS_WITH_OWN_PIDS * PIDS_PER_TURN
+        return Guest(pid, allocation, container, pod.container_id, container.pod_uid, Place.CONTAINER)
+
+
+def to_percent(ratio: float) -> float:
+    """As NVML gives utilizations: whole per cents, 0 to 100."""
+    return max(0.0, min(round(ratio, 2), 1.0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

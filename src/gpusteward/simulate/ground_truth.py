@@ -1,24 +1,13 @@
 """What a simulated workload truly is: the answer key for whoever judges it by its numbers."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from gpusteward.core.allocations import Allocation
+from gpusteward.core.gpus import Gpu
+from gpusteward.simulate.devices import Seat
 from gpusteward.simulate.load_curves import Course
-
-
-class Kind(StrEnum):
-    """What a workload is like."""
-
-    TRAINING = "training"  # steady, short breaks for checkpoints
-    INFERENCE = "inference"  # bursts, more by day than by night
-    NOTEBOOK = "notebook"  # works in office hours, idle otherwise
-    PARKED = "parked"  # a model in memory, nobody asks it anything
-    EMPTY = "empty"  # a claim without a process
-    STARVED = "starved"  # waits for its input most of the time
-    HUNG = "hung"  # worked, then nothing; memory pinned
-    KEEP_ALIVE = "keep-alive"  # made-up work: flat, low, constant
-
+from gpusteward.simulate.models import GpuModel
+from gpusteward.simulate.workloads import Kind
 
 BREAK_SECONDS = 900.0
 """A pause shorter than this is part of working: checkpoints, thinking between two cells of a notebook."""
@@ -53,3 +42,28 @@ class Truth:
     def worked(self, since: float, until: float) -> bool:
         """Whether any kernel ran between two moments; less than a microsecond is rounding."""
         return self.busy_seconds(since, until) > 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Tenancy:
+    """One claim on one GPU or MIG instance."""
+
+    gpu: Gpu
+    model: GpuModel
+    seat: Seat
+    allocation: Allocation
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory while it is there; nothing without a process."""
+        return self.seat.memory_bytes if self.seat.process_count else 0
+
+    def truth(self, at: float) -> Truth:
+        """What it truly is at a moment of its time."""
+        assert self.seat.booking is not None
+        application = self.seat.booking.application
+        return Truth(application.kind, self.seat.work, application.turns.starts_at(application.turns.turn(at)))
+
+    def draw_watts(self, busy: float) -> float:
+        """What a whole device with nobody else on it draws while it is busy for that share of the time."""
+        return self.model.idle_watts + self.seat.context_watts + self.seat.busy_watts * busy

@@ -5,17 +5,15 @@ from copy import copy
 
 from gpusteward.core.allocations import Allocation
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.core.gpus import GpuReading
-from gpusteward.core.processes import GpuProcess
+from gpusteward.core.gpus import GpuProcess, GpuReading
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.simulate.assembly import GpuPlan, assemble_devices, with_load
-from gpusteward.simulate.ground_truth import Truth, TruthKey, allocation_key
+from gpusteward.simulate.devices import PIDS_PER_SEAT
+from gpusteward.simulate.ground_truth import Tenancy, Truth, TruthKey, allocation_key
 from gpusteward.simulate.load_curves import DAY, Turns
 from gpusteward.simulate.loads import Load
 from gpusteward.simulate.models import GpuModel
 from gpusteward.simulate.noise import Chance
-from gpusteward.simulate.ownership_intervals import Tenancy
-from gpusteward.simulate.placements import PIDS_PER_SEAT
 from gpusteward.simulate.readings import read_device
 
 MOST_GPUS = 16

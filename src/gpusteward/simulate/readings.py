@@ -5,9 +5,8 @@ from functools import cache
 
 from gpusteward.core.gpus import GpuReading
 from gpusteward.core.signals import SIGNALS, Scope
-from gpusteward.simulate.devices import Device, Instance
+from gpusteward.simulate.devices import Device, Instance, Sample, to_percent
 from gpusteward.simulate.models import MIB, GpuModel
-from gpusteward.simulate.placements import Sample, to_percent
 from gpusteward.simulate.workloads import Mix
 
 AMBIENT_CELSIUS = 27.0

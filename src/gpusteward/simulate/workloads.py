@@ -5,8 +5,8 @@ One row a kind in each table. The ranges are drawn from by seed; where they come
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
-from gpusteward.simulate.ground_truth import Kind
 from gpusteward.simulate.load_curves import (
     DAY,
     HOUR,
@@ -25,6 +25,19 @@ from gpusteward.simulate.load_curves import (
 from gpusteward.simulate.noise import Chance
 
 Range = tuple[float, float]
+
+
+class Kind(StrEnum):
+    """What a workload is like."""
+
+    TRAINING = "training"  # steady, short breaks for checkpoints
+    INFERENCE = "inference"  # bursts, more by day than by night
+    NOTEBOOK = "notebook"  # works in office hours, idle otherwise
+    PARKED = "parked"  # a model in memory, nobody asks it anything
+    EMPTY = "empty"  # a claim without a process
+    STARVED = "starved"  # waits for its input most of the time
+    HUNG = "hung"  # worked, then nothing; memory pinned
+    KEEP_ALIVE = "keep-alive"  # made-up work: flat, low, constant
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from gpusteward.agent.dialects.dcgm_events import Events
 from gpusteward.agent.dialects.dcgm_labels import LabelMaker
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.agent.dialects.dcgm_rows import Row, Rows, find_missing, list_rows
-from gpusteward.agent.fields.lists import FieldList, MetricRow
-from gpusteward.agent.meters import View
+from gpusteward.agent.fields.field_list import FieldList, MetricRow
+from gpusteward.agent.usage_counters import View
 from gpusteward.core.dcgm import (
     CLOCK_EVENTS_COUNT,
     CONVERT,

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
-from gpusteward.agent.fields.lists import LabelRow
+from gpusteward.agent.fields.field_list import LabelRow
 from gpusteward.core.allocations import Allocation
 from gpusteward.core.exposition import Labels
 from gpusteward.core.gpus import Gpu

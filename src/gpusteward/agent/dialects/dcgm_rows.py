@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 from gpusteward.agent.dialects.dcgm_labels import EntityLabels, LabelMaker
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions, DeviceSelection, instance_number
-from gpusteward.agent.meters import View
+from gpusteward.agent.usage_counters import View
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
 from gpusteward.core.exposition import LabelCache
-from gpusteward.core.gpus import GpuReading
-from gpusteward.core.processes import Place
+from gpusteward.core.gpus import GpuReading, Place
 from gpusteward.core.signals import SIGNALS, Scope
 from gpusteward.core.usage_split import Part
 

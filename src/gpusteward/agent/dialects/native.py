@@ -3,14 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from gpusteward.agent.dialects.family_builder import Sheet
-from gpusteward.agent.meters import View
+from gpusteward.agent.usage_counters import View
 from gpusteward.core import metrics
 from gpusteward.core.allocations import Allocation
 from gpusteward.core.containers import Container
-from gpusteward.core.exposition import Family, LabelCache, Labels, Samples
-from gpusteward.core.gpus import Gpu, GpuReading
-from gpusteward.core.processes import GpuProcess
+from gpusteward.core.exposition import Family, LabelCache, Labels, Samples, Sheet
+from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading
 from gpusteward.core.signals import SIGNALS, Scope
 from gpusteward.core.usage_split import Division, Part
 

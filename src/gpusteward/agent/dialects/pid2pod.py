@@ -2,11 +2,11 @@
 
 from functools import partial
 
-from gpusteward.agent.meters import View
+from gpusteward.agent.usage_counters import View
 from gpusteward.core import metrics
 from gpusteward.core.containers import Container
 from gpusteward.core.exposition import Family, LabelCache, Labels
-from gpusteward.core.processes import GpuProcess
+from gpusteward.core.gpus import GpuProcess
 
 MIB = 1024 * 1024
 

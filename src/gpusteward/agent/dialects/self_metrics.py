@@ -4,9 +4,8 @@ from collections.abc import Mapping
 
 from gpusteward import __version__
 from gpusteward.agent.collector_runner import Guard
-from gpusteward.agent.dialects.family_builder import Sheet
 from gpusteward.core import metrics
-from gpusteward.core.exposition import Family, LabelCache
+from gpusteward.core.exposition import Family, LabelCache, Sheet
 from gpusteward.core.metrics import Metric
 
 

@@ -3,11 +3,10 @@
 import math
 from functools import partial
 
-from gpusteward.agent.dialects.family_builder import Sheet
-from gpusteward.agent.meters import View
+from gpusteward.agent.usage_counters import View
 from gpusteward.core import metrics
-from gpusteward.core.exposition import Family, LabelCache, Labels
-from gpusteward.core.processes import Place
+from gpusteward.core.exposition import Family, LabelCache, Labels, Sheet
+from gpusteward.core.gpus import Place
 
 MIB = 1024 * 1024
 _PodOnGpu = tuple[int, str, str]  # gpu index, pod, namespace

@@ -13,10 +13,9 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from gpusteward.agent.http.answers import Answers
-from gpusteward.agent.http.config import WebConfig
-from gpusteward.agent.http.requests import Conversation, Line, Site
+from gpusteward.agent.http.handler import Answers, Conversation, Line, Site
 from gpusteward.agent.http.responses import OVERLOADED, render_head
+from gpusteward.agent.http.web_config import WebConfig
 from gpusteward.agent.settings.values import ListenAddress
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.logs import Log

@@ -5,13 +5,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gpusteward.agent.nvml.events import Chronicle
+from gpusteward.agent.nvml.gpu_reader import Harvest
 from gpusteward.agent.nvml.library import DriverGoneError
-from gpusteward.agent.nvml.lifetime_counters import Chronicle
-from gpusteward.agent.nvml.measure import Harvest
 from gpusteward.agent.nvml.session import Session
 from gpusteward.core.errors import SourceError
-from gpusteward.core.gpus import GpuReading
-from gpusteward.core.processes import GpuProcess
+from gpusteward.core.gpus import GpuProcess, GpuReading
 from gpusteward.core.snapshots import Failure
 from gpusteward.logs import Log
 

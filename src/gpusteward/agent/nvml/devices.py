@@ -17,10 +17,8 @@ from gpusteward.agent.nvml.library import (
     is_absent,
     raise_if_fatal,
 )
-from gpusteward.agent.nvml.licences import LicenceReader
-from gpusteward.agent.nvml.samples import SampleReader
-from gpusteward.agent.nvml.signals import MEMORY, CallReader, Signals
-from gpusteward.agent.nvml.utilization import UseReader
+from gpusteward.agent.nvml.signals import MEMORY, CallReader, LicenceReader, Signals
+from gpusteward.agent.nvml.utilization import SampleReader, UseReader
 from gpusteward.core.gpus import Gpu
 
 

@@ -4,11 +4,13 @@ import ctypes
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import pynvml
 
 from gpusteward.agent.nvml.library import GONE, TIMEOUT, Handle, find_function
 from gpusteward.core.gpus import Gpu
+from gpusteward.core.signals import CLOCK_EVENTS
 from gpusteward.logs import Log
 
 log = Log(__name__)
@@ -137,3 +139,31 @@ def _touches(place: Place, gpu: Gpu) -> bool:
 
 def _address(handle: Handle) -> int:
     return ctypes.cast(handle, ctypes.c_void_p).value or 0
+
+
+class ClockEvents:
+    """How often each reason began to limit the clocks of each device."""
+
+    def __init__(self) -> None:
+        self._masks: dict[str, int] = {}
+        self._counts: dict[str, Mapping[str, int]] = {}
+
+    def note(self, uuid: str, mask: float) -> Mapping[str, int]:
+        """Compare with the last mask of this device; the first is where counting begins."""
+        now = int(mask)
+        began = now & ~self._masks.get(uuid, now)
+        self._masks[uuid] = now
+        counts = self._counts.setdefault(uuid, dict.fromkeys(CLOCK_EVENTS.values(), 0))
+        if began:
+            counts = {name: counts[name] + bool(began & bit) for bit, name in CLOCK_EVENTS.items()}
+            self._counts[uuid] = counts
+        return counts
+
+
+@dataclass(slots=True)
+class Chronicle:
+    """Counters, and who was seen at which index."""
+
+    xids: XidLog = field(default_factory=XidLog)
+    clocks: ClockEvents = field(default_factory=ClockEvents)
+    known: dict[int, Gpu] = field(default_factory=dict)

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pynvml
 
 from gpusteward.agent.nvml.devices import Device
-from gpusteward.agent.nvml.events import EventThread
+from gpusteward.agent.nvml.events import Chronicle, EventThread
+from gpusteward.agent.nvml.gpu_reader import OWN, Harvest, Measure, report_lost
 from gpusteward.agent.nvml.identity import read_gpu
 from gpusteward.agent.nvml.library import (
     DriverGoneError,
@@ -18,8 +19,6 @@ from gpusteward.agent.nvml.library import (
     open_library,
     raise_if_fatal,
 )
-from gpusteward.agent.nvml.lifetime_counters import Chronicle
-from gpusteward.agent.nvml.measure import OWN, Harvest, Measure, report_lost
 from gpusteward.agent.nvml.processes import ProcessLists
 from gpusteward.core.gpus import GpuReading
 from gpusteward.logs import Log

@@ -1,0 +1,215 @@
+"""Which DCGM fields to export: the built-in list, or a CSV in the form dcgm-exporter reads.
+
+    # field, type, help
+    DCGM_FI_DEV_GPU_UTIL, gauge, GPU utilization (in %).
+    DCGM_FI_DRIVER_VERSION, label, Driver version.
+
+Reading and watching the file or ConfigMap it comes from is in `watch.py`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpusteward.core import dcgm
+from gpusteward.core.dcgm import DcgmEvent, DcgmField, DcgmLabel
+from gpusteward.core.dcgm_names import SERVED, is_unserved, suggest_name
+from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.metrics import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One row: the line it begins on, and its cells, or why it has none."""
+
+    line: int
+    cells: tuple[str, ...] = ()
+    fault: str = ""
+
+
+def read_records(text: str) -> Iterator[Record]:
+    """Every row that is neither a comment nor empty."""
+    lines = text.replace("\r\n", "\n").removesuffix("\r").split("\n")
+    number = 0
+    while number < len(lines):
+        first, used = number, 1
+        if lines[first] and not lines[first].startswith("#"):
+            record, used = _read_record(lines, first)
+            yield record
+        number += used
+
+
+def _read_record(lines: list[str], first: int) -> tuple[Record, int]:
+    """The row that begins on this line, and how many lines it takes: a quoted cell may hold line breaks."""
+    cells: list[str] = []
+    rest, last = lines[first], first
+    while True:
+        if rest.startswith('"'):
+            cell, rest, last, fault = _read_quoted(lines, rest[1:], last)
+        else:
+            cell, comma, after = rest.partition(",")
+            fault = _BARE_QUOTE if '"' in cell else ""
+            rest = comma + after
+        if fault:
+            return Record(first + 1, fault=fault), last - first + 1
+        cells.append(cell.strip(" "))
+        if not rest:
+            return Record(first + 1, tuple(cells)), last - first + 1
+        rest = rest[1:]
+
+
+def _read_quoted(lines: list[str], rest: str, last: int) -> tuple[str, str, int, str]:
+    """What is inside the quotes, what follows them, the line they end on, and what is wrong with them."""
+    cell = ""
+    while True:
+        inside, quote, rest = rest.partition('"')
+        cell += inside
+        if quote and rest.startswith('"'):
+            cell, rest = cell + '"', rest[1:]
+        elif quote:
+            return cell, rest, last, "" if not rest or rest.startswith(",") else _TEXT_AFTER_QUOTE
+        elif last + 1 == len(lines):
+            return cell, "", last, _OPEN_QUOTE
+        else:
+            last += 1
+            cell, rest = cell + "\n", lines[last]
+
+
+_BARE_QUOTE = 'a quote inside a cell; quote the whole cell, right after the comma, and double quotes inside it ("")'
+_TEXT_AFTER_QUOTE = "text after the closing quote; a quoted cell must end at a comma or at the end of the line"
+_OPEN_QUOTE = "a quote that is never closed"
+
+
+TYPES = ("gauge", "counter", "untyped", "label")
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRow:
+    """A family to export. The name is as the row spells it; help is empty where the table's own will do."""
+
+    name: str
+    field: DcgmField | DcgmEvent
+    kind: Kind
+    help: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelRow:
+    """A text to put on every sample of its GPU."""
+
+    name: str
+    field: DcgmLabel
+
+
+@dataclass(frozen=True, slots=True)
+class FieldList:
+    """What was chosen, in the order of the file."""
+
+    metrics: tuple[MetricRow, ...]
+    labels: tuple[LabelRow, ...] = ()
+    unserved: tuple[str, ...] = ()  # real DCGM fields that NVML does not have: accepted, never exported
+
+
+def default_fields(names: str = "classic") -> FieldList:
+    """The list when nobody chose one; `names` is the dialect's option, because 4.9 added a field."""
+    metrics = [MetricRow(field.name, field, field.kind) for field in dcgm.DEFAULT_FIELDS]
+    if names != "classic":
+        metrics += [_additional(name) for name in dcgm.V49_DEFAULT_ADDITIONS]
+    return FieldList(tuple(metrics), tuple(LabelRow(label.name, label) for label in dcgm.DEFAULT_LABELS))
+
+
+def parse_fields(text: str, *, where: str) -> FieldList:
+    """Read a CSV; `where` names it in messages.
+
+    Raises ConfigurationError for the first thing wrong with it, with its line, and how many more there are.
+    """
+    records = list(read_records(text))
+    if not records:
+        raise ConfigurationError(f"{where}: no metrics found, every line is empty or a comment")
+    rows, faults = _read_rows(records)
+    if faults:
+        raise ConfigurationError(f"{where} {faults[0]}{_count_others(len(faults) - 1)}")
+    chosen = _first_of_each(rows)
+    if not any(isinstance(row, MetricRow | _UnservedRow) for row in chosen):
+        raise ConfigurationError(f"{where}: no metrics found, only labels; name at least one field as gauge or counter")
+    return FieldList(
+        tuple(row for row in chosen if isinstance(row, MetricRow)),
+        tuple(row for row in chosen if isinstance(row, LabelRow)),
+        tuple(row.name for row in chosen if isinstance(row, _UnservedRow)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _UnservedRow:
+    name: str
+
+
+_Row = MetricRow | LabelRow | _UnservedRow
+
+
+def _additional(name: str) -> MetricRow:
+    field = SERVED[name]
+    if not isinstance(field, DcgmField):
+        raise TypeError(f"{name} is not a field with a number")
+    return MetricRow(name, field, field.kind)
+
+
+def _read_rows(records: list[Record]) -> tuple[list[_Row], list[str]]:
+    rows: list[_Row] = []
+    faults: list[str] = []
+    for record in records:
+        try:
+            rows.append(_read_row(record))
+        except ValueError as fault:
+            faults.append(f"line {record.line}: {fault}")
+    return rows, faults
+
+
+def _read_row(record: Record) -> _Row:
+    """Raises ValueError with what is wrong."""
+    if record.fault:
+        raise ValueError(record.fault)
+    if len(record.cells) != 3:
+        raise ValueError(_explain_cells(record.cells))
+    name, kind, help_text = record.cells
+    field = SERVED.get(name)
+    if field is None and not is_unserved(name):
+        raise ValueError(f"unknown field {name!r}{suggest_name(name)}")
+    if kind not in TYPES:
+        raise ValueError(f"field {name!r} has the type {kind!r}; supported types are {', '.join(TYPES)}")
+    if field is None:
+        return _UnservedRow(name)
+    if isinstance(field, DcgmLabel):
+        return _label_row(name, kind, field)
+    if kind == "label":
+        raise ValueError(f"field {name!r} is a number and cannot be a label; write gauge or counter")
+    return MetricRow(name, field, Kind(kind), help_text)
+
+
+def _label_row(name: str, kind: str, field: DcgmLabel) -> LabelRow:
+    if kind != "label":
+        raise ValueError(f"field {name!r} is a text and cannot be a {kind}; write label")
+    return LabelRow(name, field)
+
+
+def _explain_cells(cells: tuple[str, ...]) -> str:
+    hint = "; put a help text that holds a comma in double quotes" if len(cells) > 3 else ""
+    return f"expected 3 cells (field, type, help) but found {len(cells)} at {cells[0]!r}{hint}"
+
+
+def _count_others(others: int) -> str:
+    return f" (and {others} more faulty {'line' if others == 1 else 'lines'})" if others else ""
+
+
+def _first_of_each(rows: list[_Row]) -> list[_Row]:
+    """The first row of a field wins, whatever spelling a later one uses for the same number."""
+    chosen: dict[object, _Row] = {}
+    for row in rows:
+        chosen.setdefault(_identity(row), row)
+    return list(chosen.values())
+
+
+def _identity(row: _Row) -> object:
+    """DCGM gave a name that changed its unit an id of its own: both may be asked for."""
+    if isinstance(row, MetricRow) and isinstance(row.field, DcgmField):
+        return row.field.name, row.field.unit_of(row.name)
+    return row.name if isinstance(row, _UnservedRow) else row.field.name

@@ -1,0 +1,142 @@
+"""One GPU, read: its signals, its MIG instances, its processes, and what could not be read."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from gpusteward.agent.nvml.devices import Device, Instance
+from gpusteward.agent.nvml.events import Chronicle
+from gpusteward.agent.nvml.library import GpuLostError
+from gpusteward.agent.nvml.processes import ProcessLists, Residents
+from gpusteward.agent.nvml.signals import UTILIZATION, read_once
+from gpusteward.agent.nvml.utilization import IDLE, Use
+from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading
+from gpusteward.core.signals import SIGNALS, Scope
+from gpusteward.core.snapshots import Failure
+
+OWN = frozenset(name for name, signal in SIGNALS.items() if signal.scope is Scope.INSTANCE)
+COPIED = frozenset(name for name, signal in SIGNALS.items() if signal.scope is Scope.COPY)
+
+BUSY_RATIO = 0.05
+"""From here on a device is busy: less may be what rounding hides from the per-process samples. Our guess."""
+
+
+@dataclass(slots=True)
+class Harvest:
+    """What one read brought in so far."""
+
+    readings: list[GpuReading] = field(default_factory=list)
+    processes: list[GpuProcess] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+
+    def fail(self, collector: str, reasons: Iterable[str], *, uuid: str) -> None:
+        """One failure for all the reasons that there are."""
+        if text := "; ".join(dict.fromkeys(reasons)):
+            self.failures.append(Failure(collector, text, uuid))
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Reads GPUs, one after the other, into the same harvest."""
+
+    wanted: frozenset[str]
+    wanted_of_instances: frozenset[str]
+    lists: ProcessLists
+    chronicle: Chronicle
+    with_xids: frozenset[str]  # uuids of the devices whose XIDs are watched
+
+    def read(self, device: Device, harvest: Harvest) -> bool:
+        """Bring in one GPU, lost or not; False if it answered nothing at all.
+
+        Raises DriverGoneError.
+        """
+        kept = len(harvest.readings), len(harvest.processes)
+        try:
+            return self._read_whole(device, harvest)
+        except GpuLostError:
+            del harvest.readings[kept[0] :], harvest.processes[kept[1] :]
+            report_lost(device.gpu, harvest)
+            for instance in device.partition.instances.values():
+                harvest.readings.append(GpuReading(instance.gpu, lost=True))
+            return True
+
+    def _read_whole(self, device: Device, harvest: Harvest) -> bool:
+        signals: dict[str, float] = {}
+        reasons = list(device.read(self.wanted, signals))
+        answers = bool(signals) or not reasons
+        _follow_power_limit(device, signals)
+        harvest.fail("nvml", reasons, uuid=device.gpu.uuid)
+        if device.partition.is_on:
+            self._add(device.gpu, signals, Residents(), harvest=harvest, is_mig_parent=True)
+            for instance in device.partition.instances.values():
+                self._read_instance(instance, signals, harvest)
+        else:
+            residents = self.lists.read(device.handle)
+            residents.doubt(signals)
+            self._add(device.gpu, signals, residents, harvest=harvest)
+            uses = device.uses.read(lambda: _is_busy(device, signals)) if residents.memory else None
+            _add_processes(device.gpu, residents, uses, harvest=harvest)
+        return answers
+
+    def _read_instance(self, instance: Instance, parent: Mapping[str, float], harvest: Harvest) -> None:
+        signals = {name: value for name, value in parent.items() if name in COPIED}
+        harvest.fail("nvml", instance.read(self.wanted_of_instances, signals), uuid=instance.gpu.uuid)
+        residents = self.lists.read(instance.handle)
+        residents.doubt(signals)
+        self._add(instance.gpu, signals, residents, harvest=harvest)
+        _add_processes(instance.gpu, residents, None, harvest=harvest)  # NVML tells no use on MIG
+
+    def _add(
+        self,
+        gpu: Gpu,
+        signals: dict[str, float],
+        residents: Residents,
+        *,
+        harvest: Harvest,
+        is_mig_parent: bool = False,
+    ) -> None:
+        chronicle = self.chronicle
+        if gpu.device_uuid in self.with_xids and "last_xid" in self.wanted:
+            signals["last_xid"] = float(chronicle.xids.last(gpu))
+        mask = signals.get("clock_event_reasons")
+        clock_events = chronicle.clocks.note(gpu.uuid, mask) if mask is not None and gpu.mig is None else {}
+        reading = GpuReading(
+            gpu,
+            signals,
+            is_mig_parent=is_mig_parent,
+            processes_known=residents.is_known,
+            is_mps=residents.is_mps,
+            xid_counts=chronicle.xids.counts(gpu),
+            clock_event_counts=clock_events,
+        )
+        harvest.readings.append(reading)
+        harvest.fail("processes", residents.failures, uuid=gpu.uuid)
+
+
+def report_lost(gpu: Gpu, harvest: Harvest) -> None:
+    """A GPU that fell off the bus, under the identity it had."""
+    harvest.readings.append(GpuReading(gpu, lost=True, processes_known=False))
+    reason = f"GPU {gpu.index} at {gpu.pci_bus_id or 'an unknown address'} is lost: it fell off the bus."
+    harvest.fail("nvml", [f"{reason} Reset it or reboot the node"], uuid=gpu.uuid)
+
+
+def _add_processes(gpu: Gpu, residents: Residents, uses: dict[int, Use] | None, *, harvest: Harvest) -> None:
+    for pid, memory in residents.memory.items():
+        if uses is None:
+            process = GpuProcess(pid, gpu.uuid, memory_bytes=memory)
+        else:
+            use = uses.get(pid, IDLE)
+            process = GpuProcess(pid, gpu.uuid, "", memory, use.sm, use.memory, use.encoder, use.decoder)
+        harvest.processes.append(process)
+
+
+def _is_busy(device: Device, signals: Mapping[str, float]) -> bool:
+    found = signals if "utilization_ratio" in signals else read_once(UTILIZATION, device.handle)
+    last, mean = found.get("utilization_ratio", 0.0), signals.get("utilization_mean_ratio", 0.0)
+    return max(last, mean) >= BUSY_RATIO
+
+
+def _follow_power_limit(device: Device, signals: Mapping[str, float]) -> None:
+    """The one part of an identity that a person changes while the driver runs."""
+    limit = signals.get("enforced_power_limit_watts")
+    if limit is not None and limit != device.gpu.power_limit_watts:
+        device.gpu = replace(device.gpu, power_limit_watts=limit)

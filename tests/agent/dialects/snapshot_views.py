@@ -1,0 +1,141 @@
+"""Views built by hand, and the dcgm dialect's answer to them as something a test can ask."""
+
+import re
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from gpusteward.agent.dialects.dcgm import DcgmDialect
+from gpusteward.agent.dialects.dcgm_options import DcgmOptions
+from gpusteward.agent.fields.field_list import FieldList, default_fields, parse_fields
+from gpusteward.agent.usage_counters import UserKey, View
+from gpusteward.core.allocations import Allocation, Share
+from gpusteward.core.containers import Container
+from gpusteward.core.exposition import Family, LabelCache
+from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading, MigInstance
+from gpusteward.core.snapshots import Snapshot
+from gpusteward.core.usage_split import divide
+
+H100 = "NVIDIA H100 80GB HBM3"
+GIB = float(2**30)
+SIGNALS = {
+    "sm_clock_hertz": 1.98e9,
+    "memory_clock_hertz": 2.619e9,
+    "temperature_celsius": 36.0,
+    "memory_temperature_celsius": 45.0,
+    "power_watts": 112.252,
+    "energy_joules_total": 6018625.593,
+    "utilization_ratio": 0.42,
+    "memory_copy_ratio": 0.17,
+    "encoder_ratio": 0.0,
+    "decoder_ratio": 0.0,
+    "memory_total_bytes": 80 * GIB,
+    "memory_free_bytes": 69 * GIB,
+    "memory_used_bytes": 10 * GIB,
+    "memory_reserved_bytes": 1 * GIB,
+    "last_xid": 0.0,
+    "pcie_replays_total": 3.0,
+    "gr_engine_ratio": 0.408493,
+    "tensor_ratio": 0.25,
+    "dram_ratio": 0.1,
+    "clock_event_reasons": 1.0,
+}
+
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
+
+Samples = list[tuple[dict[str, str], float]]
+
+
+def gpu(index: int = 0, *, mig: MigInstance | None = None, model: str = H100) -> Gpu:
+    uuid = f"GPU-{index}" if mig is None else f"MIG-{index}-{mig.gpu_instance_id}-{mig.compute_instance_id}"
+    facts = {"driver_version": "550.144.03", "serial": f"15649200{index}"}
+    return Gpu("node-1", index, uuid, model, f"00000000:8{index}:00.0", minor=7 - index, mig=mig, facts=facts)
+
+
+def reading(
+    index: int = 0,
+    *,
+    signals: Mapping[str, float] = SIGNALS,
+    lost: bool = False,
+    is_mig_parent: bool = False,
+    xid_counts: Mapping[int, int] = NOTHING,
+    clock_event_counts: Mapping[str, int] = NOTHING,
+    peer_status: Mapping[int, int] = NOTHING,
+) -> GpuReading:
+    return GpuReading(
+        gpu(index),
+        signals,
+        lost=lost,
+        is_mig_parent=is_mig_parent,
+        xid_counts=xid_counts,
+        clock_event_counts=clock_event_counts,
+        peer_status=peer_status,
+    )
+
+
+def instance(index: int, instance_id: int, *, compute: int = 0, profile: str = "1g.10gb") -> GpuReading:
+    own = {"memory_used_bytes": 2 * GIB, "memory_total_bytes": 10 * GIB, "gr_engine_ratio": 0.5}
+    return GpuReading(gpu(index, mig=MigInstance(f"GPU-{index}", profile, instance_id, compute)), own)
+
+
+def claim(
+    pod: str,
+    gpu_uuid: str = "GPU-0",
+    *,
+    share: Share = Share.EXCLUSIVE,
+    container: str = "main",
+    replica: str = "",
+    labels: Mapping[str, str] = NOTHING,
+    dra: Mapping[str, str] = NOTHING,
+) -> Allocation:
+    holder = Container("team", pod, f"uid-{pod}", container, pod_labels=tuple(labels.items()))
+    return Allocation(holder, gpu_uuid, share, "nvidia.com/gpu", replica, claim=tuple(dra.items()))
+
+
+def view(
+    readings: Iterable[GpuReading],
+    allocations: Iterable[Allocation] = (),
+    *,
+    processes: Iterable[GpuProcess] = (),
+    energy: Mapping[UserKey, float] = NOTHING,
+    taken_at: float = 1000.0,
+) -> View:
+    snapshot = Snapshot("node-1", taken_at, tuple(readings), tuple(processes), tuple(allocations))
+    return View(snapshot, divide(snapshot), use_energy_joules=energy)
+
+
+def fields(*rows: str) -> FieldList:
+    """A field list of these names, as gauges; a name with a comma is a whole row."""
+    return parse_fields("\n".join(row if "," in row else f"{row},gauge," for row in rows), where="test")
+
+
+class Page:
+    """The families of one view."""
+
+    def __init__(self, families: Iterable[Family]) -> None:
+        self.families = {family.metric.name: family for family in families}
+
+    def names(self) -> set[str]:
+        return {name for name, family in self.families.items() if family.samples}
+
+    def samples(self, name: str) -> Samples:
+        return [(read_labels(text), value) for text, value in self.families[name].samples]
+
+    def values(self, name: str) -> list[float]:
+        return [value for _, value in self.families[name].samples]
+
+    def only(self, name: str) -> tuple[dict[str, str], float]:
+        [sample] = self.samples(name)
+        return sample
+
+
+def read_labels(text: str) -> dict[str, str]:
+    pairs = re.findall(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"', text)
+    assert len(pairs) == len(dict(pairs)), f"a label twice in {text}"
+    return dict(pairs)
+
+
+def speak(seen: View, options: DcgmOptions | None = None, chosen: FieldList | None = None) -> Page:
+    """One view through a new dialect."""
+    dialect = DcgmDialect(options or DcgmOptions(), chosen or default_fields(), labels=LabelCache())
+    return Page(dialect.families(seen))

@@ -1,0 +1,136 @@
+"""dcgm-exporter's own families: XIDs and clock events over a window and in all, and who reaches whom."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from gpusteward.agent.dialects.dcgm import DcgmDialect
+from gpusteward.agent.dialects.dcgm_options import DcgmOptions
+from gpusteward.core.exposition import LabelCache
+from gpusteward.core.gpus import GpuReading
+from gpusteward.core.signals import CLOCK_EVENTS
+from tests.agent.dialects.snapshot_views import SIGNALS, Page, Samples, claim, fields, instance, reading, speak, view
+
+XIDS = "DCGM_EXP_XID_ERRORS_COUNT"
+CLOCKS = "DCGM_EXP_CLOCK_EVENTS_COUNT"
+PEERS = "DCGM_EXP_P2P_STATUS"
+
+
+class Story:
+    """A dialect that is shown one moment after another."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        options = DcgmOptions(xid_window_seconds=60.0, clock_events_window_seconds=60.0)
+        self.dialect = DcgmDialect(options, fields("DCGM_FI_DRIVER_VERSION,label,", name), labels=LabelCache())
+
+    def at(self, now: float, readings: Iterable[GpuReading]) -> Samples:
+        return Page(self.dialect.families(view(readings, taken_at=now))).samples(self.name)
+
+    def xids(self, now: float, counts: dict[int, int]) -> dict[str | None, float]:
+        return {labels.get("xid"): n for labels, n in self.at(now, [reading(xid_counts=counts)])}
+
+    def clocks(self, now: float, mask: float) -> dict[str, float]:
+        seen = self.at(now, [reading(signals=SIGNALS | {"clock_event_reasons": mask})])
+        return {labels["clock_event"]: count for labels, count in seen if count}
+
+
+def test_labels_of_an_xid_count_stand_sorted_before_the_pod() -> None:
+    chosen = fields("DCGM_FI_DRIVER_VERSION,label,", XIDS)
+    seen = view([reading(xid_counts={42: 1})], [claim("a")])
+    labels, value = speak(seen, DcgmOptions(hostname="node-1"), chosen).only(XIDS)
+    assert list(labels)[5:] == [
+        "Hostname",
+        "DCGM_FI_DRIVER_VERSION",
+        "window_size_in_ms",
+        "xid",
+        "container",
+        "namespace",
+        "pod",
+    ]
+    assert (labels["window_size_in_ms"], labels["xid"], value) == ("300000", "42", 1)
+
+
+def test_no_xid_is_a_0_without_a_code() -> None:
+    assert Story(XIDS).xids(0, {}) == {None: 0}
+
+
+def test_xids_leave_the_window_after_its_time() -> None:
+    story = Story(XIDS)
+    assert story.xids(0, {31: 1}) == {"31": 1}
+    assert story.xids(30, {31: 3, 48: 1}) == {"31": 3, "48": 1}
+    assert story.xids(60, {31: 3, 48: 1}) == {"31": 2, "48": 1}
+    assert story.xids(90, {31: 3, 48: 1}) == {None: 0}
+
+
+def test_a_view_without_gpus_does_not_count_old_xids_again() -> None:
+    story = Story(XIDS)
+    story.xids(0, {31: 5})
+    story.at(61, [])
+    assert story.xids(62, {31: 5}) == {None: 0}
+
+
+def test_a_gpu_that_comes_later_brings_no_xids_of_unknown_time() -> None:
+    story = Story(XIDS)
+    story.at(0, [reading(1)])
+    assert story.xids(5, {79: 1}) == {None: 0}
+    assert story.xids(10, {79: 2}) == {"79": 1}
+
+
+def test_a_clock_set_back_empties_the_window() -> None:
+    story = Story(XIDS)
+    story.xids(1000, {31: 1})
+    assert story.xids(500, {31: 1}) == {None: 0}
+    assert story.xids(505, {31: 2}) == {"31": 1}
+
+
+def test_clock_events_count_the_collections_in_the_window() -> None:
+    story = Story(CLOCKS)
+    story.clocks(0, 0x1)
+    story.clocks(20, 0x4 | 0x40)
+    assert story.clocks(40, 0x4) == {"gpu_idle": 1, "power_cap": 2, "hw_thermal": 1}
+    assert story.clocks(60, 0x0) == {"power_cap": 2, "hw_thermal": 1}
+    assert story.clocks(200, 0x0) == {}
+
+
+def test_every_clock_event_is_there_from_the_start() -> None:
+    assert [labels["clock_event"] for labels, _ in Story(CLOCKS).at(0, [reading()])] == list(CLOCK_EVENTS.values())
+    totals = Story("DCGM_EXP_CLOCK_EVENTS_TOTAL").at(0, [reading(clock_event_counts={"power_cap": 4})])
+    assert {labels["clock_event"]: value for labels, value in totals}["power_cap"] == 4
+    assert len(totals) == len(CLOCK_EVENTS)
+    assert "window_size_in_ms" not in totals[0][0]
+
+
+def test_xids_in_all_are_a_counter_per_code() -> None:
+    totals = Story("DCGM_EXP_XID_ERRORS_TOTAL").at(0, [reading(xid_counts={48: 1, 31: 7})])
+    assert [(labels["xid"], value) for labels, value in totals] == [("31", 7), ("48", 1)]
+
+
+def test_events_nobody_could_watch_are_unknown_not_0() -> None:
+    blind = [reading(signals={"temperature_celsius": 36.0})]
+    for name in (XIDS, CLOCKS, "DCGM_EXP_XID_ERRORS_TOTAL", "DCGM_EXP_CLOCK_EVENTS_TOTAL"):
+        assert Story(name).at(0, blind) == []
+
+
+def test_events_of_a_sliced_gpu_stand_once_on_the_gpu() -> None:
+    sliced = [reading(0, is_mig_parent=True, xid_counts={31: 1}), instance(0, 7), instance(0, 8)]
+    [(labels, value)] = Story(XIDS).at(0, sliced)
+    assert value == 1
+    assert "GPU_I_ID" not in labels
+
+
+def test_peers_are_named_with_their_status() -> None:
+    seen = Story(PEERS).at(0, [reading(0, peer_status={1: 0, 2: 3, 3: 9})])
+    assert [(labels["peer_gpu"], labels["link_status"], value) for labels, value in seen] == [
+        ("1", "OK", 0),
+        ("2", "TopologyNotSupported", 3),
+        ("3", "Unknown", 9),
+    ]
+
+
+def test_xids_of_mig_instances_count_on_their_gpu() -> None:
+    parent, sliced = reading(is_mig_parent=True, xid_counts={31: 1}), instance(0, 7)
+    touched = replace(sliced, xid_counts={31: 2, 43: 1})
+    window, total = Story(XIDS), Story("DCGM_EXP_XID_ERRORS_TOTAL")
+    window.at(0, [parent, sliced])
+    assert {labels["xid"]: n for labels, n in window.at(5, [parent, touched])} == {"31": 3, "43": 1}
+    assert {labels["xid"]: n for labels, n in total.at(5, [parent, touched])} == {"31": 3, "43": 1}

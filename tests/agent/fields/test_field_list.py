@@ -1,0 +1,129 @@
+"""The CSV of fields, by dcgm-exporter's rules."""
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpusteward.agent.fields.field_list import FieldList, default_fields, parse_fields
+from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.metrics import Kind
+
+
+def parse(text: str) -> FieldList:
+    return parse_fields(text, where="counters.csv")
+
+
+def refuse(text: str) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        parse(text)
+    return str(caught.value)
+
+
+def test_a_list_keeps_the_order_types_and_help_of_its_file() -> None:
+    fields = parse(
+        "# Format\n\n"
+        "DCGM_FI_DEV_DEC_UTIL ,  gauge, Decoder utilization (in %).\n"
+        "DCGM_FI_DRIVER_VERSION, label, Driver Version\n"
+        "DCGM_FI_DEV_GPU_TEMP,untyped,\n"
+        "DCGM_EXP_XID_ERRORS_COUNT, gauge, XIDs\n"
+    )
+    assert [(row.name, row.kind, row.help) for row in fields.metrics] == [
+        ("DCGM_FI_DEV_DEC_UTIL", Kind.GAUGE, "Decoder utilization (in %)."),
+        ("DCGM_FI_DEV_GPU_TEMP", Kind.UNTYPED, ""),
+        ("DCGM_EXP_XID_ERRORS_COUNT", Kind.GAUGE, "XIDs"),
+    ]
+    assert [(row.name, row.field.fact) for row in fields.labels] == [("DCGM_FI_DRIVER_VERSION", "driver_version")]
+
+
+def test_the_built_in_list_is_the_peers() -> None:
+    fields = default_fields()
+    assert len(fields.metrics) == 25
+    assert [row.name for row in fields.labels] == ["DCGM_FI_DRIVER_VERSION"]
+    assert default_fields("v4.9").metrics[-1].name == "DCGM_FI_DEV_FB_CAPACITY_BYTES"
+
+
+def test_an_unknown_field_is_named_with_its_line_and_the_nearest_known_one() -> None:
+    text = "# a\n\n# b\nDCGM_FI_DEV_GPU_TEMP, gauge, x\n\n\nDCGM_FI_DEV_GPU_UTILL, gauge, x\n"
+    assert refuse(text) == (
+        "counters.csv line 7: unknown field 'DCGM_FI_DEV_GPU_UTILL'; did you mean 'DCGM_FI_DEV_GPU_UTIL'?"
+    )
+
+
+def test_the_first_fault_is_told_and_the_others_are_counted() -> None:
+    one = "DCGM_FI_DEV_GPU_TEMP, gauge\n"
+    assert refuse(one + "NOTHING, gauge, x\n").endswith("(and 1 more faulty line)")
+    assert refuse(one + "NOTHING, gauge, x\nDCGM_FI_DEV_FB_USED, meter, x\n").endswith("(and 2 more faulty lines)")
+
+
+@pytest.mark.parametrize("text", ["", "\n\r\n\n", "# DCGM_FI_DEV_GPU_TEMP, gauge, x\n"])
+def test_an_empty_list_is_refused(text: str) -> None:
+    assert refuse(text) == "counters.csv: no metrics found, every line is empty or a comment"
+
+
+def test_a_list_of_labels_alone_is_refused() -> None:
+    assert "only labels" in refuse("DCGM_FI_DRIVER_VERSION, label, x\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (" # indented, is, data", "unknown field '# indented'"),
+        ("   ", "expected 3 cells (field, type, help) but found 1 at ''"),
+        ("DCGM_FI_DEV_GPU_TEMP, gauge", "expected 3 cells (field, type, help) but found 2"),
+        ("DCGM_FI_DEV_GPU_TEMP, gauge, hot, hotter", "put a help text that holds a comma in double quotes"),
+        ("DCGM_FI_DEV_GPU_TEMP\t, gauge, x", r"unknown field 'DCGM_FI_DEV_GPU_TEMP\t'"),
+        ('DCGM_FI_DEV_GPU_TEMP, gauge, a "hot" one', "a quote inside a cell"),
+        ('DCGM_FI_DEV_GPU_TEMP, gauge, "quoted too late"', "a quote inside a cell"),
+        ('DCGM_FI_DEV_GPU_TEMP,gauge,"x" ', "text after the closing quote"),
+        ('DCGM_FI_DEV_GPU_TEMP,gauge,"never', "a quote that is never closed"),
+        ("DCGM_FI_DEV_GPU_TEMP, histogram, x", "'histogram'; supported types are gauge, counter, untyped, label"),
+        ("DCGM_FI_DEV_GPU_TEMP, Gauge, x", "supported types are"),
+        ("DCGM_FI_DEV_GPU_TEMP, label, x", "is a number and cannot be a label; write gauge or counter"),
+        ("DCGM_FI_DRIVER_VERSION, gauge, x", "is a text and cannot be a gauge; write label"),
+        ("DCGM_EXP_XID_ERRORS_COUNT, label, x", "cannot be a label"),
+        ("DCGM_EXP_GPU_HEALTH_STATUS, summary, x", "supported types are"),
+    ],
+)
+def test_a_faulty_line_is_refused_with_its_reason(line: str, reason: str) -> None:
+    message = refuse(f"DCGM_FI_DEV_FB_USED, gauge, x\r\n{line}")
+    assert message.startswith("counters.csv line 2: ")
+    assert reason in message
+
+
+def test_quotes_may_hold_commas_quotes_and_line_breaks() -> None:
+    fields = parse('DCGM_FI_DEV_GPU_TEMP,gauge,"a, ""b""\r\n# c"\r\nDCGM_FI_DEV_FB_USED,gauge,x\r\n')
+    assert [row.help for row in fields.metrics] == ['a, "b"\n# c', "x"]
+    assert "line 3:" in refuse('DCGM_FI_DEV_GPU_TEMP,gauge,"a\nb"\nNOTHING,gauge,x\n')
+
+
+def test_the_first_row_of_a_field_wins_whatever_the_later_one_calls_it() -> None:
+    fields = parse(
+        "dcgm_gpu_temp, gauge, first\n"
+        "DCGM_FI_DEV_GPU_TEMP, counter, second\n"
+        "DCGM_FI_DEV_GPU_TEMP_CELSIUS, gauge, third\n"
+    )
+    assert [(row.name, row.help) for row in fields.metrics] == [("dcgm_gpu_temp", "first")]
+
+
+def test_a_renamed_field_in_another_unit_is_another_field() -> None:
+    fields = parse("DCGM_FI_DEV_FB_USED, gauge, x\nDCGM_FI_DEV_FB_USED_BYTES, gauge, x\n")
+    assert [row.name for row in fields.metrics] == ["DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_USED_BYTES"]
+
+
+def test_a_field_only_dcgm_has_is_accepted_and_remembered() -> None:
+    fields = parse(
+        "DCGM_EXP_GPU_HEALTH_STATUS, gauge, x\n"
+        "DCGM_FI_PROCESS_NAME, label, x\n"
+        "DCGM_FI_DEV_GPU_TEMP, gauge, x\n"
+        "DCGM_EXP_GPU_HEALTH_STATUS, gauge, again\n"
+    )
+    assert fields.unserved == ("DCGM_EXP_GPU_HEALTH_STATUS", "DCGM_FI_PROCESS_NAME")
+    assert len(fields.metrics) == 1
+
+
+@given(st.text(alphabet=st.sampled_from('DCGM_FI,"#\r\n\t x') | st.characters(), max_size=80))
+def test_any_text_is_a_list_or_a_configuration_error(text: str) -> None:
+    with contextlib.suppress(ConfigurationError):
+        assert parse(text).metrics or parse(text).unserved

@@ -1,0 +1,172 @@
+"""TLS, client certificates, passwords, headers and rate limits on real sockets."""
+
+import base64
+import http.client
+import json
+import socket
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+import bcrypt
+import pytest
+import trustme
+
+from gpusteward.agent.http.handler import Line
+from gpusteward.agent.http.server import Server
+from gpusteward.agent.http.web_config import WebConfigFile
+from tests.agent.http.clients import Starter, fetch
+from tests.fakes.apiserver import wait_until
+
+ALICE = "Basic " + base64.b64encode(b"alice:right").decode()
+USERS = f"basic_auth_users:\n  alice: {bcrypt.hashpw(b'right', bcrypt.gensalt(4)).decode()}\n"
+TLS = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.pem\n"
+CLIENTS = "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: ca.pem\n"
+
+
+@dataclass
+class Authority:
+    """A certificate authority and the folder its files are in."""
+
+    folder: Path
+    authority: trustme.CA
+
+    def certify_server(self) -> None:
+        self.authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(self.folder / "server.pem")
+
+    def trusting(self, *, client: str = "") -> ssl.SSLContext:
+        """A client's context; with a name it shows a certificate for it."""
+        context = ssl.create_default_context()
+        self.authority.configure_trust(context)
+        if client:
+            self.authority.issue_cert(client).configure_cert(context)
+        return context
+
+    def configure(self, text: str) -> WebConfigFile:
+        path = self.folder / "web.yml"
+        path.write_text(text)
+        return WebConfigFile(path)
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    made = Authority(tmp_path, trustme.CA())
+    made.certify_server()
+    made.authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    return made
+
+
+def fetch_securely(server: Server, path: str, context: ssl.SSLContext) -> bytes:
+    connection = http.client.HTTPSConnection("localhost", server.address.port, timeout=10, context=context)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().read()
+    finally:
+        connection.close()
+
+
+def test_pages_are_served_over_tls(start: Starter, authority: Authority) -> None:
+    server = start(web=authority.configure(TLS).current)
+    assert server.url.startswith("https://")
+    assert fetch_securely(server, "/metrics", authority.trusting()) == b"text\n"
+
+
+def test_a_renewed_certificate_is_shown_to_the_next_client(start: Starter, authority: Authority) -> None:
+    server = start(web=authority.configure(TLS).current)
+    fetch_securely(server, "/metrics", authority.trusting())
+    authority.authority = trustme.CA()
+    authority.certify_server()
+    assert fetch_securely(server, "/metrics", authority.trusting()) == b"text\n"
+
+
+def test_a_client_that_never_shakes_hands_stops_nobody(start: Starter, authority: Authority) -> None:
+    server = start(web=authority.configure(TLS).current, read_seconds=0.5)
+    with socket.create_connection(server.address) as silent:
+        wait_until(lambda: len(server._lines) == 1)
+        assert fetch_securely(server, "/metrics", authority.trusting()) == b"text\n"
+        silent.settimeout(10)
+        assert silent.recv(1) == b""
+
+
+def test_a_client_that_speaks_plain_http_to_tls_is_dropped(start: Starter, authority: Authority) -> None:
+    server = start(web=authority.configure(TLS).current)
+    with pytest.raises((OSError, http.client.HTTPException)):
+        fetch(server, "/metrics")
+    assert fetch_securely(server, "/metrics", authority.trusting()) == b"text\n"
+
+
+def test_only_clients_with_a_certificate_come_in_where_one_is_required(start: Starter, authority: Authority) -> None:
+    server = start(web=authority.configure(TLS + CLIENTS).current)
+    assert fetch_securely(server, "/metrics", authority.trusting(client="prometheus")) == b"text\n"
+    for stranger in (authority.trusting(), Authority(authority.folder, trustme.CA()).trusting(client="prometheus")):
+        authority.authority.configure_trust(stranger)
+        with pytest.raises(OSError):  # noqa: PT011 - TLS may end in a reset as well as in an alert
+            fetch_securely(server, "/metrics", stranger)
+
+
+def test_only_certificates_with_an_allowed_name_come_in(start: Starter, authority: Authority) -> None:
+    server = start(web=authority.configure(TLS + CLIENTS + "  client_allowed_sans: [prometheus]\n").current)
+    assert fetch_securely(server, "/metrics", authority.trusting(client="prometheus")) == b"text\n"
+    with pytest.raises((OSError, http.client.HTTPException)):
+        fetch_securely(server, "/metrics", authority.trusting(client="grafana"))
+
+
+def test_a_password_opens_every_page_and_nothing_else_does(start: Starter, authority: Authority) -> None:
+    server = start(web=authority.configure(USERS).current)
+    for path in ("/metrics", "/snapshot", "/"):
+        response, body = fetch(server, path)
+        assert response.status == 401
+        assert response.headers["WWW-Authenticate"].startswith("Basic")
+        assert json.loads(body)["error"]["code"] == "unauthorized"
+        assert fetch(server, path, Authorization=ALICE)[0].status == 200
+    assert fetch(server, "/nothing")[0].status == 401
+    assert fetch(server, "/nothing", Authorization=ALICE)[0].status == 404
+
+
+def test_clients_without_a_password_take_no_scrape_from_those_who_have_one(
+    start: Starter, authority: Authority
+) -> None:
+    server = start(web=authority.configure(USERS).current, max_concurrent_scrapes=1)
+    with server._site.scrapes:
+        assert fetch(server, "/metrics")[0].status == 401
+        assert fetch(server, "/metrics", Authorization=ALICE)[0].status == 503
+
+
+def test_probes_need_no_password(start: Starter, authority: Authority) -> None:
+    server = start(web=authority.configure(USERS).current)
+    for path in ("/healthz", "/readyz", "/health"):
+        assert fetch(server, path)[0].status == 200
+
+
+def fetch_from_afar(server: Server, path: str, client_address: str = "10.1.2.3") -> bytes:
+    """What a client of another machine gets: a true connection with another address on its label."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as client:
+        server._admit(Line(listener.accept()[0], client_address))
+        client.settimeout(10)
+        client.sendall(f"GET {path} HTTP/1.0\r\nAuthorization: {ALICE}\r\n\r\n".encode())
+        return b"".join(iter(lambda: client.recv(65536), b""))
+
+
+def test_a_snapshot_goes_to_other_machines_only_with_a_password_or_by_choice(
+    start: Starter, authority: Authority
+) -> None:
+    for address in ("10.1.2.3", "::ffff:10.1.2.3", "127.0.0.6"):  # the last is how a mesh's proxy brings others in
+        refused = fetch_from_afar(start(), "/snapshot", address)
+        assert refused.startswith(b"HTTP/1.1 403")
+        assert b"--expose-snapshot" in refused
+    assert fetch_from_afar(start(), "/metrics").startswith(b"HTTP/1.1 200")
+    assert fetch_from_afar(start(expose_snapshot=True), "/snapshot").startswith(b"HTTP/1.1 200")
+    assert fetch_from_afar(start(web=authority.configure(USERS).current), "/snapshot").startswith(b"HTTP/1.1 200")
+
+
+def test_headers_of_the_file_are_on_every_answer(start: Starter, authority: Authority) -> None:
+    web = authority.configure("http_server_config:\n  headers:\n    X-Frame-Options: deny\n")
+    for path in ("/metrics", "/nothing"):
+        assert fetch(start(web=web.current), path)[0].headers["X-Frame-Options"] == "deny"
+
+
+def test_requests_over_the_rate_limit_get_429_and_probes_do_not(start: Starter, authority: Authority) -> None:
+    server = start(web=authority.configure("rate_limit: {interval: 1h, burst: 1}\n").current)
+    assert fetch(server, "/metrics")[0].status == 200
+    assert fetch(server, "/metrics")[0].status == 429
+    assert fetch(server, "/healthz")[0].status == 200

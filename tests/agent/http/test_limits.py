@@ -1,0 +1,108 @@
+"""Slow, silent and too many clients."""
+
+import json
+import socket
+import threading
+import time
+
+import pytest
+
+from gpusteward.agent.http.server import Server
+from tests.agent.http.clients import FakeAnswers, Starter, fetch
+from tests.fakes.apiserver import wait_until
+
+
+def test_a_client_that_sends_nothing_is_dropped(start: Starter) -> None:
+    with socket.create_connection(start(read_seconds=0.1).address) as client:
+        client.settimeout(10)
+        assert client.recv(1) == b""
+
+
+def test_a_client_that_drips_is_dropped_at_the_same_deadline(start: Starter) -> None:
+    with socket.create_connection(start(read_seconds=0.3).address) as client:
+        client.settimeout(0.02)
+        begun = time.monotonic()
+        while time.monotonic() - begun < 10:
+            try:
+                client.sendall(b"G")
+                if client.recv(1) == b"":
+                    break
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+        assert time.monotonic() - begun < 5
+
+
+def test_a_client_that_does_not_read_is_dropped(start: Starter) -> None:
+    server = start(FakeAnswers(size=4_000_000), write_seconds=0.1)
+    with socket.create_connection(server.address) as client:
+        client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        wait_until(lambda: len(server._lines) == 1)
+        wait_until(lambda: not server._lines)
+
+
+def test_scrapes_over_the_limit_get_503_and_health_is_still_told(start: Starter) -> None:
+    server = start(FakeAnswers(size=4_000_000), max_concurrent_scrapes=1)
+    with socket.create_connection(server.address) as slow:
+        slow.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert slow.recv(1) == b"H"  # its page is on the way and far larger than any buffer
+        response, body = fetch(server, "/metrics")
+        assert (response.status, response.headers["Retry-After"]) == (503, "1")
+        assert "--max-concurrent-scrapes" in json.loads(body)["error"]["hint"]
+        assert fetch(server, "/healthz")[0].status == 200
+
+
+def open_lines(server: Server, count: int) -> list[socket.socket]:
+    clients = [socket.create_connection(server.address) for _ in range(count)]
+    wait_until(lambda: len(server._lines) == count)
+    return clients
+
+
+def test_connections_over_the_limit_get_503_at_once_and_no_thread(start: Starter) -> None:
+    server = start(FakeAnswers(size=4_000_000))
+    busy = open_lines(server, server._max_connections)
+    for client in busy:
+        client.sendall(b"GET /snapshot HTTP/1.1\r\n\r\n")
+    wait_until(lambda: count_waiting(server) == 0)
+    threads = threading.active_count()
+    response, _ = fetch(server, "/healthz")
+    assert response.status == 503
+    assert threading.active_count() == threads
+    for client in busy:
+        client.close()
+    wait_until(lambda: not server._lines)
+    assert fetch(server, "/healthz")[0].status == 200
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET /metrics HTTP/1.1\r\nX: "])
+def test_clients_that_never_finish_a_request_keep_nobody_out(begun: bytes, start: Starter) -> None:
+    server = start()
+    slow = open_lines(server, server._max_connections)
+    for client in slow:
+        client.sendall(begun)
+    for _ in range(3):
+        assert fetch(server, "/metrics")[0].status == 200
+    for client in slow:
+        client.close()
+
+
+def count_waiting(server: Server) -> int:
+    return sum(line.waiting_since is not None for line in server._lines)
+
+
+def test_the_connection_that_waits_longest_makes_room_for_a_new_client(start: Starter) -> None:
+    server = start()
+    clients = open_lines(server, server._max_connections)
+    oldest, silent = clients[:2]
+    for client in (oldest, silent):
+        client.settimeout(10)
+    oldest.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+    assert oldest.recv(4096)
+    wait_until(lambda: count_waiting(server) == len(clients))
+    assert fetch(server, "/metrics")[0].status == 200
+    assert silent.recv(1) == b""
+    oldest.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+    assert oldest.recv(4096).startswith(b"HTTP/1.1 200")
+    for client in clients:
+        client.close()

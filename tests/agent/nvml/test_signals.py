@@ -1,0 +1,247 @@
+"""What `Nvml` reads of whole GPUs, through the true binding."""
+
+import ctypes
+
+import pynvml
+import pytest
+
+from gpusteward.agent.nvml import fields, gpm, processes, utilization
+from gpusteward.core.gpus import GpuReading
+from gpusteward.core.signals import PROFILING, SIGNALS
+from tests.fakes.nvml_library import NvmlWorld, Opener
+from tests.fakes.nvml_scenarios import ALL_LINKS, GIB, MIB, Scenario, a100, a100x8, h100_gpm, not_supported
+
+EVERYTHING = frozenset(SIGNALS)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (fields.ENTRY, pynvml.c_nvmlFieldValue_t),
+        (processes.ENTRY, pynvml.c_nvmlProcessInfo_v3_t),
+        (utilization.SAMPLE, pynvml.c_nvmlSample_t),
+        (utilization.LEGACY, pynvml.c_nvmlProcessUtilizationSample_t),
+        (utilization.MODERN, pynvml.c_nvmlProcessUtilizationInfo_v1_t),
+        (utilization.MODERN_HEADER, pynvml.c_nvmlProcessesUtilizationInfo_v1_t),
+        (gpm.METRIC, pynvml.c_nvmlGpmMetric_t),
+    ],
+)
+def test_our_layouts_have_the_size_of_the_bindings_structs(ours, theirs) -> None:
+    assert ours.size == ctypes.sizeof(theirs)
+
+
+def test_eight_gpus_are_read_with_who_they_are(open_nvml: Opener) -> None:
+    readings = open_nvml(a100x8()).read(frozenset()).readings
+    assert [reading.gpu.index for reading in readings] == list(range(8))
+    gpu = readings[3].gpu
+    assert (gpu.node, gpu.model, gpu.minor) == ("node-1", "NVIDIA A100-SXM4-80GB", 3)
+    assert gpu.uuid == "GPU-00000003-aaaa-bbbb-cccc-000000000003"
+    assert gpu.pci_bus_id == "00000000:13:00.0"
+    assert (gpu.memory_total_bytes, gpu.power_limit_watts) == (80 * GIB, 400.0)
+    assert gpu.facts["driver_version"] == "550.54.14"
+    assert gpu.facts["nvml_version"] == "12.550.54.14"
+    assert gpu.facts["brand"] == "NVIDIA"
+    assert gpu.facts["inforom_ecc_version"] == "6.16"
+    assert "inforom_power_version" not in gpu.facts
+
+
+def test_signals_are_in_base_units(open_nvml: Opener) -> None:
+    signals = open_nvml(a100x8()).read(EVERYTHING).readings[1].signals
+    expected = {
+        "sm_clock_hertz": 1.41e9,
+        "memory_clock_hertz": 1.593e9,
+        "max_sm_clock_hertz": 1.41e9,
+        "temperature_celsius": 41,
+        "memory_temperature_celsius": 51,
+        "power_watts": 210,
+        "enforced_power_limit_watts": 400,
+        "energy_joules_total": 5_000_000.001,
+        "utilization_ratio": 0.51,
+        "utilization_mean_ratio": 0.51,
+        "memory_copy_ratio": 0.21,
+        "encoder_ratio": 0,
+        "memory_total_bytes": 80 * GIB,
+        "memory_used_bytes": 20 * GIB,
+        "memory_reserved_bytes": 600 * MIB,
+        "memory_free_bytes": 60 * GIB - 600 * MIB,
+        "last_xid": 0,
+        "clock_event_reasons": 0,
+        "performance_state": 0,
+        "thermal_violation_seconds_total": 2,
+        "pcie_link_generation": 4,
+        "pcie_throughput_rx_bytes_per_second": 2_000_000,
+        "row_remap_failure": 0,
+        "retired_pages_pending": 0,
+        "ecc_double_bit_volatile_total": 0,
+        "nvlink_recovery_errors_total": 0,
+        "vgpu_license_status": 0,
+    }
+    assert {name: signals.get(name) for name in expected} == pytest.approx(expected)
+
+
+def test_every_signal_of_the_table_can_be_read_somewhere(open_nvml: Opener) -> None:
+    world = h100_gpm()
+    world.gpus[0].numbers["fan_percent"] = 30
+    nvml = open_nvml(world)
+    nvml.read(EVERYTHING)
+    assert set(nvml.read(EVERYTHING).readings[0].signals) == EVERYTHING
+
+
+def test_only_what_is_wanted_is_read(open_nvml: Opener, nvml_world: NvmlWorld) -> None:
+    nvml = open_nvml(a100x8())
+    nvml.read(EVERYTHING)
+    reading = nvml.read(frozenset({"memory_copy_ratio"})).readings[0]
+    assert dict(reading.signals) == {"memory_copy_ratio": 0.2}
+
+
+def test_a_gpu_that_supports_nothing_has_no_signals_and_no_failures(open_nvml: Opener, nvml_world: NvmlWorld) -> None:
+    nvml = open_nvml(not_supported())
+    for _cycle in range(2):
+        found = nvml.read(EVERYTHING)
+        assert [reading.signals for reading in found.readings] == [{}, {}]
+        assert found.failures == ()
+        assert not any(reading.processes_known for reading in found.readings)
+
+
+def test_what_is_not_supported_is_not_asked_again_until_nvml_is_opened_anew(
+    open_nvml: Opener, nvml_world: NvmlWorld
+) -> None:
+    nvml = open_nvml(not_supported())
+    nvml.read(EVERYTHING)
+    before = nvml_world.calls
+    nvml.read(EVERYTHING)
+    per_gpu = 3  # the process lists
+    assert nvml_world.calls - before <= 2 * per_gpu + 2  # and the count of GPUs, and perhaps the XID thread
+    nvml_world.become(a100x8())
+    nvml.release()
+    assert nvml.read(EVERYTHING).readings[0].signals["temperature_celsius"] == 40
+
+
+def test_values_that_cannot_be_true_are_left_out(open_nvml: Opener) -> None:
+    gpu = a100(0)
+    gpu.numbers |= {"temperature": 3000, "gpu_percent": 8 * 10**8, "encoder_percent": 101, "pstate": 32}
+    gpu.numbers |= {"memory_free": 2**64 - 1, "power_mw": 2**32 - 1}
+    gpu.fields |= {(82, 0): ("uint", 255), (83, 0): ("double", float("inf")), (3, 0): ("sll", -1)}
+    signals = open_nvml(Scenario([gpu])).read(EVERYTHING).readings[0].signals
+    absent = {"temperature_celsius", "utilization_ratio", "utilization_mean_ratio", "encoder_ratio"}
+    absent |= {"performance_state", "memory_free_bytes", "memory_temperature_celsius", "power_watts"}
+    absent |= {"energy_joules_total", "ecc_single_bit_volatile_total"}
+    assert absent.isdisjoint(signals)
+    assert signals["memory_copy_ratio"] == 0.2
+
+
+def test_without_memory_v2_nothing_is_said_of_the_reserve(open_nvml: Opener) -> None:
+    gpu = a100(0)
+    gpu.numbers["no_memory_v2"] = 1
+    nvml = open_nvml(Scenario([gpu]))
+    for _cycle in range(2):
+        signals = nvml.read(EVERYTHING).readings[0].signals
+        assert signals["memory_used_bytes"] == 20 * GIB + 600 * MIB
+        assert "memory_reserved_bytes" not in signals
+
+
+def test_a_mislabelled_memory_temperature_is_read_right(open_nvml: Opener) -> None:
+    gpu = a100(0)
+    gpu.fields[82, 0] = ("double", 2.5e-322)  # 51 as an unsigned integer
+    assert open_nvml(Scenario([gpu])).read(EVERYTHING).readings[0].signals["memory_temperature_celsius"] == 51
+
+
+def test_nvlink_throughput_is_a_rate_between_two_reads(open_nvml: Opener, nvml_world: NvmlWorld) -> None:
+    clock, world = Clock(), Scenario([a100(0)])
+    nvml = open_nvml(world, clock=clock)
+    assert "nvlink_bytes_per_second" not in nvml.read(EVERYTHING).readings[0].signals
+    for field_id in (138, 139):
+        world.gpus[0].fields[field_id, ALL_LINKS] = ("ull", 1024 + 5 * 1000)
+    nvml_world.become(world)
+    clock.now += 5
+    signals = nvml.read(EVERYTHING).readings[0].signals
+    assert signals["nvlink_bytes_per_second"] == 2 * 1000 * 1024
+    assert signals["nvlink_l0_bytes_per_second"] == 0
+    world.gpus[0].fields[138, ALL_LINKS] = ("ull", 0)
+    nvml_world.become(world)
+    clock.now += 5
+    assert "nvlink_bytes_per_second" not in nvml.read(EVERYTHING).readings[0].signals
+    world.gpus[0].fields[138, ALL_LINKS] = ("ull", 2**64 - 1)
+    nvml_world.become(world)
+    clock.now += 5
+    assert "nvlink_bytes_per_second" not in nvml.read(EVERYTHING).readings[0].signals
+
+
+def test_newer_generations_count_nvlink_errors_in_other_fields(open_nvml: Opener) -> None:
+    gpu = a100(0)
+    del gpu.fields[52, 0], gpu.fields[59, 0]
+    gpu.fields |= {(161, ALL_LINKS): ("ull", 4), (215, ALL_LINKS): ("ull", 6)}
+    signals = open_nvml(Scenario([gpu])).read(EVERYTHING).readings[0].signals
+    assert signals["nvlink_replay_errors_total"] == 4
+    assert signals["nvlink_recovery_errors_total"] == 6
+
+
+def test_profiling_needs_two_samples(open_nvml: Opener) -> None:
+    nvml = open_nvml(h100_gpm())
+    assert PROFILING.isdisjoint(nvml.read(EVERYTHING).readings[0].signals)
+    signals = nvml.read(EVERYTHING).readings[0].signals
+    assert signals["gr_engine_ratio"] == 0.615
+    assert signals["tensor_ratio"] == 0.44
+    assert signals["pcie_tx_bytes_per_second"] == 100 * MIB
+    assert signals["nvlink_rx_bytes_per_second"] == 3000 * MIB
+
+
+def test_a_profiling_value_that_is_not_a_number_is_left_out(open_nvml: Opener) -> None:
+    world = h100_gpm()
+    world.gpus[0].gpm |= {5: float("nan"), 10: 250.0, 11: -1.0, 20: float("inf")}
+    nvml = open_nvml(world)
+    nvml.read(EVERYTHING)
+    signals = nvml.read(EVERYTHING).readings[0].signals
+    assert {"tensor_ratio", "dram_ratio", "fp64_ratio", "pcie_tx_bytes_per_second"}.isdisjoint(signals)
+    assert signals["sm_active_ratio"] == 0.58
+
+
+def test_a_vgpu_licence_is_seen_to_expire(open_nvml: Opener, nvml_world: NvmlWorld) -> None:
+    world = Scenario([a100(0)])
+    world.gpus[0].numbers |= {"licence_supported": 1, "licence_state": 1}
+    nvml = open_nvml(world)
+    assert nvml.read(EVERYTHING).readings[0].signals["vgpu_license_status"] == 1
+    world.gpus[0].numbers["licence_state"] = 0
+    nvml_world.become(world)
+    assert nvml.read(EVERYTHING).readings[0].signals["vgpu_license_status"] == 0
+
+
+def test_a_changed_power_limit_is_followed(open_nvml: Opener, nvml_world: NvmlWorld) -> None:
+    world = Scenario([a100(0)])
+    nvml = open_nvml(world)
+    nvml.read(EVERYTHING)
+    world.gpus[0].numbers["enforced_power_limit_mw"] = 250_000
+    nvml_world.become(world)
+    assert nvml.read(EVERYTHING).readings[0].gpu.power_limit_watts == 250
+
+
+def test_clock_events_are_counted_when_a_reason_begins(open_nvml: Opener, nvml_world: NvmlWorld) -> None:
+    world = Scenario([a100(0)])
+    world.gpus[0].numbers["clock_reasons"] = 0x4
+    nvml = open_nvml(world)
+
+    def counts_with(mask: int) -> GpuReading:
+        world.gpus[0].numbers["clock_reasons"] = mask
+        nvml_world.become(world)
+        return nvml.read(EVERYTHING).readings[0]
+
+    assert set(counts_with(0x4).clock_event_counts.values()) == {0}
+    assert counts_with(0x20).clock_event_counts["sw_thermal"] == 1
+    assert counts_with(0x24).clock_event_counts["power_cap"] == 1
+    nvml.release()
+    reading = counts_with(0x60)
+    assert (reading.clock_event_counts["sw_thermal"], reading.clock_event_counts["hw_thermal"]) == (1, 1)
+
+
+def test_peers_are_told_only_if_asked_for(open_nvml: Opener) -> None:
+    nvml = open_nvml(a100x8())
+    assert nvml.read(frozenset()).readings[2].peer_status == {}
+    assert nvml.read(frozenset(), peers=True).readings[2].peer_status == dict.fromkeys({0, 1, 3, 4, 5, 6, 7}, 0)

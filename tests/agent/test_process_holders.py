@@ -1,0 +1,103 @@
+"""A machine without Kubernetes: whoever has a process on a GPU holds it."""
+
+import getpass
+from dataclasses import replace
+from pathlib import Path
+
+from gpusteward.agent.attribution import seat_residents
+from gpusteward.agent.collector_runner import Guard
+from gpusteward.agent.node_source import Neighbours, NodeSource
+from gpusteward.agent.nvml import Nvml
+from gpusteward.agent.proc.process_table import ProcessIdentity, ProcTable
+from gpusteward.core.allocations import Share
+from gpusteward.core.containers import Workload
+from gpusteward.core.gpus import GpuProcess, Place
+from gpusteward.core.snapshots import Snapshot
+from gpusteward.core.usage_split import DIVIDED_SIGNALS, divide
+from tests.fakes.machines import NODE, write_process
+from tests.fakes.nvml_library import NvmlWorld
+from tests.fakes.nvml_scenarios import crowd
+
+IN_DOCKER = "/system.slice/docker-{}.scope"
+ALICE = ProcessIdentity(name="/usr/bin/python3", place=Place.HOST, user="alice")
+BOB = ProcessIdentity(name="train", place=Place.HOST, user="bob")
+BOXED = ProcessIdentity(name="python3", place=Place.CONTAINER, container_id="c0ffee" * 10, user="root")
+
+
+def seat(*placed: tuple[str, ProcessIdentity]):
+    processes = [GpuProcess(pid, gpu) for pid, (gpu, _) in enumerate(placed)]
+    return seat_residents(processes, {pid: identity for pid, (_, identity) in enumerate(placed)})
+
+
+def test_a_user_alone_on_a_gpu_holds_all_of_it_under_the_name_of_the_program():
+    (process,), (held,) = seat(("GPU-0", ALICE))
+    assert (held.container.namespace, held.container.pod, held.share) == ("alice", "python3", Share.EXCLUSIVE)
+    assert held.container.workload == Workload("Program", "alice", "python3")
+    assert process.container == held.container
+
+
+def test_several_holders_of_a_gpu_share_it_and_several_processes_of_one_are_one_holder():
+    _, held = seat(("GPU-0", ALICE), ("GPU-0", ALICE), ("GPU-0", BOB), ("GPU-1", BOB))
+    assert [(each.gpu_uuid, each.container.namespace, each.share) for each in held] == [
+        ("GPU-0", "alice", Share.TIME_SLICED),
+        ("GPU-0", "bob", Share.TIME_SLICED),
+        ("GPU-1", "bob", Share.EXCLUSIVE),
+    ]
+
+
+def test_a_program_that_calls_itself_a_folder_has_a_name_all_the_same():
+    _, (held,) = seat(("GPU-0", replace(BOB, name="hidden/")))
+    assert held.container.pod == "hidden/"
+
+
+def test_a_container_is_known_by_its_short_id():
+    _, (held,) = seat(("GPU-0", BOXED))
+    assert held.container.workload == Workload("Container", "root", "c0ffeec0ffee")
+
+
+def test_a_process_nobody_could_look_up_stays_unattributed():
+    (process,), held = seat(("GPU-0", ProcessIdentity()))
+    assert (process.place, process.container, held) == (Place.UNKNOWN, None, ())
+
+
+def test_the_whole_machine_is_told_without_a_kubelet_and_its_parts_sum_to_the_device(
+    nvml_world: NvmlWorld, tmp_path: Path
+):
+    pids = [2001, 2002, 2003, 2004]
+    nvml_world.become(crowd(2, 4, pids=pids))
+    for pid in pids[:2]:
+        write_process(tmp_path, pid, cgroup="/user.slice/user-1000.slice/session-1.scope", argv0="/opt/bin/train")
+    for pid in pids[2:]:
+        write_process(tmp_path, pid, cgroup=IN_DOCKER.format("ab" * 32), argv0="/usr/bin/python3")
+    source = NodeSource(
+        NODE, Nvml(NODE, event_wait_milliseconds=10), Neighbours(ProcTable(tmp_path), holders_are_processes=True)
+    )
+    try:
+        snapshot: Snapshot = source.read(DIVIDED_SIGNALS, now=1.0, guard=Guard())
+    finally:
+        source.close()
+    assert snapshot.allocations_known
+    assert snapshot.holders_are_processes
+    assert {(each.container.namespace, each.container.pod) for each in snapshot.allocations} == {
+        (getpass.getuser(), "train"),
+        (getpass.getuser(), "abababababab"),
+    }
+    for division in divide(snapshot):
+        assert sum(part.memory_bytes for part in division.parts) == division.memory_used_bytes
+        assert not division.parts[-1].memory_bytes or division.parts[-1].by is Place.UNKNOWN
+
+
+def test_no_advice_is_given_that_only_a_pod_could_follow(nvml_world: NvmlWorld, tmp_path: Path):
+    world = crowd(2, 1, pids=[2001])  # of the first GPU; nobody is on the second, whose memory is held
+    nvml_world.become(world)
+    source = NodeSource(
+        NODE, Nvml(NODE, event_wait_milliseconds=10), Neighbours(ProcTable(tmp_path), holders_are_processes=True)
+    )
+    try:
+        snapshot: Snapshot = source.read(DIVIDED_SIGNALS | {"memory_reserved_bytes"}, now=1.0, guard=Guard())
+    finally:
+        source.close()
+    assert [failure.collector for failure in snapshot.failures] == ["processes", "proc"]
+    for failure in snapshot.failures:
+        assert "hostPID" not in failure.reason
+        assert "--pid=host if it is in a container" in failure.reason

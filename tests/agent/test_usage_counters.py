@@ -1,0 +1,106 @@
+"""Counters between snapshots: busy seconds and energy go to whoever used the GPU, and nothing is made up."""
+
+from dataclasses import replace
+
+import pytest
+
+from gpusteward.agent.usage_counters import Meters
+from gpusteward.core.allocations import Allocation, Share
+from gpusteward.core.containers import Container
+from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading, Place
+from gpusteward.core.snapshots import Snapshot
+
+GPU = Gpu("node-a", 0, "GPU-0", "NVIDIA A100-SXM4-80GB")
+ALICE = Container("research", "alice-0", "uid-a", "main")
+BOB = Container("research", "bob-0", "uid-b", "main")
+
+
+def snapshot(
+    at: float, *, joules: float | None = None, busy: float = 0.8, alice: float = 0.6, bob: float = 0.2
+) -> Snapshot:
+    signals = {"utilization_ratio": busy, "power_watts": 200.0}
+    if joules is not None:
+        signals["energy_joules_total"] = joules
+    running = [
+        GpuProcess(pid, GPU.uuid, memory_bytes=1, sm_ratio=sm, place=Place.CONTAINER, container=who)
+        for pid, who, sm in ((1, ALICE, alice), (2, BOB, bob))
+    ]
+    held = tuple(Allocation(who, GPU.uuid, Share.TIME_SLICED) for who in (ALICE, BOB))
+    return Snapshot("node-a", at, (GpuReading(GPU, signals),), tuple(running), held)
+
+
+def key(who: Container) -> tuple[str, Place, Container]:
+    return (GPU.uuid, Place.CONTAINER, who)
+
+
+def test_busy_seconds_are_utilization_times_time():
+    meters = Meters(longest_gap_seconds=15)
+    for at in (100.0, 105.0, 110.0):
+        view = meters.advance(snapshot(at))
+    assert view.gpu_busy_seconds[GPU.uuid] == pytest.approx(8.0)
+    assert view.use_busy_seconds[key(ALICE)] == pytest.approx(6.0)
+    assert view.use_busy_seconds[key(BOB)] == pytest.approx(2.0)
+
+
+def test_energy_follows_the_devices_counter_and_the_share_of_use():
+    meters = Meters(longest_gap_seconds=15)
+    meters.advance(snapshot(100.0, joules=10_000))
+    view = meters.advance(snapshot(105.0, joules=11_200))
+    assert view.use_energy_joules[key(ALICE)] == pytest.approx(900)
+    assert sum(view.use_energy_joules.values()) == pytest.approx(1200)
+
+
+def test_without_an_energy_counter_power_is_integrated():
+    meters = Meters(longest_gap_seconds=15)
+    meters.advance(snapshot(100.0))
+    assert sum(meters.advance(snapshot(105.0)).use_energy_joules.values()) == pytest.approx(1000)
+
+
+def test_a_silence_longer_than_three_intervals_is_not_counted_as_use():
+    meters = Meters(longest_gap_seconds=15)
+    meters.advance(snapshot(100.0))
+    assert meters.advance(snapshot(160.0)).gpu_busy_seconds[GPU.uuid] == 0
+
+
+def test_a_clock_set_back_counts_nothing():
+    meters = Meters(longest_gap_seconds=15)
+    meters.advance(snapshot(100.0))
+    assert meters.advance(snapshot(40.0)).gpu_busy_seconds[GPU.uuid] == 0
+
+
+def test_a_driver_reload_that_resets_energy_never_counts_backwards():
+    meters = Meters(longest_gap_seconds=15)
+    meters.advance(snapshot(100.0, joules=10_000))
+    view = meters.advance(snapshot(105.0, joules=50))
+    assert sum(view.use_energy_joules.values()) == pytest.approx(1000)
+
+
+def test_whoever_is_gone_is_forgotten():
+    meters = Meters(longest_gap_seconds=15)
+    meters.advance(snapshot(100.0))
+    view = meters.advance(replace(snapshot(105.0), processes=(), allocations=()))
+    assert key(ALICE) not in view.use_busy_seconds
+    assert key(ALICE) not in view.use_energy_joules
+
+
+def test_a_gap_in_the_reading_resets_no_counter():
+    meters = Meters(longest_gap_seconds=15)
+    for at in (100.0, 105.0):
+        meters.advance(snapshot(at))
+    lost = GpuReading(GPU, lost=True, processes_known=False)
+    for at, readings in ((110.0, ()), (115.0, (lost,))):
+        assert meters.advance(Snapshot("node-a", at, readings)).use_busy_seconds == {}
+    view = meters.advance(snapshot(120.0))
+    assert view.gpu_busy_seconds[GPU.uuid] == pytest.approx(8.0)
+    assert view.use_busy_seconds[key(ALICE)] == pytest.approx(6.0)
+    assert view.use_energy_joules[key(ALICE)] == pytest.approx(1500.0)
+
+
+def test_a_counter_whose_growth_is_unknown_is_not_shown_and_goes_on_when_it_is_known():
+    meters = Meters(longest_gap_seconds=15)
+    for at in (100.0, 105.0):
+        meters.advance(snapshot(at))
+    unknown = snapshot(110.0)
+    processes = tuple(replace(process, sm_ratio=None) for process in unknown.processes)
+    assert key(ALICE) not in meters.advance(replace(unknown, processes=processes)).use_busy_seconds
+    assert meters.advance(snapshot(115.0)).use_busy_seconds[key(ALICE)] == pytest.approx(6.0)

@@ -1,0 +1,241 @@
+"""The device divided: parts sum to the total, nothing unknown becomes zero."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpusteward.core.allocations import Allocation, Share
+from gpusteward.core.containers import Container
+from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading, MigInstance, Place
+from gpusteward.core.snapshots import Snapshot
+from gpusteward.core.usage_split import Division, Part, divide
+
+GIB = 1024**3
+GPU = Gpu("node-a", 0, "GPU-0", "NVIDIA A100-SXM4-80GB", memory_total_bytes=80 * GIB)
+ALICE = Container("research", "alice-0", "uid-a", "main")
+BOB = Container("research", "bob-0", "uid-b", "main")
+
+
+def reading(**signals: float) -> GpuReading:
+    return GpuReading(GPU, {"memory_total_bytes": 80 * GIB, "power_watts": 300.0, **signals})
+
+
+def process(
+    pid: int, container: Container | None, memory: int | None = GIB, sm: float | None = 0.0, **more
+) -> GpuProcess:
+    place = more.pop("place", Place.CONTAINER if container else Place.UNKNOWN)
+    return GpuProcess(pid, GPU.uuid, memory_bytes=memory, sm_ratio=sm, place=place, container=container)
+
+
+def claim(container: Container, share: Share = Share.EXCLUSIVE) -> Allocation:
+    return Allocation(container, GPU.uuid, share)
+
+
+def division(reading: GpuReading, processes=(), allocations=()) -> Division:
+    (one,) = divide(Snapshot("node-a", 1.0, (reading,), tuple(processes), tuple(allocations)))
+    return one
+
+
+def part(divided: Division, who: Container | Place) -> Part:
+    (one,) = [each for each in divided.parts if who in (each.container, each.by) and (each.container or who is each.by)]
+    return one
+
+
+def test_a_pod_that_never_touched_its_gpu_gets_an_explicit_zero():
+    own = part(division(reading(utilization_ratio=0.0, memory_used_bytes=4 << 20), [], [claim(ALICE)]), ALICE)
+    assert (own.utilization_ratio, own.memory_bytes, own.processes) == (0.0, 0.0, 0)
+
+
+def test_driver_memory_nobody_holds_is_unattributed():
+    divided = division(reading(memory_used_bytes=3 * GIB), [process(1, ALICE, 2 * GIB)], [claim(ALICE)])
+    assert part(divided, ALICE).memory_bytes == 2 * GIB
+    assert part(divided, Place.UNKNOWN).memory_bytes == GIB
+
+
+def test_a_sole_holder_has_all_the_device_does_even_without_process_utilization():
+    divided = division(reading(utilization_ratio=0.8), [process(1, ALICE, sm=None)], [claim(ALICE)])
+    assert part(divided, ALICE).utilization_ratio == 0.8
+    assert part(divided, Place.UNKNOWN).utilization_ratio == 0.0
+
+
+def test_pods_on_a_shared_gpu_get_their_own_use():
+    shared = [claim(ALICE, Share.TIME_SLICED), claim(BOB, Share.TIME_SLICED)]
+    divided = division(reading(utilization_ratio=0.9), [process(1, ALICE, sm=0.6), process(2, BOB, sm=0.2)], shared)
+    assert part(divided, ALICE).utilization_ratio == 0.6
+    assert part(divided, BOB).utilization_ratio == 0.2
+    assert part(divided, Place.UNKNOWN).utilization_ratio == pytest.approx(0.1)
+
+
+def test_a_process_nobody_can_name_makes_silent_sharers_unknown_not_idle():
+    shared = [claim(ALICE, Share.TIME_SLICED), claim(BOB, Share.TIME_SLICED)]
+    divided = division(reading(utilization_ratio=0.9), [process(1, None, sm=0.9)], shared)
+    assert part(divided, ALICE).utilization_ratio is None
+    assert part(divided, BOB).memory_bytes is None
+
+
+def test_an_unreadable_process_list_makes_holders_unknown_not_idle():
+    blind = GpuReading(GPU, {"memory_used_bytes": 9.0 * GIB}, processes_known=False)
+    shared = [claim(ALICE, Share.TIME_SLICED), claim(BOB, Share.TIME_SLICED)]
+    divided = division(blind, [], shared)
+    assert part(divided, ALICE).memory_bytes is None
+    assert part(divided, Place.UNKNOWN).memory_bytes == 9 * GIB
+
+
+def test_a_holder_known_by_name_alone_is_unknown_while_a_pod_known_by_uid_alone_runs():
+    named = [claim(Container("research", name, "", "main"), Share.TIME_SLICED) for name in ("alice-0", "bob-0")]
+    divided = division(reading(utilization_ratio=0.9), [process(1, Container(pod_uid="uid-a"), sm=0.9)], named)
+    for holder in named:
+        own = part(divided, holder.container)
+        assert (own.utilization_ratio, own.memory_bytes, own.processes, own.power_watts) == (None, None, None, None)
+    assert part(divided, Container(pod_uid="uid-a")).utilization_ratio == 0.9
+
+
+def test_a_holder_whose_uid_is_known_is_not_taken_for_a_pod_with_another():
+    shared = [claim(ALICE, Share.TIME_SLICED), claim(BOB, Share.TIME_SLICED)]
+    divided = division(reading(utilization_ratio=0.9), [process(1, Container(pod_uid="uid-c"), sm=0.9)], shared)
+    assert part(divided, ALICE).utilization_ratio == 0.0
+
+
+def test_a_container_of_a_pod_that_has_no_name_yet_makes_its_silent_sisters_unknown():
+    helper = Container("research", "alice-0", "uid-a", "helper")
+    shared = [claim(who, Share.TIME_SLICED) for who in (ALICE, helper, BOB)]
+    unnamed = Container("research", "alice-0", "uid-a", "")
+    divided = division(reading(utilization_ratio=0.9), [process(1, unnamed, sm=0.9)], shared)
+    assert [part(divided, who).utilization_ratio for who in (ALICE, helper, BOB)] == [None, None, 0.0]
+
+
+def test_of_a_device_that_did_nothing_nobody_has_a_part():
+    shared = [claim(ALICE, Share.TIME_SLICED), claim(BOB, Share.TIME_SLICED)]
+    divided = division(reading(utilization_ratio=0.0), [process(1, None, sm=None)], shared)
+    assert [each.utilization_ratio for each in divided.parts] == [0.0] * 4
+
+
+def test_without_a_device_total_one_unknown_part_makes_the_total_unknown():
+    shared = [claim(ALICE, Share.MIG), claim(BOB, Share.TIME_SLICED)]
+    divided = division(GpuReading(GPU, {}), [process(1, ALICE, sm=None)], shared)
+    assert divided.utilization_ratio is None
+    assert part(divided, BOB).utilization_ratio == 0.0
+
+
+def test_processes_seen_busy_lift_a_device_sample_that_missed_them():
+    shared = [claim(ALICE, Share.TIME_SLICED), claim(BOB, Share.TIME_SLICED)]
+    divided = division(reading(utilization_ratio=0.0), [process(1, ALICE, sm=0.5)], shared)
+    assert divided.utilization_ratio == 0.5
+    assert part(divided, ALICE).utilization_ratio == 0.5
+
+
+def test_power_follows_use_and_idle_power_belongs_to_the_holders():
+    shared = [claim(ALICE, Share.MPS), claim(BOB, Share.MPS)]
+    busy = division(reading(utilization_ratio=0.8), [process(1, ALICE, sm=0.6), process(2, BOB, sm=0.2)], shared)
+    assert part(busy, ALICE).power_watts == pytest.approx(225.0)
+    idle = division(reading(utilization_ratio=0.0), [], shared)
+    assert [each.power_watts for each in idle.parts] == [150.0, 150.0, 0.0, 0.0]
+    free = division(reading(utilization_ratio=0.0))
+    assert part(free, Place.UNKNOWN).power_watts == 300.0
+
+
+def test_power_of_a_user_whose_use_is_unknown_is_unknown_not_zero():
+    shared = [claim(ALICE, Share.MPS), claim(BOB, Share.MPS)]
+    divided = division(reading(utilization_ratio=0.8), [process(1, ALICE, sm=None), process(2, BOB, sm=0.2)], shared)
+    assert part(divided, ALICE).power_watts is None
+    assert part(divided, BOB).power_watts == pytest.approx(75.0)
+    assert part(divided, Place.UNKNOWN).power_watts == pytest.approx(225.0)
+
+
+def test_where_nobody_knows_who_works_power_is_nobodys_unless_one_is_alone():
+    busy = [process(1, ALICE, sm=None), process(2, BOB, sm=None)]
+    alone = division(reading(), busy[:1], [claim(ALICE, Share.MIG)])
+    assert part(alone, ALICE).power_watts == 300.0
+    for held in ([claim(ALICE), claim(BOB)], [claim(ALICE)]):
+        divided = division(reading(), busy, held)
+        assert [part(divided, who).power_watts for who in (ALICE, BOB, Place.UNKNOWN)] == [None, None, 300.0]
+
+
+def watts_of_instances(
+    *instances: tuple[str, float | None], running: tuple[GpuProcess, ...] = ()
+) -> list[float | None]:
+    parent = GpuReading(GPU, {"power_watts": 200.0}, is_mig_parent=True)
+    readings = [
+        GpuReading(
+            Gpu("node-a", 0, f"MIG-{i}", "A100", mig=MigInstance(GPU.uuid, profile, i, 0)),
+            {} if busy is None else {"gr_engine_ratio": busy},
+        )
+        for i, (profile, busy) in enumerate(instances)
+    ]
+    return [each.power_watts for each in divide(Snapshot("node-a", 1.0, (parent, *readings), running))]
+
+
+def test_a_mig_devices_power_is_split_over_its_instances_by_activity():
+    assert watts_of_instances(("1g.10gb", 1.0), ("3g.40gb", 1.0), ("1g.10gb", 0.0)) == [50.0, 150.0, 0.0]
+    assert watts_of_instances(("1g.10gb", 1.0), ("3g.40gb", 1.0), ("1g.10gb", None)) == [50.0, 150.0, 0.0]
+
+
+def test_power_follows_slices_where_an_instance_at_work_does_not_tell_how_hard():
+    running = (GpuProcess(1, "MIG-1", place=Place.CONTAINER, container=ALICE),)
+    assert watts_of_instances(("1g.10gb", 1.0), ("3g.40gb", None), running=running) == [50.0, 150.0]
+    assert watts_of_instances(("1c.3g.40gb", None), ("3c.3g.40gb", None), running=running) == [50.0, 150.0]
+
+
+def test_a_lost_gpu_is_not_divided():
+    assert divide(Snapshot("node-a", 1.0, (GpuReading(GPU, lost=True),))) == ()
+
+
+maybe_ratio = st.none() | st.floats(0, 1)
+maybe_bytes = st.none() | st.integers(0, 100 * GIB)
+containers = st.sampled_from([ALICE, BOB, None])
+processes = st.lists(
+    st.builds(
+        lambda pid, who, memory, sm, host: process(
+            pid, who, memory, sm, **({} if who or not host else {"place": Place.HOST})
+        ),
+        st.integers(1, 99),
+        containers,
+        maybe_bytes,
+        maybe_ratio,
+        st.booleans(),
+    ),
+    max_size=12,
+)
+claims = st.lists(
+    st.builds(claim, st.sampled_from([ALICE, BOB]), st.sampled_from(list(Share))),
+    max_size=2,
+    unique_by=lambda a: a.container,
+)
+readings = st.builds(
+    lambda used, busy, known: GpuReading(
+        GPU,
+        {
+            name: value
+            for name, value in {"memory_used_bytes": used, "utilization_ratio": busy, "power_watts": 250.0}.items()
+            if value is not None
+        },
+        processes_known=known,
+    ),
+    st.none() | st.integers(0, 80 * GIB),
+    maybe_ratio,
+    st.booleans(),
+)
+
+
+@given(readings, processes, claims)
+def test_the_parts_always_sum_to_the_device(seen, running, held):
+    divided = division(seen, running, held)
+    for total, parts in (
+        (divided.utilization_ratio, [each.utilization_ratio for each in divided.parts]),
+        (divided.memory_used_bytes, [each.memory_bytes for each in divided.parts]),
+        (divided.power_watts, [each.power_watts for each in divided.parts]),
+    ):
+        if total is not None:
+            assert math.isclose(sum(value or 0.0 for value in parts), total, rel_tol=1e-9, abs_tol=1e-9)
+        assert all(value is None or value >= 0 for value in parts)
+
+
+@given(readings, processes, claims)
+def test_the_total_is_never_less_than_measured_nor_more_than_the_device_has(seen, running, held):
+    divided = division(seen, running, held)
+    assert (
+        divided.utilization_ratio is None or seen.signals.get("utilization_ratio", 0) <= divided.utilization_ratio <= 1
+    )
+    assert divided.memory_used_bytes is None or divided.memory_used_bytes <= 80 * GIB

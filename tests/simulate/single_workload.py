@@ -1,0 +1,44 @@
+"""A node with one GPU and one application on it: the plainest thing to look at."""
+
+from gpusteward.core.gpus import GpuReading
+from gpusteward.simulate.applications import Application, draw_application
+from gpusteward.simulate.assembly import GpuPlan
+from gpusteward.simulate.devices import Booking
+from gpusteward.simulate.ground_truth import Truth
+from gpusteward.simulate.models import H100, GpuModel
+from gpusteward.simulate.nodes import SimulatedNode
+from gpusteward.simulate.noise import Chance
+from gpusteward.simulate.workloads import Kind
+
+NOW = 1_790_000_000.0
+DAY = 86_400.0
+HOUR = 3_600.0
+
+
+def lone_application(kind: Kind, seed: int) -> Application:
+    return draw_application(kind, Chance(seed).child("lone"))
+
+
+def lone_node(kind: Kind, seed: int, *, model: GpuModel = H100) -> SimulatedNode:
+    plan = GpuPlan((Booking(lone_application(kind, seed)),))
+    return SimulatedNode("lone", [plan], model=model, seed=seed)
+
+
+def a_start(kind: Kind, seed: int) -> float:
+    """When a pod of the lone application starts: the one whose life NOW falls into."""
+    turns = lone_application(kind, seed).turns
+    return turns.starts_at(turns.turn(NOW))
+
+
+def only_truth(node: SimulatedNode, at: float) -> Truth:
+    (truth,) = node.truths(at).values()
+    return truth
+
+
+def only_reading(node: SimulatedNode, at: float) -> GpuReading:
+    (reading,) = node.snapshot(at).readings
+    return reading
+
+
+def utilizations(node: SimulatedNode, moments: list[float]) -> list[float]:
+    return [only_reading(node, at).signals["utilization_mean_ratio"] for at in moments]
