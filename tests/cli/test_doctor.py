@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.cli.api.client import Peer, make_client
+from gpusteward.cli.api.client import make_client
+from gpusteward.cli.api.errors import Peer
 from gpusteward.cli.doctor import driver, engine, kubelet, processes
 from gpusteward.cli.doctor.findings import Finding, Status
 from gpusteward.cli.main import main

@@ -110,7 +110,7 @@ def test_credentials_that_are_refused_are_told_with_their_settings(
     path = write(folder / "site.yaml", server.url, f"bearer_token: {SECRET}")
     told = diagnose(capsys, "--config", str(path))
     assert told["status"] == "fail"
-    assert "see prometheus.username, prometheus.password and prometheus.bearer_token" in told["finding"]
+    assert "check prometheus.username, prometheus.password and prometheus.bearer_token" in told["finding"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpusteward.cli.api.client import Peer, make_client
+from gpusteward.cli.api.client import make_client
+from gpusteward.cli.api.errors import Peer
 from gpusteward.cli.doctor.findings import Finding, Status
 from gpusteward.cli.doctor.servers import check_analyzer
 from tests.analyzer.serving import make_result, serving_api

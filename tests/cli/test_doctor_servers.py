@@ -11,7 +11,8 @@ from threading import Thread
 
 import pytest
 
-from gpusteward.cli.api.client import Client, Peer, make_client
+from gpusteward.cli.api.client import Client, make_client
+from gpusteward.cli.api.errors import Peer
 from gpusteward.cli.doctor import clocks
 from gpusteward.cli.doctor import permissions as rights
 from gpusteward.cli.doctor.findings import Finding, Status

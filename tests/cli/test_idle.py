@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from gpusteward.analyzer.reports.reports import Amounts, Group, Range, Report
-from gpusteward.cli.api.client import Peer, make_client
+from gpusteward.cli.api.client import make_client
+from gpusteward.cli.api.errors import Peer
 from gpusteward.cli.api.pagination import read_all
 from gpusteward.cli.main import main
 from gpusteward.core.containers import Workload

@@ -136,7 +136,7 @@ def test_a_password_opens_the_door(tmp_path: Path, capsys: pytest.CaptureFixture
         assert main(["ps", "--agent", f"http://alice:right@{host}"]) == 0
     finally:
         server.close()
-    assert "wants a name and a password" in refused
+    assert "requires a user name and password" in refused
 
 
 @pytest.fixture(scope="module")

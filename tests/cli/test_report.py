@@ -179,7 +179,7 @@ def test_a_file_that_cannot_be_written_is_told(ledger: Path, capsys: pytest.Capt
 def test_what_the_analyzer_refuses_is_told_in_its_words(capsys: pytest.CaptureFixture[str]):
     with serving_api(read_report=example_report) as api:
         assert "USD" in run(capsys, "--server", api.url)
-        assert "says 422: since, until" in run(capsys, "--server", api.url, "--since", "soon", code=1)
+        assert "responded 422: since, until" in run(capsys, "--server", api.url, "--since", "soon", code=1)
 
 
 def test_a_long_report_begins_where_the_books_begin(ledger: Path, capsys: pytest.CaptureFixture[str]):

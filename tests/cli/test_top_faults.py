@@ -28,7 +28,7 @@ from tests.cli.screens import app_of, read_screen, run, until, until_seen, watch
 def test_a_server_that_was_never_there_is_shown_and_not_fatal() -> None:
     async def watch() -> None:
         async with watching("--server", f"http://127.0.0.1:{free_port()}", "--refresh", "0.1") as pilot:
-            await until_seen(pilot, "lost: no analyzer answers", "Connection refused")
+            await until_seen(pilot, "lost: cannot connect to the analyzer")
             assert app_of(pilot).is_running
 
     run(watch())
@@ -174,7 +174,7 @@ def test_agent_and_server_at_once_is_a_mistake(capsys: pytest.CaptureFixture[str
 
 def test_without_textual_the_extra_is_named() -> None:
     program = (
-        "import sys\nsys.modules['textual'] = None\nfrom gpusteward.cli import top\n"
+        "import sys\nsys.modules['textual'] = None\nfrom gpusteward.cli.commands import top\n"
         "from gpusteward.core.errors import ConfigurationError\n"
         "try:\n    top.make_app(top.build_parser().parse([]))\n"
         "except ConfigurationError as error:\n    sys.exit(str(error))\n"

@@ -99,7 +99,7 @@ def test_an_agent_that_ends_is_shown_as_lost() -> None:
     async def watch() -> None:
         async with watching("--agent", server.url, "--refresh", "0.1") as pilot:
             server.close()
-            seen = await until_seen(pilot, "lost: no agent answers")
+            seen = await until_seen(pilot, "lost: cannot connect to the agent")
             assert "H100" in seen
 
     run(watch())

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from gpusteward.cli.api.client import Client, Peer, make_client
+from gpusteward.cli.api.client import Client, make_client
+from gpusteward.cli.api.errors import Peer
 from gpusteward.cli.language import find_language
 from gpusteward.core.did_you_mean import suggest
 from gpusteward.core.errors import ConfigurationError

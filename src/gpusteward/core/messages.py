@@ -18,12 +18,20 @@ class Message(NamedTuple):
     zh: str
 
     def text(self, language: Language, **fields: object) -> str:
-        """The text in one language. A field may be a Message too. Raises KeyError for a missing field."""
+        """The text in one language.
+
+        A field may be a Message too, or an error that has one. Raises KeyError for a missing field.
+        """
         text = self.zh if language == "zh" else self.en
         if not fields:
             return text
-        values = {name: value.text(language) if isinstance(value, Message) else value for name, value in fields.items()}
+        values = {name: _translate(value, language) for name, value in fields.items()}
         return format_text(text, values)
+
+
+def _translate(value: object, language: Language) -> object:
+    translate = getattr(value, "text", None)
+    return translate(language) if callable(translate) else value
 
 
 class _PluralFormatter(string.Formatter):

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
-from gpusteward.cli.api.client import Client, Query, RefusedError
+from gpusteward.cli.api.client import Client, Query
+from gpusteward.cli.api.errors import StatusError
 from gpusteward.cli.json_access import Row, count, each, inner, moment
 from gpusteward.cli.output.console import Advance
 
@@ -32,7 +33,7 @@ class Listed:
 
 
 def read_page(client: Client, path: str, query: Query, *, cursor: str | None = None) -> ListPage:
-    """Raises LostError, RefusedError."""
+    """Raises UnreachableError, StatusError."""
     asked = [*query, ("cursor", cursor)] if cursor else query
     answer = client.read(path, asked)
     answer = answer if isinstance(answer, dict) else {}
@@ -57,12 +58,12 @@ def read_all(
     """Rows to the end of the list, or to the first that is not wanted: a list is asked for in the order that allows it.
 
     A cycle that finishes in between changes the list under the cursor: then it is read again from its beginning.
-    Raises LostError, RefusedError.
+    Raises UnreachableError, StatusError.
     """
     asked = [*query, ("limit", str(LARGEST_PAGE))]
     try:
         return _gather(_walk(client, path, asked, advance=advance), wanted)
-    except RefusedError as error:
+    except StatusError as error:
         if error.status != GONE or attempts == 1:
             raise
     return read_all(client, path, query, advance=advance, wanted=wanted, attempts=attempts - 1)

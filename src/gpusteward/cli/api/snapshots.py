@@ -26,7 +26,7 @@ class Snapshot:
 
 
 def read_snapshot(client: Client) -> Snapshot:
-    """Raises LostError, RefusedError."""
+    """Raises UnreachableError, StatusError."""
     answer = client.read(PATH)
     told = answer if isinstance(answer, dict) else {}
     return Snapshot(

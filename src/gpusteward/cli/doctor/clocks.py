@@ -3,7 +3,8 @@
 import time
 from collections.abc import Iterator, Mapping
 
-from gpusteward.cli.api.client import Client, LostError
+from gpusteward.cli.api.client import Client
+from gpusteward.cli.api.errors import UnreachableError
 from gpusteward.cli.doctor.findings import Finding, Status
 from gpusteward.core.messages import Message
 
@@ -38,8 +39,8 @@ def measure_skew(client: Client) -> float | None:
     """Seconds it is ahead of us; None if it does not say. A header tells whole seconds: half of one is put on top."""
     before = time.time()
     try:
-        date = client.ask("/").date
-    except LostError:
+        date = client.request("/").date
+    except UnreachableError:
         return None
     after = time.time()
     return None if date is None else date + 0.5 - (before + after) / 2

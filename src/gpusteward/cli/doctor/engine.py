@@ -45,7 +45,7 @@ def check_engine(client: Client, *, origin: str) -> Iterator[Finding]:
     try:
         names = _read_names(client)
     except SourceError as error:
-        facts = {"reason": getattr(error, "what", str(error)), "origin": origin}
+        facts = {"reason": getattr(error, "problem", error), "origin": origin}
         yield Finding("prometheus", Status.FAIL, NO_ANSWER, REACH, facts)
         return
     yield Finding("prometheus", Status.OK, ANSWERS, facts={"url": client.url, "origin": origin})

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusteward.cli.api.client import Client, Peer, make_client
+from gpusteward.cli.api.client import Client, make_client
+from gpusteward.cli.api.errors import Peer
 from gpusteward.cli.doctor.findings import Finding, Status
 from gpusteward.cli.extras import needing
 from gpusteward.cli.output.terminal_text import clean

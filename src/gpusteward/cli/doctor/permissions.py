@@ -4,7 +4,8 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from gpusteward.cli.api.client import Client, Peer, make_client
+from gpusteward.cli.api.client import Client, make_client
+from gpusteward.cli.api.errors import Peer
 from gpusteward.cli.doctor.findings import Finding, Status
 from gpusteward.cli.json_access import inner
 from gpusteward.core.errors import ConfigurationError, SourceError
@@ -68,7 +69,7 @@ def _ask(client: Client, verb: str) -> bool:
         "spec": {"resourceAttributes": {"verb": verb, "resource": "pods"}},
     }
     body = json.dumps(review).encode()
-    answer = client.ask(REVIEWS, method="POST", body=body, headers={"Content-Type": "application/json"})
+    answer = client.request(REVIEWS, method="POST", body=body, headers={"Content-Type": "application/json"})
     if answer.status not in (200, 201):
         raise SourceError(f"{client.url} answers an access review with {answer.status}")
     try:

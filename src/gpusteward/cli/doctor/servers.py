@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from gpusteward.cli.api.client import Client, LostError
+from gpusteward.cli.api.client import Client
+from gpusteward.cli.api.errors import UnreachableError
 from gpusteward.cli.doctor.findings import Finding, Status
 from gpusteward.cli.doctor.samples import check_samples
 from gpusteward.cli.json_access import Row, count, inner, number, text
@@ -51,7 +52,7 @@ def check_analyzer(client: Client, *, is_named: bool) -> Iterator[Finding]:
     """`is_named`: a person said where it is, so it must be there."""
     try:
         answer = client.read("/api/v1/health")
-    except LostError as error:
+    except UnreachableError as error:
         yield _lost("analyzer", client, error, is_named=is_named, mend=START_ANALYZER)
         return
     except SourceError as error:
@@ -82,8 +83,8 @@ def _judge(health: Row) -> Finding:
 
 def check_agent(client: Client, *, is_named: bool) -> Iterator[Finding]:
     try:
-        answer = client.ask("/readyz")
-    except LostError as error:
+        answer = client.request("/readyz")
+    except UnreachableError as error:
         yield _lost("agent", client, error, is_named=is_named, mend=START_AGENT)
         return
     if answer.status == 200:
@@ -93,7 +94,7 @@ def check_agent(client: Client, *, is_named: bool) -> Iterator[Finding]:
         yield Finding("agent", Status.FAIL, NOT_READY, MEND_AGENT, {"reason": said})
 
 
-def _lost(check: str, client: Client, error: LostError, *, is_named: bool, mend: Message) -> Finding:
+def _lost(check: str, client: Client, error: UnreachableError, *, is_named: bool, mend: Message) -> Finding:
     if is_named:
-        return Finding(check, Status.FAIL, NO_ANSWER, LOOK_LOG, {"reason": error.what})
+        return Finding(check, Status.FAIL, NO_ANSWER, LOOK_LOG, {"reason": error.problem})
     return Finding(check, Status.SKIP, NOT_HERE, mend, {"url": client.url})

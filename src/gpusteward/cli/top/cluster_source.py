@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from gpusteward.cli.api.client import Client, RefusedError
+from gpusteward.cli.api.client import Client
+from gpusteward.cli.api.errors import StatusError
 from gpusteward.cli.api.pagination import GONE, LARGEST_PAGE, read_page
 from gpusteward.cli.api.workloads import WorkloadName, name_of
 from gpusteward.cli.json_access import Row, count, each, inner, moment, number, text, texts
@@ -71,7 +72,7 @@ class ClusterSource:
         while page.following and len(rows) < asked.rows:
             try:
                 page = read_page(self._client, PATHS[asked.view], query, cursor=page.following)
-            except RefusedError as error:
+            except StatusError as error:
                 if error.status != GONE:
                     raise
                 break
