@@ -1,4 +1,4 @@
-"""What the tests of the documents share: which documents there are, and what stands in their code blocks."""
+"""The documents and their code blocks, for the tests of the documents."""
 
 import re
 import textwrap
@@ -18,7 +18,7 @@ _FENCE = re.compile(
 
 
 class Block(NamedTuple):
-    """A fenced block: its language, what stands behind it on the fence, and its text."""
+    """A fenced code block: its language, the rest of the fence line, and its text."""
 
     document: str
     language: str
@@ -34,13 +34,19 @@ def read_document(name: str) -> str:
 
 
 def list_blocks(language: str, *documents: str) -> list[Block]:
-    """Blocks in this language of these documents, or of all."""
-    return [
+    """Blocks in this language of these documents, or of all; a block that a translation repeats is listed once."""
+    blocks = [
         Block(name, found["language"], found["mark"], textwrap.dedent(found["text"]))
         for name in documents or DOCUMENTS
         for found in _FENCE.finditer(read_document(name))
         if found["language"] == language
     ]
+    return list({block.text: block for block in reversed(blocks)}.values())[::-1]
+
+
+def list_fences(document: str) -> list[str]:
+    """The languages of all code blocks, in order."""
+    return [found["language"] for found in _FENCE.finditer(read_document(document))]
 
 
 def prose(document: str) -> str:

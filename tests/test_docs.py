@@ -18,7 +18,7 @@ from gpusteward.agent.settings.flags import build_parser
 from gpusteward.agent.settings.table import SETTINGS, read_settings
 from gpusteward.cli.commands import doctor, explain, idle, ps, report, top
 from tests.agent.test_agent_process import RunningAgent, free_port, is_ready, running
-from tests.documents import DOCUMENTS, READMES, ROOT, list_blocks, prose, read_document
+from tests.documents import DOCUMENTS, READMES, ROOT, list_blocks, list_fences, prose, read_document
 from tests.fakes.apiserver import wait_until
 from tests.local.processes import Program
 from tests.local.processes import running as running_program
@@ -109,8 +109,18 @@ def test_a_readme_is_short_and_names_only_files_that_exist(document: str):
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
-def test_the_readmes_are_twins():
-    shapes = [re.findall(r"^#+|^```\w*|^\| `?", read_document(name), re.MULTILINE) for name in READMES]
+TRANSLATIONS = [(f"docs/{path.name}", f"docs/zh-CN/{path.name}") for path in sorted((ROOT / "docs/zh-CN").glob("*.md"))]
+
+
+@pytest.mark.parametrize(("english", "chinese"), [READMES, *TRANSLATIONS], ids=lambda name: name)
+def test_a_translation_has_the_sections_and_code_blocks_of_the_original(english: str, chinese: str):
+    sections = [re.findall(r"^#+", prose(name), re.MULTILINE) for name in (english, chinese)]
+    assert sections[0] == sections[1][: len(sections[0])]  # a translation may add a section, for example on its words
+    assert list_fences(english) == list_fences(chinese)
+
+
+def test_the_readmes_have_the_same_tables():
+    shapes = [re.findall(r"^\| `?", read_document(name), re.MULTILINE) for name in READMES]
     assert shapes[0] == shapes[1]
 
 
