@@ -25,18 +25,18 @@ from bench.report import render_table
 from gpusteward.analyzer.judge.history import Memory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
-from gpusteward.analyzer.ledger.db_engine import writing
+from gpusteward.analyzer.ledger.db_engine import with_write_lock
 from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS
 from gpusteward.analyzer.ledger.retention import roll_up
 from gpusteward.analyzer.ledger.schema import usage_daily
 from gpusteward.analyzer.prices import PriceSettings
-from gpusteward.analyzer.reports.make import make_report
-from gpusteward.analyzer.reports.reports import By, ReportQuery
+from gpusteward.analyzer.reports.make_report import make_report
+from gpusteward.analyzer.reports.report import By, ReportQuery
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import SchedulerSettings, Settings
-from tests.analyzer.databases import running_postgres
+from tests.analyzer.ledger.postgres_server import running_postgres
 from tests.analyzer.usage_tables import AT, large_table
 
 COMMAND = "python -m bench.ledger"
@@ -128,7 +128,7 @@ def measure_booking(name: str, url: str) -> Booking:
     costs: list[Cost] = []
     for result in make_results(ROWS, CYCLES):
         with clocked(costs):
-            ledger.book(result)
+            ledger.record(result)
         assert not ledger.describe()["error"]
     ledger.close()
     dearest = max(costs[1:], key=lambda cost: cost.wall)
@@ -140,7 +140,7 @@ def measure_buffer() -> int:
     ledger = Ledger(LedgerSettings(directory=Path("/dev/null/nowhere"), buffer_megabytes=500))
     sizes = []
     for result in make_results(ROWS, 2):
-        ledger.book(result)
+        ledger.record(result)
         sizes.append(ledger.describe()["buffered_bytes"])
     return round((sizes[1] - sizes[0]) / 1000)
 
@@ -150,14 +150,14 @@ def fill_month(ledger: Ledger) -> int:
     hourly = SETTINGS.model_copy(update={"scheduler": SchedulerSettings(interval=3600)})
     (result,) = make_results(REPORT_ROWS, 1)
     for hour in range(DAYS * 24 + 1):
-        ledger.book(replace(result, at=BEGIN + 3600 * hour, settings=hourly))
+        ledger.record(replace(result, at=BEGIN + 3600 * hour, settings=hourly))
         if hour % 120 == 0:
             say(f"    day {hour // 24} of {DAYS}")
     while roll_up(ledger.engine):
         pass
     names = [column.name for column in usage_daily.columns][1:]
     copy = f"INSERT INTO usage_daily SELECT day_ms - {(DAYS + 2) * DAY_MS}, {', '.join(names)} FROM usage_daily"
-    with writing(ledger.engine).begin() as connection:
+    with with_write_lock(ledger.engine).begin() as connection:
         connection.execute(text(copy))
     return BEGIN * 1000 + DAYS * DAY_MS
 

@@ -12,7 +12,7 @@ import pytest
 import gpusteward.cli
 from gpusteward.analyzer.judge import texts as reasons
 from gpusteward.analyzer.notify import texts as notices
-from gpusteward.analyzer.reports.render import words as report_words
+from gpusteward.analyzer.reports.render import descriptions as report_words
 from gpusteward.core.messages import Message, format_text
 from gpusteward.core.verdicts import Activity, Signature, State, Step
 from gpusteward.messages.verdict_words import CHINESE

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.analyzer.databases import RunningPostgres, running_postgres
+from tests.analyzer.ledger.postgres_server import RunningPostgres, running_postgres
 
 
 @pytest.fixture(scope="session")

@@ -44,7 +44,7 @@ from gpusteward.analyzer.tables import UsageTable
 from gpusteward.analyzer.worker import Account
 from gpusteward.core.usages import Measure
 from tests.agent.test_agent_process import free_port
-from tests.analyzer.account_reports import example_report
+from tests.analyzer.reports.example_reports import example_report
 
 COMMAND = (sys.executable, "-m", "gpusteward.cli.main", "serve")
 

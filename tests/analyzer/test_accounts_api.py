@@ -13,11 +13,11 @@ from gpusteward.analyzer.api.dependencies import refuse_report
 from gpusteward.analyzer.api.http.concurrency_limits import PLACES
 from gpusteward.analyzer.ledger.periods import HOUR_MS
 from gpusteward.analyzer.prices import PriceSettings
-from gpusteward.analyzer.reports.make import make_report
-from gpusteward.analyzer.reports.reports import Report, ReportQuery
+from gpusteward.analyzer.reports.make_report import make_report
+from gpusteward.analyzer.reports.report import Report, ReportQuery
 from gpusteward.analyzer.settings.settings import ServerSettings, Settings
 from gpusteward.core.errors import SourceError
-from tests.analyzer.account_books import A100, T4, at, open_books
+from tests.analyzer.reports.ledger_rows import A100, T4, at, open_books
 from tests.analyzer.serving import Api, serving_api
 
 PATH = "/api/v1/reports"

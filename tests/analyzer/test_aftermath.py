@@ -9,7 +9,7 @@ from gpusteward.analyzer.metrics.delivery_metrics import aftermath_families
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core import analyzer_metrics as metrics
-from tests.analyzer.keeping import RESTING, START, cycle, sqlite_url
+from tests.analyzer.ledger.cycles import RESTING, START, cycle, sqlite_url
 from tests.analyzer.usage_tables import allocation
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.reports.reports import Amounts, Group, Range, Report
+from gpusteward.analyzer.reports.report import Amounts, Group, Range, Report
 from gpusteward.cli.api.client import make_client
 from gpusteward.cli.api.errors import Peer
 from gpusteward.cli.api.pagination import read_all

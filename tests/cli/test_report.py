@@ -10,15 +10,15 @@ import pytest
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.periods import HOUR_MS
 from gpusteward.analyzer.prices import PriceSettings
-from gpusteward.analyzer.reports.make import make_report
-from gpusteward.analyzer.reports.reports import Report, ReportQuery
+from gpusteward.analyzer.reports.make_report import make_report
+from gpusteward.analyzer.reports.report import Report, ReportQuery
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.cli.language import find_language
 from gpusteward.cli.main import main
 from gpusteward.cli.output.report_table import print_report
 from gpusteward.cli.output.terminal_text import measure
-from tests.analyzer.account_books import A100, GIB, H100, T4, make_usage, open_books
-from tests.analyzer.account_reports import example_report
+from tests.analyzer.reports.example_reports import example_report
+from tests.analyzer.reports.ledger_rows import A100, GIB, H100, T4, make_usage, open_books
 from tests.analyzer.serving import serving_api
 from tests.cli.golden_files import assert_golden
 

@@ -7,7 +7,7 @@ from gpusteward.analyzer.judge.history import Memory
 from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.notify.notices.planner import ReadNotifyAnnotation
 from gpusteward.analyzer.notify.notifier import Notifier
-from gpusteward.analyzer.reports.reports import Report, ReportQuery
+from gpusteward.analyzer.reports.report import Report, ReportQuery
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.tables import UsageTable
@@ -38,9 +38,9 @@ class Aftermath:
         """What the books know before the first cycle."""
         if self.ledger is None:
             return Memory()
-        from gpusteward.analyzer.ledger.restore_state import recollect
+        from gpusteward.analyzer.ledger.restore_state import restore_history
 
-        return recollect(self.ledger.engine, table)
+        return restore_history(self.ledger.engine, table)
 
     def follow(self, result: Result) -> None:
         """Keep, then tell: what is told about money is in the books."""
@@ -50,7 +50,7 @@ class Aftermath:
 
     def _book(self, ledger: Ledger, result: Result) -> None:
         try:
-            ledger.book(result)
+            ledger.record(result)
             self._fault = ""
         # A fault nobody foresaw costs the books this cycle; the next one books the time since the last that is in them.
         except Exception as error:  # noqa: BLE001
@@ -66,7 +66,7 @@ class Aftermath:
         """Raises SourceError, also where no books are kept."""
         if self.ledger is None:
             raise SourceError("no books are kept here: ledger.enabled is false")
-        from gpusteward.analyzer.reports.make import make_report  # 2 MB that nobody needs before
+        from gpusteward.analyzer.reports.make_report import make_report  # 2 MB that nobody needs before
 
         return make_report(self.ledger.engine, query, prices=self._poll_settings().prices)
 

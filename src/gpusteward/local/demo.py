@@ -11,14 +11,14 @@ from pathlib import Path
 
 from gpusteward.analyzer.app import Analyzer, run_analyzer
 from gpusteward.analyzer.ledger.db_engine import open_engine
-from gpusteward.analyzer.ledger.upgrades import upgrade
+from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from gpusteward.analyzer.prices import PriceList
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.local.configs import PATIENCE_SECONDS, write_demo_config
-from gpusteward.local.history_seed import Advance, Past
+from gpusteward.local.history_seed import Advance, SeededHistory
 from gpusteward.local.simulated_fleet import Park, serve_park
 from gpusteward.logs import Log, configure_logs
 from gpusteward.simulate.fleets import fleet
@@ -53,7 +53,7 @@ def write_past(nodes: Sequence[SimulatedNode], settings: Settings, *, until: flo
     engine = open_engine(settings.ledger.locate())
     try:
         upgrade(engine)
-        Past(nodes, PriceList(settings.prices)).write(engine, days=PAST_DAYS, until=until, advance=advance)
+        SeededHistory(nodes, PriceList(settings.prices)).write(engine, days=PAST_DAYS, until=until, advance=advance)
     finally:
         engine.dispose()
 

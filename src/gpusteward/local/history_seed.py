@@ -11,14 +11,14 @@ from sqlalchemy import Connection, Engine, insert
 
 from gpusteward.analyzer.ledger.accrual import Step, book_fleet, book_usage, spend
 from gpusteward.analyzer.ledger.cycle_record import UNKNOWN_START, Sheet, place_holders
-from gpusteward.analyzer.ledger.db_engine import writing
-from gpusteward.analyzer.ledger.gpu_fraction import weigh
-from gpusteward.analyzer.ledger.identities import Identity, Newcomers, describe, name_owner, number_allocation
+from gpusteward.analyzer.ledger.db_engine import with_write_lock
+from gpusteward.analyzer.ledger.gpu_fraction import compute_gpu_fractions
+from gpusteward.analyzer.ledger.identities import Identity, NewAllocations, describe, make_allocation_id, name_owner
 from gpusteward.analyzer.ledger.ledger_writer import set_progress
 from gpusteward.analyzer.ledger.periods import BOOKED, DAY_MS, HOUR_MS, floor_day
 from gpusteward.analyzer.ledger.retention import roll_up
 from gpusteward.analyzer.ledger.schema import allocations, fleet_hourly, usage_hourly, verdict_changes
-from gpusteward.analyzer.ledger.statements import REPLACE, USAGE_RULES, add_rows
+from gpusteward.analyzer.ledger.upsert import REPLACE, USAGE_RULES, add_rows
 from gpusteward.analyzer.ledger.verdict_changes import Changes
 from gpusteward.analyzer.prices import PriceList
 from gpusteward.analyzer.tables import ACTIVITIES, Codes, Column, UsageTable
@@ -56,7 +56,7 @@ class Known:
     idle_since_ms: int  # begin of the first step without work since the last one with it
 
 
-class Past:
+class SeededHistory:
     """What happened on these nodes until now."""
 
     def __init__(self, nodes: Sequence[SimulatedNode], prices: PriceList) -> None:
@@ -70,7 +70,7 @@ class Past:
         """Into empty books, which go on from `until`. Raises SQLAlchemyError."""
         until_ms = int(until * 1000)
         steps = list(_split(floor_day(until_ms - days * DAY_MS), until_ms))
-        with writing(engine).begin() as connection:
+        with with_write_lock(engine).begin() as connection:
             for number, step in enumerate(steps, start=1):
                 self._write_step(connection, step)
                 advance(number, len(steps))
@@ -113,7 +113,7 @@ class Past:
             self._fleet,
             place_holders([known.allocation for known in seen], self._fleet),
             "",  # known to the books with the first cycle that is real
-            Newcomers(),
+            NewAllocations(),
             Changes(),
         )
 
@@ -125,7 +125,7 @@ class Past:
                     allocation = _hold(tenancy)
                     busy_before = tenancy.seat.work(step.begin_ms / 1000)
                     moments = (step.begin_ms, step.end_ms, busy_before, step.begin_ms)
-                    known = Known(tenancy, number_allocation(allocation), allocation, *moments)
+                    known = Known(tenancy, make_allocation_id(allocation), allocation, *moments)
                     self._known[id(tenancy.allocation)] = known
                 known.last_ms = step.end_ms
                 yield known
@@ -135,7 +135,10 @@ class Past:
         numbers = tuple(known.number for known in seen)
         if numbers != self._weights[0]:
             stats = {(Measure.MEMORY_TOTAL, Stat.LAST): _totals(seen)}
-            self._weights = numbers, weigh(UsageTable(0.0, 0.0, [known.allocation for known in seen], stats))
+            self._weights = (
+                numbers,
+                compute_gpu_fractions(UsageTable(0.0, 0.0, [known.allocation for known in seen], stats)),
+            )
         return self._weights[1]
 
     def _tell_activity(self, seen: Sequence[Known], busy: Column, step: Step) -> Codes:

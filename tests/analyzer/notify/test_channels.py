@@ -247,7 +247,7 @@ def test_the_digest_tells_the_week_of_the_books_once(tmp_path: Path):
         )
         for back in range(12, -1, -1):
             result = result_of(allocations, rows, settings=settings, at=AT - back * 300)
-            ledger.book(result)
+            ledger.record(result)
         with running_notifier(settings, ledger.engine, clock=lambda: now[0]) as notifier:
             for after in (0, 300):
                 now[0] = AT + after

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Engine, select, text
 from sqlalchemy import event as engine_event
 
-from gpusteward.analyzer.ledger.db_engine import open_engine, writing
+from gpusteward.analyzer.ledger.db_engine import open_engine, with_write_lock
 from gpusteward.analyzer.ledger.schema import METADATA, notices, outbox
 from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
 from gpusteward.analyzer.notify.outbox.records import NoticeRecord, OutboxEvent, Outcome
@@ -155,7 +155,7 @@ def test_a_teller_goes_on_when_the_database_is_back(tmp_path: Path):
             notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
             wait_until(lambda: notifier.describe()["outbox"]["held"] == 1)
             assert receiver.calls == []
-            METADATA.create_all(writing(engine))
+            METADATA.create_all(with_write_lock(engine))
             receiver.wait_for(lambda it: len(it.accepted) == 1)
     engine.dispose()
 

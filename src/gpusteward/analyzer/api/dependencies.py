@@ -13,7 +13,7 @@ from gpusteward.analyzer.api.http.roles import Roles
 from gpusteward.analyzer.api.result_store import Board, Posted
 from gpusteward.analyzer.explain.tallies import Tally
 from gpusteward.analyzer.notify.outbox.records import Delivery
-from gpusteward.analyzer.reports.reports import Report, ReportQuery
+from gpusteward.analyzer.reports.report import Report, ReportQuery
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.pod_processes import Pod, Running
 from gpusteward.analyzer.sources.usage_source import Chart

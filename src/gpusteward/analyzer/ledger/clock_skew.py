@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from sqlalchemy import Connection, Engine, delete, func, or_, select, update
 
-from gpusteward.analyzer.ledger.db_engine import writing
+from gpusteward.analyzer.ledger.db_engine import with_write_lock
 from gpusteward.analyzer.ledger.ledger_writer import lock_progress, set_progress
 from gpusteward.analyzer.ledger.periods import (
     BOOKED,
@@ -96,7 +96,7 @@ def find_end(engine: Engine, now_ms: int) -> int | None:
 
 def take_back(engine: Engine, end_ms: int) -> bool:
     """The last day of what lies behind this moment; False: there was nothing left. Raises SQLAlchemyError."""
-    with writing(engine).begin() as connection:
+    with with_write_lock(engine).begin() as connection:
         lock_progress(connection)
         booked_ms = read_progress(connection, BOOKED) or 0
         if booked_ms <= end_ms:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusteward.analyzer.ledger.gpu_fraction import weigh
-from gpusteward.analyzer.ledger.identities import Newcomers, Users, clean, mark, number_allocation
+from gpusteward.analyzer.ledger.gpu_fraction import compute_gpu_fractions
+from gpusteward.analyzer.ledger.identities import NewAllocations, Users, clean_text, make_allocation_id, mark
 from gpusteward.analyzer.ledger.verdict_changes import Changes
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import Codes, Column
@@ -63,7 +63,7 @@ class Sheet:
     fleet: Mapping[Place, int]
     places: Places  # of each row: where it counts among those of the fleet
     currency: str  # of the prices
-    fresh: Newcomers  # who was not on the sheet before, or has changed
+    fresh: NewAllocations  # who was not on the sheet before, or has changed
     changes: Changes
 
     size_bytes: int = 0  # what it takes to keep it beside the sheet before
@@ -95,7 +95,7 @@ def make_sheet(
         int(result.at * 1000),
         COVERED_INTERVALS * result.settings.scheduler.interval * 1000,
         roster.ids,
-        weigh(table)[rows],
+        compute_gpu_fractions(table)[rows],
         np.array([price_of(one.model, one.container.namespace) for one in table.allocations], np.int64)[rows],
         _to_ms(table.started_at)[rows],
         _believe(table.column(Measure.MEMORY_TOTAL, Stat.LAST), MOST_BYTES)[rows],
@@ -107,7 +107,7 @@ def make_sheet(
         fleet,
         place_holders(table.allocations, fleet)[rows],
         result.settings.prices.currency,
-        Newcomers(
+        NewAllocations(
             roster.ids[fresh],
             [table.allocations[row] for row in rows[fresh].tolist()],
             [named[row] for row in rows[fresh].tolist()],
@@ -120,7 +120,7 @@ def make_sheet(
 def _call_roll(allocations: Sequence[AllocationKey], users: Users) -> tuple[Roster, NDArray[np.intp], list[str]]:
     """Everybody once, in the order of their numbers; the row of each; the user of every row."""
     named = [one.container.user or users.find(one.container.pod_labels) for one in allocations]
-    ids = np.fromiter(map(number_allocation, allocations), np.int64, len(allocations))
+    ids = np.fromiter(map(make_allocation_id, allocations), np.int64, len(allocations))
     marks = np.fromiter(map(mark, allocations, named), np.int64, len(allocations))
     numbers, rows = np.unique(ids, return_index=True)
     return Roster(numbers, marks[rows]), rows, named
@@ -161,7 +161,7 @@ def _count_fleet(told: Mapping[Place, int]) -> dict[Place, int]:
     fleet: dict[Place, int] = {}
     for (node, model), gpus in told.items():
         if 0 < gpus <= MOST_GPUS:
-            place = clean(node), clean(model)
+            place = clean_text(node), clean_text(model)
             fleet[place] = fleet.get(place, 0) + gpus
     return fleet
 
@@ -177,6 +177,6 @@ def place_holders(allocations: Sequence[AllocationKey], fleet: Mapping[Place, in
     alone = {node: numbers[node, model] for node, model in fleet if models[node] == 1}
     found: dict[Place, int] = {}
     for node, model in {(one.node, one.model) for one in allocations}:
-        told = clean(node), clean(model)
+        told = clean_text(node), clean_text(model)
         found[node, model] = alone.get(told[0], numbers.get(told, NOWHERE))
     return np.fromiter((found[one.node, one.model] for one in allocations), np.int32, len(allocations))

@@ -42,7 +42,7 @@ def open_engine(url: str) -> Engine:
         ) from None
 
 
-def writing(engine: Engine) -> Engine:
+def with_write_lock(engine: Engine) -> Engine:
     """The same database for who is going to write: SQLite then waits for its lock at the start of a transaction,
     where waiting helps, and not in the middle, where it fails."""
     return engine.execution_options(**{_WRITES: True})
@@ -64,7 +64,7 @@ def show_url(engine: Engine) -> str:
     return engine.url.set(query={}).render_as_string(hide_password=True)
 
 
-def explain(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """In one line and without what was to be written: it may be of any size, and it is nobody's business."""
     if isinstance(error, SQLAlchemyError):
         cause = getattr(error, "orig", None) or error
@@ -73,7 +73,7 @@ def explain(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def is_refusal(error: Exception) -> bool:
+def is_data_error(error: Exception) -> bool:
     """Whether what was to be written is at fault, and not the database: it would be refused for ever."""
     if isinstance(error, DBAPIError):
         return isinstance(error, (DataError, IntegrityError)) and not error.connection_invalidated

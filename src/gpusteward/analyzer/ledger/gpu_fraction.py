@@ -16,7 +16,7 @@ _PROFILE = re.compile(r"\b[1-7]g\.(\d+)gb\b", re.IGNORECASE)
 _GIB_AS_SOLD = 1024 * MIB
 
 
-def weigh(table: UsageTable) -> Column:
+def compute_gpu_fractions(table: UsageTable) -> Column:
     """A whole GPU is 1, a MIG instance its part of the board's memory; holders of the same thing have equal parts."""
     allocations = table.allocations
     devices = encode([one.gpu_uuid or f"{one.node}/{one.gpu_index}" for one in allocations]).codes

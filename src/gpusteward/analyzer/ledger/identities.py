@@ -38,7 +38,7 @@ class Identity(NamedTuple):
     share: str
 
 
-def number_allocation(allocation: AllocationKey) -> int:
+def make_allocation_id(allocation: AllocationKey) -> int:
     """The same number for the same container on the same device, in every process and in every year."""
     one = allocation.container
     text = f"{one.namespace}\0{one.pod}\0{one.pod_uid}\0{one.name}\0{allocation.gpu_uuid}\0{allocation.gpu_instance}"
@@ -65,11 +65,11 @@ def describe(allocation: AllocationKey, *, number: int, user: str) -> Identity:
             allocation.share,
         ),
     )
-    return Identity(number, *map(clean, texts))
+    return Identity(number, *map(clean_text, texts))
 
 
 @dataclass(frozen=True, slots=True)
-class Newcomers:
+class NewAllocations:
     """Who has to be written down. In words only some at a time: at the first cycle it is everybody."""
 
     ids: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # rising
@@ -111,7 +111,7 @@ def _flatten(label: str) -> str:
     return re.sub(r"[^a-z0-9]", "_", label.lower()).removeprefix("label_")
 
 
-def clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """What any database can keep: labels come from outside, and PostgreSQL refuses a NUL."""
     if len(text) <= LONGEST_BYTES // 4 and text.isprintable():
         return text

@@ -11,12 +11,19 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.ledger.clock_skew import ClockWatch
 from gpusteward.analyzer.ledger.cycle_record import COVERED_INTERVALS, NOBODY, PriceOf, Sheet, make_sheet
-from gpusteward.analyzer.ledger.db_engine import explain, has_vanished, is_refusal, make_folder, open_engine, show_url
+from gpusteward.analyzer.ledger.db_engine import (
+    describe_error,
+    has_vanished,
+    is_data_error,
+    make_folder,
+    open_engine,
+    show_url,
+)
 from gpusteward.analyzer.ledger.identities import Users
 from gpusteward.analyzer.ledger.ledger_writer import Books
+from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from gpusteward.analyzer.ledger.periods import HOUR_MS, floor_hour
 from gpusteward.analyzer.ledger.retention import MOMENTS_AT_ONCE, prune, roll_up
-from gpusteward.analyzer.ledger.upgrades import upgrade
 from gpusteward.analyzer.ledger.verdict_changes import Sayings
 from gpusteward.analyzer.prices import PriceList, PriceSettings
 from gpusteward.analyzer.results import Result
@@ -61,7 +68,7 @@ class Ledger:
         self._is_torn = False  # a cycle was refused: who was described in it alone is not in the tables
         self._try(self._open)
 
-    def book(self, result: Result) -> None:
+    def record(self, result: Result) -> None:
         """Write a cycle down. One that is booked already, or older, counts once."""
         with self._desk:
             self._try(self._open)
@@ -102,8 +109,8 @@ class Ledger:
             work()
         except _FAULTS as error:
             if not self._error:
-                log.warning("ledger_stopped", url=show_url(self.engine), reason=explain(error), verdicts="go on")
-            self._error = explain(error)
+                log.warning("ledger_stopped", url=show_url(self.engine), reason=describe_error(error), verdicts="go on")
+            self._error = describe_error(error)
             self._is_ready = False  # next time everything is looked at anew: it may be another database by then
 
     def _open(self) -> None:
@@ -179,10 +186,10 @@ class Ledger:
             try:
                 is_done = self._books.write(sheet, lambda: time.monotonic() < deadline)
             except Exception as error:
-                if not is_refusal(error):
+                if not is_data_error(error):
                     raise
                 if attempt == REFUSALS - 1:
-                    self._set_aside(sheet, explain(error))
+                    self._set_aside(sheet, describe_error(error))
             else:
                 self._refusal = "" if is_done else self._refusal
                 return is_done

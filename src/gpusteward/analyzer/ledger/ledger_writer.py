@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Engine, and_, bindparam, func, insert, select
 
 from gpusteward.analyzer.ledger.accrual import BLOCK, Mask, Step, book_fleet, book_usage, spend, split_gap, split_seen
 from gpusteward.analyzer.ledger.cycle_record import NOBODY, Ids, Roster, Sheet, find_places
-from gpusteward.analyzer.ledger.db_engine import writing
+from gpusteward.analyzer.ledger.db_engine import with_write_lock
 from gpusteward.analyzer.ledger.periods import BOOKED, read_progress
 from gpusteward.analyzer.ledger.schema import (
     allocations,
@@ -18,7 +18,7 @@ from gpusteward.analyzer.ledger.schema import (
     usage_hourly,
     verdict_changes,
 )
-from gpusteward.analyzer.ledger.statements import KEEP, REPLACE, USAGE_RULES, add_rows
+from gpusteward.analyzer.ledger.upsert import KEEP, REPLACE, USAGE_RULES, add_rows
 from gpusteward.analyzer.ledger.verdict_changes import Sayings
 
 _ALLOCATION_RULES = {column.name: REPLACE for column in allocations.columns} | {"first_ms": KEEP}
@@ -39,7 +39,7 @@ class Books:
     """One transaction after another. Only for one thread."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = writing(engine)
+        self._engine = with_write_lock(engine)
         self._standing: Standing | None = None
 
     @property

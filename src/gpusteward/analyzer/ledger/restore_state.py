@@ -9,7 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from gpusteward.analyzer.judge.history import Memory, Past
 from gpusteward.analyzer.judge.keys import read_keys
 from gpusteward.analyzer.judge.workloads import WorkloadKey
-from gpusteward.analyzer.ledger.db_engine import explain
+from gpusteward.analyzer.ledger.db_engine import describe_error
 from gpusteward.analyzer.ledger.identities import name_owner
 from gpusteward.analyzer.ledger.periods import BOOKED, read_progress
 from gpusteward.analyzer.ledger.schema import verdict_changes
@@ -21,13 +21,13 @@ from gpusteward.logs import Log
 log = Log(__name__)
 
 
-def recollect(engine: Engine, table: UsageTable) -> Memory:
+def restore_history(engine: Engine, table: UsageTable) -> Memory:
     """A memory for the first cycle. Whether it still joins what is seen now is for `judge` to say; books that cannot be
     read are no memory."""
     try:
         booked_at, idle = _read_idle(engine)
     except SQLAlchemyError as error:
-        log.warning("ledger_not_recollected", reason=explain(error), consequence="idle times begin anew")
+        log.warning("ledger_not_recollected", reason=describe_error(error), consequence="idle times begin anew")
         return Memory()
     if booked_at is None or not idle:
         return Memory()

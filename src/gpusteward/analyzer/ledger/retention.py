@@ -2,7 +2,7 @@
 
 from sqlalchemy import Connection, Engine, Table, delete, func, select
 
-from gpusteward.analyzer.ledger.db_engine import writing
+from gpusteward.analyzer.ledger.db_engine import with_write_lock
 from gpusteward.analyzer.ledger.ledger_writer import lock_progress, set_progress
 from gpusteward.analyzer.ledger.periods import (
     BOOKED,
@@ -24,7 +24,7 @@ from gpusteward.analyzer.ledger.schema import (
     usage_hourly,
     verdict_changes,
 )
-from gpusteward.analyzer.ledger.statements import add_hour_to_day
+from gpusteward.analyzer.ledger.upsert import add_hour_to_day
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 
 MOMENTS_AT_ONCE = 4
@@ -47,7 +47,7 @@ def prune(engine: Engine, settings: LedgerSettings, *, now_ms: int) -> int:
     counts any more ("pruned").
     """
     daily_ms = floor_day(now_ms - settings.daily_days * DAY_MS)
-    with writing(engine).begin() as connection:
+    with with_write_lock(engine).begin() as connection:
         rolled_ms = read_progress(connection, ROLLED) or 0
         hourly_ms = min(floor_day(now_ms - settings.hourly_days * DAY_MS), floor_day(rolled_ms))
         done = _delete_oldest(connection, usage_hourly, hourly_ms) + _delete_oldest(connection, usage_daily, daily_ms)
@@ -61,7 +61,7 @@ def prune(engine: Engine, settings: LedgerSettings, *, now_ms: int) -> int:
 
 
 def _roll_next(engine: Engine) -> bool:
-    with writing(engine).begin() as connection:
+    with with_write_lock(engine).begin() as connection:
         lock_progress(connection)
         rolled_ms, booked_ms = read_progress(connection, ROLLED), read_progress(connection, BOOKED) or 0
         hour_ms = _find_hour(connection, rolled_ms or 0, before_ms=floor_hour(booked_ms))

@@ -48,7 +48,7 @@ allocations = Table(
     Column("ended_ms", Number),
     Index("allocations_by_end", "ended_ms"),
 )
-"""`id` is made of what identifies it (`identities.number_allocation`). `first_ms` and `last_ms` are the first and the
+"""`id` is made of what identifies it (`identities.make_allocation_id`). `first_ms` and `last_ms` are the first and the
 last sighting, the latter written when it ends; `ended_ms` is NULL while it is held."""
 
 

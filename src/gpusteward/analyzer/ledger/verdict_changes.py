@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpusteward.analyzer.judge.workloads import WorkloadKey, WorkloadTable
-from gpusteward.analyzer.ledger.identities import clean
+from gpusteward.analyzer.ledger.identities import clean_text
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, STATES
 
 Message = tuple[str, str, str]  # activity, signature, state: what counts as a change
@@ -92,7 +92,7 @@ def _describe(workloads: WorkloadTable, number: int) -> Change:
     score, since = workloads.score[number], workloads.idle_since[number]
     said = _name(*(int(codes[number]) for codes in (workloads.activity, workloads.signature, workloads.state)))
     return Change(
-        *(clean(kind), clean(namespace), clean(name), *said),
+        *(clean_text(kind), clean_text(namespace), clean_text(name), *said),
         None if np.isnan(score) else float(score),
         int(workloads.gpus[number]),
         int(workloads.idle_gpus[number]),

@@ -13,7 +13,7 @@ import numpy as np
 
 from gpusteward.analyzer.explain.answers import Opinion
 from gpusteward.analyzer.judge.states import find_low
-from gpusteward.analyzer.ledger.identities import clean, number_allocation
+from gpusteward.analyzer.ledger.identities import clean_text, make_allocation_id
 from gpusteward.analyzer.notify.channels import CONTROL
 from gpusteward.analyzer.notify.outbox.records import OutboxEvent
 from gpusteward.analyzer.notify.signing import make_key
@@ -30,8 +30,8 @@ def control_events(result: Result) -> Iterator[OutboxEvent]:
     for row in np.flatnonzero(is_low).tolist():
         event = make_event(result, row, timestamp=timestamp)
         yield OutboxEvent(
-            stream="/".join((CONTROL, *map(clean, keys[result.workloads.codes[row]]))),
-            key=make_key(CONTROL, str(number_allocation(allocations[row])), str(round(result.at * 1000))),
+            stream="/".join((CONTROL, *map(clean_text, keys[result.workloads.codes[row]]))),
+            key=make_key(CONTROL, str(make_allocation_id(allocations[row])), str(round(result.at * 1000))),
             kind=CONTROL,
             target=CONTROL,
             body=msgspec.json.encode(event).decode(),
@@ -42,12 +42,12 @@ def make_event(result: Result, row: int, *, timestamp: str) -> dict[str, Any]:
     """gpu-oour's fields in its order."""
     allocation = result.verdicts.usage.allocations[row]
     event: dict[str, Any] = {
-        "gpu_id": clean(
+        "gpu_id": clean_text(
             f"{allocation.gpu_uuid}/{allocation.gpu_instance}" if allocation.gpu_instance else allocation.gpu_uuid
         ),
-        "pod": clean(allocation.container.pod),
-        "namespace": clean(allocation.container.namespace),
-        "hostname": clean(allocation.node),
+        "pod": clean_text(allocation.container.pod),
+        "namespace": clean_text(allocation.container.namespace),
+        "hostname": clean_text(allocation.node),
         "score": round(float(result.verdicts.score[row]), 1),
         "status": STATES[result.verdicts.state[row]].value,
         "timestamp": timestamp,

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpusteward.analyzer.ledger.db_engine import explain
+from gpusteward.analyzer.ledger.db_engine import describe_error
 from gpusteward.analyzer.notify.alerting import Alerting
 from gpusteward.analyzer.notify.channels import build_senders
 from gpusteward.analyzer.notify.control_webhook import control_events
@@ -41,7 +41,7 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except SQLAlchemyError as error:
-        raise SourceError(f"the outbox cannot be read: {explain(error)}") from error
+        raise SourceError(f"the outbox cannot be read: {describe_error(error)}") from error
 
 
 def _no_wish(_namespace: str, _pod: str) -> str:
@@ -233,7 +233,7 @@ class Notifier:
             self._last_fault = ""
         # A fault nobody foresaw: said once, and the next cycle tries again.
         except Exception as error:  # noqa: BLE001
-            fault = explain(error)
+            fault = describe_error(error)
             if fault != self._last_fault:
                 log.warning("telling_failed", reason=fault)
             self._last_fault = fault

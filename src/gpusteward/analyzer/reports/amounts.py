@@ -6,7 +6,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from gpusteward.analyzer.prices import PriceSettings, electricity_of
-from gpusteward.analyzer.reports.reports import Amounts
+from gpusteward.analyzer.reports.report import Amounts
 
 COSTS = ("active_cost", "idle_cost", "unknown_cost")
 ADDED = (

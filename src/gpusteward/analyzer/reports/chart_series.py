@@ -8,10 +8,10 @@ from sqlalchemy import ColumnElement, Connection, FromClause, RowMapping, Select
 
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, Period
 from gpusteward.analyzer.ledger.schema import allocations
-from gpusteward.analyzer.reports.fleets import choose_fleet, read_fleet_steps
+from gpusteward.analyzer.reports.ledger_extent import Books
 from gpusteward.analyzer.reports.period_totals import Rows, choose_rows, whole, within
-from gpusteward.analyzer.reports.ranges import Books
-from gpusteward.analyzer.reports.reports import Point
+from gpusteward.analyzer.reports.report import Point
+from gpusteward.analyzer.reports.unallocated import choose_fleet, read_fleet_steps
 
 FINEST_STEPS = 48  # hours that are still drawn one by one
 _NAMES = ("allocated_ms", "active_ms", "idle_ms", "unknown_ms", "idle_cost")

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, select
 from gpusteward.analyzer.ledger.periods import Period
 from gpusteward.analyzer.ledger.schema import currencies
 from gpusteward.analyzer.prices import PriceSettings
-from gpusteward.analyzer.reports.reports import CurrencyChange
+from gpusteward.analyzer.reports.report import CurrencyChange
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from sqlalchemy import RowMapping
 
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.amounts import NO_SUMS, Sums, make_amounts, read_sums, settle_electricity, subtract
-from gpusteward.analyzer.reports.fleets import Place
 from gpusteward.analyzer.reports.period_totals import KEYS, Sheet
-from gpusteward.analyzer.reports.reports import By, Group, ReportQuery
-from gpusteward.analyzer.reports.trends import Before
+from gpusteward.analyzer.reports.previous_period import Before
+from gpusteward.analyzer.reports.report import By, Group, ReportQuery
+from gpusteward.analyzer.reports.unallocated import Place
 
 Key = tuple[str, ...]
 _PLACES: Mapping[By, int] = {"node": 0, "model": 1}  # which part of a place is the key

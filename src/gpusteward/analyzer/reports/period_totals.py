@@ -27,7 +27,7 @@ from sqlalchemy import (
 from gpusteward.analyzer.ledger.periods import Period
 from gpusteward.analyzer.ledger.schema import Number, allocations, usage_daily, usage_hourly
 from gpusteward.analyzer.reports.amounts import ADDED, COSTS, UNPRICED
-from gpusteward.analyzer.reports.reports import By
+from gpusteward.analyzer.reports.report import By
 from gpusteward.core.allocations import Share
 
 PEAKS = ("core_peak", "memory_peak_bytes", "memory_total_bytes")

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from gpusteward.analyzer.judge.models import MIB, find_model
 from gpusteward.analyzer.prices import HOUR_MS
-from gpusteward.analyzer.reports.mig import USABLE_OF_NOMINAL, MigBoard, find_board
-from gpusteward.analyzer.reports.reports import Finding
+from gpusteward.analyzer.reports.mig_profiles import USABLE_OF_NOMINAL, MigBoard, find_board
+from gpusteward.analyzer.reports.report import Finding
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, get_args
 from gpusteward.analyzer.reports.render.csv_text import render_csv
 from gpusteward.analyzer.reports.render.html_page import render_html
 from gpusteward.analyzer.reports.render.json_text import read_report, render_json
-from gpusteward.analyzer.reports.reports import By, Report, ReportQuery
-from gpusteward.analyzer.reports.time_range import read_range
+from gpusteward.analyzer.reports.report import By, Report, ReportQuery, parse_time_range
 from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
 from gpusteward.cli.flags import FlagParser, add_language_flag, add_server_flags, language_of, open_server
 from gpusteward.cli.output.report_table import print_report
@@ -82,7 +81,7 @@ def _read_from_ledger(given: argparse.Namespace) -> Report:
     query = _make_query(given)
     try:
         from gpusteward.analyzer.ledger.db_engine import open_engine
-        from gpusteward.analyzer.reports.make import make_report
+        from gpusteward.analyzer.reports.make_report import make_report
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("gpusteward"):
             raise
@@ -99,7 +98,7 @@ def _read_from_ledger(given: argparse.Namespace) -> Report:
 
 def _make_query(given: argparse.Namespace) -> ReportQuery:
     try:
-        since_ms, until_ms = read_range(given.since, given.until, now_ms=time.time_ns() // 1_000_000)
+        since_ms, until_ms = parse_time_range(given.since, given.until, now_ms=time.time_ns() // 1_000_000)
     except ValueError as error:
         raise ConfigurationError(f"--since, --until: {error}") from None
     return ReportQuery(since_ms, until_ms, given.by, tuple(given.namespace or ()), given.top, _rows(given))

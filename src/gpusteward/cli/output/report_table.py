@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from gpusteward.analyzer.reports.render import quantities
-from gpusteward.analyzer.reports.render.words import (
+from gpusteward.analyzer.reports.render.descriptions import (
     Language,
     describe_evidence,
     describe_profile,
@@ -17,7 +17,7 @@ from gpusteward.analyzer.reports.render.words import (
     name_holder,
     say,
 )
-from gpusteward.analyzer.reports.reports import Amounts, Finding, Group, Report, Waster
+from gpusteward.analyzer.reports.report import Amounts, Finding, Group, Report, Waster
 from gpusteward.cli.output.terminal_text import clean, measure
 from gpusteward.core.errors import ConfigurationError
 

@@ -17,11 +17,10 @@ from gpusteward.analyzer.api.http.concurrency_limits import ask_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.v1.pages import Words
 from gpusteward.analyzer.reports.render.csv_text import render_csv
+from gpusteward.analyzer.reports.render.descriptions import Language
 from gpusteward.analyzer.reports.render.html_page import content_policy, render_html
 from gpusteward.analyzer.reports.render.json_text import render_json
-from gpusteward.analyzer.reports.render.words import Language
-from gpusteward.analyzer.reports.reports import By, Report, ReportQuery
-from gpusteward.analyzer.reports.time_range import read_range
+from gpusteward.analyzer.reports.report import By, Report, ReportQuery, parse_time_range
 from gpusteward.core.negotiation import parse_wishes
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["reports"])
@@ -53,7 +52,7 @@ class ReportParameters(BaseModel):
     def to_query(self, *, now_ms: int) -> ReportQuery:
         """Raises a 422 problem."""
         try:
-            since_ms, until_ms = read_range(self.since, self.until, now_ms=now_ms)
+            since_ms, until_ms = parse_time_range(self.since, self.until, now_ms=now_ms)
         except ValueError as error:
             raise ProblemError(422, "invalid-parameter", f"since, until: {error}") from None
         return ReportQuery(since_ms, until_ms, self.by, self.namespace, self.top, self.rows)

@@ -1,8 +1,6 @@
-"""How older books become those of today: one file a step in `versions/`, never changed once released.
+"""Schema migrations of the ledger: `upgrade.py` applies them, `versions/` has one module per migration.
 
-A new step: write `versions/vNNNN_what.py`, set `HEAD`, change `schema.py`, and keep a dump of the schema before it with
-the tests. A test compares the tables that the steps make with `schema.py`.
+A released migration never changes. To add one: write `versions/vNNNN_what.py`, set `upgrade.HEAD`, change `schema.py`,
+and add a dump of the schema before it to tests/analyzer/ledger/dumps. A test compares the migrated tables with
+`schema.py`.
 """
-
-HEAD = "0002"
-"""The version this program writes. Known without alembic, which is only loaded when there is a step to take."""

@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 from gpusteward.analyzer.notify.amounts import say_gpu_hours, say_money
 from gpusteward.analyzer.notify.notices.messages import MessageOptions, name_workload
 from gpusteward.analyzer.notify.texts import say
-from gpusteward.analyzer.reports.reports import Report, ReportQuery, Waster
+from gpusteward.analyzer.reports.report import Report, ReportQuery, Waster
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES
 from gpusteward.core.verdicts import Activity
@@ -20,7 +20,7 @@ WASTERS = 5
 
 def read_week(engine: Engine, result: Result, *, namespaces: Sequence[str], now: float) -> Report:
     """What the books say about the last seven days. Raises SourceError when they are out of reach."""
-    from gpusteward.analyzer.reports.make import make_report  # needed once a week
+    from gpusteward.analyzer.reports.make_report import make_report  # needed once a week
 
     now_ms = round(now * 1000)
     query = ReportQuery(now_ms - WEEK_MS, now_ms, by="namespace", namespaces=tuple(namespaces), top=WASTERS, rows=1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpusteward.analyzer.judge.workloads import WorkloadKey
-from gpusteward.analyzer.ledger.gpu_fraction import weigh
+from gpusteward.analyzer.ledger.gpu_fraction import compute_gpu_fractions
 from gpusteward.analyzer.prices import PriceList, cost_of
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, Column
@@ -56,7 +56,7 @@ class FindingMaker:
     def __init__(self, result: Result) -> None:
         usage = result.verdicts.usage
         self._result = result
-        self._weights: Column = weigh(usage)
+        self._weights: Column = compute_gpu_fractions(usage)
         self._prices = PriceList(result.settings.prices)
         self._peaks = usage.column(Measure.CORE, Stat.PEAK)
         held, means = usage.column(Measure.MEMORY_USED, Stat.LAST), usage.column(Measure.MEMORY_USED, Stat.MEAN)

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Any
 
 from gpusteward.analyzer.judge.workloads import WorkloadKey
-from gpusteward.analyzer.ledger.identities import clean
+from gpusteward.analyzer.ledger.identities import clean_text
 
 Owner = tuple[str, str, str]  # kind of notice, channel, namespace
 
@@ -67,4 +67,4 @@ class NoticeHistory:
 def clean_key(workload: WorkloadKey) -> WorkloadKey:
     """As the record has it."""
     kind, namespace, name = workload
-    return clean(kind), clean(namespace), clean(name)
+    return clean_text(kind), clean_text(namespace), clean_text(name)

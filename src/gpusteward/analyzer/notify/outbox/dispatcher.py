@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpusteward.analyzer.ledger.db_engine import explain
+from gpusteward.analyzer.ledger.db_engine import describe_error
 from gpusteward.analyzer.notify.channels import Sender
 from gpusteward.analyzer.notify.errors import DeliveryError
 from gpusteward.analyzer.notify.outbox.circuit_breaker import CircuitBreakers
@@ -106,7 +106,7 @@ class Dispatcher:
                 self._outbox.complain(error)
             # A fault nobody foresaw must not end deliveries for good.
             except Exception as error:  # noqa: BLE001
-                self._stumble(explain(error))
+                self._stumble(describe_error(error))
             self._gather()
         self._settle_last()
 

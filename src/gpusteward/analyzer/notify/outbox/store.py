@@ -23,7 +23,7 @@ from sqlalchemy import Connection, Engine, Row, Table, bindparam, create_engine,
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
-from gpusteward.analyzer.ledger.db_engine import explain, is_refusal, writing
+from gpusteward.analyzer.ledger.db_engine import describe_error, is_data_error, with_write_lock
 from gpusteward.analyzer.ledger.schema import METADATA, notices, outbox
 from gpusteward.analyzer.notify.batches import Batch
 from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
@@ -66,7 +66,7 @@ class Outbox:
         self._is_full = False
         self.in_memory = engine is None
         self._engine = engine if engine is not None else _open_memory()
-        self._writing = writing(self._engine)
+        self._writing = with_write_lock(self._engine)
         if self.in_memory:
             log.info("outbox_in_memory", reason="there is no ledger", effect="what waits is lost at a restart")
 
@@ -87,8 +87,8 @@ class Outbox:
                 try:
                     self._write(self._held[0])
                 except Exception as error:
-                    if is_refusal(error):
-                        self._part(explain(error))
+                    if is_data_error(error):
+                        self._part(describe_error(error))
                         continue
                     if not isinstance(error, SQLAlchemyError):
                         raise
@@ -236,7 +236,7 @@ class Outbox:
 
     def complain(self, error: SQLAlchemyError) -> None:
         """Say once what is wrong with the database."""
-        reason = explain(error)
+        reason = describe_error(error)
         if reason != self._trouble:
             log.error("outbox_unwritable", reason=reason, held=sum(len(held.events) for held in self._held))
         self._trouble = reason

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from html import escape
 
 from gpusteward.analyzer.reports.render import quantities
-from gpusteward.analyzer.reports.render.words import Language, say
-from gpusteward.analyzer.reports.reports import Amounts, Point, Report
+from gpusteward.analyzer.reports.render.descriptions import Language, say
+from gpusteward.analyzer.reports.report import Amounts, Point, Report
 
 _HOUR_MS = 3_600_000
 WIDTH, HEIGHT = 1120, 300

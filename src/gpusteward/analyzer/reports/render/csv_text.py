@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gpusteward.analyzer.reports.render import quantities
-from gpusteward.analyzer.reports.reports import Amounts, Group, Report
+from gpusteward.analyzer.reports.report import Amounts, Group, Report
 
 _HOUR_MS = 3_600_000
 _FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")

@@ -9,7 +9,7 @@ from importlib.resources import files
 
 from gpusteward.analyzer.reports.render import quantities
 from gpusteward.analyzer.reports.render.charts import LAYERS, draw_days, draw_legend, draw_share
-from gpusteward.analyzer.reports.render.words import (
+from gpusteward.analyzer.reports.render.descriptions import (
     Language,
     describe_evidence,
     describe_profile,
@@ -19,7 +19,7 @@ from gpusteward.analyzer.reports.render.words import (
     name_holder,
     say,
 )
-from gpusteward.analyzer.reports.reports import Group, Report
+from gpusteward.analyzer.reports.report import Group, Report
 
 _LANGUAGE_TAGS = {"en": "en", "zh": "zh-CN"}
 

@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict
 
-from gpusteward.analyzer.reports.reports import Report
+from gpusteward.analyzer.reports.report import Report
 
 
 def render_json(report: Report, *, indent: int | None = None) -> str:

@@ -4,16 +4,17 @@ from pathlib import Path
 
 from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, column, inspect, select, table, text
 
-from gpusteward.analyzer.ledger.db_engine import writing
-from gpusteward.analyzer.ledger.migrations import HEAD
+from gpusteward.analyzer.ledger.db_engine import with_write_lock
 from gpusteward.analyzer.ledger.schema import METADATA
 from gpusteward.core.errors import SourceError
 from gpusteward.logs import Log
 
 log = Log(__name__)
 
+HEAD = "0002"
+"""The schema version that this program writes. Known without alembic, which is loaded only to run migrations."""
 VERSION_TABLE = "alembic_version"
-_FOLDER = Path(__file__).parent / "migrations"
+_FOLDER = Path(__file__).parent
 _LOCK_NUMBER = 4_770_837_001  # any number, as long as every gpusteward has the same
 
 
@@ -22,7 +23,7 @@ def upgrade(engine: Engine) -> None:
     with engine.connect() as connection:
         if read_version(connection) == HEAD:
             return
-    with writing(engine).begin() as connection:
+    with with_write_lock(engine).begin() as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _LOCK_NUMBER})
         version = read_version(connection)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def crash(*arguments: str) -> dict[str, int]:
-    command = [sys.executable, "-m", "tests.analyzer.keep_crashes", *arguments]
+    command = [sys.executable, "-m", "tests.analyzer.ledger.crash_runs", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

@@ -1,5 +1,5 @@
-"""`python -m tests.analyzer.keep_crashes RUNS FOLDER [URL]`: books a sequence of cycles in a process that is killed
-again and again, and compares with a run that was not. Prints what happened as JSON.
+"""`python -m tests.analyzer.ledger.crash_runs RUNS FOLDER [URL]`: records cycles in a process that is killed again and
+again, and compares the ledger with that of an uninterrupted run. Prints what happened as JSON.
 
 A process of its own with one thread: it forks, which costs a hundredth of a start.
 """
@@ -22,7 +22,7 @@ from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.retention import roll_up
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
-from tests.analyzer.keeping import open_ledger, random_cycles, read_books
+from tests.analyzer.ledger.cycles import open_ledger, random_cycles, read_books
 
 MOST_KILLS = 4
 CYCLES = 16
@@ -132,7 +132,7 @@ def _book(results: Sequence[Result], url: str) -> None:
     """What a restarted analyzer does, from the beginning: what is booked already must not count again."""
     ledger = open_ledger(url)
     for result in results:
-        ledger.book(result)
+        ledger.record(result)
     while roll_up(ledger.engine):
         pass
     assert ledger.describe()["error"] == "", ledger.describe()

@@ -11,9 +11,9 @@ from sqlalchemy import ColumnElement, Connection, Table, exists, func, select
 
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, Period, floor_hour
 from gpusteward.analyzer.ledger.schema import allocations, fleet_daily, fleet_hourly, usage_daily, usage_hourly
+from gpusteward.analyzer.reports.ledger_extent import Books
 from gpusteward.analyzer.reports.period_totals import Rows, within
-from gpusteward.analyzer.reports.ranges import Books
-from gpusteward.analyzer.reports.reports import Range, Unused
+from gpusteward.analyzer.reports.report import Range, Unused
 
 Place = tuple[str, str]  # node, model
 

@@ -16,11 +16,11 @@ import pytest
 from gpusteward.analyzer.ledger.periods import HOUR_MS
 from gpusteward.analyzer.reports.render import quantities
 from gpusteward.analyzer.reports.render.csv_text import COLUMNS, render_csv
+from gpusteward.analyzer.reports.render.descriptions import LANGUAGES, Language, list_notes
 from gpusteward.analyzer.reports.render.html_page import render_html
 from gpusteward.analyzer.reports.render.json_text import read_report, render_json
-from gpusteward.analyzer.reports.render.words import LANGUAGES, Language, list_notes
-from gpusteward.analyzer.reports.reports import Group, Report
-from tests.analyzer.account_reports import CHINESE, FORMULA, HOSTILE, example_report, make_amounts
+from gpusteward.analyzer.reports.report import Group, Report
+from tests.analyzer.reports.example_reports import CHINESE, FORMULA, HOSTILE, example_report, make_amounts
 
 REPORT = example_report()
 EMPTY = replace(

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import SecretStr
 from sqlalchemy import Engine, delete, insert
 
-from gpusteward.analyzer.ledger.db_engine import open_engine, writing
+from gpusteward.analyzer.ledger.db_engine import open_engine, with_write_lock
 from gpusteward.analyzer.ledger.periods import BOOKED, HOUR_MS
 from gpusteward.analyzer.ledger.retention import roll_up
 from gpusteward.analyzer.ledger.schema import METADATA, allocations, fleet_hourly, progress, usage_hourly
@@ -38,7 +38,7 @@ class Books:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._models: dict[int, str] = {}
-        METADATA.create_all(writing(engine))
+        METADATA.create_all(with_write_lock(engine))
 
     def hold(self, number: int, **given: Any) -> None:
         """An allocation; what is not said of it is made up of its number."""
@@ -79,7 +79,7 @@ class Books:
 
     def book_until(self, hours: float) -> None:
         """The last cycle ended then; hours that are over become parts of their days, as the ledger itself does it."""
-        with writing(self.engine).begin() as connection:
+        with with_write_lock(self.engine).begin() as connection:
             connection.execute(delete(progress).where(progress.c.name == BOOKED))
         self._insert(progress, [{"name": BOOKED, "at_ms": at(hours)}])
         while roll_up(self.engine):
@@ -87,18 +87,18 @@ class Books:
 
     def forget_hours(self, *, before: int) -> None:
         """As ageing does with whole days."""
-        with writing(self.engine).begin() as connection:
+        with with_write_lock(self.engine).begin() as connection:
             for table in (usage_hourly, fleet_hourly):
                 connection.execute(table.delete().where(table.c.hour_ms < at(before)))
 
     def wipe(self) -> None:
         """Empty again, for the next example of a property."""
-        with writing(self.engine).begin() as connection:
+        with with_write_lock(self.engine).begin() as connection:
             for table in reversed(METADATA.sorted_tables):
                 connection.execute(delete(table))
 
     def _insert(self, table: Any, rows: list[Mapping[str, Any]]) -> None:
-        with writing(self.engine).begin() as connection:
+        with with_write_lock(self.engine).begin() as connection:
             connection.execute(insert(table), rows)
 
 

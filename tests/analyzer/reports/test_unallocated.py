@@ -7,25 +7,25 @@ import pytest
 
 from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, floor_day
-from gpusteward.analyzer.reports.make import make_report
+from gpusteward.analyzer.reports.make_report import make_report
+from gpusteward.analyzer.reports.render.descriptions import list_notes
 from gpusteward.analyzer.reports.render.html_page import render_html
 from gpusteward.analyzer.reports.render.json_text import read_report, render_json
-from gpusteward.analyzer.reports.render.words import list_notes
-from gpusteward.analyzer.reports.reports import By, Report, ReportQuery
+from gpusteward.analyzer.reports.report import By, Report, ReportQuery
 from gpusteward.analyzer.settings.settings import SchedulerSettings
-from tests.analyzer.keeping import RESTING, SETTINGS, START, WORKING, cycle, hour, open_ledger
+from tests.analyzer.ledger.cycles import RESTING, SETTINGS, START, WORKING, cycle, hour, open_ledger
 from tests.analyzer.usage_tables import allocation
 
 H100 = "NVIDIA H100 80GB HBM3"
 EIGHT = {("node-0", H100): 8}
 
 
-def book(ledger: Ledger, minutes: range, fleet: Mapping[tuple[str, str], int]) -> None:
+def record(ledger: Ledger, minutes: range, fleet: Mapping[tuple[str, str], int]) -> None:
     """Two of the GPUs of node-0, and one of node-1, are held all the time."""
     rows = [(allocation(0), WORKING), (allocation(1), RESTING), (allocation(8), WORKING)]
     settings = SETTINGS.model_copy(update={"scheduler": SchedulerSettings(interval=60 * minutes.step)})
     for minute in minutes:
-        ledger.book(cycle(rows, START + 60 * minute, fleet=fleet, settings=settings))
+        ledger.record(cycle(rows, START + 60 * minute, fleet=fleet, settings=settings))
 
 
 def ask(ledger: Ledger, since_ms: int, until_ms: int, by: By = "namespace") -> Report:
@@ -34,8 +34,8 @@ def ask(ledger: Ledger, since_ms: int, until_ms: int, by: By = "namespace") -> R
 
 def test_what_was_held_while_nobody_knew_the_number_of_gpus_is_not_subtracted(database_url):
     ledger = open_ledger(database_url)
-    book(ledger, range(0, 65, 5), EIGHT)
-    book(ledger, range(65, 245, 5), {})
+    record(ledger, range(0, 65, 5), EIGHT)
+    record(ledger, range(65, 245, 5), {})
     report = ask(ledger, hour(), hour(4), by="node")
     assert report.total.unallocated_gpu_ms == 6 * HOUR_MS
     assert {group.name: group.amounts.unallocated_gpu_ms for group in report.groups} == {
@@ -49,8 +49,8 @@ def test_what_was_held_while_nobody_knew_the_number_of_gpus_is_not_subtracted(da
 
 def test_a_part_of_an_hour_counts_as_that_part(database_url):
     ledger = open_ledger(database_url)
-    book(ledger, range(0, 95, 5), {})
-    book(ledger, range(95, 125, 5), EIGHT)
+    record(ledger, range(0, 95, 5), {})
+    record(ledger, range(95, 125, 5), EIGHT)
     report = ask(ledger, hour(), hour(2))
     assert report.total.unallocated_gpu_ms == 6 * HOUR_MS // 2
     assert report.fleet_coverage_ratio == 0.25
@@ -65,8 +65,8 @@ def test_days_know_it_as_their_hours_did(database_url, forgets):
     days = 4
     for day in range(days):  # each day for a quarter of it
         begin = day * 1440
-        book(ledger, range(begin, begin + 360, 60), EIGHT)
-        book(ledger, range(begin + 360, begin + 1440, 60), {})
+        record(ledger, range(begin, begin + 360, 60), EIGHT)
+        record(ledger, range(begin + 360, begin + 1440, 60), {})
     for _ in range(20):
         ledger.prune(START + days * 86_400)
     since_ms = floor_day(hour()) + DAY_MS
@@ -79,9 +79,9 @@ def test_days_know_it_as_their_hours_did(database_url, forgets):
 
 def test_a_report_says_for_how_much_of_its_time_the_number_was_known(tmp_path):
     ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
-    book(ledger, range(0, 65, 5), EIGHT)
+    record(ledger, range(0, 65, 5), EIGHT)
     whole = ask(ledger, hour(), hour(1))
-    book(ledger, range(65, 245, 5), {})
+    record(ledger, range(65, 245, 5), {})
     part = ask(ledger, hour(), hour(4))
     assert whole.fleet_coverage_ratio == 1.0
     assert not [note for note in list_notes(whole, "en") if "was known for" in note]
@@ -95,7 +95,7 @@ def test_a_report_says_for_how_much_of_its_time_the_number_was_known(tmp_path):
 
 def test_a_report_of_an_older_analyzer_is_still_read(tmp_path):
     ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
-    book(ledger, range(0, 65, 5), EIGHT)
+    record(ledger, range(0, 65, 5), EIGHT)
     old = json.loads(render_json(ask(ledger, hour(), hour(1))))
     del old["fleet_coverage_ratio"], old["currency_changes"]
     assert read_report(old).fleet_coverage_ratio is None

@@ -10,7 +10,7 @@ import pytest
 from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.ledger.periods import BOOKED, DAY_MS, HOUR_MS, ROLLED, floor_day
 from gpusteward.analyzer.settings.settings import SchedulerSettings
-from tests.analyzer.keeping import (
+from tests.analyzer.ledger.cycles import (
     SETTINGS,
     START,
     WORKING,
@@ -31,7 +31,7 @@ FLEET = {("node-0", "H100"): 8}
 
 def book_at(ledger: Ledger, minutes: Iterable[int], **options: Any) -> None:
     for result in cycles(ONE, minutes, fleet=FLEET, **options):
-        ledger.book(result)
+        ledger.record(result)
 
 
 def events(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -155,6 +155,6 @@ def test_no_hour_is_counted_twice_whatever_the_clock_does(tmp_path, seed):
     for _ in range(200):
         step = chance.choice([5, 60, 3 * DAY_MINUTES, -45, -3 * DAY_MINUTES], p=[0.9, 0.04, 0.02, 0.02, 0.02])
         minute = max(0.0, minute + float(step))
-        ledger.book(cycle(ONE, START + 60 * minute, fleet=FLEET))
+        ledger.record(cycle(ONE, START + 60 * minute, fleet=FLEET))
     check_sums(ledger)
     ledger.close()

@@ -7,9 +7,9 @@ import pytest
 from gpusteward.analyzer.judge.history import Memory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.ledger.db_engine import open_engine
-from gpusteward.analyzer.ledger.restore_state import recollect
-from gpusteward.analyzer.ledger.upgrades import upgrade
-from tests.analyzer.keeping import RESTING, SETTINGS, START, WORKING, Rows, book_all, cycle
+from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
+from gpusteward.analyzer.ledger.restore_state import restore_history
+from tests.analyzer.ledger.cycles import RESTING, SETTINGS, START, WORKING, Rows, book_all, cycle
 from tests.analyzer.usage_tables import allocation
 
 OLD = START - 86_400.0
@@ -20,7 +20,7 @@ def idle_since(url: str, rows: Rows, at: float) -> list[float | None]:
     engine = open_engine(url)
     try:
         table = cycle(rows, at).verdicts.usage
-        verdicts, _ = judge(table, SETTINGS.rules, recollect(engine, table), now=at)
+        verdicts, _ = judge(table, SETTINGS.rules, restore_history(engine, table), now=at)
     finally:
         engine.dispose()
     return [None if math.isnan(since) else since - START for since in verdicts.idle_since.tolist()]
@@ -66,5 +66,5 @@ def test_empty_and_missing_books_are_no_memory(database_url: str, are_made: bool
     if are_made:
         upgrade(engine)
     table = cycle([(allocation(0), RESTING)], START).verdicts.usage
-    assert len(recollect(engine, table)) == 0
+    assert len(restore_history(engine, table)) == 0
     engine.dispose()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.ledger.gpu_fraction import SMALLEST_INSTANCE, weigh
+from gpusteward.analyzer.ledger.gpu_fraction import SMALLEST_INSTANCE, compute_gpu_fractions
 from gpusteward.core.usages import Measure, Stat
 from tests.analyzer.usage_tables import GIB, allocation, signal, table_of
 
@@ -16,7 +16,7 @@ def instance(number: int, *, model: str = "NVIDIA H100 80GB HBM3", gpu: str = "G
 
 def weights_of(*rows):
     stats = [{} if memory is None else signal(Measure.MEMORY_TOTAL, memory * GIB) for _, memory in rows]
-    return weigh(table_of(*stats, allocations=[held for held, _ in rows])).tolist()
+    return compute_gpu_fractions(table_of(*stats, allocations=[held for held, _ in rows])).tolist()
 
 
 def test_a_whole_gpu_is_one():
@@ -59,5 +59,5 @@ def test_a_device_without_a_uuid_is_known_by_its_node_and_index():
 
 
 def test_an_empty_table_has_no_weights():
-    assert weigh(table_of()).tolist() == []
+    assert compute_gpu_fractions(table_of()).tolist() == []
     assert np.isnan(table_of().column(Measure.CORE, Stat.MEAN)).all()

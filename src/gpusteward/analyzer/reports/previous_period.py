@@ -8,9 +8,9 @@ from sqlalchemy import Connection
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, Period, floor_day
 from gpusteward.analyzer.reports.amounts import UNPRICED
 from gpusteward.analyzer.reports.currencies import Currencies
+from gpusteward.analyzer.reports.ledger_extent import Books
 from gpusteward.analyzer.reports.period_totals import KEYS, SHEET_BEFORE, Sheet
-from gpusteward.analyzer.reports.ranges import Books
-from gpusteward.analyzer.reports.reports import Amounts, ReportQuery, Trend
+from gpusteward.analyzer.reports.report import Amounts, ReportQuery, Trend
 
 WHOLE_DAYS_FROM_MS = 14 * DAY_MS
 """Against so long a period whole days are compared: they are read from far fewer rows than the hours at their edges."""

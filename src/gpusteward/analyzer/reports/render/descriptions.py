@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from gpusteward.analyzer.reports.render import quantities
-from gpusteward.analyzer.reports.reports import Amounts, Finding, Group, Report, Unused, Waster
+from gpusteward.analyzer.reports.report import Amounts, Finding, Group, Report, Unused, Waster
 from gpusteward.core.messages import format_text
 
 Language = Literal["en", "zh"]

@@ -4,9 +4,15 @@ Time is GPU-milliseconds, money micro-units of the currency, energy millijoules,
 them integers, so that sums are exact. None is unknown, never 0.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Literal
+
+SPAN = "[1-9][0-9]{0,4}[hdw]"
+_UNITS_MS = {"h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
+_WAYS = "write a length of time such as 24h, 7d or 4w, or a moment such as 2026-11-01 or 2026-11-01T08:00Z"
 
 By = Literal["namespace", "owner", "model", "node", "user"]
 
@@ -180,3 +186,28 @@ class Report:
         None  # for how much of it the number of GPUs is known; None: of some namespaces
     )
     currency_changes: Sequence[CurrencyChange] = ()  # within it: then amounts are not added up, and money is unknown
+
+
+def parse_time_range(since: str, until: str | None, *, now_ms: int) -> tuple[int, int]:
+    """Both ends in milliseconds since 1970; a length of time as `since` counts back from `until`. Raises ValueError."""
+    until_ms = parse_time(until, before_ms=now_ms) if until else now_ms
+    since_ms = parse_time(since, before_ms=until_ms)
+    if since_ms >= until_ms:
+        raise ValueError("since must be before until")
+    return since_ms, until_ms
+
+
+def parse_time(text: str, *, before_ms: int) -> int:
+    """`7d` (before `before_ms`), `2026-11-01` (UTC) or `2026-11-01T08:00:00+08:00` in milliseconds since 1970.
+
+    Raises ValueError.
+    """
+    text = text.strip()
+    if re.fullmatch(SPAN, text):
+        return max(0, before_ms - int(text[:-1]) * _UNITS_MS[text[-1]])
+    try:
+        moment = datetime.fromisoformat(text.upper())
+    except ValueError:
+        raise ValueError(_WAYS) from None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return max(0, int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000))

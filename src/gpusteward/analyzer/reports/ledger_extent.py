@@ -16,7 +16,7 @@ from gpusteward.analyzer.ledger.periods import (
     read_progress,
 )
 from gpusteward.analyzer.ledger.schema import usage_daily
-from gpusteward.analyzer.reports.reports import Range, ReportQuery
+from gpusteward.analyzer.reports.report import Range, ReportQuery
 
 
 @dataclass(frozen=True, slots=True)

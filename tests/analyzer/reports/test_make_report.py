@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS
 from gpusteward.analyzer.prices import PriceSettings
-from gpusteward.analyzer.reports.make import make_report
-from gpusteward.analyzer.reports.reports import Amounts, By, Report, ReportQuery
+from gpusteward.analyzer.reports.make_report import make_report
+from gpusteward.analyzer.reports.report import Amounts, By, Report, ReportQuery
 from gpusteward.core.errors import SourceError
-from tests.analyzer.account_books import A100, GIB, H100, T4, Books, at, make_usage, open_books
+from tests.analyzer.reports.ledger_rows import A100, GIB, H100, T4, Books, at, make_usage, open_books
 
 ELECTRIC = PriceSettings(currency="EUR", electricity_per_kwh=0.3)
 WATTS_200_FOR_AN_HOUR = 200 * 3_600_000  # millijoules

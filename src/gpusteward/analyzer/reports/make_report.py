@@ -7,20 +7,19 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, Engine, RowMapping
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpusteward.analyzer.ledger.db_engine import explain
-from gpusteward.analyzer.ledger.migrations import HEAD
-from gpusteward.analyzer.ledger.upgrades import read_version
+from gpusteward.analyzer.ledger.db_engine import describe_error
+from gpusteward.analyzer.ledger.migrations.upgrade import HEAD, read_version
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.amounts import make_amounts, read_sums
 from gpusteward.analyzer.reports.chart_series import read_points
 from gpusteward.analyzer.reports.currencies import fit_prices, read_currencies
-from gpusteward.analyzer.reports.fleets import read_coverage, read_unallocated, read_unused
 from gpusteward.analyzer.reports.groups import read_groups
+from gpusteward.analyzer.reports.ledger_extent import describe_range, read_books, round_query
 from gpusteward.analyzer.reports.period_totals import SHEET, UNSEEN, Sheet
-from gpusteward.analyzer.reports.ranges import describe_range, read_books, round_query
-from gpusteward.analyzer.reports.reports import Report, ReportQuery, Waster
+from gpusteward.analyzer.reports.previous_period import make_trend, read_before
+from gpusteward.analyzer.reports.report import Report, ReportQuery, Waster
 from gpusteward.analyzer.reports.right_sizing import LARGEST_PART_RATIO, Holder, find_smaller
-from gpusteward.analyzer.reports.trends import make_trend, read_before
+from gpusteward.analyzer.reports.unallocated import read_coverage, read_unallocated, read_unused
 from gpusteward.core.errors import SourceError
 
 
@@ -34,7 +33,7 @@ def make_report(
             _check_version(connection)
             return _ask(connection, query, prices=prices or PriceSettings(), now_ms=now_ms)
     except SQLAlchemyError as error:
-        raise SourceError(f"the ledger cannot be read: {explain(error)}") from error
+        raise SourceError(f"the ledger cannot be read: {describe_error(error)}") from error
 
 
 def _check_version(connection: Connection) -> None:

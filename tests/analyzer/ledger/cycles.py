@@ -54,7 +54,7 @@ def open_ledger(url: str, **options: Any) -> Ledger:
 def book_all(url: str, results: Iterable[Result], **options: Any) -> None:
     ledger = open_ledger(url, **options)
     for result in results:
-        ledger.book(result)
+        ledger.record(result)
     assert ledger.describe()["error"] == ""
     ledger.close()
 

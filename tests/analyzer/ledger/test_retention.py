@@ -8,7 +8,7 @@ from gpusteward.analyzer.ledger.retention import MOMENTS_AT_ONCE, prune
 from gpusteward.analyzer.ledger.schema import fleet_daily, notices, outbox, usage_daily, usage_hourly
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import SchedulerSettings
-from tests.analyzer.keeping import (
+from tests.analyzer.ledger.cycles import (
     RESTING,
     SETTINGS,
     START,
@@ -37,7 +37,7 @@ def total(engine, table, begin=0, end=1 << 60):
 def test_an_hour_that_is_over_is_in_its_day_and_the_one_under_way_is_not(database_url):
     ledger = open_ledger(database_url)
     for result in cycles([(allocation(0), WORKING)], range(0, 130, 10), fleet={("n", "H100"): 8}):
-        ledger.book(result)
+        ledger.record(result)
     (day,) = read_table(ledger.engine, "usage_daily")
     assert day["allocated_ms"] == 2 * HOUR_MS
     assert day["day_ms"] == hour() - hour() % DAY_MS
@@ -53,7 +53,7 @@ def test_days_say_what_their_hours_say(database_url):
     ledger = open_ledger(database_url)
     results = random_cycles(60, seed=3)
     for result in results:
-        ledger.book(result)
+        ledger.record(result)
     rolled = next(row["at_ms"] for row in read_table(ledger.engine, "progress") if row["name"] == "rolled")
     assert rolled > hour(20)
     assert total(ledger.engine, usage_daily) == total(ledger.engine, usage_hourly, end=rolled)
@@ -74,7 +74,7 @@ def test_intervals_of_many_hours_are_caught_up_with_too(database_url, hours):
     ledger = open_ledger(database_url, hourly_days=1, daily_days=3)
     settings = SETTINGS.model_copy(update={"scheduler": SchedulerSettings(interval=hours * 3600)})
     for result in cycles([(allocation(0), WORKING)], range(0, 8 * 24 * 60, hours * 60), settings=settings):
-        ledger.book(result)
+        ledger.record(result)
     progress = {row["name"]: row["at_ms"] for row in read_table(ledger.engine, "progress")}
     assert progress["rolled"] == progress["booked"]
     kept = [row["hour_ms"] for row in read_table(ledger.engine, "usage_hourly")]
@@ -85,7 +85,7 @@ def test_intervals_of_many_hours_are_caught_up_with_too(database_url, hours):
 def test_old_hours_go_and_their_days_stay(database_url):
     ledger = open_ledger(database_url, hourly_days=1, daily_days=400)
     for result in cycles([(allocation(0), WORKING), (allocation(1), RESTING)], range(0, 4 * 24 * 60, 60)):
-        ledger.book(result)
+        ledger.record(result)
     kept = [row["hour_ms"] for row in read_table(ledger.engine, "usage_hourly")]
     booked = START * 1000 + 4 * DAY_MS
     assert min(kept) % DAY_MS == 0
@@ -96,13 +96,13 @@ def test_old_hours_go_and_their_days_stay(database_url):
 
 def test_old_days_go_with_everything_that_belongs_to_them(database_url):
     ledger = open_ledger(database_url, hourly_days=1, daily_days=2)
-    ledger.book(cycles([(allocation(7), WORKING)], [0])[0])
+    ledger.record(cycles([(allocation(7), WORKING)], [0])[0])
     with ledger.engine.begin() as connection:
         for name, state in (("sent", "done"), ("waiting", "pending")):
             connection.execute(outbox.insert(), _letter(name, state))
         connection.execute(notices.insert(), _notice())
     for result in cycles([(allocation(0), WORKING)], range(60, 5 * 24 * 60, 60)):
-        ledger.book(result)
+        ledger.record(result)
     while ledger.prune(START + 5 * 86_400):
         pass
     ledger.prune(START + 5 * 86_400)
@@ -160,7 +160,7 @@ def test_a_period_whose_hours_are_gone_is_widened_to_whole_days():
 def test_days_and_edges_answer_as_the_hours_would(tmp_path, since, until):
     ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
     for result in random_cycles(50, seed=8):
-        ledger.book(result)
+        ledger.record(result)
     begin, end = hour() + since * HOUR_MS, hour() + until * HOUR_MS
     with ledger.engine.connect() as connection:
         period = read_period(connection, begin, end)
@@ -173,7 +173,7 @@ def test_days_and_edges_answer_as_the_hours_would(tmp_path, since, until):
 def test_a_day_whose_hours_are_half_deleted_is_answered_as_a_whole(database_url):
     ledger = open_ledger(database_url)
     for result in cycles([(allocation(0), WORKING)], range(0, 6 * 24 * 60, 60)):
-        ledger.book(result)
+        ledger.record(result)
     now_ms, day_ms = hour(6 * 24), floor_day(hour())
     assert prune(ledger.engine, LedgerSettings(hourly_days=2), now_ms=now_ms) == MOMENTS_AT_ONCE
     assert floor_day(read_table(ledger.engine, "usage_hourly")[0]["hour_ms"]) == day_ms  # some of its hours are left

@@ -7,13 +7,13 @@ import pytest
 from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, floor_day
 from gpusteward.analyzer.prices import PriceSettings
-from gpusteward.analyzer.reports.make import make_report
+from gpusteward.analyzer.reports.make_report import make_report
 from gpusteward.analyzer.reports.render.csv_text import render_csv
+from gpusteward.analyzer.reports.render.descriptions import list_notes
 from gpusteward.analyzer.reports.render.html_page import render_html
-from gpusteward.analyzer.reports.render.words import list_notes
-from gpusteward.analyzer.reports.reports import CurrencyChange, Report, ReportQuery
+from gpusteward.analyzer.reports.report import CurrencyChange, Report, ReportQuery
 from gpusteward.analyzer.settings.settings import SchedulerSettings
-from tests.analyzer.keeping import RESTING, SETTINGS, START, WORKING, cycle, hour, open_ledger, read_table
+from tests.analyzer.ledger.cycles import RESTING, SETTINGS, START, WORKING, cycle, hour, open_ledger, read_table
 from tests.analyzer.usage_tables import allocation
 
 DOLLARS = PriceSettings(currency="USD", default=1.2, electricity_per_kwh=0.5)
@@ -22,11 +22,11 @@ NO_PRICES = PriceSettings(currency="USD")
 ROWS = [(allocation(0), RESTING), (allocation(1), WORKING)]
 
 
-def book(ledger: Ledger, minutes: range, prices: PriceSettings) -> None:
+def record(ledger: Ledger, minutes: range, prices: PriceSettings) -> None:
     scheduler = SchedulerSettings(interval=60 * minutes.step)
     settings = SETTINGS.model_copy(update={"prices": prices, "scheduler": scheduler})
     for minute in minutes:
-        ledger.book(cycle(ROWS, START + 60 * minute, settings=settings))
+        ledger.record(cycle(ROWS, START + 60 * minute, settings=settings))
 
 
 def ask(ledger: Ledger, since: float, until: float, prices: PriceSettings = YUAN) -> Report:
@@ -37,8 +37,8 @@ def ask(ledger: Ledger, since: float, until: float, prices: PriceSettings = YUAN
 def changed(database_url):
     """Two hours in dollars, and from the middle of the third in yuan."""
     ledger = open_ledger(database_url)
-    book(ledger, range(0, 155, 5), DOLLARS)
-    book(ledger, range(155, 365, 5), YUAN)
+    record(ledger, range(0, 155, 5), DOLLARS)
+    record(ledger, range(155, 365, 5), YUAN)
     yield ledger
     ledger.close()
 
@@ -84,7 +84,7 @@ def test_waste_is_still_sorted_by_its_time(database_url):
     for minute, (name, prices) in enumerate([("dear", dear), ("dear", dear), *[("long", YUAN)] * 8]):
         settings = SETTINGS.model_copy(update={"prices": prices})
         held = [(one, RESTING if name == key else WORKING) for key, one in rows.items()]
-        ledger.book(cycle(held, START + 300 * minute, settings=settings))
+        ledger.record(cycle(held, START + 300 * minute, settings=settings))
     report = make_report(ledger.engine, ReportQuery(hour(), hour(1), by="model"), prices=YUAN, now_ms=hour(1))
     idle = [group.amounts.idle_gpu_ms for group in report.groups]
     assert all(one >= other for one, other in pairwise(idle))
@@ -100,8 +100,8 @@ def test_money_is_not_compared_with_that_of_another_currency(changed: Ledger):
 
 def test_a_currency_set_before_there_was_any_price_is_no_change(database_url):
     ledger = open_ledger(database_url)
-    book(ledger, range(0, 125, 5), NO_PRICES)
-    book(ledger, range(125, 245, 5), YUAN)
+    record(ledger, range(0, 125, 5), NO_PRICES)
+    record(ledger, range(125, 245, 5), YUAN)
     report = ask(ledger, 0, 4)
     assert (report.currency, report.total.idle_cost_micros, report.currency_changes) == ("CNY", 24_000_000, [])
     ledger.close()
@@ -110,7 +110,7 @@ def test_a_currency_set_before_there_was_any_price_is_no_change(database_url):
 def test_going_back_to_the_first_currency_is_a_change_too(database_url):
     ledger = open_ledger(database_url)
     for begin, prices in ((0, DOLLARS), (65, YUAN), (125, DOLLARS)):
-        book(ledger, range(begin, begin + 60, 5), prices)
+        record(ledger, range(begin, begin + 60, 5), prices)
     changes = ask(ledger, 0, 3, DOLLARS).currency_changes
     assert [(each.before, each.after) for each in changes] == [("USD", "CNY"), ("CNY", "USD")]
     ledger.close()
@@ -118,8 +118,8 @@ def test_going_back_to_the_first_currency_is_a_change_too(database_url):
 
 def test_days_whose_hours_are_gone_know_it_as_well(database_url):
     ledger = open_ledger(database_url, hourly_days=1)
-    book(ledger, range(0, 2 * 1440, 60), DOLLARS)
-    book(ledger, range(2 * 1440, 5 * 1440, 60), YUAN)
+    record(ledger, range(0, 2 * 1440, 60), DOLLARS)
+    record(ledger, range(2 * 1440, 5 * 1440, 60), YUAN)
     for _ in range(20):
         ledger.prune(START + 5 * 86_400)
     day = floor_day(hour())

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusteward.analyzer.prices import HOUR_MS
-from gpusteward.analyzer.reports.mig import BOARDS, MIB, find_board
-from gpusteward.analyzer.reports.reports import Finding
+from gpusteward.analyzer.reports.mig_profiles import BOARDS, MIB, find_board
+from gpusteward.analyzer.reports.report import Finding
 from gpusteward.analyzer.reports.right_sizing import Holder, find_smaller
-from tests.analyzer.account_books import A100, GIB, H100, T4
+from tests.analyzer.reports.ledger_rows import A100, GIB, H100, T4
 
 SMALL = Holder(
     kind="Deployment",

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS
-from gpusteward.analyzer.reports.reports import (
+from gpusteward.analyzer.reports.report import (
     Amounts,
     Finding,
     Group,
@@ -16,7 +16,7 @@ from gpusteward.analyzer.reports.reports import (
     Unused,
     Waster,
 )
-from tests.analyzer.account_books import A100, GIB, T4, at
+from tests.analyzer.reports.ledger_rows import A100, GIB, T4, at
 
 HOSTILE = "<script>alert('x')</script>"
 FORMULA = '=HYPERLINK("evil")'

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from sqlalchemy import delete, func, select
 
 from gpusteward.analyzer.ledger.db_engine import open_engine
-from gpusteward.analyzer.ledger.gpu_fraction import weigh
+from gpusteward.analyzer.ledger.gpu_fraction import compute_gpu_fractions
 from gpusteward.analyzer.ledger.ledger import Ledger
+from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from gpusteward.analyzer.ledger.periods import read_period
 from gpusteward.analyzer.ledger.schema import METADATA, usage_daily, usage_hourly
-from gpusteward.analyzer.ledger.upgrades import upgrade
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.core.usages import Measure
-from tests.analyzer.keeping import PARTS, RESTING, START, UNREAD, WORKING, cycle, open_ledger, read_table
+from tests.analyzer.ledger.cycles import PARTS, RESTING, START, UNREAD, WORKING, cycle, open_ledger, read_table
 from tests.analyzer.usage_tables import GIB, allocation, signal, table_of
 
 DEVICES = 3
@@ -54,7 +54,7 @@ def test_every_row_adds_up_and_no_device_has_more_than_its_time(database_url, st
     ledger = open_empty(database_url)
     results = list(results_of(steps))
     for result in results:
-        ledger.book(result)
+        ledger.record(result)
     assert ledger.describe()["error"] == ""
     rows = read_table(ledger.engine, "usage_hourly")
     for row in rows:
@@ -105,7 +105,7 @@ def test_the_parts_of_a_device_never_add_up_to_more_than_the_device(places):
         for number, (device, instance, _) in enumerate(places)
     ]
     table = table_of(*(signal(Measure.MEMORY_TOTAL, memory * GIB) for *_, memory in places), allocations=allocations)
-    weights = weigh(table)
+    weights = compute_gpu_fractions(table)
     assert (weights >= 0).all()
     for device in range(3):
         assert weights[[one.gpu_uuid == f"GPU-{device}" for one in allocations]].sum() <= 1 + 1e-9

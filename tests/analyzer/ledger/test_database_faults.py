@@ -18,7 +18,7 @@ from gpusteward.analyzer.ledger import postgres as postgres_driver
 from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.core.errors import ConfigurationError
-from tests.analyzer.keeping import (
+from tests.analyzer.ledger.cycles import (
     RESTING,
     START,
     WORKING,
@@ -86,17 +86,17 @@ def test_a_full_disk_is_said_once_and_caught_up_when_there_is_room(tmp_path, cap
     folder.mkdir()
     with small_disk(folder) as (url, fill, free):
         ledger = open_ledger(url)
-        ledger.book(results[0])
+        ledger.record(results[0])
         fill(ledger)
         for number, result in enumerate(results[1:6]):
-            ledger.book(result)
+            ledger.record(result)
             assert ledger.describe()["buffered_cycles"] == number + 1
         assert "full" in ledger.describe()["error"]
         assert ledger.describe()["booked_at"] == START
         assert events(caplog) == ["ledger_stopped"]
         free(ledger)
         for result in results[6:]:
-            ledger.book(result)
+            ledger.record(result)
         assert (ledger.describe()["error"], ledger.describe()["buffered_cycles"]) == ("", 0)
         assert minutes_of(hourly(ledger.engine)[0]) == (55, 55, 0, 0)
         ledger.close()
@@ -108,17 +108,17 @@ def test_a_lost_postgresql_is_said_once_and_caught_up_in_order(tmp_path, postgre
     book_all(f"sqlite:///{tmp_path / 'reference.db'}", results)
     ledger = open_ledger(postgres.url)
     for result in results[:4]:
-        ledger.book(result)
+        ledger.record(result)
     postgres.stop()
     try:
         for result in results[4:8]:
-            ledger.book(result)
+            ledger.record(result)
         assert ledger.describe()["buffered_cycles"] == 4
         assert ledger.describe()["is_ready"] is False
     finally:
         postgres.start()
     for result in results[8:]:
-        ledger.book(result)
+        ledger.record(result)
     assert events(caplog) == ["ledger_stopped", "ledger_writes_again"]
     assert "s3cret" not in caplog.text + str(ledger.describe())
     reference = open_ledger(f"sqlite:///{tmp_path / 'reference.db'}")
@@ -132,10 +132,10 @@ def test_books_that_were_never_there_are_opened_when_they_appear(tmp_path, caplo
     folder.write_text("a file where the folder should be")
     ledger = Ledger(LedgerSettings(directory=folder))
     for result in cycles([(allocation(0), WORKING)], [0, 5]):
-        ledger.book(result)
+        ledger.record(result)
     assert ledger.describe()["buffered_cycles"] == 2
     folder.unlink()
-    ledger.book(cycle([(allocation(0), RESTING)], START + 600))
+    ledger.record(cycle([(allocation(0), RESTING)], START + 600))
     assert minutes_of(hourly(ledger.engine)[0]) == (10, 5, 5, 0)
     assert events(caplog) == ["ledger_stopped"]
     ledger.close()
@@ -146,14 +146,14 @@ def test_what_does_not_fit_into_the_buffer_becomes_unknown_time(tmp_path, caplog
     folder.write_text("in the way")
     ledger = Ledger(LedgerSettings(directory=folder, buffer_megabytes=1))
     for result in cycles(MANY, range(0, 125, 5)):
-        ledger.book(result)
+        ledger.record(result)
     told = ledger.describe()
     assert told["lost_cycles"] > 0
     assert told["buffered_cycles"] + told["lost_cycles"] == 25
     assert told["buffered_bytes"] <= 1_000_000
     assert events(caplog) == ["ledger_stopped", "ledger_buffer_full"]
     folder.unlink()
-    ledger.book(cycle(MANY, START + 125 * 60))
+    ledger.record(cycle(MANY, START + 125 * 60))
     rows = [minutes_of(row) for row in hourly(ledger.engine)]
     assert sum(allocated for allocated, *_ in rows) == 125
     assert sum(unknown for *_, unknown in rows) == 125 - 15 - 5 * (told["buffered_cycles"] - 1)
@@ -165,11 +165,11 @@ def test_a_removed_file_is_noticed_and_begun_anew(tmp_path):
     ledger = open_ledger(f"sqlite:///{path}")
     results = cycles([(allocation(0), WORKING)], [0, 5, 10, 15])
     for result in results[:2]:
-        ledger.book(result)
+        ledger.record(result)
     for each in tmp_path.glob("books.db*"):
         each.unlink()
     for result in results[2:]:
-        ledger.book(result)
+        ledger.record(result)
     assert [row["pod"] for row in read_table(ledger.engine, "allocations")] == ["pod-0"]
     assert minutes_of(hourly(ledger.engine)[0]) == (5, 5, 0, 0)
     ledger.close()
@@ -179,10 +179,10 @@ def test_a_database_that_was_emptied_meanwhile_gets_everything_it_needs(postgres
     ledger = open_ledger(postgres.url)
     results = cycles([(allocation(0), WORKING)], [0, 5, 10, 15, 20])
     for result in results[:2]:
-        ledger.book(result)
+        ledger.record(result)
     postgres.empty()
     for result in results[2:]:
-        ledger.book(result)
+        ledger.record(result)
     assert [row["pod"] for row in read_table(ledger.engine, "allocations")] == ["pod-0"]
     assert ledger.describe()["error"] == ""
     ledger.close()
@@ -198,7 +198,7 @@ def test_a_cycle_the_database_refuses_for_ever_is_lost_alone(tmp_path, caplog):
             )
         )
     for numbers, minute in (((0,), 0), ((0, 1), 5), ((0,), 10)):
-        ledger.book(cycle([(allocation(number), WORKING) for number in numbers], START + 60 * minute))
+        ledger.record(cycle([(allocation(number), WORKING) for number in numbers], START + 60 * minute))
     assert ledger.describe()["lost_cycles"] == 1
     assert minutes_of(hourly(ledger.engine)[0]) == (10, 10, 0, 0)
     assert events(caplog) == ["ledger_refused_cycle"]
@@ -207,11 +207,11 @@ def test_a_cycle_the_database_refuses_for_ever_is_lost_alone(tmp_path, caplog):
 
 def test_a_long_gap_is_filled_a_portion_a_cycle(tmp_path, monkeypatch):
     ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
-    ledger.book(cycle([(allocation(0), WORKING)], START))
+    ledger.record(cycle([(allocation(0), WORKING)], START))
     monkeypatch.setattr(door, "CATCH_UP_SECONDS", 0.05)
     for count in range(400):
         (result,) = cycles([(allocation(0), WORKING)], [60 * 24 * 20 + 5 * count])
-        ledger.book(result)
+        ledger.record(result)
         if not ledger.describe()["buffered_cycles"]:
             break
     rows = hourly(ledger.engine)
@@ -223,10 +223,10 @@ def test_a_long_gap_is_filled_a_portion_a_cycle(tmp_path, monkeypatch):
 def test_who_reads_does_not_hold_up_who_writes(tmp_path):
     ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
     results = cycles([(allocation(0), WORKING)], [0, 5, 10])
-    ledger.book(results[0])
+    ledger.record(results[0])
     with ledger.engine.connect() as reader:
         before = reader.execute(text("SELECT count(*) FROM usage_hourly")).scalar()
-        ledger.book(results[1])
+        ledger.record(results[1])
         assert ledger.describe()["booked_at"] == START + 300
         assert reader.execute(text("SELECT count(*) FROM usage_hourly")).scalar() == before
     ledger.close()
@@ -238,7 +238,7 @@ def test_two_analyzers_at_the_same_moment_count_once(postgres):
 
     def work(ledger: Ledger) -> None:
         for result in results:
-            ledger.book(result)
+            ledger.record(result)
 
     threads = [threading.Thread(target=work, args=[ledger]) for ledger in ledgers]
     for thread in threads:
@@ -274,11 +274,11 @@ def test_an_unreachable_postgresql_does_not_keep_the_program_from_starting(caplo
 def test_books_ahead_of_the_clock_take_nothing_and_say_so(tmp_path, caplog):
     ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
     for result in cycles([(allocation(0), WORKING)], [0, 60, 5, 10]):
-        ledger.book(result)
+        ledger.record(result)
     assert ledger.describe()["booked_at"] == hour(1) / 1000
     assert ledger.describe()["error"] == "the books are 3000 s ahead of the clock"
     assert events(caplog) == ["ledger_ahead_of_clock"]
-    ledger.book(*cycles([(allocation(0), WORKING)], [65]))
+    ledger.record(*cycles([(allocation(0), WORKING)], [65]))
     assert ledger.describe()["error"] == ""
     ledger.close()
 
@@ -288,28 +288,28 @@ def test_a_frozen_postgresql_holds_nobody_up_for_ever(postgres, monkeypatch):
     monkeypatch.setitem(engines._POSTGRES, "connect_timeout", 2)
     ledger = open_ledger(postgres.url)
     results = cycles([(allocation(0), WORKING)], [0, 5, 10])
-    ledger.book(results[0])
+    ledger.record(results[0])
     with postgres.frozen():
         began = time.monotonic()
-        ledger.book(results[1])  # without a limit of our own it would come back only when the test is broken off
+        ledger.record(results[1])  # without a limit of our own it would come back only when the test is broken off
         assert time.monotonic() - began < 10
         assert ledger.describe()["buffered_cycles"] == 1
-    ledger.book(results[2])
+    ledger.record(results[2])
     assert minutes_of(hourly(ledger.engine)[0]) == (10, 10, 0, 0)
     ledger.close()
 
 
 def test_who_came_with_a_refused_cycle_is_described_by_the_next(tmp_path):
     ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
-    ledger.book(cycle([(allocation(0), WORKING)], START))
+    ledger.record(cycle([(allocation(0), WORKING)], START))
     with ledger.engine.begin() as connection:
         refusal = "BEFORE INSERT ON allocations BEGIN SELECT RAISE(ABORT, 'no'); END"
         connection.execute(text(f"CREATE TRIGGER refuse {refusal}"))
-    ledger.book(cycle([(allocation(0), WORKING), (allocation(1), WORKING)], START + 300))
+    ledger.record(cycle([(allocation(0), WORKING), (allocation(1), WORKING)], START + 300))
     with ledger.engine.begin() as connection:
         connection.execute(text("DROP TRIGGER refuse"))
     for minute in (10, 15):
-        ledger.book(cycle([(allocation(0), WORKING), (allocation(1), WORKING)], START + 60 * minute))
+        ledger.record(cycle([(allocation(0), WORKING), (allocation(1), WORKING)], START + 60 * minute))
     assert ledger.describe()["lost_cycles"] == 1
     assert sorted(row["pod"] for row in read_table(ledger.engine, "allocations")) == ["pod-0", "pod-1"]
     ledger.close()
@@ -319,15 +319,15 @@ def test_a_value_that_no_database_can_store_costs_its_cycle_and_no_other(databas
     """SQLite's driver raises no error of the database for it, but Python's own."""
     ledger = open_ledger(database_url)
     results = cycles([(allocation(0), WORKING)], [0, 5, 10, 15, 20])
-    ledger.book(results[0])
+    ledger.record(results[0])
     for result in results[1:3]:
         workloads = replace(result.workloads, activity=result.workloads.activity + 1, idle_since=np.array([1e300]))
-        ledger.book(replace(result, workloads=workloads))
+        ledger.record(replace(result, workloads=workloads))
     told = ledger.describe()
     assert (told["refused_cycles"], told["lost_cycles"], told["buffered_cycles"], told["is_ready"]) == (2, 2, 0, True)
     assert told["error"].startswith("the last cycle was refused: ")
     for result in results[3:]:
-        ledger.book(result)
+        ledger.record(result)
     assert (ledger.describe()["error"], ledger.describe()["refused_cycles"]) == ("", 2)
     assert minutes_of(hourly(ledger.engine)[0]) == (20, 20, 0, 0)
     assert events(caplog) == ["ledger_refused_cycle"]
@@ -337,7 +337,7 @@ def test_a_value_that_no_database_can_store_costs_its_cycle_and_no_other(databas
 def test_a_number_of_gpus_that_nobody_has_is_not_told(database_url):
     ledger = open_ledger(database_url)
     for result in cycles([(allocation(0), WORKING)], [0, 5], fleet={("node-0", "H100"): 10**19, ("node-1", "H100"): 8}):
-        ledger.book(result)
+        ledger.record(result)
     assert [row["node"] for row in read_table(ledger.engine, "fleet_hourly")] == ["node-1"]
     assert (ledger.describe()["error"], ledger.describe()["refused_cycles"]) == ("", 0)
     ledger.close()
@@ -347,7 +347,7 @@ def test_a_refusal_does_not_repeat_what_was_to_be_written(postgres):
     ledger = open_ledger(postgres.url)
     with ledger.engine.begin() as connection:
         connection.execute(text("ALTER TABLE allocations ADD CONSTRAINT no CHECK (pod <> 'pod-0')"))
-    ledger.book(*cycles([(allocation(0), WORKING)], [0]))
+    ledger.record(*cycles([(allocation(0), WORKING)], [0]))
     assert ledger.describe()["refused_cycles"] == 1
     assert "pod-0" not in ledger.describe()["error"]
     ledger.close()

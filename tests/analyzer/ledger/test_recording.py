@@ -9,7 +9,7 @@ from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.containers import Workload
 from gpusteward.core.usages import Measure, Stat
-from tests.analyzer.keeping import (
+from tests.analyzer.ledger.cycles import (
     RESTING,
     SETTINGS,
     START,
@@ -36,14 +36,14 @@ def ledger(database_url):
     ledger.close()
 
 
-def book(ledger: Ledger, *results) -> None:
+def record(ledger: Ledger, *results) -> None:
     for result in results:
-        ledger.book(result)
+        ledger.record(result)
     assert ledger.describe()["error"] == ""
 
 
 def test_time_between_two_cycles_is_booked_with_the_activity_of_the_second(ledger):
-    book(ledger, *cycles([(allocation(0), WORKING)], [0, 5]), *cycles([(allocation(0), RESTING)], [10, 15, 20]))
+    record(ledger, *cycles([(allocation(0), WORKING)], [0, 5]), *cycles([(allocation(0), RESTING)], [10, 15, 20]))
     (row,) = hourly(ledger.engine)
     assert row["hour_ms"] == hour()
     assert minutes_of(row) == (20, 5, 15, 0)
@@ -51,17 +51,17 @@ def test_time_between_two_cycles_is_booked_with_the_activity_of_the_second(ledge
 
 def test_a_cycle_done_twice_counts_once(ledger):
     results = cycles([(allocation(0), WORKING)], [0, 5, 10])
-    book(ledger, *results)
+    record(ledger, *results)
     books = read_books(ledger.engine)
-    book(ledger, *results, results[1])
+    record(ledger, *results, results[1])
     assert read_books(ledger.engine) == books
 
 
 def test_a_cycle_done_twice_by_two_analyzers_counts_once(database_url):
     one, other = open_ledger(database_url), open_ledger(database_url)
     for result in cycles([(allocation(0), WORKING)], [0, 5, 10, 15]):
-        book(one, result)
-        book(other, result)
+        record(one, result)
+        record(other, result)
     assert minutes_of(hourly(one.engine)[0]) == (15, 15, 0, 0)
     assert len(read_table(one.engine, "verdict_changes")) == 1
     one.close()
@@ -72,7 +72,7 @@ def test_two_analyzers_that_take_turns_book_every_minute_once(database_url):
     one, other = open_ledger(database_url), open_ledger(database_url)
     held = [(allocation(0), WORKING), (allocation(1), RESTING)]
     for number, result in enumerate(cycles(held, range(0, 55, 5))):
-        book((one, other)[number % 2], result)
+        record((one, other)[number % 2], result)
     assert minutes_of(hourly(one.engine)[0]) == (50, 50, 0, 0)
     assert minutes_of(hourly(one.engine, pod="pod-1")[0]) == (50, 0, 50, 0)
     assert [row["ended_ms"] for row in read_table(one.engine, "allocations")] == [None, None]
@@ -81,12 +81,12 @@ def test_two_analyzers_that_take_turns_book_every_minute_once(database_url):
 
 
 def test_a_cycle_over_the_hour_is_divided_at_the_hour(ledger):
-    book(ledger, *cycles([(allocation(0), WORKING)], [55, 58, 63]))
+    record(ledger, *cycles([(allocation(0), WORKING)], [55, 58, 63]))
     assert [(row["hour_ms"], minutes_of(row)[0]) for row in hourly(ledger.engine)] == [(hour(0), 5), (hour(1), 3)]
 
 
 def test_what_could_not_be_judged_is_unknown_time_not_idle_time(ledger):
-    book(ledger, *cycles([(allocation(0), UNREAD)], [0, 5]))
+    record(ledger, *cycles([(allocation(0), UNREAD)], [0, 5]))
     (row,) = hourly(ledger.engine)
     assert minutes_of(row) == (5, 0, 0, 5)
     assert row["energy_mj"] is None
@@ -94,13 +94,13 @@ def test_what_could_not_be_judged_is_unknown_time_not_idle_time(ledger):
 
 
 def test_beyond_three_intervals_a_gap_is_unknown(ledger):
-    book(ledger, *cycles([(allocation(0), WORKING)], [0, 50]))
+    record(ledger, *cycles([(allocation(0), WORKING)], [0, 50]))
     (row,) = hourly(ledger.engine)
     assert minutes_of(row) == (50, 15, 0, 35)
 
 
 def test_a_gap_of_hours_is_unknown_hour_by_hour(ledger):
-    book(ledger, *cycles([(allocation(0), WORKING)], [30, 240]))
+    record(ledger, *cycles([(allocation(0), WORKING)], [30, 240]))
     assert [minutes_of(row) for row in hourly(ledger.engine)] == [
         (30, 0, 0, 30),
         (60, 0, 0, 60),
@@ -111,34 +111,34 @@ def test_a_gap_of_hours_is_unknown_hour_by_hour(ledger):
 
 def test_a_gap_means_nothing_for_who_came_after_it(ledger):
     newcomer = allocation(1, started_at=None)
-    book(ledger, *cycles([(allocation(0), WORKING)], [0]))
-    book(ledger, *cycles([(allocation(0), WORKING), (newcomer, WORKING)], [50]))
+    record(ledger, *cycles([(allocation(0), WORKING)], [0]))
+    record(ledger, *cycles([(allocation(0), WORKING), (newcomer, WORKING)], [50]))
     assert hourly(ledger.engine, pod="pod-1") == []
 
 
 def test_a_newcomer_is_booked_from_the_start_of_its_pod(ledger):
-    book(ledger, *cycles([(allocation(0), WORKING)], [0]))
+    record(ledger, *cycles([(allocation(0), WORKING)], [0]))
     started = allocation(1, started_at=START + 60 * 3)
-    book(ledger, *cycles([(allocation(0), WORKING), (started, WORKING)], [5]))
+    record(ledger, *cycles([(allocation(0), WORKING), (started, WORKING)], [5]))
     assert minutes_of(hourly(ledger.engine, pod="pod-1")[0]) == (2, 2, 0, 0)
 
 
 def test_a_newcomer_whose_start_is_unknown_is_booked_from_its_first_sighting(ledger):
     rows = [(allocation(0), WORKING), (allocation(1, started_at=None), WORKING)]
-    book(ledger, *cycles(rows[:1], [0]), *cycles(rows, [5]))
+    record(ledger, *cycles(rows[:1], [0]), *cycles(rows, [5]))
     assert hourly(ledger.engine, pod="pod-1") == []
-    book(ledger, *cycles(rows, [10]))
+    record(ledger, *cycles(rows, [10]))
     assert minutes_of(hourly(ledger.engine, pod="pod-1")[0]) == (5, 5, 0, 0)
 
 
 def test_the_very_first_cycle_books_no_time(ledger):
-    book(ledger, *cycles([(allocation(0, started_at=OLD), WORKING)], [0]))
+    record(ledger, *cycles([(allocation(0, started_at=OLD), WORKING)], [0]))
     assert hourly(ledger.engine) == []
     assert ledger.describe()["booked_at"] == START
 
 
 def test_who_is_gone_ended_when_it_was_last_seen(ledger):
-    book(
+    record(
         ledger,
         *cycles([(allocation(0), WORKING), (allocation(1), WORKING)], [0, 5]),
         *cycles([(allocation(0), WORKING)], [10]),
@@ -151,28 +151,28 @@ def test_who_is_gone_ended_when_it_was_last_seen(ledger):
 
 def test_who_comes_back_is_held_again_from_then_on(ledger):
     both = [(allocation(0), WORKING), (allocation(1), WORKING)]
-    book(ledger, *cycles(both, [0, 5]), *cycles(both[:1], [10, 15, 20]), *cycles(both, [25]))
+    record(ledger, *cycles(both, [0, 5]), *cycles(both[:1], [10, 15, 20]), *cycles(both, [25]))
     (row,) = [row for row in read_table(ledger.engine, "allocations") if row["pod"] == "pod-1"]
     assert (row["first_ms"], row["ended_ms"]) == (hour(), None)
     assert minutes_of(hourly(ledger.engine, pod="pod-1")[0]) == (10, 10, 0, 0)
 
 
 def test_an_empty_cluster_ends_everything(ledger):
-    book(ledger, *cycles([(allocation(0), WORKING)], [0, 5]), *cycles([], [10]))
+    record(ledger, *cycles([(allocation(0), WORKING)], [0, 5]), *cycles([], [10]))
     assert [row["ended_ms"] for row in read_table(ledger.engine, "allocations")] == [hour() + 300_000]
 
 
 def test_holders_of_one_gpu_share_its_time(ledger):
     three = [(replace(allocation(number, share="time-sliced"), gpu_uuid="GPU-x"), WORKING) for number in range(3)]
-    book(ledger, *cycles(three, [0, 5]))
+    record(ledger, *cycles(three, [0, 5]))
     times = [row["allocated_ms"] for row in read_table(ledger.engine, "usage_hourly")]
     assert times == [100_000] * 3
 
 
 def test_cost_is_time_by_price_and_divided_as_the_time_is(ledger):
     cheap = Settings(prices=PriceSettings(per_gpu_hour={"H100": 3.6}, discount_percent={"team": 50}))
-    book(ledger, cycle([(allocation(0), WORKING)], START, settings=cheap))
-    book(ledger, cycle([(allocation(0), RESTING)], START + 300, settings=cheap))
+    record(ledger, cycle([(allocation(0), WORKING)], START, settings=cheap))
+    record(ledger, cycle([(allocation(0), RESTING)], START + 300, settings=cheap))
     (row,) = hourly(ledger.engine)
     assert (row["active_cost"], row["idle_cost"], row["unknown_cost"]) == (0, 150_000, 0)
 
@@ -180,7 +180,7 @@ def test_cost_is_time_by_price_and_divided_as_the_time_is(ledger):
 def test_energy_is_mean_power_by_time_and_the_score_a_mean_over_time(ledger):
     stats = WORKING | signal(Measure.MEMORY_TOTAL, 80 * GIB) | {(Measure.POWER, Stat.MEAN): 400.0}
     results = cycles([(allocation(0), stats)], [0, 5])
-    book(ledger, *results)
+    record(ledger, *results)
     (row,) = hourly(ledger.engine)
     assert (row["energy_mj"], row["energy_ms"]) == (400 * 300_000, 300_000)
     assert row["score_ms_sum"] / row["scored_ms"] == pytest.approx(float(results[1].verdicts.score[0]), abs=1e-4)
@@ -190,14 +190,14 @@ def test_energy_is_mean_power_by_time_and_the_score_a_mean_over_time(ledger):
 
 def test_the_peak_of_an_hour_is_its_highest_and_survives_silence(ledger):
     for minute, peak in ((0, 0.2), (5, 0.7), (10, 0.4)):
-        book(ledger, *cycles([(allocation(0), WORKING | {(Measure.CORE, Stat.PEAK): peak})], [minute]))
-    book(ledger, *cycles([(allocation(0), UNREAD)], [15]))
+        record(ledger, *cycles([(allocation(0), WORKING | {(Measure.CORE, Stat.PEAK): peak})], [minute]))
+    record(ledger, *cycles([(allocation(0), UNREAD)], [15]))
     (row,) = hourly(ledger.engine)
     assert row["core_peak"] == 0.7
 
 
 def test_all_gpus_that_exist_are_booked_held_or_not(ledger):
-    book(ledger, *cycles([(allocation(0), WORKING)], [0, 5], fleet={("n1", "H100"): 8, ("n2", "A100"): 0}))
+    record(ledger, *cycles([(allocation(0), WORKING)], [0, 5], fleet={("n1", "H100"): 8, ("n2", "A100"): 0}))
     assert read_table(ledger.engine, "fleet_hourly") == [
         {
             "hour_ms": hour(),
@@ -211,7 +211,7 @@ def test_all_gpus_that_exist_are_booked_held_or_not(ledger):
 
 
 def test_a_verdict_is_written_only_when_it_changes(ledger):
-    book(ledger, *cycles([(allocation(0), WORKING)], [0, 5, 10]), *cycles([(allocation(0), RESTING)], [15, 20]))
+    record(ledger, *cycles([(allocation(0), WORKING)], [0, 5, 10]), *cycles([(allocation(0), RESTING)], [15, 20]))
     changes = read_table(ledger.engine, "verdict_changes")
     assert [(row["at_ms"], row["activity"], row["gpus"], row["idle_gpus"]) for row in changes] == [
         (hour(), "active", 1, 0),
@@ -222,7 +222,7 @@ def test_a_verdict_is_written_only_when_it_changes(ledger):
 def test_a_restart_neither_repeats_nor_forgets_verdicts(database_url):
     for rows, minute in ((WORKING, 0), (WORKING, 5), (RESTING, 10)):
         ledger = open_ledger(database_url)
-        book(ledger, *cycles([(allocation(0), rows)], [minute]))
+        record(ledger, *cycles([(allocation(0), rows)], [minute]))
         changes = [row["activity"] for row in read_table(ledger.engine, "verdict_changes")]
         ledger.close()
     assert changes == ["active", "idle"]
@@ -231,9 +231,9 @@ def test_a_restart_neither_repeats_nor_forgets_verdicts(database_url):
 def test_an_owner_that_is_learnt_later_is_written_down(ledger):
     nameless = allocation(0)
     nameless = replace(nameless, container=replace(nameless.container, workload=None))
-    book(ledger, *cycles([(nameless, WORKING)], [0]))
+    record(ledger, *cycles([(nameless, WORKING)], [0]))
     assert read_table(ledger.engine, "allocations")[0]["owner_kind"] == "Pod"
-    book(ledger, *cycles([(allocation(0, owner=Workload("Job", "team", "train")), WORKING)], [5]))
+    record(ledger, *cycles([(allocation(0, owner=Workload("Job", "team", "train")), WORKING)], [5]))
     (row,) = read_table(ledger.engine, "allocations")
     assert (row["owner_kind"], row["owner_name"], row["first_ms"]) == ("Job", "train", hour())
 
@@ -251,7 +251,7 @@ def test_an_owner_that_is_learnt_later_is_written_down(ledger):
 def test_a_user_is_found_in_the_labels_of_the_pod(tmp_path, labels, user):
     ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
     held = allocation(0)
-    book(ledger, *cycles([(replace(held, container=replace(held.container, pod_labels=labels)), WORKING)], [0]))
+    record(ledger, *cycles([(replace(held, container=replace(held.container, pod_labels=labels)), WORKING)], [0]))
     assert read_table(ledger.engine, "allocations")[0]["user_name"] == user
     ledger.close()
 
@@ -259,7 +259,7 @@ def test_a_user_is_found_in_the_labels_of_the_pod(tmp_path, labels, user):
 def test_hostile_texts_do_not_stop_the_books(ledger):
     held = allocation(0, owner=Workload("Job", "team", "n\0ame" * 2000))
     held = replace(held, model="\ud800 model'; DROP TABLE progress; --", node="n" * 9000)
-    book(ledger, *cycles([(held, WORKING)], [0, 5], fleet={("n" * 300, "\0"): 1, ("n" * 301, "\0"): 1}))
+    record(ledger, *cycles([(held, WORKING)], [0, 5], fleet={("n" * 300, "\0"): 1, ("n" * 301, "\0"): 1}))
     assert read_table(ledger.engine, "fleet_hourly")[0]["gpu_ms"] == 600_000
     (row,) = read_table(ledger.engine, "allocations")
     assert len(row["node"]) == 253
@@ -269,18 +269,20 @@ def test_hostile_texts_do_not_stop_the_books(ledger):
 @pytest.mark.parametrize("value", [1e300, -1.0, float("inf")])
 def test_numbers_nobody_can_have_measured_are_unknown(ledger, value):
     wild = signal(Measure.MEMORY_USED, value) | signal(Measure.MEMORY_TOTAL, value) | signal(Measure.POWER, value)
-    book(ledger, *cycles([(allocation(0, started_at=value), WORKING | wild)], [0, 5]))
+    record(ledger, *cycles([(allocation(0, started_at=value), WORKING | wild)], [0, 5]))
     (row,) = hourly(ledger.engine)
     assert row["allocated_ms"] == 300_000
     assert (row["memory_peak_bytes"], row["memory_total_bytes"], row["energy_mj"]) == (None, None, None)
 
 
 def test_one_allocation_on_two_rows_is_booked_once(ledger):
-    book(ledger, *cycles([(allocation(0), WORKING), (allocation(0), WORKING)], [0, 5]))
+    record(ledger, *cycles([(allocation(0), WORKING), (allocation(0), WORKING)], [0, 5]))
     assert len(read_table(ledger.engine, "allocations")) == 1
 
 
 def test_prices_changed_while_running_count_from_the_next_cycle_on(ledger):
     dear = SETTINGS.model_copy(update={"prices": PriceSettings(default=20.0)})
-    book(ledger, *cycles([(allocation(0), WORKING)], [0, 6]), *cycles([(allocation(0), WORKING)], [12], settings=dear))
+    record(
+        ledger, *cycles([(allocation(0), WORKING)], [0, 6]), *cycles([(allocation(0), WORKING)], [12], settings=dear)
+    )
     assert hourly(ledger.engine)[0]["active_cost"] == 200_000 + 2_000_000

@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import Engine, func, select
 
 from gpusteward.analyzer.ledger.db_engine import open_engine
+from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from gpusteward.analyzer.ledger.periods import BOOKED, DAY_MS, HOUR_MS, floor_day, floor_hour, read_progress
 from gpusteward.analyzer.ledger.schema import allocations, fleet_hourly, usage_daily, usage_hourly
-from gpusteward.analyzer.ledger.upgrades import upgrade
 from gpusteward.analyzer.prices import PriceList, PriceSettings
-from gpusteward.local.history_seed import Past
+from gpusteward.local.history_seed import SeededHistory
 from gpusteward.simulate.fleets import fleet
 
 UNTIL = 1_790_001_234.0
@@ -25,7 +25,7 @@ def books(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     engine = open_engine(f"sqlite:///{tmp_path_factory.mktemp('past') / 'books.db'}")
     upgrade(engine)
     prices = PriceList(PriceSettings(default=2.0))
-    Past(fleet(NODES, 3), prices).write(engine, days=DAYS, until=UNTIL)
+    SeededHistory(fleet(NODES, 3), prices).write(engine, days=DAYS, until=UNTIL)
     yield engine
     engine.dispose()
 
@@ -79,7 +79,7 @@ def test_an_idle_claim_is_booked_as_idle_and_a_working_one_as_active(tmp_path: P
     truths = {key: truth for node in nodes for key, truth in node.truths(UNTIL).items()}
     engine = open_engine(f"sqlite:///{tmp_path / 'books.db'}")
     upgrade(engine)
-    Past(nodes, PriceList(PriceSettings())).write(engine, days=1, until=UNTIL)
+    SeededHistory(nodes, PriceList(PriceSettings())).write(engine, days=1, until=UNTIL)
     hour = floor_hour(int(UNTIL * 1000)) - HOUR_MS
     query = (
         select(allocations, usage_hourly.c.active_ms, usage_hourly.c.unknown_ms)
@@ -102,6 +102,6 @@ def test_three_weeks_of_forty_nodes_cost_seconds(tmp_path: Path):
     engine = open_engine(f"sqlite:///{tmp_path / 'books.db'}")
     upgrade(engine)
     began = time.process_time()
-    Past(fleet(40, 7), PriceList(PriceSettings())).write(engine, days=3, until=UNTIL)
+    SeededHistory(fleet(40, 7), PriceList(PriceSettings())).write(engine, days=3, until=UNTIL)
     engine.dispose()
     assert (time.process_time() - began) * 7 < 20, "a seventh of it, measured in CPU, with much room for a busy machine"

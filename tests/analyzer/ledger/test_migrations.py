@@ -10,18 +10,17 @@ from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpusteward.analyzer.ledger.db_engine import open_engine, writing
-from gpusteward.analyzer.ledger.migrations import HEAD
+from gpusteward.analyzer.ledger.db_engine import open_engine, with_write_lock
+from gpusteward.analyzer.ledger.migrations.upgrade import HEAD, read_version, take_steps, upgrade
 from gpusteward.analyzer.ledger.schema import METADATA
-from gpusteward.analyzer.ledger.upgrades import read_version, take_steps, upgrade
-from gpusteward.analyzer.reports.make import make_report
-from gpusteward.analyzer.reports.reports import ReportQuery
+from gpusteward.analyzer.reports.make_report import make_report
+from gpusteward.analyzer.reports.report import ReportQuery
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.core.errors import SourceError
-from tests.analyzer.keeping import WORKING, cycles, hour, hourly, minutes_of, open_ledger, read_table
+from tests.analyzer.ledger.cycles import WORKING, cycles, hour, hourly, minutes_of, open_ledger, read_table
 from tests.analyzer.usage_tables import allocation
 
-DUMPS = sorted((Path(__file__).parent / "ledger_dumps").glob("*.sql"))
+DUMPS = sorted((Path(__file__).parent / "dumps").glob("*.sql"))
 """Of every released version: the tables with a few rows, as `sqlite3 .dump` writes them. Never changed."""
 
 
@@ -47,7 +46,7 @@ def shape(engine) -> dict[str, object]:
 
 
 def _lead_through_steps(engine) -> None:
-    with writing(engine).begin() as connection:
+    with with_write_lock(engine).begin() as connection:
         take_steps(connection, None)
 
 
@@ -73,8 +72,8 @@ def test_upgrading_what_is_of_today_changes_nothing(engine):
 
 
 def test_there_is_a_dump_of_every_version():
-    versions = Path("src/gpusteward/analyzer/keep/migrations/versions")
-    steps = {path.name[1:5] for path in (Path(__file__).parents[2] / versions).glob("v*.py")}
+    versions = Path("src/gpusteward/analyzer/ledger/migrations/versions")
+    steps = {path.name[1:5] for path in (Path(__file__).parents[3] / versions).glob("v*.py")}
     assert {path.stem for path in DUMPS} == steps
 
 
@@ -91,7 +90,7 @@ def test_books_of_an_older_version_are_carried_on(tmp_path, dump):
     assert ledger.describe()["booked_at"] == hour() / 1000 + 600
     assert minutes_of(hourly(ledger.engine)[0]) == (10, 10, 0, 0)
     for result in cycles([(allocation(0), WORKING)], [15]):
-        ledger.book(result)
+        ledger.record(result)
     assert minutes_of(hourly(ledger.engine)[0]) == (15, 15, 0, 0)
     assert read_table(ledger.engine, "currencies") == [{"since_ms": 0, "currency": "USD"}]
     with ledger.engine.connect() as connection:
@@ -113,7 +112,7 @@ def test_what_the_first_version_knew_of_gpus_nobody_held_is_still_told(tmp_path)
     engine.dispose()
     ledger = open_ledger(url)
     for result in cycles([(allocation(0), WORKING), (allocation(1), WORKING)], [15], fleet={("node-0", "H100"): 8}):
-        ledger.book(result)
+        ledger.record(result)
     report = make_report(ledger.engine, query, now_ms=hour(1))
     assert report.total.unallocated_gpu_ms == 6 * 900_000  # an hour with rows of both versions
     ledger.close()

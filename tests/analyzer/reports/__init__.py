@@ -1,0 +1,1 @@
+"""Tests of the reports package; `ledger_rows.py` writes known rows into a ledger."""
