@@ -12,11 +12,11 @@ from statistics import median
 from typing import TypeVar
 
 from bench.recorder import record_read, replay
-from gpusteward.agent.app import build_script, build_source
-from gpusteward.agent.collection import Collection, Script
-from gpusteward.agent.collector_runner import Guard
-from gpusteward.agent.metrics_page import Pages
-from gpusteward.agent.node_source import Source
+from gpusteward.agent.app import build_dialects, build_source
+from gpusteward.agent.collection import Collection, DialectSet
+from gpusteward.agent.collector_runner import CollectorRunner
+from gpusteward.agent.metrics_page import MetricsPage
+from gpusteward.agent.node_source import SnapshotSource
 from gpusteward.agent.nvml import Nvml
 from gpusteward.agent.settings.table import AgentSettings, read_settings
 from gpusteward.core.exposition import LabelCache
@@ -32,7 +32,7 @@ REST = "rest"
 """What no collector accounts for: attribution, counters, the page."""
 
 
-class CpuGuard(Guard):
+class CpuGuard(CollectorRunner):
     """Keeps account of CPU as well: time would count whatever else runs on the machine."""
 
     def __init__(self) -> None:
@@ -49,10 +49,10 @@ class CpuGuard(Guard):
 class Loop:
     """Cycles of the agent without the waits between them; its clocks go on as if it had waited."""
 
-    def __init__(self, source: Source, script: Script, settings: AgentSettings) -> None:
-        pages = Pages(node=settings.node_name, interval_seconds=settings.interval_seconds, clock=time.monotonic)
+    def __init__(self, source: SnapshotSource, script: DialectSet, settings: AgentSettings) -> None:
+        pages = MetricsPage(node=settings.node_name, interval_seconds=settings.interval_seconds, clock=time.monotonic)
         self._collection = Collection(source, script, pages, interval_seconds=settings.interval_seconds)
-        self._collection.guard = self._guard = CpuGuard()
+        self._collection.runner = self._guard = CpuGuard()
         self._interval = settings.interval_seconds
         self._ahead = 0.0
         self._account: list[dict[str, float]] = []  # cycle by cycle: milliseconds of each collector that ran
@@ -75,7 +75,7 @@ class Loop:
         deadline = time.monotonic() + PODS_SECONDS
         while not self._knows_pods():
             if time.monotonic() > deadline:
-                raise RuntimeError(f"no pods after {PODS_SECONDS:g} s: {self._collection.guard.failures}")
+                raise RuntimeError(f"no pods after {PODS_SECONDS:g} s: {self._collection.runner.failures}")
             time.sleep(0.05)
             self.run_cycle()
         self._account.clear()
@@ -99,7 +99,7 @@ def measure_all(works: Mapping[str, Callable[[], object]], rounds: int, *, turns
 
 def measure_floor(settings: AgentSettings, rounds: int, *, turns: int) -> dict[str, object]:
     api = ApiServer(settings.kubernetes_api) if settings.kubernetes_api else None
-    script = build_script(settings, api, LabelCache())
+    script = build_dialects(settings, api, LabelCache())
     wanted = DIVIDED_SIGNALS.union(*(dialect.wanted for dialect in script.dialects))
     source, recorded, nvml = build_source(settings, api), Nvml(settings.node_name), Nvml(settings.node_name)
     try:

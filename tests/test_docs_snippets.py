@@ -27,7 +27,7 @@ from gpusteward.analyzer.settings.flags import Flags
 from gpusteward.analyzer.settings.reading import KNOWN
 from gpusteward.analyzer.settings.settings import Settings
 from tests.agent import test_prometheus
-from tests.agent.http.clients import LOOPBACK, FakeAnswers
+from tests.agent.http.clients import LOOPBACK, FakeContent
 from tests.agent.test_agent_process import RunningAgent, is_ready, running
 from tests.documents import Block, list_blocks
 
@@ -174,7 +174,7 @@ def test_the_web_config_serves_https_to_who_has_the_password(tmp_path: Path):
     certificate.private_key_pem.write_to_path(tmp_path / "tls.key")
     certificate.cert_chain_pems[0].write_to_path(tmp_path / "tls.crt")
     (tmp_path / "web.yaml").write_text(block.text)
-    server = serve(FakeAnswers(), LOOPBACK, web=WebConfigFile(tmp_path / "web.yaml").current)
+    server = serve(FakeContent(), LOOPBACK, web=WebConfigFile(tmp_path / "web.yaml").current)
     try:
         check_password(f"{server.url}/metrics", authority)
     finally:

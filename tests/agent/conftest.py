@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpusteward.agent.http.server import Server, serve
-from tests.agent.http.clients import LOOPBACK, FakeAnswers, Starter
+from tests.agent.http.clients import LOOPBACK, FakeContent, Starter
 
 
 @pytest.fixture
@@ -14,8 +14,8 @@ def start() -> Iterator[Starter]:
     """Starts HTTP servers and closes them afterwards."""
     servers: list[Server] = []
 
-    def start_one(answers: FakeAnswers | None = None, **options: Any) -> Server:
-        servers.append(serve(answers or FakeAnswers(), LOOPBACK, **options))
+    def start_one(answers: FakeContent | None = None, **options: Any) -> Server:
+        servers.append(serve(answers or FakeContent(), LOOPBACK, **options))
         return servers[-1]
 
     yield start_one

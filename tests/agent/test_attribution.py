@@ -1,6 +1,6 @@
 """Whose process it is: the most trusted witness that knows decides, and nobody is accused without proof."""
 
-from gpusteward.agent.attribution import Witnesses, attribute
+from gpusteward.agent.attribution import AttributionInput, attribute
 from gpusteward.agent.kubernetes.pod_records import Pod
 from gpusteward.agent.proc.process_table import ProcessIdentity
 from gpusteward.core.allocations import Allocation, Share
@@ -17,7 +17,7 @@ GONE = ProcessIdentity()
 
 
 def attributed(identity: ProcessIdentity, *, pods=(), allocations=(), known: bool = True) -> GpuProcess:
-    witnesses = Witnesses({7: identity}, {pod.uid: pod for pod in pods}, allocations, allocations_known=known)
+    witnesses = AttributionInput({7: identity}, {pod.uid: pod for pod in pods}, allocations, allocations_known=known)
     (process,) = attribute([GpuProcess(7, GPU, memory_bytes=5, sm_ratio=0.5)], witnesses)
     assert (process.pid, process.memory_bytes, process.sm_ratio) == (7, 5, 0.5)
     return process
@@ -92,7 +92,7 @@ def test_a_container_the_api_server_does_not_list_yet_is_the_pods_only_claim():
 
 
 def test_a_pod_whose_device_was_not_found_is_not_accused_of_running_elsewhere():
-    witnesses = Witnesses({7: IN_POD}, {UID: POD}, (), unplaced=frozenset({("ml", "trainer-0")}))
+    witnesses = AttributionInput({7: IN_POD}, {UID: POD}, (), unplaced=frozenset({("ml", "trainer-0")}))
     (process,) = attribute([GpuProcess(7, GPU)], witnesses)
     assert not process.outside_allocation
 

@@ -2,10 +2,10 @@
 
 import threading
 
-from gpusteward.agent.collection import Collection, Script, Worker
-from gpusteward.agent.collector_runner import Guard
-from gpusteward.agent.endpoints import AgentAnswers
-from gpusteward.agent.metrics_page import Pages
+from gpusteward.agent.collection import Collection, CollectionThread, DialectSet
+from gpusteward.agent.collector_runner import CollectorRunner
+from gpusteward.agent.endpoints import AgentEndpoints
+from gpusteward.agent.metrics_page import MetricsPage
 from gpusteward.core.exposition import LabelCache
 from gpusteward.core.gpus import Gpu, GpuReading
 from gpusteward.core.snapshots import Failure, Snapshot
@@ -22,7 +22,7 @@ class Source:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
 
-    def read(self, wanted: frozenset[str], *, now: float, guard: Guard) -> Snapshot:
+    def read(self, wanted: frozenset[str], *, now: float, runner: CollectorRunner) -> Snapshot:
         return self.snapshot
 
     def release(self, *, seconds: float) -> None:
@@ -32,15 +32,15 @@ class Source:
         """Nothing is open."""
 
 
-def collection(snapshot: Snapshot) -> tuple[Collection, Pages]:
-    pages = Pages(node="node-a", interval_seconds=5, clock=lambda: 0.0)
-    return Collection(Source(snapshot), Script([], LabelCache()), pages, interval_seconds=5), pages
+def collection(snapshot: Snapshot) -> tuple[Collection, MetricsPage]:
+    pages = MetricsPage(node="node-a", interval_seconds=5, clock=lambda: 0.0)
+    return Collection(Source(snapshot), DialectSet([], LabelCache()), pages, interval_seconds=5), pages
 
 
 def ready(*, readings: tuple[GpuReading, ...], failures: tuple[Failure, ...]) -> tuple[bool, str]:
     cycles, pages = collection(Snapshot("node-a", 1.0, readings, failures=failures))
     cycles.run_cycle(now=1.0, monotonic=0.0)
-    return AgentAnswers(cycles, pages, threading.current_thread()).ready()
+    return AgentEndpoints(cycles, pages, threading.current_thread()).ready()
 
 
 def test_it_is_not_ready_while_nvml_does_not_answer():
@@ -60,7 +60,7 @@ def health(*snapshots: Snapshot) -> tuple[bool, str]:
     for number, snapshot in enumerate(snapshots):
         cycles._source = Source(snapshot)
         cycles.run_cycle(now=float(number + 1), monotonic=0.0)
-    return AgentAnswers(cycles, pages, threading.current_thread()).health()
+    return AgentEndpoints(cycles, pages, threading.current_thread()).health()
 
 
 def test_a_driver_upgraded_under_the_agent_makes_it_unhealthy_because_a_restart_mends_that():
@@ -83,12 +83,12 @@ def test_cycles_asked_for_in_between_do_not_put_off_the_next_one():
         ran.release()
 
     cycles.run_cycle = count
-    worker = Worker(cycles, interval_seconds=0.2, release_seconds=1)
+    worker = CollectionThread(cycles, interval_seconds=0.2, release_seconds=1)
     worker.start()
     try:
         for _asked in range(50):
             assert ran.acquire(timeout=5)
-            worker.ask_cycle()
+            worker.request_cycle()
         for _own in range(2):
             assert ran.acquire(timeout=5), "the next cycle of its own was put off"
     finally:

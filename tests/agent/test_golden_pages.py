@@ -12,14 +12,14 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from gpusteward import __version__
-from gpusteward.agent.app import build_script
+from gpusteward.agent.app import build_dialects
 from gpusteward.agent.collection import Collection
 from gpusteward.agent.kubernetes.kubelet import PodResources
 from gpusteward.agent.kubernetes.pod_watch import PodWatch
-from gpusteward.agent.metrics_page import Pages
-from gpusteward.agent.node_source import Neighbours, NodeSource
+from gpusteward.agent.metrics_page import MetricsPage
+from gpusteward.agent.node_source import NodeProviders, NodeSource
 from gpusteward.agent.nvml import Nvml
-from gpusteward.agent.proc.process_table import ProcTable
+from gpusteward.agent.proc.process_table import ProcessTable
 from gpusteward.agent.settings.table import read_settings
 from gpusteward.core.exposition import LabelCache
 from gpusteward.kubernetes.api import ApiServer
@@ -33,20 +33,20 @@ START = 1_800_000_000.0
 
 
 @contextmanager
-def collection(machine: Machine, folder: Path, *flags: str) -> Iterator[tuple[Collection, Pages]]:
+def collection(machine: Machine, folder: Path, *flags: str) -> Iterator[tuple[Collection, MetricsPage]]:
     """The whole agent but for the worker's clock and the HTTP server."""
     settings = read_settings(["--node-name", NODE, *flags], {})
     clock = iter(range(0, 100_000, 5))
     with machine.stand(folder) as standing:
         pods = PodWatch(ApiServer(standing.api.url), NODE)
         kubelet = PodResources(standing.kubelet.path)
-        neighbours = Neighbours(ProcTable(standing.proc), kubelet, pods)
+        neighbours = NodeProviders(ProcessTable(standing.proc), kubelet, pods)
         source = NodeSource(NODE, Nvml(NODE, clock=lambda: float(next(clock)), event_wait_milliseconds=10), neighbours)
-        pages = Pages(node=NODE, interval_seconds=5, clock=lambda: 0.0)
+        pages = MetricsPage(node=NODE, interval_seconds=5, clock=lambda: 0.0)
         try:
             pods.start()
             wait_until(lambda: pods.has_listed)
-            yield Collection(source, build_script(settings, None, LabelCache()), pages, interval_seconds=5), pages
+            yield Collection(source, build_dialects(settings, None, LabelCache()), pages, interval_seconds=5), pages
         finally:
             source.close()
 

@@ -6,7 +6,7 @@ import zlib
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from gpusteward.agent.metrics_page import Pages
+from gpusteward.agent.metrics_page import MetricsPage
 from gpusteward.core import metrics
 from gpusteward.core.exposition import Family
 
@@ -22,8 +22,8 @@ class Clock:
         return self.now
 
 
-def published(clock: Clock) -> Pages:
-    pages = Pages(node="node-a", interval_seconds=5, clock=clock)
+def published(clock: Clock) -> MetricsPage:
+    pages = MetricsPage(node="node-a", interval_seconds=5, clock=clock)
     pages.publish([INFO, POWER], taken_at=clock.now)
     return pages
 
@@ -83,7 +83,7 @@ def test_openmetrics_ends_as_it_must():
 
 
 def test_before_the_first_cycle_the_page_is_empty_and_stale():
-    pages = Pages(node="node-a", interval_seconds=5, clock=Clock())
+    pages = MetricsPage(node="node-a", interval_seconds=5, clock=Clock())
     assert pages.is_stale
     assert pages.age_seconds is None
     assert pages.render(openmetrics=False, gzip=False) == b""

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.agent.collector_runner import Guard
+from gpusteward.agent.collector_runner import CollectorRunner
 from gpusteward.agent.kubernetes.kubelet import PodResources
 from gpusteward.agent.kubernetes.pod_watch import PodWatch
-from gpusteward.agent.node_source import CLAIMS_CHECKED_SECONDS, CLAIMS_KEPT_SECONDS, Neighbours, NodeSource
+from gpusteward.agent.node_source import CLAIMS_CHECKED_SECONDS, CLAIMS_KEPT_SECONDS, NodeProviders, NodeSource
 from gpusteward.agent.nvml import Nvml
-from gpusteward.agent.proc.process_table import ProcTable
+from gpusteward.agent.proc.process_table import ProcessTable
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usage_split import DIVIDED_SIGNALS
 from gpusteward.kubernetes.api import ApiServer
@@ -31,20 +31,20 @@ class Node:
     def __init__(self, source: NodeSource, standing: Standing) -> None:
         self.source = source
         self.standing = standing
-        self.guard = Guard()
+        self.runner = CollectorRunner()
         self.now = START
 
     def read(self, *, after: float = 5.0) -> Snapshot:
         self.now += after
-        self.guard.start_cycle()
-        return self.source.read(WANTED, now=self.now, guard=self.guard)
+        self.runner.start_cycle()
+        return self.source.read(WANTED, now=self.now, runner=self.runner)
 
 
 @contextmanager
 def standing_node(machine: Machine, folder: Path, *, watch_pods: bool = True) -> Iterator[Node]:
     with machine.stand(folder) as standing:
         pods = PodWatch(ApiServer(standing.api.url), NODE) if watch_pods else None
-        neighbours = Neighbours(ProcTable(standing.proc), PodResources(standing.kubelet.path), pods)
+        neighbours = NodeProviders(ProcessTable(standing.proc), PodResources(standing.kubelet.path), pods)
         source = NodeSource(NODE, Nvml(NODE, event_wait_milliseconds=10), neighbours)
         try:
             if pods is not None:

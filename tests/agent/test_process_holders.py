@@ -4,11 +4,11 @@ import getpass
 from dataclasses import replace
 from pathlib import Path
 
-from gpusteward.agent.attribution import seat_residents
-from gpusteward.agent.collector_runner import Guard
-from gpusteward.agent.node_source import Neighbours, NodeSource
+from gpusteward.agent.attribution import assign_process_holders
+from gpusteward.agent.collector_runner import CollectorRunner
+from gpusteward.agent.node_source import NodeProviders, NodeSource
 from gpusteward.agent.nvml import Nvml
-from gpusteward.agent.proc.process_table import ProcessIdentity, ProcTable
+from gpusteward.agent.proc.process_table import ProcessIdentity, ProcessTable
 from gpusteward.core.allocations import Share
 from gpusteward.core.containers import Workload
 from gpusteward.core.gpus import GpuProcess, Place
@@ -26,7 +26,7 @@ BOXED = ProcessIdentity(name="python3", place=Place.CONTAINER, container_id="c0f
 
 def seat(*placed: tuple[str, ProcessIdentity]):
     processes = [GpuProcess(pid, gpu) for pid, (gpu, _) in enumerate(placed)]
-    return seat_residents(processes, {pid: identity for pid, (_, identity) in enumerate(placed)})
+    return assign_process_holders(processes, {pid: identity for pid, (_, identity) in enumerate(placed)})
 
 
 def test_a_user_alone_on_a_gpu_holds_all_of_it_under_the_name_of_the_program():
@@ -70,10 +70,10 @@ def test_the_whole_machine_is_told_without_a_kubelet_and_its_parts_sum_to_the_de
     for pid in pids[2:]:
         write_process(tmp_path, pid, cgroup=IN_DOCKER.format("ab" * 32), argv0="/usr/bin/python3")
     source = NodeSource(
-        NODE, Nvml(NODE, event_wait_milliseconds=10), Neighbours(ProcTable(tmp_path), holders_are_processes=True)
+        NODE, Nvml(NODE, event_wait_milliseconds=10), NodeProviders(ProcessTable(tmp_path), holders_are_processes=True)
     )
     try:
-        snapshot: Snapshot = source.read(DIVIDED_SIGNALS, now=1.0, guard=Guard())
+        snapshot: Snapshot = source.read(DIVIDED_SIGNALS, now=1.0, runner=CollectorRunner())
     finally:
         source.close()
     assert snapshot.allocations_known
@@ -91,10 +91,10 @@ def test_no_advice_is_given_that_only_a_pod_could_follow(nvml_world: NvmlWorld, 
     world = crowd(2, 1, pids=[2001])  # of the first GPU; nobody is on the second, whose memory is held
     nvml_world.become(world)
     source = NodeSource(
-        NODE, Nvml(NODE, event_wait_milliseconds=10), Neighbours(ProcTable(tmp_path), holders_are_processes=True)
+        NODE, Nvml(NODE, event_wait_milliseconds=10), NodeProviders(ProcessTable(tmp_path), holders_are_processes=True)
     )
     try:
-        snapshot: Snapshot = source.read(DIVIDED_SIGNALS | {"memory_reserved_bytes"}, now=1.0, guard=Guard())
+        snapshot: Snapshot = source.read(DIVIDED_SIGNALS | {"memory_reserved_bytes"}, now=1.0, runner=CollectorRunner())
     finally:
         source.close()
     assert [failure.collector for failure in snapshot.failures] == ["processes", "proc"]

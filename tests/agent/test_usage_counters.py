@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpusteward.agent.usage_counters import Meters
+from gpusteward.agent.usage_counters import UsageCounters
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
 from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading, Place
@@ -34,7 +34,7 @@ def key(who: Container) -> tuple[str, Place, Container]:
 
 
 def test_busy_seconds_are_utilization_times_time():
-    meters = Meters(longest_gap_seconds=15)
+    meters = UsageCounters(longest_gap_seconds=15)
     for at in (100.0, 105.0, 110.0):
         view = meters.advance(snapshot(at))
     assert view.gpu_busy_seconds[GPU.uuid] == pytest.approx(8.0)
@@ -43,7 +43,7 @@ def test_busy_seconds_are_utilization_times_time():
 
 
 def test_energy_follows_the_devices_counter_and_the_share_of_use():
-    meters = Meters(longest_gap_seconds=15)
+    meters = UsageCounters(longest_gap_seconds=15)
     meters.advance(snapshot(100.0, joules=10_000))
     view = meters.advance(snapshot(105.0, joules=11_200))
     assert view.use_energy_joules[key(ALICE)] == pytest.approx(900)
@@ -51,32 +51,32 @@ def test_energy_follows_the_devices_counter_and_the_share_of_use():
 
 
 def test_without_an_energy_counter_power_is_integrated():
-    meters = Meters(longest_gap_seconds=15)
+    meters = UsageCounters(longest_gap_seconds=15)
     meters.advance(snapshot(100.0))
     assert sum(meters.advance(snapshot(105.0)).use_energy_joules.values()) == pytest.approx(1000)
 
 
 def test_a_silence_longer_than_three_intervals_is_not_counted_as_use():
-    meters = Meters(longest_gap_seconds=15)
+    meters = UsageCounters(longest_gap_seconds=15)
     meters.advance(snapshot(100.0))
     assert meters.advance(snapshot(160.0)).gpu_busy_seconds[GPU.uuid] == 0
 
 
 def test_a_clock_set_back_counts_nothing():
-    meters = Meters(longest_gap_seconds=15)
+    meters = UsageCounters(longest_gap_seconds=15)
     meters.advance(snapshot(100.0))
     assert meters.advance(snapshot(40.0)).gpu_busy_seconds[GPU.uuid] == 0
 
 
 def test_a_driver_reload_that_resets_energy_never_counts_backwards():
-    meters = Meters(longest_gap_seconds=15)
+    meters = UsageCounters(longest_gap_seconds=15)
     meters.advance(snapshot(100.0, joules=10_000))
     view = meters.advance(snapshot(105.0, joules=50))
     assert sum(view.use_energy_joules.values()) == pytest.approx(1000)
 
 
 def test_whoever_is_gone_is_forgotten():
-    meters = Meters(longest_gap_seconds=15)
+    meters = UsageCounters(longest_gap_seconds=15)
     meters.advance(snapshot(100.0))
     view = meters.advance(replace(snapshot(105.0), processes=(), allocations=()))
     assert key(ALICE) not in view.use_busy_seconds
@@ -84,7 +84,7 @@ def test_whoever_is_gone_is_forgotten():
 
 
 def test_a_gap_in_the_reading_resets_no_counter():
-    meters = Meters(longest_gap_seconds=15)
+    meters = UsageCounters(longest_gap_seconds=15)
     for at in (100.0, 105.0):
         meters.advance(snapshot(at))
     lost = GpuReading(GPU, lost=True, processes_known=False)
@@ -97,7 +97,7 @@ def test_a_gap_in_the_reading_resets_no_counter():
 
 
 def test_a_counter_whose_growth_is_unknown_is_not_shown_and_goes_on_when_it_is_known():
-    meters = Meters(longest_gap_seconds=15)
+    meters = UsageCounters(longest_gap_seconds=15)
     for at in (100.0, 105.0):
         meters.advance(snapshot(at))
     unknown = snapshot(110.0)

@@ -7,7 +7,7 @@ from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.agent.dialects.native import NativeDialect
 from gpusteward.agent.fields.field_list import default_fields
-from gpusteward.agent.usage_counters import Meters
+from gpusteward.agent.usage_counters import UsageCounters
 from gpusteward.core.exposition import LabelCache, render_labels
 from gpusteward.simulate.nodes import SimulatedNode
 from tests.analyzer.engines import Sample
@@ -39,7 +39,7 @@ def tell_history(
     """All pages of these nodes, as scraped by a job; the agent collects as often, or every `collect_seconds`."""
     for node in nodes:
         speakers = list(_speakers(dialects, node.name, options))
-        meters = Meters(longest_gap_seconds=120)
+        meters = UsageCounters(longest_gap_seconds=120)
         target = f'{{instance="{node.name}:9400",job="{job}"}}'
         for number, at in enumerate(times):
             for between in _between(times[number - 1], at, collect_seconds) if number else ():

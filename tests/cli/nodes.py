@@ -6,7 +6,7 @@ import msgspec
 
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.simulate.fleets import default_node
-from tests.agent.http.clients import FakeAnswers
+from tests.agent.http.clients import FakeContent
 
 AT = 1_800_000_000.0
 
@@ -15,7 +15,7 @@ def make_snapshot(at: float = AT) -> Snapshot:
     return default_node(3, name="gpu-box").snapshot(at)
 
 
-class SnapshotAnswers(FakeAnswers):
+class SnapshotAnswers(FakeContent):
     def __init__(self, snapshot: Snapshot | dict[str, Any] | None = None, **misfortunes: Any) -> None:
         super().__init__(**misfortunes)
         self.body = msgspec.json.encode(snapshot or make_snapshot())

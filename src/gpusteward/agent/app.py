@@ -7,23 +7,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpusteward import __version__
-from gpusteward.agent.collection import Collection, Dialect, Script, Worker
+from gpusteward.agent.collection import Collection, CollectionThread, Dialect, DialectSet
 from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions, parse_devices
 from gpusteward.agent.dialects.native import NativeDialect
 from gpusteward.agent.dialects.pid2pod import Pid2PodDialect
 from gpusteward.agent.dialects.vgpu_monitor import VgpuMonitorDialect
-from gpusteward.agent.endpoints import AgentAnswers
+from gpusteward.agent.endpoints import AgentEndpoints
 from gpusteward.agent.fields.field_list import default_fields
 from gpusteward.agent.fields.reloading import FieldConfigMap, FieldFile
 from gpusteward.agent.http.server import Server, serve
 from gpusteward.agent.http.web_config import WebConfig, WebConfigFile
 from gpusteward.agent.kubernetes.kubelet import PodResources
 from gpusteward.agent.kubernetes.pod_watch import PodWatch
-from gpusteward.agent.metrics_page import Pages
-from gpusteward.agent.node_source import Neighbours, NodeSource, Source
+from gpusteward.agent.metrics_page import MetricsPage
+from gpusteward.agent.node_source import NodeProviders, NodeSource, SnapshotSource
 from gpusteward.agent.nvml import Nvml
-from gpusteward.agent.proc.process_table import ProcTable
+from gpusteward.agent.proc.process_table import ProcessTable
 from gpusteward.agent.settings.table import AgentSettings
 from gpusteward.agent.shares.ratio_file import RatioFile
 from gpusteward.core.errors import ConfigurationError
@@ -52,14 +52,14 @@ class Agent:
         """Raises ConfigurationError for what a person can mend."""
         api = _find_api(settings)
         labels = LabelCache()
-        pages = Pages(node=settings.node_name, interval_seconds=settings.interval_seconds, clock=time.monotonic)
-        script = build_script(settings, api, labels)
+        page = MetricsPage(node=settings.node_name, interval_seconds=settings.interval_seconds, clock=time.monotonic)
+        script = build_dialects(settings, api, labels)
         self._source = build_source(settings, api)
-        collection = Collection(self._source, script, pages, interval_seconds=settings.interval_seconds)
-        self.worker = Worker(
+        collection = Collection(self._source, script, page, interval_seconds=settings.interval_seconds)
+        self.worker = CollectionThread(
             collection, interval_seconds=settings.interval_seconds, release_seconds=settings.release_seconds
         )
-        self.server = _listen(settings, AgentAnswers(collection, pages, self.worker))
+        self.server = _listen(settings, AgentEndpoints(collection, page, self.worker))
         self.worker.start()
 
     def stop(self) -> None:
@@ -85,32 +85,32 @@ def run_agent(settings: AgentSettings) -> int:
     )
     if settings.source == "simulated":
         print(f"{agent.server.url}/metrics shows simulated GPUs; Ctrl-C ends it", flush=True)
-    _obey_signals(agent.worker)
+    _wait_for_stop_signal(agent.worker)
     agent.stop()
     log.info("agent_stopped")
     return 0
 
 
-def _obey_signals(worker: Worker) -> None:
+def _wait_for_stop_signal(worker: CollectionThread) -> None:
     """Return when it is time to stop."""
     while (received := signal.sigwait(SIGNALS)) not in STOP_SIGNALS:
         if received == signal.SIGUSR1:
-            worker.ask_release()
+            worker.request_release()
         else:
-            worker.ask_cycle()
+            worker.request_cycle()
 
 
-def build_source(settings: AgentSettings, api: ApiServer | None) -> Source:
+def build_source(settings: AgentSettings, api: ApiServer | None) -> SnapshotSource:
     """Where snapshots come from: this node, or one that does not exist."""
     if settings.source == "simulated":
         from gpusteward.agent.simulated_source import SimulatedSource  # half a megabyte that a real node does not need
 
         return SimulatedSource(settings.node_name, seed=settings.simulate_seed, loads=settings.simulate_loads)
     if settings.holders == "processes":
-        alone = Neighbours(ProcTable(settings.proc), holders_are_processes=True)
+        alone = NodeProviders(ProcessTable(settings.proc), holders_are_processes=True)
         return NodeSource(settings.node_name, Nvml(settings.node_name), alone)
-    neighbours = Neighbours(
-        proc=ProcTable(settings.proc),
+    neighbours = NodeProviders(
+        proc=ProcessTable(settings.proc),
         kubelet=_find_kubelet(settings),
         pods=PodWatch(api, settings.node_name, label_patterns=_label_patterns(settings)) if api else None,
         ratio=RatioFile(settings.ratio_file) if settings.ratio_file else None,
@@ -120,7 +120,7 @@ def build_source(settings: AgentSettings, api: ApiServer | None) -> Source:
     return NodeSource(settings.node_name, Nvml(settings.node_name), neighbours)
 
 
-def build_script(settings: AgentSettings, api: ApiServer | None, labels: LabelCache) -> Script:
+def build_dialects(settings: AgentSettings, api: ApiServer | None, labels: LabelCache) -> DialectSet:
     """The dialects that are switched on, and the field list of the dcgm one if it can change."""
     fields = _find_fields(settings, api)
     dcgm = DcgmDialect(
@@ -129,8 +129,8 @@ def build_script(settings: AgentSettings, api: ApiServer | None, labels: LabelCa
     known: Sequence[Dialect] = (dcgm, VgpuMonitorDialect(labels), Pid2PodDialect(labels), NativeDialect(labels))
     dialects = [dialect for dialect in known if dialect.name in settings.dialects]
     if fields is None:
-        return Script(dialects, labels)
-    return Script(
+        return DialectSet(dialects, labels)
+    return DialectSet(
         dialects,
         labels,
         refresh=lambda now: dcgm.use(fields.poll(now)),
@@ -200,7 +200,7 @@ def _dcgm_options(settings: AgentSettings) -> DcgmOptions:
     )
 
 
-def _listen(settings: AgentSettings, answers: AgentAnswers) -> Server:
+def _listen(settings: AgentSettings, answers: AgentEndpoints) -> Server:
     web = WebConfigFile(settings.web_config_file).current if settings.web_config_file else WebConfig
     return serve(
         answers,

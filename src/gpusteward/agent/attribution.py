@@ -16,7 +16,7 @@ from gpusteward.core.gpus import GpuProcess, Place
 
 
 @dataclass(frozen=True, slots=True)
-class Witnesses:
+class AttributionInput:
     """Everybody who can say whose process it is."""
 
     identities: Mapping[int, ProcessIdentity] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class Witnesses:
     unplaced: frozenset[tuple[str, str]] = frozenset()  # pods that hold a device nobody found: namespace, name
 
 
-def attribute(processes: Sequence[GpuProcess], witnesses: Witnesses) -> tuple[GpuProcess, ...]:
+def attribute(processes: Sequence[GpuProcess], witnesses: AttributionInput) -> tuple[GpuProcess, ...]:
     """Give every process its place, its container, and a flag if it runs where its pod has no claim."""
     holders: dict[str, list[Allocation]] = {}
     for allocation in witnesses.allocations:
@@ -34,7 +34,7 @@ def attribute(processes: Sequence[GpuProcess], witnesses: Witnesses) -> tuple[Gp
     return tuple(_attribute_one(process, witnesses, holders.get(process.gpu_uuid, [])) for process in processes)
 
 
-def _attribute_one(process: GpuProcess, witnesses: Witnesses, holders: Sequence[Allocation]) -> GpuProcess:
+def _attribute_one(process: GpuProcess, witnesses: AttributionInput, holders: Sequence[Allocation]) -> GpuProcess:
     identity = witnesses.identities.get(process.pid, _NOBODY)
     container = _container(identity, witnesses.pods, holders)
     return GpuProcess(
@@ -120,7 +120,7 @@ def _is_outside(
 SHORT_ID = 12  # characters of a container's id, as docker and crictl show it
 
 
-def seat_residents(
+def assign_process_holders(
     processes: Sequence[GpuProcess], identities: Mapping[int, ProcessIdentity]
 ) -> tuple[tuple[GpuProcess, ...], tuple[Allocation, ...]]:
     """The processes with their holders named, and what each holder has: one claim for each GPU it is on."""

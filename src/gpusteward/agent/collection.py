@@ -8,11 +8,11 @@ from functools import partial
 from typing import Protocol
 
 from gpusteward import process_memory
-from gpusteward.agent.collector_runner import Guard
+from gpusteward.agent.collector_runner import CollectorRunner
 from gpusteward.agent.dialects.self_metrics import agent_families
-from gpusteward.agent.metrics_page import STALE_AFTER_INTERVALS, Pages
-from gpusteward.agent.node_source import Source
-from gpusteward.agent.usage_counters import Meters, View
+from gpusteward.agent.metrics_page import STALE_AFTER_INTERVALS, MetricsPage
+from gpusteward.agent.node_source import SnapshotSource
+from gpusteward.agent.usage_counters import SnapshotView, UsageCounters
 from gpusteward.core.exposition import Family, LabelCache
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usage_split import DIVIDED_SIGNALS
@@ -30,12 +30,12 @@ class Dialect(Protocol):
     def wanted(self) -> frozenset[str]:
         """Signals it needs."""
 
-    def families(self, view: View) -> list[Family]:
+    def families(self, view: SnapshotView) -> list[Family]:
         """The same facts, as families."""
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
+class DialectSet:
     """What a cycle says and in whose words."""
 
     dialects: Sequence[Dialect]
@@ -47,26 +47,28 @@ class Script:
 class Collection:
     """One cycle after another: read, count, render, publish."""
 
-    def __init__(self, source: Source, script: Script, pages: Pages, *, interval_seconds: float) -> None:
+    def __init__(
+        self, source: SnapshotSource, script: DialectSet, page: MetricsPage, *, interval_seconds: float
+    ) -> None:
         self._source = source
         self._script = script
-        self._pages = pages
-        self._meters = Meters(longest_gap_seconds=interval_seconds * STALE_AFTER_INTERVALS)
+        self._pages = page
+        self._meters = UsageCounters(longest_gap_seconds=interval_seconds * STALE_AFTER_INTERVALS)
         self._cycles = 0
-        self.guard = Guard()
+        self.runner = CollectorRunner()
         self.last_snapshot: Snapshot | None = None
         self.has_seen_gpus = False  # since the start
 
     def run_cycle(self, *, now: float, monotonic: float) -> None:
         """The whole work of one interval. `now` is wall time, `monotonic` the clock of the pages."""
-        self.guard.start_cycle()
+        self.runner.start_cycle()
         self._script.labels.start_cycle()
-        self.guard.run("fields", lambda: self._script.refresh(monotonic), None)
-        snapshot = self._source.read(self._wanted(), now=now, guard=self.guard)
+        self.runner.run("fields", lambda: self._script.refresh(monotonic), None)
+        snapshot = self._source.read(self._wanted(), now=now, runner=self.runner)
         families = self._families(self._meters.advance(snapshot))
         self._cycles += 1
         families += agent_families(
-            self.guard,
+            self.runner,
             node=snapshot.node,
             cycles=self._cycles,
             reloads=self._script.count_reloads(),
@@ -82,14 +84,14 @@ class Collection:
     def _wanted(self) -> frozenset[str]:
         return DIVIDED_SIGNALS.union(*(dialect.wanted for dialect in self._script.dialects))
 
-    def _families(self, view: View) -> list[Family]:
+    def _families(self, view: SnapshotView) -> list[Family]:
         families: list[Family] = []
         for dialect in self._script.dialects:
-            families += self.guard.run(f"dialect_{dialect.name}", partial(dialect.families, view), [])
+            families += self.runner.run(f"dialect_{dialect.name}", partial(dialect.families, view), [])
         return families
 
 
-class Worker(threading.Thread):
+class CollectionThread(threading.Thread):
     """Runs the collection every interval in a thread of its own; a hung driver hangs this thread alone."""
 
     def __init__(self, collection: Collection, *, interval_seconds: float, release_seconds: float) -> None:
@@ -118,14 +120,14 @@ class Worker(threading.Thread):
     def _run_once(self) -> None:
         """A fault nobody foresaw costs this cycle: the page grows old and says so, the next cycle tries again."""
         run = partial(self._collection.run_cycle, now=time.time(), monotonic=time.monotonic())
-        self._collection.guard.run("cycle", run, None)
+        self._collection.runner.run("cycle", run, None)
 
-    def ask_release(self) -> None:
+    def request_release(self) -> None:
         """Let go of NVML at once, for a while."""
         self._release_asked = True
         self._wake.set()
 
-    def ask_cycle(self) -> None:
+    def request_cycle(self) -> None:
         """Run a cycle now instead of at the end of the interval."""
         self._wake.set()
 

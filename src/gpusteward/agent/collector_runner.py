@@ -11,14 +11,14 @@ from gpusteward.logs import Log
 QUIET_CYCLES = 12
 """A failure that stays away so long is over: one that comes and goes is said once, not each time. Our guess."""
 
-MOST_REASONS = 8
+MAX_REASONS = 8
 """Message of one place: a reason that reads differently every time must not fill the log. The others are counted."""
 
 log = Log(__name__)
 _Result = TypeVar("_Result")
 
 
-class Guard:
+class CollectorRunner:
     """Runs collectors by name and keeps the account of them."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Guard:
         self.error_counts[failure.collector] = self.error_counts.get(failure.collector, 0) + 1
         reasons = self._said.setdefault((failure.collector, failure.gpu_uuid), {})
         is_new = failure.reason not in reasons
-        if is_new and len(reasons) >= MOST_REASONS:
+        if is_new and len(reasons) >= MAX_REASONS:
             return
         reasons[failure.reason] = self._cycle
         if is_new:

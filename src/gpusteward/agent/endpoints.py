@@ -5,15 +5,15 @@ import threading
 import msgspec
 
 from gpusteward.agent.collection import Collection
-from gpusteward.agent.metrics_page import Pages
+from gpusteward.agent.metrics_page import MetricsPage
 
 
-class AgentAnswers:
+class AgentEndpoints:
     """Answers from the last cycle; nothing here waits for NVML, the kubelet or the API server."""
 
-    def __init__(self, collection: Collection, pages: Pages, worker: threading.Thread) -> None:
+    def __init__(self, collection: Collection, page: MetricsPage, worker: threading.Thread) -> None:
         self._collection = collection
-        self._pages = pages
+        self._pages = page
         self._worker = worker
 
     def metrics(self, *, openmetrics: bool, gzip: bool) -> bytes:

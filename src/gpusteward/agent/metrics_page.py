@@ -44,7 +44,7 @@ class _Published:
     packed: dict[tuple[bool, bool], _Packed] = field(default_factory=dict)
 
 
-class Pages:
+class MetricsPage:
     """The last page, safe to read from any thread while the next one is made."""
 
     def __init__(self, *, node: str, interval_seconds: float, clock: Callable[[], float]) -> None:

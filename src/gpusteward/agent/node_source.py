@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from gpusteward.agent.attribution import Witnesses, attribute, seat_residents
-from gpusteward.agent.collector_runner import Guard
+from gpusteward.agent.attribution import AttributionInput, assign_process_holders, attribute
+from gpusteward.agent.collector_runner import CollectorRunner
 from gpusteward.agent.kubernetes.kubelet import Claim, PodResources
 from gpusteward.agent.kubernetes.pod_watch import Pod, PodWatch
 from gpusteward.agent.nvml import IN_POD, Nvml, NvmlReading
-from gpusteward.agent.proc.process_table import ProcessIdentity, ProcTable
+from gpusteward.agent.proc.process_table import ProcessIdentity, ProcessTable
 from gpusteward.agent.shares.ratio_file import RatioFile
 from gpusteward.agent.shares.resolver import Resolution, Resolver
 from gpusteward.core.errors import SourceError
@@ -33,10 +33,10 @@ _NO_IDENTITIES: Mapping[int, ProcessIdentity] = {}
 _NO_PODS: Mapping[str, Pod] = {}
 
 
-class Source(Protocol):
+class SnapshotSource(Protocol):
     """Where snapshots come from."""
 
-    def read(self, wanted: frozenset[str], *, now: float, guard: Guard) -> Snapshot:
+    def read(self, wanted: frozenset[str], *, now: float, runner: CollectorRunner) -> Snapshot:
         """The node now; what failed is on the guard's account."""
 
     def release(self, *, seconds: float) -> None:
@@ -47,10 +47,10 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbours:
+class NodeProviders:
     """Who besides NVML can be asked on this node. None: not there, or switched off."""
 
-    proc: ProcTable
+    proc: ProcessTable
     kubelet: PodResources | None = None
     pods: PodWatch | None = None
     ratio: RatioFile | None = None
@@ -60,7 +60,7 @@ class Neighbours:
 class NodeSource:
     """NVML, /proc, the kubelet and the pods of one node."""
 
-    def __init__(self, name: str, nvml: Nvml, neighbours: Neighbours) -> None:
+    def __init__(self, name: str, nvml: Nvml, neighbours: NodeProviders) -> None:
         self._name = name
         self._nvml = nvml
         self._ask = neighbours
@@ -72,21 +72,21 @@ class NodeSource:
         self._resolver = Resolver()
         self._is_first = True
 
-    def read(self, wanted: frozenset[str], *, now: float, guard: Guard) -> Snapshot:
+    def read(self, wanted: frozenset[str], *, now: float, runner: CollectorRunner) -> Snapshot:
         """Ask everybody, join the answers."""
-        reading = guard.run("nvml", lambda: self._read_nvml(wanted, now), NvmlReading())
+        reading = runner.run("nvml", lambda: self._read_nvml(wanted, now), NvmlReading())
         for failure in reading.failures:
-            guard.fail(self._advise(failure))
-        identities = self._identify(reading, guard)
-        pods = self._read_pods(guard)
-        claims_known = self._read_claims(pods, now=now, guard=guard)
-        resolution = self._resolve(reading, pods, guard)
-        witnesses = Witnesses(
+            runner.fail(self._advise(failure))
+        identities = self._identify(reading, runner)
+        pods = self._read_pods(runner)
+        claims_known = self._read_claims(pods, now=now, runner=runner)
+        resolution = self._resolve(reading, pods, runner)
+        witnesses = AttributionInput(
             identities, pods, resolution.allocations, allocations_known=claims_known, unplaced=resolution.unplaced
         )
         processes, allocations = attribute(reading.processes, witnesses), resolution.allocations
         if self._ask.holders_are_processes:
-            processes, allocations = seat_residents(processes, identities)
+            processes, allocations = assign_process_holders(processes, identities)
         return Snapshot(
             node=self._name,
             taken_at=now,
@@ -94,7 +94,7 @@ class NodeSource:
             processes=processes,
             allocations=allocations,
             allocations_known=claims_known or self._ask.holders_are_processes,
-            failures=tuple(guard.failures),
+            failures=tuple(runner.failures),
             holders_are_processes=self._ask.holders_are_processes,
         )
 
@@ -123,15 +123,15 @@ class NodeSource:
             return failure
         return replace(failure, reason=failure.reason.replace(IN_POD, _IN_CONTAINER))
 
-    def _identify(self, reading: NvmlReading, guard: Guard) -> Mapping[int, ProcessIdentity]:
+    def _identify(self, reading: NvmlReading, runner: CollectorRunner) -> Mapping[int, ProcessIdentity]:
         pids = {process.pid for process in reading.processes}
         self._ask.proc.forget_except(pids)
-        identities = guard.run("proc", lambda: {pid: self._ask.proc.identify(pid) for pid in pids}, _NO_IDENTITIES)
+        identities = runner.run("proc", lambda: {pid: self._ask.proc.identify(pid) for pid in pids}, _NO_IDENTITIES)
         if identities and not any(identity.name for identity in identities.values()):
-            guard.fail(self._advise(Failure("proc", _NOBODY_IN_PROC)))
+            runner.fail(self._advise(Failure("proc", _NOBODY_IN_PROC)))
         return identities
 
-    def _read_pods(self, guard: Guard) -> Mapping[str, Pod]:
+    def _read_pods(self, runner: CollectorRunner) -> Mapping[str, Pod]:
         """Pods as the watch knows them; without the API server the last known ones stand, and it is said."""
         watch = self._ask.pods
         if watch is None:
@@ -139,34 +139,34 @@ class NodeSource:
         if self._is_first:  # a first page without owners would start series that end with the second
             self._is_first = False
             watch.wait_for_first(PODS_AWAITED_SECONDS)
-        pods = guard.run("pods", lambda: watch.pods, _NO_PODS)
+        pods = runner.run("pods", lambda: watch.pods, _NO_PODS)
         if watch.failure is not None:
-            guard.fail(Failure("pods", watch.failure))
+            runner.fail(Failure("pods", watch.failure))
         return pods
 
-    def _read_claims(self, pods: Mapping[str, Pod], *, now: float, guard: Guard) -> bool:
+    def _read_claims(self, pods: Mapping[str, Pod], *, now: float, runner: CollectorRunner) -> bool:
         """Refresh the claims; tell if what we have is recent enough to call it known."""
         kubelet = self._ask.kubelet
         if kubelet is None:
             return False
         if pods and pods is self._claims_of and 0 <= now - self._claims_at < CLAIMS_CHECKED_SECONDS:
             return True
-        claims = guard.run("kubelet", kubelet.read, None)
+        claims = runner.run("kubelet", kubelet.read, None)
         if claims is not None:
             self._claims, self._claims_at, self._claims_of = claims, now, pods
         elif now - self._claims_at > CLAIMS_KEPT_SECONDS:
             self._claims = ()
         return now - self._claims_at <= CLAIMS_KEPT_SECONDS
 
-    def _resolve(self, reading: NvmlReading, pods: Mapping[str, Pod], guard: Guard) -> Resolution:
-        resolution = guard.run(
+    def _resolve(self, reading: NvmlReading, pods: Mapping[str, Pod], runner: CollectorRunner) -> Resolution:
+        resolution = runner.run(
             "shares",
             lambda: self._resolver.resolve(self._claims, pods, reading.readings, ratio=self._read_ratio()),
             Resolution(),
         )
         if resolution.unresolved and reading.readings:  # without NVML nothing answers, and that is said already
             ids = ", ".join(map(repr, resolution.unresolved))
-            guard.fail(Failure("shares", f"no GPU of this node answers to the device id {ids}"))
+            runner.fail(Failure("shares", f"no GPU of this node answers to the device id {ids}"))
         return resolution
 
     def _read_ratio(self) -> float | None:

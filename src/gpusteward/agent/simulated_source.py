@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from gpusteward.agent.collector_runner import Guard
+from gpusteward.agent.collector_runner import CollectorRunner
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.simulate.fleets import default_node
 from gpusteward.simulate.loads import parse_load
@@ -18,10 +18,10 @@ class SimulatedSource:
         for load in loads:
             self._node = self._node.with_load(parse_load(load, now=time.time()))
 
-    def read(self, wanted: frozenset[str], *, now: float, guard: Guard) -> Snapshot:
+    def read(self, wanted: frozenset[str], *, now: float, runner: CollectorRunner) -> Snapshot:
         """Everything the simulated model would report, wanted or not."""
         del wanted
-        return guard.run("simulate", lambda: self._node.snapshot(now), Snapshot(self._node.name, now))
+        return runner.run("simulate", lambda: self._node.snapshot(now), Snapshot(self._node.name, now))
 
     def release(self, *, seconds: float) -> None:
         """There is no driver to let go of."""

@@ -14,7 +14,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SnapshotView:
     """What every dialect is rendered from: a snapshot, its GPUs divided, and what was counted so far."""
 
     snapshot: Snapshot
@@ -43,7 +43,7 @@ class _Counters(Generic[_Key]):
         return grown
 
 
-class Meters:
+class UsageCounters:
     """Integrates use over time. Whoever is gone from a GPU is forgotten, so memory follows what is alive."""
 
     def __init__(self, *, longest_gap_seconds: float) -> None:
@@ -54,7 +54,7 @@ class Meters:
         self._use_busy: _Counters[UserKey] = _Counters()
         self._use_energy: _Counters[UserKey] = _Counters()
 
-    def advance(self, snapshot: Snapshot) -> View:
+    def advance(self, snapshot: Snapshot) -> SnapshotView:
         """Count what happened since the last snapshot and show it with the new one."""
         divisions = divide(snapshot)
         seconds = snapshot.taken_at - self._last.taken_at
@@ -62,7 +62,7 @@ class Meters:
         joules = _joules_per_watt(self._last, snapshot, seconds)
         is_unread = _unread(snapshot)
         self._last = snapshot
-        return View(
+        return SnapshotView(
             snapshot,
             divisions,
             self._gpu_busy.grow(

@@ -125,7 +125,7 @@ def render_openmetrics_header(metric: Metric) -> str:
     return f"# HELP {name} {help_text}\n# TYPE {name} {kind}\n"
 
 
-class Rows:
+class SampleRows:
     """Several facts about things of one kind; everything told about one thing carries the same labels."""
 
     def __init__(self, columns: Sequence[Samples]) -> None:
@@ -138,15 +138,15 @@ class Rows:
                 column.append((labels, value))
 
 
-class Sheet:
+class FamilyBuilder:
     """Collects samples by metric."""
 
     def __init__(self) -> None:
         self._families: dict[str, Family] = {}
 
-    def rows(self, *metrics: Metric) -> Rows:
+    def rows(self, *metrics: Metric) -> SampleRows:
         """Where things that these metrics are about are written, one after another."""
-        return Rows([self.column(metric) for metric in metrics])
+        return SampleRows([self.column(metric) for metric in metrics])
 
     def column(self, metric: Metric) -> Samples:
         return self._families.setdefault(metric.name, Family(metric, [])).samples

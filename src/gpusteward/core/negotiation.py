@@ -12,7 +12,7 @@ from gpusteward.core.exposition import OPENMETRICS_TYPE, TEXT_TYPE
 OLD_OPENMETRICS_TYPE = OPENMETRICS_TYPE.replace("1.0.0", "0.0.1")
 
 
-class Wish(NamedTuple):
+class AcceptItem(NamedTuple):
     """One element of an `Accept` or `Accept-Encoding` header."""
 
     name: str
@@ -23,39 +23,39 @@ class Wish(NamedTuple):
 @lru_cache(maxsize=32)  # a node has a handful of scrapers, each of which always sends the same header
 def choose_format(accept: str) -> str:
     """The content type to answer with."""
-    wishes = [wish for wish in parse_wishes(accept) if wish.weight > 0]
-    for wish in sorted(wishes, key=lambda wish: -wish.weight):
-        chosen = _match(wish)
+    items = [item for item in parse_accept(accept) if item.weight > 0]
+    for item in sorted(items, key=lambda item: -item.weight):
+        chosen = _match(item)
         if chosen:
             return chosen
     return TEXT_TYPE
 
 
-def _match(wish: Wish) -> str | None:
-    if wish.name == "application/openmetrics-text":
+def _match(item: AcceptItem) -> str | None:
+    if item.name == "application/openmetrics-text":
         versions = {"": OPENMETRICS_TYPE, "1.0.0": OPENMETRICS_TYPE, "0.0.1": OLD_OPENMETRICS_TYPE}
-        return versions.get(wish.parameters.get("version", ""))
-    return TEXT_TYPE if wish.name in ("text/plain", "text/*", "*/*") else None
+        return versions.get(item.parameters.get("version", ""))
+    return TEXT_TYPE if item.name in ("text/plain", "text/*", "*/*") else None
 
 
 @lru_cache(maxsize=32)
 def accepts_gzip(accept_encoding: str) -> bool:
     """Whether gzip is allowed, and not liked less than no encoding."""
-    weights = {wish.name: wish.weight for wish in parse_wishes(accept_encoding)}
+    weights = {item.name: item.weight for item in parse_accept(accept_encoding)}
     gzip = weights.get("gzip", weights.get("x-gzip", weights.get("*", 0.0)))
     return gzip > 0 and gzip >= weights.get("identity", 0.0)
 
 
-def parse_wishes(header: str) -> list[Wish]:
+def parse_accept(header: str) -> list[AcceptItem]:
     """`a/b;version=1;q=0.5, c/d` -> wishes, in order; what cannot be read as a weight counts as 0."""
-    wishes = []
+    items = []
     for element in header.lower().split(","):
         name, *rest = (part.strip() for part in element.split(";"))
         pairs = (part.partition("=") for part in rest)
         parameters = {key.strip(): value.strip().strip('"') for key, _, value in pairs}
         if name:
-            wishes.append(Wish(name, parameters, _weight(parameters.pop("q", "1"))))
-    return wishes
+            items.append(AcceptItem(name, parameters, _weight(parameters.pop("q", "1"))))
+    return items
 
 
 def _weight(text: str) -> float:

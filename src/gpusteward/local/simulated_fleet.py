@@ -14,7 +14,7 @@ from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.agent.dialects.native import NativeDialect
 from gpusteward.agent.fields.field_list import default_fields
-from gpusteward.agent.usage_counters import Meters
+from gpusteward.agent.usage_counters import UsageCounters
 from gpusteward.core.exposition import TEXT_TYPE, Family, LabelCache, render_page
 from gpusteward.simulate.nodes import SimulatedNode
 
@@ -34,7 +34,7 @@ class Speaker:
 
     def __init__(self, node: SimulatedNode) -> None:
         self._node = node
-        self._meters = Meters(longest_gap_seconds=LONGEST_GAP_SECONDS)
+        self._meters = UsageCounters(longest_gap_seconds=LONGEST_GAP_SECONDS)
         self._labels = LabelCache()
         options = DcgmOptions(hostname=node.name)
         self._dialects = (

@@ -8,7 +8,7 @@ from typing import Any
 from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.agent.fields.field_list import FieldList, default_fields, parse_fields
-from gpusteward.agent.usage_counters import UserKey, View
+from gpusteward.agent.usage_counters import SnapshotView, UserKey
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
 from gpusteward.core.exposition import Family, LabelCache
@@ -99,9 +99,9 @@ def view(
     processes: Iterable[GpuProcess] = (),
     energy: Mapping[UserKey, float] = NOTHING,
     taken_at: float = 1000.0,
-) -> View:
+) -> SnapshotView:
     snapshot = Snapshot("node-1", taken_at, tuple(readings), tuple(processes), tuple(allocations))
-    return View(snapshot, divide(snapshot), use_energy_joules=energy)
+    return SnapshotView(snapshot, divide(snapshot), use_energy_joules=energy)
 
 
 def fields(*rows: str) -> FieldList:
@@ -135,7 +135,7 @@ def read_labels(text: str) -> dict[str, str]:
     return dict(pairs)
 
 
-def speak(seen: View, options: DcgmOptions | None = None, chosen: FieldList | None = None) -> Page:
+def speak(seen: SnapshotView, options: DcgmOptions | None = None, chosen: FieldList | None = None) -> Page:
     """One view through a new dialect."""
     dialect = DcgmDialect(options or DcgmOptions(), chosen or default_fields(), labels=LabelCache())
     return Page(dialect.families(seen))

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from gpusteward.agent.dialects.native import NativeDialect
 from gpusteward.agent.dialects.pid2pod import Pid2PodDialect
 from gpusteward.agent.dialects.vgpu_monitor import VgpuMonitorDialect
-from gpusteward.agent.usage_counters import Meters, View
+from gpusteward.agent.usage_counters import SnapshotView, UsageCounters
 from gpusteward.core.exposition import Family, LabelCache, render_page
 from gpusteward.core.metrics import METRICS
 from gpusteward.core.snapshots import Snapshot
@@ -19,32 +19,32 @@ PROMISED = {metric.name: metric for metric in METRICS}
 DIALECTS = (NativeDialect, VgpuMonitorDialect, Pid2PodDialect)
 
 
-def view_of(snapshots: list[Snapshot]) -> View:
-    meters = Meters(longest_gap_seconds=60)
+def view_of(snapshots: list[Snapshot]) -> SnapshotView:
+    meters = UsageCounters(longest_gap_seconds=60)
     for snapshot in snapshots:
         view = meters.advance(snapshot)
     return view
 
 
 @pytest.fixture(scope="module", params=range(11))
-def view(request: pytest.FixtureRequest) -> View:
+def view(request: pytest.FixtureRequest) -> SnapshotView:
     node = [default_node(7), *fleet(10, seed=3)][request.param]
     return view_of([node.snapshot(AT + 5 * i) for i in range(3)])
 
 
-def samples(view: View, dialect: type) -> list:
+def samples(view: SnapshotView, dialect: type) -> list:
     families: list[Family] = dialect(LabelCache()).families(view)
     return [sample for family in parse_text(render_page(families).text.decode()) for sample in family.samples]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_every_series_is_in_the_treaty_with_no_label_beyond_it(view: View, dialect: type):
+def test_every_series_is_in_the_treaty_with_no_label_beyond_it(view: SnapshotView, dialect: type):
     for sample in samples(view, dialect):
         assert sample.labels.keys() <= set(PROMISED[sample.name].labels), sample
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_no_series_is_told_twice(view: View, dialect: type):
+def test_no_series_is_told_twice(view: SnapshotView, dialect: type):
     keys = [(sample.name, *sorted(sample.labels.items())) for sample in samples(view, dialect)]
     assert len(keys) == len(set(keys))
 
@@ -57,7 +57,7 @@ def test_no_series_is_told_twice(view: View, dialect: type):
         ("gpusteward_use_busy_seconds_total", "gpusteward_gpu_busy_seconds_total"),
     ],
 )
-def test_parts_sum_to_the_device(view: View, part: str, whole: str):
+def test_parts_sum_to_the_device(view: SnapshotView, part: str, whole: str):
     sums: dict[str, float] = defaultdict(float)
     totals: dict[str, float] = {}
     for sample in samples(view, NativeDialect):
@@ -69,14 +69,14 @@ def test_parts_sum_to_the_device(view: View, part: str, whole: str):
     assert {uuid: sums[uuid] for uuid in totals} == pytest.approx(totals, rel=1e-5, abs=1e-5)
 
 
-def test_power_of_all_users_is_the_power_of_all_boards(view: View):
+def test_power_of_all_users_is_the_power_of_all_boards(view: SnapshotView):
     found = samples(view, NativeDialect)
     used = sum(sample.value for sample in found if sample.name == "gpusteward_use_power_estimated_watts")
     drawn = sum(sample.value for sample in found if sample.name == "gpusteward_gpu_power_watts")
     assert used == pytest.approx(drawn, rel=1e-5)
 
 
-def test_memory_of_a_sliced_gpu_is_told_by_its_instances_alone(view: View):
+def test_memory_of_a_sliced_gpu_is_told_by_its_instances_alone(view: SnapshotView):
     parents = {reading.gpu.uuid for reading in view.snapshot.readings if reading.is_mig_parent}
     told = {s.labels["uuid"] for s in samples(view, NativeDialect) if s.name == "gpusteward_gpu_memory_total_bytes"}
     assert not parents & told
@@ -96,7 +96,7 @@ def test_a_pod_that_holds_a_gpu_and_never_touched_it_is_an_explicit_zero():
     assert found["gpusteward_use_memory_bytes"] == 0
 
 
-def test_a_process_of_a_pod_on_two_gpus_has_one_row_in_pid2pod_with_its_memory_added_up(view: View):
+def test_a_process_of_a_pod_on_two_gpus_has_one_row_in_pid2pod_with_its_memory_added_up(view: SnapshotView):
     rows = {sample.labels["pid"]: sample.value for sample in samples(view, Pid2PodDialect)}
     held: dict[str, int] = defaultdict(int)
     for process in view.snapshot.processes:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from gpusteward.agent.dialects.native import NativeDialect
 from gpusteward.agent.dialects.pid2pod import Pid2PodDialect
 from gpusteward.agent.dialects.vgpu_monitor import VgpuMonitorDialect
-from gpusteward.agent.usage_counters import Meters
+from gpusteward.agent.usage_counters import UsageCounters
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
 from gpusteward.core.exposition import LabelCache
@@ -26,7 +26,7 @@ def process(pid: int, gpu: Gpu, memory: int | None) -> GpuProcess:
 
 
 def values(dialect: VgpuMonitorDialect | Pid2PodDialect, seen: Snapshot, name: str) -> list[float]:
-    families = dialect.families(Meters(longest_gap_seconds=15).advance(seen))
+    families = dialect.families(UsageCounters(longest_gap_seconds=15).advance(seen))
     return [value for family in families if family.metric.name == name for _labels, value in family.samples]
 
 
@@ -52,7 +52,7 @@ def test_a_process_whose_memory_is_unknown_on_one_of_its_gpus_has_no_sum():
 
 def test_a_gpu_that_changes_its_index_has_the_new_one_on_every_series():
     labels = LabelCache()
-    dialect, meters = NativeDialect(labels), Meters(longest_gap_seconds=15)
+    dialect, meters = NativeDialect(labels), UsageCounters(longest_gap_seconds=15)
     held = Allocation(MAIN, "GPU-1", memory_limit_bytes=GIB)
     for index in (1, 0):
         labels.start_cycle()

@@ -11,7 +11,7 @@ LOOPBACK = ListenAddress("127.0.0.1", 0)
 Starter = Callable[..., Server]
 
 
-class FakeAnswers:
+class FakeContent:
     """Pages made of what was asked; `healthy` and `broken` are its misfortunes."""
 
     def __init__(self, *, healthy: bool = True, broken: bool = False, size: int = 1) -> None:

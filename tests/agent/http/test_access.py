@@ -12,7 +12,7 @@ import bcrypt
 import pytest
 import trustme
 
-from gpusteward.agent.http.handler import Line
+from gpusteward.agent.http.handler import Connection
 from gpusteward.agent.http.server import Server
 from gpusteward.agent.http.web_config import WebConfigFile
 from tests.agent.http.clients import Starter, fetch
@@ -141,7 +141,7 @@ def test_probes_need_no_password(start: Starter, authority: Authority) -> None:
 def fetch_from_afar(server: Server, path: str, client_address: str = "10.1.2.3") -> bytes:
     """What a client of another machine gets: a true connection with another address on its label."""
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as client:
-        server._admit(Line(listener.accept()[0], client_address))
+        server._admit(Connection(listener.accept()[0], client_address))
         client.settimeout(10)
         client.sendall(f"GET {path} HTTP/1.0\r\nAuthorization: {ALICE}\r\n\r\n".encode())
         return b"".join(iter(lambda: client.recv(65536), b""))

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from gpusteward.agent.http.server import Server
-from tests.agent.http.clients import FakeAnswers, Starter, fetch
+from tests.agent.http.clients import FakeContent, Starter, fetch
 from tests.fakes.apiserver import wait_until
 
 
@@ -35,7 +35,7 @@ def test_a_client_that_drips_is_dropped_at_the_same_deadline(start: Starter) -> 
 
 
 def test_a_client_that_does_not_read_is_dropped(start: Starter) -> None:
-    server = start(FakeAnswers(size=4_000_000), write_seconds=0.1)
+    server = start(FakeContent(size=4_000_000), write_seconds=0.1)
     with socket.create_connection(server.address) as client:
         client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
         wait_until(lambda: len(server._lines) == 1)
@@ -43,7 +43,7 @@ def test_a_client_that_does_not_read_is_dropped(start: Starter) -> None:
 
 
 def test_scrapes_over_the_limit_get_503_and_health_is_still_told(start: Starter) -> None:
-    server = start(FakeAnswers(size=4_000_000), max_concurrent_scrapes=1)
+    server = start(FakeContent(size=4_000_000), max_concurrent_scrapes=1)
     with socket.create_connection(server.address) as slow:
         slow.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
         assert slow.recv(1) == b"H"  # its page is on the way and far larger than any buffer
@@ -60,7 +60,7 @@ def open_lines(server: Server, count: int) -> list[socket.socket]:
 
 
 def test_connections_over_the_limit_get_503_at_once_and_no_thread(start: Starter) -> None:
-    server = start(FakeAnswers(size=4_000_000))
+    server = start(FakeContent(size=4_000_000))
     busy = open_lines(server, server._max_connections)
     for client in busy:
         client.sendall(b"GET /snapshot HTTP/1.1\r\n\r\n")

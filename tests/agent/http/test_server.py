@@ -12,7 +12,7 @@ from gpusteward.agent.http.server import listen, serve
 from gpusteward.agent.settings.values import ListenAddress
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.exposition import OPENMETRICS_TYPE, TEXT_TYPE
-from tests.agent.http.clients import LOOPBACK, FakeAnswers, Starter, connect, fetch
+from tests.agent.http.clients import LOOPBACK, FakeContent, Starter, connect, fetch
 from tests.core.test_negotiation import PROMETHEUS_2
 from tests.fakes.apiserver import wait_until
 
@@ -33,7 +33,7 @@ def test_metrics_are_compressed_for_those_who_want_it(start: Starter) -> None:
 
 
 def test_health_and_readiness_tell_the_truth(start: Starter) -> None:
-    server = start(FakeAnswers(healthy=False))
+    server = start(FakeContent(healthy=False))
     for path in ("/healthz", "/health"):
         assert fetch(server, path)[0].status == 200
     response, body = fetch(server, "/readyz")
@@ -65,7 +65,7 @@ def test_a_snapshot_is_not_shown_through_a_proxy_on_this_machine(header: str, st
 
 
 def test_errors_have_one_shape(start: Starter) -> None:
-    server = start(FakeAnswers(broken=True))
+    server = start(FakeContent(broken=True))
     cases = {("GET", "/x"): 404, ("POST", "/metrics"): 405, ("GET", "/metrics"): 500}
     for (method, path), status in cases.items():
         response, body = fetch(server, path, method=method)
@@ -95,7 +95,7 @@ def test_head_has_the_length_and_no_body(start: Starter) -> None:
 
 
 def test_a_connection_serves_many_requests(start: Starter) -> None:
-    connection = connect(start(FakeAnswers(size=50_000)))
+    connection = connect(start(FakeContent(size=50_000)))
     connection.connect()
     used = connection.sock
     for _ in range(5):
@@ -115,7 +115,7 @@ def receive_all(client: socket.socket) -> bytes:
 
 
 def test_a_page_larger_than_any_buffer_arrives_whole(start: Starter) -> None:
-    page = FakeAnswers(size=4_000_000)
+    page = FakeContent(size=4_000_000)
     with socket.create_connection(start(page).address) as client:
         client.settimeout(10)
         client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
@@ -150,7 +150,7 @@ def test_strange_requests_get_one_answer_and_the_end(request_bytes: bytes, statu
 
 
 def test_close_hangs_up_on_everybody_and_frees_the_port() -> None:
-    server = serve(FakeAnswers(), LOOPBACK)
+    server = serve(FakeContent(), LOOPBACK)
     address = server.address
     with socket.create_connection(address) as client:
         wait_until(lambda: len(server._lines) == 1)
@@ -177,7 +177,7 @@ def test_an_unknown_host_is_told() -> None:
 
 
 def test_without_a_host_ipv4_and_ipv6_are_served() -> None:
-    server = serve(FakeAnswers(), ListenAddress("", 0))
+    server = serve(FakeContent(), ListenAddress("", 0))
     port = server.address.port
     assert server.url == f"http://localhost:{port}"
     for host in ["127.0.0.1"] + (["::1"] if socket.has_dualstack_ipv6() else []):

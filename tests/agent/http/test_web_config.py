@@ -9,7 +9,7 @@ import bcrypt
 import pytest
 import trustme
 
-from gpusteward.agent.http.access import REMEMBERED_FAILURES, Passwords, TokenBucket, parse_basic
+from gpusteward.agent.http.access import REMEMBERED_FAILURES, BasicAuthentication, TokenBucket, parse_basic
 from gpusteward.agent.http.web_config import WebConfig, WebConfigFile, read_web_config
 from gpusteward.core.errors import ConfigurationError
 
@@ -180,7 +180,7 @@ def test_a_renewed_certificate_comes_into_force(certified: Path) -> None:
 
 
 def test_passwords_let_in_the_right_and_nobody_else() -> None:
-    passwords = Passwords({"alice": hash_password("sécret"), "bob": hash_password("other")})
+    passwords = BasicAuthentication({"alice": hash_password("sécret"), "bob": hash_password("other")})
     assert passwords.allow(basic("alice", "sécret"))
     assert passwords.allow(basic("alice", "sécret"))
     for wrong in (basic("alice", "other"), basic("carol", "sécret"), basic("alice", ""), "Bearer x", "", "Basic !!"):
@@ -191,11 +191,11 @@ def test_passwords_let_in_the_right_and_nobody_else() -> None:
 def test_a_hash_made_by_htpasswd_and_a_very_long_password_work() -> None:
     long = "x" * 100
     hashed = bcrypt.hashpw(long.encode()[:72], bcrypt.gensalt(4)).decode().replace("$2b$", "$2y$")
-    assert Passwords({"alice": hashed}).check("alice", long.encode())
+    assert BasicAuthentication({"alice": hashed}).check("alice", long.encode())
 
 
 def test_a_flood_of_wrong_passwords_is_not_remembered_for_ever() -> None:
-    passwords = Passwords({"alice": hash_password("right")})
+    passwords = BasicAuthentication({"alice": hash_password("right")})
     assert passwords.check("alice", b"right")
     for number in range(REMEMBERED_FAILURES + 50):
         assert not passwords.check("alice", str(number).encode())
@@ -204,7 +204,7 @@ def test_a_flood_of_wrong_passwords_is_not_remembered_for_ever() -> None:
 
 
 def test_who_is_known_does_not_queue_behind_those_who_guess() -> None:
-    passwords = Passwords({"alice": hash_password("right")})
+    passwords = BasicAuthentication({"alice": hash_password("right")})
     assert passwords.check("alice", b"right")
     with passwords._lock:  # as while somebody else's guess is computed
         assert passwords.check("alice", b"right")

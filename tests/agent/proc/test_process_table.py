@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.agent.proc.process_table import ProcessIdentity, ProcTable
+from gpusteward.agent.proc.process_table import ProcessIdentity, ProcessTable
 from gpusteward.core.gpus import Place
 from tests.fakes.nobody import without_rights
 
@@ -47,12 +47,12 @@ def proc(tmp_path):
 
 def test_a_process_in_a_pod_is_named_with_pod_and_container(proc):
     proc.add(7, cgroup=IN_POD, cmdline=b"/usr/bin/python3\0train.py\0")
-    assert ProcTable(proc.root).identify(7) == ProcessIdentity("/usr/bin/python3", Place.CONTAINER, UID, ID, ME)
+    assert ProcessTable(proc.root).identify(7) == ProcessIdentity("/usr/bin/python3", Place.CONTAINER, UID, ID, ME)
 
 
 def test_a_process_outside_of_containers_is_the_hosts(proc):
     proc.add(7, cgroup=ON_HOST)
-    assert ProcTable(proc.root).identify(7) == ProcessIdentity("python", Place.HOST, user=ME)
+    assert ProcessTable(proc.root).identify(7) == ProcessIdentity("python", Place.HOST, user=ME)
 
 
 @pytest.mark.parametrize(
@@ -69,13 +69,13 @@ def test_a_process_outside_of_containers_is_the_hosts(proc):
 )
 def test_the_name_is_the_program_and_never_an_argument(proc, cmdline, name):
     proc.add(7, cgroup=ON_HOST, cmdline=cmdline, comm="worker (1)")
-    identity = ProcTable(proc.root).identify(7)
+    identity = ProcessTable(proc.root).identify(7)
     assert identity.name == name
     assert "s3cret" not in repr(identity)
 
 
 def test_brackets_and_blanks_in_a_name_do_not_shift_the_start_time(proc):
-    table = ProcTable(proc.root)
+    table = ProcessTable(proc.root)
     proc.add(7, cgroup=ON_HOST, comm=") S 1 1 (", start=1)
     table.identify(7)
     proc.add(7, cgroup=IN_POD, comm=") S 1 1 (", start=2)
@@ -84,19 +84,19 @@ def test_brackets_and_blanks_in_a_name_do_not_shift_the_start_time(proc):
 
 def test_a_pid_that_is_not_there_is_unknown(proc):
     proc.root.joinpath("8").mkdir()
-    table = ProcTable(proc.root)
+    table = ProcessTable(proc.root)
     assert [table.identify(pid) for pid in (7, 8, 0, -1)] == [ProcessIdentity()] * 4
 
 
 @pytest.mark.parametrize("stat", [b"", b"7 (python", b"7 (python) S 1", b"\xff\0"])
 def test_a_stat_of_another_form_is_unknown(proc, stat):
     (proc.add(7, cgroup=IN_POD) / "stat").write_bytes(stat)
-    assert ProcTable(proc.root).identify(7).place is Place.UNKNOWN
+    assert ProcessTable(proc.root).identify(7).place is Place.UNKNOWN
 
 
 def test_a_process_that_ended_is_forgotten_at_once(proc):
     home = proc.add(7, cgroup=IN_POD)
-    table = ProcTable(proc.root)
+    table = ProcessTable(proc.root)
     assert table.identify(7).place is Place.CONTAINER
     (home / "stat").unlink()
     assert table.identify(7) == ProcessIdentity()
@@ -105,14 +105,14 @@ def test_a_process_that_ended_is_forgotten_at_once(proc):
 def test_a_process_that_may_not_be_read_is_unknown(proc):
     (proc.add(7, cgroup=IN_POD) / "cgroup").chmod(0)
     with without_rights():
-        assert ProcTable(proc.root).identify(7) == ProcessIdentity()
+        assert ProcessTable(proc.root).identify(7) == ProcessIdentity()
 
 
 def test_a_cgroup_that_cannot_be_read_is_unknown_and_asked_again(proc):
     home = proc.add(7, cgroup=IN_POD)
     (home / "cgroup").unlink()
     (home / "cgroup").mkdir()
-    table = ProcTable(proc.root)
+    table = ProcessTable(proc.root)
     assert table.identify(7).place is Place.UNKNOWN
     (home / "cgroup").rmdir()
     proc.add(7, cgroup=IN_POD)
@@ -121,7 +121,7 @@ def test_a_cgroup_that_cannot_be_read_is_unknown_and_asked_again(proc):
 
 def test_a_known_process_costs_one_read_of_its_stat(proc):
     home = proc.add(7, cgroup=IN_POD)
-    table = ProcTable(proc.root)
+    table = ProcessTable(proc.root)
     first = table.identify(7)
     for file in ("cgroup", "cmdline"):
         (home / file).unlink()
@@ -129,7 +129,7 @@ def test_a_known_process_costs_one_read_of_its_stat(proc):
 
 
 def test_a_pid_given_to_another_process_is_looked_up_again(proc):
-    table = ProcTable(proc.root)
+    table = ProcessTable(proc.root)
     proc.add(7, cgroup=IN_POD, start=77)
     table.identify(7)
     proc.add(7, cgroup=ON_HOST, start=78)
@@ -137,7 +137,7 @@ def test_a_pid_given_to_another_process_is_looked_up_again(proc):
 
 
 def test_what_nobody_asks_for_any_more_is_forgotten(proc):
-    table = ProcTable(proc.root)
+    table = ProcessTable(proc.root)
     homes = {pid: proc.add(pid, cgroup=IN_POD) for pid in (7, 8)}
     for pid in homes:
         table.identify(pid)
@@ -162,11 +162,11 @@ def test_what_nobody_asks_for_any_more_is_forgotten(proc):
 def test_the_root_cgroup_is_the_hosts_only_for_who_sees_the_hosts_root(proc, namespace, cgroup, place):
     proc.read_in_namespace(namespace)
     proc.add(7, cgroup=cgroup)
-    assert ProcTable(proc.root).identify(7).place is place
+    assert ProcessTable(proc.root).identify(7).place is place
 
 
 def test_this_process_is_found_in_the_real_proc():
-    table = ProcTable()
+    table = ProcessTable()
     identity = table.identify(os.getpid())
     assert "python" in identity.name or "pytest" in identity.name
     assert table.identify(os.getpid()) is identity

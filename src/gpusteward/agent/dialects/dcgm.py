@@ -16,7 +16,7 @@ from gpusteward.agent.dialects.dcgm_labels import LabelMaker
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.agent.dialects.dcgm_rows import Row, Rows, find_missing, list_rows
 from gpusteward.agent.fields.field_list import FieldList, MetricRow
-from gpusteward.agent.usage_counters import View
+from gpusteward.agent.usage_counters import SnapshotView
 from gpusteward.core.dcgm import (
     CLOCK_EVENTS_COUNT,
     CONVERT,
@@ -81,14 +81,14 @@ class DcgmDialect:
         """Signals it needs."""
         return self._wanted
 
-    def families(self, view: View) -> list[Family]:
+    def families(self, view: SnapshotView) -> list[Family]:
         """The same facts, as families."""
         self._say_missing(view)
         self._events.advance(view.snapshot)
         rows = list_rows(view, self._options, self._maker, cache=self._cache)
         return [Family(plan.metric, self._samples(plan, rows)) for plan in self._plans]
 
-    def _say_missing(self, view: View) -> None:
+    def _say_missing(self, view: SnapshotView) -> None:
         """Once, when the first GPUs are seen: an id nobody has would otherwise be an empty page without a reason."""
         if self._ids_checked or not view.snapshot.readings:
             return

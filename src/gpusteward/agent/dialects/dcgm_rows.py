@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gpusteward.agent.dialects.dcgm_labels import EntityLabels, LabelMaker
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions, DeviceSelection, instance_number
-from gpusteward.agent.usage_counters import View
+from gpusteward.agent.usage_counters import SnapshotView
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
 from gpusteward.core.exposition import LabelCache
@@ -53,7 +53,7 @@ class Entity:
 Rows = Mapping[Scope, list[Row]]
 
 
-def list_rows(view: View, options: DcgmOptions, maker: LabelMaker, *, cache: LabelCache) -> Rows:
+def list_rows(view: SnapshotView, options: DcgmOptions, maker: LabelMaker, *, cache: LabelCache) -> Rows:
     """Every row by scope, in the order of the GPUs. A lost GPU has none."""
     rows: dict[Scope, list[Row]] = {scope: [] for scope in EVERYTHING}
     claims = _Claims(view)
@@ -119,7 +119,7 @@ def _split_instances(instances: Sequence[GpuReading]) -> set[int]:
 class _Claims:
     """Who holds what, and each holder's own part of it."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: SnapshotView) -> None:
         self._energy = view.use_energy_joules
         self._by_gpu: dict[str, list[Allocation]] = {}
         for allocation in view.snapshot.allocations:

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from gpusteward.agent.usage_counters import View
+from gpusteward.agent.usage_counters import SnapshotView
 from gpusteward.core import metrics
 from gpusteward.core.allocations import Allocation
 from gpusteward.core.containers import Container
-from gpusteward.core.exposition import Family, LabelCache, Labels, Samples, Sheet
+from gpusteward.core.exposition import Family, FamilyBuilder, LabelCache, Labels, Samples
 from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading
 from gpusteward.core.signals import SIGNALS, Scope
 from gpusteward.core.usage_split import Division, Part
@@ -25,22 +25,22 @@ class NativeDialect:
     def __init__(self, labels: LabelCache) -> None:
         self._labels = labels
 
-    def families(self, view: View) -> list[Family]:
-        sheet = Sheet()
+    def families(self, view: SnapshotView) -> list[Family]:
+        builder = FamilyBuilder()
         gpus = {reading.gpu.uuid: reading.gpu for reading in view.snapshot.readings}
-        self._write_readings(sheet, view.snapshot.readings)
-        self._write_divisions(sheet, view.divisions, gpu_busy_seconds=view.gpu_busy_seconds)
-        self._write_parts(sheet, view)
-        self._write_allocations(sheet, [each for each in view.snapshot.allocations if each.gpu_uuid in gpus], gpus)
-        self._write_processes(sheet, [each for each in view.snapshot.processes if each.gpu_uuid in gpus], gpus)
+        self._write_readings(builder, view.snapshot.readings)
+        self._write_divisions(builder, view.divisions, gpu_busy_seconds=view.gpu_busy_seconds)
+        self._write_parts(builder, view)
+        self._write_allocations(builder, [each for each in view.snapshot.allocations if each.gpu_uuid in gpus], gpus)
+        self._write_processes(builder, [each for each in view.snapshot.processes if each.gpu_uuid in gpus], gpus)
         node = self._labels.render((("node", view.snapshot.node),))
-        sheet.rows(metrics.ALLOCATIONS_KNOWN).write(node, int(view.snapshot.allocations_known))
-        return sheet.families()
+        builder.rows(metrics.ALLOCATIONS_KNOWN).write(node, int(view.snapshot.allocations_known))
+        return builder.families()
 
-    def _write_readings(self, sheet: Sheet, readings: Sequence[GpuReading]) -> None:
-        info, up = sheet.rows(metrics.GPU_INFO), sheet.rows(metrics.GPU_UP)
+    def _write_readings(self, builder: FamilyBuilder, readings: Sequence[GpuReading]) -> None:
+        info, up = builder.rows(metrics.GPU_INFO), builder.rows(metrics.GPU_UP)
         told = {
-            standing: (names, sheet.rows(*(metrics.DEVICE_SIGNALS[name] for name in names)))
+            standing: (names, builder.rows(*(metrics.DEVICE_SIGNALS[name] for name in names)))
             for standing, names in _TOLD.items()
         }
         for reading in readings:
@@ -51,8 +51,8 @@ class NativeDialect:
             up.write(own, int(not reading.lost))
             names, rows = told[_standing(reading)]
             rows.write(own, *map(reading.signals.get, names))
-        self._write_events(sheet.column(metrics.GPU_XID_ERRORS), readings, "xid", _xid_counts)
-        self._write_events(sheet.column(metrics.GPU_CLOCK_EVENTS), readings, "reason", _clock_event_counts)
+        self._write_events(builder.column(metrics.GPU_XID_ERRORS), readings, "xid", _xid_counts)
+        self._write_events(builder.column(metrics.GPU_CLOCK_EVENTS), readings, "reason", _clock_event_counts)
 
     def _write_events(
         self, samples: Samples, readings: Sequence[GpuReading], label: str, count: Callable[[GpuReading], Counts]
@@ -65,9 +65,9 @@ class NativeDialect:
             samples += zip(texts, counts.values(), strict=True)
 
     def _write_divisions(
-        self, sheet: Sheet, divisions: Sequence[Division], *, gpu_busy_seconds: Mapping[str, float]
+        self, builder: FamilyBuilder, divisions: Sequence[Division], *, gpu_busy_seconds: Mapping[str, float]
     ) -> None:
-        rows = sheet.rows(metrics.GPU_UTILIZATION, metrics.GPU_MEMORY_USED, metrics.GPU_BUSY_SECONDS)
+        rows = builder.rows(metrics.GPU_UTILIZATION, metrics.GPU_MEMORY_USED, metrics.GPU_BUSY_SECONDS)
         for each in divisions:
             gpu = each.gpu
             rows.write(
@@ -77,8 +77,8 @@ class NativeDialect:
                 _round(gpu_busy_seconds.get(gpu.uuid)),
             )
 
-    def _write_parts(self, sheet: Sheet, view: View) -> None:
-        rows = sheet.rows(*_ABOUT_PARTS)
+    def _write_parts(self, builder: FamilyBuilder, view: SnapshotView) -> None:
+        rows = builder.rows(*_ABOUT_PARTS)
         for division in view.divisions:
             gpu = division.gpu
             for part in division.parts:
@@ -94,8 +94,10 @@ class NativeDialect:
                     _round(view.use_busy_seconds.get(key)),
                 )
 
-    def _write_allocations(self, sheet: Sheet, allocations: Sequence[Allocation], gpus: Mapping[str, Gpu]) -> None:
-        info, rows = sheet.rows(metrics.ALLOCATION_INFO), sheet.rows(*_ABOUT_ALLOCATIONS)
+    def _write_allocations(
+        self, builder: FamilyBuilder, allocations: Sequence[Allocation], gpus: Mapping[str, Gpu]
+    ) -> None:
+        info, rows = builder.rows(metrics.ALLOCATION_INFO), builder.rows(*_ABOUT_ALLOCATIONS)
         for each in allocations:
             gpu, holder = gpus[each.gpu_uuid], each.container
             key = (gpu.uuid, gpu.index, holder, holder.workload, holder.user, each.share, each.resource, each.replica)
@@ -103,9 +105,11 @@ class NativeDialect:
             info.write(terms, 1)
             rows.write(own, each.memory_limit_bytes, each.core_limit_ratio, holder.started_at)
 
-    def _write_processes(self, sheet: Sheet, processes: Sequence[GpuProcess], gpus: Mapping[str, Gpu]) -> None:
-        rows = sheet.rows(metrics.PROCESS_MEMORY, metrics.PROCESS_OUTSIDE)
-        engines = sheet.rows(metrics.PROCESS_UTILIZATION)
+    def _write_processes(
+        self, builder: FamilyBuilder, processes: Sequence[GpuProcess], gpus: Mapping[str, Gpu]
+    ) -> None:
+        rows = builder.rows(metrics.PROCESS_MEMORY, metrics.PROCESS_OUTSIDE)
+        engines = builder.rows(metrics.PROCESS_UTILIZATION)
         for each in processes:
             gpu = gpus[each.gpu_uuid]
             key = ("process", gpu.uuid, gpu.index, each.pid, each.name, each.place, each.container)

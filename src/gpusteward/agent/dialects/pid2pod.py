@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from gpusteward.agent.usage_counters import View
+from gpusteward.agent.usage_counters import SnapshotView
 from gpusteward.core import metrics
 from gpusteward.core.containers import Container
 from gpusteward.core.exposition import Family, LabelCache, Labels
@@ -20,7 +20,7 @@ class Pid2PodDialect:
     def __init__(self, labels: LabelCache) -> None:
         self._labels = labels
 
-    def families(self, view: View) -> list[Family]:
+    def families(self, view: SnapshotView) -> list[Family]:
         held: dict[str, int | None] = {}
         for process in view.snapshot.processes:
             who = process.container

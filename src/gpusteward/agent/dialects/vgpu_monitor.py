@@ -3,9 +3,9 @@
 import math
 from functools import partial
 
-from gpusteward.agent.usage_counters import View
+from gpusteward.agent.usage_counters import SnapshotView
 from gpusteward.core import metrics
-from gpusteward.core.exposition import Family, LabelCache, Labels, Sheet
+from gpusteward.core.exposition import Family, FamilyBuilder, LabelCache, Labels
 from gpusteward.core.gpus import Place
 
 MIB = 1024 * 1024
@@ -21,9 +21,9 @@ class VgpuMonitorDialect:
     def __init__(self, labels: LabelCache) -> None:
         self._labels = labels
 
-    def families(self, view: View) -> list[Family]:
-        sheet = Sheet()
-        rows = sheet.rows(metrics.POD_SM, metrics.POD_MEMORY, metrics.POD_MEMORY_TOTAL)
+    def families(self, view: SnapshotView) -> list[Family]:
+        builder = FamilyBuilder()
+        rows = builder.rows(metrics.POD_SM, metrics.POD_MEMORY, metrics.POD_MEMORY_TOTAL)
         lent = _memory_lent(view)
         for key, (ratio, used) in _use_by_pod(view).items():
             rows.write(
@@ -32,14 +32,14 @@ class VgpuMonitorDialect:
                 None if used is None else used // MIB,
                 lent.get(key),
             )
-        return sheet.families()
+        return builder.families()
 
 
 def _labels(index: int, pod: str, namespace: str) -> Labels:
     return (("gpu_id", str(index)), ("pod", pod), ("namespace", namespace))
 
 
-def _use_by_pod(view: View) -> dict[_PodOnGpu, tuple[float | None, float | None]]:
+def _use_by_pod(view: SnapshotView) -> dict[_PodOnGpu, tuple[float | None, float | None]]:
     """Containers of a pod, and MIG instances of a GPU, added up: one row a pod and GPU."""
     rows: dict[_PodOnGpu, tuple[float | None, float | None]] = {}
     for division in view.divisions:
@@ -55,7 +55,7 @@ def _plus(left: float | None, right: float | None) -> float | None:
     return None if left is None or right is None else left + right
 
 
-def _memory_lent(view: View) -> dict[_PodOnGpu, float]:
+def _memory_lent(view: SnapshotView) -> dict[_PodOnGpu, float]:
     """What each pod may use: its limit where the sharing system sets one, else all of the device it holds.
 
     Claims of several containers add up, but never to more than the device has.

@@ -20,7 +20,7 @@ CONFIG_MAP_PERIOD_SECONDS = 30.0
 """A mounted ConfigMap takes the kubelet about a minute to change: half of that is soon enough here."""
 
 
-class _Watched(ABC):
+class _ReloadedFieldList(ABC):
     """The last good list of one place, and how its changes went."""
 
     def __init__(self, where: str, *, period_seconds: float) -> None:
@@ -76,7 +76,7 @@ class _Watched(ABC):
         """Raises ConfigurationError or SourceError."""
 
 
-class FieldFile(_Watched):
+class FieldFile(_ReloadedFieldList):
     """A CSV file. A mounted ConfigMap, whose files are links that all change at once, is followed too.
 
     Raises ConfigurationError when it cannot be read or used at the start.
@@ -111,7 +111,7 @@ class FieldFile(_Watched):
         return stat.st_dev, stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
-class FieldConfigMap(_Watched):
+class FieldConfigMap(_ReloadedFieldList):
     """The key `metrics` of a ConfigMap, read through the API server.
 
     Raises ConfigurationError when it cannot be used at the start, SourceError when it cannot be read.

@@ -14,7 +14,7 @@ MAX_BCRYPT_BYTES = 72  # bcrypt sees no more of a password; longer ones are cut,
 REMEMBERED_FAILURES = 100
 
 
-class Passwords:
+class BasicAuthentication:
     """Users and their bcrypt hashes.
 
     A hash costs tens of milliseconds on purpose, a scraper comes every few seconds with the same words: what was

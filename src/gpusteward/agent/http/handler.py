@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Protocol
 
 from gpusteward.agent.http.connection import RequestStream, RequestTooLargeError
-from gpusteward.agent.http.responses import JSON, LANDING, OVERLOADED, Response, refuse, render_head
+from gpusteward.agent.http.responses import JSON, LANDING, TOO_MANY_CLIENTS, Response, error_response, render_head
 from gpusteward.agent.http.tls import is_allowed_client
 from gpusteward.agent.http.web_config import WebConfig
 from gpusteward.core.exposition import TEXT_TYPE
@@ -21,7 +21,7 @@ from gpusteward.core.negotiation import accepts_gzip, choose_format
 from gpusteward.logs import Log
 
 
-class Answers(Protocol):
+class ContentProvider(Protocol):
     """Pages that are ready: every method must return at once, from any thread."""
 
     def metrics(self, *, openmetrics: bool, gzip: bool) -> bytes:
@@ -53,10 +53,10 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz", "/health"})  # a kubelet's probe 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class ServerContext:
     """What every connection shares."""
 
-    answers: Answers
+    answers: ContentProvider
     web: Callable[[], WebConfig]
     scrapes: threading.Semaphore
     read_seconds: float
@@ -65,7 +65,7 @@ class Site:
     expose_snapshot: bool
 
 
-class Line:
+class Connection:
     """An open connection, as its own thread and the accepting thread both see it."""
 
     def __init__(self, connection: socket.socket, client: str) -> None:
@@ -80,12 +80,12 @@ class Line:
             socket.socket.shutdown(self.connection, socket.SHUT_RDWR)
 
 
-class Conversation(BaseHTTPRequestHandler):
+class ConnectionHandler(BaseHTTPRequestHandler):
     """Reads requests off a line and answers them, until one side has had enough."""
 
     protocol_version = "HTTP/1.1"
 
-    def __init__(self, line: Line, site: Site) -> None:
+    def __init__(self, line: Connection, site: ServerContext) -> None:
         # Not the base's: that one opens, handles and closes all at once.
         self._line, self._site = line, site
         self._patience_seconds = site.read_seconds
@@ -183,7 +183,7 @@ class Conversation(BaseHTTPRequestHandler):
             finally:
                 self._site.scrapes.release()
         else:
-            self._write(OVERLOADED, web)
+            self._write(TOO_MANY_CLIENTS, web)
 
     def _path(self) -> str:
         target = self.path.partition("?")[0]
@@ -194,9 +194,9 @@ class Conversation(BaseHTTPRequestHandler):
         path = self._path()
         route = ROUTES.get(path)
         if route is None:
-            return refuse(HTTPStatus.NOT_FOUND, f"there is nothing at {path}", hint="see / for what there is")
+            return error_response(HTTPStatus.NOT_FOUND, f"there is nothing at {path}", hint="see / for what there is")
         if self.command not in ("GET", "HEAD"):
-            return refuse(
+            return error_response(
                 HTTPStatus.METHOD_NOT_ALLOWED,
                 f"{self.command} is not possible here",
                 hint="GET and HEAD are",
@@ -208,10 +208,12 @@ class Conversation(BaseHTTPRequestHandler):
         if self._path() in OPEN_PATHS:
             return None
         if web.bucket is not None and not web.bucket.take():
-            return refuse(HTTPStatus.TOO_MANY_REQUESTS, "over the rate limit", hint="rate_limit in the web config file")
+            return error_response(
+                HTTPStatus.TOO_MANY_REQUESTS, "over the rate limit", hint="rate_limit in the web config file"
+            )
         if web.passwords is None or web.passwords.allow(self.headers.get("Authorization", "")):
             return None
-        return refuse(
+        return error_response(
             HTTPStatus.UNAUTHORIZED,
             "a user and a password are needed",
             hint="basic_auth_users in the web config file has the users",
@@ -223,7 +225,9 @@ class Conversation(BaseHTTPRequestHandler):
             return route(self)
         except Exception as error:  # noqa: BLE001 - one page that cannot be made must not take the others along
             log.warning("answer_failed", path=self._path(), error=repr(error))
-            return refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "this page could not be made", hint="see the agent's log")
+            return error_response(
+                HTTPStatus.INTERNAL_SERVER_ERROR, "this page could not be made", hint="see the agent's log"
+            )
 
     def show_landing(self) -> Response:
         return LANDING
@@ -244,7 +248,7 @@ class Conversation(BaseHTTPRequestHandler):
     def show_snapshot(self) -> Response:
         if self._site.expose_snapshot or self._site.web().knows_its_clients or self._is_from_here():
             return Response(HTTPStatus.OK, self._site.answers.snapshot(), JSON)
-        return refuse(
+        return error_response(
             HTTPStatus.FORBIDDEN,
             "the snapshot names processes and pods: it is shown on this machine only",
             hint="set up basic_auth_users in a --web-config-file, or allow everybody with --expose-snapshot",
@@ -259,7 +263,7 @@ class Conversation(BaseHTTPRequestHandler):
         """How the base class refuses what it cannot parse."""
         status = HTTPStatus(code)
         self.close_connection = True
-        self._write(refuse(status, message or status.phrase, hint=explain or ""), self._site.web())
+        self._write(error_response(status, message or status.phrase, hint=explain or ""), self._site.web())
 
     def _write(self, response: Response, web: WebConfig) -> None:
         extra = [("Date", self.date_time_string()), *web.headers.items()]
@@ -276,14 +280,14 @@ class Conversation(BaseHTTPRequestHandler):
             connection.sendall(body)
 
 
-Route = Callable[[Conversation], Response]
+Route = Callable[[ConnectionHandler], Response]
 ROUTES: Mapping[str, Route] = {
-    "/": Conversation.show_landing,
-    "/metrics": Conversation.show_metrics,
-    "/healthz": Conversation.show_health,
-    "/health": Conversation.show_health,
-    "/readyz": Conversation.show_readiness,
-    "/snapshot": Conversation.show_snapshot,
+    "/": ConnectionHandler.show_landing,
+    "/metrics": ConnectionHandler.show_metrics,
+    "/healthz": ConnectionHandler.show_health,
+    "/health": ConnectionHandler.show_health,
+    "/readyz": ConnectionHandler.show_readiness,
+    "/snapshot": ConnectionHandler.show_snapshot,
 }
 
 

@@ -22,7 +22,9 @@ class Response:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def refuse(status: HTTPStatus, message: str, *, hint: str = "", headers: Mapping[str, str] | None = None) -> Response:
+def error_response(
+    status: HTTPStatus, message: str, *, hint: str = "", headers: Mapping[str, str] | None = None
+) -> Response:
     """The one shape of every error: what it is called, what happened, what helps."""
     error = {"code": status.name.lower(), "message": message, "hint": hint}
     return Response(status, json.dumps({"error": error}).encode() + b"\n", JSON, headers or {})
@@ -57,7 +59,7 @@ LANDING = Response(
     HTML,
     {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"},
 )
-OVERLOADED = refuse(
+TOO_MANY_CLIENTS = error_response(
     HTTPStatus.SERVICE_UNAVAILABLE,
     "too many clients at the same time",
     hint="try again; --max-concurrent-scrapes allows more",

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from gpusteward.agent.http.handler import Answers, Conversation, Line, Site
-from gpusteward.agent.http.responses import OVERLOADED, render_head
+from gpusteward.agent.http.handler import Connection, ConnectionHandler, ContentProvider, ServerContext
+from gpusteward.agent.http.responses import TOO_MANY_CLIENTS, render_head
 from gpusteward.agent.http.web_config import WebConfig
 from gpusteward.agent.settings.values import ListenAddress
 from gpusteward.core.errors import ConfigurationError
@@ -28,7 +28,7 @@ REPORT_SECONDS = 60.0  # how often refused connections are worth a log line
 
 
 def serve(
-    answers: Answers,
+    answers: ContentProvider,
     address: ListenAddress,
     *,
     web: Callable[[], WebConfig] = WebConfig,
@@ -41,7 +41,7 @@ def serve(
 
     Raises ConfigurationError when the address cannot be listened on.
     """
-    site = Site(
+    site = ServerContext(
         answers=answers,
         web=web,
         scrapes=threading.Semaphore(max_concurrent_scrapes),
@@ -56,11 +56,11 @@ def serve(
 class Server:
     """A listening socket, the thread that accepts, and the lines that are open."""
 
-    def __init__(self, listener: socket.socket, site: Site, *, max_connections: int) -> None:
+    def __init__(self, listener: socket.socket, site: ServerContext, *, max_connections: int) -> None:
         self._listener = listener
         self._site = site
         self._max_connections = max_connections
-        self._lines: set[Line] = set()
+        self._lines: set[Connection] = set()
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._refused = 0
@@ -102,9 +102,9 @@ class Server:
                     log.warning("connection_not_accepted", reason=error)
                     self._closing.wait(0.2)  # out of file descriptors: spinning would make it worse
                 continue
-            self._admit(Line(connection, client[0]))
+            self._admit(Connection(connection, client[0]))
 
-    def _admit(self, line: Line) -> None:
+    def _admit(self, line: Connection) -> None:
         if not self._has_room():
             self._turn_away(line)
             return
@@ -128,22 +128,22 @@ class Server:
             longest.hang_up()
             return True
 
-    def _converse(self, line: Line) -> None:
+    def _converse(self, line: Connection) -> None:
         try:
-            Conversation(line, self._site).run()
+            ConnectionHandler(line, self._site).run()
         finally:
             self._forget(line)
 
-    def _forget(self, line: Line) -> None:
+    def _forget(self, line: Connection) -> None:
         with self._lock:
             self._lines.discard(line)
 
-    def _turn_away(self, line: Line) -> None:
+    def _turn_away(self, line: Connection) -> None:
         """Say 503 if the socket takes it at once (under TLS it cannot be said), and hang up."""
         with line.connection, suppress(OSError):
             if self._site.web().context is None:
                 line.connection.setblocking(False)
-                line.connection.send(render_head(OVERLOADED, [("Connection", "close")]) + OVERLOADED.body)
+                line.connection.send(render_head(TOO_MANY_CLIENTS, [("Connection", "close")]) + TOO_MANY_CLIENTS.body)
                 line.connection.shutdown(socket.SHUT_WR)
         self._refused += 1
         if time.monotonic() - self._reported_at >= REPORT_SECONDS:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
-from gpusteward.agent.http.access import BCRYPT_HASH, Passwords, TokenBucket
+from gpusteward.agent.http.access import BCRYPT_HASH, BasicAuthentication, TokenBucket
 from gpusteward.agent.http.tls import CIPHER_SUITES, CLIENT_AUTH, VERSIONS, TlsSettings, build_context
 from gpusteward.agent.http.yaml_section import Section, load_document
 from gpusteward.agent.settings.values import parse_duration
@@ -41,7 +41,7 @@ class WebConfig:
 
     tls: TlsSettings | None = None
     context: ssl.SSLContext | None = None
-    passwords: Passwords | None = None
+    passwords: BasicAuthentication | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     bucket: TokenBucket | None = None
 
@@ -165,7 +165,7 @@ def _build_context(section: Section, tls: TlsSettings) -> ssl.SSLContext:
         raise section.refuse("", f"certificate, key or client CA cannot be used: {error}") from error
 
 
-def _read_users(section: Section) -> Passwords | None:
+def _read_users(section: Section) -> BasicAuthentication | None:
     for user in section.values:
         if not BCRYPT_HASH.fullmatch(section.text(user)):
             raise section.refuse(user, "is not a bcrypt hash: make one with `htpasswd -nBC 10 NAME`")
@@ -173,7 +173,7 @@ def _read_users(section: Section) -> Passwords | None:
         return None
     if find_spec("bcrypt") is None:
         raise section.refuse("", "needs bcrypt, which is not installed: pip install 'gpusteward[agent]'")
-    return Passwords({user: section.text(user) for user in section.values})
+    return BasicAuthentication({user: section.text(user) for user in section.values})
 
 
 def _read_headers(section: Section) -> Mapping[str, str]:

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpusteward.agent.nvml.events import Chronicle
-from gpusteward.agent.nvml.gpu_reader import Harvest
+from gpusteward.agent.nvml.events import LifetimeCounters
+from gpusteward.agent.nvml.gpu_reader import ReadResult
 from gpusteward.agent.nvml.library import DriverGoneError
 from gpusteward.agent.nvml.session import Session
 from gpusteward.core.errors import SourceError
@@ -45,7 +45,7 @@ class Nvml:
         self._node = node
         self._clock = clock
         self._event_wait_milliseconds = event_wait_milliseconds
-        self._chronicle = Chronicle()
+        self._counters = LifetimeCounters()
         self._session: Session | None = None
         self._lock = threading.Lock()
 
@@ -56,14 +56,14 @@ class Nvml:
         """
         with self._lock:
             try:
-                harvest = self._read(wanted, peers)
+                result = self._read(wanted, peers)
             except DriverGoneError as error:
                 self._close()
                 log.warning("nvml_gone", reason=error)
                 raise SourceError(
                     f"the NVIDIA driver went away ({error}); it is opened again in the next cycle"
                 ) from error
-        return NvmlReading(tuple(harvest.readings), tuple(harvest.processes), tuple(harvest.failures))
+        return NvmlReading(tuple(result.readings), tuple(result.processes), tuple(result.failures))
 
     def release(self) -> None:
         """Free every handle, so that the driver can be unloaded or a GPU be reset. The next read opens NVML again."""
@@ -75,13 +75,13 @@ class Nvml:
         finally:
             self._lock.release()
 
-    def _read(self, wanted: frozenset[str], peers: bool) -> Harvest:
+    def _read(self, wanted: frozenset[str], peers: bool) -> ReadResult:
         if self._session is not None and self._session.has_changed():
             self._close()
         if self._session is None:
             self._session = Session(
                 self._node,
-                self._chronicle,
+                self._counters,
                 clock=self._clock,
                 event_wait_milliseconds=self._event_wait_milliseconds,
             )

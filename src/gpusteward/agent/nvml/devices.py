@@ -18,7 +18,7 @@ from gpusteward.agent.nvml.library import (
     raise_if_fatal,
 )
 from gpusteward.agent.nvml.signals import MEMORY, CallReader, LicenceReader, Signals
-from gpusteward.agent.nvml.utilization import SampleReader, UseReader
+from gpusteward.agent.nvml.utilization import ProcessUtilizationReader, SampleReader
 from gpusteward.core.gpus import Gpu
 
 
@@ -59,7 +59,7 @@ class Device:
 
     def _learn(self) -> None:
         """Begin without knowing what this GPU supports."""
-        self.uses = UseReader(self.handle)
+        self.uses = ProcessUtilizationReader(self.handle)
         self._readers = (CallReader(self.handle), FieldReader(self.handle, self._clock), SampleReader(self.handle))
         self._licence = LicenceReader(self.handle)
         self._gpm = GpmReader(self.handle)

@@ -18,7 +18,7 @@ log = Log(__name__)
 NO_INSTANCE = 0xFFFFFFFF
 STOP_SECONDS = 5.0
 
-Place = tuple[str, int | None, int | None]  # uuid of the device, GPU instance, compute instance
+XidLocation = tuple[str, int | None, int | None]  # uuid of the device, GPU instance, compute instance
 
 
 class XidLog:
@@ -26,29 +26,29 @@ class XidLog:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counts: dict[Place, Counter[int]] = {}
-        self._last: dict[Place, tuple[int, int]] = {}  # which event it was, XID
+        self._counts: dict[XidLocation, Counter[int]] = {}
+        self._last: dict[XidLocation, tuple[int, int]] = {}  # which event it was, XID
         self._events = 0
 
-    def add(self, place: Place, xid: int) -> None:
+    def add(self, location: XidLocation, xid: int) -> None:
         with self._lock:
             self._events += 1
-            self._counts.setdefault(place, Counter())[xid] += 1
-            self._last[place] = (self._events, xid)
+            self._counts.setdefault(location, Counter())[xid] += 1
+            self._last[location] = (self._events, xid)
 
     def counts(self, gpu: Gpu) -> Mapping[int, int]:
         """XIDs of this device or instance by code. What an instance did is not counted on its parent again."""
         if not self._events:
             return {}
         with self._lock:
-            return sum((self._counts.get(place, Counter()) for place in _own_places(gpu)), Counter[int]())
+            return sum((self._counts.get(location, Counter()) for location in _own_locations(gpu)), Counter[int]())
 
     def last(self, gpu: Gpu) -> int:
         """The last XID that touched this device or instance, 0 if none did."""
         if not self._events:
             return 0
         with self._lock:
-            told = [event for place, event in self._last.items() if _touches(place, gpu)]
+            told = [event for location, event in self._last.items() if _touches(location, gpu)]
         return max(told, default=(0, 0))[1]
 
 
@@ -123,18 +123,18 @@ class EventThread:
         log.warning("xid_seen", gpu=uuid, xid=event.eventData, gpu_instance=gpu_instance)
 
 
-def _own_places(gpu: Gpu) -> tuple[Place, ...]:
+def _own_locations(gpu: Gpu) -> tuple[XidLocation, ...]:
     if gpu.mig is None:
         return ((gpu.uuid, None, None),)
     ids = gpu.mig.gpu_instance_id
     return ((gpu.mig.parent_uuid, ids, gpu.mig.compute_instance_id), (gpu.mig.parent_uuid, ids, None))
 
 
-def _touches(place: Place, gpu: Gpu) -> bool:
+def _touches(location: XidLocation, gpu: Gpu) -> bool:
     """A device is touched by all that happens on it, an instance not by what its neighbours do."""
-    if place[0] != gpu.device_uuid:
+    if location[0] != gpu.device_uuid:
         return False
-    return gpu.mig is None or place[1] is None or place in _own_places(gpu)
+    return gpu.mig is None or location[1] is None or location in _own_locations(gpu)
 
 
 def _address(handle: Handle) -> int:
@@ -161,7 +161,7 @@ class ClockEvents:
 
 
 @dataclass(slots=True)
-class Chronicle:
+class LifetimeCounters:
     """Counters, and who was seen at which index."""
 
     xids: XidLog = field(default_factory=XidLog)

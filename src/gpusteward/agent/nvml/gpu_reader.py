@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from gpusteward.agent.nvml.devices import Device, Instance
-from gpusteward.agent.nvml.events import Chronicle
+from gpusteward.agent.nvml.events import LifetimeCounters
 from gpusteward.agent.nvml.library import GpuLostError
-from gpusteward.agent.nvml.processes import ProcessLists, Residents
+from gpusteward.agent.nvml.processes import GpuProcessList, ProcessLists
 from gpusteward.agent.nvml.signals import UTILIZATION, read_once
-from gpusteward.agent.nvml.utilization import IDLE, Use
+from gpusteward.agent.nvml.utilization import IDLE, ProcessUtilization
 from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading
 from gpusteward.core.signals import SIGNALS, Scope
 from gpusteward.core.snapshots import Failure
@@ -21,7 +21,7 @@ BUSY_RATIO = 0.05
 
 
 @dataclass(slots=True)
-class Harvest:
+class ReadResult:
     """What one read brought in so far."""
 
     readings: list[GpuReading] = field(default_factory=list)
@@ -35,98 +35,100 @@ class Harvest:
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class GpuReader:
     """Reads GPUs, one after the other, into the same harvest."""
 
     wanted: frozenset[str]
     wanted_of_instances: frozenset[str]
     lists: ProcessLists
-    chronicle: Chronicle
+    counters: LifetimeCounters
     with_xids: frozenset[str]  # uuids of the devices whose XIDs are watched
 
-    def read(self, device: Device, harvest: Harvest) -> bool:
+    def read(self, device: Device, result: ReadResult) -> bool:
         """Bring in one GPU, lost or not; False if it answered nothing at all.
 
         Raises DriverGoneError.
         """
-        kept = len(harvest.readings), len(harvest.processes)
+        kept = len(result.readings), len(result.processes)
         try:
-            return self._read_whole(device, harvest)
+            return self._read_whole(device, result)
         except GpuLostError:
-            del harvest.readings[kept[0] :], harvest.processes[kept[1] :]
-            report_lost(device.gpu, harvest)
+            del result.readings[kept[0] :], result.processes[kept[1] :]
+            report_lost(device.gpu, result)
             for instance in device.partition.instances.values():
-                harvest.readings.append(GpuReading(instance.gpu, lost=True))
+                result.readings.append(GpuReading(instance.gpu, lost=True))
             return True
 
-    def _read_whole(self, device: Device, harvest: Harvest) -> bool:
+    def _read_whole(self, device: Device, result: ReadResult) -> bool:
         signals: dict[str, float] = {}
         reasons = list(device.read(self.wanted, signals))
         answers = bool(signals) or not reasons
         _follow_power_limit(device, signals)
-        harvest.fail("nvml", reasons, uuid=device.gpu.uuid)
+        result.fail("nvml", reasons, uuid=device.gpu.uuid)
         if device.partition.is_on:
-            self._add(device.gpu, signals, Residents(), harvest=harvest, is_mig_parent=True)
+            self._add(device.gpu, signals, GpuProcessList(), result=result, is_mig_parent=True)
             for instance in device.partition.instances.values():
-                self._read_instance(instance, signals, harvest)
+                self._read_instance(instance, signals, result)
         else:
-            residents = self.lists.read(device.handle)
-            residents.doubt(signals)
-            self._add(device.gpu, signals, residents, harvest=harvest)
-            uses = device.uses.read(lambda: _is_busy(device, signals)) if residents.memory else None
-            _add_processes(device.gpu, residents, uses, harvest=harvest)
+            processes = self.lists.read(device.handle)
+            processes.doubt(signals)
+            self._add(device.gpu, signals, processes, result=result)
+            uses = device.uses.read(lambda: _is_busy(device, signals)) if processes.memory else None
+            _add_processes(device.gpu, processes, uses, result=result)
         return answers
 
-    def _read_instance(self, instance: Instance, parent: Mapping[str, float], harvest: Harvest) -> None:
+    def _read_instance(self, instance: Instance, parent: Mapping[str, float], result: ReadResult) -> None:
         signals = {name: value for name, value in parent.items() if name in COPIED}
-        harvest.fail("nvml", instance.read(self.wanted_of_instances, signals), uuid=instance.gpu.uuid)
-        residents = self.lists.read(instance.handle)
-        residents.doubt(signals)
-        self._add(instance.gpu, signals, residents, harvest=harvest)
-        _add_processes(instance.gpu, residents, None, harvest=harvest)  # NVML tells no use on MIG
+        result.fail("nvml", instance.read(self.wanted_of_instances, signals), uuid=instance.gpu.uuid)
+        processes = self.lists.read(instance.handle)
+        processes.doubt(signals)
+        self._add(instance.gpu, signals, processes, result=result)
+        _add_processes(instance.gpu, processes, None, result=result)  # NVML tells no use on MIG
 
     def _add(
         self,
         gpu: Gpu,
         signals: dict[str, float],
-        residents: Residents,
+        processes: GpuProcessList,
         *,
-        harvest: Harvest,
+        result: ReadResult,
         is_mig_parent: bool = False,
     ) -> None:
-        chronicle = self.chronicle
+        counters = self.counters
         if gpu.device_uuid in self.with_xids and "last_xid" in self.wanted:
-            signals["last_xid"] = float(chronicle.xids.last(gpu))
+            signals["last_xid"] = float(counters.xids.last(gpu))
         mask = signals.get("clock_event_reasons")
-        clock_events = chronicle.clocks.note(gpu.uuid, mask) if mask is not None and gpu.mig is None else {}
+        clock_events = counters.clocks.note(gpu.uuid, mask) if mask is not None and gpu.mig is None else {}
         reading = GpuReading(
             gpu,
             signals,
             is_mig_parent=is_mig_parent,
-            processes_known=residents.is_known,
-            is_mps=residents.is_mps,
-            xid_counts=chronicle.xids.counts(gpu),
+            processes_known=processes.is_known,
+            is_mps=processes.is_mps,
+            xid_counts=counters.xids.counts(gpu),
             clock_event_counts=clock_events,
         )
-        harvest.readings.append(reading)
-        harvest.fail("processes", residents.failures, uuid=gpu.uuid)
+        result.readings.append(reading)
+        result.fail("processes", processes.failures, uuid=gpu.uuid)
 
 
-def report_lost(gpu: Gpu, harvest: Harvest) -> None:
+def report_lost(gpu: Gpu, result: ReadResult) -> None:
     """A GPU that fell off the bus, under the identity it had."""
-    harvest.readings.append(GpuReading(gpu, lost=True, processes_known=False))
+    result.readings.append(GpuReading(gpu, lost=True, processes_known=False))
     reason = f"GPU {gpu.index} at {gpu.pci_bus_id or 'an unknown address'} is lost: it fell off the bus."
-    harvest.fail("nvml", [f"{reason} Reset it or reboot the node"], uuid=gpu.uuid)
+    result.fail("nvml", [f"{reason} Reset it or reboot the node"], uuid=gpu.uuid)
 
 
-def _add_processes(gpu: Gpu, residents: Residents, uses: dict[int, Use] | None, *, harvest: Harvest) -> None:
-    for pid, memory in residents.memory.items():
+def _add_processes(
+    gpu: Gpu, processes: GpuProcessList, uses: dict[int, ProcessUtilization] | None, *, result: ReadResult
+) -> None:
+    for pid, memory in processes.memory.items():
         if uses is None:
             process = GpuProcess(pid, gpu.uuid, memory_bytes=memory)
         else:
             use = uses.get(pid, IDLE)
             process = GpuProcess(pid, gpu.uuid, "", memory, use.sm, use.memory, use.encoder, use.decoder)
-        harvest.processes.append(process)
+        result.processes.append(process)
 
 
 def _is_busy(device: Device, signals: Mapping[str, float]) -> bool:

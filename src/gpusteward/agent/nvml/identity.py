@@ -38,15 +38,15 @@ def read_gpu(node: str, index: int, *, handle: Handle) -> Gpu:
 
     Raises GpuLostError, DriverGoneError.
     """
-    pci = _ask(pynvml.nvmlDeviceGetPciInfo, handle)
+    pci = _call_nvml(pynvml.nvmlDeviceGetPciInfo, handle)
     memory = read_once(MEMORY, handle).get("memory_total_bytes")
     return Gpu(
         node=node,
         index=index,
-        uuid=_ask(pynvml.nvmlDeviceGetUUID, handle) or "",
-        model=_ask(pynvml.nvmlDeviceGetName, handle) or "",
+        uuid=_call_nvml(pynvml.nvmlDeviceGetUUID, handle) or "",
+        model=_call_nvml(pynvml.nvmlDeviceGetName, handle) or "",
         pci_bus_id=pci.busId.upper() if pci else "",
-        minor=_ask(pynvml.nvmlDeviceGetMinorNumber, handle),
+        minor=_call_nvml(pynvml.nvmlDeviceGetMinorNumber, handle),
         memory_total_bytes=None if memory is None else int(memory),
         power_limit_watts=read_once(ENFORCED_POWER_LIMIT, handle).get("enforced_power_limit_watts"),
         facts=_read_facts(handle),
@@ -62,8 +62,8 @@ def read_instance(parent: Gpu, uuid: str, *, handle: Handle) -> Gpu:
     mig = MigInstance(
         parent_uuid=parent.uuid,
         profile=_read_profile(parent, handle),
-        gpu_instance_id=_ask(pynvml.nvmlDeviceGetGpuInstanceId, handle) or 0,
-        compute_instance_id=_ask(pynvml.nvmlDeviceGetComputeInstanceId, handle) or 0,
+        gpu_instance_id=_call_nvml(pynvml.nvmlDeviceGetGpuInstanceId, handle) or 0,
+        compute_instance_id=_call_nvml(pynvml.nvmlDeviceGetComputeInstanceId, handle) or 0,
     )
     return Gpu(
         node=parent.node,
@@ -88,10 +88,10 @@ def name_profile(slices: int, compute_slices: int, *, memory_bytes: int, parent_
 
 def _read_profile(parent: Gpu, handle: Handle) -> str:
     """From the name (`NVIDIA H100 80GB HBM3 MIG 1g.10gb`), or from the parts where the name does not say it."""
-    _model, is_named, profile = (_ask(pynvml.nvmlDeviceGetName, handle) or "").rpartition(" MIG ")
+    _model, is_named, profile = (_call_nvml(pynvml.nvmlDeviceGetName, handle) or "").rpartition(" MIG ")
     if is_named:
         return str(profile)
-    parts = _ask(pynvml.nvmlDeviceGetAttributes, handle)
+    parts = _call_nvml(pynvml.nvmlDeviceGetAttributes, handle)
     if parts is None or not parent.memory_total_bytes:
         return ""
     return name_profile(
@@ -106,20 +106,20 @@ def _read_facts(handle: Handle) -> dict[str, str]:
     """Texts for `signals.FACTS`, those that the device has."""
     version = pynvml.nvmlDeviceGetInforomVersion
     facts = {
-        "driver_version": _ask(pynvml.nvmlSystemGetDriverVersion),
-        "nvml_version": _ask(pynvml.nvmlSystemGetNVMLVersion),
-        "brand": BRANDS.get(_ask(pynvml.nvmlDeviceGetBrand, handle)),
-        "serial": _ask(pynvml.nvmlDeviceGetSerial, handle),
-        "vbios_version": _ask(pynvml.nvmlDeviceGetVbiosVersion, handle),
-        "inforom_image_version": _ask(pynvml.nvmlDeviceGetInforomImageVersion, handle),
-        "inforom_oem_version": _ask(version, handle, pynvml.NVML_INFOROM_OEM),
-        "inforom_ecc_version": _ask(version, handle, pynvml.NVML_INFOROM_ECC),
-        "inforom_power_version": _ask(version, handle, pynvml.NVML_INFOROM_POWER),
+        "driver_version": _call_nvml(pynvml.nvmlSystemGetDriverVersion),
+        "nvml_version": _call_nvml(pynvml.nvmlSystemGetNVMLVersion),
+        "brand": BRANDS.get(_call_nvml(pynvml.nvmlDeviceGetBrand, handle)),
+        "serial": _call_nvml(pynvml.nvmlDeviceGetSerial, handle),
+        "vbios_version": _call_nvml(pynvml.nvmlDeviceGetVbiosVersion, handle),
+        "inforom_image_version": _call_nvml(pynvml.nvmlDeviceGetInforomImageVersion, handle),
+        "inforom_oem_version": _call_nvml(version, handle, pynvml.NVML_INFOROM_OEM),
+        "inforom_ecc_version": _call_nvml(version, handle, pynvml.NVML_INFOROM_ECC),
+        "inforom_power_version": _call_nvml(version, handle, pynvml.NVML_INFOROM_POWER),
     }
     return {name: text for name, text in facts.items() if text}
 
 
-def _ask(question: Callable[..., Any], *arguments: object) -> Any:
+def _call_nvml(question: Callable[..., Any], *arguments: object) -> Any:
     """The answer, or None where the device has none."""
     try:
         return question(*arguments)

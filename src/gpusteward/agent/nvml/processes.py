@@ -19,8 +19,8 @@ from gpusteward.agent.nvml.library import (
 
 ENTRY = struct.Struct("<I4xQII")  # nvmlProcessInfo_v2_t and _v3_t: pid, memory, GPU and compute instance
 NOT_AVAILABLE = 2**64 - 1
-FIRST_ROOM = 64
-MOST_TRIES = 5  # of a list that outgrows its buffer each time
+INITIAL_ENTRIES = 64
+MAX_TRIES = 5  # of a list that outgrows its buffer each time
 
 MPS_SERVER = "nvidia-cuda-mps-server"
 
@@ -33,7 +33,7 @@ IN_POD = "run the agent with hostPID: true, or "
 
 
 @dataclass(slots=True)
-class Residents:
+class GpuProcessList:
     """The processes on one GPU and the memory of each; None is memory that nobody can tell."""
 
     memory: dict[int, int | None] = field(default_factory=dict)
@@ -60,17 +60,17 @@ class ProcessLists:
         self._graphics = _find_list("Graphics")
         self._mps = _find_list("MPSCompute")
         self._count = ctypes.c_uint()
-        self._room = 0
+        self._capacity = 0
         self._buffer = ctypes.create_string_buffer(0)
-        self._make_room(FIRST_ROOM)
+        self._allocate_buffer(INITIAL_ENTRIES)
         self._servers = MpsServers()
 
-    def read(self, handle: Handle) -> Residents:
+    def read(self, handle: Handle) -> GpuProcessList:
         """Everybody on the device.
 
         Raises GpuLostError, DriverGoneError.
         """
-        found = Residents()
+        found = GpuProcessList()
         self._add(found, self._compute, handle)
         self._add(found, self._graphics, handle)
         found.is_mps = self._add(found, self._mps, handle) or self._servers.any_in(found.memory)
@@ -80,7 +80,7 @@ class ProcessLists:
         """Drop what was learnt of processes that are gone."""
         self._servers.forget_except(pids)
 
-    def _add(self, found: Residents, function: Function, handle: Handle) -> bool:
+    def _add(self, found: GpuProcessList, function: Function, handle: Handle) -> bool:
         """Merge one list in; tell if it had anybody."""
         code = self._fill(function, handle)
         if code:
@@ -102,16 +102,16 @@ class ProcessLists:
     def _fill(self, function: Function, handle: Handle) -> int:
         """Call with the buffer at hand; a list that has outgrown it is asked again, a few times."""
         code = INSUFFICIENT_SIZE
-        for _try in range(MOST_TRIES):
-            self._count.value = self._room
+        for _try in range(MAX_TRIES):
+            self._count.value = self._capacity
             code = function(handle, ctypes.byref(self._count), self._buffer)
             if code != INSUFFICIENT_SIZE:
                 break
-            self._make_room(max(self._count.value, self._room) * 2)
+            self._allocate_buffer(max(self._count.value, self._capacity) * 2)
         return code
 
-    def _make_room(self, entries: int) -> None:
-        self._room = entries
+    def _allocate_buffer(self, entries: int) -> None:
+        self._capacity = entries
         self._buffer = ctypes.create_string_buffer(entries * ENTRY.size)
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pynvml
 
 from gpusteward.agent.nvml.devices import Device
-from gpusteward.agent.nvml.events import Chronicle, EventThread
-from gpusteward.agent.nvml.gpu_reader import OWN, Harvest, Measure, report_lost
+from gpusteward.agent.nvml.events import EventThread, LifetimeCounters
+from gpusteward.agent.nvml.gpu_reader import OWN, GpuReader, ReadResult, report_lost
 from gpusteward.agent.nvml.identity import read_gpu
 from gpusteward.agent.nvml.library import (
     DriverGoneError,
@@ -33,17 +33,17 @@ class Session:
     """NVML, open."""
 
     def __init__(
-        self, node: str, chronicle: Chronicle, *, clock: Callable[[], float], event_wait_milliseconds: int
+        self, node: str, counters: LifetimeCounters, *, clock: Callable[[], float], event_wait_milliseconds: int
     ) -> None:
         """Open NVML and find the GPUs.
 
         Raises SourceError when there is no library or no driver, DriverGoneError when it goes away meanwhile.
         """
         self._node = node
-        self._chronicle = chronicle
+        self._counters = counters
         self._clock = clock
         self._devices: dict[int, Device] = {}
-        self._events = EventThread(chronicle.xids, event_wait_milliseconds)
+        self._events = EventThread(counters.xids, event_wait_milliseconds)
         self._with_xids: frozenset[str] = frozenset()
         self._count = 0
         open_library()
@@ -57,7 +57,7 @@ class Session:
         self._lists = ProcessLists()
         self._count = count_devices()
         for index in range(self._count):
-            self._find_device(index, Harvest())  # what is wrong is told by the read that follows
+            self._find_device(index, ReadResult())  # what is wrong is told by the read that follows
         watched = [(device.handle, device.gpu.uuid) for device in self._devices.values()]
         self._with_xids = self._events.start(watched)
         log.info("nvml_opened", gpus=self._count, answering=len(self._devices))
@@ -66,20 +66,20 @@ class Session:
         """Whether GPUs came or went: NVML counts them only when it is opened. Raises DriverGoneError."""
         return count_devices() != self._count
 
-    def read(self, wanted: frozenset[str], *, peers: bool) -> Harvest:
+    def read(self, wanted: frozenset[str], *, peers: bool) -> ReadResult:
         """Every GPU, each with its MIG instances behind it.
 
         Raises DriverGoneError.
         """
-        harvest = Harvest()
-        measure = Measure(wanted, wanted & OWN, self._lists, self._chronicle, self._with_xids)
-        answers = [self._read_device(index, measure, harvest) for index in range(max(self._count, 0))]
+        result = ReadResult()
+        measure = GpuReader(wanted, wanted & OWN, self._lists, self._counters, self._with_xids)
+        answers = [self._read_device(index, measure, result) for index in range(max(self._count, 0))]
         if answers and not any(answers):
             raise DriverGoneError("no GPU answers any more")
-        self._lists.forget_except({process.pid for process in harvest.processes})
+        self._lists.forget_except({process.pid for process in result.processes})
         if peers:
-            harvest.readings = [self._with_peers(reading) for reading in harvest.readings]
-        return harvest
+            result.readings = [self._with_peers(reading) for reading in result.readings]
+        return result
 
     def close(self) -> None:
         """Give everything back. What the driver does not let go of stays open, and is said."""
@@ -89,16 +89,16 @@ class Session:
         if self._events.stop():
             close_library()
 
-    def _read_device(self, index: int, measure: Measure, harvest: Harvest) -> bool:
+    def _read_device(self, index: int, measure: GpuReader, result: ReadResult) -> bool:
         device = self._devices.get(index)
         if device is None:
-            self._find_device(index, harvest)
+            self._find_device(index, result)
             if index in self._devices:
                 self._count = FOUND_LATE
             return True
-        return measure.read(device, harvest)
+        return measure.read(device, result)
 
-    def _find_device(self, index: int, harvest: Harvest) -> None:
+    def _find_device(self, index: int, result: ReadResult) -> None:
         """Make the acquaintance of a GPU; one that does not answer is tried again in each cycle."""
         handle = pynvml.c_nvmlDevice_t()
         code = find_function("nvmlDeviceGetHandleByIndex_v2")(index, ctypes.byref(handle))
@@ -106,21 +106,21 @@ class Session:
             raise_if_fatal(code)
             gpu = None if code else read_gpu(self._node, index, handle=handle)
             if gpu is None or not gpu.uuid:
-                harvest.fail("nvml", [f"GPU {index} does not tell who it is: {describe(code)}"], uuid="")
+                result.fail("nvml", [f"GPU {index} does not tell who it is: {describe(code)}"], uuid="")
                 return
-            self._chronicle.known[index] = gpu
+            self._counters.known[index] = gpu
             self._devices[index] = Device(handle, gpu, clock=self._clock)
         except GpuLostError:
-            self._miss(index, harvest)
+            self._miss(index, result)
 
-    def _miss(self, index: int, harvest: Harvest) -> None:
+    def _miss(self, index: int, result: ReadResult) -> None:
         """A GPU that was lost before NVML was opened: known from earlier, or never seen."""
-        known = self._chronicle.known.get(index)
+        known = self._counters.known.get(index)
         present = {device.gpu.uuid for device in self._devices.values()}
         if known is not None and known.uuid not in present:
-            report_lost(known, harvest)
+            report_lost(known, result)
         else:
-            harvest.fail("nvml", [f"GPU {index} is lost: it fell off the bus before the agent saw it"], uuid="")
+            result.fail("nvml", [f"GPU {index} is lost: it fell off the bus before the agent saw it"], uuid="")
 
     def _with_peers(self, reading: GpuReading) -> GpuReading:
         """How a whole GPU reaches the others over NVLink."""

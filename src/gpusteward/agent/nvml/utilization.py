@@ -28,7 +28,7 @@ from gpusteward.agent.nvml.signals import Signals
 SIGNAL = "utilization_mean_ratio"
 UTILIZATION_SAMPLES = 1  # NVML_GPU_UTILIZATION_SAMPLES
 SAMPLE = struct.Struct("<QI4x")  # nvmlSample_t: when, how much
-ROOM = 256  # a driver keeps about 100 samples, 16 seconds of them
+MAX_SAMPLES = 256  # a driver keeps about 100 samples, 16 seconds of them
 
 FIRST_LOOK_BACK_SECONDS = 5
 """How far back the first read looks: one usual cycle. All that the driver kept would be stale."""
@@ -53,7 +53,7 @@ class SampleReader:
         self._seen = first_look_back()
         self._kind = ctypes.c_uint()
         self._count = ctypes.c_uint()
-        self._buffer = ctypes.create_string_buffer(ROOM * SAMPLE.size)
+        self._buffer = ctypes.create_string_buffer(MAX_SAMPLES * SAMPLE.size)
         self._is_supported = True
 
     def read(self, wanted: frozenset[str], into: Signals) -> Iterator[str]:
@@ -73,7 +73,7 @@ class SampleReader:
             yield f"nvmlDeviceGetSamples: {describe(code)}"
 
     def _ask(self) -> int:
-        self._count.value = ROOM
+        self._count.value = MAX_SAMPLES
         self._seen = look_back(self._seen)
         kind, count = ctypes.byref(self._kind), ctypes.byref(self._count)
         return self._function(
@@ -81,15 +81,15 @@ class SampleReader:
         )
 
     def _take_mean(self, into: Signals) -> None:
-        raw = ctypes.string_at(self._buffer, min(self._count.value, ROOM) * SAMPLE.size)
+        raw = ctypes.string_at(self._buffer, min(self._count.value, MAX_SAMPLES) * SAMPLE.size)
         samples = [(at, value) for at, value in SAMPLE.iter_unpack(raw) if at > self._seen and value <= 100]
         if samples:
             self._seen = max(at for at, _value in samples)
             into[SIGNAL] = sum(value for _at, value in samples) / len(samples) / 100
 
 
-FIRST_ROOM = 128
-MOST_TRIES = 5
+INITIAL_ENTRIES = 128
+MAX_TRIES = 5
 
 LEGACY = struct.Struct("<I4xQIIII")  # nvmlProcessUtilizationSample_t: pid, when, SM, memory, encoder, decoder
 MODERN = struct.Struct("<QIIIIIII4x")  # nvmlProcessUtilizationInfo_v1_t: when, pid, the same four, JPEG, OFA
@@ -99,7 +99,7 @@ Sample = tuple[int, int, tuple[int, int, int, int]]  # when, pid, percent of SM,
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class ProcessUtilization:
     """Shares of time that a process kept each engine busy; None where nobody can tell."""
 
     sm: float | None = 0.0
@@ -108,11 +108,11 @@ class Use:
     decoder: float | None = 0.0
 
 
-IDLE = Use()
-UNKNOWN = Use(None, None, None, None)
+IDLE = ProcessUtilization()
+UNKNOWN = ProcessUtilization(None, None, None, None)
 
 
-class _Teller(ABC):
+class _UtilizationCall(ABC):
     """One of the two calls, on one device."""
 
     entry: struct.Struct
@@ -122,7 +122,7 @@ class _Teller(ABC):
         self.doubtful: set[int] = set()  # processes of whom the last read had a sample that cannot be true
         self._handle = handle
         self._seen = first_look_back()
-        self._make_room(FIRST_ROOM)
+        self._allocate_buffer(INITIAL_ENTRIES)
 
     def read(self) -> list[Sample] | None:
         """Samples newer than those before, none if there are none; None if the call failed.
@@ -132,16 +132,16 @@ class _Teller(ABC):
         self._seen = look_back(self._seen)
         self.doubtful = set()
         code, count = INSUFFICIENT_SIZE, 0
-        for _try in range(MOST_TRIES):
+        for _try in range(MAX_TRIES):
             code, count = self._call()
             if code != INSUFFICIENT_SIZE:
                 break
-            self._make_room(max(count, self._room) * 2)
+            self._allocate_buffer(max(count, self._capacity) * 2)
         if code:
             raise_if_fatal(code)
             self.is_supported = code not in NOT_THERE
             return [] if code in NOTHING_NOW else None
-        raw = ctypes.string_at(self._buffer, min(count, self._room) * self.entry.size)
+        raw = ctypes.string_at(self._buffer, min(count, self._capacity) * self.entry.size)
         return self._sift(sample for sample in self._decode(raw) if sample[0] > self._seen)
 
     def _sift(self, told: Iterable[Sample]) -> list[Sample]:
@@ -156,8 +156,8 @@ class _Teller(ABC):
         self._seen = max((at for at, _pid, _percents in samples), default=self._seen)
         return samples
 
-    def _make_room(self, entries: int) -> None:
-        self._room = entries
+    def _allocate_buffer(self, entries: int) -> None:
+        self._capacity = entries
         self._buffer = ctypes.create_string_buffer(entries * self.entry.size)
 
     @abstractmethod
@@ -169,7 +169,7 @@ class _Teller(ABC):
         """The entries as samples."""
 
 
-class _Modern(_Teller):
+class _Modern(_UtilizationCall):
     entry = MODERN
 
     def __init__(self, handle: Handle) -> None:
@@ -179,7 +179,7 @@ class _Modern(_Teller):
 
     def _call(self) -> tuple[int, int]:
         version, where = pynvml.ProcessesUtilizationInfo_v1, ctypes.addressof(self._buffer)
-        MODERN_HEADER.pack_into(self._header, 0, version, self._room, self._seen, where)
+        MODERN_HEADER.pack_into(self._header, 0, version, self._capacity, self._seen, where)
         code = self._function(self._handle, self._header)
         return code, MODERN_HEADER.unpack(self._header)[1]
 
@@ -187,7 +187,7 @@ class _Modern(_Teller):
         return [(at, pid, (sm, mem, enc, dec)) for at, pid, sm, mem, enc, dec, _jpeg, _ofa in MODERN.iter_unpack(raw)]
 
 
-class _Legacy(_Teller):
+class _Legacy(_UtilizationCall):
     entry = LEGACY
 
     def __init__(self, handle: Handle) -> None:
@@ -196,7 +196,7 @@ class _Legacy(_Teller):
         self._count = ctypes.c_uint()
 
     def _call(self) -> tuple[int, int]:
-        self._count.value = self._room
+        self._count.value = self._capacity
         seen = ctypes.c_ulonglong(self._seen)
         code = self._function(self._handle, self._buffer, ctypes.byref(self._count), seen)
         return code, self._count.value
@@ -205,13 +205,13 @@ class _Legacy(_Teller):
         return [(at, pid, (sm, mem, enc, dec)) for pid, at, sm, mem, enc, dec in LEGACY.iter_unpack(raw)]
 
 
-class UseReader:
+class ProcessUtilizationReader:
     """The uses of all processes of one device."""
 
     def __init__(self, handle: Handle) -> None:
-        self._tellers: list[_Teller] = [_Modern(handle), _Legacy(handle)]
+        self._tellers: list[_UtilizationCall] = [_Modern(handle), _Legacy(handle)]
 
-    def read(self, is_busy: Callable[[], bool]) -> dict[int, Use] | None:
+    def read(self, is_busy: Callable[[], bool]) -> dict[int, ProcessUtilization] | None:
         """Mean use by pid since the last read; who is not there was idle. None: nobody can tell.
 
         A device that is busy while neither call saw anybody at work contradicts itself, and is not taken for idle;
@@ -232,10 +232,11 @@ class UseReader:
         return None
 
 
-def _average(samples: list[Sample]) -> dict[int, Use]:
+def _average(samples: list[Sample]) -> dict[int, ProcessUtilization]:
     by_pid: dict[int, list[tuple[int, int, int, int]]] = {}
     for _at, pid, percents in samples:
         by_pid.setdefault(pid, []).append(percents)
     return {
-        pid: Use(*(sum(engine) / len(own) / 100 for engine in zip(*own, strict=True))) for pid, own in by_pid.items()
+        pid: ProcessUtilization(*(sum(engine) / len(own) / 100 for engine in zip(*own, strict=True)))
+        for pid, own in by_pid.items()
     }

@@ -38,7 +38,7 @@ class _Known:
     identity: ProcessIdentity
 
 
-class ProcTable:
+class ProcessTable:
     """The processes of the /proc under `root`. A process already known costs one look at the inode of its `stat`.
 
     The kernel makes the inodes of a process when somebody looks, numbers and dates them then, and drops them with the

@@ -21,7 +21,7 @@ from gpusteward.analyzer.reports.render.descriptions import Language
 from gpusteward.analyzer.reports.render.html_page import content_policy, render_html
 from gpusteward.analyzer.reports.render.json_text import render_json
 from gpusteward.analyzer.reports.report import By, Report, ReportQuery, parse_time_range
-from gpusteward.core.negotiation import parse_wishes
+from gpusteward.core.negotiation import parse_accept
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["reports"])
 
@@ -91,5 +91,5 @@ def _write(read: ReadReport, query: ReportQuery, chosen: Format, language: Langu
 def _choose(accept: str) -> Format:
     """A browser that just goes there gets the page."""
     known: Mapping[str, Format] = {"application/json": "json", "text/csv": "csv", "text/html": "html"}
-    wishes = sorted(parse_wishes(accept), key=lambda wish: -wish.weight)
+    wishes = sorted(parse_accept(accept), key=lambda wish: -wish.weight)
     return next((known[wish.name] for wish in wishes if wish.name in known and wish.weight > 0), "json")
