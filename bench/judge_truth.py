@@ -35,7 +35,7 @@ from tests.analyzer.truth_cases import (
     lone_nodes,
 )
 from tests.analyzer.usage_tables import AGENT_STEP, AT, STEP, WINDOW, large_table
-from tests.simulate.single_workload import lone_node
+from tests.simulate.single_workload import single_workload_node
 
 COMMAND = "python -m bench.judge_truth"
 RESULTS = Path(__file__).parent / "results"
@@ -110,7 +110,7 @@ def judge_kinds() -> list[Case]:
 
 def judge_brief_work() -> Brief:
     windows = [
-        (lone_node(Kind.NOTEBOOK, seed), at)
+        (single_workload_node(Kind.NOTEBOOK, seed), at)
         for seed in BRIEF_SEEDS
         for at in find_brief_work(Kind.NOTEBOOK, seed, least=0.05, most=12, count=2)
     ]

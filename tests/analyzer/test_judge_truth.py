@@ -8,7 +8,7 @@ from gpusteward.simulate.fleets import fleet
 from gpusteward.simulate.workloads import Kind
 from tests.analyzer.truth_cases import MOMENTS, Case, even_servers, find_brief_work, judge_nodes, lone_nodes
 from tests.analyzer.usage_tables import AGENT_STEP
-from tests.simulate.single_workload import lone_node
+from tests.simulate.single_workload import single_workload_node
 
 SEEDS = range(200)
 
@@ -64,7 +64,7 @@ def test_with_the_agents_counter_not_even_seconds_of_work_between_two_scrapes_ar
     seen = 0
     for seed in range(25):
         for at in find_brief_work(Kind.NOTEBOOK, seed, least=0.05, most=12, count=2):
-            (case,) = judge_nodes([lone_node(Kind.NOTEBOOK, seed)], at, counter_step=AGENT_STEP, cycles=2)
+            (case,) = judge_nodes([single_workload_node(Kind.NOTEBOOK, seed)], at, counter_step=AGENT_STEP, cycles=2)
             assert case.activity is Activity.ACTIVE
             seen += 1
     assert seen >= 40

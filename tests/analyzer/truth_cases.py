@@ -14,7 +14,7 @@ from gpusteward.simulate.models import MODELS
 from gpusteward.simulate.nodes import SimulatedNode
 from gpusteward.simulate.workloads import Kind
 from tests.analyzer.usage_tables import AT, STEP, WINDOW, Sampled, truth_key
-from tests.simulate.single_workload import a_start, lone_application, lone_node, only_truth
+from tests.simulate.single_workload import only_truth, single_application, single_workload_node, start_of_pod
 
 CYCLE = 300.0
 CYCLES = 5
@@ -54,7 +54,7 @@ class Case:
 def lone_nodes(kind: Kind, seeds: Iterable[int]) -> list[SimulatedNode]:
     """One workload on one GPU each, of all models in turn."""
     models = list(MODELS.values())
-    return [lone_node(kind, seed, model=models[seed % len(models)]) for seed in seeds]
+    return [single_workload_node(kind, seed, model=models[seed % len(models)]) for seed in seeds]
 
 
 def even_servers(seeds: Iterable[int]) -> list[SimulatedNode]:
@@ -105,9 +105,9 @@ def compare(verdicts: VerdictTable, sampled: Sampled) -> Iterator[Case]:
 
 def find_brief_work(kind: Kind, seed: int, *, least: float, most: float, count: int) -> list[float]:
     """Ends of windows in which a lone workload worked for a few seconds only: the hardest to see."""
-    truth = only_truth(lone_node(kind, seed), a_start(kind, seed))
-    start = a_start(kind, seed) + 2 * WINDOW
-    end = min(start + 7 * DAY, a_start(kind, seed) + lone_application(kind, seed).turns.lasting)
+    truth = only_truth(single_workload_node(kind, seed), start_of_pod(kind, seed))
+    start = start_of_pod(kind, seed) + 2 * WINDOW
+    end = min(start + 7 * DAY, start_of_pod(kind, seed) + single_application(kind, seed).turns.lasting)
     found: list[float] = []
     at = start
     while at < end and len(found) < count:

@@ -70,7 +70,7 @@ def test_who_is_there_now_is_held_and_who_left_has_an_end(books: Engine):
             select(func.count()).select_from(allocations).where(allocations.c.ended_ms.is_(None))
         ).scalar()
         users = connection.execute(select(allocations.c.user_name).distinct()).scalars().all()
-    assert open_ones == sum(len(node.tenancies(UNTIL - 600)) for node in fleet(NODES, 3))
+    assert open_ones == sum(len(node.ownerships(UNTIL - 600)) for node in fleet(NODES, 3))
     assert all(users)
 
 

@@ -3,11 +3,11 @@
 from gpusteward.core.gpus import GpuReading
 from gpusteward.simulate.applications import Application, draw_application
 from gpusteward.simulate.assembly import GpuPlan
-from gpusteward.simulate.devices import Booking
+from gpusteward.simulate.devices import PlacementRequest
 from gpusteward.simulate.ground_truth import Truth
 from gpusteward.simulate.models import H100, GpuModel
 from gpusteward.simulate.nodes import SimulatedNode
-from gpusteward.simulate.noise import Chance
+from gpusteward.simulate.seeded_random import SeededRandom
 from gpusteward.simulate.workloads import Kind
 
 NOW = 1_790_000_000.0
@@ -15,19 +15,19 @@ DAY = 86_400.0
 HOUR = 3_600.0
 
 
-def lone_application(kind: Kind, seed: int) -> Application:
-    return draw_application(kind, Chance(seed).child("lone"))
+def single_application(kind: Kind, seed: int) -> Application:
+    return draw_application(kind, SeededRandom(seed).child("lone"))
 
 
-def lone_node(kind: Kind, seed: int, *, model: GpuModel = H100) -> SimulatedNode:
-    plan = GpuPlan((Booking(lone_application(kind, seed)),))
+def single_workload_node(kind: Kind, seed: int, *, model: GpuModel = H100) -> SimulatedNode:
+    plan = GpuPlan((PlacementRequest(single_application(kind, seed)),))
     return SimulatedNode("lone", [plan], model=model, seed=seed)
 
 
-def a_start(kind: Kind, seed: int) -> float:
+def start_of_pod(kind: Kind, seed: int) -> float:
     """When a pod of the lone application starts: the one whose life NOW falls into."""
-    turns = lone_application(kind, seed).turns
-    return turns.starts_at(turns.turn(NOW))
+    lifetimes = single_application(kind, seed).lifetimes
+    return lifetimes.starts_at(lifetimes.generation(NOW))
 
 
 def only_truth(node: SimulatedNode, at: float) -> Truth:

@@ -14,29 +14,29 @@ from gpusteward.simulate.load_curves import (
     Bursts,
     Chain,
     Constant,
-    Course,
     DayAndNight,
+    Idle,
+    Lifetimes,
+    LoadCurve,
     OfficeHours,
-    Rest,
+    ReducedWork,
     Scaled,
     Steady,
-    Turns,
-    Yielding,
 )
 
-COURSES: dict[str, Course] = {
-    "rest": Rest(),
+COURSES: dict[str, LoadCurve] = {
+    "rest": Idle(),
     "constant": Constant(0.3),
     "steady": Steady(5, 0.9, 0.02),
-    "turns": Turns(1000.0, 17.0, 900.0),
+    "turns": Lifetimes(1000.0, 17.0, 900.0),
     "breaks": Breaks(5, 600.0, 60.0),
     "office hours": OfficeHours(5, 3 * HOUR, 2 * HOUR, 3 * HOUR),
     "day and night": DayAndNight(0.4, 0.3, 12 * HOUR),
-    "bursts": Bursts(5, 60.0, DayAndNight(0.4, 0.3, 12 * HOUR), least=0.1),
-    "full bursts": Bursts(5, 60.0, Constant(0.9), least=0.1),
+    "bursts": Bursts(5, 60.0, DayAndNight(0.4, 0.3, 12 * HOUR), lowest_level=0.1),
+    "full bursts": Bursts(5, 60.0, Constant(0.9), lowest_level=0.1),
     "chain": Chain(Breaks(5, 600.0, 60.0), Steady(6, 0.9, 0.02)),
     "scaled": Scaled(Steady(5, 0.9, 0.02), 0.25),
-    "yielding": Yielding(Steady(5, 0.9, 0.02), 0.7, 1.79e9, 1.79e9 + 100),
+    "yielding": ReducedWork(Steady(5, 0.9, 0.02), 0.7, 1.79e9, 1.79e9 + 100),
     "between": Between(1.79e9, 1.79e9 + 100),
 }
 moments = st.floats(1.78e9, 1.80e9)
@@ -64,10 +64,10 @@ def test_a_ripple_gives_back_what_it_took(block):
 
 @given(block=st.integers(20_000_000, 20_100_000))
 def test_a_burst_does_all_that_was_due_in_its_block(block):
-    evenly = DayAndNight(0.4, 0.3, 12 * HOUR)
-    bursts = Bursts(9, 90.0, evenly, least=0.1)
+    mean_work = DayAndNight(0.4, 0.3, 12 * HOUR)
+    bursts = Bursts(9, 90.0, mean_work, lowest_level=0.1)
     start, end = 90.0 * block, 90.0 * (block + 1)
-    assert bursts(end) - bursts(start) == pytest.approx(evenly(end) - evenly(start), abs=1e-5)
+    assert bursts(end) - bursts(start) == pytest.approx(mean_work(end) - mean_work(start), abs=1e-5)
 
 
 def test_office_hours_are_on_working_days_only():
@@ -80,20 +80,20 @@ def test_office_hours_are_on_working_days_only():
 
 
 def test_yielding_work_loses_its_part_only_while_the_load_lasts():
-    work = Yielding(Constant(0.5), 0.8, 100.0, 200.0)
+    work = ReducedWork(Constant(0.5), 0.8, 100.0, 200.0)
     assert work(100.0) == 50.0
     assert work(200.0) - work(100.0) == pytest.approx(50.0 * 0.2)
     assert work(300.0) - work(200.0) == pytest.approx(50.0)
 
 
 def test_yielding_may_last_forever():
-    work = Yielding(Constant(0.5), 0.8, 100.0, math.inf)
+    work = ReducedWork(Constant(0.5), 0.8, 100.0, math.inf)
     assert work(1100.0) - work(100.0) == pytest.approx(100.0)
 
 
 def test_turns_tell_who_is_on():
-    turns = Turns(100.0, 10.0, 80.0)
-    assert turns.is_on(10.0)
-    assert turns.is_on(89.9)
-    assert not turns.is_on(90.0)
-    assert (turns.turn(9.9), turns.turn(10.0), turns.starts_at(3)) == (-1, 0, 310.0)
+    lifetimes = Lifetimes(100.0, 10.0, 80.0)
+    assert lifetimes.is_on(10.0)
+    assert lifetimes.is_on(89.9)
+    assert not lifetimes.is_on(90.0)
+    assert (lifetimes.generation(9.9), lifetimes.generation(10.0), lifetimes.starts_at(3)) == (-1, 0, 310.0)

@@ -10,7 +10,7 @@ from gpusteward.core.usage_split import divide
 from gpusteward.simulate.fleets import default_node
 from gpusteward.simulate.loads import Load, parse_load
 from gpusteward.simulate.workloads import Kind
-from tests.simulate.single_workload import NOW, a_start, lone_node, only_reading
+from tests.simulate.single_workload import NOW, only_reading, single_workload_node, start_of_pod
 
 LOAD = Load(3, 0.9, NOW, NOW + 120)
 
@@ -84,8 +84,8 @@ def test_a_load_is_a_process_of_the_host_and_the_parts_still_add_up():
 
 
 def test_those_on_the_gpu_get_what_the_load_leaves():
-    at = a_start(Kind.TRAINING, 2) + 900
-    node = lone_node(Kind.TRAINING, 2)
+    at = start_of_pod(Kind.TRAINING, 2) + 900
+    node = single_workload_node(Kind.TRAINING, 2)
     loaded = node.with_load(Load(0, 0.8, at))
     trainer, load = loaded.snapshot(at + 30).processes
     assert load.sm_ratio == 0.8

@@ -3,38 +3,38 @@
 import pytest
 
 from gpusteward.core.signals import PROFILING, SIGNALS, Scope
-from gpusteward.simulate.fleets import Site, slices
+from gpusteward.simulate.fleets import LayoutContext, mig_gpu
 from gpusteward.simulate.models import MODELS, GpuModel
 from gpusteward.simulate.nodes import SimulatedNode
-from gpusteward.simulate.noise import Chance
+from gpusteward.simulate.seeded_random import SeededRandom
 from gpusteward.simulate.workloads import Kind
-from tests.simulate.single_workload import HOUR, NOW, a_start, lone_node, only_reading
+from tests.simulate.single_workload import HOUR, NOW, only_reading, single_workload_node, start_of_pod
 
 every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 sliceable = pytest.mark.parametrize("model", [model for model in MODELS.values() if model.mig_profiles])
 
 
 def sliced_node(model: GpuModel) -> SimulatedNode:
-    site = Site(Chance(5), Chance(6), model)
+    context = LayoutContext(SeededRandom(5), SeededRandom(6), model)
     kinds = (Kind.INFERENCE, Kind.KEEP_ALIVE, Kind.PARKED)
-    return SimulatedNode("sliced", [slices(site, kinds=kinds, free=1)], model=model, seed=5)
+    return SimulatedNode("sliced", [mig_gpu(context, kinds=kinds, free=1)], model=model, seed=5)
 
 
 @every_model
 def test_every_signal_is_one_of_the_table(model):
-    assert set(only_reading(lone_node(Kind.TRAINING, 1, model=model), NOW).signals) <= set(SIGNALS)
+    assert set(only_reading(single_workload_node(Kind.TRAINING, 1, model=model), NOW).signals) <= set(SIGNALS)
 
 
 @every_model
 def test_profiling_signals_are_there_from_hopper_on_only(model):
-    names = set(only_reading(lone_node(Kind.TRAINING, 1, model=model), NOW).signals)
+    names = set(only_reading(single_workload_node(Kind.TRAINING, 1, model=model), NOW).signals)
     is_new = any(name in model.name for name in ("H100", "H200", "B200"))
     assert (names & PROFILING) == (PROFILING if is_new else set())
 
 
 @every_model
 def test_hardware_that_is_not_there_reports_nothing(model):
-    signals = only_reading(lone_node(Kind.PARKED, 1, model=model), NOW).signals
+    signals = only_reading(single_workload_node(Kind.PARKED, 1, model=model), NOW).signals
     assert ("fan_ratio" in signals) is ("GeForce" in model.name)
     assert ("memory_temperature_celsius" in signals) is model.has_hbm
     assert ("nvlink_bytes_per_second" in signals) is (model.nvlinks > 0)
@@ -46,7 +46,7 @@ def test_hardware_that_is_not_there_reports_nothing(model):
 @every_model
 @pytest.mark.parametrize("kind", [Kind.TRAINING, Kind.PARKED, Kind.EMPTY, Kind.INFERENCE, Kind.KEEP_ALIVE])
 def test_power_heat_and_clocks_stay_within_what_the_model_can(model, kind):
-    node = lone_node(kind, 3, model=model)
+    node = single_workload_node(kind, 3, model=model)
     for number in range(40):
         signals = only_reading(node, NOW + 613.7 * number).signals
         assert model.idle_watts - 0.01 <= signals["power_watts"] <= model.power_limit_watts
@@ -59,10 +59,10 @@ def test_power_heat_and_clocks_stay_within_what_the_model_can(model, kind):
 
 @every_model
 def test_work_costs_power_heat_and_clocks(model):
-    worked = lone_node(Kind.TRAINING, 3, model=model)
-    busy = only_reading(worked, a_start(Kind.TRAINING, 3) + HOUR / 3).signals
-    rested = only_reading(lone_node(Kind.PARKED, 3, model=model), NOW).signals
-    empty = only_reading(lone_node(Kind.EMPTY, 3, model=model), a_start(Kind.EMPTY, 3) + HOUR).signals
+    worked = single_workload_node(Kind.TRAINING, 3, model=model)
+    busy = only_reading(worked, start_of_pod(Kind.TRAINING, 3) + HOUR / 3).signals
+    rested = only_reading(single_workload_node(Kind.PARKED, 3, model=model), NOW).signals
+    empty = only_reading(single_workload_node(Kind.EMPTY, 3, model=model), start_of_pod(Kind.EMPTY, 3) + HOUR).signals
     assert busy["power_watts"] > 0.7 * model.power_limit_watts
     assert empty["power_watts"] == pytest.approx(model.idle_watts)
     assert model.idle_watts < rested["power_watts"] < 0.5 * model.power_limit_watts
@@ -74,8 +74,8 @@ def test_work_costs_power_heat_and_clocks(model):
 
 
 def test_tensor_and_memory_activity_come_with_work_only():
-    busy = only_reading(lone_node(Kind.TRAINING, 3), a_start(Kind.TRAINING, 3) + HOUR / 3).signals
-    rested = only_reading(lone_node(Kind.PARKED, 3), NOW).signals
+    busy = only_reading(single_workload_node(Kind.TRAINING, 3), start_of_pod(Kind.TRAINING, 3) + HOUR / 3).signals
+    rested = only_reading(single_workload_node(Kind.PARKED, 3), NOW).signals
     assert all(busy[name] > 0 for name in PROFILING - {"fp64_ratio"})
     assert all(rested[name] == 0 for name in PROFILING)
     assert busy["tensor_ratio"] < busy["sm_active_ratio"] < busy["gr_engine_ratio"]
@@ -83,7 +83,7 @@ def test_tensor_and_memory_activity_come_with_work_only():
 
 @every_model
 def test_utilizations_come_in_per_cents(model):
-    node = lone_node(Kind.STARVED, 3, model=model)
+    node = single_workload_node(Kind.STARVED, 3, model=model)
     for number in range(50):
         signals = only_reading(node, NOW + 3.3 * number).signals
         for name in ("utilization_ratio", "utilization_mean_ratio", "memory_copy_ratio"):

@@ -17,7 +17,7 @@ from gpusteward.simulate.ground_truth import allocation_key
 from gpusteward.simulate.models import H100, MODELS
 from gpusteward.simulate.nodes import SimulatedNode
 from gpusteward.simulate.workloads import Kind
-from tests.simulate.single_workload import DAY, NOW, lone_node, only_reading
+from tests.simulate.single_workload import DAY, NOW, only_reading, single_workload_node
 
 NODES = [default_node(1), *fleet(10, seed=2)]
 nodes = st.sampled_from(NODES)
@@ -82,7 +82,7 @@ def test_divided_parts_add_up_to_the_device(node, at):
 
 @pytest.mark.parametrize("kind", [Kind.TRAINING, Kind.INFERENCE, Kind.STARVED, Kind.HUNG, Kind.PARKED])
 def test_energy_is_the_integral_of_power(kind):
-    node = lone_node(kind, 5)
+    node = single_workload_node(kind, 5)
     readings = [only_reading(node, NOW + second).signals for second in range(601)]
     drawn = readings[-1]["energy_joules_total"] - readings[0]["energy_joules_total"]
     assert drawn == pytest.approx(600 * mean(each["power_watts"] for each in readings[1:]), abs=0.5)

@@ -5,17 +5,17 @@ from statistics import mean, pstdev
 import pytest
 
 from gpusteward.simulate.ground_truth import BREAK_SECONDS
-from gpusteward.simulate.load_curves import Turns
+from gpusteward.simulate.load_curves import Lifetimes
 from gpusteward.simulate.workloads import Kind
 from tests.simulate.single_workload import (
     DAY,
     HOUR,
     NOW,
-    a_start,
-    lone_application,
-    lone_node,
     only_reading,
     only_truth,
+    single_application,
+    single_workload_node,
+    start_of_pod,
     utilizations,
 )
 
@@ -24,8 +24,8 @@ SOME = range(20)
 
 
 def life(kind: Kind, seed: int) -> tuple[float, float]:
-    start = a_start(kind, seed)
-    return start, start + lone_application(kind, seed).turns.lasting
+    start = start_of_pod(kind, seed)
+    return start, start + single_application(kind, seed).lifetimes.duration
 
 
 def spread(kind: Kind, seed: int, *, count: int) -> list[float]:
@@ -38,13 +38,13 @@ def spread(kind: Kind, seed: int, *, count: int) -> list[float]:
 def test_the_truth_names_the_kind_and_the_pod_is_there_all_its_life(kind):
     for seed in SOME:
         start, end = life(kind, seed)
-        assert only_truth(lone_node(kind, seed), start).kind is kind
-        assert only_truth(lone_node(kind, seed), end - 1).started_at == start
+        assert only_truth(single_workload_node(kind, seed), start).kind is kind
+        assert only_truth(single_workload_node(kind, seed), end - 1).started_at == start
 
 
 def test_an_empty_claim_has_no_process_and_does_nothing():
     for seed in MANY:
-        node = lone_node(Kind.EMPTY, seed)
+        node = single_workload_node(Kind.EMPTY, seed)
         for at in spread(Kind.EMPTY, seed, count=3):
             snapshot = node.snapshot(at)
             (reading,) = snapshot.readings
@@ -57,7 +57,7 @@ def test_an_empty_claim_has_no_process_and_does_nothing():
 
 def test_a_parked_model_holds_memory_and_never_works():
     for seed in MANY:
-        node = lone_node(Kind.PARKED, seed)
+        node = single_workload_node(Kind.PARKED, seed)
         for at in spread(Kind.PARKED, seed, count=3):
             (process,) = node.snapshot(at).processes
             assert process.memory_bytes > 1 << 30
@@ -69,7 +69,7 @@ def test_a_parked_model_holds_memory_and_never_works():
 def test_training_never_rests_for_longer_than_a_checkpoint():
     for seed in MANY:
         start, end = life(Kind.TRAINING, seed)
-        truth = only_truth(lone_node(Kind.TRAINING, seed), start)
+        truth = only_truth(single_workload_node(Kind.TRAINING, seed), start)
         for at in spread(Kind.TRAINING, seed, count=40):
             assert truth.worked(at, min(at + 250, end))
         assert 0.8 < truth.busy_seconds(start, end) / (end - start) < 0.97
@@ -77,13 +77,13 @@ def test_training_never_rests_for_longer_than_a_checkpoint():
 
 def test_a_training_pod_is_active_from_its_first_minutes_on():
     for seed in MANY:
-        start = a_start(Kind.TRAINING, seed)
-        assert only_truth(lone_node(Kind.TRAINING, seed), start + 300).is_active(start + 300)
+        start = start_of_pod(Kind.TRAINING, seed)
+        assert only_truth(single_workload_node(Kind.TRAINING, seed), start + 300).is_active(start + 300)
 
 
 def test_inference_works_more_by_day_than_by_night_and_never_stops():
     for seed in MANY:
-        truth = only_truth(lone_node(Kind.INFERENCE, seed), NOW)
+        truth = only_truth(single_workload_node(Kind.INFERENCE, seed), NOW)
         hours = [truth.work(NOW + (hour + 1) * HOUR) - truth.work(NOW + hour * HOUR) for hour in range(24)]
         assert max(hours) > 3 * min(hours) > 0
         assert all(truth.worked(at, at + 240) for at in spread(Kind.INFERENCE, seed, count=30))
@@ -91,7 +91,7 @@ def test_inference_works_more_by_day_than_by_night_and_never_stops():
 
 def test_inference_comes_in_bursts():
     for seed in SOME:
-        node = lone_node(Kind.INFERENCE, seed)
+        node = single_workload_node(Kind.INFERENCE, seed)
         values = utilizations(node, [NOW + 5 * number for number in range(240)])
         assert pstdev(values) > 0.5 * mean(values)
 
@@ -99,7 +99,7 @@ def test_inference_comes_in_bursts():
 def test_a_notebook_has_spells_of_work_and_of_idleness():
     for seed in MANY:
         start, _ = life(Kind.NOTEBOOK, seed)
-        truth = only_truth(lone_node(Kind.NOTEBOOK, seed), start)
+        truth = only_truth(single_workload_node(Kind.NOTEBOOK, seed), start)
         week = [start + number * 600 for number in range(1, 7 * 144)]
         active = [truth.is_active(at) for at in week]
         assert 0.03 < mean(active) < 0.35
@@ -109,15 +109,15 @@ def test_a_notebook_has_spells_of_work_and_of_idleness():
 
 def test_a_notebook_keeps_its_memory_while_idle():
     for seed in SOME:
-        node = lone_node(Kind.NOTEBOOK, seed)
-        at = a_start(Kind.NOTEBOOK, seed) + 2 * DAY
+        node = single_workload_node(Kind.NOTEBOOK, seed)
+        at = start_of_pod(Kind.NOTEBOOK, seed) + 2 * DAY
         assert all(process.memory_bytes for process in node.snapshot(at).processes)
 
 
 def test_starved_work_is_low_but_never_away_for_long():
     for seed in MANY:
         start, end = life(Kind.STARVED, seed)
-        truth = only_truth(lone_node(Kind.STARVED, seed), start)
+        truth = only_truth(single_workload_node(Kind.STARVED, seed), start)
         assert 0.05 < truth.busy_seconds(start, end) / (end - start) < 0.25
         assert all(truth.worked(at, at + 30) for at in spread(Kind.STARVED, seed, count=30))
 
@@ -125,7 +125,7 @@ def test_starved_work_is_low_but_never_away_for_long():
 def test_a_hung_job_worked_and_then_is_flat_with_pinned_memory():
     for seed in MANY:
         start, end = life(Kind.HUNG, seed)
-        node = lone_node(Kind.HUNG, seed)
+        node = single_workload_node(Kind.HUNG, seed)
         truth = only_truth(node, start)
         assert truth.busy_seconds(start, start + HOUR) > 0.7 * HOUR
         hung_at = start + 0.31 * (end - start)
@@ -143,7 +143,7 @@ def signature(node, at: float) -> tuple[float, ...]:
 
 def test_a_keep_alive_script_is_low_flat_and_above_zero():
     for seed in MANY:
-        node = lone_node(Kind.KEEP_ALIVE, seed)
+        node = single_workload_node(Kind.KEEP_ALIVE, seed)
         start, _ = life(Kind.KEEP_ALIVE, seed)
         values = set(utilizations(node, [start + 60 + 7_777.7 * number for number in range(12)]))
         assert len(values) == 1
@@ -152,13 +152,13 @@ def test_a_keep_alive_script_is_low_flat_and_above_zero():
 
 
 def test_the_truth_of_a_pod_leaves_out_the_pods_before_it():
-    start = a_start(Kind.TRAINING, 4)
-    truth = only_truth(lone_node(Kind.TRAINING, 4), start + 10)
+    start = start_of_pod(Kind.TRAINING, 4)
+    truth = only_truth(single_workload_node(Kind.TRAINING, 4), start + 10)
     assert truth.busy_seconds(start - 30 * DAY, start + 10) <= 10
 
 
 def test_jobs_leave_the_gpu_free_between_two_pods():
-    node = lone_node(Kind.TRAINING, 4)
+    node = single_workload_node(Kind.TRAINING, 4)
     _, end = life(Kind.TRAINING, 4)
     snapshot = node.snapshot(end + BREAK_SECONDS)
     assert snapshot.allocations == snapshot.processes == ()
@@ -168,9 +168,9 @@ def test_jobs_leave_the_gpu_free_between_two_pods():
 
 def test_lives_are_whole_seconds():
     for seed in SOME:
-        turns = lone_application(Kind.STARVED, seed).turns
-        assert isinstance(turns, Turns)
-        assert turns.starts_at(turns.turn(NOW)).is_integer()
+        lifetimes = single_application(Kind.STARVED, seed).lifetimes
+        assert isinstance(lifetimes, Lifetimes)
+        assert lifetimes.starts_at(lifetimes.generation(NOW)).is_integer()
 
 
 def longest_run(values: list[bool], wanted: bool) -> int:

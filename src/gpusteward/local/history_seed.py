@@ -24,7 +24,7 @@ from gpusteward.analyzer.prices import PriceList
 from gpusteward.analyzer.tables import ACTIVITIES, Codes, Column, UsageTable
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.core.verdicts import Activity, Signature, State
-from gpusteward.simulate.ground_truth import Tenancy
+from gpusteward.simulate.ground_truth import Ownership
 from gpusteward.simulate.nodes import SimulatedNode
 
 Advance = Callable[[int, int], None]
@@ -47,7 +47,7 @@ def _tell_nobody(_done: int, _total: int) -> None:
 class Known:
     """A claim that was seen: its number, its words, and from when to when."""
 
-    tenancy: Tenancy
+    ownership: Ownership
     number: int
     allocation: AllocationKey
     first_ms: int
@@ -94,8 +94,8 @@ class SeededHistory:
         weights = self._weigh(seen)
         busy = np.array([_work_on(known, until) for known in seen]) / (until - since)
         peak = np.maximum(busy, _peaks(seen, until)) if step.begin_ms % PEAK_EVERY_MS == 0 else busy
-        watts = np.array([known.tenancy.draw_watts(one) for known, one in zip(seen, busy.tolist(), strict=True)])
-        held = np.array([float(known.tenancy.held_bytes) for known in seen])
+        watts = np.array([known.ownership.draw_watts(one) for known, one in zip(seen, busy.tolist(), strict=True)])
+        held = np.array([float(known.ownership.held_bytes) for known in seen])
         totals = _totals(seen)
         return Sheet(
             step.end_ms,
@@ -119,14 +119,14 @@ class SeededHistory:
 
     def _meet(self, step: Step) -> Iterator[Known]:
         for node in self._nodes:
-            for tenancy in node.tenancies((step.begin_ms + step.end_ms) / 2000):
-                known = self._known.get(id(tenancy.allocation))
+            for ownership in node.ownerships((step.begin_ms + step.end_ms) / 2000):
+                known = self._known.get(id(ownership.allocation))
                 if known is None:
-                    allocation = _hold(tenancy)
-                    busy_before = tenancy.seat.work(step.begin_ms / 1000)
+                    allocation = _hold(ownership)
+                    busy_before = ownership.placement.work(step.begin_ms / 1000)
                     moments = (step.begin_ms, step.end_ms, busy_before, step.begin_ms)
-                    known = Known(tenancy, make_allocation_id(allocation), allocation, *moments)
-                    self._known[id(tenancy.allocation)] = known
+                    known = Known(ownership, make_allocation_id(allocation), allocation, *moments)
+                    self._known[id(ownership.allocation)] = known
                 known.last_ms = step.end_ms
                 yield known
 
@@ -158,7 +158,7 @@ class SeededHistory:
         for (kind, namespace, name), own in owners.items():
             since_ms = max(known.idle_since_ms for known in own)
             if since_ms < until_ms:
-                signature = Signature.PARKED if any(known.tenancy.held_bytes for known in own) else Signature.EMPTY
+                signature = Signature.PARKED if any(known.ownership.held_bytes for known in own) else Signature.EMPTY
                 yield {
                     "at_ms": until_ms,
                     "owner_kind": kind,
@@ -195,23 +195,23 @@ def _columns() -> list[str]:
     return [column.name for column in allocations.columns]
 
 
-def _hold(tenancy: Tenancy) -> AllocationKey:
+def _hold(ownership: Ownership) -> AllocationKey:
     """As a source would name it."""
-    gpu = tenancy.gpu
+    gpu = ownership.gpu
     return AllocationKey(
         gpu.device_uuid,
         str(gpu.mig.gpu_instance_id) if gpu.mig else "",
-        tenancy.allocation.container,
+        ownership.allocation.container,
         gpu.node,
         str(gpu.index),
         gpu.model,
-        tenancy.allocation.share,
+        ownership.allocation.share,
     )
 
 
 def _work_on(known: Known, until: float) -> float:
     """Seconds of work in the step that ends then: each moment is asked for once."""
-    before, known.busy_until = known.busy_until, known.tenancy.seat.work(until)
+    before, known.busy_until = known.busy_until, known.ownership.placement.work(until)
     if known.busy_until - before > NOTHING_SECONDS:
         known.idle_since_ms = int(until * 1000)
     return known.busy_until - before
@@ -219,17 +219,17 @@ def _work_on(known: Known, until: float) -> float:
 
 def _peaks(seen: Sequence[Known], until: float) -> Column:
     """The busiest minute stands for the last one."""
-    earlier = np.array([known.tenancy.seat.work(until - MINUTE) for known in seen])
+    earlier = np.array([known.ownership.placement.work(until - MINUTE) for known in seen])
     peaks: Column = (np.array([known.busy_until for known in seen]) - earlier) / MINUTE
     return peaks
 
 
 def _totals(seen: Sequence[Known]) -> Column:
-    return np.array([float(known.tenancy.gpu.memory_total_bytes or 0) for known in seen])
+    return np.array([float(known.ownership.gpu.memory_total_bytes or 0) for known in seen])
 
 
 def _score(seen: Sequence[Known], busy: Column, memory: Column) -> Column:
     """The formula of `judge.score` with its default weights; power is taken to follow the work."""
-    copied = busy * np.array([known.tenancy.seat.mix.memory_copy for known in seen])
+    copied = busy * np.array([known.ownership.placement.activity.memory_copy for known in seen])
     score: Column = np.clip(50 * busy + 20 * copied + 20 * memory + 10 * busy, 0.0, 100.0)
     return score

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gpusteward.core.containers import Container, Workload
-from gpusteward.simulate.load_curves import Turns
-from gpusteward.simulate.noise import Chance
-from gpusteward.simulate.workloads import Kind, draw_turns
+from gpusteward.simulate.load_curves import Lifetimes
+from gpusteward.simulate.seeded_random import SeededRandom
+from gpusteward.simulate.workloads import Kind, draw_lifetimes
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # what Kubernetes makes generated names of
 
@@ -38,8 +38,8 @@ class Application:
     program: Program
     namespace: str
     team: str
-    chance: Chance
-    turns: Turns
+    random: SeededRandom
+    lifetimes: Lifetimes
 
     @property
     def process_count(self) -> int:
@@ -47,46 +47,46 @@ class Application:
 
     def without_gaps(self) -> "Application":
         """The same, but each pod stays until the next one comes."""
-        return replace(self, turns=replace(self.turns, lasting=self.turns.period))
+        return replace(self, lifetimes=replace(self.lifetimes, duration=self.lifetimes.period))
 
-    def pod(self, turn: int, ordinal: int) -> Pod:
+    def pod(self, generation: int, ordinal: int) -> Pod:
         """The pod with that ordinal in that turn."""
-        workload = self._workload(turn)
+        workload = self._workload(generation)
         container = Container(
             self.namespace,
-            self._pod_name(workload.name, turn, ordinal),
-            self.chance.uuid("pod", turn, ordinal),
+            self._pod_name(workload.name, generation, ordinal),
+            self.random.uuid("pod", generation, ordinal),
             self.program.container,
             workload,
             (("app", self._stem()), ("team", self.team)),
-            self.turns.starts_at(turn),
+            self.lifetimes.starts_at(generation),
             self._user(),
         )
-        return Pod(container, self.chance.hexadecimal(64, "container", turn, ordinal))
+        return Pod(container, self.random.hexadecimal(64, "container", generation, ordinal))
 
     def _user(self) -> str:
         """Whose it is: notebooks carry the name."""
         named = self.program.name.rpartition("-")[2]
-        return named if named in PEOPLE else self.chance.pick(PEOPLE, "user")
+        return named if named in PEOPLE else self.random.pick(PEOPLE, "user")
 
     def _stem(self) -> str:
-        return f"{self.program.name}-{self.chance.text(_LETTERS, 5, 'stem')}"
+        return f"{self.program.name}-{self.random.text(_LETTERS, 5, 'stem')}"
 
-    def _workload(self, turn: int) -> Workload:
+    def _workload(self, generation: int) -> Workload:
         """Jobs are made anew each turn; everything else keeps its name."""
         name = self._stem()
         if self.program.owner in ("Job", "PyTorchJob"):
-            name = f"{name}-{self.chance.text(_LETTERS, 4, 'run', turn)}"
+            name = f"{name}-{self.random.text(_LETTERS, 4, 'run', generation)}"
         return Workload(self.program.owner, self.namespace, name)
 
-    def _pod_name(self, name: str, turn: int, ordinal: int) -> str:
+    def _pod_name(self, name: str, generation: int, ordinal: int) -> str:
         if self.program.owner == "PyTorchJob":
             return f"{name}-master-0" if ordinal == 0 else f"{name}-worker-{ordinal - 1}"
         if self.program.owner in ("StatefulSet", "Notebook"):
             return f"{name}-{ordinal}"
-        suffix = self.chance.text(_LETTERS, 5, "pod name", turn, ordinal)
+        suffix = self.random.text(_LETTERS, 5, "pod name", generation, ordinal)
         if self.program.owner == "Deployment":
-            return f"{name}-{self.chance.hexadecimal(10, 'replica set', turn)}-{suffix}"
+            return f"{name}-{self.random.hexadecimal(10, 'replica set', generation)}-{suffix}"
         return f"{name}-{suffix}"
 
 
@@ -150,9 +150,9 @@ TEAMS: tuple[tuple[str, str], ...] = (
 """Namespace and team."""
 
 
-def draw_application(kind: Kind, chance: Chance, *, owner: str = "") -> Application:
+def draw_application(kind: Kind, random: SeededRandom, *, owner: str = "") -> Application:
     """Something of that kind that a team deployed; `owner` asks for a Kubernetes kind where there is a choice."""
     programs = [program for program in CATALOGUE[kind] if program.owner == owner] or CATALOGUE[kind]
-    namespace, team = chance.pick(TEAMS, "team")
-    program = chance.pick(programs, "program")
-    return Application(kind, program, namespace, team, chance, draw_turns(kind, chance))
+    namespace, team = random.pick(TEAMS, "team")
+    program = random.pick(programs, "program")
+    return Application(kind, program, namespace, team, random, draw_lifetimes(kind, random))

@@ -5,20 +5,27 @@ from dataclasses import dataclass
 
 from gpusteward.core.allocations import Share
 from gpusteward.core.gpus import Gpu, MigInstance
-from gpusteward.simulate.devices import PIDS_PER_SEAT, Booking, Device, Instance, Seat, Terms
-from gpusteward.simulate.load_curves import DAY, Between, Chain, Constant, Rest, Turns, Yielding
+from gpusteward.simulate.devices import (
+    PIDS_PER_PLACEMENT,
+    AllocationTerms,
+    Device,
+    Instance,
+    Placement,
+    PlacementRequest,
+)
+from gpusteward.simulate.load_curves import DAY, Between, Chain, Constant, Idle, Lifetimes, ReducedWork
 from gpusteward.simulate.loads import Load
 from gpusteward.simulate.models import COMPUTE_SLICES, MIB, GpuModel
-from gpusteward.simulate.noise import Chance
-from gpusteward.simulate.workloads import MIXES, Draws, Mix, draw_memory_ratio, draw_work
+from gpusteward.simulate.seeded_random import SeededRandom
+from gpusteward.simulate.workloads import MIXES, ActivityMix, Draws, draw_memory_ratio, draw_work
 
 DRIVER_VERSION = "570.172.08"
 USABLE_MEMORY = 0.94
 """The rest stays free: contexts, fragments, and a load that a person may start."""
 LOAD_MEMORY = 0.01
-LOAD_MIX = Mix(0.95, 0.45, 0.98, 0.45, 0.75, 0.40, 0.10, 0.0)
+LOAD_MIX = ActivityMix(0.95, 0.45, 0.98, 0.45, 0.75, 0.40, 0.10, 0.0)
 MPS_SERVER_BYTES = 30 * MIB
-ALWAYS = Turns(DAY, 0.0, DAY)
+ALWAYS = Lifetimes(DAY, 0.0, DAY)
 
 _RESOURCES: Mapping[Share, str] = {
     Share.TIME_SLICED: "nvidia.com/gpu.shared",
@@ -30,18 +37,18 @@ _RESOURCES: Mapping[Share, str] = {
 class GpuPlan:
     """What is booked on one GPU. Any MIG profile here slices it."""
 
-    bookings: tuple[Booking, ...] = ()
+    requests: tuple[PlacementRequest, ...] = ()
     free_profiles: tuple[str, ...] = ()  # MIG instances nobody holds
 
 
 def assemble_devices(
-    node: str, plans: Sequence[GpuPlan], *, model: GpuModel, chance: Chance, first_pid: int
+    node: str, plans: Sequence[GpuPlan], *, model: GpuModel, random: SeededRandom, first_pid: int
 ) -> tuple[Device, ...]:
     """One device a plan, in order."""
-    pids = iter(range(first_pid, first_pid + 4_194_304, PIDS_PER_SEAT))
+    pids = iter(range(first_pid, first_pid + 4_194_304, PIDS_PER_PLACEMENT))
     return tuple(
         _assemble_device(
-            _whole_gpu(node, index, model=model, chance=chance), plan, model=model, chance=chance, pids=pids
+            _whole_gpu(node, index, model=model, random=random), plan, model=model, random=random, pids=pids
         )
         for index, plan in enumerate(plans)
     )
@@ -51,20 +58,26 @@ def with_load(device: Device, load: Load, *, pid: int) -> Device:
     """The device with a load on it, on its first instance if it is sliced. Those there get what the load leaves."""
     instances = device.instances
     if not instances:
-        return _replace_seats(device, _beside(device.seats, load, device=device, gpu=device.gpu, pid=pid), instances)
+        return _replace_placements(
+            device, _beside(device.placements, load, device=device, gpu=device.gpu, pid=pid), instances
+        )
     first = instances[0]
-    seats = _beside(first.seats, load, device=device, gpu=first.gpu, pid=pid)
-    return _replace_seats(device, device.seats, (Instance(first.gpu, first.profile, seats), *instances[1:]))
+    placements = _beside(first.placements, load, device=device, gpu=first.gpu, pid=pid)
+    return _replace_placements(
+        device, device.placements, (Instance(first.gpu, first.profile, placements), *instances[1:])
+    )
 
 
-def _replace_seats(device: Device, seats: tuple[Seat, ...], instances: tuple[Instance, ...]) -> Device:
-    return Device(device.gpu, device.model, device.offset_celsius, seats, instances, device.is_mps)
+def _replace_placements(device: Device, placements: tuple[Placement, ...], instances: tuple[Instance, ...]) -> Device:
+    return Device(device.gpu, device.model, device.offset_celsius, placements, instances, device.is_mps)
 
 
-def _beside(seats: Sequence[Seat], load: Load, *, device: Device, gpu: Gpu, pid: int) -> tuple[Seat, ...]:
+def _beside(
+    placements: Sequence[Placement], load: Load, *, device: Device, gpu: Gpu, pid: int
+) -> tuple[Placement, ...]:
     share = _device_share(device, gpu)
     presence = Between(load.since, load.until)
-    own = Seat(
+    own = Placement(
         gpu.uuid,
         presence,
         Chain(presence, Constant(load.ratio)),
@@ -77,26 +90,26 @@ def _beside(seats: Sequence[Seat], load: Load, *, device: Device, gpu: Gpu, pid:
         process_count=1,
         device_share=share,
     )
-    return (*(_yielding(seat, load) for seat in seats), own)
+    return (*(_reduce_work(placement, load) for placement in placements), own)
 
 
-def _yielding(seat: Seat, load: Load) -> Seat:
-    return seat.with_work(Yielding(seat.work, load.ratio, load.since, load.until))
+def _reduce_work(placement: Placement, load: Load) -> Placement:
+    return placement.with_work(ReducedWork(placement.work, load.ratio, load.since, load.until))
 
 
 def _device_share(device: Device, gpu: Gpu) -> float:
     return device.model.mig_profile(gpu.mig.profile).compute_slices / COMPUTE_SLICES if gpu.mig else 1.0
 
 
-def _busy_watts(model: GpuModel, mix: Mix) -> float:
-    return mix.power * (model.power_limit_watts - model.idle_watts - model.context_watts)
+def _busy_watts(model: GpuModel, activity: ActivityMix) -> float:
+    return activity.power * (model.power_limit_watts - model.idle_watts - model.context_watts)
 
 
-def _whole_gpu(node: str, index: int, *, model: GpuModel, chance: Chance) -> Gpu:
+def _whole_gpu(node: str, index: int, *, model: GpuModel, random: SeededRandom) -> Gpu:
     return Gpu(
         node,
         index,
-        f"GPU-{chance.uuid('gpu', index)}",
+        f"GPU-{random.uuid('gpu', index)}",
         model.name,
         f"00000000:{0x0B + 0x0C * index:02X}:00.0",
         index,
@@ -106,46 +119,46 @@ def _whole_gpu(node: str, index: int, *, model: GpuModel, chance: Chance) -> Gpu
             "driver_version": DRIVER_VERSION,
             "nvml_version": f"12.{DRIVER_VERSION}",
             "brand": model.name.removeprefix("NVIDIA ").split()[0],
-            "serial": f"165{chance.number('serial', index) % 10**10:010d}",
-            "vbios_version": chance.pick(("96.00.74.00.1A", "92.00.9E.00.10"), "vbios"),
+            "serial": f"165{random.number('serial', index) % 10**10:010d}",
+            "vbios_version": random.pick(("96.00.74.00.1A", "92.00.9E.00.10"), "vbios"),
         },
     )
 
 
-def _assemble_device(gpu: Gpu, plan: GpuPlan, *, model: GpuModel, chance: Chance, pids: Iterator[int]) -> Device:
-    offset = chance.between(0, 4, "cooling", gpu.index)
-    profiles = [booking.profile for booking in plan.bookings if booking.profile] + list(plan.free_profiles)
+def _assemble_device(gpu: Gpu, plan: GpuPlan, *, model: GpuModel, random: SeededRandom, pids: Iterator[int]) -> Device:
+    offset = random.between(0, 4, "cooling", gpu.index)
+    profiles = [request.profile for request in plan.requests if request.profile] + list(plan.free_profiles)
     if profiles:
         return Device(gpu, model, offset, instances=_slice(gpu, plan, model=model, pids=pids))
-    seats = [
-        _seat(gpu, booking, model=model, pid=next(pids), replica=replica)
-        for replica, booking in enumerate(plan.bookings)
+    placements = [
+        _place(gpu, request, model=model, pid=next(pids), replica=replica)
+        for replica, request in enumerate(plan.requests)
     ]
-    is_mps = any(booking.share is Share.MPS for booking in plan.bookings)
+    is_mps = any(request.share is Share.MPS for request in plan.requests)
     if is_mps:
-        seats.append(_mps_server(gpu, next(pids)))
-    return Device(gpu, model, offset, tuple(seats), is_mps=is_mps)
+        placements.append(_mps_server(gpu, next(pids)))
+    return Device(gpu, model, offset, tuple(placements), is_mps=is_mps)
 
 
 def _slice(gpu: Gpu, plan: GpuPlan, *, model: GpuModel, pids: Iterator[int]) -> tuple[Instance, ...]:
     """One instance a booking, then the free ones, with ids counted up from each size's first."""
-    wanted: list[tuple[str, Booking | None]] = [(booking.profile, booking) for booking in plan.bookings]
+    wanted: list[tuple[str, PlacementRequest | None]] = [(request.profile, request) for request in plan.requests]
     wanted += [(name, None) for name in plan.free_profiles]
     taken: dict[int, int] = {}
     instances = []
-    for name, booking in wanted:
+    for name, request in wanted:
         profile = model.mig_profile(name)
         number = taken.get(profile.first_instance_id, 0)
         taken[profile.first_instance_id] = number + 1
         part = _mig_gpu(gpu, name, instance_id=profile.first_instance_id + number, memory_mib=profile.memory_mib)
         share = profile.compute_slices / COMPUTE_SLICES
-        seats = (_seat(part, booking, model=model, pid=next(pids), device_share=share),) if booking else ()
-        instances.append(Instance(part, profile, seats))
+        placements = (_place(part, request, model=model, pid=next(pids), device_share=share),) if request else ()
+        instances.append(Instance(part, profile, placements))
     return tuple(instances)
 
 
 def _mig_gpu(parent: Gpu, profile: str, *, instance_id: int, memory_mib: int) -> Gpu:
-    uuid = f"MIG-{Chance(instance_id).uuid(parent.uuid)}"
+    uuid = f"MIG-{SeededRandom(instance_id).uuid(parent.uuid)}"
     return Gpu(
         parent.node,
         parent.index,
@@ -159,53 +172,53 @@ def _mig_gpu(parent: Gpu, profile: str, *, instance_id: int, memory_mib: int) ->
     )
 
 
-def _seat(
-    gpu: Gpu, booking: Booking, *, model: GpuModel, pid: int, replica: int = 0, device_share: float = 1.0
-) -> Seat:
-    application = booking.application
-    kind, mix = application.kind, MIXES[application.kind]
-    rank = application.chance.child("rank", gpu.uuid, replica)
-    budget = (gpu.memory_total_bytes or 0) * booking.capacity
-    draws = Draws(application.chance, rank, application.turns)
-    return Seat(
+def _place(
+    gpu: Gpu, request: PlacementRequest, *, model: GpuModel, pid: int, replica: int = 0, device_share: float = 1.0
+) -> Placement:
+    application = request.application
+    kind, activity = application.kind, MIXES[application.kind]
+    rank = application.random.child("rank", gpu.uuid, replica)
+    budget = (gpu.memory_total_bytes or 0) * request.capacity
+    draws = Draws(application.random, rank, application.lifetimes)
+    return Placement(
         gpu.uuid,
-        application.turns,
-        draw_work(kind, draws, capacity=booking.capacity),
-        mix,
-        memory_bytes=int(budget * USABLE_MEMORY * draw_memory_ratio(kind, application.chance)),
-        busy_watts=_busy_watts(model, mix) * device_share,
-        context_watts=model.context_watts * booking.capacity * device_share if application.process_count else 0.0,
+        application.lifetimes,
+        draw_work(kind, draws, capacity=request.capacity),
+        activity,
+        memory_bytes=int(budget * USABLE_MEMORY * draw_memory_ratio(kind, application.random)),
+        busy_watts=_busy_watts(model, activity) * device_share,
+        context_watts=model.context_watts * request.capacity * device_share if application.process_count else 0.0,
         first_pid=pid,
         process_name=application.program.process,
         process_count=application.process_count,
         device_share=device_share,
         seed=rank.seed,
-        booking=booking,
-        terms=_terms(booking, replica=str(replica), budget_bytes=int(budget)),
+        request=request,
+        terms=_terms(request, replica=str(replica), budget_bytes=int(budget)),
     )
 
 
-def _terms(booking: Booking, *, replica: str, budget_bytes: int) -> Terms:
+def _terms(request: PlacementRequest, *, replica: str, budget_bytes: int) -> AllocationTerms:
     """What each sharing system writes down: replicas where ids have them, limits where it sets them."""
-    share = booking.share
+    share = request.share
     if share is Share.MIG:
-        return Terms(share, f"nvidia.com/mig-{booking.profile}")
+        return AllocationTerms(share, f"nvidia.com/mig-{request.profile}")
     resource = _RESOURCES.get(share, "nvidia.com/gpu")
     if share is Share.TIME_SLICED:
-        return Terms(share, resource, replica)
+        return AllocationTerms(share, resource, replica)
     if share in (Share.MPS, Share.HAMI):
-        return Terms(share, resource, replica if share is Share.MPS else "", budget_bytes, booking.capacity)
+        return AllocationTerms(share, resource, replica if share is Share.MPS else "", budget_bytes, request.capacity)
     if share in (Share.RATIO, Share.FRACTION):
-        return Terms(share, resource, memory_limit_bytes=budget_bytes)
-    return Terms(share, resource)
+        return AllocationTerms(share, resource, memory_limit_bytes=budget_bytes)
+    return AllocationTerms(share, resource)
 
 
-def _mps_server(gpu: Gpu, pid: int) -> Seat:
-    return Seat(
+def _mps_server(gpu: Gpu, pid: int) -> Placement:
+    return Placement(
         gpu.uuid,
         ALWAYS,
-        Rest(),
-        Mix(),
+        Idle(),
+        ActivityMix(),
         memory_bytes=MPS_SERVER_BYTES,
         busy_watts=0.0,
         context_watts=0.0,

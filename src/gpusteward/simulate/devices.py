@@ -8,10 +8,10 @@ from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
 from gpusteward.core.gpus import Gpu, GpuProcess, Place
 from gpusteward.simulate.applications import Application
-from gpusteward.simulate.load_curves import Course
+from gpusteward.simulate.load_curves import LoadCurve
 from gpusteward.simulate.models import GpuModel, MigProfile
-from gpusteward.simulate.noise import unit
-from gpusteward.simulate.workloads import BREATHING, Mix
+from gpusteward.simulate.seeded_random import hash_to_unit
+from gpusteward.simulate.workloads import VARYING_MEMORY, ActivityMix
 
 SAMPLE_SECONDS = 1.0
 """What the driver's last utilization and power sample speak of."""
@@ -19,12 +19,12 @@ WINDOW_SECONDS = 5.0
 """What means and process utilizations speak of: the agent's default interval, since nobody remembers the last."""
 HEAT_SECONDS = 90.0
 """Temperature follows the mean power of this long."""
-BREATH_SECONDS = 600.0
-BREATH_RATIO = 0.015
+MEMORY_STEP_SECONDS = 600.0
+MEMORY_VARIATION_RATIO = 0.015
 
-TURNS_WITH_OWN_PIDS = 16
-PIDS_PER_TURN = 8
-PIDS_PER_SEAT = TURNS_WITH_OWN_PIDS * PIDS_PER_TURN
+GENERATIONS_WITH_OWN_PIDS = 16
+PIDS_PER_GENERATION = 8
+PIDS_PER_PLACEMENT = GENERATIONS_WITH_OWN_PIDS * PIDS_PER_GENERATION
 
 
 class Presence(Protocol):
@@ -35,7 +35,7 @@ class Presence(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Booking:
+class PlacementRequest:
     """An application's claim on a GPU, as it was asked for."""
 
     application: Application
@@ -46,7 +46,7 @@ class Booking:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class AllocationTerms:
     """What the booking became: the lines of the allocation that do not change with the pod."""
 
     share: Share
@@ -57,7 +57,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Guest:
+class Occupant:
     """Who sits there in one turn; without a claim, the host."""
 
     first_pid: int
@@ -72,7 +72,7 @@ class Guest:
 class Sample:
     """What goes on at a seat at a moment. Ratios are of the device or MIG instance, unrounded."""
 
-    seat: "Seat"
+    placement: "Placement"
     is_present: bool
     last: float  # busy ratio of the driver's sample
     mean: float  # busy ratio of the window
@@ -83,13 +83,13 @@ class Sample:
 
 
 @dataclass(slots=True, eq=False)
-class Seat:
+class Placement:
     """All turns of one claim on one GPU."""
 
     gpu_uuid: str
     presence: Presence
-    work: Course
-    mix: Mix
+    work: LoadCurve
+    activity: ActivityMix
     memory_bytes: int
     busy_watts: float  # above idle, per unit of work
     context_watts: float  # above idle, while somebody is there
@@ -98,10 +98,10 @@ class Seat:
     process_count: int
     device_share: float = 1.0  # of the compute that it can keep busy: a MIG instance has some slices of it
     seed: int = 0
-    booking: Booking | None = None
-    terms: Terms | None = None
-    _turn: int | None = field(default=None, init=False, repr=False)
-    _guest: Guest | None = field(default=None, init=False, repr=False)
+    request: PlacementRequest | None = None
+    terms: AllocationTerms | None = None
+    _generation: int | None = field(default=None, init=False, repr=False)
+    _occupant: Occupant | None = field(default=None, init=False, repr=False)
 
     def sample(self, at: float) -> Sample:
         """Exact differences of the courses: rates agree with the counters between any two moments."""
@@ -123,29 +123,29 @@ class Seat:
             self._held_bytes(at) if is_present and self.process_count else 0,
         )
 
-    def with_work(self, work: Course) -> "Seat":
+    def with_work(self, work: LoadCurve) -> "Placement":
         return replace(self, work=work)
 
     def joules(self, at: float) -> float:
         """Energy above idle since the epoch."""
         return self.context_watts * self.presence(at) + self.busy_watts * self.work(at)
 
-    def guest(self, at: float) -> Guest:
+    def occupant(self, at: float) -> Occupant:
         """Who sits there; only the last turn asked for is kept, as everybody asks for the present one."""
-        turn = self.booking.application.turns.turn(at) if self.booking else 0
-        if self._guest is None or turn != self._turn:
-            self._turn, self._guest = turn, self._seat_guest(turn)
-        return self._guest
+        generation = self.request.application.lifetimes.generation(at) if self.request else 0
+        if self._occupant is None or generation != self._generation:
+            self._generation, self._occupant = generation, self._find_occupant(generation)
+        return self._occupant
 
-    def processes(self, sample: Sample, guest: Guest, *, has_utilization: bool) -> Sequence[GpuProcess]:
+    def processes(self, sample: Sample, occupant: Occupant, *, has_utilization: bool) -> Sequence[GpuProcess]:
         """One after the other, the seat's work and memory split evenly."""
         count = self.process_count
         busy = to_percent(sample.mean / count) if count and has_utilization else None
-        copy = to_percent(sample.mean * self.mix.memory_copy / count) if count and has_utilization else None
+        copy = to_percent(sample.mean * self.activity.memory_copy / count) if count and has_utilization else None
         still = 0.0 if has_utilization else None
         return [
             GpuProcess(
-                guest.first_pid + number,
+                occupant.first_pid + number,
                 self.gpu_uuid,
                 self.process_name,
                 sample.memory_bytes // count,
@@ -153,24 +153,24 @@ class Seat:
                 copy,
                 still,
                 still,
-                guest.container_id,
-                guest.pod_uid,
-                guest.place,
-                guest.container,
+                occupant.container_id,
+                occupant.pod_uid,
+                occupant.place,
+                occupant.container,
             )
             for number in range(count)
         ]
 
     def _held_bytes(self, at: float) -> int:
-        if self.booking is None or self.booking.application.kind not in BREATHING:
+        if self.request is None or self.request.application.kind not in VARYING_MEMORY:
             return self.memory_bytes
-        breath = BREATH_RATIO * unit(self.seed, int(at // BREATH_SECONDS))
-        return int(self.memory_bytes * (1 - breath))
+        variation = MEMORY_VARIATION_RATIO * hash_to_unit(self.seed, int(at // MEMORY_STEP_SECONDS))
+        return int(self.memory_bytes * (1 - variation))
 
-    def _seat_guest(self, turn: int) -> Guest:
-        if self.booking is None or self.terms is None:
-            return Guest(self.first_pid)
-        pod = self.booking.application.pod(turn, self.booking.ordinal)
+    def _find_occupant(self, generation: int) -> Occupant:
+        if self.request is None or self.terms is None:
+            return Occupant(self.first_pid)
+        pod = self.request.application.pod(generation, self.request.ordinal)
         terms, container = self.terms, pod.container
         allocation = Allocation(
             container,
@@ -181,8 +181,8 @@ class Seat:
             terms.memory_limit_bytes,
             terms.core_limit_ratio,
         )
-        pid = self.first_pid + turn % TURNS_WITH_OWN_PIDS * PIDS_PER_TURN
-        return Guest(pid, allocation, container, pod.container_id, container.pod_uid, Place.CONTAINER)
+        pid = self.first_pid + generation % GENERATIONS_WITH_OWN_PIDS * PIDS_PER_GENERATION
+        return Occupant(pid, allocation, container, pod.container_id, container.pod_uid, Place.CONTAINER)
 
 
 def to_percent(ratio: float) -> float:
@@ -196,7 +196,7 @@ class Instance:
 
     gpu: Gpu
     profile: MigProfile
-    seats: tuple[Seat, ...] = ()
+    placements: tuple[Placement, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -206,27 +206,27 @@ class Device:
     gpu: Gpu
     model: GpuModel
     offset_celsius: float  # every slot of a chassis is cooled a little differently
-    seats: tuple[Seat, ...] = ()
+    placements: tuple[Placement, ...] = ()
     instances: tuple[Instance, ...] = ()
     is_mps: bool = False
     _booted_at: float | None = field(default=None, init=False, repr=False)
     _joules_at_boot: float = field(default=0.0, init=False, repr=False)
 
-    def all_seats(self) -> Iterator[Seat]:
-        yield from self.seats
+    def all_placements(self) -> Iterator[Placement]:
+        yield from self.placements
         for instance in self.instances:
-            yield from instance.seats
+            yield from instance.placements
 
-    def places(self) -> Iterator[tuple[Gpu, tuple[Seat, ...]]]:
+    def hardware(self) -> Iterator[tuple[Gpu, tuple[Placement, ...]]]:
         """What can be held, with its seats: the device itself, or its instances."""
-        yield self.gpu, self.seats
+        yield self.gpu, self.placements
         for instance in self.instances:
-            yield instance.gpu, instance.seats
+            yield instance.gpu, instance.placements
 
     def energy_joules(self, at: float, *, booted_at: float, samples: Sequence[Sample]) -> float:
         """Since the driver was loaded: idle power for all of the time, and what the seats drew above it."""
         if booted_at != self._booted_at:
             self._booted_at = booted_at
-            self._joules_at_boot = sum(seat.joules(booted_at) for seat in self.all_seats())
+            self._joules_at_boot = sum(placement.joules(booted_at) for placement in self.all_placements())
         above = sum(sample.joules for sample in samples) - self._joules_at_boot
         return self.model.idle_watts * (at - booted_at) + above

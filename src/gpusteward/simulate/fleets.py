@@ -6,26 +6,26 @@ from dataclasses import dataclass
 from gpusteward.core.allocations import Share
 from gpusteward.simulate.applications import Application, draw_application
 from gpusteward.simulate.assembly import GpuPlan
-from gpusteward.simulate.devices import Booking
+from gpusteward.simulate.devices import PlacementRequest
 from gpusteward.simulate.models import MODELS, GpuModel
 from gpusteward.simulate.nodes import FIRST_PID, PIDS_PER_NODE, SimulatedNode
-from gpusteward.simulate.noise import Chance
+from gpusteward.simulate.seeded_random import SeededRandom
 from gpusteward.simulate.workloads import Kind
 
 Plans = list[GpuPlan]
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class LayoutContext:
     """Where a node stands: its own luck, and that of its group, which shares some applications."""
 
-    chance: Chance
-    group: Chance
+    random: SeededRandom
+    group: SeededRandom
     model: GpuModel
     has_gaps: bool = True  # jobs leave their GPU free now and then
 
     def new(self, kind: Kind, *names: object, owner: str = "") -> Application:
-        application = draw_application(kind, self.chance.child("application", *names), owner=owner)
+        application = draw_application(kind, self.random.child("application", *names), owner=owner)
         return application if self.has_gaps else application.without_gaps()
 
     def shared(self, kind: Kind, name: str, *, owner: str) -> Application:
@@ -38,141 +38,143 @@ class Layout:
     """A kind of node. `models` are short names; the plans may depend on the model drawn."""
 
     models: tuple[str, ...]
-    plan: Callable[[Site], Plans]
+    plan: Callable[[LayoutContext], Plans]
     draws_model_by_group: bool = False
     has_gaps: bool = True
 
-    def draw_model(self, chance: Chance, group: Chance) -> str:
-        return (group if self.draws_model_by_group else chance).pick(self.models, "model")
+    def draw_model(self, random: SeededRandom, group: SeededRandom) -> str:
+        return (group if self.draws_model_by_group else random).pick(self.models, "model")
 
 
-def holds(application: Application, *, ordinal: int = 0) -> GpuPlan:
+def whole_gpu(application: Application, *, ordinal: int = 0) -> GpuPlan:
     """A whole GPU for one pod."""
-    return GpuPlan((Booking(application, ordinal),))
+    return GpuPlan((PlacementRequest(application, ordinal),))
 
 
-def holds_several(application: Application, count: int, *, ordinal: int = 0) -> Plans:
+def whole_gpus(application: Application, count: int, *, ordinal: int = 0) -> Plans:
     """Several whole GPUs for one pod."""
-    return [holds(application, ordinal=ordinal)] * count
+    return [whole_gpu(application, ordinal=ordinal)] * count
 
 
-def shares(site: Site, share: Share, *, kinds: Sequence[Kind], capacities: Sequence[float] = ()) -> GpuPlan:
+def shared_gpu(
+    context: LayoutContext, share: Share, *, kinds: Sequence[Kind], capacities: Sequence[float] = ()
+) -> GpuPlan:
     """One GPU for several; in equal parts unless told."""
     parts = capacities or [1 / len(kinds)] * len(kinds)
     return GpuPlan(
         tuple(
-            Booking(site.new(kind, share, kinds, number), share=share, capacity=part)
+            PlacementRequest(context.new(kind, share, kinds, number), share=share, capacity=part)
             for number, (kind, part) in enumerate(zip(kinds, parts, strict=True))
         )
     )
 
 
-def slices(site: Site, *, kinds: Sequence[Kind], free: int = 0) -> GpuPlan:
+def mig_gpu(context: LayoutContext, *, kinds: Sequence[Kind], free: int = 0) -> GpuPlan:
     """A GPU cut into a 3g, a 2g and two 1g instances, biggest first; `free` of the small ones have no holder."""
-    one, two, three, _ = (profile.name for profile in site.model.mig_profiles)
+    one, two, three, _ = (profile.name for profile in context.model.mig_profiles)
     profiles = (three, two, one, one)
-    bookings = tuple(
-        Booking(site.new(kind, Share.MIG, kinds, number), share=Share.MIG, profile=profile)
+    requests = tuple(
+        PlacementRequest(context.new(kind, Share.MIG, kinds, number), share=Share.MIG, profile=profile)
         for number, (kind, profile) in enumerate(zip(kinds, profiles[: 4 - free], strict=True))
     )
-    return GpuPlan(bookings, profiles[4 - free :])
+    return GpuPlan(requests, profiles[4 - free :])
 
 
-def _train(ordinal: int) -> Callable[[Site], Plans]:
-    def plan(site: Site) -> Plans:
+def _train(ordinal: int) -> Callable[[LayoutContext], Plans]:
+    def plan(context: LayoutContext) -> Plans:
         """Half of one big job; the other half is on the sister node."""
-        return holds_several(site.shared(Kind.TRAINING, "big job", owner="PyTorchJob"), 8, ordinal=ordinal)
+        return whole_gpus(context.shared(Kind.TRAINING, "big job", owner="PyTorchJob"), 8, ordinal=ordinal)
 
     return plan
 
 
-def _serve(site: Site) -> Plans:
-    gateway = site.shared(Kind.INFERENCE, "gateway", owner="Deployment")
+def _serve(context: LayoutContext) -> Plans:
+    gateway = context.shared(Kind.INFERENCE, "gateway", owner="Deployment")
     return [
-        holds(gateway),
-        holds(gateway, ordinal=1),
-        holds(site.new(Kind.INFERENCE, "second")),
-        holds(site.new(Kind.PARKED, "left over")),
-        *holds_several(site.new(Kind.INFERENCE, "tensor parallel", owner="StatefulSet"), 2),
-        holds(site.new(Kind.KEEP_ALIVE, "held")),
+        whole_gpu(gateway),
+        whole_gpu(gateway, ordinal=1),
+        whole_gpu(context.new(Kind.INFERENCE, "second")),
+        whole_gpu(context.new(Kind.PARKED, "left over")),
+        *whole_gpus(context.new(Kind.INFERENCE, "tensor parallel", owner="StatefulSet"), 2),
+        whole_gpu(context.new(Kind.KEEP_ALIVE, "held")),
         GpuPlan(),
     ]
 
 
-def _research(site: Site) -> Plans:
+def _research(context: LayoutContext) -> Plans:
     return [
-        *holds_several(site.new(Kind.TRAINING, "job", owner="Job"), 2),
-        *holds_several(site.new(Kind.HUNG, "hung"), 2),
-        holds(site.new(Kind.STARVED, "starved")),
-        holds(site.new(Kind.EMPTY, "empty")),
-        holds(site.new(Kind.NOTEBOOK, "notebook")),
-        holds(site.shared(Kind.INFERENCE, "gateway", owner="Deployment"), ordinal=2),
+        *whole_gpus(context.new(Kind.TRAINING, "job", owner="Job"), 2),
+        *whole_gpus(context.new(Kind.HUNG, "hung"), 2),
+        whole_gpu(context.new(Kind.STARVED, "starved")),
+        whole_gpu(context.new(Kind.EMPTY, "empty")),
+        whole_gpu(context.new(Kind.NOTEBOOK, "notebook")),
+        whole_gpu(context.shared(Kind.INFERENCE, "gateway", owner="Deployment"), ordinal=2),
     ]
 
 
-def _slice(site: Site) -> Plans:
+def _slice(context: LayoutContext) -> Plans:
     return [
-        slices(site, kinds=(Kind.INFERENCE, Kind.NOTEBOOK, Kind.PARKED, Kind.EMPTY)),
-        slices(site, kinds=(Kind.TRAINING, Kind.NOTEBOOK, Kind.NOTEBOOK), free=1),
-        slices(site, kinds=(Kind.HUNG, Kind.STARVED, Kind.KEEP_ALIVE, Kind.INFERENCE)),
-        holds(site.new(Kind.NOTEBOOK, "whole")),
+        mig_gpu(context, kinds=(Kind.INFERENCE, Kind.NOTEBOOK, Kind.PARKED, Kind.EMPTY)),
+        mig_gpu(context, kinds=(Kind.TRAINING, Kind.NOTEBOOK, Kind.NOTEBOOK), free=1),
+        mig_gpu(context, kinds=(Kind.HUNG, Kind.STARVED, Kind.KEEP_ALIVE, Kind.INFERENCE)),
+        whole_gpu(context.new(Kind.NOTEBOOK, "whole")),
     ]
 
 
-def _time_slice(site: Site) -> Plans:
+def _time_slice(context: LayoutContext) -> Plans:
     share = Share.TIME_SLICED
     return [
-        shares(site, share, kinds=(Kind.INFERENCE, Kind.NOTEBOOK, Kind.KEEP_ALIVE, Kind.PARKED)),
-        shares(site, share, kinds=(Kind.NOTEBOOK, Kind.NOTEBOOK, Kind.EMPTY, Kind.NOTEBOOK)),
-        shares(site, share, kinds=(Kind.INFERENCE, Kind.INFERENCE, Kind.STARVED)),
-        shares(site, share, kinds=(Kind.PARKED, Kind.EMPTY)),
+        shared_gpu(context, share, kinds=(Kind.INFERENCE, Kind.NOTEBOOK, Kind.KEEP_ALIVE, Kind.PARKED)),
+        shared_gpu(context, share, kinds=(Kind.NOTEBOOK, Kind.NOTEBOOK, Kind.EMPTY, Kind.NOTEBOOK)),
+        shared_gpu(context, share, kinds=(Kind.INFERENCE, Kind.INFERENCE, Kind.STARVED)),
+        shared_gpu(context, share, kinds=(Kind.PARKED, Kind.EMPTY)),
     ]
 
 
-def _hami(site: Site) -> Plans:
+def _hami(context: LayoutContext) -> Plans:
     share = Share.HAMI
     return [
-        shares(site, share, kinds=(Kind.TRAINING, Kind.NOTEBOOK), capacities=(0.7, 0.3)),
-        shares(site, share, kinds=(Kind.INFERENCE, Kind.PARKED, Kind.EMPTY), capacities=(0.5, 0.25, 0.25)),
-        shares(site, share, kinds=(Kind.STARVED, Kind.KEEP_ALIVE), capacities=(0.6, 0.4)),
-        holds(site.new(Kind.TRAINING, "whole", owner="Job")),
+        shared_gpu(context, share, kinds=(Kind.TRAINING, Kind.NOTEBOOK), capacities=(0.7, 0.3)),
+        shared_gpu(context, share, kinds=(Kind.INFERENCE, Kind.PARKED, Kind.EMPTY), capacities=(0.5, 0.25, 0.25)),
+        shared_gpu(context, share, kinds=(Kind.STARVED, Kind.KEEP_ALIVE), capacities=(0.6, 0.4)),
+        whole_gpu(context.new(Kind.TRAINING, "whole", owner="Job")),
     ]
 
 
-def _mps(site: Site) -> Plans:
+def _mps(context: LayoutContext) -> Plans:
     return [
-        shares(site, Share.MPS, kinds=(Kind.INFERENCE, Kind.INFERENCE, Kind.INFERENCE, Kind.PARKED)),
-        shares(site, Share.MPS, kinds=(Kind.INFERENCE, Kind.NOTEBOOK)),
+        shared_gpu(context, Share.MPS, kinds=(Kind.INFERENCE, Kind.INFERENCE, Kind.INFERENCE, Kind.PARKED)),
+        shared_gpu(context, Share.MPS, kinds=(Kind.INFERENCE, Kind.NOTEBOOK)),
     ]
 
 
-def _fraction(site: Site) -> Plans:
+def _fraction(context: LayoutContext) -> Plans:
     share = Share.FRACTION
     return [
-        shares(site, share, kinds=(Kind.INFERENCE, Kind.NOTEBOOK, Kind.PARKED), capacities=(0.5, 0.3, 0.2)),
-        shares(site, share, kinds=(Kind.HUNG, Kind.INFERENCE), capacities=(0.5, 0.25)),
-        holds(site.new(Kind.TRAINING, "whole", owner="Job")),
+        shared_gpu(context, share, kinds=(Kind.INFERENCE, Kind.NOTEBOOK, Kind.PARKED), capacities=(0.5, 0.3, 0.2)),
+        shared_gpu(context, share, kinds=(Kind.HUNG, Kind.INFERENCE), capacities=(0.5, 0.25)),
+        whole_gpu(context.new(Kind.TRAINING, "whole", owner="Job")),
         GpuPlan(),
     ]
 
 
-def _ratio(site: Site) -> Plans:
+def _ratio(context: LayoutContext) -> Plans:
     return [
-        shares(site, Share.RATIO, kinds=(Kind.INFERENCE, Kind.EMPTY)),
-        shares(site, Share.RATIO, kinds=(Kind.NOTEBOOK, Kind.KEEP_ALIVE)),
+        shared_gpu(context, Share.RATIO, kinds=(Kind.INFERENCE, Kind.EMPTY)),
+        shared_gpu(context, Share.RATIO, kinds=(Kind.NOTEBOOK, Kind.KEEP_ALIVE)),
     ]
 
 
-def _show(site: Site) -> Plans:
+def _show(context: LayoutContext) -> Plans:
     """Eight GPUs with every sharing mode and every kind of workload at once."""
     return [
-        *holds_several(site.new(Kind.TRAINING, "job", owner="PyTorchJob"), 2),
-        slices(site, kinds=(Kind.INFERENCE, Kind.NOTEBOOK, Kind.PARKED, Kind.EMPTY)),
-        shares(site, Share.TIME_SLICED, kinds=(Kind.INFERENCE, Kind.NOTEBOOK, Kind.KEEP_ALIVE, Kind.PARKED)),
-        shares(site, Share.MPS, kinds=(Kind.INFERENCE, Kind.INFERENCE, Kind.NOTEBOOK)),
-        shares(site, Share.HAMI, kinds=(Kind.STARVED, Kind.INFERENCE), capacities=(0.6, 0.4)),
-        shares(site, Share.FRACTION, kinds=(Kind.HUNG, Kind.INFERENCE), capacities=(0.5, 0.25)),
-        shares(site, Share.RATIO, kinds=(Kind.KEEP_ALIVE, Kind.EMPTY)),
+        *whole_gpus(context.new(Kind.TRAINING, "job", owner="PyTorchJob"), 2),
+        mig_gpu(context, kinds=(Kind.INFERENCE, Kind.NOTEBOOK, Kind.PARKED, Kind.EMPTY)),
+        shared_gpu(context, Share.TIME_SLICED, kinds=(Kind.INFERENCE, Kind.NOTEBOOK, Kind.KEEP_ALIVE, Kind.PARKED)),
+        shared_gpu(context, Share.MPS, kinds=(Kind.INFERENCE, Kind.INFERENCE, Kind.NOTEBOOK)),
+        shared_gpu(context, Share.HAMI, kinds=(Kind.STARVED, Kind.INFERENCE), capacities=(0.6, 0.4)),
+        shared_gpu(context, Share.FRACTION, kinds=(Kind.HUNG, Kind.INFERENCE), capacities=(0.5, 0.25)),
+        shared_gpu(context, Share.RATIO, kinds=(Kind.KEEP_ALIVE, Kind.EMPTY)),
     ]
 
 
@@ -190,13 +192,13 @@ LAYOUTS: tuple[Layout, ...] = (
 )
 """A fleet goes through them in turn; ten nodes in a row are a group."""
 
-SHOWCASE = Layout(("h100",), _show, has_gaps=False)
+DEFAULT_LAYOUT = Layout(("h100",), _show, has_gaps=False)
 
 
-def stand(chance: Chance, group: Chance, *, layout: Layout) -> tuple[str, Site]:
+def create_context(random: SeededRandom, group: SeededRandom, *, layout: Layout) -> tuple[str, LayoutContext]:
     """A site for a node of that layout, and the short name of its model."""
-    short = layout.draw_model(chance, group)
-    return short, Site(chance, group, MODELS[short], layout.has_gaps)
+    short = layout.draw_model(random, group)
+    return short, LayoutContext(random, group, MODELS[short], layout.has_gaps)
 
 
 NODES_WITH_OWN_PIDS = 250
@@ -205,24 +207,24 @@ NODES_WITH_OWN_PIDS = 250
 
 def default_node(seed: int = 0, *, name: str = "simulated-node") -> SimulatedNode:
     """Eight GPUs with every sharing mode and every kind of workload at once."""
-    chance = Chance(seed).child("default")
-    _, site = stand(chance, chance, layout=SHOWCASE)
-    return SimulatedNode(name, SHOWCASE.plan(site), model=site.model, seed=seed)
+    random = SeededRandom(seed).child("default")
+    _, context = create_context(random, random, layout=DEFAULT_LAYOUT)
+    return SimulatedNode(name, DEFAULT_LAYOUT.plan(context), model=context.model, seed=seed)
 
 
 def fleet(nodes: int, seed: int = 0) -> list[SimulatedNode]:
     """A mixed cluster: ten kinds of nodes in turn, some applications spread over several of them."""
-    return [_node(number, Chance(seed)) for number in range(nodes)]
+    return [_node(number, SeededRandom(seed)) for number in range(nodes)]
 
 
-def _node(number: int, chance: Chance) -> SimulatedNode:
+def _node(number: int, random: SeededRandom) -> SimulatedNode:
     group, place = divmod(number, len(LAYOUTS))
     layout = LAYOUTS[place]
-    short, site = stand(chance.child("node", number), chance.child("group", group), layout=layout)
+    short, context = create_context(random.child("node", number), random.child("group", group), layout=layout)
     return SimulatedNode(
         f"{short}-{number:03d}",
-        layout.plan(site),
-        model=site.model,
-        seed=site.chance.seed,
+        layout.plan(context),
+        model=context.model,
+        seed=context.random.seed,
         first_pid=FIRST_PID + number % NODES_WITH_OWN_PIDS * PIDS_PER_NODE,
     )

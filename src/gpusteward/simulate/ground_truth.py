@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from gpusteward.core.allocations import Allocation
 from gpusteward.core.gpus import Gpu
-from gpusteward.simulate.devices import Seat
-from gpusteward.simulate.load_curves import Course
+from gpusteward.simulate.devices import Placement
+from gpusteward.simulate.load_curves import LoadCurve
 from gpusteward.simulate.models import GpuModel
 from gpusteward.simulate.workloads import Kind
 
@@ -25,7 +25,7 @@ class Truth:
     """What an allocation's workload is, and what it did on that GPU at any time."""
 
     kind: Kind
-    work: Course  # busy seconds on its GPU or MIG instance, of this pod and those before it
+    work: LoadCurve  # busy seconds on its GPU or MIG instance, of this pod and those before it
     started_at: float  # of this pod
 
     def busy_seconds(self, since: float, until: float) -> float:
@@ -45,25 +45,27 @@ class Truth:
 
 
 @dataclass(frozen=True, slots=True)
-class Tenancy:
+class Ownership:
     """One claim on one GPU or MIG instance."""
 
     gpu: Gpu
     model: GpuModel
-    seat: Seat
+    placement: Placement
     allocation: Allocation
 
     @property
     def held_bytes(self) -> int:
         """Memory while it is there; nothing without a process."""
-        return self.seat.memory_bytes if self.seat.process_count else 0
+        return self.placement.memory_bytes if self.placement.process_count else 0
 
     def truth(self, at: float) -> Truth:
         """What it truly is at a moment of its time."""
-        assert self.seat.booking is not None
-        application = self.seat.booking.application
-        return Truth(application.kind, self.seat.work, application.turns.starts_at(application.turns.turn(at)))
+        assert self.placement.request is not None
+        application = self.placement.request.application
+        return Truth(
+            application.kind, self.placement.work, application.lifetimes.starts_at(application.lifetimes.generation(at))
+        )
 
     def draw_watts(self, busy: float) -> float:
         """What a whole device with nobody else on it draws while it is busy for that share of the time."""
-        return self.model.idle_watts + self.seat.context_watts + self.seat.busy_watts * busy
+        return self.model.idle_watts + self.placement.context_watts + self.placement.busy_watts * busy

@@ -13,9 +13,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpusteward.simulate.noise import unit
+from gpusteward.simulate.seeded_random import hash_to_unit
 
-Course = Callable[[float], float]
+LoadCurve = Callable[[float], float]
 
 DAY = 86_400.0
 HOUR = 3_600.0
@@ -23,7 +23,7 @@ _FIRST_MONDAY = 4 * DAY  # 1970-01-05
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class Idle:
     """Nothing, ever."""
 
     def __call__(self, _: float) -> float:
@@ -34,8 +34,8 @@ class Rest:
 class Chain:
     """Work that follows a clock."""
 
-    clock: Course
-    work: Course
+    clock: LoadCurve
+    work: LoadCurve
 
     def __call__(self, at: float) -> float:
         return self.work(self.clock(at))
@@ -45,7 +45,7 @@ class Chain:
 class Scaled:
     """The same work on a part of the device."""
 
-    work: Course
+    work: LoadCurve
     factor: float
 
     def __call__(self, at: float) -> float:
@@ -53,25 +53,25 @@ class Scaled:
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
+class Lifetimes:
     """On for `lasting` seconds of every `period`: one life of a pod after another."""
 
     period: float
     phase: float
-    lasting: float
+    duration: float
 
     def __call__(self, at: float) -> float:
-        turn, into = divmod(at - self.phase, self.period)
-        return turn * self.lasting + min(into, self.lasting)
+        generation, into = divmod(at - self.phase, self.period)
+        return generation * self.duration + min(into, self.duration)
 
     def is_on(self, at: float) -> bool:
-        return (at - self.phase) % self.period < self.lasting
+        return (at - self.phase) % self.period < self.duration
 
-    def turn(self, at: float) -> int:
+    def generation(self, at: float) -> int:
         return int((at - self.phase) // self.period)
 
-    def starts_at(self, turn: int) -> float:
-        return self.phase + turn * self.period
+    def starts_at(self, generation: int) -> float:
+        return self.phase + generation * self.period
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +80,13 @@ class Breaks:
 
     seed: int
     every: float
-    lasting: float
+    duration: float
 
     def __call__(self, at: float) -> float:
         block, into = divmod(at, self.every)
-        start = unit(self.seed, int(block)) * (self.every - self.lasting)
-        worked = into if into < start else max(start, into - self.lasting)
-        return block * (self.every - self.lasting) + worked
+        start = hash_to_unit(self.seed, int(block)) * (self.every - self.duration)
+        worked = into if into < start else max(start, into - self.duration)
+        return block * (self.every - self.duration) + worked
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,8 @@ class OfficeHours:
         return before if weekday > 4 else before + self._today(int(day), into)
 
     def _today(self, day: int, into: float) -> float:
-        early = 9 * HOUR + unit(self.seed, 2 * day) * (3 * HOUR - self.morning)
-        late = 13 * HOUR + unit(self.seed, 2 * day + 1) * (5 * HOUR - self.afternoon)
+        early = 9 * HOUR + hash_to_unit(self.seed, 2 * day) * (3 * HOUR - self.morning)
+        late = 13 * HOUR + hash_to_unit(self.seed, 2 * day + 1) * (5 * HOUR - self.afternoon)
         return min(max(into - early, 0.0), self.morning) + min(max(into - late, 0.0), self.afternoon)
 
 
@@ -136,7 +136,7 @@ class Steady:
     def _ripple(self, at: float, period: float) -> float:
         """The first half of a block is above the level by as much as the second is below, or the other way."""
         block, into = divmod(at, period)
-        height = self.swing * (2 * unit(self.seed, int(block)) - 1)
+        height = self.swing * (2 * hash_to_unit(self.seed, int(block)) - 1)
         return height * min(into, period - into)
 
 
@@ -161,25 +161,25 @@ class Bursts:
 
     seed: int
     every: float
-    evenly: Course
-    least: float
-    crest: float = 1.7
+    mean_work: LoadCurve
+    lowest_level: float
+    peak_factor: float = 1.7
 
     def __call__(self, at: float) -> float:
         block, into = divmod(at, self.every)
-        before = self.evenly(block * self.every)
-        due = self.evenly((block + 1) * self.every) - before
-        level = min(max(self.least, self.crest * due / self.every), 1.0)
+        before = self.mean_work(block * self.every)
+        due = self.mean_work((block + 1) * self.every) - before
+        level = min(max(self.lowest_level, self.peak_factor * due / self.every), 1.0)
         width = due / level
-        start = unit(self.seed, int(block)) * (self.every - width)
+        start = hash_to_unit(self.seed, int(block)) * (self.every - width)
         return before + level * min(max(into - start, 0.0), width)
 
 
 @dataclass(frozen=True, slots=True)
-class Yielding:
+class ReducedWork:
     """Work that gives up `ratio` of its speed from `since` to `until`, to a load beside it."""
 
-    work: Course
+    work: LoadCurve
     ratio: float
     since: float
     until: float

@@ -8,17 +8,17 @@ from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.gpus import GpuProcess, GpuReading
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.simulate.assembly import GpuPlan, assemble_devices, with_load
-from gpusteward.simulate.devices import PIDS_PER_SEAT
-from gpusteward.simulate.ground_truth import Tenancy, Truth, TruthKey, allocation_key
-from gpusteward.simulate.load_curves import DAY, Turns
+from gpusteward.simulate.devices import PIDS_PER_PLACEMENT
+from gpusteward.simulate.ground_truth import Ownership, Truth, TruthKey, allocation_key
+from gpusteward.simulate.load_curves import DAY, Lifetimes
 from gpusteward.simulate.loads import Load
 from gpusteward.simulate.models import GpuModel
-from gpusteward.simulate.noise import Chance
 from gpusteward.simulate.readings import read_device
+from gpusteward.simulate.seeded_random import SeededRandom
 
 MOST_GPUS = 16
 FIRST_PID = 2_048
-LOAD_PIDS = 112 * PIDS_PER_SEAT
+LOAD_PIDS = 112 * PIDS_PER_PLACEMENT
 """Loads count from here: past the seats of 16 GPUs with 7 instances each."""
 PIDS_PER_NODE = 16_384
 BOOT_PERIOD = 97 * DAY
@@ -33,12 +33,12 @@ class SimulatedNode:
     ) -> None:
         if not 1 <= len(plans) <= MOST_GPUS:
             raise ConfigurationError(f"simulated node {name!r} has {len(plans)} GPUs; plan 1 to {MOST_GPUS}")
-        chance = Chance(seed).child("node", name)
+        random = SeededRandom(seed).child("node", name)
         self.name = name
         self.model = model
-        self._boots = Turns(BOOT_PERIOD, float(round(chance.between(0, BOOT_PERIOD, "boot"))), BOOT_PERIOD)
+        self._boots = Lifetimes(BOOT_PERIOD, float(round(random.between(0, BOOT_PERIOD, "boot"))), BOOT_PERIOD)
         self._next_load_pid = first_pid + LOAD_PIDS
-        self._devices = assemble_devices(name, plans, model=model, chance=chance, first_pid=first_pid)
+        self._devices = assemble_devices(name, plans, model=model, random=random, first_pid=first_pid)
 
     def snapshot(self, at: float) -> Snapshot:
         """The node at a moment, any moment, in any order."""
@@ -47,29 +47,29 @@ class SimulatedNode:
         allocations: list[Allocation] = []
         booted_at = self.booted_at(at)
         for device in self._devices:
-            samples = [seat.sample(at) for seat in device.all_seats()]
+            samples = [placement.sample(at) for placement in device.all_placements()]
             energy = device.energy_joules(at, booted_at=booted_at, samples=samples)
             readings += read_device(device, samples, energy_joules=energy)
             for sample in samples:
                 if sample.is_present:
-                    guest = sample.seat.guest(at)
-                    processes += sample.seat.processes(sample, guest, has_utilization=not device.instances)
-                    if guest.allocation is not None:
-                        allocations.append(guest.allocation)
+                    occupant = sample.placement.occupant(at)
+                    processes += sample.placement.processes(sample, occupant, has_utilization=not device.instances)
+                    if occupant.allocation is not None:
+                        allocations.append(occupant.allocation)
         return Snapshot(self.name, at, tuple(readings), tuple(processes), tuple(allocations))
 
     def truths(self, at: float) -> Mapping[TruthKey, Truth]:
         """What every allocation of the snapshot at that moment truly is."""
-        return {allocation_key(each.allocation): each.truth(at) for each in self.tenancies(at)}
+        return {allocation_key(each.allocation): each.truth(at) for each in self.ownerships(at)}
 
-    def tenancies(self, at: float) -> list[Tenancy]:
+    def ownerships(self, at: float) -> list[Ownership]:
         """Everybody who holds something at a moment. Cheaper than a snapshot: nothing is measured."""
         return [
-            Tenancy(gpu, self.model, seat, allocation)
+            Ownership(gpu, self.model, placement, allocation)
             for device in self._devices
-            for gpu, seats in device.places()
-            for seat in seats
-            if seat.booking and seat.presence.is_on(at) and (allocation := seat.guest(at).allocation)
+            for gpu, placements in device.hardware()
+            for placement in placements
+            if placement.request and placement.presence.is_on(at) and (allocation := placement.occupant(at).allocation)
         ]
 
     @property
@@ -78,7 +78,7 @@ class SimulatedNode:
 
     def booted_at(self, at: float) -> float:
         """When the driver was last loaded: energy counts from there."""
-        return self._boots.starts_at(self._boots.turn(at))
+        return self._boots.starts_at(self._boots.generation(at))
 
     def with_load(self, load: Load) -> "SimulatedNode":
         """The same node with a load on one GPU.

@@ -7,7 +7,7 @@ from gpusteward.core.gpus import GpuReading
 from gpusteward.core.signals import SIGNALS, Scope
 from gpusteward.simulate.devices import Device, Instance, Sample, to_percent
 from gpusteward.simulate.models import MIB, GpuModel
-from gpusteward.simulate.workloads import Mix
+from gpusteward.simulate.workloads import ActivityMix
 
 AMBIENT_CELSIUS = 27.0
 FULL_POWER_CELSIUS = 47.0  # above ambient
@@ -21,7 +21,7 @@ _GPM = ("gr_engine", "sm_active", "sm_occupancy", "tensor", "dram", "fp64", "fp3
 _NO_GPM = {f"{name}_ratio": 0.0 for name in _GPM}
 
 Signals = dict[str, float]
-_Part = tuple[float, Mix]  # busy ratio, what it does
+_Part = tuple[float, ActivityMix]  # busy ratio, what it does
 
 
 def read_device(device: Device, samples: Sequence[Sample], *, energy_joules: float) -> list[GpuReading]:
@@ -61,7 +61,7 @@ def _device_signals(device: Device, samples: Sequence[Sample], energy_joules: fl
     if model.has_fan:
         signals["fan_ratio"] = to_percent(0.3 + 0.5 * share) if share > 0.15 else 0.0
     if model.has_gpm:
-        parts = [(sample.mean * sample.seat.device_share, sample.seat.mix) for sample in samples]
+        parts = [(sample.mean * sample.placement.device_share, sample.placement.activity) for sample in samples]
         signals |= _profiling(parts) | _profiled_buses(model, parts)
     return signals
 
@@ -86,11 +86,13 @@ def _driver_samples(model: GpuModel, samples: Sequence[Sample]) -> Signals:
     signals = {
         "utilization_ratio": to_percent(sum([sample.last for sample in samples])),
         "utilization_mean_ratio": to_percent(mean),
-        "memory_copy_ratio": to_percent(sum([sample.last * sample.seat.mix.memory_copy for sample in samples])),
+        "memory_copy_ratio": to_percent(
+            sum([sample.last * sample.placement.activity.memory_copy for sample in samples])
+        ),
         "encoder_ratio": 0.0,
         "decoder_ratio": 0.0,
     }
-    parts = [(sample.mean, sample.seat.mix) for sample in samples]
+    parts = [(sample.mean, sample.placement.activity) for sample in samples]
     received = _pcie(model, parts)
     signals["pcie_throughput_rx_bytes_per_second"] = received
     signals["pcie_throughput_tx_bytes_per_second"] = float(round(0.4 * received))
@@ -104,9 +106,9 @@ def _driver_samples(model: GpuModel, samples: Sequence[Sample]) -> Signals:
 def _profiling(parts: Sequence[_Part]) -> Signals:
     """Finer than per cents, as GPM gives them. Most seats are idle at most moments: they cost nothing."""
     signals = _NO_GPM.copy()
-    for busy, mix in parts:
+    for busy, activity in parts:
         if busy > 0:
-            for name, value in mix.profile:
+            for name, value in activity.profile:
                 signals[name] += busy * value
     return {name: min(round(value, 4), 1.0) for name, value in signals.items()}
 
@@ -123,19 +125,19 @@ def _profiled_buses(model: GpuModel, parts: Sequence[_Part]) -> Signals:
 
 def _pcie(model: GpuModel, parts: Sequence[_Part]) -> float:
     most = PCIE_BYTES_PER_SECOND[model.pcie_generation]
-    return float(round(most * max(0.0, sum([busy * mix.pcie for busy, mix in parts]))))
+    return float(round(most * max(0.0, sum([busy * activity.pcie for busy, activity in parts]))))
 
 
 def _nvlink(model: GpuModel, parts: Sequence[_Part]) -> float:
     most = model.nvlink_bytes_per_second
-    return float(round(most * max(0.0, sum([busy * mix.nvlink for busy, mix in parts]))))
+    return float(round(most * max(0.0, sum([busy * activity.nvlink for busy, activity in parts]))))
 
 
 def _instance_signals(device: Device, instance: Instance, samples: Sequence[Sample]) -> Signals:
-    own = [sample for sample in samples if sample.seat.gpu_uuid == instance.gpu.uuid]
+    own = [sample for sample in samples if sample.placement.gpu_uuid == instance.gpu.uuid]
     signals = _memory(instance.profile.memory_mib, 0, _used_bytes(own))
     if device.model.has_gpm:
-        signals |= _profiling([(sample.mean, sample.seat.mix) for sample in own])
+        signals |= _profiling([(sample.mean, sample.placement.activity) for sample in own])
     return signals
 
 

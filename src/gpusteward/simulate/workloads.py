@@ -14,15 +14,15 @@ from gpusteward.simulate.load_curves import (
     Bursts,
     Chain,
     Constant,
-    Course,
     DayAndNight,
+    Idle,
+    Lifetimes,
+    LoadCurve,
     OfficeHours,
-    Rest,
     Scaled,
     Steady,
-    Turns,
 )
-from gpusteward.simulate.noise import Chance
+from gpusteward.simulate.seeded_random import SeededRandom
 
 Range = tuple[float, float]
 
@@ -41,7 +41,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Mix:
+class ActivityMix:
     """What one busy second does: shares of what the device could do in that second."""
 
     power: float = 0.0  # of the way from idle to the limit
@@ -62,16 +62,16 @@ class Mix:
         object.__setattr__(self, "profile", (("gr_engine_ratio", 1.0), *values))
 
 
-MIXES: Mapping[Kind, Mix] = {
-    Kind.TRAINING: Mix(0.88, 0.55, 0.90, 0.36, 0.52, 0.48, 0.12, 0.05, pcie=0.06, nvlink=0.30),
-    Kind.INFERENCE: Mix(0.62, 0.58, 0.71, 0.22, 0.24, 0.61, 0.07, 0.03, pcie=0.03, nvlink=0.04),
-    Kind.NOTEBOOK: Mix(0.55, 0.35, 0.60, 0.25, 0.18, 0.30, 0.15, 0.02, pcie=0.05),
-    Kind.PARKED: Mix(),
-    Kind.EMPTY: Mix(),
-    Kind.STARVED: Mix(0.72, 0.40, 0.82, 0.33, 0.40, 0.38, 0.12, 0.04, pcie=0.12, nvlink=0.10),
-    Kind.HUNG: Mix(0.86, 0.54, 0.89, 0.35, 0.50, 0.46, 0.12, 0.05, pcie=0.06, nvlink=0.28),
+MIXES: Mapping[Kind, ActivityMix] = {
+    Kind.TRAINING: ActivityMix(0.88, 0.55, 0.90, 0.36, 0.52, 0.48, 0.12, 0.05, pcie=0.06, nvlink=0.30),
+    Kind.INFERENCE: ActivityMix(0.62, 0.58, 0.71, 0.22, 0.24, 0.61, 0.07, 0.03, pcie=0.03, nvlink=0.04),
+    Kind.NOTEBOOK: ActivityMix(0.55, 0.35, 0.60, 0.25, 0.18, 0.30, 0.15, 0.02, pcie=0.05),
+    Kind.PARKED: ActivityMix(),
+    Kind.EMPTY: ActivityMix(),
+    Kind.STARVED: ActivityMix(0.72, 0.40, 0.82, 0.33, 0.40, 0.38, 0.12, 0.04, pcie=0.12, nvlink=0.10),
+    Kind.HUNG: ActivityMix(0.86, 0.54, 0.89, 0.35, 0.50, 0.46, 0.12, 0.05, pcie=0.06, nvlink=0.28),
     # A loop of one small matrix product: SMs busy while it runs, memory hardly touched.
-    Kind.KEEP_ALIVE: Mix(0.80, 0.02, 0.95, 0.12, 0.05, 0.02, 0.90, 0.0),
+    Kind.KEEP_ALIVE: ActivityMix(0.80, 0.02, 0.95, 0.12, 0.05, 0.02, 0.90, 0.0),
 }
 
 MEMORY: Mapping[Kind, Range] = {
@@ -86,10 +86,10 @@ MEMORY: Mapping[Kind, Range] = {
 }
 """Part of the memory it may use."""
 
-BREATHING: frozenset[Kind] = frozenset({Kind.TRAINING, Kind.NOTEBOOK, Kind.STARVED})
+VARYING_MEMORY: frozenset[Kind] = frozenset({Kind.TRAINING, Kind.NOTEBOOK, Kind.STARVED})
 """Whose memory moves by a per cent or so; the others pin theirs."""
 
-LIVES: Mapping[Kind, tuple[Range, Range]] = {
+LIFETIMES: Mapping[Kind, tuple[Range, Range]] = {
     Kind.TRAINING: ((1 * DAY, 5 * DAY), (0.88, 0.98)),
     Kind.INFERENCE: ((10 * DAY, 30 * DAY), (1.0, 1.0)),
     Kind.NOTEBOOK: ((7 * DAY, 20 * DAY), (1.0, 1.0)),
@@ -106,20 +106,20 @@ LIVES: Mapping[Kind, tuple[Range, Range]] = {
 class Draws:
     """What a course is drawn from: the pod's luck, that of its rank on one GPU, and the pod's lives."""
 
-    pod: Chance
-    rank: Chance
-    turns: Turns
+    pod: SeededRandom
+    rank: SeededRandom
+    lifetimes: Lifetimes
 
 
-def draw_turns(kind: Kind, chance: Chance) -> Turns:
+def draw_lifetimes(kind: Kind, random: SeededRandom) -> Lifetimes:
     """Lives of whole seconds, so that a start is the same number however it is computed."""
-    periods, parts = LIVES[kind]
-    period = float(round(chance.between(*periods, "period")))
-    lasting = float(round(period * chance.between(*parts, "lasting")))
-    return Turns(period, float(round(chance.between(0, period, "phase"))), lasting)
+    periods, parts = LIFETIMES[kind]
+    period = float(round(random.between(*periods, "period")))
+    duration = float(round(period * random.between(*parts, "lasting")))
+    return Lifetimes(period, float(round(random.between(0, period, "phase"))), duration)
 
 
-def draw_work(kind: Kind, draws: Draws, *, capacity: float) -> Course:
+def draw_work(kind: Kind, draws: Draws, *, capacity: float) -> LoadCurve:
     """The busy seconds of a workload that may use `capacity` of a device."""
     if kind is Kind.KEEP_ALIVE:
         return _keep_alive(draws, capacity)
@@ -127,34 +127,34 @@ def draw_work(kind: Kind, draws: Draws, *, capacity: float) -> Course:
     return work if capacity == 1.0 else Scaled(work, capacity)
 
 
-def draw_memory_ratio(kind: Kind, chance: Chance) -> float:
-    return chance.between(*MEMORY[kind], "memory")
+def draw_memory_ratio(kind: Kind, random: SeededRandom) -> float:
+    return random.between(*MEMORY[kind], "memory")
 
 
-def _rest(_: Draws) -> Course:
-    return Rest()
+def _idle(_: Draws) -> LoadCurve:
+    return Idle()
 
 
-def _training(draws: Draws) -> Course:
-    return Chain(draws.turns, _epochs(draws))
+def _training(draws: Draws) -> LoadCurve:
+    return Chain(draws.lifetimes, _epochs(draws))
 
 
-def _epochs(draws: Draws) -> Course:
+def _epochs(draws: Draws) -> LoadCurve:
     """All ranks break together for a checkpoint of half a minute to two, once or twice an hour."""
     every = draws.pod.between(1800, 4200, "checkpoint every")
     breaks = Breaks(draws.pod.number("breaks"), every, draws.pod.between(20, 120, "checkpoint lasts"))
     return Chain(breaks, Steady(draws.rank.number("ripple"), draws.rank.between(0.86, 0.95, "level"), 0.02))
 
 
-def _inference(draws: Draws) -> Course:
+def _inference(draws: Draws) -> LoadCurve:
     """Requests arrive every minute or two, by night a fifth of the day's or less, never none at all."""
     mean = draws.pod.between(0.14, 0.42, "mean")
     swing = mean * draws.pod.between(0.60, 0.85, "swing")
     day = DayAndNight(mean, swing, peak_at=draws.pod.between(2 * HOUR, 20 * HOUR, "peak"))
-    return Bursts(draws.rank.number("bursts"), draws.pod.between(40, 110, "every"), day, least=0.08)
+    return Bursts(draws.rank.number("bursts"), draws.pod.between(40, 110, "every"), day, lowest_level=0.08)
 
 
-def _notebook(draws: Draws) -> Course:
+def _notebook(draws: Draws) -> LoadCurve:
     """A cell every few minutes while somebody sits there; nothing at night and on weekends."""
     office = OfficeHours(
         draws.pod.number("office"),
@@ -166,37 +166,37 @@ def _notebook(draws: Draws) -> Course:
         draws.rank.number("cells"),
         draws.pod.between(120, 420, "every"),
         Constant(draws.pod.between(0.12, 0.40, "level")),
-        least=0.4,
+        lowest_level=0.4,
     )
     return Chain(office, cells)
 
 
-def _starved(draws: Draws) -> Course:
+def _starved(draws: Draws) -> LoadCurve:
     """A batch every few seconds, then waiting for the next one."""
     batches = Steady(draws.rank.number("ripple"), draws.pod.between(0.09, 0.22, "level"), 0.02, fast=46.0)
-    bursts = Bursts(draws.rank.number("batches"), draws.pod.between(4, 12, "every"), batches, least=0.7)
-    return Chain(draws.turns, bursts)
+    bursts = Bursts(draws.rank.number("batches"), draws.pod.between(4, 12, "every"), batches, lowest_level=0.7)
+    return Chain(draws.lifetimes, bursts)
 
 
-def _hung(draws: Draws) -> Course:
+def _hung(draws: Draws) -> LoadCurve:
     """Trains for the first part of its life, then stands: a lost peer, a deadlock, a dead storage mount."""
-    turns = draws.turns
-    works = round(turns.lasting * draws.pod.between(0.06, 0.30, "works"))
-    return Chain(Turns(turns.period, turns.phase, float(works)), _epochs(draws))
+    lifetimes = draws.lifetimes
+    works = round(lifetimes.duration * draws.pod.between(0.06, 0.30, "works"))
+    return Chain(Lifetimes(lifetimes.period, lifetimes.phase, float(works)), _epochs(draws))
 
 
-def _keep_alive(draws: Draws, capacity: float) -> Course:
+def _keep_alive(draws: Draws, capacity: float) -> LoadCurve:
     """Whole per cents, so that it reads flat; public scripts of this sort burn 1 to 40 %."""
     percent = min(draws.pod.between(2, 30, "level"), 100 * capacity)
-    return Chain(draws.turns, Constant(max(int(percent), 1) / 100))
+    return Chain(draws.lifetimes, Constant(max(int(percent), 1) / 100))
 
 
-_WORK: Mapping[Kind, Callable[[Draws], Course]] = {
+_WORK: Mapping[Kind, Callable[[Draws], LoadCurve]] = {
     Kind.TRAINING: _training,
     Kind.INFERENCE: _inference,
     Kind.NOTEBOOK: _notebook,
-    Kind.PARKED: _rest,
-    Kind.EMPTY: _rest,
+    Kind.PARKED: _idle,
+    Kind.EMPTY: _idle,
     Kind.STARVED: _starved,
     Kind.HUNG: _hung,
 }

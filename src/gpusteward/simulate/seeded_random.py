@@ -11,7 +11,7 @@ _MASK = (1 << 64) - 1
 
 
 @lru_cache(maxsize=4096)  # a block is asked for at several moments of each snapshot
-def unit(seed: int, number: int) -> float:
+def hash_to_unit(seed: int, number: int) -> float:
     """A number in [0, 1) out of a seed and a bucket's number: splitmix64, fast enough for every reading."""
     mixed = (seed + number * 0x9E3779B97F4A7C15) & _MASK
     mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
@@ -20,13 +20,13 @@ def unit(seed: int, number: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Chance:
+class SeededRandom:
     """Draws by name: one more draw never changes the others. For building; `unit` is for moments."""
 
     seed: int
 
-    def child(self, *names: object) -> "Chance":
-        return Chance(self.number(*names))
+    def child(self, *names: object) -> "SeededRandom":
+        return SeededRandom(self.number(*names))
 
     def number(self, *names: object) -> int:
         return int.from_bytes(self._digest(names, 8), "big")
