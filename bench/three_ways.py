@@ -17,10 +17,10 @@ from bench.fleet_data import SIGNALS, STEP, Fleet, uuid_of
 from bench.fleet_results import CycleTime
 from bench.wire_tap import Asked, tap_wire
 from gpusteward.analyzer.api.metrics_bodies import render_result
-from gpusteward.analyzer.api.publishing import put_up
-from gpusteward.analyzer.api.result_store import Board
-from gpusteward.analyzer.cycle import Cycle, Parts
+from gpusteward.analyzer.api.publisher import prepare
+from gpusteward.analyzer.api.result_store import ResultStore
 from gpusteward.analyzer.explain.explainer import Explainer
+from gpusteward.analyzer.pipeline import Components, Pipeline
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
@@ -67,8 +67,23 @@ class TimedSource:
 
 
 @dataclass
+class TimedPublisher:
+    """Publishes as the analyzer does, and notes when the result and its page were ready."""
+
+    store: ResultStore = field(default_factory=ResultStore)
+    published_at: float = 0.0
+    rendered_at: float = 0.0
+
+    def publish(self, result: Result) -> None:
+        self.store.publish(prepare(result))
+        self.published_at = time.perf_counter()
+        self.store.page = render_result(result)
+        self.rendered_at = time.perf_counter()
+
+
+@dataclass
 class Analysis:
-    """The analyzer's way: cycle after cycle, as its worker runs them."""
+    """The analyzer's way: cycle after cycle, as its scheduler runs them."""
 
     settings: Settings
     source: PrometheusSource = field(init=False)
@@ -76,17 +91,18 @@ class Analysis:
     def __post_init__(self) -> None:
         self.source = PrometheusSource(self.settings.prometheus, max_workers=self.settings.scheduler.max_workers)
         self._timed = TimedSource(self.source)
-        self._board = Board()
-        self._cycle = Cycle(Parts(self._timed, ClusterOwners(None).name, Explainer(self.settings.ai)))
+        self._publisher = TimedPublisher()
+        components = Components(self._timed, ClusterOwners(None), Explainer(self.settings.ai), self._publisher)
+        self._pipeline = Pipeline(components)
 
     def run(self, at: float) -> tuple[CycleTime, Result]:
-        """Read, judge, put the result up, and then make its page, as `app` does."""
+        """Read, judge, publish the result, and then render its page."""
         cpu, began = time.process_time(), time.perf_counter()
-        result = self._cycle.run(self.settings, at=at, use_ai=False)
-        put_up(self._board, result)
-        ended = time.perf_counter()
-        self._board.page = render_result(result)
-        rendered, read = time.perf_counter() - ended, self._timed.seconds
+        result = self._pipeline.run(self.settings, at=at, use_ai=False)
+        if result is None:
+            raise RuntimeError(f"the cycle failed: {self._pipeline.stats.last_error}")
+        ended, read = self._publisher.published_at, self._timed.seconds
+        rendered = self._publisher.rendered_at - ended
         times = CycleTime(ended - began, read, ended - began - read, rendered, time.process_time() - cpu)
         return times, result
 

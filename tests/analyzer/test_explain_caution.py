@@ -1,24 +1,23 @@
 """A second opinion through a whole cycle and the API: it takes steps away, gives none, and says so."""
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from gpusteward.analyzer.cycle import Cycle, Parts
 from gpusteward.analyzer.explain.explainer import Explainer
+from gpusteward.analyzer.pipeline import Components, Pipeline
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.analyzer.sources.pod_processes import Pod, Running
-from gpusteward.analyzer.sources.usage_source import Chart
-from gpusteward.analyzer.tables import STEPS, UsageTable
+from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
+from gpusteward.analyzer.tables import STEPS
 from gpusteward.core.containers import Workload
-from gpusteward.core.usages import AllocationKey, Measure
+from gpusteward.core.usages import Measure
 from gpusteward.core.verdicts import Activity, Step
+from tests.analyzer.api.server import Api, running_api
 from tests.analyzer.explaining import ai
-from tests.analyzer.serving import Api, serving_api
+from tests.analyzer.pipeline_fakes import FakePublisher, FakeTableSource
 from tests.analyzer.usage_tables import AT, Stats, allocation, resting, signal, table_of, working
 from tests.fakes.models import ANSWER, FakeModel
 
@@ -26,25 +25,6 @@ SERVER = Workload("Deployment", "team", "server")
 TRAINER = Workload("Job", "team", "trainer")
 OTHER = Workload("Deployment", "team", "other")
 MADE_UP = resting(2) | signal(Measure.CORE, 0.1) | signal(Measure.MEMORY_COPY, 0.0)
-
-
-@dataclass
-class TableSource:
-    """A source that always says the same."""
-
-    table: UsageTable
-
-    def read(self, at: float) -> UsageTable:
-        return self.table
-
-    def describe(self) -> Mapping[str, Any]:
-        return {}
-
-    def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
-        raise AssertionError("nobody asks for a chart")
-
-    def read_processes(self, pods: Collection[Pod], at: float) -> Running:
-        raise AssertionError("nobody asks for processes")
 
 
 @pytest.fixture
@@ -58,8 +38,10 @@ def run(model: FakeModel, *rows: tuple[Workload, Stats], use_ai: bool = True, **
     settings = Settings(ai=ai(model.url + "/v1", **changes))
     allocations = [allocation(number, owner=owner) for number, (owner, _) in enumerate(rows)]
     table = table_of(*(row for _, row in rows), allocations=allocations)
-    cycle = Cycle(Parts(TableSource(table), lambda table: table, Explainer(settings.ai)))
-    return cycle.run(settings, at=AT, use_ai=use_ai)
+    components = Components(FakeTableSource(table), ClusterOwners(None), Explainer(settings.ai), FakePublisher())
+    result = Pipeline(components).run(settings, at=AT, use_ai=use_ai)
+    assert result is not None
+    return result
 
 
 def steps(result: Result) -> list[Step]:
@@ -147,7 +129,7 @@ def show(api: Api, owner: Workload, language: str) -> dict[str, Any]:
 
 def test_the_api_shows_the_restraint_and_says_why_in_both_languages(model: FakeModel):
     model.answer = doubt_only("pod-0")
-    with serving_api(run(model, (SERVER, resting()), (SERVER, resting(16)), (OTHER, resting()))) as api:
+    with running_api(run(model, (SERVER, resting()), (SERVER, resting(16)), (OTHER, resting()))) as api:
         english, chinese = (show(api, SERVER, language) for language in ("en", "zh"))
         free = show(api, OTHER, "en")
         listed = {row["name"]: row["highest_step"] for row in api.get("/api/v1/workloads").json["items"]}
@@ -174,7 +156,7 @@ def test_the_api_shows_the_restraint_and_says_why_in_both_languages(model: FakeM
 def test_the_exported_score_is_never_below_the_rules(model: FakeModel, theirs: float, is_raised: bool):
     model.answer = ANSWER | {"adjusted_score": theirs}
     result = run(model, (SERVER, resting()))
-    with serving_api(result) as api:
+    with running_api(result) as api:
         page = api.get("/metrics").body.decode()
         (row,) = api.get("/results").json
     (exported,) = re.findall(r"^gpu_ai_adjusted_score\{.*\} (\S+)$", page, flags=re.MULTILINE)
@@ -185,6 +167,6 @@ def test_the_exported_score_is_never_below_the_rules(model: FakeModel, theirs: f
 
 def test_words_of_a_model_are_shown_as_they_are_and_fill_in_nothing(model: FakeModel):
     model.answer = ANSWER | {"reason": "{gpus} {0} %s <b>{secret}</b>"}
-    with serving_api(run(model, (SERVER, resting()))) as api:
+    with running_api(run(model, (SERVER, resting()))) as api:
         shown = show(api, SERVER, "en")["allocations"][0]["reasons"][-1]
     assert "{gpus} {0} %s <b>{secret}</b>" in shown

@@ -18,7 +18,7 @@ from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.kubernetes.api import ApiServer
 from tests.analyzer.scraping import PageServer, serving_pages, wait_for
-from tests.analyzer.serving import running_serve
+from tests.analyzer.serve_process import running_serve
 from tests.analyzer.tables import of_pod
 from tests.analyzer.test_scrape_pages import page
 from tests.analyzer.test_scrape_targets import exporter

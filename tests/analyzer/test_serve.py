@@ -20,7 +20,7 @@ from tests.agent.test_agent_process import free_port
 from tests.analyzer.engines import RunningEngine, running_prometheus
 from tests.analyzer.faults import faulty, silence
 from tests.analyzer.histories import moments, tell_history
-from tests.analyzer.serving import COMMAND, RunningServe, running_serve
+from tests.analyzer.serve_process import COMMAND, RunningServe, running_serve
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 NOWHERE = "http://127.0.0.1:9"

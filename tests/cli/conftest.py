@@ -7,8 +7,8 @@ import pytest
 
 from gpusteward.agent.http.server import serve
 from tests.agent.http.clients import LOOPBACK
-from tests.analyzer.api_tables import small_result
-from tests.analyzer.serving import Api, serving_api
+from tests.analyzer.api.sample_results import small_result
+from tests.analyzer.api.server import Api, running_api
 from tests.cli.nodes import SnapshotAnswers
 
 SILENT = ("GPUSTEWARD_SERVER", "GPUSTEWARD_AGENT", "GPUSTEWARD_TOKEN", "PROM_URL", "LC_ALL", "LC_MESSAGES", "NO_COLOR")
@@ -30,7 +30,7 @@ def quiet_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def analyzer() -> Iterator[Api]:
     """The real application with a small cluster behind it."""
-    with serving_api(small_result()) as api:
+    with running_api(small_result()) as api:
         yield api
 
 

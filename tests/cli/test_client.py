@@ -17,8 +17,8 @@ from gpusteward.cli.api.errors import Peer, StatusError, UnreachableError
 from gpusteward.cli.main import main
 from gpusteward.core.errors import ConfigurationError
 from tests.agent.test_agent_process import free_port
-from tests.analyzer.api_tables import small_result
-from tests.analyzer.serving import Api, serving_api
+from tests.analyzer.api.sample_results import small_result
+from tests.analyzer.api.server import Api, running_api
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def test_a_server_that_does_not_respond_is_reported_after_the_timeout(capsys: py
 def guarded() -> Iterator[Api]:
     """An analyzer that requires a token for every request."""
     server = ServerSettings(anonymous_reads="never", tokens="viewer: right-token-of-a-viewer")
-    with serving_api(small_result(), settings=Settings(server=server)) as api:
+    with running_api(small_result(), settings=Settings(server=server)) as api:
         yield api
 
 
@@ -191,6 +191,6 @@ def test_an_address_without_a_scheme_is_http() -> None:
 
 
 def test_the_error_detail_of_the_analyzer_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    with serving_api(None) as api:
+    with running_api(None) as api:
         assert main(["idle", "--server", api.url]) == 1
     assert "no cycle has finished yet" in capsys.readouterr().err

@@ -16,9 +16,9 @@ from gpusteward.cli.doctor import driver, engine, kubelet, processes
 from gpusteward.cli.doctor.findings import Finding, Status
 from gpusteward.cli.main import main
 from tests.agent.test_agent_process import free_port
-from tests.analyzer.api_tables import small_result
+from tests.analyzer.api.sample_results import small_result
+from tests.analyzer.api.server import Api, running_api
 from tests.analyzer.engines import running_prometheus
-from tests.analyzer.serving import Api, serving_api
 from tests.cli.golden_files import assert_golden
 from tests.fakes import nvml_scenarios as nvml
 from tests.fakes.apiserver import wait_until
@@ -165,7 +165,7 @@ def test_the_kubelet_is_asked_over_its_socket(tmp_path: Path) -> None:
 
 
 def test_a_healthy_analyzer_is_found_and_its_clock_compared() -> None:
-    with serving_api(small_result(at=time.time())) as api:
+    with running_api(small_result(at=time.time())) as api:
         code, found = diagnose("--server", api.url)
     assert [row["status"] for row in found["analyzer"]] == ["ok"]
     assert "5 allocations" in found["analyzer"][0]["finding"]
@@ -185,7 +185,7 @@ def test_an_analyzer_whose_result_is_old_is_warned_of(analyzer: Api) -> None:
 def test_an_agent_that_is_not_ready_is_told_in_its_own_words(node_url: str) -> None:
     _, found = diagnose("--agent", node_url)
     assert found["agent"][0]["status"] == "ok"
-    with serving_api(None) as api:  # an analyzer where the agent should be
+    with running_api(None) as api:  # an analyzer where the agent should be
         code, found = diagnose("--agent", api.url)
     assert found["agent"][0]["status"] == "fail"
     assert code == 1

@@ -10,7 +10,7 @@ from gpusteward.cli.api.client import make_client
 from gpusteward.cli.api.errors import Peer
 from gpusteward.cli.doctor.findings import Finding, Status
 from gpusteward.cli.doctor.servers import check_analyzer
-from tests.analyzer.serving import make_result, serving_api
+from tests.analyzer.api.server import FakeSource, make_result, running_api
 from tests.analyzer.usage_tables import resting, table_of
 
 HEALTHY: Mapping[str, Any] = {
@@ -27,7 +27,7 @@ HEALTHY: Mapping[str, Any] = {
 def diagnose(coverage: list[float], sources: Mapping[str, Any]) -> Finding:
     """The one finding about samples."""
     table = table_of(*(resting() for _ in coverage), coverage=coverage, at=time.time())
-    with serving_api(make_result(table), describe_source=lambda: sources) as api:
+    with running_api(make_result(table), source=FakeSource(described=sources)) as api:
         _, *found = check_analyzer(make_client(Peer.ANALYZER, api.url), is_named=True)
     (one,) = found
     assert one.check == "samples"

@@ -8,8 +8,8 @@ import pytest
 
 from gpusteward.cli.main import main
 from gpusteward.core.containers import Workload
-from tests.analyzer.api_tables import hold
-from tests.analyzer.serving import Api, make_result, serving_api
+from tests.analyzer.api.sample_results import hold
+from tests.analyzer.api.server import Api, make_result, running_api
 from tests.analyzer.usage_tables import resting, table_of, working
 from tests.cli.golden_files import assert_golden
 
@@ -65,7 +65,7 @@ def test_a_name_that_several_have_must_be_written_whole(capsys: pytest.CaptureFi
     allocations = [
         hold(f"GPU-{number}", one, namespace=one.namespace, pod=f"p{number}") for number, one in enumerate(owners)
     ]
-    with serving_api(make_result(table_of(*[working()] * 3, allocations=allocations))) as api:
+    with running_api(make_result(table_of(*[working()] * 3, allocations=allocations))) as api:
         assert main(["explain", "app", "--server", api.url]) == 2
         said = capsys.readouterr().err
         assert main(["explain", "a/app", "--server", api.url]) == 2
@@ -77,7 +77,7 @@ def test_a_name_that_several_have_must_be_written_whole(capsys: pytest.CaptureFi
 def test_a_name_that_is_hard_to_put_into_a_path_is_found(capsys: pytest.CaptureFixture[str]) -> None:
     owner = Workload("Job", "team", "a b?c#d%2F")
     held = [hold("GPU-a", owner, namespace="team", pod="p")]
-    with serving_api(make_result(table_of(resting(), allocations=held))) as api:
+    with running_api(make_result(table_of(resting(), allocations=held))) as api:
         assert main(["explain", "team/a b?c#d%2F", "--server", api.url]) == 0
     assert "Job/team/a b?c#d%2F" in capsys.readouterr().out
 

@@ -14,8 +14,8 @@ from gpusteward.cli.api.errors import Peer
 from gpusteward.cli.api.pagination import read_all
 from gpusteward.cli.main import main
 from gpusteward.core.containers import Workload
-from tests.analyzer.api_tables import hold, small_result
-from tests.analyzer.serving import Api, make_result, serving_api
+from tests.analyzer.api.sample_results import hold, small_result
+from tests.analyzer.api.server import Api, FakeLedger, make_result, running_api
 from tests.analyzer.usage_tables import AT, DAY, large_table, resting, table_of
 from tests.cli.golden_files import assert_golden
 
@@ -96,7 +96,7 @@ def test_names_that_are_markup_or_formulas_stay_text(capsys: pytest.CaptureFixtu
     owner = Workload("Job", "[red]x[/red]", "=cmd|' /C calc'!A0\x1b[31m")
     held = [hold("GPU-a", owner, namespace="[red]x[/red]", pod="p")]
     result = make_result(table_of(resting(), allocations=held))
-    with serving_api(result) as api:
+    with running_api(result) as api:
         assert main(["idle", "--server", api.url]) == 0
         table = capsys.readouterr().out
         assert main(["idle", "--server", api.url, "-o", "csv"]) == 0
@@ -108,7 +108,7 @@ def test_names_that_are_markup_or_formulas_stay_text(capsys: pytest.CaptureFixtu
 
 def test_of_fifty_thousand_gpus_every_idle_workload_is_found(capsys: pytest.CaptureFixture[str]) -> None:
     result = make_result(large_table(50_000))
-    with serving_api(result) as api:
+    with running_api(result) as api:
         assert main(["idle", "--server", api.url, "-o", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert len(rows) > 1000, "more than one page"
@@ -123,9 +123,9 @@ def test_a_cycle_between_two_pages_begins_the_list_again() -> None:
     def advance(done: int, _total: int) -> None:
         pages.append(done)
         if len(pages) == 1:
-            api.post_result(replace(result, number=2))
+            api.publish(replace(result, number=2))
 
-    with serving_api(result) as api:
+    with running_api(result) as api:
         listed = read_all(make_client(Peer.ANALYZER, api.url), "/api/v1/workloads", (), advance=advance)
     names = [(row["namespace"], row["name"]) for row in listed.rows]
     assert pages == [1000, 1000, 2000, 2500]
@@ -145,7 +145,7 @@ def amounts(idle_cost_micros: int | None) -> Amounts:
 def test_the_cost_of_the_last_week_is_shown_where_the_books_know_it(capsys: pytest.CaptureFixture[str]) -> None:
     priced = Group("server", "Deployment", "chat", amounts(1_234_560_000), None)
     unpriced = Group("trainer", "Job", "vision", amounts(None), None)
-    with serving_api(small_result(), read_report=lambda _: report_of(priced, unpriced)) as api:
+    with running_api(small_result(), ledger=FakeLedger(report_of(priced, unpriced))) as api:
         assert main(["idle", "--server", api.url]) == 0
         table = capsys.readouterr().out
         assert main(["idle", "--server", api.url, "-o", "json"]) == 0
@@ -165,7 +165,7 @@ def test_the_most_idle_come_first_then_the_longest_idle_then_the_dearest(capsys:
     result = make_result(table_of(*[resting(1.0)] * len(held), allocations=held))
     began = np.array([AT - DAY if name == "long" else AT - 600 for _, _, name in result.workloads.keys])
     result = replace(result, workloads=replace(result.workloads, idle_since=began))
-    with serving_api(result, read_report=lambda _: report_of(*groups)) as api:
+    with running_api(result, ledger=FakeLedger(report_of(*groups))) as api:
         assert main(["idle", "--server", api.url, "-o", "json"]) == 0
         listed = api.get("/api/v1/workloads").json["items"]
     assert [row["name"] for row in json.loads(capsys.readouterr().out)] == [
@@ -179,7 +179,7 @@ def test_the_most_idle_come_first_then_the_longest_idle_then_the_dearest(capsys:
 
 
 def test_an_empty_cluster_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
-    with serving_api(make_result(table_of(), number=1)) as api:
+    with running_api(make_result(table_of(), number=1)) as api:
         assert main(["idle", "--server", api.url]) == 0
         assert main(["idle", "--server", api.url, "-o", "json"]) == 0
     said = capsys.readouterr()

@@ -23,7 +23,7 @@ from gpusteward.cli.top.names import fit_holders, fit_workload
 from gpusteward.cli.top.views import CLUSTER, NODE, divide_width
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Message
-from tests.analyzer.serving import Api
+from tests.analyzer.api.server import Api
 
 COMMAND = (sys.executable, "-m", "gpusteward.cli.main")
 

@@ -17,9 +17,9 @@ from gpusteward.cli.language import find_language
 from gpusteward.cli.main import main
 from gpusteward.cli.output.report_table import print_report
 from gpusteward.cli.output.terminal_text import measure
+from tests.analyzer.api.server import FakeLedger, running_api
 from tests.analyzer.reports.example_reports import example_report
 from tests.analyzer.reports.ledger_rows import A100, GIB, H100, T4, make_usage, open_books
-from tests.analyzer.serving import serving_api
 from tests.cli.golden_files import assert_golden
 
 TIME = ("--since", "2d", "--until", "2025-11-14T16:00Z")  # the hours from 16 to 64
@@ -124,10 +124,11 @@ def test_csv_json_and_html_tell_the_same(ledger: Path, capsys: pytest.CaptureFix
 def test_an_analyzer_and_its_ledger_tell_the_same(ledger: Path, capsys: pytest.CaptureFixture[str]):
     engine = open_engine(f"sqlite:///{ledger}")
 
-    def read(query: ReportQuery) -> Report:
-        return make_report(engine, query, prices=PriceSettings())
+    class OpenLedger(FakeLedger):
+        def read_report(self, query: ReportQuery) -> Report:
+            return make_report(engine, query, prices=PriceSettings())
 
-    with serving_api(read_report=read) as api:
+    with running_api(ledger=OpenLedger()) as api:
         flags = (*TIME, "--by", "owner", "--namespace", "vision", "--namespace", "notebooks")
         served = run(capsys, "--server", api.url, *flags)
         served_csv = run(capsys, "--server", api.url, *flags, "--format", "csv")
@@ -177,7 +178,7 @@ def test_a_file_that_cannot_be_written_is_told(ledger: Path, capsys: pytest.Capt
 
 
 def test_what_the_analyzer_refuses_is_told_in_its_words(capsys: pytest.CaptureFixture[str]):
-    with serving_api(read_report=example_report) as api:
+    with running_api() as api:
         assert "USD" in run(capsys, "--server", api.url)
         assert "responded 422: since, until" in run(capsys, "--server", api.url, "--since", "soon", code=1)
 

@@ -10,10 +10,9 @@ from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.sources.pod_processes import Pod, Running
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.core.containers import Workload
-from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import AllocationKey, Measure
-from tests.analyzer.api_tables import H100, hold, small_result
-from tests.analyzer.serving import Api, make_result, serving_api
+from tests.analyzer.api.sample_results import H100, hold, small_result
+from tests.analyzer.api.server import Api, FakeSource, make_result, running_api
 from tests.analyzer.usage_tables import GIB, resting, table_of, working
 from tests.cli.golden_files import assert_golden
 from tests.cli.screens import (
@@ -32,17 +31,19 @@ from tests.cli.screens import (
 A10 = "NVIDIA A10"
 
 
-def draw_course(allocation: AllocationKey, at: float, seconds: float) -> Chart:
-    """An hour of work that comes and goes, with a gap in the middle."""
-    moments = [at - seconds + seconds * number / 120 for number in range(121)]
-    seen = [moment for number, moment in enumerate(moments) if not 50 < number < 70]
-    core = [(moment, abs((moment - at) / seconds * 4 % 2 - 1)) for moment in seen]
-    return Chart(allocation, {Measure.CORE: core, Measure.MEMORY_USED: [(moment, 40 * GIB) for moment in seen]})
+class PulsingSource(FakeSource):
+    """Every series is an hour of work that comes and goes, with a gap in the middle."""
+
+    def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
+        moments = [at - seconds + seconds * number / 120 for number in range(121)]
+        seen = [moment for number, moment in enumerate(moments) if not 50 < number < 70]
+        core = [(moment, abs((moment - at) / seconds * 4 % 2 - 1)) for moment in seen]
+        return Chart(allocation, {Measure.CORE: core, Measure.MEMORY_USED: [(moment, 40 * GIB) for moment in seen]})
 
 
 @pytest.fixture
 def cluster() -> Iterator[Api]:
-    with serving_api(small_result(at=float(int(time.time()))), read_series=draw_course) as api:
+    with running_api(small_result(at=float(int(time.time()))), source=PulsingSource()) as api:
         yield api
 
 
@@ -95,7 +96,7 @@ def test_on_a_small_screen_long_names_are_told_apart_and_free_gpus_are_seen(view
             lines = [line for line in read_screen(app_of(pilot)).splitlines()[4:] if line.strip()]
             assert len(lines) == len(set(lines))
 
-    with serving_api(grown_cluster()) as api:
+    with running_api(grown_cluster()) as api:
         run(watch(api.url))
 
 
@@ -105,7 +106,7 @@ def test_the_free_gpus_of_a_node_have_no_workload_to_open() -> None:
             await pilot.press("G", "enter")
             await until_seen(pilot, "nobody holds it")
 
-    with serving_api(grown_cluster()) as api:
+    with running_api(grown_cluster()) as api:
         run(watch(api.url))
 
 
@@ -156,21 +157,20 @@ def test_nothing_running_and_nobody_telling_are_two_things(running: Running, sai
             await pilot.press("j", "enter")
             await until(pilot, lambda: said in read_detail(pilot).replace("\n", " "))
 
-    with serving_api(small_result(at=time.time()), read_processes=lambda *_: running) as api:
+    with running_api(small_result(at=time.time()), source=FakeSource(running=running)) as api:
         run(watch(api.url))
 
 
 def test_processes_that_cannot_be_read_cost_nothing_else() -> None:
-    def fail(*_: object) -> Running:
-        raise SourceError("none of 2 agents answered")
-
     async def watch(url: str) -> None:
         async with watching("--server", url) as pilot:
             await pilot.press("j", "enter")
             await until(pilot, lambda: "none of 2 agents answered" in read_detail(pilot))
             await until_seen(pilot, "core GPU-a", "verdict", "1 of 2 GPUs unused")
 
-    with serving_api(small_result(at=time.time()), read_processes=fail) as api:
+    with running_api(
+        small_result(at=time.time()), source=FakeSource(processes_failure="none of 2 agents answered")
+    ) as api:
         run(watch(api.url))
 
 
@@ -306,20 +306,17 @@ def test_a_gpu_of_several_holders_lets_one_be_chosen() -> None:
             await pilot.press("j", "enter")  # the one with the lower score is the first
             await until(pilot, lambda: str(getattr(pilot.app.screen, "workload", "")) == "Job/a/one")
 
-    with serving_api(result, read_series=draw_course) as api:
+    with running_api(result, source=PulsingSource()) as api:
         run(watch(api.url))
 
 
 def test_charts_that_cannot_be_read_leave_the_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> Chart:
-        raise SourceError("the engine is down")
-
     async def watch(url: str) -> None:
         async with watching("--server", url) as pilot:
             await pilot.press("j", "enter")
             await until_seen(pilot, "the engine is down", "verdict", "1 of 2 GPUs unused")
 
-    with serving_api(small_result(at=time.time()), read_series=fail) as api:
+    with running_api(small_result(at=time.time()), source=FakeSource(series_failure="the engine is down")) as api:
         run(watch(api.url))
 
 
@@ -334,7 +331,7 @@ def test_a_course_is_named_by_as_much_of_its_gpu_as_people_compare() -> None:
             await pilot.press("enter")
             await until_seen(pilot, "core GPU-76d91b17 ", "core GPU-76d91b17/3 ")
 
-    with serving_api(result, read_series=draw_course) as api:
+    with running_api(result, source=PulsingSource()) as api:
         run(watch(api.url))
 
 

@@ -19,8 +19,8 @@ from gpusteward.cli.commands import top
 from gpusteward.cli.main import main
 from gpusteward.core.containers import Workload
 from tests.agent.test_agent_process import free_port
-from tests.analyzer.api_tables import hold, small_result
-from tests.analyzer.serving import Api, make_result, serving_api
+from tests.analyzer.api.sample_results import hold, small_result
+from tests.analyzer.api.server import Api, make_result, running_api
 from tests.analyzer.usage_tables import large_table, resting, table_of
 from tests.cli.screens import app_of, read_screen, run, until, until_seen, watching
 
@@ -78,7 +78,7 @@ def test_a_server_that_goes_leaves_its_rows_and_comes_back() -> None:
             gate.is_open = True
             await until_seen(pilot, "analyzer healthy")
 
-    with serving_api(small_result(at=time.time())) as api:
+    with running_api(small_result(at=time.time())) as api:
         gate = Gate(api.url)
         try:
             run(watch(gate))
@@ -114,7 +114,7 @@ def test_names_are_text_and_never_markup_or_escapes() -> None:
             await pilot.press("enter")
             await until_seen(pilot, "a[bold]�[31mb�", "GPU-[x]")
 
-    with serving_api(result) as api:
+    with running_api(result) as api:
         run(watch(api.url))
 
 
@@ -134,7 +134,7 @@ def test_fifty_thousand_gpus_are_read_only_as_far_as_they_are_shown() -> None:
             await pilot.press("slash", *"GPU-00049999", "enter")
             await until_seen(pilot, "1 row", "node-6249")
 
-    with serving_api(result) as api:
+    with running_api(result) as api:
         run(watch(api.url))
 
 
@@ -147,13 +147,13 @@ def test_the_cursor_stays_on_its_row_when_rows_are_read_again() -> None:
             await pilot.press(*["j"] * 30)
             key = app._table.current_key
             before = read_screen(app)
-            api.post_result(make_result(large_table(2_000, at=time.time() + 1), number=2))
+            api.publish(make_result(large_table(2_000, at=time.time() + 1), number=2))
             await pilot.press("r")
             await until(pilot, lambda: app._given and app._given.at and app._given.at > result.at)
             assert app._table.current_key == key
             assert read_screen(app).splitlines()[4:] == before.splitlines()[4:]
 
-    with serving_api(result) as api:
+    with running_api(result) as api:
         run(watch(api))
 
 

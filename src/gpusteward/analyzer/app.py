@@ -1,4 +1,4 @@
-"""Builds every part once, and lets them run until a signal ends it."""
+"""Creates and wires all components of the analyzer, and runs them until a signal ends the program."""
 
 import asyncio
 import logging
@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Protocol
 
@@ -17,134 +17,109 @@ from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 
 from gpusteward.analyzer.active_source import CurrentSource
-from gpusteward.analyzer.aftermath import Aftermath
 from gpusteward.analyzer.api.build import build_api
-from gpusteward.analyzer.api.dependencies import Serving
-from gpusteward.analyzer.api.event_feed import Event, EventFeed, describe_changes, describe_cycle
-from gpusteward.analyzer.api.http.concurrency_limits import Places
-from gpusteward.analyzer.api.metrics_bodies import render_result
-from gpusteward.analyzer.api.publishing import put_up
-from gpusteward.analyzer.api.result_store import Board
-from gpusteward.analyzer.cycle import Cycle, Parts
+from gpusteward.analyzer.api.dependencies import ApiDependencies
+from gpusteward.analyzer.api.event_feed import EventFeed
+from gpusteward.analyzer.api.publisher import ResultPublisher
+from gpusteward.analyzer.api.result_store import ResultStore
 from gpusteward.analyzer.explain.explainer import Explainer
+from gpusteward.analyzer.ledger_access import LedgerAccess
 from gpusteward.analyzer.listen_socket import configure_server, open_socket
-from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.runtime_settings import Steering
+from gpusteward.analyzer.notify.notifier import Notifier
+from gpusteward.analyzer.pipeline import Components, OwnerNames, Pipeline
+from gpusteward.analyzer.runtime_settings import RuntimeSettings
+from gpusteward.analyzer.scheduler import CycleScheduler
 from gpusteward.analyzer.settings.file import SettingsFile
-from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners, open_owners
-from gpusteward.analyzer.tables import UsageTable
-from gpusteward.analyzer.worker import Worker
 from gpusteward.logs import ROOT, Log
 from gpusteward.process_memory import limit_malloc_arenas
 
 log = Log(__name__)
 
-LOOK_SECONDS = 2.0
-"""How often the files of settings and tokens are looked at; a look costs two stats."""
+RELOAD_SECONDS = 2.0
+"""How often the files of settings and tokens are checked for changes; a check costs two stat calls."""
 THREADS_GRACE_SECONDS = 0.5
 CYCLE_GRACE_SECONDS = 1.5
-"""With the grace for requests below the 5 s within which the program ends, whatever the engine does."""
+NOTIFIER_GRACE_SECONDS = 1.0
+"""Together with the grace for requests below the 5 s within which the program ends, whatever the engine does."""
 
 
-class Owners(Protocol):
-    """Who knows what pods belong to."""
-
-    def name(self, table: UsageTable) -> UsageTable:
-        """The same table with what is known of the pods."""
+class Owners(OwnerNames, Protocol):
+    """Knows the owners of pods and their annotations."""
 
     def read_wish(self, namespace: str, pod: str) -> str:
-        """Which channel a pod or its owner wishes to be told through; empty: none."""
+        """The channel in the annotation gpusteward.io/notify of a pod or its owner; empty: none."""
 
 
 class Analyzer:
-    """Every part of the program."""
+    """Every component of the program."""
 
     def __init__(self, file: SettingsFile, *, owners: Owners | None = None) -> None:
-        """Raises ConfigurationError for settings that cannot be used. Without `owners`, labels tell them."""
-        settings = file.settings
-        owners = owners or ClusterOwners(None)
-        self.board, self.events = Board(), EventFeed()
+        """Raises ConfigurationError for settings that cannot be used. Without `owners`, metric labels name them."""
+        settings, owners = file.settings, owners or ClusterOwners(None)
         self.source, self.explainer = CurrentSource(settings), Explainer(settings.ai)
-        self.steering = Steering(file, source=self.source, explainer=self.explainer)
-        self.aftermath = Aftermath(settings, lambda: self.steering.settings, read_wish=owners.read_wish)
-        cycle = Cycle(Parts(self.source, owners.name, self.explainer, self.aftermath.recollect))
-        self.worker = Worker(cycle, self.steering.begin_cycle, self._publish, self.aftermath.follow_failure)
-        self.api = build_api(self._serving(), lifespan=self._live)
-
-    def _serving(self) -> Serving:
-        return Serving(
-            board=self.board,
-            events=self.events,
-            account=self.worker.account,
-            tally=self.explainer.tally,
-            settings=lambda: self.steering.settings,
-            roles=lambda: self.steering.roles,
-            change_settings=self._change_settings,
-            ask_cycle=lambda use_ai: self.worker.ask_cycle(use_ai=use_ai),
-            describe_source=self.source.describe,
-            read_series=lambda allocation, at, seconds: self.source.read_series(allocation, at, seconds=seconds),
-            read_processes=self.source.read_processes,
-            chart_places=Places(),
-            process_places=Places(work="processes"),
-            count_queries=lambda: self.source.asked,
-            count_reloads=self.steering.count_reloads,
-            read_report=self.aftermath.read_report,
-            describe_aftermath=self.aftermath.describe,
-            read_deliveries=self.aftermath.notifier.read_deliveries,
-            retry_delivery=self.aftermath.notifier.retry_delivery,
+        self.settings = RuntimeSettings(file, source=self.source, explainer=self.explainer)
+        self.ledger = LedgerAccess(settings.ledger, lambda: self.settings.current.prices)
+        self.notifier = Notifier(settings, self.ledger.engine, read_wish=owners.read_wish)
+        self.results, self.events = ResultStore(), EventFeed()
+        pipeline = Pipeline(
+            Components(
+                source=self.source,
+                owners=owners,
+                explainer=self.explainer,
+                publisher=ResultPublisher(self.results, self.events),
+                ledger=self.ledger,
+                notifier=self.notifier,
+            )
         )
-
-    def _change_settings(self, values: Mapping[str, object]) -> Settings:
-        settings = self.steering.change(values)
-        self.worker.ask_cycle()  # also ends a wait of the former interval
-        return settings
-
-    def _publish(self, result: Result) -> None:
-        """In the worker's thread."""
-        news = self._describe(result)
-        put_up(self.board, result)
-        for event in news:
-            self.events.tell_from_thread(event)
-        self.board.page = render_result(result)
-        self.aftermath.follow(result)
-
-    def _describe(self, result: Result) -> list[Event]:
-        before = self.board.posted
-        changes = describe_changes(before.result if before else None, result)
-        return [describe_cycle(result), *([] if changes is None else [changes])]
+        self.scheduler = CycleScheduler(pipeline, self.settings.begin_cycle)
+        dependencies = ApiDependencies(
+            results=self.results,
+            events=self.events,
+            cycles=self.scheduler,
+            settings=self.settings,
+            source=self.source,
+            ledger=self.ledger,
+            deliveries=self.notifier,
+            model_calls=self.explainer.tally,
+        )
+        self.api = build_api(dependencies, lifespan=self._live)
 
     @asynccontextmanager
     async def _live(self, _: FastAPI) -> AsyncIterator[None]:
         self.events.open()
-        await run_in_threadpool(len, "")  # loads what threads need: the first request should not wait for it
-        self.aftermath.start()
-        self.worker.start()
-        watch = asyncio.create_task(self._watch())
+        await run_in_threadpool(len, "")  # loads what threads need, so that the first request does not wait for it
+        self.notifier.start()
+        self.scheduler.start()
+        watch = asyncio.create_task(self._watch_files())
         try:
             yield
         finally:
             watch.cancel()
             with suppress(asyncio.CancelledError):
                 await watch
-            await asyncio.to_thread(self.worker.stop, timeout_seconds=CYCLE_GRACE_SECONDS)
-            await asyncio.to_thread(self.aftermath.stop)
+            await asyncio.to_thread(self._stop)
 
-    async def _watch(self) -> None:
-        """A changed file is acted upon at once, not at the end of an interval of minutes."""
+    def _stop(self) -> None:
+        self.scheduler.stop(timeout_seconds=CYCLE_GRACE_SECONDS)
+        self.notifier.stop(NOTIFIER_GRACE_SECONDS)
+        self.ledger.close()
+
+    async def _watch_files(self) -> None:
+        """A changed file takes effect at once, not at the end of an interval of minutes."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            if await asyncio.to_thread(self.steering.look):
-                self.worker.ask_cycle()
+            await asyncio.sleep(RELOAD_SECONDS)
+            if await asyncio.to_thread(self.settings.reload):
+                self.scheduler.request_cycle()
 
-    def release(self) -> None:
-        """Let go of everything outside: what waits for it comes back. May be called from any thread."""
+    def interrupt(self) -> None:
+        """Close all connections to other systems: whatever waits for them returns. May be called from any thread."""
         self.explainer.interrupt()
         self.source.close()
 
 
 class _Server(uvicorn.Server):
-    """Signals are not its own: others have to hear of them first."""
+    """Leaves signals to `_serve`, which has to act on them first."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -158,16 +133,16 @@ def run_analyzer(
     prepare: Callable[[Analyzer], None] = lambda _: None,
     announce: Callable[[str], None] = lambda _: None,
 ) -> int:
-    """Serve until SIGTERM or SIGINT. Raises ConfigurationError for what a person can mend.
+    """Serve until SIGTERM or SIGINT. Raises ConfigurationError for what a person can fix.
 
-    `owners`: who knows them, if not the API server. `prepare` has the whole before it runs, `announce` hears where it
-    listens.
+    `owners` are used instead of the API server. `prepare` is called with the analyzer before it starts, `announce`
+    with the URL it listens on.
     """
     limit_malloc_arenas()
     listening = open_socket(file.settings.server)
     analyzer = Analyzer(file, owners=owners or open_owners(file.settings.kubernetes, os.environ))
     prepare(analyzer)
-    _lead_logs_of_uvicorn()
+    _redirect_uvicorn_logs()
     server = _Server(configure_server(analyzer.api))
     host, port = listening.getsockname()[:2]
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
@@ -179,8 +154,8 @@ def run_analyzer(
     return 0
 
 
-def _lead_logs_of_uvicorn() -> None:
-    """Into our own log, in its form; only what is wrong."""
+def _redirect_uvicorn_logs() -> None:
+    """Into our own log and its format; only warnings and errors."""
     logger = logging.getLogger("uvicorn")
     logger.parent = logging.getLogger(ROOT)
     logger.setLevel(logging.WARNING)
@@ -190,17 +165,17 @@ async def _serve(analyzer: Analyzer, server: uvicorn.Server, listening: socket.s
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
-        server.force_exit = server.should_exit  # the second signal waits for nobody
+        server.force_exit = server.should_exit  # the second signal waits for nothing
         server.should_exit = True
         analyzer.events.close()
-        threading.Thread(target=analyzer.release, name="release", daemon=True).start()
+        threading.Thread(target=analyzer.interrupt, name="interrupt", daemon=True).start()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     await server.serve(sockets=[listening])
 
 
-def leave_threads_behind() -> None:
+def exit_without_threads() -> None:
     """End the program although a query hangs in a thread the interpreter would wait for. The last call of all."""
     deadline = time.monotonic() + THREADS_GRACE_SECONDS
     left = [thread for thread in threading.enumerate() if thread is not threading.main_thread() and not thread.daemon]
@@ -208,7 +183,7 @@ def leave_threads_behind() -> None:
         thread.join(max(0.0, deadline - time.monotonic()))
     left = [thread for thread in left if thread.is_alive()]
     if left:
-        log.warning("threads_left_behind", threads=",".join(thread.name for thread in left))
+        log.warning("threads_abandoned", threads=",".join(thread.name for thread in left))
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)

@@ -1,4 +1,4 @@
-"""The settings while the program runs, and who has to hear of a change: engine, explainer, tokens, log."""
+"""The settings while the program runs. A change reaches the source, the explainer, the bearer tokens and the log."""
 
 import threading
 import time
@@ -15,8 +15,8 @@ from gpusteward.logs import Log, configure_logs
 log = Log(__name__)
 
 
-class Steering:
-    """Safe to use from any thread. What a cycle uses changes only between two cycles."""
+class RuntimeSettings:
+    """Safe to use from any thread. The settings of source and explainer change only between two cycles."""
 
     def __init__(self, file: SettingsFile, *, source: CurrentSource, explainer: Explainer) -> None:
         """Raises ConfigurationError for tokens that cannot be used."""
@@ -24,53 +24,53 @@ class Steering:
         self._source = source
         self._explainer = explainer
         self._lock = threading.Lock()
-        self._heard = file.settings  # by the log and the tokens
-        self._cycled = file.settings  # by the source and the explainer
+        self._applied = file.settings  # to the log and the tokens
+        self._applied_to_cycles = file.settings  # to the source and the explainer
         self._roles = _read_roles(file.settings)
 
     @property
-    def settings(self) -> Settings:
+    def current(self) -> Settings:
         return self._file.settings
 
     @property
     def roles(self) -> Roles:
         return self._roles
 
-    def look(self) -> bool:
-        """Look at the files again; whether the settings have changed."""
+    def reload(self) -> bool:
+        """Read changed files; whether the settings have changed."""
         with self._lock:
             settings = self._file.poll(time.monotonic())
             self._roles.poll(time.monotonic())
-            has_changed = settings != self._heard
-            self._tell(settings)
+            has_changed = settings != self._applied
+            self._apply(settings)
             return has_changed
 
     def change(self, values: Mapping[str, object]) -> Settings:
-        """Raises ConfigurationError, and changes nothing, when they cannot be used."""
+        """Raises ConfigurationError, and changes nothing, for values that cannot be used."""
         with self._lock:
             settings = self._file.change(values)
-            self._tell(settings)
+            self._apply(settings)
             return settings
 
     def begin_cycle(self) -> Settings:
-        """The settings of the next cycle. Only for the thread that runs them."""
-        self.look()
-        settings = self.settings
-        if settings.ai != self._cycled.ai:
+        """The settings of the next cycle. Only for the thread that runs cycles."""
+        self.reload()
+        settings = self.current
+        if settings.ai != self._applied_to_cycles.ai:
             self._explainer.adopt(settings.ai)
         try:
             self._source.adopt(settings)
         except ConfigurationError as error:
-            if settings != self._cycled:
-                log.warning("engine_not_changed", reason=error, kept="the engine as it was")
-        self._cycled = settings
+            if settings != self._applied_to_cycles:
+                log.warning("source_not_changed", reason=error, kept="the previous source")
+        self._applied_to_cycles = settings
         return settings
 
     def count_reloads(self) -> Mapping[str, int]:
         return {"ok": self._file.reloads_ok, "refused": self._file.reloads_refused + self._roles.reloads_refused}
 
-    def _tell(self, settings: Settings) -> None:
-        before, self._heard = self._heard, settings
+    def _apply(self, settings: Settings) -> None:
+        before, self._applied = self._applied, settings
         if settings.logging != before.logging:
             configure_logs(level=settings.logging.level, as_json=before.logging.as_json)
         tokens = (settings.server.tokens_file, settings.server.tokens)
@@ -81,7 +81,7 @@ class Steering:
         try:
             self._roles = _read_roles(settings)
         except ConfigurationError as error:
-            log.warning("tokens_refused", reason=error, kept="the last good tokens")
+            log.warning("tokens_refused", reason=error, kept="the previous tokens")
 
 
 def _read_roles(settings: Settings) -> Roles:

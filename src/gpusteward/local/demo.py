@@ -60,7 +60,7 @@ def write_past(nodes: Sequence[SimulatedNode], settings: Settings, *, until: flo
 
 def _open_park(park: Park, analyzer: Analyzer, targets: Sequence[str]) -> None:
     """The window that is judged lies in the past already: verdicts need not wait for it to pass."""
-    source, settings = analyzer.source.source, analyzer.steering.settings
+    source, settings = analyzer.source.source, analyzer.settings.current
     assert isinstance(source, ScrapeSource)
     step = settings.scrape.interval
     count = int(settings.prometheus.window_seconds / step) + 1

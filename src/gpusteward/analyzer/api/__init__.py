@@ -1,7 +1,7 @@
 """HTTP in and out: one file a noun, no thinking. Nothing here waits for the source, but `series.py` and `processes.py`.
 
     build.py           the application with all its routes
-    serving.py         what endpoints may look at and ask for
+    dependencies.py         what endpoints may look at and ask for
     board.py           the last result, and what is made of it once: bodies, listings; and the page at /metrics
     publishing.py      a finished cycle goes up on the board
     roles.py           bearer token -> role

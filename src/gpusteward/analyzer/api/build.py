@@ -12,7 +12,7 @@ from gpusteward import __version__
 from gpusteward.analyzer.api import docs, metrics_page
 from gpusteward.analyzer.api.compat import config as seed_config
 from gpusteward.analyzer.api.compat import results as seed_results
-from gpusteward.analyzer.api.dependencies import Serving
+from gpusteward.analyzer.api.dependencies import ApiDependencies
 from gpusteward.analyzer.api.http.middleware import Guard
 from gpusteward.analyzer.api.http.problems import PROBLEM_TYPE, Problem, add_handlers
 from gpusteward.analyzer.api.v1 import (
@@ -60,7 +60,7 @@ class Api(FastAPI):
         return self.openapi_schema
 
 
-def build_api(serving: Serving, *, lifespan: Lifespan = _live_quietly) -> FastAPI:
+def build_api(dependencies: ApiDependencies, *, lifespan: Lifespan = _live_quietly) -> FastAPI:
     app = Api(
         title="gpusteward",
         version=__version__,
@@ -71,7 +71,7 @@ def build_api(serving: Serving, *, lifespan: Lifespan = _live_quietly) -> FastAP
         openapi_url="/openapi.json",
         redirect_slashes=False,
     )
-    app.state.serving = serving
+    app.state.dependencies = dependencies
     app.add_middleware(Guard)
     add_handlers(app)
     for noun in NOUNS:

@@ -1,87 +1,135 @@
-"""What endpoints may look at and ask for; `app.py` puts it together."""
+"""The components behind the endpoints; `app.py` creates them, tests replace them with fakes."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, Request
 
 from gpusteward.analyzer.api.event_feed import EventFeed
-from gpusteward.analyzer.api.http.concurrency_limits import Places
+from gpusteward.analyzer.api.http.concurrency_limits import ConcurrencyLimit
 from gpusteward.analyzer.api.http.problems import not_ready
 from gpusteward.analyzer.api.http.roles import Roles
-from gpusteward.analyzer.api.result_store import Board, Posted
+from gpusteward.analyzer.api.result_store import PublishedResult, ResultStore
 from gpusteward.analyzer.explain.tallies import Tally
 from gpusteward.analyzer.notify.outbox.records import Delivery
+from gpusteward.analyzer.pipeline import CycleStats
 from gpusteward.analyzer.reports.report import Report, ReportQuery
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.pod_processes import Pod, Running
 from gpusteward.analyzer.sources.usage_source import Chart
-from gpusteward.analyzer.worker import Account
-from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import AllocationKey
 
-ReadSeries = Callable[[AllocationKey, float, float], Chart]
-"""AllocationKey, end, seconds. Raises SourceError. May take long: never call it on the event loop."""
 
-ReadProcesses = Callable[[Collection[Pod], float], Running]
-"""Pods, moment. Raises SourceError. May take long: never call it on the event loop."""
+class CycleControl(Protocol):
+    """The cycles so far, and starting one. Implemented by `scheduler.CycleScheduler`."""
 
-ReadReport = Callable[[ReportQuery], Report]
-"""Raises SourceError. May take long: never call it on the event loop."""
+    @property
+    def stats(self) -> CycleStats: ...
 
-
-ReadDeliveries = Callable[[str | None, int], Sequence[Delivery]]
-"""State, how many. Raises SourceError. May take long: never call it on the event loop."""
-
-RetryDelivery = Callable[[int], tuple[Delivery | None, bool]]
-"""Number -> the delivery, and whether it is tried again. Raises SourceError. Never call it on the event loop."""
+    def request_cycle(self, *, use_ai: bool | None = None) -> None:
+        """Start a cycle with a language model, without one, or (None) as the settings say."""
 
 
-def refuse_report(_: ReportQuery) -> Report:
-    """Where no books are kept."""
-    raise SourceError("no books are kept here: ledger.enabled is false")
+class SettingsControl(Protocol):
+    """The settings in effect. Implemented by `runtime_settings.RuntimeSettings`."""
+
+    @property
+    def current(self) -> Settings: ...
+
+    @property
+    def roles(self) -> Roles: ...
+
+    def change(self, values: Mapping[str, object]) -> Settings:
+        """Raises ConfigurationError, and changes nothing, for values that cannot be used."""
+
+    def count_reloads(self) -> Mapping[str, int]: ...
+
+
+class SourceReader(Protocol):
+    """What clients read from the source. Implemented by `CurrentSource`. The `read_` methods raise SourceError and may
+    take long: never call them on the event loop."""
+
+    @property
+    def asked(self) -> Mapping[str, int]:
+        """Queries since the start by result: ok or failed."""
+
+    def describe(self) -> Mapping[str, Any]: ...
+
+    def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart: ...
+
+    def read_processes(self, pods: Collection[Pod], at: float) -> Running: ...
+
+
+class LedgerReader(Protocol):
+    """What clients read from the ledger. Implemented by `ledger_access.LedgerAccess`."""
+
+    def describe(self) -> Mapping[str, Any] | None:
+        """The state of the ledger; None where it is disabled."""
+
+    def read_report(self, query: ReportQuery) -> Report:
+        """Raises SourceError. May take long: never call it on the event loop."""
+
+
+class DeliveryControl(Protocol):
+    """Notices and control calls in the outbox. Implemented by the notifier. `read_deliveries` and `retry_delivery`
+    raise SourceError and may take long: never call them on the event loop."""
+
+    def describe(self) -> Mapping[str, Any]: ...
+
+    def read_deliveries(self, state: str | None, limit: int) -> Sequence[Delivery]: ...
+
+    def retry_delivery(self, number: int) -> tuple[Delivery | None, bool]:
+        """The delivery, and whether it is tried again."""
 
 
 @dataclass(frozen=True)
-class Serving:
-    """The parts behind the endpoints."""
+class RequestLimits:
+    """How many slow requests of each kind may run at once."""
 
-    board: Board
+    series: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit("charts"))
+    processes: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit("processes"))
+    reports: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit("reports"))
+    deliveries: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit("deliveries"))
+
+
+@dataclass(frozen=True)
+class ApiDependencies:
+    """Everything an endpoint may use."""
+
+    results: ResultStore
     events: EventFeed
-    account: Account
-    tally: Tally
-    settings: Callable[[], Settings]
-    roles: Callable[[], Roles]
-    change_settings: Callable[[Mapping[str, object]], Settings]  # raises ConfigurationError
-    ask_cycle: Callable[[bool | None], None]  # with a model, without one, or as the settings say
-    describe_source: Callable[[], Mapping[str, Any]]
-    read_series: ReadSeries
-    read_processes: ReadProcesses
-    chart_places: Places
-    process_places: Places
-    count_queries: Callable[[], Mapping[str, int]]
-    count_reloads: Callable[[], Mapping[str, int]]
-    read_report: ReadReport = refuse_report
-    describe_aftermath: Callable[[], Mapping[str, Any]] = dict  # the books and the deliveries, for people
-    read_deliveries: ReadDeliveries = lambda _state, _limit: ()
-    retry_delivery: RetryDelivery = lambda _number: (None, False)
-    delivery_places: Places = field(default_factory=lambda: Places(work="deliveries"))
-    report_places: Places = field(default_factory=lambda: Places(work="reports"))
+    cycles: CycleControl
+    settings: SettingsControl
+    source: SourceReader
+    ledger: LedgerReader
+    deliveries: DeliveryControl
+    model_calls: Tally
+    limits: RequestLimits = field(default_factory=RequestLimits)
+
+    def describe_ledger(self) -> Mapping[str, Any] | None:
+        """The state of the ledger, also where the stage `record` failed before it reached the database."""
+        described, error = self.ledger.describe(), self.cycles.stats.stage_error("record")
+        return {**described, "is_ready": False, "error": error} if described and error else described
+
+    def describe_deliveries(self) -> Mapping[str, Any]:
+        """The state of deliveries, also where the stage `notify` failed."""
+        described, error = self.deliveries.describe(), self.cycles.stats.stage_error("notify")
+        return {**described, "fault": error} if error else described
 
 
-async def find_serving(request: Request) -> Serving:
-    serving: Serving = request.app.state.serving
-    return serving
+async def find_dependencies(request: Request) -> ApiDependencies:
+    dependencies: ApiDependencies = request.app.state.dependencies
+    return dependencies
 
 
-async def find_posted(request: Request) -> Posted:
-    """The last result. Raises a 503 problem before the first one."""
-    posted = (await find_serving(request)).board.posted
-    if posted is None:
+async def find_last_result(request: Request) -> PublishedResult:
+    """Raises a 503 problem before the first result."""
+    published = (await find_dependencies(request)).results.published
+    if published is None:
         raise not_ready()
-    return posted
+    return published
 
 
-ServingHere = Annotated[Serving, Depends(find_serving)]
-PostedHere = Annotated[Posted, Depends(find_posted)]
+Dependencies = Annotated[ApiDependencies, Depends(find_dependencies)]
+LastResult = Annotated[PublishedResult, Depends(find_last_result)]

@@ -25,7 +25,7 @@ Queue = asyncio.Queue[Event | None]
 
 
 class EventFeed:
-    """Lives on one event loop; only `tell_from_thread` may come from elsewhere."""
+    """Lives on one event loop; only `send_from_thread` may be called from another thread."""
 
     def __init__(self, *, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> None:
         self._heartbeat_seconds = heartbeat_seconds
@@ -45,17 +45,17 @@ class EventFeed:
     def has_room(self) -> bool:
         return len(self._queues) < MOST_LISTENERS and not self._is_closed
 
-    def tell_from_thread(self, event: Event) -> None:
+    def send_from_thread(self, event: Event) -> None:
         if self._loop is not None:
-            with suppress(RuntimeError):  # the loop has ended: nobody listens
-                self._loop.call_soon_threadsafe(self._tell, event)
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._send, event)
 
     def close(self) -> None:
         """End every stream: the program ends."""
         self._is_closed = True
-        self._tell(None)
+        self._send(None)
 
-    def _tell(self, event: Event | None) -> None:
+    def _send(self, event: Event | None) -> None:
         for queue in self._queues:
             if queue.full():
                 queue.get_nowait()

@@ -1,4 +1,4 @@
-"""The last result, and what is made of it: each part once, when it is first asked for."""
+"""The last published result, and what is derived from it: each part once, at the first request."""
 
 import threading
 from collections.abc import Callable, Hashable, Mapping
@@ -10,29 +10,30 @@ from gpusteward.analyzer.results import Result
 T = TypeVar("T")
 
 
-class Posted:
-    """A finished cycle with all that was made of it. Safe to read from any thread."""
+class PublishedResult:
+    """A result with everything derived from it so far. Safe to read from any thread."""
 
     def __init__(self, result: Result) -> None:
         self.result = result
-        self._made: dict[Hashable, Any] = {}
+        self._derived: dict[Hashable, Any] = {}
         self._locks: dict[Hashable, threading.Lock] = {}
 
     def once(self, key: Hashable, make: Callable[[Result], T]) -> T:
-        """What `make` makes of the result; made by the first who asks, others wait for it."""
-        if key not in self._made:
+        """What `make` returns for the result. It is called for the first request; concurrent requests wait for it."""
+        if key not in self._derived:
             with self._locks.setdefault(key, threading.Lock()):
-                if key not in self._made:
-                    self._made[key] = make(self.result)
-        return cast(T, self._made[key])
+                if key not in self._derived:
+                    self._derived[key] = make(self.result)
+        return cast(T, self._derived[key])
 
 
-class Board:
-    """Where the worker puts up its results, and everybody reads."""
+class ResultStore:
+    """Holds the last published result. Written by the thread that runs cycles, read by any."""
 
     def __init__(self) -> None:
-        self.posted: Posted | None = None
-        self.page: Mapping[str, Body] = {}  # /metrics by content type; of the result before while this one's is made
+        self.published: PublishedResult | None = None
+        self.page: Mapping[str, Body] = {}
+        """/metrics by content type; that of the previous result while the new one is rendered."""
 
-    def post(self, posted: Posted) -> None:
-        self.posted = posted
+    def publish(self, published: PublishedResult) -> None:
+        self.published = published

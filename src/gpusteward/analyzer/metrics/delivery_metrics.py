@@ -9,13 +9,16 @@ from gpusteward.core.exposition import Family, render_labels
 GROWING = ("sent", "failed", "dead", "refused")
 
 
-def aftermath_families(described: Mapping[str, Any]) -> Iterator[Family]:
-    """From what `Aftermath.describe` says; where no books are kept nothing is said of them."""
-    if ledger := described.get("ledger"):
-        yield Family(metrics.LEDGER_UP, [("", int(ledger["is_ready"]))])
-        yield Family(metrics.LEDGER_BUFFERED, [("", ledger["buffered_cycles"])])
-        yield Family(metrics.LEDGER_LOST, [("", ledger["lost_cycles"])])
-    counts: Mapping[str, Mapping[str, int]] = described.get("deliveries", {}).get("counts", {})
+def ledger_families(described: Mapping[str, Any] | None) -> Iterator[Family]:
+    """No family where the ledger is disabled (None)."""
+    if described:
+        yield Family(metrics.LEDGER_UP, [("", int(described["is_ready"]))])
+        yield Family(metrics.LEDGER_BUFFERED, [("", described["buffered_cycles"])])
+        yield Family(metrics.LEDGER_LOST, [("", described["lost_cycles"])])
+
+
+def delivery_families(described: Mapping[str, Any]) -> Iterator[Family]:
+    counts: Mapping[str, Mapping[str, int]] = described.get("counts", {})
     grown = {(kind, result): number for result in GROWING for kind, number in counts.get(result, {}).items()}
     yield Family(metrics.DELIVERIES, [(_label(kind=kind, result=result), n) for (kind, result), n in grown.items()])
     waiting = counts.get("pending", {})

@@ -8,9 +8,9 @@ from gpusteward import __version__
 from gpusteward.analyzer.explain.tallies import Tally
 from gpusteward.analyzer.judge.keys import encode
 from gpusteward.analyzer.judge.states import find_low
+from gpusteward.analyzer.pipeline import DURATION_BUCKETS, CycleStats
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, STATES, Codes
-from gpusteward.analyzer.worker import DURATION_BUCKETS, Account
 from gpusteward.core import analyzer_metrics as metrics
 from gpusteward.core.exposition import Family, Samples, render_labels
 from gpusteward.core.metrics import Metric
@@ -29,15 +29,15 @@ def result_families(result: Result) -> Iterator[Family]:
 
 
 def health_families(
-    result: Result | None, account: Account, tally: Tally, *, queries: Mapping[str, int]
+    result: Result | None, stats: CycleStats, tally: Tally, *, queries: Mapping[str, int]
 ) -> list[Family]:
     """How the analyzer itself fares."""
-    finished = Family(metrics.ANALYSES, [("", account.finished)])
-    failed = Family(metrics.ANALYSIS_ERRORS, [("", account.failed)])
+    finished = Family(metrics.ANALYSES, [("", stats.finished)])
+    failed = Family(metrics.ANALYSIS_ERRORS, [("", stats.failed)])
     version = Family(metrics.BUILD_INFO, [(render_labels((("version", __version__),)), 1)])
-    families = [version, finished, failed, _durations(account), *_model(tally), _by(metrics.QUERIES, "result", queries)]
-    if account.last_ended_at is not None:
-        families.append(Family(metrics.CYCLE_TIME, [("", round(account.last_ended_at, 3))]))
+    families = [version, finished, failed, _durations(stats), *_model(tally), _by(metrics.QUERIES, "result", queries)]
+    if stats.last_ended_at is not None:
+        families.append(Family(metrics.CYCLE_TIME, [("", round(stats.last_ended_at, 3))]))
     if result is not None:
         families += [Family(metrics.CYCLE_SECONDS, [("", round(result.seconds, 3))]), _service_info(result)]
     return families
@@ -118,15 +118,14 @@ def _by(metric: Metric, label: str, values: Mapping[str, float]) -> Family:
     return Family(metric, [(render_labels(((label, name),)), value) for name, value in values.items()])
 
 
-def _durations(account: Account) -> Family:
+def _durations(stats: CycleStats) -> Family:
     """A histogram by hand: the suffix of a sample's name stands where its labels begin."""
     limits = [*(f"{limit:g}" for limit in DURATION_BUCKETS), "+Inf"]
-    runs = account.finished + account.failed
+    runs = stats.finished + stats.failed
     samples: Samples = [
-        (f'_bucket{{le="{limit}"}}', count)
-        for limit, count in zip(limits, [*account.duration_counts, runs], strict=True)
+        (f'_bucket{{le="{limit}"}}', count) for limit, count in zip(limits, [*stats.duration_counts, runs], strict=True)
     ]
-    return Family(metrics.ANALYSIS_SECONDS, [*samples, ("_sum", round(account.seconds_total, 3)), ("_count", runs)])
+    return Family(metrics.ANALYSIS_SECONDS, [*samples, ("_sum", round(stats.seconds_total, 3)), ("_count", runs)])
 
 
 def _model(tally: Tally) -> Iterable[Family]:

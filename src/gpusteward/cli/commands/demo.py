@@ -22,7 +22,7 @@ def build_parser() -> FlagParser:
 def run(arguments: Sequence[str]) -> int:
     """Serve a cluster that does not exist until Ctrl-C. Raises ConfigurationError for what a person can mend."""
     with needing("agent,analyzer"):
-        from gpusteward.analyzer.app import leave_threads_behind
+        from gpusteward.analyzer.app import exit_without_threads
         from gpusteward.analyzer.settings.flags import flags_from
         from gpusteward.local.demo import run_demo
     given = build_parser().parse(arguments)
@@ -30,5 +30,5 @@ def run(arguments: Sequence[str]) -> int:
         raise ConfigurationError(f"--nodes {given.nodes}: choose 1 to {MOST_NODES}")
     past = show_progress(PAST, otherwise=f"{PAST} ...")
     code = run_demo(flags_from(given), nodes=given.nodes, seed=given.seed, show_progress=past)
-    leave_threads_behind()
+    exit_without_threads()
     return code

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from gpusteward import __version__
 from gpusteward.analyzer.api.compat.results import format_seed_time
-from gpusteward.analyzer.api.dependencies import ServingHere
+from gpusteward.analyzer.api.dependencies import Dependencies
 from gpusteward.analyzer.api.http.access import may_operate, may_read
 from gpusteward.analyzer.api.http.responses import send_json
 from gpusteward.analyzer.api.v1.health import find_status, is_connected, is_late
@@ -34,9 +34,9 @@ Json = Mapping[str, Any]
 
 
 @router.get("/", summary="The service", response_model=Json, dependencies=_READ)
-async def show_service(serving: ServingHere) -> Response:
+async def show_service(dependencies: Dependencies) -> Response:
     """What this is, and its main settings."""
-    settings = serving.settings()
+    settings = dependencies.settings.current
     return send_json(
         {
             "service": "GPU Utilization Monitor",
@@ -59,18 +59,18 @@ async def show_service(serving: ServingHere) -> Response:
 
 
 @router.get("/health", summary="Health", response_model=Json)
-async def show_health(serving: ServingHere) -> Response:
+async def show_health(dependencies: Dependencies) -> Response:
     """Open to everybody, as probes of a kubelet carry no token: it tells of the service, not of the cluster.
 
     healthy; degraded: the last cycle could read nothing; warning: the last analysis is older than three intervals.
     """
-    posted, settings = serving.board.posted, serving.settings()
+    published, settings = dependencies.results.published, dependencies.settings.current
     return send_json(
         {
-            "status": find_status(serving),
-            "prometheus_connected": is_connected(serving),
-            "last_analysis": format_seed_time(posted.result.at) if posted else None,
-            "analysis_timeout": is_late(serving),
+            "status": find_status(dependencies),
+            "prometheus_connected": is_connected(dependencies),
+            "last_analysis": format_seed_time(published.result.at) if published else None,
+            "analysis_timeout": is_late(dependencies),
             "ai_enabled": settings.ai.enabled,
             "interval": settings.scheduler.interval,
         }
@@ -80,19 +80,19 @@ async def show_health(serving: ServingHere) -> Response:
 @router.get("/analyze", summary="Start an analysis", response_model=Json, dependencies=_OPERATE)
 @router.post("/analyze", summary="Start an analysis", response_model=Json, dependencies=_OPERATE)
 async def start_analysis(
-    serving: ServingHere,
+    dependencies: Dependencies,
     use_ai: Annotated[bool | None, Query(description="Ask a model or not; left out: as the settings say.")] = None,
 ) -> Response:
     """Run a cycle as soon as the one under way is over. Needs the role operator; GET is kept for gpu-oour's clients."""
-    serving.ask_cycle(use_ai)
-    is_asked = serving.settings().ai.enabled if use_ai is None else use_ai
+    dependencies.cycles.request_cycle(use_ai=use_ai)
+    is_asked = dependencies.settings.current.ai.enabled if use_ai is None else use_ai
     return send_json({"status": "triggered", "message": "GPU analysis started in background", "use_ai": is_asked})
 
 
 @router.get("/config", summary="Settings", response_model=Json, dependencies=_READ)
-async def show_config(serving: ServingHere) -> Response:
+async def show_config(dependencies: Dependencies) -> Response:
     """The settings gpu-oour has. Keys and passwords are never shown."""
-    settings = serving.settings()
+    settings = dependencies.settings.current
     source, ai, control = settings.prometheus, settings.ai, settings.control
     shown = {
         "prometheus": {
@@ -112,7 +112,7 @@ async def show_config(serving: ServingHere) -> Response:
 
 @router.post("/config/update", summary="Change settings", response_model=Json, dependencies=_OPERATE)
 def update_config(
-    serving: ServingHere,
+    dependencies: Dependencies,
     threshold: Annotated[float | None, Query(description="thresholds.low_utilization", allow_inf_nan=False)] = None,
     interval: Annotated[int | None, Query(description="scheduler.interval, in seconds")] = None,
     *,
@@ -126,7 +126,8 @@ def update_config(
     updates = {name: value for name, value in told.items() if value is not None}
     try:
         if updates:
-            serving.change_settings({_CHANGEABLE[name]: value for name, value in updates.items()})
+            dependencies.settings.change({_CHANGEABLE[name]: value for name, value in updates.items()})
+            dependencies.cycles.request_cycle()  # also ends a wait of the previous interval
     except ConfigurationError as error:
         return send_json({"error": str(error)})
     log.info("settings_changed", **updates)

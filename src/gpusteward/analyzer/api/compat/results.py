@@ -15,11 +15,11 @@ import numpy as np
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import Field
 
-from gpusteward.analyzer.api.dependencies import ServingHere
+from gpusteward.analyzer.api.dependencies import Dependencies
 from gpusteward.analyzer.api.http.access import may_read
 from gpusteward.analyzer.api.http.gzip_blocks import MOST_PLAIN_ROWS, Body, pack
 from gpusteward.analyzer.api.http.responses import JSON_TYPE, is_known, send_body, send_json, send_not_modified
-from gpusteward.analyzer.api.result_store import Posted
+from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.pages import make_etag
 from gpusteward.analyzer.explain.answers import Opinion
 from gpusteward.analyzer.explain.caution import Caution
@@ -111,52 +111,52 @@ class Stats:
 
 
 @router.get("/results", summary="Results", response_model=list[SeedRow])
-def list_results(request: Request, serving: ServingHere) -> Response:
+def list_results(request: Request, dependencies: Dependencies) -> Response:
     """Every GPU that has a score. How many have none is in the header X-Unknown-Count; /api/v1/allocations shows them.
 
     An empty list before the first cycle has finished.
     """
-    posted = serving.board.posted
-    if posted is None:
+    published = dependencies.results.published
+    if published is None:
         return send_json([])
-    etag = make_etag(request, posted.result)
+    etag = make_etag(request, published.result)
     if is_known(request, etag):
         return send_not_modified(etag)
-    return _send(request, posted, body=posted.once("results", _pack_results), etag=etag)
+    return _send(request, published, body=published.once("results", _pack_results), etag=etag)
 
 
 @router.get("/results/low", summary="GPUs of low utilization", response_model=LowResults)
-def list_low_results(request: Request, serving: ServingHere) -> Response:
+def list_low_results(request: Request, dependencies: Dependencies) -> Response:
     """GPUs whose score is below `thresholds.low_utilization`, and idle ones whose memory alone gives them more.
 
     What could not be scored is not among them.
     """
-    posted = serving.board.posted
-    if posted is None:
-        threshold = serving.settings().thresholds.low_utilization
+    published = dependencies.results.published
+    if published is None:
+        threshold = dependencies.settings.current.thresholds.low_utilization
         return send_json({"count": 0, "threshold": showable(threshold), "timestamp": None, "gpus": []})
-    etag = make_etag(request, posted.result)
+    etag = make_etag(request, published.result)
     if is_known(request, etag):
         return send_not_modified(etag)
-    return _send(request, posted, body=posted.once("results/low", _pack_low), etag=etag)
+    return _send(request, published, body=published.once("results/low", _pack_low), etag=etag)
 
 
 @router.get("/results/stats", summary="Statistics", response_model=Stats)
-def show_stats(request: Request, serving: ServingHere) -> Response:
+def show_stats(request: Request, dependencies: Dependencies) -> Response:
     """Counts and means over all GPUs that have a score; zeros before the first cycle has finished."""
-    posted = serving.board.posted
-    if posted is None:
+    published = dependencies.results.published
+    if published is None:
         return send_json(Stats())
-    etag = make_etag(request, posted.result)
+    etag = make_etag(request, published.result)
     if is_known(request, etag):
         return send_not_modified(etag)
-    return send_json(posted.once("results/stats", count_stats), etag=etag)
+    return send_json(published.once("results/stats", count_stats), etag=etag)
 
 
-def _send(request: Request, posted: Posted, *, body: Body, etag: str) -> Response:
+def _send(request: Request, published: PublishedResult, *, body: Body, etag: str) -> Response:
     gzip = accepts_gzip(request.headers.get("accept-encoding", ""))
     response = send_body(body, gzip=gzip, media_type=JSON_TYPE, etag=etag)
-    response.headers[UNKNOWN_HEADER] = str(int(np.isnan(posted.result.verdicts.score).sum()))
+    response.headers[UNKNOWN_HEADER] = str(int(np.isnan(published.result.verdicts.score).sum()))
     return response
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from fastapi import Request
 
-from gpusteward.analyzer.api.dependencies import Serving, find_serving
+from gpusteward.analyzer.api.dependencies import ApiDependencies, find_dependencies
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.roles import Role, bearer_of
 
@@ -20,10 +20,10 @@ _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="gpusteward"'}
 
 async def may_read(request: Request) -> None:
     """Raises a 401 or 403 problem."""
-    serving = await find_serving(request)
-    if _role_of(request, serving) is not None:
+    dependencies = await find_dependencies(request)
+    if _role_of(request, dependencies) is not None:
         return
-    allowed = serving.settings().server.anonymous_reads
+    allowed = dependencies.settings.current.server.anonymous_reads
     if allowed == "always" or (allowed == "loopback" and is_from_here(request)):
         return
     raise _unauthorized("reading needs a bearer token from here: send Authorization: Bearer TOKEN")
@@ -31,9 +31,9 @@ async def may_read(request: Request) -> None:
 
 async def may_operate(request: Request) -> None:
     """Raises a 401 or 403 problem. Without any token in the settings only this machine may act."""
-    serving = await find_serving(request)
-    role = _role_of(request, serving)
-    if role is None and not serving.roles().are_set and is_from_here(request):
+    dependencies = await find_dependencies(request)
+    role = _role_of(request, dependencies)
+    if role is None and not dependencies.settings.roles.are_set and is_from_here(request):
         return
     if role is None:
         raise _unauthorized("this needs the bearer token of an operator; server.tokens_file is where tokens are given")
@@ -41,12 +41,12 @@ async def may_operate(request: Request) -> None:
         raise ProblemError(403, "forbidden", f"a token of role {role} may not do this; it takes {Role.OPERATOR}")
 
 
-def _role_of(request: Request, serving: Serving) -> Role | None:
+def _role_of(request: Request, dependencies: ApiDependencies) -> Role | None:
     """None without credentials. Raises a 401 problem for credentials nobody gave out, wherever they come from."""
     written = request.headers.get("authorization")
     if written is None:
         return None
-    role = serving.roles().role_of(bearer_of(written))
+    role = dependencies.settings.roles.role_of(bearer_of(written))
     if role is None:
         raise _unauthorized("the bearer token is not known here")
     return role

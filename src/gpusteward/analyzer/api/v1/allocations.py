@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
 
-from gpusteward.analyzer.api.dependencies import PostedHere
+from gpusteward.analyzer.api.dependencies import LastResult
 from gpusteward.analyzer.api.http.access import may_read
-from gpusteward.analyzer.api.result_store import Posted
+from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.listings import Listing, Texts, filter_codes
 from gpusteward.analyzer.api.v1.pages import (
     ActivityWord,
@@ -190,15 +190,15 @@ class AllocationView:
         )
 
 
-def view_allocations(posted: Posted) -> AllocationView:
-    return posted.once(LISTING, AllocationView)
+def view_allocations(published: PublishedResult) -> AllocationView:
+    return published.once(LISTING, AllocationView)
 
 
 @router.get("/allocations", summary="Allocations", response_model=Page[Allocation])
-def list_allocations(request: Request, posted: PostedHere, query: Annotated[AllocationQuery, Query()]) -> Response:
+def list_allocations(request: Request, published: LastResult, query: Annotated[AllocationQuery, Query()]) -> Response:
     """Every container's hold on a GPU with its score, state, activity and signature. Also those that are unknown."""
-    view = view_allocations(posted)
-    return answer_page(request, query, result=posted.result, listing=lambda: view.listing, row=view.row)
+    view = view_allocations(published)
+    return answer_page(request, query, result=published.result, listing=lambda: view.listing, row=view.row)
 
 
 def allocation_id(allocation: AllocationKey) -> str:

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from gpusteward.analyzer.api.dependencies import ServingHere
+from gpusteward.analyzer.api.dependencies import Dependencies
 from gpusteward.analyzer.api.http.access import may_operate, may_read
-from gpusteward.analyzer.api.http.concurrency_limits import ask_ledger
+from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import send_json
 from gpusteward.analyzer.api.v1.pages import MOST_ROWS, format_utc
@@ -58,10 +58,12 @@ class Deliveries:
     response_model=Deliveries,
     dependencies=[Depends(may_read)],
 )
-async def list_deliveries(serving: ServingHere, asked: Annotated[DeliveryQuery, Query()]) -> Response:
+async def list_deliveries(dependencies: Dependencies, asked: Annotated[DeliveryQuery, Query()]) -> Response:
     """The newest first. Delivered ones are forgotten soon (`outbox.keep_done_hours`), dead ones later
     (`outbox.keep_dead_hours`). Alerts are not among them: they are a state, and not kept."""
-    found = await ask_ledger(lambda: serving.read_deliveries(asked.state, asked.limit), serving.delivery_places)
+    found = await query_ledger(
+        lambda: dependencies.deliveries.read_deliveries(asked.state, asked.limit), dependencies.limits.deliveries
+    )
     return send_json(Deliveries([_row(each) for each in found]))
 
 
@@ -71,10 +73,12 @@ async def list_deliveries(serving: ServingHere, asked: Annotated[DeliveryQuery, 
     response_model=DeliveryRow,
     dependencies=[Depends(may_operate)],
 )
-async def retry_delivery(serving: ServingHere, number: Number) -> Response:
+async def retry_delivery(dependencies: Dependencies, number: Number) -> Response:
     """A dead delivery counts as a new one from now on, with its old content and key. What its receiver has been sent
     meanwhile may be newer."""
-    found, is_tried = await ask_ledger(lambda: serving.retry_delivery(number), serving.delivery_places)
+    found, is_tried = await query_ledger(
+        lambda: dependencies.deliveries.retry_delivery(number), dependencies.limits.deliveries
+    )
     if found is None:
         raise ProblemError(
             404, "not-found", "there is no such delivery, or no longer; GET /api/v1/deliveries lists them"

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Depends
 from fastapi.responses import StreamingResponse
 
-from gpusteward.analyzer.api.dependencies import ServingHere
+from gpusteward.analyzer.api.dependencies import Dependencies
 from gpusteward.analyzer.api.event_feed import describe_cycle
 from gpusteward.analyzer.api.http.access import may_read
 from gpusteward.analyzer.api.http.problems import ProblemError
@@ -17,18 +17,18 @@ router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["ev
     response_class=StreamingResponse,
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
 )
-async def stream_events(serving: ServingHere) -> StreamingResponse:
+async def stream_events(dependencies: Dependencies) -> StreamingResponse:
     """`cycle`: one has finished, with its counts. `verdicts`: workloads changed their activity, came or went.
 
     The first event tells the last cycle. A comment every 15 seconds keeps the connection. Events that a slow listener
     missed are not repeated: each only tells that there is something new to read.
     """
-    if not serving.events.has_room:
+    if not dependencies.events.has_room:
         raise ProblemError(503, "too-many-listeners", "all places are taken; try later", headers={"Retry-After": "30"})
-    posted = serving.board.posted
-    first = describe_cycle(posted.result) if posted else b""
+    published = dependencies.results.published
+    first = describe_cycle(published.result) if published else b""
     return StreamingResponse(
-        serving.events.listen(first),
+        dependencies.events.listen(first),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )

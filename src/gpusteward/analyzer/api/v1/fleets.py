@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gpusteward.analyzer.api.result_store import Posted
+from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.results import Result
 from gpusteward.core.usages import AllocationKey
 
@@ -49,5 +49,5 @@ def _count_held(allocations: Sequence[AllocationKey], told: Mapping[Place, int])
     return Counter(alone.get(place[0], place) for place in places.values())
 
 
-def view_fleet(posted: Posted) -> Fleet:
-    return posted.once(MADE, count_fleet)
+def view_fleet(published: PublishedResult) -> Fleet:
+    return published.once(MADE, count_fleet)

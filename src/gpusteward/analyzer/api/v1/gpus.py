@@ -8,9 +8,9 @@ import numpy as np
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
 
-from gpusteward.analyzer.api.dependencies import PostedHere
+from gpusteward.analyzer.api.dependencies import LastResult
 from gpusteward.analyzer.api.http.access import may_read
-from gpusteward.analyzer.api.result_store import Posted
+from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.allocations import known
 from gpusteward.analyzer.api.v1.fleets import Fleet, view_fleet
 from gpusteward.analyzer.api.v1.listings import Listing, Texts, filter_codes, lift, mean_by
@@ -168,13 +168,13 @@ class GpuView:
         return Holder(container.namespace, container.pod, container.name, str(allocation.share), activity)
 
 
-def view_gpus(posted: Posted) -> GpuView:
-    return posted.once(LISTING, lambda result: GpuView(result, view_fleet(posted)))
+def view_gpus(published: PublishedResult) -> GpuView:
+    return published.once(LISTING, lambda result: GpuView(result, view_fleet(published)))
 
 
 @router.get("/gpus", summary="GPUs", response_model=Page[GpuRow])
-def list_gpus(request: Request, posted: PostedHere, query: Annotated[GpuQuery, Query()]) -> Response:
+def list_gpus(request: Request, published: LastResult, query: Annotated[GpuQuery, Query()]) -> Response:
     """Every GPU that somebody holds, and who; the free ones of each node and model in one row, where a source counts
     them."""
-    view = view_gpus(posted)
-    return answer_page(request, query, result=posted.result, listing=lambda: view.listing, row=view.row)
+    view = view_gpus(published)
+    return answer_page(request, query, result=published.result, listing=lambda: view.listing, row=view.row)

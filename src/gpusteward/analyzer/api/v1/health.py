@@ -1,6 +1,7 @@
 """/api/v1/health: how the analyzer fares, in numbers."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -9,7 +10,7 @@ from fastapi import APIRouter, Depends, Response
 from pydantic import Field
 
 from gpusteward import __version__
-from gpusteward.analyzer.api.dependencies import Serving, ServingHere
+from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies
 from gpusteward.analyzer.api.http.access import may_read
 from gpusteward.analyzer.api.http.responses import send_json
 from gpusteward.analyzer.api.v1.fleets import NO_FLEET, view_fleet
@@ -53,24 +54,23 @@ class Health:
     unknown: Annotated[dict[str, int], Field(description="Allocations that could not be judged, by reason.")]
     settings_reloads: dict[str, int]
     listeners: int
-    ledger: Annotated[dict[str, Any] | None, Field(description="How the books stand; null where none are kept.")]
-    deliveries: Annotated[dict[str, Any], Field(description="How notices, control calls and alerts fare.")]
+    ledger: Annotated[Mapping[str, Any] | None, Field(description="How the books stand; null where none are kept.")]
+    deliveries: Annotated[Mapping[str, Any], Field(description="How notices, control calls and alerts fare.")]
     result: ResultStamp | None
 
 
 @router.get("/health", summary="Health in numbers", response_model=Health)
-async def show_health(serving: ServingHere) -> Response:
+async def show_health(dependencies: Dependencies) -> Response:
     """More than the seed's /health tells: cycles, coverage, and why allocations are unknown."""
-    posted = serving.board.posted
-    result = posted.result if posted else None
-    fleet = view_fleet(posted) if posted else NO_FLEET
-    aftermath = serving.describe_aftermath()
+    published = dependencies.results.published
+    result = published.result if published else None
+    fleet = view_fleet(published) if published else NO_FLEET
     return send_json(
         Health(
-            status=find_status(serving),
+            status=find_status(dependencies),
             version=__version__,
             ready=result is not None,
-            cycles=_count_cycles(serving, result),
+            cycles=_count_cycles(dependencies, result),
             allocations=len(result.verdicts) if result else 0,
             workloads=len(result.workloads) if result else 0,
             gpus=fleet.gpus,
@@ -79,43 +79,43 @@ async def show_health(serving: ServingHere) -> Response:
             measured=len(_list_measured(result)),
             measured_coverage=_average(_list_measured(result)),
             unknown=_count_unknown(result),
-            settings_reloads=dict(serving.count_reloads()),
-            listeners=serving.events.listeners,
-            ledger=aftermath.get("ledger"),
-            deliveries=aftermath.get("deliveries", {}),
+            settings_reloads=dict(dependencies.settings.count_reloads()),
+            listeners=dependencies.events.listeners,
+            ledger=dependencies.describe_ledger(),
+            deliveries=dependencies.describe_deliveries(),
             result=stamp(result) if result else None,
         )
     )
 
 
-def find_status(serving: Serving) -> Status:
+def find_status(dependencies: ApiDependencies) -> Status:
     """Degraded while the engine does not answer, warning while the last result is old."""
-    if not is_connected(serving):
+    if not is_connected(dependencies):
         return "degraded"
-    return "warning" if is_late(serving) else "healthy"
+    return "warning" if is_late(dependencies) else "healthy"
 
 
-def is_connected(serving: Serving) -> bool:
+def is_connected(dependencies: ApiDependencies) -> bool:
     """Whether the last cycle could read something."""
-    return serving.account.finished > 0 and not serving.account.last_error
+    return dependencies.cycles.stats.finished > 0 and not dependencies.cycles.stats.last_error
 
 
-def is_late(serving: Serving) -> bool:
-    posted = serving.board.posted
-    if posted is None:
+def is_late(dependencies: ApiDependencies) -> bool:
+    published = dependencies.results.published
+    if published is None:
         return False
-    return time.time() - posted.result.at > LATE_AFTER_INTERVALS * serving.settings().scheduler.interval
+    return time.time() - published.result.at > LATE_AFTER_INTERVALS * dependencies.settings.current.scheduler.interval
 
 
-def _count_cycles(serving: Serving, result: Result | None) -> Cycles:
-    account = serving.account
+def _count_cycles(dependencies: ApiDependencies, result: Result | None) -> Cycles:
+    stats = dependencies.cycles.stats
     return Cycles(
-        account.finished,
-        account.failed,
-        account.last_error,
-        format_utc(account.last_ended_at),
+        stats.finished,
+        stats.failed,
+        stats.last_error,
+        format_utc(stats.last_ended_at),
         round(result.seconds, 3) if result else None,
-        serving.settings().scheduler.interval,
+        dependencies.settings.current.scheduler.interval,
     )
 
 

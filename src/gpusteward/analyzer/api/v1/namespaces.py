@@ -7,9 +7,9 @@ import numpy as np
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
 
-from gpusteward.analyzer.api.dependencies import PostedHere
+from gpusteward.analyzer.api.dependencies import LastResult
 from gpusteward.analyzer.api.http.access import may_read
-from gpusteward.analyzer.api.result_store import Posted
+from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.allocations import known
 from gpusteward.analyzer.api.v1.listings import Listing, Texts, mean_by, sum_by
 from gpusteward.analyzer.api.v1.pages import ListQuery, Page, Words, answer_page
@@ -117,12 +117,12 @@ class NamespaceView:
         )
 
 
-def view_namespaces(posted: Posted) -> NamespaceView:
-    return posted.once(LISTING, NamespaceView)
+def view_namespaces(published: PublishedResult) -> NamespaceView:
+    return published.once(LISTING, NamespaceView)
 
 
 @router.get("/namespaces", summary="Namespaces", response_model=Page[Namespace])
-def list_namespaces(request: Request, posted: PostedHere, query: Annotated[NamespaceQuery, Query()]) -> Response:
+def list_namespaces(request: Request, published: LastResult, query: Annotated[NamespaceQuery, Query()]) -> Response:
     """Every namespace that holds a GPU; those with the most idle ones come first."""
-    view = view_namespaces(posted)
-    return answer_page(request, query, result=posted.result, listing=lambda: view.listing, row=view.row)
+    view = view_namespaces(published)
+    return answer_page(request, query, result=published.result, listing=lambda: view.listing, row=view.row)

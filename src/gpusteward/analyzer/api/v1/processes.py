@@ -7,9 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import Field
 
-from gpusteward.analyzer.api.dependencies import PostedHere, ServingHere
+from gpusteward.analyzer.api.dependencies import Dependencies, LastResult
 from gpusteward.analyzer.api.http.access import may_read
-from gpusteward.analyzer.api.http.concurrency_limits import ask_source
+from gpusteward.analyzer.api.http.concurrency_limits import query_source
 from gpusteward.analyzer.api.http.responses import send_json
 from gpusteward.analyzer.api.v1.pages import ResultStamp, stamp
 from gpusteward.analyzer.api.v1.workloads import Part, find_workload
@@ -54,8 +54,8 @@ class Processes:
     "/workloads/{kind}/{namespace}/{name}/processes", summary="Processes of one workload", response_model=Processes
 )
 async def read_processes(
-    posted: PostedHere,
-    serving: ServingHere,
+    published: LastResult,
+    dependencies: Dependencies,
     *,
     kind: Part,
     namespace: Part,
@@ -64,12 +64,14 @@ async def read_processes(
     offset: Annotated[int, Query(ge=0, le=100_000, description="How many pods to pass over.")] = 0,
 ) -> Response:
     """Processes with their GPU, memory and SM use at this moment, from gpusteward's agents."""
-    result = posted.result
+    result = published.result
     number = find_workload(result.workloads, kind=kind, namespace=namespace, name=name)
     containers = (result.verdicts.usage.allocations[row].container for row in result.workloads.rows(number).tolist())
     pods = list(dict.fromkeys(Pod(one.namespace, one.pod) for one in containers))
     asked = pods[offset : offset + limit]
-    running = await ask_source(lambda: serving.read_processes(asked, time.time()), serving.process_places)
+    running = await query_source(
+        lambda: dependencies.source.read_processes(asked, time.time()), dependencies.limits.processes
+    )
     untold = [pod.name for pod in asked if pod not in running.told]
     listed = [_describe(each) for each in running.processes[:MOST_PROCESSES]]
     return send_json(Processes(listed, len(running.processes), untold, len(pods), stamp(result)))

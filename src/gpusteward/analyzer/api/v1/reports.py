@@ -11,9 +11,9 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from gpusteward.analyzer.api.dependencies import ReadReport, ServingHere
+from gpusteward.analyzer.api.dependencies import Dependencies, LedgerReader
 from gpusteward.analyzer.api.http.access import may_read
-from gpusteward.analyzer.api.http.concurrency_limits import ask_ledger
+from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.v1.pages import Words
 from gpusteward.analyzer.reports.render.csv_text import render_csv
@@ -64,14 +64,18 @@ class ReportParameters(BaseModel):
     response_model=Report,
     responses={200: {"content": {TYPES[kind]: {"schema": {"type": "string"}} for kind in ("csv", "html")}}},
 )
-async def make_report(request: Request, serving: ServingHere, asked: Annotated[ReportParameters, Query()]) -> Response:
+async def make_report(
+    request: Request, dependencies: Dependencies, asked: Annotated[ReportParameters, Query()]
+) -> Response:
     """GPU-hours and money allocated, used, idle and unknown, and by whom; top wasters, trend, right-sizing.
 
     Time is in GPU-milliseconds and money in millionths of the currency, both exact. null is unknown, never 0.
     """
     query = asked.to_query(now_ms=time.time_ns() // 1_000_000)
     chosen = asked.format or _choose(request.headers.get("accept", ""))
-    body = await ask_ledger(lambda: _write(serving.read_report, query, chosen, asked.lang), serving.report_places)
+    body = await query_ledger(
+        lambda: _write(dependencies.ledger, query, chosen, asked.lang), dependencies.limits.reports
+    )
     headers = {"Cache-Control": "private, no-store", "Vary": "Accept"}
     if chosen == "html":
         headers["Content-Security-Policy"] = f"{content_policy()}; frame-ancestors 'none'"
@@ -80,9 +84,9 @@ async def make_report(request: Request, serving: ServingHere, asked: Annotated[R
     return Response(body, headers=headers, media_type=TYPES[chosen])
 
 
-def _write(read: ReadReport, query: ReportQuery, chosen: Format, language: Language) -> bytes:
+def _write(ledger: LedgerReader, query: ReportQuery, chosen: Format, language: Language) -> bytes:
     """In a thread: asking and writing."""
-    report = read(query)
+    report = ledger.read_report(query)
     if chosen == "html":
         return render_html(report, language).encode("utf-8", "replace")
     return (render_csv(report) if chosen == "csv" else render_json(report)).encode("utf-8", "replace")

@@ -6,9 +6,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import Field
 
-from gpusteward.analyzer.api.dependencies import PostedHere, ServingHere
+from gpusteward.analyzer.api.dependencies import Dependencies, LastResult
 from gpusteward.analyzer.api.http.access import may_read
-from gpusteward.analyzer.api.http.concurrency_limits import ask_source
+from gpusteward.analyzer.api.http.concurrency_limits import query_source
 from gpusteward.analyzer.api.http.responses import send_json
 from gpusteward.analyzer.api.v1.allocations import allocation_id
 from gpusteward.analyzer.api.v1.pages import ResultStamp, stamp
@@ -44,8 +44,8 @@ class Series:
 
 @router.get("/workloads/{kind}/{namespace}/{name}/series", summary="Series of one workload", response_model=Series)
 async def read_series(
-    posted: PostedHere,
-    serving: ServingHere,
+    published: LastResult,
+    dependencies: Dependencies,
     *,
     kind: Part,
     namespace: Part,
@@ -55,15 +55,15 @@ async def read_series(
     offset: Annotated[int, Query(ge=0, le=100_000, description="How many allocations to pass over.")] = 0,
 ) -> Response:
     """Core utilization, memory copy, memory used and power over time, as the engine has them."""
-    result = posted.result
+    result = published.result
     number = find_workload(result.workloads, kind=kind, namespace=namespace, name=name)
     rows = result.workloads.rows(number).tolist()
     allocations = [result.verdicts.usage.allocations[row] for row in rows[offset : offset + limit]]
 
     def read() -> list[Chart]:
-        return [serving.read_series(allocation, result.at, seconds) for allocation in allocations]
+        return [dependencies.source.read_series(allocation, result.at, seconds=seconds) for allocation in allocations]
 
-    courses = [_course(chart) for chart in await ask_source(read, serving.chart_places)]
+    courses = [_course(chart) for chart in await query_source(read, dependencies.limits.series)]
     return send_json(Series(courses, len(rows), seconds, stamp(result)))
 
 

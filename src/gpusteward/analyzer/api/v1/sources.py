@@ -5,7 +5,7 @@ from typing import Any
 
 from fastapi import APIRouter, Depends, Response
 
-from gpusteward.analyzer.api.dependencies import ServingHere
+from gpusteward.analyzer.api.dependencies import Dependencies
 from gpusteward.analyzer.api.http.access import may_read
 from gpusteward.analyzer.api.http.responses import send_json
 
@@ -13,6 +13,6 @@ router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["so
 
 
 @router.get("/sources", summary="What the engine has", response_model=Mapping[str, Any])
-async def show_sources(serving: ServingHere) -> Response:
+async def show_sources(dependencies: Dependencies) -> Response:
     """The engine, the dialects found there with their metric and label names, and which questions failed last."""
-    return send_json(serving.describe_source())
+    return send_json(dependencies.source.describe())

@@ -8,11 +8,11 @@ import numpy as np
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import Field
 
-from gpusteward.analyzer.api.dependencies import PostedHere
+from gpusteward.analyzer.api.dependencies import LastResult
 from gpusteward.analyzer.api.http.access import may_read
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import is_known, send_json, send_not_modified
-from gpusteward.analyzer.api.result_store import Posted
+from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.allocations import Allocation, HighestStep, known, view_allocations
 from gpusteward.analyzer.api.v1.listings import Listing, Texts, filter_codes, lift
 from gpusteward.analyzer.api.v1.pages import (
@@ -190,27 +190,27 @@ def _part_of_key(table: WorkloadTable, part: int) -> Texts:
     return Texts(lambda: [key[part] for key in table.keys])
 
 
-def view_workloads(posted: Posted) -> WorkloadView:
-    return posted.once(LISTING, WorkloadView)
+def view_workloads(published: PublishedResult) -> WorkloadView:
+    return published.once(LISTING, WorkloadView)
 
 
 @router.get("/workloads", summary="Workloads", response_model=Page[Workload])
-def list_workloads(request: Request, posted: PostedHere, query: Annotated[WorkloadQuery, Query()]) -> Response:
+def list_workloads(request: Request, published: LastResult, query: Annotated[WorkloadQuery, Query()]) -> Response:
     """Every root owner with its verdict; those with the most idle GPUs come first."""
-    view = view_workloads(posted)
-    return answer_page(request, query, result=posted.result, listing=lambda: view.listing, row=view.row)
+    view = view_workloads(published)
+    return answer_page(request, query, result=published.result, listing=lambda: view.listing, row=view.row)
 
 
 @router.get("/workloads/{kind}/{namespace}/{name}", summary="One workload", response_model=WorkloadDetail)
 def show_workload(
-    request: Request, posted: PostedHere, *, kind: Part, namespace: Part, name: Part, lang: Language = "en"
+    request: Request, published: LastResult, *, kind: Part, namespace: Part, name: Part, lang: Language = "en"
 ) -> Response:
     """The verdict of one workload with its reasons in words, its evidence and its allocations."""
-    number = find_workload(posted.result.workloads, kind=kind, namespace=namespace, name=name)
-    etag = make_etag(request, posted.result)
+    number = find_workload(published.result.workloads, kind=kind, namespace=namespace, name=name)
+    etag = make_etag(request, published.result)
     if is_known(request, etag):
         return send_not_modified(etag)
-    return send_json(_detail(posted, number, language=lang), etag=etag)
+    return send_json(_detail(published, number, language=lang), etag=etag)
 
 
 def find_workload(table: WorkloadTable, *, kind: str, namespace: str, name: str) -> int:
@@ -222,27 +222,27 @@ def find_workload(table: WorkloadTable, *, kind: str, namespace: str, name: str)
     return number
 
 
-def _detail(posted: Posted, number: int, *, language: Language) -> WorkloadDetail:
-    result = posted.result
+def _detail(published: PublishedResult, number: int, *, language: Language) -> WorkloadDetail:
+    result = published.result
     verdict: WorkloadVerdict = result.workloads.verdict(number, language=language)
     rows = result.workloads.rows(number)
     return WorkloadDetail(
-        workload=view_workloads(posted).row(number),
+        workload=view_workloads(published).row(number),
         finding=verdict.finding,
         reasons=list(verdict.reasons),
         nodes=list(verdict.nodes),
         evidence=_rounded(verdict.evidence),
-        allocations=[_judged(posted, row, language=language) for row in rows[:MOST_ALLOCATIONS].tolist()],
+        allocations=[_judged(published, row, language=language) for row in rows[:MOST_ALLOCATIONS].tolist()],
         allocations_total=len(rows),
         result=stamp(result),
     )
 
 
-def _judged(posted: Posted, row: int, *, language: Language) -> JudgedAllocation:
-    result = posted.result
+def _judged(published: PublishedResult, row: int, *, language: Language) -> JudgedAllocation:
+    result = published.result
     stats = result.verdicts.usage.stats.items()
     return JudgedAllocation(
-        allocation=view_allocations(posted).row(row),
+        allocation=view_allocations(published).row(row),
         reasons=list(explain_row(result.verdicts, row, rules=result.settings.rules, language=language)),
         evidence=_rounded({f"{measure}.{stat}": float(column[row]) for (measure, stat), column in stats}),
         opinion=_shown(result.opinions.get(row)),

@@ -8,8 +8,8 @@ from starlette.requests import Request
 
 from gpusteward.analyzer.api.http.access import is_from_here
 from gpusteward.analyzer.settings.settings import Settings
-from tests.analyzer.api_tables import small_result
-from tests.analyzer.serving import Api, serving_api
+from tests.analyzer.api.sample_results import small_result
+from tests.analyzer.api.server import Api, running_api
 
 VIEWER, OPERATOR, ADMIN = ("viewer-" + "v" * 20, "operator-" + "o" * 20, "admin-" + "a" * 20)
 TOKENS = f"viewer: {VIEWER}\noperator: {OPERATOR}\nadmin: {ADMIN}\n"
@@ -32,7 +32,7 @@ def settings(*, reads: str = "never", tokens: str = TOKENS) -> Settings:
 
 @pytest.fixture(scope="module")
 def closed() -> Iterator[Api]:
-    with serving_api(small_result(), settings=settings()) as running:
+    with running_api(small_result(), settings=settings()) as running:
         yield running
 
 
@@ -51,9 +51,9 @@ def test_every_role_reads(closed: Api, path: str, token: str):
 
 @pytest.mark.parametrize(("method", "path"), WRITES)
 def test_never_acts_on_loopback_without_a_token_once_tokens_are_set(method: str, path: str):
-    with serving_api(small_result(), settings=settings(reads="always")) as api:
+    with running_api(small_result(), settings=settings(reads="always")) as api:
         assert api.get(path, method=method).status == 401
-        assert api.cycles_asked == []
+        assert api.cycles.requested == []
 
 
 @pytest.mark.parametrize(("method", "path"), WRITES)
@@ -61,11 +61,11 @@ def test_never_acts_on_loopback_while_the_named_file_has_no_token(tmp_path: Path
     """As the manifest comes: what kubectl forwards arrives as loopback."""
     (tmp_path / "tokens.yaml").write_text("# operator: TOKEN\n")
     server = {"anonymous_reads": "loopback", "tokens_file": tmp_path / "tokens.yaml"}
-    with serving_api(small_result(), settings=Settings.model_validate({"server": server})) as api:
+    with running_api(small_result(), settings=Settings.model_validate({"server": server})) as api:
         answer = api.get(path, method=method)
         assert (answer.status, "server.tokens_file" in answer.json["detail"]) == (401, True)
         assert api.get("/results").status == 200
-        assert api.cycles_asked == []
+        assert api.cycles.requested == []
 
 
 @pytest.mark.parametrize(("method", "path"), WRITES)
@@ -87,14 +87,14 @@ def test_health_is_open_for_probes_and_nothing_else_is(closed: Api, path: str):
 
 @pytest.mark.parametrize("header", ["Bearer wrong-token-of-some-length", "Basic dXNlcjpwYXNz", "Bearer", ""])
 def test_credentials_nobody_gave_out_are_refused_even_where_reading_is_open(header: str):
-    with serving_api(small_result(), settings=settings(reads="always")) as api:
+    with running_api(small_result(), settings=settings(reads="always")) as api:
         answer = api.get("/results", Authorization=header)
     assert answer.status == 401
     assert b"wrong-token" not in answer.body
 
 
 def test_without_any_token_this_machine_reads_and_acts():
-    with serving_api(small_result(), settings=settings(reads="loopback", tokens="")) as api:
+    with running_api(small_result(), settings=settings(reads="loopback", tokens="")) as api:
         assert api.get("/results").status == 200
         assert api.post("/analyze").status == 200
 
@@ -110,10 +110,10 @@ def test_without_any_token_this_machine_reads_and_acts():
     ],
 )
 def test_no_header_makes_a_request_local_and_some_take_it_away(headers: dict[str, str]):
-    with serving_api(small_result(), settings=settings(reads="loopback", tokens="")) as api:
+    with running_api(small_result(), settings=settings(reads="loopback", tokens="")) as api:
         for method, path in (("GET", "/results"), ("POST", "/analyze")):
             assert api.get(path, method=method, **{k.replace("-", "_"): v for k, v in headers.items()}).status == 401
-        assert api.cycles_asked == []
+        assert api.cycles.requested == []
 
 
 def request_from(peer: str, *, host: str = "localhost:8080") -> Request:

@@ -15,8 +15,8 @@ from gpusteward.analyzer.api.http.crc32_combine import join_checksums
 from gpusteward.analyzer.api.http.gzip_blocks import Body, pack
 from gpusteward.core.analyzer_metrics import ANALYZER_METRICS
 from gpusteward.core.usages import Measure
-from tests.analyzer.api_tables import small_result
-from tests.analyzer.serving import Api, make_result, serving_api
+from tests.analyzer.api.sample_results import small_result
+from tests.analyzer.api.server import Api, make_result, running_api
 from tests.analyzer.usage_tables import AT, GIB, allocation, large_table, resting, signal, table_of, working
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
@@ -24,7 +24,7 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 @pytest.fixture(scope="module")
 def api() -> Iterator[Api]:
-    with serving_api(small_result()) as running:
+    with running_api(small_result()) as running:
         yield running
 
 
@@ -63,9 +63,9 @@ def test_promtool_has_no_complaint_about_our_own_names(api: Api, component: Call
 
 def test_a_former_status_vanishes():
     one = allocation()
-    with serving_api(make_result(table_of(working(), allocations=[one]))) as api:
+    with running_api(make_result(table_of(working(), allocations=[one]))) as api:
         before = api.get("/metrics").body.decode()
-        api.post_result(make_result(table_of(resting(), allocations=[one], at=AT + 300), number=2))
+        api.publish(make_result(table_of(resting(), allocations=[one], at=AT + 300), number=2))
         after = api.get("/metrics").body.decode()
     (then,) = [line for line in before.splitlines() if line.startswith("gpu_utilization_score{")]
     (now,) = [line for line in after.splitlines() if line.startswith("gpu_utilization_score{")]
@@ -81,8 +81,8 @@ def test_what_could_not_be_measured_has_no_sample(api: Api):
 
 
 def test_failures_are_on_the_page_although_no_cycle_was_published():
-    with serving_api(None) as api:
-        api.serving.account.failed = 2
+    with running_api(None) as api:
+        api.dependencies.cycles.stats.failed = 2
         page = api.get("/metrics").body.decode()
     assert "gpu_analysis_errors_total 2" in page
     assert "gpu_utilization_score" not in page
@@ -91,14 +91,14 @@ def test_failures_are_on_the_page_although_no_cycle_was_published():
 def test_odd_names_are_escaped_and_missing_ones_left_out():
     known = signal(Measure.MEMORY_TOTAL, 80 * GIB)
     odd, missing = allocation(0, model='say "hi"\\'), allocation(1, model="")
-    with serving_api(make_result(table_of(working() | known, working() | known, allocations=[odd, missing]))) as api:
+    with running_api(make_result(table_of(working() | known, working() | known, allocations=[odd, missing]))) as api:
         families = {family.name: family for family in parse_text(api.get("/metrics").body.decode())}
     for name in ("gpu_memory_total_mb", "gpu_utilization_score"):
         assert [sample.labels.get("model") for sample in families[name].samples] == ['say "hi"\\', None]
 
 
 def test_a_page_too_large_to_keep_unpacked_is_sent_all_the_same():
-    with serving_api(make_result(large_table(40_000))) as api:
+    with running_api(make_result(large_table(40_000))) as api:
         packed = api.get("/metrics", Accept_Encoding="gzip").body
         plain = api.get("/metrics").body
     assert len(plain) > 32 * 1024 * 1024

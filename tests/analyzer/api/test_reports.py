@@ -9,16 +9,17 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from gpusteward.analyzer.api.dependencies import refuse_report
-from gpusteward.analyzer.api.http.concurrency_limits import PLACES
+from gpusteward.analyzer.api.http.concurrency_limits import CONCURRENT_REQUESTS
 from gpusteward.analyzer.ledger.periods import HOUR_MS
+from gpusteward.analyzer.ledger_access import LedgerAccess
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.make_report import make_report
 from gpusteward.analyzer.reports.report import Report, ReportQuery
+from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import ServerSettings, Settings
 from gpusteward.core.errors import SourceError
+from tests.analyzer.api.server import Api, FakeLedger, running_api
 from tests.analyzer.reports.ledger_rows import A100, T4, at, open_books
-from tests.analyzer.serving import Api, serving_api
 
 PATH = "/api/v1/reports"
 WEEK = f"{PATH}?since=2025-11-12&until=2025-11-13"
@@ -35,10 +36,11 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
             books.use(2, hour=hour, idle=HOUR_MS)
         books.book_until(24)
 
-        def read(query: ReportQuery) -> Report:
-            return make_report(books.engine, query, prices=PriceSettings(currency="CNY"), now_ms=at(24))
+        class OpenLedger(FakeLedger):
+            def read_report(self, query: ReportQuery) -> Report:
+                return make_report(books.engine, query, prices=PriceSettings(currency="CNY"), now_ms=at(24))
 
-        with serving_api(read_report=read) as running:
+        with running_api(ledger=OpenLedger()) as running:
             yield running
 
 
@@ -110,13 +112,14 @@ def test_what_cannot_be_asked_is_a_problem(api: Api, wrong: str):
 
 def test_a_report_needs_a_viewer():
     settings = Settings(server=ServerSettings(anonymous_reads="never", tokens=SecretStr("viewer: " + "v" * 32)))
-    with serving_api(settings=settings) as api:
+    with running_api(settings=settings) as api:
         assert api.get(PATH).status == 401
         assert api.get(PATH, token="v" * 32).status == 200
 
 
 def test_without_a_ledger_the_answer_says_why():
-    with serving_api(read_report=refuse_report) as api:
+    disabled = LedgerAccess(LedgerSettings(enabled=False), PriceSettings)
+    with running_api(ledger=disabled) as api:
         answer = api.get(PATH)
     assert (answer.status, answer.json["type"]) == (503, "urn:gpusteward:problem:ledger-failed")
     assert "ledger.enabled" in answer.json["detail"]
@@ -125,13 +128,14 @@ def test_without_a_ledger_the_answer_says_why():
 def test_a_database_that_hangs_costs_its_readers_only():
     entered, over = threading.Semaphore(0), threading.Event()
 
-    def hang(_: ReportQuery) -> Report:
-        entered.release()
-        over.wait(60)
-        raise SourceError("the ledger cannot be read")
+    class HangingLedger(FakeLedger):
+        def read_report(self, query: ReportQuery) -> Report:
+            entered.release()
+            over.wait(60)
+            raise SourceError("the ledger cannot be read")
 
-    with serving_api(read_report=hang) as api:
-        waiting = [threading.Thread(target=api.get, args=(PATH,)) for _ in range(PLACES)]
+    with running_api(ledger=HangingLedger()) as api:
+        waiting = [threading.Thread(target=api.get, args=(PATH,)) for _ in range(CONCURRENT_REQUESTS)]
         try:
             for each in waiting:
                 each.start()

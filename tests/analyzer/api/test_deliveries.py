@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from gpusteward.analyzer.api.http.concurrency_limits import PLACES
+from gpusteward.analyzer.api.http.concurrency_limits import CONCURRENT_REQUESTS
 from gpusteward.analyzer.notify.notifier import Notifier
-from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.settings.settings import ServerSettings, Settings
 from gpusteward.core.errors import SourceError
+from tests.analyzer.api.server import Api, FakeDeliveries, running_api
 from tests.analyzer.notify.notifier_setup import gpu_of, open_ledger, result_of, running_notifier, settings_of
-from tests.analyzer.serving import Api, serving_api
 from tests.fakes.receivers import Receiver, wait_until
 
 PATH = "/api/v1/deliveries"
@@ -39,8 +38,7 @@ def house(tmp_path: Path) -> Iterator[House]:
         with running_notifier(settings, engine) as notifier:
             notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
             wait_until(lambda: notifier.counters.dead["control"] == 1)
-            parts = {"read_deliveries": notifier.read_deliveries, "retry_delivery": notifier.retry_delivery}
-            with serving_api(settings=guarded(), **parts) as api:
+            with running_api(settings=guarded(), deliveries=notifier) as api:
                 wait_until(lambda: bool(api.get(f"{PATH}?state=dead").json["items"]))
                 yield House(receiver, notifier, api)
     engine.dispose()
@@ -90,7 +88,7 @@ def test_one_that_is_not_there_cannot_be_tried_again(house: House):
 
 
 def test_from_elsewhere_reading_needs_a_token():
-    with serving_api(settings=guarded()) as api:
+    with running_api(settings=guarded()) as api:
         assert api.get(PATH, X_Forwarded_For="10.0.0.1").status == 401
         assert api.get(PATH, token=VIEWER, X_Forwarded_For="10.0.0.1").status == 200
 
@@ -102,11 +100,8 @@ def test_where_nobody_is_told_there_are_none(tmp_path: Path):
 
 
 def test_a_database_that_is_away_is_a_problem_of_its_own():
-    def fail(_state: str | None, _limit: int) -> list[Delivery]:
-        raise SourceError("the outbox cannot be read: it is away")
-
-    with serving_api(read_deliveries=fail) as api:
-        for _ in range(PLACES + 1):  # a place is given back each time
+    with running_api(deliveries=FakeDeliveries(failure="the outbox cannot be read: it is away")) as api:
+        for _ in range(CONCURRENT_REQUESTS + 1):  # a place is given back each time
             answer = api.get(PATH)
             assert (answer.status, answer.json["type"]) == (503, "urn:gpusteward:problem:ledger-failed")
 

@@ -8,16 +8,17 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 from prometheus_client.samples import Sample
 
+from gpusteward.analyzer.api.event_feed import EventFeed
 from gpusteward.analyzer.api.metrics_bodies import render_result
-from gpusteward.analyzer.api.publishing import publish, put_up
-from gpusteward.analyzer.api.result_store import Board
+from gpusteward.analyzer.api.publisher import ResultPublisher, prepare
+from gpusteward.analyzer.api.result_store import ResultStore
 from gpusteward.analyzer.metrics import allocation_samples as holder_lines
 from gpusteward.analyzer.metrics.allocation_samples import render_holders
 from gpusteward.analyzer.results import Result
 from gpusteward.core import analyzer_metrics as metrics
 from gpusteward.core.exposition import TEXT_TYPE
 from gpusteward.core.usages import AllocationKey, Measure
-from tests.analyzer.serving import make_result
+from tests.analyzer.api.server import make_result
 from tests.analyzer.usage_tables import GIB, allocation, large_table, resting, signal, table_of, working
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00\r"), max_size=12)
@@ -88,12 +89,13 @@ def test_whole_numbers_have_no_fraction():
 
 
 def test_the_page_before_stands_until_the_next_one_is_made():
-    board = Board()
+    store = ResultStore()
+    publisher = ResultPublisher(store, EventFeed())
     first, second = make_result(table_of(working())), make_result(table_of(resting()), number=2)
-    publish(board, first)
-    page = board.page
-    put_up(board, second)
-    assert board.posted is not None
-    assert (board.posted.result, board.page) == (second, page)
-    publish(board, second)
-    assert board.page is not page
+    publisher.publish(first)
+    page = store.page
+    store.publish(prepare(second))
+    assert store.published is not None
+    assert (store.published.result, store.page) == (second, page)
+    publisher.publish(second)
+    assert store.page is not page

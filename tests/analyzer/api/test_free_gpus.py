@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.analyzer.api_tables import H100, hold
-from tests.analyzer.serving import Api, make_result, serving_api
+from tests.analyzer.api.sample_results import H100, hold
+from tests.analyzer.api.server import Api, make_result, running_api
 from tests.analyzer.usage_tables import resting, table_of, working
 
 A10 = "NVIDIA A10"
@@ -24,7 +24,7 @@ def serving(fleet: Mapping[tuple[str, str], int], *, is_held: bool = True) -> An
     )
     rows = (working(0.5, 1.0), resting(0.0), working(0.5, 1.0), resting(0.0))
     table = table_of(*rows, allocations=allocations) if is_held else table_of()
-    return serving_api(make_result(replace(table, fleet=fleet)))
+    return running_api(make_result(replace(table, fleet=fleet)))
 
 
 def totals(api: Api) -> tuple[object, object]:

@@ -12,10 +12,9 @@ import pytest
 from gpusteward.analyzer.api import event_feed
 from gpusteward.analyzer.api.event_feed import EventFeed, describe_changes, describe_cycle
 from gpusteward.analyzer.sources.usage_source import Chart
-from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import AllocationKey
-from tests.analyzer.api_tables import small_result
-from tests.analyzer.serving import Api, make_result, serving_api
+from tests.analyzer.api.sample_results import small_result
+from tests.analyzer.api.server import Api, FakeSource, make_result, running_api
 from tests.analyzer.usage_tables import AT, allocation, resting, table_of, working
 
 SERIES = "/api/v1/workloads/Job/vision/trainer/series"
@@ -43,10 +42,10 @@ def next_named(stream: HTTPResponse) -> dict[str, str]:
 
 
 def test_a_listener_hears_the_last_cycle_then_every_new_one():
-    with serving_api(small_result()) as api, listening(api) as stream:
+    with running_api(small_result()) as api, listening(api) as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
         assert json.loads(next_named(stream)["data"])["number"] == 1
-        api.serving.events.tell_from_thread(describe_cycle(small_result(number=2, at=AT + 300)))
+        api.dependencies.events.send_from_thread(describe_cycle(small_result(number=2, at=AT + 300)))
         event = next_named(stream)
     assert (event["event"], json.loads(event["data"])["number"]) == ("cycle", 2)
     assert event["id"] == json.loads(event["data"])["tag"]
@@ -68,7 +67,7 @@ def test_nothing_is_told_where_nothing_changed():
 
 
 def test_a_quiet_stream_has_heartbeats():
-    with serving_api(small_result(), events=EventFeed(heartbeat_seconds=0.05)) as api, listening(api) as stream:
+    with running_api(small_result(), events=EventFeed(heartbeat_seconds=0.05)) as api, listening(api) as stream:
         next_named(stream)
         assert next_event(stream) == {"": "still here"}
 
@@ -76,7 +75,7 @@ def test_a_quiet_stream_has_heartbeats():
 def test_listeners_are_bounded_and_leave_their_places(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(event_feed, "MOST_LISTENERS", 1)
     feed = EventFeed(heartbeat_seconds=0.05)
-    with serving_api(small_result(), events=feed) as api:
+    with running_api(small_result(), events=feed) as api:
         with listening(api) as stream:
             next_named(stream)
             answer = api.get("/api/v1/events")
@@ -89,7 +88,7 @@ def test_listeners_are_bounded_and_leave_their_places(monkeypatch: pytest.Monkey
 
 
 def test_series_are_the_courses_of_the_workloads_gpus():
-    with serving_api(small_result()) as api:
+    with running_api(small_result()) as api:
         answer = api.get(f"{SERIES}?limit=1&offset=1").json
     assert answer["total"] == 2
     (course,) = answer["courses"]
@@ -98,10 +97,7 @@ def test_series_are_the_courses_of_the_workloads_gpus():
 
 
 def test_an_engine_that_fails_costs_the_chart_only():
-    def fail(_: AllocationKey, __: float, ___: float) -> Chart:
-        raise SourceError("the engine failed: HTTP 503")
-
-    with serving_api(small_result(), read_series=fail) as api:
+    with running_api(small_result(), source=FakeSource(series_failure="the engine failed: HTTP 503")) as api:
         answer = api.get(SERIES)
         assert (answer.status, answer.json["type"]) == (503, "urn:gpusteward:problem:engine-failed")
         assert api.get("/results").status == 200
@@ -110,12 +106,13 @@ def test_an_engine_that_fails_costs_the_chart_only():
 def test_more_charts_at_once_than_there_are_places_are_refused():
     begun, over = threading.Semaphore(0), threading.Event()
 
-    def wait(held: AllocationKey, _: float, __: float) -> Chart:
-        begun.release()
-        over.wait(20)
-        return Chart(held)
+    class SlowSource(FakeSource):
+        def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
+            begun.release()
+            over.wait(20)
+            return Chart(allocation)
 
-    with serving_api(small_result(), read_series=wait) as api:
+    with running_api(small_result(), source=SlowSource()) as api:
         threads = [threading.Thread(target=api.get, args=(f"{SERIES}?limit=1",)) for _ in range(2)]
         for thread in threads:
             thread.start()

@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from html.parser import HTMLParser
 
 import httpx2
@@ -14,23 +14,20 @@ from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import positive_data_acceptance
 
 from gpusteward.analyzer.api.build import build_api
-from gpusteward.analyzer.settings.settings import Settings
-from tests.analyzer.api_tables import small_result
-from tests.analyzer.serving import Api, make_serving, serving_api
+from gpusteward.analyzer.sources.usage_source import Chart
+from gpusteward.core.usages import AllocationKey
+from tests.analyzer.api.sample_results import small_result
+from tests.analyzer.api.server import Api, FakeSource, make_dependencies, running_api
 
-DOCUMENT = build_api(make_serving(small_result())).openapi()
+DOCUMENT = build_api(make_dependencies(small_result())).openapi()
 SCHEMA = schemathesis.openapi.from_dict(DOCUMENT).exclude(path_regex="/events$")
 PATHS = sorted(path for path in DOCUMENT["paths"] if "{" not in path and not path.endswith(("/events", "/update")))
 WORKLOAD = "/api/v1/workloads/Job/vision/trainer"
 
 
-def keep_settings(_: Mapping[str, object]) -> Settings:
-    return Settings()
-
-
 @pytest.fixture(scope="module")
 def api() -> Iterator[Api]:
-    with serving_api(small_result(), change_settings=keep_settings) as running:
+    with running_api(small_result()) as running:
         yield running
 
 
@@ -59,14 +56,13 @@ def test_every_operation_is_described_and_promises_problem_objects():
 
 def test_nothing_blocks_the_event_loop():
     """Every endpoint on a loop on which a blocking call is an error, with an engine that blocks."""
-    serving = make_serving(small_result(), change_settings=keep_settings)
-    slow = serving.read_series
 
-    def read_slowly(*question: object) -> object:
-        time.sleep(0.01)
-        return slow(*question)
+    class SlowSource(FakeSource):
+        def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
+            time.sleep(0.01)
+            return super().read_series(allocation, at, seconds=seconds)
 
-    app = build_api(make_serving(small_result(), change_settings=keep_settings, read_series=read_slowly))
+    app = build_api(make_dependencies(small_result(), source=SlowSource()))
     app.openapi()
 
     async def ask_everything() -> None:

@@ -13,8 +13,8 @@ from gpusteward.analyzer.api.compat.results import SeedRow
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.usages import Measure
-from tests.analyzer.api_tables import small_result
-from tests.analyzer.serving import Api, make_result, serving_api
+from tests.analyzer.api.sample_results import small_result
+from tests.analyzer.api.server import Api, FakeSettings, make_result, running_api
 from tests.analyzer.usage_tables import GIB, resting, signal, table_of, working
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -24,7 +24,7 @@ SEED_SETTINGS = Settings.model_validate({"prometheus": {"url": "http://prometheu
 
 @pytest.fixture(scope="module")
 def api() -> Iterator[Api]:
-    with serving_api(small_result(), settings=SEED_SETTINGS) as running:
+    with running_api(small_result(), settings=SEED_SETTINGS) as running:
         yield running
 
 
@@ -67,7 +67,7 @@ def test_what_is_idle_is_low_whatever_memory_it_holds():
     """A loaded model that nobody asks: by gpu-oour's score alone it is normal, and missing wherever low ones are."""
     total = signal(Measure.MEMORY_TOTAL, 80 * GIB) | signal(Measure.POWER_LIMIT, 700)
     result = make_result(table_of(resting(80, watts=300) | total, working() | total, {}))
-    with serving_api(result, settings=SEED_SETTINGS) as api:
+    with running_api(result, settings=SEED_SETTINGS) as api:
         low, stats = api.get("/results/low").json, api.get("/results/stats").json
         (namespace,) = api.get("/api/v1/namespaces").json["items"]
         page = api.get("/metrics").body.decode()
@@ -102,7 +102,7 @@ def test_results_come_packed_when_asked_for(api: Api):
 
 
 def test_before_the_first_cycle_everything_is_empty_and_nothing_fails():
-    with serving_api(None) as api:
+    with running_api(None) as api:
         assert api.get("/results").json == []
         assert api.get("/results/low").json == {"count": 0, "threshold": 20, "timestamp": None, "gpus": []}
         assert api.get("/results/stats").json == {
@@ -134,32 +134,29 @@ def test_health_has_the_seeds_keys_and_warns_of_an_old_result(api: Api):
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize(("query", "asked", "told"), [("", None, False), ("?use_ai=true", True, True)])
 def test_an_analysis_can_be_asked_for(api: Api, method: str, query: str, asked: bool | None, told: bool):
-    api.cycles_asked.clear()
+    api.cycles.requested.clear()
     answer = api.get(f"/analyze{query}", method=method)
     message = "GPU analysis started in background"
     assert answer.json == {"status": "triggered", "message": message, "use_ai": told}
-    assert api.cycles_asked == [asked]
+    assert api.cycles.requested == [asked]
 
 
 def test_settings_are_changed_under_the_seeds_names():
-    changed: list[Mapping[str, object]] = []
-
-    def change(values: Mapping[str, object]) -> Settings:
-        changed.append(values)
-        return Settings()
-
-    with serving_api(small_result(), change_settings=change) as api:
+    settings = FakeSettings()
+    with running_api(small_result(), settings=settings) as api:
         answer = api.post("/config/update?threshold=25&interval=60&ai_enabled=true").json
     assert answer.pop("note")
     assert answer == {"status": "updated", "updates": {"threshold": 25, "interval": 60, "ai_enabled": True}}
-    assert changed == [{"thresholds.low_utilization": 25.0, "scheduler.interval": 60, "ai.enabled": True}]
+    assert api.cycles.requested == [None], "the change takes effect in a cycle of its own"
+    assert settings.changed == [{"thresholds.low_utilization": 25.0, "scheduler.interval": 60, "ai.enabled": True}]
 
 
 def test_a_value_out_of_range_is_an_error_in_the_seeds_shape():
-    def refuse(_: Mapping[str, object]) -> Settings:
-        raise ConfigurationError("thresholds.low_utilization: 500 (a request): write a number from 0 to 100")
+    class RefusingSettings(FakeSettings):
+        def change(self, values: Mapping[str, object]) -> Settings:
+            raise ConfigurationError("thresholds.low_utilization: 500 (a request): write a number from 0 to 100")
 
-    with serving_api(small_result(), change_settings=refuse) as api:
+    with running_api(small_result(), settings=RefusingSettings()) as api:
         answer = api.post("/config/update?threshold=500")
         assert (answer.status, list(answer.json)) == (200, ["error"])
         assert "0 to 100" in answer.json["error"]
@@ -177,7 +174,7 @@ def test_secrets_are_nowhere():
             "server": {"tokens": f"admin: {secrets['token']}"},
         }
     )
-    with serving_api(small_result(settings=settings), settings=settings) as api:
+    with running_api(small_result(settings=settings), settings=settings) as api:
         for path in ("/", "/config", "/health", "/metrics", "/openapi.json", "/docs", "/api/v1/health", "/nowhere"):
             body = api.get(path).body.decode()
             assert not [name for name, secret in secrets.items() if secret in body], path

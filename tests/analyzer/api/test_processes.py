@@ -5,9 +5,8 @@ from collections.abc import Collection
 from gpusteward.analyzer.api.v1.processes import MOST_PROCESSES
 from gpusteward.analyzer.sources.pod_processes import Pod, Running, RunningProcess
 from gpusteward.core.containers import Workload
-from gpusteward.core.errors import SourceError
-from tests.analyzer.api_tables import hold, small_result
-from tests.analyzer.serving import make_result, serving_api
+from tests.analyzer.api.sample_results import hold, small_result
+from tests.analyzer.api.server import FakeSource, make_result, running_api
 from tests.analyzer.usage_tables import resting, table_of
 
 TRAINER = "/api/v1/workloads/Job/vision/trainer/processes"
@@ -20,7 +19,7 @@ def swarm(pods: int) -> object:
 
 
 def test_each_process_comes_with_its_gpu_and_its_use():
-    with serving_api(small_result()) as api:
+    with running_api(small_result()) as api:
         answer = api.get(TRAINER).json
     assert answer["processes"] == [
         {
@@ -40,7 +39,7 @@ def test_each_process_comes_with_its_gpu_and_its_use():
 
 
 def test_pods_nobody_speaks_of_are_named_and_not_called_empty():
-    with serving_api(small_result(), read_processes=lambda *_: Running()) as api:
+    with running_api(small_result(), source=FakeSource(running=Running())) as api:
         answer = api.get(TRAINER).json
     assert (answer["processes"], answer["untold"]) == ([], ["trainer-0"])
 
@@ -48,11 +47,12 @@ def test_pods_nobody_speaks_of_are_named_and_not_called_empty():
 def test_a_large_workload_is_asked_for_in_parts():
     asked: list[list[str]] = []
 
-    def read(pods: Collection[Pod], _: float) -> Running:
-        asked.append([pod.name for pod in pods])
-        return Running(told=frozenset(pods))
+    class CountingSource(FakeSource):
+        def read_processes(self, pods: Collection[Pod], at: float) -> Running:
+            asked.append([pod.name for pod in pods])
+            return Running(told=frozenset(pods))
 
-    with serving_api(swarm(40), read_processes=read) as api:
+    with running_api(swarm(40), source=CountingSource()) as api:
         answer = api.get("/api/v1/workloads/Job/team/swarm/processes").json
         api.get("/api/v1/workloads/Job/team/swarm/processes?limit=30&offset=30")
         assert api.get("/api/v1/workloads/Job/team/swarm/processes?limit=257").status == 422
@@ -61,32 +61,25 @@ def test_a_large_workload_is_asked_for_in_parts():
 
 
 def test_an_answer_is_bounded_and_says_how_many_there_were():
-    def read(pods: Collection[Pod], _: float) -> Running:
-        (pod,) = pods
-        many = [RunningProcess(pod, "main", "n1", "0", "GPU-a", "", "", pid, "x") for pid in range(MOST_PROCESSES + 5)]
-        return Running(many, frozenset(pods))
-
-    with serving_api(swarm(1), read_processes=read) as api:
+    pod = Pod("team", "swarm-0")
+    many = [RunningProcess(pod, "main", "n1", "0", "GPU-a", "", "", pid, "x") for pid in range(MOST_PROCESSES + 5)]
+    with running_api(swarm(1), source=FakeSource(running=Running(many, frozenset({pod})))) as api:
         answer = api.get("/api/v1/workloads/Job/team/swarm/processes").json
     assert (len(answer["processes"]), answer["total"]) == (MOST_PROCESSES, MOST_PROCESSES + 5)
     assert answer["processes"][0]["memory_bytes"] is None
 
 
 def test_an_instance_of_mig_is_named_as_people_know_it():
-    def read(pods: Collection[Pod], _: float) -> Running:
-        (pod,) = pods
-        return Running([RunningProcess(pod, "main", "n1", "3", "MIG-b", "7", "1g.10gb", 12, "python")], frozenset(pods))
-
-    with serving_api(swarm(1), read_processes=read) as api:
+    pod = Pod("team", "swarm-0")
+    process = RunningProcess(pod, "main", "n1", "3", "MIG-b", "7", "1g.10gb", 12, "python")
+    with running_api(swarm(1), source=FakeSource(running=Running([process], frozenset({pod})))) as api:
         (process,) = api.get("/api/v1/workloads/Job/team/swarm/processes").json["processes"]
     assert (process["index"], process["gpu"]) == ("3/1g.10gb/7", "MIG-b")
 
 
 def test_agents_that_do_not_answer_and_strangers_are_problems():
-    def fail(*_: object) -> Running:
-        raise SourceError("none of 2 agents answered: no connection")
-
-    with serving_api(small_result(), read_processes=fail) as api:
+    source = FakeSource(processes_failure="none of 2 agents answered: no connection")
+    with running_api(small_result(), source=source) as api:
         answer = api.get(TRAINER)
         assert (answer.status, answer.json["type"]) == (503, "urn:gpusteward:problem:engine-failed")
         assert api.get(TRAINER.replace("trainer", "nobody")).status == 404

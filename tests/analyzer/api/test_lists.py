@@ -1,11 +1,12 @@
 """/api/v1: pages, sorting, filters, ETag, and the one error shape."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
-from tests.analyzer.api_tables import small_result
-from tests.analyzer.serving import Api, serving_api
+from tests.analyzer.api.sample_results import small_result
+from tests.analyzer.api.server import Api, FakeSource, running_api
 from tests.analyzer.usage_tables import AT
 
 LISTS = ("workloads", "allocations", "gpus", "namespaces")
@@ -13,7 +14,7 @@ LISTS = ("workloads", "allocations", "gpus", "namespaces")
 
 @pytest.fixture(scope="module")
 def api() -> Iterator[Api]:
-    with serving_api(small_result()) as running:
+    with running_api(small_result()) as running:
         yield running
 
 
@@ -96,9 +97,9 @@ def test_pages_by_cursor_give_every_row_once(api: Api, noun: str):
 
 
 def test_a_cursor_of_an_earlier_result_is_gone_and_says_what_to_do():
-    with serving_api(small_result()) as api:
+    with running_api(small_result()) as api:
         cursor = api.get("/api/v1/workloads?limit=1").json["next"]
-        api.post_result(small_result(number=2, at=AT + 300))
+        api.publish(small_result(number=2, at=AT + 300))
         answer = api.get(f"/api/v1/workloads?limit=1&cursor={cursor}")
     assert (answer.status, answer.json["type"]) == (410, "urn:gpusteward:problem:cursor-expired")
     assert "without a cursor" in answer.json["detail"]
@@ -117,11 +118,11 @@ def test_a_forged_cursor_is_a_problem_and_no_fault(api: Api, cursor: str):
 
 @pytest.mark.parametrize("path", ["/api/v1/workloads", "/api/v1/gpus?limit=2", "/results", "/results/stats"])
 def test_what_the_client_has_already_is_not_sent_again(path: str):
-    with serving_api(small_result()) as api:
+    with running_api(small_result()) as api:
         first = api.get(path)
         again = api.get(path, If_None_Match=first.headers["etag"])
         assert (again.status, again.body, again.headers["etag"]) == (304, b"", first.headers["etag"])
-        api.post_result(small_result(number=2, at=AT + 300))
+        api.publish(small_result(number=2, at=AT + 300))
         assert api.get(path, If_None_Match=first.headers["etag"]).status == 200
 
 
@@ -164,7 +165,7 @@ def test_a_workload_that_holds_nothing_is_not_found(api: Api):
 
 @pytest.mark.parametrize("noun", LISTS)
 def test_before_the_first_result_lists_are_not_ready(noun: str):
-    with serving_api(None) as api:
+    with running_api(None) as api:
         answer = api.get(f"/api/v1/{noun}")
     assert (answer.status, answer.json["type"]) == (503, "urn:gpusteward:problem:not-ready")
     assert answer.headers["retry-after"] == "5"
@@ -178,10 +179,11 @@ def test_every_error_is_a_problem_object(api: Api, path: str, status: int):
 
 
 def test_an_error_nobody_foresaw_is_a_problem_without_details():
-    def fail() -> dict[str, object]:
-        raise RuntimeError("token=abc")
+    class BrokenSource(FakeSource):
+        def describe(self) -> Mapping[str, Any]:
+            raise RuntimeError("token=abc")
 
-    with serving_api(small_result(), describe_source=fail) as api:
+    with running_api(small_result(), source=BrokenSource()) as api:
         answer = api.get("/api/v1/sources")
     assert (answer.status, answer.json["type"]) == (500, "urn:gpusteward:problem:internal")
     assert b"abc" not in answer.body

@@ -1,0 +1,60 @@
+"""The ledger as the pipeline and the API use it. With `ledger.enabled: false` nothing is recorded, and reports fail."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sqlalchemy import Engine
+
+from gpusteward.analyzer.judge.history import Memory
+from gpusteward.analyzer.ledger.ledger import Ledger
+from gpusteward.analyzer.prices import PriceSettings
+from gpusteward.analyzer.reports.report import Report, ReportQuery
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.settings.ledger import LedgerSettings
+from gpusteward.analyzer.tables import UsageTable
+from gpusteward.core.errors import SourceError
+from gpusteward.messages import api_errors
+
+
+class LedgerAccess:
+    """`restore` and `record` are for the thread that runs cycles; the other methods are for any thread."""
+
+    def __init__(self, settings: LedgerSettings, read_prices: Callable[[], PriceSettings]) -> None:
+        """`read_prices` returns the prices in effect. Raises ConfigurationError for a URL that cannot be used."""
+        self._read_prices = read_prices
+        self._ledger = Ledger(settings) if settings.enabled else None
+
+    @property
+    def engine(self) -> Engine | None:
+        """The database; None where the ledger is disabled."""
+        return self._ledger.engine if self._ledger else None
+
+    def restore(self, table: UsageTable) -> Memory:
+        """What the ledger has of these allocations."""
+        if self._ledger is None:
+            return Memory()
+        from gpusteward.analyzer.ledger.restore_state import restore_history
+
+        return restore_history(self._ledger.engine, table)
+
+    def record(self, result: Result) -> None:
+        if self._ledger is not None:
+            self._ledger.record(result)
+
+    def read_report(self, query: ReportQuery) -> Report:
+        """May take as long as the database. Raises SourceError, also where the ledger is disabled."""
+        if self._ledger is None:
+            raise SourceError(api_errors.LEDGER_DISABLED)
+        from gpusteward.analyzer.reports.make_report import (
+            make_report,  # 2 MB that are not needed before the first report
+        )
+
+        return make_report(self._ledger.engine, query, prices=self._read_prices())
+
+    def describe(self) -> Mapping[str, Any] | None:
+        """The state of the ledger without its password; None where it is disabled."""
+        return self._ledger.describe() if self._ledger else None
+
+    def close(self) -> None:
+        if self._ledger is not None:
+            self._ledger.close()

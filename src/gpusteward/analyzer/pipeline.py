@@ -1,0 +1,267 @@
+"""One cycle of the analyzer: read, judge, explain, publish, record, notify.
+
+`STAGES` of a `Pipeline` run in this order; `StageRunner` times, guards and counts each. A failure of a required stage
+ends the cycle: the last published result stays, and the outage is announced. A failure of `record` or `notify` costs
+only that stage. The result is published before it is recorded and notified, so a slow database delays neither.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from gpusteward.analyzer.explain.answers import Opinion
+from gpusteward.analyzer.explain.caution import Caution, restrain_all, weigh_all
+from gpusteward.analyzer.explain.choosing import rows_worth_asking
+from gpusteward.analyzer.explain.explainer import Explainer
+from gpusteward.analyzer.explain.prompt_cases import case_of
+from gpusteward.analyzer.judge.history import Memory
+from gpusteward.analyzer.judge.judge import judge
+from gpusteward.analyzer.judge.reasons import make_verdict
+from gpusteward.analyzer.judge.workloads import judge_workloads
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.sources.usage_source import UsageSource
+from gpusteward.analyzer.tables import UsageTable, VerdictTable
+from gpusteward.core.errors import SourceError
+from gpusteward.logs import Log
+
+log = Log(__name__)
+
+DURATION_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+CASES_OFFERED = 1000
+"""How many allocations are offered to the explainer; its own budget limits how many the model is asked about."""
+
+
+class OwnerNames(Protocol):
+    """Adds the owners of pods to a usage table."""
+
+    def name(self, table: UsageTable) -> UsageTable:
+        """The same table with the owner of each pod, as far as it is known."""
+
+
+class Publisher(Protocol):
+    """Makes a result visible to clients."""
+
+    def publish(self, result: Result) -> None: ...
+
+
+class CycleLedger(Protocol):
+    """Stores cycles, and restores what earlier ones have seen."""
+
+    def restore(self, table: UsageTable) -> Memory:
+        """The history of these allocations before the first cycle of this process."""
+
+    def record(self, result: Result) -> None: ...
+
+
+class CycleNotifier(Protocol):
+    """Sends notifications about results, and about cycles without one."""
+
+    def notify(self, result: Result) -> None: ...
+
+    def announce_outage(self, reason: str, *, at: float) -> None: ...
+
+
+@dataclass
+class Cycle:
+    """What the stages of one cycle hand to each other."""
+
+    settings: Settings
+    at: float  # unix seconds: the end of the window
+    use_ai: bool
+    started: float = field(default_factory=time.monotonic)
+    usage: UsageTable = field(init=False)
+    verdicts: VerdictTable = field(init=False)
+    opinions: Mapping[int, Opinion] = field(init=False)  # by row of `verdicts`
+    cautions: Mapping[int, Caution] = field(init=False)
+    result: Result = field(init=False)
+
+
+class Stage(NamedTuple):
+    """One step of a cycle."""
+
+    name: str
+    run: Callable[[Cycle], None]
+    is_required: bool = True  # whether its failure ends the cycle
+
+
+@dataclass
+class StageStats:
+    """The runs of one stage since the start."""
+
+    runs: int = 0
+    failures: int = 0
+    seconds_total: float = 0.0
+    last_error: str = ""  # empty: the last run succeeded
+
+
+@dataclass
+class CycleStats:
+    """The cycles since the start. Written by the thread that runs them, read by any."""
+
+    finished: int = 0
+    failed: int = 0
+    last_error: str = ""
+    last_ended_at: float | None = None  # unix seconds
+    seconds_total: float = 0.0
+    duration_counts: list[int] = field(default_factory=lambda: [0] * len(DURATION_BUCKETS))  # cumulative
+    stages: dict[str, StageStats] = field(default_factory=dict)
+
+    def observe(self, seconds: float) -> None:
+        self.seconds_total += seconds
+        for number, limit in enumerate(DURATION_BUCKETS):
+            self.duration_counts[number] += seconds <= limit
+
+    def stage_error(self, name: str) -> str:
+        """Why the last run of a stage failed; empty when it did not."""
+        stage = self.stages.get(name)
+        return stage.last_error if stage else ""
+
+
+class StageRunner:
+    """Times, guards and counts stages."""
+
+    def __init__(self, stats: dict[str, StageStats]) -> None:
+        self._stats = stats
+
+    def run(self, stage: Stage, cycle: Cycle) -> str:
+        """Run one stage; the reason if it failed, else an empty text."""
+        stats = self._stats.setdefault(stage.name, StageStats())
+        started, error = time.monotonic(), ""
+        try:
+            stage.run(cycle)
+        except SourceError as raised:
+            error = str(raised)
+        except Exception as raised:  # noqa: BLE001 - a defect costs this stage or this cycle, never the thread
+            error = f"unexpected {type(raised).__name__}: {raised}"
+        seconds = time.monotonic() - started
+        log.debug("stage_finished", stage=stage.name, seconds=f"{seconds:.3f}", error=error)
+        if error and not stage.is_required and error != stats.last_error:
+            log.warning("stage_failed", stage=stage.name, reason=error)
+        stats.runs += 1
+        stats.failures += bool(error)
+        stats.seconds_total += seconds
+        stats.last_error = error
+        return error
+
+
+@dataclass(frozen=True)
+class Components:
+    """What the stages use. Without a ledger or a notifier their stages do nothing."""
+
+    source: UsageSource
+    owners: OwnerNames
+    explainer: Explainer
+    publisher: Publisher
+    ledger: CycleLedger | None = None
+    notifier: CycleNotifier | None = None
+
+
+class Pipeline:
+    """Runs cycles one after another, in one thread. A cycle needs of the earlier ones only their history."""
+
+    def __init__(self, components: Components) -> None:
+        self.stats = CycleStats()
+        self._components = components
+        self._runner = StageRunner(self.stats.stages)
+        self._history: Memory | None = None
+        self._number = 0
+        self._stages: Sequence[Stage] = (
+            Stage("read", self._read),
+            Stage("judge", self._judge),
+            Stage("explain", self._explain),
+            Stage("publish", self._publish),
+            Stage("record", self._record, is_required=False),
+            Stage("notify", self._notify, is_required=False),
+        )
+
+    def run(self, settings: Settings, *, at: float, use_ai: bool) -> Result | None:
+        """Run one cycle; its result, or None when it failed: `stats.last_error` has the reason. Never raises."""
+        cycle = Cycle(settings, at, use_ai)
+        error = self._run_stages(cycle)
+        if error:
+            self._fail(error, cycle)
+        else:
+            self._finish(cycle.result)
+        self.stats.observe(time.monotonic() - cycle.started)
+        self.stats.last_ended_at = time.time()
+        return None if error else cycle.result
+
+    def _run_stages(self, cycle: Cycle) -> str:
+        for stage in self._stages:
+            error = self._runner.run(stage, cycle)
+            if error and stage.is_required:
+                return error
+        return ""
+
+    def _read(self, cycle: Cycle) -> None:
+        cycle.usage = self._components.owners.name(self._components.source.read(cycle.at))
+
+    def _judge(self, cycle: Cycle) -> None:
+        history = self._restore_history(cycle.usage) if self._history is None else self._history
+        cycle.verdicts, self._history = judge(cycle.usage, cycle.settings.rules, history, now=cycle.at)
+
+    def _restore_history(self, usage: UsageTable) -> Memory:
+        ledger = self._components.ledger
+        return Memory() if ledger is None else ledger.restore(usage)
+
+    def _explain(self, cycle: Cycle) -> None:
+        """Second opinions can only make a verdict more careful."""
+        cycle.opinions = self._read_opinions(cycle) if cycle.use_ai else {}
+        cycle.cautions = weigh_all(cycle.verdicts, cycle.opinions, threshold=cycle.settings.ai.threshold)
+        cycle.verdicts = restrain_all(cycle.verdicts, cycle.cautions)
+
+    def _read_opinions(self, cycle: Cycle) -> Mapping[int, Opinion]:
+        verdicts, settings = cycle.verdicts, cycle.settings
+        cases = [
+            case_of(
+                str(row), make_verdict(verdicts, row, rules=settings.rules, language=settings.ai.language), now=cycle.at
+            )
+            for row in rows_worth_asking(verdicts, limit=CASES_OFFERED)
+        ]
+        return {int(key): opinion for key, opinion in self._components.explainer.explain(cases, now=cycle.at).items()}
+
+    def _publish(self, cycle: Cycle) -> None:
+        workloads = judge_workloads(cycle.verdicts, cycle.settings.rules)
+        self._number += 1
+        cycle.result = Result(
+            number=self._number,
+            at=cycle.at,
+            seconds=time.monotonic() - cycle.started,
+            settings=cycle.settings,
+            verdicts=cycle.verdicts,
+            workloads=workloads,
+            opinions=cycle.opinions,
+            cautions=cycle.cautions,
+            sources=self._components.source.describe(),
+        )
+        self._components.publisher.publish(cycle.result)
+
+    def _record(self, cycle: Cycle) -> None:
+        if self._components.ledger is not None:
+            self._components.ledger.record(cycle.result)
+
+    def _notify(self, cycle: Cycle) -> None:
+        if self._components.notifier is not None:
+            self._components.notifier.notify(cycle.result)
+
+    def _finish(self, result: Result) -> None:
+        self.stats.finished += 1
+        self.stats.last_error = ""
+        log.info(
+            "cycle_finished",
+            number=result.number,
+            allocations=len(result.verdicts),
+            seconds=f"{result.seconds:.2f}",
+        )
+
+    def _fail(self, reason: str, cycle: Cycle) -> None:
+        self.stats.failed += 1
+        if reason != self.stats.last_error:
+            log.warning("cycle_failed", reason=reason)
+        self.stats.last_error = reason
+        notifier = self._components.notifier
+        if notifier is not None:
+            announce = Stage("notify", lambda _: notifier.announce_outage(reason, at=time.time()), is_required=False)
+            self._runner.run(announce, cycle)

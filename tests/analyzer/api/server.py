@@ -1,0 +1,248 @@
+"""The HTTP API in this process, behind a real server on loopback, with fake components behind it.
+
+with running_api(make_result(...), source=FakeSource()) as api: api.get("/api/v1/workloads")
+"""
+
+import asyncio
+import json
+import threading
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from email.message import Message
+from typing import Any
+
+import uvicorn
+
+from gpusteward.analyzer.api.build import build_api
+from gpusteward.analyzer.api.dependencies import ApiDependencies, SettingsControl
+from gpusteward.analyzer.api.event_feed import EventFeed
+from gpusteward.analyzer.api.http.roles import Roles
+from gpusteward.analyzer.api.publisher import ResultPublisher
+from gpusteward.analyzer.api.result_store import ResultStore
+from gpusteward.analyzer.explain.answers import Opinion
+from gpusteward.analyzer.explain.caution import restrain_all, weigh_all
+from gpusteward.analyzer.explain.tallies import Tally
+from gpusteward.analyzer.judge.history import Memory
+from gpusteward.analyzer.judge.judge import judge
+from gpusteward.analyzer.judge.workloads import judge_workloads
+from gpusteward.analyzer.listen_socket import configure_server, open_socket
+from gpusteward.analyzer.notify.outbox.records import Delivery
+from gpusteward.analyzer.pipeline import CycleStats
+from gpusteward.analyzer.reports.report import Report, ReportQuery
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.settings.settings import ServerSettings, Settings
+from gpusteward.analyzer.sources.pod_processes import Pod, Running, RunningProcess
+from gpusteward.analyzer.sources.usage_source import Chart
+from gpusteward.analyzer.tables import UsageTable
+from gpusteward.core.errors import SourceError
+from gpusteward.core.usages import AllocationKey, Measure
+from tests.analyzer.reports.example_reports import example_report
+
+
+@dataclass(frozen=True)
+class Response:
+    """One HTTP response, read to its end."""
+
+    status: int
+    headers: Message
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass
+class Client:
+    """Sends requests to one server. Error responses are returned like others."""
+
+    url: str
+
+    def get(self, path: str, *, method: str = "GET", token: str = "", **headers: str) -> Response:
+        request = urllib.request.Request(self.url + path, method=method)
+        for name, value in headers.items():
+            request.add_header(name.replace("_", "-"), value)
+        if token:
+            request.add_header("Authorization", f"Bearer {token}")
+        try:
+            with urllib.request.urlopen(request, timeout=20) as response:
+                return Response(response.status, response.headers, response.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                return Response(error.code, error.headers, error.read())
+
+    def post(self, path: str, *, token: str = "", **headers: str) -> Response:
+        return self.get(path, method="POST", token=token, **headers)
+
+
+def make_result(
+    table: UsageTable,
+    *,
+    settings: Settings | None = None,
+    number: int = 1,
+    opinions: Mapping[int, Opinion] | None = None,
+) -> Result:
+    """The result of a cycle over a usage table."""
+    settings = settings or Settings()
+    verdicts, _ = judge(table, settings.rules, Memory(), now=table.at)
+    cautions = weigh_all(verdicts, opinions or {}, threshold=settings.ai.threshold)
+    verdicts = restrain_all(verdicts, cautions)
+    workloads = judge_workloads(verdicts, settings.rules)
+    return Result(number, table.at, 0.25, settings, verdicts, workloads, opinions or {}, {}, cautions)
+
+
+@dataclass
+class FakeCycles:
+    """Counts requested cycles, and runs none."""
+
+    stats: CycleStats = field(default_factory=CycleStats)
+    requested: list[bool | None] = field(default_factory=list)
+
+    def request_cycle(self, *, use_ai: bool | None = None) -> None:
+        self.requested.append(use_ai)
+
+
+class FakeSettings:
+    """Settings that remember what was changed, and stay as they are."""
+
+    def __init__(self, current: Settings | None = None) -> None:
+        self.current = current or Settings()
+        self.roles = Roles(self.current.server.tokens_file, self.current.server.tokens)
+        self.changed: list[Mapping[str, object]] = []
+
+    def change(self, values: Mapping[str, object]) -> Settings:
+        self.changed.append(values)
+        return self.current
+
+    def count_reloads(self) -> Mapping[str, int]:
+        return {"ok": 0, "refused": 0}
+
+
+@dataclass
+class FakeSource:
+    """One process in each pod, except in pods called `server...`, which no agent reports."""
+
+    asked: Mapping[str, int] = field(default_factory=lambda: {"ok": 3, "failed": 0})
+    described: Mapping[str, Any] = field(
+        default_factory=lambda: {"url": "http://engine", "engine": "Prometheus", "failures": {}}
+    )
+    running: Running | None = None  # instead of those processes
+    series_failure: str = ""  # why series cannot be read
+    processes_failure: str = ""
+
+    def describe(self) -> Mapping[str, Any]:
+        return self.described
+
+    def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
+        if self.series_failure:
+            raise SourceError(self.series_failure)
+        return Chart(allocation, {Measure.CORE: [(at - 60, 0.5), (at, 0.75)]})
+
+    def read_processes(self, pods: Collection[Pod], at: float) -> Running:
+        if self.processes_failure:
+            raise SourceError(self.processes_failure)
+        return _run_processes(pods) if self.running is None else self.running
+
+
+def _run_processes(pods: Collection[Pod]) -> Running:
+    reported = [pod for pod in pods if not pod.name.startswith("server")]
+    processes = [
+        RunningProcess(pod, "main", "n1", "0", "GPU-a", "", "", 4000 + number, "python", 8.0 * 2**30, 0.25)
+        for number, pod in enumerate(reported)
+    ]
+    return Running(processes, frozenset(reported))
+
+
+class FakeLedger:
+    """A ledger with one report."""
+
+    def __init__(self, report: Report | None = None) -> None:
+        self._report = report
+
+    def describe(self) -> Mapping[str, Any] | None:
+        return None
+
+    def read_report(self, query: ReportQuery) -> Report:
+        return self._report or example_report(query)
+
+
+class FakeDeliveries:
+    """An empty outbox. `failure`: why reading it fails."""
+
+    def __init__(self, *, failure: str = "") -> None:
+        self._failure = failure
+
+    def describe(self) -> Mapping[str, Any]:
+        return {}
+
+    def read_deliveries(self, state: str | None, limit: int) -> Sequence[Delivery]:
+        if self._failure:
+            raise SourceError(self._failure)
+        return ()
+
+    def retry_delivery(self, number: int) -> tuple[Delivery | None, bool]:
+        return None, False
+
+
+@dataclass
+class Api(Client):
+    """A client of the application, and the components behind it."""
+
+    dependencies: ApiDependencies
+    cycles: FakeCycles
+
+    def publish(self, result: Result) -> None:
+        ResultPublisher(self.dependencies.results, self.dependencies.events).publish(result)
+
+
+def make_dependencies(
+    result: Result | None = None,
+    *,
+    settings: Settings | SettingsControl | None = None,
+    cycles: FakeCycles | None = None,
+    **others: Any,
+) -> ApiDependencies:
+    """Fakes for every component but `others`, with a published result unless there is none."""
+    if settings is None or isinstance(settings, Settings):
+        settings = FakeSettings(settings or (result.settings if result else None))
+    dependencies = ApiDependencies(
+        results=ResultStore(),
+        events=EventFeed(),
+        cycles=cycles or FakeCycles(),
+        settings=settings,
+        source=FakeSource(),
+        ledger=FakeLedger(),
+        deliveries=FakeDeliveries(),
+        model_calls=Tally(failures=Counter()),
+    )
+    dependencies = replace(dependencies, **others)
+    if result is not None:
+        ResultPublisher(dependencies.results, dependencies.events).publish(result)
+        dependencies.cycles.stats.finished = 1
+        dependencies.cycles.stats.last_ended_at = result.at
+    return dependencies
+
+
+@contextmanager
+def running_api(result: Result | None = None, *, host: str = "127.0.0.1", **components: Any) -> Iterator[Api]:
+    """The application behind uvicorn on a free port, its event loop in a thread. `components` replace fakes."""
+    cycles = FakeCycles()
+    dependencies = make_dependencies(result, cycles=cycles, **components)
+    listening = open_socket(ServerSettings(address=f"{host}:0"))
+    server = uvicorn.Server(configure_server(build_api(dependencies)))
+
+    async def serve() -> None:
+        dependencies.events.open()
+        await server.serve(sockets=[listening])
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    try:
+        yield Api(f"http://{host}:{listening.getsockname()[1]}", dependencies, cycles)
+    finally:
+        server.should_exit = True
+        thread.join(20)

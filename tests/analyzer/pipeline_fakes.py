@@ -1,0 +1,87 @@
+"""Fake components of a pipeline. All append to one list of events, so that their order can be checked."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpusteward.analyzer.judge.history import Memory
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.sources.pod_processes import Pod, Running
+from gpusteward.analyzer.sources.usage_source import Chart
+from gpusteward.analyzer.tables import UsageTable
+from gpusteward.core.usages import AllocationKey
+
+Events = list[tuple[str, object]]
+
+
+@dataclass
+class FakeTableSource:
+    """A source with one table. `failure` is raised instead."""
+
+    table: UsageTable
+    failure: Exception | None = None
+
+    def read(self, at: float) -> UsageTable:
+        if self.failure:
+            raise self.failure
+        return self.table
+
+    def describe(self) -> Mapping[str, Any]:
+        return {}
+
+    def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
+        raise AssertionError("a cycle reads no series")
+
+    def read_processes(self, pods: Collection[Pod], at: float) -> Running:
+        raise AssertionError("a cycle reads no processes")
+
+    def close(self) -> None: ...
+
+
+@dataclass
+class FakePublisher:
+    """Keeps published results."""
+
+    events: Events = field(default_factory=list)
+    failure: Exception | None = None
+
+    def publish(self, result: Result) -> None:
+        if self.failure:
+            raise self.failure
+        self.events.append(("published", result.number))
+
+
+@dataclass
+class FakeCycleLedger:
+    """Keeps recorded results."""
+
+    events: Events = field(default_factory=list)
+    failure: Exception | None = None
+    history: Memory = field(default_factory=Memory)
+
+    def restore(self, table: UsageTable) -> Memory:
+        self.events.append(("restored", len(table)))
+        return self.history
+
+    def record(self, result: Result) -> None:
+        if self.failure:
+            raise self.failure
+        self.events.append(("recorded", result.number))
+
+
+@dataclass
+class FakeNotifier:
+    """Keeps results and outages."""
+
+    events: Events = field(default_factory=list)
+    failure: Exception | None = None
+
+    def notify(self, result: Result) -> None:
+        if self.failure:
+            raise self.failure
+        self.events.append(("notified", result.number))
+
+    def announce_outage(self, reason: str, *, at: float) -> None:
+        if self.failure:
+            raise self.failure
+        self.events.append(("outage", reason))

@@ -1,0 +1,66 @@
+"""`gpusteward serve` as a process.
+
+with running_serve(folder, prometheus_url=engine.url) as server: server.get("/results")
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.agent.test_agent_process import free_port
+from tests.analyzer.api.server import Client
+
+COMMAND = (sys.executable, "-m", "gpusteward.cli.main", "serve")
+
+
+@dataclass
+class RunningServe(Client):
+    """The command as a process."""
+
+    process: subprocess.Popen[str] = field(repr=False)
+    log: Path = field(repr=False)
+
+    def wait_for(self, condition: Callable[["RunningServe"], bool], seconds: float = 20) -> None:
+        deadline = time.monotonic() + seconds
+        while True:
+            assert self.process.poll() is None, self.log.read_text()
+            try:
+                if condition(self):
+                    return
+            except OSError:  # not listening yet
+                pass
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.02)
+
+    def stop(self) -> float:
+        """Terminate it; how many seconds that took."""
+        started = time.monotonic()
+        self.process.terminate()
+        self.process.wait(20)
+        return time.monotonic() - started
+
+
+@contextmanager
+def running_serve(
+    folder: Path, *flags: str, prometheus_url: str = "", env: Mapping[str, str] | None = None
+) -> Iterator[RunningServe]:
+    """`gpusteward serve` in a folder of its own, on a free port."""
+    log = folder / "serve.log"
+    address = f"127.0.0.1:{free_port()}"
+    engine = [f"--prometheus-url={prometheus_url}"] if prometheus_url else []
+    command = [*COMMAND, f"--address={address}", *engine, *flags]
+    with log.open("w") as out:
+        environment = {"XDG_DATA_HOME": str(folder), **(env or {})}  # the ledger is in the folder too
+        process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=out, text=True, env=environment)
+        server = RunningServe(f"http://{address}", process, log)
+        try:
+            server.wait_for(lambda it: it.get("/health").status == 200)
+            yield server
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait(20)

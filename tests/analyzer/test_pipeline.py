@@ -1,0 +1,193 @@
+"""The order of the stages of a cycle, and what a failure of each of them costs."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from gpusteward.analyzer.explain.explainer import Explainer
+from gpusteward.analyzer.metrics.delivery_metrics import ledger_families
+from gpusteward.analyzer.pipeline import Components, Pipeline
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.scheduler import CycleScheduler
+from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
+from gpusteward.core import analyzer_metrics as metrics
+from gpusteward.core.errors import SourceError
+from tests.analyzer.api.server import FakeCycles, FakeDeliveries, FakeLedger, make_dependencies
+from tests.analyzer.pipeline_fakes import Events, FakeCycleLedger, FakeNotifier, FakePublisher, FakeTableSource
+from tests.analyzer.usage_tables import AT, allocation, resting, table_of
+
+SETTINGS = Settings()
+
+
+class Cycles:
+    """A pipeline on fakes that write into one list of events."""
+
+    def __init__(self) -> None:
+        self.events: Events = []
+        self.source = FakeTableSource(table_of(resting(), allocations=[allocation()]))
+        self.publisher = FakePublisher(self.events)
+        self.ledger = FakeCycleLedger(self.events)
+        self.notifier = FakeNotifier(self.events)
+        self.pipeline = Pipeline(
+            Components(
+                self.source, ClusterOwners(None), Explainer(SETTINGS.ai), self.publisher, self.ledger, self.notifier
+            )
+        )
+
+    @property
+    def stats(self):
+        return self.pipeline.stats
+
+    def run(self) -> Result | None:
+        return self.pipeline.run(SETTINGS, at=AT, use_ai=False)
+
+
+def test_a_result_is_published_before_it_is_recorded_and_recorded_before_it_is_notified():
+    cycles = Cycles()
+    result = cycles.run()
+    assert result is not None
+    assert cycles.events == [("restored", 1), ("published", 1), ("recorded", 1), ("notified", 1)]
+    assert (cycles.stats.finished, cycles.stats.failed, cycles.stats.last_error) == (1, 0, "")
+    assert list(cycles.stats.stages) == ["read", "judge", "explain", "publish", "record", "notify"]
+
+
+def test_the_history_is_restored_once():
+    cycles = Cycles()
+    cycles.run()
+    cycles.run()
+    assert [name for name, _ in cycles.events].count("restored") == 1
+
+
+def test_a_source_that_cannot_be_read_fails_the_cycle_and_the_outage_is_announced():
+    cycles = Cycles()
+    cycles.run()
+    cycles.events.clear()
+    cycles.source.failure = SourceError("the engine does not respond")
+    assert cycles.run() is None
+    assert cycles.events == [("outage", "the engine does not respond")]
+    assert (cycles.stats.finished, cycles.stats.failed) == (1, 1)
+    assert cycles.stats.last_error == "the engine does not respond"
+    cycles.source.failure = None
+    assert cycles.run() is not None
+    assert cycles.stats.last_error == ""
+
+
+@pytest.mark.parametrize("component", ["source", "publisher"])
+def test_a_defect_in_a_required_stage_costs_this_cycle_only(component: str):
+    cycles = Cycles()
+    getattr(cycles, component).failure = ZeroDivisionError("oops")
+    assert cycles.run() is None
+    assert cycles.events[-1] == ("outage", "unexpected ZeroDivisionError: oops")
+    getattr(cycles, component).failure = None
+    assert cycles.run() is not None
+
+
+def test_a_failing_ledger_costs_no_notification_is_shown_and_is_over_with_the_next_cycle(
+    caplog: pytest.LogCaptureFixture,
+):
+    caplog.set_level("WARNING", logger="gpusteward")
+    cycles = Cycles()
+    cycles.ledger.failure = ZeroDivisionError("oops")
+    assert (cycles.run() is not None, cycles.run() is not None) == (True, True)
+    assert [event for event in cycles.events if event[0] != "restored"] == [
+        ("published", 1),
+        ("notified", 1),
+        ("published", 2),
+        ("notified", 2),
+    ]
+    assert [record.getMessage() for record in caplog.records] == ["stage_failed"], "each reason is logged once"
+    assert (cycles.stats.finished, cycles.stats.stages["record"].failures) == (2, 2)
+    assert describe_ledger(cycles) == (False, "unexpected ZeroDivisionError: oops", 0)
+    cycles.ledger.failure = None
+    cycles.run()
+    assert describe_ledger(cycles) == (True, "", 1)
+
+
+def describe_ledger(cycles: Cycles) -> tuple[bool, str, float]:
+    """Readiness and error as in /api/v1/health, and `ledger_up` as in /metrics."""
+
+    class ReadyLedger(FakeLedger):
+        def describe(self) -> dict[str, object]:
+            return {"is_ready": True, "error": "", "buffered_cycles": 0, "lost_cycles": 0}
+
+    described = make_dependencies(cycles=FakeCycles(cycles.stats), ledger=ReadyLedger()).describe_ledger()
+    assert described is not None
+    families = {family.metric: family.samples for family in ledger_families(described)}
+    ((_, is_up),) = families[metrics.LEDGER_UP]
+    return described["is_ready"], described["error"], is_up
+
+
+def test_a_failing_notifier_costs_neither_a_result_nor_the_thread():
+    cycles = Cycles()
+    cycles.notifier.failure = ZeroDivisionError("oops")
+    assert cycles.run() is not None
+    described = make_dependencies(cycles=FakeCycles(cycles.stats), deliveries=FakeDeliveries()).describe_deliveries()
+    assert described["fault"] == "unexpected ZeroDivisionError: oops"
+    cycles.source.failure = SourceError("the engine does not respond")
+    assert cycles.run() is None
+    assert cycles.stats.last_error == "the engine does not respond"
+
+
+def test_every_cycle_is_counted_once_in_the_histogram():
+    cycles = Cycles()
+    cycles.run()
+    cycles.source.failure = SourceError("the engine does not respond")
+    cycles.run()
+    assert cycles.stats.duration_counts[-1] == 2
+    assert cycles.stats.seconds_total > 0
+    assert cycles.stats.last_ended_at is not None
+
+
+class BlockedPipeline(Pipeline):
+    """Every cycle waits until it is allowed to end."""
+
+    def __init__(self, components: Components) -> None:
+        super().__init__(components)
+        self.started, self.allowed = threading.Semaphore(0), threading.Semaphore(0)
+        self.used_ai: list[bool] = []
+
+    def run(self, settings: Settings, *, at: float, use_ai: bool) -> Result | None:
+        self.used_ai.append(use_ai)
+        self.started.release()
+        assert self.allowed.acquire(timeout=10)
+        return None
+
+
+def with_scheduler(check: Callable[[CycleScheduler, BlockedPipeline], None]) -> None:
+    components = Components(FakeTableSource(table_of()), ClusterOwners(None), Explainer(SETTINGS.ai), FakePublisher())
+    pipeline = BlockedPipeline(components)
+    scheduler = CycleScheduler(pipeline, lambda: SETTINGS)
+    scheduler.start()
+    try:
+        assert pipeline.started.acquire(timeout=10)
+        check(scheduler, pipeline)
+    finally:
+        pipeline.allowed.release(10)
+        scheduler.stop(timeout_seconds=10)
+    assert not scheduler.is_alive()
+
+
+def test_several_requests_during_a_cycle_start_one_more():
+    def check(scheduler: CycleScheduler, pipeline: BlockedPipeline) -> None:
+        for _ in range(30):
+            scheduler.request_cycle()
+        pipeline.allowed.release()
+        assert pipeline.started.acquire(timeout=10)
+        pipeline.allowed.release()
+        scheduler.stop(timeout_seconds=10)
+        assert len(pipeline.used_ai) == 2
+
+    with_scheduler(check)
+
+
+def test_a_request_for_the_model_is_kept_when_another_one_leaves_it_open():
+    def check(scheduler: CycleScheduler, pipeline: BlockedPipeline) -> None:
+        scheduler.request_cycle(use_ai=True)
+        scheduler.request_cycle()
+        pipeline.allowed.release()
+        assert pipeline.started.acquire(timeout=10)
+        assert pipeline.used_ai == [False, True]
+
+    with_scheduler(check)
