@@ -1,4 +1,4 @@
-"""The reference page of the analyzer: its metrics and its settings, from the tables it runs on."""
+"""The reference page of the analyzer: its metrics and settings, from the tables in the code."""
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
@@ -13,20 +13,20 @@ from gpusteward.core.analyzer_metrics import ANALYZER_METRICS
 
 
 def write_analyzer_page() -> str:
-    """Metrics under gpu-oour's names, own health, and every key of config.yaml."""
+    """Metrics with gpu-oour's names, metrics of its own health, and every key of config.yaml."""
     return make_page(
         "The analyzer",
         "## Metrics under gpu-oour's names",
-        "One status at a time per GPU: a series of a former status is gone. What could not be measured is absent.",
+        "One status per GPU at a time: the series of a previous status is removed. Values that could not be "
+        "measured are absent.",
         _metrics("gpu-oour"),
         "## Metrics of its own health",
         _metrics("analyzer"),
         "## Settings",
         f"Keys of `config.yaml`. Each is also an environment variable: `{PREFIX}` and the key in capitals, with `__` "
-        "for the dot; and `--set KEY=VALUE` of `gpusteward serve`. A flag wins over the environment, the environment "
-        "over the file, the file over the default. `gpusteward settings` shows what is in force and where it comes "
-        "from.",
-        make_table(("key", "gpu-oour's variable", "default", "allowed", "what it is"), _settings()),
+        "for the dot; and a flag: `gpusteward serve --set KEY=VALUE`. Precedence: flag, environment, file, default. "
+        "`gpusteward settings` shows the effective settings and their origin.",
+        make_table(("key", "gpu-oour's variable", "default", "allowed", "description"), _settings()),
     )
 
 
@@ -34,7 +34,7 @@ def _metrics(dialect: str) -> str:
     rows = [
         (f"`{row.name}`", row.kind, code(row.labels), row.help) for row in ANALYZER_METRICS if row.dialect == dialect
     ]
-    return make_table(("metric", "type", "labels", "what it is"), rows)
+    return make_table(("metric", "type", "labels", "description"), rows)
 
 
 def _settings() -> Iterable[Sequence[str]]:

@@ -1,6 +1,6 @@
-"""Writes docs/reference/ from the tables the product itself runs on: `make docs`.
+"""Generates docs/reference/ from the tables of the code: `make docs`.
 
-A test fails when a page is not what this would write. docs/reference/http.md is written by hand and tested instead.
+A test fails when a page is stale. docs/reference/http.md is written by hand and has tests of its own.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ LABEL_SETS: Mapping[str, tuple[str, ...]] = {
 
 
 def main() -> None:
-    """Write every page anew."""
+    """Write every page."""
     REFERENCE.mkdir(exist_ok=True)
     for name, write in PAGES.items():
         (REFERENCE / name).write_text(write(), encoding="utf-8")
@@ -39,18 +39,18 @@ def main() -> None:
 def write_metrics_page() -> str:
     return make_page(
         "Metrics",
-        "One snapshot of a node, under the names of four systems. `--dialects` chooses among them. What could not be "
-        "measured is absent, never 0; an empty label is left out.",
+        "One snapshot of a node in four dialects; `--dialects` selects among them. What could not be measured is "
+        "absent, never 0; an empty label is omitted.",
         "## native: gpusteward's own names",
-        "Base units, and parts that sum to the device: over `by`, the `gpusteward_use_*` series of a GPU add up to its "
-        "`gpusteward_gpu_*` total. Sets of labels used below:",
+        "Base units. Summed over `by`, the `gpusteward_use_*` series of a GPU equal its `gpusteward_gpu_*` total. "
+        "Label sets used below:",
         make_table(("set", "labels"), ((f"**{name}**", code(labels)) for name, labels in LABEL_SETS.items())),
-        "`gpu` is NVML's index. `gpu_instance_id` and `mig_profile` are there on MIG instances only. `by` is "
-        "`container`, `host` or `unattributed`; the labels of a container are there where it is `container`.",
-        f"On a page older than three intervals only these are left: {code(_lasting())}.",
+        "`gpu` is the NVML index. `gpu_instance_id` and `mig_profile` exist on MIG instances only. `by` is "
+        "`container`, `host` or `unattributed`; container labels exist only with `container`.",
+        f"If the last snapshot is older than three intervals, only these remain: {code(_always_exported())}.",
         _metric_table("native"),
         "## vgpu-monitor: k8s-vgpu-monitor's names",
-        "Percent and MB of 1,048,576 bytes, as that system counts. `gpu_id` is NVML's index.",
+        "Percent, and MB of 1,048,576 bytes, as in that system. `gpu_id` is the NVML index.",
         _metric_table("vgpu-monitor"),
         "## pid2pod: nvidia-pid2pod's name",
         _metric_table("pid2pod"),
@@ -60,14 +60,14 @@ def write_metrics_page() -> str:
 
 def _metric_table(dialect: str) -> str:
     rows = [row for row in METRICS if row.dialect == dialect]
-    return make_table(("metric", "type", "labels", "what it is"), map(_metric_row, rows))
+    return make_table(("metric", "type", "labels", "description"), map(_metric_row, rows))
 
 
 def _metric_row(metric: Metric) -> Sequence[str]:
     return f"`{metric.name}`", metric.kind, _labels(metric.labels), metric.help
 
 
-def _lasting() -> list[str]:
+def _always_exported() -> list[str]:
     return [metric.name for metric in METRICS if metric.outlives_snapshot]
 
 
@@ -84,22 +84,22 @@ def _dcgm_sections() -> Iterable[str]:
     yield "## dcgm: dcgm-exporter's names"
     yield (
         "Labels: `gpu`, `UUID`, `pci_bus_id`, `device`, `modelName`, on MIG instances `GPU_I_PROFILE` and `GPU_I_ID` "
-        "(`GPU_CI_ID` where an instance is split further), `Hostname`, `DCGM_FI_DRIVER_VERSION`, and on a GPU that one "
-        "pod has to itself `container`, `namespace`, `pod`. All fields below are read from NVML."
+        "(`GPU_CI_ID` where an instance is split further), `Hostname`, `DCGM_FI_DRIVER_VERSION`, and, on a GPU with an "
+        "exclusive holder, `container`, `namespace`, `pod`. All fields below are read from NVML."
     )
     yield (
         "*4.9* is the name with `--dcgm-names v4.9`, with its unit where that differs. *GPM* fields exist on Hopper "
-        "and newer GPUs only. *Slow* ones block the collection for 20 ms a GPU."
+        "and newer GPUs only. *Slow* fields block the collection for 20 ms per GPU."
     )
-    header = ("field", "id", "type", "what it is", "4.9", "")
+    header = ("field", "id", "type", "description", "4.9", "")
     yield "### On by default"
     yield make_table(header, map(_field_row, dcgm.DEFAULT_FIELDS))
     yield f"With `--dcgm-names` `v4.9` or `both` also {code(dcgm.V49_DEFAULT_ADDITIONS)}."
     yield "### By a CSV file or ConfigMap"
     yield make_table(header, map(_field_row, dcgm.OPTIONAL_FIELDS))
-    yield "Families that dcgm-exporter makes itself:"
-    yield make_table(("family", "type", "what it is"), ((f"`{one.name}`", one.kind, one.help) for one in dcgm.EVENTS))
-    yield "Fields of the type `label`, whose text becomes a label of every sample of the GPU:"
+    yield "Families that dcgm-exporter computes itself:"
+    yield make_table(("family", "type", "description"), ((f"`{one.name}`", one.kind, one.help) for one in dcgm.EVENTS))
+    yield "Fields of the type `label`; their text becomes a label of every sample of the GPU:"
     yield make_table(
         ("field", "id", "default", "4.9"),
         (
@@ -110,11 +110,11 @@ def _dcgm_sections() -> Iterable[str]:
     yield "### Other spellings"
     yield "A CSV may also use these names; they are exported as written."
     yield make_table(("name", "is"), ((f"`{new}`", f"`{name}`") for new, name in (*DCGM_46.items(), *DCGM_1.items())))
-    yield "### Not served"
+    yield "### Not exported"
     yield (
         "Every other field of DCGM 3 and 4 (NVSwitch, CPU, ConnectX, diagnostics, health, single NVLinks, vGPU guests) "
-        "is accepted in a CSV, named once in the log as `fields_unserved`, and not exported. A name DCGM does not have "
-        "is an error that names the line and the nearest field."
+        "is accepted in a CSV file, logged once as `fields_unserved`, and not exported. A name that DCGM does not have "
+        "is an error with the line number and the nearest field."
     )
 
 
@@ -134,17 +134,18 @@ def _condition(field: DcgmField) -> str:
 def write_settings_page() -> str:
     return make_page(
         "Settings of the agent",
-        "A flag wins over the environment, the environment over the default. Of several variables the first that is "
-        "set counts; an empty one counts as not set. Switches take `true` or `false`, and the bare flag is `true`. "
-        "Flags may be written as Go programs take them: `-collectors=x`, `-k=true`.",
+        "Precedence: flag, environment, default. Of several variables the first one that is set is used; an empty one "
+        "counts as not set. Switches take `true` or `false`, and the bare flag is `true`. "
+        "Go's flag syntax is accepted: `-collectors=x`, `-k=true`.",
         "## gpusteward's own",
         _setting_table(Group.OURS),
         "## As in dcgm-exporter",
         _setting_table(Group.COMPATIBLE),
         "## Accepted and ignored",
-        "Flags and variables of dcgm-exporter that mean nothing here. The agent starts and says once which it ignored.",
+        "Flags and variables of dcgm-exporter without effect here. The agent starts and logs once which ones it "
+        "ignored.",
         make_table(
-            ("flag", "environment", "why"),
+            ("flag", "environment", "reason"),
             ((code(row.flags), code(row.environment), row.about) for row in SETTINGS if row.group is Group.IGNORED),
         ),
     )
@@ -152,7 +153,7 @@ def write_settings_page() -> str:
 
 def _setting_table(group: Group) -> str:
     rows = [row for row in SETTINGS if row.group is group]
-    return make_table(("flag", "environment", "default", "what it is"), map(_setting_row, rows))
+    return make_table(("flag", "environment", "default", "description"), map(_setting_row, rows))
 
 
 def _setting_row(row: Setting) -> Sequence[str]:
@@ -163,17 +164,15 @@ def _setting_row(row: Setting) -> Sequence[str]:
 def write_cli_page() -> str:
     return make_page(
         "Command line",
-        make_table(
-            ("command", "what it does"), ((f"`gpusteward {name}`", one.about) for name, one in COMMANDS.items())
-        ),
+        make_table(("command", "description"), ((f"`gpusteward {name}`", one.about) for name, one in COMMANDS.items())),
         "`gpusteward --help` lists commands, `gpusteward COMMAND --help` flags, `gpusteward --version` the version.",
         "## Exit codes",
         make_table(
             ("code", "command", "when"),
             ((str(each.code), f"`{each.command}`" if each.command else "any", each.when) for each in EXITS),
         ),
-        "`agent`, `serve`, `up` and `demo` end with 0 on SIGTERM and Ctrl-C.",
-        *_people_sections(),
+        "`agent`, `serve`, `up` and `demo` exit with 0 on SIGTERM and Ctrl-C.",
+        *_command_sections(),
         "## gpusteward agent",
         str(build_parser(SETTINGS).description),
         "Environment variables and defaults of each flag: [settings](settings.md).",
@@ -182,19 +181,19 @@ def write_cli_page() -> str:
         make_table(
             ("signal", "what the agent does"),
             (
-                ("SIGTERM, SIGINT", "stops listening, finishes the cycle under way, lets go of the driver, ends"),
+                ("SIGTERM, SIGINT", "stops listening, finishes the current cycle, closes NVML, exits"),
                 (
                     "SIGUSR1",
-                    "lets go of NVML for `--release-seconds`, for a GPU reset or a driver reload; then comes back",
+                    "closes NVML for `--release-seconds`, for a GPU reset or a driver reload, then reopens it",
                 ),
-                ("SIGHUP", "runs a cycle now, which looks for changed files; they are found without it too"),
+                ("SIGHUP", "runs a cycle now, which checks for changed files; they are also found without it"),
             ),
         ),
     )
 
 
-def _people_sections() -> Iterable[str]:
-    """What people type, from the parsers that read it."""
+def _command_sections() -> Iterable[str]:
+    """The interactive commands, from their parsers."""
     for command in (top, idle, explain, ps, doctor, report):
         parser = command.build_parser()
         flags = (each for each in parser._actions if each.option_strings and each.dest != "help")
