@@ -16,10 +16,10 @@ import requests
 from bench.fleet_data import SIGNALS, STEP, Fleet, uuid_of
 from bench.fleet_results import CycleTime
 from bench.wire_tap import Asked, tap_wire
-from gpusteward.analyzer.api.metrics_bodies import render_result
 from gpusteward.analyzer.api.publisher import prepare
 from gpusteward.analyzer.api.result_store import ResultStore
 from gpusteward.analyzer.explain.explainer import Explainer
+from gpusteward.analyzer.metrics.page import render_result
 from gpusteward.analyzer.pipeline import Components, Pipeline
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from gpusteward.analyzer.explain.explainer import Explainer
-from gpusteward.analyzer.metrics.delivery_metrics import ledger_families
+from gpusteward.analyzer.metrics.health_metrics import ledger_families
 from gpusteward.analyzer.pipeline import Components, Pipeline
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.scheduler import CycleScheduler

@@ -1,18 +1,10 @@
-"""Creates and wires all components of the analyzer, and runs them until a signal ends the program."""
+"""Creates and wires all components of the analyzer; `serve.py` runs them as a program."""
 
 import asyncio
-import logging
-import os
-import signal
-import socket
-import sys
-import threading
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
-import uvicorn
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 
@@ -24,21 +16,15 @@ from gpusteward.analyzer.api.publisher import ResultPublisher
 from gpusteward.analyzer.api.result_store import ResultStore
 from gpusteward.analyzer.explain.explainer import Explainer
 from gpusteward.analyzer.ledger_access import LedgerAccess
-from gpusteward.analyzer.listen_socket import configure_server, open_socket
 from gpusteward.analyzer.notify.notifier import Notifier
 from gpusteward.analyzer.pipeline import Components, OwnerNames, Pipeline
 from gpusteward.analyzer.runtime_settings import RuntimeSettings
 from gpusteward.analyzer.scheduler import CycleScheduler
 from gpusteward.analyzer.settings.file import SettingsFile
-from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners, open_owners
-from gpusteward.logs import ROOT, Log
-from gpusteward.process_memory import limit_malloc_arenas
-
-log = Log(__name__)
+from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
 
 RELOAD_SECONDS = 2.0
 """How often the files of settings and tokens are checked for changes; a check costs two stat calls."""
-THREADS_GRACE_SECONDS = 0.5
 CYCLE_GRACE_SECONDS = 1.5
 NOTIFIER_GRACE_SECONDS = 1.0
 """Together with the grace for requests below the 5 s within which the program ends, whatever the engine does."""
@@ -116,74 +102,3 @@ class Analyzer:
         """Close all connections to other systems: whatever waits for them returns. May be called from any thread."""
         self.explainer.interrupt()
         self.source.close()
-
-
-class _Server(uvicorn.Server):
-    """Leaves signals to `_serve`, which has to act on them first."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def run_analyzer(
-    file: SettingsFile,
-    *,
-    owners: Owners | None = None,
-    prepare: Callable[[Analyzer], None] = lambda _: None,
-    announce: Callable[[str], None] = lambda _: None,
-) -> int:
-    """Serve until SIGTERM or SIGINT. Raises ConfigurationError for what a person can fix.
-
-    `owners` are used instead of the API server. `prepare` is called with the analyzer before it starts, `announce`
-    with the URL it listens on.
-    """
-    limit_malloc_arenas()
-    listening = open_socket(file.settings.server)
-    analyzer = Analyzer(file, owners=owners or open_owners(file.settings.kubernetes, os.environ))
-    prepare(analyzer)
-    _redirect_uvicorn_logs()
-    server = _Server(configure_server(analyzer.api))
-    host, port = listening.getsockname()[:2]
-    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    log.info("analyzer_started", address=url)
-    announce(url)
-    with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
-        runner.run(_serve(analyzer, server, listening))
-    log.info("analyzer_stopped")
-    return 0
-
-
-def _redirect_uvicorn_logs() -> None:
-    """Into our own log and its format; only warnings and errors."""
-    logger = logging.getLogger("uvicorn")
-    logger.parent = logging.getLogger(ROOT)
-    logger.setLevel(logging.WARNING)
-
-
-async def _serve(analyzer: Analyzer, server: uvicorn.Server, listening: socket.socket) -> None:
-    loop = asyncio.get_running_loop()
-
-    def stop() -> None:
-        server.force_exit = server.should_exit  # the second signal waits for nothing
-        server.should_exit = True
-        analyzer.events.close()
-        threading.Thread(target=analyzer.interrupt, name="interrupt", daemon=True).start()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    await server.serve(sockets=[listening])
-
-
-def exit_without_threads() -> None:
-    """End the program although a query hangs in a thread the interpreter would wait for. The last call of all."""
-    deadline = time.monotonic() + THREADS_GRACE_SECONDS
-    left = [thread for thread in threading.enumerate() if thread is not threading.main_thread() and not thread.daemon]
-    for thread in left:
-        thread.join(max(0.0, deadline - time.monotonic()))
-    left = [thread for thread in left if thread.is_alive()]
-    if left:
-        log.warning("threads_abandoned", threads=",".join(thread.name for thread in left))
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)

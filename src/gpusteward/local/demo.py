@@ -9,10 +9,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from gpusteward.analyzer.app import Analyzer, run_analyzer
+from gpusteward.analyzer.app import Analyzer
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from gpusteward.analyzer.prices import PriceList
+from gpusteward.analyzer.serve import run_analyzer
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags
 from gpusteward.analyzer.settings.settings import Settings

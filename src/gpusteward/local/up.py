@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from gpusteward.agent.nvml import SIMULATE, Nvml
-from gpusteward.analyzer.app import run_analyzer
+from gpusteward.analyzer.serve import run_analyzer
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags
 from gpusteward.core.errors import SourceError

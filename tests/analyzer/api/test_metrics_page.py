@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from gpusteward.analyzer.api.http.crc32_combine import join_checksums
-from gpusteward.analyzer.api.http.gzip_blocks import Body, pack
+from gpusteward.analyzer.gzip_blocks import Body, combine_crc32, pack
 from gpusteward.core.analyzer_metrics import ANALYZER_METRICS
 from gpusteward.core.usages import Measure
 from tests.analyzer.api.sample_results import small_result
@@ -118,5 +117,5 @@ def test_a_body_is_the_same_packed_and_unpacked(pieces: list[tuple[bytes, bool]]
 
 @given(st.binary(max_size=3000), st.binary(max_size=3000))
 def test_the_checksum_of_a_text_is_made_of_those_of_its_parts(first: bytes, second: bytes):
-    joined = join_checksums(zlib.crc32(first), zlib.crc32(second), size=len(second))
+    joined = combine_crc32(zlib.crc32(first), zlib.crc32(second), size=len(second))
     assert joined == zlib.crc32(first + second)

@@ -9,11 +9,11 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from prometheus_client.samples import Sample
 
 from gpusteward.analyzer.api.event_feed import EventFeed
-from gpusteward.analyzer.api.metrics_bodies import render_result
 from gpusteward.analyzer.api.publisher import ResultPublisher, prepare
 from gpusteward.analyzer.api.result_store import ResultStore
-from gpusteward.analyzer.metrics import allocation_samples as holder_lines
-from gpusteward.analyzer.metrics.allocation_samples import render_holders
+from gpusteward.analyzer.metrics import allocation_samples
+from gpusteward.analyzer.metrics.allocation_samples import render_allocations
+from gpusteward.analyzer.metrics.page import render_result
 from gpusteward.analyzer.results import Result
 from gpusteward.core import analyzer_metrics as metrics
 from gpusteward.core.exposition import TEXT_TYPE
@@ -48,7 +48,7 @@ def test_every_row_is_told_under_its_own_names_whatever_they_are(names: list[tup
 def test_the_page_is_the_same_however_many_rows_are_written_at_once(monkeypatch: pytest.MonkeyPatch):
     result = make_result(large_table(500))
     whole = b"".join(render_result(result)[TEXT_TYPE].pieces())
-    monkeypatch.setattr(holder_lines, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(allocation_samples, "BATCH_ROWS", 7)
     assert b"".join(render_result(result)[TEXT_TYPE].pieces()) == whole
 
 
@@ -83,9 +83,9 @@ def test_what_is_no_number_has_no_sample():
 
 
 def test_whole_numbers_have_no_fraction():
-    lines = dict(render_holders(make_result(table_of(working(0.6)))))
+    lines = dict(render_allocations(make_result(table_of(working(0.6)))))
     assert lines[metrics.CORE].endswith("} 60\n")
-    assert dict(render_holders(make_result(table_of(working(0.1234)))))[metrics.CORE].endswith("} 12.34\n")
+    assert dict(render_allocations(make_result(table_of(working(0.1234)))))[metrics.CORE].endswith("} 12.34\n")
 
 
 def test_the_page_before_stands_until_the_next_one_is_made():

@@ -1,9 +1,9 @@
 """Publishes a result: clients can read it, listeners receive events, and its /metrics page is rendered."""
 
 from gpusteward.analyzer.api.event_feed import Event, EventFeed, describe_changes, describe_cycle
-from gpusteward.analyzer.api.metrics_bodies import render_result
 from gpusteward.analyzer.api.result_store import PublishedResult, ResultStore
 from gpusteward.analyzer.api.v1.workloads import DEFAULT_SORT, view_workloads
+from gpusteward.analyzer.metrics.page import render_result
 from gpusteward.analyzer.results import Result
 
 

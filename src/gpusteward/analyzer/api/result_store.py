@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar, cast
 
-from gpusteward.analyzer.api.http.gzip_blocks import Body
+from gpusteward.analyzer.gzip_blocks import Body
 from gpusteward.analyzer.results import Result
 
 T = TypeVar("T")

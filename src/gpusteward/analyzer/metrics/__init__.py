@@ -1,1 +1,7 @@
-"""The analyzer's `/metrics` page: the last result and the analyzer's own health as metric families."""
+"""The analyzer's `/metrics` page: the last result and the analyzer's own health as metric families. No HTTP.
+
+page.py                the page of a result, compressed, in both formats
+allocation_samples.py  one sample line per allocation and metric; rendered in batches
+result_metrics.py      families of the cluster as a whole
+health_metrics.py      families of the analyzer itself: cycles, queries, model calls, ledger, deliveries
+"""

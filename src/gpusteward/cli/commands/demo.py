@@ -22,7 +22,7 @@ def build_parser() -> FlagParser:
 def run(arguments: Sequence[str]) -> int:
     """Serve a cluster that does not exist until Ctrl-C. Raises ConfigurationError for what a person can mend."""
     with needing("agent,analyzer"):
-        from gpusteward.analyzer.app import exit_without_threads
+        from gpusteward.analyzer.serve import exit_without_threads
         from gpusteward.analyzer.settings.flags import flags_from
         from gpusteward.local.demo import run_demo
     given = build_parser().parse(arguments)

@@ -27,7 +27,7 @@ def run(arguments: Sequence[str]) -> int:
     file = SettingsFile(given, os.environ, directory=Path.cwd())
     configure_logs(level=file.settings.logging.level, as_json=file.settings.logging.as_json)
     with needing("analyzer"):
-        from gpusteward.analyzer.app import exit_without_threads, run_analyzer
+        from gpusteward.analyzer.serve import exit_without_threads, run_analyzer
     code = run_analyzer(file)
     exit_without_threads()
     return code

@@ -13,7 +13,7 @@ def build_parser() -> FlagParser:
 def run(arguments: Sequence[str]) -> int:
     """Serve until Ctrl-C. Raises SourceError without a GPU, ConfigurationError for what a person can mend."""
     with needing("agent,analyzer"):
-        from gpusteward.analyzer.app import exit_without_threads
+        from gpusteward.analyzer.serve import exit_without_threads
         from gpusteward.analyzer.settings.flags import flags_from
         from gpusteward.local.up import run_up
     code = run_up(flags_from(build_parser().parse(arguments)))

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from gpusteward import __version__
 from gpusteward.analyzer.api.compat.results import format_seed_time
 from gpusteward.analyzer.api.dependencies import Dependencies
-from gpusteward.analyzer.api.http.access import may_operate, may_read
+from gpusteward.analyzer.api.http.authorization import may_operate, may_read
 from gpusteward.analyzer.api.http.responses import send_json
 from gpusteward.analyzer.api.v1.health import find_status, is_connected, is_late
 from gpusteward.analyzer.settings.effective import showable

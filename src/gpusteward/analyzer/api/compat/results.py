@@ -16,13 +16,13 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import Field
 
 from gpusteward.analyzer.api.dependencies import Dependencies
-from gpusteward.analyzer.api.http.access import may_read
-from gpusteward.analyzer.api.http.gzip_blocks import MOST_PLAIN_ROWS, Body, pack
+from gpusteward.analyzer.api.http.authorization import may_read
 from gpusteward.analyzer.api.http.responses import JSON_TYPE, is_known, send_body, send_json, send_not_modified
 from gpusteward.analyzer.api.result_store import PublishedResult
-from gpusteward.analyzer.api.v1.pages import make_etag
+from gpusteward.analyzer.api.v1.pagination import make_etag
 from gpusteward.analyzer.explain.answers import Opinion
 from gpusteward.analyzer.explain.caution import Caution
+from gpusteward.analyzer.gzip_blocks import MOST_PLAIN_ROWS, Body, pack
 from gpusteward.analyzer.judge.capacities import find_capacities
 from gpusteward.analyzer.judge.keys import Mask, encode, read_keys
 from gpusteward.analyzer.judge.states import find_low

@@ -6,7 +6,7 @@ import msgspec
 from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 
-from gpusteward.analyzer.api.http.gzip_blocks import Body
+from gpusteward.analyzer.gzip_blocks import Body
 
 JSON_TYPE = "application/json"
 

@@ -9,10 +9,10 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
 
 from gpusteward.analyzer.api.dependencies import LastResult
-from gpusteward.analyzer.api.http.access import may_read
+from gpusteward.analyzer.api.http.authorization import may_read
 from gpusteward.analyzer.api.result_store import PublishedResult
-from gpusteward.analyzer.api.v1.listings import Listing, Texts, filter_codes
-from gpusteward.analyzer.api.v1.pages import (
+from gpusteward.analyzer.api.v1.listing import Listing, Texts, filter_codes
+from gpusteward.analyzer.api.v1.pagination import (
     ActivityWord,
     ListQuery,
     Page,

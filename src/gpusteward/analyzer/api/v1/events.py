@@ -5,7 +5,7 @@ from fastapi.responses import StreamingResponse
 
 from gpusteward.analyzer.api.dependencies import Dependencies
 from gpusteward.analyzer.api.event_feed import describe_cycle
-from gpusteward.analyzer.api.http.access import may_read
+from gpusteward.analyzer.api.http.authorization import may_read
 from gpusteward.analyzer.api.http.problems import ProblemError
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["events"])

@@ -1,6 +1,7 @@
 """/api/v1/gpus: one row a device or MIG instance with everybody who holds it, and one for the free ones of a node."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -9,22 +10,23 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
 
 from gpusteward.analyzer.api.dependencies import LastResult
-from gpusteward.analyzer.api.http.access import may_read
+from gpusteward.analyzer.api.http.authorization import may_read
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.allocations import known
-from gpusteward.analyzer.api.v1.fleets import Fleet, view_fleet
-from gpusteward.analyzer.api.v1.listings import Listing, Texts, filter_codes, lift, mean_by
-from gpusteward.analyzer.api.v1.pages import ActivityWord, ListQuery, Page, Words, answer_page
+from gpusteward.analyzer.api.v1.listing import Listing, Texts, filter_codes, lift, mean_by
+from gpusteward.analyzer.api.v1.pagination import ActivityWord, ListQuery, Page, Words, answer_page
 from gpusteward.analyzer.judge.keys import encode
 from gpusteward.analyzer.judge.states import name_states
 from gpusteward.analyzer.metrics.result_metrics import gpu_id
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, STATES
+from gpusteward.core.usages import AllocationKey
 from gpusteward.core.verdicts import Activity
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["gpus"])
 
 LISTING = "gpus"
+NodeModel = tuple[str, str]  # node, model
 GpuStateWord = Literal["idle", "low", "normal", "high", "unknown", "free"]
 GpuActivityWord = Literal["active", "idle", "unknown", "free"]
 GPU_STATES: Sequence[GpuStateWord] = (*(each.value for each in STATES), "free")
@@ -70,6 +72,46 @@ class GpuQuery(ListQuery):
     activity: Annotated[tuple[GpuActivityWord, ...], Field(max_length=4)] = ()
     node: Words = ()
     model: Words = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """How many whole GPUs there are, held or not: sources count all, and name only those that are held."""
+
+    gpus: int | None  # None: the source does not count them
+    free: Mapping[NodeModel, int]  # only where there are any
+
+    @property
+    def free_gpus(self) -> int | None:
+        return None if self.gpus is None else sum(self.free.values())
+
+
+UNKNOWN_FLEET = Fleet(None, {})
+
+
+def count_fleet(result: Result) -> Fleet:
+    """A GPU with one held MIG instance is held."""
+    counted, allocations = result.verdicts.usage.fleet, result.verdicts.usage.allocations
+    if not counted:
+        return UNKNOWN_FLEET
+    held = _count_held(allocations, counted)
+    # A source may count seldom: GPUs that are held exist, even if it counted fewer last time.
+    gpus = sum(max(count, held[key]) for key, count in counted.items())
+    elsewhere = sum(count for key, count in held.items() if key not in counted)
+    return Fleet(gpus + elsewhere, {key: count - held[key] for key, count in counted.items() if count > held[key]})
+
+
+def _count_held(allocations: Sequence[AllocationKey], counted: Mapping[NodeModel, int]) -> Counter[NodeModel]:
+    """On a node with one model, the node alone decides: an allocation may have the model in another spelling, or none
+    at all."""
+    models = Counter(node for node, _ in counted)
+    only_model = {node: (node, model) for node, model in counted if models[node] == 1}
+    keys = {one.gpu_uuid: (one.node, one.model) for one in allocations}
+    return Counter(only_model.get(key[0], key) for key in keys.values())
+
+
+def view_fleet(published: PublishedResult) -> Fleet:
+    return published.once("fleet", count_fleet)
 
 
 class GpuView:

@@ -11,10 +11,10 @@ from pydantic import Field
 
 from gpusteward import __version__
 from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies
-from gpusteward.analyzer.api.http.access import may_read
+from gpusteward.analyzer.api.http.authorization import may_read
 from gpusteward.analyzer.api.http.responses import send_json
-from gpusteward.analyzer.api.v1.fleets import NO_FLEET, view_fleet
-from gpusteward.analyzer.api.v1.pages import ResultStamp, format_utc, stamp
+from gpusteward.analyzer.api.v1.gpus import UNKNOWN_FLEET, view_fleet
+from gpusteward.analyzer.api.v1.pagination import ResultStamp, format_utc, stamp
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import DOUBTS, Column
 
@@ -64,7 +64,7 @@ async def show_health(dependencies: Dependencies) -> Response:
     """More than the seed's /health tells: cycles, coverage, and why allocations are unknown."""
     published = dependencies.results.published
     result = published.result if published else None
-    fleet = view_fleet(published) if published else NO_FLEET
+    fleet = view_fleet(published) if published else UNKNOWN_FLEET
     return send_json(
         Health(
             status=find_status(dependencies),

@@ -8,11 +8,11 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
 
 from gpusteward.analyzer.api.dependencies import LastResult
-from gpusteward.analyzer.api.http.access import may_read
+from gpusteward.analyzer.api.http.authorization import may_read
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.allocations import known
-from gpusteward.analyzer.api.v1.listings import Listing, Texts, mean_by, sum_by
-from gpusteward.analyzer.api.v1.pages import ListQuery, Page, Words, answer_page
+from gpusteward.analyzer.api.v1.listing import Listing, Texts, mean_by, sum_by
+from gpusteward.analyzer.api.v1.pagination import ListQuery, Page, Words, answer_page
 from gpusteward.analyzer.judge.keys import encode
 from gpusteward.analyzer.judge.states import find_low
 from gpusteward.analyzer.results import Result

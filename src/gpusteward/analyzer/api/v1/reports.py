@@ -12,10 +12,10 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.api.dependencies import Dependencies, LedgerReader
-from gpusteward.analyzer.api.http.access import may_read
+from gpusteward.analyzer.api.http.authorization import may_read
 from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError
-from gpusteward.analyzer.api.v1.pages import Words
+from gpusteward.analyzer.api.v1.pagination import Words
 from gpusteward.analyzer.reports.render.csv_text import render_csv
 from gpusteward.analyzer.reports.render.descriptions import Language
 from gpusteward.analyzer.reports.render.html_page import content_policy, render_html

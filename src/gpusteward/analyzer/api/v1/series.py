@@ -7,11 +7,11 @@ from fastapi import APIRouter, Depends, Query, Response
 from pydantic import Field
 
 from gpusteward.analyzer.api.dependencies import Dependencies, LastResult
-from gpusteward.analyzer.api.http.access import may_read
+from gpusteward.analyzer.api.http.authorization import may_read
 from gpusteward.analyzer.api.http.concurrency_limits import query_source
 from gpusteward.analyzer.api.http.responses import send_json
 from gpusteward.analyzer.api.v1.allocations import allocation_id
-from gpusteward.analyzer.api.v1.pages import ResultStamp, stamp
+from gpusteward.analyzer.api.v1.pagination import ResultStamp, stamp
 from gpusteward.analyzer.api.v1.workloads import Part, find_workload
 from gpusteward.analyzer.sources.usage_source import Chart
 

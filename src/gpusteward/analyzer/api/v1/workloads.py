@@ -9,13 +9,13 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import Field
 
 from gpusteward.analyzer.api.dependencies import LastResult
-from gpusteward.analyzer.api.http.access import may_read
+from gpusteward.analyzer.api.http.authorization import may_read
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import is_known, send_json, send_not_modified
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.allocations import Allocation, HighestStep, known, view_allocations
-from gpusteward.analyzer.api.v1.listings import Listing, Texts, filter_codes, lift
-from gpusteward.analyzer.api.v1.pages import (
+from gpusteward.analyzer.api.v1.listing import Listing, Texts, filter_codes, lift
+from gpusteward.analyzer.api.v1.pagination import (
     ActivityWord,
     ListQuery,
     Page,

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import is_known, send_json, send_not_modified
-from gpusteward.analyzer.api.v1.listings import Listing
+from gpusteward.analyzer.api.v1.listing import Listing
 from gpusteward.analyzer.results import Result
 
 MOST_ROWS = 1000

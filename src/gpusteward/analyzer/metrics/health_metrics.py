@@ -1,0 +1,83 @@
+"""Metric families of the analyzer itself: cycles, queries, model calls, settings, ledger, deliveries."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from gpusteward import __version__
+from gpusteward.analyzer.explain.tallies import Tally
+from gpusteward.analyzer.metrics.result_metrics import family_by
+from gpusteward.analyzer.pipeline import DURATION_BUCKETS, CycleStats
+from gpusteward.analyzer.results import Result
+from gpusteward.core import analyzer_metrics as metrics
+from gpusteward.core.exposition import Family, Samples, render_labels
+
+DELIVERY_RESULTS = ("sent", "failed", "dead", "refused")
+
+
+def cycle_families(result: Result | None, stats: CycleStats) -> Iterator[Family]:
+    """`result`: the last one; None before the first."""
+    yield Family(metrics.BUILD_INFO, [(render_labels((("version", __version__),)), 1)])
+    yield Family(metrics.ANALYSES, [("", stats.finished)])
+    yield Family(metrics.ANALYSIS_ERRORS, [("", stats.failed)])
+    yield _durations(stats)
+    if stats.last_ended_at is not None:
+        yield Family(metrics.CYCLE_TIME, [("", round(stats.last_ended_at, 3))])
+    if result is not None:
+        yield Family(metrics.CYCLE_SECONDS, [("", round(result.seconds, 3))])
+        yield _service_info(result)
+
+
+def _durations(stats: CycleStats) -> Family:
+    """A histogram: the label text of a sample begins with the suffix of its name."""
+    limits = [*(f"{limit:g}" for limit in DURATION_BUCKETS), "+Inf"]
+    runs = stats.finished + stats.failed
+    samples: Samples = [
+        (f'_bucket{{le="{limit}"}}', count) for limit, count in zip(limits, [*stats.duration_counts, runs], strict=True)
+    ]
+    return Family(metrics.ANALYSIS_SECONDS, [*samples, ("_sum", round(stats.seconds_total, 3)), ("_count", runs)])
+
+
+def _service_info(result: Result) -> Family:
+    settings = result.settings
+    labels = (
+        ("version", __version__),
+        ("threshold", f"{settings.thresholds.low_utilization:g}"),
+        ("interval", str(settings.scheduler.interval)),
+        ("ai_enabled", str(settings.ai.enabled)),
+    )
+    return Family(metrics.SERVICE_INFO, [(render_labels(labels), 1)])
+
+
+def model_families(tally: Tally) -> Iterable[Family]:
+    failures = {failure.value: count for failure, count in tally.failures.copy().items()}  # another thread counts
+    yield family_by(metrics.MODEL_CALLS, "result", {"ok": tally.opinions, "recalled": tally.recalled, **failures})
+    yield family_by(metrics.MODEL_TOKENS, "direction", {"input": tally.input_tokens, "output": tally.output_tokens})
+    yield Family(metrics.MODEL_COST, [("", round(tally.cost, 6))])
+
+
+def query_families(counts: Mapping[str, int]) -> Iterator[Family]:
+    yield family_by(metrics.QUERIES, "result", counts)
+
+
+def reload_families(counts: Mapping[str, int]) -> Iterator[Family]:
+    yield family_by(metrics.SETTINGS_RELOADS, "result", counts)
+
+
+def ledger_families(described: Mapping[str, Any] | None) -> Iterator[Family]:
+    """No family where the ledger is disabled (None)."""
+    if described:
+        yield Family(metrics.LEDGER_UP, [("", int(described["is_ready"]))])
+        yield Family(metrics.LEDGER_BUFFERED, [("", described["buffered_cycles"])])
+        yield Family(metrics.LEDGER_LOST, [("", described["lost_cycles"])])
+
+
+def delivery_families(described: Mapping[str, Any]) -> Iterator[Family]:
+    counts: Mapping[str, Mapping[str, int]] = described.get("counts", {})
+    by_result = {
+        (kind, result): number for result in DELIVERY_RESULTS for kind, number in counts.get(result, {}).items()
+    }
+    yield Family(
+        metrics.DELIVERIES,
+        [(render_labels((("kind", kind), ("result", result))), number) for (kind, result), number in by_result.items()],
+    )
+    yield family_by(metrics.DELIVERIES_PENDING, "kind", counts.get("pending", {}))

@@ -1,0 +1,135 @@
+"""Runs the analyzer as a program: the listening socket, the HTTP server, signals, and the end of the process."""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from fastapi import FastAPI
+
+from gpusteward.analyzer.app import Analyzer, Owners
+from gpusteward.analyzer.settings.file import SettingsFile
+from gpusteward.analyzer.settings.settings import ServerSettings
+from gpusteward.analyzer.sources.owners.cluster_owners import open_owners
+from gpusteward.core.errors import ConfigurationError
+from gpusteward.logs import ROOT, Log
+from gpusteward.process_memory import limit_malloc_arenas
+
+log = Log(__name__)
+
+BACKLOG = 512
+MOST_CONNECTIONS = 1024
+REQUESTS_GRACE_SECONDS = 2
+THREADS_GRACE_SECONDS = 0.5
+
+
+def run_analyzer(
+    file: SettingsFile,
+    *,
+    owners: Owners | None = None,
+    prepare: Callable[[Analyzer], None] = lambda _: None,
+    announce: Callable[[str], None] = lambda _: None,
+) -> int:
+    """Serve until SIGTERM or SIGINT. Raises ConfigurationError for what a person can fix.
+
+    `owners` are used instead of the API server. `prepare` is called with the analyzer before it starts, `announce`
+    with the URL it listens on.
+    """
+    limit_malloc_arenas()
+    listening = open_socket(file.settings.server)
+    analyzer = Analyzer(file, owners=owners or open_owners(file.settings.kubernetes, os.environ))
+    prepare(analyzer)
+    _redirect_uvicorn_logs()
+    server = _Server(configure_server(analyzer.api))
+    host, port = listening.getsockname()[:2]
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    log.info("analyzer_started", address=url)
+    announce(url)
+    with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+        runner.run(_serve(analyzer, server, listening))
+    log.info("analyzer_stopped")
+    return 0
+
+
+def _redirect_uvicorn_logs() -> None:
+    """Into our own log and its format; only warnings and errors."""
+    logger = logging.getLogger("uvicorn")
+    logger.parent = logging.getLogger(ROOT)
+    logger.setLevel(logging.WARNING)
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to `_serve`, which has to act on them first."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def _serve(analyzer: Analyzer, server: uvicorn.Server, listening: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        server.force_exit = server.should_exit  # the second signal waits for nothing
+        server.should_exit = True
+        analyzer.events.close()
+        threading.Thread(target=analyzer.interrupt, name="interrupt", daemon=True).start()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    await server.serve(sockets=[listening])
+
+
+def exit_without_threads() -> None:
+    """End the program although a query hangs in a thread the interpreter would wait for. The last call of all."""
+    deadline = time.monotonic() + THREADS_GRACE_SECONDS
+    left = [thread for thread in threading.enumerate() if thread is not threading.main_thread() and not thread.daemon]
+    for thread in left:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    left = [thread for thread in left if thread.is_alive()]
+    if left:
+        log.warning("threads_abandoned", threads=",".join(thread.name for thread in left))
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
+def open_socket(settings: ServerSettings) -> socket.socket:
+    """Raises ConfigurationError when the address cannot be listened on."""
+    try:
+        listening = _listen(*settings.listen)
+        # Connections inherit it. Without it the end of a response waits 40 ms for the acknowledgement of its beginning.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    except OSError as error:
+        reason = error.strerror or error
+        raise ConfigurationError(
+            f"--address {settings.address!r}: cannot listen there: {reason}; choose another with --address HOST:PORT"
+        ) from error
+    return listening
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    if not host and socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True)
+    family = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0][0]  # noqa: S104 - as configured
+    return socket.create_server((host, port), family=family, backlog=BACKLOG)
+
+
+def configure_server(api: FastAPI) -> uvicorn.Config:
+    return uvicorn.Config(
+        api,
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,  # no header may replace the address of the peer
+        server_header=False,
+        ws="none",
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_graceful_shutdown=REQUESTS_GRACE_SECONDS,
+    )
