@@ -1,4 +1,4 @@
-"""The only importer of Apprise, for every channel that is not a Feishu webhook. It takes 45 MB: loaded when needed."""
+"""The only importer of Apprise, for every channel that is not a Feishu webhook. Apprise takes 45 MB: loaded if needed."""
 
 import logging
 import warnings
@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from gpusteward.analyzer.notify.errors import DeliveryError
 from gpusteward.analyzer.notify.outbox.records import PendingDelivery
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.messages.notices import CHANNEL_UNUSABLE
 
 TIMEOUT_SECONDS = 30.0
 
@@ -25,38 +26,35 @@ class AppriseSender:
         """Raises ConfigurationError, without the address, which is a secret."""
         import apprise
 
-        _silence()
-        # Nothing is kept on disk, templates are not looked for in texts, redirects not followed.
+        _silence_log()
+        # Nothing is stored on disk, texts are not treated as templates, redirects are not followed.
         asset = apprise.AppriseAsset(storage_mode="memory", http_redirects=False, allow_templates=False)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # its plugins import what Python deprecates: not ours to mend
+            warnings.simplefilter("ignore")  # Apprise's plugins import deprecated modules
             service = apprise.Apprise.instantiate(url, asset=asset)
         if service is None:
-            raise ConfigurationError(
-                f"notify.channels.{name}: Apprise does not understand this address; "
-                "see its list of services, or give a Feishu webhook"
-            )
-        service.redirects = False  # also where the address asks for them
+            raise ConfigurationError(CHANNEL_UNUSABLE, channel=name)
+        service.redirects = False  # also if the URL asks for them
         services = apprise.Apprise(asset=asset)
         services.add(service)
         return cls(f"{urlsplit(url).scheme}:{name}", services)
 
-    def send(self, waiting: PendingDelivery) -> None:
+    def send(self, delivery: PendingDelivery) -> None:
         from apprise import NotifyFormat
 
-        title, _, body = waiting.body.partition("\n")
+        title, _, body = delivery.body.partition("\n")
         text = {"body": body or title, "title": title, "body_format": NotifyFormat.TEXT}
         try:
             was_sent = self._services.notify(**text, interpret_escapes=False, timeout=TIMEOUT_SECONDS)
-        # What a plugin raises is not known here, and costs this attempt only; its text may have the address in it.
+        # Plugins may raise anything; it costs this attempt only. The text of the error may contain the address.
         except Exception as error:
             raise DeliveryError(f"Apprise failed ({type(error).__name__})") from error
         if not was_sent:
-            raise DeliveryError("the service did not take it; Apprise does not say why")
+            raise DeliveryError("not accepted by the service (Apprise gives no reason)")
 
 
-def _silence() -> None:
-    """Its log repeats addresses and bodies."""
+def _silence_log() -> None:
+    """Apprise logs addresses and bodies."""
     logger = logging.getLogger("apprise")
     logger.propagate = False
     if not logger.handlers:

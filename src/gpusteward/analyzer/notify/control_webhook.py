@@ -1,10 +1,37 @@
-"""gpu-oour's control webhook: one call for every GPU of low utilization, every cycle, with its JSON.
+"""gpu-oour's control webhook: one call per cycle for every GPU with low utilization, with gpu-oour's JSON.
 
-The rows are those of `/results/low`: what has no score is not among them, since nobody knows that it is low.
-`signing.py` says how a receiver checks a call and knows one that comes twice.
+The rows are those of `/results/low`. Allocations without a score are not among them: their utilization is unknown.
+
+Every call is signed if there is a secret:
+
+    Idempotency-Key: 5f0c...                     the same for every attempt to deliver one event
+    X-Gpusteward-Signature: t=1790000000,v1=9a3b...
+
+A receiver checks it with the secret of `control.secret` or `control.secret_file`:
+
+1. take `t` and `v1` from X-Gpusteward-Signature;
+2. reject the call when `t` (seconds since 1970) is more than 300 s away from the receiver's clock: it may be a replay;
+3. compute HMAC-SHA256 with the secret over the bytes of `t`, a dot, the value of Idempotency-Key, a dot, and the body as
+   received; reject the call unless its hexadecimal form equals `v1`, compared in constant time;
+4. if this Idempotency-Key was processed before, respond 200 and do nothing: a call may arrive more than once, a
+   repetition also after a newer event;
+5. check `timestamp` in the body before acting: after an outage events are up to `outbox.max_age_hours` old.
+
+In Python:
+
+    t, v1 = (part.split("=", 1)[1] for part in headers["X-Gpusteward-Signature"].split(","))
+    signed = f"{t}.{headers['Idempotency-Key']}.".encode() + body
+    expected = hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
+    genuine = hmac.compare_digest(expected, v1) and abs(time.time() - int(t)) <= 300
+
+A second signature scheme would be appended as `v2=`; receivers ignore parts that they do not know.
 """
 
-from collections.abc import Iterator, Mapping
+import hashlib
+import hmac
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,37 +41,40 @@ import numpy as np
 from gpusteward.analyzer.explain.answers import Opinion
 from gpusteward.analyzer.judge.states import find_low
 from gpusteward.analyzer.ledger.identities import clean_text, make_allocation_id
-from gpusteward.analyzer.notify.channels import CONTROL
-from gpusteward.analyzer.notify.outbox.records import OutboxEvent
-from gpusteward.analyzer.notify.signing import make_key
+from gpusteward.analyzer.notify.errors import DeliveryError
+from gpusteward.analyzer.notify.http_post import host_of, post
+from gpusteward.analyzer.notify.outbox.records import CONTROL, OutboxEvent, PendingDelivery, make_event_key
 from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.settings.notify import ControlSettings
 from gpusteward.analyzer.tables import STATES
+
+SIGNATURE_HEADER = "X-Gpusteward-Signature"
+KEY_HEADER = "Idempotency-Key"
 
 
 def control_events(result: Result) -> Iterator[OutboxEvent]:
-    """What the control webhook is told about a cycle; a cycle told twice has the same keys."""
+    """Events of one cycle. The same cycle always gives the same keys."""
     verdicts, keys = result.verdicts, result.workloads.keys
     timestamp = datetime.fromtimestamp(result.at, UTC).replace(tzinfo=None).isoformat(timespec="seconds")
     allocations = verdicts.usage.allocations
     is_low = find_low(verdicts.score, verdicts.state, thresholds=result.settings.thresholds)
     for row in np.flatnonzero(is_low).tolist():
-        event = make_event(result, row, timestamp=timestamp)
+        body = _make_body(result, row, timestamp=timestamp)
         yield OutboxEvent(
             stream="/".join((CONTROL, *map(clean_text, keys[result.workloads.codes[row]]))),
-            key=make_key(CONTROL, str(make_allocation_id(allocations[row])), str(round(result.at * 1000))),
+            key=make_event_key(CONTROL, str(make_allocation_id(allocations[row])), str(round(result.at * 1000))),
             kind=CONTROL,
             target=CONTROL,
-            body=msgspec.json.encode(event).decode(),
+            body=msgspec.json.encode(body).decode(),
         )
 
 
-def make_event(result: Result, row: int, *, timestamp: str) -> dict[str, Any]:
+def _make_body(result: Result, row: int, *, timestamp: str) -> dict[str, Any]:
     """gpu-oour's fields in its order."""
     allocation = result.verdicts.usage.allocations[row]
-    event: dict[str, Any] = {
-        "gpu_id": clean_text(
-            f"{allocation.gpu_uuid}/{allocation.gpu_instance}" if allocation.gpu_instance else allocation.gpu_uuid
-        ),
+    instance = f"/{allocation.gpu_instance}" if allocation.gpu_instance else ""
+    body: dict[str, Any] = {
+        "gpu_id": clean_text(f"{allocation.gpu_uuid}{instance}"),
         "pod": clean_text(allocation.container.pod),
         "namespace": clean_text(allocation.container.namespace),
         "hostname": clean_text(allocation.node),
@@ -53,13 +83,43 @@ def make_event(result: Result, row: int, *, timestamp: str) -> dict[str, Any]:
         "timestamp": timestamp,
     }
     opinion = result.opinions.get(row)
-    return event if opinion is None else event | {"ai_analysis": _analysis(opinion)}
+    return body if opinion is None else body | {"ai_analysis": _make_analysis(opinion)}
 
 
-def _analysis(opinion: Opinion) -> Mapping[str, object]:
+def _make_analysis(opinion: Opinion) -> Mapping[str, object]:
     return {
         "status": opinion.status,
         "confidence": round(opinion.confidence, 3),
         "reason": opinion.reason,
         "recommendation": opinion.recommendation,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class ControlSender:
+    """Calls the webhook."""
+
+    settings: ControlSettings = field(repr=False)
+    clock: Callable[[], float] = time.time
+
+    @property
+    def host(self) -> str:
+        return host_of(self.settings.api_url)
+
+    def send(self, delivery: PendingDelivery) -> None:
+        body = delivery.body.encode()
+        headers = {**delivery.headers, KEY_HEADER: delivery.key}
+        try:
+            secret = self.settings.read_secret()
+        except (OSError, UnicodeDecodeError) as error:
+            raise DeliveryError("control.secret_file cannot be read") from error
+        if secret:
+            headers[SIGNATURE_HEADER] = sign(secret, body, key=delivery.key, at=self.clock())
+        post(self.settings.api_url, body, headers=headers, timeout=self.settings.timeout)
+
+
+def sign(secret: str, body: bytes, *, key: str, at: float) -> str:
+    """The value of the signature header."""
+    seconds = int(at)
+    signed = f"{seconds}.{key}.".encode() + body
+    return f"t={seconds},v1={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"

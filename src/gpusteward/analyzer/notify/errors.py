@@ -1,11 +1,11 @@
-"""Why a delivery failed, in words without secrets: an address may have a token in it, so it is never repeated."""
+"""Why a delivery failed. The text never contains an address: addresses may contain tokens."""
 
 
 class DeliveryError(Exception):
-    """Not delivered.
+    """The receiver did not accept the message.
 
-    `is_refusal`: the receiver lives but does not want this message; asking again helps only if the receiver changes.
-    `wait_seconds`: how long the receiver asked to be left alone.
+    `is_refusal`: the receiver works but rejects this message; retrying helps only after the receiver has changed.
+    `wait_seconds`: how long the receiver asked to wait before the next attempt (Retry-After).
     """
 
     def __init__(self, reason: str, *, is_refusal: bool = False, wait_seconds: float = 0.0) -> None:

@@ -1,10 +1,10 @@
-"""The room's door: after every cycle `tell(result)`, after one that failed `tell_lost(reason)`.
+"""The entry point of this package: `notify(result)` after a successful cycle, `announce_outage(reason)` after a failed one.
 
-Both only decide and write into the outbox; other threads deliver. A fault here costs what is told, never a cycle.
+Both only decide what is sent and write it to the outbox; other threads deliver. An error here never fails a cycle.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -13,17 +13,14 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.ledger.db_engine import describe_error
-from gpusteward.analyzer.notify.alerting import Alerting
+from gpusteward.analyzer.notify.alertmanager.pusher import AlertPublisher
 from gpusteward.analyzer.notify.channels import build_senders
 from gpusteward.analyzer.notify.control_webhook import control_events
-from gpusteward.analyzer.notify.notices.digest import read_week, write_digest
-from gpusteward.analyzer.notify.notices.messages import MessageOptions
 from gpusteward.analyzer.notify.notices.notice_history import NoticeHistory
-from gpusteward.analyzer.notify.notices.planner import Notices, OutboxBatch, ReadNotifyAnnotation
-from gpusteward.analyzer.notify.notices.quiet_hours import digest_week
+from gpusteward.analyzer.notify.notices.planner import NoticePlanner, ReadNotifyAnnotation
 from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
 from gpusteward.analyzer.notify.outbox.dispatcher import POLL_SECONDS, Dispatcher
-from gpusteward.analyzer.notify.outbox.records import Delivery
+from gpusteward.analyzer.notify.outbox.records import Delivery, OutboxBatch
 from gpusteward.analyzer.notify.outbox.store import Outbox
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
@@ -32,101 +29,93 @@ from gpusteward.logs import Log
 
 log = Log(__name__)
 
-RECORD_DAYS = 8
-"""How far back the record is read at a start: a digest is weekly. `notify.repeat_hours` may ask for more."""
+HISTORY_DAYS = 8
+"""How much notice history is read at a start: the digest is weekly. `notify.repeat_hours` may require more."""
 
 
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except SQLAlchemyError as error:
-        raise SourceError(f"the outbox cannot be read: {describe_error(error)}") from error
-
-
-def _no_wish(_namespace: str, _pod: str) -> str:
+def _no_annotation(_namespace: str, _pod: str) -> str:
     return ""
 
 
 class Notifier:
-    """`tell`, `tell_lost` and `adopt` are for the thread that runs cycles; the others are for everybody."""
+    """`notify`, `announce_outage` and `apply_settings` are called by the thread that runs cycles, the others by any."""
 
     def __init__(
         self,
         settings: Settings,
         engine: Engine | None,
         *,
-        read_wish: ReadNotifyAnnotation = _no_wish,
+        read_notify_annotation: ReadNotifyAnnotation = _no_annotation,
         clock: Callable[[], float] = time.time,
         poll_seconds: float = POLL_SECONDS,
     ) -> None:
-        """`engine` is the ledger's, None where there is none. Raises ConfigurationError for an unusable channel."""
+        """`engine` is the ledger's, None without a ledger. Raises ConfigurationError for an unusable channel."""
         self.counters = DeliveryCounters()
-        self._settings = self._heard = settings
+        self._settings = self._last_settings = settings  # in force; last seen, which may have an unusable channel
         self._engine = engine
-        self._read_wish = read_wish
+        self._read_notify_annotation = read_notify_annotation
         self._clock = clock
         self._poll_seconds = poll_seconds
         self._senders = build_senders(settings.control, settings.notify, clock=clock)
-        self._told = NoticeHistory()
-        self._notices = Notices(settings, self._told, read_wish=read_wish)
-        self._alerting = Alerting(settings, self.counters)
-        self._outbox: Outbox | None = None  # opened when somebody is to be told
+        self._history = NoticeHistory()
+        self._planner = self._make_planner(settings)
+        self._alerts = AlertPublisher(settings, self.counters)
+        self._outbox: Outbox | None = None  # opened when there is a target
         self._dispatcher: Dispatcher | None = None
-        self._is_running = self._has_record = False
-        self._lost_since: float | None = None
+        self._is_running = self._has_history = False
+        self._outage_since: float | None = None
         self._last_fault = ""
-        self._open()
+        self._open_outbox()
 
     def start(self) -> None:
         self._is_running = True
         if self._dispatcher is not None:
             self._dispatcher.start()
-        self._alerting.start()
+        self._alerts.start()
 
     def stop(self, timeout_seconds: float) -> None:
-        """End the threads. What waits in the ledger is delivered after the next start."""
+        """End the threads. Rows pending in the ledger are delivered after the next start."""
         self._is_running = False
         deadline = time.monotonic() + timeout_seconds
-        self._alerting.stop(timeout_seconds / 2)
+        self._alerts.stop(timeout_seconds / 2)
         if self._dispatcher is not None and self._outbox is not None:
             self._dispatcher.stop(max(0.0, deadline - time.monotonic()))
             self._outbox.close()
 
-    def adopt(self, settings: Settings) -> None:
-        """Settings that changed. Raises ConfigurationError, and changes nothing, for a channel that cannot be used."""
+    def apply_settings(self, settings: Settings) -> None:
+        """Raises ConfigurationError for an unusable channel, and changes nothing then."""
         self._senders = build_senders(settings.control, settings.notify, clock=self._clock)
         self._settings = settings
-        self._notices = Notices(settings, self._told, read_wish=self._read_wish)
-        self._open()
+        self._planner = self._make_planner(settings)
+        self._open_outbox()
         if self._outbox is not None and self._dispatcher is not None:
-            self._outbox.adopt(settings.outbox)
-            self._dispatcher.adopt(settings.outbox, self._senders)
-        self._alerting.adopt(settings)
+            self._outbox.apply_settings(settings.outbox)
+            self._dispatcher.apply_settings(settings.outbox, self._senders)
+        self._alerts.apply_settings(settings)
 
     def notify(self, result: Result) -> None:
-        """Everything that a finished cycle has to say to anybody."""
+        """Everything that a successful cycle has to report."""
         with self._guarded():
-            self._follow(result.settings)
-            self._lost_since = None
-            self._alerting.follow(result)
-            self._put(self._gather(result))
+            self._follow_settings(result.settings)
+            self._outage_since = None
+            self._alerts.publish(result)
+            self._store(self._plan(result))
 
     def announce_outage(self, reason: str, *, at: float) -> None:
-        """A cycle failed: nothing could be read."""
+        """A cycle failed: usage could not be read."""
         with self._guarded():
-            self._lost_since = self._lost_since if self._lost_since is not None else at
-            if at - self._lost_since >= self._settings.notify.lost_minutes * 60:
-                self._alerting.lose(reason, since=self._lost_since, now=at)
-            if self._has_notices():
-                self._put(self._notices.lose_source(reason, since=self._lost_since, now=at))
+            since = self._outage_since = at if self._outage_since is None else self._outage_since
+            if at - since >= self._settings.notify.lost_minutes * 60:
+                self._alerts.publish_outage(reason, since=since, now=at)
+            if self._may_send_notices():
+                self._store(self._planner.announce_outage(reason, since=since, now=at))
 
     def describe(self) -> Mapping[str, Any]:
-        """How deliveries stand, for people; no secret is in it, and of addresses only the hosts."""
+        """The state of deliveries for /api/v1/health: no secrets, and only the hosts of addresses."""
         outbox, dispatcher = self._outbox, self._dispatcher
         return {
             "targets": sorted(self._senders),
-            "alerts": self._alerting.describe(),
+            "alerts": self._alerts.describe(),
             "counts": self.counters.counts(),
             "failures": dict(dispatcher.failures) if dispatcher else {},
             "left_alone": dispatcher.open_hosts() if dispatcher else [],
@@ -135,105 +124,98 @@ class Notifier:
         }
 
     def read_deliveries(self, state: str | None, limit: int) -> list[Delivery]:
-        """The newest ones. Raises SourceError; may take as long as the database."""
+        """The newest ones. Raises SourceError; may take as long as the database does."""
         if self._outbox is None:
             return []
-        with _translated():
-            return [self._name_host(each) for each in self._outbox.read(state, limit=limit)]
+        with _translate_errors():
+            return [self._add_host(each) for each in self._outbox.read_deliveries(state, limit=limit)]
 
     def retry_delivery(self, number: int) -> tuple[Delivery | None, bool]:
-        """The one of this number, and whether it was given up and is tried again. Raises SourceError."""
+        """The delivery with this id, and whether it was dead and is retried now. Raises SourceError."""
         if self._outbox is None or self._dispatcher is None:
             return None, False
-        with _translated():
-            found, is_tried = self._outbox.retry(number, now_ms=round(self._clock() * 1000))
+        with _translate_errors():
+            delivery, is_retried = self._outbox.retry(number, now_ms=self._now_ms())
         self._dispatcher.wake()
-        return self._name_host(found) if found else None, is_tried
+        return self._add_host(delivery) if delivery else None, is_retried
 
-    def _name_host(self, delivery: Delivery) -> Delivery:
+    def _add_host(self, delivery: Delivery) -> Delivery:
         sender = self._senders.get(delivery.target)
         return replace(delivery, host=sender.host if sender else "")
 
-    def _follow(self, settings: Settings) -> None:
-        if settings == self._heard:
+    def _make_planner(self, settings: Settings) -> NoticePlanner:
+        return NoticePlanner(
+            settings, self._history, engine=self._engine, read_notify_annotation=self._read_notify_annotation
+        )
+
+    def _follow_settings(self, settings: Settings) -> None:
+        if settings == self._last_settings:
             return
-        self._heard = settings
+        self._last_settings = settings
         try:
-            self.adopt(settings)
+            self.apply_settings(settings)
         except ConfigurationError as error:
-            log.warning("channels_not_changed", reason=error, kept="the channels as they were")
-            self.adopt(settings.model_copy(update={"notify": self._settings.notify}))
+            log.warning("channels_not_changed", reason=error, effect="the previous channels stay in use")
+            self.apply_settings(settings.model_copy(update={"notify": self._settings.notify}))
 
-    def _open(self) -> None:
-        """Nobody to tell: no outbox, no threads, nothing asked of the ledger."""
-        if self._outbox is None and self._senders:
-            self._outbox = Outbox(self._engine, self._settings.outbox, self.counters)
-            self._dispatcher = Dispatcher(
-                self._outbox, self._settings.outbox, self.counters, clock=self._clock, poll_seconds=self._poll_seconds
-            )
-            self._dispatcher.adopt(self._settings.outbox, self._senders)
-            if self._is_running:
-                self._dispatcher.start()
+    def _open_outbox(self) -> None:
+        """Without a target there is no outbox, no thread and no query to the ledger."""
+        if self._outbox is not None or not self._senders:
+            return
+        settings = self._settings.outbox
+        self._outbox = Outbox(self._engine, settings, self.counters)
+        self._dispatcher = Dispatcher(
+            self._outbox, settings, self.counters, clock=self._clock, poll_seconds=self._poll_seconds
+        )
+        self._dispatcher.apply_settings(settings, self._senders)
+        if self._is_running:
+            self._dispatcher.start()
 
-    def _gather(self, result: Result) -> OutboxBatch:
-        """Notices first: where there is no room for all, calls to a webhook nobody hears are refused before them."""
-        mail = OutboxBatch()
-        if self._has_notices():
-            now = self._clock()
-            for more in (
-                self._notices.find_source(now=now),
-                self._notices.find_idle(result, now=now),
-                self._digests(result, now=now),
-            ):
-                mail.events += more.events
-                mail.notes += more.notes
+    def _plan(self, result: Result) -> OutboxBatch:
+        """Notices first: when the outbox is nearly full, calls to the control webhook are refused before notices."""
+        batch = self._planner.plan(result, now=self._clock()) if self._may_send_notices() else OutboxBatch()
         if self._settings.control.enabled:
-            mail.events += control_events(result)
-        return mail
+            batch.events += control_events(result)
+        return batch
 
-    def _digests(self, result: Result, *, now: float) -> OutboxBatch:
-        notify = self._settings.notify
-        day = digest_week(now, notify.digest, notify.time_zone)
-        if day is None:
-            return OutboxBatch()
-
-        def write(namespaces: Sequence[str], options: MessageOptions) -> str:
-            week = None if self._engine is None else read_week(self._engine, result, namespaces=namespaces, now=now)
-            return write_digest(week, result, day=day, namespaces=namespaces, options=options)
-
-        try:
-            return self._notices.send_digests(day, write, now=now)
-        except SourceError as error:  # tried again in the next cycle, as long as it is news
-            log.warning("digest_delayed", reason=error)
-            return OutboxBatch()
-
-    def _has_notices(self) -> bool:
-        """Whether anybody is to be told, and what was told before is known."""
+    def _may_send_notices(self) -> bool:
+        """Whether there is a channel and the notice history is loaded."""
         if not self._settings.notify.channels or self._outbox is None:
             return False
-        if not self._has_record:
-            hours = max(24 * RECORD_DAYS, self._settings.notify.repeat_hours)
+        if not self._has_history:
+            hours = max(24 * HISTORY_DAYS, self._settings.notify.repeat_hours)
             try:
-                self._told.load(self._outbox.read_notes(round((self._clock() - hours * 3600) * 1000)))
-                self._has_record = True
+                self._history.load(self._outbox.read_notices(self._now_ms() - round(hours * 3_600_000)))
+                self._has_history = True
             except SQLAlchemyError as error:
-                self._outbox.complain(error)
-        return self._has_record
+                self._outbox.report_failure(error)
+        return self._has_history
 
-    def _put(self, mail: OutboxBatch) -> None:
+    def _store(self, batch: OutboxBatch) -> None:
         if self._outbox is None or self._dispatcher is None:
             return
-        self._outbox.put(mail.events, mail.notes, at_ms=round(self._clock() * 1000))
+        self._outbox.add(batch.events, batch.notices, at_ms=self._now_ms())
         self._dispatcher.wake()
+
+    def _now_ms(self) -> int:
+        return round(self._clock() * 1000)
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
         try:
             yield
             self._last_fault = ""
-        # A fault nobody foresaw: said once, and the next cycle tries again.
+        # An unexpected error is logged once; the next cycle tries again.
         except Exception as error:  # noqa: BLE001
             fault = describe_error(error)
             if fault != self._last_fault:
-                log.warning("telling_failed", reason=fault)
+                log.warning("notify_failed", reason=fault)
             self._last_fault = fault
+
+
+@contextmanager
+def _translate_errors() -> Iterator[None]:
+    try:
+        yield
+    except SQLAlchemyError as error:
+        raise SourceError(f"the outbox cannot be read: {describe_error(error)}") from error

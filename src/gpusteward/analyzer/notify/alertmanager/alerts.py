@@ -1,81 +1,95 @@
-"""Idle workloads as alerts of an Alertmanager (pure).
+"""Idle workloads as alerts (pure).
 
-An alert fires while its workload is idle. It is resolved when the workload works again or is gone; while nothing is
-known of the workload it is neither renewed nor resolved, and ends by itself when its time is over. So it also ends when
-gpusteward does.
+An alert fires while its workload is idle. It is resolved when the workload works again or is gone. While the workload's
+activity is unknown it is neither renewed nor resolved, and expires at its `endsAt`. So alerts also end when gpusteward
+stops.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 
 from gpusteward.analyzer.judge.workloads import WorkloadKey
-from gpusteward.analyzer.notify.notices.findings import FindingMaker, IdleFinding, idle_workloads
-from gpusteward.analyzer.notify.notices.formatting import bare, line
+from gpusteward.analyzer.notify.notices.findings import FindingBuilder, IdleFinding, find_idle_workloads
+from gpusteward.analyzer.notify.notices.formatting import safe_label, safe_line
 from gpusteward.analyzer.notify.notices.messages import MessageOptions, describe_idle
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.notify import AlertmanagerSettings
 from gpusteward.analyzer.tables import ACTIVITIES
 from gpusteward.core.verdicts import Activity
 
-IDLE_ALERT, LOST_ALERT = "GpuWorkloadIdle", "GpustewardSourceLost"
-LIFE_INTERVALS = 4
-"""An alert that is not renewed for so many cycles ends: as Prometheus does it."""
-LONGEST_LABEL = 253
+IDLE_ALERT, OUTAGE_ALERT = "GpuWorkloadIdle", "GpustewardSourceLost"
+LIFETIME_INTERVALS = 4
+"""An alert expires when it is not renewed for this many cycles, as Prometheus does it."""
+MAX_LABEL_LENGTH = 253
 
-Alert = dict[str, Any]
+
+class Alert(TypedDict):
+    """An alert of Alertmanager's API."""
+
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    startsAt: str
+    endsAt: str
+
+
+class _Firing(NamedTuple):
+    since: float
+    expires_at: float
 
 
 @dataclass(slots=True)
-class OpenAlerts:
-    """What fires: since when, and until when without being renewed."""
+class ActiveAlerts:
+    """Which alerts fire."""
 
-    times: dict[WorkloadKey, tuple[float, float]] = field(default_factory=dict)
-    lost_since: float | None = None
+    firing: dict[WorkloadKey, _Firing] = field(default_factory=dict)
+    outage_since: float | None = None
     left_out: int = 0  # idle workloads beyond `alertmanager.max_alerts`
 
-    def follow(self, result: Result, settings: AlertmanagerSettings, options: MessageOptions) -> Iterator[Alert]:
-        """What has to be told about a cycle: every alert that fires, and those that do not any more."""
-        ends_at = result.at + LIFE_INTERVALS * result.settings.scheduler.interval
-        firing: dict[WorkloadKey, tuple[float, float]] = {}
-        for finding in self._choose(result, settings):
-            firing[finding.key] = (finding.idle_since, ends_at)
-            yield _idle_alert(finding, settings, options, ends_at=ends_at)
-        for key, (since, until) in self.times.items():
-            if key in firing or until <= result.at:
+    def update(self, result: Result, settings: AlertmanagerSettings, options: MessageOptions) -> Iterator[Alert]:
+        """Alerts to push after a cycle: all that fire, and those that are resolved now."""
+        expires_at = result.at + LIFETIME_INTERVALS * result.settings.scheduler.interval
+        firing: dict[WorkloadKey, _Firing] = {}
+        for finding in self._select(result, settings):
+            firing[finding.key] = _Firing(finding.idle_since, expires_at)
+            yield _idle_alert(finding, settings, options, ends_at=expires_at)
+        for key, alert in self.firing.items():
+            if key in firing or alert.expires_at <= result.at:
                 continue
             if _is_unknown(result, key):
-                firing[key] = (since, until)
+                firing[key] = alert
             else:
-                yield _alert(_labels(key, settings), {}, starts_at=since, ends_at=result.at)
-        self.times = firing
+                yield _alert(_idle_labels(key, settings), {}, starts_at=alert.since, ends_at=result.at)
+        self.firing = firing
 
-    def lose(self, reason: str, settings: AlertmanagerSettings, *, since: float, now: float, life: float) -> Alert:
-        """Nothing can be read: that is an alert of its own, and the others run out."""
-        self.lost_since = since
-        annotations = {"summary": "gpusteward cannot read the usage of GPUs", "description": line(reason)}
-        return _alert(_lost_labels(settings), annotations, starts_at=since, ends_at=now + life)
+    def start_outage(
+        self, reason: str, settings: AlertmanagerSettings, *, since: float, now: float, lifetime: float
+    ) -> Alert:
+        """Usage cannot be read: an alert of its own. The others expire."""
+        self.outage_since = since
+        annotations = {"summary": "gpusteward cannot read GPU usage", "description": safe_line(reason)}
+        return _alert(_outage_labels(settings), annotations, starts_at=since, ends_at=now + lifetime)
 
-    def find(self, settings: AlertmanagerSettings, *, now: float) -> Iterator[Alert]:
-        """It can be read again."""
-        since, self.lost_since = self.lost_since, None
+    def end_outage(self, settings: AlertmanagerSettings, *, now: float) -> Iterator[Alert]:
+        """Usage can be read again: resolves the alert if there was one."""
+        since, self.outage_since = self.outage_since, None
         if since is not None:
-            yield _alert(_lost_labels(settings), {}, starts_at=since, ends_at=now)
+            yield _alert(_outage_labels(settings), {}, starts_at=since, ends_at=now)
 
-    def _choose(self, result: Result, settings: AlertmanagerSettings) -> Iterator[IdleFinding]:
-        """The largest, if there are too many."""
-        numbers = np.array(idle_workloads(result, minutes=settings.idle_minutes), dtype=np.intp)
+    def _select(self, result: Result, settings: AlertmanagerSettings) -> Iterator[IdleFinding]:
+        """The largest workloads, if there are too many."""
+        numbers = np.array(find_idle_workloads(result, minutes=settings.idle_minutes), dtype=np.intp)
         largest = numbers[np.argsort(-result.workloads.gpus[numbers], kind="stable")]
         self.left_out = max(0, len(largest) - settings.max_alerts)
         if len(largest):
-            yield from FindingMaker(result).make(largest[: settings.max_alerts].tolist())
+            yield from FindingBuilder(result).build(largest[: settings.max_alerts].tolist())
 
 
-def has_ended(alert: Alert) -> bool:
-    """Only one that ends has nothing to say."""
+def is_resolved(alert: Alert) -> bool:
+    """Only resolved alerts have no annotations."""
     return not alert["annotations"]
 
 
@@ -89,23 +103,24 @@ def _idle_alert(
 ) -> Alert:
     summary, *evidence = describe_idle(finding, options)
     annotations = {"summary": summary, "description": "\n".join(evidence), "signature": finding.signature}
-    return _alert(_labels(finding.key, settings), annotations, starts_at=finding.idle_since, ends_at=ends_at)
+    return _alert(_idle_labels(finding.key, settings), annotations, starts_at=finding.idle_since, ends_at=ends_at)
 
 
-def _labels(key: WorkloadKey, settings: AlertmanagerSettings) -> Mapping[str, str]:
-    kind, namespace, name = (bare(text, longest=LONGEST_LABEL) for text in key)
+def _idle_labels(key: WorkloadKey, settings: AlertmanagerSettings) -> Mapping[str, str]:
+    kind, namespace, name = (safe_label(text, max_length=MAX_LABEL_LENGTH) for text in key)
     own = {"alertname": IDLE_ALERT, "severity": settings.severity}
     return {**settings.labels, **own, "namespace": namespace, "workload_kind": kind, "workload": name}
 
 
-def _lost_labels(settings: AlertmanagerSettings) -> Mapping[str, str]:
-    return {**settings.labels, "alertname": LOST_ALERT, "severity": "warning"}
+def _outage_labels(settings: AlertmanagerSettings) -> Mapping[str, str]:
+    return {**settings.labels, "alertname": OUTAGE_ALERT, "severity": "warning"}
 
 
-def _alert(labels: Mapping[str, str], annotations: Mapping[str, str], *, starts_at: float, ends_at: float) -> Alert:
-    times = {"startsAt": _stamp(starts_at), "endsAt": _stamp(ends_at)}
-    return {"labels": dict(labels), "annotations": dict(annotations), **times}
+def _alert(labels: Mapping[str, str], annotations: dict[str, str], *, starts_at: float, ends_at: float) -> Alert:
+    return Alert(
+        labels=dict(labels), annotations=annotations, startsAt=_format_utc(starts_at), endsAt=_format_utc(ends_at)
+    )
 
 
-def _stamp(at: float) -> str:
+def _format_utc(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

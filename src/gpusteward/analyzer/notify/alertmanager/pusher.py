@@ -1,41 +1,113 @@
-"""Pushes alerts to one Alertmanager each, in a thread of its own.
+"""Pushes the alerts of every cycle to every Alertmanager of the settings.
 
-Not through the outbox: an alert is a state, not an event. What could not be pushed in time is replaced by the state of
-the next cycle; played back in order it would open and close alerts of yesterday.
+Alerts do not go through the outbox: they are a state, not events. A state that could not be pushed in time is replaced
+by that of the next cycle; delivered later, it would fire and resolve alerts of the past.
 """
 
 import base64
-import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
-from gpusteward.analyzer.notify.alertmanager.alerts import Alert, has_ended
+from gpusteward.analyzer.notify.alertmanager.alerts import LIFETIME_INTERVALS, ActiveAlerts, Alert, is_resolved
 from gpusteward.analyzer.notify.errors import DeliveryError
 from gpusteward.analyzer.notify.http_post import post
+from gpusteward.analyzer.notify.notices.messages import MessageOptions
 from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
+from gpusteward.analyzer.notify.outbox.retry import backoff_seconds
+from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.notify import AlertmanagerSettings
+from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.logs import Log
 
 log = Log(__name__)
 
-BATCH = 200
+ALERTS_PER_CALL = 200
 KIND = "alert"
-FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 1.0, 60.0
+FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 1.0, 60.0
 _PATH = "/api/v2/alerts"
 
 
+class AlertPublisher:
+    """All Alertmanagers. Does nothing before `start`, nor without an Alertmanager in the settings."""
+
+    def __init__(self, settings: Settings, counters: DeliveryCounters) -> None:
+        self._settings = settings
+        self._counters = counters
+        self._alerts = ActiveAlerts()
+        self._pushers: list[AlertPusher] = []
+        self._is_running = False
+
+    def start(self) -> None:
+        self._is_running = True
+        self._start_pushers()
+
+    def stop(self, timeout_seconds: float) -> None:
+        self._is_running = False
+        for pusher in self._pushers:
+            pusher.stop(timeout_seconds)
+
+    def apply_settings(self, settings: Settings) -> None:
+        has_changed = settings.alertmanager != self._settings.alertmanager
+        self._settings = settings
+        if has_changed and self._is_running:
+            self._start_pushers()
+
+    def publish(self, result: Result) -> None:
+        """The alerts of a successful cycle: firing and resolved."""
+        if not self._pushers:
+            return
+        settings, notify = self._settings.alertmanager, self._settings.notify
+        options = MessageOptions(
+            language=notify.language,
+            time_zone=notify.time_zone,
+            currency=self._settings.prices.currency,
+            repeat_hours=notify.repeat_hours,
+            window_seconds=result.verdicts.usage.window_seconds,
+        )
+        firing_and_resolved = self._alerts.update(result, settings, options)
+        self._push([*firing_and_resolved, *self._alerts.end_outage(settings, now=result.at)])
+
+    def publish_outage(self, reason: str, *, since: float, now: float) -> None:
+        """Usage cannot be read."""
+        lifetime = float(LIFETIME_INTERVALS * self._settings.scheduler.interval)
+        settings = self._settings.alertmanager
+        self._push([self._alerts.start_outage(reason, settings, since=since, now=now, lifetime=lifetime)])
+
+    def describe(self) -> Mapping[str, Any]:
+        """For /api/v1/health."""
+        return {
+            "alertmanagers": len(self._pushers),
+            "firing": len(self._alerts.firing),
+            "left_out": self._alerts.left_out,
+            "failures": [pusher.failure for pusher in self._pushers if pusher.failure],
+        }
+
+    def _push(self, alerts: Sequence[Alert]) -> None:
+        for pusher in self._pushers:
+            pusher.push(alerts)
+
+    def _start_pushers(self) -> None:
+        for pusher in self._pushers:
+            pusher.stop(0.0)
+        settings = self._settings.alertmanager
+        self._pushers = [AlertPusher(url, settings, self._counters) for url in settings.url]
+        for pusher in self._pushers:
+            pusher.start()
+
+
 class AlertPusher:
-    """One Alertmanager."""
+    """One Alertmanager, called by a thread of its own."""
 
     def __init__(self, url: str, settings: AlertmanagerSettings, counters: DeliveryCounters) -> None:
         self._url = url.rstrip("/") + _PATH
         self._settings = settings
-        self._tally = counters
+        self._counters = counters
         self._lock = threading.Lock()
         self._batches: list[bytes] = []
-        self._ends: dict[frozenset[tuple[str, str]], Alert] = {}  # not known to have arrived
+        self._resolved: dict[frozenset[tuple[str, str]], Alert] = {}  # not known to have been received
         self._version = 0
         self._work, self._stopping = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="alertmanager", daemon=True)
@@ -45,14 +117,15 @@ class AlertPusher:
         self._thread.start()
 
     def push(self, alerts: Sequence[Alert]) -> None:
-        """The state of a cycle, in place of one that is not pushed yet; of that one, the ends are still told."""
+        """The state of a cycle. It replaces a state that is not pushed yet, except for its resolved alerts."""
         with self._lock:
             for alert in alerts:
-                self._ends.pop(_name(alert), None)
-            every = [*alerts, *self._ends.values()]
-            ends = [alert for alert in every if has_ended(alert)]
-            self._ends = {_name(alert): alert for alert in ends[: self._settings.max_alerts]}
-            self._batches = [msgspec.json.encode(every[at : at + BATCH]) for at in range(0, len(every), BATCH)]
+                self._resolved.pop(_identity(alert), None)
+            every = [*alerts, *self._resolved.values()]
+            resolved = [alert for alert in every if is_resolved(alert)]
+            self._resolved = {_identity(alert): alert for alert in resolved[: self._settings.max_alerts]}
+            parts = range(0, len(every), ALERTS_PER_CALL)
+            self._batches = [msgspec.json.encode(every[begin : begin + ALERTS_PER_CALL]) for begin in parts]
             self._version += 1
         self._work.set()
 
@@ -63,33 +136,34 @@ class AlertPusher:
             self._thread.join(timeout_seconds)
 
     def _run(self) -> None:
-        wait = FIRST_WAIT_SECONDS
+        failures = 0
         while not self._stopping.is_set():
             self._work.wait()
             self._work.clear()
             if self._stopping.is_set():
                 return
             if self._push_all():
-                wait = FIRST_WAIT_SECONDS
+                failures = 0
             else:
-                self._stopping.wait(wait * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load, guards nothing
-                wait = min(2 * wait, LONGEST_WAIT_SECONDS)
+                failures += 1
+                backoff = backoff_seconds(failures, first=FIRST_BACKOFF_SECONDS, longest=LONGEST_BACKOFF_SECONDS)
+                self._stopping.wait(backoff)
                 self._work.set()
 
     def _push_all(self) -> bool:
-        """Whether all of it arrived; what has is not sent again."""
+        """Whether everything was received; received parts are not sent again."""
         with self._lock:
             batches, version = list(self._batches), self._version
         for number, batch in enumerate(batches):
             if not self._push(batch):
-                return self._keep(batches[number:], version)
-        return self._keep([], version)
+                return self._keep_unsent(batches[number:], version)
+        return self._keep_unsent([], version)
 
-    def _keep(self, left: list[bytes], version: int) -> bool:
+    def _keep_unsent(self, batches: list[bytes], version: int) -> bool:
         with self._lock:
             if version == self._version:
-                self._batches = left
-                self._ends = self._ends if left else {}
+                self._batches = batches
+                self._resolved = self._resolved if batches else {}
             return not self._batches
 
     def _push(self, batch: bytes) -> bool:
@@ -99,10 +173,10 @@ class AlertPusher:
             if str(error) != self.failure:
                 log.warning("alerts_not_pushed", reason=error)
             self.failure = str(error)
-            self._tally.add("failed", KIND)
+            self._counters.add("failed", KIND)
             return False
         self.failure = ""
-        self._tally.add("sent", KIND)
+        self._counters.add("sent", KIND)
         return True
 
     def _headers(self) -> dict[str, str]:
@@ -115,6 +189,6 @@ class AlertPusher:
         return {"Authorization": "Basic " + base64.b64encode(pair.encode()).decode()}
 
 
-def _name(alert: Alert) -> frozenset[tuple[str, str]]:
-    """As an Alertmanager tells one from another."""
+def _identity(alert: Alert) -> frozenset[tuple[str, str]]:
+    """Alertmanager identifies an alert by its labels."""
     return frozenset(alert["labels"].items())

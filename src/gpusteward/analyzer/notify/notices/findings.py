@@ -1,4 +1,4 @@
-"""Idle workloads with their evidence (pure): which GPUs, since when, what they hold, what it has cost so far."""
+"""Idle workloads with their evidence (pure): which GPUs, since when, memory in use, cost so far."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,45 +13,46 @@ from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, Column
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.core.verdicts import Activity
 
-GPUS_NAMED = 8
+MAX_ALLOCATIONS = 8
+"""A finding names this many GPUs; `gpus` counts all of them."""
 
-Numbers = Sequence[int]
+WorkloadNumbers = Sequence[int]  # positions in `Result.workloads`
 
 
 @dataclass(frozen=True, slots=True)
 class IdleFinding:
-    """One workload whose every GPU is idle. None is unknown."""
+    """One workload with only idle GPUs. None means unknown."""
 
     kind: str
     namespace: str
     name: str
-    pod: str  # one of them, to look for annotations at
+    pod: str  # one of its pods, to read the notify annotation from
     gpus: int
-    allocations: tuple[AllocationKey, ...]  # the first ones
+    allocations: tuple[AllocationKey, ...]  # at most MAX_ALLOCATIONS
     signature: str
     idle_since: float
     idle_seconds: float
     core_peak_ratio: float | None
     memory_used_bytes: float | None
-    cost_micros: int | None  # of the idle time
+    cost_micros: int | None  # of the idle time so far
 
     @property
     def key(self) -> WorkloadKey:
         return self.kind, self.namespace, self.name
 
 
-def idle_workloads(result: Result, *, minutes: float) -> Numbers:
-    """Numbers of the workloads that have been idle for so long."""
+def find_idle_workloads(result: Result, *, minutes: float) -> WorkloadNumbers:
+    """Workloads that have been idle for at least this long."""
     table = result.workloads
     is_idle = table.activity == ACTIVITIES.index(Activity.IDLE)
     with np.errstate(invalid="ignore"):
         is_long = result.at - table.idle_since >= minutes * 60
-    found: Numbers = np.flatnonzero(is_idle & is_long).tolist()
+    found: WorkloadNumbers = np.flatnonzero(is_idle & is_long).tolist()
     return found
 
 
-class FindingMaker:
-    """Findings of one result; what all of them need is computed once."""
+class FindingBuilder:
+    """Builds findings from one result; columns that all findings need are computed once."""
 
     def __init__(self, result: Result) -> None:
         usage = result.verdicts.usage
@@ -62,11 +63,11 @@ class FindingMaker:
         held, means = usage.column(Measure.MEMORY_USED, Stat.LAST), usage.column(Measure.MEMORY_USED, Stat.MEAN)
         self._memory = np.where(np.isnan(held), means, held)
 
-    def make(self, numbers: Numbers) -> Iterator[IdleFinding]:
+    def build(self, numbers: WorkloadNumbers) -> Iterator[IdleFinding]:
         for number in numbers:
-            yield self._make(number)
+            yield self._build(number)
 
-    def _make(self, number: int) -> IdleFinding:
+    def _build(self, number: int) -> IdleFinding:
         result, table = self._result, self._result.workloads
         kind, namespace, name = table.keys[number]
         rows = table.rows(number).tolist()
@@ -78,7 +79,7 @@ class FindingMaker:
             name=name,
             pod=allocations[rows[0]].container.pod,
             gpus=len(rows),
-            allocations=tuple(allocations[row] for row in rows[:GPUS_NAMED]),
+            allocations=tuple(allocations[row] for row in rows[:MAX_ALLOCATIONS]),
             signature=SIGNATURES[table.signature[number]].value,
             idle_since=since,
             idle_seconds=result.at - since,
@@ -87,8 +88,8 @@ class FindingMaker:
             cost_micros=self._cost(rows, seconds=result.at - since),
         )
 
-    def _cost(self, rows: Numbers, *, seconds: float) -> int | None:
-        """None where any of them has no price: a part would be read as the whole."""
+    def _cost(self, rows: Sequence[int], *, seconds: float) -> int | None:
+        """None if any GPU has no price: a partial sum would be read as the total."""
         total = 0
         for row in rows:
             allocation = self._result.verdicts.usage.allocations[row]

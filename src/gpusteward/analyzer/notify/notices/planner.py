@@ -1,161 +1,184 @@
-"""Decides what people are told in a cycle: nothing too often, nothing at night, one message instead of many.
+"""Decides which notices a cycle produces: no repetitions, none in quiet hours, one message instead of many.
 
-What may not be told now is not stored up: while it stays true it is found again in the next cycle, and told then.
+A notice that may not be sent now is not stored: a workload that stays idle is found again in the next cycle.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import date
+
+from sqlalchemy import Engine
 
 from gpusteward.analyzer.judge.workloads import WorkloadKey
-from gpusteward.analyzer.notify.channels import channel_target
-from gpusteward.analyzer.notify.notices.findings import FindingMaker, IdleFinding, idle_workloads
-from gpusteward.analyzer.notify.notices.messages import MessageOptions, write_found, write_idle, write_lost
+from gpusteward.analyzer.notify.notices.digest import read_week, write_digest
+from gpusteward.analyzer.notify.notices.findings import FindingBuilder, IdleFinding, find_idle_workloads
+from gpusteward.analyzer.notify.notices.messages import MessageOptions, write_idle, write_outage, write_recovery
 from gpusteward.analyzer.notify.notices.notice_history import NoticeHistory, NoticeKind, clean_key
-from gpusteward.analyzer.notify.notices.quiet_hours import is_quiet
-from gpusteward.analyzer.notify.outbox.records import NoticeRecord, OutboxEvent
-from gpusteward.analyzer.notify.routes import Routes
-from gpusteward.analyzer.notify.signing import make_key
+from gpusteward.analyzer.notify.notices.quiet_hours import find_due_digest, is_quiet
+from gpusteward.analyzer.notify.notices.routing import ChannelRouter
+from gpusteward.analyzer.notify.outbox.records import (
+    NOTICE,
+    NoticeRecord,
+    OutboxBatch,
+    OutboxEvent,
+    make_event_key,
+)
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.core.errors import SourceError
+from gpusteward.logs import Log
 
-ReadNotifyAnnotation = Callable[
-    [str, str], str
-]  # namespace, pod -> the annotation gpusteward.io/notify; empty: there is none
-WriteDigest = Callable[[Sequence[str], MessageOptions], str]  # about these namespaces, none: about all
+log = Log(__name__)
 
-NOBODY: WorkloadKey = ("", "", "")
-DIGESTS_A_CYCLE = 5
-"""Each is a report of its own; the other channels get theirs with the next cycles."""
+ReadNotifyAnnotation = Callable[[str, str], str]
+"""Namespace and pod -> value of the annotation gpusteward.io/notify; empty: there is none."""
 
-
-@dataclass
-class OutboxBatch:
-    """What goes into the outbox together."""
-
-    events: list[OutboxEvent] = field(default_factory=list)
-    notes: list[NoticeRecord] = field(default_factory=list)
+NO_WORKLOAD: WorkloadKey = ("", "", "")
+DIGESTS_PER_CYCLE = 5
+"""Each digest reads a report of its own; the other channels get theirs in the next cycles."""
 
 
-class Notices:
-    """For one state of the settings; `told` outlives it."""
+class NoticePlanner:
+    """Lives as long as the settings do not change; `history` outlives it."""
 
-    def __init__(self, settings: Settings, told: NoticeHistory, *, read_wish: ReadNotifyAnnotation) -> None:
-        self._settings = settings
+    def __init__(
+        self,
+        settings: Settings,
+        history: NoticeHistory,
+        *,
+        engine: Engine | None,
+        read_notify_annotation: ReadNotifyAnnotation,
+    ) -> None:
+        """`engine` is the ledger's, for digests; None without a ledger."""
         self._notify = settings.notify
-        self._told = told
-        self._routes = Routes(settings.notify)
-        self._read_wish = read_wish
+        self._currency = settings.prices.currency
+        self._history = history
+        self._engine = engine
+        self._router = ChannelRouter(settings.notify)
+        self._read_notify_annotation = read_notify_annotation
         self._window_seconds = 0.0
-        self._longest_wait_ms = round(max(self._notify.repeat_hours, self._notify.owner_minutes / 60) * 3_600_000)
+        self._longest_interval_ms = round(max(self._notify.repeat_hours, self._notify.owner_minutes / 60) * 3_600_000)
 
-    def find_idle(self, result: Result, *, now: float) -> OutboxBatch:
-        """Workloads that are idle for long enough and were not told of lately."""
-        mail = OutboxBatch()
-        if not self._notify.channels or is_quiet(now, self._notify.quiet_hours, self._notify.time_zone):
-            return mail
+    def plan(self, result: Result, *, now: float) -> OutboxBatch:
+        """All notices of a successful cycle."""
+        batch = self.announce_recovery(now=now)
+        batch.extend(self.plan_idle(result, now=now))
+        batch.extend(self._plan_digests(result, now=now))
+        return batch
+
+    def plan_idle(self, result: Result, *, now: float) -> OutboxBatch:
+        """Workloads that are idle for long enough and were not reported recently."""
+        batch = OutboxBatch()
+        if not self._notify.channels or self._is_quiet(now):
+            return batch
         self._window_seconds = result.verdicts.usage.window_seconds
-        self._told.forget(_ms(now) - self._longest_wait_ms)
-        for channel, by_namespace in self._route(self._due(result, now=now)).items():
-            allowed = [
+        self._history.prune(_ms(now) - self._longest_interval_ms)
+        for channel, by_namespace in self._route(self._find_due(result, now=now)).items():
+            groups = [
                 findings
                 for namespace, findings in sorted(by_namespace.items())
-                if self._told.may_tell(
-                    (NoticeKind.IDLE, channel, namespace), now_ms=_ms(now), minutes=self._notify.owner_minutes
-                )
+                if self._is_within_rate(channel, namespace, now=now)
             ]
-            for findings in self._merge(allowed):
-                self._tell_idle(mail, channel, findings, at=result.at, now=now)
-        return mail
+            for findings in self._merge(groups):
+                self._add_idle(batch, channel, findings, at=result.at, now=now)
+        return batch
 
-    def lose_source(self, reason: str, *, since: float, now: float) -> OutboxBatch:
-        """Nothing could be read; people are told after a while, and again after a long one. Day and night."""
-        wait_hours = self._notify.owner_minutes / 60 if self._told.lost_ms is None else self._notify.repeat_hours
-        has_waited = now - since >= self._notify.lost_minutes * 60
-        if not has_waited or not self._told.is_due(NoticeKind.LOST, NOBODY, now_ms=_ms(now), repeat_hours=wait_hours):
+    def announce_outage(self, reason: str, *, since: float, now: float) -> OutboxBatch:
+        """Usage cannot be read. Sent after `lost_minutes`, then every `repeat_hours`, also in quiet hours."""
+        notify, is_new = self._notify, self._history.outage_ms is None
+        interval_hours = notify.owner_minutes / 60 if is_new else notify.repeat_hours
+        is_long = now - since >= notify.lost_minutes * 60
+        if not is_long or not self._is_due(NoticeKind.OUTAGE, NO_WORKLOAD, now=now, hours=interval_hours):
             return OutboxBatch()
-        return self._tell_default(
-            NoticeKind.LOST, now, lambda options: write_lost(reason, options, since=since, now=now)
+        return self._notify_default(
+            NoticeKind.OUTAGE, now, lambda options: write_outage(reason, options, since=since, now=now)
         )
 
-    def find_source(self, *, now: float) -> OutboxBatch:
-        """It can be read again: whoever was told that it could not is told so."""
-        lost_ms = self._told.lost_ms
-        if lost_ms is None:
+    def announce_recovery(self, *, now: float) -> OutboxBatch:
+        """Usage can be read again: sent if the outage was announced."""
+        outage_ms = self._history.outage_ms
+        if outage_ms is None:
             return OutboxBatch()
-        return self._tell_default(
-            NoticeKind.FOUND, now, lambda options: write_found(options, since=lost_ms / 1000, now=now)
+        return self._notify_default(
+            NoticeKind.RECOVERY, now, lambda options: write_recovery(options, since=outage_ms / 1000, now=now)
         )
 
-    def send_digests(self, day: date, write: WriteDigest, *, now: float) -> OutboxBatch:
-        """One a channel, about the namespaces it is told about, once for that day."""
-        mail = OutboxBatch()
-        if is_quiet(now, self._notify.quiet_hours, self._notify.time_zone):
-            return mail
-        audiences = self._routes.audiences()
-        keys = {channel: make_key(NoticeKind.DIGEST, channel, day.isoformat()) for channel in audiences}
-        due = [channel for channel, key in keys.items() if not self._told.has_told(key)]
-        bodies = {channel: write(audiences[channel], self._manner(channel)) for channel in due[:DIGESTS_A_CYCLE]}
-        for channel, body in bodies.items():  # only when all could be written: what is noted must be sent
-            self._add(mail, channel, body, key=keys[channel])
-            self._note(mail, NoticeKind.DIGEST, channel, [NOBODY], body=body, key=keys[channel], now=now)
-        return mail
+    def _plan_digests(self, result: Result, *, now: float) -> OutboxBatch:
+        """One per channel and week, about the namespaces of that channel."""
+        batch = OutboxBatch()
+        day = find_due_digest(now, self._notify.digest, self._notify.time_zone)
+        if day is None or self._is_quiet(now):
+            return batch
+        channels = self._router.namespaces_by_channel()
+        keys = {channel: make_event_key(NoticeKind.DIGEST, channel, day.isoformat()) for channel in channels}
+        due = [channel for channel, key in keys.items() if not self._history.has_digest(key)][:DIGESTS_PER_CYCLE]
+        bodies: dict[str, str] = {}
+        try:
+            for channel in due:
+                namespaces, options = channels[channel], self._options(channel)
+                week = None if self._engine is None else read_week(self._engine, result, namespaces=namespaces, now=now)
+                bodies[channel] = write_digest(week, result, day=day, namespaces=namespaces, options=options)
+        except SourceError as error:  # retried in the next cycle until MAX_DIGEST_DELAY
+            log.warning("digest_delayed", reason=error)
+            return batch
+        for channel, body in bodies.items():
+            self._add(batch, NoticeKind.DIGEST, channel, [NO_WORKLOAD], body=body, key=keys[channel], now=now)
+        return batch
 
-    def _due(self, result: Result, *, now: float) -> Iterable[IdleFinding]:
-        numbers = idle_workloads(result, minutes=self._notify.idle_minutes)
-        keys = result.workloads.keys
+    def _is_quiet(self, now: float) -> bool:
+        return is_quiet(now, self._notify.quiet_hours, self._notify.time_zone)
+
+    def _is_due(self, kind: NoticeKind, workload: WorkloadKey, *, now: float, hours: float) -> bool:
+        return self._history.is_due(kind, workload, now_ms=_ms(now), repeat_hours=hours)
+
+    def _is_within_rate(self, channel: str, namespace: str, *, now: float) -> bool:
+        key = (NoticeKind.IDLE, channel, namespace)
+        return self._history.is_within_rate(key, now_ms=_ms(now), minutes=self._notify.owner_minutes)
+
+    def _find_due(self, result: Result, *, now: float) -> Iterable[IdleFinding]:
+        keys, hours = result.workloads.keys, self._notify.repeat_hours
         due = [
             number
-            for number in numbers
-            if self._told.is_due(
-                NoticeKind.IDLE, clean_key(keys[number]), now_ms=_ms(now), repeat_hours=self._notify.repeat_hours
-            )
+            for number in find_idle_workloads(result, minutes=self._notify.idle_minutes)
+            if self._is_due(NoticeKind.IDLE, clean_key(keys[number]), now=now, hours=hours)
         ]
-        return FindingMaker(result).make(due) if due else ()
+        return FindingBuilder(result).build(due) if due else ()
 
     def _route(self, findings: Iterable[IdleFinding]) -> Mapping[str, Mapping[str, list[IdleFinding]]]:
-        """By channel and namespace."""
+        """Channel -> namespace -> findings."""
         routed: dict[str, dict[str, list[IdleFinding]]] = defaultdict(lambda: defaultdict(list))
         for finding in findings:
-            wish = self._read_wish(finding.namespace, finding.pod) if self._notify.annotation else ""
-            for channel in self._routes.find(finding.namespace, wish=wish):
+            annotation = ""
+            if self._notify.annotation:
+                annotation = self._read_notify_annotation(finding.namespace, finding.pod)
+            for channel in self._router.find(finding.namespace, annotation=annotation):
                 routed[channel][finding.namespace].append(finding)
         return routed
 
     def _merge(self, groups: list[list[IdleFinding]]) -> list[list[IdleFinding]]:
-        """One message an owner; where one channel would get many of them, one for all."""
+        """One message per namespace; where a channel would get too many of them, one message for all."""
         if len(groups) <= self._notify.merge_above:
             return groups
         return [[finding for group in groups for finding in group]]
 
-    def _tell_idle(
-        self, mail: OutboxBatch, channel: str, findings: Sequence[IdleFinding], *, at: float, now: float
+    def _add_idle(
+        self, batch: OutboxBatch, channel: str, findings: Sequence[IdleFinding], *, at: float, now: float
     ) -> None:
         namespaces = sorted({finding.namespace for finding in findings})
-        key = make_key(NoticeKind.IDLE, channel, *namespaces, str(_ms(at)))
-        body = write_idle(findings, self._manner(channel))
-        self._add(mail, channel, body, key=key)
+        key = make_event_key(NoticeKind.IDLE, channel, *namespaces, str(_ms(at)))
+        body = write_idle(findings, self._options(channel))
         workloads = [clean_key(finding.key) for finding in findings]
-        self._note(mail, NoticeKind.IDLE, channel, workloads, body=body, key=key, now=now)
+        self._add(batch, NoticeKind.IDLE, channel, workloads, body=body, key=key, now=now)
 
-    def _tell_default(self, kind: NoticeKind, now: float, write: Callable[[MessageOptions], str]) -> OutboxBatch:
-        mail = OutboxBatch()
-        for channel in self._routes.default:
-            key = make_key(kind, channel, str(_ms(now)))
-            body = write(self._manner(channel))
-            self._add(mail, channel, body, key=key)
-            self._note(mail, kind, channel, [NOBODY], body=body, key=key, now=now)
-        return mail
+    def _notify_default(self, kind: NoticeKind, now: float, write: Callable[[MessageOptions], str]) -> OutboxBatch:
+        batch = OutboxBatch()
+        for channel in self._router.default:
+            key = make_event_key(kind, channel, str(_ms(now)))
+            self._add(batch, kind, channel, [NO_WORKLOAD], body=write(self._options(channel)), key=key, now=now)
+        return batch
 
-    def _add(self, mail: OutboxBatch, channel: str, body: str, *, key: str) -> None:
-        for number in range(self._routes.count_addresses(channel)):
-            target = channel_target(channel, number)
-            mail.events.append(OutboxEvent(target, make_key(key, target), "notice", target, body))
-
-    def _note(
+    def _add(
         self,
-        mail: OutboxBatch,
+        batch: OutboxBatch,
         kind: NoticeKind,
         channel: str,
         workloads: Sequence[WorkloadKey],
@@ -164,18 +187,30 @@ class Notices:
         key: str,
         now: float,
     ) -> None:
-        """`key` is the message's; a workload's begins with it. The text is kept once."""
+        """One message: an event per address of the channel, and a record per workload. Only the first keeps the text."""
+        for target in self._router.targets(channel):
+            batch.events.append(OutboxEvent(target, make_event_key(key, target), NOTICE, target, body))
         for number, workload in enumerate(workloads):
             owner_kind, namespace, name = workload
-            own = key if workload == NOBODY else f"{key}/{make_key(*workload)}"
-            mail.notes.append(NoticeRecord(own, kind, namespace, owner_kind, name, channel, body if not number else ""))
-            self._told.note(kind, channel, workload, at_ms=_ms(now), key=own)
+            record_key = key if workload == NO_WORKLOAD else f"{key}/{make_event_key(*workload)}"
+            batch.notices.append(
+                NoticeRecord(
+                    key=record_key,
+                    kind=kind,
+                    namespace=namespace,
+                    owner_kind=owner_kind,
+                    owner_name=name,
+                    channel=channel,
+                    body=body if not number else "",
+                )
+            )
+            self._history.add(kind, channel, workload, at_ms=_ms(now), key=record_key)
 
-    def _manner(self, channel: str) -> MessageOptions:
+    def _options(self, channel: str) -> MessageOptions:
         return MessageOptions(
             language=self._notify.languages.get(channel, self._notify.language),
-            zone=self._notify.time_zone,
-            currency=self._settings.prices.currency,
+            time_zone=self._notify.time_zone,
+            currency=self._currency,
             repeat_hours=self._notify.repeat_hours,
             window_seconds=self._window_seconds,
         )

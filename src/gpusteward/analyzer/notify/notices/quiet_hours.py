@@ -1,15 +1,15 @@
-"""Quiet hours and the hour of the digest (pure; the time is an argument)."""
+"""Quiet hours and the time of the weekly digest (pure; the time is an argument)."""
 
 from datetime import date, datetime, timedelta
 
 from gpusteward.analyzer.setting_values import read_weekly, read_zone, split_hours
 
-LATEST = timedelta(hours=12)
-"""A digest that could not be sent within this time is left out: last week's is no news on Thursday."""
+MAX_DIGEST_DELAY = timedelta(hours=12)
+"""A digest that could not be sent within this time is skipped: on Thursday the previous week is no longer news."""
 
 
 def is_quiet(at: float, hours: str, zone: str) -> bool:
-    """Whether people want to be left alone at a moment; a span may go over midnight."""
+    """Whether a time lies within the quiet hours, which may span midnight."""
     span = split_hours(hours)
     if span is None:
         return False
@@ -18,8 +18,8 @@ def is_quiet(at: float, hours: str, zone: str) -> bool:
     return begin <= now < end if begin <= end else now >= begin or now < end
 
 
-def digest_week(at: float, weekly: str, zone: str) -> date | None:
-    """The day of the digest that is due at a moment; None when none is."""
+def find_due_digest(at: float, weekly: str, zone: str) -> date | None:
+    """The day of the digest that is due at this time; None when none is due."""
     when = read_weekly(weekly)
     if when is None:
         return None
@@ -29,4 +29,4 @@ def digest_week(at: float, weekly: str, zone: str) -> date | None:
     due = datetime.combine(last, hour, now.tzinfo)
     if due > now:
         due -= timedelta(days=7)
-    return due.date() if now - due < LATEST else None
+    return due.date() if now - due < MAX_DIGEST_DELAY else None

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 @dataclass
 class DeliveryCounters:
-    """Written by the threads of this room, read by anybody. `pending` is a level, the others only grow."""
+    """Written by the threads that deliver, read by any thread. `pending` is a gauge, the others are counters."""
 
     sent: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)  # attempts
-    dead: Counter[str] = field(default_factory=Counter)  # given up after too many attempts, or for age
-    refused: Counter[str] = field(default_factory=Counter)  # never taken in: no room, or the database would not have it
+    dead: Counter[str] = field(default_factory=Counter)  # given up after too many attempts or too much time
+    refused: Counter[str] = field(default_factory=Counter)  # never stored: the outbox is full or the database refused it
     pending: Mapping[str, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -26,5 +26,5 @@ class DeliveryCounters:
     def counts(self) -> dict[str, dict[str, int]]:
         """result -> kind -> number."""
         with self._lock:
-            grown = {name: dict(getattr(self, name)) for name in ("sent", "failed", "dead", "refused")}
-        return {**grown, "pending": dict(self.pending)}
+            counters = {name: dict(getattr(self, name)) for name in ("sent", "failed", "dead", "refused")}
+        return {**counters, "pending": dict(self.pending)}

@@ -1,16 +1,32 @@
-"""What goes into the outbox, and what comes out of it."""
+"""Records that go into the outbox and come out of it, and the names of their targets."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+CONTROL = "control"
+"""Target and kind of calls to the control webhook."""
+NOTICE = "notice"
+"""Kind of messages to channels."""
+
+
+def channel_target(channel: str, number: int) -> str:
+    """Each address of a channel is its own target: when one fails, the message is not sent to the others again."""
+    return f"channel/{channel}/{number}"
+
+
+def make_event_key(*parts: str) -> str:
+    """A key that is always the same for the same event and reveals nothing about it."""
+    return hashlib.blake2b("\x1f".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxEvent:
-    """One event for one target. `key` is the same whenever the same event is told."""
+    """One event for one target. Events of a stream are delivered in order; an event is stored once per key."""
 
     stream: str
     key: str
-    kind: str  # control or notice
+    kind: str  # CONTROL or NOTICE
     target: str
     body: str
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -18,7 +34,7 @@ class OutboxEvent:
 
 @dataclass(frozen=True, slots=True)
 class NoticeRecord:
-    """What somebody was told, for the record and against telling it too often."""
+    """A row of the table `notices`: who was notified about which workload. The fields are its columns."""
 
     key: str
     kind: str
@@ -29,9 +45,21 @@ class NoticeRecord:
     body: str
 
 
+@dataclass(slots=True)
+class OutboxBatch:
+    """Events and the records of their notices, stored in one transaction."""
+
+    events: list[OutboxEvent] = field(default_factory=list)
+    notices: list[NoticeRecord] = field(default_factory=list)
+
+    def extend(self, other: "OutboxBatch") -> None:
+        self.events += other.events
+        self.notices += other.notices
+
+
 @dataclass(frozen=True, slots=True)
 class PendingDelivery:
-    """A row that is due."""
+    """A row that is due, with everything a sender needs."""
 
     id: int
     stream: str
@@ -46,7 +74,7 @@ class PendingDelivery:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A row as people see it: nothing of what is told, of an address only the host."""
+    """A row as people see it: without its content, and with the host instead of the address."""
 
     id: int
     stream: str
@@ -57,15 +85,15 @@ class Delivery:
     next_ms: int
     state: str
     error: str
-    host: str = ""  # empty: the target is not in the settings any more
+    host: str = ""  # empty: the target is no longer in the settings
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a row."""
+    """The new state of a row after an attempt."""
 
     id: int
-    state: str  # pending: to be tried again
+    state: str  # pending: will be retried
     attempts: int
     next_ms: int
     error: str = ""

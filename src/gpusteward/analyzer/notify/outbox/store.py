@@ -1,19 +1,19 @@
-"""What is still to be delivered: rows of the ledger's table `outbox`, in order for each stream, at least once.
+"""The outbox: rows of the ledger's table `outbox`, delivered in order per stream, at least once.
 
-- An event has a key; the same key a second time changes nothing. What a cycle tells goes in together or not at all.
-- A row names its target (`control`, `channel/ops/0`), never an address: addresses have tokens in them and come from the
-  settings of the day. A row whose target is not in the settings any more waits, and dies of age.
-- What the database refuses although it is well goes in by halves, until what is refused stands alone. That is set
-  aside, counted and said; the rest goes on.
-- Without a ledger the same tables are kept in memory, smaller, and what waits there is lost with the process: said at
-  the start. When the database is lost while running, new events are held in memory up to `HELD_LIMIT` and written when
-  it is back; nothing is sent meanwhile, since older events of the same stream may still be in it, and order counts.
+- An event has a key; the same key a second time changes nothing. The events of a cycle are stored in one transaction.
+- A row names its target (`control`, `channel/ops/0`), never an address: addresses contain tokens and come from the
+  current settings. A row whose target is no longer in the settings stays pending until it is too old.
+- When a working database refuses a batch, the batch is split in halves until the refused event is alone. That event is
+  dropped, counted and logged; all others are stored.
+- Without a ledger the same tables are kept in memory, with a lower limit, and pending rows are lost at a restart. When
+  the database fails at run time, new events are held in memory up to `MAX_HELD` and stored when it is back. Nothing is
+  sent meanwhile: older events of the same stream may still be in the database.
 """
 
 import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from itertools import islice
 from typing import Any
@@ -25,226 +25,251 @@ from sqlalchemy.pool import StaticPool
 
 from gpusteward.analyzer.ledger.db_engine import describe_error, is_data_error, with_write_lock
 from gpusteward.analyzer.ledger.schema import METADATA, notices, outbox
-from gpusteward.analyzer.notify.batches import Batch
 from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
-from gpusteward.analyzer.notify.outbox.records import Delivery, NoticeRecord, OutboxEvent, Outcome, PendingDelivery
+from gpusteward.analyzer.notify.outbox.records import Delivery, NoticeRecord, Outcome, OutboxEvent, PendingDelivery
 from gpusteward.analyzer.settings.notify import OutboxSettings
 from gpusteward.logs import Log
 
 log = Log(__name__)
 
-HELD_LIMIT = 10_000
-"""Events held while the database is away, and events waiting when there is no ledger: about 10 MB."""
+MAX_HELD = 10_000
+"""Events held while the database is unavailable, and pending events without a ledger: about 10 MB."""
 NOTICE_DAYS = 92
-REFUSALS = 3
-"""What the database has refused so often, alone, is set aside."""
-HOPELESS = 20
-"""After so many in a row nobody looks for good ones among the rest: each look is a transaction."""
-_ROWS_AT_ONCE = 500
-_DAY_MS = 86_400_000
-_SEEN = [
+MAX_REFUSALS = 3
+"""A single event that the database has refused this often is dropped."""
+MAX_REFUSALS_IN_A_ROW = 20
+"""After this many dropped events the rest of the batch is not split further: each split costs a transaction."""
+_ROWS_PER_INSERT = 500
+_HOUR_MS = 3_600_000
+_DAY_MS = 24 * _HOUR_MS
+_DELIVERY_COLUMNS = [
     outbox.c[name] for name in ("id", "stream", "kind", "target", "created_ms", "attempts", "next_ms", "state", "error")
 ]
-
-_SETTLE = (
+_UPDATE_OUTCOME = (
     update(outbox)
-    .where(outbox.c.id == bindparam("its_id"))
-    .values({name: bindparam(f"its_{name}") for name in ("state", "attempts", "next_ms", "error")})
+    .where(outbox.c.id == bindparam("row_id"))
+    .values({name: bindparam(f"row_{name}") for name in ("state", "attempts", "next_ms", "error")})
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _HeldBatch:
+    """Events and notice records on their way into the database."""
+
+    events: tuple[OutboxEvent, ...]
+    notices: tuple[NoticeRecord, ...]
+    at_ms: int
+    refusals: int = 0  # how often the database has refused exactly this batch
+
+    def __len__(self) -> int:
+        return len(self.events) + len(self.notices)
+
+    def split(self) -> tuple["_HeldBatch", "_HeldBatch"]:
+        """Two halves in order: events first, notice records after them."""
+        middle = len(self) // 2
+        notices_middle = max(0, middle - len(self.events))
+        first = _HeldBatch(self.events[:middle], self.notices[:notices_middle], self.at_ms)
+        return first, _HeldBatch(self.events[middle:], self.notices[notices_middle:], self.at_ms)
 
 
 class Outbox:
     """Safe to use from several threads."""
 
     def __init__(self, engine: Engine | None, settings: OutboxSettings, counters: DeliveryCounters) -> None:
+        """`engine` is the ledger's; None: rows are kept in memory."""
         self._settings = settings
-        self._tally = counters
-        self._lock = threading.RLock()  # the database in memory is one connection: one transaction at a time
-        self._held: deque[Batch] = deque()
-        self._trouble = self._refusal = ""
+        self._counters = counters
+        self._lock = threading.RLock()  # the in-memory database has one connection: one transaction at a time
+        self._held: deque[_HeldBatch] = deque()
+        self._failure = self._refusal = ""
         self._refused_in_a_row = 0
         self._is_full = False
         self.in_memory = engine is None
         self._engine = engine if engine is not None else _open_memory()
         self._writing = with_write_lock(self._engine)
         if self.in_memory:
-            log.info("outbox_in_memory", reason="there is no ledger", effect="what waits is lost at a restart")
+            log.info("outbox_in_memory", reason="there is no ledger", effect="pending deliveries are lost at a restart")
 
-    def adopt(self, settings: OutboxSettings) -> None:
+    def apply_settings(self, settings: OutboxSettings) -> None:
         self._settings = settings
 
-    def put(self, events: Sequence[OutboxEvent], notes: Sequence[NoticeRecord] = (), *, at_ms: int) -> None:
-        """Take them in, or hold them while the database is away. Never raises for a fault of the database."""
+    def add(self, events: Sequence[OutboxEvent], records: Sequence[NoticeRecord] = (), *, at_ms: int) -> None:
+        """Store them, or hold them while the database is unavailable. Never raises for a failing database."""
         with self._lock:
-            if events or notes:
-                self._hold(Batch(tuple(events), tuple(notes), at_ms))
+            if events or records:
+                self._hold(_HeldBatch(tuple(events), tuple(records), at_ms))
             self.flush()
 
     def flush(self) -> bool:
-        """Write what is held; whether nothing is left."""
+        """Store what is held. False while the database is unavailable."""
         with self._lock:
             while self._held:
                 try:
                     self._write(self._held[0])
                 except Exception as error:
                     if is_data_error(error):
-                        self._part(describe_error(error))
+                        self._split_or_drop(describe_error(error))
                         continue
                     if not isinstance(error, SQLAlchemyError):
                         raise
-                    self.complain(error)
+                    self.report_failure(error)
                     return False
                 self._held.popleft()
                 self._refused_in_a_row = 0
             return True
 
-    def take(self, targets: Iterable[str], *, now_ms: int, limit: int) -> list[PendingDelivery]:
-        """The first pending row of every stream that is due, oldest first. Raises SQLAlchemyError."""
-        is_ours = (outbox.c.state == "pending") & outbox.c.target.in_(sorted(targets))  # a stream has one target
-        heads = select(func.min(outbox.c.id)).where(is_ours).group_by(outbox.c.stream)
+    def read_due(self, targets: Iterable[str], *, now_ms: int, limit: int) -> list[PendingDelivery]:
+        """The first pending row of every stream, if it is due; oldest first. Raises SQLAlchemyError."""
+        has_target = (outbox.c.state == "pending") & outbox.c.target.in_(sorted(targets))  # a stream has one target
+        heads = select(func.min(outbox.c.id)).where(has_target).group_by(outbox.c.stream)
         query = (
             select(outbox).where(outbox.c.id.in_(heads), outbox.c.next_ms <= now_ms).order_by(outbox.c.id).limit(limit)
         )
         with self._lock, self._engine.connect() as connection:
             rows = connection.execute(query).all()
-        self._recover()
-        return [_waiting(row) for row in rows]
+        self._report_recovery()
+        return [_pending_delivery(row) for row in rows]
 
-    def settle(self, outcomes: Sequence[Outcome]) -> None:
-        """Write down what became of rows. Raises SQLAlchemyError."""
+    def save_outcomes(self, outcomes: Sequence[Outcome]) -> None:
+        """Raises SQLAlchemyError."""
         if not outcomes:
             return
+        rows = [{f"row_{name}": value for name, value in asdict(each).items()} for each in outcomes]
         with self._lock, self._writing.begin() as connection:
-            connection.execute(
-                _SETTLE, [{f"its_{key}": value for key, value in asdict(each).items()} for each in outcomes]
-            )
-        self._recover()
+            connection.execute(_UPDATE_OUTCOME, rows)
+        self._report_recovery()
 
-    def sweep(self, now_ms: int) -> None:
-        """Give up what is too old, forget what is over. Raises SQLAlchemyError."""
+    def expire(self, now_ms: int) -> None:
+        """Give up rows that are too old; delete finished rows after their retention. Raises SQLAlchemyError."""
         settings = self._settings
         with self._lock, self._writing.begin() as connection:
-            self._bury(connection, now_ms - round(settings.max_age_hours * 3_600_000), now_ms)
+            self._give_up(connection, now_ms - round(settings.max_age_hours * _HOUR_MS), now_ms)
             for state, hours in (("done", settings.keep_done_hours), ("dead", settings.keep_dead_hours)):
-                old = now_ms - round(hours * 3_600_000)
-                connection.execute(delete(outbox).where(outbox.c.state == state, outbox.c.next_ms < old))
+                before_ms = now_ms - round(hours * _HOUR_MS)
+                connection.execute(delete(outbox).where(outbox.c.state == state, outbox.c.next_ms < before_ms))
             connection.execute(delete(notices).where(notices.c.created_ms < now_ms - NOTICE_DAYS * _DAY_MS))
-        self._recover()
+        self._report_recovery()
 
-    def count(self) -> None:
-        """How many wait, for the metrics. Raises SQLAlchemyError."""
+    def count_pending(self) -> None:
+        """Update the counters. Raises SQLAlchemyError."""
         with self._lock, self._engine.connect() as connection:
-            self._tally.pending = _count(connection)
+            self._counters.pending = _count_pending(connection)
 
-    def read_notes(self, since_ms: int) -> list[Mapping[str, Any]]:
-        """The record of what was told. Raises SQLAlchemyError."""
+    def read_notices(self, since_ms: int) -> list[Mapping[str, Any]]:
+        """Rows of the table `notices`, oldest first, without the text. Raises SQLAlchemyError."""
         columns = [column for column in notices.c if column.name not in ("id", "body")]
         query = select(*columns).where(notices.c.created_ms >= since_ms).order_by(notices.c.id)
         with self._lock, self._engine.connect() as connection:
             return [dict(row) for row in connection.execute(query).mappings()]
 
-    def read(self, state: str | None = None, *, limit: int) -> list[Delivery]:
-        """The newest ones, of one state or of all. Raises SQLAlchemyError."""
-        query = select(*_SEEN).order_by(outbox.c.id.desc()).limit(limit)
+    def read_deliveries(self, state: str | None = None, *, limit: int) -> list[Delivery]:
+        """The newest rows, of one state or of all. Raises SQLAlchemyError."""
+        query = select(*_DELIVERY_COLUMNS).order_by(outbox.c.id.desc()).limit(limit)
         query = query if state is None else query.where(outbox.c.state == state)
         with self._lock, self._engine.connect() as connection:
-            return [Delivery(*row) for row in connection.execute(query)]
+            return [Delivery(**row) for row in connection.execute(query).mappings()]
 
     def retry(self, number: int, *, now_ms: int) -> tuple[Delivery | None, bool]:
-        """The row of this number, and whether it was given up and is pending again, as if it were new. Raises
-        SQLAlchemyError."""
+        """The row with this id, and whether it was dead and is now pending like a new one. Raises SQLAlchemyError."""
         is_dead = (outbox.c.id == number) & (outbox.c.state == "dead")
-        fresh = {"state": "pending", "attempts": 0, "next_ms": now_ms, "created_ms": now_ms}
+        as_new = {"state": "pending", "attempts": 0, "next_ms": now_ms, "created_ms": now_ms}
         with self._lock, self._writing.begin() as connection:
-            changed = connection.execute(update(outbox).where(is_dead).values(fresh)).rowcount
-            row = connection.execute(select(*_SEEN).where(outbox.c.id == number)).one_or_none()
-        return None if row is None else Delivery(*row), changed > 0
+            changed = connection.execute(update(outbox).where(is_dead).values(as_new)).rowcount
+            query = select(*_DELIVERY_COLUMNS).where(outbox.c.id == number)
+            row = connection.execute(query).mappings().one_or_none()
+        return None if row is None else Delivery(**row), changed > 0
 
     def describe(self) -> dict[str, Any]:
-        held = sum(len(batch.events) for batch in self._held)
-        return {"in_memory": self.in_memory, "held": held, "trouble": self._trouble, "refusal": self._refusal}
+        """For /api/v1/health."""
+        held = self._count_held()
+        return {"in_memory": self.in_memory, "held": held, "trouble": self._failure, "refusal": self._refusal}
 
     def close(self) -> None:
-        """The ledger's engine is the ledger's to close."""
+        """Close the in-memory database; the ledger closes its own engine."""
         with self._lock:
             if self.in_memory:
                 self._engine.dispose()
 
-    def _hold(self, batch: Batch) -> None:
-        room = HELD_LIMIT - sum(len(held.events) for held in self._held)
-        if self._held and room < len(batch.events):
-            self._refuse(batch.events[max(room, 0) :], reason="the database is away for too long")
-            batch = Batch(batch.events[: max(room, 0)], batch.notes, batch.at_ms)
+    def report_failure(self, error: SQLAlchemyError) -> None:
+        """Log a failing database, once per reason."""
+        reason = describe_error(error)
+        if reason != self._failure:
+            log.error("outbox_unwritable", reason=reason, held=self._count_held())
+        self._failure = reason
+
+    def _report_recovery(self) -> None:
+        if self._failure and not self._held:
+            log.info("outbox_writable_again")
+            self._failure = ""
+
+    def _count_held(self) -> int:
+        return sum(len(batch.events) for batch in self._held)
+
+    def _hold(self, batch: _HeldBatch) -> None:
+        free = max(0, MAX_HELD - self._count_held())
+        if self._held and free < len(batch.events):
+            self._refuse(batch.events[free:], reason="the database has been unavailable for too long")
+            batch = replace(batch, events=batch.events[:free])
         self._held.append(batch)
 
-    def _part(self, reason: str) -> None:
-        """The first batch was refused, and would be for ever: look for what of it can go in."""
+    def _split_or_drop(self, reason: str) -> None:
+        """The database refuses the first batch and would always do so: find the part that it accepts."""
         batch = self._held.popleft()
-        if len(batch) > 1 and self._refused_in_a_row < HOPELESS:
-            self._held.extendleft(reversed(batch.halve()))
-        elif batch.refusals + 1 < REFUSALS:
+        if len(batch) > 1 and self._refused_in_a_row < MAX_REFUSALS_IN_A_ROW:
+            self._held.extendleft(reversed(batch.split()))
+        elif batch.refusals + 1 < MAX_REFUSALS:
             self._held.appendleft(replace(batch, refusals=batch.refusals + 1))
         else:
-            self._set_aside(batch, reason)
+            self._drop(batch, reason)
 
-    def _set_aside(self, batch: Batch, reason: str) -> None:
+    def _drop(self, batch: _HeldBatch, reason: str) -> None:
         self._refused_in_a_row += 1
         if reason != self._refusal:
-            log.error("outbox_refused", reason=reason, consequence="it is not told, the others are")
+            log.error("outbox_refused", reason=reason, effect="this event is dropped, the others are stored")
         self._refusal = reason
-        for kind, number in Counter(each.kind for each in batch.events).items():
-            self._tally.add("refused", kind, number)
+        self._count_refused(batch.events)
 
-    def _write(self, batch: Batch) -> None:
+    def _write(self, batch: _HeldBatch) -> None:
         with self._writing.begin() as connection:
-            events = self._fitting(connection, batch.events)
-            _insert(connection, outbox, (_row(each, batch.at_ms) for each in events))
-            _insert(connection, notices, (asdict(each) | {"created_ms": batch.at_ms} for each in batch.notes))
-            self._tally.pending = _count(connection)
-        self._recover()
+            events = self._select_fitting(connection, batch.events)
+            _insert(connection, outbox, (_outbox_row(each, batch.at_ms) for each in events))
+            _insert(connection, notices, (asdict(each) | {"created_ms": batch.at_ms} for each in batch.notices))
+            self._counters.pending = _count_pending(connection)
+        self._report_recovery()
 
-    def _fitting(self, connection: Connection, events: tuple[OutboxEvent, ...]) -> tuple[OutboxEvent, ...]:
-        """Each kind has its own room: a webhook that is away must not take that of notices."""
-        limit = min(self._settings.max_pending, HELD_LIMIT) if self.in_memory else self._settings.max_pending
-        waiting, fitting, others = Counter(_count(connection)), list[OutboxEvent](), list[OutboxEvent]()
+    def _select_fitting(self, connection: Connection, events: tuple[OutboxEvent, ...]) -> list[OutboxEvent]:
+        """The limit is per kind: a webhook that is down must not use up the space of notices."""
+        limit = min(self._settings.max_pending, MAX_HELD) if self.in_memory else self._settings.max_pending
+        pending, fitting, others = Counter(_count_pending(connection)), list[OutboxEvent](), list[OutboxEvent]()
         for each in events:
-            waiting[each.kind] += 1
-            (fitting if waiting[each.kind] <= limit else others).append(each)
+            pending[each.kind] += 1
+            (fitting if pending[each.kind] <= limit else others).append(each)
         if others:
             self._refuse(others, reason="outbox.max_pending is reached")
         self._is_full = bool(others)
-        return tuple(fitting)
+        return fitting
 
     def _refuse(self, events: Sequence[OutboxEvent], *, reason: str) -> None:
         if not self._is_full:
             log.error("outbox_full", refused=len(events), reason=reason)
         self._is_full = True
+        self._count_refused(events)
+
+    def _count_refused(self, events: Sequence[OutboxEvent]) -> None:
         for kind, number in Counter(each.kind for each in events).items():
-            self._tally.add("refused", kind, number)
+            self._counters.add("refused", kind, number)
 
-    def _bury(self, connection: Connection, oldest_ms: int, now_ms: int) -> None:
+    def _give_up(self, connection: Connection, oldest_ms: int, now_ms: int) -> None:
         is_old = (outbox.c.state == "pending") & (outbox.c.created_ms < oldest_ms)
-        counted = select(outbox.c.kind, func.count()).where(is_old).group_by(outbox.c.kind)
-        buried: dict[str, int] = {row[0]: row[1] for row in connection.execute(counted)}
-        if not buried:
+        query = select(outbox.c.kind, func.count().label("rows")).where(is_old).group_by(outbox.c.kind)
+        dead: dict[str, int] = {row.kind: row.rows for row in connection.execute(query)}
+        if not dead:
             return
-        error = func.substr("too old; last: " + outbox.c.error, 1, 400)
+        error = func.substr("older than outbox.max_age_hours; last error: " + outbox.c.error, 1, 400)
         connection.execute(update(outbox).where(is_old).values(state="dead", next_ms=now_ms, error=error))
-        log.error("deliveries_given_up", reason="older than outbox.max_age_hours", **buried)
-        for kind, number in buried.items():
-            self._tally.add("dead", kind, number)
-
-    def complain(self, error: SQLAlchemyError) -> None:
-        """Say once what is wrong with the database."""
-        reason = describe_error(error)
-        if reason != self._trouble:
-            log.error("outbox_unwritable", reason=reason, held=sum(len(held.events) for held in self._held))
-        self._trouble = reason
-
-    def _recover(self) -> None:
-        if self._trouble and not self._held:
-            log.info("outbox_writable_again")
-            self._trouble = ""
+        log.error("deliveries_given_up", reason="older than outbox.max_age_hours", **dead)
+        for kind, number in dead.items():
+            self._counters.add("dead", kind, number)
 
 
 def _open_memory() -> Engine:
@@ -254,14 +279,14 @@ def _open_memory() -> Engine:
 
 
 def _insert(connection: Connection, table: Table, rows: Iterator[Mapping[str, Any]]) -> None:
-    """Some at a time: all of a large cycle as mappings would take more memory than the analyzer may."""
-    dialect = import_module(f"sqlalchemy.dialects.{connection.dialect.name}")  # the other would be 2 MB for nothing
+    """In parts: all rows of a large cycle as mappings would exceed the analyzer's memory limit."""
+    dialect = import_module(f"sqlalchemy.dialects.{connection.dialect.name}")  # loading both would cost 2 MB
     statement = dialect.insert(table).on_conflict_do_nothing(index_elements=["key"])
-    while some := list(islice(rows, _ROWS_AT_ONCE)):
-        connection.execute(statement, some)
+    while part := list(islice(rows, _ROWS_PER_INSERT)):
+        connection.execute(statement, part)
 
 
-def _row(event: OutboxEvent, at_ms: int) -> dict[str, Any]:
+def _outbox_row(event: OutboxEvent, at_ms: int) -> dict[str, Any]:
     return {
         "stream": event.stream,
         "key": event.key,
@@ -277,7 +302,7 @@ def _row(event: OutboxEvent, at_ms: int) -> dict[str, Any]:
     }
 
 
-def _waiting(row: Row[Any]) -> PendingDelivery:
+def _pending_delivery(row: Row[Any]) -> PendingDelivery:
     return PendingDelivery(
         id=row.id,
         stream=row.stream,
@@ -291,6 +316,6 @@ def _waiting(row: Row[Any]) -> PendingDelivery:
     )
 
 
-def _count(connection: Connection) -> dict[str, int]:
-    query = select(outbox.c.kind, func.count()).where(outbox.c.state == "pending").group_by(outbox.c.kind)
-    return {row[0]: row[1] for row in connection.execute(query)}
+def _count_pending(connection: Connection) -> dict[str, int]:
+    query = select(outbox.c.kind, func.count().label("rows")).where(outbox.c.state == "pending").group_by(outbox.c.kind)
+    return {row.kind: row.rows for row in connection.execute(query)}

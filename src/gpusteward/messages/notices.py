@@ -1,0 +1,94 @@
+"""Texts of notices: idle workloads, outages of the source, the weekly digest. Names are made safe before they go in."""
+
+from gpusteward.core.messages import Message
+
+IDLE_TITLE = Message("Idle GPUs: {where}", "GPU 空闲通知：{where}")
+NAMESPACES = Message("{number} {number:|namespace|namespaces}", "{number} 个命名空间")
+
+IDLE_WORKLOAD = Message(
+    "{workload} holds {gpus} {gpus:|GPU and has not used it|GPUs and has not used any of them} since {since} "
+    "({duration}).",
+    "{workload} 占用 {gpus} 张 GPU，自 {since} 起一直未使用（已空闲 {duration}）。",
+)
+GPUS = Message("GPUs: {gpus}", "GPU：{gpus}")
+MORE_GPUS = Message("and {number} more", "另有 {number} 张")
+CORE_PEAK = Message(
+    "Peak GPU core utilization in the last {minutes} min: {peak}", "最近 {minutes} 分钟 GPU 核心利用率峰值：{peak}"
+)
+MEMORY = Message("GPU memory in use: {memory}", "占用显存：{memory}")
+COST = Message("Cost of the idle time so far: {cost}", "空闲期间累计费用：{cost}")
+
+IDLE_WORKLOADS = Message(
+    "{workloads} {workloads:|workload holds|workloads hold} {gpus} "
+    "{gpus:|GPU without using it|GPUs without using any of them}.",
+    "{workloads} 个工作负载占用 {gpus} 张 GPU，全部未使用。",
+)
+NAMESPACE = Message("{namespace}:", "{namespace}：")
+LINE = Message(
+    "- {workload}: {gpus} {gpus:|GPU|GPUs}, idle for {duration} since {since}{details}",
+    "- {workload}：{gpus} 张 GPU，自 {since} 起已空闲 {duration}{details}",
+)
+LINE_PEAK = Message(", peak utilization {peak}", "，利用率峰值 {peak}")
+LINE_MEMORY = Message(", {memory} of GPU memory in use", "，占用显存 {memory}")
+LINE_COST = Message(", cost so far {cost}", "，累计费用 {cost}")
+LINE_GPUS = Message("; on {gpus}", "；位于 {gpus}")
+MORE_WORKLOADS = Message(
+    "- and {number} more with {gpus} {gpus:|GPU|GPUs}", "- 另有 {number} 个工作负载，共 {gpus} 张 GPU"
+)
+TOTAL_COST = Message("Total cost of the idle time so far: {cost}", "空闲期间累计费用合计：{cost}")
+
+NEXT_NOTICE = Message(
+    "Nothing will be stopped. If the GPUs stay idle, the next notice follows in {repeat}.",
+    "系统不会停止任何工作负载；如继续空闲，{repeat}后将再次通知。",
+)
+WHAT_TO_DO = Message(
+    "To release the GPUs, scale the workload down or delete it.",
+    "如不再需要，请缩容或删除该工作负载，以释放 GPU。",
+)
+
+OUTAGE_TITLE = Message("gpusteward cannot read GPU usage", "gpusteward 无法读取 GPU 使用数据")
+OUTAGE = Message(
+    "No data could be read since {since} ({duration}). Reason: {reason}",
+    "自 {since} 起无法读取数据（已持续 {duration}）。原因：{reason}",
+)
+OUTAGE_EFFECT = Message(
+    "Until data is available again, the last verdicts remain on display and no idle notices are sent.",
+    "数据恢复前仍显示上一次的结论，并暂停发送空闲通知。",
+)
+RECOVERY_TITLE = Message("gpusteward can read GPU usage again", "gpusteward 已恢复读取 GPU 使用数据")
+RECOVERY = Message("Usage data was missing for {duration}.", "使用数据中断了 {duration}。")
+
+DIGEST_TITLE = Message("GPU digest for the week ending {day}", "GPU 周报（截至 {day}）")
+DIGEST_TOTAL = Message(
+    "{allocated} GPU-hours allocated: {active} used, {idle} idle, {unknown} unknown.",
+    "共分配 {allocated} GPU 小时：使用 {active}，空闲 {idle}，未知 {unknown}。",
+)
+DIGEST_COST = Message("The idle GPU-hours cost {cost}.", "空闲 GPU 小时的费用为 {cost}。")
+DIGEST_TREND = Message(
+    "Idle GPU-hours compared with the previous week: {change}.", "空闲 GPU 小时与前一周相比：{change}。"
+)
+DIGEST_TOP = Message("Workloads with the most idle time:", "空闲时间最长的工作负载：")
+DIGEST_LINE = Message(
+    "- {workload}: {idle} of {allocated} GPU-hours idle{details}",
+    "- {workload}：{allocated} GPU 小时中空闲 {idle}{details}",
+)
+DIGEST_LINE_COST = Message(", cost {cost}", "，费用 {cost}")
+DIGEST_NOW = Message(
+    "Now: {workloads} {workloads:|workload|workloads} with {gpus} {gpus:|GPU|GPUs} {workloads:|is|are} completely "
+    "idle; {partly} more {partly:|has|have} some unused GPUs.",
+    "目前：{workloads} 个工作负载（共 {gpus} 张 GPU）完全空闲；另有 {partly} 个工作负载有部分 GPU 未使用。",
+)
+DIGEST_EMPTY = Message(
+    "No usage was recorded this week: the ledger is disabled or was not available.",
+    "本周没有使用记录：账本未启用或无法访问。",
+)
+
+MINUTES = Message("{number} min", "{number} 分钟")
+HOURS = Message("{number} h", "{number} 小时")
+DAYS = Message("{number} d", "{number} 天")
+
+CHANNEL_UNUSABLE = Message(
+    "notify.channels.{channel}: Apprise does not support this URL; "
+    "use a Feishu webhook or a service from Apprise's list",
+    "notify.channels.{channel}：Apprise 不支持该 URL，请使用飞书 webhook 或 Apprise 服务列表中的地址",
+)
