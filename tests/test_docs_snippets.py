@@ -21,7 +21,7 @@ from gpusteward.agent.http.web_config import WebConfigFile
 from gpusteward.agent.settings.table import read_settings
 from gpusteward.analyzer.api.http.roles import parse_tokens
 from gpusteward.analyzer.notify.channels import build_senders
-from gpusteward.analyzer.notify.signing import KEY_HEADER, SIGNATURE_HEADER, sign
+from gpusteward.analyzer.notify.control_webhook import KEY_HEADER, SIGNATURE_HEADER, sign
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags
 from gpusteward.analyzer.settings.reading import KNOWN

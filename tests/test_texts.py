@@ -11,10 +11,10 @@ import pytest
 
 import gpusteward.cli
 from gpusteward.analyzer.judge import texts as reasons
-from gpusteward.analyzer.notify import texts as notices
 from gpusteward.analyzer.reports.render import descriptions as report_words
 from gpusteward.core.messages import Message, format_text
 from gpusteward.core.verdicts import Activity, Signature, State, Step
+from gpusteward.messages import notices
 from gpusteward.messages.verdict_words import CHINESE
 
 ROOT = Path(__file__).parent.parent
@@ -47,7 +47,7 @@ def said_in(values: list[object]) -> Iterator[tuple[str, str]]:
 TEXTS = sorted(
     {
         *reasons.TEXTS.values(),
-        *notices.TEXTS.values(),
+        *said_in(list(vars(notices).values())),
         *report_words._WORDS.values(),
         *report_words._NOTES.values(),
         *commands(),

@@ -46,7 +46,7 @@ class Analyzer:
         self.source, self.explainer = CurrentSource(settings), Explainer(settings.ai)
         self.settings = RuntimeSettings(file, source=self.source, explainer=self.explainer)
         self.ledger = LedgerAccess(settings.ledger, lambda: self.settings.current.prices)
-        self.notifier = Notifier(settings, self.ledger.engine, read_wish=owners.read_wish)
+        self.notifier = Notifier(settings, self.ledger.engine, read_notify_annotation=owners.read_wish)
         self.results, self.events = ResultStore(), EventFeed()
         pipeline = Pipeline(
             Components(

@@ -4,7 +4,7 @@ Prints the number of each cycle once its events are stored.
 """
 
 import sys
-import time
+from itertools import count
 
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.notify.notifier import Notifier
@@ -16,13 +16,10 @@ def main(database: str, url: str, first: str) -> None:
     settings = settings_of(control={"enabled": True, "api_url": url, "timeout": 1})
     notifier = Notifier(settings, open_engine(database), poll_seconds=0.01)
     notifier.start()
-    number = int(first)
-    while True:
+    for number in count(int(first)):
         allocations = [gpu_of("ml", f"web-{each}") for each in range(4)]
         notifier.notify(result_of(allocations, settings=settings, at=AT + 300 * number, idle_hours=0))
         print(number, flush=True)
-        number += 1
-        time.sleep(0.005)
 
 
 if __name__ == "__main__":

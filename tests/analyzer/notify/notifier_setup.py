@@ -1,4 +1,4 @@
-"""Tellers on small clusters, for tests of what is told."""
+"""Notifiers and results of small clusters, for tests of this package."""
 
 import time
 from collections import defaultdict
@@ -35,7 +35,7 @@ QUICK = {
 TOTALS = signal(Measure.MEMORY_TOTAL, 80 * GIB) | signal(Measure.POWER_LIMIT, 700)
 IDLE = resting(4.0, watts=60) | TOTALS
 BUSY = working() | TOTALS
-UNREAD: Mapping[Any, float] = {}
+NO_SAMPLES: Mapping[Any, float] = {}
 
 
 def gpu_of(namespace: str, name: str, *, gpu: int = 0, node: str = "node-1", kind: str = "Deployment") -> AllocationKey:
@@ -57,7 +57,7 @@ def result_of(
     at: float = AT,
     idle_hours: float = 2.0,
 ) -> Result:
-    """What a cycle would make of it, in a world where it has been like this for some hours."""
+    """The result of a cycle after the allocations have been in this state for some hours."""
     memory, rows = Memory(), rows if rows is not None else [IDLE] * len(allocations)
     for moment in [at - WINDOW * back for back in range(round(idle_hours * 3600 / WINDOW), -1, -1)]:
         table = table_of(*rows, allocations=allocations, at=moment)
@@ -89,15 +89,15 @@ def running_notifier(
         notifier.stop(5)
 
 
-def stamps_by_pod(receiver: Receiver) -> Mapping[str, list[str]]:
-    """When the events of each pod are from, in the order in which they were first accepted, each once.
+def timestamps_by_pod(receiver: Receiver) -> Mapping[str, list[str]]:
+    """Timestamps of each pod's events in the order in which they were first accepted.
 
-    A call that was given up for its time may still be read by a slow receiver later: it has the key of one it knows.
+    A slow receiver may still read a call that has timed out: its key is known already.
     """
     first: dict[str, Call] = {}
     for call in receiver.accepted:
         first.setdefault(call.headers["idempotency-key"], call)
-    stamps: dict[str, list[str]] = defaultdict(list)
+    timestamps: dict[str, list[str]] = defaultdict(list)
     for call in first.values():
-        stamps[call.json["pod"]].append(call.json["timestamp"])
-    return stamps
+        timestamps[call.json["pod"]].append(call.json["timestamp"])
+    return timestamps

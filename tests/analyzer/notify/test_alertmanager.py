@@ -1,4 +1,4 @@
-"""Alerts, pushed to Debian's own Alertmanager."""
+"""Alerts, pushed to a real Alertmanager."""
 
 import json
 import time
@@ -6,7 +6,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from gpusteward.analyzer.notify.alertmanager.alerts import Alert, OpenAlerts
+from gpusteward.analyzer.notify.alertmanager.alerts import ActiveAlerts, Alert
 from gpusteward.analyzer.notify.alertmanager.pusher import AlertPusher
 from gpusteward.analyzer.notify.notices.messages import MessageOptions
 from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
@@ -17,7 +17,7 @@ from tests.analyzer.engines import RunningEngine, running_alertmanager
 from tests.analyzer.notify.notifier_setup import (
     BUSY,
     IDLE,
-    UNREAD,
+    NO_SAMPLES,
     empty_result,
     gpu_of,
     result_of,
@@ -27,31 +27,31 @@ from tests.analyzer.notify.notifier_setup import (
 from tests.analyzer.usage_tables import AT
 from tests.fakes.receivers import Receiver, wait_until
 
-OPTIONS = MessageOptions("en", "UTC", "USD", 24, 600)
+OPTIONS = MessageOptions("en", "UTC", "USD", repeat_hours=24, window_seconds=600)
 PUSH = AlertmanagerSettings(labels={"cluster": "east"})
 
 
-def pushing(url: str, **more: Any) -> Settings:
+def push_settings(url: str, **more: Any) -> Settings:
     return settings_of(alertmanager={"url": url, "labels": {"cluster": "east"}, **more}, notify={"language": "en"})
 
 
 def active(engine: RunningEngine) -> dict[str, Any]:
-    with urllib.request.urlopen(f"{engine.url}/api/v2/alerts?active=true", timeout=10) as answer:
-        alerts = json.load(answer)
+    with urllib.request.urlopen(f"{engine.url}/api/v2/alerts?active=true", timeout=10) as response:
+        alerts = json.load(response)
     return {alert["labels"].get("workload", alert["labels"]["alertname"]): alert for alert in alerts}
 
 
-def follow(alerts: OpenAlerts, result: Result, settings: AlertmanagerSettings = PUSH) -> list[Alert]:
-    return list(alerts.follow(result, settings, OPTIONS))
+def update(alerts: ActiveAlerts, result: Result, settings: AlertmanagerSettings = PUSH) -> list[Alert]:
+    return list(alerts.update(result, settings, OPTIONS))
 
 
 def names(alerts: list[Alert]) -> list[str]:
     return [alert["labels"]["workload"] for alert in alerts]
 
 
-def test_an_idle_workload_is_an_alert_and_resolved_when_it_works_again(tmp_path: Path):
+def test_the_alert_of_an_idle_workload_is_resolved_when_it_works_again(tmp_path: Path):
     with Receiver() as hook, running_alertmanager(tmp_path, webhook=hook.url) as engine:
-        settings, now = pushing(engine.url), time.time()
+        settings, now = push_settings(engine.url), time.time()
         allocations = [gpu_of("ml", "web"), gpu_of("ml", "train")]
         with running_notifier(settings) as notifier:
             notifier.notify(result_of(allocations, [IDLE, BUSY], settings=settings, at=now))
@@ -71,14 +71,14 @@ def test_an_idle_workload_is_an_alert_and_resolved_when_it_works_again(tmp_path:
         "workload": "web",
     }
     assert alert["annotations"]["summary"].startswith("ml / Deployment web holds 1 GPU and has not used it since")
-    assert "Memory held: 4.0 GiB" in alert["annotations"]["description"]
+    assert "GPU memory in use: 4.0 GiB" in alert["annotations"]["description"]
     assert alert["annotations"]["signature"] == "parked"
 
 
-def test_a_thousand_alerts_go_in_batches_and_a_member_that_is_down_gets_the_state_later(tmp_path: Path):
+def test_a_thousand_alerts_are_sent_in_batches_and_a_member_that_was_down_gets_them_later(tmp_path: Path):
     with running_alertmanager(tmp_path) as engine:
         late = Receiver()
-        settings = pushing(f"{engine.url},{late.url}")
+        settings = push_settings(f"{engine.url},{late.url}")
         with running_notifier(settings) as notifier:
             allocations = [gpu_of("ml", f"web-{number}") for number in range(1000)]
             notifier.notify(result_of(allocations, settings=settings, at=time.time(), idle_hours=1))
@@ -89,9 +89,9 @@ def test_a_thousand_alerts_go_in_batches_and_a_member_that_is_down_gets_the_stat
                 assert max(len(call.json) for call in late.accepted) <= 200
 
 
-def test_a_lost_source_is_an_alert_of_its_own(tmp_path: Path):
+def test_an_outage_is_an_alert_of_its_own(tmp_path: Path):
     with running_alertmanager(tmp_path) as engine:
-        settings, now = pushing(engine.url), time.time()
+        settings, now = push_settings(engine.url), time.time()
         with running_notifier(settings) as notifier:
             notifier.announce_outage("HTTP 503", at=now - 1200)
             notifier.announce_outage("HTTP 503", at=now)
@@ -100,68 +100,68 @@ def test_a_lost_source_is_an_alert_of_its_own(tmp_path: Path):
             wait_until(lambda: not active(engine))
 
 
-def test_an_alert_that_is_not_renewed_ends_by_itself():
+def test_an_alert_that_is_not_renewed_expires():
     settings = settings_of(scheduler={"interval": 300})
-    (alert,) = follow(OpenAlerts(), result_of([gpu_of("ml", "web")], settings=settings))
+    (alert,) = update(ActiveAlerts(), result_of([gpu_of("ml", "web")], settings=settings))
     assert alert["startsAt"] == "2026-09-21T12:03:20.000Z"
     assert alert["endsAt"] == "2026-09-21T14:33:20.000Z"
 
 
-def test_the_unknown_neither_renews_nor_resolves():
-    settings, alerts = settings_of(), OpenAlerts()
-    assert len(follow(alerts, result_of([gpu_of("ml", "web")], settings=settings))) == 1
-    assert follow(alerts, result_of([gpu_of("ml", "web")], [UNREAD], settings=settings, at=AT + 300)) == []
-    (ended,) = follow(alerts, result_of([gpu_of("ml", "web")], [BUSY], settings=settings, at=AT + 600))
+def test_unknown_activity_neither_renews_nor_resolves_an_alert():
+    settings, alerts = settings_of(), ActiveAlerts()
+    assert len(update(alerts, result_of([gpu_of("ml", "web")], settings=settings))) == 1
+    assert update(alerts, result_of([gpu_of("ml", "web")], [NO_SAMPLES], settings=settings, at=AT + 300)) == []
+    (ended,) = update(alerts, result_of([gpu_of("ml", "web")], [BUSY], settings=settings, at=AT + 600))
     assert ended["annotations"] == {}
-    assert follow(alerts, result_of([gpu_of("ml", "web")], [BUSY], settings=settings, at=AT + 900)) == []
+    assert update(alerts, result_of([gpu_of("ml", "web")], [BUSY], settings=settings, at=AT + 900)) == []
 
 
-def test_a_workload_that_is_gone_is_resolved():
-    settings, alerts = settings_of(), OpenAlerts()
-    follow(alerts, result_of([gpu_of("ml", "web")], settings=settings))
-    (ended,) = follow(alerts, empty_result(AT + 300, settings))
+def test_the_alert_of_a_deleted_workload_is_resolved():
+    settings, alerts = settings_of(), ActiveAlerts()
+    update(alerts, result_of([gpu_of("ml", "web")], settings=settings))
+    (ended,) = update(alerts, empty_result(AT + 300, settings))
     assert ended["endsAt"] == "2026-09-21T14:18:20.000Z"
 
 
-def test_of_too_many_the_largest_are_told_and_the_others_counted():
-    settings, alerts = settings_of(), OpenAlerts()
+def test_beyond_max_alerts_only_the_largest_workloads_are_sent_and_the_others_counted():
+    settings, alerts = settings_of(), ActiveAlerts()
     allocations = [gpu_of("ml", f"w{number}", gpu=gpu) for number in range(4) for gpu in range(number + 1)]
     push = AlertmanagerSettings(max_alerts=2)
-    assert names(follow(alerts, result_of(allocations, settings=settings), push)) == ["w3", "w2"]
+    assert names(update(alerts, result_of(allocations, settings=settings), push)) == ["w3", "w2"]
     assert alerts.left_out == 2
 
 
-def test_names_are_bounded_and_harmless_in_labels():
+def test_names_in_labels_are_bounded_and_harmless():
     settings = settings_of()
-    (alert,) = follow(OpenAlerts(), result_of([gpu_of("ml", "<at>\n" * 500)], settings=settings))
+    (alert,) = update(ActiveAlerts(), result_of([gpu_of("ml", "<at>\n" * 500)], settings=settings))
     assert len(alert["labels"]["workload"]) == 253
     assert set("<>\n").isdisjoint(str(alert["labels"]["workload"]))
 
 
-def test_an_end_that_did_not_arrive_is_told_with_the_next_state():
+def test_a_resolved_alert_that_was_not_received_is_sent_with_the_next_state():
     receiver, counters = Receiver(), DeliveryCounters()
     pusher = AlertPusher(receiver.url, AlertmanagerSettings(timeout=1), counters)
-    settings, alerts = settings_of(), OpenAlerts()
+    settings, alerts = settings_of(), ActiveAlerts()
     pusher.start()
-    pusher.push(follow(alerts, result_of([gpu_of("ml", "a"), gpu_of("ml", "b")], settings=settings)))
+    pusher.push(update(alerts, result_of([gpu_of("ml", "a"), gpu_of("ml", "b")], settings=settings)))
     wait_until(lambda: counters.failed["alert"] >= 1)
-    pusher.push(follow(alerts, result_of([gpu_of("ml", "a"), gpu_of("ml", "b")], [BUSY, IDLE], settings=settings)))
-    pusher.push(follow(alerts, result_of([gpu_of("ml", "a"), gpu_of("ml", "b")], [BUSY, IDLE], settings=settings)))
+    pusher.push(update(alerts, result_of([gpu_of("ml", "a"), gpu_of("ml", "b")], [BUSY, IDLE], settings=settings)))
+    pusher.push(update(alerts, result_of([gpu_of("ml", "a"), gpu_of("ml", "b")], [BUSY, IDLE], settings=settings)))
     with receiver:
         receiver.wait_for(lambda it: len(it.accepted) == 1)
     pusher.stop(5)
-    told = {alert["labels"]["workload"]: bool(alert["annotations"]) for alert in receiver.accepted[0].json}
-    assert told == {"a": False, "b": True}
+    has_annotations = {alert["labels"]["workload"]: bool(alert["annotations"]) for alert in receiver.accepted[0].json}
+    assert has_annotations == {"a": False, "b": True}
 
 
-def test_credentials_go_along_and_are_never_shown():
+def test_credentials_are_sent_and_never_shown():
     with Receiver() as receiver:
-        settings = pushing(receiver.url, bearer_token="s3cret")
+        settings = push_settings(receiver.url, bearer_token="s3cret")
         with running_notifier(settings) as notifier:
             notifier.notify(result_of([gpu_of("ml", "web")], settings=settings, at=time.time()))
             receiver.wait_for(lambda it: len(it.accepted) == 1)
             assert "s3cret" not in str(notifier.describe())
-        settings = pushing(receiver.url, username="u", password="p")
+        settings = push_settings(receiver.url, username="u", password="p")
         with running_notifier(settings) as notifier:
             notifier.notify(result_of([gpu_of("ml", "web")], settings=settings, at=time.time()))
             receiver.wait_for(lambda it: len(it.accepted) == 2)

@@ -1,4 +1,4 @@
-"""The control webhook: gpu-oour's JSON, signed, once for every GPU below the threshold and cycle."""
+"""The control webhook: gpu-oour's JSON, signed, one call per GPU below the threshold and cycle."""
 
 import hashlib
 import hmac
@@ -15,7 +15,7 @@ from gpusteward.core.usages import Measure
 from tests.analyzer.notify.notifier_setup import (
     BUSY,
     IDLE,
-    UNREAD,
+    NO_SAMPLES,
     gpu_of,
     open_ledger,
     result_of,
@@ -25,8 +25,8 @@ from tests.analyzer.notify.notifier_setup import (
 from tests.analyzer.usage_tables import AT, GIB, signal
 from tests.fakes.receivers import Call, Receiver
 
-SECRET = "not to be seen anywhere"
-SEED_FIELDS = ["gpu_id", "pod", "namespace", "hostname", "score", "status", "timestamp"]
+SECRET = "must never be shown"
+GPU_OOUR_FIELDS = ["gpu_id", "pod", "namespace", "hostname", "score", "status", "timestamp"]
 
 
 def control(url: str, **more: object) -> dict:
@@ -34,14 +34,14 @@ def control(url: str, **more: object) -> dict:
 
 
 def is_genuine(call: Call, secret: str, *, now: float) -> bool:
-    """As the recipe in signing.py tells a receiver to do it."""
+    """As the docstring of control_webhook.py describes it to receivers."""
     parts = dict(part.split("=", 1) for part in call.headers["x-gpusteward-signature"].split(","))
     signed = f"{parts['t']}.{call.headers['idempotency-key']}.".encode() + call.body
     expected = hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
     return hmac.compare_digest(expected, parts["v1"]) and abs(now - int(parts["t"])) <= 300
 
 
-def test_the_body_has_the_fields_of_gpu_oour_and_no_others():
+def test_the_body_has_exactly_the_fields_of_gpu_oour():
     with Receiver() as receiver:
         settings = settings_of(control=control(receiver.url))
         with running_notifier(settings) as notifier:
@@ -50,7 +50,7 @@ def test_the_body_has_the_fields_of_gpu_oour_and_no_others():
     call = receiver.accepted[0]
     assert call.path == "/api/optimize"
     assert call.headers["content-type"] == "application/json"
-    assert list(call.json) == SEED_FIELDS
+    assert list(call.json) == GPU_OOUR_FIELDS
     assert call.json == {
         "gpu_id": "GPU-ml-web-0",
         "pod": "web-pod",
@@ -62,7 +62,7 @@ def test_the_body_has_the_fields_of_gpu_oour_and_no_others():
     }
 
 
-def test_an_opinion_goes_along_as_gpu_oour_sent_it():
+def test_an_opinion_is_added_as_gpu_oour_sent_it():
     settings = settings_of(control=control("http://nowhere"))
     result = result_of([gpu_of("ml", "web")], settings=settings)
     opinion = Opinion("idle", 0.91234, "没有计算", "ask", 1.9, 2.0, "gpt-4", AT)
@@ -70,15 +70,15 @@ def test_an_opinion_goes_along_as_gpu_oour_sent_it():
     assert '"ai_analysis":{"status":"idle","confidence":0.912,"reason":"没有计算","recommendation":"ask"}' in event.body
 
 
-def test_only_what_is_known_to_be_low_is_told():
+def test_gpus_without_a_known_low_score_are_not_sent():
     settings = settings_of(control=control("http://nowhere"))
-    allocations = [gpu_of("ml", name) for name in ("idle", "busy", "unread")]
-    events = list(control_events(result_of(allocations, [IDLE, BUSY, UNREAD], settings=settings)))
+    allocations = [gpu_of("ml", name) for name in ("idle", "busy", "no-samples")]
+    events = list(control_events(result_of(allocations, [IDLE, BUSY, NO_SAMPLES], settings=settings)))
     assert [event.stream for event in events] == ["control/Deployment/ml/idle"]
 
 
-def test_what_is_idle_is_told_whatever_memory_it_holds():
-    """A loaded model that nobody asks: gpu-oour's score alone would call it normal."""
+def test_an_idle_gpu_is_sent_however_much_memory_it_holds():
+    """A loaded model without requests: gpu-oour's score alone would call it normal."""
     settings = settings_of(control=control("http://nowhere"))
     parked = IDLE | signal(Measure.MEMORY_USED, 80 * GIB) | signal(Measure.POWER, 250)
     result = result_of([gpu_of("ml", "parked")], [parked], settings=settings)
@@ -89,9 +89,9 @@ def test_what_is_idle_is_told_whatever_memory_it_holds():
 
 def test_a_receiver_can_verify_the_signature_and_a_changed_call_fails(tmp_path: Path):
     (tmp_path / "secret").write_text(SECRET + "\n")
-    for way in ({"secret": SECRET}, {"secret_file": str(tmp_path / "secret")}):
+    for source in ({"secret": SECRET}, {"secret_file": str(tmp_path / "secret")}):
         with Receiver() as receiver:
-            settings = settings_of(control=control(receiver.url, **way))
+            settings = settings_of(control=control(receiver.url, **source))
             with running_notifier(settings) as notifier:
                 notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
                 receiver.wait_for(lambda it: len(it.accepted) == 1)
@@ -116,7 +116,7 @@ def test_every_attempt_has_the_same_key_and_a_new_timestamp():
     assert all(is_genuine(call, SECRET, now=time.time()) for call in receiver.calls)
 
 
-def test_a_cycle_told_twice_is_delivered_once_also_after_a_restart(tmp_path: Path):
+def test_a_cycle_notified_twice_is_delivered_once_even_after_a_restart(tmp_path: Path):
     engine = open_ledger(tmp_path)
     with Receiver() as receiver:
         settings = settings_of(control=control(receiver.url))
@@ -131,8 +131,8 @@ def test_a_cycle_told_twice_is_delivered_once_also_after_a_restart(tmp_path: Pat
             notifier.notify(later)
             receiver.wait_for(lambda it: len(it.accepted) == 3)
     engine.dispose()
-    stamps = [call.json["timestamp"] for call in receiver.accepted]
-    assert stamps == ["2026-09-21T14:13:20"] * 2 + ["2026-09-21T14:18:20"]
+    timestamps = [call.json["timestamp"] for call in receiver.accepted]
+    assert timestamps == ["2026-09-21T14:13:20"] * 2 + ["2026-09-21T14:18:20"]
 
 
 def test_a_redirect_is_not_followed():
@@ -146,7 +146,7 @@ def test_a_redirect_is_not_followed():
     assert {call.path for call in receiver.calls} == {"/api/optimize"}
 
 
-def test_a_secret_that_cannot_be_read_is_said_without_a_call(tmp_path: Path):
+def test_without_a_readable_secret_file_no_call_is_made(tmp_path: Path):
     with Receiver() as receiver:
         settings = settings_of(control=control(receiver.url, secret_file=str(tmp_path / "missing")))
         with running_notifier(settings) as notifier:
@@ -156,12 +156,12 @@ def test_a_secret_that_cannot_be_read_is_said_without_a_call(tmp_path: Path):
     assert receiver.calls == []
 
 
-def test_two_secrets_are_one_too_many():
+def test_secret_and_secret_file_exclude_each_other():
     with pytest.raises(ValueError, match="keep one of them"):
         settings_of(control=control("http://x", secret="a", secret_file="b"))
 
 
-def test_no_address_or_secret_is_in_what_is_shown_or_kept(tmp_path: Path):
+def test_no_address_or_secret_is_shown_or_stored(tmp_path: Path):
     engine = open_ledger(tmp_path)
     with Receiver() as receiver:
         receiver.misfortune = "500"
@@ -173,13 +173,13 @@ def test_no_address_or_secret_is_in_what_is_shown_or_kept(tmp_path: Path):
             shown = str(notifier.describe())
     engine.dispose()
     assert receiver.calls[0].headers["authorization"] == "Basic dXNlcjpodW50ZXIy"
-    kept = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    stored = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     for secret in ("hunter2", SECRET, "127.0.0.1"):
         assert secret not in shown.replace("'left_alone': ['127.0.0.1:", "")
-        assert secret.encode() not in kept
+        assert secret.encode() not in stored
 
 
-def test_an_unusable_channel_is_refused_at_the_start_without_its_address():
+def test_an_unusable_channel_is_an_error_at_the_start_without_its_address():
     settings = settings_of(notify={"channels": {"ops": "nosuchservice://token-xyz"}})
     with pytest.raises(ConfigurationError, match=r"notify\.channels\.ops") as refused, running_notifier(settings):
         pass

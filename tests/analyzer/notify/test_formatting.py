@@ -1,16 +1,16 @@
-"""Names that other people chose: nothing in a message is a mention, a link, markup or a second line."""
+"""Names chosen by tenants never become a mention, a link, markup or a second line of a message."""
 
 import re
 
 import pytest
 
-from gpusteward.analyzer.notify.notices.findings import FindingMaker
-from gpusteward.analyzer.notify.notices.formatting import LONGEST, bare, line, plain
-from gpusteward.analyzer.notify.notices.messages import MessageOptions, write_idle, write_lost
+from gpusteward.analyzer.notify.notices.findings import FindingBuilder
+from gpusteward.analyzer.notify.notices.formatting import MAX_NAME_LENGTH, safe_label, safe_line, safe_name
+from gpusteward.analyzer.notify.notices.messages import MessageOptions, write_idle, write_outage
 from tests.analyzer.notify.notifier_setup import gpu_of, result_of, settings_of
 from tests.analyzer.usage_tables import AT
 
-EVIL = (
+HOSTILE_NAMES = (
     "@all",
     "@everyone",
     '<at user_id="all">all</at>',
@@ -21,7 +21,7 @@ EVIL = (
     "www.evil.example",
     "**bold**",
     "`code`",
-    "a\nGPUs idle: forged",
+    "a\nIdle GPUs: forged",
     "a\r\nb",
     "\u202eevil",
     "zero\u200bwidth",
@@ -36,40 +36,40 @@ EVIL = (
 FORBIDDEN = re.compile(r"[@<>\[\]()*`|~\\\n\r\x00-\x1f\u200b\u2028\u202e]|https?:|www\.evil")
 
 
-@pytest.mark.parametrize("name", EVIL)
-def test_a_name_cannot_say_more_than_a_name(name: str):
-    assert not FORBIDDEN.search(plain(name).replace("[.]", ""))
-    assert len(bare(name)) <= LONGEST
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
+def test_a_hostile_name_is_made_harmless(name: str):
+    assert not FORBIDDEN.search(safe_name(name).replace("[.]", ""))
+    assert len(safe_label(name)) <= MAX_NAME_LENGTH
 
 
 @pytest.mark.parametrize("name", ["web-5d9f-x2k", "v1.2-rc3", "训练任务", "NVIDIA A100-SXM4-80GB", "a_b"])
-def test_an_honest_name_stays_as_it_is(name: str):
-    assert plain(name) == name
+def test_an_ordinary_name_is_unchanged(name: str):
+    assert safe_name(name) == name
 
 
-def test_a_dot_makes_no_link():
-    assert plain("www.evil.example") == "www[.]evil[.]example"
-    assert bare("www.evil.example") == "www.evil.example"
+def test_a_domain_name_does_not_become_a_link():
+    assert safe_name("www.evil.example") == "www[.]evil[.]example"
+    assert safe_label("www.evil.example") == "www.evil.example"
 
 
-def test_an_error_from_elsewhere_is_one_harmless_line():
-    said = line('no route to <at user_id="all">\nhttp://evil.example/x @all')
-    assert not FORBIDDEN.search(said.replace("[.]", ""))
+def test_a_foreign_error_becomes_one_harmless_line():
+    text = safe_line('no route to <at user_id="all">\nhttp://evil.example/x @all')
+    assert not FORBIDDEN.search(text.replace("[.]", ""))
 
 
 @pytest.mark.parametrize("language", ["zh", "en"])
-@pytest.mark.parametrize("name", EVIL)
-def test_a_whole_message_has_only_our_own_lines(name: str, language: str):
-    options = MessageOptions(language, "UTC", "USD", 24, 600)
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
+def test_a_hostile_name_adds_no_line_and_no_markup_to_a_message(name: str, language: str):
+    options = MessageOptions(language, "UTC", "USD", repeat_hours=24, window_seconds=600)
     settings = settings_of()
     for count in (1, 3):
-        honest = result_of([gpu_of("ml", "web", gpu=n) for n in range(count)], settings=settings)
-        evil = result_of(
+        ordinary = result_of([gpu_of("ml", "web", gpu=n) for n in range(count)], settings=settings)
+        hostile = result_of(
             [gpu_of(name, name, gpu=n, node=name, kind=name.replace("/", "")) for n in range(count)],
             settings=settings,
         )
-        expected, written = (write_idle(list(FindingMaker(each).make([0])), options) for each in (honest, evil))
+        expected, written = (write_idle(list(FindingBuilder(each).build([0])), options) for each in (ordinary, hostile))
         assert written.count("\n") == expected.count("\n")
         own = re.sub(r"[()（）]", "", written.replace("[.]", "").replace("\n", ""))
         assert not FORBIDDEN.search(own)
-    assert "@" not in write_lost("@all\n@all", options, since=AT, now=AT + 60)
+    assert "@" not in write_outage("@all\n@all", options, since=AT, now=AT + 60)

@@ -1,4 +1,4 @@
-"""`notify.*`, `alertmanager.*`, `outbox.*`, `control.*`: as a person writes them, and what is refused."""
+"""`notify.*`, `alertmanager.*`, `outbox.*`, `control.*`: accepted and rejected values."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ alertmanager:
 """
 
 
-def test_a_file_as_a_person_writes_it(tmp_path: Path):
+def test_a_typical_file_is_read(tmp_path: Path):
     settings = read(tmp_path, FILE).settings
     assert urls_of(settings.notify.channels["feishu"]) == (HOOK,)
     assert len(urls_of(settings.notify.channels["ml-team"])) == 2
@@ -43,7 +43,7 @@ def test_a_file_as_a_person_writes_it(tmp_path: Path):
     assert settings.alertmanager.url == ["http://one:9093", "http://two:9093"]
 
 
-def test_a_channel_may_come_from_the_environment(tmp_path: Path):
+def test_channels_can_be_set_by_environment_variables(tmp_path: Path):
     environ = {"GPUSTEWARD_NOTIFY__CHANNELS": f"feishu: {HOOK}", "GPUSTEWARD_ALERTMANAGER__URL": "http://one:9093"}
     environ["GPUSTEWARD_NOTIFY__SECRETS"] = "feishu: bot-secret"
     settings = read(tmp_path, "", environ).settings
@@ -60,7 +60,7 @@ def test_secrets_are_never_shown(tmp_path: Path):
         assert secret not in shown
 
 
-def test_every_setting_says_what_it_allows():
+def test_every_setting_has_a_description_and_its_allowed_values():
     for path, field in KNOWN.items():
         if path.split(".")[0] in ("notify", "alertmanager", "outbox", "control"):
             assert field.description, path
@@ -73,10 +73,10 @@ def test_every_setting_says_what_it_allows():
         {"channels": {"a b": "json://x"}},
         {"channels": {"ops": "not a url"}},
         {"channels": {"ops": ""}},
-        {"default": ["nobody"]},
-        {"namespaces": {"ml": "nobody"}},
-        {"channels": {"ops": "json://x"}, "languages": {"nobody": "en"}},
-        {"secrets": {"nobody": "s"}},
+        {"default": ["missing"]},
+        {"namespaces": {"ml": "missing"}},
+        {"channels": {"ops": "json://x"}, "languages": {"missing": "en"}},
+        {"secrets": {"missing": "s"}},
         {"channels": {"ops": "json://x"}, "secrets": {"ops": "s"}},
         {"channels": {"ops": HOOK}, "secrets": {"ops": "one two"}},
         {"channels": {"ops": HOOK}, "secrets": {"ops": ""}},
@@ -85,24 +85,24 @@ def test_every_setting_says_what_it_allows():
         {"digest": "09:00"},
     ],
 )
-def test_settings_that_make_no_sense_are_refused_without_repeating_a_secret(wrong: dict):
+def test_invalid_settings_are_rejected_without_repeating_a_secret(wrong: dict):
     with pytest.raises(ValueError, match=r"\w") as refused:
         NotifySettings.model_validate(wrong)
     assert "not a url" not in str(refused.value)
 
 
-def test_a_wrong_channel_is_told_with_its_line_and_without_its_value(tmp_path: Path):
+def test_an_invalid_channel_is_reported_with_its_line_and_without_its_value(tmp_path: Path):
     with pytest.raises(ConfigurationError, match=r"notify\.channels.*line 2") as refused:
         read(tmp_path, "notify:\n  channels: {ops: s3cret-no-url}")
     assert "s3cret" not in str(refused.value)
 
 
-def test_a_label_needs_a_name_that_prometheus_takes():
+def test_a_label_needs_a_valid_prometheus_name():
     with pytest.raises(ValueError, match="no name of a label"):
         AlertmanagerSettings(labels={"a-b": "x"})
 
 
-def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch):
+def test_a_proxy_from_the_environment_is_used(monkeypatch: pytest.MonkeyPatch):
     with Receiver() as proxy:
         monkeypatch.setenv("http_proxy", f"http://user:pw@127.0.0.1:{proxy.port}")
         monkeypatch.setenv("no_proxy", "other.example")
@@ -114,13 +114,13 @@ def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize("address", ["https://host:99999/secret", "https://host:x/secret", "https://[::1/secret"])
-def test_a_webhook_that_nobody_can_call_is_refused_and_not_repeated(tmp_path: Path, address: str):
+def test_an_unusable_webhook_address_is_rejected_and_not_repeated(tmp_path: Path, address: str):
     with pytest.raises(ConfigurationError) as refused:
         read(tmp_path, f'notify: {{channels: {{ops: "{address}"}}}}')
     assert "secret" not in str(refused.value)
 
 
-def test_a_proxy_that_is_no_address_fails_the_call_only(monkeypatch: pytest.MonkeyPatch):
+def test_an_invalid_proxy_address_fails_only_the_call(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("http_proxy", "http://proxy:nonsense")
     with pytest.raises(DeliveryError, match="the call broke"):
         post("http://example.test/", b"", headers={}, timeout=1)

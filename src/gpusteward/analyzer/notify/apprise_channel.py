@@ -1,4 +1,4 @@
-"""The only importer of Apprise, for every channel that is not a Feishu webhook. Apprise takes 45 MB: loaded if needed."""
+"""Channels that are not Feishu webhooks. The only importer of Apprise, which takes 45 MB: imported only if needed."""
 
 import logging
 import warnings

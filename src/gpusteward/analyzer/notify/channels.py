@@ -73,7 +73,9 @@ class FeishuSender:
             raise DeliveryError("unexpected response; is this a Feishu webhook?", is_refusal=True) from error
         if code := decoded.code or decoded.StatusCode:  # Feishu responds 200 to messages that it does not deliver
             hint = _FEISHU_HINTS.get(code, "")
-            raise DeliveryError(f"rejected by Feishu with code {code}{hint}", is_refusal=code not in _FEISHU_RATE_LIMITED)
+            raise DeliveryError(
+                f"rejected by Feishu with code {code}{hint}", is_refusal=code not in _FEISHU_RATE_LIMITED
+            )
 
 
 def sign_feishu(secret: str, *, at: float) -> dict[str, str]:

@@ -11,8 +11,8 @@ A receiver checks it with the secret of `control.secret` or `control.secret_file
 
 1. take `t` and `v1` from X-Gpusteward-Signature;
 2. reject the call when `t` (seconds since 1970) is more than 300 s away from the receiver's clock: it may be a replay;
-3. compute HMAC-SHA256 with the secret over the bytes of `t`, a dot, the value of Idempotency-Key, a dot, and the body as
-   received; reject the call unless its hexadecimal form equals `v1`, compared in constant time;
+3. compute HMAC-SHA256 with the secret over the bytes of `t`, a dot, the value of Idempotency-Key, a dot, and the
+   received body; reject the call unless its hexadecimal form equals `v1`, compared in constant time;
 4. if this Idempotency-Key was processed before, respond 200 and do nothing: a call may arrive more than once, a
    repetition also after a newer event;
 5. check `timestamp` in the body before acting: after an outage events are up to `outbox.max_age_hours` old.

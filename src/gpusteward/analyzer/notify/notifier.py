@@ -1,4 +1,4 @@
-"""The entry point of this package: `notify(result)` after a successful cycle, `announce_outage(reason)` after a failed one.
+"""Entry point of this package: `notify(result)` after a successful cycle, `announce_outage(reason)` after a failed one.
 
 Both only decide what is sent and write it to the outbox; other threads deliver. An error here never fails a cycle.
 """

@@ -4,6 +4,7 @@ Nothing here sends anything: the result is an `OutboxBatch`.
 
 planner.py         decides which notices a cycle produces
 findings.py        idle workloads with their evidence
+routing.py         which channels receive notices about a namespace
 notice_history.py  which notices were sent when: repeat interval and rate limit
 quiet_hours.py     quiet hours and the time of the weekly digest
 messages.py        finding -> text of a message

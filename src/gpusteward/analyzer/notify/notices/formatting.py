@@ -35,7 +35,9 @@ def safe_label(text: str, *, max_length: int = MAX_NAME_LENGTH) -> str:
 
 def safe_line(text: str, *, max_length: int = 300) -> str:
     """A foreign sentence such as an error: signs that make mentions, links or new lines are removed."""
-    kept = "".join(letter if letter.isprintable() and letter not in _MARKUP else " " for letter in text[: max_length + 1])
+    kept = "".join(
+        letter if letter.isprintable() and letter not in _MARKUP else " " for letter in text[: max_length + 1]
+    )
     return _shorten(_DOMAIN_DOT.sub("[.]", " ".join(kept.replace("://", " ").split())), max_length)
 
 

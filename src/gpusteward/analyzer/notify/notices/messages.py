@@ -100,9 +100,7 @@ def _name_namespaces(findings: Sequence[IdleFinding], language: Language) -> str
     return safe_name(findings[0].namespace)
 
 
-def _name_gpus(
-    finding: IdleFinding, language: Language, *, shown: int, name: Callable[[AllocationKey], str]
-) -> str:
+def _name_gpus(finding: IdleFinding, language: Language, *, shown: int, name: Callable[[AllocationKey], str]) -> str:
     named = [name(allocation) for allocation in finding.allocations[:shown]]
     if finding.gpus > shown:
         named.append(messages.MORE_GPUS.text(language, number=finding.gpus - shown))

@@ -187,7 +187,7 @@ class NoticePlanner:
         key: str,
         now: float,
     ) -> None:
-        """One message: an event per address of the channel, and a record per workload. Only the first keeps the text."""
+        """One message: an event per address of the channel, a record per workload (only the first keeps the text)."""
         for target in self._router.targets(channel):
             batch.events.append(OutboxEvent(target, make_event_key(key, target), NOTICE, target, body))
         for number, workload in enumerate(workloads):

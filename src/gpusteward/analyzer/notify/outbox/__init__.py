@@ -5,6 +5,6 @@ What an event says and who receives it is decided elsewhere.
 records.py            the records that go into and come out of the outbox
 store.py              the outbox itself: database rows, limits, behaviour without a database
 dispatcher.py         threads that send pending rows
-circuit_breaker.py    stops calling a host that keeps failing
+retry.py              backoff of a delivery, circuit breaker of a host
 delivery_counters.py  numbers for the metrics page
 """

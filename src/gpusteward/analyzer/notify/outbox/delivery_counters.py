@@ -13,7 +13,9 @@ class DeliveryCounters:
     sent: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)  # attempts
     dead: Counter[str] = field(default_factory=Counter)  # given up after too many attempts or too much time
-    refused: Counter[str] = field(default_factory=Counter)  # never stored: the outbox is full or the database refused it
+    refused: Counter[str] = field(
+        default_factory=Counter
+    )  # never stored: the outbox is full or the database refused it
     pending: Mapping[str, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 

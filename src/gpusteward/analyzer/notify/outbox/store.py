@@ -26,7 +26,7 @@ from sqlalchemy.pool import StaticPool
 from gpusteward.analyzer.ledger.db_engine import describe_error, is_data_error, with_write_lock
 from gpusteward.analyzer.ledger.schema import METADATA, notices, outbox
 from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
-from gpusteward.analyzer.notify.outbox.records import Delivery, NoticeRecord, Outcome, OutboxEvent, PendingDelivery
+from gpusteward.analyzer.notify.outbox.records import Delivery, NoticeRecord, OutboxEvent, Outcome, PendingDelivery
 from gpusteward.analyzer.settings.notify import OutboxSettings
 from gpusteward.logs import Log
 
