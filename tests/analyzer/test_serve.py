@@ -238,5 +238,5 @@ def test_every_line_of_the_log_has_our_form(engine: RunningEngine, tmp_path: Pat
         server.stop()
         lines = server.log.read_text().splitlines()
     assert all(line.startswith('{"time":') for line in lines)
-    assert any('"event": "request_answered"' in line and '"path": "/nowhere"' in line for line in lines)
+    assert any('"event": "request_finished"' in line and '"path": "/nowhere"' in line for line in lines)
     assert "secret-in-a-query" not in "".join(lines)

@@ -1,8 +1,95 @@
-"""Error texts of the analyzer's HTTP API: the `detail` of a problem object."""
+"""Error texts of the analyzer's HTTP API: `title` and `detail` of a problem object (RFC 9457)."""
+
+from collections.abc import Mapping
 
 from gpusteward.core.messages import Message
 
-LEDGER_DISABLED = Message(
-    "the ledger is disabled (ledger.enabled: false)",
-    "账本未启用（ledger.enabled: false）",
+TITLES: Mapping[int, Message] = {
+    400: Message("Bad Request", "请求无效"),
+    401: Message("Unauthorized", "未认证"),
+    403: Message("Forbidden", "无权限"),
+    404: Message("Not Found", "不存在"),
+    405: Message("Method Not Allowed", "不支持该方法"),
+    409: Message("Conflict", "状态冲突"),
+    410: Message("Gone", "已失效"),
+    413: Message("Request Entity Too Large", "请求体过大"),
+    422: Message("Unprocessable Entity", "参数无效"),
+    500: Message("Internal Server Error", "内部错误"),
+    503: Message("Service Unavailable", "服务暂不可用"),
+    504: Message("Gateway Timeout", "后端响应超时"),
+}
+"""By HTTP status. In English the standard phrase of the status."""
+
+NOT_READY = Message(
+    "no cycle has finished yet; /api/v1/health shows the state of the analyzer",
+    "第一轮分析尚未完成；analyzer 的状态见 /api/v1/health",
 )
+UNKNOWN_PATH = Message("there is no such endpoint; /docs lists all of them", "没有这个端点；全部端点见 /docs")
+METHOD_NOT_ALLOWED = Message("this endpoint does not support {method}", "该端点不支持 {method}")
+INTERNAL = Message("internal error; the log of the analyzer has more", "内部错误；详情见 analyzer 的日志")
+TOO_LARGE = Message("the request body exceeds {bytes} bytes", "请求体超过 {bytes} 字节")
+
+READING_NEEDS_TOKEN = Message(
+    "reading requires a bearer token from this address: send Authorization: Bearer TOKEN",
+    "从该地址读取数据需要令牌：请发送 Authorization: Bearer TOKEN",
+)
+WRITING_NEEDS_TOKEN = Message(
+    "this requires the bearer token of an operator; tokens are defined in server.tokens_file",
+    "此操作需要 operator 角色的令牌；令牌在 server.tokens_file 中定义",
+)
+UNKNOWN_TOKEN = Message("the bearer token is not valid", "令牌无效")
+ROLE_TOO_LOW = Message(
+    "a token of the role {role} does not permit this; the role {needed} is required",
+    "{role} 角色的令牌没有此权限，需要 {needed} 角色",
+)
+
+SERIES = Message("charts", "图表")
+PROCESSES = Message("processes", "进程")
+REPORTS = Message("reports", "报表")
+DELIVERIES = Message("deliveries", "投递")
+TOO_MANY_REQUESTS = Message(
+    "too many concurrent requests for {resource}; try again", "{resource}的并发请求过多，请稍后重试"
+)
+TOO_MANY_LISTENERS = Message("too many concurrent event streams; try again later", "并发的事件流过多，请稍后重试")
+ENGINE_TOO_SLOW = Message("the engine did not respond in time; request less data", "引擎响应超时；请减少请求的数据量")
+LEDGER_TOO_SLOW = Message(
+    "the database did not respond in time; request a shorter time range", "数据库响应超时；请缩短查询的时间范围"
+)
+LEDGER_DISABLED = Message("the ledger is disabled (ledger.enabled: false)", "账本未启用（ledger.enabled: false）")
+
+CURSOR_INVALID = Message("cursor: use `next` of the previous page", "cursor：请使用上一页返回的 `next`")
+CURSOR_EXPIRED = Message(
+    "a new result has been published: start again without a cursor", "结果已更新：请去掉 cursor 重新开始"
+)
+CURSOR_MISMATCH = Message(
+    "cursor: it belongs to another sort order or other filters", "cursor：与当前的排序或筛选条件不符"
+)
+WORKLOAD_NOT_FOUND = Message(
+    "no workload of this kind and name holds a GPU in the last result", "最近的结果中没有占用 GPU 的同名工作负载"
+)
+DELIVERY_NOT_FOUND = Message(
+    "there is no such delivery, or no longer; GET /api/v1/deliveries lists them",
+    "该投递不存在或已清除；列表见 GET /api/v1/deliveries",
+)
+DELIVERY_NOT_DEAD = Message(
+    "this delivery is {state}: only dead ones can be retried", "该投递的状态为 {state}，只有 dead 状态可以重试"
+)
+INVALID_TIME_RANGE = Message("since, until: {reason}", "since、until：{reason}")
+
+INVALID_PARAMETER = Message("{name}: {reason}", "{name}：{reason}")
+INVALID_VALUES: Mapping[str, Message] = {
+    "extra_forbidden": Message("unknown parameter", "未知参数"),
+    "missing": Message("the parameter is missing", "缺少该参数"),
+    "less_than_equal": Message("must be at most {le}", "不能大于 {le}"),
+    "greater_than_equal": Message("must be at least {ge}", "不能小于 {ge}"),
+    "literal_error": Message("must be one of {expected}", "只能是 {expected}"),
+    "int_parsing": Message("must be an integer", "必须是整数"),
+    "float_parsing": Message("must be a number", "必须是数字"),
+    "finite_number": Message("must be a finite number", "必须是有限的数字"),
+    "bool_parsing": Message("must be true or false", "必须是 true 或 false"),
+    "string_too_long": Message("must have at most {max_length} characters", "最多 {max_length} 个字符"),
+    "too_long": Message("must have at most {max_length} values", "最多 {max_length} 个值"),
+}
+"""By pydantic's type of error, with pydantic's fields."""
+INVALID_VALUE = Message("{text}", "取值无效（{text}）")
+"""For every other type of error."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from starlette.requests import Request
 
-from gpusteward.analyzer.api.http.authorization import is_from_here
+from gpusteward.analyzer.api.http.authorization import is_local
 from gpusteward.analyzer.settings.settings import Settings
 from tests.analyzer.api.sample_results import small_result
 from tests.analyzer.api.server import Api, running_api
@@ -121,7 +121,7 @@ def request_from(peer: str, *, host: str = "localhost:8080") -> Request:
 
 
 @pytest.mark.parametrize(
-    ("peer", "is_local"),
+    ("peer", "expected"),
     [
         ("127.0.0.1", True),
         ("127.8.8.8", True),
@@ -134,18 +134,18 @@ def request_from(peer: str, *, host: str = "localhost:8080") -> Request:
         ("", False),
     ],
 )
-def test_loopback_is_told_by_the_address_of_the_peer(peer: str, is_local: bool):
-    assert is_from_here(request_from(peer)) is is_local
+def test_the_address_of_the_peer_decides_whether_a_request_is_local(peer: str, expected: bool):
+    assert is_local(request_from(peer)) is expected
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:80", "[::1]:8080"])
 def test_local_names_are_local(host: str):
-    assert is_from_here(request_from("127.0.0.1", host=host))
+    assert is_local(request_from("127.0.0.1", host=host))
 
 
 @pytest.mark.parametrize("host", ["", "evil.example", "localhost.evil.example", "[::1", "[v1.x]"])
 def test_other_names_are_not(host: str):
-    assert not is_from_here(request_from("127.0.0.1", host=host))
+    assert not is_local(request_from("127.0.0.1", host=host))
 
 
 def test_every_answer_has_security_headers(closed: Api):

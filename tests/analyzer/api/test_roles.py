@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from gpusteward.analyzer.api.http.roles import Role, Roles, Tokens, bearer_of, parse_tokens
+from gpusteward.analyzer.api.http.roles import Role, Roles, Tokens, parse_bearer, parse_tokens
 from gpusteward.core.errors import ConfigurationError
 
 VIEWER, OTHER, OPERATOR, ADMIN = ("v" * 20, "w" * 20, "o" * 20, "a" * 20)
@@ -26,24 +26,24 @@ NONE = SecretStr("")
 def test_tokens_are_read_as_lines_as_yaml_and_from_one_variable(text: str) -> None:
     tokens = Tokens(parse_tokens(text, where="x"))
     assert len(tokens) == 4
-    found = [tokens.role_of(token) for token in (VIEWER, OTHER, OPERATOR, ADMIN)]
+    found = [tokens.find_role(token) for token in (VIEWER, OTHER, OPERATOR, ADMIN)]
     assert found == [Role.VIEWER, Role.VIEWER, Role.OPERATOR, Role.ADMIN]
 
 
 @pytest.mark.parametrize("bearer", [None, "", "x", VIEWER[:-1], VIEWER + "v", VIEWER.upper(), "é" * 20, "\udce9" * 20])
 def test_a_token_nobody_gave_out_has_no_role(bearer: str | None) -> None:
-    assert Tokens({VIEWER: Role.VIEWER}).role_of(bearer) is None
-    assert Tokens({}).role_of(bearer) is None
+    assert Tokens({VIEWER: Role.VIEWER}).find_role(bearer) is None
+    assert Tokens({}).find_role(bearer) is None
 
 
 def test_a_token_of_digits_is_no_number() -> None:
     digits = "00000000000000001234"
-    assert Tokens(parse_tokens(f"admin: {digits}", where="x")).role_of(digits) is Role.ADMIN
-    assert Tokens(parse_tokens(f"admin:\n  - {digits}", where="x")).role_of(digits) is Role.ADMIN
+    assert Tokens(parse_tokens(f"admin: {digits}", where="x")).find_role(digits) is Role.ADMIN
+    assert Tokens(parse_tokens(f"admin:\n  - {digits}", where="x")).find_role(digits) is Role.ADMIN
 
 
 def test_each_role_may_do_what_those_below_it_may() -> None:
-    allowed = [[role.may_act_as(needed) for needed in Role] for role in Role]
+    allowed = [[role.includes(needed) for needed in Role] for role in Role]
     assert allowed == [[True, False, False], [True, True, False], [True, True, True]]
 
 
@@ -60,7 +60,7 @@ def test_each_role_may_do_what_those_below_it_may() -> None:
     ],
 )
 def test_the_token_is_taken_from_the_header(header: str | None, token: str | None) -> None:
-    assert bearer_of(header) == token
+    assert parse_bearer(header) == token
 
 
 SECRET = "never-to-be-repeated"
@@ -101,7 +101,7 @@ def test_a_changed_file_counts_from_the_next_look_and_a_bad_one_is_refused_once(
     file = tmp_path / "tokens"
     file.write_text(f"viewer: {VIEWER}")
     roles = Roles(file, SecretStr(f"admin: {ADMIN}"))
-    assert (roles.role_of(VIEWER), roles.role_of(ADMIN)) == (Role.VIEWER, Role.ADMIN)
+    assert (roles.find_role(VIEWER), roles.find_role(ADMIN)) == (Role.VIEWER, Role.ADMIN)
     for time, text in ((1, f"operator: {OPERATOR}"), (2, "operator: x"), (3, "")):
         if text:
             file.write_text(text)
@@ -110,7 +110,7 @@ def test_a_changed_file_counts_from_the_next_look_and_a_bad_one_is_refused_once(
             file.unlink()
         roles.poll(float(time))
         roles.poll(float(time))
-        assert (roles.role_of(VIEWER), roles.role_of(OPERATOR), roles.role_of(ADMIN)) == (
+        assert (roles.find_role(VIEWER), roles.find_role(OPERATOR), roles.find_role(ADMIN)) == (
             None,
             Role.OPERATOR,
             Role.ADMIN,
@@ -123,11 +123,11 @@ def test_a_named_file_asks_for_tokens_although_nobody_is_in_it_yet(tmp_path: Pat
     empty = tmp_path / "tokens"
     empty.write_text("# nobody yet\n")
     assert Roles(empty, NONE).are_set
-    assert Roles(empty, NONE).role_of("") is None
+    assert Roles(empty, NONE).find_role("") is None
 
 
 def test_without_any_token_nobody_has_a_role(tmp_path: Path) -> None:
     assert not Roles(None, NONE).are_set
-    assert Roles(None, NONE).role_of("") is None
+    assert Roles(None, NONE).find_role("") is None
     with pytest.raises(ConfigurationError, match=r"check server\.tokens_file"):
         Roles(tmp_path / "missing", NONE)

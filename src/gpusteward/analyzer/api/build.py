@@ -13,7 +13,7 @@ from gpusteward.analyzer.api import docs, metrics_page
 from gpusteward.analyzer.api.compat import config as seed_config
 from gpusteward.analyzer.api.compat import results as seed_results
 from gpusteward.analyzer.api.dependencies import ApiDependencies
-from gpusteward.analyzer.api.http.middleware import Guard
+from gpusteward.analyzer.api.http.middleware import RequestMiddleware
 from gpusteward.analyzer.api.http.problems import PROBLEM_TYPE, Problem, add_handlers
 from gpusteward.analyzer.api.v1 import (
     allocations,
@@ -72,7 +72,7 @@ def build_api(dependencies: ApiDependencies, *, lifespan: Lifespan = _live_quiet
         redirect_slashes=False,
     )
     app.state.dependencies = dependencies
-    app.add_middleware(Guard)
+    app.add_middleware(RequestMiddleware)
     add_handlers(app)
     for noun in NOUNS:
         app.include_router(noun.router)

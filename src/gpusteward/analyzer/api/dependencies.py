@@ -19,6 +19,7 @@ from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.pod_processes import Pod, Running
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.core.usages import AllocationKey
+from gpusteward.messages import api_errors
 
 
 class CycleControl(Protocol):
@@ -87,10 +88,10 @@ class DeliveryControl(Protocol):
 class RequestLimits:
     """How many slow requests of each kind may run at once."""
 
-    series: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit("charts"))
-    processes: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit("processes"))
-    reports: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit("reports"))
-    deliveries: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit("deliveries"))
+    series: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.SERIES))
+    processes: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.PROCESSES))
+    reports: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.REPORTS))
+    deliveries: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.DELIVERIES))
 
 
 @dataclass(frozen=True)

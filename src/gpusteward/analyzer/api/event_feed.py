@@ -42,7 +42,7 @@ class EventFeed:
         return len(self._queues)
 
     @property
-    def has_room(self) -> bool:
+    def accepts_listeners(self) -> bool:
         return len(self._queues) < MOST_LISTENERS and not self._is_closed
 
     def send_from_thread(self, event: Event) -> None:

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from gpusteward import __version__
 from gpusteward.analyzer.api.compat.results import format_seed_time
 from gpusteward.analyzer.api.dependencies import Dependencies
 from gpusteward.analyzer.api.http.authorization import may_operate, may_read
+from gpusteward.analyzer.api.http.problems import find_language
 from gpusteward.analyzer.api.http.responses import send_json
 from gpusteward.analyzer.api.v1.health import find_status, is_connected, is_late
 from gpusteward.analyzer.settings.effective import showable
@@ -112,6 +113,7 @@ async def show_config(dependencies: Dependencies) -> Response:
 
 @router.post("/config/update", summary="Change settings", response_model=Json, dependencies=_OPERATE)
 def update_config(
+    request: Request,
     dependencies: Dependencies,
     threshold: Annotated[float | None, Query(description="thresholds.low_utilization", allow_inf_nan=False)] = None,
     interval: Annotated[int | None, Query(description="scheduler.interval, in seconds")] = None,
@@ -129,7 +131,7 @@ def update_config(
             dependencies.settings.change({_CHANGEABLE[name]: value for name, value in updates.items()})
             dependencies.cycles.request_cycle()  # also ends a wait of the previous interval
     except ConfigurationError as error:
-        return send_json({"error": str(error)})
+        return send_json({"error": error.text(find_language(request.headers))})
     log.info("settings_changed", **updates)
     note = "in force from the next cycle on, until the service restarts; config.yaml stays as it is"
     return send_json({"status": "updated", "updates": showable(updates), "note": note})

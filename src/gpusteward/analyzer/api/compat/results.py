@@ -17,7 +17,7 @@ from pydantic import Field
 
 from gpusteward.analyzer.api.dependencies import Dependencies
 from gpusteward.analyzer.api.http.authorization import may_read
-from gpusteward.analyzer.api.http.responses import JSON_TYPE, is_known, send_body, send_json, send_not_modified
+from gpusteward.analyzer.api.http.responses import JSON_TYPE, has_current, send_body, send_json, send_not_modified
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.pagination import make_etag
 from gpusteward.analyzer.explain.answers import Opinion
@@ -120,7 +120,7 @@ def list_results(request: Request, dependencies: Dependencies) -> Response:
     if published is None:
         return send_json([])
     etag = make_etag(request, published.result)
-    if is_known(request, etag):
+    if has_current(request, etag):
         return send_not_modified(etag)
     return _send(request, published, body=published.once("results", _pack_results), etag=etag)
 
@@ -136,7 +136,7 @@ def list_low_results(request: Request, dependencies: Dependencies) -> Response:
         threshold = dependencies.settings.current.thresholds.low_utilization
         return send_json({"count": 0, "threshold": showable(threshold), "timestamp": None, "gpus": []})
     etag = make_etag(request, published.result)
-    if is_known(request, etag):
+    if has_current(request, etag):
         return send_not_modified(etag)
     return _send(request, published, body=published.once("results/low", _pack_low), etag=etag)
 
@@ -148,7 +148,7 @@ def show_stats(request: Request, dependencies: Dependencies) -> Response:
     if published is None:
         return send_json(Stats())
     etag = make_etag(request, published.result)
-    if is_known(request, etag):
+    if has_current(request, etag):
         return send_not_modified(etag)
     return send_json(published.once("results/stats", count_stats), etag=etag)
 

@@ -13,6 +13,8 @@ from typing import TypeVar
 
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.core.errors import SourceError
+from gpusteward.core.messages import Message
+from gpusteward.messages import api_errors
 
 CONCURRENT_REQUESTS = 2
 SOURCE_TIMEOUT_SECONDS = 15.0
@@ -23,16 +25,15 @@ T = TypeVar("T")
 class ConcurrencyLimit:
     """Counts running requests of one kind. Used on the event loop only."""
 
-    def __init__(self, work: str, *, size: int = CONCURRENT_REQUESTS) -> None:
+    def __init__(self, resource: Message, *, size: int = CONCURRENT_REQUESTS) -> None:
         self._free = size
-        self._work = work
+        self._resource = resource
 
     def acquire(self) -> None:
         """Raises a 503 problem when as many are running as allowed."""
         if self._free == 0:
-            raise ProblemError(
-                503, "busy", f"other {self._work} are being read; try again", headers={"Retry-After": "2"}
-            )
+            headers = {"Retry-After": "2"}
+            raise ProblemError(503, "busy", api_errors.TOO_MANY_REQUESTS, headers=headers, resource=self._resource)
         self._free -= 1
 
     def release(self) -> None:
@@ -63,11 +64,11 @@ class _Backend:
 
     name: str
     timeout_seconds: float
-    too_slow: str
+    too_slow: Message
 
 
-_SOURCE = _Backend("engine", SOURCE_TIMEOUT_SECONDS, "the engine took too long; ask for less")
-_LEDGER = _Backend("ledger", LEDGER_TIMEOUT_SECONDS, "the database took too long; ask for a shorter time")
+_SOURCE = _Backend("engine", SOURCE_TIMEOUT_SECONDS, api_errors.ENGINE_TOO_SLOW)
+_LEDGER = _Backend("ledger", LEDGER_TIMEOUT_SECONDS, api_errors.LEDGER_TOO_SLOW)
 
 
 async def query_source(read: Callable[[], T], limit: ConcurrencyLimit) -> T:
@@ -89,6 +90,7 @@ async def _query(backend: _Backend, read: Callable[[], T], limit: ConcurrencyLim
         async with asyncio.timeout(backend.timeout_seconds):
             return await asyncio.shield(future)
     except SourceError as error:
-        raise ProblemError(503, f"{backend.name}-failed", str(error), headers={"Retry-After": "10"}) from error
+        headers = {"Retry-After": "10"}
+        raise ProblemError.from_error(503, f"{backend.name}-failed", error, headers=headers) from error
     except TimeoutError as error:
         raise ProblemError(504, f"{backend.name}-slow", backend.too_slow) from error

@@ -1,4 +1,4 @@
-"""Around every request: a limit to what is sent, security headers, the log, an answer to errors nobody foresaw."""
+"""Around every request: a size limit, security headers, the log, and the response to internal errors."""
 
 import time
 from collections.abc import Mapping
@@ -7,13 +7,14 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gpusteward.analyzer.api.http.problems import ProblemError, answer_problem
+from gpusteward.analyzer.api.http.problems import ProblemError, send_problem
 from gpusteward.logs import Log
+from gpusteward.messages import api_errors
 
 log = Log(__name__)
 
 LARGEST_REQUEST_BYTES = 64 * 1024
-"""No endpoint takes a body; whoever sends a small one does no harm."""
+"""No endpoint reads a body; a small one does no harm."""
 
 SECURITY_HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
@@ -24,7 +25,7 @@ SECURITY_HEADERS: Mapping[str, str] = {
 }
 
 
-class Guard:
+class RequestMiddleware:
     """ASGI middleware; the outermost."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -34,32 +35,30 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange(scope, send)
+        exchange = _Exchange(scope, receive, send)
         try:
             if _is_too_large(scope):
-                error = ProblemError(413, "too-large", f"at most {LARGEST_REQUEST_BYTES} bytes are taken")
-                await answer_problem(error)(scope, receive, exchange.send)
+                await exchange.refuse(ProblemError(413, "too-large", api_errors.TOO_LARGE, bytes=LARGEST_REQUEST_BYTES))
             else:
                 await self._app(scope, receive, exchange.send)
-        # What nobody foresaw costs this one request.
-        except Exception as error:  # noqa: BLE001
-            await self._fail(exchange, receive, error)
+        except Exception as error:  # noqa: BLE001 - an internal error costs this request only
+            await self._fail(exchange, error)
         finally:
-            exchange.tell()
+            exchange.log()
 
-    async def _fail(self, exchange: "_Exchange", receive: Receive, error: Exception) -> None:
+    async def _fail(self, exchange: "_Exchange", error: Exception) -> None:
         log.error("request_failed", path=exchange.scope["path"], error=f"{type(error).__name__}: {error}")
         if not exchange.status:
-            problem = ProblemError(500, "internal", "an error nobody foresaw; the log of the analyzer tells more")
-            await answer_problem(problem)(exchange.scope, receive, exchange.send)
+            await exchange.refuse(ProblemError(500, "internal", api_errors.INTERNAL))
 
 
 class _Exchange:
-    """One request and what became of it."""
+    """One request and its response."""
 
-    def __init__(self, scope: Scope, send: Send) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
-        self.status = 0
+        self.status = 0  # of the response; 0: none yet
+        self._receive = receive
         self._send = send
         self._started = time.monotonic()
 
@@ -71,11 +70,14 @@ class _Exchange:
                 headers.setdefault(name, value)
         await self._send(message)
 
-    def tell(self) -> None:
-        """The query is left out: somebody may put a token there by mistake."""
+    async def refuse(self, error: ProblemError) -> None:
+        await send_problem(error, Headers(scope=self.scope))(self.scope, self._receive, self.send)
+
+    def log(self) -> None:
+        """Without the query: it may contain a token by mistake."""
         peer = Request(self.scope).client
         log.debug(
-            "request_answered",
+            "request_finished",
             method=self.scope["method"],
             path=self.scope["path"],
             status=self.status,

@@ -1,16 +1,25 @@
-"""The one JSON error shape: a problem object (RFC 9457). Nothing a client sent is repeated in it but names."""
+"""The one JSON error shape: a problem object (RFC 9457), in the language of the request.
+
+Nothing that a client sent is repeated in it, except parameter names.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import Field
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+
+from gpusteward.core.errors import GpustewardError
+from gpusteward.core.messages import Language, Message
+from gpusteward.core.negotiation import parse_accept
+from gpusteward.messages import api_errors
 
 PROBLEM_TYPE = "application/problem+json"
 _PREFIX = "urn:gpusteward:problem:"
@@ -18,32 +27,65 @@ _PREFIX = "urn:gpusteward:problem:"
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a request was not done."""
+    """Why a request failed."""
 
-    type: Annotated[str, Field(description="What kind of problem: urn:gpusteward:problem:NAME.")]
-    title: Annotated[str, Field(description="The kind in words.")]
+    type: Annotated[str, Field(description="The kind of problem: urn:gpusteward:problem:NAME.")]
+    title: Annotated[str, Field(description="The HTTP status in words.")]
     status: Annotated[int, Field(description="The HTTP status.")]
-    detail: Annotated[str, Field(description="What to do about it.")]
+    detail: Annotated[str, Field(description="What is wrong and what helps, in Chinese if Accept-Language prefers it.")]
 
 
-class ProblemError(Exception):
+class ProblemError(GpustewardError):
     """Ends a request with a problem object."""
 
-    def __init__(self, status: int, kind: str, detail: str, *, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(detail)
-        self.problem = Problem(_PREFIX + kind, HTTPStatus(status).phrase, status, detail)
+    def __init__(
+        self,
+        status: int,
+        kind: str,
+        message: Message | str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        **fields: object,
+    ) -> None:
+        """`fields`: of the message."""
+        super().__init__(message, **fields)
+        self.status = status
+        self.kind = kind
         self.headers = dict(headers or {})
+
+    @classmethod
+    def from_error(
+        cls, status: int, kind: str, error: GpustewardError, *, headers: Mapping[str, str] | None = None
+    ) -> "ProblemError":
+        """A problem with the text of another error."""
+        problem = cls(status, kind, str(error), headers=headers)
+        problem.message, problem.fields = error.message, error.fields
+        return problem
+
+    def describe(self, language: Language) -> Problem:
+        title = api_errors.TITLES.get(self.status, HTTPStatus(self.status).phrase)
+        title = title.text(language) if isinstance(title, Message) else title
+        return Problem(_PREFIX + self.kind, title, self.status, self.text(language))
 
 
 def not_ready() -> ProblemError:
     """Before the first result."""
-    detail = "no cycle has finished yet; /api/v1/health tells how they fare"
-    return ProblemError(503, "not-ready", detail, headers={"Retry-After": "5"})
+    return ProblemError(503, "not-ready", api_errors.NOT_READY, headers={"Retry-After": "5"})
 
 
-def answer_problem(error: ProblemError) -> Response:
-    body = msgspec.json.encode(error.problem)
-    return Response(body, error.problem.status, {"Cache-Control": "no-store", **error.headers}, PROBLEM_TYPE)
+def find_language(headers: Headers) -> Language:
+    """Chinese where `Accept-Language` prefers it to English, else English."""
+    items = [(item.weight, item.name.partition("-")[0]) for item in parse_accept(headers.get("accept-language", ""))]
+    weights = {name: max(weight for weight, other in items if other == name) for _, name in items}
+    chinese, english = weights.get("zh", 0.0), weights.get("en", 0.0)
+    is_first = next((name for _, name in items if name in ("zh", "en")), "") == "zh"
+    return "zh" if chinese > english or (chinese == english > 0 and is_first) else "en"
+
+
+def send_problem(error: ProblemError, headers: Headers) -> Response:
+    """`headers`: of the request."""
+    body = msgspec.json.encode(error.describe(find_language(headers)))
+    return Response(body, error.status, {"Cache-Control": "no-store", **error.headers}, PROBLEM_TYPE)
 
 
 def add_handlers(app: FastAPI) -> None:
@@ -52,40 +94,46 @@ def add_handlers(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _on_invalid)
 
 
-async def _on_problem(_: Request, error: Exception) -> Response:
+async def _on_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, ProblemError)
-    return answer_problem(error)
+    return send_problem(error, request.headers)
 
 
 async def _on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    messages = {404: api_errors.UNKNOWN_PATH, 405: api_errors.METHOD_NOT_ALLOWED}
+    message = messages.get(error.status_code, str(error.detail))
     kind = HTTPStatus(error.status_code).name.lower().replace("_", "-")
-    details = {404: "there is nothing here; /docs lists what there is", 405: f"{request.method} is not offered here"}
-    detail = details.get(error.status_code, str(error.detail))
     headers = {"Allow": _find_methods(request)} if error.status_code == 405 else error.headers
-    return answer_problem(ProblemError(error.status_code, kind, detail, headers=headers))
+    problem = ProblemError(error.status_code, kind, message, headers=headers, method=request.method)
+    return send_problem(problem, request.headers)
 
 
 def _find_methods(request: Request) -> str:
-    """Of all routes of this path: Starlette names those of the first one only."""
+    """Of all routes of this path: Starlette names only those of the first one."""
     for path, item in request.app.openapi()["paths"].items():
         if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", path), request.url.path):
             return ", ".join(sorted(method.upper() for method in item))
     return "GET"
 
 
-async def _on_invalid(_: Request, error: Exception) -> Response:
+async def _on_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return answer_problem(ProblemError(422, "invalid-parameter", describe_invalid(error.errors())))
+    detail = describe_invalid(error.errors(), find_language(request.headers))
+    return send_problem(ProblemError(422, "invalid-parameter", detail), request.headers)
 
 
-def describe_invalid(errors: Sequence[Mapping[str, object]]) -> str:
-    """`limit: Input should be less than or equal to 1000`, one after another; never the value that was sent."""
-    return "; ".join(dict.fromkeys(_describe(each) for each in errors))
+def describe_invalid(errors: Sequence[Mapping[str, Any]], language: Language) -> str:
+    """`limit: must be at most 1000`, joined by semicolons; never the value that was sent."""
+    return "; ".join(dict.fromkeys(_describe(each, language) for each in errors))
 
 
-def _describe(error: Mapping[str, object]) -> str:
-    place = error["loc"]
-    assert isinstance(place, tuple)
-    name = ".".join(str(part) for part in place[1:]) or str(place[0])
-    return f"{name}: {error['msg']}"
+def _describe(error: Mapping[str, Any], language: Language) -> str:
+    location = error["loc"]
+    name = ".".join(str(part) for part in location[1:]) or str(location[0])
+    message = api_errors.INVALID_VALUES.get(error["type"], api_errors.INVALID_VALUE)
+    fields = {"text": error["msg"], **error.get("ctx", {})}
+    if language == "zh" and "expected" in fields:  # pydantic joins the words: 'a', 'b' or 'c'
+        fields["expected"] = fields["expected"].replace(", ", "、").replace(" or ", "、")
+    reason = message.text(language, **fields)
+    return api_errors.INVALID_PARAMETER.text(language, name=name, reason=reason)

@@ -29,7 +29,7 @@ class Role(StrEnum):
     OPERATOR = "operator"  # starts analyses, changes settings
     ADMIN = "admin"
 
-    def may_act_as(self, needed: "Role") -> bool:
+    def includes(self, needed: "Role") -> bool:
         order = tuple(Role)
         return order.index(self) >= order.index(needed)
 
@@ -44,7 +44,7 @@ class Tokens:
     def __len__(self) -> int:
         return len(self._roles)
 
-    def role_of(self, bearer: str | None) -> Role | None:
+    def find_role(self, bearer: str | None) -> Role | None:
         """The role of a token, None for one nobody gave out. Every stored token is compared, whichever matches."""
         digest = self._digest(bearer or "")
         found = None
@@ -57,7 +57,7 @@ class Tokens:
         return hashlib.blake2b(token.encode("utf-8", "surrogateescape"), key=self._key).digest()
 
 
-def bearer_of(authorization: str | None) -> str | None:
+def parse_bearer(authorization: str | None) -> str | None:
     """The token of an `Authorization` header; None when there is none of this kind."""
     scheme, _, token = (authorization or "").strip().partition(" ")
     return token.strip() or None if scheme.lower() == "bearer" else None
@@ -155,9 +155,9 @@ class Roles:
         """Whether writes need a token: one was given, or a file is named for them, even if nobody is in it yet."""
         return self._watched is not None or len(self._tokens) > 0
 
-    def role_of(self, bearer: str | None) -> Role | None:
+    def find_role(self, bearer: str | None) -> Role | None:
         """Touches no file: safe on an event loop."""
-        return self._tokens.role_of(bearer)
+        return self._tokens.find_role(bearer)
 
     def poll(self, now: float) -> None:
         """Look at the file again. `now` is monotonic seconds."""

@@ -13,6 +13,7 @@ from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import send_json
 from gpusteward.analyzer.api.v1.pagination import MOST_ROWS, format_utc
 from gpusteward.analyzer.notify.outbox.records import Delivery
+from gpusteward.messages import api_errors
 
 router = APIRouter(prefix="/api/v1", tags=["deliveries"])
 
@@ -80,11 +81,9 @@ async def retry_delivery(dependencies: Dependencies, number: Number) -> Response
         lambda: dependencies.deliveries.retry_delivery(number), dependencies.limits.deliveries
     )
     if found is None:
-        raise ProblemError(
-            404, "not-found", "there is no such delivery, or no longer; GET /api/v1/deliveries lists them"
-        )
+        raise ProblemError(404, "not-found", api_errors.DELIVERY_NOT_FOUND)
     if not is_tried:
-        raise ProblemError(409, "not-dead", f"this delivery is {found.state}: only dead ones can be tried again")
+        raise ProblemError(409, "not-dead", api_errors.DELIVERY_NOT_DEAD, state=found.state)
     return send_json(_row(found))
 
 

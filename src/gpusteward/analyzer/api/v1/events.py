@@ -7,6 +7,7 @@ from gpusteward.analyzer.api.dependencies import Dependencies
 from gpusteward.analyzer.api.event_feed import describe_cycle
 from gpusteward.analyzer.api.http.authorization import may_read
 from gpusteward.analyzer.api.http.problems import ProblemError
+from gpusteward.messages import api_errors
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["events"])
 
@@ -23,8 +24,9 @@ async def stream_events(dependencies: Dependencies) -> StreamingResponse:
     The first event tells the last cycle. A comment every 15 seconds keeps the connection. Events that a slow listener
     missed are not repeated: each only tells that there is something new to read.
     """
-    if not dependencies.events.has_room:
-        raise ProblemError(503, "too-many-listeners", "all places are taken; try later", headers={"Retry-After": "30"})
+    if not dependencies.events.accepts_listeners:
+        headers = {"Retry-After": "30"}
+        raise ProblemError(503, "too-many-listeners", api_errors.TOO_MANY_LISTENERS, headers=headers)
     published = dependencies.results.published
     first = describe_cycle(published.result) if published else b""
     return StreamingResponse(

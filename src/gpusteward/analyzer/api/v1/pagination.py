@@ -18,9 +18,10 @@ from fastapi import Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.api.http.problems import ProblemError
-from gpusteward.analyzer.api.http.responses import is_known, send_json, send_not_modified
+from gpusteward.analyzer.api.http.responses import has_current, send_json, send_not_modified
 from gpusteward.analyzer.api.v1.listing import Listing
 from gpusteward.analyzer.results import Result
+from gpusteward.messages import api_errors
 
 MOST_ROWS = 1000
 Row = TypeVar("Row")
@@ -84,7 +85,7 @@ def answer_page(
 ) -> Response:
     """One page, or 304 when the client has it. Raises a 410 or 422 problem for a cursor that leads nowhere."""
     etag = make_etag(request, result)
-    if is_known(request, etag):
+    if has_current(request, etag):
         return send_not_modified(etag)
     offset = _read_cursor(query, result)
     order = listing().select(query.sorting, query.filters)
@@ -131,9 +132,9 @@ def _read_cursor(query: ListQuery, result: Result) -> int:
         padded = query.cursor + "=" * (-len(query.cursor) % 4)
         cursor = msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_Cursor)
     except (binascii.Error, ValueError):
-        raise ProblemError(422, "invalid-parameter", "cursor: take it from `next` of the page before") from None
+        raise ProblemError(422, "invalid-parameter", api_errors.CURSOR_INVALID) from None
     if cursor.tag != result.tag:
-        raise ProblemError(410, "cursor-expired", "another cycle has finished since: begin again without a cursor")
+        raise ProblemError(410, "cursor-expired", api_errors.CURSOR_EXPIRED)
     if cursor.fingerprint != _fingerprint(query) or cursor.offset < 0:
-        raise ProblemError(422, "invalid-parameter", "cursor: it belongs to another sorting or other filters")
+        raise ProblemError(422, "invalid-parameter", api_errors.CURSOR_MISMATCH)
     return cursor.offset

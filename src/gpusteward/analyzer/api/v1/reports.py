@@ -17,11 +17,12 @@ from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.v1.pagination import Words
 from gpusteward.analyzer.reports.render.csv_text import render_csv
-from gpusteward.analyzer.reports.render.descriptions import Language
 from gpusteward.analyzer.reports.render.html_page import content_policy, render_html
 from gpusteward.analyzer.reports.render.json_text import render_json
 from gpusteward.analyzer.reports.report import By, Report, ReportQuery, parse_time_range
+from gpusteward.core.messages import Language
 from gpusteward.core.negotiation import parse_accept
+from gpusteward.messages import api_errors
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["reports"])
 
@@ -54,7 +55,7 @@ class ReportParameters(BaseModel):
         try:
             since_ms, until_ms = parse_time_range(self.since, self.until, now_ms=now_ms)
         except ValueError as error:
-            raise ProblemError(422, "invalid-parameter", f"since, until: {error}") from None
+            raise ProblemError(422, "invalid-parameter", api_errors.INVALID_TIME_RANGE, reason=error) from None
         return ReportQuery(since_ms, until_ms, self.by, self.namespace, self.top, self.rows)
 
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from gpusteward.analyzer.api.dependencies import LastResult
 from gpusteward.analyzer.api.http.authorization import may_read
 from gpusteward.analyzer.api.http.problems import ProblemError
-from gpusteward.analyzer.api.http.responses import is_known, send_json, send_not_modified
+from gpusteward.analyzer.api.http.responses import has_current, send_json, send_not_modified
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.allocations import Allocation, HighestStep, known, view_allocations
 from gpusteward.analyzer.api.v1.listing import Listing, Texts, filter_codes, lift
@@ -33,7 +33,9 @@ from gpusteward.analyzer.judge.reasons import explain_row
 from gpusteward.analyzer.judge.workloads import WorkloadTable
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, STATES, STEPS
+from gpusteward.core.messages import Language
 from gpusteward.core.verdicts import WorkloadVerdict
+from gpusteward.messages import api_errors
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])
 
@@ -43,7 +45,6 @@ NO_NAME = "-"
 """Stands in a path for an empty part, which no URL can carry; nothing in Kubernetes is called so."""
 MOST_ALLOCATIONS = 512
 
-Language = Literal["en", "zh"]
 Part = Annotated[str, Path(max_length=253, description=f"`{NO_NAME}` for an empty one.")]
 
 
@@ -208,7 +209,7 @@ def show_workload(
     """The verdict of one workload with its reasons in words, its evidence and its allocations."""
     number = find_workload(published.result.workloads, kind=kind, namespace=namespace, name=name)
     etag = make_etag(request, published.result)
-    if is_known(request, etag):
+    if has_current(request, etag):
         return send_not_modified(etag)
     return send_json(_detail(published, number, language=lang), etag=etag)
 
@@ -218,7 +219,7 @@ def find_workload(table: WorkloadTable, *, kind: str, namespace: str, name: str)
     parts = tuple("" if part == NO_NAME else part for part in (kind, namespace, name))
     number = table.find((parts[0], parts[1], parts[2]))
     if number is None:
-        raise ProblemError(404, "not-found", "no workload of this kind and name holds a GPU in the last result")
+        raise ProblemError(404, "not-found", api_errors.WORKLOAD_NOT_FOUND)
     return number
 
 
