@@ -43,7 +43,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class Receiver:
-    """Accepts everything, unless told otherwise."""
+    """Accepts everything, unless a misfortune is set."""
 
     def __init__(self) -> None:
         self.port = free_port()

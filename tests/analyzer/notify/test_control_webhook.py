@@ -157,7 +157,7 @@ def test_without_a_readable_secret_file_no_call_is_made(tmp_path: Path):
 
 
 def test_secret_and_secret_file_exclude_each_other():
-    with pytest.raises(ValueError, match="keep one of them"):
+    with pytest.raises(ValueError, match="remove one of them"):
         settings_of(control=control("http://x", secret="a", secret_file="b"))
 
 

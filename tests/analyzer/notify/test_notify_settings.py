@@ -98,7 +98,7 @@ def test_an_invalid_channel_is_reported_with_its_line_and_without_its_value(tmp_
 
 
 def test_a_label_needs_a_valid_prometheus_name():
-    with pytest.raises(ValueError, match="no name of a label"):
+    with pytest.raises(ValueError, match="not a valid label name"):
         AlertmanagerSettings(labels={"a-b": "x"})
 
 

@@ -1,16 +1,15 @@
-"""`notify.*`, `alertmanager.*`, `outbox.*`: whom to tell, when, and how long to try."""
+"""`notify.*`, `alertmanager.*`, `outbox.*`, `control.*`: receivers of notifications, times, limits and retries."""
 
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr, model_validator
 
 from gpusteward.analyzer.setting_values import SECTION, check_url, read_weekly, read_zone, split_hours
-
-Language = Literal["zh", "en"]
+from gpusteward.core.messages import Language
 
 _CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _FEISHU_PATH = "/open-apis/bot/v2/hook/"
@@ -39,14 +38,14 @@ def _split_list(value: object) -> object:
 def _check_channels(channels: dict[str, SecretStr]) -> dict[str, SecretStr]:
     for name, urls in channels.items():
         if not _CHANNEL.fullmatch(name):
-            raise ValueError("a channel's name has letters, digits, `-`, `_` and `.`, at most 63")
+            raise ValueError("a channel name consists of at most 63 letters, digits, `-`, `_` and `.`")
         if not urls_of(urls) or not all(_SCHEME.fullmatch(url) and _has_host(url) for url in urls_of(urls)):
-            raise ValueError(f"channel {name}: write an Apprise URL or a Feishu webhook, several with spaces between")
+            raise ValueError(f"channel {name}: expected Feishu webhooks or Apprise URLs, separated by spaces")
     return channels
 
 
 def _has_host(url: str) -> bool:
-    """Of a webhook; in other addresses of Apprise what looks like a port may be a token."""
+    """Checked for webhooks only: in other Apprise URLs the part after the colon may be a token."""
     try:
         parts = urlsplit(url)
         return parts.scheme not in ("http", "https") or bool(parts.hostname and parts.port != 0)
@@ -76,64 +75,66 @@ class NotifySettings(BaseModel):
 
     channels: Channels = Field(
         default_factory=dict,
-        description="By name: a Feishu webhook or any Apprise URL; several with spaces between. Kept secret.",
+        description="By name: Feishu webhooks or Apprise URLs, separated by spaces. Secret.",
     )
     secrets: dict[str, SecretStr] = Field(
         default_factory=dict,
-        description="By channel: the secret of a Feishu bot that checks signatures; of several bots, one each in the "
-        "order of their webhooks, with spaces between. Kept secret.",
+        description="By channel: the secret of a Feishu bot with signature check. For several bots one secret each, in "
+        "the order of their webhooks, separated by spaces. Secret.",
     )
     default: Names = Field(
         default_factory=list,
-        description="Channels told about every namespace without one of its own; empty: every channel that "
+        description="Channels for every namespace that is not in notify.namespaces. Empty: all channels that "
         "notify.namespaces does not name.",
     )
     namespaces: dict[str, str] = Field(
-        default_factory=dict, description="By namespace: the names of its channels, with commas between."
+        default_factory=dict, description="By namespace: the names of its channels, separated by commas."
     )
-    languages: dict[str, Language] = Field(default_factory=dict, description="By channel: another language.")
-    language: Language = Field(default="zh", description="The language of notices.")
+    languages: dict[str, Language] = Field(
+        default_factory=dict, description="By channel: its language, if different from notify.language."
+    )
+    language: Language = Field(default="zh", description="Language of notices.")
     annotation: bool = Field(
         default=True,
-        description="Whether gpusteward.io/notify on a pod or its owner may name the channel that is told.",
+        description="Whether the annotation gpusteward.io/notify of a pod or its owner may choose the channel.",
     )
-    idle_minutes: float = Field(default=60, ge=0, le=100_000, description="How long idle before anybody is told.")
+    idle_minutes: float = Field(default=60, ge=0, le=100_000, description="Idle time before a notice is sent.")
     repeat_hours: float = Field(
-        default=24, ge=0.1, le=8760, description="How soon the same workload is told about again."
+        default=24, ge=0.1, le=8760, description="Time until a notice about the same workload is repeated."
     )
     owner_minutes: float = Field(
         default=60,
         ge=0,
         le=100_000,
-        description="Time between two messages of a kind to one owner; what is found meanwhile goes into the next.",
+        description="Minimum time between two notices about a namespace; the next one covers everything found since.",
     )
     merge_above: int = Field(
         default=5,
         ge=1,
         le=1000,
-        description="When one channel would get messages about more namespaces than this at once, it gets one.",
+        description="A channel that would get notices about more namespaces at once gets one message for all of them.",
     )
     lost_minutes: float = Field(
-        default=15, ge=0, le=100_000, description="How long nothing could be read before anybody is told."
+        default=15, ge=0, le=100_000, description="Time without usage data before an outage is announced."
     )
     quiet_hours: Annotated[str, AfterValidator(_check_hours)] = Field(
-        default="", description="Times without notices, such as 22:00-08:00; a lost source is told all the same."
+        default="", description="Hours without notices, such as 22:00-08:00. Outages are announced anyway."
     )
     time_zone: Annotated[str, AfterValidator(_check_zone)] = Field(
-        default="UTC", description="The zone of quiet hours, digest and times in texts, such as Asia/Shanghai."
+        default="UTC", description="Time zone of quiet hours, digest and times in notices, such as Asia/Shanghai."
     )
     digest: Annotated[str, AfterValidator(_check_weekly)] = Field(
-        default="monday 09:00", description="When the digest of the week is sent; empty: never."
+        default="monday 09:00", description="When the weekly digest is sent. Empty: never."
     )
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:
         tables: Mapping[str, list[str]] = {f"namespaces.{key}": split_names(v) for key, v in self.namespaces.items()}
         own = {"default": self.default, "languages": list(self.languages), "secrets": list(self.secrets)}
-        for place, names in {**own, **tables}.items():
+        for setting, names in {**own, **tables}.items():
             for name in names:
                 if name not in self.channels:
-                    raise ValueError(f"{place}: there is no channel {name!r} in channels")
+                    raise ValueError(f"{setting}: there is no channel {name!r} in channels")
         return self
 
     @model_validator(mode="after")
@@ -142,14 +143,14 @@ class NotifySettings(BaseModel):
             bots, secrets = sum(map(is_feishu, urls_of(self.channels[name]))), len(secrets_of(self, name))
             if bots != secrets:
                 raise ValueError(
-                    f"secrets: channel {name} has {secrets}, and needs {bots}: one for each of its Feishu webhooks; "
-                    "write bots without a secret into a channel of their own"
+                    f"secrets: channel {name} has {secrets} but needs {bots}, one for each of its Feishu webhooks; "
+                    "put bots without a secret into a separate channel"
                 )
         return self
 
 
 def secrets_of(notify: NotifySettings, channel: str) -> tuple[str, ...]:
-    """One for each Feishu webhook of a channel, in their order; none where nothing is signed."""
+    """One for each Feishu webhook of the channel, in order; empty without signature check."""
     secret = notify.secrets.get(channel)
     return tuple(secret.get_secret_value().split()) if secret else ()
 
@@ -165,67 +166,78 @@ class AlertmanagerSettings(BaseModel):
 
     url: Urls = Field(
         default_factory=list,
-        description="Where they are, such as http://alertmanager:9093; of a cluster, all members. Empty: none is told.",
+        description="Addresses of all Alertmanagers, such as http://alertmanager:9093. Empty: no alerts are pushed.",
     )
     username: str = Field(default="", description="For basic authentication.")
     password: SecretStr = Field(default=SecretStr(""), description="For basic authentication.")
-    bearer_token: SecretStr = Field(default=SecretStr(""), description="In place of a user's name and password.")
-    timeout: float = Field(default=10, gt=0, le=300, description="Seconds a call may take.")
-    idle_minutes: float = Field(default=30, ge=0, le=100_000, description="How long idle before it is an alert.")
-    severity: str = Field(default="info", min_length=1, max_length=64, description="The label severity of idleness.")
-    labels: dict[str, str] = Field(default_factory=dict, description="Further labels of every alert, such as cluster.")
+    bearer_token: SecretStr = Field(default=SecretStr(""), description="Instead of username and password.")
+    timeout: float = Field(default=10, gt=0, le=300, description="Timeout of a call in seconds.")
+    idle_minutes: float = Field(default=30, ge=0, le=100_000, description="Idle time before an alert fires.")
+    severity: str = Field(
+        default="info", min_length=1, max_length=64, description="Value of the label severity of idle alerts."
+    )
+    labels: dict[str, str] = Field(
+        default_factory=dict, description="Additional labels of every alert, such as cluster."
+    )
     max_alerts: int = Field(
-        default=5000, ge=1, le=100_000, description="At most so many workloads; the largest come first."
+        default=5000, ge=1, le=100_000, description="Maximum number of alerts; the largest workloads take precedence."
     )
 
     @model_validator(mode="after")
     def _check_labels(self) -> Self:
         for name in self.labels:
             if not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", name):
-                raise ValueError(f"labels: {name!r} is no name of a label")
+                raise ValueError(f"labels: {name!r} is not a valid label name")
         return self
 
 
 class OutboxSettings(BaseModel):
-    """How deliveries are tried."""
+    """Storage and retries of deliveries."""
 
     model_config = SECTION
 
     max_pending: int = Field(
-        default=100_000, ge=10, le=10_000_000, description="More than this of a kind is refused, counted and said."
+        default=100_000,
+        ge=10,
+        le=10_000_000,
+        description="Maximum pending deliveries per kind; more are refused, counted and logged.",
     )
     max_attempts: int = Field(default=100, ge=1, le=100_000, description="Attempts before a delivery is given up.")
     max_age_hours: float = Field(default=24, gt=0, le=8760, description="Age at which a delivery is given up.")
-    first_wait_seconds: float = Field(default=1, gt=0, le=3600, description="Wait after the first failure; it doubles.")
-    longest_wait_seconds: float = Field(default=300, gt=0, le=86_400, description="The longest wait between attempts.")
-    breaker_failures: int = Field(
-        default=5, ge=1, le=1000, description="Failures of a host in a row after which it is left alone for a while."
+    first_wait_seconds: float = Field(
+        default=1, gt=0, le=3600, description="Backoff after the first failure; doubles with each failure."
     )
-    breaker_seconds: float = Field(default=30, gt=0, le=86_400, description="How long it is left alone.")
-    workers: int = Field(default=4, ge=1, le=32, description="Deliveries under way at once.")
-    keep_done_hours: float = Field(default=1, gt=0, le=8760, description="How long delivered ones are remembered.")
-    keep_dead_hours: float = Field(default=168, gt=0, le=8760, description="How long given-up ones are kept.")
+    longest_wait_seconds: float = Field(default=300, gt=0, le=86_400, description="Longest backoff.")
+    breaker_failures: int = Field(
+        default=5, ge=1, le=1000, description="Failures in a row after which the circuit breaker of a host opens."
+    )
+    breaker_seconds: float = Field(
+        default=30, gt=0, le=86_400, description="How long an open circuit breaker blocks calls."
+    )
+    workers: int = Field(default=4, ge=1, le=32, description="Concurrent deliveries.")
+    keep_done_hours: float = Field(default=1, gt=0, le=8760, description="Retention of completed deliveries.")
+    keep_dead_hours: float = Field(
+        default=168, gt=0, le=8760, description="Retention of deliveries that were given up."
+    )
 
 
 class ControlSettings(BaseModel):
-    """The webhook that is told about GPUs of low utilization."""
+    """gpu-oour's webhook for GPUs with low utilization."""
 
     model_config = SECTION
 
     enabled: bool = Field(default=False, description="Whether the webhook is called.")
-    api_url: Annotated[str, AfterValidator(check_url)] = Field(
-        default="", description="Where GPUs of low utilization are posted to."
-    )
-    timeout: float = Field(default=5, gt=0, le=300, description="Seconds a call may take.")
+    api_url: Annotated[str, AfterValidator(check_url)] = Field(default="", description="Address of the webhook.")
+    timeout: float = Field(default=5, gt=0, le=300, description="Timeout of a call in seconds.")
     secret: SecretStr = Field(
         default=SecretStr(""), description="Signs every call (HMAC-SHA256 in X-Gpusteward-Signature); empty: unsigned."
     )
-    secret_file: Path | None = Field(default=None, description="A file with the secret, read anew for every call.")
+    secret_file: Path | None = Field(default=None, description="File with the secret; read for every call.")
 
     @model_validator(mode="after")
     def _check_secret(self) -> Self:
         if self.secret_file is not None and self.secret.get_secret_value():
-            raise ValueError("secret and secret_file are both set: keep one of them")
+            raise ValueError("secret and secret_file are both set; remove one of them")
         return self
 
     def read_secret(self) -> str:

@@ -1,4 +1,4 @@
-"""What people are told: which workloads are reported to which channel, when, how often, and in which words.
+"""Notices to people: which workloads are reported to which channel, when, how often, and in which words.
 
 Nothing here sends anything: the result is an `OutboxBatch`.
 
