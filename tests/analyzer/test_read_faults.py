@@ -178,7 +178,7 @@ def test_silence_ends_at_the_timeout_and_costs_its_own_part(proxy: FaultyEngine)
         table = source.read(AT)
     assert time.monotonic() - began < 5
     assert len(table) == GPUS
-    assert all("no whole answer within 0.6 s" in reason for reason in table.unknown.values())
+    assert all("no complete response within 0.6 s" in reason for reason in table.unknown.values())
     assert_honest(table)
 
 

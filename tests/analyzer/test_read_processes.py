@@ -17,7 +17,7 @@ from gpusteward.simulate.fleets import default_node, fleet
 from gpusteward.simulate.nodes import SimulatedNode
 from tests.analyzer.engines import Sample, running_prometheus, running_victoria
 from tests.analyzer.histories import AT, moments, respell, tell_history
-from tests.analyzer.scraping import PageServer, pages_of, serving_pages
+from tests.analyzer.sources.scrape.scraping import PageServer, pages_of, serving_pages
 
 NODES = [default_node(1, name="showcase"), *fleet(10)]
 LAST = moments()[-1]

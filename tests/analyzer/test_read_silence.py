@@ -25,7 +25,7 @@ from gpusteward.simulate.fleets import default_node, fleet
 from tests.analyzer.engines import RunningEngine, Sample, running_prometheus
 from tests.analyzer.faults import fails, faulty
 from tests.analyzer.histories import AT, moments, steady, tell_history
-from tests.analyzer.scraping import fed_source
+from tests.analyzer.sources.scrape.scraping import fed_source
 from tests.analyzer.tables import of_pod, places
 
 NODES = [default_node(1, name="showcase"), *fleet(10)]

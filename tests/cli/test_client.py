@@ -74,7 +74,7 @@ def test_a_server_that_does_not_respond_is_reported_after_the_timeout(capsys: py
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         assert main(["idle", "--server", url, "--timeout", "0.2"]) == 1
-    assert f"no response from the analyzer at {url} within 0.2 s" in capsys.readouterr().err
+    assert f"no response from the analyzer at {url}: no complete response within 0.2 s" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def test_an_unchanged_document_is_not_transferred_again() -> None:
 
 def test_the_analyzer_responds_304_to_a_known_etag(analyzer: Api) -> None:
     client = make_client(Peer.ANALYZER, analyzer.url)
-    etag = client.request("/api/v1/workloads?limit=2").headers["ETag"]
+    etag = client.request("/api/v1/workloads?limit=2").headers["etag"]
     assert client.request("/api/v1/workloads?limit=2", headers={"If-None-Match": etag}).status == 304
 
 

@@ -118,8 +118,8 @@ def test_credentials_that_are_refused_are_told_with_their_settings(
     [
         ("prometheus: 5", "keys with values are expected here"),
         ("prometheus:\n  url: ftp://x", "prometheus.url"),
-        ("prometheus:\n  url: http://x\n  bearer_token_file: none", "bearer_token_file none cannot be read"),
-        ("prometheus:\n  url: https://x\n  ca_file: none", "ca_file none cannot be used"),
+        ("prometheus:\n  url: http://x\n  bearer_token_file: none", "cannot read prometheus.bearer_token_file none"),
+        ("prometheus:\n  url: https://x\n  ca_file: none", "cannot use the CA file none"),
         (f'prometheus:\n  url: http://x\n  headers:\n    X-Key: "{SECRET}\\n"', "'X-Key'"),
         (f'prometheus:\n  url: http://x\n  bearer_token: "{SECRET}文"', "'Authorization'"),
     ],

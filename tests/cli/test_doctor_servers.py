@@ -114,7 +114,7 @@ def test_in_a_pod_the_service_account_is_used(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("abc\n")
     found = rights.find_api_server({"KUBERNETES_SERVICE_HOST": "fd00::1"}, None, account=tmp_path)
     assert isinstance(found, Client)
-    assert found.url == "https://[fd00::1]:443"
+    assert found.url == "https://[fd00::1]"
     assert found.authorization == "Bearer abc"
     assert "abc" not in repr(found)
 

@@ -15,13 +15,7 @@ INVALID_URL = Message(
 )
 WITH_HINT = Message("{problem}; {hint}", "{problem}；{hint}")
 CANNOT_CONNECT = Message("cannot connect to {peer} at {url} ({reason})", "无法连接 {url} 上的 {peer}（{reason}）")
-NO_RESPONSE_IN_TIME = Message(
-    "no response from {peer} at {url} within {seconds:g} s", "{url} 上的 {peer} 在 {seconds:g} 秒内没有响应"
-)
-TLS_FAILED = Message(
-    "the TLS connection to {peer} at {url} failed: {reason}", "与 {url} 上的 {peer} 建立 TLS 连接失败：{reason}"
-)
-RESPONSE_TOO_LARGE = Message("the response of {url} is larger than {mib} MiB", "{url} 的响应超过 {mib} MiB")
+NO_RESPONSE = Message("no response from {peer} at {url}: {reason}", "{url} 上的 {peer} 没有响应：{reason}")
 NOT_JSON = Message(
     "the response of {url} is not valid JSON; check that this is the address of {peer}",
     "{url} 的响应不是有效的 JSON；请确认这是 {peer} 的地址",

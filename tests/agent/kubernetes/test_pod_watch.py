@@ -207,7 +207,7 @@ def test_what_was_known_stays_while_the_api_server_is_down(server: FakeApiServer
     with watching(server) as watch:
         wait_until(lambda: server.open_watches == 1)
         with server.down():
-            wait_until(lambda: "Connection refused" in (watch.failure or ""))
+            wait_until(lambda: "connection refused" in (watch.failure or ""))
             assert names(watch) == {"one"}
             server.add_pod(pod("two"))
         wait_for_names(watch, "one", "two")

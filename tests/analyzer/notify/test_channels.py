@@ -14,7 +14,7 @@ from gpusteward.analyzer.settings.notify import is_feishu
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
 from gpusteward.kubernetes.api import ApiServer
 from tests.analyzer.notify.notifier_setup import gpu_of, result_of, running_notifier, settings_of
-from tests.analyzer.test_read_owners import POD, REPLICA_SET, FakeObjects, cluster, table
+from tests.analyzer.sources.owners.test_owners import POD, REPLICA_SET, FakeObjects, cluster, table
 from tests.fakes.receivers import Receiver, wait_until
 
 HOOK = "/open-apis/bot/v2/hook/0a1b-2c3d"

@@ -122,5 +122,5 @@ def test_an_unusable_webhook_address_is_rejected_and_not_repeated(tmp_path: Path
 
 def test_an_invalid_proxy_address_fails_only_the_call(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("http_proxy", "http://proxy:nonsense")
-    with pytest.raises(DeliveryError, match="the call broke"):
+    with pytest.raises(DeliveryError, match="the host or the port is invalid"):
         post("http://example.test/", b"", headers={}, timeout=1)

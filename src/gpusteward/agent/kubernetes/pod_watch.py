@@ -15,8 +15,7 @@ import msgspec
 
 from gpusteward.agent.kubernetes.pod_records import Pod, PodReader
 from gpusteward.core.errors import SourceError
-from gpusteward.kubernetes.api import ApiServer, GoneError
-from gpusteward.kubernetes.watch_stream import LineStream
+from gpusteward.kubernetes.api import ApiServer, GoneError, Watch
 from gpusteward.logs import Log
 
 __all__ = ["Backoff", "Pod", "PodWatch"]
@@ -87,7 +86,7 @@ class PodWatch:
         self._version = ""  # empty: list first
         self._list_from = "0"
         self._stopping = threading.Event()
-        self._stream: LineStream | None = None
+        self._stream: Watch | None = None
         self._thread = threading.Thread(target=self._run, name="pods", daemon=True)
 
     def start(self) -> None:
@@ -147,7 +146,7 @@ class PodWatch:
         path = self._path(
             watch="true", allowWatchBookmarks="true", resourceVersion=self._version, timeoutSeconds=seconds
         )
-        with self._api.watch(path, silence_seconds=seconds + GRACE_SECONDS) as stream:
+        with self._api.watch(path, idle_timeout_seconds=seconds + GRACE_SECONDS) as stream:
             self._stream = stream  # before the flag is looked at: stop() does it the other way round
             try:
                 if not self._stopping.is_set():

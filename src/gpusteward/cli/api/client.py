@@ -6,27 +6,22 @@ are not used, so that a token is sent only to the address the user gave.
 
 import json
 import ssl
-from base64 import b64encode
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from email.message import Message
-from email.utils import parsedate_to_datetime
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from functools import cached_property
 from typing import Any
-from urllib.parse import unquote, urlencode, urlsplit
+from urllib.parse import urlencode
 
 from gpusteward import __version__
-from gpusteward.cli.api.errors import (
-    Peer,
-    UnreachableError,
-    explain_connection,
-    explain_status,
-    explain_timeout,
-)
+from gpusteward.cli.api.errors import Peer, UnreachableError, explain_http_error, explain_status
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.http.client import HttpClient, Request
+from gpusteward.http.connections import load_tls_context
+from gpusteward.http.credentials import basic_authorization
+from gpusteward.http.errors import HttpError
+from gpusteward.http.urls import HttpUrl, parse_url
 from gpusteward.messages import cli as messages
 
 MAX_RESPONSE_BYTES = 64 << 20
@@ -39,16 +34,9 @@ class Response:
     """A response with its whole body."""
 
     status: int
-    headers: Message
+    headers: Mapping[str, str]  # names in lower case
     body: bytes
-
-    @property
-    def date(self) -> float | None:
-        """The clock of the server, in unix seconds."""
-        try:
-            return parsedate_to_datetime(self.headers.get("Date", "")).timestamp()
-        except (TypeError, ValueError):
-            return None
+    date: float | None  # the clock of the server, in unix seconds
 
 
 @dataclass
@@ -56,17 +44,22 @@ class Client:
     """Sends requests to one server. Safe to use from several threads: they share only cached responses."""
 
     peer: Peer
-    url: str  # without the password
-    host: str
-    port: int | None
-    prefix: str
-    is_tls: bool
+    server: HttpUrl
     authorization: str = field(default="", repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # sent with every request
     token_origin: str = ""
     timeout_seconds: float = 10.0
     ca_file: str | None = None
     _cached: OrderedDict[str, tuple[str, bytes]] = field(default_factory=OrderedDict, repr=False)
+
+    @property
+    def url(self) -> str:
+        """Without the password."""
+        return clean(str(self.server).rstrip("/"))
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext | None:
+        return load_tls_context(self.ca_file) if self.server.is_tls else None
 
     def read(self, path: str, query: Query = ()) -> Any:
         """The JSON at a path; an unchanged document is not transferred again. Raises UnreachableError, StatusError."""
@@ -84,46 +77,23 @@ class Client:
         self, target: str, *, method: str = "GET", body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> Response:
         """The response, whatever its status. Raises UnreachableError."""
-        sent = {
-            "Accept": "application/json",
-            "User-Agent": f"gpusteward/{__version__}",
-            **self.headers,
-            **(headers or {}),
-        }
-        if self.authorization:
-            sent["Authorization"] = self.authorization
-        with self._connected() as http:
-            http.request(method, self.prefix + target, body, sent)
-            with http.getresponse() as response:  # `http` does not close a response after `Connection: close`
-                return Response(response.status, response.headers, self._read_body(response))
-
-    @contextmanager
-    def _connected(self) -> Iterator[HTTPConnection]:
+        sent = {**self._make_headers(), **(headers or {})}
         try:
-            with closing(self._open()) as http:
-                yield http
-        except ssl.SSLError as error:
-            reason = getattr(error, "verify_message", "") or error.reason or "TLS failed"
-            raise UnreachableError(messages.TLS_FAILED, peer=self.peer.value, url=self.url, reason=reason) from error
-        except TimeoutError as error:
-            raise explain_timeout(self.peer, self.url, self.timeout_seconds) from error
-        except (OSError, HTTPException) as error:
-            raise explain_connection(self.peer, self.url, error) from error
+            with HttpClient(self.server, tls=self._tls).send(
+                Request(method, target, body, sent),
+                timeout_seconds=self.timeout_seconds,
+                limit_bytes=MAX_RESPONSE_BYTES,
+            ) as response:
+                return Response(response.status, response.headers, response.read(), response.date)
+        except HttpError as error:
+            raise explain_http_error(self.peer, self.url, error) from error
 
-    def _open(self) -> HTTPConnection:
-        if not self.is_tls:
-            return HTTPConnection(self.host, self.port, timeout=self.timeout_seconds)
-        context = ssl.create_default_context(cafile=self.ca_file)
-        return HTTPSConnection(self.host, self.port, timeout=self.timeout_seconds, context=context)
-
-    def _read_body(self, response: HTTPResponse) -> bytes:
-        body = response.read(MAX_RESPONSE_BYTES + 1)
-        if len(body) > MAX_RESPONSE_BYTES:
-            raise UnreachableError(messages.RESPONSE_TOO_LARGE, url=self.url, mib=MAX_RESPONSE_BYTES >> 20)
-        return body
+    def _make_headers(self) -> dict[str, str]:
+        headers = {"Accept": "application/json", "User-Agent": f"gpusteward/{__version__}", **self.headers}
+        return headers | {"Authorization": self.authorization} if self.authorization else headers
 
     def _cache(self, target: str, response: Response) -> None:
-        etag = response.headers.get("ETag")
+        etag = response.headers.get("etag")
         if etag:
             self._cached[target] = etag, response.body
             while len(self._cached) > CACHED_RESPONSES:
@@ -148,31 +118,16 @@ def make_client(
 ) -> Client:
     """Raises ConfigurationError if the address is not an http or https URL without query and fragment."""
     try:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
-        port = parts.port
+        server = parse_url(url if "://" in url else f"http://{url}")
     except ValueError:
         raise ConfigurationError(messages.INVALID_URL, peer=peer.value) from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise ConfigurationError(messages.INVALID_URL, peer=peer.value)
-    netloc = parts.netloc.rpartition("@")[2]
-    authorization = f"Bearer {token}" if token else _basic(parts.username, parts.password)
+    basic = basic_authorization(server.username, server.password) if server.username else ""
     return Client(
         peer=peer,
-        url=clean(f"{parts.scheme}://{netloc}{parts.path.rstrip('/')}"),
-        host=parts.hostname,
-        port=port,
-        prefix=parts.path.rstrip("/"),
-        is_tls=parts.scheme == "https",
-        authorization=authorization,
+        server=server,
+        authorization=f"Bearer {token}" if token else basic,
         headers=headers or {},
         token_origin=token_origin,
         timeout_seconds=timeout_seconds,
         ca_file=ca_file,
     )
-
-
-def _basic(name: str | None, password: str | None) -> str:
-    if name is None:
-        return ""
-    pair = f"{unquote(name)}:{unquote(password or '')}"
-    return "Basic " + b64encode(pair.encode()).decode()

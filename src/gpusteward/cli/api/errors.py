@@ -6,9 +6,16 @@ from enum import Enum
 
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.core.errors import GpustewardError, SourceError
-from gpusteward.core.messages import Language, Message
+from gpusteward.core.messages import Message
+from gpusteward.http.errors import (
+    ConnectError,
+    ConnectTimeoutError,
+    HttpError,
+    ResponseTimeoutError,
+    ResponseTooLargeError,
+    TlsError,
+)
 from gpusteward.messages import cli as messages
-from gpusteward.messages.os_errors import explain_os_error
 
 MAX_DETAIL_BYTES = 65536
 
@@ -50,13 +57,12 @@ class StatusError(SourceError):
         self.status = status
 
 
-def explain_connection(peer: Peer, url: str, error: Exception) -> UnreachableError:
-    """An error below HTTP, such as a refused connection."""
-    return UnreachableError(messages.CANNOT_CONNECT, hint=HINTS[peer], peer=peer.value, url=url, reason=_Reason(error))
-
-
-def explain_timeout(peer: Peer, url: str, seconds: float) -> UnreachableError:
-    return UnreachableError(messages.NO_RESPONSE_IN_TIME, peer=peer.value, url=url, seconds=seconds)
+def explain_http_error(peer: Peer, url: str, error: HttpError) -> UnreachableError:
+    """No response at all, or one that cannot be read."""
+    if isinstance(error, ConnectTimeoutError | ResponseTimeoutError | ResponseTooLargeError | TlsError):
+        return UnreachableError(messages.NO_RESPONSE, peer=peer.value, url=url, reason=error)
+    reason = error.fields.get("reason", error) if isinstance(error, ConnectError) else error
+    return UnreachableError(messages.CANNOT_CONNECT, hint=HINTS[peer], peer=peer.value, url=url, reason=reason)
 
 
 def explain_status(peer: Peer, url: str, status: int, body: bytes, *, token_origin: str = "") -> StatusError:
@@ -90,17 +96,3 @@ def _read_detail(body: bytes) -> str:
     if isinstance(error, dict):
         return clean("; ".join(str(error[key]) for key in ("message", "hint") if error.get(key)))
     return clean(str(problem.get("detail") or ""))
-
-
-class _Reason:
-    """Text of another library's error, safe for a terminal."""
-
-    def __init__(self, error: Exception) -> None:
-        self._error = error
-
-    def text(self, language: Language) -> str:
-        error = self._error
-        if isinstance(error, GpustewardError):
-            return clean(error.text(language))
-        reason = explain_os_error(error) if isinstance(error, OSError) else str(error) or type(error).__name__
-        return clean(reason.text(language) if isinstance(reason, Message) else reason)

@@ -96,11 +96,15 @@ def _read_settings(url: str | None, config: Path | None, environ: Mapping[str, s
 
 
 def _make_client(settings: "PrometheusSettings", timeout_seconds: float) -> Client:
-    from gpusteward.analyzer.sources.engine.access import Access, build_verification
+    from gpusteward.analyzer.sources.http_settings import make_credentials, make_tls_context, parse_setting_url
 
-    access = Access(settings)
-    build_verification(settings)  # for its complaint: it names the file
-    ca_file = str(settings.ca_file) if settings.ca_file else None
+    url = parse_setting_url(settings.url, setting="prometheus.url")
+    if url.is_tls:
+        make_tls_context(settings, section="prometheus")  # for its error text, which names the setting
     return make_client(
-        Peer.PROMETHEUS, access.url, headers=access.headers(), timeout_seconds=timeout_seconds, ca_file=ca_file
+        Peer.PROMETHEUS,
+        str(url),
+        headers=make_credentials(settings, section="prometheus", url=url).headers(),
+        timeout_seconds=timeout_seconds,
+        ca_file=str(settings.ca_file) if settings.ca_file else None,
     )

@@ -1,21 +1,30 @@
-"""The one door to the engine: HTTP with identity, bounds in time, size and number, and retries."""
+"""HTTP client of a Prometheus-compatible engine: credentials, limits of time, size and concurrency, retries."""
 
-import email.utils
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from http.client import HTTPException
 from typing import TypeVar
 from urllib.parse import urlencode
 
-from gpusteward.analyzer.sources.engine.access import Access, build_verification
 from gpusteward.analyzer.sources.engine.decode import Body, read_error
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
+from gpusteward.analyzer.sources.http_settings import make_credentials, make_tls_context, parse_setting_url
 from gpusteward.core.errors import SourceError
-from gpusteward.http.http_pool import Answer, AnswerTimeoutError, ConnectTimeoutError, Request, Wire
+from gpusteward.core.messages import Message
+from gpusteward.http.client import HttpClient, Request, Response
+from gpusteward.http.errors import (
+    ConfigurationFileError,
+    HttpError,
+    InvalidRequestError,
+    ProtocolError,
+    RequestCancelledError,
+    ResponseTimeoutError,
+    ResponseTooLargeError,
+)
 from gpusteward.logs import Log
+from gpusteward.messages import source_errors as messages
 
 log = Log(__name__)
 
@@ -55,16 +64,19 @@ class Engine:
         self._counting = threading.Lock()
         self._places = threading.BoundedSemaphore(at_once)
         self._closed = threading.Event()
-        self._access = Access(settings)
-        self._wire = Wire(
-            self._access.url,
-            context=build_verification(settings),
+        url = parse_setting_url(settings.url, setting="prometheus.url")
+        self.url = str(url)  # without credentials
+        self._credentials = make_credentials(settings, section="prometheus", url=url)
+        self._http = HttpClient(
+            url,
+            tls=make_tls_context(settings, section="prometheus") if url.is_tls else None,  # loading it costs memory
             connect_timeout_seconds=settings.connect_timeout_seconds,
+            keeps_connections=True,
         )
         self._headers = {"Accept-Encoding": settings.accept_encoding, "User-Agent": "gpusteward"}
 
     def __repr__(self) -> str:
-        return f"Engine({self._access.url!r})"
+        return f"Engine({self.url!r})"
 
     def query(self, expression: str, at: float) -> Body:
         """The answer to an instant query, whole. Raises SourceError, LimitError."""
@@ -96,7 +108,7 @@ class Engine:
     def close(self) -> None:
         """Drop connections and stop waiting; what is under way fails."""
         self._closed.set()
-        self._wire.hang_up()
+        self._http.close()
 
     def _attempt(self, path: str, fields: Fields, read: Read[T], *, is_read_by_get: bool = False) -> T:
         for attempt in range(self._settings.retries + 1):
@@ -104,7 +116,7 @@ class Engine:
                 body = self._send(path, fields, is_read_by_get=is_read_by_get)
                 with self._translated(path), closing(body):
                     return read(body)
-            except _PassingError as error:
+            except _TransientError as error:
                 if attempt == self._settings.retries or self._closed.is_set():
                     raise
                 log.debug("engine_retried", path=path, attempt=attempt + 1, reason=error)
@@ -114,56 +126,35 @@ class Engine:
     def _wait(self, attempt: int, asked_seconds: float) -> None:
         own = self._settings.retry_delay_seconds * 2.0**attempt
         if self._closed.wait(min(max(own, asked_seconds), _LONGEST_WAIT_SECONDS)):
-            raise SourceError("the program is ending")
+            raise SourceError(messages.STOPPING)
 
     def _send(self, path: str, fields: Fields, *, is_read_by_get: bool) -> Generator[bytes, None, None]:
         if self._closed.is_set():
-            raise SourceError("the program is ending")
+            raise SourceError(messages.STOPPING)
         request = self._write(path, urlencode(fields), is_read_by_get=is_read_by_get)
         with ExitStack() as opened:
             with self._places:  # until it answers: while one answer is read, the engine has as much to do as before
-                sent = self._wire.send(request, timeout_seconds=self._settings.timeout_seconds)
-                answer = opened.enter_context(sent)
-            self._note_clock(answer)
-            self._refuse(answer)
-            yield from self._bound(answer.pieces)
+                response = opened.enter_context(
+                    self._http.send(
+                        request,
+                        timeout_seconds=self._settings.timeout_seconds,
+                        limit_bytes=self._settings.response_limit_bytes,
+                    )
+                )
+            self._note_clock(response)
+            _check_status(response)
+            yield from response.chunks
 
     def _write(self, path: str, form: str, *, is_read_by_get: bool) -> Request:
-        headers = self._headers | self._access.headers()
+        headers = self._headers | self._credentials.headers()
         if is_read_by_get:
             return Request("GET", f"{path}?{form}" if form else path, None, headers)
         return Request("POST", path, form.encode(), headers | _FORM)
 
-    def _bound(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """The body, bounded in size."""
-        size = 0
-        for piece in pieces:
-            size += len(piece)
-            if size > self._settings.response_limit_bytes:
-                raise LimitError(
-                    f"the answer is larger than {self._settings.response_limit_bytes} bytes; "
-                    "lower prometheus.series_limit or raise prometheus.response_limit_bytes"
-                )
-            yield piece
-
-    def _refuse(self, answer: Answer) -> None:
-        if answer.status == 200:
-            return
-        said = _first_words(answer)
-        reason = f"HTTP {answer.status}" + (f": {said}" if said else "")
-        if answer.status != 429 and _is_limit(said):
-            raise LimitError(f"the engine's own limit was hit: {reason}")
-        if answer.status in _RETRIED_STATUSES:
-            raise _PassingError(f"the engine failed: {reason}", _asked_wait(answer))
-        raise SourceError(f"the engine refused: {reason}{_HINTS.get(answer.status, '')}")
-
-    def _note_clock(self, answer: Answer) -> None:
-        """How far the clocks are apart, to the second; the engine's may stand on another machine."""
-        try:
-            theirs = email.utils.parsedate_to_datetime(answer.headers.get("date", "")).timestamp()
-        except (ValueError, TypeError):
-            return
-        self.skew_seconds = theirs - time.time()
+    def _note_clock(self, response: Response) -> None:
+        """The difference of the clocks, to the second: the engine may run on another machine."""
+        if (date := response.date) is not None:
+            self.skew_seconds = date - time.time()
 
     def _count(self, result: str) -> None:
         with self._counting:
@@ -171,36 +162,49 @@ class Engine:
 
     @contextmanager
     def _translated(self, path: str) -> Iterator[None]:
-        """Errors of the HTTP library become ours, in words without secrets; each request is counted by its result."""
+        """Add the setting that helps to errors of the HTTP client; count each request by its result."""
         result = "failed"
         try:
             yield
             result = "ok"
-        except ConnectTimeoutError as error:
-            raise _PassingError(f"{path}: no connection within the time allowed") from error
-        except AnswerTimeoutError as error:
-            raise SourceError(f"{path}: {_too_slow(self._settings.timeout_seconds)}") from error
-        except (OSError, HTTPException) as error:
-            raise _PassingError(f"{path}: {error or type(error).__name__}; check prometheus.url") from error
-        except (ValueError, AttributeError) as error:  # a header that cannot be sent; a connection closed meanwhile
-            raise SourceError(f"{path}: {type(error).__name__}: {error}") from error
+        except RequestCancelledError as error:
+            raise SourceError(messages.STOPPING) from error
+        except ResponseTooLargeError as error:
+            raise LimitError(messages.ENGINE_RESPONSE_TOO_LARGE, reason=error) from error
+        except ResponseTimeoutError as error:
+            raise SourceError(messages.ENGINE_TIMEOUT, path=path, reason=error) from error
+        except (InvalidRequestError, ConfigurationFileError):
+            raise
+        except ProtocolError as error:
+            raise _TransientError(messages.ENGINE_NOT_UNDERSTOOD, path=path, reason=error) from error
+        except HttpError as error:
+            raise _TransientError(messages.ENGINE_UNREACHABLE, path=path, reason=error) from error
         finally:
             self._count(result)
 
 
-class _PassingError(SourceError):
-    """May be gone in a moment."""
+class _TransientError(SourceError):
+    """A retry may succeed."""
 
-    def __init__(self, text: str, wait_seconds: float = 0.0) -> None:
-        super().__init__(text)
+    def __init__(self, message: Message, *, wait_seconds: float = 0.0, **fields: object) -> None:
+        super().__init__(message, **fields)
         self.wait_seconds = wait_seconds
 
 
-_HINTS = {
-    401: "; check prometheus.username, password or bearer_token",
-    403: "; check prometheus.username, password, bearer_token or headers",
-    404: "; check the path in prometheus.url",
-}
+def _check_status(response: Response) -> None:
+    """Raises SourceError, LimitError for everything but 200."""
+    if response.status == 200:
+        return
+    text = _read_error_text(response)
+    reason = f"HTTP {response.status}" + (f": {text}" if text else "")
+    if response.status != 429 and _is_limit(text):
+        raise LimitError(messages.ENGINE_LIMIT, reason=reason)
+    if response.status in _RETRIED_STATUSES:
+        raise _TransientError(messages.ENGINE_FAILED, reason=reason, wait_seconds=response.retry_after_seconds)
+    hint = messages.ENGINE_HINTS.get(response.status, messages.NO_HINT)
+    raise SourceError(messages.ENGINE_REFUSED, reason=reason, hint=hint)
+
+
 _LIMITS = (
     "too many samples",
     "too many time",
@@ -210,32 +214,19 @@ _LIMITS = (
     "err-mimir-max",
     "the limit",
 )
-_LONGEST_COMPLAINT = 65_536
+_ERROR_TEXT_BYTES = 65_536
 
 
-def _first_words(answer: Answer) -> str:
-    """What a refusal says; it may be a proxy's page instead, or endless."""
-    body = b""
-    for piece in answer.pieces:
-        body += piece
-        if len(body) > _LONGEST_COMPLAINT:
-            break
-    return (read_error(body) or _plain(body))[:400]
+def _read_error_text(response: Response) -> str:
+    """The error of a response; it may be the HTML page of a proxy instead, or endless."""
+    body = response.read_start(_ERROR_TEXT_BYTES)
+    return (read_error(body) or _read_plain_text(body))[:400]
 
 
-def _plain(body: bytes) -> str:
+def _read_plain_text(body: bytes) -> str:
     text = body[:200].decode("utf-8", "replace").strip()
     return "" if text.startswith("<") else " ".join(text.split())
 
 
-def _is_limit(said: str) -> bool:
-    return any(word in said.lower() for word in _LIMITS)
-
-
-def _asked_wait(answer: Answer) -> float:
-    text = answer.headers.get("retry-after", "")
-    return float(text) if text.isdigit() else 0.0
-
-
-def _too_slow(seconds: float) -> str:
-    return f"no whole answer within {seconds:g} s; the engine is busy, or prometheus.timeout_seconds is too short"
+def _is_limit(text: str) -> bool:
+    return any(words in text.lower() for words in _LIMITS)

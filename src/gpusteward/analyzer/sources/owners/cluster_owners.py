@@ -152,7 +152,7 @@ class ClusterOwners:
     def _complain(self, subject: PodName | Workload, error: ObjectError) -> None:
         """A pod that has gone is nothing to tell; a namespace that may not be read is, once."""
         namespace = _namespace(subject)
-        if error.status != _FORBIDDEN or namespace in self._forbidden:
+        if error.http_status != _FORBIDDEN or namespace in self._forbidden:
             log.debug("owner_unreadable", namespace=namespace, reason=error)
             return
         self._forbidden.add(namespace)

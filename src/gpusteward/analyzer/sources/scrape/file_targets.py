@@ -5,8 +5,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from gpusteward.analyzer.sources.scrape.addresses import DEFAULT_PATH, parse_address
-from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
+from gpusteward.analyzer.sources.scrape.settings import DEFAULT_PATH, ScrapeSettings, parse_target
 from gpusteward.analyzer.sources.scrape.targets import Target
 from gpusteward.analyzer.watched_file import WatchedText
 from gpusteward.core.errors import ConfigurationError
@@ -62,7 +61,7 @@ class FileList:
         return tuple(found)
 
     def _read_one(self, text: str, group: _Group) -> Target:
-        address = parse_address(
+        address = parse_target(
             text,
             scheme=_one_of(group.labels.get("__scheme__", self._settings.scheme)),
             port=self._settings.port,

@@ -5,10 +5,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from gpusteward.analyzer.sources.scrape.addresses import Address
-from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
+from gpusteward.analyzer.sources.scrape.settings import DEFAULT_PATH, ScrapeSettings
 from gpusteward.analyzer.sources.scrape.targets import Target
 from gpusteward.core.errors import SourceError
+from gpusteward.http.urls import HttpUrl
 from gpusteward.kubernetes.api import ApiServer
 
 LOOK_SECONDS = 30.0
@@ -85,4 +85,4 @@ class PodList:
         named = (port.container_port for port in ports if port.name == _PORT_NAME)
         port = next((number for number in named if 0 < number <= _HIGHEST_PORT), self._settings.port)
         labels = {"node": pod.spec.node_name} if pod.spec.node_name else {}
-        yield Target(Address(self._settings.scheme, pod.status.pod_ip, port), labels)
+        yield Target(HttpUrl(self._settings.scheme, pod.status.pod_ip, port, DEFAULT_PATH), labels)

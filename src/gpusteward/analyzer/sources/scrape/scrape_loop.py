@@ -16,12 +16,12 @@ from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from gpusteward.analyzer.sources.credentials import Credentials
+from gpusteward.analyzer.sources.http_settings import make_credentials, make_tls_context
 from gpusteward.analyzer.sources.scrape.fetch import Fetcher
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.store import Store
 from gpusteward.analyzer.sources.scrape.targets import KnownTargets, Target
-from gpusteward.core.errors import ConfigurationError, SourceError
+from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import format_text
 from gpusteward.logs import Log
 
@@ -60,8 +60,8 @@ class Rounds:
         self._known = known
         self._store = store
         self._settings = settings
-        self._credentials = Credentials(settings, section="scrape")
-        self._tls = _trust(settings)
+        self._credentials = make_credentials(settings, section="scrape")
+        self._tls = _make_tls_context(settings)
         self.health: dict[str, Health] = {}
         self.asked = Counter[str]()  # scrapes by result: ok or failed
         self._followed: dict[str, Target] = {}
@@ -171,9 +171,9 @@ class Rounds:
     def _make_fetcher(self, target: Target) -> Fetcher:
         settings = self._settings
         return Fetcher(
-            target.address,
-            limit=settings.page_limit_bytes,
-            timeout=settings.timeout,
+            target.url,
+            limit_bytes=settings.page_limit_bytes,
+            timeout_seconds=settings.timeout,
             tls=self._tls,
             server_name=settings.server_name,
         )
@@ -230,15 +230,12 @@ class Rounds:
 
 
 def _labels_of(target: Target) -> Mapping[str, str]:
-    return {"instance": target.address.instance, **target.labels}
+    return {"instance": target.url.address, **target.labels}
 
 
-def _trust(settings: ScrapeSettings) -> ssl.SSLContext | None:
-    """Whose certificates are believed; the system's cost memory, so only where a target may need them."""
+def _make_tls_context(settings: ScrapeSettings) -> ssl.SSLContext | None:
+    """The system's certificates cost memory, so they are loaded only where a target may need them."""
     texts = (settings.scheme, *settings.targets)
     if not settings.ca_file and not settings.targets_file and not any(text.startswith("https") for text in texts):
         return None
-    try:
-        return ssl.create_default_context(cafile=settings.ca_file)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError(f"scrape.ca_file {settings.ca_file} cannot be used: {error}") from error
+    return make_tls_context(settings, section="scrape")

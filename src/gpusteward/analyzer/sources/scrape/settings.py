@@ -1,20 +1,41 @@
-"""What can be chosen about scraping: whom, how often, within which bounds."""
+"""Settings of the embedded scraper (`scrape.*`), and how a target is written."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
-from gpusteward.analyzer.sources.scrape.addresses import parse_address
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.http.urls import DEFAULT_PORTS, HttpUrl
 
 DEFAULT_SELECTOR = "app.kubernetes.io/name=gpusteward,app.kubernetes.io/component=agent"
+DEFAULT_PORT = 9400
+DEFAULT_PATH = "/metrics"
+_TARGET = re.compile(
+    r"(?:(?P<scheme>https?)://)?(?P<host>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?(?P<path>/\S*)?"
+)
+
+
+def parse_target(text: str, *, scheme: str = "http", port: int = DEFAULT_PORT, path: str = DEFAULT_PATH) -> HttpUrl:
+    """`node-7`, `node-7:9400` or `https://node-7/metrics`. Raises ConfigurationError.
+
+    The arguments are defaults for a host; a URL without a port means that of its scheme. Credentials are not allowed:
+    addresses of targets are shown to every reader of the API.
+    """
+    match = _TARGET.fullmatch(text.strip())
+    if match is None or not 0 < int(match["port"] or 1) <= 65535:
+        shown = text.rpartition("@")[2][:100]  # before an @ there may be a password
+        raise ConfigurationError(f"target {shown!r}: write HOST, HOST:PORT or http://HOST:PORT/PATH")
+    chosen = match["scheme"] or scheme
+    default_port = DEFAULT_PORTS[chosen] if match["scheme"] else port
+    return HttpUrl(chosen, match["host"].strip("[]"), int(match["port"] or default_port), match["path"] or path)
 
 
 def _check_targets(targets: list[str]) -> list[str]:
     for text in targets:
         try:
-            parse_address(text)
+            parse_target(text)
         except ConfigurationError as error:
             raise ValueError(str(error)) from None
     return targets

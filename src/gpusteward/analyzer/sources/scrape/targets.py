@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gpusteward.analyzer.sources.scrape.addresses import Address, parse_address
-from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
+from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings, parse_target
 from gpusteward.core.errors import ConfigurationError, SourceError
+from gpusteward.http.urls import HttpUrl
 from gpusteward.logs import Log
 
 log = Log(__name__)
@@ -21,12 +21,13 @@ NOTHING_SET = (
 class Target:
     """One exporter."""
 
-    address: Address
+    url: HttpUrl
     labels: Mapping[str, str] = field(default_factory=dict)  # added to its series where they have none of that name
 
     @property
     def name(self) -> str:
-        return str(self.address)
+        """The URL, always with its port."""
+        return f"{self.url.scheme}://{self.url.address}{self.url.path}"
 
 
 class TargetList(Protocol):
@@ -50,7 +51,7 @@ class FixedList:
     def __init__(self, settings: ScrapeSettings) -> None:
         """Raises ConfigurationError."""
         self._targets = tuple(
-            Target(parse_address(text, scheme=settings.scheme, port=settings.port)) for text in settings.targets
+            Target(parse_target(text, scheme=settings.scheme, port=settings.port)) for text in settings.targets
         )
 
     def read(self) -> tuple[Target, ...]:

@@ -15,11 +15,11 @@ from gpusteward.core.usages import Measure, Stat
 from gpusteward.simulate.fleets import default_node, fleet
 from tests.analyzer.engines import Sample, running_prometheus
 from tests.analyzer.histories import AT, WINDOW, moments, tell_history, with_target
-from tests.analyzer.scraping import fed_source
+from tests.analyzer.sources.scrape.scraping import fed_source
 from tests.analyzer.tables import assert_alike, places
 
 NODES = [default_node(1, name="showcase"), *fleet(10)]
-GOLDEN = Path(__file__).parents[1] / "agent/golden"
+GOLDEN = Path(__file__).parents[3] / "agent/golden"
 SINGLE = 1e-5
 """The embedded source keeps gauges in 32 bits, and its windows are a millisecond longer."""
 

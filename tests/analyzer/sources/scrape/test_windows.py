@@ -13,8 +13,8 @@ from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.analyzer.sources.scrape.store import Shape, Store
 from gpusteward.core.usages import Measure, Stat
+from tests.analyzer.sources.scrape.test_pages import AT, STEP, page
 from tests.analyzer.tables import of_pod
-from tests.analyzer.test_scrape_pages import AT, STEP, page
 
 SILENT = "no sample now: its exporter or its node is silent"
 

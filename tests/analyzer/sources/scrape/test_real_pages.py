@@ -10,12 +10,12 @@ from gpusteward.analyzer.sources.scrape import lines
 from gpusteward.analyzer.sources.scrape.metric_filter import FAMILIES
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.core.usages import Measure, Stat
+from tests.analyzer.sources.scrape.test_pages import AT, faults, read, scraped
 from tests.analyzer.tables import of_pod
-from tests.analyzer.test_scrape_pages import AT, faults, read, scraped
 
-COLLECTION = Path(__file__).parents[3] / "shared" / "data" / "dcgm-exporter-pages"
+COLLECTION = Path(__file__).parents[5] / "shared" / "data" / "dcgm-exporter-pages"
 """The whole collection lies beside the repository where the project is built; a clone has some lines of one page."""
-EXCERPT = Path(__file__).parent / "data" / "t4-with-pod-excerpt.prom"
+EXCERPT = Path(__file__).parents[2] / "data" / "t4-with-pod-excerpt.prom"
 
 Value = tuple[str, str, str]  # metric, UUID, GPU instance
 ERROR = b"ERROR - FAILED TO CONVERT TO STRING"

@@ -1,4 +1,4 @@
-"""The door to the API server: true HTTP and TLS on the loopback, and every way an answer can go wrong."""
+"""The client of the API server, over real HTTP and TLS on the loopback, and every way a response can go wrong."""
 
 import logging
 import socket
@@ -12,8 +12,7 @@ import pytest
 import trustme
 
 from gpusteward.core.errors import ConfigurationError, SourceError
-from gpusteward.kubernetes import api as door
-from gpusteward.kubernetes import watch_stream as line_streams
+from gpusteward.kubernetes import api as client_module
 from gpusteward.kubernetes.api import ApiServer, GoneError
 from tests.fakes.apiserver import FakeApiServer, pod, wait_until
 
@@ -57,7 +56,7 @@ def in_cluster(server: FakeApiServer, account: Path) -> ApiServer:
     return ApiServer.from_cluster(environ, account=account)
 
 
-def test_an_answer_is_decoded_to_the_type_asked_for(server: FakeApiServer) -> None:
+def test_a_response_is_decoded_to_the_requested_type(server: FakeApiServer) -> None:
     server.add_pod(pod("trainer"))
     assert len(ApiServer(server.url).read_json(PODS, Listing).items) == 1
 
@@ -110,9 +109,9 @@ def test_the_token_reaches_neither_errors_nor_the_log(
     assert TOKEN not in str(caught.value) + caplog.text
 
 
-def test_a_certificate_of_a_stranger_is_refused(secure: FakeApiServer, account: Path) -> None:
+def test_a_certificate_of_an_unknown_authority_is_refused(secure: FakeApiServer, account: Path) -> None:
     trustme.CA().cert_pem.write_to_path(str(account / "ca.crt"))
-    with pytest.raises(SourceError, match=r"TLS with https://127.*failed: .*ca\.crt"):
+    with pytest.raises(SourceError, match=r"https://127.*: TLS failed: .*ca\.crt"):
         in_cluster(secure, account).read_json(PODS, Listing)
 
 
@@ -122,18 +121,18 @@ def test_an_unusable_authority_file_is_named(secure: FakeApiServer, account: Pat
         in_cluster(secure, account).read_json(PODS, Listing)
 
 
-def test_a_refusal_names_the_missing_rbac_rule(server: FakeApiServer) -> None:
+def test_a_403_names_the_missing_rbac_rule(server: FakeApiServer) -> None:
     server.forbidden = True
     with pytest.raises(SourceError, match=r'ClusterRole with resources \["pods"\], verbs \["get", "list", "watch"\]'):
         ApiServer(server.url).read_json(PODS, Listing)
-    with pytest.raises(SourceError, match=r'Role there with resources \["configmaps"\], verbs \["get"\]'):
+    with pytest.raises(SourceError, match=r'Role in that namespace with resources \["configmaps"\], verbs \["get"\]'):
         ApiServer(server.url).read_config_map("gpu", "fields")
 
 
-def test_what_is_gone_can_be_told_from_other_faults(server: FakeApiServer) -> None:
+def test_410_is_an_error_of_its_own(server: FakeApiServer) -> None:
     server.gone_next_watch = True
     with pytest.raises(GoneError, match="410"):
-        ApiServer(server.url).watch(WATCH, silence_seconds=5)
+        ApiServer(server.url).watch(WATCH, idle_timeout_seconds=5)
 
 
 def test_redirects_are_never_followed(server: FakeApiServer) -> None:
@@ -143,57 +142,57 @@ def test_redirects_are_never_followed(server: FakeApiServer) -> None:
     assert len(server.requests) == 1
 
 
-def test_nobody_listening_is_said_so() -> None:
+def test_a_refused_connection_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with pytest.raises(SourceError, match=f"no answer from http://127.0.0.1:{port}: Connection refused"):
+    with pytest.raises(SourceError, match=f"http://127.0.0.1:{port}.*: connection failed: connection refused"):
         ApiServer(f"http://127.0.0.1:{port}").read_json(PODS, Listing)
 
 
-def test_a_server_that_accepts_and_stays_silent_is_given_up() -> None:
+def test_a_server_that_does_not_respond_is_given_up_after_the_timeout() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         api = ApiServer(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_seconds=0.05)
-        with pytest.raises(SourceError, match="no answer in time"):
+        with pytest.raises(SourceError, match=r"no complete response within 0\.05 s"):
             api.read_json(PODS, Listing)
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b'{"items": 5}', b'{"items": ["\xff"]}', b"null"])
-def test_an_answer_that_is_not_what_was_asked_for_is_a_source_error(server: FakeApiServer, body: bytes) -> None:
+def test_a_response_that_is_not_what_was_requested_is_a_source_error(server: FakeApiServer, body: bytes) -> None:
     server.raw_list = body
-    with pytest.raises(SourceError, match="did not answer"):
+    with pytest.raises(SourceError, match="not that of an API server"):
         ApiServer(server.url).read_json(PODS, list[str])
 
 
-def test_an_answer_without_end_is_not_read_to_its_end(server: FakeApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "LONGEST_ANSWER_BYTES", 1 << 20)
+def test_a_response_without_end_is_not_read_to_its_end(server: FakeApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "RESPONSE_LIMIT_BYTES", 1 << 20)
     server.raw_list = b" " * (1 << 21)
-    with pytest.raises(SourceError, match="longer than 1 MiB"):
+    with pytest.raises(SourceError, match="larger than 1048576 bytes"):
         ApiServer(server.url).read_json(PODS, Listing)
 
 
 def test_a_watch_yields_whole_lines_and_drops_one_that_is_cut(server: FakeApiServer) -> None:
     server.add_pod(pod("trainer"))
-    with ApiServer(server.url).watch(WATCH, silence_seconds=5) as stream:
+    with ApiServer(server.url).watch(WATCH, idle_timeout_seconds=5) as stream:
         lines = iter(stream)
         assert b"trainer" in next(lines)
         server.close_watches(mid_line=True)
-        with pytest.raises(SourceError, match="broke off"):
+        with pytest.raises(SourceError, match="the watch ended"):
             next(lines)
 
 
 def test_a_line_without_end_is_not_read_to_its_end(server: FakeApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_streams, "LONGEST_LINE_BYTES", 1 << 20)
-    with ApiServer(server.url).watch(WATCH, silence_seconds=5) as stream:
+    monkeypatch.setattr(client_module, "LINE_LIMIT_BYTES", 1 << 20)
+    with ApiServer(server.url).watch(WATCH, idle_timeout_seconds=5) as stream:
         wait_until(lambda: server.open_watches == 1)
         server.send_raw(b"x" * (1 << 21))
-        with pytest.raises(SourceError, match="a line longer than 1 MiB"):
+        with pytest.raises(SourceError, match="a line of the response is longer than 1048576 bytes"):
             next(iter(stream))
 
 
-def test_a_silent_watch_ends(server: FakeApiServer) -> None:
+def test_a_watch_without_data_ends_after_its_idle_timeout(server: FakeApiServer) -> None:
     with (
-        ApiServer(server.url).watch(WATCH, silence_seconds=0.05) as stream,
-        pytest.raises(SourceError, match="fell silent"),
+        ApiServer(server.url).watch(WATCH, idle_timeout_seconds=0.05) as stream,
+        pytest.raises(SourceError, match=r"no data for 0\.05 s"),
     ):
         next(iter(stream))
 
@@ -204,10 +203,10 @@ def test_a_blocked_read_can_be_interrupted_from_another_thread(
 ) -> None:
     fake = secure if is_tls else server
     api = in_cluster(secure, account) if is_tls else ApiServer(server.url)
-    with api.watch(WATCH, silence_seconds=60) as stream:
+    with api.watch(WATCH, idle_timeout_seconds=60) as stream:
         wait_until(lambda: fake.open_watches == 1)
         threading.Timer(0.05, stream.interrupt).start()
-        with pytest.raises(SourceError, match="broke off"):
+        with pytest.raises(SourceError, match="the watch ended"):
             next(iter(stream))
         stream.interrupt()
 
@@ -215,12 +214,12 @@ def test_a_blocked_read_can_be_interrupted_from_another_thread(
 @pytest.mark.parametrize(
     "url", ["", "127.0.0.1:8001", "ftp://x", "http://", "http://x:port", "http://u:p@x", "http://x/?a=b"]
 )
-def test_an_address_that_is_no_plain_url_is_a_configuration_error(url: str) -> None:
+def test_a_url_with_credentials_or_query_is_a_configuration_error(url: str) -> None:
     with pytest.raises(ConfigurationError, match="write http://host:port"):
         ApiServer(url)
 
 
-def test_outside_of_a_cluster_the_reason_is_said(tmp_path: Path) -> None:
+def test_outside_of_a_cluster_the_reason_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="KUBERNETES_SERVICE_HOST is not set"):
         ApiServer.from_cluster({})
     with pytest.raises(SourceError, match="automountServiceAccountToken"):

@@ -17,11 +17,11 @@ from gpusteward.analyzer.sources.scrape.targets import NOTHING_SET
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.kubernetes.api import ApiServer
-from tests.analyzer.scraping import PageServer, serving_pages, wait_for
 from tests.analyzer.serve_process import running_serve
+from tests.analyzer.sources.scrape.scraping import PageServer, serving_pages, wait_for
+from tests.analyzer.sources.scrape.test_pages import page
+from tests.analyzer.sources.scrape.test_targets import exporter
 from tests.analyzer.tables import of_pod
-from tests.analyzer.test_scrape_pages import page
-from tests.analyzer.test_scrape_targets import exporter
 from tests.fakes.apiserver import FakeApiServer
 
 QUICK = {"interval": 1, "timeout": 2.0, "kubernetes": "never"}
@@ -143,7 +143,7 @@ def test_files_that_cannot_be_used_are_refused_at_the_start(tmp_path: Path):
 
 
 def test_when_nothing_at_all_can_be_read_that_is_an_error_with_a_reason():
-    reason = "none of 1 target could be read: the target answered HTTP 404"
+    reason = "none of 1 target could be read: the target responded with HTTP 404"
     with (
         serving_pages({}) as server,
         closing(source_of(server, "/gone")) as source,

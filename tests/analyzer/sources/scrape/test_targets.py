@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from gpusteward.analyzer.sources.scrape.addresses import Address, parse_address
 from gpusteward.analyzer.sources.scrape.file_targets import FileList
 from gpusteward.analyzer.sources.scrape.pod_targets import PodList
-from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
-from gpusteward.analyzer.sources.scrape.targets import FixedList, KnownTargets
+from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings, parse_target
+from gpusteward.analyzer.sources.scrape.targets import FixedList, KnownTargets, Target
 from gpusteward.core.errors import ConfigurationError, SourceError
+from gpusteward.http.urls import HttpUrl
 from gpusteward.kubernetes.api import ApiServer
 from tests.fakes.apiserver import FakeApiServer, pod
 
@@ -33,7 +33,7 @@ URLS = ["https://n1:9400/m", "https://n2:9400/m", "http://n3:9400/metrics"]
     ],
 )
 def test_what_is_missing_in_an_address_is_filled_in(text: str, url: str):
-    assert str(parse_address(text)) == url
+    assert Target(parse_target(text)).name == url
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_what_is_missing_in_an_address_is_filled_in(text: str, url: str):
 )
 def test_what_is_no_address_is_refused_without_its_password(text: str):
     with pytest.raises(ConfigurationError) as caught:
-        parse_address(text)
+        parse_target(text)
     assert "secret" not in str(caught.value)
     with pytest.raises(ValidationError):
         ScrapeSettings(targets=[text])
@@ -134,9 +134,9 @@ def test_exporters_are_found_among_the_pods_that_run():
             server.add_pod(one)
         server.page_size = 1
         targets = PodList(ApiServer(server.url), ScrapeSettings()).read()
-        assert [target.address for target in targets] == [
-            Address("http", "10.0.0.1", 9445),
-            Address("http", "fd00::2", 9400),
+        assert [target.url for target in targets] == [
+            HttpUrl("http", "10.0.0.1", 9445, "/metrics"),
+            HttpUrl("http", "fd00::2", 9400, "/metrics"),
         ]
         assert targets[0].labels == {"node": "node-of-a"}
         assert "labelSelector=app.kubernetes.io/name%3Dgpusteward" in server.requests[0]

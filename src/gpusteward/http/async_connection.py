@@ -1,0 +1,161 @@
+"""One connection of an event loop: requests are sent one after the other.
+
+httptools parses what arrives as it comes, so a body that grows too large, or headers without an end, are cut off while
+they are being sent. For the scrapes of a thousand targets this costs less CPU than threads with blocking connections.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+
+import httptools
+
+from gpusteward.http.decoding import decode
+from gpusteward.http.errors import (
+    ConnectError,
+    ConnectionLostError,
+    HttpError,
+    NoResponseError,
+    ProtocolError,
+    ResponseTooLargeError,
+    TlsError,
+    explain_os_error,
+)
+from gpusteward.http.urls import HttpUrl
+from gpusteward.messages import http_errors as messages
+
+HEADERS_LIMIT_BYTES = 65_536
+_READ_BYTES = 262_144  # what asyncio reads at once
+
+
+async def open_async_connection(
+    url: HttpUrl, *, tls: ssl.SSLContext | None, server_name: str, limit_bytes: int
+) -> "AsyncConnection":
+    """`server_name`: the name in the certificate, if it is not the host. Raises ConnectError, TlsError."""
+    try:
+        _, connection = await asyncio.get_running_loop().create_connection(
+            lambda: AsyncConnection(limit_bytes=limit_bytes),
+            url.host,
+            url.port,
+            ssl=tls,
+            server_hostname=(server_name or None) if tls else None,
+        )
+    except TimeoutError:  # of the caller
+        raise
+    except ssl.SSLError as error:
+        raise TlsError(messages.TLS_FAILED, reason=explain_os_error(error)) from error
+    except (OSError, UnicodeError) as error:
+        reason = explain_os_error(error) if isinstance(error, OSError) else type(error).__name__
+        raise ConnectError(messages.CONNECT_FAILED, reason=reason) from error
+    return connection
+
+
+class AsyncConnection(asyncio.Protocol):
+    """Belongs to one event loop. After `get`, `status`, `headers` and `take_body` are those of the response."""
+
+    def __init__(self, *, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._transport: asyncio.Transport | None = None
+        self._waiting: asyncio.Future[None] | None = None
+        self._start_response()
+
+    def _start_response(self) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self._head_bytes = 0
+        self._has_head = False
+        self._keeps_alive = False
+        self._body_bytes = 0
+        self._received_bytes = 0
+        self._chunks: list[bytes] = []
+        self.headers: dict[bytes, bytes] = {}  # names in lower case
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def status(self) -> int:
+        return self._parser.get_status_code()
+
+    def take_body(self) -> bytes:
+        """The decoded body, once: an idle connection keeps no body. Raises ProtocolError, ResponseTooLargeError."""
+        encoding = self.headers.get(b"content-encoding", b"").decode("latin-1")
+        chunks, self._chunks = self._chunks, []
+        return b"".join(decode(chunks, encoding, limit_bytes=self._limit_bytes))
+
+    async def get(self, path: str, headers: Mapping[str, str]) -> None:
+        """Send a request and wait for the whole response. The caller limits the time. Raises HttpError."""
+        assert self._transport is not None
+        self._start_response()
+        self._waiting = asyncio.get_running_loop().create_future()
+        lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+        self._transport.write("\r\n".join([*lines, "", ""]).encode("latin-1", "replace"))
+        await self._waiting
+        if not self._keeps_alive:
+            self.close()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if self._waiting is None or self._waiting.done():
+            self.close()  # unrequested data would fill the memory between two requests
+            return
+        self._received_bytes += len(data)
+        self._head_bytes += 0 if self._has_head else len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._fail(ProtocolError(messages.INVALID_RESPONSE, reason=error))
+        else:
+            self._check_limits()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._has_head and not self._has_length():
+            self.on_message_complete()  # this response ends with its connection
+        elif isinstance(error, OSError):
+            self._fail(self._lost(ConnectionLostError(messages.CONNECTION_LOST, reason=explain_os_error(error))))
+        else:
+            self._fail(self._lost(ConnectionLostError(messages.CLOSED_EARLY)))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._has_head:  # trailers are ignored
+            self.headers[name.lower()] = value.strip()
+
+    def on_headers_complete(self) -> None:
+        self._has_head = True
+
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        if self._body_bytes <= self._limit_bytes:
+            self._chunks.append(body)
+
+    def on_message_complete(self) -> None:
+        self._check_limits()
+        self._keeps_alive = self._parser.should_keep_alive()  # only here: afterwards the parser has forgotten it
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    def _lost(self, error: ConnectionLostError) -> ConnectionLostError:
+        return error if self._head_bytes else NoResponseError(messages.CLOSED_WITHOUT_RESPONSE)
+
+    def _has_length(self) -> bool:
+        return b"content-length" in self.headers or b"transfer-encoding" in self.headers
+
+    def _check_limits(self) -> None:
+        if not self._has_head and self._head_bytes > HEADERS_LIMIT_BYTES:
+            self._fail(ResponseTooLargeError(messages.HEADERS_TOO_LARGE))
+        elif self._received_bytes > 2 * self._body_bytes + HEADERS_LIMIT_BYTES + _READ_BYTES:
+            self._fail(ProtocolError(messages.TOO_MUCH_FRAMING))
+        elif self._body_bytes > self._limit_bytes:
+            self._fail(ResponseTooLargeError(messages.RESPONSE_TOO_LARGE, limit_bytes=self._limit_bytes))
+
+    def _fail(self, error: HttpError) -> None:
+        self.close()
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_exception(error)

@@ -1,0 +1,169 @@
+"""Blocking connections: TCP, the tunnel of a proxy, TLS, and a time limit for the whole exchange."""
+
+import contextlib
+import io
+import select
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from pathlib import Path
+from typing import cast
+
+from gpusteward.http.credentials import basic_authorization
+from gpusteward.http.errors import (
+    ConfigurationFileError,
+    ConnectError,
+    ConnectTimeoutError,
+    TlsError,
+    explain_os_error,
+)
+from gpusteward.http.urls import HttpUrl
+from gpusteward.messages import http_errors as messages
+
+
+def load_tls_context(ca_file: Path | str | None = None) -> ssl.SSLContext:
+    """Trusts the certificates of a file, or those of the system. Raises ConfigurationFileError."""
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:  # an SSLError is one too
+        reason = explain_os_error(error)
+        raise ConfigurationFileError(messages.CA_FILE_UNUSABLE, path=ca_file, reason=reason) from error
+
+
+class TimedSocket:
+    """A connected socket as `http.client` uses it, with a time limit for everything that is sent and received.
+
+    The timeout of a plain socket begins anew with each received byte.
+    """
+
+    def __init__(self, sock: socket.socket, deadline: float) -> None:
+        """`deadline`: in the time of `time.monotonic`."""
+        self._sock = sock
+        self._deadline = deadline
+        self._idle_seconds: float | None = None
+
+    def set_deadline(self, deadline: float) -> None:
+        self._deadline = deadline
+
+    def set_idle_timeout(self, seconds: float) -> None:
+        """From now on limit the time of each read instead: for responses without an end."""
+        self._idle_seconds = seconds
+
+    def sendall(self, data: bytes) -> None:
+        """Raises OSError."""
+        self.start_timeout()
+        self._sock.sendall(data)
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        """`http.client` reads responses from this. It keeps the socket open until it is closed itself."""
+        return io.BufferedReader(_TimedReader(self, self._sock.makefile("rb", buffering=0)))
+
+    def close(self) -> None:
+        self._sock.close()
+
+    def shut_down(self) -> None:
+        """Wake a thread that is blocked in a read or write; closing the socket would not."""
+        with contextlib.suppress(OSError):  # already closed
+            # The plain socket's method: that of a TLS socket removes the session while the other thread reads.
+            socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
+
+    def is_readable(self) -> bool:
+        """On an idle connection: the server closed it, or sent something that was not requested."""
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def start_timeout(self) -> None:
+        """Give the next operation the time that is left. Raises TimeoutError."""
+        seconds = self._idle_seconds or self._deadline - time.monotonic()
+        if seconds <= 0:
+            raise TimeoutError
+        self._sock.settimeout(seconds)
+
+
+class _TimedReader(io.RawIOBase):
+    def __init__(self, sock: TimedSocket, raw: socket.SocketIO) -> None:
+        self._sock = sock
+        self._raw = raw
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int | None:  # type: ignore[override]
+        self._sock.start_timeout()
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class Connection(HTTPConnection):
+    """An open connection. `sock` is a TimedSocket."""
+
+    auto_open = 0
+
+    def __init__(self, url: HttpUrl, timed: TimedSocket) -> None:
+        self.default_port = 443 if url.is_tls else 80
+        super().__init__(url.host, url.port)
+        self.timed = timed
+        self.sock = cast("socket.socket", timed)
+
+
+def open_connection(
+    url: HttpUrl, *, tls: ssl.SSLContext | None, proxy: HttpUrl | None, timeout_seconds: float
+) -> Connection:
+    """Raises ConnectError, ConnectTimeoutError, TlsError."""
+    near = proxy or url
+    deadline = time.monotonic() + timeout_seconds
+    with _translate_errors(timeout_seconds), contextlib.ExitStack() as on_error:
+        sock = socket.create_connection((near.host, near.port), timeout_seconds)
+        on_error.callback(sock.close)
+        _set_options(sock)
+        if proxy is not None and url.is_tls:
+            _open_tunnel(TimedSocket(sock, deadline), url, proxy)
+        if tls is not None and url.is_tls:
+            sock.settimeout(max(deadline - time.monotonic(), 0.001))
+            sock = tls.wrap_socket(sock, server_hostname=url.host)
+            on_error.callback(sock.close)
+        on_error.pop_all()
+        return Connection(url, TimedSocket(sock, deadline))
+
+
+@contextlib.contextmanager
+def _translate_errors(timeout_seconds: float) -> Iterator[None]:
+    try:
+        yield
+    except TimeoutError as error:
+        raise ConnectTimeoutError(messages.CONNECT_TIMEOUT, seconds=timeout_seconds) from error
+    except ssl.SSLError as error:
+        raise TlsError(messages.TLS_FAILED, reason=explain_os_error(error)) from error
+    except OSError as error:
+        raise ConnectError(messages.CONNECT_FAILED, reason=explain_os_error(error)) from error
+    except (UnicodeError, HTTPException) as error:  # a host name that DNS cannot have; a proxy that is none
+        raise ConnectError(messages.CONNECT_FAILED, reason=type(error).__name__) from error
+
+
+def _set_options(sock: socket.socket) -> None:
+    """The kernel probes an idle connection, because a load balancer may vanish without closing it."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+
+
+def _open_tunnel(sock: TimedSocket, url: HttpUrl, proxy: HttpUrl) -> None:
+    head = [f"CONNECT {url.address} HTTP/1.1", f"Host: {url.address}"]
+    if proxy.username:
+        head.append(f"Proxy-Authorization: {basic_authorization(proxy.username, proxy.password)}")
+    sock.sendall("\r\n".join([*head, "", ""]).encode("latin-1"))
+    response = HTTPResponse(cast("socket.socket", sock), method="CONNECT")
+    try:
+        response.begin()
+        if response.status != 200:
+            raise ConnectError(messages.PROXY_REFUSED, status=response.status)
+    finally:
+        response.close()

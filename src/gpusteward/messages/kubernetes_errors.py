@@ -1,0 +1,53 @@
+"""Why the Kubernetes API server could not be read, and what helps."""
+
+from gpusteward.core.messages import Message
+
+NOT_IN_A_POD = Message(
+    "no API server: KUBERNETES_SERVICE_HOST is not set, so this is not a pod",
+    "没有 API server：未设置 KUBERNETES_SERVICE_HOST，当前不在 Pod 中",
+)
+NO_TOKEN_MOUNTED = Message(
+    "no API server: {path} is missing; is automountServiceAccountToken off?",
+    "没有 API server：缺少 {path}；是否关闭了 automountServiceAccountToken？",
+)
+NOT_A_TOKEN = Message("{path} does not contain a service account token", "{path} 中不是服务账号令牌")
+INVALID_URL = Message(
+    "API server {url!r} is not a plain URL ({reason}); write http://host:port or https://host:port",
+    "API server {url!r} 不是有效的 URL（{reason}）；请写成 http://host:port 或 https://host:port",
+)
+URL_WITH_CREDENTIALS = Message(
+    "the URL of the API server must not contain credentials; write http://host:port or https://host:port",
+    "API server 的 URL 不能包含凭据；请写成 http://host:port 或 https://host:port",
+)
+REQUEST_FAILED = Message("{url}: {reason}", "{url}：{reason}")
+TLS_FAILED = Message("{url}: {reason} (trusted: {trusted})", "{url}：{reason}（信任的证书：{trusted}）")
+SYSTEM_CERTIFICATES = Message("the system's certificates", "系统证书")
+WATCH_FAILED = Message("the watch ended: {reason}", "watch 中断：{reason}")
+NOT_DECODED = Message(
+    "the response of {url} to {path} is not that of an API server: {reason}",
+    "{url} 对 {path} 的响应不是 API server 的响应：{reason}",
+)
+REDIRECTED = Message(
+    "{url} responded to {path} with a redirect ({status}), which is never followed",
+    "{url} 对 {path} 返回了重定向（{status}），不会跟随",
+)
+GONE = Message(
+    "{url} no longer has the version that {path} continues from ({status}): {reason}",
+    "{url} 已不再保留 {path} 所需的版本（{status}）：{reason}",
+)
+UNAUTHORIZED = Message(
+    "{url} does not accept the service account token ({status}): {reason}",
+    "{url} 不接受服务账号令牌（{status}）：{reason}",
+)
+FORBIDDEN = Message(
+    "{url} forbids {path} ({status}): {reason}; {rule}", "{url} 不允许访问 {path}（{status}）：{reason}；{rule}"
+)
+BAD_STATUS = Message("{url} responded to {path} with {status}: {reason}", "{url} 对 {path} 返回 {status}：{reason}")
+CONFIG_MAP_RULE = Message(
+    'the service account needs a Role in that namespace with resources ["configmaps"], verbs ["get"]',
+    '服务账号需要该命名空间中的 Role：resources ["configmaps"]，verbs ["get"]',
+)
+POD_RULE = Message(
+    'the service account needs a ClusterRole with resources ["pods"], verbs ["get", "list", "watch"]',
+    '服务账号需要 ClusterRole：resources ["pods"]，verbs ["get", "list", "watch"]',
+)

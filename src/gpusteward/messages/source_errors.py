@@ -1,0 +1,56 @@
+"""Why a usage source cannot be read: settings, the engine, exporters."""
+
+from gpusteward.core.messages import Message
+
+INVALID_URL = Message("{setting} cannot be used: {reason}", "无法使用 {setting}：{reason}")
+CA_FILE = Message("{section}.ca_file: {reason}", "{section}.ca_file：{reason}")
+PASSWORD_FILE = Message(
+    "{section}.password_file {path} cannot be read: {reason}", "无法读取 {section}.password_file {path}：{reason}"
+)
+ENGINE_UNREACHABLE = Message("{path}: {reason}; check prometheus.url", "{path}：{reason}；请检查 prometheus.url")
+ENGINE_TIMEOUT = Message(
+    "{path}: {reason}; the engine is overloaded, or prometheus.timeout_seconds is too short",
+    "{path}：{reason}；引擎负载过高，或 prometheus.timeout_seconds 过小",
+)
+ENGINE_RESPONSE_TOO_LARGE = Message(
+    "{reason}; lower prometheus.series_limit or raise prometheus.response_limit_bytes",
+    "{reason}；请减小 prometheus.series_limit 或增大 prometheus.response_limit_bytes",
+)
+ENGINE_NOT_UNDERSTOOD = Message(
+    "{path}: {reason}; check prometheus.url, and prometheus.accept_encoding, which may be identity or gzip",
+    "{path}：{reason}；请检查 prometheus.url 以及 prometheus.accept_encoding（可设为 identity 或 gzip）",
+)
+ENGINE_LIMIT = Message("the engine's own limit was hit: {reason}", "达到引擎自身的限制：{reason}")
+ENGINE_FAILED = Message("the engine failed: {reason}", "引擎出错：{reason}")
+ENGINE_REFUSED = Message("the engine refused the request: {reason}{hint}", "引擎拒绝了请求：{reason}{hint}")
+ENGINE_HINTS = {
+    401: Message(
+        "; check prometheus.username, password or bearer_token",
+        "；请检查 prometheus.username、password 或 bearer_token",
+    ),
+    403: Message(
+        "; check prometheus.username, password, bearer_token or headers",
+        "；请检查 prometheus.username、password、bearer_token 或 headers",
+    ),
+    404: Message("; check the path in prometheus.url", "；请检查 prometheus.url 中的路径"),
+}
+NO_HINT = Message("", "")
+STOPPING = Message("the program is stopping", "程序正在停止")
+TARGET_TIMEOUT = Message("{reason}; raise scrape.timeout?", "{reason}；是否需要增大 scrape.timeout？")
+TARGET_PAGE_TOO_LARGE = Message("{reason}; raise scrape.page_limit_bytes", "{reason}；请增大 scrape.page_limit_bytes")
+TARGET_STATUS = Message("the target responded with HTTP {status}{hint}", "目标返回 HTTP {status}{hint}")
+TARGET_HINTS = {
+    401: Message(
+        "; check scrape.username, password or bearer_token", "；请检查 scrape.username、password 或 bearer_token"
+    ),
+    403: Message(
+        "; check scrape.username, password, bearer_token or headers",
+        "；请检查 scrape.username、password、bearer_token 或 headers",
+    ),
+    404: Message("; check the path of the target", "；请检查目标的路径"),
+}
+TARGET_REDIRECTS = Message("more than {limit} redirects", "重定向超过 {limit} 次")
+TARGET_REDIRECTED_AWAY = Message(
+    "the target redirects to another address, {address!r}, which is not followed",
+    "目标重定向到另一个地址 {address!r}，不会跟随",
+)

@@ -1,0 +1,1 @@
+"""Tests of the owners that the Kubernetes API names."""

@@ -1,0 +1,1 @@
+"""Tests of the Kubernetes API client and of the owners of pods."""
