@@ -24,7 +24,7 @@ from gpusteward.analyzer.pipeline import Components, Pipeline
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
-from gpusteward.analyzer.sources.pod_processes import Pod, Running
+from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.sources.usage_source import Chart, UsageSource
 from gpusteward.analyzer.tables import UsageTable
@@ -56,7 +56,7 @@ class TimedSource:
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
         return self.source.read_series(allocation, at, seconds=seconds)
 
-    def read_processes(self, pods: Collection[Pod], at: float) -> Running:
+    def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
         return self.source.read_processes(pods, at)
 
     def describe(self) -> Mapping[str, Any]:

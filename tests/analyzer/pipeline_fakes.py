@@ -6,7 +6,7 @@ from typing import Any
 
 from gpusteward.analyzer.judge.history import Memory
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.sources.pod_processes import Pod, Running
+from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.usages import AllocationKey
@@ -32,7 +32,7 @@ class FakeTableSource:
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
         raise AssertionError("a cycle reads no series")
 
-    def read_processes(self, pods: Collection[Pod], at: float) -> Running:
+    def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
         raise AssertionError("a cycle reads no processes")
 
     def close(self) -> None: ...

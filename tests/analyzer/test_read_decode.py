@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpusteward.analyzer.sources.engine import decode
-from gpusteward.analyzer.sources.engine.text_keys import TextKeys
+from gpusteward.analyzer.sources.engine.label_text_index import TextRowIndex
+from gpusteward.analyzer.sources.usage.row_index import DeviceKey
 from gpusteward.core.errors import SourceError
 
 
@@ -34,15 +35,15 @@ def test_values_are_numbers_and_what_is_no_number_is_unknown():
     ("body", "words"),
     [
         (b'{"status":"error","errorType":"bad_data","error":"parse error at char 3"}', "parse error at char 3"),
-        (b'{"status":"error"}', "the engine says: error"),
+        (b'{"status":"error"}', "the engine reports an error: error"),
         (b"<html>502 Bad Gateway</html>", "cannot be read"),
         (b"", "cannot be read"),
         (GOOD[: len(GOOD) // 2], "cannot be read"),
-        (b'{"status":"success"}', "not with a vector"),
-        (b'{"status":"success","data":{"resultType":"matrix","result":[]}}', "answered with matrix"),
+        (b'{"status":"success"}', "instead of vector"),
+        (b'{"status":"success","data":{"resultType":"matrix","result":[]}}', "returned matrix"),
         (b'{"status":"success","data":{"resultType":"scalar","result":[1,"2"]}}', "cannot be read"),
-        (vector(({}, "many")), "'many' where a number belongs"),
-        (vector(({}, "1"), isPartial=True), "partial"),
+        (vector(({}, "many")), "'many' instead of a number"),
+        (vector(({}, "1"), isPartial=True), "incomplete"),
         (vector(({}, "1"), warnings=["store 10.0.0.7 did not answer"]), "store 10.0.0.7"),
     ],
 )
@@ -61,7 +62,7 @@ def test_labels_that_are_no_labels_are_an_error():
         b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":5},"value":[1,"2"]}]}}'
     )
     with pytest.raises(SourceError, match="labels"):
-        TextKeys(["a"]).find(answer.labels)
+        TextRowIndex(DeviceKey("a", "b")).add_texts(answer.labels)
 
 
 @given(st.data())
@@ -147,7 +148,7 @@ def read_everything(body: bytes) -> None:
         try:
             answer = read(body)
             if isinstance(answer, decode.Vector):
-                TextKeys(["UUID", "pod"]).find(answer.labels)
+                TextRowIndex(DeviceKey("UUID", "pod")).add_texts(answer.labels)
         except SourceError:
             pass
     assert gc.isenabled()

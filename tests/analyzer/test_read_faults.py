@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
-from gpusteward.analyzer.sources.engine.shards import SeriesLimit
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
@@ -68,9 +67,13 @@ def proxy(engine: RunningEngine) -> Iterator[FaultyEngine]:
 
 
 @contextmanager
-def reading(url: str, **settings: object) -> Iterator[PrometheusSource]:
-    chosen = {"timeout_seconds": 5, "retries": 1, "retry_delay_seconds": 0.01} | settings
-    with closing(PrometheusSource(PrometheusSettings(url=url, **chosen))) as source:
+def reading(url: str, *, limit: int | None = None, **settings: object) -> Iterator[PrometheusSource]:
+    """`limit`: series per query, below the smallest valid value, because a larger site takes minutes to fill."""
+    quick = {"timeout_seconds": 5, "retries": 1, "retry_delay_seconds": 0.01}
+    chosen = PrometheusSettings(url=url, **quick | settings)
+    if limit:
+        chosen = chosen.model_copy(update={"series_limit": limit})
+    with closing(PrometheusSource(chosen)) as source:
         yield source
 
 
@@ -133,8 +136,7 @@ def test_when_nobody_can_be_called_who_was_there_is_unknown_and_keeps_its_name(p
 
 
 def test_a_shard_that_fails_leaves_its_own_rows_unknown_and_the_others_known(proxy: FaultyEngine):
-    with reading(proxy.url) as source:
-        source._limit = SeriesLimit(20)
+    with reading(proxy.url, limit=20) as source:
         whole = source.read(AT)
         proxy.misfortune = fails('Hostname=~"node-0|node-1"')
         table = source.read(AT)
@@ -237,8 +239,7 @@ def test_a_clock_that_runs_ahead_of_the_data_lowers_coverage(proxy: FaultyEngine
 
 def test_the_engines_own_limit_is_met_by_smaller_queries(proxy: FaultyEngine):
     proxy.misfortune = too_much_unless('Hostname=~"')
-    with reading(proxy.url, series_limit=1000) as source:
-        source._limit = SeriesLimit(20)  # a site that large would take minutes to fill
+    with reading(proxy.url, limit=20) as source:
         first = source.read(AT)
     assert not first.unknown
     assert_honest(first)

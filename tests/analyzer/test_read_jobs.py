@@ -103,7 +103,7 @@ def test_agents_scraped_in_two_ways_stand_in_one_table(tmp_path: Path):
         table = source.read(AT)
         assert [one["name"] for one in source.describe()["dialects"]] == ["native", "native"]
         pods = {Pod(one.container.namespace, one.container.pod) for one in table.allocations}
-        assert source.read_processes(pods, AT).told == pods
+        assert source.read_processes(pods, AT).reported == pods
     assert places(table).keys() == places(expected).keys()
     assert len(table.unknown) == len(expected.unknown)
 

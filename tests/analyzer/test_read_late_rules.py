@@ -9,7 +9,7 @@ from gpusteward.analyzer.judge.history import Memory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
-from gpusteward.analyzer.sources.promql.rule_freshness import LONGEST_AGE_SECONDS
+from gpusteward.analyzer.sources.promql.recording_rules import MAX_AGE_SECONDS
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.tables import ACTIVITIES, UsageTable
 from gpusteward.core.usages import Measure, Stat
@@ -58,7 +58,7 @@ def test_work_that_began_after_the_last_evaluation_is_seen(engine: RunningEngine
         assert late.usage(0).stats[Measure.CORE, Stat.PEAK] == pytest.approx(0.95)
         assert "240 s ago" in source.describe()["failures"]["recording rules"]
         source.read(AT)
-        source.read(STOPPED + LONGEST_AGE_SECONDS - 1)
+        source.read(STOPPED + MAX_AGE_SECONDS - 1)
         assert not source.describe()["failures"], "in time again"
     assert [one.message for one in caplog.records] == ["recording_rules_late"], "once, not in every cycle"
 
@@ -87,5 +87,5 @@ def test_an_age_that_cannot_be_read_is_not_taken_for_young(engine: RunningEngine
 
 
 def test_rules_of_the_shipped_interval_are_in_time():
-    assert LONGEST_AGE_SECONDS >= 2 * 60
-    assert LONGEST_AGE_SECONDS < 200, "a GPU that began to work three minutes ago is seen to"
+    assert MAX_AGE_SECONDS >= 2 * 60
+    assert MAX_AGE_SECONDS < 200, "a GPU that began to work three minutes ago is seen to"

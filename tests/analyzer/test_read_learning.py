@@ -13,7 +13,7 @@ from gpusteward.analyzer.judge.history import Memory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
-from gpusteward.analyzer.sources.engine.shards import SMALLEST_SHARD, SeriesLimit
+from gpusteward.analyzer.sources.engine.sharding import SMALLEST_SHARD, SeriesLimit
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.tables import ACTIVITIES
 from gpusteward.core.usages import Measure, Stat
@@ -163,19 +163,19 @@ def test_an_engine_that_refuses_large_queries_gets_smaller_ones_and_later_larger
         assert len(table) == 2400
         assert not table.unknown
         np.testing.assert_allclose(table.column(Measure.CORE, Stat.MEAN), 0.5)
-        assert source._limit.now == SMALLEST_SHARD
-        refused = source.asked["failed"]
+        assert source.series_limit == SMALLEST_SHARD
+        refused = source.request_counts["failed"]
         assert refused
         proxy.asked.clear()
         assert not source.read(AT).unknown
-        assert source.asked["failed"] == refused + 1, "only counting is tried again at once"
+        assert source.request_counts["failed"] == refused + 1, "only counting is tried again at once"
         assert all("Hostname=~" in asked for asked in asked_about(proxy, "_over_time(DCGM"))
         proxy.asked.clear()
         assert not source.read(AT).unknown
         asked = asked_about(proxy, "max_over_time(DCGM_FI_DEV_GPU_UTIL")
         tried = {len(re.findall(r"n\d{4}", one)) for one in asked}
         assert max(tried) == 2 * SMALLEST_SHARD // 8, "learned again: twice as much is tried"
-        assert source._limit.now == SMALLEST_SHARD
+        assert source.series_limit == SMALLEST_SHARD
 
 
 def test_a_limit_is_lowered_to_what_makes_sense_and_rises_to_what_is_set():
@@ -185,7 +185,7 @@ def test_a_limit_is_lowered_to_what_makes_sense_and_rises_to_what_is_set():
         seen.append(limit.now)
     assert seen == [6250, 600, SMALLEST_SHARD]
     for _ in range(20):
-        limit.rise()
+        limit.raise_again()
     assert limit.now == 100_000
     assert not SeriesLimit(SMALLEST_SHARD).lower(10)
 
@@ -197,7 +197,7 @@ def test_learning_a_prometheus_fails_at_nothing(tmp_path: Path):
     ):
         source.read(AT)
         source.read(AT)
-        assert source.asked["failed"] == 0
+        assert source.request_counts["failed"] == 0
         assert source.describe()["engine"] == "Prometheus"
         assert source.describe()["version"]
 

@@ -1,5 +1,6 @@
 """The small parts: conditions, durations, intervals, shards, contradictions, folded exports."""
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,14 +9,14 @@ from pydantic import ValidationError
 
 from gpusteward.analyzer.sources.engine import victoriametrics as victoria
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings, parse_duration
-from gpusteward.analyzer.sources.engine.shards import group
+from gpusteward.analyzer.sources.engine.sharding import group
 from gpusteward.analyzer.sources.promql.expressions import write_duration, write_range
-from gpusteward.analyzer.sources.promql.matchers import Matcher, match_any, parse_condition, write_selector
-from gpusteward.analyzer.sources.usage.contradictions import deny_zeros
-from gpusteward.analyzer.sources.usage.coverage import Expectations
-from gpusteward.analyzer.sources.usage.label_mapping import find_spelling
-from gpusteward.analyzer.sources.usage.quantities import Fold
-from gpusteward.analyzer.sources.usage.scrape_intervals import Pace, interval_of
+from gpusteward.analyzer.sources.promql.scrape_intervals import infer_interval
+from gpusteward.analyzer.sources.usage.coverage import ExpectedSamples, ScrapeIntervals
+from gpusteward.analyzer.sources.usage.label_mapping import map_labels
+from gpusteward.analyzer.sources.usage.quantities import Aggregation
+from gpusteward.analyzer.sources.usage.selectors import Matcher, match_any, parse_condition, write_selector
+from gpusteward.analyzer.sources.usage.unknown_rows import find_contradicted_zeros
 from gpusteward.core.errors import ConfigurationError
 
 
@@ -68,38 +69,40 @@ def test_an_address_that_is_none_is_refused(url: str):
     ("samples", "seconds"), [(20, 30), (21, 30), (40, 15), (41, 15), (10, 60), (11, 60), (120, 5), (600, 1), (1, None)]
 )
 def test_the_scrape_interval_is_told_from_a_count(samples: float, seconds: float | None):
-    assert interval_of(samples) == seconds
+    assert infer_interval(samples) == seconds
 
 
 def test_without_up_the_densest_rows_of_the_last_hour_say_what_to_expect():
-    expectations = Expectations(window_seconds=600)
-    expectations.learn(Pace(grown=frozenset({"j"})))
+    expected = ExpectedSamples(window_seconds=600)
+    expected.update(ScrapeIntervals(established=frozenset({"j"})))
     full, outage = np.array([20.0, 20.0, 10.0]), np.array([8.0, 8.0, 8.0])
-    assert expectations.cover(full, ["j"] * 3, 0.0).tolist() == [1.0, 1.0, 0.5]
-    assert expectations.cover(outage, ["j"] * 3, 300.0).tolist() == [0.4] * 3
-    assert expectations.cover(outage, ["j"] * 3, 4000.0).tolist() == [1.0] * 3, "an interval that was changed, by now"
+    assert expected.measure_coverage(full, ["j"] * 3, 0.0).tolist() == [1.0, 1.0, 0.5]
+    assert expected.measure_coverage(outage, ["j"] * 3, 300.0).tolist() == [0.4] * 3
+    assert expected.measure_coverage(outage, ["j"] * 3, 4000.0).tolist() == [1.0] * 3, (
+        "an interval that was changed, by now"
+    )
 
 
 def test_every_job_has_its_own_interval():
-    expectations = Expectations(window_seconds=600)
-    expectations.learn(Pace({"slow": 60.0, "fast": 15.0, "other": 1.0}, frozenset({"slow", "fast", "other"})))
+    expected = ExpectedSamples(window_seconds=600)
+    expected.update(ScrapeIntervals({"slow": 60.0, "fast": 15.0, "other": 1.0}, frozenset({"slow", "fast", "other"})))
     counts = np.array([10.0, 20.0, 20.0])
-    assert expectations.cover(counts, ["slow", "fast", ""], 0.0).tolist() == [1.0, 0.5, 0.5]
+    assert expected.measure_coverage(counts, ["slow", "fast", ""], 0.0).tolist() == [1.0, 0.5, 0.5]
 
 
 def test_nothing_is_expected_of_a_job_before_it_has_grown():
-    expectations = Expectations(window_seconds=600)
-    expectations.learn(Pace(grown=frozenset({"old"})))
-    assert np.isnan(expectations.cover(np.array([5.0, 5.0]), ["new", "new"], 0.0)).all()
-    assert expectations.young == {"new"}
-    expectations.learn(Pace({"new": 30.0}, frozenset({"new"})))
-    assert expectations.cover(np.array([5.0]), ["new"], 300.0).tolist() == [0.25]
-    assert not expectations.young
+    expected = ExpectedSamples(window_seconds=600)
+    expected.update(ScrapeIntervals(established=frozenset({"old"})))
+    assert np.isnan(expected.measure_coverage(np.array([5.0, 5.0]), ["new", "new"], 0.0)).all()
+    assert expected.new_jobs == {"new"}
+    expected.update(ScrapeIntervals({"new": 30.0}, frozenset({"new"})))
+    assert expected.measure_coverage(np.array([5.0]), ["new"], 300.0).tolist() == [0.25]
+    assert not expected.new_jobs
 
 
 def test_a_given_interval_wins():
-    expectations = Expectations(window_seconds=600, fixed_interval=10)
-    assert expectations.cover(np.array([30.0]), ["j"], 0.0).tolist() == [0.5]
+    expected = ExpectedSamples(window_seconds=600, fixed_interval=10)
+    assert expected.measure_coverage(np.array([30.0]), ["j"], 0.0).tolist() == [0.5]
 
 
 def test_shards_keep_the_limit_and_lose_nobody():
@@ -110,17 +113,15 @@ def test_shards_keep_the_limit_and_lose_nobody():
 
 
 def test_the_exporters_own_pod_is_not_taken_for_the_holder():
-    spelling = find_spelling(
-        ["pod", "namespace", "container", "exported_pod", "exported_namespace", "exported_container"]
-    )
-    assert spelling.holder[2:] == ("exported_namespace", "exported_pod", "exported_container")
-    assert find_spelling(["pod", "pod_name", "pod_namespace", "namespace"]).pod == "pod_name"
+    mapping = map_labels(["pod", "namespace", "container", "exported_pod", "exported_namespace", "exported_container"])
+    assert mapping.holder[2:] == ("exported_namespace", "exported_pod", "exported_container")
+    assert map_labels(["pod", "pod_name", "pod_namespace", "namespace"]).pod == "pod_name"
 
 
 def deny(core: list[float], device: list[int], **more: list[float]) -> list[bool]:
     nothing = [np.nan] * len(core)
     columns = {name: np.array(more.get(name, nothing)) for name in ("activity", "power", "limit")}
-    return deny_zeros(np.array(core), device=np.array(device), **columns).tolist()
+    return find_contradicted_zeros(np.array(core), device=np.array(device), **columns).tolist()
 
 
 def test_a_zero_is_denied_only_if_nobody_on_the_device_explains_it():
@@ -137,9 +138,9 @@ def test_a_zero_is_denied_only_if_nobody_on_the_device_explains_it():
 
 @given(st.lists(st.lists(st.floats(-1e6, 1e6) | st.none(), max_size=30), min_size=1, max_size=8), st.integers(1, 4))
 def test_folding_lines_is_folding_the_series_they_are_pieces_of(lines: list[list[float | None]], series: int):
-    samples = victoria.Samples("m")
+    samples = victoria.ExportedSamples("m")
     names = [f'{{"__name__":"m","a":"{number % series}"}}'.encode() for number in range(len(lines))]
-    decoded = victoria._decode(
+    decoded = msgspec.json.Decoder(victoria.ExportLine).decode_lines(
         b"\n".join(
             b'{"metric":%s,"values":%s}'
             % (name, str([None if v is None else float(v) for v in line]).replace("None", "null").encode())
@@ -148,7 +149,9 @@ def test_folding_lines_is_folding_the_series_they_are_pieces_of(lines: list[list
     )
     for line in decoded:
         samples.add([line])
-    mean, peak, spread, count = samples.fold(Fold.MEAN, Fold.PEAK, Fold.SPREAD, Fold.COUNT)
+    mean, peak, spread, count = samples.aggregate(
+        Aggregation.MEAN, Aggregation.PEAK, Aggregation.SPREAD, Aggregation.COUNT
+    )
     for row, text in enumerate(mean.labels):
         own = [v for name, line in zip(names, lines, strict=True) if text[1:] in name for v in line if v is not None]
         if not own:

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
-from gpusteward.analyzer.sources.pod_processes import HolderLabels, Pod, Running, RunningProcess, gather
+from gpusteward.analyzer.sources.pod_processes import (
+    HolderLabels,
+    Pod,
+    PodProcesses,
+    ProcessSample,
+    RunningProcess,
+    collect_processes,
+)
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
@@ -58,8 +65,8 @@ def run_truly(nodes: Sequence[SimulatedNode]) -> Known:
     return found
 
 
-def by_pod(running: Running) -> Known:
-    found: Known = {pod: set() for pod in running.told}
+def by_pod(running: PodProcesses) -> Known:
+    found: Known = {pod: set() for pod in running.reported}
     for each in running.processes:
         found.setdefault(each.pod, set()).add(each)
     return found
@@ -84,7 +91,7 @@ def test_the_agents_own_pages_tell_what_every_pod_runs():
     with scraping(tuple(tell_history(NODES, [LAST]))) as (_, source):
         running = source.read_processes(set(truth), time.time())
     assert by_pod(running) == truth
-    assert running.told == truth.keys()
+    assert running.reported == truth.keys()
 
 
 @pytest.mark.parametrize("engine", [running_prometheus, running_victoria])
@@ -125,8 +132,8 @@ def test_where_no_agent_is_nobody_tells(tmp_path: Path):
         closing(PrometheusSource(PrometheusSettings(url=engine.url))) as asked,
         scraping(samples) as (_, scraped),
     ):
-        assert asked.read_processes(pods, AT) == Running()
-        assert scraped.read_processes(pods, time.time()) == Running()
+        assert asked.read_processes(pods, AT) == PodProcesses()
+        assert scraped.read_processes(pods, time.time()) == PodProcesses()
 
 
 def test_an_agent_that_does_not_answer_costs_its_own_pods_and_all_of_them_are_an_error():
@@ -150,14 +157,14 @@ def test_a_source_that_is_closed_says_so_at_once():
         assert time.monotonic() - began < 5
 
 
-def sample(family: str, value: float = 1.0, **labels: str) -> tuple[str, dict[str, str], float]:
+def sample(family: str, value: float = 1.0, **labels: str) -> ProcessSample:
     who = {"namespace": POD.namespace, "pod": POD.name, "node": "n1", "gpu": "0", "uuid": "GPU-a"}
-    return f"gpusteward_{family}", {**who, **labels}, value
+    return ProcessSample(f"gpusteward_{family}", {**who, **labels}, value)
 
 
 @pytest.mark.parametrize("pid", ["", "-1", "x", "٣", "9" * 400, "1.0"])
 def test_a_pid_that_is_none_is_left_out(pid: str):
-    assert gather([sample("process_memory_bytes", pid=pid)], {POD}, HolderLabels()) == Running()
+    assert collect_processes([sample("process_memory_bytes", pid=pid)], {POD}, HolderLabels()) == PodProcesses()
 
 
 def test_what_is_no_number_is_unknown():
@@ -166,10 +173,10 @@ def test_what_is_no_number_is_unknown():
         sample("process_utilization_ratio", float("nan"), pid="7", engine="sm"),
         sample("process_utilization_ratio", 0.5, pid="7", engine="memory"),
     ]
-    (found,) = gather(said, {POD}, HolderLabels()).processes
+    (found,) = collect_processes(said, {POD}, HolderLabels()).processes
     assert (found.memory_bytes, found.sm_ratio, found.name) == (5.0, None, "python")
 
 
 def test_gpus_come_in_their_order():
     said = [sample("process_memory_bytes", pid="7", gpu=gpu, uuid=f"GPU-{gpu}") for gpu in ("10", "2", "1")]
-    assert [each.gpu_index for each in gather(said, {POD}, HolderLabels()).processes] == ["1", "2", "10"]
+    assert [each.gpu_index for each in collect_processes(said, {POD}, HolderLabels()).processes] == ["1", "2", "10"]

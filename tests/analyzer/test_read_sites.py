@@ -9,8 +9,8 @@ import pytest
 
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
+from gpusteward.analyzer.sources.promql.scrape_intervals import HIGHEST_COUNTS
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
-from gpusteward.analyzer.sources.usage.scrape_intervals import DENSEST
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.simulate.fleets import fleet
@@ -257,4 +257,4 @@ def test_nothing_there_is_an_empty_table_and_is_looked_for_again(tmp_path: Path)
         assert len(source.read(AT)) == 0
         proxy.asked.clear()
         assert len(source.read(AT)) == 0
-        assert DENSEST[0] in proxy.asked, "as when a site is learned"
+        assert HIGHEST_COUNTS[0] in proxy.asked, "as when a site is learned"

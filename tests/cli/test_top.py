@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.sources.pod_processes import Pod, Running
+from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.core.containers import Workload
 from gpusteward.core.usages import AllocationKey, Measure
@@ -147,11 +147,11 @@ def test_in_chinese_they_read_as_chinese(cluster: Api) -> None:
 @pytest.mark.parametrize(
     ("running", "said"),
     [
-        (Running(), "What 1 of its pods runs is unknown: no agent of gpusteward tells it."),
-        (Running(told=frozenset({Pod("vision", "trainer-0")})), "It runs nothing on its GPUs."),
+        (PodProcesses(), "What 1 of its pods runs is unknown: no agent of gpusteward tells it."),
+        (PodProcesses(reported=frozenset({Pod("vision", "trainer-0")})), "It runs nothing on its GPUs."),
     ],
 )
-def test_nothing_running_and_nobody_telling_are_two_things(running: Running, said: str) -> None:
+def test_nothing_running_and_nobody_telling_are_two_things(running: PodProcesses, said: str) -> None:
     async def watch(url: str) -> None:
         async with watching("--server", url) as pilot:
             await pilot.press("j", "enter")

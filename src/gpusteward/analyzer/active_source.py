@@ -1,57 +1,50 @@
-"""The source that the settings speak of now; other settings bring another one, between two cycles."""
+"""`ActiveSource`: the source of the present settings; replaced between two cycles when the settings change."""
 
 import os
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.analyzer.sources.pod_processes import Pod, Running
-from gpusteward.analyzer.sources.promql.matchers import parse_condition
-from gpusteward.analyzer.sources.usage_source import Chart, UsageSource
+from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
+from gpusteward.analyzer.sources.usage.selectors import parse_condition
+from gpusteward.analyzer.sources.usage_source import Chart, CountingSource
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import AllocationKey
 from gpusteward.kubernetes.api import ApiServer
 
 
-class CountingSource(UsageSource, Protocol):
-    """A source that counts what it asks others for."""
-
-    @property
-    def asked(self) -> Mapping[str, int]: ...
-
-
-class CurrentSource:
-    """A `UsageSource` that can be turned to another one. Charts that are being read then fail and say so."""
+class ActiveSource:
+    """A `UsageSource` that passes calls on to a replaceable one. Charts being read during a replacement fail."""
 
     def __init__(self, settings: Settings, *, environ: Mapping[str, str] = os.environ) -> None:
         """Raises ConfigurationError."""
         self._environ = environ
-        self._chosen = _choice(settings)
+        self._opened_for = _relevant_settings(settings)
         self._source = self._open(settings)
-        self._asked_before = Counter[str](ok=0, failed=0)  # of sources that are gone
+        self._closed_counts = Counter[str](ok=0, failed=0)  # requests of sources that were replaced
         self._is_closed = False
 
     @property
-    def asked(self) -> Mapping[str, int]:
+    def request_counts(self) -> Mapping[str, int]:
         """Requests since the start by result: ok or failed."""
-        return self._asked_before + Counter(self._source.asked)
+        return self._closed_counts + Counter(self._source.request_counts)
 
     @property
     def source(self) -> CountingSource:
-        """The one in use."""
+        """The source in use."""
         return self._source
 
     def adopt(self, settings: Settings) -> None:
-        """Turn to another source if the settings say so. Raises ConfigurationError; the old one then stays."""
-        if _choice(settings) == self._chosen or self._is_closed:
+        """Replace the source if its settings changed. Raises ConfigurationError, and then keeps the old one."""
+        if _relevant_settings(settings) == self._opened_for or self._is_closed:
             return
         before = self._source
         self._source = self._open(settings, before)
-        self._chosen = _choice(settings)
+        self._opened_for = _relevant_settings(settings)
         before.close()
-        self._asked_before.update(before.asked)
+        self._closed_counts.update(before.request_counts)
 
     def read(self, at: float) -> UsageTable:
         return self._source.read(at)
@@ -59,7 +52,7 @@ class CurrentSource:
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
         return self._source.read_series(allocation, at, seconds=seconds)
 
-    def read_processes(self, pods: Collection[Pod], at: float) -> Running:
+    def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
         return self._source.read_processes(pods, at)
 
     def describe(self) -> Mapping[str, Any]:
@@ -70,7 +63,7 @@ class CurrentSource:
         self._source.close()
 
     def _open(self, settings: Settings, before: CountingSource | None = None) -> CountingSource:
-        """An engine where one is set, else the exporters themselves. Only what is used is loaded."""
+        """The engine if one is configured, else the scraped exporters. Imports only what is used."""
         if settings.prometheus.url:
             from gpusteward.analyzer.sources.promql.source import PrometheusSource
 
@@ -86,7 +79,7 @@ class CurrentSource:
         )
 
     def _find_api(self, settings: Settings) -> ApiServer | None:
-        """The API server of the settings, else of this cluster, else none."""
+        """The API server of the settings, else that of this cluster, else none."""
         if settings.scrape.kubernetes == "never":
             return None
         if settings.kubernetes.api_url:
@@ -97,8 +90,8 @@ class CurrentSource:
             return None
 
 
-def _choice(settings: Settings) -> tuple[object, ...]:
+def _relevant_settings(settings: Settings) -> tuple[object, ...]:
     if settings.prometheus.url:
         return settings.prometheus, settings.scheduler.max_workers
-    judged = settings.prometheus.window_seconds, settings.prometheus.query_condition
-    return settings.scrape, settings.kubernetes, judged
+    shared = settings.prometheus.window_seconds, settings.prometheus.query_condition
+    return settings.scrape, settings.kubernetes, shared

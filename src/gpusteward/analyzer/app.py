@@ -8,7 +8,7 @@ from typing import Protocol
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 
-from gpusteward.analyzer.active_source import CurrentSource
+from gpusteward.analyzer.active_source import ActiveSource
 from gpusteward.analyzer.api.build import build_api
 from gpusteward.analyzer.api.dependencies import ApiDependencies
 from gpusteward.analyzer.api.event_feed import EventFeed
@@ -43,7 +43,7 @@ class Analyzer:
     def __init__(self, file: SettingsFile, *, owners: Owners | None = None) -> None:
         """Raises ConfigurationError for settings that cannot be used. Without `owners`, metric labels name them."""
         settings, owners = file.settings, owners or ClusterOwners(None)
-        self.source, self.explainer = CurrentSource(settings), Explainer(settings.ai)
+        self.source, self.explainer = ActiveSource(settings), Explainer(settings.ai)
         self.settings = RuntimeSettings(file, source=self.source, explainer=self.explainer)
         self.ledger = LedgerAccess(settings.ledger, lambda: self.settings.current.prices)
         self.notifier = Notifier(settings, self.ledger.engine, read_notify_annotation=owners.read_wish)

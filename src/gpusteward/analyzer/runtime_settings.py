@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Mapping
 
-from gpusteward.analyzer.active_source import CurrentSource
+from gpusteward.analyzer.active_source import ActiveSource
 from gpusteward.analyzer.api.http.roles import Roles
 from gpusteward.analyzer.explain.explainer import Explainer
 from gpusteward.analyzer.settings.file import SettingsFile
@@ -18,7 +18,7 @@ log = Log(__name__)
 class RuntimeSettings:
     """Safe to use from any thread. The settings of source and explainer change only between two cycles."""
 
-    def __init__(self, file: SettingsFile, *, source: CurrentSource, explainer: Explainer) -> None:
+    def __init__(self, file: SettingsFile, *, source: ActiveSource, explainer: Explainer) -> None:
         """Raises ConfigurationError for tokens that cannot be used."""
         self._file = file
         self._source = source

@@ -35,7 +35,7 @@ from gpusteward.analyzer.reports.report import Report, ReportQuery
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.serve import configure_server, open_socket
 from gpusteward.analyzer.settings.settings import ServerSettings, Settings
-from gpusteward.analyzer.sources.pod_processes import Pod, Running, RunningProcess
+from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses, RunningProcess
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
@@ -126,11 +126,11 @@ class FakeSettings:
 class FakeSource:
     """One process in each pod, except in pods called `server...`, which no agent reports."""
 
-    asked: Mapping[str, int] = field(default_factory=lambda: {"ok": 3, "failed": 0})
+    request_counts: Mapping[str, int] = field(default_factory=lambda: {"ok": 3, "failed": 0})
     described: Mapping[str, Any] = field(
         default_factory=lambda: {"url": "http://engine", "engine": "Prometheus", "failures": {}}
     )
-    running: Running | None = None  # instead of those processes
+    running: PodProcesses | None = None  # instead of those processes
     series_failure: str = ""  # why series cannot be read
     processes_failure: str = ""
 
@@ -142,19 +142,19 @@ class FakeSource:
             raise SourceError(self.series_failure)
         return Chart(allocation, {Measure.CORE: [(at - 60, 0.5), (at, 0.75)]})
 
-    def read_processes(self, pods: Collection[Pod], at: float) -> Running:
+    def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
         if self.processes_failure:
             raise SourceError(self.processes_failure)
         return _run_processes(pods) if self.running is None else self.running
 
 
-def _run_processes(pods: Collection[Pod]) -> Running:
+def _run_processes(pods: Collection[Pod]) -> PodProcesses:
     reported = [pod for pod in pods if not pod.name.startswith("server")]
     processes = [
         RunningProcess(pod, "main", "n1", "0", "GPU-a", "", "", 4000 + number, "python", 8.0 * 2**30, 0.25)
         for number, pod in enumerate(reported)
     ]
-    return Running(processes, frozenset(reported))
+    return PodProcesses(processes, frozenset(reported))
 
 
 class FakeLedger:

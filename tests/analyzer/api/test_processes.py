@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from gpusteward.analyzer.api.v1.processes import MOST_PROCESSES
-from gpusteward.analyzer.sources.pod_processes import Pod, Running, RunningProcess
+from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses, RunningProcess
 from gpusteward.core.containers import Workload
 from tests.analyzer.api.sample_results import hold, small_result
 from tests.analyzer.api.server import FakeSource, make_result, running_api
@@ -39,7 +39,7 @@ def test_each_process_comes_with_its_gpu_and_its_use():
 
 
 def test_pods_nobody_speaks_of_are_named_and_not_called_empty():
-    with running_api(small_result(), source=FakeSource(running=Running())) as api:
+    with running_api(small_result(), source=FakeSource(running=PodProcesses())) as api:
         answer = api.get(TRAINER).json
     assert (answer["processes"], answer["untold"]) == ([], ["trainer-0"])
 
@@ -48,9 +48,9 @@ def test_a_large_workload_is_asked_for_in_parts():
     asked: list[list[str]] = []
 
     class CountingSource(FakeSource):
-        def read_processes(self, pods: Collection[Pod], at: float) -> Running:
+        def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
             asked.append([pod.name for pod in pods])
-            return Running(told=frozenset(pods))
+            return PodProcesses(reported=frozenset(pods))
 
     with running_api(swarm(40), source=CountingSource()) as api:
         answer = api.get("/api/v1/workloads/Job/team/swarm/processes").json
@@ -63,7 +63,7 @@ def test_a_large_workload_is_asked_for_in_parts():
 def test_an_answer_is_bounded_and_says_how_many_there_were():
     pod = Pod("team", "swarm-0")
     many = [RunningProcess(pod, "main", "n1", "0", "GPU-a", "", "", pid, "x") for pid in range(MOST_PROCESSES + 5)]
-    with running_api(swarm(1), source=FakeSource(running=Running(many, frozenset({pod})))) as api:
+    with running_api(swarm(1), source=FakeSource(running=PodProcesses(many, frozenset({pod})))) as api:
         answer = api.get("/api/v1/workloads/Job/team/swarm/processes").json
     assert (len(answer["processes"]), answer["total"]) == (MOST_PROCESSES, MOST_PROCESSES + 5)
     assert answer["processes"][0]["memory_bytes"] is None
@@ -72,7 +72,7 @@ def test_an_answer_is_bounded_and_says_how_many_there_were():
 def test_an_instance_of_mig_is_named_as_people_know_it():
     pod = Pod("team", "swarm-0")
     process = RunningProcess(pod, "main", "n1", "3", "MIG-b", "7", "1g.10gb", 12, "python")
-    with running_api(swarm(1), source=FakeSource(running=Running([process], frozenset({pod})))) as api:
+    with running_api(swarm(1), source=FakeSource(running=PodProcesses([process], frozenset({pod})))) as api:
         (process,) = api.get("/api/v1/workloads/Job/team/swarm/processes").json["processes"]
     assert (process["index"], process["gpu"]) == ("3/1g.10gb/7", "MIG-b")
 

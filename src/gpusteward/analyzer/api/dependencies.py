@@ -16,7 +16,7 @@ from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
 from gpusteward.analyzer.reports.report import Report, ReportQuery
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.analyzer.sources.pod_processes import Pod, Running
+from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.core.usages import AllocationKey
 from gpusteward.messages import api_errors
@@ -48,18 +48,18 @@ class SettingsControl(Protocol):
 
 
 class SourceReader(Protocol):
-    """What clients read from the source. Implemented by `CurrentSource`. The `read_` methods raise SourceError and may
+    """What clients read from the source. Implemented by `ActiveSource`. The `read_` methods raise SourceError and may
     take long: never call them on the event loop."""
 
     @property
-    def asked(self) -> Mapping[str, int]:
+    def request_counts(self) -> Mapping[str, int]:
         """Queries since the start by result: ok or failed."""
 
     def describe(self) -> Mapping[str, Any]: ...
 
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart: ...
 
-    def read_processes(self, pods: Collection[Pod], at: float) -> Running: ...
+    def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses: ...
 
 
 class LedgerReader(Protocol):

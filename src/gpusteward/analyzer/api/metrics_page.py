@@ -37,7 +37,7 @@ def _render_health(dependencies: ApiDependencies, content_type: str) -> bytes:
         [
             *health_metrics.cycle_families(published.result if published else None, dependencies.cycles.stats),
             *health_metrics.model_families(dependencies.model_calls),
-            *health_metrics.query_families(dependencies.source.asked),
+            *health_metrics.query_families(dependencies.source.request_counts),
             *health_metrics.reload_families(dependencies.settings.count_reloads()),
             *health_metrics.ledger_families(dependencies.describe_ledger()),
             *health_metrics.delivery_families(dependencies.describe_deliveries()),

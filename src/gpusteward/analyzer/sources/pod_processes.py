@@ -1,4 +1,4 @@
-"""Processes on GPUs as gpusteward's agents tell them: asked for when somebody looks, never kept."""
+"""Processes on GPUs as reported by gpusteward's agents. They are read when a person looks, and never stored."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -7,21 +7,21 @@ from typing import NamedTuple
 
 from gpusteward.core import metrics
 
-NAMES = frozenset(
+METRIC_NAMES = frozenset(
     metric.name
     for metric in (
         *(metrics.USE_PROCESSES, metrics.PROCESS_MEMORY),
         *(metrics.PROCESS_UTILIZATION, metrics.PROCESS_OUTSIDE),
     )
 )
-"""Families that say what runs; the first of them says it of who runs nothing, too."""
+"""The metrics about processes; the first one is also reported for pods without a process."""
 
 _ENGINE = "sm"
 _LARGEST_PID = 2**32
 
 
 class Pod(NamedTuple):
-    """Whose processes are asked for."""
+    """A pod whose processes are queried."""
 
     namespace: str
     name: str
@@ -46,39 +46,42 @@ class RunningProcess:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """What some pods run."""
+class PodProcesses:
+    """The processes of some pods."""
 
     processes: list[RunningProcess] = field(default_factory=list)
-    told: frozenset[Pod] = frozenset()  # pods an agent speaks of; what others run, nobody knows
+    reported: frozenset[Pod] = frozenset()  # pods that an agent reports; the processes of others are unknown
 
 
 class HolderLabels(NamedTuple):
-    """What the labels of the holder are called: an engine may have renamed them."""
+    """The label names of the holder: an engine may have renamed them."""
 
     namespace: str = "namespace"
     pod: str = "pod"
     container: str = "container"
 
 
-Sample = tuple[str, Mapping[str, str], float]  # family, labels, value
+class ProcessSample(NamedTuple):
+    metric: str
+    labels: Mapping[str, str]
+    value: float
 
 
-def gather(samples: Iterable[Sample], pods: Collection[Pod], names: HolderLabels) -> Running:
-    """What these pods run, by node, GPU and pid. What is said twice counts once."""
-    told: set[Pod] = set()
-    found: dict[tuple[str, str, str], RunningProcess] = {}
-    for family, labels, value in samples:
-        pod = Pod(labels.get(names.namespace, ""), labels.get(names.pod, ""))
-        if pod not in pods or not isfinite(value):
+def collect_processes(samples: Iterable[ProcessSample], pods: Collection[Pod], labels: HolderLabels) -> PodProcesses:
+    """The processes of these pods by node, GPU and pid. Duplicate samples count once."""
+    reported: set[Pod] = set()
+    processes: dict[tuple[str, str, str], RunningProcess] = {}
+    for sample in samples:
+        pod = Pod(sample.labels.get(labels.namespace, ""), sample.labels.get(labels.pod, ""))
+        if pod not in pods or not isfinite(sample.value):
             continue
-        if family == metrics.USE_PROCESSES.name:
-            told.add(pod)
-        elif (pid := _read_pid(labels)) is not None:
-            key = (labels.get("node", ""), labels.get("uuid", ""), labels.get("pid", ""))
-            process = found.get(key) or _meet(pod, pid, labels, names)
-            found[key] = _learn(process, family, labels, value)
-    return Running(sorted(found.values(), key=_order), frozenset(told))
+        if sample.metric == metrics.USE_PROCESSES.name:
+            reported.add(pod)
+        elif (pid := _read_pid(sample.labels)) is not None:
+            key = (sample.labels.get("node", ""), sample.labels.get("uuid", ""), sample.labels.get("pid", ""))
+            process = processes.get(key) or _make_process(pod, pid, sample.labels, labels)
+            processes[key] = _add_value(process, sample)
+    return PodProcesses(sorted(processes.values(), key=_order), frozenset(reported))
 
 
 def _order(process: RunningProcess) -> tuple[str, int, str, str, int]:
@@ -90,7 +93,7 @@ def _read_pid(labels: Mapping[str, str]) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(_LARGEST_PID)) else None
 
 
-def _meet(pod: Pod, pid: int, labels: Mapping[str, str], names: HolderLabels) -> RunningProcess:
+def _make_process(pod: Pod, pid: int, labels: Mapping[str, str], names: HolderLabels) -> RunningProcess:
     return RunningProcess(
         pod,
         labels.get(names.container, ""),
@@ -104,9 +107,9 @@ def _meet(pod: Pod, pid: int, labels: Mapping[str, str], names: HolderLabels) ->
     )
 
 
-def _learn(process: RunningProcess, family: str, labels: Mapping[str, str], value: float) -> RunningProcess:
-    if family == metrics.PROCESS_MEMORY.name:
-        return replace(process, memory_bytes=value)
-    if family == metrics.PROCESS_OUTSIDE.name:
-        return replace(process, outside_allocation=value == 1)
-    return replace(process, sm_ratio=value) if labels.get("engine") == _ENGINE else process
+def _add_value(process: RunningProcess, sample: ProcessSample) -> RunningProcess:
+    if sample.metric == metrics.PROCESS_MEMORY.name:
+        return replace(process, memory_bytes=sample.value)
+    if sample.metric == metrics.PROCESS_OUTSIDE.name:
+        return replace(process, outside_allocation=sample.value == 1)
+    return replace(process, sm_ratio=sample.value) if sample.labels.get("engine") == _ENGINE else process

@@ -1,10 +1,10 @@
-"""`UsageSource`: what the cycle asks, whoever answers."""
+"""`UsageSource`: where a cycle reads usage from, whether an engine or scraped exporters."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from gpusteward.analyzer.sources.pod_processes import Pod, Running
+from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.usages import AllocationKey, Measure
 
@@ -13,26 +13,34 @@ Points = Sequence[tuple[float, float]]  # unix seconds, value in base units
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """The course of one allocation, for a person to look at."""
+    """The measures of one allocation over time."""
 
     allocation: AllocationKey
     lines: Mapping[Measure, Points] = field(default_factory=dict)
 
 
 class UsageSource(Protocol):
-    """Gives the usage of the cluster over a window that ends at a moment."""
+    """Provides the usage of the cluster over a window."""
 
     def read(self, at: float) -> UsageTable:
         """Every allocation over the window before `at`. Raises SourceError only when nothing at all could be read."""
 
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
-        """The course of one allocation before `at`, in a bounded number of points. Raises SourceError."""
+        """The chart of one allocation before `at`, with a bounded number of points. Raises SourceError."""
 
-    def read_processes(self, pods: Collection[Pod], at: float) -> Running:
-        """What these pods run around `at`, as far as anybody tells. Raises SourceError."""
+    def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
+        """The processes of these pods around `at`, as far as they are reported. Raises SourceError."""
 
     def describe(self) -> Mapping[str, Any]:
         """What was found there, as plain data."""
 
     def close(self) -> None:
-        """Let go of connections; a read under way ends with SourceError."""
+        """Close connections; a read in progress ends with SourceError."""
+
+
+class CountingSource(UsageSource, Protocol):
+    """A source that counts its requests."""
+
+    @property
+    def request_counts(self) -> Mapping[str, int]:
+        """Requests since the start by result: ok or failed."""

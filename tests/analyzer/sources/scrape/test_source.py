@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.active_source import CurrentSource
+from gpusteward.analyzer.active_source import ActiveSource
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
@@ -44,8 +44,8 @@ def test_the_first_read_waits_for_every_target_and_later_ones_see_more():
         assert {one.container.pod for one in source.read(time.time()).allocations} == {"one", "two"}
         server.pages["/a"] = page("one", core="90").encode()
         wait_for(lambda: of_pod(source.read(time.time()), "one").stats[Measure.CORE, Stat.PEAK] > 0.8)
-        assert source.asked["ok"] >= 3
-        assert source.asked["failed"] == 0
+        assert source.request_counts["ok"] >= 3
+        assert source.request_counts["failed"] == 0
 
 
 def test_a_target_that_hangs_or_is_gone_costs_itself_and_the_reason_is_shown():
@@ -164,12 +164,12 @@ def test_it_is_the_source_where_no_engine_is_set_and_turns_without_losing_its_sa
             scrape = {**QUICK, "targets": [server.address(path) for path in paths]}
             return Settings.model_validate({"scrape": scrape})
 
-        with closing(CurrentSource(settings("/a"), environ={})) as current:
+        with closing(ActiveSource(settings("/a"), environ={})) as current:
             assert isinstance(current.source, ScrapeSource)
             assert len(current.read(time.time())) == 1
             current.adopt(settings("/a", "/b"))
             assert len(current.read(time.time())) == 2
-            assert current.asked["ok"] >= 3
+            assert current.request_counts["ok"] >= 3
             engine = Settings.model_validate({"prometheus": {"url": "http://127.0.0.1:9"}})
             current.adopt(engine)
             assert isinstance(current.source, PrometheusSource)

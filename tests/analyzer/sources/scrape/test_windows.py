@@ -6,12 +6,12 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.sources.promql.matchers import parse_condition
 from gpusteward.analyzer.sources.scrape.increases import measure_increase
 from gpusteward.analyzer.sources.scrape.lines import TOO_MUCH_TEXT
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.analyzer.sources.scrape.store import Shape, Store
+from gpusteward.analyzer.sources.usage.selectors import parse_condition
 from gpusteward.core.usages import Measure, Stat
 from tests.analyzer.sources.scrape.test_pages import AT, STEP, page
 from tests.analyzer.tables import of_pod

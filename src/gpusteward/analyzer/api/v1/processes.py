@@ -72,7 +72,7 @@ async def read_processes(
     running = await query_source(
         lambda: dependencies.source.read_processes(asked, time.time()), dependencies.limits.processes
     )
-    untold = [pod.name for pod in asked if pod not in running.told]
+    untold = [pod.name for pod in asked if pod not in running.reported]
     listed = [_describe(each) for each in running.processes[:MOST_PROCESSES]]
     return send_json(Processes(listed, len(running.processes), untold, len(pods), stamp(result)))
 

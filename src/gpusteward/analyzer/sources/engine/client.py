@@ -60,7 +60,7 @@ class Engine:
         at_once = min(settings.max_concurrent_queries, max_workers or settings.max_concurrent_queries)
         self.max_concurrent_queries = at_once
         self.skew_seconds: float | None = None  # the engine's clock minus ours, as of its last answer
-        self.asked = Counter[str]()  # requests by result: ok or failed
+        self.request_counts = Counter[str]()  # requests by result: ok or failed
         self._counting = threading.Lock()
         self._places = threading.BoundedSemaphore(at_once)
         self._closed = threading.Event()
@@ -158,7 +158,7 @@ class Engine:
 
     def _count(self, result: str) -> None:
         with self._counting:
-            self.asked[result] += 1
+            self.request_counts[result] += 1
 
     @contextmanager
     def _translated(self, path: str) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Answers of the engine -> values. Half an answer, a partial one or a stranger's is a SourceError, never a zero."""
+"""Decodes responses of the engine. A truncated, incomplete or unexpected response is a SourceError, never a zero."""
 
 import gc
 import threading
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import attrgetter, itemgetter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -14,15 +14,16 @@ import numpy as np
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.errors import SourceError
 from gpusteward.logs import Log
+from gpusteward.messages import engine_errors
 
 log = Log(__name__)
 
 Body = bytes | bytearray
-_Answer = TypeVar("_Answer", bound="_Head")
+_R = TypeVar("_R", bound="_Response")
 
 
-class _Head(msgspec.Struct, gc=False, rename="camel"):
-    """What every answer says beside its data."""
+class _Response(msgspec.Struct, gc=False, rename="camel"):
+    """What every response contains beside its data."""
 
     status: str
     error: str = ""
@@ -33,7 +34,7 @@ class _Head(msgspec.Struct, gc=False, rename="camel"):
 
 class _VectorRow(msgspec.Struct, gc=False, rename="camel"):
     metric: msgspec.Raw
-    value: tuple[float, float]  # the second is a text: the decoders below take it for the number it says
+    value: tuple[float, float]  # the second is a string: the decoders below convert it
 
 
 class _VectorData(msgspec.Struct, gc=False, rename="camel"):
@@ -41,24 +42,24 @@ class _VectorData(msgspec.Struct, gc=False, rename="camel"):
     result: list[_VectorRow]
 
 
-class _VectorAnswer(_Head, gc=False, rename="camel"):
+class _VectorResponse(_Response, gc=False, rename="camel"):
     data: _VectorData | None = None
 
 
-class _SpelledRow(msgspec.Struct, gc=False, rename="camel"):
-    """The same, for numbers that msgspec does not know: `+Inf`."""
+class _TextRow(msgspec.Struct, gc=False, rename="camel"):
+    """The same with the value as text, for numbers that msgspec does not convert: `+Inf`."""
 
     metric: msgspec.Raw
     value: tuple[float, str]
 
 
-class _SpelledData(msgspec.Struct, gc=False, rename="camel"):
+class _TextData(msgspec.Struct, gc=False, rename="camel"):
     result_type: str
-    result: list[_SpelledRow]
+    result: list[_TextRow]
 
 
-class _SpelledAnswer(_Head, gc=False, rename="camel"):
-    data: _SpelledData | None = None
+class _TextResponse(_Response, gc=False, rename="camel"):
+    data: _TextData | None = None
 
 
 class _MatrixRow(msgspec.Struct, gc=False, rename="camel"):
@@ -71,41 +72,41 @@ class _MatrixData(msgspec.Struct, gc=False, rename="camel"):
     result: list[_MatrixRow]
 
 
-class _MatrixAnswer(_Head, gc=False, rename="camel"):
+class _MatrixResponse(_Response, gc=False, rename="camel"):
     data: _MatrixData | None = None
 
 
-class _NamesAnswer(_Head, gc=False, rename="camel"):
+class _NamesResponse(_Response, gc=False, rename="camel"):
     data: list[str] | None = None
 
 
-class _PlainAnswer(_Head, gc=False, rename="camel"):
+class _PlainResponse(_Response, gc=False, rename="camel"):
     data: dict[str, Any] | None = None
 
 
-class _ErrorAnswer(msgspec.Struct, gc=False, rename="camel"):
+class _ErrorResponse(msgspec.Struct, gc=False, rename="camel"):
     error: str = ""
 
 
-_VECTOR = msgspec.json.Decoder(_VectorAnswer, strict=False)  # texts become numbers where numbers are wanted
+_VECTOR = msgspec.json.Decoder(_VectorResponse, strict=False)  # converts strings to numbers
 _ROWS = msgspec.json.Decoder(list[_VectorRow], strict=False)
-_SPELLED_VECTOR = msgspec.json.Decoder(_SpelledAnswer)
-_SPELLED_ROWS = msgspec.json.Decoder(list[_SpelledRow])
-_MATRIX = msgspec.json.Decoder(_MatrixAnswer)
-_NAMES = msgspec.json.Decoder(_NamesAnswer)
-_PLAIN = msgspec.json.Decoder(_PlainAnswer)
-_ERROR = msgspec.json.Decoder(_ErrorAnswer)
+_TEXT_VECTOR = msgspec.json.Decoder(_TextResponse)
+_TEXT_ROWS = msgspec.json.Decoder(list[_TextRow])
+_MATRIX = msgspec.json.Decoder(_MatrixResponse)
+_NAMES = msgspec.json.Decoder(_NamesResponse)
+_PLAIN = msgspec.json.Decoder(_PlainResponse)
+_ERROR = msgspec.json.Decoder(_ErrorResponse)
 _METRIC, _VALUE, _SECOND = attrgetter("metric"), attrgetter("value"), itemgetter(1)
 _SLICE_BYTES = 1 << 19
 _ROW = b'{"metric":'
 _FIRST_ROW = b"[" + _ROW
-_BETWEEN = b"}," + _ROW
+_ROW_END = b"}," + _ROW
 _LABELS = msgspec.json.Decoder(dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """One value a series. The labels stay the text they came as: it is the same in every answer of one engine."""
+    """One value per series. Labels stay JSON texts: an engine writes the same text in every response."""
 
     labels: list[bytes]
     values: Column  # NaN where the engine has no number
@@ -114,23 +115,28 @@ class Vector:
         return len(self.labels)
 
 
-Series = tuple[dict[str, str], list[tuple[float, float]]]
+class Series(NamedTuple):
+    """A series of a range query: unix seconds and values."""
+
+    labels: dict[str, str]
+    points: list[tuple[float, float]]
 
 
 def decode_vector(body: Body) -> Vector:
     """An instant vector. Raises SourceError."""
     with paused_collector():
         try:
-            return _vector(_result(_decode(_VECTOR, body)))
-        except _UnreadableError:
-            return _spelled_vector(_result(_decode(_SPELLED_VECTOR, body)))
+            return _vector(_result(_decode(_VECTOR, body), "vector"))
+        except _FormatError:
+            return _text_vector(_result(_decode(_TEXT_VECTOR, body), "vector"))
 
 
 def decode_pieces(pieces: Iterable[bytes]) -> Iterator[Vector]:
-    """An instant vector in several, as it arrives: an answer taken apart is several times the size of its text.
+    """An instant vector in parts, as it arrives: a decoded response takes several times the memory of its text.
 
-    Rows end alike in every engine (`},{"metric":`, which no label can hold: its quotes would be escaped). The last one
-    has the head and the end of the answer: none of them counts before it could be read. Raises SourceError.
+    Rows are separated by `},{"metric":` in every engine; no label can contain that, as its quotes would be escaped. The
+    last part contains the head and the end of the response, so the parts are valid only if it can be decoded as well.
+    Raises SourceError.
     """
     head, rows = b"", bytearray()
     for piece in pieces:
@@ -140,7 +146,7 @@ def decode_pieces(pieces: Iterable[bytes]) -> Iterator[Vector]:
         if not head and (first := rows.find(_FIRST_ROW)) > 0:
             head = bytes(rows[:first])
             del rows[:first]
-        if head and (end := rows.rfind(_BETWEEN) + 1):
+        if head and (end := rows.rfind(_ROW_END) + 1):
             rest = rows[end + 1 :]
             rows[end:] = b"]"
             with paused_collector():
@@ -155,15 +161,16 @@ def _decode_rows(text: Body) -> Vector:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         pass
     try:
-        return _spelled_vector(_SPELLED_ROWS.decode(text))
+        return _text_vector(_TEXT_ROWS.decode(text))
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise SourceError(f"the answer cannot be read: {error}") from error
+        raise SourceError(engine_errors.UNREADABLE_RESPONSE, reason=error) from error
 
 
-def _result(answer: _VectorAnswer | _SpelledAnswer) -> Any:
-    data = answer.data
-    if data is None or data.result_type != "vector":
-        raise SourceError(f"the engine answered with {data.result_type if data else 'nothing'}, not with a vector")
+def _result(response: _VectorResponse | _TextResponse | _MatrixResponse, result_type: str) -> Any:
+    data = response.data
+    if data is None or data.result_type != result_type:
+        actual = data.result_type if data else engine_errors.NO_RESULT
+        raise SourceError(engine_errors.WRONG_RESULT_TYPE, actual=actual, expected=result_type)
     return data.result
 
 
@@ -171,22 +178,20 @@ def _vector(rows: list[_VectorRow]) -> Vector:
     return _finish(rows, np.fromiter(map(_SECOND, map(_VALUE, rows)), np.float64, len(rows)))
 
 
-def _spelled_vector(rows: list[_SpelledRow]) -> Vector:
+def _text_vector(rows: list[_TextRow]) -> Vector:
     return _finish(rows, _numbers(list(map(_SECOND, map(_VALUE, rows)))))
 
 
-def _finish(rows: list[_VectorRow] | list[_SpelledRow], values: Column) -> Vector:
+def _finish(rows: list[_VectorRow] | list[_TextRow], values: Column) -> Vector:
     values[~np.isfinite(values)] = np.nan
     return Vector(list(map(bytes, map(_METRIC, rows))), values)
 
 
 def decode_matrix(body: Body) -> list[Series]:
-    """A range: labels and points of each series; points without a number are left out. Raises SourceError."""
+    """The series of a range query; points without a number are left out. Raises SourceError."""
     with paused_collector():
-        data = _decode(_MATRIX, body).data
-        if data is None or data.result_type != "matrix":
-            raise SourceError(f"the engine answered with {data.result_type if data else 'nothing'}, not with a range")
-        return [(row.metric, list(_finite(row.values))) for row in data.result]
+        rows: list[_MatrixRow] = _result(_decode(_MATRIX, body), "matrix")
+        return [Series(row.metric, list(_finite(row.values))) for row in rows]
 
 
 def decode_names(body: Body) -> list[str]:
@@ -195,73 +200,75 @@ def decode_names(body: Body) -> list[str]:
 
 
 def decode_plain(body: Body) -> dict[str, Any]:
-    """A small answer of any shape. Raises SourceError."""
+    """A JSON object of any shape. Raises SourceError."""
     return _decode(_PLAIN, body).data or {}
 
 
 def decode_labels(text: bytes) -> dict[str, str]:
-    """Labels of one series. Raises SourceError."""
+    """The labels of one series. Raises SourceError."""
     try:
         return _LABELS.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise SourceError(f"the engine sent labels that cannot be read: {error}") from error
+        raise SourceError(engine_errors.UNREADABLE_LABELS, reason=error) from error
 
 
 def read_error(body: Body) -> str:
-    """What the engine says went wrong, empty if it does not say."""
+    """The error text of a response, empty if it has none."""
     try:
         return _ERROR.decode(body).error
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return ""
 
 
-class _UnreadableError(SourceError):
+class _FormatError(SourceError):
     """Not the shape that was expected."""
 
 
-def _decode(decoder: msgspec.json.Decoder[_Answer], body: Body) -> _Answer:
+def _decode(decoder: msgspec.json.Decoder[_R], body: Body) -> _R:
     try:
-        answer = decoder.decode(body)
+        response = decoder.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        said = read_error(body)
-        raise _UnreadableError(f"the engine says: {said}" if said else f"the answer cannot be read: {error}") from error
-    if answer.status != "success":
-        raise SourceError(f"the engine says: {answer.error or answer.status}")
-    _refuse_partial(answer)
-    return answer
+        if text := read_error(body):
+            raise _FormatError(engine_errors.ENGINE_ERROR, reason=text) from error
+        raise _FormatError(engine_errors.UNREADABLE_RESPONSE, reason=error) from error
+    if response.status != "success":
+        raise SourceError(engine_errors.ENGINE_ERROR, reason=response.error or response.status)
+    _refuse_partial(response)
+    return response
 
 
-def _refuse_partial(answer: _Head) -> None:
-    """A warning of the storage means that series or samples are missing; one of PromQL is about style."""
-    missing = [text for text in answer.warnings if not text.startswith("PromQL")]
-    if answer.is_partial or missing:
-        raise SourceError(f"the answer is partial: {'; '.join(missing) or 'a storage node did not answer'}")
-    if answer.warnings or answer.infos:
-        log.debug("engine_remarked", remarks="; ".join((*answer.warnings, *answer.infos)))
+def _refuse_partial(response: _Response) -> None:
+    """A warning of the storage means that series or samples are missing; PromQL warnings are about style."""
+    missing = [text for text in response.warnings if not text.startswith("PromQL")]
+    if response.is_partial or missing:
+        reason = "; ".join(missing) or engine_errors.STORAGE_NODE_MISSING
+        raise SourceError(engine_errors.PARTIAL_RESPONSE, reason=reason)
+    if response.warnings or response.infos:
+        log.debug("engine_warnings", warnings="; ".join((*response.warnings, *response.infos)))
 
 
 def _numbers(texts: list[str]) -> Column:
     try:
         return np.fromiter(map(float, texts), np.float64, len(texts))
     except ValueError:
-        return np.array([_number(text) for text in texts])  # finds the culprit
+        return np.array([_number(text) for text in texts])  # raises for the invalid one
 
 
 def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError as error:
-        raise SourceError(f"the engine sent {text[:40]!r} where a number belongs") from error
+        raise SourceError(engine_errors.NOT_A_NUMBER, text=repr(text[:40])) from error
 
 
 def _finite(points: list[tuple[float, str]]) -> Iterator[tuple[float, float]]:
-    for moment, text in points:
+    for time, text in points:
         if np.isfinite(value := _number(text)):
-            yield moment, value
+            yield time, value
 
 
 class _Pauses:
-    """How many are decoding now, and whether the collector was on before the first of them."""
+    """How many threads are decoding now, and whether the garbage collector was enabled before the first of them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -287,9 +294,9 @@ _pauses = _Pauses()
 
 @contextmanager
 def paused_collector() -> Iterator[None]:
-    """No garbage collection while many small objects are made: none of them is garbage yet. Worth a factor of two.
+    """Disables garbage collection while many small objects are created, none of which is garbage yet: twice as fast.
 
-    Counted, because several answers are decoded at once and only the last one may switch it on again.
+    Counted, because several responses are decoded at once and only the last one may enable it again.
     """
     _pauses.begin()
     try:

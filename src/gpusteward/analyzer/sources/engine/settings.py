@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
-from gpusteward.analyzer.sources.promql.matchers import parse_condition
+from gpusteward.analyzer.sources.usage.selectors import parse_condition
 from gpusteward.core.errors import ConfigurationError
 
 DEFAULT_CONDITION = '{pod!=""}'

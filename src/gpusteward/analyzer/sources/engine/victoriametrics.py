@@ -1,9 +1,7 @@
-"""VictoriaMetrics' raw export as another way to the same answers: each metric is read once, and folded here."""
+"""VictoriaMetrics' raw export: the samples of a metric are read once, and all windows over it are computed here."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import groupby
 
 import msgspec
 import numpy as np
@@ -11,100 +9,76 @@ from numpy.typing import NDArray
 
 from gpusteward.analyzer.sources.engine.client import Engine
 from gpusteward.analyzer.sources.engine.decode import Vector, paused_collector
-from gpusteward.analyzer.sources.promql.expressions import Query, Window
-from gpusteward.analyzer.sources.promql.matchers import Matchers, write_selector
-from gpusteward.analyzer.sources.promql.plan import SidePlan
-from gpusteward.analyzer.sources.promql.query_runner import Desk, Errand, Located, ask
-from gpusteward.analyzer.sources.usage.quantities import LAST_WORDS, Fold
+from gpusteward.analyzer.sources.usage.quantities import Aggregation
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.errors import SourceError
+from gpusteward.messages import engine_errors
 
 
-class Line(msgspec.Struct, gc=False):
-    """A series, or a piece of one, as it is exported; null is a sample without a number."""
+class ExportLine(msgspec.Struct, gc=False):
+    """A series, or a part of one, as it is exported; null is a sample without a number."""
 
     metric: msgspec.Raw
     values: list[float | None]
 
 
-_LINES = msgspec.json.Decoder(Line)
+_LINES = msgspec.json.Decoder(ExportLine)
 _BATCH_BYTES = 1 << 20
-_STAY_QUERIES = (Fold.LAST, Fold.INCREASE)
+EXPORTED_AGGREGATIONS = frozenset({Aggregation.MEAN, Aggregation.PEAK, Aggregation.SPREAD, Aggregation.COUNT})
+"""What can be computed from exported samples. The last value cannot: only the engine knows which series are stale; nor
+can the increase of a counter, which needs the sample before the window."""
 
 
-def plan_exports(engine: Engine, plan: SidePlan, *, shard: Matchers, window: Window, at: float) -> Iterator[Errand]:
-    """One export for all windows of a metric. What asks for the last value stays a query: the engine knows who is gone;
-    and so does what asks for growth: it knows the sample before the window."""
-    for query in plan.queries:
-        if _stays_query(query):
-            yield Errand((query,), partial(ask, engine, query, query.write(window, shard), at))
-    windows = [query for query in plan.queries if not _stays_query(query)]
-    for (metric, matchers), queries in groupby(windows, key=lambda query: (query.metric, query.matchers)):
-        together = tuple(queries)
-        selector = write_selector(metric, (*matchers, *shard))
-        yield Errand(together, partial(_export, engine, together, selector, window=window, at=at))
+def read_export(engine: Engine, metric: str, selector: str, *, start: float, end: float) -> "ExportedSamples":
+    """The samples after `start`, up to `end`. They are aggregated as they arrive, so that raw samples are never all in
+    memory. Raises SourceError.
 
-
-def _stays_query(query: Query) -> bool:
-    return query.fold in _STAY_QUERIES or query.asked == LAST_WORDS
-
-
-def _export(
-    engine: Engine, queries: Sequence[Query], selector: str, desk: Desk, *, window: Window, at: float
-) -> list[Located]:
-    """Folded as it arrives: raw samples are never all in memory. Raises SourceError.
-
-    Without `reduce_mem_usage`: with it VictoriaMetrics 1.79 gave samples of one series under the labels of another.
+    Without `reduce_mem_usage`: with it VictoriaMetrics 1.79 returned samples of one series under the labels of another.
     """
-    fields = (
-        ("match[]", selector),
-        ("start", f"{at - window.seconds + 0.001:.3f}"),
-        ("end", f"{at:.3f}"),
-    )
-    samples = Samples(queries[0].metric)
+    fields = (("match[]", selector), ("start", f"{start + 0.001:.3f}"), ("end", f"{end:.3f}"))
+    samples = ExportedSamples(metric)
     for batch in _batches(engine.stream("/api/v1/export", fields)):
         with paused_collector():
             samples.add(_decode(batch))
-    folded = samples.fold(*(query.fold for query in queries))
-    return [desk.locate(query, vector) for query, vector in zip(queries, folded, strict=True)]
+    return samples
 
 
-def _batches(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Whole lines, about a megabyte at once."""
-    kept: list[bytes] = []
+def _batches(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Complete lines, about a megabyte at once."""
+    pending: list[bytes] = []
     size = 0
-    for piece in pieces:
-        kept.append(piece)
-        size += len(piece)
+    for chunk in chunks:
+        pending.append(chunk)
+        size += len(chunk)
         if size >= _BATCH_BYTES:
-            whole, newline, rest = b"".join(kept).rpartition(b"\n")
+            complete, newline, rest = b"".join(pending).rpartition(b"\n")
             if newline:
-                yield whole
-            kept, size = [rest if newline else whole + rest], len(rest)
-    if rest := b"".join(kept).strip():
+                yield complete
+            pending, size = [rest if newline else complete + rest], len(rest)
+    if rest := b"".join(pending).strip():
         yield rest
 
 
-def _decode(batch: bytes) -> list[Line]:
+def _decode(batch: bytes) -> list[ExportLine]:
     try:
         return _LINES.decode_lines(batch)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise SourceError(f"the export cannot be read: {error}") from error
+        raise SourceError(engine_errors.UNREADABLE_EXPORT, reason=error) from error
 
 
-class Samples:
-    """The samples of one metric, folded line by line so that memory follows the series, not their length.
+class ExportedSamples:
+    """The samples of one metric, aggregated line by line: memory grows with the series, not with their samples.
 
-    A series may come in several lines; `_join` puts its pieces together.
+    A series may come in several lines; `_merge` combines its parts.
     """
 
     def __init__(self, metric: str) -> None:
-        # Every metric of one exporter has the same labels but for its own name: without it, their texts are equal.
+        # The metrics of one exporter differ in labels by the metric name only: without it, their label texts are equal.
         self._name = b'"__name__":"%s",' % metric.encode()
         self._rows: dict[bytes, int] = {}
-        self._pieces: list[_Piece] = []
+        self._parts: list[_Part] = []
 
-    def add(self, lines: Sequence[Line]) -> None:
+    def add(self, lines: Sequence[ExportLine]) -> None:
         lines = [line for line in lines if line.values]
         if not lines:
             return
@@ -113,48 +87,53 @@ class Samples:
         numbers = np.array([rows.setdefault(text, len(rows)) for text in texts], dtype=np.int64)
         values = np.array([value for line in lines for value in line.values], dtype=np.float64)
         sizes = np.array([len(line.values) for line in lines])
-        self._pieces.append(_fold_lines(numbers, values, sizes))
+        self._parts.append(_aggregate_lines(numbers, values, sizes))
 
-    def fold(self, *folds: Fold) -> Iterator[Vector]:
-        """One number a series, for each of these."""
+    def aggregate(self, *aggregations: Aggregation) -> Iterator[Vector]:
+        """For each aggregation one value per series."""
         texts = list(self._rows)
-        joined = _join(self._pieces, len(texts))
-        return (Vector(texts, joined[fold]) for fold in folds)
+        merged = _merge(self._parts, len(texts))
+        return (Vector(texts, merged[aggregation]) for aggregation in aggregations)
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _Part:
     rows: NDArray[np.int64]
     counts: Column
     means: Column
-    squares: Column  # summed squares of the distances from the mean
+    squares: Column  # sums of squared distances from the mean
     peaks: Column
 
 
-def _fold_lines(rows: NDArray[np.int64], values: Column, sizes: NDArray[np.int64]) -> _Piece:
+def _aggregate_lines(rows: NDArray[np.int64], values: Column, sizes: NDArray[np.int64]) -> _Part:
     starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
     is_number = np.isfinite(values)
     counts = np.add.reduceat(is_number.astype(np.float64), starts)
     with np.errstate(invalid="ignore"):
         means = np.add.reduceat(np.where(is_number, values, 0.0), starts) / counts
-    away = np.where(is_number, values - np.repeat(means, sizes), 0.0)
+    distances = np.where(is_number, values - np.repeat(means, sizes), 0.0)
     peaks = np.maximum.reduceat(np.where(is_number, values, -np.inf), starts)
-    return _Piece(rows, counts, means, np.add.reduceat(away * away, starts), peaks)
+    return _Part(rows, counts, means, np.add.reduceat(distances * distances, starts), peaks)
 
 
-def _join(pieces: Sequence[_Piece], size: int) -> Mapping[Fold, Column]:
-    if not pieces:
-        return dict.fromkeys(Fold, np.empty(0))
+def _merge(parts: Sequence[_Part], size: int) -> Mapping[Aggregation, Column]:
+    if not parts:
+        return dict.fromkeys(Aggregation, np.empty(0))
     rows, counts, means, squares, peaks = (
-        np.concatenate([getattr(piece, name) for piece in pieces])
+        np.concatenate([getattr(part, name) for part in parts])
         for name in ("rows", "counts", "means", "squares", "peaks")
     )
-    there = counts > 0
-    rows, counts, means, squares, peaks = (part[there] for part in (rows, counts, means, squares, peaks))
-    total = np.bincount(rows, counts, size).astype(np.float64)  # of no rows at all it would count in whole numbers
+    has_samples = counts > 0
+    rows, counts, means, squares, peaks = (column[has_samples] for column in (rows, counts, means, squares, peaks))
+    total = np.bincount(rows, counts, size).astype(np.float64)  # bincount of nothing returns integers
     total[total == 0] = np.nan
     mean = np.bincount(rows, counts * means, size) / total
     square = np.bincount(rows, squares + counts * (means - mean[rows]) ** 2, size)
     peak = np.full(size, np.nan)
     np.fmax.at(peak, rows, peaks)
-    return {Fold.MEAN: mean, Fold.PEAK: peak, Fold.SPREAD: np.sqrt(square / total), Fold.COUNT: total}
+    return {
+        Aggregation.MEAN: mean,
+        Aggregation.PEAK: peak,
+        Aggregation.SPREAD: np.sqrt(square / total),
+        Aggregation.COUNT: total,
+    }

@@ -13,7 +13,7 @@ from gpusteward.analyzer.sources.owners.owner_resolver import (
     KEPT_SECONDS,
     RETRY_SECONDS,
     Budget,
-    Found,
+    DetectedScheme,
     OwnerWalks,
     PodName,
 )
@@ -59,7 +59,7 @@ class _Answer:
 
     asked_at: float
     ask_again_at: float
-    found: Found | None
+    found: DetectedScheme | None
 
 
 class ClusterOwners:
@@ -111,7 +111,7 @@ class ClusterOwners:
         self,
         answers: dict[_Subject, _Answer],
         subjects: Collection[_Subject],
-        walk: Callable[[_Subject, Budget], Found],
+        walk: Callable[[_Subject, Budget], DetectedScheme],
         budget: Budget,
     ) -> None:
         """Those nobody asked about come first, so that what cannot be read never keeps them waiting."""
@@ -135,7 +135,7 @@ class ClusterOwners:
     def _ask(
         self,
         subject: _Subject,
-        walk: Callable[[_Subject, Budget], Found],
+        walk: Callable[[_Subject, Budget], DetectedScheme],
         before: _Answer | None,
         budget: Budget,
     ) -> _Answer:

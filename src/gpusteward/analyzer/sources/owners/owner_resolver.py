@@ -58,7 +58,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DetectedScheme:
     """The end of a walk, and the wish nearest to the pod."""
 
     workload: Workload
@@ -82,7 +82,7 @@ class OwnerWalks:
         self._clock = clock
         self._above: dict[tuple[str, _Reference], _Above] = {}  # by namespace and owner
 
-    def from_pod(self, pod: PodName, budget: Budget) -> Found:
+    def from_pod(self, pod: PodName, budget: Budget) -> DetectedScheme:
         namespace, name = pod
         metadata = self._read("api/v1", namespace, "pods", name, budget)
         references = metadata.owner_references
@@ -90,7 +90,7 @@ class OwnerWalks:
         told = find_workload(namespace, name, owners=owners, labels=metadata.labels)
         return self._climb(told, _controller(references), _wish(metadata), budget)
 
-    def from_workload(self, told: Workload, pod: PodName, budget: Budget) -> Found:
+    def from_workload(self, told: Workload, pod: PodName, budget: Budget) -> DetectedScheme:
         """Metrics name a kind without its group. Where that may be one of several, a pod of the workload knows."""
         group = _ONE_GROUP.get(told.kind)
         if group is None:
@@ -107,14 +107,14 @@ class OwnerWalks:
         if len(self._above) > MOST_OWNERS:
             self._above.clear()
 
-    def _climb(self, told: Workload, above: _Reference | None, wish: str, budget: Budget) -> Found:
+    def _climb(self, told: Workload, above: _Reference | None, wish: str, budget: Budget) -> DetectedScheme:
         for _step in range(LONGEST_WALK):
             if above is None:
                 break
             told = _outermost(told, above, told.namespace)
             found = self._owner_of(above, told.namespace, budget)
             above, wish = found.controller, wish or found.wish
-        return Found(told, wish)
+        return DetectedScheme(told, wish)
 
     def _owner_of(self, reference: _Reference, namespace: str, budget: Budget) -> _Above:
         """Who controls an owner; nobody, as far as we know, if it may not be read."""

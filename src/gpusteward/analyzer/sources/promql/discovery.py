@@ -1,125 +1,109 @@
-"""What this site has: which engine, whose metrics, under which names and labels. Learned from the engine's index, not
-by reading series."""
+"""Discovers what a site has: the engine, metric schemes and their labels, recording rules, scrape intervals, and the
+number of GPUs. Repeated every `prometheus.relearn_cycles` cycles."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from gpusteward.analyzer.sources.engine.client import Engine
-from gpusteward.analyzer.sources.engine.decode import decode_names, decode_plain, decode_vector
+from gpusteward.analyzer.sources.engine.decode import decode_labels, decode_plain, decode_vector
 from gpusteward.analyzer.sources.promql.expressions import RULE_PREFIX, rule_name, write_duration
-from gpusteward.analyzer.sources.promql.matchers import Matchers, write_selector
-from gpusteward.analyzer.sources.promql.per_job_labels import divide_by_job
-from gpusteward.analyzer.sources.promql.plan import Found, Side, SidePlan, plan_holders, write_uncalled
-from gpusteward.analyzer.sources.usage.dialects import Dialect, dcgm_signals, hami_signals, native_signals
-from gpusteward.analyzer.sources.usage.label_mapping import find_spelling
-from gpusteward.analyzer.sources.usage.quantities import Fold, Level, Quantity, Signal
-from gpusteward.analyzer.sources.usage.scrape_intervals import Pace, read_pace
+from gpusteward.analyzer.sources.promql.query_plan import (
+    DetectedScheme,
+    QueryPlan,
+    SeriesGroup,
+    device_matchers,
+    plan_holders,
+    write_missing_presence,
+)
+from gpusteward.analyzer.sources.promql.scheme_detection import detect_schemes, read_metric_names
+from gpusteward.analyzer.sources.promql.scrape_intervals import read_scrape_intervals
+from gpusteward.analyzer.sources.usage.coverage import ScrapeIntervals
+from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
+from gpusteward.analyzer.sources.usage.quantities import Aggregation, Quantity
+from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, write_selector
 from gpusteward.core import metrics
 from gpusteward.core.errors import SourceError
 
-LOOK_BACK_SECONDS = 3600.0
 VICTORIA = "VictoriaMetrics"
-_TELLING = (Quantity.PRESENCE, Quantity.CORE, Quantity.ENGINE, Quantity.MEMORY_USED)
+Fleet = Mapping[tuple[str, str], int]  # (node, model) -> GPUs
+_IN_EVERY_GPU = (Quantity.IDENTITY, Quantity.MEMORY_USED, Quantity.CORE, Quantity.ENGINE)
+"""What every GPU has, most reliable first."""
 
 
 @dataclass(frozen=True)
-class Sources:
-    """What was found, as far as a cycle needs it."""
+class DiscoveryResult:
+    """What was found at the site."""
 
     engine: str
     version: str
-    learned_at: float
-    found: tuple[Found, ...] = ()
+    discovered_at: float
+    schemes: tuple[DetectedScheme, ...] = ()
     rules: frozenset[str] = frozenset()
     can_export: bool = False
-    pace: Pace = field(default_factory=Pace)
-    left_out: Mapping[str, float] = field(default_factory=dict)
-    """How many nodes those speak of who were left out because the agent is on all of them: question -> nodes."""
+    intervals: ScrapeIntervals = field(default_factory=ScrapeIntervals)
+    ignored_nodes: Mapping[str, float] = field(default_factory=dict)
+    """The schemes that are ignored because the agent covers all their nodes: expression -> number of nodes."""
 
     def as_plain(self) -> dict[str, Any]:
-        """For people: who speaks here, in which words."""
+        """For `/api/v1/sources`."""
         return {
             "engine": self.engine,
             "version": self.version,
-            "learned_at": self.learned_at,
+            "learned_at": self.discovered_at,
             "recording_rules": sorted(self.rules),
             "export": self.can_export,
-            "scrape_intervals_seconds": dict(self.pace.intervals),
-            "dialects": [_show(found) for found in self.found],
+            "scrape_intervals_seconds": dict(self.intervals.seconds),
+            "dialects": [_describe(detected) for detected in self.schemes],
         }
 
 
-def discover(engine: Engine, condition: Matchers, *, at: float, window_seconds: float) -> Sources:
-    """Ask the engine what it has. Raises SourceError when it does not answer at all."""
-    names = set(_read_names(engine, at))
-    kind, version = _identify(engine, at)
-    found = [
-        *_find_native(engine, names, at),
-        *_find_hami(engine, names, at),
-        *_find_dcgm(engine, names, at),
+def discover(engine: Engine, condition: Matchers, *, at: float, window_seconds: float) -> DiscoveryResult:
+    """Raises SourceError when the engine does not respond at all."""
+    names = read_metric_names(engine, at)
+    product, version = _identify(engine, at)
+    schemes = list(detect_schemes(engine, names, at))
+    ignored_nodes: dict[str, float] = {}
+    native = [detected for detected in schemes if detected.scheme is MetricScheme.NATIVE]
+    others = [detected for detected in schemes if detected.scheme is not MetricScheme.NATIVE]
+    if native and others and _covers_all(engine, others, condition, at):
+        expressions = [_write_node_count(plan_holders(other, condition)) for other in others]
+        ignored_nodes = {expression: _count(engine, expression, at) for expression in expressions}
+        schemes = native
+    schemes = [
+        replace(detected, is_presence_complete=_is_presence_complete(engine, detected, condition, at))
+        for detected in schemes
     ]
-    left_out: dict[str, float] = {}
-    native = [one for one in found if one.dialect is Dialect.NATIVE]
-    others = [one for one in found if one.dialect is not Dialect.NATIVE]
-    if native and others and _native_says_all(engine, others, condition, at):
-        questions = [_count_nodes(plan_holders(other, condition)) for other in others]
-        left_out = {question: _count(engine, question, at) for question in questions}
-        found = native
-    found = [replace(one, calls_all=_calls_all(engine, one, condition, at)) for one in found]
-    return Sources(
-        engine=kind,
+    return DiscoveryResult(
+        engine=product,
         version=version,
-        learned_at=at,
-        found=tuple(found),
-        rules=_find_rules(engine, names, found, window_seconds=window_seconds, at=at),
-        can_export=kind == VICTORIA and _can_export(engine, at),
-        pace=read_pace(engine, found, at),
-        left_out=left_out,
+        discovered_at=at,
+        schemes=tuple(schemes),
+        rules=_find_rules(engine, names, schemes, window_seconds=window_seconds, at=at),
+        can_export=product == VICTORIA and _can_export(engine, at),
+        intervals=read_scrape_intervals(engine, schemes, at),
+        ignored_nodes=ignored_nodes,
     )
 
 
-def has_newcomers(engine: Engine, sources: Sources, at: float) -> bool:
-    """Whether a node joined that the agent may not be on."""
-    return any(_count(engine, question, at) > nodes for question, nodes in sources.left_out.items())
-
-
-def _read_names(engine: Engine, at: float) -> list[str]:
-    return decode_names(engine.fetch("/api/v1/label/__name__/values", _span(at), is_read_by_get=True))
-
-
-def _read_labels(engine: Engine, signals: Iterable[Signal], at: float) -> set[str]:
-    """The labels of a few families: one exporter labels them alike, but for MIG, which not every family knows."""
-    matches = [("match[]", metric) for metric in _list_telling(signals)]
-    return set(decode_names(engine.fetch("/api/v1/labels", (*matches, *_span(at))))) if matches else set()
-
-
-def _list_telling(signals: Iterable[Signal]) -> list[str]:
-    return list(dict.fromkeys(signal.metric for signal in signals if signal.quantity in _TELLING))
-
-
-def _divide(engine: Engine, found: Found, labels: set[str], at: float) -> Iterator[Found]:
-    """Once, or once for every spelling that the scrape jobs have."""
-    yield from divide_by_job(engine, found, _list_telling(found.holder.signals), labels, at=at, span=_span(at))
-
-
-def _span(at: float) -> tuple[tuple[str, str], ...]:
-    return ("start", f"{at - LOOK_BACK_SECONDS:.3f}"), ("end", f"{at:.3f}")
+def has_new_nodes(engine: Engine, discovered: DiscoveryResult, at: float) -> bool:
+    """Whether a node has appeared in an ignored scheme: the agent may not run on it."""
+    return any(_count(engine, expression, at) > nodes for expression, nodes in discovered.ignored_nodes.items())
 
 
 def _identify(engine: Engine, at: float) -> tuple[str, str]:
-    """VictoriaMetrics poses as Prometheus, but does not say what it was built with, and only it knows `now()`."""
+    """Product and version. VictoriaMetrics imitates Prometheus, but reports no Go version, and only it has `now()`."""
     try:
-        built = decode_plain(engine.fetch("/api/v1/status/buildinfo", is_read_by_get=True))
+        build = decode_plain(engine.fetch("/api/v1/status/buildinfo", is_read_by_get=True))
     except SourceError:
-        built = {}
-    if "goVersion" not in built and _knows_now(engine, at):
+        build = {}
+    if "goVersion" not in build and _has_now_function(engine, at):
         return VICTORIA, ""
-    kind = "Prometheus" if built else "Prometheus-compatible"
-    return str(built.get("application") or kind), str(built.get("version") or "")
+    product = "Prometheus" if build else "Prometheus-compatible"
+    return str(build.get("application") or product), str(build.get("version") or "")
 
 
-def _knows_now(engine: Engine, at: float) -> bool:
+def _has_now_function(engine: Engine, at: float) -> bool:
     try:
         decode_vector(engine.query("now()", at))
     except SourceError:
@@ -127,61 +111,32 @@ def _knows_now(engine: Engine, at: float) -> bool:
     return True
 
 
-def _find_native(engine: Engine, names: Collection[str], at: float) -> Iterable[Found]:
-    signals = native_signals(names)
-    if not signals:
-        return
-    holders = tuple(signal for signal in signals if signal.level is Level.HOLDER)
-    devices = tuple(signal for signal in signals if signal.level is Level.DEVICE)
-    labels = _read_labels(engine, holders, at)
-    spelling = find_spelling(labels)
-    found = Found(Dialect.NATIVE, Side(spelling, holders), Side(spelling, devices))
-    yield from _divide(engine, found, labels, at)
-
-
-def _find_hami(engine: Engine, names: Collection[str], at: float) -> Iterable[Found]:
-    signals = hami_signals(names)
-    if not signals:
-        return
-    devices = dcgm_signals(names, level=Level.DEVICE)
-    device = Side(find_spelling(_read_labels(engine, devices, at)), devices) if devices else None
-    labels = _read_labels(engine, signals, at)
-    yield from _divide(engine, Found(Dialect.HAMI, Side(find_spelling(labels), signals), device), labels, at)
-
-
-def _find_dcgm(engine: Engine, names: Collection[str], at: float) -> Iterable[Found]:
-    signals = dcgm_signals(names)
-    if not signals:
-        return
-    labels = _read_labels(engine, signals, at)
-    yield from _divide(engine, Found(Dialect.DCGM, Side(find_spelling(labels), signals)), labels, at)
-
-
-def _native_says_all(engine: Engine, others: list[Found], condition: Matchers, at: float) -> bool:
-    """Whether every device that others name is one whose holders gpusteward's agent knows: then they need no asking."""
-    told = f"{metrics.GPU_INFO.name} and on (node) ({metrics.ALLOCATIONS_KNOWN.name} == 1)"
+def _covers_all(engine: Engine, others: list[DetectedScheme], condition: Matchers, at: float) -> bool:
+    """Whether gpusteward's agent knows the holders of every device in the other schemes, which then are not needed."""
+    known = f"{metrics.GPU_INFO.name} and on (node) ({metrics.ALLOCATIONS_KNOWN.name} == 1)"
     plans = [plan_holders(other, condition) for other in others]
-    return all(_count(engine, untold, at) == 0 for plan in plans for untold in _write_untold(plan, told))
+    return all(_count(engine, expression, at) == 0 for plan in plans for expression in _write_uncovered(plan, known))
 
 
-def _calls_all(engine: Engine, found: Found, condition: Matchers, at: float) -> bool:
-    """Of claims the roll call alone speaks."""
-    if found.dialect is Dialect.NATIVE:
+def _write_uncovered(plan: QueryPlan, known: str) -> Iterator[str]:
+    """For every core metric: exporters of different versions use different names, and so do MIG instances and GPUs."""
+    label = plan.mapping.uuid
+    cores = dict.fromkeys((query.metric, query.matchers) for query in plan.queries if query.quantity is Quantity.CORE)
+    for metric, matchers in cores or {(plan.metric, plan.matchers): None}:
+        series = write_selector(metric, matchers)
+        yield f'count({series} unless on ({label}) label_replace({known}, "{label}", "$1", "uuid", "(.*)"))'
+
+
+def _is_presence_complete(engine: Engine, detected: DetectedScheme, condition: Matchers, at: float) -> bool:
+    """Always in the native scheme, where only the presence series tell allocations."""
+    if detected.scheme is MetricScheme.NATIVE:
         return True
-    return all(_count(engine, f"count({asked})", at) == 0 for asked in write_uncalled(found, condition))
+    missing = write_missing_presence(detected, condition)
+    return all(_count(engine, f"count({expression})", at) == 0 for expression in missing)
 
 
-def _write_untold(side: SidePlan, told: str) -> Iterator[str]:
-    """By every name a core has here: exporters of several versions do not share one, nor do slices with whole GPUs."""
-    label = side.spelling.uuid
-    cores = dict.fromkeys((query.metric, query.matchers) for query in side.queries if query.quantity is Quantity.CORE)
-    for metric, matchers in cores or {(side.metric, side.matchers): None}:
-        mine = write_selector(metric, matchers)
-        yield f'count({mine} unless on ({label}) label_replace({told}, "{label}", "$1", "uuid", "(.*)"))'
-
-
-def _count_nodes(side: SidePlan) -> str:
-    return f"count(count by ({side.spelling.node}) ({write_selector(side.metric, side.matchers)}))"
+def _write_node_count(plan: QueryPlan) -> str:
+    return f"count(count by ({plan.mapping.node}) ({write_selector(plan.metric, plan.matchers)}))"
 
 
 def _count(engine: Engine, expression: str, at: float) -> float:
@@ -193,21 +148,21 @@ def _count(engine: Engine, expression: str, at: float) -> float:
 
 
 def _find_rules(
-    engine: Engine, names: Collection[str], found: Iterable[Found], *, window_seconds: float, at: float
+    engine: Engine, names: Collection[str], schemes: Iterable[DetectedScheme], *, window_seconds: float, at: float
 ) -> frozenset[str]:
-    """Recorded windows of this length, if they are still being recorded: a name outlives its rule by hours."""
+    """Recording rules for this window that are still evaluated: a name stays in the index for hours after its rule."""
     suffix = f"_{write_duration(window_seconds)}"
-    kept = {name for name in names if name.startswith(RULE_PREFIX) and name.endswith(suffix)}
-    for one in found:
-        core = one.holder.core
-        beat = rule_name(core.metric, Fold.COUNT, window_seconds) if core else ""
-        if beat in kept and not _count(engine, f"count({beat})", at) > 0:
+    rules = {name for name in names if name.startswith(RULE_PREFIX) and name.endswith(suffix)}
+    for detected in schemes:
+        signal = detected.holder.main_signal
+        counted = rule_name(signal.metric, Aggregation.COUNT, window_seconds) if signal else ""
+        if counted in rules and not _count(engine, f"count({counted})", at) > 0:
             return frozenset()
-    return frozenset(kept)
+    return frozenset(rules)
 
 
 def _can_export(engine: Engine, at: float) -> bool:
-    """Proxies and clusters may hide it."""
+    """Proxies and clusters may not expose the export API."""
     fields = (("match[]", "up"), ("start", f"{at - 1:.3f}"), ("end", f"{at:.3f}"))
     try:
         engine.fetch("/api/v1/export", fields)
@@ -216,11 +171,59 @@ def _can_export(engine: Engine, at: float) -> bool:
     return True
 
 
-def _show(found: Found) -> dict[str, Any]:
-    sides = [side for side in (found.holder, found.device) if side]
+def _describe(detected: DetectedScheme) -> dict[str, Any]:
     return {
-        "name": found.dialect.value,
-        **({"only": write_selector("", found.only)} if found.only else {}),
-        "labels": {role: label for role, label in asdict(found.holder.spelling).items() if label},
-        "metrics": sorted({signal.metric for side in sides for signal in side.signals}),
+        "name": detected.scheme.value,
+        **({"only": write_selector("", detected.jobs)} if detected.jobs else {}),
+        "labels": {field: label for field, label in asdict(detected.holder.mapping).items() if label},
+        "metrics": sorted({signal.metric for group in detected.groups for signal in group.signals}),
     }
+
+
+def count_fleet(engine: Engine, schemes: Iterable[DetectedScheme], condition: Matchers, *, at: float) -> Fleet:
+    """All GPUs, held or not, by node and model; each node from its most trusted scheme. Raises SourceError."""
+    counts: dict[tuple[str, str], int] = {}
+    for query in _plan_fleet(schemes, condition):
+        counted = {node for node, _ in counts}
+        vector = decode_vector(engine.query(query.expression, at))
+        for text, count in zip(vector.labels, vector.values.tolist(), strict=True):
+            labels = decode_labels(text)
+            node, model = labels.get(query.node_label, ""), labels.get(query.model_label, "")
+            if node not in counted:
+                counts[node, model] = int(count)
+    return counts
+
+
+@dataclass(frozen=True, slots=True)
+class _FleetQuery:
+    expression: str
+    node_label: str
+    model_label: str
+
+
+def _plan_fleet(schemes: Iterable[DetectedScheme], condition: Matchers) -> Iterator[_FleetQuery]:
+    for detected in schemes:
+        # HAMi's own metrics do not include GPUs without a holder.
+        group = detected.holder if detected.scheme is MetricScheme.DCGM else detected.device
+        if group is not None:
+            yield from _plan_group(group, condition, is_native=detected.scheme is MetricScheme.NATIVE)
+
+
+def _plan_group(group: SeriesGroup, condition: Matchers, *, is_native: bool) -> Iterator[_FleetQuery]:
+    """Counts each device once, however many series, exporters and MIG instances it has."""
+    mapping = group.mapping
+    node, model = mapping.node, "model" if is_native else mapping.model
+    # The agent reports a MIG instance under its own uuid, beside its GPU; DCGM under the uuid of the GPU.
+    whole_gpus = (Matcher(mapping.instance, "=", ""),) if is_native and mapping.instance else ()
+    by = ", ".join(filter(None, (node, model)))
+    devices = ", ".join(filter(None, (node, model, mapping.uuid)))
+    for metric in _choose_metrics(group):
+        selector = write_selector(metric, (*device_matchers(condition), *whole_gpus))
+        yield _FleetQuery(f"count by ({by}) (group by ({devices}) ({selector}))", node, model)
+
+
+def _choose_metrics(group: SeriesGroup) -> Iterable[str]:
+    for quantity in _IN_EVERY_GPU:
+        if names := dict.fromkeys(signal.metric for signal in group.signals if signal.quantity is quantity):
+            return names
+    return ()

@@ -1,10 +1,18 @@
-"""One question as PromQL, and the names under which recording rules keep the answer."""
+"""PromQL expressions of a cycle, and the names of recording rules that precompute them."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from gpusteward.analyzer.sources.promql.matchers import Matcher, Matchers, write_selector
-from gpusteward.analyzer.sources.usage.quantities import LAST_WORDS, LASTING, Asked, Fold, Level, Quantity
+from gpusteward.analyzer.sources.usage.quantities import (
+    PRESENCE_IN_WINDOW,
+    STATIC_QUANTITIES,
+    Aggregation,
+    Level,
+    Quantity,
+    QueryKey,
+)
+from gpusteward.analyzer.sources.usage.row_index import DeviceDetails, DeviceKey, HolderDetails, HolderKey
+from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, write_selector
 
 RULE_PREFIX = "gpusteward:"
 RULE_INTERVAL_SECONDS = 60.0
@@ -12,72 +20,76 @@ RULE_INTERVAL_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How far back to look, and which windows recording rules keep already."""
+    """The length of the window, and the recording rules whose results can be read instead of computing it."""
 
     seconds: float
     rules: Collection[str] = ()
 
-    def fold(self, metric: str, matchers: Iterable[Matcher], fold: Fold) -> str:
-        """`avg_over_time(metric{...}[...])`, or what a rule keeps of it."""
-        if fold is Fold.LAST:
+    def aggregate(self, metric: str, matchers: Iterable[Matcher], aggregation: Aggregation) -> str:
+        """`avg_over_time(metric{...}[...])`, or the recorded result of it."""
+        if aggregation is Aggregation.LAST:
             return write_selector(metric, matchers)
-        kept = rule_name(metric, fold, self.seconds)
-        if kept in self.rules:
-            return write_selector(kept, matchers)
-        return f"{fold}({write_selector(metric, matchers)}{write_range(self.seconds)})"
+        recorded = rule_name(metric, aggregation, self.seconds)
+        if recorded in self.rules:
+            return write_selector(recorded, matchers)
+        return f"{aggregation}({write_selector(metric, matchers)}{write_range(self.seconds)})"
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One question for all GPUs at once."""
+    """One query for all GPUs at once."""
 
-    asked: Asked
+    key: QueryKey
     metric: str
     scale: float
-    by: tuple[str, ...]  # labels of the answer; the first ones are the key
+    key_labels: HolderKey | DeviceKey  # the label of each part of the key
     matchers: Matchers = ()
+    detail_labels: HolderDetails | DeviceDetails | None = None  # the label of each detail, if details are queried
 
     @property
     def level(self) -> Level:
-        return self.asked[0]
+        return self.key.level
 
     @property
     def quantity(self) -> Quantity:
-        return self.asked[1]
+        return self.key.quantity
 
     @property
-    def fold(self) -> Fold:
-        return self.asked[2]
+    def aggregation(self) -> Aggregation:
+        return self.key.aggregation
 
     @property
-    def is_lasting(self) -> bool:
-        """Whether the answer of an earlier cycle still holds."""
-        return self.level is Level.DEVICE and self.fold is Fold.LAST and self.quantity in LASTING
+    def is_static(self) -> bool:
+        """Whether the result of an earlier cycle is still valid."""
+        return (
+            self.level is Level.DEVICE and self.aggregation is Aggregation.LAST and self.quantity in STATIC_QUANTITIES
+        )
 
     def write(self, window: Window, shard: Matchers = ()) -> str:
-        """The largest of the series that stand for one key: an exporter that was restarted, or scraped twice, makes
-        several. Of means and counts the largest is the careful choice: use is never understated, nor coverage added
-        up of two halves that may be the same half twice."""
+        """The PromQL text: the maximum of the series with the same key. An exporter that was restarted, or is scraped
+        twice, has several. The maximum of means never understates use, and the maximum of counts does not add up
+        coverage from series that may overlap."""
         matchers = (*self.matchers, *shard)
-        inner = window.fold(self.metric, matchers, self.fold)
-        if self.asked == LAST_WORDS:
+        inner = window.aggregate(self.metric, matchers, self.aggregation)
+        if self.key == PRESENCE_IN_WINDOW:
             inner = f"{inner} unless {write_selector(self.metric, matchers)}"
-        return f"max by ({', '.join(label for label in self.by if label)}) ({inner})"
+        labels = (label for label in (*self.key_labels, *(self.detail_labels or ())) if label)
+        return f"max by ({', '.join(labels)}) ({inner})"
 
 
 def write_range(seconds: float) -> str:
-    """A window open at its start, in every engine: Prometheus 2 would count a sample that lies right on it."""
+    """A window that is open at its start in every engine: Prometheus 2 includes a sample right at the start."""
     return f"[{round(seconds * 1000) - 1}ms]"
 
 
 def write_duration(seconds: float) -> str:
-    """`10m`, as people and rule names say it."""
+    """`10m`, as in rule names."""
     for unit, size in (("h", 3600), ("m", 60)):
         if seconds >= size and seconds % size == 0:
             return f"{seconds / size:g}{unit}"
     return f"{seconds:g}s".replace(".", "_")
 
 
-def rule_name(metric: str, fold: Fold, seconds: float) -> str:
+def rule_name(metric: str, aggregation: Aggregation, seconds: float) -> str:
     """`gpusteward:DCGM_FI_DEV_GPU_UTIL:avg_over_time_10m`."""
-    return f"{RULE_PREFIX}{metric}:{fold}_{write_duration(seconds)}"
+    return f"{RULE_PREFIX}{metric}:{aggregation}_{write_duration(seconds)}"

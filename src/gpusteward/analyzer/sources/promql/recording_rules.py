@@ -1,32 +1,44 @@
-"""The recording rules that make a cycle cheap: the engine keeps the windows, the analyzer reads their last value.
+"""Recording rules: the engine computes the windows continuously, and the analyzer reads the last recorded value.
+
+This module writes the rules file, and checks in every cycle that the rules are still evaluated: an engine returns a
+recorded value for five minutes, and a window that ended earlier would miss GPUs that have just started to work.
 
 `python -m gpusteward.analyzer.sources.promql.recording_rules > deploy/rules/recording.yaml`; for another window than
 ten minutes add `--window-min 30`, which must be the analyzer's `prometheus.time_window_min`.
 """
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from gpusteward.analyzer.sources.engine.client import Engine
+from gpusteward.analyzer.sources.engine.decode import decode_vector
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.promql.expressions import RULE_INTERVAL_SECONDS, Window, rule_name, write_duration
-from gpusteward.analyzer.sources.usage.dialects import (
-    CORE_FOLDS,
+from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme
+from gpusteward.analyzer.sources.usage.metric_schemes import (
+    CORE_AGGREGATIONS,
     HAMI_NAMES,
     dcgm_names,
     dcgm_signals,
     hami_signals,
     native_signals,
 )
-from gpusteward.analyzer.sources.usage.quantities import Fold, Quantity, Signal
+from gpusteward.analyzer.sources.usage.quantities import Aggregation, Quantity, Signal
+from gpusteward.core.errors import SourceError
 from gpusteward.core.metrics import METRICS
+from gpusteward.logs import Log
 
+log = Log(__name__)
+
+MAX_AGE_SECONDS = 2.5 * RULE_INTERVAL_SECONDS
+"""Two intervals, and half of one for an engine that writes late."""
 DEFAULT_WINDOW_SECONDS = 600.0
 _HEAD = """\
 # Windows that gpusteward's analyzer reads instead of having them computed in every cycle.
-# Made by `python -m gpusteward.analyzer.sources.promql.recording_rules`.
+# Written by `python -m gpusteward.analyzer.sources.promql.recording_rules`.
 # Names carry the window (prometheus.time_window_min).
-# Rules over metrics that a site does not have record nothing. All labels are kept, however the site spells them.
+# Rules over metrics that a site does not have record nothing. All labels of the site are kept.
 """
 
 
@@ -35,15 +47,17 @@ def write_rules(window_seconds: float = DEFAULT_WINDOW_SECONDS) -> str:
     groups = [
         ("native", native_signals({metric.name for metric in METRICS})),
         ("hami", hami_signals(HAMI_NAMES)),
-        ("dcgm", _with_slices(dcgm_signals(set(dcgm_names())))),
+        ("dcgm", _with_mig(dcgm_signals(set(dcgm_names())))),
     ]
     body = "".join(_write_group(name, signals, window_seconds) for name, signals in groups)
     return f"{_HEAD}groups:\n{body}"
 
 
-def _with_slices(signals: tuple[Signal, ...]) -> tuple[Signal, ...]:
-    """The engine's activity is the core of a MIG instance, so all that is asked of a core is asked of it too."""
-    engines = (replace(signal, folds=CORE_FOLDS) for signal in signals if signal.quantity is Quantity.ENGINE)
+def _with_mig(signals: tuple[Signal, ...]) -> tuple[Signal, ...]:
+    """Engine activity is the core of a MIG instance, so it needs all aggregations of a core."""
+    engines = (
+        replace(signal, aggregations=CORE_AGGREGATIONS) for signal in signals if signal.quantity is Quantity.ENGINE
+    )
     return (*signals, *engines)
 
 
@@ -52,19 +66,70 @@ def _write_group(name: str, signals: tuple[Signal, ...], window_seconds: float) 
     return f"  - name: gpusteward-{name}\n    interval: {write_duration(RULE_INTERVAL_SECONDS)}\n    rules:\n{rules}"
 
 
-def _write_rule(metric: str, fold: Fold, window_seconds: float) -> str:
-    record = rule_name(metric, fold, window_seconds)
-    return f"      - record: {record}\n        expr: {Window(window_seconds).fold(metric, (), fold)}\n"
+def _write_rule(metric: str, aggregation: Aggregation, window_seconds: float) -> str:
+    record = rule_name(metric, aggregation, window_seconds)
+    return f"      - record: {record}\n        expr: {Window(window_seconds).aggregate(metric, (), aggregation)}\n"
 
 
-def _list_rules(signals: tuple[Signal, ...]) -> Iterator[tuple[str, Fold]]:
-    """Each metric and fold once; the last value needs no rule."""
-    pairs = [(signal.metric, fold) for signal in signals for fold in signal.folds if fold is not Fold.LAST]
+def _list_rules(signals: tuple[Signal, ...]) -> Iterator[tuple[str, Aggregation]]:
+    """Each metric and aggregation once; the last value needs no rule."""
+    pairs = [
+        (signal.metric, aggregation)
+        for signal in signals
+        for aggregation in signal.aggregations
+        if aggregation is not Aggregation.LAST
+    ]
     return iter(dict.fromkeys(pairs))
 
 
+class RuleFreshness:
+    """Checks when the rules of each metric scheme were last evaluated; logs when that changes."""
+
+    def __init__(self, window_seconds: float) -> None:
+        self._window_seconds = window_seconds
+        self.problem = ""
+
+    def choose_rules(
+        self, engine: Engine, rules: frozenset[str], schemes: Iterable[DetectedScheme], at: float
+    ) -> frozenset[str]:
+        """The rules, or none of them if those of one scheme are late: then windows are computed from samples."""
+        samples = dict.fromkeys(filter(None, (self._choose_sample(rules, detected) for detected in schemes)))
+        problem = next(filter(None, (_find_problem(engine, rule, at) for rule in samples)), "")
+        if problem and not self.problem:
+            log.warning("recording_rules_late", reason=problem)
+        elif self.problem and not problem:
+            log.info("recording_rules_in_time")
+        self.problem = problem
+        return frozenset() if problem else rules
+
+    def _choose_sample(self, rules: Collection[str], detected: DetectedScheme) -> str:
+        """One rule of a scheme: they are one group, evaluated one after the other."""
+        names = (
+            rule_name(metric, aggregation, self._window_seconds) for metric, aggregation in _list_windows(detected)
+        )
+        return next((name for name in names if name in rules), "")
+
+
+def _list_windows(detected: DetectedScheme) -> Iterator[tuple[str, Aggregation]]:
+    """The core first: every holder has it."""
+    signals = [signal for group in detected.groups for signal in group.signals]
+    for signal in sorted(signals, key=lambda signal: signal.quantity is not Quantity.CORE):
+        yield from ((signal.metric, aggregation) for aggregation in signal.aggregations)
+
+
+def _find_problem(engine: Engine, rule: str, at: float) -> str:
+    try:
+        vector = decode_vector(engine.query(f"max(timestamp({rule}))", at))
+    except SourceError as error:
+        return f"the time of the last evaluation could not be read ({error}); windows are computed from samples"
+    if len(vector) and at - vector.values[0] <= MAX_AGE_SECONDS:
+        return ""
+    when = f"{at - vector.values[0]:.0f} s ago" if len(vector) else "more than five minutes ago"
+    return f"last recorded {when}; windows are computed from samples"
+
+
 def main(arguments: Sequence[str] | None = None) -> str:
-    """The rules that these arguments ask for. A window that the analyzer could not have ends the program."""
+    """The rules file for these arguments. Exits for a window that the analyzer does not accept."""
     parser = argparse.ArgumentParser(description="Write the recording rules that gpusteward's analyzer reads.")
     parser.add_argument(
         "--window-min",
@@ -77,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> str:
 
 
 def _check_window(text: str) -> float:
-    """Raises ValueError, of which argparse makes its own complaint."""
+    """Raises ValueError, which argparse reports."""
     return PrometheusSettings(time_window_min=float(text)).time_window_min
 
 

@@ -2,26 +2,29 @@
 
 from collections.abc import Collection, Iterable, Iterator
 
-from gpusteward.analyzer.sources.promql.chart_queries import MOST_POINTS, drawn_signals
-from gpusteward.analyzer.sources.promql.plan import Found
+from gpusteward.analyzer.sources.promql.on_demand_queries import MAX_POINTS, chart_signals
+from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme
 from gpusteward.analyzer.sources.scrape.metric_filter import BY_NAME
 from gpusteward.analyzer.sources.scrape.records import Course
 from gpusteward.analyzer.sources.scrape.series import Clerk
 from gpusteward.analyzer.sources.scrape.store import Store
-from gpusteward.analyzer.sources.usage.dialects import Dialect
+from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.quantities import MEASURES
+from gpusteward.analyzer.sources.usage.row_index import HolderKey
 from gpusteward.analyzer.sources.usage_source import Chart, Points
 from gpusteward.core.usages import AllocationKey, Measure
 
 
-def read_chart(store: Store, found: Iterable[Found], allocation: AllocationKey, *, at: float, seconds: float) -> Chart:
+def read_chart(
+    store: Store, found: Iterable[DetectedScheme], allocation: AllocationKey, *, at: float, seconds: float
+) -> Chart:
     """The measures that people look at, as far back as they are kept."""
     lines: dict[Measure, Points] = {}
     with store.read_records() as (clerk, records):
         for one in found:
-            holders = frozenset(_find_holders(one.dialect, clerk, allocation))
+            holders = frozenset(_find_holders(one.scheme, clerk, allocation))
             mine = [record for record in records.values() if record.roll.knows_any(holders)]
-            for signal in drawn_signals(one, allocation):
+            for signal in chart_signals(one, allocation):
                 family, measure = BY_NAME[signal.metric], MEASURES[signal.quantity]
                 courses = [
                     course for record in mine for course in record.read_courses(family, holders, at=at, seconds=seconds)
@@ -31,13 +34,13 @@ def read_chart(store: Store, found: Iterable[Found], allocation: AllocationKey, 
     return Chart(allocation, lines)
 
 
-def _find_holders(dialect: Dialect, clerk: Clerk, allocation: AllocationKey) -> Iterator[int]:
+def _find_holders(scheme: MetricScheme, clerk: Clerk, allocation: AllocationKey) -> Iterator[int]:
     """Rows of this allocation. The agent names a MIG instance by its own uuid, a holding by that of its parent."""
     who = allocation.container
-    rest = (allocation.gpu_instance, who.namespace, who.pod, who.name)
-    names_parent = dialect is not Dialect.NATIVE or not allocation.gpu_instance
-    for row, (uuid, *others) in enumerate(clerk.holders[dialect].all):
-        if tuple(others) == rest and (uuid == allocation.gpu_uuid or not names_parent):
+    names_parent = scheme is not MetricScheme.NATIVE or not allocation.gpu_instance
+    own = HolderKey(allocation.gpu_uuid, allocation.gpu_instance, who.namespace, who.pod, who.name)
+    for row, key in enumerate(clerk.holders[scheme].keys):
+        if key == own or (not names_parent and key == own._replace(uuid=key.uuid)):
             yield row
 
 
@@ -48,5 +51,5 @@ def _merge(courses: Collection[Course], scale: float) -> Points:
         for moment, value in zip(moments.tolist(), (values * scale).tolist(), strict=True):
             largest[moment] = max(value, largest.get(moment, value))
     points = sorted(largest.items())
-    step = -(-len(points) // MOST_POINTS) or 1
+    step = -(-len(points) // MAX_POINTS) or 1
     return points[::-1][::step][::-1]

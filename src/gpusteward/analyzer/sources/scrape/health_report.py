@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpusteward import __version__
-from gpusteward.analyzer.sources.promql.plan import Found
+from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme
 from gpusteward.analyzer.sources.scrape.scrape_loop import Health
 from gpusteward.analyzer.sources.scrape.store import Store
 from gpusteward.analyzer.sources.scrape.targets import KnownTargets
@@ -19,7 +19,7 @@ def describe(
     known: KnownTargets,
     health: Mapping[str, Health],
     *,
-    found: Iterable[Found],
+    found: Iterable[DetectedScheme],
     interval: float,
     asked: Mapping[str, int],
 ) -> Mapping[str, Any]:
@@ -68,10 +68,10 @@ def _sum_up(targets: Iterable[Mapping[str, Any]]) -> Counter[str]:
     return total
 
 
-def _show_dialect(found: Found) -> dict[str, Any]:
+def _show_dialect(found: DetectedScheme) -> dict[str, Any]:
     sides = [side for side in (found.holder, found.device) if side]
     return {
-        "name": found.dialect.value,
+        "name": found.scheme.value,
         "labels": {},  # each target may have its own
         "metrics": sorted({signal.metric for side in sides for signal in side.signals}),
     }

@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from gpusteward.analyzer.sources.usage.dialects import (
+from gpusteward.analyzer.sources.usage.metric_schemes import (
     HAMI_NAMES,
-    Dialect,
+    MetricScheme,
     dcgm_names,
     dcgm_signals,
     hami_signals,
     native_signals,
 )
-from gpusteward.analyzer.sources.usage.quantities import Fold, Quantity, Signal
+from gpusteward.analyzer.sources.usage.quantities import Aggregation, Quantity, Signal
 from gpusteward.core import metrics
 
 _CALLED = frozenset({Quantity.PRESENCE, Quantity.MEMORY_LIMIT, Quantity.MEMORY_USED, Quantity.CORE})
@@ -24,7 +24,7 @@ class Wanted:
 
     number: int
     name: str
-    dialect: Dialect
+    scheme: MetricScheme
     is_windowed_gauge: bool  # without a window, its last value is all that is asked for
     is_windowed_counter: bool
     is_called: bool  # who is there is read from its labels
@@ -37,23 +37,23 @@ class Wanted:
 
 
 def _gather() -> Iterable[Wanted]:
-    told: dict[str, tuple[Dialect, list[Signal]]] = {}
-    for dialect, signals in (
-        (Dialect.NATIVE, native_signals({metric.name for metric in metrics.METRICS})),
-        (Dialect.HAMI, hami_signals(HAMI_NAMES)),
-        (Dialect.DCGM, dcgm_signals(set(dcgm_names()))),
+    told: dict[str, tuple[MetricScheme, list[Signal]]] = {}
+    for scheme, signals in (
+        (MetricScheme.NATIVE, native_signals({metric.name for metric in metrics.METRICS})),
+        (MetricScheme.HAMI, hami_signals(HAMI_NAMES)),
+        (MetricScheme.DCGM, dcgm_signals(set(dcgm_names()))),
     ):
         for signal in signals:
-            told.setdefault(signal.metric, (dialect, []))[1].append(signal)
-    for number, (name, (dialect, mine)) in enumerate(told.items()):
-        folds = {fold for signal in mine for fold in signal.folds}
+            told.setdefault(signal.metric, (scheme, []))[1].append(signal)
+    for number, (name, (scheme, mine)) in enumerate(told.items()):
+        aggregations = {aggregation for signal in mine for aggregation in signal.aggregations}
         quantities = {signal.quantity for signal in mine}
         yield Wanted(
             number,
             name,
-            dialect,
-            is_windowed_gauge=bool(folds - {Fold.LAST, Fold.INCREASE}),
-            is_windowed_counter=Fold.INCREASE in folds,
+            scheme,
+            is_windowed_gauge=bool(aggregations - {Aggregation.LAST, Aggregation.INCREASE}),
+            is_windowed_counter=Aggregation.INCREASE in aggregations,
             is_called=bool(quantities & _CALLED),
             is_identity=Quantity.IDENTITY in quantities,
             users=_find_users(mine),
@@ -61,8 +61,8 @@ def _gather() -> Iterable[Wanted]:
 
 
 def _find_users(signals: Iterable[Signal]) -> frozenset[str] | None:
-    users = [value for signal in signals for label, _, value in signal.only if label == "by"]
-    return frozenset(users) if all(signal.only for signal in signals) else None
+    users = [matcher.value for signal in signals for matcher in signal.matchers if matcher.label == "by"]
+    return frozenset(users) if all(signal.matchers for signal in signals) else None
 
 
 FAMILIES: tuple[Wanted, ...] = tuple(_gather())
@@ -70,7 +70,7 @@ BY_NAME: Mapping[str, Wanted] = {family.name: family for family in FAMILIES}
 
 EVERY_NAME: Mapping[bytes, Wanted] = {family.name.encode(): family for family in FAMILIES}
 NOT_DCGM: Mapping[bytes, Wanted] = {
-    name: family for name, family in EVERY_NAME.items() if family.dialect is not Dialect.DCGM
+    name: family for name, family in EVERY_NAME.items() if family.scheme is not MetricScheme.DCGM
 }
 _KNOWS_ALL = b"\n" + metrics.ALLOCATIONS_KNOWN.name.encode() + b"{"
 _YES = frozenset({b"1", b"1.0"})

@@ -16,8 +16,8 @@ from gpusteward.analyzer.sources.scrape.metric_filter import EVERY_NAME, FAMILIE
 from gpusteward.analyzer.sources.scrape.ring_buffers import LOOK_BACK_SECONDS, Moments, Ring, fold
 from gpusteward.analyzer.sources.scrape.series import Clerk, Labels
 from gpusteward.analyzer.sources.scrape.series_index import Numbers, Roll
-from gpusteward.analyzer.sources.usage.dialects import Dialect
-from gpusteward.analyzer.sources.usage.label_mapping import CANDIDATES, Spelling, find_spelling
+from gpusteward.analyzer.sources.usage.label_mapping import CANDIDATES, LabelMapping, map_labels
+from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.tables import Column
 
 Course = tuple[Column, Column]  # moments and values
@@ -67,8 +67,8 @@ class Record:
         self.answered_at = -np.inf  # when a page was last read
         self._pages = 0
         self._known: dict[int, int] = {}  # hash of a line without its value -> its series
-        self._names: dict[Dialect, set[str]] = {
-            dialect: set() for dialect in Dialect
+        self._names: dict[MetricScheme, set[str]] = {
+            scheme: set() for scheme in MetricScheme
         }  # of labels, as far as they matter
         self._moments = Moments(capacity)
         self._gauges, self._counters = Ring(capacity, np.float32), Ring(capacity, np.float64)
@@ -139,7 +139,9 @@ class Record:
                 is_there = ~np.isnan(values)
                 yield self._moments.times[places][is_there], values[is_there]
 
-    def renumber(self, clerk: Clerk, holders: Mapping[Dialect, NDArray[np.int32]], devices: NDArray[np.int32]) -> None:
+    def renumber(
+        self, clerk: Clerk, holders: Mapping[MetricScheme, NDArray[np.int32]], devices: NDArray[np.int32]
+    ) -> None:
         """Another clerk, who has other numbers for the same rows."""
         self._clerk = clerk
         self.roll.renumber(holders, devices)
@@ -148,8 +150,8 @@ class Record:
         """Lines that were not on a page before."""
         read = [found for line in self._admit(strangers) if (found := lines.read_stranger(line, faults=self.faults))]
         for one in read:
-            self._names[EVERY_NAME[one.name].dialect] |= _SPELLED.intersection((*one.labels, *self._labels))
-        spellings = {dialect: find_spelling(names) for dialect, names in self._names.items()}
+            self._names[EVERY_NAME[one.name].scheme] |= _SPELLED.intersection((*one.labels, *self._labels))
+        spellings = {scheme: map_labels(names) for scheme, names in self._names.items()}
         for one in read:
             if one.key not in self._known:
                 self._known[one.key] = self._add(one, spellings)
@@ -173,12 +175,12 @@ class Record:
             self.faults.note(reason, refused[-1][: lines.LONGEST_LINE], times=len(refused))
         return strangers[:place]
 
-    def _add(self, stranger: Stranger, spellings: Mapping[Dialect, Spelling]) -> int:
+    def _add(self, stranger: Stranger, spellings: Mapping[MetricScheme, LabelMapping]) -> int:
         family = EVERY_NAME[stranger.name]
         if not family.is_about(stranger.labels.get("by", "")):
             return lines.IGNORED
         labels = {**self._labels, **stranger.labels}
-        fact = self._clerk.file(family, labels, spellings[family.dialect], label_bytes=stranger.end)
+        fact = self._clerk.file(family, labels, spellings[family.scheme], label_bytes=stranger.end)
         return self.roll.add(fact)
 
     def _make_space(self) -> None:

@@ -5,17 +5,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntFlag
 
-from gpusteward.analyzer.sources.promql.matchers import Matcher, Matchers
-from gpusteward.analyzer.sources.promql.plan import DEVICE_DETAILS, NATIVE_DETAILS, asks_devices, asks_holders
+from gpusteward.analyzer.sources.promql.query_plan import (
+    DEVICE_DETAIL_LABELS,
+    detail_labels,
+    device_matchers,
+    holder_matchers,
+)
 from gpusteward.analyzer.sources.scrape.metric_filter import Wanted
-from gpusteward.analyzer.sources.usage.dialects import Dialect
-from gpusteward.analyzer.sources.usage.keys import Details, LabelKeys
-from gpusteward.analyzer.sources.usage.label_mapping import Spelling
+from gpusteward.analyzer.sources.usage.label_mapping import LabelMapping
+from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
+from gpusteward.analyzer.sources.usage.row_index import (
+    DeviceDetails,
+    DeviceKey,
+    HolderDetails,
+    HolderKey,
+    LabelRowIndex,
+)
+from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers
 
-ROLES = Spelling("uuid", "instance", "namespace", "pod", "container", "node", "gpu", "model", "job")
+ROLES = LabelMapping("uuid", "instance", "namespace", "pod", "container", "node", "gpu", "model", "job")
 """Labels under one name each, whatever an exporter calls them."""
 
 Labels = Mapping[str, str]
+Details = HolderDetails | DeviceDetails
 Place = tuple[str, str]  # node, model
 
 
@@ -47,18 +59,18 @@ class Fact:
 class Rows:
     """Every holder and device by number, as of one moment."""
 
-    holders: Mapping[Dialect, LabelKeys]
-    devices: LabelKeys
+    holders: Mapping[MetricScheme, LabelRowIndex[HolderKey]]
+    devices: LabelRowIndex[DeviceKey]
 
 
 class Clerk:
     """Knows every holder and device by number. One for all targets."""
 
     def __init__(self, condition: Matchers = ()) -> None:
-        self.holders = {dialect: LabelKeys(ROLES.holder) for dialect in Dialect}
-        self.devices = LabelKeys(ROLES.device)
-        self._for_holders = asks_holders(condition)
-        self._for_devices = asks_devices(condition)
+        self.holders = {scheme: LabelRowIndex(ROLES.holder) for scheme in MetricScheme}
+        self.devices = LabelRowIndex(ROLES.device)
+        self._for_holders = holder_matchers(condition)
+        self._for_devices = device_matchers(condition)
         self._same: dict[Details, Details] = {}  # equal texts once: many series say the same
         self._places: dict[Place, Place] = {}
         self.filed_bytes = 0  # of labels, those of series long gone too
@@ -69,18 +81,18 @@ class Clerk:
 
     def list_rows(self) -> Rows:
         """Who is known now; later ones are not added."""
-        return Rows({dialect: keys.copy() for dialect, keys in self.holders.items()}, self.devices.copy())
+        return Rows({scheme: keys.copy() for scheme, keys in self.holders.items()}, self.devices.copy())
 
-    def file(self, family: Wanted, labels: Labels, spelling: Spelling, *, label_bytes: int) -> Fact:
+    def file(self, family: Wanted, labels: Labels, mapping: LabelMapping, *, label_bytes: int) -> Fact:
         """What a series with these labels is about."""
         self.filed_bytes += label_bytes
-        roles = _read_roles(labels, spelling)
+        roles = _read_roles(labels, mapping)
         place = (roles["node"], roles["model"])
         return Fact(
             family,
             self._find_traits(labels, roles),
-            self.holders[family.dialect].add(roles),
-            self.devices.add(roles),
+            self.holders[family.scheme].add_labels(roles),
+            self.devices.add_labels(roles),
             label_bytes,
             self._read_details(family, labels, roles),
             self._places.setdefault(place, place) if _is_whole(family, labels, roles) else None,
@@ -101,13 +113,12 @@ class Clerk:
 
     def _read_details(self, family: Wanted, labels: Labels, roles: Labels) -> Details | None:
         if family.is_identity:
-            return self._share(_take(labels, DEVICE_DETAILS))
+            return self._share(DeviceDetails._make(_take(labels, DEVICE_DETAIL_LABELS)))
         if not family.is_called:
             return None
-        more = NATIVE_DETAILS if family.dialect is Dialect.NATIVE else ()
-        return self._share((*_take(roles, ("node", "gpu", "model", "job")), *_take(labels, more)))
+        return self._share(HolderDetails._make(_take({**labels, **roles}, detail_labels(family.scheme, ROLES))))
 
-    def _share(self, texts: tuple[str, ...]) -> tuple[str, ...]:
+    def _share(self, texts: Details) -> Details:
         return self._same.setdefault(texts, texts)
 
 
@@ -119,16 +130,16 @@ def fits(matcher: Matcher, labels: Labels) -> bool:
     return bool(re.fullmatch(matcher.value, value)) is (matcher.operator == "=~")
 
 
-def _read_roles(labels: Labels, spelling: Spelling) -> dict[str, str]:
-    return {role: labels.get(getattr(spelling, role), "") for role in Spelling.__slots__}
+def _read_roles(labels: Labels, mapping: LabelMapping) -> dict[str, str]:
+    return {role: labels.get(getattr(mapping, role), "") for role in LabelMapping.__slots__}
 
 
-def _take(labels: Labels, names: Sequence[str]) -> Details:
-    return tuple([labels.get(name, "") for name in names])
+def _take(labels: Labels, names: Sequence[str]) -> list[str]:
+    return [labels.get(name, "") for name in names]
 
 
 def _is_whole(family: Wanted, labels: Labels, roles: Labels) -> bool:
     """A device that counts in the fleet; DCGM names a MIG instance by its parent's uuid, so that counts too."""
-    if family.dialect is Dialect.NATIVE:
+    if family.scheme is MetricScheme.NATIVE:
         return family.is_identity and not roles["instance"] and not labels.get("parent_uuid")
-    return family.dialect is Dialect.DCGM and family.is_called
+    return family.scheme is MetricScheme.DCGM and family.is_called

@@ -7,9 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusteward.analyzer.sources.scrape.metric_filter import FAMILIES, Wanted
-from gpusteward.analyzer.sources.scrape.series import Fact, Place
-from gpusteward.analyzer.sources.usage.dialects import Dialect
-from gpusteward.analyzer.sources.usage.keys import Details
+from gpusteward.analyzer.sources.scrape.series import Details, Fact, Place
+from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 
 Numbers = NDArray[np.int64]
 
@@ -88,13 +87,13 @@ class Roll:
         """Whether a series is about one of these, or about one of the same number in another dialect."""
         return not set(self._holder).isdisjoint(holders)
 
-    def list_rows(self) -> Iterable[tuple[Dialect, int, int]]:
+    def list_rows(self) -> Iterable[tuple[MetricScheme, int, int]]:
         """Dialect, holder and device of every series."""
         for number, holder, device in zip(self._family, self._holder, self._device, strict=True):
-            yield FAMILIES[number].dialect, holder, device
+            yield FAMILIES[number].scheme, holder, device
 
-    def renumber(self, holders: Mapping[Dialect, NDArray[np.int32]], devices: NDArray[np.int32]) -> None:
+    def renumber(self, holders: Mapping[MetricScheme, NDArray[np.int32]], devices: NDArray[np.int32]) -> None:
         """Holders and devices have other numbers now."""
         rows = zip(self._family, self._holder, strict=True)
-        self._holder = array("i", [int(holders[FAMILIES[number].dialect][row]) for number, row in rows])
+        self._holder = array("i", [int(holders[FAMILIES[number].scheme][row]) for number, row in rows])
         self._device = array("i", [int(devices[row]) for row in self._device])

@@ -4,9 +4,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from gpusteward.analyzer.sources.pod_processes import Pod, Running
-from gpusteward.analyzer.sources.promql.matchers import Matchers
-from gpusteward.analyzer.sources.promql.plan import Found, calls_devices
+from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
+from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, reports_unheld_devices
 from gpusteward.analyzer.sources.scrape.charts import read_chart
 from gpusteward.analyzer.sources.scrape.file_targets import FileList
 from gpusteward.analyzer.sources.scrape.health_report import describe
@@ -19,12 +18,18 @@ from gpusteward.analyzer.sources.scrape.series import Rows
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.store import Shape, Store
 from gpusteward.analyzer.sources.scrape.targets import NOTHING_SET, FixedList, KnownTargets, TargetList
-from gpusteward.analyzer.sources.usage.blocks import Block, Shelf, build_block
-from gpusteward.analyzer.sources.usage.coverage import Expectations
-from gpusteward.analyzer.sources.usage.dialects import Dialect
-from gpusteward.analyzer.sources.usage.merge_tables import choose_rows, join_blocks
-from gpusteward.analyzer.sources.usage.presence import list_silent
-from gpusteward.analyzer.sources.usage.stale_allocations import Absences
+from gpusteward.analyzer.sources.usage.coverage import ExpectedSamples
+from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
+from gpusteward.analyzer.sources.usage.partial_tables import (
+    AllocationCache,
+    PartialTable,
+    build_partial_table,
+    choose_rows,
+    merge_partial_tables,
+)
+from gpusteward.analyzer.sources.usage.presence import list_stale_rows
+from gpusteward.analyzer.sources.usage.selectors import Matchers
+from gpusteward.analyzer.sources.usage.stale_allocations import StaleAllocations
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
@@ -53,20 +58,22 @@ class ScrapeSource:
         shape = _shape(settings, window_seconds, condition)
         same = before if before is not None and before.store.shape == shape else None
         self.store: Store = same.store if same else Store(shape)
-        self._shelves: dict[Dialect, Shelf] = same._shelves if same else {dialect: Shelf() for dialect in Dialect}
-        self._absences: dict[Dialect, Absences] = (
-            same._absences if same else {dialect: Absences() for dialect in Dialect}
+        self._shelves: dict[MetricScheme, AllocationCache] = (
+            same._shelves if same else {scheme: AllocationCache() for scheme in MetricScheme}
         )
-        self._expectations = Expectations(window_seconds=window_seconds, fixed_interval=settings.interval)
+        self._absences: dict[MetricScheme, StaleAllocations] = (
+            same._absences if same else {scheme: StaleAllocations() for scheme in MetricScheme}
+        )
+        self._expectations = ExpectedSamples(window_seconds=window_seconds, fixed_interval=settings.interval)
         self._condition = condition
-        self._found: tuple[Found, ...] = ()
+        self._found: tuple[DetectedScheme, ...] = ()
         self._has_history = False  # the window was given, so the first read need not wait for scrapes
         self._rounds = Rounds(self._known, self.store, settings)
         if self._known.origins:
             self._rounds.start()
 
     @property
-    def asked(self) -> Mapping[str, int]:
+    def request_counts(self) -> Mapping[str, int]:
         """Scrapes since the start by result: ok or failed."""
         return self._rounds.asked
 
@@ -90,24 +97,26 @@ class ScrapeSource:
         self._found = find_dialects(self.store.list_names())
         window, rows = self.store.look_back(at, self._window_seconds)
         blocks = [self._read_dialect(found, window, rows, at) for found in self._found]
-        chosen = choose_rows(blocks, [self._absences[found.dialect].unseen for found in self._found])
-        table = join_blocks(blocks, chosen, at=at, window_seconds=self._window_seconds)
+        chosen = choose_rows(blocks, [self._absences[found.scheme].without_samples for found in self._found])
+        table = merge_partial_tables(blocks, chosen, at=at, window_seconds=self._window_seconds)
         return replace(table, fleet=count_fleet(window, rows))
 
-    def _read_dialect(self, found: Found, window: Window, rows: Rows, at: float) -> Block:
-        absences, shelf = self._absences[found.dialect], self._shelves[found.dialect]
-        gathered = answer(found, window, rows, before=absences.recall(rows.holders[found.dialect], at))
-        if strangers := absences.find_strangers(list_silent(gathered)):
-            remember(gathered, found, window, strangers)
-        block = build_block(found.dialect, gathered, expectations=self._expectations, shelf=shelf, at=at)
-        absences.note(gathered, block, at, calls_devices=calls_devices(found.dialect, self._condition))
+    def _read_dialect(self, found: DetectedScheme, window: Window, rows: Rows, at: float) -> PartialTable:
+        absences, shelf = self._absences[found.scheme], self._shelves[found.scheme]
+        results = answer(found, window, rows, before=absences.list_previous_rows(rows.holders[found.scheme], at))
+        if strangers := absences.find_without_details(list_stale_rows(results)):
+            remember(results, found, window, strangers)
+        block = build_partial_table(found.scheme, results, expected=self._expectations, allocations=shelf, at=at)
+        absences.update(
+            results, block, at, reports_unheld_devices=reports_unheld_devices(found.scheme, self._condition)
+        )
         return block
 
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
         """The course of one allocation before `at`, as far back as it is kept."""
         return read_chart(self.store, self._found, allocation, at=at, seconds=seconds)
 
-    def read_processes(self, pods: Collection[Pod], at: float) -> Running:
+    def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
         """What these pods run, as their agents tell it now. Raises SourceError."""
         return read_running(self.store, self._rounds, pods, at)
 
@@ -119,7 +128,7 @@ class ScrapeSource:
             dict(self._rounds.health),
             found=self._found,
             interval=self._settings.interval,
-            asked=self.asked,
+            asked=self.request_counts,
         )
         return told if self._known.origins else {**told, "failures": {"targets": NOTHING_SET}}
 

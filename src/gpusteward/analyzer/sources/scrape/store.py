@@ -9,11 +9,11 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusteward.analyzer.sources.promql.matchers import Matchers
 from gpusteward.analyzer.sources.scrape.metric_filter import FAMILIES
 from gpusteward.analyzer.sources.scrape.records import Record, Room, Window
-from gpusteward.analyzer.sources.scrape.series import ROLES, Clerk, Labels, Rows
-from gpusteward.analyzer.sources.usage.keys import LabelKeys
+from gpusteward.analyzer.sources.scrape.series import Clerk, Labels, Rows
+from gpusteward.analyzer.sources.usage.row_index import K, LabelRowIndex
+from gpusteward.analyzer.sources.usage.selectors import Matchers
 
 _FEW_ROWS = 10_000
 _MOST_STALE = 2
@@ -135,18 +135,18 @@ class Store:
         self._clerk.filed_bytes = kept_bytes
         alive = {row for record in self._records.values() for row in record.roll.list_rows()}
         holders = {
-            dialect: _renumber(keys, self._clerk.holders[dialect], {row for whose, row, _ in alive if whose is dialect})
-            for dialect, keys in before.holders.items()
+            scheme: _renumber(keys, self._clerk.holders[scheme], {row for whose, row, _ in alive if whose is scheme})
+            for scheme, keys in before.holders.items()
         }
         devices = _renumber(before.devices, self._clerk.devices, {device for _, _, device in alive})
         for record in self._records.values():
             record.renumber(self._clerk, holders, devices)
 
 
-def _renumber(before: LabelKeys, after: LabelKeys, alive: set[int]) -> NDArray[np.int32]:
+def _renumber(before: LabelRowIndex[K], after: LabelRowIndex[K], alive: set[int]) -> NDArray[np.int32]:
     numbers = np.full(len(before), -1, np.int32)
     for row in sorted(alive):
-        numbers[row] = after.add(dict(zip(ROLES.holder, before.all[row], strict=False)))
+        numbers[row] = after.add_key(before.keys[row])
     return numbers
 
 

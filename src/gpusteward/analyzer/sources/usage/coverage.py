@@ -1,69 +1,77 @@
-"""Samples seen / expected. A gap is a fault of the collection, never idleness, so what is expected must not shrink
-with what was seen.
+"""Coverage: samples seen / samples expected.
 
-How often a job is scraped is learned from `up` (pace.py). Where there is no `up` (remote write by others), the densest
-rows of the job stand in, as remembered over the last hour: an outage that began before the first look cannot be told
-from a longer interval then. Of a job that is new nothing is known, and so its rows are not judged.
+A gap is a fault of the collection, never idleness, so the expected number must not shrink with the number seen. It
+follows from the scrape interval of each job, learned from `up` (promql/scrape_intervals.py). Where there is no `up`
+(remote write from elsewhere), the highest counts of the job in the last hour are used instead; an outage that began
+before the first read cannot be told from a longer interval then. Rows of a new job are not judged.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from gpusteward.analyzer.sources.usage.scrape_intervals import Pace
 from gpusteward.analyzer.tables import Column
 
 LOOK_BACK_SECONDS = 3600.0
-_MANY = 0.95
-"""This quantile of the counts of a job: above a few that were scraped twice, below none that missed a sample."""
+_QUANTILE = 0.95
+"""Of the counts of a job: ignores a few rows that were scraped twice."""
 
 
-class Expectations:
-    """How many samples a window should hold, by scrape job; remembered, because an outage must not lower it."""
+@dataclass(frozen=True)
+class ScrapeIntervals:
+    """What is known of the scrape jobs."""
+
+    seconds: Mapping[str, float] = field(default_factory=dict)  # by job, where `up` tells it
+    established: frozenset[str] = frozenset()  # jobs that had samples ten minutes ago
+
+
+class ExpectedSamples:
+    """How many samples a window should contain, by scrape job. Remembered, so that an outage does not lower it."""
 
     def __init__(self, *, window_seconds: float, fixed_interval: float | None = None) -> None:
         self.window_seconds = window_seconds
         self._fixed = fixed_interval
-        self.intervals: Mapping[str, float] = {}
-        self._seen: dict[str, list[tuple[float, float]]] = {}
-        self._jobs: set[str] = set()  # whose rows were seen here
-        self._grown: set[str] = set()
-        self.young: set[str] = set()  # jobs of rows seen since it was learned, too new to tell how often they speak
+        self._intervals: dict[str, float] = {}
+        self._counts: dict[str, list[tuple[float, float]]] = {}  # job -> time, highest count
+        self._jobs: set[str] = set()  # of the rows seen so far
+        self._established: set[str] = set()
+        self.new_jobs: set[str] = set()  # jobs of rows seen since `update` that are too new to know their interval
 
-    def learn(self, pace: Pace) -> None:
-        """What is known of each job; one of which nothing is known now keeps what was known before."""
-        self.intervals = {**self.intervals, **pace.intervals}
-        self._grown |= pace.grown
-        self.young.clear()
+    def update(self, intervals: ScrapeIntervals) -> None:
+        """Jobs that are missing in `intervals` keep what was known before."""
+        self._intervals |= intervals.seconds
+        self._established |= intervals.established
+        self.new_jobs.clear()
 
-    def cover(self, counts: Column, jobs: Sequence[str], at: float) -> Column:
+    def measure_coverage(self, counts: Column, jobs: Sequence[str], at: float) -> Column:
         """Coverage of each row, 0 to 1; NaN where nothing was counted."""
         expected = np.full(len(counts), np.nan)
         numbers: dict[str, int] = {}
-        places = np.array([numbers.setdefault(job, len(numbers)) for job in jobs], dtype=np.int64)
+        job_numbers = np.array([numbers.setdefault(job, len(numbers)) for job in jobs], dtype=np.int64)
         self._jobs |= numbers.keys() - {""}
-        for name, number in numbers.items():
-            mine = places == number
-            expected[mine] = self._expect(name, counts[mine], at)
-        covered: Column = np.minimum(counts / expected, 1.0)
-        return covered
+        for job, number in numbers.items():
+            is_of_job = job_numbers == number
+            expected[is_of_job] = self._expect(job, counts[is_of_job], at)
+        coverage: Column = np.minimum(counts / expected, 1.0)
+        return coverage
 
     def _expect(self, job: str, counts: Column, at: float) -> float:
-        interval = self._fixed or self.intervals.get(job) or (None if job else self._shortest_interval())
+        interval = self._fixed or self._intervals.get(job) or (None if job else self._shortest_interval())
         if interval:
             return max(self.window_seconds / interval, 1.0)
         known = counts[np.isfinite(counts)]
         if not len(known):
             return np.nan
-        if job not in self._grown:
-            self.young.add(job)
+        if job not in self._established:
+            self.new_jobs.add(job)
             return np.nan
-        densest = float(np.quantile(known, _MANY, method="higher"))
-        kept = [(when, count) for when, count in self._seen.get(job, ()) if abs(at - when) <= LOOK_BACK_SECONDS]
-        self._seen[job] = [*kept, (at, densest)]
-        return max(count for _, count in self._seen[job])
+        highest = float(np.quantile(known, _QUANTILE, method="higher"))
+        recent = [(when, count) for when, count in self._counts.get(job, ()) if abs(at - when) <= LOOK_BACK_SECONDS]
+        self._counts[job] = [*recent, (at, highest)]
+        return max(count for _, count in self._counts[job])
 
     def _shortest_interval(self) -> float | None:
-        """For rows whose job is not known, as of a silent node: the densest of the jobs they could be of."""
-        mine = [seconds for job, seconds in self.intervals.items() if job in self._jobs]
-        return min(mine or self.intervals.values(), default=None)
+        """For rows whose job is unknown, such as stale ones: the shortest interval of the jobs they may belong to."""
+        seen = [seconds for job, seconds in self._intervals.items() if job in self._jobs]
+        return min(seen or self._intervals.values(), default=None)

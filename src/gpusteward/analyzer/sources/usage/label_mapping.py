@@ -1,12 +1,14 @@
-"""Which label says what: sites, exporters and their versions have several names for the same thing."""
+"""Which label holds what: sites, exporters and their versions use several names for the same thing."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
+from gpusteward.analyzer.sources.usage.row_index import DeviceKey, HolderDetails, HolderKey
+
 
 @dataclass(frozen=True, slots=True)
-class Spelling:
-    """The label names of one family of series; empty where it has no such label."""
+class LabelMapping:
+    """The label names of one metric family; empty where it has no such label."""
 
     uuid: str = ""
     instance: str = ""  # MIG instance id
@@ -19,21 +21,27 @@ class Spelling:
     job: str = ""
 
     @property
-    def holder(self) -> tuple[str, ...]:
-        """What identifies an allocation."""
-        return (self.uuid, self.instance, self.namespace, self.pod, self.container)
+    def holder(self) -> HolderKey:
+        """The label of each part of a holder's key."""
+        return HolderKey(self.uuid, self.instance, self.namespace, self.pod, self.container)
 
     @property
-    def device(self) -> tuple[str, ...]:
-        """What identifies a device or MIG instance."""
-        return (self.uuid, self.instance)
+    def device(self) -> DeviceKey:
+        """The label of each part of a device's key."""
+        return DeviceKey(self.uuid, self.instance)
+
+    @property
+    def details(self) -> HolderDetails:
+        """The label of each detail that every exporter may report."""
+        return HolderDetails(self.node, self.gpu, self.model, self.job)
 
 
 CANDIDATES: Mapping[str, tuple[str, ...]] = {
     "uuid": ("UUID", "uuid", "device_uuid", "deviceuuid"),
     "instance": ("GPU_I_ID", "gpu_instance_id"),
-    # Prometheus renames what collides with its own labels of the scraped pod, unless it honours them: where both are
-    # there, the plain name is the exporter's own pod. The names of dcgm-exporter 1.x and HAMi never collide.
+    # Prometheus renames labels that collide with those of the scraped target (`exported_pod`), unless the job has
+    # `honor_labels`. Where both exist, the plain name is the exporter's own pod. The names of dcgm-exporter 1.x and
+    # HAMi never collide.
     "namespace": ("exported_namespace", "pod_namespace", "podnamespace", "namespace"),
     "pod": ("exported_pod", "pod_name", "podname", "pod"),
     "container": ("exported_container", "container_name", "ctrname", "container"),
@@ -42,11 +50,11 @@ CANDIDATES: Mapping[str, tuple[str, ...]] = {
     "model": ("modelName", "model", "device_type", "devicetype"),
     "job": ("job",),
 }
-"""By what a label says, its names in the order of trust."""
+"""The possible label names of each field of `LabelMapping`, preferred ones first."""
 
 
-def find_spelling(labels: Iterable[str]) -> Spelling:
-    """The spelling of a family that has these labels."""
-    there = set(labels)
-    found = {role: next((name for name in names if name in there), "") for role, names in CANDIDATES.items()}
-    return Spelling(**{field.name: found[field.name] for field in fields(Spelling)})
+def map_labels(labels: Iterable[str]) -> LabelMapping:
+    """The mapping for a metric family that has these labels."""
+    existing = set(labels)
+    found = {field: next((name for name in names if name in existing), "") for field, names in CANDIDATES.items()}
+    return LabelMapping(**{field.name: found[field.name] for field in fields(LabelMapping)})

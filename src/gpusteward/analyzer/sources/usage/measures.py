@@ -1,12 +1,12 @@
-"""Measures from quantities: what a holder has of its own, and its part of what only the device tells."""
+"""Quantities -> measures: what a holder uses itself, and its part of what only the device reports."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from gpusteward.analyzer.sources.usage.dialects import Dialect
-from gpusteward.analyzer.sources.usage.presence import Roster
-from gpusteward.analyzer.sources.usage.quantities import MEASURES, STATS, Fold, Level, Quantity
+from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
+from gpusteward.analyzer.sources.usage.presence import PresenceTable
+from gpusteward.analyzer.sources.usage.quantities import MEASURES, STATS, Aggregation, Level, Quantity
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.usages import Measure, Stat
 
@@ -15,134 +15,137 @@ Stats = dict[tuple[Measure, Stat], Column]
 _OF_HOLDER = (Quantity.CORE, Quantity.MEMORY_USED, Quantity.PROCESSES)
 _DIVIDED = (Quantity.MEMORY_COPY, Quantity.ENGINE, Quantity.TENSOR, Quantity.DRAM)
 _SAME_FOR_ALL = (Quantity.POWER_LIMIT, Quantity.SM_CLOCK)
-WELL_SEEN = 0.9
-"""The judge calls nothing idle below it (`judge.activity.coverage`)."""
-_FOLDS = (Fold.MEAN, Fold.PEAK, Fold.SPREAD, Fold.LAST)
+FULL_COVERAGE = 0.9
+"""Below it the judge calls nothing idle (`judge.activity.coverage`)."""
+_AGGREGATIONS = (Aggregation.MEAN, Aggregation.PEAK, Aggregation.SPREAD, Aggregation.LAST)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """How long the window is, and which part of it was seen of each row."""
+class WindowCoverage:
+    """The length of the window, and how much of it is covered by samples of each row."""
 
     window_seconds: float
     coverage: Column
 
 
-def measure(roster: Roster, seen: Seen) -> Stats:
-    """Every measure that somebody told, in base units."""
-    stats = _measure_holders(roster)
-    _count_busy_time(roster, stats, seen)
-    stats[Measure.MEMORY_TOTAL, Stat.LAST] = _memory_total(roster)
-    if roster.dialect is not Dialect.DCGM:
-        stats |= _measure_devices(roster, stats, seen)
-    elif roster.gathered.has(Level.DEVICE, Quantity.POWER_LIMIT, Fold.LAST):
-        stats[Measure.POWER_LIMIT, Stat.LAST] = roster.take(Level.DEVICE, Quantity.POWER_LIMIT, Fold.LAST)
-    _stand_in_for_copy(roster, stats)
+def compute_measures(presence: PresenceTable, window: WindowCoverage) -> Stats:
+    """Every measure with data, in base units."""
+    stats = _measure_holders(presence)
+    _apply_busy_time(presence, stats, window)
+    stats[Measure.MEMORY_TOTAL, Stat.LAST] = _memory_total(presence)
+    if presence.scheme is not MetricScheme.DCGM:
+        stats |= _measure_devices(presence, stats, window)
+    elif presence.results.has(Level.DEVICE, Quantity.POWER_LIMIT, Aggregation.LAST):
+        limit = presence.column(Level.DEVICE, Quantity.POWER_LIMIT, Aggregation.LAST)
+        stats[Measure.POWER_LIMIT, Stat.LAST] = limit
+    _replace_copy_of_mig(presence, stats)
     return stats
 
 
-def _measure_holders(roster: Roster) -> Stats:
-    quantities = tuple(MEASURES) if roster.dialect is Dialect.DCGM else _OF_HOLDER
-    told = {
-        (MEASURES[quantity], STATS[fold]): roster.take(Level.HOLDER, quantity, fold)
+def _measure_holders(presence: PresenceTable) -> Stats:
+    quantities = tuple(MEASURES) if presence.scheme is MetricScheme.DCGM else _OF_HOLDER
+    stats = {
+        (MEASURES[quantity], STATS[aggregation]): presence.column(Level.HOLDER, quantity, aggregation)
         for quantity in quantities
-        for fold in (*_FOLDS, Fold.COUNT)
-        if roster.gathered.has(Level.HOLDER, quantity, fold)
+        for aggregation in (*_AGGREGATIONS, Aggregation.COUNT)
+        if presence.results.has(Level.HOLDER, quantity, aggregation)
     }
     for stat in (Stat.MEAN, Stat.PEAK):
-        told.setdefault((Measure.CORE, stat), np.full(len(roster), np.nan))
-    return told
+        stats.setdefault((Measure.CORE, stat), np.full(len(presence), np.nan))
+    return stats
 
 
-def _count_busy_time(roster: Roster, stats: Stats, seen: Seen) -> None:
-    """Where busy time is counted, the mean is made of it: work that began and ended between two samples is in it.
+def _apply_busy_time(presence: PresenceTable, stats: Stats, window: WindowCoverage) -> None:
+    """Where busy time is counted, it gives the mean: it includes work that began and ended between two samples.
 
-    The peak is never below the mean; one that no sample saw is that high at least.
+    The peak is never below the mean; work that no sample saw reached at least the mean.
     """
-    if not roster.gathered.has(Level.HOLDER, Quantity.BUSY, Fold.INCREASE):
+    if not presence.results.has(Level.HOLDER, Quantity.BUSY, Aggregation.INCREASE):
         return
-    mean = _mean_core(roster, Level.HOLDER, stats[Measure.CORE, Stat.MEAN], seen)
+    mean = _mean_core(presence, Level.HOLDER, stats[Measure.CORE, Stat.MEAN], window)
     stats[Measure.CORE, Stat.MEAN] = mean
     stats[Measure.CORE, Stat.PEAK] = np.maximum(stats[Measure.CORE, Stat.PEAK], mean)
 
 
-def _mean_core(roster: Roster, level: Level, sampled: Column, seen: Seen) -> Column:
-    """Part of the time that was worked, as it is counted; as it was sampled where nobody counts.
+def _mean_core(presence: PresenceTable, level: Level, sampled: Column, window: WindowCoverage) -> Column:
+    """The fraction of time with work: counted where busy time is known, else as sampled.
 
-    Busy time of a window is divided by what was seen of it: a series that began in the window has done nothing before,
-    which says nothing of how it works. Where much is missing nobody knows whether it is the beginning, which was not
-    counted, or a gap in the middle, which was: then neither of the two may be understated.
+    Busy time is divided by the covered part of the window: a series that began in the window had no busy time before,
+    which says nothing about how it works. Where much is missing, it is unknown whether that is the beginning, which was
+    not counted, or a gap in the middle, which was: then the larger value is used, so that use is not understated.
     """
-    busy = roster.take(level, Quantity.BUSY, Fold.INCREASE) / seen.window_seconds
-    is_whole = seen.coverage >= WELL_SEEN
-    counted = np.where(is_whole, busy / np.where(is_whole, seen.coverage, 1.0), np.fmax(busy, sampled))
-    # An engine guesses what lies between its samples and the window's ends, so it may tell a little more than there is.
+    busy = presence.column(level, Quantity.BUSY, Aggregation.INCREASE) / window.window_seconds
+    is_covered = window.coverage >= FULL_COVERAGE
+    counted = np.where(is_covered, busy / np.where(is_covered, window.coverage, 1.0), np.fmax(busy, sampled))
+    # An engine extrapolates to the ends of the window, so the result may be slightly above the truth.
     return np.where(np.isfinite(busy), np.minimum(counted, 1.0), sampled)
 
 
-def _stand_in_for_copy(roster: Roster, stats: Stats) -> None:
-    """A MIG instance has no memory copy utilization: the activity of its memory interface says the same."""
+def _replace_copy_of_mig(presence: PresenceTable, stats: Stats) -> None:
+    """A MIG instance has no memory copy utilization; the activity of its memory interface is used instead."""
     for stat in (Stat.MEAN, Stat.PEAK):
-        if (dram := stats.get((Measure.DRAM, stat))) is not None and roster.in_slices.any():
-            copy = stats.get((Measure.MEMORY_COPY, stat), np.full(len(roster), np.nan))
-            stats[Measure.MEMORY_COPY, stat] = np.where(roster.in_slices & ~np.isfinite(copy), dram, copy)
+        if (dram := stats.get((Measure.DRAM, stat))) is not None and presence.is_mig.any():
+            copy = stats.get((Measure.MEMORY_COPY, stat), np.full(len(presence), np.nan))
+            stats[Measure.MEMORY_COPY, stat] = np.where(presence.is_mig & ~np.isfinite(copy), dram, copy)
 
 
-def _memory_total(roster: Roster) -> Column:
-    """What the holder may use, else what the device has: as told, or used + free + reserved."""
+def _memory_total(presence: PresenceTable) -> Column:
+    """The memory limit of the holder, else the memory of the device: as reported, or used + free + reserved."""
     used, free, reserved = (
-        roster.take(Level.DEVICE, quantity, Fold.LAST)
+        presence.column(Level.DEVICE, quantity, Aggregation.LAST)
         for quantity in (Quantity.MEMORY_USED, Quantity.MEMORY_FREE, Quantity.MEMORY_RESERVED)
     )
-    summed = used + free + np.nan_to_num(reserved)  # older exporters do not tell what is reserved
-    for told in (
-        roster.take(Level.DEVICE, Quantity.MEMORY_TOTAL, Fold.LAST),
-        roster.take(Level.HOLDER, Quantity.MEMORY_LIMIT, Fold.LAST),
+    total = used + free + np.nan_to_num(reserved)  # older exporters do not report reserved memory
+    for reported in (
+        presence.column(Level.DEVICE, Quantity.MEMORY_TOTAL, Aggregation.LAST),
+        presence.column(Level.HOLDER, Quantity.MEMORY_LIMIT, Aggregation.LAST),
     ):
-        summed = np.where(np.isfinite(told) & (told > 0), told, summed)
-    return summed
+        total = np.where(np.isfinite(reported) & (reported > 0), reported, total)
+    return total
 
 
-def _measure_devices(roster: Roster, stats: Stats, seen: Seen) -> Stats:
-    told: Stats = {}
+def _measure_devices(presence: PresenceTable, holder_stats: Stats, window: WindowCoverage) -> Stats:
+    stats: Stats = {}
     for quantity in (*_DIVIDED, *_SAME_FOR_ALL, Quantity.POWER):
-        for fold in _FOLDS:
-            if roster.gathered.has(Level.DEVICE, quantity, fold):
-                told[MEASURES[quantity], STATS[fold]] = roster.take(Level.DEVICE, quantity, fold)
-    parts = _parts(roster, stats[Measure.CORE, Stat.MEAN], seen)
+        for aggregation in _AGGREGATIONS:
+            if presence.results.has(Level.DEVICE, quantity, aggregation):
+                stats[MEASURES[quantity], STATS[aggregation]] = presence.column(Level.DEVICE, quantity, aggregation)
+    parts = _parts_of_device(presence, holder_stats[Measure.CORE, Stat.MEAN], window)
     for quantity in _DIVIDED:
-        _divide(roster, told, MEASURES[quantity], parts, stats[Measure.CORE, Stat.PEAK])
-    _divide_power(roster, told, parts)
-    return told
+        _divide(presence, stats, MEASURES[quantity], parts, holder_stats[Measure.CORE, Stat.PEAK])
+    _divide_power(presence, stats, parts)
+    return stats
 
 
-def _parts(roster: Roster, core: Column, seen: Seen) -> Column:
-    """The part of each sharing row in what the device did, by share of use; of an idle device by equal parts.
+def _parts_of_device(presence: PresenceTable, core: Column, window: WindowCoverage) -> Column:
+    """The part of each row in the use of a shared device: by its core, or equal parts if the device is idle.
 
-    1 where it is not shared, or where the device's own use is unknown: rather too much activity than too little.
+    1 where the device is not shared or its use is unknown: activity may be overstated, never understated.
     """
-    device = _mean_core(roster, Level.DEVICE, roster.take(Level.DEVICE, Quantity.CORE, Fold.MEAN), seen)
+    sampled = presence.column(Level.DEVICE, Quantity.CORE, Aggregation.MEAN)
+    device = _mean_core(presence, Level.DEVICE, sampled, window)
     with np.errstate(divide="ignore", invalid="ignore"):
-        parts = np.where(device > 0, np.minimum(core / device, 1.0), 1.0 / roster.neighbours)
-    return np.where(roster.shared & np.isfinite(device), parts, 1.0)
+        parts = np.where(device > 0, np.minimum(core / device, 1.0), 1.0 / presence.holders_on_device)
+    return np.where(presence.is_shared & np.isfinite(device), parts, 1.0)
 
 
-def _divide(roster: Roster, told: Stats, name: Measure, parts: Column, core_peak: Column) -> None:
-    """A neighbour's work is not ours: means by our part, peaks only if we worked at all."""
-    if (name, Stat.MEAN) in told:
-        told[name, Stat.MEAN] = told[name, Stat.MEAN] * parts
-    if (name, Stat.PEAK) in told:
-        others = roster.shared & (core_peak == 0) & (roster.take(Level.DEVICE, Quantity.CORE, Fold.PEAK) > 0)
-        told[name, Stat.PEAK] = np.where(others, 0.0, told[name, Stat.PEAK])
+def _divide(presence: PresenceTable, stats: Stats, measure: Measure, parts: Column, core_peak: Column) -> None:
+    """Means are divided by use; a peak counts only for rows that worked at all, unless no holder of the device did."""
+    if (measure, Stat.MEAN) in stats:
+        stats[measure, Stat.MEAN] = stats[measure, Stat.MEAN] * parts
+    if (measure, Stat.PEAK) in stats:
+        device_peak = presence.column(Level.DEVICE, Quantity.CORE, Aggregation.PEAK)
+        is_of_others = presence.is_shared & (core_peak == 0) & (device_peak > 0)
+        stats[measure, Stat.PEAK] = np.where(is_of_others, 0.0, stats[measure, Stat.PEAK])
 
 
-def _divide_power(roster: Roster, told: Stats, parts: Column) -> None:
-    """The agent divides power itself; of HAMi's rows it is divided here."""
-    divided = roster.shared | roster.in_slices
-    for fold in (Fold.MEAN, Fold.PEAK):
-        device = told.get((Measure.POWER, STATS[fold]))
-        if roster.gathered.has(Level.HOLDER, Quantity.POWER, fold):
-            own = roster.take(Level.HOLDER, Quantity.POWER, fold)
-            told[Measure.POWER, STATS[fold]] = own if device is None else np.where(divided, own, device)
+def _divide_power(presence: PresenceTable, stats: Stats, parts: Column) -> None:
+    """gpusteward's agent divides power itself; for HAMi it is divided here."""
+    is_divided = presence.is_shared | presence.is_mig
+    for aggregation in (Aggregation.MEAN, Aggregation.PEAK):
+        device = stats.get((Measure.POWER, STATS[aggregation]))
+        if presence.results.has(Level.HOLDER, Quantity.POWER, aggregation):
+            own = presence.column(Level.HOLDER, Quantity.POWER, aggregation)
+            stats[Measure.POWER, STATS[aggregation]] = own if device is None else np.where(is_divided, own, device)
         elif device is not None:
-            told[Measure.POWER, STATS[fold]] = device * parts
+            stats[Measure.POWER, STATS[aggregation]] = device * parts

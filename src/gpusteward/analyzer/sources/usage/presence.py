@@ -1,162 +1,163 @@
-"""Who is there: the rows of one dialect, each with its device, its parent, and whether it still speaks."""
+"""Which holders exist: the rows of one metric scheme that go into the usage table."""
 
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusteward.analyzer.sources.promql.query_runner import Gathered
-from gpusteward.analyzer.sources.usage.dialects import Dialect
-from gpusteward.analyzer.sources.usage.keys import Details, Key, Rows
-from gpusteward.analyzer.sources.usage.quantities import ROLL_CALL, Fold, Level, Quantity
+from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
+from gpusteward.analyzer.sources.usage.quantities import PRESENCE_NOW, Aggregation, Level, Quantity
+from gpusteward.analyzer.sources.usage.query_results import QueryResults
+from gpusteward.analyzer.sources.usage.row_index import DeviceDetails, DeviceKey, HolderDetails, HolderKey, Rows
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.allocations import Share
 
 Flags = NDArray[np.bool_]
-_POD = 3
-_JOB = 3
-_SHARE = 7
-_WHOLE = frozenset({"", Share.EXCLUSIVE, Share.MIG})
-NOBODY: Details = ("",) * 4
-_NOTHING: Details = ("", "")
+_NOT_SHARED = frozenset({"", Share.EXCLUSIVE, Share.MIG})
+NO_DETAILS = HolderDetails()
+_NO_DEVICE_DETAILS = DeviceDetails()
 
 
-class Roster:
-    """Rows: whoever answered the roll call with a pod, and whoever was seen in the window, or in the table of the last
-    cycle, and went silent since.
+class PresenceTable:
+    """Holders that exist now, then stale ones: seen in the window or in the last cycle, and absent now.
 
-    Whoever is missing while its device answers has ended and is left out.
+    A holder that is absent while its device still reports has ended, and is left out.
     """
 
-    def __init__(self, dialect: Dialect, gathered: Gathered) -> None:
-        self.dialect = dialect
-        self.gathered = gathered
-        keys = gathered.holders.all
-        there = dict.fromkeys((*gathered.present, *_list_cores(gathered)))
-        present = [row for row in there if keys[row][_POD]]
-        silent = dict.fromkeys((*list_silent(gathered), *_list_unheard(gathered, set(present))))
-        self.rows = [*present, *silent]
-        self.keys: list[Key] = [keys[row] for row in self.rows]
-        self.silent: Flags = np.arange(len(self.rows)) >= len(present)
+    def __init__(self, scheme: MetricScheme, results: QueryResults) -> None:
+        self.scheme = scheme
+        self.results = results
+        keys = results.holders.keys
+        existing = dict.fromkeys((*results.present, *_list_rows_with_core(results)))
+        present = [row for row in existing if keys[row].pod]
+        stale = dict.fromkeys((*list_stale_rows(results), *_list_stale_previous_rows(results, set(present))))
+        self.rows = [*present, *stale]
+        self.keys: list[HolderKey] = [keys[row] for row in self.rows]
+        self.is_stale: Flags = np.arange(len(self.rows)) >= len(present)
         self._rows: Rows = np.array(self.rows, dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def take(self, level: Level, quantity: Quantity, fold: Fold) -> Column:
-        """A column for these rows; of a device its own value, else its parent's."""
-        column = self.gathered.column(level, quantity, fold)
+    def column(self, level: Level, quantity: Quantity, aggregation: Aggregation) -> Column:
+        """A result column for these rows; of a device its own value, else that of its parent GPU."""
+        column = self.results.column(level, quantity, aggregation)
         if level is Level.HOLDER:
-            return column if self._is_everybody else column[self._rows]  # without a copy: most cycles
+            return column if self._has_all_rows else column[self._rows]  # without a copy in most cycles
         padded = np.append(column, np.nan)  # row -1: no such device
-        own = padded[self._own]
-        return np.where(np.isfinite(own), own, padded[self._parent])
+        own = padded[self._device_rows]
+        return np.where(np.isfinite(own), own, padded[self._parent_rows])
 
-    def take_device(self, quantity: Quantity, fold: Fold) -> Column:
-        """What the device says of itself; DCGM says it on the holder's row."""
-        return self.take(Level.HOLDER if self.dialect is Dialect.DCGM else Level.DEVICE, quantity, fold)
-
-    @cached_property
-    def _is_everybody(self) -> bool:
-        """Whether the rows are all that are known, in their order."""
-        return np.array_equal(self._rows, np.arange(len(self.gathered.holders)))
+    def device_column(self, quantity: Quantity, aggregation: Aggregation) -> Column:
+        """What the device reports of itself; DCGM reports it with the labels of the holder."""
+        level = Level.HOLDER if self.scheme is MetricScheme.DCGM else Level.DEVICE
+        return self.column(level, quantity, aggregation)
 
     @cached_property
-    def details(self) -> list[Details]:
-        """Of each row node, gpu, model, job, and what the native dialect adds. Of who does not say it any more what it
-        said before; neighbours on the device know the first four."""
-        present = self.gathered.present
+    def _has_all_rows(self) -> bool:
+        """Whether these are all known rows, in their order."""
+        return np.array_equal(self._rows, np.arange(len(self.results.holders)))
+
+    @cached_property
+    def details(self) -> list[HolderDetails]:
+        """The details of each row: present ones, else the last known ones, else those shared by holders of its GPU."""
+        present = self.results.present
         if all(map(present.__contains__, self.rows)):
             return [present[row] for row in self.rows]
-        keys = self.gathered.holders.all
-        neighbours = {keys[row][0]: said[:4] for row, said in present.items()}
-        said_before = self.gathered.remembered
-        return [present.get(row) or said_before.get(row) or neighbours.get(keys[row][0], NOBODY) for row in self.rows]
+        keys = self.results.holders.keys
+        by_gpu = {keys[row].uuid: details.of_device() for row, details in present.items()}
+        last = self.results.last_details
+        return [present.get(row) or last.get(row) or by_gpu.get(keys[row].uuid, NO_DETAILS) for row in self.rows]
 
     @cached_property
-    def identities(self) -> list[Details]:
-        """Of each row the parent of its MIG instance, and the model, as the device says them."""
-        known = self.gathered.identities
-        return [known.get(row, _NOTHING) for row in self._own.tolist()] if known else [_NOTHING] * len(self)
+    def device_details(self) -> list[DeviceDetails]:
+        """The details of the device of each row."""
+        known = self.results.device_details
+        if not known:
+            return [_NO_DEVICE_DETAILS] * len(self)
+        return [known.get(row, _NO_DEVICE_DETAILS) for row in self._device_rows.tolist()]
 
     @cached_property
     def claimed_twice(self) -> Flags:
-        return np.isin(self._rows, list(self.gathered.claimed_twice))
+        return np.isin(self._rows, list(self.results.claimed_twice))
 
     @cached_property
     def jobs(self) -> list[str]:
-        return [said[_JOB] for said in self.details]
+        return [details.job for details in self.details]
 
     @cached_property
-    def in_slices(self) -> Flags:
-        return np.array([bool(key[1]) for key in self.keys], dtype=bool)
+    def is_mig(self) -> Flags:
+        return np.array([bool(key.instance) for key in self.keys], dtype=bool)
 
     @cached_property
-    def shared(self) -> Flags:
-        """Rows that have neighbours on their device, or could have."""
-        if self.dialect is not Dialect.NATIVE:
-            return np.full(len(self), self.dialect is Dialect.HAMI)
-        shares = (said[_SHARE] if len(said) > _SHARE else "" for said in self.details)
-        return np.array([share not in _WHOLE for share in shares], dtype=bool)
+    def is_shared(self) -> Flags:
+        """Rows whose device has or may have other holders."""
+        if self.scheme is not MetricScheme.NATIVE:
+            return np.full(len(self), self.scheme is MetricScheme.HAMI)
+        return np.array([details.share not in _NOT_SHARED for details in self.details], dtype=bool)
 
     @cached_property
     def device_numbers(self) -> NDArray[np.int64]:
-        """Rows with the same number share a device or an instance."""
-        numbers: dict[Key, int] = {}
-        return np.array([numbers.setdefault(key[:2], len(numbers)) for key in self.keys], np.int64)
+        """Rows with the same number are on the same device."""
+        numbers: dict[DeviceKey, int] = {}
+        return np.array([numbers.setdefault(key, len(numbers)) for key in self._device_keys], np.int64)
 
     @cached_property
-    def neighbours(self) -> Column:
-        """How many rows are on the device of each row."""
+    def holders_on_device(self) -> Column:
+        """The number of rows on the device of each row."""
         return np.bincount(self.device_numbers, minlength=1)[self.device_numbers].astype(np.float64)
 
     @cached_property
-    def _own(self) -> Rows:
-        devices = self.gathered.devices
-        if not len(devices):
-            return np.full(len(self), -1)
-        return devices.locate([key[:2] for key in self.keys])
+    def _device_keys(self) -> list[DeviceKey]:
+        return [key.device for key in self.keys]
 
     @cached_property
-    def _parent(self) -> Rows:
-        parents = [said[0] for said in self.identities]
-        rows = self.gathered.devices.locate([(parent, "") for parent in parents])
+    def _device_rows(self) -> Rows:
+        devices = self.results.devices
+        return devices.find(self._device_keys) if len(devices) else np.full(len(self), -1)
+
+    @cached_property
+    def _parent_rows(self) -> Rows:
+        parents = [details.parent_uuid for details in self.device_details]
+        if not any(parents):
+            return np.full(len(self), -1)
+        rows = self.results.devices.find([DeviceKey(parent, "") for parent in parents])
         return np.where(np.array(parents, dtype=bool), rows, -1)
 
 
-def list_silent(gathered: Gathered) -> list[int]:
-    """Seen in the window, not at the roll call, and neither is the device."""
-    counts = gathered.column(Level.HOLDER, Quantity.CORE, Fold.COUNT)
-    means = gathered.column(Level.HOLDER, Quantity.CORE, Fold.MEAN)
+def list_stale_rows(results: QueryResults) -> list[int]:
+    """Holders with samples in the window that are absent now, together with their device."""
+    counts = results.column(Level.HOLDER, Quantity.CORE, Aggregation.COUNT)
+    means = results.column(Level.HOLDER, Quantity.CORE, Aggregation.MEAN)
     is_missing = np.isfinite(counts) | np.isfinite(means)
-    is_missing[[*gathered.present, *_list_cores(gathered)]] = False
-    keys = gathered.holders.all
-    missing = [row for row in np.flatnonzero(is_missing).tolist() if keys[row][_POD]]
-    return _keep_uncalled(gathered, missing)
+    is_missing[[*results.present, *_list_rows_with_core(results)]] = False
+    keys = results.holders.keys
+    missing = [row for row in np.flatnonzero(is_missing).tolist() if keys[row].pod]
+    return _without_reporting_devices(results, missing)
 
 
-def _list_unheard(gathered: Gathered, present: set[int]) -> list[int]:
-    """Who was there a cycle ago is not gone because nobody speaks: be it that the roll call failed, or that the device
-    has been silent for longer than the window."""
-    if present.issuperset(gathered.before):
+def _list_stale_previous_rows(results: QueryResults, present: set[int]) -> list[int]:
+    """Holders of the last cycle that are absent now: the presence query failed, or their device has not reported for
+    longer than the window. Neither means that they have ended."""
+    if present.issuperset(results.previous_rows):
         return []  # most cycles
-    missing = [row for row in gathered.before if row not in present]
-    return missing if ROLL_CALL in gathered.failures else _keep_uncalled(gathered, missing)
+    missing = [row for row in results.previous_rows if row not in present]
+    return missing if PRESENCE_NOW in results.failures else _without_reporting_devices(results, missing)
 
 
-def _list_cores(gathered: Gathered) -> list[int]:
-    """Who has a core now. It is not asked where the roll call alone speaks of claims, as in the native dialect: there a
-    process without one is nobody's allocation."""
-    if not gathered.has(Level.HOLDER, Quantity.CORE, Fold.LAST):
+def _list_rows_with_core(results: QueryResults) -> list[int]:
+    """Holders with a core value now. It is not queried where only the presence series tell allocations, as in the
+    native scheme: a process without one belongs to no allocation."""
+    if not results.has(Level.HOLDER, Quantity.CORE, Aggregation.LAST):
         return []
-    return np.flatnonzero(np.isfinite(gathered.column(Level.HOLDER, Quantity.CORE, Fold.LAST))).tolist()
+    return np.flatnonzero(np.isfinite(results.column(Level.HOLDER, Quantity.CORE, Aggregation.LAST))).tolist()
 
 
-def _keep_uncalled(gathered: Gathered, rows: list[int]) -> list[int]:
-    """Those whose device did not answer either."""
+def _without_reporting_devices(results: QueryResults, rows: list[int]) -> list[int]:
+    """The rows whose device does not report either."""
     if not rows:
         return []
-    keys = gathered.holders.all
-    called = {keys[row][:2] for row in gathered.present}
-    called |= {gathered.devices.all[row] for row in gathered.identities}
-    return [row for row in rows if keys[row][:2] not in called]
+    keys = results.holders.keys
+    reporting = {keys[row].device for row in results.present}
+    reporting |= {results.devices.keys[row] for row in results.device_details}
+    return [row for row in rows if keys[row].device not in reporting]

@@ -1,22 +1,24 @@
-"""What is asked for, and how a window is summed up."""
+"""What is queried (quantities), over what (holders or devices) and how a window becomes one number (aggregations)."""
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
+from gpusteward.analyzer.sources.usage.selectors import Matchers
 from gpusteward.core.usages import Measure, Stat
 
 
 class Quantity(StrEnum):
-    """What the engine is asked for: the measures, and what they are made of."""
+    """What is queried: the measures of the usage table, and the values that they are computed from."""
 
     CORE = "core"
-    BUSY = "busy time"  # core integrated over time: a counter sees what begins and ends between two samples of a gauge
+    BUSY = "busy time"  # core integrated over time: a counter includes work between two samples of a gauge
     MEMORY_COPY = "memory copy"
     MEMORY_USED = "memory used"
     MEMORY_FREE = "memory free"
     MEMORY_RESERVED = "memory reserved"
     MEMORY_TOTAL = "memory total"
-    MEMORY_LIMIT = "memory limit"  # what one holder may use
+    MEMORY_LIMIT = "memory limit"  # of one holder
     POWER = "power"
     POWER_LIMIT = "power limit"
     SM_CLOCK = "SM clock"
@@ -26,23 +28,23 @@ class Quantity(StrEnum):
     PROCESSES = "processes"
     UNATTRIBUTED = "unattributed use"
     STARTED_AT = "start time"
-    IDENTITY = "identity"  # of a device
-    PRESENCE = "presence"  # of an allocation: the roll call
+    IDENTITY = "identity"  # of a device: its details
+    PRESENCE = "presence"  # of a holder: its details
 
 
-class Fold(StrEnum):
+class Aggregation(StrEnum):
     """How a window becomes one number; the value is the PromQL function."""
 
     MEAN = "avg_over_time"
     PEAK = "max_over_time"
     SPREAD = "stddev_over_time"
     COUNT = "count_over_time"
-    INCREASE = "increase"  # of a counter; restarts at zero are no decrease
+    INCREASE = "increase"  # of a counter; a reset to zero is no decrease
     LAST = "last"  # no function: the instant value
 
 
 class Level(StrEnum):
-    """Whom a number is about."""
+    """What a series is about."""
 
     HOLDER = "holder"
     DEVICE = "device"
@@ -50,18 +52,33 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A metric as this site has it."""
+    """A metric of this site that provides a quantity."""
 
     quantity: Quantity
     metric: str
-    folds: tuple[Fold, ...]
+    aggregations: tuple[Aggregation, ...]
     scale: float = 1.0  # to the base unit
     level: Level = Level.HOLDER
-    only: tuple[tuple[str, str, str], ...] = ()  # further conditions: label, operator, value
+    matchers: Matchers = ()  # which series of the metric are meant
 
 
-Asked = tuple[Level, Quantity, Fold]
-LASTING = frozenset(
+class QueryKey(NamedTuple):
+    """Identifies a query of a cycle, and the result column it fills."""
+
+    level: Level
+    quantity: Quantity
+    aggregation: Aggregation
+
+    def __str__(self) -> str:
+        return f"{self.level} {self.quantity} {self.aggregation}"
+
+
+PRESENCE_NOW = QueryKey(Level.HOLDER, Quantity.PRESENCE, Aggregation.LAST)
+"""The holders that exist now, with their details."""
+PRESENCE_IN_WINDOW = QueryKey(Level.HOLDER, Quantity.PRESENCE, Aggregation.PEAK)
+"""The holders that existed in the window and do not exist now, with their details."""
+
+STATIC_QUANTITIES = frozenset(
     {
         Quantity.MEMORY_USED,
         Quantity.MEMORY_FREE,
@@ -70,10 +87,7 @@ LASTING = frozenset(
         Quantity.POWER_LIMIT,
     }
 )
-"""Last values of a device that make up what stays: its memory, and its power limit."""
-ROLL_CALL: Asked = (Level.HOLDER, Quantity.PRESENCE, Fold.LAST)
-LAST_WORDS: Asked = (Level.HOLDER, Quantity.PRESENCE, Fold.PEAK)
-"""What those said at an earlier roll call of this window who do not answer any more."""
+"""The last values of a device that make up what does not change: its memory size and its power limit."""
 
 MEASURES: dict[Quantity, Measure] = {
     Quantity.CORE: Measure.CORE,
@@ -87,10 +101,10 @@ MEASURES: dict[Quantity, Measure] = {
     Quantity.DRAM: Measure.DRAM,
     Quantity.PROCESSES: Measure.PROCESSES,
 }
-STATS: dict[Fold, Stat] = {
-    Fold.MEAN: Stat.MEAN,
-    Fold.PEAK: Stat.PEAK,
-    Fold.SPREAD: Stat.SPREAD,
-    Fold.COUNT: Stat.COUNT,
-    Fold.LAST: Stat.LAST,
+STATS: dict[Aggregation, Stat] = {
+    Aggregation.MEAN: Stat.MEAN,
+    Aggregation.PEAK: Stat.PEAK,
+    Aggregation.SPREAD: Stat.SPREAD,
+    Aggregation.COUNT: Stat.COUNT,
+    Aggregation.LAST: Stat.LAST,
 }

@@ -1,9 +1,8 @@
-"""Who was in the last table, and may have fallen silent only.
+"""Allocations of the last cycle that are absent now, and may only have stopped reporting.
 
-A node that dies takes its exporter with it, and after one window nothing is left of its samples. Its allocations are
-not gone because of that: left out, they would make the rest of their workload look idle. They are awaited for an hour,
-unless somebody says that they have ended: their GPU speaks without them, or their pod speaks from where it was not
-before.
+When a node fails, its exporter fails with it, and after one window none of its samples are left. Its allocations have
+not ended because of that; without them the rest of their workload would look idle. They are kept for an hour, unless
+there is evidence that they have ended: their GPU reports without them, or their pod reports from another node.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,103 +10,119 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusteward.analyzer.sources.promql.query_runner import Gathered
-from gpusteward.analyzer.sources.usage.blocks import Block
-from gpusteward.analyzer.sources.usage.keys import Key, Keys
-from gpusteward.analyzer.sources.usage.quantities import LAST_WORDS, ROLL_CALL, Fold, Level, Quantity
+from gpusteward.analyzer.sources.usage.partial_tables import PartialTable
+from gpusteward.analyzer.sources.usage.quantities import (
+    PRESENCE_IN_WINDOW,
+    PRESENCE_NOW,
+    Aggregation,
+    Level,
+    Quantity,
+)
+from gpusteward.analyzer.sources.usage.query_results import QueryResults
+from gpusteward.analyzer.sources.usage.row_index import HolderKey, RowIndex
 
-AWAITED_SECONDS = 3600.0
-"""Long enough to bring a node back, or to take it out of the cluster, which makes its pods anew elsewhere."""
-MOST_AWAITED = 50_000
-"""As many as the largest site has that is measured: exporters that name new GPUs at every scrape fill no memory."""
-_POD = slice(2, 4)  # of a key: namespace and pod
+MAX_STALE_SECONDS = 3600.0
+"""Enough to bring a node back, or to remove it from the cluster, which recreates its pods elsewhere."""
+MAX_STALE_ALLOCATIONS = 50_000
+"""The size of the largest measured site. Bounds memory if exporters report new GPUs at every scrape."""
 
-Silent = Mapping[int, int]  # place in the block -> row
+TableRow = int  # row of a partial table
+HolderRow = int  # row of the index of holders
+StaleRows = Mapping[TableRow, HolderRow]
 
 
-class Absences:
-    """The rows of one dialect, from cycle to cycle."""
+class StaleAllocations:
+    """The rows of one metric scheme from cycle to cycle."""
 
     def __init__(self) -> None:
-        self._all: list[Key] = []  # what the numbers of rows below mean
-        self._rows: list[int] = []
-        self._ended: list[int] = []  # whose samples are in the window still
-        self._since: dict[Key, float] = {}  # when those who are awaited were first missed
-        self.unseen: frozenset[int] = frozenset()
-        """Places in the last block of those without any sample in the window, who are only awaited."""
+        self._keys: list[HolderKey] = []  # of the row numbers below
+        self._rows: list[HolderRow] = []  # of the last cycle, without those that have ended
+        self._ended: list[HolderRow] = []  # ended, with samples still in the window
+        self._stale_since: dict[HolderKey, float] = {}
+        self.without_samples: frozenset[TableRow] = frozenset()
+        """Rows of the last partial table that have no sample in the window and are only kept as stale."""
 
-    def recall(self, keys: Keys, at: float) -> Sequence[int]:
-        """The rows of the last cycle of which nobody said that they have ended, by the numbers they have in `keys`."""
-        if keys.all is not self._all:
-            self._renumber(keys)
-        late = {key for key, since in self._since.items() if abs(at - since) > AWAITED_SECONDS}
-        if late:
-            self._rows = [row for row in self._rows if self._all[row] not in late]
-            self._since = {key: since for key, since in self._since.items() if key not in late}
+    def list_previous_rows(self, holders: RowIndex[HolderKey], at: float) -> Sequence[HolderRow]:
+        """The rows of the last cycle that are not known to have ended, as numbered in `holders`."""
+        if holders.keys is not self._keys:
+            self._renumber(holders)
+        expired = {key for key, since in self._stale_since.items() if abs(at - since) > MAX_STALE_SECONDS}
+        if expired:
+            self._rows = [row for row in self._rows if self._keys[row] not in expired]
+            self._stale_since = {key: since for key, since in self._stale_since.items() if key not in expired}
         return self._rows
 
-    def _renumber(self, keys: Keys) -> None:
-        """Keys are made anew, or copied: then the same objects have the same numbers."""
-        if keys.all[: len(self._all)] != self._all:
-            rows, ended = ([self._all[row] for row in group] for group in (self._rows, self._ended))
-            self._rows, self._ended = keys.admit(rows).tolist(), keys.admit(ended).tolist()
-        self._all = keys.all
+    def _renumber(self, holders: RowIndex[HolderKey]) -> None:
+        """The index is a new one, or a copy, in which the same keys have the same numbers."""
+        if holders.keys[: len(self._keys)] != self._keys:
+            rows, ended = ([self._keys[row] for row in group] for group in (self._rows, self._ended))
+            self._rows, self._ended = holders.add(rows).tolist(), holders.add(ended).tolist()
+        self._keys = holders.keys
 
-    def find_strangers(self, silent: Sequence[int]) -> set[int]:
-        """Those who were silent whenever they could have been in a table: nothing is known of them."""
-        return set(silent).difference(self._rows, self._ended) if silent else set()
+    def find_without_details(self, stale: Sequence[HolderRow]) -> set[HolderRow]:
+        """Stale rows that were never in a table while they reported, so that their details are unknown."""
+        return set(stale).difference(self._rows, self._ended) if stale else set()
 
-    def note(self, gathered: Gathered, block: Block, at: float, *, calls_devices: bool) -> None:
-        """The rows of this cycle. `calls_devices`: whether a GPU that nobody holds answers the roll call too."""
-        silent = dict(_find_silent(gathered, block))
-        if ROLL_CALL in gathered.failures:  # nobody is missed who was not called
-            self.unseen, self._rows = frozenset(), block.rows
+    def update(self, results: QueryResults, table: PartialTable, at: float, *, reports_unheld_devices: bool) -> None:
+        """Note the rows of this cycle. `reports_unheld_devices`: whether a GPU without a holder is reported as well."""
+        stale = dict(_list_stale(results, table))
+        if PRESENCE_NOW in results.failures:  # absence means nothing
+            self.without_samples, self._rows = frozenset(), table.holder_rows
             return
-        is_seen = _find_seen(gathered)
-        self.unseen = frozenset(place for place, row in silent.items() if not is_seen[row])
-        dismissed = set(self._dismiss(gathered, block, silent, calls_devices=calls_devices))
-        awaited = [gathered.holders.all[row] for row in silent.values() if row not in dismissed]
-        self._since = _keep_latest({key: self._since.get(key, at) for key in awaited}, MOST_AWAITED)
-        gone = {row for row in silent.values() if gathered.holders.all[row] not in self._since}
-        is_ended = np.zeros(len(is_seen), dtype=bool)
+        has_samples = _has_samples(results)
+        self.without_samples = frozenset(place for place, row in stale.items() if not has_samples[row])
+        dropped = set(self._list_dropped(results, table, stale, reports_unheld_devices=reports_unheld_devices))
+        kept = [results.holders.keys[row] for row in stale.values() if row not in dropped]
+        self._stale_since = keep_latest({key: self._stale_since.get(key, at) for key in kept}, MAX_STALE_ALLOCATIONS)
+        gone = {row for row in stale.values() if results.holders.keys[row] not in self._stale_since}
+        is_ended = np.zeros(len(has_samples), dtype=bool)
         is_ended[[*self._rows, *self._ended]] = True
-        self._rows = [row for row in block.rows if row not in gone] if gone else block.rows
+        self._rows = [row for row in table.holder_rows if row not in gone] if gone else table.holder_rows
         is_ended[self._rows] = False
-        self._ended = np.flatnonzero(is_ended & is_seen).tolist()
+        self._ended = np.flatnonzero(is_ended & has_samples).tolist()
 
-    def _dismiss(self, gathered: Gathered, block: Block, silent: Silent, *, calls_devices: bool) -> Iterator[int]:
-        """Silent rows that are not awaited."""
-        if not silent:
+    def _list_dropped(
+        self, results: QueryResults, table: PartialTable, stale: StaleRows, *, reports_unheld_devices: bool
+    ) -> Iterator[HolderRow]:
+        """Stale rows that are not kept for the next cycle."""
+        if not stale:
             return
         yield from self._ended
-        if LAST_WORDS in gathered.failures:
-            yield from self.find_strangers([*silent.values()])  # so that they are asked for again
-        keys, known = gathered.holders.all, set(self._rows)
-        speaking = {keys[row][0] for row in gathered.present}
-        speaking |= {gathered.devices.all[row][0] for row in gathered.identities}
-        nodes = set() if calls_devices else {said[0] for said in gathered.present.values()} - {""}
-        newcomers = {keys[row][_POD]: gathered.present[row][0] for row in gathered.present.keys() - known}
-        for place, row in silent.items():
-            allocation = block.allocations[place]
-            has_moved = row in known and newcomers.get(keys[row][_POD], allocation.node) != allocation.node
-            if has_moved or allocation.gpu_uuid in speaking or allocation.node in nodes:
+        if PRESENCE_IN_WINDOW in results.failures:
+            yield from self.find_without_details([*stale.values()])  # so that their details are queried again
+        keys, known = results.holders.keys, set(self._rows)
+        reporting_gpus = {keys[row].uuid for row in results.present}
+        reporting_gpus |= {results.devices.keys[row].uuid for row in results.device_details}
+        reporting_nodes: set[str] = set()
+        if not reports_unheld_devices:
+            reporting_nodes = {details.node for details in results.present.values()} - {""}
+        new_nodes = {_pod_of(keys[row]): results.present[row].node for row in results.present.keys() - known}
+        for place, row in stale.items():
+            allocation = table.allocations[place]
+            has_moved = row in known and new_nodes.get(_pod_of(keys[row]), allocation.node) != allocation.node
+            if has_moved or allocation.gpu_uuid in reporting_gpus or allocation.node in reporting_nodes:
                 yield row
 
 
-def _find_silent(gathered: Gathered, block: Block) -> Iterator[tuple[int, int]]:
-    """Nobody who is silent is known, so only the unknown are looked at: mostly a few."""
-    cores = gathered.column(Level.HOLDER, Quantity.CORE, Fold.LAST) if block.unknown else np.empty(0)
-    for place in block.unknown:
-        row = block.rows[place]
-        if row not in gathered.present and not np.isfinite(cores[row]):
+def _pod_of(key: HolderKey) -> tuple[str, str]:
+    return key.namespace, key.pod
+
+
+def _list_stale(results: QueryResults, table: PartialTable) -> Iterator[tuple[TableRow, HolderRow]]:
+    """Every stale row is unknown, so only the unknown rows are checked: usually a few."""
+    cores = results.column(Level.HOLDER, Quantity.CORE, Aggregation.LAST) if table.unknown else np.empty(0)
+    for place in table.unknown:
+        row = table.holder_rows[place]
+        if row not in results.present and not np.isfinite(cores[row]):
             yield place, row
 
 
-def _find_seen(gathered: Gathered) -> NDArray[np.bool_]:
-    """Which rows have a sample of their core in the window."""
-    counts = gathered.column(Level.HOLDER, Quantity.CORE, Fold.COUNT)
-    return np.isfinite(counts) | np.isfinite(gathered.column(Level.HOLDER, Quantity.CORE, Fold.MEAN))
+def _has_samples(results: QueryResults) -> NDArray[np.bool_]:
+    """Which holder rows have a core sample in the window."""
+    counts = results.column(Level.HOLDER, Quantity.CORE, Aggregation.COUNT)
+    return np.isfinite(counts) | np.isfinite(results.column(Level.HOLDER, Quantity.CORE, Aggregation.MEAN))
 
 
-def _keep_latest(since: dict[Key, float], most: int) -> dict[Key, float]:
-    return since if len(since) <= most else dict(sorted(since.items(), key=lambda one: one[1])[-most:])
+def keep_latest(since: dict[HolderKey, float], limit: int) -> dict[HolderKey, float]:
+    """The `limit` entries with the latest times."""
+    return since if len(since) <= limit else dict(sorted(since.items(), key=lambda item: item[1])[-limit:])

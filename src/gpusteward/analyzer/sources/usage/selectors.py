@@ -1,10 +1,11 @@
-"""`{pod!=""}`: conditions on series, parsed, joined with others, and written again."""
+"""Label matchers and series selectors (`metric{pod!=""}`): parsed, combined and written."""
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.messages import engine_errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +36,15 @@ def parse_condition(text: str) -> Matchers:
     inside = text.strip()
     if inside.startswith("{") and inside.endswith("}"):
         inside = inside[1:-1].strip()
-    found: list[Matcher] = []
-    place = 0
-    while place < len(inside):
-        match = _MATCHER.match(inside, place)
+    matchers: list[Matcher] = []
+    position = 0
+    while position < len(inside):
+        match = _MATCHER.match(inside, position)
         if match is None:
-            raise ConfigurationError(
-                f"query_condition {text!r} cannot be read from {inside[place:]!r} on: "
-                'write {label="value", other!=""}'
-            )
-        found.append(Matcher(match["label"], match["operator"], _unquote(match["value"])))
-        place = match.end()
-    return tuple(found)
+            raise ConfigurationError(engine_errors.BAD_CONDITION, condition=repr(text), rest=repr(inside[position:]))
+        matchers.append(Matcher(match["label"], match["operator"], _unquote(match["value"])))
+        position = match.end()
+    return tuple(matchers)
 
 
 def write_selector(metric: str, matchers: Iterable[Matcher]) -> str:
@@ -56,7 +54,7 @@ def write_selector(metric: str, matchers: Iterable[Matcher]) -> str:
 
 
 def match_any(label: str, values: Iterable[str]) -> Matcher:
-    """The label is one of these, whatever signs they hold."""
+    """The label equals one of these values, whatever characters they contain."""
     return Matcher(label, "=~", "|".join(_escape_regex(value) for value in values))
 
 
@@ -66,7 +64,7 @@ def quote(text: str) -> str:
 
 
 def _escape_regex(text: str) -> str:
-    """As Go's regexp reads it; Python's own escape writes signs that Go refuses."""
+    """In the syntax of Go's regexp; `re.escape` writes escapes that Go refuses."""
     return re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", text)
 
 

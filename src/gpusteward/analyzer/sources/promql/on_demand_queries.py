@@ -1,0 +1,106 @@
+"""Queries outside the cycle, when a person looks: the chart of one allocation, and the processes of pods."""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+
+from gpusteward.analyzer.sources.engine.client import Engine
+from gpusteward.analyzer.sources.engine.decode import Vector, decode_labels, decode_matrix, decode_vector
+from gpusteward.analyzer.sources.pod_processes import (
+    METRIC_NAMES,
+    HolderLabels,
+    Pod,
+    PodProcesses,
+    ProcessSample,
+    collect_processes,
+)
+from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme
+from gpusteward.analyzer.sources.usage.label_mapping import LabelMapping
+from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
+from gpusteward.analyzer.sources.usage.quantities import MEASURES, Level, Quantity, Signal
+from gpusteward.analyzer.sources.usage.selectors import Matcher, match_any, write_selector
+from gpusteward.analyzer.sources.usage_source import Chart, Points
+from gpusteward.core.usages import AllocationKey, Measure
+
+MAX_POINTS = 500
+_IN_CHARTS = (Quantity.CORE, Quantity.MEMORY_COPY, Quantity.MEMORY_USED, Quantity.POWER)
+
+
+def read_chart(
+    engine: Engine,
+    schemes: Iterable[DetectedScheme],
+    allocation: AllocationKey,
+    *,
+    at: float,
+    seconds: float,
+    step: float,
+) -> Chart:
+    """The course of one allocation by range queries, with a bounded number of points. Raises SourceError."""
+    step = max(step, seconds / MAX_POINTS)
+    lines: dict[Measure, Points] = {}
+    for detected in schemes:
+        matchers = tuple(_match_allocation(detected.holder.mapping, allocation))
+        for signal in chart_signals(detected, allocation):
+            if MEASURES[signal.quantity] in lines:
+                continue
+            selector = write_selector(signal.metric, (*matchers, *signal.matchers))
+            body = engine.query_range(f"max({selector})", start=at - seconds, end=at, step=step)
+            for series in decode_matrix(body)[:1]:
+                points = [(time, value * signal.scale) for time, value in series.points]
+                lines[MEASURES[signal.quantity]] = points
+    return Chart(allocation, lines)
+
+
+def chart_signals(detected: DetectedScheme, allocation: AllocationKey) -> Iterator[Signal]:
+    """The signals in the chart of a holder; the core of a MIG instance is its engine activity."""
+    core = Quantity.ENGINE if allocation.gpu_instance and detected.device is None else Quantity.CORE
+    for signal in (signal for signal in detected.holder.signals if signal.level is Level.HOLDER):
+        quantity = Quantity.CORE if signal.quantity is core else signal.quantity
+        if quantity in _IN_CHARTS and not (quantity is Quantity.CORE and signal.quantity is not core):
+            yield replace(signal, quantity=quantity, aggregations=())
+
+
+def _match_allocation(mapping: LabelMapping, allocation: AllocationKey) -> Iterator[Matcher]:
+    container = allocation.container
+    # gpusteward's agent reports a MIG instance under its own uuid, which an allocation does not have.
+    uuid_label = "" if allocation.gpu_instance and mapping.uuid == "uuid" else mapping.uuid
+    values = (
+        (uuid_label, allocation.gpu_uuid),
+        (mapping.instance, allocation.gpu_instance),
+        (mapping.namespace, container.namespace),
+        (mapping.pod, container.pod),
+        (mapping.container, container.name),
+    )
+    for label, value in values:
+        if label:
+            yield Matcher(label, "=", value)
+
+
+def read_pod_processes(
+    engine: Engine, schemes: Iterable[DetectedScheme], pods: Collection[Pod], at: float
+) -> PodProcesses:
+    """Processes as reported by gpusteward's agents; nothing is known where none runs. Raises SourceError."""
+    mappings = [detected.holder.mapping for detected in schemes if detected.scheme is MetricScheme.NATIVE]
+    parts = [_read_processes(engine, mapping, pods, at) for mapping in mappings] if pods else []
+    processes = [process for part in parts for process in part.processes]
+    return PodProcesses(processes, frozenset(pod for part in parts for pod in part.reported))
+
+
+def _read_processes(engine: Engine, mapping: LabelMapping, pods: Collection[Pod], at: float) -> PodProcesses:
+    labels = HolderLabels(mapping.namespace, mapping.pod, mapping.container)
+    vector = decode_vector(engine.query(_select_processes(pods, labels), at))
+    return collect_processes(_list_samples(vector), pods, labels)
+
+
+def _select_processes(pods: Collection[Pod], labels: HolderLabels) -> str:
+    matchers = (
+        match_any("__name__", sorted(METRIC_NAMES)),
+        match_any(labels.namespace, sorted({pod.namespace for pod in pods})),
+        match_any(labels.pod, sorted({pod.name for pod in pods})),
+    )
+    return write_selector("", matchers)
+
+
+def _list_samples(vector: Vector) -> Iterator[ProcessSample]:
+    for text, value in zip(vector.labels, vector.values.tolist(), strict=True):
+        labels = decode_labels(text)
+        yield ProcessSample(labels.get("__name__", ""), labels, value)

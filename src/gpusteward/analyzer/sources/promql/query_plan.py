@@ -1,0 +1,225 @@
+"""The queries of one cycle for the metrics of a site: one per signal and aggregation for all GPUs, never one per GPU.
+
+The plan is used for engines (written as PromQL) and for scraped samples (evaluated in memory).
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from gpusteward.analyzer.sources.promql.expressions import Query
+from gpusteward.analyzer.sources.usage.label_mapping import CANDIDATES, LabelMapping
+from gpusteward.analyzer.sources.usage.metric_schemes import CORE_AGGREGATIONS, MetricScheme
+from gpusteward.analyzer.sources.usage.quantities import (
+    PRESENCE_IN_WINDOW,
+    PRESENCE_NOW,
+    Aggregation,
+    Level,
+    Quantity,
+    QueryKey,
+    Signal,
+)
+from gpusteward.analyzer.sources.usage.row_index import DeviceDetails, HolderDetails
+from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, write_selector
+
+DEVICE_DETAIL_LABELS = DeviceDetails(parent_uuid="parent_uuid", model="model")
+_HOLDER_LABELS = frozenset(label for field in ("namespace", "pod", "container") for label in CANDIDATES[field])
+
+
+def detail_labels(scheme: MetricScheme, mapping: LabelMapping) -> HolderDetails:
+    """The label of each detail of a holder."""
+    if scheme is not MetricScheme.NATIVE:
+        return mapping.details
+    return mapping.details._replace(
+        pod_uid="pod_uid", workload_kind="workload_kind", workload="workload", share="share", user="user"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesGroup:
+    """The series of one metric scheme about holders or devices, and their label names."""
+
+    mapping: LabelMapping
+    signals: tuple[Signal, ...]
+
+    @property
+    def main_signal(self) -> Signal | None:
+        """The signal whose series are counted: the core, or the first one."""
+        cores = (signal for signal in self.signals if signal.quantity is Quantity.CORE)
+        return next(cores, self.signals[0] if self.signals else None)
+
+
+@dataclass(frozen=True, slots=True)
+class DetectedScheme:
+    """A metric scheme found at this site, with its metrics and labels."""
+
+    scheme: MetricScheme
+    holder: SeriesGroup
+    device: SeriesGroup | None = None
+    is_presence_complete: bool = False  # whether every holder with a core value is in the presence series
+    jobs: Matchers = ()  # the scrape jobs it is restricted to, where jobs label the holder differently
+
+    @property
+    def key(self) -> tuple[MetricScheme, str]:
+        """Identifies what is kept from cycle to cycle; unchanged when another job with the same labels appears."""
+        return self.scheme, self.holder.mapping.pod if self.jobs else ""
+
+    @property
+    def groups(self) -> list[SeriesGroup]:
+        return [group for group in (self.holder, self.device) if group]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPlan:
+    """The queries about one group of series, and the selector by which its series are counted first."""
+
+    mapping: LabelMapping
+    queries: tuple[Query, ...]
+    metric: str
+    matchers: Matchers
+
+    def without_static(self) -> "QueryPlan":
+        return replace(self, queries=tuple(query for query in self.queries if not query.is_static))
+
+    def only_static(self) -> "QueryPlan":
+        return replace(self, queries=tuple(query for query in self.queries if query.is_static))
+
+    def only_presence_in_window(self) -> "QueryPlan":
+        """The holders that existed in the window and do not exist now."""
+        presence = (query for query in self.queries if query.key == PRESENCE_NOW)
+        return replace(self, queries=tuple(replace(query, key=PRESENCE_IN_WINDOW) for query in presence))
+
+
+def plan_holders(detected: DetectedScheme, condition: Matchers) -> QueryPlan:
+    """All queries about holders: presence first, then the windows."""
+    group = detected.holder
+    condition = (*condition, *detected.jobs)
+    all_holders = holder_matchers(condition)
+    label = _held_label(detected)
+    held = (*all_holders, Matcher(label, "!=", "")) if label else all_holders
+    signals = _holder_signals(detected)
+    devices = [signal for signal in group.signals if signal.level is Level.DEVICE]
+    queries = [
+        *_plan_presence(detected, signals, all_holders),
+        *_plan_signals(signals, group.mapping, held),
+        *_plan_signals(devices, group.mapping, device_matchers(condition)),
+    ]
+    return _make_plan(group, queries, held)
+
+
+def plan_devices(group: SeriesGroup, condition: Matchers) -> QueryPlan:
+    """All queries about devices, held or not."""
+    matchers = device_matchers(condition)
+    return _make_plan(group, list(_plan_signals(group.signals, group.mapping, matchers)), matchers)
+
+
+def write_missing_presence(detected: DetectedScheme, condition: Matchers) -> Iterator[str]:
+    """Expressions for holders that have a core value now and are not in the presence series."""
+    signals, matchers = _holder_signals(detected), holder_matchers((*condition, *detected.jobs))
+    queries = _plan_presence(detected, signals, matchers)
+    presence = [write_selector(query.metric, query.matchers) for query in queries]
+    labels = ", ".join(label for label in detected.holder.mapping.holder if label)
+    for signal in signals:
+        if signal.quantity is Quantity.CORE:
+            core = write_selector(signal.metric, (*matchers, *signal.matchers))
+            yield f"{core} unless on ({labels}) ({' or '.join(presence)})"
+
+
+def holder_matchers(condition: Matchers) -> Matchers:
+    """The part of a condition that applies to series about holders; that they are held is added separately."""
+    return tuple(matcher for matcher in condition if not _means_held(matcher))
+
+
+def device_matchers(condition: Matchers) -> Matchers:
+    """The part of a condition that applies to series about devices."""
+    return tuple(matcher for matcher in condition if matcher.label not in _HOLDER_LABELS)
+
+
+def reports_unheld_devices(scheme: MetricScheme, condition: Matchers) -> bool:
+    """Whether the presence results include GPUs without a holder. HAMi does not report them, and a condition on
+    namespaces excludes them, except for the agent, which reports all GPUs separately."""
+    if scheme is MetricScheme.NATIVE:
+        return True
+    return scheme is MetricScheme.DCGM and holder_matchers(condition) == device_matchers(condition)
+
+
+def _holder_signals(detected: DetectedScheme) -> list[Signal]:
+    """Where holders may be missing in the presence series, the present core values are queried too."""
+    signals = [signal for signal in detected.holder.signals if signal.level is Level.HOLDER]
+    if detected.scheme is MetricScheme.DCGM:
+        signals = list(_split_mig(signals, detected.holder.mapping.instance))
+    if detected.is_presence_complete or detected.scheme is MetricScheme.NATIVE:
+        return signals
+    return [
+        replace(signal, aggregations=(*signal.aggregations, Aggregation.LAST))
+        if signal.quantity is Quantity.CORE
+        else signal
+        for signal in signals
+    ]
+
+
+def _held_label(detected: DetectedScheme) -> str:
+    """The label that is cheapest to check for being held. An engine goes through all values of a label that must not be
+    empty, and a cluster has a hundred times as many pods as namespaces; dcgm-exporter sets both or neither."""
+    mapping = detected.holder.mapping
+    return (mapping.namespace if detected.scheme is MetricScheme.DCGM else "") or mapping.pod
+
+
+def _means_held(matcher: Matcher) -> bool:
+    """gpu-oour's `pod!=""` means every holder, whatever the label is called at this site."""
+    return (matcher.label, matcher.operator, matcher.value) == ("pod", "!=", "")
+
+
+def _make_plan(group: SeriesGroup, queries: list[Query], matchers: Matchers) -> QueryPlan:
+    signal = group.main_signal
+    if signal is None:
+        return QueryPlan(group.mapping, tuple(queries), "", matchers)
+    return QueryPlan(group.mapping, tuple(queries), signal.metric, (*matchers, *signal.matchers))
+
+
+_PRESENCE_QUANTITIES = {
+    MetricScheme.NATIVE: (Quantity.PRESENCE,),
+    MetricScheme.HAMI: (Quantity.MEMORY_LIMIT, Quantity.MEMORY_USED),
+    MetricScheme.DCGM: (Quantity.MEMORY_USED,),
+}
+"""What every holder has, even if its core is not measured."""
+
+
+def _plan_presence(detected: DetectedScheme, signals: list[Signal], matchers: Matchers) -> Iterator[Query]:
+    """The holders that exist now, with their details.
+
+    Devices without a holder are selected too: this shows which allocations have ended and which exporters are down.
+    """
+    mapping = detected.holder.mapping
+    labels = detail_labels(detected.scheme, mapping)
+    quantities = {signal.quantity for signal in signals}
+    presence = next((each for each in _PRESENCE_QUANTITIES[detected.scheme] if each in quantities), Quantity.CORE)
+    for signal in signals:
+        if signal.quantity is presence:
+            selected = (*matchers, *signal.matchers)
+            yield Query(PRESENCE_NOW, signal.metric, signal.scale, mapping.holder, selected, labels)
+
+
+def _plan_signals(signals: Iterable[Signal], mapping: LabelMapping, matchers: Matchers) -> Iterator[Query]:
+    for signal in signals:
+        if signal.quantity is Quantity.PRESENCE:
+            continue
+        key_labels = mapping.holder if signal.level is Level.HOLDER else mapping.device
+        labels = DEVICE_DETAIL_LABELS if signal.quantity is Quantity.IDENTITY else None
+        for aggregation in signal.aggregations:
+            key = QueryKey(signal.level, signal.quantity, aggregation)
+            yield Query(key, signal.metric, signal.scale, key_labels, (*matchers, *signal.matchers), labels)
+
+
+def _split_mig(signals: list[Signal], label: str) -> Iterator[Signal]:
+    """A MIG instance has no utilization: its core is the engine activity. A site may also export nothing else."""
+    cores = [signal for signal in signals if signal.quantity is Quantity.CORE]
+    engines = [signal for signal in signals if signal.quantity is Quantity.ENGINE]
+    as_core = [replace(engine, quantity=Quantity.CORE, aggregations=CORE_AGGREGATIONS) for engine in engines]
+    if not cores:
+        yield from as_core
+    elif label:
+        yield from (replace(core, matchers=(*core.matchers, Matcher(label, "=", ""))) for core in cores)
+        yield from (replace(signal, matchers=(Matcher(label, "!=", ""),)) for signal in as_core)
+    else:
+        yield from cores
+    yield from (signal for signal in signals if signal.quantity is not Quantity.CORE)

@@ -1,0 +1,214 @@
+"""Reads one metric scheme of the site: its queries, their results, and the partial table made of them."""
+
+import time
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from gpusteward.analyzer.sources.engine.client import Engine
+from gpusteward.analyzer.sources.engine.label_text_index import DeviceIndex, HolderIndex, TextRowIndex
+from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
+from gpusteward.analyzer.sources.engine.sharding import SeriesLimit, SeriesSet, Shards
+from gpusteward.analyzer.sources.promql.expressions import Window
+from gpusteward.analyzer.sources.promql.query_plan import (
+    DetectedScheme,
+    QueryPlan,
+    plan_devices,
+    plan_holders,
+    reports_unheld_devices,
+)
+from gpusteward.analyzer.sources.promql.query_runner import (
+    QueryTask,
+    ResultCollector,
+    plan_exports,
+    plan_queries,
+    run_tasks,
+)
+from gpusteward.analyzer.sources.usage.coverage import ExpectedSamples
+from gpusteward.analyzer.sources.usage.partial_tables import AllocationCache, PartialTable, build_partial_table
+from gpusteward.analyzer.sources.usage.presence import list_stale_rows
+from gpusteward.analyzer.sources.usage.quantities import Level, QueryKey
+from gpusteward.analyzer.sources.usage.query_results import QueryResults
+from gpusteward.analyzer.sources.usage.row_index import DeviceKey, HolderKey
+from gpusteward.analyzer.sources.usage.selectors import Matchers
+from gpusteward.analyzer.sources.usage.stale_allocations import StaleAllocations
+from gpusteward.analyzer.tables import Column
+from gpusteward.core.errors import SourceError
+from gpusteward.logs import Log
+
+log = Log(__name__)
+
+MAX_ENDED_ROWS = 10_000
+_ROW_FACTOR = 2
+"""The index is built anew when it has `MAX_ENDED_ROWS` more than this many times the rows of the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCycle:
+    """What all schemes of one read have in common."""
+
+    at: float
+    window: Window
+    use_export: bool
+    failures: dict[str, str] = field(default_factory=dict)  # filled by the reader: query -> reason
+
+
+class StaticValues:
+    """Memory size and power limit of devices. Queried after a discovery and when a new device appears; in between, the
+    results of the last query are used. By rows of the same index."""
+
+    def __init__(self) -> None:
+        self._columns: dict[QueryKey, Column] = {}
+        self._holder_count = 0  # rows at the time of the last query
+        self._device_count = 0
+        self.is_due = True
+
+    def expire(self) -> None:
+        """Query again; where that fails, the old values are still used."""
+        self.is_due = True
+
+    def has_new_devices(self, results: QueryResults) -> bool:
+        """Whether there is a device that was not queried yet. Devices without a result are not queried again."""
+        devices, new = results.devices, results.holders.keys[self._holder_count :]
+        return len(devices) > self._device_count or bool((devices.find([key.device for key in new]) < 0).any())
+
+    def fill_gaps(self, results: QueryResults) -> None:
+        """Use the last known values where there are no new ones."""
+        for key, column in self._columns.items():
+            results.fill_gaps(key, column)
+
+    def update(self, results: QueryResults, devices: DeviceIndex, plans: Iterable[QueryPlan]) -> None:
+        """Keep the new values; queries that failed are due again."""
+        queries = [query for plan in plans for query in plan.queries]
+        static = {query.key for query in queries if query.is_static}
+        self._columns = {key: results.column(*key) for key in static if results.has(*key)}
+        self._holder_count, self._device_count = len(results.holders), len(results.devices)
+        if all(query.is_static for query in queries if query.level is Level.DEVICE):
+            devices.release_memory(results.holders)
+        self.is_due = not static.isdisjoint(results.failures)
+
+
+@dataclass
+class _Indexes:
+    """Row numbers and static values, kept from cycle to cycle as long as the labels are the same."""
+
+    holders: HolderIndex
+    devices: DeviceIndex
+    static: StaticValues = field(default_factory=StaticValues)
+
+
+@dataclass
+class _SchemeState:
+    """What is kept of one scheme from cycle to cycle."""
+
+    allocations: AllocationCache = field(default_factory=AllocationCache)
+    stale: StaleAllocations = field(default_factory=StaleAllocations)
+
+
+class SchemeReader:
+    """Reads metric schemes from an engine. Not thread-safe."""
+
+    def __init__(
+        self, engine: Engine, settings: PrometheusSettings, condition: Matchers, *, max_ended_rows: int = MAX_ENDED_ROWS
+    ) -> None:
+        self._engine = engine
+        self._max_ended_rows = max_ended_rows
+        self._condition = condition
+        self.expected = ExpectedSamples(
+            window_seconds=settings.window_seconds, fixed_interval=settings.scrape_interval_seconds
+        )
+        self._limit = SeriesLimit(settings.series_limit)
+        self._shards = Shards(settings.window_seconds)
+        self._indexes: dict[tuple[HolderKey, DeviceKey], _Indexes] = {}
+        self._states: defaultdict[Hashable, _SchemeState] = defaultdict(_SchemeState)
+        self._table_rows = 0
+
+    def read(self, detected: DetectedScheme, cycle: ReadCycle) -> PartialTable:
+        """The usage of every holder of this scheme. Raises SourceError if all queries failed."""
+        started = time.monotonic()
+        results = self._query(detected, cycle)
+        while results.hit_limit and self._limit.lower(len(results.holders)):
+            self._shards.expire()
+            results = self._query(detected, cycle)
+        cycle.failures.update({f"{detected.scheme} {key}": str(error) for key, error in results.failures.items()})
+        if results.is_empty and results.failures:
+            first = next(iter(results.failures.values()))
+            raise SourceError(first.message, **first.fields) from first
+        state = self._states[detected.key]
+        table = build_partial_table(
+            detected.scheme, results, expected=self.expected, allocations=state.allocations, at=cycle.at
+        )
+        unheld = reports_unheld_devices(detected.scheme, self._condition)
+        state.stale.update(results, table, cycle.at, reports_unheld_devices=unheld)
+        seconds = time.monotonic() - started
+        log.debug("scheme_read", scheme=detected.scheme, rows=len(table.allocations), seconds=seconds)
+        return table
+
+    @property
+    def series_limit(self) -> int:
+        """How many series one query may select now."""
+        return self._limit.now
+
+    def list_without_samples(self, detected: DetectedScheme) -> Collection[int]:
+        """Rows of the last partial table of this scheme that are only kept as stale."""
+        return self._states[detected.key].stale.without_samples
+
+    def finish_cycle(self, table_rows: int) -> None:
+        """Note the size of the merged table. After an empty one the row indexes are built anew."""
+        self._table_rows = table_rows
+        if not table_rows:
+            self._indexes.clear()
+
+    def expire(self) -> None:
+        """After a discovery: query static values and count series again, and allow larger queries again."""
+        self._limit.raise_again()
+        self._shards.expire()
+        for indexes in self._indexes.values():
+            indexes.static.expire()
+
+    def _query(self, detected: DetectedScheme, cycle: ReadCycle) -> QueryResults:
+        plans = [plan_holders(detected, self._condition)]
+        if detected.device:
+            plans.append(plan_devices(detected.device, self._condition))
+        indexes = self._find_indexes(plans)
+        static, stale = indexes.static, self._states[detected.key].stale
+        previous_rows = stale.list_previous_rows(indexes.holders, cycle.at)
+        collector = ResultCollector(indexes.holders, indexes.devices, previous_rows=previous_rows)
+        results = collector.results
+        queries_static = static.is_due
+        self._run([plan if queries_static else plan.without_static() for plan in plans], collector, cycle)
+        if not queries_static and static.has_new_devices(results):
+            self._run([plan.only_static() for plan in plans], collector, cycle)
+            queries_static = True
+        if stale.find_without_details(list_stale_rows(results)):
+            self._run([plans[0].only_presence_in_window()], collector, cycle)
+        if not results.is_empty:
+            static.fill_gaps(results)
+            if queries_static:
+                static.update(results, indexes.devices, plans)
+        return results
+
+    def _find_indexes(self, plans: Sequence[QueryPlan]) -> _Indexes:
+        """Those of the last cycle, unless the labels have changed or most of the rows have ended."""
+        labels = (plans[0].mapping.holder, plans[-1].mapping.device)
+        indexes = self._indexes.get(labels)
+        if indexes is None or len(indexes.holders) > _ROW_FACTOR * self._table_rows + self._max_ended_rows:
+            indexes = self._indexes[labels] = _Indexes(TextRowIndex(labels[0]), TextRowIndex(labels[1]))
+        return indexes
+
+    def _run(self, plans: Iterable[QueryPlan], collector: ResultCollector, cycle: ReadCycle) -> None:
+        tasks = [task for plan in plans if plan.queries for task in self._plan_tasks(plan, collector.results, cycle)]
+        run_tasks(tasks, collector, concurrency=self._engine.max_concurrent_queries)
+
+    def _plan_tasks(self, plan: QueryPlan, results: QueryResults, cycle: ReadCycle) -> Iterable[QueryTask]:
+        shards = self._shards.divide(
+            self._engine,
+            SeriesSet(plan.metric, plan.matchers),
+            plan.mapping.node or plan.mapping.namespace,
+            at=cycle.at,
+            limit=self._limit.now,
+            known_rows=max(len(results.holders), len(results.devices)),
+        )
+        make_tasks = plan_exports if cycle.use_export else plan_queries
+        for shard in shards:
+            yield from make_tasks(self._engine, plan.queries, window=cycle.window, shard=shard, at=cycle.at)

@@ -1,0 +1,154 @@
+"""Metric names and units by exporter: gpusteward's agent (native), HAMi, and DCGM under all its metric names."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from enum import StrEnum
+
+from gpusteward.analyzer.sources.usage.quantities import STATIC_QUANTITIES, Aggregation, Level, Quantity, Signal
+from gpusteward.analyzer.sources.usage.selectors import Matcher
+from gpusteward.core import metrics
+from gpusteward.core.dcgm import DcgmField, Unit
+from gpusteward.core.dcgm_names import SERVED
+
+
+class MetricScheme(StrEnum):
+    """The naming scheme of an exporter, most trusted first."""
+
+    NATIVE = "native"
+    HAMI = "hami"
+    DCGM = "dcgm"
+
+
+CORE_AGGREGATIONS = (Aggregation.MEAN, Aggregation.PEAK, Aggregation.SPREAD, Aggregation.COUNT)
+_BOTH = (Aggregation.MEAN, Aggregation.PEAK)
+_MEAN = (Aggregation.MEAN,)
+_LAST = (Aggregation.LAST,)
+_INCREASE = (Aggregation.INCREASE,)
+
+_DCGM: tuple[tuple[str, Quantity, tuple[Aggregation, ...]], ...] = (
+    ("utilization_ratio", Quantity.CORE, CORE_AGGREGATIONS),
+    ("memory_copy_ratio", Quantity.MEMORY_COPY, _BOTH),
+    ("memory_used_bytes", Quantity.MEMORY_USED, _BOTH),
+    ("memory_free_bytes", Quantity.MEMORY_FREE, _LAST),
+    ("memory_reserved_bytes", Quantity.MEMORY_RESERVED, _LAST),
+    ("memory_total_bytes", Quantity.MEMORY_TOTAL, _LAST),
+    ("power_watts", Quantity.POWER, _BOTH),
+    ("enforced_power_limit_watts", Quantity.POWER_LIMIT, _LAST),
+    ("power_limit_watts", Quantity.POWER_LIMIT, _LAST),
+    ("sm_clock_hertz", Quantity.SM_CLOCK, _MEAN),
+    ("gr_engine_ratio", Quantity.ENGINE, _BOTH),
+    ("tensor_ratio", Quantity.TENSOR, _BOTH),
+    ("dram_ratio", Quantity.DRAM, _BOTH),
+)
+"""The signals of `core.signals` that are read from DCGM fields."""
+
+SCALES: Mapping[Unit, float] = {
+    Unit.PERCENT: 0.01,
+    Unit.MEGAHERTZ: 1e6,
+    Unit.MEBIBYTES: 1048576.0,
+    Unit.RATIO: 1.0,
+    Unit.HERTZ: 1.0,
+    Unit.BYTES: 1.0,
+    Unit.WATTS: 1.0,
+}
+"""Factor from the unit of a field to the base unit."""
+
+_HAMI: tuple[tuple[tuple[str, str], Quantity, tuple[Aggregation, ...], float], ...] = (
+    (
+        ("hami_container_device_utilization_ratio", "Device_utilization_desc_of_container"),
+        Quantity.CORE,
+        CORE_AGGREGATIONS,
+        0.01,  # a percentage in spite of its name
+    ),
+    (("hami_vgpu_memory_used_bytes", "vGPU_device_memory_usage_in_bytes"), Quantity.MEMORY_USED, _BOTH, 1.0),
+    (("hami_vgpu_memory_limit_bytes", "vGPU_device_memory_limit_in_bytes"), Quantity.MEMORY_LIMIT, _LAST, 1.0),
+)
+"""The metrics of HAMi's monitor under their new and old names; Volcano's vGPU plugin has the old ones."""
+
+HAMI_NAMES = frozenset(name for names, _, _, _ in _HAMI for name in names)
+
+_IN_CONTAINER = (Matcher("by", "=", "container"),)
+_UNATTRIBUTED = (Matcher("by", "=", "unattributed"),)
+_DEVICE = metrics.DEVICE_SIGNALS
+
+_NATIVE: tuple[Signal, ...] = (
+    Signal(Quantity.PRESENCE, metrics.ALLOCATION_INFO.name, _LAST),
+    Signal(Quantity.STARTED_AT, metrics.ALLOCATION_START.name, _LAST),
+    Signal(Quantity.MEMORY_LIMIT, metrics.ALLOCATION_MEMORY_LIMIT.name, _LAST),
+    Signal(Quantity.CORE, metrics.USE_UTILIZATION.name, CORE_AGGREGATIONS, matchers=_IN_CONTAINER),
+    Signal(Quantity.BUSY, metrics.USE_BUSY_SECONDS.name, _INCREASE, matchers=_IN_CONTAINER),
+    Signal(Quantity.MEMORY_USED, metrics.USE_MEMORY.name, _BOTH, matchers=_IN_CONTAINER),
+    Signal(
+        Quantity.PROCESSES, metrics.USE_PROCESSES.name, (Aggregation.PEAK, Aggregation.LAST), matchers=_IN_CONTAINER
+    ),
+    Signal(Quantity.POWER, metrics.USE_POWER.name, _BOTH, matchers=_IN_CONTAINER),
+    Signal(
+        Quantity.UNATTRIBUTED,
+        metrics.USE_UTILIZATION.name,
+        (Aggregation.PEAK,),
+        level=Level.DEVICE,
+        matchers=_UNATTRIBUTED,
+    ),
+    Signal(Quantity.IDENTITY, metrics.GPU_INFO.name, _LAST, level=Level.DEVICE),
+    Signal(Quantity.CORE, metrics.GPU_UTILIZATION.name, (Aggregation.PEAK,), level=Level.DEVICE),
+    Signal(Quantity.BUSY, metrics.GPU_BUSY_SECONDS.name, _INCREASE, level=Level.DEVICE),
+    Signal(Quantity.MEMORY_COPY, _DEVICE["memory_copy_ratio"].name, _BOTH, level=Level.DEVICE),
+    Signal(Quantity.MEMORY_TOTAL, _DEVICE["memory_total_bytes"].name, _LAST, level=Level.DEVICE),
+    Signal(Quantity.POWER, _DEVICE["power_watts"].name, _BOTH, level=Level.DEVICE),
+    Signal(Quantity.POWER_LIMIT, _DEVICE["enforced_power_limit_watts"].name, _LAST, level=Level.DEVICE),
+    Signal(Quantity.SM_CLOCK, _DEVICE["sm_clock_hertz"].name, _MEAN, level=Level.DEVICE),
+    Signal(Quantity.ENGINE, _DEVICE["gr_engine_ratio"].name, _BOTH, level=Level.DEVICE),
+    Signal(Quantity.TENSOR, _DEVICE["tensor_ratio"].name, _BOTH, level=Level.DEVICE),
+    Signal(Quantity.DRAM, _DEVICE["dram_ratio"].name, _BOTH, level=Level.DEVICE),
+)
+
+
+def native_signals(names: Collection[str]) -> tuple[Signal, ...]:
+    """The signals of gpusteward's agent among these metric names; none without allocations and their use."""
+    needed = {metrics.ALLOCATION_INFO.name, metrics.USE_UTILIZATION.name}
+    return tuple(signal for signal in _NATIVE if signal.metric in names) if needed <= set(names) else ()
+
+
+def hami_signals(names: Collection[str]) -> tuple[Signal, ...]:
+    """HAMi's per-container signals among these metric names; none unless core utilization is exported."""
+    found = tuple(
+        Signal(quantity, name, aggregations, scale)
+        for synonyms, quantity, aggregations, scale in _HAMI
+        for name in synonyms
+        if name in names
+    )
+    return found if any(signal.quantity is Quantity.CORE for signal in found) else ()
+
+
+def dcgm_signals(names: Collection[str], *, level: Level = Level.HOLDER) -> tuple[Signal, ...]:
+    """DCGM's signals among these metric names. Static values are always read per device."""
+    return tuple(
+        signal
+        for field, quantity, aggregations in _DCGM
+        for name, scale in _list_names(field)
+        if name in names
+        for signal in _split_static(Signal(quantity, name, aggregations, scale, level))
+    )
+
+
+def _split_static(signal: Signal) -> Iterator[Signal]:
+    """The static part of a signal, per device, and the rest of it at its own level."""
+    if signal.quantity in STATIC_QUANTITIES:
+        yield replace(signal, aggregations=_LAST, level=Level.DEVICE)
+    if signal.aggregations != _LAST and signal.level is Level.HOLDER:
+        yield signal
+    elif signal.aggregations != _LAST and signal.quantity not in STATIC_QUANTITIES:
+        yield replace(signal, aggregations=tuple(each for each in signal.aggregations if each in _BOTH))
+
+
+def dcgm_names() -> Iterator[str]:
+    """Every metric name of DCGM exporters that the analyzer can read."""
+    for field, _, _ in _DCGM:
+        yield from (name for name, _ in _list_names(field))
+
+
+def _list_names(signal: str) -> Iterator[tuple[str, float]]:
+    """The metric names of a signal, each with its factor to the base unit."""
+    for name, field in SERVED.items():
+        if isinstance(field, DcgmField) and field.signal == signal:
+            yield name, SCALES[field.unit_of(name)]

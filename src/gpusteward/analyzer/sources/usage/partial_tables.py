@@ -1,0 +1,164 @@
+"""Query results -> rows of one metric scheme -> one usage table for all schemes."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from gpusteward.analyzer.sources.usage.coverage import ExpectedSamples
+from gpusteward.analyzer.sources.usage.measures import Stats, WindowCoverage, compute_measures
+from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
+from gpusteward.analyzer.sources.usage.presence import NO_DETAILS, PresenceTable
+from gpusteward.analyzer.sources.usage.quantities import Aggregation, Level, Quantity
+from gpusteward.analyzer.sources.usage.query_results import QueryResults
+from gpusteward.analyzer.sources.usage.row_index import DeviceDetails, HolderDetails, HolderKey
+from gpusteward.analyzer.sources.usage.unknown_rows import find_unknown_rows
+from gpusteward.analyzer.tables import Column, UsageTable
+from gpusteward.core.containers import Container, Workload
+from gpusteward.core.usages import AllocationKey, Measure, Stat
+
+
+@dataclass(frozen=True)
+class PartialTable:
+    """The rows that one metric scheme contributes to the usage table."""
+
+    allocations: list[AllocationKey] = field(default_factory=list)
+    stats: Stats = field(default_factory=dict)
+    coverage: Column = field(default_factory=lambda: np.empty(0))
+    unknown: dict[int, str] = field(default_factory=dict)
+    holder_rows: list[int] = field(default_factory=list)  # the row of each allocation in the index of holders
+
+
+def build_partial_table(
+    scheme: MetricScheme,
+    results: QueryResults,
+    *,
+    expected: ExpectedSamples,
+    allocations: "AllocationCache",
+    at: float,
+) -> PartialTable:
+    """The usage of every holder of one metric scheme."""
+    presence = PresenceTable(scheme, results)
+    counts = presence.column(Level.HOLDER, Quantity.CORE, Aggregation.COUNT)
+    coverage = expected.measure_coverage(counts, presence.jobs, at)
+    stats = compute_measures(presence, WindowCoverage(expected.window_seconds, coverage))
+    unknown = find_unknown_rows(presence, stats, coverage, expected.new_jobs)
+    return PartialTable(allocations.find_keys(presence), stats, np.nan_to_num(coverage), unknown, presence.rows)
+
+
+def choose_rows(tables: Sequence[PartialTable], without_samples: Sequence[Collection[int]]) -> list[list[int]]:
+    """The rows of each table that go into the usage table. Tables come in the order of trust: a GPU that one reports is
+    left out of the later ones.
+
+    `without_samples`: rows of each table that are only kept as stale. They yield to any table that reports their GPU.
+    """
+    if len(tables) == 1:
+        return [list(range(len(tables[0].allocations)))]
+    # Stale results no longer name the GPU of a MIG instance; the allocation still does.
+    gpus = [[allocation.gpu_uuid for allocation in table.allocations] for table in tables]
+    reported = set(_list_reported(gpus, without_samples)) if any(without_samples) else set[str]()
+    taken: set[str] = set()
+    chosen: list[list[int]] = []
+    for uuids, stale in zip(gpus, without_samples, strict=True):
+        replaced = {row for row in stale if uuids[row] in reported}
+        chosen.append([row for row, uuid in enumerate(uuids) if uuid not in taken and row not in replaced])
+        taken.update(uuids[row] for row in chosen[-1])
+    return chosen
+
+
+def _list_reported(gpus: Iterable[list[str]], without_samples: Iterable[Collection[int]]) -> Iterable[str]:
+    for uuids, stale in zip(gpus, without_samples, strict=True):
+        yield from (uuid for row, uuid in enumerate(uuids) if row not in stale)
+
+
+def merge_partial_tables(
+    tables: Sequence[PartialTable], chosen: Sequence[list[int]], *, at: float, window_seconds: float
+) -> UsageTable:
+    """The chosen rows of each table as one usage table."""
+    pairs = list(zip(tables, chosen, strict=True))
+    keys = dict.fromkeys(key for table, _ in pairs for key in table.stats)
+    stats = {key: _concatenate([_take(table, key, rows) for table, rows in pairs]) for key in keys}
+    allocations = [table.allocations[row] for table, rows in pairs for row in rows]
+    coverage = _concatenate([table.coverage[rows] for table, rows in pairs])
+    reasons = [table.unknown.get(row, "") for table, rows in pairs for row in rows]
+    unknown = {row: reason for row, reason in enumerate(reasons) if reason}
+    return UsageTable(at, window_seconds, allocations, stats, coverage, unknown)
+
+
+def _take(table: PartialTable, key: tuple[Measure, Stat], rows: list[int]) -> Column:
+    column = table.stats.get(key)
+    if column is None:
+        return np.full(len(rows), np.nan)
+    return column if len(rows) == len(column) else column[rows]  # all rows: no copy
+
+
+def _concatenate(columns: Sequence[Column]) -> Column:
+    return columns[0] if len(columns) == 1 else np.concatenate((np.empty(0), *columns))
+
+
+class _CachedAllocation(NamedTuple):
+    details: HolderDetails
+    device_details: DeviceDetails
+    allocation: AllocationKey
+
+
+class AllocationCache:
+    """Allocation keys of the last cycle: hardly any of them changes from one cycle to the next."""
+
+    def __init__(self) -> None:
+        self._cached: dict[HolderKey, _CachedAllocation] = {}
+        self._containers: dict[tuple[object, ...], Container] = {}  # of this cycle: several devices may share one
+
+    def find_keys(self, presence: PresenceTable) -> list[AllocationKey]:
+        """The allocation of each row."""
+        started = presence.column(Level.HOLDER, Quantity.STARTED_AT, Aggregation.LAST)
+        times = [
+            None if is_unknown else time for time, is_unknown in zip(started.tolist(), np.isnan(started), strict=True)
+        ]
+        rows = zip(presence.keys, presence.details, presence.device_details, times, strict=True)
+        self._cached = {key: self._find(key, details, device, time) for key, details, device, time in rows}
+        self._containers.clear()
+        return [cached.allocation for cached in self._cached.values()]
+
+    def _find(
+        self, key: HolderKey, details: HolderDetails, device: DeviceDetails, started_at: float | None
+    ) -> _CachedAllocation:
+        """The cached one, if it is made of the same details, or if there are none now. Details are kept from cycle to
+        cycle, so they are compared by identity."""
+        cached = self._cached.get(key)
+        if cached is not None:
+            is_same = details is NO_DETAILS or (cached.details is details and cached.device_details is device)
+            if is_same and started_at in (None, cached.allocation.container.started_at):
+                return cached
+        return _CachedAllocation(details, device, self._make(key, details, device, started_at))
+
+    def _make(
+        self, key: HolderKey, details: HolderDetails, device: DeviceDetails, started_at: float | None
+    ) -> AllocationKey:
+        return AllocationKey(
+            device.parent_uuid or key.uuid,
+            key.instance,
+            self._make_container(key, details, started_at),
+            node=details.node,
+            gpu_index=details.gpu,
+            model=details.model or device.model,
+            share=details.share,
+        )
+
+    def _make_container(self, key: HolderKey, details: HolderDetails, started_at: float | None) -> Container:
+        kind, workload = details.workload_kind, details.workload
+        same = (key.namespace, key.pod, details.pod_uid, key.container, kind, workload, started_at, details.user)
+        container = self._containers.get(same)
+        if container is None:
+            owner = Workload(kind, key.namespace, workload) if kind else None
+            container = self._containers[same] = Container(
+                key.namespace,
+                key.pod,
+                details.pod_uid,
+                key.container,
+                owner,
+                started_at=started_at,
+                user=details.user,
+            )
+        return container

@@ -1,0 +1,110 @@
+"""The results of one cycle for one metric scheme, as columns over row numbers.
+
+Filled from an engine by `promql.query_runner` and from scraped samples by `scrape.query_answers`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gpusteward.analyzer.sources.usage.quantities import (
+    PRESENCE_IN_WINDOW,
+    PRESENCE_NOW,
+    Aggregation,
+    Level,
+    Quantity,
+    QueryKey,
+)
+from gpusteward.analyzer.sources.usage.row_index import (
+    DeviceDetails,
+    DeviceKey,
+    HolderDetails,
+    HolderKey,
+    RowIndex,
+    Rows,
+)
+from gpusteward.analyzer.tables import Column
+from gpusteward.core.errors import SourceError
+
+_NO_ROWS: Column = np.empty(0)
+
+
+@dataclass(frozen=True, slots=True)
+class ResultChunk:
+    """A part of a query result by rows: values in base units, or the details of holders or devices."""
+
+    key: QueryKey
+    rows: Rows
+    values: Column | None = None
+    holder_details: Sequence[HolderDetails] = ()
+    device_details: Sequence[DeviceDetails] = ()
+
+
+@dataclass
+class QueryResults:
+    """All results about one metric scheme in one cycle; the row indexes are kept from cycle to cycle."""
+
+    holders: RowIndex[HolderKey]
+    devices: RowIndex[DeviceKey]
+    present: dict[int, HolderDetails] = field(default_factory=dict)  # holder rows that exist now
+    device_details: dict[int, DeviceDetails] = field(default_factory=dict)  # device rows that exist now
+    claimed_twice: set[int] = field(default_factory=set)  # holder rows that two nodes report
+    failures: dict[QueryKey, SourceError] = field(default_factory=dict)
+    hit_limit: bool = False  # the engine refused a query because it selects too much
+    previous_rows: Sequence[int] = ()  # holder rows of earlier cycles that are not known to have ended
+    last_details: dict[int, HolderDetails] = field(default_factory=dict)  # of holder rows that do not exist now
+    _columns: dict[QueryKey, Column] = field(default_factory=dict)
+
+    def add(self, chunk: ResultChunk) -> None:
+        """Merge a part of a complete query result."""
+        if chunk.values is not None:
+            self.add_values(chunk.key, chunk.rows, chunk.values)
+        elif chunk.key == PRESENCE_IN_WINDOW:
+            self.last_details.update(zip(chunk.rows.tolist(), chunk.holder_details, strict=True))
+        elif chunk.key == PRESENCE_NOW:
+            self.add_present(zip(chunk.rows.tolist(), chunk.holder_details, strict=True))
+        else:
+            self.device_details.update(zip(chunk.rows.tolist(), chunk.device_details, strict=True))
+
+    def add_values(self, key: QueryKey, rows: Rows, values: Column) -> None:
+        """Merge values in base units; of several values for one row the largest is kept."""
+        self._columns.setdefault(key, _NO_ROWS)
+        np.fmax.at(self._grow(key, len(self.holders if key.level is Level.HOLDER else self.devices)), rows, values)
+
+    def fill_gaps(self, key: QueryKey, column: Column) -> None:
+        """Use values of an earlier cycle where this one has none."""
+        now = self._grow(key, max(len(column), len(self._columns.get(key, _NO_ROWS))))
+        now[: len(column)] = np.where(np.isnan(now[: len(column)]), column, now[: len(column)])
+
+    def add_present(self, holders: Iterable[tuple[int, HolderDetails]]) -> None:
+        """Holders that exist now. Two exporters may report the same device, but only one node can have it."""
+        present = self.present
+        for row, details in holders:
+            if (first := present.setdefault(row, details)) is not details and first.node != details.node:
+                self.claimed_twice.add(row)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no query returned anything."""
+        return not self.present and not self._columns
+
+    def fail(self, keys: Iterable[QueryKey], error: SourceError) -> None:
+        for key in keys:
+            self.failures[key] = error
+
+    def has(self, level: Level, quantity: Quantity, aggregation: Aggregation) -> bool:
+        return (level, quantity, aggregation) in self._columns
+
+    def column(self, level: Level, quantity: Quantity, aggregation: Aggregation) -> Column:
+        """One value per row, NaN where there is none."""
+        key = QueryKey(level, quantity, aggregation)
+        size = len(self.holders if level is Level.HOLDER else self.devices)
+        return self._grow(key, size) if key in self._columns else np.full(size, np.nan)
+
+    def _grow(self, key: QueryKey, size: int) -> Column:
+        """The column, extended to the present number of rows."""
+        column = self._columns.get(key, _NO_ROWS)
+        if len(column) < size:
+            column = self._columns[key] = np.concatenate((column, np.full(size - len(column), np.nan)))
+        return column

@@ -1,0 +1,135 @@
+"""Keys of holders and devices, and their row numbers.
+
+A holder is a container on a device; a device is a GPU or a MIG instance. Each gets a row number when it is first seen,
+and query results are columns over these numbers. Row numbers stay the same from cycle to cycle.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Generic, NamedTuple, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = NDArray[np.int64]
+
+
+class DeviceKey(NamedTuple):
+    """Identifies a GPU or a MIG instance."""
+
+    uuid: str
+    instance: str  # MIG instance id, "" on a whole GPU
+
+
+class HolderKey(NamedTuple):
+    """Identifies a container on a device."""
+
+    uuid: str
+    instance: str
+    namespace: str
+    pod: str
+    container: str
+
+    @property
+    def device(self) -> DeviceKey:
+        return DeviceKey(self.uuid, self.instance)
+
+
+class HolderDetails(NamedTuple):
+    """What the labels of a presence series say beyond the key. The last five come from gpusteward's agent only."""
+
+    node: str = ""
+    gpu: str = ""  # index on the node
+    model: str = ""
+    job: str = ""
+    pod_uid: str = ""
+    workload_kind: str = ""
+    workload: str = ""
+    share: str = ""
+    user: str = ""
+
+    def of_device(self) -> "HolderDetails":
+        """The part that is the same for every holder of the device."""
+        return HolderDetails(self.node, self.gpu, self.model, self.job)
+
+
+class DeviceDetails(NamedTuple):
+    """What the labels of a device's info series say beyond the key."""
+
+    parent_uuid: str = ""  # of a MIG instance
+    model: str = ""
+
+
+K = TypeVar("K", bound=HolderKey | DeviceKey)
+
+_UNSHARED = 0
+"""The part of a key that is not looked up among equal strings: hardly two rows have the same uuid."""
+
+
+class RowIndex(ABC, Generic[K]):
+    """Row numbers by key, in the order the keys were first seen."""
+
+    def __init__(self, labels: K) -> None:
+        """`labels`: the name of the label that holds each part of the key."""
+        self._labels = labels
+        self._make = cast("Callable[[Iterable[str]], K]", type(labels)._make)
+        self._share = _make_sharing()
+        self._parts = [(name, str if part == _UNSHARED else self._share) for part, name in enumerate(labels)]
+        self.keys: list[K] = []
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @abstractmethod
+    def find(self, keys: Sequence[K]) -> Rows:
+        """The row of each key, -1 for an unknown one."""
+
+    @abstractmethod
+    def add(self, keys: Sequence[K]) -> Rows:
+        """The row of each key; unknown keys get new rows."""
+
+    def _read_key(self, labels: Mapping[str, str]) -> K:
+        return self._make([share(labels.get(name, "")) for name, share in self._parts])
+
+
+def _make_sharing() -> Callable[[str], str]:
+    """Keeps equal strings once: namespaces and nodes repeat by the thousand.
+
+    A closure and not a bound method: a method would form a reference cycle that keeps the keys until the next garbage
+    collection.
+    """
+    same: dict[str, str] = {}
+    return lambda text: same.setdefault(text, text)
+
+
+class LabelRowIndex(RowIndex[K]):
+    """Rows by parsed labels, one series at a time."""
+
+    def __init__(self, labels: K) -> None:
+        super().__init__(labels)
+        self._by_key: dict[K, int] = {}
+
+    def find(self, keys: Sequence[K]) -> Rows:
+        return np.fromiter((self._by_key.get(key, -1) for key in keys), np.int64, len(keys))
+
+    def add(self, keys: Sequence[K]) -> Rows:
+        return np.fromiter(map(self.add_key, keys), np.int64, len(keys))
+
+    def add_key(self, key: K) -> int:
+        """The row of this key, a new one if it is unknown."""
+        row = self._by_key.get(key)
+        if row is None:
+            row = len(self.keys)
+            self._by_key[key] = row
+            self.keys.append(key)
+        return row
+
+    def add_labels(self, labels: Mapping[str, str]) -> int:
+        """The row of these labels, a new one if it is unknown."""
+        return self.add_key(self._read_key(labels))
+
+    def copy(self) -> "LabelRowIndex[K]":
+        """The rows as they are now, to read while another thread adds."""
+        made = LabelRowIndex(self._labels)
+        made._by_key, made.keys = self._by_key.copy(), self.keys.copy()
+        return made

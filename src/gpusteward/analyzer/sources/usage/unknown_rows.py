@@ -1,0 +1,133 @@
+"""Rows that must not be judged, each with the reason.
+
+Among them zeros that other signals contradict: exporters write 0 for a pod whose processes they could not find, and
+some combinations of driver and board report no process utilization at all. While the device works, such a zero is
+unknown.
+"""
+
+from collections.abc import Collection, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusteward.analyzer.sources.usage.measures import Stats
+from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
+from gpusteward.analyzer.sources.usage.presence import Flags, PresenceTable
+from gpusteward.analyzer.sources.usage.quantities import PRESENCE_NOW, Aggregation, Level, Quantity, QueryKey
+from gpusteward.analyzer.tables import Column
+from gpusteward.core.usages import Measure, Stat
+from gpusteward.messages import unknown_reasons
+
+ACTIVE_RATIO = 0.02
+"""Engine, memory copy or DRAM activity above this is work: an idle GPU stays below one per cent."""
+BUSY_POWER_RATIO = 0.5
+"""Of the power limit. A loaded model that does nothing keeps small boards (A10, T4, L4) at up to 40 % of theirs."""
+BUSY_POWER_WATTS = 250.0
+"""Where no limit is known: no board idles above it."""
+HIGHEST_CORE = 1.05
+"""Dead processes make drivers report several hundred per cent; rounding alone stays below this."""
+
+_ACTIVITY = (Quantity.MEMORY_COPY, Quantity.ENGINE, Quantity.TENSOR, Quantity.DRAM)
+_ESSENTIAL = (
+    (Quantity.CORE, Aggregation.MEAN),
+    (Quantity.CORE, Aggregation.PEAK),
+    (Quantity.CORE, Aggregation.COUNT),
+    (Quantity.BUSY, Aggregation.INCREASE),
+    *((signal, aggregation) for signal in _ACTIVITY for aggregation in (Aggregation.MEAN, Aggregation.PEAK)),
+    (Quantity.UNATTRIBUTED, Aggregation.PEAK),
+    (Quantity.MEMORY_USED, Aggregation.MEAN),
+    (Quantity.POWER, Aggregation.MEAN),
+)
+"""If one of these queries fails, a verdict would rest on less data than the site has."""
+
+
+def find_unknown_rows(
+    presence: PresenceTable, stats: Stats, coverage: Column, new_jobs: Collection[str]
+) -> dict[int, str]:
+    """The reason of each row that must not be judged; of several the most concrete one."""
+    unknown: dict[int, str] = {}
+    for flags, reason in _list_reasons(presence, stats, coverage, new_jobs):
+        for row in np.flatnonzero(flags).tolist():
+            unknown.setdefault(row, reason)
+    return unknown
+
+
+def _list_reasons(
+    presence: PresenceTable, stats: Stats, coverage: Column, new_jobs: Collection[str]
+) -> Iterator[tuple[Flags, str]]:
+    yield presence.claimed_twice, unknown_reasons.CLAIMED_TWICE
+    yield from _failed_queries(presence)
+    yield presence.is_stale, unknown_reasons.SILENT
+    core_mean, core_peak = stats[Measure.CORE, Stat.MEAN], stats[Measure.CORE, Stat.PEAK]
+    is_unmeasured = ~np.isfinite(core_mean) | ~np.isfinite(core_peak)
+    yield from _unmeasured_mig(presence, is_unmeasured & ~(coverage > 0))
+    yield is_unmeasured, unknown_reasons.NO_CORE
+    if new_jobs:
+        yield np.isin(presence.jobs, list(new_jobs)), unknown_reasons.YOUNG
+    yield ~np.isfinite(coverage), unknown_reasons.UNCOUNTED
+    yield core_peak > HIGHEST_CORE, unknown_reasons.IMPOSSIBLE
+    yield _contradicted_zeros(presence, core_peak), unknown_reasons.DENIED_ZERO
+    if presence.results.has(Level.DEVICE, Quantity.UNATTRIBUTED, Aggregation.PEAK):
+        unattributed = presence.column(Level.DEVICE, Quantity.UNATTRIBUTED, Aggregation.PEAK)
+        yield (core_peak == 0) & (unattributed > ACTIVE_RATIO), unknown_reasons.UNATTRIBUTED
+
+
+def _failed_queries(presence: PresenceTable) -> Iterator[tuple[Flags, str]]:
+    failures = presence.results.failures
+    if error := failures.get(PRESENCE_NOW):
+        yield presence.is_stale, f"the list of current allocations could not be read: {error}"
+    for level in Level:
+        for quantity, aggregation in _ESSENTIAL:
+            if error := failures.get(QueryKey(level, quantity, aggregation)):
+                column = presence.column(level, quantity, aggregation)
+                yield ~np.isfinite(column), f"{quantity} could not be read: {error}"
+
+
+def _unmeasured_mig(presence: PresenceTable, has_no_sample: Flags) -> Iterator[tuple[Flags, str]]:
+    """MIG instances without any sample in the window: waiting does not help where nothing measures them."""
+    is_unmeasured = has_no_sample & presence.is_mig
+    if presence.scheme is not MetricScheme.NATIVE:
+        yield is_unmeasured, unknown_reasons.UNEXPORTED_SLICE
+    else:
+        yield is_unmeasured & presence.is_shared, unknown_reasons.SHARED_SLICE
+        # Where the GPU reports engine activity, the core is derived from it.
+        engine = presence.column(Level.DEVICE, Quantity.ENGINE, Aggregation.PEAK)
+        yield is_unmeasured & ~np.isfinite(engine), unknown_reasons.UNMEASURED_SLICE
+
+
+def _contradicted_zeros(presence: PresenceTable, core_peak: Column) -> Flags:
+    """Compares the core of the holders with the other signals of their device."""
+    ratios = [Quantity.MEMORY_COPY, Quantity.DRAM]
+    if presence.scheme is not MetricScheme.DCGM or not presence.is_mig.any():
+        ratios.append(Quantity.ENGINE)
+    activity = np.full(len(presence), np.nan)
+    for quantity in ratios:
+        activity = np.fmax(activity, presence.device_column(quantity, Aggregation.PEAK))
+    core = core_peak
+    if presence.scheme is MetricScheme.NATIVE:
+        # All use of the device that the agent saw: processes of the host explain the other signals.
+        for quantity, aggregation in ((Quantity.CORE, Aggregation.PEAK), (Quantity.BUSY, Aggregation.INCREASE)):
+            core = np.fmax(core, presence.column(Level.DEVICE, quantity, aggregation))
+    elif presence.scheme is MetricScheme.HAMI:
+        activity = np.fmax(activity, presence.column(Level.DEVICE, Quantity.CORE, Aggregation.PEAK))
+    power = np.where(presence.is_mig, np.nan, presence.device_column(Quantity.POWER, Aggregation.MEAN))
+    limit = presence.column(Level.DEVICE, Quantity.POWER_LIMIT, Aggregation.LAST)
+    return find_contradicted_zeros(core, device=presence.device_numbers, activity=activity, power=power, limit=limit)
+
+
+def find_contradicted_zeros(
+    core_peak: Column, *, device: NDArray[np.int64], activity: Column, power: Column, limit: Column
+) -> Flags:
+    """Rows with a core of 0 where no holder of the device works according to its core, and yet the device works.
+
+    `device` numbers the device of each row; `activity` is the highest of its other ratios; all but `power` are peaks.
+    """
+    if not len(core_peak):
+        return np.zeros(0, dtype=bool)
+    highest_core = np.zeros(int(device.max()) + 1)
+    np.fmax.at(highest_core, device, np.nan_to_num(core_peak))
+    draws_power = np.where(np.isfinite(limit), power > BUSY_POWER_RATIO * limit, power > BUSY_POWER_WATTS)
+    works = (activity > ACTIVE_RATIO) | draws_power
+    device_works = np.zeros(len(highest_core), dtype=bool)
+    np.logical_or.at(device_works, device, works)
+    return np.asarray((core_peak == 0) & (highest_core[device] == 0) & device_works[device])
