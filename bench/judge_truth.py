@@ -17,13 +17,13 @@ from typing import Any
 from bench.machines import About, describe_run
 from bench.progress import say
 from bench.report import render_table
-from gpusteward.analyzer.judge.history import Memory
+from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.core.verdicts import Activity, Signature
 from gpusteward.simulate.fleets import fleet
 from gpusteward.simulate.workloads import Kind
-from tests.analyzer.truth_cases import (
+from tests.analyzer.judge.truth_cases import (
     CYCLE,
     CYCLES,
     MOMENTS,
@@ -139,7 +139,7 @@ def look_once(window: float, step: float) -> Look:
 
 def measure_cost() -> tuple[list[float], list[float]]:
     """CPU milliseconds of judging, and of joining to workloads; a full memory, as in every cycle but the first."""
-    _, memory = judge(large_table(ROWS), RULES, Memory(), now=AT)
+    _, memory = judge(large_table(ROWS), RULES, History(), now=AT)
     judging, joining = [], []
     for number in range(ROUNDS):
         table = large_table(ROWS, at=AT + CYCLE * (number + 1), seed=number)

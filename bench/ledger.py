@@ -22,7 +22,7 @@ from sqlalchemy import text
 from bench.machines import About, describe_run
 from bench.progress import say
 from bench.report import render_table
-from gpusteward.analyzer.judge.history import Memory
+from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger.db_engine import with_write_lock
@@ -115,7 +115,7 @@ def middle(costs: list[Cost]) -> Cost:
 
 def make_results(rows: int, count: int) -> Iterator[Result]:
     """Cycles five minutes apart in which a third of all rows changes what it does."""
-    memory = Memory()
+    memory = History()
     for number in range(count):
         table = large_table(rows, at=AT + 300 * number, seed=number)
         verdicts, memory = judge(table, SETTINGS.rules, memory, now=table.at)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpusteward.analyzer.judge.history import Memory
+from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart
@@ -57,9 +57,9 @@ class FakeCycleLedger:
 
     events: Events = field(default_factory=list)
     failure: Exception | None = None
-    history: Memory = field(default_factory=Memory)
+    history: History = field(default_factory=History)
 
-    def restore(self, table: UsageTable) -> Memory:
+    def restore(self, table: UsageTable) -> History:
         self.events.append(("restored", len(table)))
         return self.history
 

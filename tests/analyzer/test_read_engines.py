@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
-from gpusteward.analyzer.judge.history import Memory
+from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.workloads import WorkloadTable, judge_workloads
@@ -92,7 +92,7 @@ def test_whichever_engine_was_asked_and_however_the_verdicts_are_the_same(engine
 
 def verdicts_of(table: UsageTable) -> dict[tuple[str, ...], tuple[object, ...]]:
     """In words, by the place of a GPU and by the key of a workload."""
-    verdicts, _ = judge(table, Rules(), Memory(), now=table.at)
+    verdicts, _ = judge(table, Rules(), History(), now=table.at)
     joined = judge_workloads(verdicts, Rules())
     doubts = [(DOUBTS[code].value, table.unknown.get(row, "")) for row, code in enumerate(verdicts.doubt)]
     of_gpus = zip(words_of(verdicts), doubts, strict=True)

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from gpusteward.analyzer.judge.history import Memory
+from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
@@ -43,7 +43,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningEngine]:
 
 
 def activity(table: UsageTable) -> Activity:
-    verdicts, _ = judge(table, Rules(), Memory(), now=table.at)
+    verdicts, _ = judge(table, Rules(), History(), now=table.at)
     return ACTIVITIES[verdicts.activity[0]]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.judge.history import Memory
+from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
@@ -241,7 +241,7 @@ def test_nothing_is_idle_on_a_site_younger_than_its_window(tmp_path: Path, age: 
         table = source.read(AT + 600)
     assert not table.unknown, "it is learned as soon as it has grown, not an hour later"
     assert table.coverage.tolist() == [1.0]
-    verdicts, _ = judge(table, Rules(), Memory(), now=AT + 600)
+    verdicts, _ = judge(table, Rules(), History(), now=AT + 600)
     assert ACTIVITIES[verdicts.activity[0]] is Activity.IDLE
 
 

@@ -94,4 +94,4 @@ def test_csv_has_a_row_for_every_allocation(analyzer: Api, capsys: pytest.Captur
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [(row["gpu"], row["activity"]) for row in rows] == [("GPU-a", "active"), ("GPU-b", "idle")]
     assert rows[0]["opinion_status"] == ""
-    assert "No work at all" in rows[1]["reasons"]
+    assert "No work: every activity signal" in rows[1]["reasons"]

@@ -128,7 +128,7 @@ def test_the_processes_of_a_workload_stand_between_its_reasons_and_the_evidence(
             await pilot.press("j", "enter")
             await until(pilot, lambda: "4000 python" in read_detail(pilot))
             reasons, processes = read_detail(pilot).split("\nprocesses\n")
-            assert "1 of 2 GPUs of this workload works." in reasons
+            assert "1 of 2 GPUs of this workload is in use." in reasons
             assert processes.startswith("* 4000 python on n1 GPU 0: SM 25%, 8.0 GiB\n\nevidence\n")
 
     run(watch())

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from gpusteward.analyzer.judge.history import Memory
+from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.report import Report, ReportQuery
@@ -29,10 +29,10 @@ class LedgerAccess:
         """The database; None where the ledger is disabled."""
         return self._ledger.engine if self._ledger else None
 
-    def restore(self, table: UsageTable) -> Memory:
+    def restore(self, table: UsageTable) -> History:
         """What the ledger has of these allocations."""
         if self._ledger is None:
-            return Memory()
+            return History()
         from gpusteward.analyzer.ledger.restore_state import restore_history
 
         return restore_history(self._ledger.engine, table)

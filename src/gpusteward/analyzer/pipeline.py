@@ -15,7 +15,7 @@ from gpusteward.analyzer.explain.caution import Caution, restrain_all, weigh_all
 from gpusteward.analyzer.explain.choosing import rows_worth_asking
 from gpusteward.analyzer.explain.explainer import Explainer
 from gpusteward.analyzer.explain.prompt_cases import case_of
-from gpusteward.analyzer.judge.history import Memory
+from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.reasons import make_verdict
 from gpusteward.analyzer.judge.workloads import judge_workloads
@@ -49,7 +49,7 @@ class Publisher(Protocol):
 class CycleLedger(Protocol):
     """Stores cycles, and restores what earlier ones have seen."""
 
-    def restore(self, table: UsageTable) -> Memory:
+    def restore(self, table: UsageTable) -> History:
         """The history of these allocations before the first cycle of this process."""
 
     def record(self, result: Result) -> None: ...
@@ -165,7 +165,7 @@ class Pipeline:
         self.stats = CycleStats()
         self._components = components
         self._runner = StageRunner(self.stats.stages)
-        self._history: Memory | None = None
+        self._history: History | None = None
         self._number = 0
         self._stages: Sequence[Stage] = (
             Stage("read", self._read),
@@ -202,9 +202,9 @@ class Pipeline:
         history = self._restore_history(cycle.usage) if self._history is None else self._history
         cycle.verdicts, self._history = judge(cycle.usage, cycle.settings.rules, history, now=cycle.at)
 
-    def _restore_history(self, usage: UsageTable) -> Memory:
+    def _restore_history(self, usage: UsageTable) -> History:
         ledger = self._components.ledger
-        return Memory() if ledger is None else ledger.restore(usage)
+        return History() if ledger is None else ledger.restore(usage)
 
     def _explain(self, cycle: Cycle) -> None:
         """Second opinions can only make a verdict more careful."""

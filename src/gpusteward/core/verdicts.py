@@ -1,15 +1,16 @@
-"""What usage means: score, state, activity, signature, and why."""
+"""Verdicts: score, state, activity and signature of allocations and workloads, with reasons."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Self
 
 from gpusteward.core.containers import Workload
 from gpusteward.core.usages import Usage
 
 
 class State(StrEnum):
-    """The score in four words, and a fifth for what could not be scored."""
+    """The range that a score falls into; unknown where there is no score."""
 
     IDLE = "idle"
     LOW = "low"
@@ -28,27 +29,13 @@ class Doubt(StrEnum):
     """Why an activity is unknown."""
 
     NONE = ""
-    STALE = "stale"  # the whole reading is older than its window
-    SOURCE = "source"  # whoever read it says that it must not be judged, and why
+    STALE = "stale"  # the usage table is older than its window
+    SOURCE = "source"  # the source marked the allocation as unusable, with a reason
     NO_DATA = "no-data"  # core utilization is unknown
-    COVERAGE = "coverage"  # no work seen, but too much of the window was not seen
-    SPARSE = "sparse"  # no work seen, but too few looks were taken to say so
-    PARTIAL = "partial"  # of an activity signal there is a mean but no peak
-    POWER = "power"  # no work seen, yet the GPU draws power as if there were some
-
-
-class Signature(StrEnum):
-    """What kind of (in)activity it is."""
-
-    EMPTY = "empty"
-    PARKED = "parked"
-    STARVED = "starved"
-    HUNG = "hung"
-    BURSTY = "bursty"
-    KEEP_ALIVE = "keep-alive"
-    STEADY = "steady"
-    STARTING = "starting"
-    UNKNOWN = "unknown"
+    COVERAGE = "coverage"  # no work in the samples, but too many samples are missing
+    SPARSE = "sparse"  # no work in the samples, but there are too few of them
+    PARTIAL = "partial"  # an activity signal has a mean but no peak
+    POWER = "power"  # no work in the samples, but the GPU draws power as if it worked
 
 
 class Step(StrEnum):
@@ -59,18 +46,50 @@ class Step(StrEnum):
     RECLAIM = "reclaim"
 
 
+class Signature(StrEnum):
+    """The kind of use or idleness: the table of signatures.
+
+    Each row: the word of the API; the highest step of reclaim; the rank among the signatures of one workload (the
+    lowest of its allocations becomes that of the workload: the most active first, then the most careful, so that one
+    GPU at work keeps the workload from being called keep-alive, and one hung GPU from being called parked); whether a
+    person should look at it. Only what certainly does nothing, and is not work that stopped, may be reclaimed.
+
+    A new signature needs a row here, its rule in `analyzer.judge.signatures` and its texts in `messages.verdicts`.
+    """
+
+    highest_step: Step
+    rank: int
+    is_suspicious: bool
+
+    EMPTY = "empty", Step.RECLAIM, 9
+    PARKED = "parked", Step.RECLAIM, 8
+    STARVED = "starved", Step.NOTICE, 3, True
+    HUNG = "hung", Step.NOTICE, 7, True
+    BURSTY = "bursty", Step.NOTICE, 2
+    KEEP_ALIVE = "keep-alive", Step.NOTICE, 4, True
+    STEADY = "steady", Step.NOTICE, 1
+    STARTING = "starting", Step.NOTHING, 5
+    UNKNOWN = "unknown", Step.NOTICE, 6
+
+    def __new__(cls, word: str, highest_step: Step, rank: int, is_suspicious: bool = False) -> Self:
+        member = str.__new__(cls, word)
+        member._value_ = word
+        member.highest_step, member.rank, member.is_suspicious = highest_step, rank, is_suspicious
+        return member
+
+
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """A second opinion, sure of itself, that what is judged idle is not. It takes steps away and gives none."""
+    """A confident second opinion that an allocation judged idle is in use. It can only lower the highest step."""
 
-    status: str  # what it calls the allocation
+    status: str  # the status the model gave: active or suspicious
     confidence: float  # 0 to 1
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One allocation judged. `score` is None where a signal it needs is unknown."""
+    """The verdict on one allocation. `score` is None where a signal it needs is unknown."""
 
     usage: Usage
     score: float | None
@@ -84,7 +103,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadVerdict:
-    """A root owner with all GPUs of all its pods. Idle only if every allocation is idle and covered."""
+    """The verdict on a root owner with all GPUs of all its pods: idle only if every allocation is idle."""
 
     workload: Workload
     activity: Activity

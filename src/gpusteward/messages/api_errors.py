@@ -87,8 +87,10 @@ INVALID_VALUES: Mapping[str, Message] = {
     "float_parsing": Message("must be a number", "必须是数字"),
     "finite_number": Message("must be a finite number", "必须是有限的数字"),
     "bool_parsing": Message("must be true or false", "必须是 true 或 false"),
-    "string_too_long": Message("must have at most {max_length} characters", "最多 {max_length} 个字符"),
-    "too_long": Message("must have at most {max_length} values", "最多 {max_length} 个值"),
+    "string_too_long": Message(
+        "must have at most {max_length} {max_length:|character|characters}", "最多 {max_length} 个字符"
+    ),
+    "too_long": Message("must have at most {max_length} {max_length:|value|values}", "最多 {max_length} 个值"),
 }
 """By pydantic's type of error, with pydantic's fields."""
 INVALID_VALUE = Message("{text}", "取值无效（{text}）")

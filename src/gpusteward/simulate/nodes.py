@@ -38,7 +38,7 @@ class SimulatedNode:
         self.model = model
         self._boots = Lifetimes(BOOT_PERIOD, float(round(random.between(0, BOOT_PERIOD, "boot"))), BOOT_PERIOD)
         self._next_load_pid = first_pid + LOAD_PIDS
-        self._devices = assemble_devices(name, plans, model=model, random=random, first_pid=first_pid)
+        self.devices = assemble_devices(name, plans, model=model, random=random, first_pid=first_pid)
 
     def snapshot(self, at: float) -> Snapshot:
         """The node at a moment, any moment, in any order."""
@@ -46,7 +46,7 @@ class SimulatedNode:
         processes: list[GpuProcess] = []
         allocations: list[Allocation] = []
         booted_at = self.booted_at(at)
-        for device in self._devices:
+        for device in self.devices:
             samples = [placement.sample(at) for placement in device.all_placements()]
             energy = device.energy_joules(at, booted_at=booted_at, samples=samples)
             readings += read_device(device, samples, energy_joules=energy)
@@ -66,7 +66,7 @@ class SimulatedNode:
         """Everybody who holds something at a moment. Cheaper than a snapshot: nothing is measured."""
         return [
             Ownership(gpu, self.model, placement, allocation)
-            for device in self._devices
+            for device in self.devices
             for gpu, placements in device.hardware()
             for placement in placements
             if placement.request and placement.presence.is_on(at) and (allocation := placement.occupant(at).allocation)
@@ -74,7 +74,7 @@ class SimulatedNode:
 
     @property
     def gpu_count(self) -> int:
-        return len(self._devices)
+        return len(self.devices)
 
     def booted_at(self, at: float) -> float:
         """When the driver was last loaded: energy counts from there."""
@@ -85,13 +85,13 @@ class SimulatedNode:
 
         Raises ConfigurationError if it has no such GPU.
         """
-        if not 0 <= load.gpu_index < len(self._devices):
+        if not 0 <= load.gpu_index < len(self.devices):
             raise ConfigurationError(
-                f"simulated load on GPU {load.gpu_index}: node {self.name!r} has GPUs 0 to {len(self._devices) - 1}"
+                f"simulated load on GPU {load.gpu_index}: node {self.name!r} has GPUs 0 to {len(self.devices) - 1}"
             )
         node = copy(self)
-        devices = list(self._devices)
+        devices = list(self.devices)
         devices[load.gpu_index] = with_load(devices[load.gpu_index], load, pid=self._next_load_pid)
-        node._devices = tuple(devices)
+        node.devices = tuple(devices)
         node._next_load_pid = self._next_load_pid + 1
         return node

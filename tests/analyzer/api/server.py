@@ -26,7 +26,7 @@ from gpusteward.analyzer.api.result_store import ResultStore
 from gpusteward.analyzer.explain.answers import Opinion
 from gpusteward.analyzer.explain.caution import restrain_all, weigh_all
 from gpusteward.analyzer.explain.tallies import Tally
-from gpusteward.analyzer.judge.history import Memory
+from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.notify.outbox.records import Delivery
@@ -88,7 +88,7 @@ def make_result(
 ) -> Result:
     """The result of a cycle over a usage table."""
     settings = settings or Settings()
-    verdicts, _ = judge(table, settings.rules, Memory(), now=table.at)
+    verdicts, _ = judge(table, settings.rules, History(), now=table.at)
     cautions = weigh_all(verdicts, opinions or {}, threshold=settings.ai.threshold)
     verdicts = restrain_all(verdicts, cautions)
     workloads = judge_workloads(verdicts, settings.rules)

@@ -148,7 +148,7 @@ def test_one_workload_has_reasons_in_both_languages_and_its_evidence(api: Api):
     assert english["nodes"] == ["n1", "n2"]
     busy, unused = english["allocations"]
     assert busy["evidence"]["core_ratio.peak"] == 1.0
-    assert "No work at all" in unused["reasons"][0]
+    assert "No work: every activity signal" in unused["reasons"][0]
     assert english["allocations_total"] == 2
 
 

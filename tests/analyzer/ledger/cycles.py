@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Engine, select
 
-from gpusteward.analyzer.judge.history import Memory
+from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger.ledger import Ledger
@@ -38,7 +38,7 @@ def cycle(rows: Rows, at: float, *, settings: Settings = SETTINGS, fleet: Mappin
     if not rows:
         table = replace(table, allocations=[])
     table = replace(table, fleet=fleet or {})
-    verdicts, _ = judge(table, settings.rules, Memory(), now=at)
+    verdicts, _ = judge(table, settings.rules, History(), now=at)
     return Result(1, at, 0.1, settings, verdicts, judge_workloads(verdicts, settings.rules))
 
 

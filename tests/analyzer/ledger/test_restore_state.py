@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from gpusteward.analyzer.judge.history import Memory
+from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
@@ -29,7 +29,7 @@ def idle_since(url: str, rows: Rows, at: float) -> list[float | None]:
 def first_window(rows: Rows, at: float) -> float:
     """Since when it would be idle without any memory."""
     table = cycle(rows, at).verdicts.usage
-    verdicts, _ = judge(table, SETTINGS.rules, Memory(), now=at)
+    verdicts, _ = judge(table, SETTINGS.rules, History(), now=at)
     return float(verdicts.idle_since[0]) - START
 
 

@@ -12,7 +12,7 @@ from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.notify import AlertmanagerSettings, NotifySettings, secrets_of, urls_of
 from gpusteward.analyzer.settings.reading import KNOWN
 from gpusteward.core.errors import ConfigurationError
-from tests.analyzer.test_settings import read
+from tests.analyzer.settings.test_settings import read
 from tests.fakes.receivers import Receiver
 
 HOOK = "https://open.feishu.cn/open-apis/bot/v2/hook/0a1b-secret"

@@ -5,8 +5,7 @@ import numpy as np
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, VerdictTable
 from gpusteward.core.verdicts import Activity, Signature
 
-SUSPICIOUS = (Signature.KEEP_ALIVE, Signature.HUNG, Signature.STARVED)
-"""Where the rules themselves are in doubt."""
+SUSPICIOUS = tuple(signature for signature in Signature if signature.is_suspicious)
 
 
 def rows_worth_asking(verdicts: VerdictTable, *, limit: int) -> list[int]:

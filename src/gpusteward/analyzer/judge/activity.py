@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.judge.capacities import Capacities
-from gpusteward.analyzer.judge.clamped_ratios import ratio_of
+from gpusteward.analyzer.judge.clamped_ratios import clamped_ratio
 from gpusteward.analyzer.judge.keys import Keys, Mask
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, Codes, Column, UsageTable
 from gpusteward.core.usages import Measure, Stat
@@ -83,7 +83,7 @@ def find_work(table: UsageTable, rule: ActivityRule) -> Mask:
     for measure in SIGNALS:
         floor = rule.dram_floor_ratio if measure is Measure.DRAM else 0.0
         for stat in (Stat.PEAK, Stat.MEAN, Stat.LAST):
-            worked |= ratio_of(table, measure, stat) > floor
+            worked |= clamped_ratio(table, measure, stat) > floor
     return worked
 
 
@@ -109,7 +109,7 @@ def _is_refused(table: UsageTable) -> Mask:
 
 def _lacks_core(table: UsageTable) -> Mask:
     """Both are needed: the peak is the proof, the mean may come from a counter and know what no sample saw."""
-    peak, mean = (ratio_of(table, Measure.CORE, stat) for stat in (Stat.PEAK, Stat.MEAN))
+    peak, mean = (clamped_ratio(table, Measure.CORE, stat) for stat in (Stat.PEAK, Stat.MEAN))
     return np.isnan(peak) | np.isnan(mean)
 
 
@@ -118,7 +118,7 @@ def _lacks_peak(table: UsageTable) -> Mask:
     lacks = np.zeros(len(table), dtype=bool)
     for measure in SIGNALS:
         is_there = ~np.isnan(table.column(measure, Stat.MEAN)) | ~np.isnan(table.column(measure, Stat.LAST))
-        lacks |= is_there & np.isnan(ratio_of(table, measure, Stat.PEAK))
+        lacks |= is_there & np.isnan(clamped_ratio(table, measure, Stat.PEAK))
     return lacks
 
 

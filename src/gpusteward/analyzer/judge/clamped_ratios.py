@@ -10,7 +10,7 @@ HIGHEST_RATIO = 1.5
 1.4e14, which is nothing at all. The line between them is a guess."""
 
 
-def ratio_of(table: UsageTable, measure: Measure, stat: Stat) -> Column:
+def clamped_ratio(table: UsageTable, measure: Measure, stat: Stat) -> Column:
     """A column of shares of time; what cannot be one is unknown."""
     column = table.column(measure, stat)
     is_possible = (column >= 0) & (column <= HIGHEST_RATIO)

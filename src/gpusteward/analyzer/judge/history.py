@@ -1,4 +1,4 @@
-"""What earlier cycles saw. A plain value: it comes in, a new one goes out, and who is gone is forgotten."""
+"""What is known of allocations from earlier cycles. A cycle gets one history and returns the next."""
 
 from dataclasses import dataclass, field, fields
 
@@ -13,16 +13,16 @@ SAME_START_SECONDS = 2.0
 """Two sources round a pod's start differently; a restart takes longer than this."""
 
 
-class MemoryRule(BaseModel):
-    """How long is remembered what is no longer read."""
+class HistoryRule(BaseModel):
+    """How long allocations that are no longer read are remembered."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     forget_after_seconds: float = Field(
         default=3600,
         ge=0,
-        description="An allocation that no cycle has seen for so long is forgotten. An hour outlasts most outages "
-        "of a Prometheus and bounds the memory by what an hour's pods are.",
+        description="An allocation that was not read for this long is forgotten. An hour outlasts most outages of "
+        "a Prometheus and bounds the memory by the pods of one hour.",
     )
 
 
@@ -35,23 +35,23 @@ def _nothing() -> Column:
 
 @dataclass(frozen=True)
 class Past:
-    """What is known of each allocation from earlier cycles, moments in unix seconds; NaN where it never happened."""
+    """One entry per allocation: times in unix seconds, NaN where it never happened."""
 
     seen_at: Column = field(default_factory=_nothing)
     first_seen_at: Column = field(default_factory=_nothing)
     started_at: Column = field(default_factory=_nothing)  # of the pod
     worked_at: Column = field(default_factory=_nothing)  # end of the last window with work in it
-    idle_since: Column = field(default_factory=_nothing)  # start of the unbroken row of idle windows
-    idle_until: Column = field(default_factory=_nothing)  # and its end
-    flat_since: Column = field(default_factory=_nothing)  # start of the unbroken row of windows that look made up
+    idle_since: Column = field(default_factory=_nothing)  # start of the consecutive idle windows
+    idle_until: Column = field(default_factory=_nothing)  # and their end
+    flat_since: Column = field(default_factory=_nothing)  # start of the consecutive windows of constant load
     flat_ratio: Column = field(default_factory=_nothing)  # core utilization at that start
 
     def take(self, positions: Positions) -> "Past":
-        """Row by row what stands at that position; nothing at -1."""
+        """The entries at these positions; NaN at -1."""
         if not len(self.seen_at):
             return Past(*(np.full(len(positions), np.nan) for _ in fields(Past)))
         if np.array_equal(positions, np.arange(len(self.seen_at))):
-            return self  # nobody came or went
+            return self  # the same allocations as before
         return Past(*(np.where(positions >= 0, column[positions], np.nan) for column in self._columns()))
 
     def without(self, rows: Mask) -> "Past":
@@ -70,40 +70,33 @@ class Past:
 
 
 @dataclass(frozen=True)
-class Memory:
-    """`Memory()` remembers nothing: the first cycle ever."""
+class History:
+    """`History()` is empty: before the first cycle."""
 
-    keys: AllocationKeys = field(default_factory=lambda: np.empty(0, np.int64))  # whose past stands in each row of it
+    keys: AllocationKeys = field(default_factory=lambda: np.empty(0, np.int64))  # of the rows of `past`
     past: Past = field(default_factory=Past)
 
     def __len__(self) -> int:
         return len(self.keys)
 
+    def find(self, keys: AllocationKeys, *, started_at: Column) -> Past:
+        """The past of these allocations. A pod of the same name that was started again has none."""
+        past = self.past.take(_find_positions(keys, among=self.keys))
+        return past.without(np.abs(past.started_at - started_at) > SAME_START_SECONDS)
 
-def find_positions(memory: Memory, allocations: AllocationKeys) -> Positions:
-    """Where each allocation stands in the memory; -1 for one it does not know."""
-    return _find(allocations, among=memory.keys)
+    def update(self, keys: AllocationKeys, *, past: Past, now: float, rule: HistoryRule) -> "History":
+        """A new history: the past of these allocations, and of others that were seen recently."""
+        is_recent = self.past.seen_at >= now - rule.forget_after_seconds
+        left = np.flatnonzero(is_recent & (_find_positions(self.keys, among=keys) < 0))
+        return History(np.concatenate((keys, self.keys[left])), past.join(self.past.take(left)))
 
 
-def _find(keys: AllocationKeys, *, among: AllocationKeys) -> Positions:
-    """Where each key stands last among the others; -1 where it does not. `np.isin` would load a module of 3 MB."""
+def _find_positions(keys: AllocationKeys, *, among: AllocationKeys) -> Positions:
+    """The last position of each key among the others, or -1. `np.isin` would load a module of 3 MB."""
     if np.array_equal(keys, among):
-        return np.arange(len(keys))  # nobody came or went: most cycles
+        return np.arange(len(keys))  # the same allocations as before: most cycles
     if not len(among):
         return np.full(len(keys), -1)
     order = np.argsort(among, kind="stable")
-    places = order[np.searchsorted(among, keys, side="right", sorter=order) - 1]
-    return np.where(among[places] == keys, places, -1)
-
-
-def recall(memory: Memory, positions: Positions, *, started_at: Column) -> Past:
-    """What is known of the allocations there. A pod of the same name that started anew has no past."""
-    past = memory.past.take(positions)
-    return past.without(np.abs(past.started_at - started_at) > SAME_START_SECONDS)
-
-
-def remember(memory: Memory, allocations: AllocationKeys, *, past: Past, now: float, rule: MemoryRule) -> Memory:
-    """The past of these allocations, and of those that were seen not long ago."""
-    is_recent = memory.past.seen_at >= now - rule.forget_after_seconds
-    left = np.flatnonzero(is_recent & (_find(memory.keys, among=allocations) < 0))
-    return Memory(np.concatenate((allocations, memory.keys[left])), past.join(memory.past.take(left)))
+    positions = order[np.searchsorted(among, keys, side="right", sorter=order) - 1]
+    return np.where(among[positions] == keys, positions, -1)

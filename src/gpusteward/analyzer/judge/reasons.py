@@ -1,4 +1,4 @@
-"""A verdict in plain words, with its numbers."""
+"""The reasons of a verdict: what was measured, what the signature means, the score, a second opinion."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,10 +9,12 @@ import numpy as np
 from gpusteward.analyzer.judge.activity import SIGNALS
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.signatures.evidence import MAY_HIDE_A_JOB
-from gpusteward.analyzer.judge.texts import render
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, STATES, STEPS, VerdictTable
+from gpusteward.core.messages import Language, Message
 from gpusteward.core.usages import Measure, Stat, Usage
 from gpusteward.core.verdicts import Activity, Doubt, Signature, Verdict, WorkloadVerdict
+from gpusteward.messages import unknown_reasons
+from gpusteward.messages import verdicts as texts
 
 GIB = 1 << 30
 RATIO_STATS = (Stat.MEAN, Stat.PEAK, Stat.LAST)
@@ -20,14 +22,17 @@ RATIO_STATS = (Stat.MEAN, Stat.PEAK, Stat.LAST)
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A code of `texts.TEXTS` and the numbers it speaks of."""
+    """A message and the values of its fields."""
 
-    code: str
+    message: Message
     values: Mapping[str, object] = field(default_factory=dict)
 
+    def text(self, language: Language) -> str:
+        return self.message.text(language, **self.values)
 
-def make_verdict(verdicts: VerdictTable, row: int, *, rules: Rules, language: str = "en") -> Verdict:
-    """One row as a value of its own. `language` is "en" or "zh"."""
+
+def make_verdict(verdicts: VerdictTable, row: int, *, rules: Rules, language: Language = "en") -> Verdict:
+    """The verdict on one row."""
     score, idle_since = float(verdicts.score[row]), float(verdicts.idle_since[row])
     signature = SIGNATURES[verdicts.signature[row]]
     return Verdict(
@@ -42,14 +47,14 @@ def make_verdict(verdicts: VerdictTable, row: int, *, rules: Rules, language: st
     )
 
 
-def explain_row(verdicts: VerdictTable, row: int, *, rules: Rules, language: str = "en") -> tuple[str, ...]:
-    """Why a row was judged so. `language` is "en" or "zh"."""
+def explain_row(verdicts: VerdictTable, row: int, *, rules: Rules, language: Language = "en") -> tuple[str, ...]:
+    """The reasons of the verdict on one row."""
     reasons = find_reasons(verdicts, row, rules=rules)
-    return tuple(render(reason.code, reason.values, language=language) for reason in reasons)
+    return tuple(reason.text(language) for reason in reasons)
 
 
 def find_reasons(verdicts: VerdictTable, row: int, *, rules: Rules) -> tuple[Reason, ...]:
-    """What was seen, what kind it is, what the score says, what a second opinion has against it."""
+    """Activity, signature, owner, score, and the objection of a second opinion, in this order."""
     usage = verdicts.usage.usage(row)
     return (
         *_explain_activity(verdicts, row, usage=usage, rules=rules),
@@ -60,23 +65,23 @@ def find_reasons(verdicts: VerdictTable, row: int, *, rules: Rules) -> tuple[Rea
     )
 
 
-def explain_workload(verdict: WorkloadVerdict, *, language: str, doubted: int = 0) -> tuple[str, ...]:
-    """Why a workload was judged so, in words. `doubted` counts its GPUs whose idleness a second opinion doubts."""
+def explain_workload(verdict: WorkloadVerdict, *, language: Language, doubted: int = 0) -> tuple[str, ...]:
+    """The reasons of the verdict on a workload. `doubted`: its GPUs whose idleness a second opinion doubts."""
     active = verdict.gpus - verdict.idle_gpus - verdict.unknown_gpus
     values = {"gpus": verdict.gpus, "active": active, "unknown": verdict.unknown_gpus}
-    reasons = [Reason(f"workload-{verdict.activity}", values)]
+    reasons = [Reason(texts.WORKLOADS[verdict.activity], values)]
     if verdict.idle_since is not None:
-        reasons.append(Reason("idle-since", {"idle_since": format_time(verdict.idle_since)}))
+        reasons.append(Reason(texts.IDLE_SINCE, {"idle_since": format_time(verdict.idle_since)}))
     if doubted:
-        reasons.append(Reason("workload-objection", {"doubted": doubted, "gpus": verdict.gpus}))
-    return tuple(render(reason.code, reason.values, language=language) for reason in reasons)
+        reasons.append(Reason(texts.WORKLOAD_OBJECTION, {"doubted": doubted, "gpus": verdict.gpus}))
+    return tuple(reason.text(language) for reason in reasons)
 
 
-def render_finding(verdict: WorkloadVerdict, *, language: str) -> str:
-    """What could be given back of a workload that is not idle as a whole; "" if nothing."""
+def render_finding(verdict: WorkloadVerdict, *, language: Language) -> str:
+    """The unused GPUs of a workload that is not idle as a whole; "" if there are none."""
     if verdict.activity is Activity.IDLE or not verdict.idle_gpus:
         return ""
-    return render("finding", {"idle": verdict.idle_gpus, "gpus": verdict.gpus}, language=language)
+    return texts.FINDING.text(language, idle=verdict.idle_gpus, gpus=verdict.gpus)
 
 
 def format_time(at: float) -> str:
@@ -88,34 +93,34 @@ def _explain_activity(verdicts: VerdictTable, row: int, *, usage: Usage, rules: 
     if activity is Activity.UNKNOWN:
         yield _explain_doubt(DOUBTS[verdicts.doubt[row]], usage, rules=rules)
     elif activity is Activity.IDLE:
-        yield Reason("idle", {"minutes": minutes, "coverage": usage.coverage})
-        yield Reason("idle-since", {"idle_since": format_time(float(verdicts.idle_since[row]))})
+        yield Reason(texts.IDLE, {"minutes": minutes, "coverage": usage.coverage})
+        yield Reason(texts.IDLE_SINCE, {"idle_since": format_time(float(verdicts.idle_since[row]))})
     elif verdicts.worked_at[row] == verdicts.usage.at:
         yield _explain_work(usage)
     else:
-        yield Reason("paused", {"minutes": minutes, "worked_at": format_time(float(verdicts.worked_at[row]))})
+        yield Reason(texts.PAUSED, {"minutes": minutes, "worked_at": format_time(float(verdicts.worked_at[row]))})
 
 
 def _explain_work(usage: Usage) -> Reason:
     mean, peak = usage.stats.get((Measure.CORE, Stat.MEAN)), usage.stats.get((Measure.CORE, Stat.PEAK))
     if mean is not None and peak is not None and max(mean, peak) > 0:
-        return Reason("worked", {"mean": mean, "peak": peak, "minutes": usage.window_seconds / 60})
+        return Reason(texts.WORKED, {"mean": mean, "peak": peak, "minutes": usage.window_seconds / 60})
     highest = {signal: max(usage.stats.get((signal, stat), 0.0) for stat in RATIO_STATS) for signal in SIGNALS}
     signal = max(highest, key=lambda each: highest[each])
-    return Reason("worked-elsewhere", {"signal": signal, "peak": highest[signal]})
+    return Reason(texts.WORKED_ELSEWHERE, {"signal": signal, "peak": highest[signal]})
 
 
 def _explain_doubt(doubt: Doubt, usage: Usage, *, rules: Rules) -> Reason:
     values = {
         "minutes": usage.window_seconds / 60,
-        "why": usage.unknown_reason,
+        "why": unknown_reasons.MESSAGES.get(usage.unknown_reason, usage.unknown_reason),
         "coverage": usage.coverage,
         "samples": usage.stats.get((Measure.CORE, Stat.COUNT)),
         "least": rules.activity.least_samples,
         "needed": rules.activity.coverage,
         "power": usage.stats.get((Measure.POWER, Stat.MEAN)),
     }
-    return Reason(f"doubt-{doubt}", values)
+    return Reason(texts.DOUBTS[doubt], values)
 
 
 def _explain_signature(verdicts: VerdictTable, row: int, *, usage: Usage, rules: Rules) -> Reason:
@@ -133,7 +138,7 @@ def _explain_signature(verdicts: VerdictTable, row: int, *, usage: Usage, rules:
         "age": 0.0 if started_at is None else (verdicts.usage.at - started_at) / 60,
         "grace": rules.signatures.starting.grace_seconds / 60,
     }
-    return Reason(_code_of(signature, has_memory=memory is not None, has_worked=not np.isnan(worked_at)), values)
+    return Reason(_choose_text(signature, has_memory=memory is not None, has_worked=not np.isnan(worked_at)), values)
 
 
 def _explain_owner(verdicts: VerdictTable, row: int) -> Iterator[Reason]:
@@ -141,17 +146,17 @@ def _explain_owner(verdicts: VerdictTable, row: int) -> Iterator[Reason]:
         return
     workload = verdicts.usage.allocations[row].container.workload
     if workload is None:
-        yield Reason("owner-unknown")
+        yield Reason(texts.OWNER_UNKNOWN)
     elif workload.kind in MAY_HIDE_A_JOB:
-        yield Reason("owner-of-a-job", {"kind": workload.kind})
+        yield Reason(texts.OWNER_OF_A_JOB, {"kind": workload.kind})
 
 
-def _code_of(signature: Signature, *, has_memory: bool, has_worked: bool) -> str:
+def _choose_text(signature: Signature, *, has_memory: bool, has_worked: bool) -> Message:
     if signature is Signature.HUNG and not has_worked:
-        return "hung-unseen"
+        return texts.HUNG_UNSEEN
     if signature is Signature.PARKED and not has_memory:
-        return "parked-process"
-    return signature.value
+        return texts.PARKED_PROCESS
+    return texts.SIGNATURE_REASONS[signature]
 
 
 def _explain_score(verdicts: VerdictTable, row: int, *, rules: Rules) -> Iterator[Reason]:
@@ -159,12 +164,13 @@ def _explain_score(verdicts: VerdictTable, row: int, *, rules: Rules) -> Iterato
     if np.isnan(score):
         return
     if ACTIVITIES[verdicts.activity[row]] is Activity.IDLE and score >= rules.thresholds.idle:
-        yield Reason("corrected", {"score": score})
+        yield Reason(texts.SCORE_CORRECTED, {"score": score})
     else:
-        yield Reason("score", {"score": score, "state": STATES[verdicts.state[row]]})
+        yield Reason(texts.SCORE, {"score": score, "state": texts.STATES[STATES[verdicts.state[row]]]})
 
 
 def _explain_objection(verdicts: VerdictTable, row: int) -> Iterator[Reason]:
     if (objection := verdicts.objections.get(row)) is not None:
-        values = {"status": objection.status, "confidence": objection.confidence, "why": objection.reason}
-        yield Reason("objection", values)
+        status = texts.WORDS.get(objection.status, objection.status)
+        values = {"status": status, "confidence": objection.confidence, "why": objection.reason}
+        yield Reason(texts.OBJECTION, values)

@@ -4,7 +4,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.judge.capacities import Capacities
-from gpusteward.analyzer.judge.clamped_ratios import ratio_of
+from gpusteward.analyzer.judge.clamped_ratios import clamped_ratio
 from gpusteward.analyzer.tables import Column, UsageTable
 from gpusteward.core.usages import Measure, Stat
 
@@ -42,8 +42,8 @@ def measure_parts(table: UsageTable, capacities: Capacities) -> Column:
     """Core, copy, memory and power of each row, 0 to 100, one below the other."""
     used, drawn = table.column(Measure.MEMORY_USED, Stat.MEAN), table.column(Measure.POWER, Stat.MEAN)
     parts = (
-        ratio_of(table, Measure.CORE, Stat.MEAN),
-        ratio_of(table, Measure.MEMORY_COPY, Stat.MEAN),
+        clamped_ratio(table, Measure.CORE, Stat.MEAN),
+        clamped_ratio(table, Measure.MEMORY_COPY, Stat.MEAN),
         used / capacities.memory_bytes,
         drawn / capacities.power_limit_watts,
     )

@@ -1,4 +1,4 @@
-"""A verdict is about a workload: the root owner with all GPUs of all its pods."""
+"""Verdicts of workloads: the root owner with all GPUs of all its pods."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,26 +12,21 @@ from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.states import name_states
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, STATES, STEPS, Codes, Column, VerdictTable
 from gpusteward.core.containers import Container, Workload
+from gpusteward.core.messages import Language
 from gpusteward.core.usages import Measure, Stat
-from gpusteward.core.verdicts import Activity, Signature, WorkloadVerdict
+from gpusteward.core.verdicts import Activity, WorkloadVerdict
 
 WorkloadKey = tuple[str, str, str]  # kind, namespace, name
 Counts = NDArray[np.intp]
 
-PRECEDENCE = (
-    *(Signature.STEADY, Signature.BURSTY, Signature.STARVED, Signature.KEEP_ALIVE),
-    *(Signature.STARTING, Signature.UNKNOWN, Signature.HUNG, Signature.PARKED, Signature.EMPTY),
-)
-"""Which signature of its rows a workload has: the most active first, then the most careful. One GPU at honest work
-keeps the whole from being called made-up, one hung GPU keeps it from being called parked."""
-
-_RANKS = np.array([PRECEDENCE.index(signature) for signature in SIGNATURES], dtype=np.int8)
-_BY_RANK = np.array([SIGNATURES.index(signature) for signature in PRECEDENCE], dtype=np.int8)
+_RANKS = np.array([signature.rank for signature in SIGNATURES], dtype=np.int8)
+_BY_RANK = np.zeros(_RANKS.max() + 1, dtype=np.int8)
+_BY_RANK[_RANKS] = np.arange(len(SIGNATURES))
 
 
 @dataclass(frozen=True)
 class WorkloadTable:
-    """Every workload in columns; one of them as a value of its own is made when asked for."""
+    """Every workload, one array per column; `verdict` makes the value of one of them."""
 
     verdicts: VerdictTable
     keys: Sequence[WorkloadKey]
@@ -51,7 +46,7 @@ class WorkloadTable:
 
     @cached_property
     def _order(self) -> tuple[Counts, Counts]:
-        """Rows sorted by workload, and where each workload's begin."""
+        """Rows sorted by workload, and the position where each workload begins."""
         return np.argsort(self.codes, kind="stable"), np.concatenate(([0], np.cumsum(self.gpus)))
 
     @cached_property
@@ -59,7 +54,7 @@ class WorkloadTable:
         return {key: number for number, key in enumerate(self.keys)}
 
     def find(self, key: WorkloadKey) -> int | None:
-        """Where a workload stands; None if there is no such one."""
+        """The number of a workload; None if there is none."""
         return self._numbers.get(key)
 
     def rows(self, number: int) -> Counts:
@@ -67,8 +62,8 @@ class WorkloadTable:
         order, begins = self._order
         return order[begins[number] : begins[number + 1]]
 
-    def verdict(self, number: int, *, language: str = "en") -> WorkloadVerdict:
-        """One workload. `language` is "en" or "zh"."""
+    def verdict(self, number: int, *, language: Language = "en") -> WorkloadVerdict:
+        """The verdict on one workload, with its reasons."""
         kind, namespace, name = self.keys[number]
         gpus, idle, unknown = (int(counts[number]) for counts in (self.gpus, self.idle_gpus, self.unknown_gpus))
         score, idle_since = float(self.score[number]), float(self.idle_since[number])
@@ -97,7 +92,7 @@ class WorkloadTable:
 
 
 def judge_workloads(verdicts: VerdictTable, rules: Rules) -> WorkloadTable:
-    """Idle only if every allocation is idle, and so covered; an unknown one is not idle."""
+    """A workload is idle only if every allocation is idle; an unknown one is not idle."""
     keys, codes = _find_owners(allocation.container for allocation in verdicts.usage.allocations)
     active, idle, unknown = (
         np.bincount(codes[verdicts.activity == ACTIVITIES.index(each)], minlength=len(keys))
@@ -124,7 +119,7 @@ def judge_workloads(verdicts: VerdictTable, rules: Rules) -> WorkloadTable:
 
 
 def _find_owners(containers: Iterable[Container]) -> tuple[list[WorkloadKey], Counts]:
-    """The root owners, and which of them each row has; a pod nobody owns is its own workload."""
+    """The root owners, and the number of the owner of each row; a pod without an owner is its own workload."""
     numbers: dict[WorkloadKey, int] = {}
     codes = [numbers.setdefault(_name_owner(each), len(numbers)) for each in containers]
     return list(numbers), np.array(codes, dtype=np.intp)
@@ -160,7 +155,7 @@ def _latest(column: Column, codes: Counts, *, size: int) -> Column:
 
 
 def _sum_up(verdicts: VerdictTable, rows: Counts) -> Mapping[str, float]:
-    """The numbers behind it: means of shares, sums of amounts, the worst coverage. The unknown is left out."""
+    """The evidence of a workload: means of ratios, sums of amounts, the lowest coverage. Unknown values are omitted."""
     table = verdicts.usage
     numbers = {
         "core_mean_ratio": np.mean(table.column(Measure.CORE, Stat.MEAN)[rows]),

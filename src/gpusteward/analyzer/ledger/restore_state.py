@@ -6,7 +6,7 @@ import numpy as np
 from sqlalchemy import Engine, and_, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpusteward.analyzer.judge.history import Memory, Past
+from gpusteward.analyzer.judge.history import History, Past
 from gpusteward.analyzer.judge.keys import read_keys
 from gpusteward.analyzer.judge.workloads import WorkloadKey
 from gpusteward.analyzer.ledger.db_engine import describe_error
@@ -21,16 +21,16 @@ from gpusteward.logs import Log
 log = Log(__name__)
 
 
-def restore_history(engine: Engine, table: UsageTable) -> Memory:
+def restore_history(engine: Engine, table: UsageTable) -> History:
     """A memory for the first cycle. Whether it still joins what is seen now is for `judge` to say; books that cannot be
     read are no memory."""
     try:
         booked_at, idle = _read_idle(engine)
     except SQLAlchemyError as error:
         log.warning("ledger_not_recollected", reason=describe_error(error), consequence="idle times begin anew")
-        return Memory()
+        return History()
     if booked_at is None or not idle:
-        return Memory()
+        return History()
     return _remember(table, idle, booked_at=booked_at)
 
 
@@ -48,7 +48,7 @@ def _read_idle(engine: Engine) -> tuple[float | None, Mapping[WorkloadKey, float
     return None if booked_ms is None else booked_ms / 1000, idle
 
 
-def _remember(table: UsageTable, idle: Mapping[WorkloadKey, float], *, booked_at: float) -> Memory:
+def _remember(table: UsageTable, idle: Mapping[WorkloadKey, float], *, booked_at: float) -> History:
     """All of an idle workload was idle since then at least. A pod that came later has no past."""
     since = np.array([idle.get(_owner(one.container), np.nan) for one in table.allocations])
     since = np.where(table.started_at > booked_at, np.nan, np.fmax(since, _only_where(since, table.started_at)))
@@ -64,7 +64,7 @@ def _remember(table: UsageTable, idle: Mapping[WorkloadKey, float], *, booked_at
         flat_since=nothing,
         flat_ratio=nothing,
     )
-    return Memory(read_keys(table.allocations).allocations, past)
+    return History(read_keys(table.allocations).allocations, past)
 
 
 def _only_where(known: Column, column: Column) -> Column:

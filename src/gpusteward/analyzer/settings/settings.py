@@ -6,12 +6,9 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr, model_validator
 
 from gpusteward.analyzer.explain.settings import AiSettings
-from gpusteward.analyzer.judge.activity import ActivityRule
 from gpusteward.analyzer.judge.capacities import GpuDefaults
-from gpusteward.analyzer.judge.history import MemoryRule
-from gpusteward.analyzer.judge.rules import Rules
+from gpusteward.analyzer.judge.rules import JudgeSettings, Rules
 from gpusteward.analyzer.judge.score import Scoring
-from gpusteward.analyzer.judge.signatures.table import SignatureRules
 from gpusteward.analyzer.judge.states import Thresholds
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.setting_values import SECTION, check_address, check_level, split_address
@@ -78,16 +75,6 @@ class ServerSettings(BaseModel):
         return split_address(self.address)
 
 
-class JudgeSettings(BaseModel):
-    """The rules beside the seed's own."""
-
-    model_config = SECTION
-
-    activity: ActivityRule = Field(default_factory=ActivityRule)
-    signatures: SignatureRules = Field(default_factory=SignatureRules)
-    memory: MemoryRule = Field(default_factory=MemoryRule)
-
-
 class Settings(BaseModel):
     """What a person chose, or the default."""
 
@@ -113,14 +100,14 @@ class Settings(BaseModel):
 
     @property
     def rules(self) -> Rules:
-        """What `judge` judges by."""
+        """The settings of the rules."""
         return Rules(
             scoring=self.scoring,
             thresholds=self.thresholds,
             gpu_defaults=self.gpu_defaults,
             activity=self.judge.activity,
             signatures=self.judge.signatures,
-            memory=self.judge.memory,
+            history=self.judge.memory,
         )
 
     @model_validator(mode="after")

@@ -22,11 +22,13 @@ from gpusteward.cli.json_access import Row, count, moment, number, text
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.console import Advance, show_progress
 from gpusteward.cli.output.formats import Column, write_rows
-from gpusteward.cli.output.verdict_labels import FINDINGS, SIGNATURES, translate
+from gpusteward.cli.output.verdict_labels import translate
 from gpusteward.core.messages import Language, Message
+from gpusteward.core.verdicts import Signature
+from gpusteward.messages.verdicts import FINDINGS, SIGNATURES
 
 PATH = "/api/v1/workloads"
-SUSPICIOUS = ("hung", "keep-alive", "starved")
+SUSPICIOUS = tuple(signature.value for signature in Signature if signature.is_suspicious)
 KEYS = (
     *("kind", "namespace", "name", "finding", "signature", "gpus", "idle_gpus", "unknown_gpus"),
     *("score", "idle_since", "idle_seconds", "idle_cost_7d", "currency"),

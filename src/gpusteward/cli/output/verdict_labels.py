@@ -1,23 +1,10 @@
-"""What verdicts are called, in both languages. The English words are those of the API."""
+"""Labels of the evidence and the health of an analyzer. The words of a verdict are in `messages.verdicts`."""
 
 from collections.abc import Mapping
 
 from gpusteward.core.messages import Language, Message
-from gpusteward.core.verdicts import Activity, Signature, State, Step
-from gpusteward.messages.verdict_words import CHINESE
 
-
-def _name(*words: str) -> Mapping[str, Message]:
-    return {word: Message(str(word), CHINESE[word]) for word in words}
-
-
-FINDINGS = {**_name("idle", "suspicious"), "partly-idle": Message("partly idle", CHINESE["partly-idle"])}
-ACTIVITIES = _name(*Activity)
 FREE = Message("free", "未分配")  # of a GPU that nobody holds
-STATUSES = _name("active", "idle", "suspicious")
-STATES = _name(*State)
-SIGNATURES = _name(*Signature)
-STEPS = _name(*Step)
 MEASURES: Mapping[str, Message] = {
     "core_mean_ratio": Message("core utilization, mean", "核心利用率平均"),
     "core_peak_ratio": Message("core utilization, peak", "核心利用率峰值"),

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from gpusteward.cli.json_access import Row, count, each, inner, moment, number, numbers, text, texts
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.paragraphs import Line
-from gpusteward.cli.output.verdict_labels import ACTIVITIES, MEASURES, SIGNATURES, STATES, STATUSES, STEPS, translate
+from gpusteward.cli.output.verdict_labels import MEASURES, translate
 from gpusteward.core.messages import Language, Message
 from gpusteward.core.verdicts import Activity
+from gpusteward.messages.verdicts import ACTIVITIES, SIGNATURES, STATES, STATUSES, STEPS
 
 VERDICT = Message("verdict", "结论")
 SIGNED = Message("{activity}, {signature}", "{activity}，{signature}")

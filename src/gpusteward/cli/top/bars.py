@@ -9,11 +9,12 @@ from rich.text import Text
 from gpusteward.cli.output.formats import STYLES
 from gpusteward.cli.output.quantities import span
 from gpusteward.cli.output.terminal_text import cut, fit, measure
-from gpusteward.cli.output.verdict_labels import ACTIVITIES, translate
+from gpusteward.cli.output.verdict_labels import translate
 from gpusteward.cli.top.keys import KEYS
 from gpusteward.cli.top.source_protocol import Asked, Given, View
 from gpusteward.cli.top.views import TITLES
 from gpusteward.core.messages import Language, Message
+from gpusteward.messages.verdicts import ACTIVITIES
 
 LOADING = Message("reading ...", "正在读取 ...")
 LOST = Message("lost: {error}", "连接中断：{error}")

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from gpusteward.cli.json_access import Row, count, moment, number, text
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.terminal_text import cut_middle, measure
-from gpusteward.cli.output.verdict_labels import ACTIVITIES, FREE, SIGNATURES, translate
+from gpusteward.cli.output.verdict_labels import FREE, translate
 from gpusteward.cli.top.names import WIDE, fit_holders, fit_workload, write_holders, write_workload
 from gpusteward.cli.top.source_protocol import View
 from gpusteward.core.messages import Language, Message
+from gpusteward.messages.verdicts import ACTIVITIES, SIGNATURES
 
 TITLES: Mapping[View, Message] = {
     View.GPUS: Message("GPUs", "GPU"),

@@ -109,7 +109,7 @@ class AllocationQuery(ListQuery):
     namespace: Words = ()
     state: Annotated[tuple[StateWord, ...], Field(max_length=5)] = ()
     activity: Annotated[tuple[ActivityWord, ...], Field(max_length=3)] = ()
-    signature: Annotated[tuple[SignatureWord, ...], Field(max_length=9)] = ()
+    signature: Annotated[tuple[SignatureWord, ...], Field(max_length=len(SIGNATURES))] = ()
     node: Words = ()
     model: Words = ()
     workload: Words = Field(default=(), description="By KIND/NAMESPACE/NAME.")

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Generic, Literal, TypeVar
 
 import msgspec
 from fastapi import Request, Response
@@ -21,15 +21,21 @@ from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import has_current, send_json, send_not_modified
 from gpusteward.analyzer.api.v1.listing import Listing
 from gpusteward.analyzer.results import Result
+from gpusteward.core.verdicts import Activity, Signature, State
 from gpusteward.messages import api_errors
 
 MOST_ROWS = 1000
 Row = TypeVar("Row")
 Word = Annotated[str, Field(max_length=253)]
 Words = Annotated[tuple[Word, ...], Field(max_length=50)]
-StateWord = Literal["idle", "low", "normal", "high", "unknown"]
-ActivityWord = Literal["active", "idle", "unknown"]
-SignatureWord = Literal["empty", "parked", "starved", "hung", "bursty", "keep-alive", "steady", "starting", "unknown"]
+if TYPE_CHECKING:
+    StateWord = str
+    ActivityWord = str
+    SignatureWord = str
+else:  # words in the API document, made from the enums
+    StateWord = Literal[tuple(each.value for each in State)]
+    ActivityWord = Literal[tuple(each.value for each in Activity)]
+    SignatureWord = Literal[tuple(each.value for each in Signature)]
 
 
 class ListQuery(BaseModel):

@@ -126,7 +126,7 @@ class WorkloadQuery(ListQuery):
     kind: Words = ()
     state: Annotated[tuple[StateWord, ...], Field(max_length=5)] = ()
     activity: Annotated[tuple[ActivityWord, ...], Field(max_length=3)] = ()
-    signature: Annotated[tuple[SignatureWord, ...], Field(max_length=9)] = ()
+    signature: Annotated[tuple[SignatureWord, ...], Field(max_length=len(SIGNATURES))] = ()
     node: Words = Field(default=(), description="Workloads with a GPU on one of these nodes.")
     model: Words = Field(default=(), description="Workloads with a GPU of one of these models.")
 

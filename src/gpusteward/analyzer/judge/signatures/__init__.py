@@ -1,13 +1,10 @@
-"""What kind of (in)activity a row shows: one kind a file, each a rule and one function that says who fits.
+"""The signature of each allocation: the kind of use or idleness.
 
-    evidence.py     what every rule may look at
-    table.py        the kinds in the order in which they are tried, and how far reclaim may go on each
-    starting.py     younger than the grace
-    hung.py         worked, then stood still with its memory pinned
-    holdings.py     empty or parked: what an idle row holds
-    keep_alive.py   made-up work
-    starved.py      low, waiting on input
-    bursty.py       work with pauses
+    evidence.py  what the rules may use: usage, capacities, activity, history
+    idle.py      rules for allocations without work: starting, hung, empty, parked
+    active.py    rules for allocations with work: keep-alive, starved, bursty
+    classify.py  the first rule that matches gives the signature; steady and unknown are what remains
 
-Steady and unknown are what the others leave.
+A rule is a settings class with described fields and one pure function. The words of the signatures and the highest
+step of each are in `core.verdicts.Signature`, the texts in `messages.verdicts`.
 """

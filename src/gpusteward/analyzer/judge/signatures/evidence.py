@@ -1,4 +1,4 @@
-"""What every signature may look at."""
+"""What the rules of signatures may use."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ import numpy as np
 
 from gpusteward.analyzer.judge.activity import SIGNALS, Activities
 from gpusteward.analyzer.judge.capacities import Capacities
-from gpusteward.analyzer.judge.clamped_ratios import first_known, ratio_of
+from gpusteward.analyzer.judge.clamped_ratios import clamped_ratio, first_known
 from gpusteward.analyzer.judge.history import Past
 from gpusteward.analyzer.judge.keys import Keys, Mask
 from gpusteward.analyzer.tables import ACTIVITIES, Column, UsageTable
@@ -19,41 +19,50 @@ RUN_THROUGH_KINDS: Sequence[str] = (
     *("PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "MXJob", "JAXJob", "TrainJob"),
     *("RayJob", "SparkApplication", "ScheduledSparkApplication", "VolcanoJob", "KaiwoJob"),
 )
-"""Owners whose pods are expected to work from start to end. Not Notebook, Deployment or StatefulSet: they wait for
-somebody, and standing still is their nature."""
+"""Owner kinds whose pods are expected to work from start to end. Not Notebook, Deployment or StatefulSet: these wait
+for people or requests."""
 
 
 MAY_HIDE_A_JOB: Sequence[str] = ("RayCluster",)
-"""Owners that people wait at, and that jobs bring along: where only pods can be read, a RayJob's looks like this."""
+"""Owner kinds that are created by people and by jobs: where only pods can be read, a RayJob's pods look like this."""
+
+
+@dataclass(frozen=True)
+class Streak:
+    """Consecutive overlapping windows of constant load at one level; NaN where this window is not one of them."""
+
+    since: Column  # unix seconds
+    ratio: Column  # core utilization in the first of them
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """One cycle, row by row."""
+    """The facts of one cycle, one entry per row of the usage table."""
 
     table: UsageTable
     keys: Keys
     capacities: Capacities
     activities: Activities
     past: Past  # before this cycle
+    streak: Streak = Streak(np.empty(0), np.empty(0))
 
     def has(self, activity: Activity) -> Mask:
         return np.equal(self.activities.codes, ACTIVITIES.index(activity))
 
     def stat(self, measure: Measure, stat: Stat) -> Column:
-        return ratio_of(self.table, measure, stat) if measure in SIGNALS else self.table.column(measure, stat)
+        return clamped_ratio(self.table, measure, stat) if measure in SIGNALS else self.table.column(measure, stat)
 
     def runs_through(self, kinds: Sequence[str]) -> Mask:
         return self.keys.owner_kinds.among(kinds)
 
     @property
     def is_owned(self) -> Mask:
-        """Whether it is known for certain who owns it; a pod of its own is known to be one."""
+        """Whether the owner is known for certain; a pod without an owner is known to be one."""
         return ~self.keys.owner_kinds.among(["", *MAY_HIDE_A_JOB])
 
     @property
     def samples(self) -> Column:
-        """How many of core utilization the window held; NaN where nobody counted."""
+        """Samples of core utilization in the window; NaN where they are not counted."""
         return self.table.column(Measure.CORE, Stat.COUNT)
 
     @property
@@ -62,7 +71,7 @@ class Evidence:
 
     @property
     def memory_held_bytes(self) -> Column:
-        """The most it held in the window, as far as anybody said."""
+        """The most memory held in the window; NaN where unknown."""
         return first_known(*(self.stat(Measure.MEMORY_USED, stat) for stat in (Stat.PEAK, Stat.LAST, Stat.MEAN)))
 
     @property
@@ -71,5 +80,5 @@ class Evidence:
 
     @property
     def processes(self) -> Column:
-        """The most that were seen at once."""
+        """The most processes seen at once."""
         return first_known(*(self.stat(Measure.PROCESSES, stat) for stat in (Stat.PEAK, Stat.LAST, Stat.MEAN)))

@@ -2,11 +2,10 @@
 
 import pytest
 
-from gpusteward.analyzer.judge.signatures.table import HIGHEST_STEP
 from gpusteward.core.verdicts import Activity, Signature, Step
 from gpusteward.simulate.fleets import fleet
 from gpusteward.simulate.workloads import Kind
-from tests.analyzer.truth_cases import MOMENTS, Case, even_servers, find_brief_work, judge_nodes, lone_nodes
+from tests.analyzer.judge.truth_cases import MOMENTS, Case, even_servers, find_brief_work, judge_nodes, lone_nodes
 from tests.analyzer.usage_tables import AGENT_STEP
 from tests.simulate.single_workload import single_workload_node
 
@@ -55,7 +54,7 @@ def test_in_a_fleet_with_every_sharing_mode_nothing_that_works_or_hangs_may_be_r
     assert {case.share for case in cases} == {"exclusive", "mig", "time-sliced", "mps", "hami", "ratio", "fraction"}
     for case in cases:
         assert not case.is_false_idle
-        if HIGHEST_STEP[case.signature] is Step.RECLAIM:
+        if case.signature.highest_step is Step.RECLAIM:
             assert case.kind in (Kind.EMPTY, Kind.PARKED, Kind.NOTEBOOK)
 
 

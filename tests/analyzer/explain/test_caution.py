@@ -16,10 +16,10 @@ from gpusteward.core.containers import Workload
 from gpusteward.core.usages import Measure
 from gpusteward.core.verdicts import Activity, Step
 from tests.analyzer.api.server import Api, running_api
-from tests.analyzer.explaining import ai
+from tests.analyzer.explain.cases import ai
 from tests.analyzer.pipeline_fakes import FakePublisher, FakeTableSource
 from tests.analyzer.usage_tables import AT, Stats, allocation, resting, signal, table_of, working
-from tests.fakes.models import ANSWER, FakeModel
+from tests.fakes.model_server import ANSWER, FakeModel
 
 SERVER = Workload("Deployment", "team", "server")
 TRAINER = Workload("Job", "team", "trainer")
@@ -137,11 +137,11 @@ def test_the_api_shows_the_restraint_and_says_why_in_both_languages(model: FakeM
     assert listed == {"server": "notice", "other": "reclaim"}
     assert rows == {"pod-0": "notice", "pod-1": "reclaim", "pod-2": "reclaim"}
     assert english["workload"]["highest_step"] == "notice"
-    assert "Of its 2 GPUs a second opinion doubts that 1 is unused" in english["reasons"][-1]
-    assert "第二意见怀疑其 2 张 GPU 中有 1 张并非空闲" in chinese["reasons"][-1]
+    assert "A second opinion doubts that 1 of 2 GPUs of this workload is idle" in english["reasons"][-1]
+    assert "第二意见认为该工作负载的 2 张 GPU 中有 1 张可能并非空闲" in chinese["reasons"][-1]
     doubted, agreed = english["allocations"]
     assert (
-        "90% sure, calls it suspicious, so nothing here goes beyond a notice: memory held, core at 0"
+        "(90% confident) calls it suspicious, so the highest step is a notice: memory held, core at 0"
         in doubted["reasons"][-1]
     )
     assert (

@@ -5,10 +5,10 @@ import time
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.judge.history import Memory
+from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
-from gpusteward.analyzer.judge.workloads import PRECEDENCE, WorkloadTable, judge_workloads
+from gpusteward.analyzer.judge.workloads import WorkloadTable, judge_workloads
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.usages import AllocationKey
@@ -20,7 +20,7 @@ JOB = Workload("Job", "team", "train")
 
 
 def join(table: UsageTable) -> WorkloadTable:
-    return judge_workloads(judge(table, RULES, Memory(), now=table.at)[0], RULES)
+    return judge_workloads(judge(table, RULES, History(), now=table.at)[0], RULES)
 
 
 def only(*rows: Stats, owner: Workload | None = None, **options: object) -> WorkloadVerdict:
@@ -78,8 +78,8 @@ def test_one_pod_that_still_starts_keeps_the_whole_from_any_action():
     assert join(table_of(resting(), resting(), allocations=allocations)).verdict(0).highest_step is Step.NOTHING
 
 
-def test_every_signature_has_its_place_in_the_precedence():
-    assert sorted(PRECEDENCE) == sorted(Signature)
+def test_every_signature_has_a_rank_of_its_own():
+    assert len({signature.rank for signature in Signature}) == len(Signature)
 
 
 def test_a_pod_that_nobody_owns_is_its_own_workload():
@@ -116,7 +116,7 @@ def test_an_empty_cluster_has_no_workloads():
 
 def test_fifty_thousand_rows_are_judged_and_joined_in_a_blink():
     """A guard against a loop, with room for a busy machine; `bench.judge_truth` measures."""
-    table, memory = large_table(50_000), Memory()
+    table, memory = large_table(50_000), History()
     verdicts, memory = judge(table, RULES, memory, now=AT)
     spent = []
     for _ in range(5):

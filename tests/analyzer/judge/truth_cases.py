@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gpusteward.analyzer.judge.history import Memory
+from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, VerdictTable
@@ -61,8 +61,8 @@ def even_servers(seeds: Iterable[int]) -> list[SimulatedNode]:
     """Honest servers under an even load of 1 to 40 %: as flat as made-up work, but they read their weights."""
     nodes = lone_nodes(Kind.INFERENCE, seeds)
     for seed, node in zip(seeds, nodes, strict=True):
-        (seat,) = node._devices[0].seats
-        seat.work = Constant((seed % 40 + 1) / 100)
+        (placement,) = node.devices[0].placements
+        placement.work = Constant((seed % 40 + 1) / 100)
     return nodes
 
 
@@ -77,7 +77,7 @@ def judge_nodes(
 ) -> list[Case]:
     """Judge as the analyzer does, cycle after cycle up to a moment, and set the truth beside it."""
     sampled = Sampled(nodes)
-    memory = Memory()
+    memory = History()
     for back in reversed(range(cycles)):
         now = at - back * CYCLE
         table = sampled.table(now, window=window, step=step, counter_step=counter_step)
@@ -107,7 +107,7 @@ def find_brief_work(kind: Kind, seed: int, *, least: float, most: float, count: 
     """Ends of windows in which a lone workload worked for a few seconds only: the hardest to see."""
     truth = only_truth(single_workload_node(kind, seed), start_of_pod(kind, seed))
     start = start_of_pod(kind, seed) + 2 * WINDOW
-    end = min(start + 7 * DAY, start_of_pod(kind, seed) + single_application(kind, seed).turns.lasting)
+    end = min(start + 7 * DAY, start_of_pod(kind, seed) + single_application(kind, seed).lifetimes.duration)
     found: list[float] = []
     at = start
     while at < end and len(found) < count:

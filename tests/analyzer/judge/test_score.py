@@ -5,7 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from gpusteward.analyzer.judge.capacities import GpuDefaults, find_capacities
-from gpusteward.analyzer.judge.history import Memory
+from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.keys import read_keys
 from gpusteward.analyzer.judge.models import MODELS, find_model
@@ -22,11 +22,11 @@ CAPACITY = signal(Measure.MEMORY_TOTAL, 80 * GIB) | signal(Measure.POWER_LIMIT, 
 
 
 def scores(table: UsageTable, rules: Rules | None = None) -> list[float]:
-    return judge(table, rules or Rules(), Memory(), now=AT)[0].score.tolist()
+    return judge(table, rules or Rules(), History(), now=AT)[0].score.tolist()
 
 
 def states(table: UsageTable, rules: Rules | None = None) -> list[State]:
-    return [STATES[code] for code in judge(table, rules or Rules(), Memory(), now=AT)[0].state]
+    return [STATES[code] for code in judge(table, rules or Rules(), History(), now=AT)[0].state]
 
 
 def busy(core: float, copy: float, memory_gib: float, watts: float) -> dict[tuple[Measure, Stat], float]:

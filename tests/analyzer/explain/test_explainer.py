@@ -12,8 +12,8 @@ import pytest
 
 from gpusteward.analyzer.explain.explainer import Explainer
 from gpusteward.analyzer.explain.failures import Failure
-from tests.analyzer.explaining import KEY, NOW, ai, parked, several
-from tests.fakes.models import ANSWER, FakeModel, nobody_there
+from tests.analyzer.explain.cases import KEY, NOW, ai, parked, several
+from tests.fakes.model_server import ANSWER, FakeModel, nobody_there
 
 CHAT = "/v1/chat/completions"
 

@@ -9,8 +9,8 @@ import pytest
 
 from gpusteward.analyzer.explain.explainer import Explainer
 from gpusteward.analyzer.explain.failures import Failure
-from tests.analyzer.explaining import NOW, ai, parked
-from tests.fakes.models import ANSWER, FakeModel
+from tests.analyzer.explain.cases import NOW, ai, parked
+from tests.fakes.model_server import ANSWER, FakeModel
 
 CHAT = "/v1/chat/completions"
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpusteward.analyzer.judge.history import Memory
+from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, UsageTable, VerdictTable
@@ -15,8 +15,8 @@ RULES = Rules()
 CYCLE = 300.0
 
 
-def run(*tables: UsageTable, memory: Memory | None = None) -> tuple[list[VerdictTable], Memory]:
-    memory, found = memory or Memory(), []
+def run(*tables: UsageTable, memory: History | None = None) -> tuple[list[VerdictTable], History]:
+    memory, found = memory or History(), []
     for table in tables:
         verdicts, memory = judge(table, RULES, memory, now=table.at)
         found.append(verdicts)
@@ -92,7 +92,7 @@ def test_who_is_gone_for_an_hour_is_forgotten():
 
 
 def test_memory_is_bounded_while_pods_come_and_go():
-    memory = Memory()
+    memory = History()
     for number in range(100):
         at = AT + number * CYCLE
         table = table_of(resting(), resting(), allocations=[allocation(2 * number), allocation(2 * number + 1)], at=at)

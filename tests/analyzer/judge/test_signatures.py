@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from gpusteward.analyzer.judge.history import Memory
+from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.reasons import explain_row
 from gpusteward.analyzer.judge.rules import Rules
-from gpusteward.analyzer.judge.signatures.table import HIGHEST_STEP
 from gpusteward.analyzer.tables import SIGNATURES, STEPS
 from gpusteward.core.containers import Workload
 from gpusteward.core.usages import Measure, Stat
@@ -29,7 +28,7 @@ def name(
     window: float = WINDOW,
 ) -> Signature:
     """The signature of the last of several cycles, given newest first."""
-    memory = Memory()
+    memory = History()
     for back, each in reversed(list(enumerate((row, *earlier)))):
         at = AT - back * every
         table = table_of(each, allocations=[allocation(owner=owner, started_at=started_at)], at=at)
@@ -113,7 +112,7 @@ def test_a_pod_is_not_accused_for_the_time_before_it_was_there():
 
 
 def test_a_pod_that_was_replaced_begins_anew():
-    memory = Memory()
+    memory = History()
     for number in range(9):
         at, started_at = AT + 300 * number, AT - DAY if number < 5 else AT + 1300
         table = table_of(flat(0.1), allocations=[allocation(started_at=started_at)], at=at)
@@ -191,7 +190,7 @@ def test_what_is_not_known_has_no_name():
 @pytest.mark.parametrize("signature", Signature)
 def test_only_empty_and_parked_may_ever_be_reclaimed(signature):
     is_free = signature in (Signature.EMPTY, Signature.PARKED)
-    assert (HIGHEST_STEP[signature] is Step.RECLAIM) == is_free
+    assert (signature.highest_step is Step.RECLAIM) == is_free
 
 
 def test_what_is_parked_by_nobody_knows_whom_may_hang_and_is_never_reclaimed():
@@ -199,11 +198,11 @@ def test_what_is_parked_by_nobody_knows_whom_may_hang_and_is_never_reclaimed():
     held = [replace(allocation(number), container=replace(allocation(number).container, workload=owner))
             for number, owner in enumerate(owners)]  # fmt: skip
     table = table_of(resting(), resting(), resting(0, processes=0), resting(), allocations=held)
-    verdicts, _ = judge(table, RULES, Memory(), now=AT)
+    verdicts, _ = judge(table, RULES, History(), now=AT)
     assert [STEPS[step] for step in verdicts.step] == [Step.NOTICE, Step.RECLAIM, Step.RECLAIM, Step.NOTICE]
-    assert "may be a job that hangs" in " ".join(explain_row(verdicts, 0, rules=RULES))
+    assert "this may be a hung job" in " ".join(explain_row(verdicts, 0, rules=RULES))
     assert "A RayCluster may belong to a job" in " ".join(explain_row(verdicts, 3, rules=RULES))
 
 
 def test_nothing_is_done_about_what_is_starting():
-    assert HIGHEST_STEP[Signature.STARTING] is Step.NOTHING
+    assert Signature.STARTING.highest_step is Step.NOTHING

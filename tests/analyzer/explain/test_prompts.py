@@ -18,7 +18,7 @@ from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, UsageTable, Verdi
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.usages import AllocationKey, Measure, Stat, Usage
 from gpusteward.core.verdicts import Activity, Signature, State, Step, Verdict
-from tests.analyzer.explaining import NOW, parked
+from tests.analyzer.explain.cases import NOW, parked
 
 
 @pytest.mark.parametrize(

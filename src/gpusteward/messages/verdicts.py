@@ -1,0 +1,177 @@
+"""Verdicts in words: the names of states, activities, signatures and steps, and the reasons of a verdict."""
+
+from collections.abc import Iterable, Mapping
+
+from gpusteward.core.messages import Message
+from gpusteward.core.verdicts import Activity, Doubt, Signature, State, Step
+
+WORDS: Mapping[str, Message] = {
+    # activities, and the status that a second opinion gives
+    "active": Message("active", "使用中"),
+    "idle": Message("idle", "空闲"),
+    "partly-idle": Message("partly idle", "部分空闲"),
+    "suspicious": Message("suspicious", "可疑"),
+    "unknown": Message("unknown", "未知"),
+    # states
+    "low": Message("low", "偏低"),
+    "normal": Message("normal", "正常"),
+    "high": Message("high", "高"),
+    # signatures
+    "empty": Message("empty", "空占"),
+    "parked": Message("parked", "仅占显存"),
+    "starved": Message("starved", "等待数据"),
+    "hung": Message("hung", "疑似卡死"),
+    "bursty": Message("bursty", "间歇"),
+    "keep-alive": Message("keep-alive", "疑似占卡"),
+    "steady": Message("steady", "稳定"),
+    "starting": Message("starting", "启动中"),
+    # the highest step
+    "nothing": Message("nothing", "不处理"),
+    "notice": Message("notice", "仅通知"),
+    "reclaim": Message("reclaim", "可回收"),
+}
+"""The words of the API: each has one translation wherever people read it."""
+
+
+def _pick(words: Iterable[str]) -> Mapping[str, Message]:
+    return {str(word): WORDS[word] for word in words}
+
+
+ACTIVITIES = _pick(Activity)
+STATES = _pick(State)
+SIGNATURES = _pick(Signature)
+STEPS = _pick(Step)
+STATUSES = _pick(("active", "idle", "suspicious"))
+FINDINGS = _pick(("idle", "partly-idle", "suspicious"))
+
+# Why the activity is what it is.
+
+WORKED = Message(
+    "Core utilization was {mean:.1%} on average and {peak:.0%} at its peak over {minutes:.0f} "
+    "{minutes:|minute|minutes}.",
+    "{minutes:.0f} 分钟内核心利用率平均 {mean:.1%}，峰值 {peak:.0%}。",
+)
+WORKED_ELSEWHERE = Message(
+    "{signal} reached {peak:.1%}: the GPU is in use, although core utilization does not show it.",
+    "{signal} 峰值 {peak:.1%}，说明 GPU 在使用，尽管核心利用率没有体现。",
+)
+PAUSED = Message(
+    "No work in the last {minutes:.0f} {minutes:|minute|minutes}, but some shortly before ({worked_at}): this is still "
+    "a pause.",
+    "最近 {minutes:.0f} 分钟没有活动，但此前不久（{worked_at}）仍有活动，目前只算停顿。",
+)
+IDLE = Message(
+    "No work: every activity signal peaked at 0 over {minutes:.0f} {minutes:|minute|minutes}, with {coverage:.0%} of "
+    "the samples present.",
+    "没有活动：{minutes:.0f} 分钟内所有活动信号的峰值均为 0，采样覆盖率 {coverage:.0%}。",
+)
+IDLE_SINCE = Message("Idle since {idle_since}.", "自 {idle_since} 起空闲。")
+
+DOUBTS: Mapping[Doubt, Message] = {
+    Doubt.STALE: Message(
+        "The newest data is older than the window of {minutes:.0f} {minutes:|minute|minutes}.",
+        "最新数据早于 {minutes:.0f} 分钟的窗口。",
+    ),
+    Doubt.SOURCE: Message("Not judged: {why}.", "未作判断：{why}。"),
+    Doubt.NO_DATA: Message("Core utilization could not be measured.", "无法测得核心利用率。"),
+    Doubt.COVERAGE: Message(
+        "No work was seen, but only {coverage:.0%} of the samples are present; idle requires {needed:.0%}. A gap in "
+        "the data is not idleness.",
+        "未见活动，但采样覆盖率只有 {coverage:.0%}，判定空闲需要 {needed:.0%}：数据缺口不等于空闲。",
+    ),
+    Doubt.SPARSE: Message(
+        "No work was seen, but only in {samples:.0f} {samples:|sample|samples}; idle requires {least:.0f} in "
+        "{minutes:.0f} {minutes:|minute|minutes}.",
+        "未见活动，但 {minutes:.0f} 分钟内只有 {samples:.0f} 个样本，判定空闲至少需要 {least:.0f} 个。",
+    ),
+    Doubt.PARTIAL: Message(
+        "An activity signal has a mean but no peak, and only the peak can prove idleness.",
+        "某个活动信号只有均值没有峰值，而只有峰值才能证明空闲。",
+    ),
+    Doubt.POWER: Message(
+        "Utilization reads 0, but the GPU draws {power:.0f} W: the signals contradict each other.",
+        "利用率读数为 0，但功率为 {power:.0f} W：信号互相矛盾。",
+    ),
+}
+"""Why the activity is unknown."""
+
+# What the signature means, and what limits the highest step.
+
+SIGNATURE_REASONS: Mapping[Signature, Message] = {
+    Signature.EMPTY: Message(
+        "Nothing is on the GPU: no process and no memory in use.", "GPU 上没有进程，也没有占用显存。"
+    ),
+    Signature.PARKED: Message(
+        "{memory:.1f} GiB of memory are held but not used.", "占用 {memory:.1f} GiB 显存但没有使用。"
+    ),
+    Signature.STARVED: Message(
+        "Utilization is low for a {kind}, which should run without pauses: it is probably waiting for input data.",
+        "对本应持续运行的 {kind} 来说利用率偏低，很可能在等待数据。",
+    ),
+    Signature.HUNG: Message(
+        "A {kind} should run without pauses; this one worked until about {worked_at}, then stopped and still holds "
+        "its memory. It may be hung.",
+        "{kind} 本应持续运行；它在约 {worked_at} 之前有活动，之后停止且仍占用显存，疑似卡死。",
+    ),
+    Signature.BURSTY: Message("It works in bursts, with pauses between them.", "间歇性工作，时有停顿。"),
+    Signature.KEEP_ALIVE: Message(
+        "Constant at {mean:.1%} (standard deviation {spread:.2%}) for {flat:.0f} {flat:|minute|minutes} or more, with "
+        "almost no memory traffic: this looks like an artificial load that keeps the GPU occupied.",
+        "利用率恒定在 {mean:.1%}（标准差 {spread:.2%}）已至少 {flat:.0f} 分钟，且几乎没有显存读写，疑似占卡。",
+    ),
+    Signature.STEADY: Message("It works steadily.", "持续稳定地工作。"),
+    Signature.STARTING: Message(
+        "The pod is {age:.0f} {age:|minute|minutes} old and may still be starting; the grace period is {grace:.0f} "
+        "{grace:|minute|minutes}.",
+        "Pod 启动仅 {age:.0f} 分钟，可能仍在启动中；宽限期为 {grace:.0f} 分钟。",
+    ),
+    Signature.UNKNOWN: Message("The kind of use cannot be determined.", "无法判断使用类型。"),
+}
+PARKED_PROCESS = Message("A process is on the GPU but does no work.", "GPU 上有进程，但没有执行任何工作。")
+HUNG_UNSEEN = Message(
+    "A {kind} should run without pauses, but this one does nothing and holds memory. It may have worked before it was "
+    "first observed, and may be hung.",
+    "{kind} 本应持续运行，但没有活动且仍占用显存；在开始观察之前它可能工作过，疑似卡死。",
+)
+OWNER_UNKNOWN = Message(
+    "The owner is unknown: this may be a hung job, so the highest step is a notice.",
+    "归属未知：可能是卡死的任务，因此最多只发通知。",
+)
+OWNER_OF_A_JOB = Message(
+    "A {kind} may belong to a job, and that job may be hung, so the highest step is a notice.",
+    "{kind} 可能属于某个任务，而任务可能已卡死，因此最多只发通知。",
+)
+
+SCORE = Message("Score {score:.1f} of 100: {state}.", "评分 {score:.1f}（满分 100）：{state}。")
+SCORE_CORRECTED = Message(
+    "The score of {score:.1f} alone would not mean idle: it counts held memory as use.",
+    "仅凭评分 {score:.1f} 不会判定为空闲：评分把占用的显存也算作使用。",
+)
+OBJECTION = Message(
+    "A second opinion ({confidence:.0%} confident) calls it {status}, so the highest step is a notice: {why}",
+    "第二意见（置信度 {confidence:.0%}）认为是{status}，因此最多只发通知：{why}",
+)
+
+# Workloads.
+
+FINDING = Message("{idle} of {gpus} {gpus:|GPU|GPUs} unused", "{gpus} 张 GPU 中有 {idle} 张未使用")
+WORKLOADS: Mapping[Activity, Message] = {
+    Activity.IDLE: Message(
+        "{gpus:|The|All} {gpus} {gpus:|GPU|GPUs} of this workload {gpus:|is|are} idle.",
+        "该工作负载的 {gpus} 张 GPU 全部空闲。",
+    ),
+    Activity.ACTIVE: Message(
+        "{active} of {gpus} {gpus:|GPU|GPUs} of this workload {active:|is|are} in use.",
+        "该工作负载的 {gpus} 张 GPU 中有 {active} 张使用中。",
+    ),
+    Activity.UNKNOWN: Message(
+        "{unknown} of {gpus} {gpus:|GPU|GPUs} of this workload {unknown:|is|are} unknown, so it does not "
+        "count as idle.",
+        "该工作负载的 {gpus} 张 GPU 中有 {unknown} 张状态未知，因此不能判定为空闲。",
+    ),
+}
+WORKLOAD_OBJECTION = Message(
+    "A second opinion doubts that {doubted} of {gpus} {gpus:|GPU|GPUs} of this workload {doubted:|is|are} idle, so the "
+    "highest step is a notice.",
+    "第二意见认为该工作负载的 {gpus} 张 GPU 中有 {doubted} 张可能并非空闲，因此最多只发通知。",
+)

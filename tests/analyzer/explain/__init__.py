@@ -1,0 +1,1 @@
+"""Tests of the second opinion: prompts, budget, failures, and what an opinion may change."""

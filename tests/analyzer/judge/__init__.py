@@ -1,0 +1,1 @@
+"""Tests of the rules, signatures, workload verdicts and reasons."""
