@@ -1,15 +1,22 @@
-"""What the cluster means: the usage of every GPU is read, judged, explained, and served.
+"""The analyzer: reads the usage of every GPU, computes verdicts, records GPU-hours, sends notifications, serves an API.
 
-    app.py        builds every part once
-    cycle.py      read -> judge -> explain -> publish: the whole story on one page
-    settings/     gathers the settings that each room declares
-    watched.py    a text file that is looked at again while the program runs
-    tables.py     the cluster in columns: usage and verdicts
-    exports.py, holder_lines.py    a result as series: of the cluster as a whole, and of each allocation
-    read/         usage from Prometheus-compatible engines; owners from Kubernetes
-    judge/        pure: score, signature, workload verdict; one rule a file
-    explain/      second opinion of a language model; plain-rules text without one
-    api/          HTTP in and out, one file a noun, no thinking
+    app.py               creates and wires all components
+    serve.py             runs them as a program: socket, HTTP server, signals
+    pipeline.py          one cycle: read, judge, explain, publish, record, notify
+    scheduler.py         the thread that runs a cycle every interval
+    runtime_settings.py  the settings in effect; changed files and requests
+    active_source.py     the source that the settings choose
+    ledger_access.py     the ledger as pipeline and API use it
+    api/                 HTTP endpoints
+    metrics/             the /metrics page
+    notify/              notifications, control webhook, Alertmanager
+    reports/             reports from the ledger
+    ledger/              database of GPU-hours and verdict changes
+    settings/            all sections of the settings, and reading them
+    explain/             second opinion of a language model
+    judge/               score, activity, signatures, workload verdicts; pure
+    sources/             usage from Prometheus-compatible engines or exporters; owners from Kubernetes
+    results.py, tables.py, prices.py, gzip_blocks.py, watched_file.py    used by several packages
 
-Never imports the agent: they meet in core. Nothing here writes to the cluster.
+Never imports the agent: both use `core`. Nothing here writes to the cluster.
 """

@@ -1,4 +1,4 @@
-"""What a GPU-hour costs, and what energy costs. Money is integer micro-units of the currency: sums are exact."""
+"""Prices of GPU-hours and energy. Money is in integer millionths of the currency, so that sums are exact."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -12,14 +12,14 @@ from gpusteward.analyzer.judge.models import split_words
 MICROS = 1_000_000
 HOUR_MS = 3_600_000
 KILOWATT_HOUR_MJ = 3_600_000_000  # millijoules
-HIGHEST_PRICE = 1_000_000  # keeps a price times the milliseconds of an hour within 63 bits
+HIGHEST_PRICE = 1_000_000  # a price times the milliseconds of an hour fits into 63 bits
 
 Amount = Annotated[float, Field(ge=0, le=HIGHEST_PRICE, allow_inf_nan=False)]
 Percent = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 
 
 class PriceSettings(BaseModel):
-    """What GPU time and energy cost."""
+    """Prices of GPU time and energy."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
 
@@ -27,17 +27,17 @@ class PriceSettings(BaseModel):
     per_gpu_hour: dict[str, Amount] = Field(
         default_factory=dict,
         description="Price of a GPU-hour by words of the model's name, such as `A100` or `A100 80GB`; "
-        "of several that fit, the longest counts.",
+        "of several that match, the longest is used.",
     )
-    default: Amount = Field(default=0, description="Price of a GPU-hour of every other model; 0: none is known.")
+    default: Amount = Field(default=0, description="Price of a GPU-hour of every other model; 0: unknown.")
     discount_percent: dict[str, Percent] = Field(
-        default_factory=dict, description="By namespace: how many percent less it pays for GPU-hours."
+        default_factory=dict, description="By namespace: discount on GPU-hours in percent."
     )
-    electricity_per_kwh: Amount = Field(default=0, description="Price of a kilowatt-hour; 0: none is known.")
+    electricity_per_kwh: Amount = Field(default=0, description="Price of a kilowatt-hour; 0: unknown.")
 
 
 class PriceList:
-    """Settings made ready for many questions. A price of 0 means that none is known, or that all of it is waived."""
+    """Prices by model and namespace, cached. A price of 0 is unknown, or discounted completely."""
 
     def __init__(self, settings: PriceSettings) -> None:
         rising = sorted(settings.per_gpu_hour.items(), key=lambda item: (len(split_words(item[0])), len(item[0])))
@@ -47,9 +47,9 @@ class PriceList:
         self._known: dict[tuple[str, float], int] = {}
 
     def micros_per_gpu_hour(self, model: str, namespace: str) -> int:
-        """What a whole GPU of this model costs this namespace for an hour."""
+        """The price of an hour of a whole GPU of this model for this namespace."""
         kept_percent = 100 - self._discounts.get(namespace, 0)
-        key = (model, kept_percent)  # namespaces come and go for ever
+        key = (model, kept_percent)  # not the namespace: their number grows without limit
         if key not in self._known:
             self._known[key] = round(self._list_price(model) * kept_percent / 100)
         return self._known[key]
@@ -60,19 +60,19 @@ class PriceList:
 
 
 def cost_of(gpu_ms: int, micros_per_gpu_hour: int) -> int:
-    """Micros for so much GPU time, rounded half up."""
+    """The cost of GPU time in millionths, rounded half up."""
     return (gpu_ms * micros_per_gpu_hour + HOUR_MS // 2) // HOUR_MS
 
 
 def costs_of(gpu_ms: NDArray[np.int64], micros_per_gpu_hour: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The same for columns; whole hours apart, so that nothing overflows."""
+    """The same for columns; whole hours are multiplied separately, so that nothing overflows."""
     hours, rest = np.divmod(gpu_ms, HOUR_MS)
     costs: NDArray[np.int64] = hours * micros_per_gpu_hour + (rest * micros_per_gpu_hour + HOUR_MS // 2) // HOUR_MS
     return costs
 
 
 def electricity_of(energy_mj: int, settings: PriceSettings) -> int | None:
-    """Micros for so much energy; None where electricity has no price."""
+    """The cost of energy in millionths; None where electricity has no price."""
     price = _micros(settings.electricity_per_kwh)
     return (energy_mj * price + KILOWATT_HOUR_MJ // 2) // KILOWATT_HOUR_MJ if price else None
 

@@ -1,4 +1,4 @@
-"""What one cycle found: immutable, so that any thread may read it while the next one is made."""
+"""The result of one cycle: immutable, so that any thread may read it during the next cycle."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,14 +18,14 @@ class Result:
     number: int  # counts from 1 since the start
     at: float  # unix seconds: the end of the window
     seconds: float  # how long the cycle took
-    settings: Settings  # what it was judged by
+    settings: Settings  # the verdicts were computed with
     verdicts: VerdictTable
     workloads: WorkloadTable
     opinions: Mapping[int, Opinion] = field(default_factory=dict)  # by row of `verdicts`
-    sources: Mapping[str, Any] = field(default_factory=dict)  # what the engine has, as plain data
-    cautions: Mapping[int, Caution] = field(default_factory=dict)  # what each opinion changes, by the same rows
+    sources: Mapping[str, Any] = field(default_factory=dict)  # description of the source, as plain data
+    cautions: Mapping[int, Caution] = field(default_factory=dict)  # the effect of each opinion, by the same rows
 
     @property
     def tag(self) -> str:
-        """Changes whenever anything a client could see of it changes."""
+        """Unique for each result; part of ETags and cursors."""
         return f"{int(self.at)}-{self.number}"

@@ -40,7 +40,7 @@ class RuntimeSettings:
         """Read changed files; whether the settings have changed."""
         with self._lock:
             settings = self._file.poll(time.monotonic())
-            self._roles.poll(time.monotonic())
+            self._roles.reload()
             has_changed = settings != self._applied
             self._apply(settings)
             return has_changed

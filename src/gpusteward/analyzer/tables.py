@@ -1,4 +1,4 @@
-"""A cluster in columns: one row an allocation, one array a measured stat. NaN is unknown, never 0."""
+"""Usage and verdicts of a cluster in columns: one row per allocation, one array per value. NaN is unknown, never 0."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,15 +29,15 @@ class UsageTable:
     allocations: Sequence[AllocationKey] = ()
     stats: Mapping[tuple[Measure, Stat], Column] = field(default_factory=dict)
     coverage: Column = field(default_factory=lambda: np.empty(0))
-    unknown: Mapping[int, str] = field(default_factory=dict)  # row -> why it must not be judged
+    unknown: Mapping[int, str] = field(default_factory=dict)  # row -> why its usage is unknown
     fleet: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """(node, model) -> whole GPUs that exist there, held or not; empty where nobody said it."""
+    """(node, model) -> whole GPUs that exist there, held or not; empty where the source does not count them."""
 
     def __len__(self) -> int:
         return len(self.allocations)
 
     def column(self, measure: Measure, stat: Stat) -> Column:
-        """A column, all unknown where nobody measured it."""
+        """A column; NaN in every row where the value was not measured."""
         found = self.stats.get((measure, stat))
         return found if found is not None else np.full(len(self), np.nan)
 
@@ -48,7 +48,7 @@ class UsageTable:
         )  # None is NaN
 
     def usage(self, row: int) -> Usage:
-        """One row as a value of its own."""
+        """One row."""
         stats = {key: float(column[row]) for key, column in self.stats.items() if not np.isnan(column[row])}
         return Usage(
             self.allocations[row], self.window_seconds, float(self.coverage[row]), stats, self.unknown.get(row, "")
@@ -57,7 +57,7 @@ class UsageTable:
 
 @dataclass(frozen=True)
 class VerdictTable:
-    """What the usage means, row by row; codes index `STATES`, `ACTIVITIES`, `SIGNATURES`, `DOUBTS`, `STEPS`."""
+    """The verdict of each row of a usage table; codes index `STATES`, `ACTIVITIES`, `SIGNATURES`, `DOUBTS`, `STEPS`."""
 
     usage: UsageTable
     score: Column  # NaN: could not be scored
@@ -67,8 +67,8 @@ class VerdictTable:
     idle_since: Column  # NaN: not idle
     doubt: Codes  # why the activity is unknown
     worked_at: Column  # end of the last window in which work was seen; NaN: never
-    step: Codes  # how far reclaim may ever go
-    objections: Mapping[int, Objection] = field(default_factory=dict)  # rows whose idleness a second opinion doubts
+    step: Codes  # the highest action reclaim may take
+    objections: Mapping[int, Objection] = field(default_factory=dict)  # rows in which a second opinion doubts idleness
 
     def __len__(self) -> int:
         return len(self.usage)

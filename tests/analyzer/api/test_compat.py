@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpusteward import __version__
-from gpusteward.analyzer.api.compat.results import SeedRow
+from gpusteward.analyzer.api.compat.results import GpuResult
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.usages import Measure
@@ -18,13 +18,13 @@ from tests.analyzer.api.server import Api, FakeSettings, make_result, running_ap
 from tests.analyzer.usage_tables import GIB, resting, signal, table_of, working
 
 GOLDEN = Path(__file__).parent / "golden"
-SEED_SETTINGS = Settings.model_validate({"prometheus": {"url": "http://prometheus:9090"}})
-"""The seed always has an engine."""
+GPU_OOUR_SETTINGS = Settings.model_validate({"prometheus": {"url": "http://prometheus:9090"}})
+"""gpu-oour always has an engine."""
 
 
 @pytest.fixture(scope="module")
 def api() -> Iterator[Api]:
-    with running_api(small_result(), settings=SEED_SETTINGS) as running:
+    with running_api(small_result(), settings=GPU_OOUR_SETTINGS) as running:
         yield running
 
 
@@ -38,7 +38,7 @@ def api() -> Iterator[Api]:
         ("/results/stats", "results_stats"),
     ],
 )
-def test_the_json_is_the_seeds(api: Api, path: str, name: str):
+def test_the_json_is_that_of_gpu_oour(api: Api, path: str, name: str):
     answer = api.get(path)
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
     golden = GOLDEN / f"{name}.json"
@@ -52,7 +52,7 @@ def test_results_have_one_of_four_states_and_a_score_in_every_row(api: Api):
     rows = api.get("/results").json
     assert {row["status"] for row in rows} <= {"idle", "low", "normal", "high"}
     assert all(isinstance(row["score"], float) for row in rows)
-    assert set(rows[0]) == set(SeedRow.__slots__)
+    assert set(rows[0]) == set(GpuResult.__slots__)
 
 
 def test_what_could_not_be_scored_is_left_out_and_counted(api: Api):
@@ -67,7 +67,7 @@ def test_what_is_idle_is_low_whatever_memory_it_holds():
     """A loaded model that nobody asks: by gpu-oour's score alone it is normal, and missing wherever low ones are."""
     total = signal(Measure.MEMORY_TOTAL, 80 * GIB) | signal(Measure.POWER_LIMIT, 700)
     result = make_result(table_of(resting(80, watts=300) | total, working() | total, {}))
-    with running_api(result, settings=SEED_SETTINGS) as api:
+    with running_api(result, settings=GPU_OOUR_SETTINGS) as api:
         low, stats = api.get("/results/low").json, api.get("/results/stats").json
         (namespace,) = api.get("/api/v1/namespaces").json["items"]
         page = api.get("/metrics").body.decode()
@@ -82,7 +82,7 @@ def test_what_nobody_measured_is_null_and_not_zero(api: Api):
     assert (instance["gpu_util"], instance["power_usage"], instance["mem_copy"]) == (25.0, None, None)
 
 
-def test_an_opinion_has_the_seeds_shape(api: Api):
+def test_an_opinion_has_the_keys_of_gpu_oour(api: Api):
     (row,) = [row for row in api.get("/results").json if row["ai_analysis"]]
     assert row["ai_analysis"] == {
         "gpu_id": "GPU-c",
@@ -120,7 +120,7 @@ def test_before_the_first_cycle_everything_is_empty_and_nothing_fails():
         assert (health["status"], health["prometheus_connected"], health["last_analysis"]) == ("degraded", False, None)
 
 
-def test_health_has_the_seeds_keys_and_warns_of_an_old_result(api: Api):
+def test_health_has_the_keys_of_gpu_oour_and_warns_of_an_old_result(api: Api):
     assert api.get("/health").json == {
         "status": "warning",
         "prometheus_connected": True,
@@ -141,7 +141,7 @@ def test_an_analysis_can_be_asked_for(api: Api, method: str, query: str, asked: 
     assert api.cycles.requested == [asked]
 
 
-def test_settings_are_changed_under_the_seeds_names():
+def test_settings_are_changed_under_the_names_of_gpu_oour():
     settings = FakeSettings()
     with running_api(small_result(), settings=settings) as api:
         answer = api.post("/config/update?threshold=25&interval=60&ai_enabled=true").json
@@ -151,7 +151,7 @@ def test_settings_are_changed_under_the_seeds_names():
     assert settings.changed == [{"thresholds.low_utilization": 25.0, "scheduler.interval": 60, "ai.enabled": True}]
 
 
-def test_a_value_out_of_range_is_an_error_in_the_seeds_shape():
+def test_a_value_out_of_range_is_an_error_as_in_gpu_oour():
     class RefusingSettings(FakeSettings):
         def change(self, values: Mapping[str, object]) -> Settings:
             raise ConfigurationError("thresholds.low_utilization: 500 (a request): write a number from 0 to 100")

@@ -76,7 +76,7 @@ SECRET = "never-to-be-repeated"
         ("viewer:", "a token of viewer cannot be used"),
         ("viewer: {a: b}", "a token of viewer cannot be used"),
         (f"viewer: '{SECRET} two'", "a token of viewer cannot be used"),
-        (f"viewer: {SECRET}\nadmin: {SECRET}", "x line 2: the same token stands under viewer and admin"),
+        (f"viewer: {SECRET}\nadmin: {SECRET}", "x line 2: the same token is listed under viewer and admin"),
         (f"viewer: [{SECRET}", "is not YAML"),
         (f"viewer: *{SECRET}", "is not YAML: found undefined alias (hidden)"),
         (f"viewer: !{SECRET} x", "is not YAML: could not determine a constructor for the tag (hidden)"),
@@ -108,8 +108,8 @@ def test_a_changed_file_counts_from_the_next_look_and_a_bad_one_is_refused_once(
             os.utime(file, (time, time))
         else:
             file.unlink()
-        roles.poll(float(time))
-        roles.poll(float(time))
+        roles.reload()
+        roles.reload()
         assert (roles.find_role(VIEWER), roles.find_role(OPERATOR), roles.find_role(ADMIN)) == (
             None,
             Role.OPERATOR,

@@ -10,8 +10,8 @@ from pydantic import TypeAdapter
 
 from gpusteward import __version__
 from gpusteward.analyzer.api import docs, metrics_page
-from gpusteward.analyzer.api.compat import config as seed_config
-from gpusteward.analyzer.api.compat import results as seed_results
+from gpusteward.analyzer.api.compat import config as compat_config
+from gpusteward.analyzer.api.compat import results as compat_results
 from gpusteward.analyzer.api.dependencies import ApiDependencies
 from gpusteward.analyzer.api.http.middleware import RequestMiddleware
 from gpusteward.analyzer.api.http.problems import PROBLEM_TYPE, Problem, add_handlers
@@ -29,29 +29,29 @@ from gpusteward.analyzer.api.v1 import (
     workloads,
 )
 
-NOUNS = (
-    *(seed_config, seed_results, metrics_page),
+_RESOURCES = (
+    *(compat_config, compat_results, metrics_page),
     *(workloads, series, processes, allocations, gpus, namespaces, reports, deliveries, sources, health, events),
     docs,
 )
-ABOUT = """Who holds each GPU, how well it is used, and why it is judged so.
+ABOUT = """Who holds each GPU, how well it is used, and the reasons for each verdict.
 
-The endpoints without a prefix are gpu-oour's, in its shapes. Everything new is under /api/v1. Every answer is about
-the last finished cycle; nothing here waits for Prometheus, but for the series and the processes of a workload.
+The endpoints without a prefix are those of gpu-oour with its JSON. All others are under /api/v1. Responses describe the
+last finished cycle; only the series and processes of a workload are read from the engine at the time of the request.
 
-Reading is open on this machine; elsewhere, and for every change, send Authorization: Bearer TOKEN. Errors are problem
-objects (RFC 9457)."""
+Local requests may read without a token; other requests, and all writes where tokens are configured, need
+Authorization: Bearer TOKEN. Errors are problem objects (RFC 9457), in Chinese if Accept-Language prefers it."""
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
 @asynccontextmanager
-async def _live_quietly(_: FastAPI) -> AsyncIterator[None]:
+async def _no_lifespan(_: FastAPI) -> AsyncIterator[None]:
     yield
 
 
 class Api(FastAPI):
-    """FastAPI, with our problem object for every error in the document instead of its own shapes."""
+    """FastAPI with problem objects as the errors in its OpenAPI document."""
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
@@ -60,7 +60,7 @@ class Api(FastAPI):
         return self.openapi_schema
 
 
-def build_api(dependencies: ApiDependencies, *, lifespan: Lifespan = _live_quietly) -> FastAPI:
+def build_api(dependencies: ApiDependencies, *, lifespan: Lifespan = _no_lifespan) -> FastAPI:
     app = Api(
         title="gpusteward",
         version=__version__,
@@ -74,8 +74,8 @@ def build_api(dependencies: ApiDependencies, *, lifespan: Lifespan = _live_quiet
     app.state.dependencies = dependencies
     app.add_middleware(RequestMiddleware)
     add_handlers(app)
-    for noun in NOUNS:
-        app.include_router(noun.router)
+    for resource in _RESOURCES:
+        app.include_router(resource.router)
     return app
 
 
@@ -89,8 +89,8 @@ def _describe_errors(document: dict[str, Any]) -> dict[str, Any]:
     problem = {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     for operation in _operations(document):
         operation["responses"].pop("422", None)
-        operation["responses"]["4XX"] = {"description": "What is wrong with the request.", "content": problem}
-        operation["responses"]["5XX"] = {"description": "What is wrong here.", "content": problem}
+        operation["responses"]["4XX"] = {"description": "The request is wrong.", "content": problem}
+        operation["responses"]["5XX"] = {"description": "The analyzer, engine or ledger failed.", "content": problem}
         operation["security"] = [{}, {"bearer": []}]
     return document
 

@@ -1,8 +1,7 @@
-"""/docs without a network: the OpenAPI document as a page of our own, readable without a script.
+"""/docs without a CDN: the OpenAPI document as an HTML page that needs no script; a small script can send requests.
 
-Swagger UI is 1.5 MB of somebody else's script, and the packages that carry it bring versions that cannot read
-OpenAPI 3.1 or fetch it from elsewhere. Here a page of a few kilobytes is made on the server; a small script beside it
-sends requests.
+FastAPI's own pages load Swagger UI or ReDoc from a CDN. Their files would have to be part of this package: 1.5 MB of
+JavaScript, and inline scripts that the Content-Security-Policy forbids.
 """
 
 import json
@@ -55,10 +54,10 @@ def render_docs(document: Json) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f'<title>{escape(info["title"])}</title><link rel="stylesheet" href="docs/docs.css"></head><body>'
-        f"<h1>{escape(info['title'])} {escape(info['version'])}</h1>{_prose(info.get('description', ''))}"
+        f"<h1>{escape(info['title'])} {escape(info['version'])}</h1>{_paragraphs(info.get('description', ''))}"
         '<p><a href="openapi.json">openapi.json</a> · <label>Bearer token <input id="token" type="password" '
         'autocomplete="off"></label></p>'
-        f"<h2>Endpoints</h2>{operations}<h2>Shapes</h2>{schemas}"
+        f"<h2>Endpoints</h2>{operations}<h2>Schemas</h2>{schemas}"
         '<script src="docs/docs.js"></script></body></html>'
     )
 
@@ -73,40 +72,40 @@ def _operations(document: Json) -> Iterator[tuple[str, str, Json]]:
 def _operation(method: str, path: str, operation: Json) -> str:
     parameters = "".join(_parameter(each) for each in operation.get("parameters", []))
     table = f"<table><tr><th>name</th><th>in</th><th>value</th><th></th></tr>{parameters}</table>" if parameters else ""
-    answers = ", ".join(filter(None, (_answer(code, each) for code, each in operation["responses"].items())))
+    responses = ", ".join(filter(None, (_response(code, each) for code, each in operation["responses"].items())))
     return (
         f'<details><summary><b class="{method}">{method.upper()}</b> <code>{escape(path)}</code> '
-        f"{escape(operation.get('summary', ''))}</summary>{_prose(operation.get('description', ''))}"
-        f'<form data-method="{method}" data-path="{escape(path)}">{table}<p>Answers: {answers}</p>'
+        f"{escape(operation.get('summary', ''))}</summary>{_paragraphs(operation.get('description', ''))}"
+        f'<form data-method="{method}" data-path="{escape(path)}">{table}<p>Responses: {responses}</p>'
         "<button>Send</button> <output></output></form></details>"
     )
 
 
 def _parameter(parameter: Json) -> str:
-    name, place, schema = parameter["name"], parameter["in"], parameter.get("schema", {})
+    name, location, schema = parameter["name"], parameter["in"], parameter.get("schema", {})
     return (
-        f"<tr><td><code>{escape(name)}</code></td><td>{escape(place)}</td>"
-        f'<td><input name="{escape(name)}" data-in="{escape(place)}"></td>'
+        f"<tr><td><code>{escape(name)}</code></td><td>{escape(location)}</td>"
+        f'<td><input name="{escape(name)}" data-in="{escape(location)}"></td>'
         f"<td>{_type(schema)} {escape(parameter.get('description', ''))}</td></tr>"
     )
 
 
-def _answer(code: str, response: Json) -> str:
-    shapes = [_type(each.get("schema", {})) for each in response.get("content", {}).values()]
-    return f"{escape(code)} {' or '.join(filter(None, shapes))}".strip()
+def _response(code: str, response: Json) -> str:
+    types = [_type(each.get("schema", {})) for each in response.get("content", {}).values()]
+    return f"{escape(code)} {' or '.join(filter(None, types))}".strip()
 
 
 def _schema(name: str, schema: Json) -> str:
     rows = "".join(_property(key, each) for key, each in schema.get("properties", {}).items())
     return (
         f'<details id="{escape(name)}"><summary><code>{escape(name)}</code></summary>'
-        f"{_prose(schema.get('description', ''))}<table>{rows}</table></details>"
+        f"{_paragraphs(schema.get('description', ''))}<table>{rows}</table></details>"
     )
 
 
 def _property(name: str, schema: Json) -> str:
-    about = escape(schema.get("description", ""))
-    return f"<tr><td><code>{escape(name)}</code></td><td>{_type(schema)}</td><td>{about}</td></tr>"
+    description = escape(schema.get("description", ""))
+    return f"<tr><td><code>{escape(name)}</code></td><td>{_type(schema)}</td><td>{description}</td></tr>"
 
 
 def _type(schema: Json) -> str:
@@ -125,5 +124,5 @@ def _type(schema: Json) -> str:
     return escape(" ".join([str(schema.get("type", "")), *bounds]))
 
 
-def _prose(text: str) -> str:
+def _paragraphs(text: str) -> str:
     return "".join(f"<p>{escape(part)}</p>" for part in text.split("\n\n") if part.strip())

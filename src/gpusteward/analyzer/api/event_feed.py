@@ -1,4 +1,4 @@
-"""Who listens, and what is told them: a bounded number of listeners, each with a short queue of its own."""
+"""Server-sent events: a bounded number of listeners, each with a short queue."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -14,9 +14,9 @@ from gpusteward.core.verdicts import Activity
 
 MOST_LISTENERS = 64
 QUEUE_LENGTH = 16
-"""A listener that is so many events behind loses the oldest: each tells where to look, none has to be seen."""
+"""A listener that is this many events behind loses the oldest: an event only says that there is something new."""
 HEARTBEAT_SECONDS = 15.0
-MOST_NAMED = 50
+MOST_LISTED = 50
 _RETRY = b"retry: 5000\n\n"
 _HEARTBEAT = b": still here\n\n"
 
@@ -25,7 +25,7 @@ Queue = asyncio.Queue[Event | None]
 
 
 class EventFeed:
-    """Lives on one event loop; only `send_from_thread` may be called from another thread."""
+    """Belongs to one event loop; only `send_from_thread` may be called from another thread."""
 
     def __init__(self, *, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> None:
         self._heartbeat_seconds = heartbeat_seconds
@@ -34,7 +34,7 @@ class EventFeed:
         self._is_closed = False
 
     def open(self) -> None:
-        """Begin to live on the running loop."""
+        """Use the running event loop."""
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -51,7 +51,7 @@ class EventFeed:
                 self._loop.call_soon_threadsafe(self._send, event)
 
     def close(self) -> None:
-        """End every stream: the program ends."""
+        """End every stream, because the program ends."""
         self._is_closed = True
         self._send(None)
 
@@ -62,7 +62,7 @@ class EventFeed:
             queue.put_nowait(event)
 
     async def listen(self, first: Event) -> AsyncIterator[bytes]:
-        """Events as they come, until the feed closes or the listener goes."""
+        """Events as they are sent, until the feed closes or the client disconnects."""
         queue: Queue = asyncio.Queue(QUEUE_LENGTH)
         self._queues.add(queue)
         try:
@@ -84,7 +84,7 @@ class EventFeed:
 
 
 def render_event(name: str, data: Mapping[str, object], *, number: str) -> Event:
-    """As text/event-stream wants it; JSON has no line ends of its own."""
+    """One event in the format text/event-stream; encoded JSON contains no line ends."""
     return b"".join([f"id: {number}\nevent: {name}\ndata: ".encode(), msgspec.json.encode(data), b"\n\n"])
 
 
@@ -106,21 +106,21 @@ def describe_cycle(result: Result) -> Event:
 
 
 def describe_changes(before: Result | None, now: Result) -> Event | None:
-    """Which workloads changed their activity, came or went; None when nothing did. A look at each workload."""
+    """Which workloads changed their activity, appeared or disappeared; None when none did."""
     if before is None:
         return None
     old, new = _activities(before), _activities(now)
     changed = [key for key, activity in new.items() if old.get(key, activity) != activity]
-    came = [key for key in new if key not in old]
-    went = [key for key in old if key not in new]
-    if not (changed or came or went):
+    appeared = [key for key in new if key not in old]
+    disappeared = [key for key in old if key not in new]
+    if not (changed or appeared or disappeared):
         return None
-    named = [
+    listed = [
         {"workload": "/".join(key), "before": ACTIVITIES[old[key]], "now": ACTIVITIES[new[key]]}
-        for key in changed[:MOST_NAMED]
+        for key in changed[:MOST_LISTED]
     ]
-    counts = {"changed": len(changed), "came": len(came), "went": len(went)}
-    return render_event("verdicts", {"tag": now.tag, **counts, "workloads": named}, number=now.tag)
+    counts = {"changed": len(changed), "came": len(appeared), "went": len(disappeared)}
+    return render_event("verdicts", {"tag": now.tag, **counts, "workloads": listed}, number=now.tag)
 
 
 def _activities(result: Result) -> dict[WorkloadKey, int]:

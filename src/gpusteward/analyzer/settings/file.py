@@ -12,7 +12,7 @@ from gpusteward.analyzer.settings.reading import KNOWN, Effective, GaveWay, sett
 from gpusteward.analyzer.settings.settings import NEEDS_RESTART, Settings
 from gpusteward.analyzer.settings.validation_errors import describe_unknown
 from gpusteward.analyzer.settings.yaml_lines import parse_yaml
-from gpusteward.analyzer.watched_file import WatchedText
+from gpusteward.analyzer.watched_file import WatchedFile
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.logs import Log
 
@@ -33,7 +33,7 @@ class SettingsFile:
         self.reloads_refused = 0
         self._named = flags.config or _named_in(environ)
         path = directory / (self._named or DEFAULT_FILE)
-        self._watched = WatchedText(path, setting="--config")
+        self._watched = WatchedFile(path, setting="--config")
         self._where = str(self._named or DEFAULT_FILE)
         self._is_optional = self._named is None  # until it has been there once
         self._said_unknown: set[str] = set()

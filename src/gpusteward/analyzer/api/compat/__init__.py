@@ -1,1 +1,1 @@
-"""gpu-oour's endpoints, unchanged."""
+"""gpu-oour's endpoints with its paths and JSON. Nothing new is added here."""

@@ -1,4 +1,4 @@
-"""/, /health, /analyze, /config, /config/update: gpu-oour's other endpoints, under its names and in its shapes."""
+"""/, /health, /analyze, /config, /config/update: gpu-oour's other endpoints with its names and JSON."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from gpusteward import __version__
-from gpusteward.analyzer.api.compat.results import format_seed_time
+from gpusteward.analyzer.api.compat.results import format_time
 from gpusteward.analyzer.api.dependencies import Dependencies
 from gpusteward.analyzer.api.http.authorization import may_operate, may_read
 from gpusteward.analyzer.api.http.problems import find_language
@@ -36,7 +36,7 @@ Json = Mapping[str, Any]
 
 @router.get("/", summary="The service", response_model=Json, dependencies=_READ)
 async def show_service(dependencies: Dependencies) -> Response:
-    """What this is, and its main settings."""
+    """Name, version, endpoints and main settings of the service."""
     settings = dependencies.settings.current
     return send_json(
         {
@@ -70,7 +70,7 @@ async def show_health(dependencies: Dependencies) -> Response:
         {
             "status": find_status(dependencies),
             "prometheus_connected": is_connected(dependencies),
-            "last_analysis": format_seed_time(published.result.at) if published else None,
+            "last_analysis": format_time(published.result.at) if published else None,
             "analysis_timeout": is_late(dependencies),
             "ai_enabled": settings.ai.enabled,
             "interval": settings.scheduler.interval,
@@ -82,17 +82,17 @@ async def show_health(dependencies: Dependencies) -> Response:
 @router.post("/analyze", summary="Start an analysis", response_model=Json, dependencies=_OPERATE)
 async def start_analysis(
     dependencies: Dependencies,
-    use_ai: Annotated[bool | None, Query(description="Ask a model or not; left out: as the settings say.")] = None,
+    use_ai: Annotated[bool | None, Query(description="Whether to ask a model; default: as in the settings.")] = None,
 ) -> Response:
-    """Run a cycle as soon as the one under way is over. Needs the role operator; GET is kept for gpu-oour's clients."""
+    """Start a cycle when the current one has ended. Needs the role operator; GET is kept for gpu-oour's clients."""
     dependencies.cycles.request_cycle(use_ai=use_ai)
-    is_asked = dependencies.settings.current.ai.enabled if use_ai is None else use_ai
-    return send_json({"status": "triggered", "message": "GPU analysis started in background", "use_ai": is_asked})
+    uses_ai = dependencies.settings.current.ai.enabled if use_ai is None else use_ai
+    return send_json({"status": "triggered", "message": "GPU analysis started in background", "use_ai": uses_ai})
 
 
 @router.get("/config", summary="Settings", response_model=Json, dependencies=_READ)
 async def show_config(dependencies: Dependencies) -> Response:
-    """The settings gpu-oour has. Keys and passwords are never shown."""
+    """The settings that gpu-oour has. Keys and passwords are never shown."""
     settings = dependencies.settings.current
     source, ai, control = settings.prometheus, settings.ai, settings.control
     shown = {
@@ -122,10 +122,10 @@ def update_config(
 ) -> Response:
     """Change settings until the program ends. Needs the role operator.
 
-    As in gpu-oour, a value out of range is answered with 200 and `{"error": "..."}`, and nothing is changed.
+    As in gpu-oour, the response to a value out of range is 200 with `{"error": "..."}`, and nothing is changed.
     """
-    told = {"threshold": threshold, "interval": interval, "ai_enabled": ai_enabled}
-    updates = {name: value for name, value in told.items() if value is not None}
+    given = {"threshold": threshold, "interval": interval, "ai_enabled": ai_enabled}
+    updates = {name: value for name, value in given.items() if value is not None}
     try:
         if updates:
             dependencies.settings.change({_CHANGEABLE[name]: value for name, value in updates.items()})
@@ -133,5 +133,5 @@ def update_config(
     except ConfigurationError as error:
         return send_json({"error": error.text(find_language(request.headers))})
     log.info("settings_changed", **updates)
-    note = "in force from the next cycle on, until the service restarts; config.yaml stays as it is"
+    note = "takes effect with the next cycle, until the service restarts; config.yaml is not changed"
     return send_json({"status": "updated", "updates": showable(updates), "note": note})

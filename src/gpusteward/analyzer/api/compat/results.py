@@ -1,8 +1,8 @@
 """/results, /results/low, /results/stats: gpu-oour's rows and counts, in its units.
 
-gpu-oour knows four states and calls what it could not read idle. Here such a row is `unknown`, for which its clients
-have no word: rows without a score are left out, `unknown_count` says how many, and /api/v1 shows them. A single number
-that nobody measured is null.
+gpu-oour has four states, and reports a GPU that it could not read as idle. Here such a GPU is `unknown`, a state that
+its clients do not know: rows without a score are left out, `unknown_count` has their number, and /api/v1 lists them. A
+single value that was not measured is null.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ from gpusteward.core.verdicts import State
 
 router = APIRouter(dependencies=[Depends(may_read)], tags=["gpu-oour"])
 
-ROWS_A_BLOCK = 2000
+BLOCK_ROWS = 2000
 UNKNOWN_HEADER = "X-Unknown-Count"
 Status = Literal["idle", "low", "normal", "high"]
 
@@ -55,7 +55,7 @@ class AiAnalysis:
 
 
 @dataclass(frozen=True, slots=True)
-class SeedRow:
+class GpuResult:
     """One GPU of one pod, means over the window. null: not measured."""
 
     gpu_id: str
@@ -72,18 +72,18 @@ class SeedRow:
     sm_clock: Annotated[float | None, Field(description="MHz")]
     score: float
     status: Status
-    timestamp: Annotated[str, Field(description="UTC, without a zone.")]
+    timestamp: Annotated[str, Field(description="UTC, without a time zone.")]
     ai_analysis: AiAnalysis | None
 
 
 @dataclass(frozen=True, slots=True)
 class LowResults:
-    """GPUs whose score is below the threshold, or that are idle whatever memory they hold."""
+    """GPUs whose score is below the threshold, and idle GPUs regardless of the memory they hold."""
 
     count: int
     threshold: float
     timestamp: str | None
-    gpus: list[SeedRow]
+    gpus: list[GpuResult]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class NamespaceStats:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """All GPUs that have a score; `unknown_count` is not gpu-oour's: how many have none."""
+    """All GPUs that have a score; the number of others, `unknown_count`, is an addition to gpu-oour's JSON."""
 
     total_gpus: int = 0
     avg_score: float = 0
@@ -110,9 +110,9 @@ class Stats:
     unknown_count: int = 0
 
 
-@router.get("/results", summary="Results", response_model=list[SeedRow])
+@router.get("/results", summary="Results", response_model=list[GpuResult])
 def list_results(request: Request, dependencies: Dependencies) -> Response:
-    """Every GPU that has a score. How many have none is in the header X-Unknown-Count; /api/v1/allocations shows them.
+    """Every GPU that has a score. The header X-Unknown-Count has the number of others; /api/v1/allocations lists them.
 
     An empty list before the first cycle has finished.
     """
@@ -127,9 +127,9 @@ def list_results(request: Request, dependencies: Dependencies) -> Response:
 
 @router.get("/results/low", summary="GPUs of low utilization", response_model=LowResults)
 def list_low_results(request: Request, dependencies: Dependencies) -> Response:
-    """GPUs whose score is below `thresholds.low_utilization`, and idle ones whose memory alone gives them more.
+    """GPUs whose score is below `thresholds.low_utilization`, and idle ones, also where held memory raises their score.
 
-    What could not be scored is not among them.
+    GPUs without a score are not among them.
     """
     published = dependencies.results.published
     if published is None:
@@ -160,7 +160,7 @@ def _send(request: Request, published: PublishedResult, *, body: Body, etag: str
     return response
 
 
-def format_seed_time(at: float) -> str:
+def format_time(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).replace(tzinfo=None).isoformat(timespec="seconds")
 
 
@@ -172,31 +172,31 @@ def _pack_results(result: Result) -> Body:
 def _pack_low(result: Result) -> Body:
     threshold, rows = result.settings.thresholds.low_utilization, np.flatnonzero(_is_low(result)).tolist()
     head = msgspec.json.encode(
-        {"count": len(rows), "threshold": showable(threshold), "timestamp": format_seed_time(result.at)}
+        {"count": len(rows), "threshold": showable(threshold), "timestamp": format_time(result.at)}
     )
     return _pack(result, rows, before=head[:-1] + b',"gpus":[', after=b"]}")
 
 
 def _pack(result: Result, rows: Sequence[int], *, before: bytes, after: bytes) -> Body:
-    """Some rows at a time: all of them as objects would take more memory than the analyzer may."""
-    body, maker, keep_plain = Body(), RowMaker(result), len(rows) <= MOST_PLAIN_ROWS
+    """In batches: all rows as objects would exceed the memory limit of the analyzer."""
+    body, rows_of, keep_plain = Body(), ResultRows(result), len(rows) <= MOST_PLAIN_ROWS
     body.add(pack(before, keep_plain=keep_plain))
-    for begin in range(0, len(rows), ROWS_A_BLOCK):
-        encoded = msgspec.json.encode(list(maker.make(rows[begin : begin + ROWS_A_BLOCK])))
+    for begin in range(0, len(rows), BLOCK_ROWS):
+        encoded = msgspec.json.encode(list(rows_of.make(rows[begin : begin + BLOCK_ROWS])))
         body.add(pack((b"," if begin else b"") + encoded[1:-1], keep_plain=keep_plain))
     body.add(pack(after, keep_plain=keep_plain))
     return body
 
 
-class RowMaker:
-    """Rows of one result in gpu-oour's shape."""
+class ResultRows:
+    """Rows of one result as in gpu-oour's JSON."""
 
     def __init__(self, result: Result) -> None:
         usage = result.verdicts.usage
         capacities = find_capacities(usage, read_keys(usage.allocations), defaults=result.settings.gpu_defaults)
         used = usage.column(Measure.MEMORY_USED, Stat.MEAN)
         self._result = result
-        self._timestamp = format_seed_time(result.at)
+        self._timestamp = format_time(result.at)
         self._columns: Sequence[Column] = (
             usage.column(Measure.CORE, Stat.MEAN) * 100,
             usage.column(Measure.MEMORY_COPY, Stat.MEAN) * 100,
@@ -207,7 +207,7 @@ class RowMaker:
             usage.column(Measure.SM_CLOCK, Stat.MEAN) / 1e6,
         )
 
-    def make(self, rows: Sequence[int]) -> Iterator[SeedRow]:
+    def make(self, rows: Sequence[int]) -> Iterator[GpuResult]:
         verdicts = self._result.verdicts
         numbers = [np.round(column[rows], 2).tolist() for column in self._columns]
         scores = np.round(verdicts.score[rows], 1).tolist()
@@ -215,39 +215,39 @@ class RowMaker:
             allocation, container = verdicts.usage.allocations[row], verdicts.usage.allocations[row].container
             name = gpu_id(allocation)
             util, copy, used, total, usage, power, clock = measured
-            yield SeedRow(
-                name,
-                container.pod,
-                container.namespace,
-                allocation.node,
-                allocation.model,
-                util,
-                copy,
-                used,
-                total,
-                usage,
-                power,
-                clock,
-                score,
-                STATES[verdicts.state[row]].value,
-                self._timestamp,
-                _analysis(name, self._result.opinions.get(row), self._result.cautions.get(row)),
+            yield GpuResult(
+                gpu_id=name,
+                pod=container.pod,
+                namespace=container.namespace,
+                hostname=allocation.node,
+                model_name=allocation.model,
+                gpu_util=util,
+                mem_copy=copy,
+                mem_used_mb=used,
+                mem_total_mb=total,
+                mem_usage_percent=usage,
+                power_usage=power,
+                sm_clock=clock,
+                score=score,
+                status=STATES[verdicts.state[row]].value,
+                timestamp=self._timestamp,
+                ai_analysis=_analysis(name, self._result.opinions.get(row), self._result.cautions.get(row)),
             )
 
 
 def _analysis(name: str, opinion: Opinion | None, caution: Caution | None) -> AiAnalysis | None:
-    """As in `gpu_ai_adjusted_score`, the score is never below the rule's: somebody may act on it."""
+    """As in `gpu_ai_adjusted_score`, the score is never below that of the rules: a client may act on it."""
     if opinion is None or caution is None:
         return None
     raw = None if opinion.rule_score is None else round(opinion.rule_score, 1)
     return AiAnalysis(
-        name,
-        opinion.status,
-        round(opinion.confidence, 3),
-        opinion.reason,
-        opinion.recommendation,
-        raw,
-        round(opinion.adjusted_score if caution.score is None else caution.score, 1),
+        gpu_id=name,
+        status=opinion.status,
+        confidence=round(opinion.confidence, 3),
+        reason=opinion.reason,
+        recommendation=opinion.recommendation,
+        raw_score=raw,
+        ai_adjusted_score=round(opinion.adjusted_score if caution.score is None else caution.score, 1),
     )
 
 

@@ -1,4 +1,4 @@
-"""Who may do what: bearer token -> role. Tokens are kept as keyed digests only, and compared in constant time."""
+"""Bearer tokens and their roles. Tokens are stored as keyed digests only, and compared in constant time."""
 
 import hashlib
 import hmac
@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from gpusteward.analyzer.settings.yaml_lines import Written, parse_yaml
-from gpusteward.analyzer.watched_file import WatchedText
+from gpusteward.analyzer.watched_file import WatchedFile
 from gpusteward.core.did_you_mean import suggest
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.logs import Log
@@ -19,14 +19,14 @@ from gpusteward.logs import Log
 log = Log(__name__)
 
 SHORTEST_TOKEN = 16
-"""Shorter ones can be guessed; `openssl rand -hex 32` makes a good one."""
+"""Shorter ones can be guessed; `openssl rand -hex 32` generates a good one."""
 
 
 class Role(StrEnum):
-    """Each one may do what those before it may."""
+    """Each role includes the roles before it."""
 
-    VIEWER = "viewer"  # reads
-    OPERATOR = "operator"  # starts analyses, changes settings
+    VIEWER = "viewer"  # may read
+    OPERATOR = "operator"  # may start analyses and change settings
     ADMIN = "admin"
 
     def includes(self, needed: "Role") -> bool:
@@ -35,7 +35,7 @@ class Role(StrEnum):
 
 
 class Tokens:
-    """Digests of tokens with their roles; the key they are made with is drawn anew each time and never leaves."""
+    """Digests of tokens with their roles. The key of the digests is random and stays in this object."""
 
     def __init__(self, roles: Mapping[str, Role]) -> None:
         self._key = secrets.token_bytes(32)
@@ -45,7 +45,7 @@ class Tokens:
         return len(self._roles)
 
     def find_role(self, bearer: str | None) -> Role | None:
-        """The role of a token, None for one nobody gave out. Every stored token is compared, whichever matches."""
+        """The role of a token; None for an unknown one. Every stored token is compared, even after a match."""
         digest = self._digest(bearer or "")
         found = None
         for known, role in self._roles:
@@ -58,15 +58,15 @@ class Tokens:
 
 
 def parse_bearer(authorization: str | None) -> str | None:
-    """The token of an `Authorization` header; None when there is none of this kind."""
+    """The token of an `Authorization` header; None for another scheme."""
     scheme, _, token = (authorization or "").strip().partition(" ")
     return token.strip() or None if scheme.lower() == "bearer" else None
 
 
 def parse_tokens(text: str, *, where: str) -> dict[str, Role]:
-    """`role: token` by line, or YAML with a list of tokens under each role; a role may come several times.
+    """Lines of `role: token`, or YAML with a list of tokens under each role; a role may occur several times.
 
-    Raises ConfigurationError, which never repeats a token.
+    Raises ConfigurationError, whose text never contains a token.
     """
     roles: dict[str, Role] = {}
     for line in _documents(text, where=where):
@@ -76,11 +76,11 @@ def parse_tokens(text: str, *, where: str) -> dict[str, Role]:
 
 
 def _documents(text: str, *, where: str) -> Iterable[Written]:
-    """Every unindented line begins a document of its own, so that a repeated role adds instead of replacing."""
+    """Every unindented line starts a separate document, so that a repeated role adds tokens."""
     if text.lstrip().startswith("{"):
         blocks = [(1, text)]
     else:
-        blocks = _blocks(text if "\n" in text.strip() else _one_a_line(text))
+        blocks = _blocks(text if "\n" in text.strip() else _split_roles(text))
     for number, block in blocks:
         document = parse_yaml("\n" * (number - 1) + block, where=where)
         if document is not None and document.children is None:
@@ -89,8 +89,8 @@ def _documents(text: str, *, where: str) -> Iterable[Written]:
             yield document
 
 
-def _one_a_line(text: str) -> str:
-    """`viewer: a, admin: b`, as it fits into a variable."""
+def _split_roles(text: str) -> str:
+    """`viewer: a, admin: b` as in an environment variable, one role per line."""
     return re.sub(r"\s*,\s*(?=\w+\s*:)", "\n", text)
 
 
@@ -109,7 +109,7 @@ def _role(name: str, *, where: str, line: int) -> Role:
     try:
         return Role(name.strip().lower())
     except ValueError:
-        # A token written in the place of a role must not be repeated either.
+        # The text may be a token in the wrong place: do not repeat it.
         hint = suggest(name, [role.value for role in Role])
         raise ConfigurationError(
             f"{where} line {line}: a role is missing or unknown{hint}; write ROLE: TOKEN, with one of {', '.join(Role)}"
@@ -121,47 +121,46 @@ def _add(roles: dict[str, Role], role: Role, written: Written, *, where: str) ->
         if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
             raise ConfigurationError(
                 f"{where} line {written.line}: a token of {role} cannot be used: at least {SHORTEST_TOKEN} printable "
-                "ASCII characters without blanks are needed; `openssl rand -hex 32` makes one"
+                "ASCII characters without blanks are needed; `openssl rand -hex 32` generates one"
             )
         if roles.setdefault(token, role) is not role:
             raise ConfigurationError(
-                f"{where} line {written.line}: the same token stands under {roles[token]} and {role}"
+                f"{where} line {written.line}: the same token is listed under {roles[token]} and {role}"
             )
 
 
 def _tokens_in(written: Written) -> list[str]:
-    """Tokens as they were written: one of digits only is no number."""
+    """Tokens as they were written: one of digits only is not a number."""
     if written.text is not None:
         return [written.text.strip()]
     return list(written.texts) or [""]
 
 
 class Roles:
-    """Tokens from the settings and from a file that is looked at again.
+    """Tokens from the settings and from a file that is read again when it changes.
 
-    Raises ConfigurationError when they cannot be used at the start; a file that turns bad later is refused, said once,
-    and the last good tokens stay.
+    Raises ConfigurationError when they cannot be used at the start. A file that becomes invalid later is refused, which
+    is logged once, and the previous tokens stay valid.
     """
 
     def __init__(self, tokens_file: Path | None, tokens: SecretStr) -> None:
         self.reloads_refused = 0
-        self._given = parse_tokens(tokens.get_secret_value(), where="server.tokens")
-        self._watched = WatchedText(tokens_file, setting="server.tokens_file") if tokens_file else None
-        self._complaint = ""
+        self._configured = parse_tokens(tokens.get_secret_value(), where="server.tokens")
+        self._watched = WatchedFile(tokens_file, setting="server.tokens_file") if tokens_file else None
+        self._refusal = ""
         self._tokens = self._read()
 
     @property
     def are_set(self) -> bool:
-        """Whether writes need a token: one was given, or a file is named for them, even if nobody is in it yet."""
+        """Whether writes need a token: one is configured, or a file for them, even if it is empty."""
         return self._watched is not None or len(self._tokens) > 0
 
     def find_role(self, bearer: str | None) -> Role | None:
-        """Touches no file: safe on an event loop."""
+        """Reads no file: safe on an event loop."""
         return self._tokens.find_role(bearer)
 
-    def poll(self, now: float) -> None:
-        """Look at the file again. `now` is monotonic seconds."""
-        del now  # a look costs one stat: every poll looks
+    def reload(self) -> None:
+        """Read the file if it has changed; a check costs one stat call."""
         if self._watched is None or not self._watched.has_changed():
             return
         try:
@@ -169,17 +168,17 @@ class Roles:
         except ConfigurationError as error:
             self._refuse(str(error))
         else:
-            self._complaint = ""
+            self._refusal = ""
             log.info("tokens_reloaded", file=self._watched.path, tokens=len(self._tokens))
 
     def _read(self) -> Tokens:
         if self._watched is None:
-            return Tokens(self._given)
+            return Tokens(self._configured)
         read = parse_tokens(self._watched.read(), where=str(self._watched.path))
-        return Tokens(self._given | read)
+        return Tokens(self._configured | read)
 
-    def _refuse(self, complaint: str) -> None:
-        if complaint != self._complaint:
-            self._complaint = complaint
+    def _refuse(self, reason: str) -> None:
+        if reason != self._refusal:
+            self._refusal = reason
             self.reloads_refused += 1
-            log.warning("tokens_refused", reason=complaint, kept="the last good tokens")
+            log.warning("tokens_refused", reason=reason, kept="the previous tokens")

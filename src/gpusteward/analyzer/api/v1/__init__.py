@@ -1,1 +1,1 @@
-"""The HTTP API under `/api/v1/`: one module per resource."""
+"""The HTTP API under `/api/v1/`: one module per resource; `listing.py` and `pagination.py` are shared by the lists."""

@@ -7,7 +7,7 @@ import yaml
 
 from gpusteward.analyzer.sources.scrape.settings import DEFAULT_PATH, ScrapeSettings, parse_target
 from gpusteward.analyzer.sources.scrape.targets import Target
-from gpusteward.analyzer.watched_file import WatchedText
+from gpusteward.analyzer.watched_file import WatchedFile
 from gpusteward.core.errors import ConfigurationError
 
 LOOK_SECONDS = 5.0
@@ -26,7 +26,7 @@ class FileList:
     seconds = LOOK_SECONDS
 
     def __init__(self, path: Path, settings: ScrapeSettings) -> None:
-        self._text = WatchedText(path, setting=self.origin)
+        self._text = WatchedFile(path, setting=self.origin)
         self._settings = settings
         self._error: ConfigurationError | None = None
         self.complaint = ""
