@@ -11,7 +11,7 @@ from gpusteward.analyzer.api.http.roles import Roles
 from gpusteward.analyzer.judge.signatures.evidence import MAY_HIDE_A_JOB, RUN_THROUGH_KINDS
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags
-from gpusteward.analyzer.sources.owners.owner_resolver import _BELOW, _plural
+from gpusteward.analyzer.sources.owners.owner_resolver import CHILD_KINDS, plural_of
 
 MANIFEST = Path(__file__).parents[1] / "deploy" / "manifests" / "agent.yaml"
 OBJECTS = {each["kind"]: each for each in yaml.safe_load_all(MANIFEST.read_text())}
@@ -92,13 +92,15 @@ GROUPS = {
 
 
 def test_the_analyzer_may_read_every_kind_of_owner_it_knows():
-    known = {*RUN_THROUGH_KINDS, *MAY_HIDE_A_JOB, *_BELOW} | {kind for below in _BELOW.values() for kind in below}
+    known = {*RUN_THROUGH_KINDS, *MAY_HIDE_A_JOB, *CHILD_KINDS} | {
+        kind for below in CHILD_KINDS.values() for kind in below
+    }
     knative = {"Revision", "Configuration", "Service"}  # only ever below a label that names what is above them
     assert {kind for kinds in GROUPS.values() for kind in kinds} == known - knative
     for group, kinds in GROUPS.items():
         rules = [rule for rule in ANALYZER["ClusterRole"]["rules"] if group in rule["apiGroups"]]
         allowed = {resource for rule in rules for resource in rule["resources"]}
-        assert "*" in allowed or {_plural(kind).removeprefix("volcano") for kind in kinds} <= allowed, group
+        assert "*" in allowed or {plural_of(kind).removeprefix("volcano") for kind in kinds} <= allowed, group
 
 
 def test_the_analyzer_runs_without_root_and_writes_nothing_but_its_books():

@@ -33,7 +33,7 @@ NOTIFIER_GRACE_SECONDS = 1.0
 class Owners(OwnerNames, Protocol):
     """Knows the owners of pods and their annotations."""
 
-    def read_wish(self, namespace: str, pod: str) -> str:
+    def read_notify_annotation(self, namespace: str, pod: str) -> str:
         """The channel in the annotation gpusteward.io/notify of a pod or its owner; empty: none."""
 
 
@@ -46,7 +46,7 @@ class Analyzer:
         self.source, self.explainer = ActiveSource(settings), Explainer(settings.ai)
         self.settings = RuntimeSettings(file, source=self.source, explainer=self.explainer)
         self.ledger = LedgerAccess(settings.ledger, lambda: self.settings.current.prices)
-        self.notifier = Notifier(settings, self.ledger.engine, read_notify_annotation=owners.read_wish)
+        self.notifier = Notifier(settings, self.ledger.engine, read_notify_annotation=owners.read_notify_annotation)
         self.results, self.events = ResultStore(), EventFeed()
         pipeline = Pipeline(
             Components(

@@ -36,7 +36,7 @@ CASES_OFFERED = 1000
 class OwnerNames(Protocol):
     """Adds the owners of pods to a usage table."""
 
-    def name(self, table: UsageTable) -> UsageTable:
+    def resolve_owners(self, table: UsageTable) -> UsageTable:
         """The same table with the owner of each pod, as far as it is known."""
 
 
@@ -196,7 +196,7 @@ class Pipeline:
         return ""
 
     def _read(self, cycle: Cycle) -> None:
-        cycle.usage = self._components.owners.name(self._components.source.read(cycle.at))
+        cycle.usage = self._components.owners.resolve_owners(self._components.source.read(cycle.at))
 
     def _judge(self, cycle: Cycle) -> None:
         history = self._restore_history(cycle.usage) if self._history is None else self._history

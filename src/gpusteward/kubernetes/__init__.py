@@ -1,6 +1,5 @@
-"""The API server, as agent and analyzer both see it. Reads and watches only: nothing here can write.
+"""Kubernetes API client of agent and analyzer. Reads and watches only: nothing here can write.
 
-api.py           the door: one JSON answer, or a watch
-line_streams.py  a watch as lines that can be interrupted
-owners.py        a pod -> the workload a person deployed, from the pod alone (pure)
+api.py     JSON objects, lists and watches; error texts that name the missing permission
+owners.py  a pod -> its workload, derived from the pod alone (pure)
 """

@@ -1,7 +1,7 @@
-"""What a person deployed, as far as a pod alone can tell (pure).
+"""The workload of a pod, derived from the pod alone (pure).
 
-The agent may read pods and nothing else, so the walk from the pod to its root owner stops at what the pod's owner
-reference, labels and naming habits say. The analyzer, which may read owners, walks the rest.
+The agent may read only pods, so it derives the workload from the pod's owner reference, labels and naming conventions.
+The analyzer, which may read owners, follows the owner references further.
 """
 
 import re
@@ -26,20 +26,20 @@ _BY_LABEL = (
     ("jobset.sigs.k8s.io/jobset-name", "JobSet"),
     ("notebooks.kubeflow.org/workspace-name", "Workspace"),
 )
-"""Labels by which a custom resource marks its pods, whatever stands between; the outermost first."""
+"""Labels that a custom resource sets on its pods, whatever objects are between them; the outermost first."""
 
-_NOTEBOOK_LABEL = "notebook-name"  # too plain a word to be believed on anything but a StatefulSet's pod
+_NOTEBOOK_LABEL = "notebook-name"  # too common a name to be trusted on other pods than those of a StatefulSet
 _RAY_KIND_LABEL, _RAY_NAME_LABEL = "ray.io/originated-from-crd", "ray.io/originated-from-cr-name"
 _HASH_LABELS = (("rollouts-pod-template-hash", "Rollout"), ("pod-template-hash", "Deployment"))
 
 _CRON_SUFFIX = re.compile(r"^(.+)-(\d{8})$")
 _CRON_MINUTES = range(26_000_000, 45_000_000)
-"""The CronJob controller appends the scheduled time in minutes since 1970. These are the years 2019 to 2055: a job
-that somebody named after eight digits of this range by hand is taken for a CronJob's, which is a guess."""
+"""The CronJob controller appends the scheduled time in minutes since 1970. These are the years 2019 to 2055. A job
+that a person named with eight digits of this range is mistaken for a CronJob's."""
 
 
 def find_workload(namespace: str, pod: str, *, owners: Sequence[Owner], labels: Mapping[str, str]) -> Workload:
-    """The outermost owner that the pod itself gives away; a pod nobody owns is its own workload."""
+    """The outermost owner that the pod itself names; a pod without an owner is its own workload."""
     owner = next((each for each in owners if each.controller and each.name), None)
     if owner is None or owner.kind == "Node":  # a mirror of a static pod
         return Workload("Pod", namespace, pod)

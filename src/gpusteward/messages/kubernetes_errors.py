@@ -51,3 +51,7 @@ POD_RULE = Message(
     'the service account needs a ClusterRole with resources ["pods"], verbs ["get", "list", "watch"]',
     '服务账号需要 ClusterRole：resources ["pods"]，verbs ["get", "list", "watch"]',
 )
+OWNERS_REQUIRED = Message(
+    "kubernetes.owners is always, but there is {reason}; set kubernetes.api_url",
+    "kubernetes.owners 设为 always，但{reason}；请设置 kubernetes.api_url",
+)

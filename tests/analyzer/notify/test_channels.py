@@ -14,7 +14,8 @@ from gpusteward.analyzer.settings.notify import is_feishu
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
 from gpusteward.kubernetes.api import ApiServer
 from tests.analyzer.notify.notifier_setup import gpu_of, result_of, running_notifier, settings_of
-from tests.analyzer.sources.owners.test_owners import POD, REPLICA_SET, FakeObjects, cluster, table
+from tests.analyzer.sources.owners.test_owners import POD, REPLICA_SET, cluster, table
+from tests.fakes.kubernetes_objects import FakeObjects
 from tests.fakes.receivers import Receiver, wait_until
 
 HOOK = "/open-apis/bot/v2/hook/0a1b-2c3d"
@@ -193,19 +194,19 @@ def test_the_annotation_of_a_pod_takes_precedence_over_that_of_its_owner(cluster
     cluster.add(REPLICA_SET)
     owners = ClusterOwners(ApiServer(cluster.url))
     cluster.objects[REPLICA_SET]["metadata"]["annotations"] = {"gpusteward.io/notify": "team"}
-    assert owners.read_wish("ml", "web-1") == "team"
-    assert owners.read_wish("ml", "web-1") == "team"
-    assert cluster.asked == [POD, REPLICA_SET]
+    assert owners.read_notify_annotation("ml", "web-1") == "team"
+    assert owners.read_notify_annotation("ml", "web-1") == "team"
+    assert cluster.requests == [POD, REPLICA_SET]
     cluster.objects[POD]["metadata"]["annotations"] = {"gpusteward.io/notify": " mine "}
     fresh = ClusterOwners(ApiServer(cluster.url))
-    fresh.name(table("web-1"))
-    assert fresh.read_wish("ml", "web-1") == "mine"
+    fresh.resolve_owners(table("web-1"))
+    assert fresh.read_notify_annotation("ml", "web-1") == "mine"
 
 
 def test_without_an_api_server_or_permission_there_is_no_annotation(cluster: FakeObjects):
-    assert ClusterOwners(None).read_wish("ml", "web-1") == ""
+    assert ClusterOwners(None).read_notify_annotation("ml", "web-1") == ""
     cluster.forbidden.add(POD)
-    assert ClusterOwners(ApiServer(cluster.url)).read_wish("ml", "web-1") == ""
+    assert ClusterOwners(ApiServer(cluster.url)).read_notify_annotation("ml", "web-1") == ""
 
 
 def test_an_annotation_selects_a_channel_and_never_an_address(cluster: FakeObjects):
@@ -216,7 +217,7 @@ def test_an_annotation_selects_a_channel_and_never_an_address(cluster: FakeObjec
             path = f"/api/v1/namespaces/{name}/pods/web-pod"
             cluster.add(path)
             cluster.objects[path]["metadata"]["annotations"] = {"gpusteward.io/notify": annotation}
-        with running_notifier(settings, read_notify_annotation=owners.read_wish) as notifier:
+        with running_notifier(settings, read_notify_annotation=owners.read_notify_annotation) as notifier:
             notifier.notify(result_of([gpu_of(name, "web") for name in "abc"], settings=settings))
             team.wait_for(lambda it: len(it.accepted) == 1)
             ops.wait_for(lambda it: len(it.accepted) == 2)

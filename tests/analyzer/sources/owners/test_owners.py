@@ -1,68 +1,24 @@
-"""Pod -> root owner through the API server: walked once, remembered, and never a reason to stop."""
+"""Root owners of pods from the API server: read once, cached, and never a reason to stop a cycle."""
 
-import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
 
 from gpusteward.analyzer.sources.owners.cluster_owners import (
-    QUESTIONS_PER_CYCLE,
+    REQUESTS_PER_CYCLE,
     SECONDS_PER_CYCLE,
     ClusterOwners,
     open_owners,
 )
-from gpusteward.analyzer.sources.owners.owner_resolver import KEPT_SECONDS, RETRY_SECONDS
+from gpusteward.analyzer.sources.owners.owner_resolver import CACHE_SECONDS, RETRY_SECONDS
 from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.usages import AllocationKey
 from gpusteward.kubernetes.api import ApiServer
-
-
-class FakeObjects:
-    """An API server that knows some objects and refuses others."""
-
-    def __init__(self) -> None:
-        self.objects: dict[str, dict] = {}
-        self.forbidden: set[str] = set()
-        self.broken: set[str] = set()  # 500
-        self.asked: list[str] = []
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._http.daemon_threads = True
-        threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True).start()
-        self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
-
-    def add(self, path: str, *owner: str, labels: dict[str, str] | None = None) -> None:
-        """An object, controlled by (apiVersion, kind, name) if given."""
-        references = [dict(zip(("apiVersion", "kind", "name"), owner, strict=True), controller=True)] if owner else []
-        self.objects[path] = {"metadata": {"labels": labels or {}, "ownerReferences": references}}
-
-    def close(self) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        fake = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def log_message(self, *_: object) -> None:
-                pass
-
-            def do_GET(self) -> None:
-                fake.asked.append(self.path)
-                code = 200 if self.path in fake.objects else 404
-                code = 500 if self.path in fake.broken else 403 if self.path in fake.forbidden else code
-                body = json.dumps(fake.objects.get(self.path, {"message": "no"})).encode()
-                self.send_response(code)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-        return Handler
+from tests.fakes.kubernetes_objects import FakeObjects
 
 
 @pytest.fixture
@@ -81,139 +37,144 @@ def workloads(found: UsageTable) -> list[Workload | None]:
     return [allocation.container.workload for allocation in found.allocations]
 
 
+def resolve(cluster: FakeObjects, usage: UsageTable) -> list[Workload | None]:
+    return workloads(ClusterOwners(ApiServer(cluster.url)).resolve_owners(usage))
+
+
 POD, REPLICA_SET = "/api/v1/namespaces/ml/pods/web-1", "/apis/apps/v1/namespaces/ml/replicasets/web-5d"
 
 
-def test_the_walk_ends_at_the_outermost_controller(cluster: FakeObjects):
+def test_owner_references_are_followed_to_the_root_owner(cluster: FakeObjects):
     cluster.add(POD, "apps/v1", "ReplicaSet", "web-5d")
     cluster.add(REPLICA_SET, "apps/v1", "Deployment", "web")
     cluster.add("/apis/apps/v1/namespaces/ml/deployments/web", "serving.kserve.io/v1beta1", "InferenceService", "llm")
     cluster.add("/apis/serving.kserve.io/v1beta1/namespaces/ml/inferenceservices/llm")
-    found = ClusterOwners(ApiServer(cluster.url)).name(table("web-1"))
+    found = ClusterOwners(ApiServer(cluster.url)).resolve_owners(table("web-1"))
     assert workloads(found) == [Workload("InferenceService", "ml", "llm")]
 
 
-def test_a_pod_nobody_owns_is_its_own_workload(cluster: FakeObjects):
+def test_a_pod_without_an_owner_is_its_own_workload(cluster: FakeObjects):
     cluster.add(POD)
-    assert workloads(ClusterOwners(ApiServer(cluster.url)).name(table("web-1"))) == [Workload("Pod", "ml", "web-1")]
+    assert resolve(cluster, table("web-1")) == [Workload("Pod", "ml", "web-1")]
 
 
-def test_an_owner_that_may_not_be_read_ends_the_walk_with_what_is_known(cluster: FakeObjects):
+def test_an_owner_that_may_not_be_read_ends_the_search_with_what_is_known(cluster: FakeObjects):
     cluster.add(POD, "apps/v1", "ReplicaSet", "web-5d", labels={"pod-template-hash": "5d"})
     cluster.forbidden.add(REPLICA_SET)
-    assert workloads(ClusterOwners(ApiServer(cluster.url)).name(table("web-1"))) == [
-        Workload("Deployment", "ml", "web")
-    ]
+    assert resolve(cluster, table("web-1")) == [Workload("Deployment", "ml", "web")]
 
 
-def test_a_pod_that_is_known_costs_no_second_question(cluster: FakeObjects):
+def test_a_cached_pod_costs_no_second_request(cluster: FakeObjects):
     cluster.add(POD)
     now = [0.0]
     owners = ClusterOwners(ApiServer(cluster.url), clock=lambda: now[0])
     for _cycle in range(3):
-        owners.name(table("web-1"))
-    assert cluster.asked == [POD]
-    now[0] = KEPT_SECONDS + 1
-    owners.name(table("web-1"))
-    assert cluster.asked == [POD, POD]
+        owners.resolve_owners(table("web-1"))
+    assert cluster.requests == [POD]
+    now[0] = CACHE_SECONDS + 1
+    owners.resolve_owners(table("web-1"))
+    assert cluster.requests == [POD, POD]
 
 
-def test_above_what_the_metrics_tell_the_api_has_the_last_word(cluster: FakeObjects):
+def test_the_api_is_preferred_to_the_workload_that_metrics_name(cluster: FakeObjects):
     """An agent reads pods only: a pod of a RayJob names its RayCluster."""
-    ray, told = "/apis/ray.io/v1/namespaces/ml", Workload("RayCluster", "ml", "rj-x")
+    ray, reported = "/apis/ray.io/v1/namespaces/ml", Workload("RayCluster", "ml", "rj-x")
     for pod in ("ray-1", "ray-2"):
         cluster.add(f"/api/v1/namespaces/ml/pods/{pod}", "ray.io/v1", "RayCluster", "rj-x")
     cluster.add(f"{ray}/rayclusters/rj-x", "ray.io/v1", "RayJob", "rj")
     cluster.add(f"{ray}/rayjobs/rj")
     owners = ClusterOwners(ApiServer(cluster.url))
     for _cycle in range(2):
-        assert workloads(owners.name(table("ray-1", "ray-2", workload=told))) == [Workload("RayJob", "ml", "rj")] * 2
-    assert len(cluster.asked) == 3  # one of the pods, and each owner once
+        assert (
+            workloads(owners.resolve_owners(table("ray-1", "ray-2", workload=reported)))
+            == [Workload("RayJob", "ml", "rj")] * 2
+        )
+    assert len(cluster.requests) == 3  # one of the pods, and each owner once
 
 
-def test_a_told_deployment_is_asked_about_without_its_pods(cluster: FakeObjects):
+def test_a_deployment_that_metrics_name_is_read_without_its_pods(cluster: FakeObjects):
     cluster.add("/apis/apps/v1/namespaces/ml/deployments/web", "serving.kserve.io/v1beta1", "InferenceService", "llm")
-    told = Workload("Deployment", "ml", "web")
-    found = ClusterOwners(ApiServer(cluster.url)).name(table("web-1", "web-2", workload=told))
+    reported = Workload("Deployment", "ml", "web")
+    found = ClusterOwners(ApiServer(cluster.url)).resolve_owners(table("web-1", "web-2", workload=reported))
     assert workloads(found) == [Workload("InferenceService", "ml", "llm")] * 2
-    assert len(cluster.asked) == 2
+    assert len(cluster.requests) == 2
 
 
-def test_what_the_metrics_tell_stands_where_the_api_cannot_confirm_it(cluster: FakeObjects):
-    told = Workload("Job", "ml", "night")
+def test_the_workload_that_metrics_name_stays_if_the_api_cannot_confirm_it(cluster: FakeObjects):
+    reported = Workload("Job", "ml", "night")
     for url in (cluster.url, "http://127.0.0.1:9"):
-        assert workloads(ClusterOwners(ApiServer(url)).name(table("web-1", workload=told))) == [told]
+        assert workloads(ClusterOwners(ApiServer(url)).resolve_owners(table("web-1", workload=reported))) == [reported]
 
 
-def test_labels_that_tell_more_than_the_owners_that_may_be_read_are_believed(cluster: FakeObjects):
+def test_labels_are_used_where_owners_may_not_be_read(cluster: FakeObjects):
     labels = {"ray.io/originated-from-crd": "RayJob", "ray.io/originated-from-cr-name": "rj"}
     cluster.add(POD, "ray.io/v1", "RayCluster", "rj-x", labels=labels)
-    assert workloads(ClusterOwners(ApiServer(cluster.url)).name(table("web-1"))) == [Workload("RayJob", "ml", "rj")]
+    assert resolve(cluster, table("web-1")) == [Workload("RayJob", "ml", "rj")]
 
 
-def test_a_pod_that_cannot_be_read_costs_only_its_own_name(cluster: FakeObjects):
+def test_a_pod_that_cannot_be_read_affects_no_other(cluster: FakeObjects):
     names = [f"web-{number}" for number in range(20)]
     for name in names:
         cluster.add(f"/api/v1/namespaces/ml/pods/{name}")
     gone = [f"gone-{number}" for number in range(20)]
     owners = ClusterOwners(ApiServer(cluster.url))
-    found = workloads(owners.name(table(*gone, *names)))
+    found = workloads(owners.resolve_owners(table(*gone, *names)))
     assert found == [None] * 20 + [Workload("Pod", "ml", name) for name in names]
 
 
-def test_a_refusal_is_remembered_for_a_while_and_then_asked_about_again(cluster: FakeObjects):
+def test_an_unreadable_pod_is_requested_again_after_a_while(cluster: FakeObjects):
     now = [0.0]
     owners = ClusterOwners(ApiServer(cluster.url), clock=lambda: now[0])
     for _cycle in range(3):
-        owners.name(table("web-1"))
-    assert cluster.asked == [POD]
+        owners.resolve_owners(table("web-1"))
+    assert cluster.requests == [POD]
     cluster.add(POD)
     now[0] = RETRY_SECONDS + 1
-    assert workloads(owners.name(table("web-1"))) == [Workload("Pod", "ml", "web-1")]
+    assert workloads(owners.resolve_owners(table("web-1"))) == [Workload("Pod", "ml", "web-1")]
 
 
-def test_more_unreadable_pods_than_questions_do_not_keep_the_others_waiting_for_ever(cluster: FakeObjects):
-    gone = [f"gone-{number}" for number in range(QUESTIONS_PER_CYCLE + 50)]
+def test_more_unreadable_pods_than_requests_do_not_delay_the_others_for_ever(cluster: FakeObjects):
+    gone = [f"gone-{number}" for number in range(REQUESTS_PER_CYCLE + 50)]
     now = [0.0]
     owners = ClusterOwners(ApiServer(cluster.url), clock=lambda: now[0])
     for cycle in range(3):
-        now[0] = cycle * (RETRY_SECONDS + 1)  # each time all refusals are due again
-        owners.name(table(*gone))
+        now[0] = cycle * (RETRY_SECONDS + 1)  # each time all unreadable pods are due again
+        owners.resolve_owners(table(*gone))
     cluster.add(POD)
     now[0] += RETRY_SECONDS + 1
-    assert workloads(owners.name(table(*gone, "web-1")))[-1] == Workload("Pod", "ml", "web-1")
+    assert workloads(owners.resolve_owners(table(*gone, "web-1")))[-1] == Workload("Pod", "ml", "web-1")
 
 
-def test_a_name_that_was_learnt_outlives_a_later_refusal(cluster: FakeObjects):
-    """A workload that changed its name with every fault of the API server would be judged and booked as two."""
+def test_a_resolved_owner_is_kept_when_it_cannot_be_read_later(cluster: FakeObjects):
+    """A workload whose name changed with every fault of the API server would be recorded as two."""
     cluster.add(POD, "apps/v1", "ReplicaSet", "web-5d")
     cluster.add(REPLICA_SET, "apps/v1", "Deployment", "web")
     now = [0.0]
     owners = ClusterOwners(ApiServer(cluster.url), clock=lambda: now[0])
-    owners.name(table("web-1"))
+    owners.resolve_owners(table("web-1"))
     cluster.forbidden |= {POD}
-    now[0] = 2 * KEPT_SECONDS
-    assert workloads(owners.name(table("web-1"))) == [Workload("Deployment", "ml", "web")]
+    now[0] = 2 * CACHE_SECONDS
+    assert workloads(owners.resolve_owners(table("web-1"))) == [Workload("Deployment", "ml", "web")]
 
 
-def test_a_server_that_fails_halfway_up_leaves_no_half_name(cluster: FakeObjects):
+def test_a_server_that_fails_between_two_owners_leaves_no_intermediate_owner(cluster: FakeObjects):
     cluster.add(POD, "apps/v1", "ReplicaSet", "web-5d")
     cluster.add(REPLICA_SET, "apps/v1", "Deployment", "web")
     cluster.broken.add(REPLICA_SET)
     owners = ClusterOwners(ApiServer(cluster.url))
-    assert workloads(owners.name(table("web-1"))) == [None]
+    assert workloads(owners.resolve_owners(table("web-1"))) == [None]
     cluster.broken.clear()
-    assert workloads(owners.name(table("web-1"))) == [Workload("Deployment", "ml", "web")]
+    assert workloads(owners.resolve_owners(table("web-1"))) == [Workload("Deployment", "ml", "web")]
 
 
-def test_a_server_that_cannot_be_asked_is_not_asked_about_every_pod(cluster: FakeObjects):
+def test_a_failing_server_gets_one_request_and_not_one_per_pod(cluster: FakeObjects):
     pods = [f"web-{number}" for number in range(20)]
     cluster.broken |= {f"/api/v1/namespaces/ml/pods/{pod}" for pod in pods}
-    assert set(workloads(ClusterOwners(ApiServer(cluster.url)).name(table(*pods)))) == {None}
-    assert len(cluster.asked) == 1
+    assert set(resolve(cluster, table(*pods))) == {None}
+    assert len(cluster.requests) == 1
 
 
-def test_a_slow_server_holds_a_cycle_up_for_a_bounded_time(cluster: FakeObjects):
+def test_a_slow_server_delays_a_cycle_for_a_limited_time(cluster: FakeObjects):
     pods = [f"web-{number}" for number in range(20)]
     now = [0.0]
 
@@ -221,33 +182,31 @@ def test_a_slow_server_holds_a_cycle_up_for_a_bounded_time(cluster: FakeObjects)
         now[0] += SECONDS_PER_CYCLE / 10
         return now[0]
 
-    ClusterOwners(ApiServer(cluster.url), clock=clock).name(table(*pods))
-    assert 1 <= len(cluster.asked) <= 10
+    ClusterOwners(ApiServer(cluster.url), clock=clock).resolve_owners(table(*pods))
+    assert 1 <= len(cluster.requests) <= 10
 
 
-def test_without_rights_or_a_server_the_table_stays_as_it_is(cluster: FakeObjects):
+def test_without_permission_or_a_server_the_table_stays_as_it_is(cluster: FakeObjects):
     cluster.forbidden.add(POD)
-    assert workloads(ClusterOwners(ApiServer(cluster.url)).name(table("web-1"))) == [None]
-    assert workloads(ClusterOwners(None).name(table("web-1"))) == [None]
-    assert workloads(ClusterOwners(ApiServer("http://127.0.0.1:9")).name(table("web-1"))) == [None]
+    assert resolve(cluster, table("web-1")) == [None]
+    assert workloads(ClusterOwners(None).resolve_owners(table("web-1"))) == [None]
+    assert workloads(ClusterOwners(ApiServer("http://127.0.0.1:9")).resolve_owners(table("web-1"))) == [None]
 
 
-def test_a_ring_of_owners_ends(cluster: FakeObjects):
+def test_a_cycle_of_owner_references_ends(cluster: FakeObjects):
     cluster.add(POD, "apps/v1", "ReplicaSet", "web-5d")
     cluster.add(REPLICA_SET, "apps/v1", "ReplicaSet", "web-5d")
-    assert workloads(ClusterOwners(ApiServer(cluster.url)).name(table("web-1"))) == [
-        Workload("ReplicaSet", "ml", "web-5d")
-    ]
+    assert resolve(cluster, table("web-1")) == [Workload("ReplicaSet", "ml", "web-5d")]
 
 
-def test_owners_are_asked_for_where_there_is_an_api_server_and_only_then(cluster: FakeObjects):
+def test_owners_are_read_only_where_there_is_an_api_server(cluster: FakeObjects):
     cluster.add(POD)
-    here = open_owners(KubernetesSettings(api_url=cluster.url), {})
-    assert workloads(here.name(table("web-1"))) == [Workload("Pod", "ml", "web-1")]
+    owners = open_owners(KubernetesSettings(api_url=cluster.url), {})
+    assert workloads(owners.resolve_owners(table("web-1"))) == [Workload("Pod", "ml", "web-1")]
     for settings in (KubernetesSettings(), KubernetesSettings(owners="never", api_url=cluster.url)):
-        assert workloads(open_owners(settings, {}).name(table("web-1"))) == [None]
+        assert workloads(open_owners(settings, {}).resolve_owners(table("web-1"))) == [None]
 
 
-def test_owners_that_must_be_asked_for_need_somebody_to_ask():
+def test_required_owners_need_an_api_server():
     with pytest.raises(ConfigurationError, match=r"kubernetes\.api_url"):
         open_owners(KubernetesSettings(owners="always"), {})

@@ -1,1 +1,8 @@
-"""Pod -> root owner, read from the Kubernetes API."""
+"""Root owners of pods, read from the Kubernetes API.
+
+    settings.py         `kubernetes.*`
+    cluster_owners.py   adds the root owner to every allocation of a usage table; caches and budgets
+    owner_resolver.py   follows the owner references of one pod or workload
+
+Reads only. An owner that cannot be read never stops a cycle.
+"""

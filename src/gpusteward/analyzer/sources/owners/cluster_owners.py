@@ -1,7 +1,7 @@
-"""Allocation -> root owner through the Kubernetes API, above what its metrics tell.
+"""Adds the root owner of every pod to a usage table, from the Kubernetes API.
 
-What was learnt is kept for a while: owners of a pod never change, so only new pods and workloads cost questions. One
-that cannot be read costs itself its name and nobody else theirs; what the metrics told stands until more is known.
+Owners of a pod never change, so they are cached: only new pods and workloads cost requests. A pod whose owner cannot
+be read keeps the workload that its metrics name; others are not affected.
 """
 
 import time
@@ -10,34 +10,35 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from gpusteward.analyzer.sources.owners.owner_resolver import (
-    KEPT_SECONDS,
+    CACHE_SECONDS,
     RETRY_SECONDS,
     Budget,
-    DetectedScheme,
-    OwnerWalks,
+    OwnerResolver,
     PodName,
+    ResolvedOwner,
 )
 from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
 from gpusteward.analyzer.tables import UsageTable
-from gpusteward.core.containers import Container, Workload
+from gpusteward.core.containers import Workload
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.usages import AllocationKey
 from gpusteward.kubernetes.api import ApiServer, ObjectError
 from gpusteward.logs import Log
+from gpusteward.messages import kubernetes_errors as messages
 
 log = Log(__name__)
 
-QUESTIONS_PER_CYCLE = 400
+REQUESTS_PER_CYCLE = 400
 SECONDS_PER_CYCLE = 30.0
-"""A cluster of new pods is named over several cycles instead of holding one up, and so is a slow API server's."""
+"""Many new pods, or a slow API server, are resolved over several cycles instead of delaying one."""
 _FORBIDDEN = 403
 _Subject = TypeVar("_Subject", PodName, Workload)
 
 
 def open_owners(settings: KubernetesSettings, environ: Mapping[str, str]) -> "ClusterOwners":
-    """Owners from the API server of the settings, else of this cluster, else from nobody.
+    """Owners from the API server of the settings, or of this cluster, or from none.
 
-    Raises ConfigurationError where they are to be asked for and there is nobody to ask.
+    Raises ConfigurationError if the settings require an API server and there is none.
     """
     if settings.owners == "never":
         return ClusterOwners(None)
@@ -47,148 +48,149 @@ def open_owners(settings: KubernetesSettings, environ: Mapping[str, str]) -> "Cl
         return ClusterOwners(ApiServer.from_cluster(environ))
     except SourceError as error:
         if settings.owners == "always":
-            raise ConfigurationError(
-                f"kubernetes.owners is always, but there is {error}; set kubernetes.api_url"
-            ) from error
+            raise ConfigurationError(messages.OWNERS_REQUIRED, reason=error) from error
         return ClusterOwners(None)
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
-    """The last one that was one; `ask_again_at` comes sooner after a failure."""
+class _CacheEntry:
+    """`owner`: the last one that could be read. `refresh_at` comes sooner after a failure."""
 
-    asked_at: float
-    ask_again_at: float
-    found: DetectedScheme | None
+    requested_at: float
+    refresh_at: float
+    owner: ResolvedOwner | None
 
 
 class ClusterOwners:
-    """Names workloads; without an API server it leaves everything as it is."""
+    """Resolves owners; without an API server tables stay as they are."""
 
     def __init__(self, api: ApiServer | None, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._walks = None if api is None else OwnerWalks(api, clock=clock)
+        self._resolver = None if api is None else OwnerResolver(api, clock=clock)
         self._clock = clock
-        self._pods: dict[PodName, _Answer] = {}
-        self._told: dict[Workload, _Answer] = {}  # by what the metrics call it
-        self._wish_budget = _new_budget()
-        self._complaint = ""
-        self._forbidden: set[str] = set()  # namespaces that were complained about
+        self._pods: dict[PodName, _CacheEntry] = {}
+        self._workloads: dict[Workload, _CacheEntry] = {}  # by the workload that the metrics name
+        self._annotation_budget = _new_budget()
+        self._failure = ""
+        self._forbidden: set[str] = set()  # namespaces that were logged
 
-    def name(self, table: UsageTable) -> UsageTable:
-        """The same table with the outermost owner of every pod that could be asked about."""
-        walks = self._walks
-        if walks is None:
+    def resolve_owners(self, table: UsageTable) -> UsageTable:
+        """The same table with the root owner of every pod that could be read."""
+        resolver = self._resolver
+        if resolver is None:
             return table
-        nameless, told = _subjects(table.allocations)
-        self._forget(nameless, told)
-        walks.forget()
-        self._wish_budget, budget = _new_budget(), _new_budget()
-        self._learn(self._pods, nameless, walks.from_pod, budget)
-        self._learn(self._told, told, lambda each, left: walks.from_workload(each, told[each], left), budget)
-        return self._rename(table)
+        pods, workloads = _list_subjects(table.allocations)
+        self._expire(pods, workloads)
+        resolver.expire_cache()
+        self._annotation_budget, budget = _new_budget(), _new_budget()
+        self._refresh(self._pods, pods, resolver.resolve_pod, budget)
+        self._refresh(
+            self._workloads,
+            workloads,
+            lambda each, left: resolver.resolve_workload(each, workloads[each], left),
+            budget,
+        )
+        return self._with_owners(table)
 
-    def read_wish(self, namespace: str, pod: str) -> str:
-        """The annotation gpusteward.io/notify of a pod or of one of its owners; empty: none, or nobody to ask."""
-        if self._walks is None or not namespace or not pod:
+    def read_notify_annotation(self, namespace: str, pod: str) -> str:
+        """The annotation gpusteward.io/notify of a pod or of one of its owners; empty if there is none."""
+        if self._resolver is None or not namespace or not pod:
             return ""
-        self._learn(self._pods, [(namespace, pod)], self._walks.from_pod, self._wish_budget)
-        answer = self._pods.get((namespace, pod))
-        return answer.found.wish if answer and answer.found else ""
+        name = PodName(namespace, pod)
+        self._refresh(self._pods, [name], self._resolver.resolve_pod, self._annotation_budget)
+        entry = self._pods.get(name)
+        return entry.owner.notify_annotation if entry and entry.owner else ""
 
-    def _rename(self, table: UsageTable) -> UsageTable:
-        named = [self._with_root(allocation) for allocation in table.allocations]
-        is_same = all(new is old for new, old in zip(named, table.allocations, strict=True))
-        return table if is_same else replace(table, allocations=named)
+    def _with_owners(self, table: UsageTable) -> UsageTable:
+        resolved = [self._with_owner(allocation) for allocation in table.allocations]
+        is_same = all(new is old for new, old in zip(resolved, table.allocations, strict=True))
+        return table if is_same else replace(table, allocations=resolved)
 
-    def _with_root(self, allocation: AllocationKey) -> AllocationKey:
-        told = allocation.container.workload
-        answer = self._pods.get(_pod(allocation)) if told is None else self._told.get(told)
-        if answer is None or answer.found is None or answer.found.workload == told:
+    def _with_owner(self, allocation: AllocationKey) -> AllocationKey:
+        reported = allocation.container.workload
+        entry = self._pods.get(_pod_of(allocation)) if reported is None else self._workloads.get(reported)
+        if entry is None or entry.owner is None or entry.owner.workload == reported:
             return allocation
-        return replace(allocation, container=replace(allocation.container, workload=answer.found.workload))
+        return replace(allocation, container=replace(allocation.container, workload=entry.owner.workload))
 
-    def _learn(
+    def _refresh(
         self,
-        answers: dict[_Subject, _Answer],
+        cache: dict[_Subject, _CacheEntry],
         subjects: Collection[_Subject],
-        walk: Callable[[_Subject, Budget], DetectedScheme],
+        resolve: Callable[[_Subject, Budget], ResolvedOwner],
         budget: Budget,
     ) -> None:
-        """Those nobody asked about come first, so that what cannot be read never keeps them waiting."""
+        """New subjects come first, so that those that cannot be read never delay them."""
         try:
-            for subject in self._due(answers, subjects):
+            for subject in self._list_due(cache, subjects):
                 if budget.is_spent:
                     return
-                answers[subject] = self._ask(subject, walk, answers.get(subject), budget)
-            self._complaint = ""
-        except SourceError as error:  # the server itself: it has nothing to say of the others either
-            if str(error) != self._complaint:
-                self._complaint = str(error)
+                cache[subject] = self._request(subject, resolve, cache.get(subject), budget)
+            self._failure = ""
+        except SourceError as error:  # of the server itself: further requests would fail too
+            if str(error) != self._failure:
+                self._failure = str(error)
                 log.warning("owners_unreadable", reason=error)
 
-    def _due(self, answers: Mapping[_Subject, _Answer], subjects: Collection[_Subject]) -> list[_Subject]:
+    def _list_due(self, cache: Mapping[_Subject, _CacheEntry], subjects: Collection[_Subject]) -> list[_Subject]:
         now = self._clock()
-        known = {each: answers[each] for each in subjects if each in answers}
-        again = [each for each, answer in known.items() if answer.ask_again_at <= now]
-        return [each for each in subjects if each not in known] + sorted(again, key=lambda each: known[each].asked_at)
+        cached = {each: cache[each] for each in subjects if each in cache}
+        due = [each for each, entry in cached.items() if entry.refresh_at <= now]
+        new = [each for each in subjects if each not in cached]
+        return new + sorted(due, key=lambda each: cached[each].requested_at)
 
-    def _ask(
+    def _request(
         self,
         subject: _Subject,
-        walk: Callable[[_Subject, Budget], DetectedScheme],
-        before: _Answer | None,
+        resolve: Callable[[_Subject, Budget], ResolvedOwner],
+        before: _CacheEntry | None,
         budget: Budget,
-    ) -> _Answer:
-        """Raises SourceError when the server cannot be asked. A name that was learnt outlives a later refusal."""
+    ) -> _CacheEntry:
+        """A known owner is kept if it cannot be read later. Raises SourceError if the server cannot be reached."""
         now = self._clock()
         try:
-            found = walk(subject, budget)
+            owner = resolve(subject, budget)
         except ObjectError as error:
-            self._complain(subject, error)
-            return _Answer(now, now + RETRY_SECONDS, before.found if before else None)
-        self._forbidden.discard(_namespace(subject))
-        return _Answer(now, now + KEPT_SECONDS, found)
+            self._log_unreadable(subject.namespace, error)
+            return _CacheEntry(now, now + RETRY_SECONDS, before.owner if before else None)
+        self._forbidden.discard(subject.namespace)
+        return _CacheEntry(now, now + CACHE_SECONDS, owner)
 
-    def _complain(self, subject: PodName | Workload, error: ObjectError) -> None:
-        """A pod that has gone is nothing to tell; a namespace that may not be read is, once."""
-        namespace = _namespace(subject)
+    def _log_unreadable(self, namespace: str, error: ObjectError) -> None:
+        """A deleted pod is not worth a warning; a namespace that may not be read is, once."""
         if error.http_status != _FORBIDDEN or namespace in self._forbidden:
             log.debug("owner_unreadable", namespace=namespace, reason=error)
             return
         self._forbidden.add(namespace)
         log.warning("owners_unreadable", namespace=namespace, reason=error)
 
-    def _forget(self, nameless: set[PodName], told: Mapping[Workload, PodName]) -> None:
-        """What is still in use keeps its name until there is a newer answer."""
-        oldest = self._clock() - KEPT_SECONDS
-        self._pods = {pod: each for pod, each in self._pods.items() if pod in nameless or each.asked_at > oldest}
-        self._told = {name: each for name, each in self._told.items() if name in told or each.asked_at > oldest}
-        self._forbidden &= {namespace for namespace, _ in nameless} | {workload.namespace for workload in told}
+    def _expire(self, pods: set[PodName], workloads: Mapping[Workload, PodName]) -> None:
+        """Entries in use stay until there is a newer one."""
+        oldest = self._clock() - CACHE_SECONDS
+        self._pods = {pod: each for pod, each in self._pods.items() if pod in pods or each.requested_at > oldest}
+        self._workloads = {
+            name: each for name, each in self._workloads.items() if name in workloads or each.requested_at > oldest
+        }
+        self._forbidden &= {pod.namespace for pod in pods} | {workload.namespace for workload in workloads}
 
 
 def _new_budget() -> Budget:
-    return Budget(QUESTIONS_PER_CYCLE, SECONDS_PER_CYCLE)
+    return Budget(REQUESTS_PER_CYCLE, SECONDS_PER_CYCLE)
 
 
-def _subjects(allocations: Iterable[AllocationKey]) -> tuple[set[PodName], dict[Workload, PodName]]:
-    """Pods without a workload, and workloads that were told, each with one of its pods."""
-    nameless: set[PodName] = set()
-    told: dict[Workload, PodName] = {}
+def _list_subjects(allocations: Iterable[AllocationKey]) -> tuple[set[PodName], dict[Workload, PodName]]:
+    """Pods without a workload, and the workloads that metrics name, each with one of its pods."""
+    pods: set[PodName] = set()
+    workloads: dict[Workload, PodName] = {}
     for allocation in allocations:
-        pod, workload = _pod(allocation), allocation.container.workload
+        pod, workload = _pod_of(allocation), allocation.container.workload
         if not all(pod):
             continue
         if workload is None:
-            nameless.add(pod)
+            pods.add(pod)
         else:
-            told.setdefault(workload, pod)
-    return nameless, told
+            workloads.setdefault(workload, pod)
+    return pods, workloads
 
 
-def _pod(allocation: AllocationKey) -> PodName:
-    container: Container = allocation.container
-    return container.namespace, container.pod
-
-
-def _namespace(subject: PodName | Workload) -> str:
-    return subject.namespace if isinstance(subject, Workload) else subject[0]
+def _pod_of(allocation: AllocationKey) -> PodName:
+    return PodName(allocation.container.namespace, allocation.container.pod)

@@ -1,11 +1,12 @@
-"""From a pod, or from what its metrics call its workload, up the controller references of the Kubernetes API.
+"""Follows owner references from a pod, or from the workload that its metrics name, to the root owner.
 
-A walk stops at the first owner that may not be read, with what it knows by then. Owners are remembered for a while, so
-that the pods of one workload ask about it once.
+It stops at the first owner that cannot be read, with what is known by then. Owners are cached, so that the pods of one
+workload cost one request for it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -17,15 +18,19 @@ from gpusteward.logs import Log
 
 log = Log(__name__)
 
-PodName = tuple[str, str]  # namespace, name
-
-LONGEST_WALK = 6
-KEPT_SECONDS = 3600.0
+MAX_DEPTH = 6
+CACHE_SECONDS = 3600.0
 RETRY_SECONDS = 600.0
-"""What could not be read is asked for again after this: by then a pod that has gone has left the window too."""
-MOST_OWNERS = 4000
+"""An object that could not be read is requested again after this; by then a deleted pod has left the window too."""
+CACHE_LIMIT = 4000
 NOTIFY_ANNOTATION = "gpusteward.io/notify"
-"""On a pod or one of its owners: the name of the channel that is told about it."""
+"""On a pod or one of its owners: the name of the channel that is notified about it."""
+_ANNOTATION_LIMIT = 64  # names of channels are short
+
+
+class PodName(NamedTuple):
+    namespace: str
+    name: str
 
 
 class _Reference(msgspec.Struct, rename="camel", frozen=True):
@@ -40,6 +45,14 @@ class _Metadata(msgspec.Struct, rename="camel"):
     annotations: dict[str, str] = {}
     owner_references: list[_Reference] = []
 
+    @property
+    def controller(self) -> _Reference | None:
+        return next((each for each in self.owner_references if each.controller and each.name), None)
+
+    @property
+    def notify_annotation(self) -> str:
+        return self.annotations.get(NOTIFY_ANNOTATION, "").strip()[:_ANNOTATION_LIMIT]
+
 
 class _Object(msgspec.Struct):
     metadata: _Metadata
@@ -47,89 +60,88 @@ class _Object(msgspec.Struct):
 
 @dataclass(slots=True)
 class Budget:
-    """What may still be asked. Time counts while somebody waits for an answer."""
+    """Requests, and seconds of waiting for them, that are left."""
 
-    questions: int
+    requests: int
     seconds: float
 
     @property
     def is_spent(self) -> bool:
-        return self.questions <= 0 or self.seconds <= 0
+        return self.requests <= 0 or self.seconds <= 0
 
 
 @dataclass(frozen=True, slots=True)
-class DetectedScheme:
-    """The end of a walk, and the wish nearest to the pod."""
+class ResolvedOwner:
+    """The root owner, and the notify annotation nearest to the pod."""
 
     workload: Workload
-    wish: str
+    notify_annotation: str
 
 
 @dataclass(frozen=True, slots=True)
-class _Above:
-    """Who controls an owner, and the owner's own wish."""
+class _CachedOwner:
+    """The controller of an owner, and the owner's own annotation."""
 
     controller: _Reference | None
-    wish: str
-    until: float
+    notify_annotation: str
+    expires_at: float
 
 
-class OwnerWalks:
-    """Each raises ObjectError for a beginning that cannot be read, SourceError for a server that cannot be asked."""
+class OwnerResolver:
+    """Its methods raise ObjectError if the first object cannot be read, SourceError if the server cannot be reached."""
 
     def __init__(self, api: ApiServer, *, clock: Callable[[], float]) -> None:
         self._api = api
         self._clock = clock
-        self._above: dict[tuple[str, _Reference], _Above] = {}  # by namespace and owner
+        self._cache: dict[tuple[str, _Reference], _CachedOwner] = {}  # by namespace and owner
 
-    def from_pod(self, pod: PodName, budget: Budget) -> DetectedScheme:
-        namespace, name = pod
-        metadata = self._read("api/v1", namespace, "pods", name, budget)
-        references = metadata.owner_references
-        owners = [Owner(each.kind, each.name, each.controller) for each in references]
-        told = find_workload(namespace, name, owners=owners, labels=metadata.labels)
-        return self._climb(told, _controller(references), _wish(metadata), budget)
+    def resolve_pod(self, pod: PodName, budget: Budget) -> ResolvedOwner:
+        metadata = self._read("api/v1", pod.namespace, "pods", pod.name, budget)
+        owners = [Owner(each.kind, each.name, each.controller) for each in metadata.owner_references]
+        workload = find_workload(pod.namespace, pod.name, owners=owners, labels=metadata.labels)
+        return self._follow_owners(workload, metadata, budget)
 
-    def from_workload(self, told: Workload, pod: PodName, budget: Budget) -> DetectedScheme:
-        """Metrics name a kind without its group. Where that may be one of several, a pod of the workload knows."""
-        group = _ONE_GROUP.get(told.kind)
+    def resolve_workload(self, reported: Workload, pod: PodName, budget: Budget) -> ResolvedOwner:
+        """Metrics name a kind without its API group. If several groups have it, a pod of the workload is read."""
+        group = _UNIQUE_GROUPS.get(reported.kind)
         if group is None:
-            return self.from_pod(pod, budget)
+            return self.resolve_pod(pod, budget)
         try:
-            metadata = self._read(f"apis/{group}", told.namespace, _plural(told.kind), told.name, budget)
-        except ObjectError:  # its name was a guess from the pod's
-            return self.from_pod(pod, budget)
-        return self._climb(told, _controller(metadata.owner_references), _wish(metadata), budget)
+            metadata = self._read(f"apis/{group}", reported.namespace, plural_of(reported.kind), reported.name, budget)
+        except ObjectError:  # its name was derived from that of the pod
+            return self.resolve_pod(pod, budget)
+        return self._follow_owners(reported, metadata, budget)
 
-    def forget(self) -> None:
+    def expire_cache(self) -> None:
         now = self._clock()
-        self._above = {key: above for key, above in self._above.items() if above.until > now}
-        if len(self._above) > MOST_OWNERS:
-            self._above.clear()
+        self._cache = {key: owner for key, owner in self._cache.items() if owner.expires_at > now}
+        if len(self._cache) > CACHE_LIMIT:
+            self._cache.clear()
 
-    def _climb(self, told: Workload, above: _Reference | None, wish: str, budget: Budget) -> DetectedScheme:
-        for _step in range(LONGEST_WALK):
-            if above is None:
+    def _follow_owners(self, workload: Workload, metadata: _Metadata, budget: Budget) -> ResolvedOwner:
+        controller, annotation = metadata.controller, metadata.notify_annotation
+        for _depth in range(MAX_DEPTH):
+            if controller is None:
                 break
-            told = _outermost(told, above, told.namespace)
-            found = self._owner_of(above, told.namespace, budget)
-            above, wish = found.controller, wish or found.wish
-        return DetectedScheme(told, wish)
+            workload = _choose_outer(workload, controller)
+            owner = self._fetch_owner(controller, workload.namespace, budget)
+            controller, annotation = owner.controller, annotation or owner.notify_annotation
+        return ResolvedOwner(workload, annotation)
 
-    def _owner_of(self, reference: _Reference, namespace: str, budget: Budget) -> _Above:
-        """Who controls an owner; nobody, as far as we know, if it may not be read."""
-        known = self._above.get((namespace, reference))
-        if known is None or known.until <= self._clock():
-            known = self._above[namespace, reference] = self._ask_above(reference, namespace, budget)
-        return known
+    def _fetch_owner(self, reference: _Reference, namespace: str, budget: Budget) -> _CachedOwner:
+        cached = self._cache.get((namespace, reference))
+        if cached is None or cached.expires_at <= self._clock():
+            cached = self._cache[namespace, reference] = self._request_owner(reference, namespace, budget)
+        return cached
 
-    def _ask_above(self, reference: _Reference, namespace: str, budget: Budget) -> _Above:
+    def _request_owner(self, reference: _Reference, namespace: str, budget: Budget) -> _CachedOwner:
+        """An owner that cannot be read has no known controller."""
         try:
-            metadata = self._read(_group(reference), namespace, _plural(reference.kind), reference.name, budget)
+            metadata = self._read(_group_of(reference), namespace, plural_of(reference.kind), reference.name, budget)
         except ObjectError as error:
             log.debug("owner_unreadable", kind=reference.kind, name=reference.name, reason=error)
-            return _Above(None, "", self._clock() + RETRY_SECONDS)
-        return _Above(_controller(metadata.owner_references), _wish(metadata), self._clock() + KEPT_SECONDS)
+            return _CachedOwner(None, "", self._clock() + RETRY_SECONDS)
+        return _CachedOwner(metadata.controller, metadata.notify_annotation, self._clock() + CACHE_SECONDS)
 
     def _read(self, group: str, namespace: str, plural: str, name: str, budget: Budget) -> _Metadata:
         path = f"/{group}/namespaces/{quote(namespace, safe='')}/{plural}/{quote(name, safe='')}"
@@ -137,14 +149,14 @@ class OwnerWalks:
         try:
             return self._api.read_json(path, _Object).metadata
         finally:
-            budget.questions -= 1
+            budget.requests -= 1
             budget.seconds -= self._clock() - began
 
 
-_ONE_GROUP = {"Deployment": "apps/v1", "CronJob": "batch/v1"}
-"""Not Job, which Volcano has too, nor StatefulSet and DaemonSet, which OpenKruise has."""
+_UNIQUE_GROUPS = {"Deployment": "apps/v1", "CronJob": "batch/v1"}
+"""Kinds of one API group only. Not Job, which Volcano has too, nor StatefulSet and DaemonSet, which OpenKruise has."""
 
-_BELOW = {
+CHILD_KINDS = {
     "Deployment": ("ReplicaSet",),
     "Rollout": ("ReplicaSet",),
     "CronJob": ("Job",),
@@ -156,27 +168,19 @@ _BELOW = {
     "RayService": ("RayCluster",),
     "InferenceService": ("ReplicaSet", "Deployment", "Revision", "Configuration", "Service"),
 }
+"""The kinds between a workload and its pods."""
 
 
-def _outermost(told: Workload, above: _Reference, namespace: str) -> Workload:
-    """What the pod's own labels told stands as long as the walk only confirms what is below it."""
-    return told if above.kind in _BELOW.get(told.kind, ()) else Workload(above.kind, namespace, above.name)
+def _choose_outer(workload: Workload, controller: _Reference) -> Workload:
+    """The workload that the pod's labels name stays, as long as the controllers are kinds below it."""
+    is_below = controller.kind in CHILD_KINDS.get(workload.kind, ())
+    return workload if is_below else Workload(controller.kind, workload.namespace, controller.name)
 
 
-def _wish(metadata: _Metadata) -> str:
-    """A channel's name is short; what is longer is not one, and is not kept."""
-    wish = metadata.annotations.get(NOTIFY_ANNOTATION, "").strip()
-    return wish[:64]
-
-
-def _controller(references: Iterable[_Reference]) -> _Reference | None:
-    return next((each for each in references if each.controller and each.name), None)
-
-
-def _group(reference: _Reference) -> str:
+def _group_of(reference: _Reference) -> str:
     return f"apis/{reference.api_version}" if "/" in reference.api_version else f"api/{reference.api_version or 'v1'}"
 
 
-def _plural(kind: str) -> str:
-    """Kubernetes names its paths after the plural; the kinds that own pods all form it this way."""
+def plural_of(kind: str) -> str:
+    """The plural in paths of the API; the kinds that own pods all form it this way."""
     return f"{kind.lower()}s"
