@@ -1,15 +1,16 @@
-"""A receiver of webhooks on the loopback: true HTTP, with misfortunes as attributes.
+"""A webhook receiver on loopback: real HTTP, with misfortunes as attributes.
 
 with Receiver() as receiver: receiver.url; receiver.accepted
-receiver.misfortune = "hang"   # takes the call and does not answer
-receiver.feishu_secret = "x"   # a Feishu bot that checks signatures: 200 and a code for what is not signed
-receiver.restart()             # on the same port, with the same memory
+receiver.misfortune = "hang"   # accepts the call and does not respond
+receiver.feishu_secret = "x"   # a Feishu bot with signature check: 200 and an error code for unsigned messages
+receiver.restart()             # on the same port; `calls` and `accepted` are kept
 """
 
 import base64
 import hashlib
 import hmac
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -17,12 +18,10 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tests.agent.test_agent_process import free_port
-
 
 @dataclass(frozen=True)
 class Call:
-    """One call that was answered with 2xx."""
+    """One received call."""
 
     path: str
     headers: dict[str, str]
@@ -35,24 +34,25 @@ class Call:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    allow_reuse_address = True
+    allow_reuse_port = True
     request_queue_size = 64
 
     def handle_error(self, *_: object) -> None:
-        """A caller that hung up is what these tests are about."""
+        """Clients that disconnect are expected here."""
 
 
 class Receiver:
     """Accepts everything, unless a misfortune is set."""
 
     def __init__(self) -> None:
-        self.port = free_port()
+        self._reserved = _reserve_port()
+        self.port: int = self._reserved.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.misfortune = ""  # hang, drop, redirect, drip, or a status such as 500
-        self.answer = b'{"code":0,"msg":"success"}'
+        self.response_body = b'{"code":0,"msg":"success"}'
         self.retry_after = ""
         self.feishu_secret = ""
-        self.calls: list[Call] = []  # every call that came, whatever became of it
+        self.calls: list[Call] = []  # all received calls; `accepted` are those that got 2xx
         self.accepted: list[Call] = []
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -65,6 +65,9 @@ class Receiver:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def __del__(self) -> None:
+        self._reserved.close()
 
     def start(self) -> None:
         self._closing.clear()
@@ -87,7 +90,7 @@ class Receiver:
 
     @property
     def texts(self) -> list[str]:
-        """What Feishu's users would read."""
+        """Texts that Feishu users would read."""
         return [call.json["content"]["text"] for call in self.accepted]
 
     def wait_for(self, condition: Callable[["Receiver"], bool], seconds: float = 20) -> None:
@@ -133,7 +136,7 @@ class Receiver:
             self._send(to, 200)
 
     def _send(self, to: BaseHTTPRequestHandler, status: int, *, body: bytes | None = None, **headers: str) -> None:
-        body = self.answer if body is None else body
+        body = self.response_body if body is None else body
         to.send_response(status)
         to.send_header("content-length", str(len(body)))
         if self.retry_after:
@@ -144,8 +147,16 @@ class Receiver:
         to.wfile.write(body)
 
 
+def _reserve_port() -> socket.socket:
+    """A bound socket that never listens: keeps the port while the server is stopped, and connections are refused."""
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    reserved.bind(("127.0.0.1", 0))
+    return reserved
+
+
 def _is_signed(message: Any, secret: str) -> bool:
-    """As Feishu's pages describe it."""
+    """As Feishu documents it."""
     timestamp, sign = message.get("timestamp"), message.get("sign")
     if not isinstance(timestamp, str) or not isinstance(sign, str) or abs(time.time() - int(timestamp)) > 3600:
         return False

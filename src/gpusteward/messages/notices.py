@@ -87,6 +87,7 @@ MINUTES = Message("{number} min", "{number} 分钟")
 HOURS = Message("{number} h", "{number} 小时")
 DAYS = Message("{number} d", "{number} 天")
 
+OUTBOX_UNREADABLE = Message("the outbox cannot be read: {reason}", "无法读取发件箱：{reason}")
 CHANNEL_UNUSABLE = Message(
     "notify.channels.{channel}: Apprise does not support this URL; "
     "use a Feishu webhook or a service from Apprise's list",

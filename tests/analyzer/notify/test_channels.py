@@ -95,7 +95,7 @@ def test_addresses_of_feishu_and_lark_are_recognized():
 @pytest.mark.parametrize("response", [b'{"code":19024,"msg":"Key Words Not Found"}', b'{"StatusCode":1}', b"<html>"])
 def test_an_error_code_of_feishu_with_status_200_is_a_failed_delivery(response: bytes):
     with Receiver() as receiver:
-        receiver.answer = response
+        receiver.response_body = response
         settings = settings_of(notify=notify(feishu=receiver.url + HOOK))
         with running_notifier(settings) as notifier:
             notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))

@@ -26,6 +26,7 @@ from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.logs import Log
+from gpusteward.messages.notices import OUTBOX_UNREADABLE
 
 log = Log(__name__)
 
@@ -218,4 +219,4 @@ def _translate_errors() -> Iterator[None]:
     try:
         yield
     except SQLAlchemyError as error:
-        raise SourceError(f"the outbox cannot be read: {describe_error(error)}") from error
+        raise SourceError(OUTBOX_UNREADABLE, reason=describe_error(error)) from error
