@@ -5,6 +5,7 @@ A notice that may not be sent now is not stored: a workload that stays idle is f
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date
 
 from sqlalchemy import Engine
 
@@ -111,18 +112,21 @@ class NoticePlanner:
         channels = self._router.namespaces_by_channel()
         keys = {channel: make_event_key(NoticeKind.DIGEST, channel, day.isoformat()) for channel in channels}
         due = [channel for channel, key in keys.items() if not self._history.has_digest(key)][:DIGESTS_PER_CYCLE]
-        bodies: dict[str, str] = {}
         try:
-            for channel in due:
-                namespaces, options = channels[channel], self._options(channel)
-                week = None if self._engine is None else read_week(self._engine, result, namespaces=namespaces, now=now)
-                bodies[channel] = write_digest(week, result, day=day, namespaces=namespaces, options=options)
+            bodies = {
+                channel: self._write_digest(result, channel, channels[channel], day=day, now=now) for channel in due
+            }
         except SourceError as error:  # retried in the next cycle until MAX_DIGEST_DELAY
             log.warning("digest_delayed", reason=error)
             return batch
         for channel, body in bodies.items():
             self._add(batch, NoticeKind.DIGEST, channel, [NO_WORKLOAD], body=body, key=keys[channel], now=now)
         return batch
+
+    def _write_digest(self, result: Result, channel: str, namespaces: Sequence[str], *, day: date, now: float) -> str:
+        """Raises SourceError when the ledger cannot be read."""
+        week = None if self._engine is None else read_week(self._engine, result, namespaces=namespaces, now=now)
+        return write_digest(week, result, day=day, namespaces=namespaces, options=self._options(channel))
 
     def _is_quiet(self, now: float) -> bool:
         return is_quiet(now, self._notify.quiet_hours, self._notify.time_zone)
