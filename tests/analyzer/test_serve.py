@@ -18,9 +18,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from gpusteward.simulate.fleets import default_node, fleet
 from tests.agent.test_agent_process import free_port
 from tests.analyzer.engines import RunningEngine, running_prometheus
-from tests.analyzer.faults import faulty, silence
 from tests.analyzer.histories import moments, tell_history
 from tests.analyzer.serve_process import COMMAND, RunningServe, running_serve
+from tests.analyzer.sources.faulty_engine import faulty, silence
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 NOWHERE = "http://127.0.0.1:9"

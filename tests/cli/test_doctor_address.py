@@ -13,7 +13,7 @@ import pytest
 from gpusteward.analyzer.settings import file
 from gpusteward.cli.doctor import engine_address
 from gpusteward.cli.main import main
-from tests.analyzer.faults import FaultyEngine, fails, faulty
+from tests.analyzer.sources.faulty_engine import FaultyEngine, fails, faulty
 
 SECRET = "s3cret-never-to-be-seen"
 NAMES = b'{"status":"success","data":[]}'

@@ -1,13 +1,13 @@
-"""Usage of every allocation, from where the samples already lie.
+"""The usage of every allocation, read from an engine or scraped from exporters.
 
-    sources.py    `UsageSource`: what the cycle asks, whoever answers
-    processes.py  what pods run, as gpusteward's agents tell it
-    owners.py     pod or told workload -> root owner, from the Kubernetes API
-    owner_walks.py the walk itself, one question an owner
-    current.py    the source of the settings in force
-    credentials.py who we are to engines and exporters
-    prometheus/   Prometheus, VictoriaMetrics, Thanos, Mimir: windows computed by the engine
-    scrape/       no engine: exporters scraped here, windows kept in memory
+    usage_source.py   `UsageSource`: the interface of both sources
+    pod_processes.py  processes of pods, as reported by gpusteward's agents
+    usage/            shared by both sources: query results -> usage table
+    engine/           access to Prometheus-compatible engines
+    promql/           the source that reads from an engine
+    scrape/           the source that scrapes exporters and keeps the window in memory
+    owners/           root owners of pods, from the Kubernetes API
+    http_settings.py  credentials and TLS settings of both sources
 
-Reads only. What could not be read is unknown with its reason, never 0; nothing here judges.
+Reads only, and judges nothing. What could not be read is unknown with a reason, never 0.
 """

@@ -20,7 +20,7 @@ import trustme
 from gpusteward.analyzer.sources.engine.client import Engine, LimitError
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.core.errors import ConfigurationError, SourceError
-from tests.analyzer.faults import FaultyEngine, fails, faulty
+from tests.analyzer.sources.faulty_engine import FaultyEngine, fails, faulty
 
 EMPTY = b'{"status":"success","data":{"resultType":"vector","result":[]}}'
 

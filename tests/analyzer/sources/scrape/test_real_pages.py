@@ -77,7 +77,7 @@ def list_values(source: ScrapeSource) -> dict[Value, float]:
     """The last value of every series that is kept."""
     window, rows = source.store.look_back(AT + 60, 600)
     columns = zip(window.family.tolist(), window.device.tolist(), window.last.tolist(), strict=True)
-    return {(FAMILIES[family].name, *rows.devices.all[device]): last for family, device, last in columns}
+    return {(FAMILIES[family].name, *rows.devices.keys[device]): last for family, device, last in columns}
 
 
 @every_page

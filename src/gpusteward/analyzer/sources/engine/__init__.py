@@ -1,1 +1,9 @@
-"""Access to Prometheus-compatible engines: HTTP requests, decoding of responses, sharding."""
+"""Access to Prometheus-compatible engines. Knows no metric names and no query plan.
+
+settings.py          the settings section `prometheus`
+client.py            HTTP requests: credentials, limits, retries
+decode.py            JSON responses -> vectors of label texts and values
+label_text_index.py  label texts -> row numbers
+sharding.py          splits queries that select too many series into groups of nodes
+victoriametrics.py   the raw export of VictoriaMetrics: samples -> vectors
+"""

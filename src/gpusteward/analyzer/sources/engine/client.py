@@ -30,24 +30,24 @@ log = Log(__name__)
 
 Fields = Sequence[tuple[str, str]]
 T = TypeVar("T")
-Read = Callable[[Iterable[bytes]], T]  # of a body as it arrives; anew at each attempt
+Read = Callable[[Iterable[bytes]], T]  # reads a body as it arrives; called again for each retry
 
 _RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 _LONGEST_WAIT_SECONDS = 30.0
-_WHOLE_ANSWERS = (("partial_response", "false"), ("deny_partial_response", "1"))
-"""Thanos and VictoriaMetrics otherwise leave out what a storage node did not send; others ignore these."""
+_NO_PARTIAL_RESPONSES = (("partial_response", "false"), ("deny_partial_response", "1"))
+"""Without these, Thanos and VictoriaMetrics omit the data of storage nodes that do not respond; others ignore them."""
 
 
 class LimitError(SourceError):
-    """The engine refuses to touch so much in one query: smaller ones may pass."""
+    """The query selects or returns more than allowed; smaller queries may succeed."""
 
 
-def collect(pieces: Iterable[bytes]) -> Body:
-    """One buffer that grows: pieces put together at the end would be in memory twice."""
+def collect(chunks: Iterable[bytes]) -> Body:
+    """One growing buffer: joining the chunks at the end would need twice the memory."""
     body = bytearray()
-    for piece in pieces:
-        body += piece
+    for chunk in chunks:
+        body += chunk
     return body
 
 
@@ -57,12 +57,12 @@ class Engine:
     def __init__(self, settings: PrometheusSettings, *, max_workers: int | None = None) -> None:
         """Raises ConfigurationError for a certificate or password file that cannot be read."""
         self._settings = settings
-        at_once = min(settings.max_concurrent_queries, max_workers or settings.max_concurrent_queries)
-        self.max_concurrent_queries = at_once
-        self.skew_seconds: float | None = None  # the engine's clock minus ours, as of its last answer
+        concurrency = min(settings.max_concurrent_queries, max_workers or settings.max_concurrent_queries)
+        self.max_concurrent_queries = concurrency
+        self.skew_seconds: float | None = None  # the engine's clock minus ours, as of its last response
         self.request_counts = Counter[str]()  # requests by result: ok or failed
-        self._counting = threading.Lock()
-        self._places = threading.BoundedSemaphore(at_once)
+        self._count_lock = threading.Lock()
+        self._slots = threading.BoundedSemaphore(concurrency)
         self._closed = threading.Event()
         url = parse_setting_url(settings.url, setting="prometheus.url")
         self.url = str(url)  # without credentials
@@ -79,41 +79,41 @@ class Engine:
         return f"Engine({self.url!r})"
 
     def query(self, expression: str, at: float) -> Body:
-        """The answer to an instant query, whole. Raises SourceError, LimitError."""
+        """The whole response to an instant query. Raises SourceError, LimitError."""
         return self.read_query(expression, at, collect)
 
     def read_query(self, expression: str, at: float, read: Read[T]) -> T:
-        """What `read` makes of the answer to an instant query. Raises SourceError, LimitError."""
+        """What `read` returns for the response to an instant query. Raises SourceError, LimitError."""
         fields = (
             ("query", expression),
             ("time", f"{at:.3f}"),
             ("timeout", f"{round(self._settings.timeout_seconds * 1000)}ms"),
         )
-        return self._attempt("/api/v1/query", (*fields, *_WHOLE_ANSWERS), read)
+        return self._attempt("/api/v1/query", (*fields, *_NO_PARTIAL_RESPONSES), read)
 
     def query_range(self, expression: str, *, start: float, end: float, step: float) -> Body:
-        """The answer to a range query. Raises SourceError, LimitError."""
+        """The whole response to a range query. Raises SourceError, LimitError."""
         times = (("start", f"{start:.3f}"), ("end", f"{end:.3f}"), ("step", f"{step:g}"))
-        return self.fetch("/api/v1/query_range", (("query", expression), *times, *_WHOLE_ANSWERS))
+        return self.fetch("/api/v1/query_range", (("query", expression), *times, *_NO_PARTIAL_RESPONSES))
 
-    def fetch(self, path: str, fields: Fields = (), *, is_read_by_get: bool = False) -> Body:
-        """The body of an answer, whole. Raises SourceError, LimitError."""
-        return self._attempt(path, fields, collect, is_read_by_get=is_read_by_get)
+    def fetch(self, path: str, fields: Fields = (), *, use_get: bool = False) -> Body:
+        """The whole body of a response. Raises SourceError, LimitError."""
+        return self._attempt(path, fields, collect, use_get=use_get)
 
     def stream(self, path: str, fields: Fields) -> Iterator[bytes]:
-        """The body piece by piece; an interruption is not retried. Raises SourceError while it is read."""
+        """The body in chunks; not retried. Raises SourceError while it is read."""
         with self._translated(path):
-            yield from self._send(path, fields, is_read_by_get=False)
+            yield from self._send(path, fields, use_get=False)
 
     def close(self) -> None:
-        """Drop connections and stop waiting; what is under way fails."""
+        """Close connections and stop waiting; requests in progress fail."""
         self._closed.set()
         self._http.close()
 
-    def _attempt(self, path: str, fields: Fields, read: Read[T], *, is_read_by_get: bool = False) -> T:
+    def _attempt(self, path: str, fields: Fields, read: Read[T], *, use_get: bool = False) -> T:
         for attempt in range(self._settings.retries + 1):
             try:
-                body = self._send(path, fields, is_read_by_get=is_read_by_get)
+                body = self._send(path, fields, use_get=use_get)
                 with self._translated(path), closing(body):
                     return read(body)
             except _TransientError as error:
@@ -123,17 +123,17 @@ class Engine:
                 self._wait(attempt, error.wait_seconds)
         raise AssertionError("unreachable")
 
-    def _wait(self, attempt: int, asked_seconds: float) -> None:
+    def _wait(self, attempt: int, requested_seconds: float) -> None:
         own = self._settings.retry_delay_seconds * 2.0**attempt
-        if self._closed.wait(min(max(own, asked_seconds), _LONGEST_WAIT_SECONDS)):
+        if self._closed.wait(min(max(own, requested_seconds), _LONGEST_WAIT_SECONDS)):
             raise SourceError(messages.STOPPING)
 
-    def _send(self, path: str, fields: Fields, *, is_read_by_get: bool) -> Generator[bytes, None, None]:
+    def _send(self, path: str, fields: Fields, *, use_get: bool) -> Generator[bytes, None, None]:
         if self._closed.is_set():
             raise SourceError(messages.STOPPING)
-        request = self._write(path, urlencode(fields), is_read_by_get=is_read_by_get)
+        request = self._write(path, urlencode(fields), use_get=use_get)
         with ExitStack() as opened:
-            with self._places:  # until it answers: while one answer is read, the engine has as much to do as before
+            with self._slots:  # until it responds: while a response is read, the engine can work on another query
                 response = opened.enter_context(
                     self._http.send(
                         request,
@@ -145,9 +145,9 @@ class Engine:
             _check_status(response)
             yield from response.chunks
 
-    def _write(self, path: str, form: str, *, is_read_by_get: bool) -> Request:
+    def _write(self, path: str, form: str, *, use_get: bool) -> Request:
         headers = self._headers | self._credentials.headers()
-        if is_read_by_get:
+        if use_get:
             return Request("GET", f"{path}?{form}" if form else path, None, headers)
         return Request("POST", path, form.encode(), headers | _FORM)
 
@@ -157,7 +157,7 @@ class Engine:
             self.skew_seconds = date - time.time()
 
     def _count(self, result: str) -> None:
-        with self._counting:
+        with self._count_lock:
             self.request_counts[result] += 1
 
     @contextmanager

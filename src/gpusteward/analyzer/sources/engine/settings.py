@@ -1,4 +1,4 @@
-"""What can be chosen about the engine: the seed's keys under its names, and what a larger site needs besides."""
+"""The settings section `prometheus`: gpu-oour's keys under their names, and further ones for large sites."""
 
 import re
 from pathlib import Path
@@ -43,22 +43,22 @@ def _check_condition(text: str) -> str:
 
 
 class PrometheusSettings(BaseModel):
-    """The engine that keeps the samples."""
+    """The engine that usage is read from."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
 
     url: Annotated[str, AfterValidator(_check_url)] = Field(
         default="",
         description="Address of the engine, with the path prefix of Mimir, Thanos or a proxy. "
-        "Empty: exporters are scraped here instead, see scrape.",
+        "Empty: the analyzer scrapes exporters itself, see scrape.",
     )
     query_condition: Annotated[str, AfterValidator(_check_condition)] = Field(
         default=DEFAULT_CONDITION,
-        description="Which series to look at. The default means: held by a pod, however this site spells that label.",
+        description="Which series to read. The default means: held by a pod, whatever the label is called at the site.",
     )
-    time_window_min: float = Field(default=10, gt=0, le=10080, description="Minutes of the past that are judged.")
+    time_window_min: float = Field(default=10, gt=0, le=10080, description="Length of the judged window in minutes.")
     step: Annotated[str, AfterValidator(_check_duration)] = Field(
-        default="30s", description="Distance between two points of a chart."
+        default="30s", description="Time between two points of a chart."
     )
     username: str = Field(default="", description="User name for basic authentication.")
     password: SecretStr = Field(default=SecretStr(""), description="Password for basic authentication.")
@@ -67,44 +67,42 @@ class PrometheusSettings(BaseModel):
     bearer_token_file: Path | None = Field(
         default=None, description="File with the bearer token; read again when it changes."
     )
-    ca_file: Path | None = Field(default=None, description="Certificates that the engine's own is checked against.")
+    ca_file: Path | None = Field(default=None, description="CA certificates to verify the engine's certificate with.")
     headers: dict[str, SecretStr] = Field(
         default_factory=dict, description="More headers for every request, such as X-Scope-OrgID for a Mimir tenant."
     )
     accept_encoding: str = Field(
         default="identity",
-        description="Compression asked for; it costs more than it saves above about 0.2 Gbit/s.",
+        description="Accepted compression; above about 0.2 Gbit/s it costs more time than it saves.",
     )
-    timeout_seconds: float = Field(default=60, gt=0, le=3600, description="How long one query may take.")
-    connect_timeout_seconds: float = Field(default=5, gt=0, le=300, description="How long connecting may take.")
-    retries: int = Field(default=2, ge=0, le=10, description="Further attempts after a refusal, a 5xx or a 429.")
+    timeout_seconds: float = Field(default=60, gt=0, le=3600, description="Timeout of one query.")
+    connect_timeout_seconds: float = Field(default=5, gt=0, le=300, description="Timeout for connecting.")
+    retries: int = Field(default=2, ge=0, le=10, description="Retries after a failed connection, a 5xx or a 429.")
     retry_delay_seconds: float = Field(
-        default=0.5, ge=0, le=60, description="Wait before the first; doubles each time."
+        default=0.5, ge=0, le=60, description="Delay before the first retry; doubles each time."
     )
     max_concurrent_queries: int = Field(
         default=2,
         ge=1,
         le=64,
-        description="Queries the engine works on at once, while one more answer may be read; "
-        "scheduler.max_workers bounds it too.",
+        description="Queries the engine computes at once, while one more response may be read; "
+        "also limited by scheduler.max_workers.",
     )
     series_limit: int = Field(
-        default=100_000, ge=100, description="Series one query may select; above it the work is cut by node."
+        default=100_000, ge=100, description="Series one query may select; larger queries are split by node."
     )
-    response_limit_bytes: int = Field(
-        default=256 * 1024 * 1024, ge=1024, description="Largest answer that is read to its end."
-    )
+    response_limit_bytes: int = Field(default=256 * 1024 * 1024, ge=1024, description="Largest accepted response.")
     relearn_cycles: int = Field(
-        default=12, ge=1, description="After so many cycles the names and labels of the site are looked up again."
+        default=12, ge=1, description="Number of cycles after which metric names and labels are discovered again."
     )
     scrape_interval_seconds: float | None = Field(
-        default=None, gt=0, le=3600, description="Distance of two samples; without it, it is found out."
+        default=None, gt=0, le=3600, description="Scrape interval; by default it is determined from the data."
     )
     use_recording_rules: bool = Field(
-        default=True, description="Read the windows that recording rules keep, where the engine has them."
+        default=True, description="Read windows from recording rules where the engine has them."
     )
     use_export: bool = Field(
-        default=True, description="On VictoriaMetrics read raw samples by its export instead of queries."
+        default=True, description="On VictoriaMetrics, read raw samples through its export API instead of queries."
     )
 
     @property

@@ -98,7 +98,7 @@ class Shards:
         shards, their rows would vanish."""
         span = (("start", f"{at - self._look_back_seconds:.3f}"), ("end", f"{at:.3f}"))
         fields = (("match[]", series.selector), *span)
-        names = decode_names(engine.fetch(f"/api/v1/label/{label}/values", fields, is_read_by_get=True))
+        names = decode_names(engine.fetch(f"/api/v1/label/{label}/values", fields, use_get=True))
         unlabelled = [""] if series in self._with_unlabelled else []
         return dict.fromkeys((*names, *unlabelled), _USUAL_GPUS)
 

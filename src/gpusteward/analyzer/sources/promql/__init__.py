@@ -1,1 +1,13 @@
-"""Which queries a site can answer, and the queries of a cycle as PromQL."""
+"""Usage from an engine by PromQL. To follow one sample from the engine to the usage table, read in this order:
+
+    source.py            `PrometheusSource`: one read of the whole cluster
+    discovery.py         what the site has, found before the first read and again every few cycles
+    scheme_reader.py     reads one metric scheme: plan, run, build its partial table
+    query_plan.py        the queries of a cycle
+    query_runner.py      runs them and collects the results
+    (engine.client, engine.decode, engine.label_text_index: request -> rows and values)
+    (usage.query_results, usage.presence, usage.measures, usage.partial_tables: rows and values -> usage table)
+
+Details of the above: expressions.py (PromQL texts), scheme_detection.py (metric names and labels), scrape_intervals.py,
+recording_rules.py. Outside the cycle: on_demand_queries.py (charts and processes).
+"""

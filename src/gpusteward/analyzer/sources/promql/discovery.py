@@ -94,7 +94,7 @@ def has_new_nodes(engine: Engine, discovered: DiscoveryResult, at: float) -> boo
 def _identify(engine: Engine, at: float) -> tuple[str, str]:
     """Product and version. VictoriaMetrics imitates Prometheus, but reports no Go version, and only it has `now()`."""
     try:
-        build = decode_plain(engine.fetch("/api/v1/status/buildinfo", is_read_by_get=True))
+        build = decode_plain(engine.fetch("/api/v1/status/buildinfo", use_get=True))
     except SourceError:
         build = {}
     if "goVersion" not in build and _has_now_function(engine, at):

@@ -28,7 +28,7 @@ _IN_EVERY_JOB = (Quantity.PRESENCE, Quantity.MEMORY_USED, Quantity.CORE, Quantit
 
 def read_metric_names(engine: Engine, at: float) -> set[str]:
     """Raises SourceError."""
-    return set(decode_names(engine.fetch("/api/v1/label/__name__/values", _span(at), is_read_by_get=True)))
+    return set(decode_names(engine.fetch("/api/v1/label/__name__/values", _span(at), use_get=True)))
 
 
 def detect_schemes(engine: Engine, names: Collection[str], at: float) -> Iterator[DetectedScheme]:

@@ -22,8 +22,8 @@ from gpusteward.core.verdicts import Activity
 from gpusteward.messages.unknown_reasons import SILENT
 from gpusteward.simulate.fleets import default_node, fleet
 from tests.analyzer.engines import RunningEngine, Sample, running_prometheus
-from tests.analyzer.faults import fails, faulty
 from tests.analyzer.histories import AT, moments, steady, tell_history
+from tests.analyzer.sources.faulty_engine import fails, faulty
 from tests.analyzer.sources.scrape.scraping import fed_source
 from tests.analyzer.tables import of_pod, places
 

@@ -15,8 +15,8 @@ from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.simulate.fleets import fleet
 from tests.analyzer.engines import Sample, running_prometheus
-from tests.analyzer.faults import FaultyEngine, faulty
 from tests.analyzer.histories import AT, moments, respell, steady, tell_history
+from tests.analyzer.sources.faulty_engine import FaultyEngine, faulty
 from tests.analyzer.tables import assert_alike, of_pod, places
 
 NODES = fleet(5)

@@ -20,8 +20,8 @@ from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity
 from gpusteward.simulate.fleets import fleet
 from tests.analyzer.engines import Sample, import_samples, running_prometheus, running_victoria
-from tests.analyzer.faults import FaultyEngine, fails, faulty
 from tests.analyzer.histories import AT, moments, steady, tell_history
+from tests.analyzer.sources.faulty_engine import FaultyEngine, fails, faulty
 from tests.analyzer.tables import assert_alike, of_pod
 
 TIMES = moments()

@@ -13,8 +13,8 @@ from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core import metrics
 from gpusteward.core.usages import Measure, Stat
 from tests.analyzer.engines import RunningEngine, Sample, running_prometheus, running_victoria
-from tests.analyzer.faults import fails, faulty
 from tests.analyzer.histories import AT, WINDOW, moments, steady
+from tests.analyzer.sources.faulty_engine import fails, faulty
 from tests.analyzer.tables import of_pod
 
 TIMES = moments()
@@ -132,6 +132,6 @@ def test_where_the_counter_cannot_be_read_nobody_is_judged_by_the_gauge_alone(ru
 
 
 def test_the_rules_keep_the_growth_too():
-    rules = (Path(__file__).parents[2] / "deploy/rules/recording.yaml").read_text()
+    rules = (Path(__file__).parents[4] / "deploy/rules/recording.yaml").read_text()
     for metric in (metrics.USE_BUSY_SECONDS, metrics.GPU_BUSY_SECONDS):
         assert f"record: gpusteward:{metric.name}:increase_10m\n        expr: increase({metric.name}[" in rules

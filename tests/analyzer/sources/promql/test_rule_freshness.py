@@ -15,8 +15,8 @@ from gpusteward.analyzer.tables import ACTIVITIES, UsageTable
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity
 from tests.analyzer.engines import RunningEngine, Sample, running_prometheus
-from tests.analyzer.faults import fails, faulty
 from tests.analyzer.histories import AT, moments, steady
+from tests.analyzer.sources.faulty_engine import fails, faulty
 
 WHO = {"UUID": "GPU-A", "Hostname": "n0", "pod": "p", "namespace": "ml", "container": "main", "job": "dcgm", "gpu": "0"}
 BEGINS = AT - 200

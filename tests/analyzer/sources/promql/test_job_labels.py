@@ -12,8 +12,8 @@ from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.simulate.fleets import fleet
 from tests.analyzer.engines import Sample, running_prometheus
-from tests.analyzer.faults import FaultyEngine, faulty
 from tests.analyzer.histories import AT, moments, respell, steady, tell_history
+from tests.analyzer.sources.faulty_engine import FaultyEngine, faulty
 from tests.analyzer.tables import of_pod, places
 
 TIMES = moments()

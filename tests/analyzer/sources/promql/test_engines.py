@@ -33,11 +33,11 @@ from gpusteward.simulate.fleets import default_node, fleet
 from gpusteward.simulate.models import MIB
 from gpusteward.simulate.readings import CONTEXT_MIB, EMPTY_MIB
 from tests.analyzer.engines import RunningEngine, Sample, import_samples, running_prometheus, running_victoria
-from tests.analyzer.faults import faulty
 from tests.analyzer.histories import AT, STEP, WINDOW, moments, tell_history
+from tests.analyzer.sources.faulty_engine import faulty
 from tests.analyzer.tables import assert_alike, places
 
-RULES = Path(__file__).parents[2] / "deploy/rules/recording.yaml"
+RULES = Path(__file__).parents[4] / "deploy/rules/recording.yaml"
 NODES = [default_node(1, name="showcase"), *fleet(10)]
 NATIVE = tuple(tell_history(NODES, moments()))
 DCGM = tuple(tell_history(NODES, moments(), dialects="dcgm", options=DcgmOptions(device_per_pod=True)))

@@ -16,7 +16,8 @@ from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import Measure, Stat
 from tests.agent.test_agent_process import free_port
 from tests.analyzer.engines import RunningEngine, Sample, running_prometheus, wait_until_ready
-from tests.analyzer.faults import (
+from tests.analyzer.histories import AT, moments, steady
+from tests.analyzer.sources.faulty_engine import (
     FaultyEngine,
     Misfortune,
     cut_json,
@@ -28,7 +29,6 @@ from tests.analyzer.faults import (
     slow,
     too_much_unless,
 )
-from tests.analyzer.histories import AT, moments, steady
 from tests.analyzer.tables import assert_alike
 
 GPUS = 40
