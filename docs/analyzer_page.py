@@ -7,9 +7,10 @@ from pydantic.fields import FieldInfo
 
 from docs.tables import code, make_page, make_table
 from gpusteward.analyzer.settings.fields import allowed, is_secret
-from gpusteward.analyzer.settings.layers import PREFIX, SEED_VARIABLES
+from gpusteward.analyzer.settings.layers import SEED_VARIABLES
 from gpusteward.analyzer.settings.reading import KNOWN
 from gpusteward.core.analyzer_metrics import ANALYZER_METRICS
+from gpusteward.core.settings import VARIABLE_PREFIX
 
 
 def write_analyzer_page() -> str:
@@ -23,9 +24,9 @@ def write_analyzer_page() -> str:
         "## Metrics of its own health",
         _metrics("analyzer"),
         "## Settings",
-        f"Keys of `config.yaml`. Each is also an environment variable: `{PREFIX}` and the key in capitals, with `__` "
-        "for the dot; and a flag: `gpusteward serve --set KEY=VALUE`. Precedence: flag, environment, file, default. "
-        "`gpusteward settings` shows the effective settings and their origin.",
+        f"Keys of `config.yaml`. Each is also an environment variable: `{VARIABLE_PREFIX}` and the key in capitals, "
+        "with `__` for the dot; and a flag: `gpusteward serve --set KEY=VALUE`. Precedence: flag, environment, "
+        "file, default. `gpusteward settings` shows the effective settings and their origin.",
         make_table(("key", "gpu-oour's variable", "default", "allowed", "description"), _settings()),
     )
 

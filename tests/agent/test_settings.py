@@ -8,8 +8,9 @@ import pytest
 
 from gpusteward.agent.settings.flags import Group
 from gpusteward.agent.settings.table import SETTINGS, AgentSettings, read_settings
-from gpusteward.agent.settings.values import ConfigMapName, ListenAddress
+from gpusteward.agent.settings.values import ConfigMapName
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.settings import ListenAddress
 
 
 def read(*arguments: str, **environ: str) -> AgentSettings:
@@ -111,18 +112,18 @@ def test_the_node_name_comes_from_kubernetes_or_else_the_host() -> None:
         ([], {"DCGM_EXPORTER_LISTEN": "x:y"}, ["environment variable DCGM_EXPORTER_LISTEN", "'x:y'"]),
         (["--interval", "0.1"], {}, ["--interval", "'0.1'", "0.5 to 600"]),
         (["--interval", "nan"], {}, ["--interval", "0.5 to 600"]),
-        (["--interval", "fast"], {}, ["'fast'", "not a number of seconds"]),
+        (["--interval", "fast"], {}, ["'fast'", "a number of seconds"]),
         (["--collect-interval", "30"], {}, ["milliseconds", "30000", "--interval 30"]),
         ([], {"DCGM_EXPORTER_INTERVAL": "3"}, ["DCGM_EXPORTER_INTERVAL", "milliseconds", "3000"]),
         (["--interval", "5", "-c", "5000"], {}, ["--collect-interval", "keep one"]),
         (["--source", "nvlm"], {}, ["nvml, simulated", "did you mean 'nvml'"]),
         (["--dialects", "dcgm,pid2pot"], {}, ["pid2pot", "did you mean 'pid2pod'"]),
-        (["--dialects", ","], {}, ["names nothing"]),
-        (["--kubernetes=maybe"], {}, ["--kubernetes", "'maybe'", "true nor false"]),
-        ([], {"DCGM_EXPORTER_KUBERNETES": "on!"}, ["DCGM_EXPORTER_KUBERNETES", "true nor false"]),
+        (["--dialects", ","], {}, ["one or more of dcgm"]),
+        (["--kubernetes=maybe"], {}, ["--kubernetes", "'maybe'", "true or false"]),
+        ([], {"DCGM_EXPORTER_KUBERNETES": "on!"}, ["DCGM_EXPORTER_KUBERNETES", "true or false"]),
         (["--configmap-data", "fields"], {}, ["NAMESPACE:NAME"]),
         (["--web-read-timeout", "10"], {}, ["10s"]),
-        (["--web-write-timeout", "0s"], {}, ["longer than 0"]),
+        (["--web-write-timeout", "0s"], {}, ["above 0"]),
         (["--kubernetes-pod-label-allowlist-regex", "a,b("], {}, ["'b('", "regular expression"]),
         (["--kubernetes-api", "localhost:8001"], {}, ["http://HOST:PORT"]),
         (["--max-concurrent-scrapes", "0"], {}, ["1 to 1000"]),
@@ -134,7 +135,7 @@ def test_the_node_name_comes_from_kubernetes_or_else_the_host() -> None:
         (["--address"], {}, ["--address", "expected one argument"]),
     ],
 )
-def test_bad_input_is_told_with_its_place_its_text_and_what_is_allowed(
+def test_an_error_names_the_setting_the_value_its_origin_and_what_to_write(
     arguments: list[str], environ: dict[str, str], words: list[str]
 ) -> None:
     with pytest.raises(ConfigurationError) as caught:

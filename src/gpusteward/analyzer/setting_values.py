@@ -9,10 +9,11 @@ from zoneinfo import ZoneInfo
 
 from pydantic import ConfigDict
 
+from gpusteward.core.settings import parse_address
+
 SECTION = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
 """For the model of a section: unknown keys are reported by `settings.layers`, and input may be a secret."""
 
-_ADDRESS = re.compile(r"(?:(?:\[(?P<six>[0-9a-fA-F:.%]+)\]|(?P<host>[^\[\]:/\s]*)):)?(?P<port>[0-9]{1,5})")
 _URL = re.compile(r"https?://[^\s/?#]+(?:[/?#]\S*)?")
 _CREDENTIALS = re.compile(r"(?<=//)[^/?#\s]*@|(?<=//)[^/?#\s@\[]*:(?!\d*(?:[/?#\s'\"]|$))\S*@")
 """All before the last @ of the authority; the second half is a password with a slash that nobody escaped."""
@@ -25,15 +26,8 @@ MASK = "**********"
 
 
 def check_address(text: str) -> str:
-    split_address(text)
+    parse_address(text)
     return text.strip()
-
-
-def split_address(text: str) -> tuple[str, int]:
-    match = _ADDRESS.fullmatch(text.strip())
-    if match is None or int(match["port"]) > 65535:
-        raise ValueError("write PORT, :PORT, HOST:PORT or [IPV6]:PORT, with a port up to 65535")
-    return match["six"] or match["host"] or "", int(match["port"])
 
 
 def check_url(text: str) -> str:

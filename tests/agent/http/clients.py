@@ -5,7 +5,7 @@ import http.client
 from collections.abc import Callable
 
 from gpusteward.agent.http.server import Server
-from gpusteward.agent.settings.values import ListenAddress
+from gpusteward.core.settings import ListenAddress
 
 LOOPBACK = ListenAddress("127.0.0.1", 0)
 Starter = Callable[..., Server]

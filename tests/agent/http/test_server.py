@@ -9,9 +9,9 @@ from contextlib import suppress
 import pytest
 
 from gpusteward.agent.http.server import listen, serve
-from gpusteward.agent.settings.values import ListenAddress
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.exposition import OPENMETRICS_TYPE, TEXT_TYPE
+from gpusteward.core.settings import ListenAddress
 from tests.agent.http.clients import LOOPBACK, FakeContent, Starter, connect, fetch
 from tests.core.test_negotiation import PROMETHEUS_2
 from tests.fakes.apiserver import wait_until

@@ -117,7 +117,7 @@ def test_headers_http2_and_the_rate_limit_are_read(tmp_path: Path) -> None:
         ("http_server_config: {headers: {Server: x}}", ["http_server_config.headers.Server", "not a key"]),
         ('http_server_config: {headers: {X-XSS-Protection: "a\\r\\nb: c"}}', ["must be one line"]),
         ("rate_limit: {interval: 1s}", ["rate_limit.burst", "at least 1"]),
-        ("rate_limit: {interval: often, burst: 1}", ["rate_limit.interval", "'often' is not a duration"]),
+        ("rate_limit: {interval: often, burst: 1}", ["rate_limit.interval", "'often': write a duration"]),
     ],
 )
 def test_what_cannot_be_used_is_told_with_file_and_key(text: str, words: list[str], certified: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from gpusteward.analyzer.sources.engine import victoriametrics as victoria
-from gpusteward.analyzer.sources.engine.settings import PrometheusSettings, parse_duration
+from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.engine.sharding import group
 from gpusteward.analyzer.sources.promql.expressions import write_duration, write_range
 from gpusteward.analyzer.sources.promql.scrape_intervals import infer_interval
@@ -18,6 +18,7 @@ from gpusteward.analyzer.sources.usage.quantities import Aggregation
 from gpusteward.analyzer.sources.usage.selectors import Matcher, match_any, parse_condition, write_selector
 from gpusteward.analyzer.sources.usage.unknown_rows import find_contradicted_zeros
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.settings import parse_duration
 
 
 def test_a_condition_is_read_and_written_again():

@@ -16,8 +16,8 @@ from contextlib import suppress
 from gpusteward.agent.http.handler import Connection, ConnectionHandler, ContentProvider, ServerContext
 from gpusteward.agent.http.responses import TOO_MANY_CLIENTS, render_head
 from gpusteward.agent.http.web_config import WebConfig
-from gpusteward.agent.settings.values import ListenAddress
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.settings import ListenAddress
 from gpusteward.logs import Log
 
 log = Log(__name__)

@@ -14,8 +14,8 @@ from pathlib import Path
 from gpusteward.agent.http.access import BCRYPT_HASH, BasicAuthentication, TokenBucket
 from gpusteward.agent.http.tls import CIPHER_SUITES, CLIENT_AUTH, VERSIONS, TlsSettings, build_context
 from gpusteward.agent.http.yaml_section import Section, load_document
-from gpusteward.agent.settings.values import parse_duration
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.settings import parse_duration
 from gpusteward.logs import Log
 
 log = Log(__name__)
@@ -197,4 +197,4 @@ def _read_rate_limit(section: Section) -> TokenBucket | None:
     try:
         return TokenBucket(parse_duration(str(interval)), burst)
     except ValueError as error:
-        raise section.refuse("interval", f"{interval!r} {error}") from error
+        raise section.refuse("interval", f"{interval!r}: {error}") from error

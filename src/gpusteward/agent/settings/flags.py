@@ -13,12 +13,13 @@ from typing import Any, NoReturn, TypeVar
 from gpusteward.agent.settings.values import parse_switch
 from gpusteward.core.did_you_mean import suggest
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.settings import VARIABLE_PREFIX, Origin, Source, find_variable
 
 _Value = TypeVar("_Value")
 
 
 class Group(Enum):
-    """Whose word a setting is."""
+    """Where the name of a setting comes from."""
 
     OURS = "gpusteward"
     COMPATIBLE = "as in dcgm-exporter"
@@ -42,7 +43,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What was written: parsed values by attribute, and the ignored flags and variables among it."""
+    """The values that were given, parsed, by attribute; and the ignored flags and variables."""
 
     values: dict[str, Any]
     ignored: tuple[str, ...]
@@ -85,7 +86,7 @@ def row_of(each: Field[Any]) -> Setting:
 
 
 def _own_variable(long_flag: str) -> str:
-    return "GPUSTEWARD_" + long_flag.removeprefix("--").replace("-", "_").upper()
+    return VARIABLE_PREFIX + long_flag.removeprefix("--").replace("-", "_").upper()
 
 
 def _show(default: object) -> str:
@@ -101,7 +102,7 @@ def _show(default: object) -> str:
 def read_given(table: Sequence[Setting], arguments: Sequence[str], environ: Mapping[str, str]) -> Given:
     """Read flags and environment against the table.
 
-    Raises ConfigurationError for a flag nobody knows and for a value that cannot be used; exits after `--help`.
+    Raises ConfigurationError for an unknown flag and for an invalid value; exits after `--help`.
     """
     flags = parse_flags(table, arguments)
     values: dict[str, Any] = {}
@@ -116,32 +117,32 @@ def read_given(table: Sequence[Setting], arguments: Sequence[str], environ: Mapp
 
 
 def _take_flag(row: Setting, text: str, values: dict[str, Any], *, ignored: list[str]) -> None:
-    value = _parse(row, text, where=row.flags[0])
+    value = _parse(row, text, origin=Origin(Source.FLAG, row.flags[0]))
     if row.group is Group.IGNORED:
         ignored.append(row.flags[0])
     elif row.name in values:
-        raise ConfigurationError(f"{row.flags[0]} was given beside another flag for the same setting: keep one of them")
+        raise ConfigurationError(f"{row.flags[0]} and another flag set the same value: keep one of them")
     elif row.name:
         values[row.name] = value
 
 
 def _take_environment(row: Setting, environ: Mapping[str, str], values: dict[str, Any], *, ignored: list[str]) -> None:
-    # Manifests and charts leave a variable empty where they mean "not set".
-    variable = next((name for name in row.environment if environ.get(name, "").strip()), None)
+    variable = find_variable(row.environment, environ)
     if variable is None or row.name in values:
         return
-    value = _parse(row, environ[variable], where=f"environment variable {variable}")
+    value = _parse(row, environ[variable], origin=Origin(Source.ENVIRONMENT, variable))
     if row.group is Group.IGNORED:
         ignored.append(variable)
     elif row.name:
         values[row.name] = value
 
 
-def _parse(row: Setting, text: str, *, where: str) -> object:
+def _parse(row: Setting, text: str, *, origin: Origin) -> object:
     try:
         return row.parse(text)
     except ValueError as error:
-        raise ConfigurationError(f"{where}: {text!r} {error}") from error
+        from_where = "" if origin.source is Source.FLAG else f" ({origin})"
+        raise ConfigurationError(f"{row.flags[0]}: {text!r}{from_where}: {error}") from error
 
 
 def parse_flags(table: Sequence[Setting], arguments: Sequence[str]) -> dict[str, str]:
@@ -183,7 +184,7 @@ def build_parser(table: Sequence[Setting]) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="gpusteward agent",
         usage="gpusteward agent [flags]",
-        description="Tell which process of which pod uses which GPU of this node, and serve it on /metrics.",
+        description="Find out which process of which pod uses which GPU of this node, and serve it on /metrics.",
         epilog="A flag wins over the environment. Every flag has a variable: --some-flag is GPUSTEWARD_SOME_FLAG.",
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,

@@ -14,12 +14,9 @@ from gpusteward.agent.settings.flags import Group, Setting, read_given, row_of, 
 from gpusteward.agent.settings.foreign_flags import FOREIGN_FLAGS
 from gpusteward.agent.settings.values import (
     ConfigMapName,
-    ListenAddress,
     number_between,
     one_of,
-    parse_address,
     parse_configmap,
-    parse_duration,
     parse_lines,
     parse_list,
     parse_patterns,
@@ -28,6 +25,7 @@ from gpusteward.agent.settings.values import (
     some_of,
     whole_between,
 )
+from gpusteward.core.settings import ListenAddress, parse_address, parse_duration
 from gpusteward.logs import LEVELS
 
 DIALECTS = ("dcgm", "vgpu-monitor", "pid2pod", "native")

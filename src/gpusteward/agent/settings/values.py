@@ -1,24 +1,12 @@
-"""Text -> value, for settings: each function takes what a person wrote, or raises ValueError with what is allowed.
-
-The message goes on where the written text ends: `'94o0' is not an address: write ...`.
-"""
+"""Text -> value, for the settings of the agent: each parser raises ValueError with what to write instead."""
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from gpusteward.core.did_you_mean import suggest
 
-
-class ListenAddress(NamedTuple):
-    """Where to listen; an empty host is every address of this machine, port 0 is any free one."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+_Number = TypeVar("_Number", int, float)
 
 
 class ConfigMapName(NamedTuple):
@@ -28,46 +16,24 @@ class ConfigMapName(NamedTuple):
     name: str
 
 
-_ADDRESS = re.compile(r"(?:(?:\[(?P<six>[0-9a-fA-F:.%]+)\]|(?P<host>[^\[\]:/\s]*)):)?(?P<port>[0-9]{1,5})")
-_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?(?:ms|us|µs|ns|s|m|h))+")
-_DURATION_PART = re.compile(r"([0-9.]+)(ms|us|µs|ns|s|m|h)")
-_DURATION_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _SWITCHES = {"true": True, "t": True, "1": True, "yes": True} | {"false": False, "f": False, "0": False, "no": False}
-
-
-def parse_address(text: str) -> ListenAddress:
-    """`9400`, `:9400`, `0.0.0.0:9400`, `[::1]:9400`, `host:9400`."""
-    match = _ADDRESS.fullmatch(text.strip())
-    if match is None or int(match["port"]) > 65535:
-        raise ValueError("is not an address: write PORT, :PORT, HOST:PORT or [IPV6]:PORT, with a port up to 65535")
-    return ListenAddress(match["six"] or match["host"] or "", int(match["port"]))
 
 
 def parse_switch(text: str) -> bool:
     try:
         return _SWITCHES[text.strip().lower()]
     except KeyError:
-        raise ValueError("is neither true nor false (1/0 and yes/no are understood too)") from None
-
-
-def parse_duration(text: str) -> float:
-    """A Go duration (`10s`, `1m30s`, `500ms`) in seconds."""
-    if not _DURATION.fullmatch(text.strip()):
-        raise ValueError("is not a duration: write a number with its unit, such as 10s, 1m30s or 500ms")
-    seconds = sum(float(number) * _DURATION_UNITS[unit] for number, unit in _DURATION_PART.findall(text))
-    if seconds <= 0:
-        raise ValueError("is no time at all: a duration here must be longer than 0")
-    return seconds
+        raise ValueError("write true or false") from None
 
 
 def parse_collect_interval(text: str) -> float:
-    """Milliseconds, as dcgm-exporter counts, in seconds."""
+    """Milliseconds, as in dcgm-exporter, in seconds."""
     milliseconds = number_between(0, 600_000, unit="milliseconds")(text)
     if milliseconds < 500:
-        # People write seconds here and then pay for a loop that never rests.
+        # Seconds by mistake would make a loop that never rests.
         raise ValueError(
-            f"is in milliseconds and below 500: for {text.strip()} seconds write {milliseconds * 1000:.0f}, "
-            f"or use --interval {text.strip()}"
+            f"this is in milliseconds and must be at least 500: for {text.strip()} seconds write "
+            f"{milliseconds * 1000:.0f}, or use --interval {text.strip()}"
         )
     return milliseconds / 1000
 
@@ -77,13 +43,13 @@ def parse_configmap(text: str) -> ConfigMapName | None:
         return None
     namespace, _, name = text.strip().partition(":")
     if not namespace or not name or ":" in name:
-        raise ValueError("does not name a ConfigMap: write NAMESPACE:NAME, or none")
+        raise ValueError("write NAMESPACE:NAME of a ConfigMap, or none")
     return ConfigMapName(namespace, name)
 
 
 def parse_url(text: str) -> str:
     if not re.fullmatch(r"https?://[^\s/]+(/\S*)?", text.strip()):
-        raise ValueError("is not a URL: write http://HOST:PORT or https://HOST:PORT")
+        raise ValueError("write a URL: http://HOST:PORT or https://HOST:PORT")
     return text.strip().rstrip("/")
 
 
@@ -93,7 +59,7 @@ def parse_list(text: str) -> tuple[str, ...]:
 
 
 def parse_lines(text: str) -> tuple[str, ...]:
-    """`a; b` -> ("a", "b"), for parts that may hold commas."""
+    """`a; b` -> ("a", "b"), for parts that may contain commas."""
     return tuple(part.strip() for part in text.split(";") if part.strip())
 
 
@@ -105,11 +71,11 @@ def _compile(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error as error:
-        raise ValueError(f"holds {pattern!r}, which is not a regular expression: {error}") from error
+        raise ValueError(f"write regular expressions; {pattern!r} is none: {error}") from error
 
 
 def one_of(*allowed: str) -> Callable[[str], str]:
-    """A parser for these words; their case matters only where two differ in nothing else."""
+    """A parser for these words; case matters only where two words differ in nothing else."""
     words = {word.lower(): word for word in allowed} | {word: word for word in allowed}
 
     def parse(text: str) -> str:
@@ -117,7 +83,7 @@ def one_of(*allowed: str) -> Callable[[str], str]:
         try:
             return words.get(word) or words[word.lower()]
         except KeyError:
-            raise ValueError(f"is not one of {', '.join(allowed)}{suggest(text, allowed)}") from None
+            raise ValueError(f"write one of {', '.join(allowed)}{suggest(text, allowed)}") from None
 
     return parse
 
@@ -129,7 +95,7 @@ def some_of(*allowed: str) -> Callable[[str], tuple[str, ...]]:
     def parse(text: str) -> tuple[str, ...]:
         chosen = tuple(dict.fromkeys(parse_one(part) for part in parse_list(text)))
         if not chosen:
-            raise ValueError(f"names nothing: write one or more of {', '.join(allowed)}")
+            raise ValueError(f"write one or more of {', '.join(allowed)}")
         return chosen
 
     return parse
@@ -137,12 +103,9 @@ def some_of(*allowed: str) -> Callable[[str], tuple[str, ...]]:
 
 def number_between(low: float, high: float, *, unit: str) -> Callable[[str], float]:
     def parse(text: str) -> float:
-        try:
-            number = float(text)
-        except ValueError:
-            raise ValueError(f"is not a number of {unit}") from None
-        if not low <= number <= high:
-            raise ValueError(f"is out of bounds: {low:g} to {high:g} {unit}")
+        number = _parse_number(text, float)
+        if number is None or not low <= number <= high:
+            raise ValueError(f"write a number of {unit} from {low:g} to {high:g}")
         return number
 
     return parse
@@ -150,12 +113,16 @@ def number_between(low: float, high: float, *, unit: str) -> Callable[[str], flo
 
 def whole_between(low: int, high: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            raise ValueError("is not a whole number") from None
-        if not low <= number <= high:
-            raise ValueError(f"is out of bounds: {low} to {high}")
+        number = _parse_number(text, int)
+        if number is None or not low <= number <= high:
+            raise ValueError(f"write a whole number from {low} to {high}")
         return number
 
     return parse
+
+
+def _parse_number(text: str, kind: Callable[[str], _Number]) -> _Number | None:
+    try:
+        return kind(text)
+    except ValueError:
+        return None

@@ -7,8 +7,8 @@ from pathlib import PurePath
 from pydantic import SecretStr
 
 from gpusteward.analyzer.setting_values import MASK, mask_password
-from gpusteward.analyzer.settings.layers import Source
 from gpusteward.analyzer.settings.reading import KNOWN, Effective, value_at
+from gpusteward.core.settings import Source
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gpusteward.analyzer.settings.flags import Flags, read_flags
-from gpusteward.analyzer.settings.layers import Given, Layer, Origin, Source, read_document, read_environment
+from gpusteward.analyzer.settings.layers import Layer, read_document, read_environment
 from gpusteward.analyzer.settings.reading import KNOWN, Effective, GaveWay, settle, value_at
 from gpusteward.analyzer.settings.settings import NEEDS_RESTART, Settings
 from gpusteward.analyzer.settings.validation_errors import describe_unknown
 from gpusteward.analyzer.settings.yaml_lines import parse_yaml
 from gpusteward.analyzer.watched_file import WatchedFile
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.settings import Given, Origin, Source
 from gpusteward.logs import Log
 
 log = Log(__name__)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from pydantic.fields import FieldInfo
 
-from gpusteward.analyzer.settings.layers import Given, Layer, Origin, Source, from_text
+from gpusteward.analyzer.settings.layers import Layer, from_text
 from gpusteward.analyzer.settings.validation_errors import describe_unknown
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.settings import Given, Origin, Source
 
 FLAGS: Mapping[str, tuple[str, str]] = {
     "--address": ("server.address", "where to listen: PORT, :PORT, HOST:PORT or [IPV6]:PORT"),

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
 import yaml
 from pydantic.fields import FieldInfo
@@ -11,8 +10,7 @@ from pydantic.fields import FieldInfo
 from gpusteward.analyzer.settings.fields import is_plural, is_secret, wants_text
 from gpusteward.analyzer.settings.yaml_lines import Written
 from gpusteward.core.errors import ConfigurationError
-
-PREFIX = "GPUSTEWARD_"
+from gpusteward.core.settings import VARIABLE_PREFIX, Given, Origin, Source, find_variable
 
 SEED_VARIABLES: Mapping[str, str] = {
     "PROM_URL": "prometheus.url",
@@ -35,46 +33,6 @@ SEED_VARIABLES: Mapping[str, str] = {
 """gpu-oour's names; where both are set, the setting's own variable wins."""
 
 
-class Source(StrEnum):
-    """Where a value can come from; a later one covers an earlier one."""
-
-    DEFAULT = "default"
-    FILE = "file"
-    ENVIRONMENT = "environment"
-    FLAG = "flag"
-    REQUEST = "request"  # changed through the API while running
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where one value came from, as exactly as can be told."""
-
-    source: Source
-    place: str = ""  # "config.yaml line 4", "PROM_URL", "--address"
-
-    def __str__(self) -> str:
-        match self.source:
-            case Source.ENVIRONMENT:
-                return f"environment variable {self.place}"
-            case Source.FLAG:
-                return f"flag {self.place}"
-            case Source.FILE:
-                return self.place
-            case _:
-                return self.source.value
-
-
-DEFAULT = Origin(Source.DEFAULT)
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """A value that somebody wrote, not yet checked."""
-
-    value: object
-    origin: Origin
-
-
 @dataclass(frozen=True, slots=True)
 class Layer:
     """Given values by path, and what was written there that is no setting."""
@@ -85,7 +43,7 @@ class Layer:
 
 def variable_of(path: str) -> str:
     """`prometheus.url` -> `GPUSTEWARD_PROMETHEUS__URL`."""
-    return PREFIX + path.replace(".", "__").upper()
+    return VARIABLE_PREFIX + path.replace(".", "__").upper()
 
 
 def read_environment(environ: Mapping[str, str], known: Mapping[str, FieldInfo]) -> Layer:
@@ -95,15 +53,15 @@ def read_environment(environ: Mapping[str, str], known: Mapping[str, FieldInfo])
     values = {
         path: Given(from_text(environ[name], known[path]), Origin(Source.ENVIRONMENT, name))
         for name, path in paths.items()
-        if environ.get(name, "").strip()
+        if find_variable([name], environ)
     }
     # Single underscores are not ours to judge: Kubernetes itself sets GPUSTEWARD_PORT_8080_TCP for a Service.
-    strangers = [name for name in environ if name.startswith(PREFIX) and "__" in name and name not in paths]
+    strangers = [name for name in environ if name.startswith(VARIABLE_PREFIX) and "__" in name and name not in paths]
     return Layer(values, tuple((_path_of(name), Origin(Source.ENVIRONMENT, name)) for name in sorted(strangers)))
 
 
 def _path_of(variable: str) -> str:
-    return variable.removeprefix(PREFIX).lower().replace("__", ".")
+    return variable.removeprefix(VARIABLE_PREFIX).lower().replace("__", ".")
 
 
 def read_document(document: Written | None, known: Mapping[str, FieldInfo], *, where: str) -> Layer:

@@ -7,10 +7,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from gpusteward.analyzer.settings.fields import leaves
-from gpusteward.analyzer.settings.layers import DEFAULT, Given, Layer, Origin
+from gpusteward.analyzer.settings.layers import Layer
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.settings.validation_errors import describe
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.settings import DEFAULT, Given, Origin
 
 KNOWN = leaves(Settings)
 """Every setting by its path."""

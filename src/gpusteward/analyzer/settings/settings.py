@@ -11,12 +11,13 @@ from gpusteward.analyzer.judge.rules import JudgeSettings, Rules
 from gpusteward.analyzer.judge.score import Scoring
 from gpusteward.analyzer.judge.states import Thresholds
 from gpusteward.analyzer.prices import PriceSettings
-from gpusteward.analyzer.setting_values import SECTION, check_address, check_level, split_address
+from gpusteward.analyzer.setting_values import SECTION, check_address, check_level
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.notify import AlertmanagerSettings, ControlSettings, NotifySettings, OutboxSettings
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
+from gpusteward.core.settings import ListenAddress, parse_address
 
 NEEDS_RESTART = ("server.address", "logging.format", "kubernetes", "ledger", "outbox.workers")
 """What is built once at the start; a section means all of it. Everything else changes from the next cycle on."""
@@ -70,9 +71,9 @@ class ServerSettings(BaseModel):
     )
 
     @property
-    def listen(self) -> tuple[str, int]:
+    def listen(self) -> ListenAddress:
         """Host and port; an empty host is every address of this machine."""
-        return split_address(self.address)
+        return parse_address(self.address)
 
 
 class Settings(BaseModel):

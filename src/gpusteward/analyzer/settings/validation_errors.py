@@ -9,8 +9,8 @@ from pydantic_core import ErrorDetails
 
 from gpusteward.analyzer.setting_values import mask_password
 from gpusteward.analyzer.settings.fields import allowed, is_secret
-from gpusteward.analyzer.settings.layers import DEFAULT, Given
 from gpusteward.core.did_you_mean import suggest
+from gpusteward.core.settings import DEFAULT, Given
 
 Known = Mapping[str, FieldInfo]
 

@@ -8,23 +8,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.settings import parse_duration
 
 DEFAULT_CONDITION = '{pod!=""}'
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
-
-def parse_duration(text: str) -> float:
-    """`30s`, `5m`, `1h30m` -> seconds. Raises ValueError."""
-    parts = _DURATION.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text.strip():
-        raise ValueError("write a duration such as 30s, 5m or 1h30m")
-    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
 
 
 def _check_duration(text: str) -> str:
-    if parse_duration(text) <= 0:
-        raise ValueError("write a duration above 0, such as 30s")
+    parse_duration(text)
     return text
 
 

@@ -1,0 +1,93 @@
+"""What the settings of agent and analyzer share: the origin of a value, and values that both programs read from text.
+
+A flag covers the environment, the environment a file, a file the default. Error texts have one form: the setting, the
+value, its origin, and what to write instead: a parser raises ValueError with the last part only.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+VARIABLE_PREFIX = "GPUSTEWARD_"
+
+
+class Source(StrEnum):
+    """Where a value can come from; a later one covers an earlier one."""
+
+    DEFAULT = "default"
+    FILE = "file"
+    ENVIRONMENT = "environment"
+    FLAG = "flag"
+    REQUEST = "request"  # changed through the API while running
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where one value comes from."""
+
+    source: Source
+    place: str = ""  # "config.yaml line 4", "PROM_URL", "--address"
+
+    def __str__(self) -> str:
+        match self.source:
+            case Source.ENVIRONMENT:
+                return f"environment variable {self.place}"
+            case Source.FLAG:
+                return f"flag {self.place}"
+            case Source.FILE:
+                return self.place
+            case _:
+                return self.source.value
+
+
+DEFAULT = Origin(Source.DEFAULT)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value as it was written, not yet checked."""
+
+    value: object
+    origin: Origin
+
+
+def find_variable(names: Iterable[str], environ: Mapping[str, str]) -> str | None:
+    """The first of these variables that is set. An empty one is not: charts leave a variable empty to mean unset."""
+    return next((name for name in names if environ.get(name, "").strip()), None)
+
+
+class ListenAddress(NamedTuple):
+    """Where to listen; an empty host is every address of this machine, port 0 is any free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+_ADDRESS = re.compile(r"(?:(?:\[(?P<six>[0-9a-fA-F:.%]+)\]|(?P<host>[^\[\]:/\s]*)):)?(?P<port>[0-9]{1,5})")
+
+
+def parse_address(text: str) -> ListenAddress:
+    """`9400`, `:9400`, `0.0.0.0:9400`, `[::1]:9400`, `host:9400`. Raises ValueError."""
+    match = _ADDRESS.fullmatch(text.strip())
+    if match is None or int(match["port"]) > 65535:
+        raise ValueError("write PORT, :PORT, HOST:PORT or [IPV6]:PORT, with a port up to 65535")
+    return ListenAddress(match["six"] or match["host"] or "", int(match["port"]))
+
+
+_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]*)?)(ms|us|µs|ns|s|m|h|d)")
+_UNIT_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+def parse_duration(text: str) -> float:
+    """`10s`, `1m30s`, `500ms`, as Go and Prometheus write durations, in seconds. Raises ValueError, also for 0."""
+    parts = _DURATION_PART.findall(text)
+    seconds = sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts)
+    if "".join(number + unit for number, unit in parts) != text.strip() or seconds <= 0:
+        raise ValueError("write a duration above 0 with its unit, such as 10s, 1m30s or 500ms")
+    return seconds
