@@ -89,9 +89,9 @@ def combine_crc32(first: int, second: int, *, size: int) -> int:
 def _power_of_x(size: int) -> int:
     """x to the power of the number of bits in `size` bytes."""
     product = _ONE
-    for place in range(size.bit_length()):
-        if size >> place & 1:
-            product = _multiply(_POWERS[place], product)
+    for bit in range(size.bit_length()):
+        if size >> bit & 1:
+            product = _multiply(_POWERS[bit], product)
     return product
 
 

@@ -1,8 +1,8 @@
 """One cycle of the analyzer: read, judge, explain, publish, record, notify.
 
-`STAGES` of a `Pipeline` run in this order; `StageRunner` times, guards and counts each. A failure of a required stage
+`Pipeline` runs its stages in this order; `StageRunner` times, guards and counts each. A failure of a required stage
 ends the cycle: the last published result stays, and the outage is announced. A failure of `record` or `notify` costs
-only that stage. The result is published before it is recorded and notified, so a slow database delays neither.
+only that stage. The result is published before it is recorded and notified: a slow database does not delay it.
 """
 
 import time

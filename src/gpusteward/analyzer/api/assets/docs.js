@@ -1,6 +1,6 @@
 "use strict";
 
-// Sends what a form says, and shows the beginning of the answer. The token stays in this page.
+// Sends the request of a form, and shows the beginning of the response. The token stays in this page.
 const SHOWN_CHARACTERS = 20000;
 
 async function send(form) {

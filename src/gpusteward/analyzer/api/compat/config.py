@@ -61,7 +61,7 @@ async def show_service(dependencies: Dependencies) -> Response:
 
 @router.get("/health", summary="Health", response_model=Json)
 async def show_health(dependencies: Dependencies) -> Response:
-    """Open to everybody, as probes of a kubelet carry no token: it tells of the service, not of the cluster.
+    """Needs no token, because probes of a kubelet have none: it describes the service, not the cluster.
 
     healthy; degraded: the last cycle could read nothing; warning: the last analysis is older than three intervals.
     """

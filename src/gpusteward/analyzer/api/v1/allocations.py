@@ -1,6 +1,5 @@
-"""/api/v1/allocations: one row a container's hold on a GPU."""
+"""/api/v1/allocations: one row per container and GPU."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -11,16 +10,16 @@ from pydantic import Field
 from gpusteward.analyzer.api.dependencies import LastResult
 from gpusteward.analyzer.api.http.authorization import may_read
 from gpusteward.analyzer.api.result_store import PublishedResult
-from gpusteward.analyzer.api.v1.listing import Listing, Texts, filter_codes
+from gpusteward.analyzer.api.v1.listing import Listing, TextColumn, filter_codes, known_value
 from gpusteward.analyzer.api.v1.pagination import (
-    ActivityWord,
+    ActivityName,
+    FilterValues,
     ListQuery,
     Page,
-    SignatureWord,
-    StateWord,
-    Words,
-    answer_page,
+    SignatureName,
+    StateName,
     format_utc,
+    send_page,
 )
 from gpusteward.analyzer.metrics.result_metrics import gpu_id
 from gpusteward.analyzer.results import Result
@@ -41,13 +40,13 @@ _SHOWN = (
 
 HighestStep = Annotated[
     Literal["nothing", "notice", "reclaim"],
-    Field(description="How far reclaiming may ever go with this signature, and with the second opinion on it."),
+    Field(description="The highest action that the signature and the second opinion allow."),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadName:
-    """The root owner; a pod nobody owns is its own workload."""
+    """The root owner; a pod without an owner is its own workload."""
 
     kind: str
     namespace: str
@@ -56,7 +55,7 @@ class WorkloadName:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """One container's hold on one GPU over the window. null: not measured, never zero."""
+    """One container on one GPU over the window. null: not measured, never zero."""
 
     id: str
     gpu: Annotated[str, Field(description="UUID; of a MIG instance UUID/INSTANCE.")]
@@ -69,13 +68,13 @@ class Allocation:
     workload: WorkloadName
     share: str
     score: Annotated[float | None, Field(description="0 to 100.")]
-    state: StateWord
-    activity: ActivityWord
-    signature: SignatureWord
+    state: StateName
+    activity: ActivityName
+    signature: SignatureName
     highest_step: HighestStep
     doubt: Annotated[str, Field(description="Why the activity is unknown; empty when it is known.")]
     idle_since: str | None
-    coverage: Annotated[float, Field(description="Samples seen against samples expected, 0 to 1.")]
+    coverage: Annotated[float, Field(description="Samples seen / samples expected, 0 to 1.")]
     core_mean_ratio: float | None
     core_peak_ratio: float | None
     memory_used_bytes: float | None
@@ -84,7 +83,7 @@ class Allocation:
 
 
 class AllocationQuery(ListQuery):
-    """Which allocations, and in which order."""
+    """Filters and sort order of allocations."""
 
     sort: Literal[
         "score",
@@ -105,18 +104,18 @@ class AllocationQuery(ListQuery):
         "-node",
         "model",
         "-model",
-    ] = Field(default="score", description="`-` in front turns it around; the unknown comes last either way.")
-    namespace: Words = ()
-    state: Annotated[tuple[StateWord, ...], Field(max_length=5)] = ()
-    activity: Annotated[tuple[ActivityWord, ...], Field(max_length=3)] = ()
-    signature: Annotated[tuple[SignatureWord, ...], Field(max_length=len(SIGNATURES))] = ()
-    node: Words = ()
-    model: Words = ()
-    workload: Words = Field(default=(), description="By KIND/NAMESPACE/NAME.")
+    ] = Field(default="score", description="`-` in front: descending. Unknown values always come last.")
+    namespace: FilterValues = ()
+    state: Annotated[tuple[StateName, ...], Field(max_length=5)] = ()
+    activity: Annotated[tuple[ActivityName, ...], Field(max_length=3)] = ()
+    signature: Annotated[tuple[SignatureName, ...], Field(max_length=len(SIGNATURES))] = ()
+    node: FilterValues = ()
+    model: FilterValues = ()
+    workload: FilterValues = Field(default=(), description="By KIND/NAMESPACE/NAME.")
 
 
 class AllocationView:
-    """The allocations of one result, ready to be listed."""
+    """The allocations of one result as a list."""
 
     def __init__(self, result: Result) -> None:
         self._result = result
@@ -127,7 +126,7 @@ class AllocationView:
         verdicts, allocations = self._result.verdicts, self._result.verdicts.usage.allocations
         namespace, pod = _texts(allocations, lambda one: one.container.namespace), _texts(allocations, _pod)
         node, model = _texts(allocations, lambda one: one.node), _texts(allocations, lambda one: one.model)
-        workload, names = Texts(self._owners), Texts(self._names)
+        workload, names = TextColumn(self._owners), TextColumn(self._names)
         sorts: dict[str, Column] = {"score": verdicts.score, "idle_since": verdicts.idle_since}
         sorts |= {"core": self._columns[0], "memory": self._columns[2], "power": self._columns[4]}
         texts = {"namespace": namespace, "pod": pod, "node": node, "model": model}
@@ -135,10 +134,10 @@ class AllocationView:
             len(verdicts),
             sorts={name: _return(column) for name, column in sorts.items()}
             | {name: text.sort for name, text in texts.items()},
-            filters={name: text.among for name, text in texts.items() if name != "pod"}
+            filters={name: text.is_any_of for name, text in texts.items() if name != "pod"}
             | {
-                "workload": workload.among,
-                "q": names.containing,
+                "workload": workload.is_any_of,
+                "q": names.contains_all,
                 "state": filter_codes(verdicts.state, STATES),
                 "activity": filter_codes(verdicts.activity, ACTIVITIES),
                 "signature": filter_codes(verdicts.signature, SIGNATURES),
@@ -151,7 +150,7 @@ class AllocationView:
         return [names[code] for code in workloads.codes.tolist()]
 
     def _names(self) -> list[str]:
-        """Where `q` looks."""
+        """The texts that `q` searches."""
         allocations = self._result.verdicts.usage.allocations
         return [
             f"{allocation_id(one)} {one.node} {one.model} {owner}"
@@ -162,7 +161,7 @@ class AllocationView:
         verdicts, workloads = self._result.verdicts, self._result.workloads
         allocation = verdicts.usage.allocations[number]
         container = allocation.container
-        core, peak, used, total, power = (known(column, number) for column in self._columns)
+        core, peak, used, total, power = (known_value(column, number) for column in self._columns)
         return Allocation(
             id=allocation_id(allocation),
             gpu=gpu_id(allocation),
@@ -174,7 +173,7 @@ class AllocationView:
             container=container.name,
             workload=WorkloadName(*workloads.keys[workloads.codes[number]]),
             share=str(allocation.share),
-            score=known(verdicts.score, number, digits=1),
+            score=known_value(verdicts.score, number, digits=1),
             state=STATES[verdicts.state[number]].value,
             activity=ACTIVITIES[verdicts.activity[number]].value,
             signature=SIGNATURES[verdicts.signature[number]].value,
@@ -196,9 +195,9 @@ def view_allocations(published: PublishedResult) -> AllocationView:
 
 @router.get("/allocations", summary="Allocations", response_model=Page[Allocation])
 def list_allocations(request: Request, published: LastResult, query: Annotated[AllocationQuery, Query()]) -> Response:
-    """Every container's hold on a GPU with its score, state, activity and signature. Also those that are unknown."""
+    """Every container on every GPU with its score, state, activity and signature, including unknown ones."""
     view = view_allocations(published)
-    return answer_page(request, query, result=published.result, listing=lambda: view.listing, row=view.row)
+    return send_page(request, query, result=published.result, view=view)
 
 
 def allocation_id(allocation: AllocationKey) -> str:
@@ -206,14 +205,8 @@ def allocation_id(allocation: AllocationKey) -> str:
     return f"{container.namespace}/{container.pod}/{container.name}/{gpu_id(allocation)}"
 
 
-def known(column: Column, number: int, *, digits: int = 4) -> float | None:
-    """A value of a column; None for the unknown."""
-    value = float(column[number])
-    return None if math.isnan(value) else round(value, digits)
-
-
-def _texts(allocations: Sequence[AllocationKey], read: Callable[[AllocationKey], str]) -> Texts:
-    return Texts(lambda: [read(one) for one in allocations])
+def _texts(allocations: Sequence[AllocationKey], read: Callable[[AllocationKey], str]) -> TextColumn:
+    return TextColumn(lambda: [read(one) for one in allocations])
 
 
 def _pod(allocation: AllocationKey) -> str:

@@ -1,4 +1,4 @@
-"""/api/v1/deliveries: what is to be told to people and programs, what was given up, and why. Asks the database."""
+"""/api/v1/deliveries: notices and control calls that wait, failed or were delivered. Reads the database."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -22,61 +22,61 @@ Number = Annotated[int, Path(ge=1, le=(1 << 63) - 1, description="The `id` of a 
 
 
 class DeliveryQuery(BaseModel):
-    """Which ones."""
+    """Filters of deliveries."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    state: State | None = Field(default=None, description="Only those; `dead` ones were given up.")
-    limit: int = Field(default=100, ge=1, le=MOST_ROWS, description="How many at most, the newest first.")
+    state: State | None = Field(default=None, description="Only those in this state; `dead`: all attempts failed.")
+    limit: int = Field(default=100, ge=1, le=MOST_ROWS, description="Maximum number, the newest first.")
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryRow:
-    """One notice or control call on its way. What it says is not shown, nor where it goes but for the host."""
+    """One notice or control call. Its content is not shown, and of its address only the host."""
 
     id: int
-    stream: Annotated[str, Field(description="Those of one stream are delivered one after another.")]
+    stream: Annotated[str, Field(description="Deliveries of one stream are sent in order.")]
     kind: str
     target: Annotated[str, Field(description="As under `deliveries` of /api/v1/health.")]
-    host: Annotated[str, Field(description="Empty when the target is not in the settings any more.")]
+    host: Annotated[str, Field(description="Empty when the target is no longer in the settings.")]
     state: State
-    created_at: Annotated[str | None, Field(description="When it was put there, or tried again by hand.")]
+    created_at: Annotated[str | None, Field(description="When it was created or last retried by request.")]
     attempts: int
-    next_at: Annotated[str | None, Field(description="Not before then it is tried; of others, when it ended.")]
+    next_at: Annotated[str | None, Field(description="The next attempt is not earlier; if not pending: the end.")]
     error: Annotated[str, Field(description="Why the last attempt failed.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """Some of them."""
+    """A list of deliveries."""
 
     items: list[DeliveryRow]
 
 
 @router.get(
     "/deliveries",
-    summary="Notices and control calls on their way",
+    summary="Notices and control calls",
     response_model=Deliveries,
     dependencies=[Depends(may_read)],
 )
-async def list_deliveries(dependencies: Dependencies, asked: Annotated[DeliveryQuery, Query()]) -> Response:
-    """The newest first. Delivered ones are forgotten soon (`outbox.keep_done_hours`), dead ones later
-    (`outbox.keep_dead_hours`). Alerts are not among them: they are a state, and not kept."""
+async def list_deliveries(dependencies: Dependencies, query: Annotated[DeliveryQuery, Query()]) -> Response:
+    """The newest first. Delivered ones are deleted after `outbox.keep_done_hours`, dead ones after
+    `outbox.keep_dead_hours`. Alerts are not among them: only their current state is sent."""
     found = await query_ledger(
-        lambda: dependencies.deliveries.read_deliveries(asked.state, asked.limit), dependencies.limits.deliveries
+        lambda: dependencies.deliveries.read_deliveries(query.state, query.limit), dependencies.limits.deliveries
     )
     return send_json(Deliveries([_row(each) for each in found]))
 
 
 @router.post(
     "/deliveries/{number}/retry",
-    summary="Try one again that was given up",
+    summary="Retry a dead delivery",
     response_model=DeliveryRow,
     dependencies=[Depends(may_operate)],
 )
 async def retry_delivery(dependencies: Dependencies, number: Number) -> Response:
-    """A dead delivery counts as a new one from now on, with its old content and key. What its receiver has been sent
-    meanwhile may be newer."""
+    """The delivery becomes pending again with its content and idempotency key. Its receiver may have got newer ones
+    meanwhile."""
     found, is_tried = await query_ledger(
         lambda: dependencies.deliveries.retry_delivery(number), dependencies.limits.deliveries
     )
@@ -89,7 +89,15 @@ async def retry_delivery(dependencies: Dependencies, number: Number) -> Response
 
 def _row(one: Delivery) -> DeliveryRow:
     state: State = "dead" if one.state == "dead" else "done" if one.state == "done" else "pending"
-    moments = format_utc(one.created_ms / 1000), format_utc(one.next_ms / 1000)
     return DeliveryRow(
-        one.id, one.stream, one.kind, one.target, one.host, state, moments[0], one.attempts, moments[1], one.error
+        id=one.id,
+        stream=one.stream,
+        kind=one.kind,
+        target=one.target,
+        host=one.host,
+        state=state,
+        created_at=format_utc(one.created_ms / 1000),
+        attempts=one.attempts,
+        next_at=format_utc(one.next_ms / 1000),
+        error=one.error,
     )

@@ -1,4 +1,4 @@
-"""/api/v1/events: server-sent events, so that nobody has to ask again and again."""
+"""/api/v1/events: server-sent events instead of polling."""
 
 from fastapi import APIRouter, Depends
 from fastapi.responses import StreamingResponse
@@ -19,10 +19,11 @@ router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["ev
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
 )
 async def stream_events(dependencies: Dependencies) -> StreamingResponse:
-    """`cycle`: one has finished, with its counts. `verdicts`: workloads changed their activity, came or went.
+    """`cycle`: a cycle has finished, with its counts. `verdicts`: workloads changed their activity, appeared or
+    disappeared.
 
-    The first event tells the last cycle. A comment every 15 seconds keeps the connection. Events that a slow listener
-    missed are not repeated: each only tells that there is something new to read.
+    The first event is the last cycle. A comment every 15 seconds keeps the connection open. Events that a slow client
+    missed are not repeated: an event only says that there is something new to read.
     """
     if not dependencies.events.accepts_listeners:
         headers = {"Retry-After": "30"}

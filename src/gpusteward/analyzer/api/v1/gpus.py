@@ -1,4 +1,4 @@
-"""/api/v1/gpus: one row a device or MIG instance with everybody who holds it, and one for the free ones of a node."""
+"""/api/v1/gpus: one row per device or MIG instance with its holders, and one for the free GPUs of a node and model."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,9 +12,8 @@ from pydantic import Field
 from gpusteward.analyzer.api.dependencies import LastResult
 from gpusteward.analyzer.api.http.authorization import may_read
 from gpusteward.analyzer.api.result_store import PublishedResult
-from gpusteward.analyzer.api.v1.allocations import known
-from gpusteward.analyzer.api.v1.listing import Listing, Texts, filter_codes, lift, mean_by
-from gpusteward.analyzer.api.v1.pagination import ActivityWord, ListQuery, Page, Words, answer_page
+from gpusteward.analyzer.api.v1.listing import Listing, TextColumn, filter_codes, filter_groups, known_value, mean_by
+from gpusteward.analyzer.api.v1.pagination import ActivityName, FilterValues, ListQuery, Page, send_page
 from gpusteward.analyzer.judge.keys import encode
 from gpusteward.analyzer.judge.states import name_states
 from gpusteward.analyzer.metrics.result_metrics import gpu_id
@@ -27,51 +26,51 @@ router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["gp
 
 LISTING = "gpus"
 NodeModel = tuple[str, str]  # node, model
-GpuStateWord = Literal["idle", "low", "normal", "high", "unknown", "free"]
-GpuActivityWord = Literal["active", "idle", "unknown", "free"]
-GPU_STATES: Sequence[GpuStateWord] = (*(each.value for each in STATES), "free")
-GPU_ACTIVITIES: Sequence[GpuActivityWord] = (*(each.value for each in ACTIVITIES), "free")
+GpuStateName = Literal["idle", "low", "normal", "high", "unknown", "free"]
+GpuActivityName = Literal["active", "idle", "unknown", "free"]
+GPU_STATES: Sequence[GpuStateName] = (*(each.value for each in STATES), "free")
+GPU_ACTIVITIES: Sequence[GpuActivityName] = (*(each.value for each in ACTIVITIES), "free")
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds it."""
+    """A container that holds the GPU."""
 
     namespace: str
     pod: str
     container: str
     share: str
-    activity: ActivityWord
+    activity: ActivityName
 
 
 @dataclass(frozen=True, slots=True)
 class GpuRow:
-    """A device or a MIG instance that somebody holds; or all GPUs of one model on one node that nobody holds."""
+    """A device or MIG instance that is held; or all free GPUs of one model on one node."""
 
     id: Annotated[str, Field(description="UUID; of a MIG instance UUID/INSTANCE; of free GPUs NODE/MODEL/free.")]
-    uuid: Annotated[str, Field(description="Empty for free GPUs: sources count them and do not name them.")]
+    uuid: Annotated[str, Field(description="Empty for free GPUs: sources count them only.")]
     instance: str
     index: str
     node: str
     model: str
-    gpus: Annotated[int, Field(description="How many it stands for: 1, or how many are free.")]
-    score: Annotated[float | None, Field(description="Mean of its holders' scores, as far as they are known.")]
-    state: GpuStateWord
-    activity: Annotated[GpuActivityWord, Field(description="Idle only if every holder is idle; free without any.")]
+    gpus: Annotated[int, Field(description="1, or the number of free GPUs.")]
+    score: Annotated[float | None, Field(description="Mean of the known scores of its holders.")]
+    state: GpuStateName
+    activity: Annotated[GpuActivityName, Field(description="Idle only if every holder is idle; free without holders.")]
     holders: list[Holder]
 
 
 class GpuQuery(ListQuery):
-    """Which GPUs, and in which order."""
+    """Filters and sort order of GPUs."""
 
     sort: Literal["id", "-id", "node", "-node", "model", "-model", "score", "-score", "holders", "-holders"] = Field(
-        default="node", description="`-` in front turns it around; the unknown comes last either way."
+        default="node", description="`-` in front: descending. Unknown values always come last."
     )
-    namespace: Words = Field(default=(), description="GPUs that somebody of these namespaces holds.")
-    state: Annotated[tuple[GpuStateWord, ...], Field(max_length=6)] = ()
-    activity: Annotated[tuple[GpuActivityWord, ...], Field(max_length=4)] = ()
-    node: Words = ()
-    model: Words = ()
+    namespace: FilterValues = Field(default=(), description="GPUs held by pods of these namespaces.")
+    state: Annotated[tuple[GpuStateName, ...], Field(max_length=6)] = ()
+    activity: Annotated[tuple[GpuActivityName, ...], Field(max_length=4)] = ()
+    node: FilterValues = ()
+    model: FilterValues = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,7 @@ def view_fleet(published: PublishedResult) -> Fleet:
 
 
 class GpuView:
-    """The GPUs of one result, ready to be listed: first those that are held, then the free ones by node and model."""
+    """The GPUs of one result as a list: first those that are held, then the free ones by node and model."""
 
     def __init__(self, result: Result, fleet: Fleet) -> None:
         self._verdicts = result.verdicts
@@ -134,7 +133,7 @@ class GpuView:
         self.listing = self._make_listing()
 
     def _join_activity(self) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
-        """As for workloads: one active holder makes it active, one unknown keeps it from being idle."""
+        """As for workloads: active with one active holder; else unknown with one unknown holder."""
         codes = {each: ACTIVITIES.index(each) for each in Activity}
         active, unknown = (
             np.bincount(self._codes[self._verdicts.activity == codes[each]], minlength=len(self._ids)) > 0
@@ -145,9 +144,9 @@ class GpuView:
 
     def _make_listing(self) -> Listing:
         allocations, size = self._verdicts.usage.allocations, len(self._ids)
-        node, model = Texts(lambda: self._read_places(0)), Texts(lambda: self._read_places(1))
-        namespace = Texts(lambda: [one.container.namespace for one in allocations])
-        names = Texts(self._read_names)
+        node, model = TextColumn(self._read_nodes), TextColumn(self._read_models)
+        namespace = TextColumn(lambda: [one.container.namespace for one in allocations])
+        names = TextColumn(self._read_names)
         of_names = np.concatenate((self._codes, np.arange(self._held, size)))
         return Listing(
             size,
@@ -159,23 +158,28 @@ class GpuView:
                 "holders": lambda: self._holders,
             },
             filters={
-                "namespace": lift(namespace.among, self._codes, size=size),
+                "namespace": filter_groups(namespace.is_any_of, self._codes, size=size),
                 "state": filter_codes(self._state, GPU_STATES),
                 "activity": filter_codes(self._activity, GPU_ACTIVITIES),
-                "node": node.among,
-                "model": model.among,
-                "q": lift(names.containing, of_names, size=size),
+                "node": node.is_any_of,
+                "model": model.is_any_of,
+                "q": filter_groups(names.contains_all, of_names, size=size),
             },
         )
 
-    def _read_places(self, part: int) -> list[str]:
-        """Nodes or models, a row each."""
+    def _read_nodes(self) -> list[str]:
+        return [*(one.node for one in self._first_allocations()), *(node for (node, _), _ in self._free)]
+
+    def _read_models(self) -> list[str]:
+        return [*(one.model for one in self._first_allocations()), *(model for (_, model), _ in self._free)]
+
+    def _first_allocations(self) -> list[AllocationKey]:
+        """The first allocation of each GPU that is held."""
         allocations, firsts = self._verdicts.usage.allocations, self._rows[self._begins[: self._held]].tolist()
-        held = [(allocations[row].node, allocations[row].model)[part] for row in firsts]
-        return [*held, *(place[part] for place, _ in self._free)]
+        return [allocations[row] for row in firsts]
 
     def _read_names(self) -> list[str]:
-        """Where `q` looks: one text a holder, and one for the free GPUs of a place."""
+        """The texts that `q` searches: one per holder, and one per row of free GPUs."""
         allocations = self._verdicts.usage.allocations
         held = [f"{one.node} {gpu_id(one)} {one.container.namespace}/{one.container.pod}" for one in allocations]
         return [*held, *(f"{node} {model} free" for (node, model), _ in self._free)]
@@ -185,7 +189,19 @@ class GpuView:
 
     def _free_row(self, number: int) -> GpuRow:
         (node, model), gpus = self._free[number - self._held]
-        return GpuRow(self._ids[number], "", "", "", node, model, gpus, None, "free", "free", [])
+        return GpuRow(
+            id=self._ids[number],
+            uuid="",
+            instance="",
+            index="",
+            node=node,
+            model=model,
+            gpus=gpus,
+            score=None,
+            state="free",
+            activity="free",
+            holders=[],
+        )
 
     def _held_row(self, number: int) -> GpuRow:
         rows = self._rows[self._begins[number] : self._begins[number + 1]].tolist()
@@ -198,7 +214,7 @@ class GpuView:
             node=allocation.node,
             model=allocation.model,
             gpus=1,
-            score=known(self._score, number, digits=1),
+            score=known_value(self._score, number, digits=1),
             state=GPU_STATES[self._state[number]],
             activity=GPU_ACTIVITIES[self._activity[number]],
             holders=[self._holder(row) for row in rows],
@@ -216,7 +232,7 @@ def view_gpus(published: PublishedResult) -> GpuView:
 
 @router.get("/gpus", summary="GPUs", response_model=Page[GpuRow])
 def list_gpus(request: Request, published: LastResult, query: Annotated[GpuQuery, Query()]) -> Response:
-    """Every GPU that somebody holds, and who; the free ones of each node and model in one row, where a source counts
-    them."""
+    """Every GPU that is held, with its holders. Where the source counts free GPUs, those of each node and model are one
+    row."""
     view = view_gpus(published)
-    return answer_page(request, query, result=published.result, listing=lambda: view.listing, row=view.row)
+    return send_page(request, query, result=published.result, view=view)

@@ -1,4 +1,4 @@
-"""/api/v1/health: how the analyzer fares, in numbers."""
+"""/api/v1/health: the state of the analyzer, in numbers."""
 
 import time
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ LATE_AFTER_INTERVALS = 3
 
 @dataclass(frozen=True, slots=True)
 class Cycles:
-    """What the cycles since the start came to."""
+    """The cycles since the start."""
 
     finished: int
     failed: int
@@ -38,30 +38,30 @@ class Cycles:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How the analyzer fares."""
+    """The state of the analyzer."""
 
     status: Status
     version: str
-    ready: Annotated[bool, Field(description="Whether there is a result at all.")]
+    ready: Annotated[bool, Field(description="Whether a cycle has finished.")]
     cycles: Cycles
     allocations: int
     workloads: int
-    gpus: Annotated[int | None, Field(description="Whole GPUs, held or not; null where no source tells how many.")]
-    free_gpus: Annotated[int | None, Field(description="Those of them that nobody holds.")]
-    coverage: Annotated[float | None, Field(description="Samples seen against samples expected, over all.")]
-    measured: Annotated[int, Field(description="Allocations of which the window has samples at all.")]
-    measured_coverage: Annotated[float | None, Field(description="Samples seen against samples expected, of those.")]
+    gpus: Annotated[int | None, Field(description="Whole GPUs, held or not; null: the source does not count them.")]
+    free_gpus: Annotated[int | None, Field(description="Those that are not held.")]
+    coverage: Annotated[float | None, Field(description="Samples seen / samples expected, over all allocations.")]
+    measured: Annotated[int, Field(description="Allocations that have samples in the window.")]
+    measured_coverage: Annotated[float | None, Field(description="Samples seen / samples expected, over these.")]
     unknown: Annotated[dict[str, int], Field(description="Allocations that could not be judged, by reason.")]
     settings_reloads: dict[str, int]
     listeners: int
-    ledger: Annotated[Mapping[str, Any] | None, Field(description="How the books stand; null where none are kept.")]
-    deliveries: Annotated[Mapping[str, Any], Field(description="How notices, control calls and alerts fare.")]
+    ledger: Annotated[Mapping[str, Any] | None, Field(description="The state of the ledger; null if it is disabled.")]
+    deliveries: Annotated[Mapping[str, Any], Field(description="The state of notices, control calls and alerts.")]
     result: ResultStamp | None
 
 
 @router.get("/health", summary="Health in numbers", response_model=Health)
 async def show_health(dependencies: Dependencies) -> Response:
-    """More than the seed's /health tells: cycles, coverage, and why allocations are unknown."""
+    """More than gpu-oour's /health: cycles, coverage, reasons for unknown allocations, ledger, deliveries."""
     published = dependencies.results.published
     result = published.result if published else None
     fleet = view_fleet(published) if published else UNKNOWN_FLEET
@@ -75,7 +75,7 @@ async def show_health(dependencies: Dependencies) -> Response:
             workloads=len(result.workloads) if result else 0,
             gpus=fleet.gpus,
             free_gpus=fleet.free_gpus,
-            coverage=_cover(result),
+            coverage=_read_coverage(result),
             measured=len(_list_measured(result)),
             measured_coverage=_average(_list_measured(result)),
             unknown=_count_unknown(result),
@@ -89,14 +89,14 @@ async def show_health(dependencies: Dependencies) -> Response:
 
 
 def find_status(dependencies: ApiDependencies) -> Status:
-    """Degraded while the engine does not answer, warning while the last result is old."""
+    """Degraded while the source cannot be read, warning while the last result is old."""
     if not is_connected(dependencies):
         return "degraded"
     return "warning" if is_late(dependencies) else "healthy"
 
 
 def is_connected(dependencies: ApiDependencies) -> bool:
-    """Whether the last cycle could read something."""
+    """Whether the last cycle succeeded."""
     return dependencies.cycles.stats.finished > 0 and not dependencies.cycles.stats.last_error
 
 
@@ -110,21 +110,21 @@ def is_late(dependencies: ApiDependencies) -> bool:
 def _count_cycles(dependencies: ApiDependencies, result: Result | None) -> Cycles:
     stats = dependencies.cycles.stats
     return Cycles(
-        stats.finished,
-        stats.failed,
-        stats.last_error,
-        format_utc(stats.last_ended_at),
-        round(result.seconds, 3) if result else None,
-        dependencies.settings.current.scheduler.interval,
+        finished=stats.finished,
+        failed=stats.failed,
+        last_error=stats.last_error,
+        last_ended_at=format_utc(stats.last_ended_at),
+        last_seconds=round(result.seconds, 3) if result else None,
+        interval_seconds=dependencies.settings.current.scheduler.interval,
     )
 
 
-def _cover(result: Result | None) -> float | None:
+def _read_coverage(result: Result | None) -> float | None:
     return None if result is None else _average(result.verdicts.usage.coverage)
 
 
 def _list_measured(result: Result | None) -> Column:
-    """The coverage of each allocation that can be measured: one without any sample may well have no utilization."""
+    """The coverage of each allocation with samples; without any it may have no utilization metric at all."""
     if result is None:
         return np.empty(0)
     coverage = result.verdicts.usage.coverage

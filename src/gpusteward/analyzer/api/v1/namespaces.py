@@ -1,4 +1,4 @@
-"""/api/v1/namespaces: what each namespace holds, and how much of it is used."""
+"""/api/v1/namespaces: GPUs held and used by each namespace."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -10,9 +10,8 @@ from pydantic import Field
 from gpusteward.analyzer.api.dependencies import LastResult
 from gpusteward.analyzer.api.http.authorization import may_read
 from gpusteward.analyzer.api.result_store import PublishedResult
-from gpusteward.analyzer.api.v1.allocations import known
-from gpusteward.analyzer.api.v1.listing import Listing, Texts, mean_by, sum_by
-from gpusteward.analyzer.api.v1.pagination import ListQuery, Page, Words, answer_page
+from gpusteward.analyzer.api.v1.listing import Listing, TextColumn, known_value, mean_by, sum_by
+from gpusteward.analyzer.api.v1.pagination import FilterValues, ListQuery, Page, send_page
 from gpusteward.analyzer.judge.keys import encode
 from gpusteward.analyzer.judge.states import find_low
 from gpusteward.analyzer.results import Result
@@ -36,14 +35,14 @@ class Namespace:
     unknown: int
     workloads: int
     idle_workloads: int
-    average_score: Annotated[float | None, Field(description="Of the allocations that have a score.")]
+    average_score: Annotated[float | None, Field(description="Over the allocations that have a score.")]
     low: Annotated[int, Field(description="Allocations whose score is below the low threshold, or that are idle.")]
     memory_used_bytes: float | None
     power_watts: float | None
 
 
 class NamespaceQuery(ListQuery):
-    """Which namespaces, and in which order."""
+    """Filters and sort order of namespaces."""
 
     sort: Literal[
         "namespace",
@@ -58,12 +57,12 @@ class NamespaceQuery(ListQuery):
         "-average_score",
         "workloads",
         "-workloads",
-    ] = Field(default="-idle", description="`-` in front turns it around; the unknown comes last either way.")
-    namespace: Words = ()
+    ] = Field(default="-idle", description="`-` in front: descending. Unknown values always come last.")
+    namespace: FilterValues = ()
 
 
 class NamespaceView:
-    """The namespaces of one result, ready to be listed."""
+    """The namespaces of one result as a list."""
 
     def __init__(self, result: Result) -> None:
         verdicts, table = result.verdicts, result.workloads
@@ -79,15 +78,15 @@ class NamespaceView:
         self._low = np.bincount(codes[is_low], minlength=size)
         self._memory = sum_by(verdicts.usage.column(Measure.MEMORY_USED, Stat.MEAN), codes, size=size)
         self._power = sum_by(verdicts.usage.column(Measure.POWER, Stat.MEAN), codes, size=size)
-        places = {name: number for number, name in enumerate(names)}
-        homes = np.array([places.get(key[1], -1) for key in table.keys], dtype=np.intp)
+        numbers = {name: number for number, name in enumerate(names)}
+        owner_codes = np.array([numbers.get(key[1], -1) for key in table.keys], dtype=np.intp)
         is_idle = table.activity == ACTIVITIES.index(Activity.IDLE)
-        self._workloads = np.bincount(homes[homes >= 0], minlength=size)
-        self._idle_workloads = np.bincount(homes[(homes >= 0) & is_idle], minlength=size)
+        self._workloads = np.bincount(owner_codes[owner_codes >= 0], minlength=size)
+        self._idle_workloads = np.bincount(owner_codes[(owner_codes >= 0) & is_idle], minlength=size)
         self.listing = self._make_listing()
 
     def _make_listing(self) -> Listing:
-        namespace = Texts(lambda: self._names)
+        namespace = TextColumn(lambda: self._names)
         return Listing(
             len(self._names),
             sorts={
@@ -98,7 +97,7 @@ class NamespaceView:
                 "average_score": lambda: self._score,
                 "workloads": lambda: self._workloads,
             },
-            filters={"namespace": namespace.among, "q": namespace.containing},
+            filters={"namespace": namespace.is_any_of, "q": namespace.contains_all},
         )
 
     def row(self, number: int) -> Namespace:
@@ -110,10 +109,10 @@ class NamespaceView:
             unknown=int(self._counts[Activity.UNKNOWN][number]),
             workloads=int(self._workloads[number]),
             idle_workloads=int(self._idle_workloads[number]),
-            average_score=known(self._score, number, digits=1),
+            average_score=known_value(self._score, number, digits=1),
             low=int(self._low[number]),
-            memory_used_bytes=known(self._memory, number),
-            power_watts=known(self._power, number),
+            memory_used_bytes=known_value(self._memory, number),
+            power_watts=known_value(self._power, number),
         )
 
 
@@ -123,6 +122,6 @@ def view_namespaces(published: PublishedResult) -> NamespaceView:
 
 @router.get("/namespaces", summary="Namespaces", response_model=Page[Namespace])
 def list_namespaces(request: Request, published: LastResult, query: Annotated[NamespaceQuery, Query()]) -> Response:
-    """Every namespace that holds a GPU; those with the most idle ones come first."""
+    """Every namespace that holds a GPU; those with the most idle allocations first."""
     view = view_namespaces(published)
-    return answer_page(request, query, result=published.result, listing=lambda: view.listing, row=view.row)
+    return send_page(request, query, result=published.result, view=view)

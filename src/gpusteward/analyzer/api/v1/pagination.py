@@ -1,17 +1,17 @@
-"""How lists are asked for: pages by cursor, sorting, filters, ETag.
+"""Lists of the API: pages by cursor, sort order, filters, ETag.
 
-A cursor belongs to one result, one sorting and one choice of filters. When the next cycle has finished in between, it
-is refused with 410 instead of skipping or repeating rows silently: begin again without a cursor.
+A cursor belongs to one result, one sort order and one choice of filters. Once a newer result is published, the cursor
+is refused with 410, so that no row is skipped or repeated: the client starts again without a cursor.
 """
 
 import base64
 import binascii
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 from fastapi import Request, Response
@@ -26,56 +26,56 @@ from gpusteward.messages import api_errors
 
 MOST_ROWS = 1000
 Row = TypeVar("Row")
-Word = Annotated[str, Field(max_length=253)]
-Words = Annotated[tuple[Word, ...], Field(max_length=50)]
+FilterValue = Annotated[str, Field(max_length=253)]
+FilterValues = Annotated[tuple[FilterValue, ...], Field(max_length=50)]
 if TYPE_CHECKING:
-    StateWord = str
-    ActivityWord = str
-    SignatureWord = str
-else:  # words in the API document, made from the enums
-    StateWord = Literal[tuple(each.value for each in State)]
-    ActivityWord = Literal[tuple(each.value for each in Activity)]
-    SignatureWord = Literal[tuple(each.value for each in Signature)]
+    StateName = str
+    ActivityName = str
+    SignatureName = str
+else:  # the enums as literals, for the API document
+    StateName = Literal[tuple(each.value for each in State)]
+    ActivityName = Literal[tuple(each.value for each in Activity)]
+    SignatureName = Literal[tuple(each.value for each in Signature)]
 
 
 class ListQuery(BaseModel):
-    """What every list takes. Several words of one filter mean any of them; several filters mean all of them."""
+    """Parameters of every list. Several values of one filter: any of them; several filters: all of them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    limit: int = Field(default=100, ge=1, le=MOST_ROWS, description="How many rows at most.")
+    limit: int = Field(default=100, ge=1, le=MOST_ROWS, description="Maximum number of rows.")
     cursor: str | None = Field(
-        default=None, max_length=500, description="`next` of the page before; 410 once another cycle has finished."
+        default=None, max_length=500, description="`next` of the previous page; 410 once a newer result is published."
     )
-    q: Words = Field(default=(), description="Rows that hold all of these words somewhere in their names.")
+    q: FilterValues = Field(default=(), description="Rows whose names contain all of these words.")
 
     @property
     def sorting(self) -> str:
-        return str(getattr(self, "sort"))  # noqa: B009 - each list declares its own words for it
+        return str(getattr(self, "sort"))  # noqa: B009 - each list declares its own sorts
 
     @property
     def filters(self) -> Mapping[str, Sequence[str]]:
-        """What was asked for, by name; nothing for filters that were left out."""
-        told = self.model_dump(exclude={"limit", "cursor", "sort", "lang"})
-        return {name: tuple(words) for name, words in told.items() if words}
+        """The filters that were given, by name."""
+        given = self.model_dump(exclude={"limit", "cursor", "sort", "lang"})
+        return {name: tuple(values) for name, values in given.items() if values}
 
 
 @dataclass(frozen=True)
 class ResultStamp:
-    """Which cycle an answer is from."""
+    """The result that a response is from."""
 
     tag: str
     number: int
-    at: Annotated[str, Field(description="The end of the judged window, UTC.")]
+    at: Annotated[str, Field(description="The end of the window, UTC.")]
     window_seconds: float
 
 
 @dataclass(frozen=True)
 class Page(Generic[Row]):
-    """Some rows of a list."""
+    """One page of a list."""
 
     items: list[Row]
-    total: Annotated[int, Field(description="How many rows pass the filters, on all pages.")]
+    total: Annotated[int, Field(description="How many rows pass the filters, on all pages together.")]
     next: Annotated[str | None, Field(description="The cursor of the next page; null on the last one.")]
     result: ResultStamp
 
@@ -86,25 +86,32 @@ class _Cursor(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     offset: int
 
 
-def answer_page(
-    request: Request, query: ListQuery, *, result: Result, listing: Callable[[], Listing], row: Callable[[int], object]
-) -> Response:
-    """One page, or 304 when the client has it. Raises a 410 or 422 problem for a cursor that leads nowhere."""
+class RowView(Protocol):
+    """The rows of one resource in one result."""
+
+    @property
+    def listing(self) -> Listing: ...
+
+    def row(self, number: int) -> object: ...
+
+
+def send_page(request: Request, query: ListQuery, *, result: Result, view: RowView) -> Response:
+    """One page, or 304 when the client has it. Raises a 410 or 422 problem for an invalid cursor."""
     etag = make_etag(request, result)
     if has_current(request, etag):
         return send_not_modified(etag)
     offset = _read_cursor(query, result)
-    order = listing().select(query.sorting, query.filters)
+    order = view.listing.select(query.sorting, query.filters)
     end = offset + query.limit
-    items = [row(number) for number in order[offset:end].tolist()]
+    items = [view.row(number) for number in order[offset:end].tolist()]
     following = _write_cursor(query, result, end) if end < len(order) else None
     return send_json(Page(items, len(order), following, stamp(result)), etag=etag)
 
 
 def make_etag(request: Request, result: Result) -> str:
-    """Changes with the result and with what was asked of it."""
-    asked = f"{request.url.path}?{request.url.query}"
-    return f'"{result.tag}-{_digest(asked)}"'
+    """Changes with the result and with the path and query of the request."""
+    target = f"{request.url.path}?{request.url.query}"
+    return f'"{result.tag}-{_digest(target)}"'
 
 
 def stamp(result: Result) -> ResultStamp:
@@ -112,7 +119,7 @@ def stamp(result: Result) -> ResultStamp:
 
 
 def format_utc(at: float | None) -> str | None:
-    """`2026-11-15T22:13:09Z`; None for what is not known."""
+    """`2026-11-15T22:13:09Z`; None for an unknown time."""
     if at is None or math.isnan(at):
         return None
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

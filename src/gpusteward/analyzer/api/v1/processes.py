@@ -1,4 +1,4 @@
-"""/api/v1/workloads/.../processes: what a workload runs on GPUs now, as the agents of its nodes tell it."""
+"""/api/v1/workloads/.../processes: the GPU processes of a workload now, as the agents of its nodes report them."""
 
 import time
 from dataclasses import dataclass
@@ -39,13 +39,11 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """What the pods of a workload run now."""
+    """The processes of the pods of a workload."""
 
     processes: list[Process]
-    total: Annotated[int, Field(description="How many were found, if that is more than are listed.")]
-    untold: Annotated[
-        list[str], Field(description="Pods that no agent of gpusteward speaks of: they may run anything.")
-    ]
+    total: Annotated[int, Field(description="Number of processes; not all may be listed.")]
+    untold: Annotated[list[str], Field(description="Pods that no agent reports: their processes are unknown.")]
     pods: Annotated[int, Field(description="How many pods of the workload hold GPUs.")]
     result: ResultStamp
 
@@ -60,19 +58,19 @@ async def read_processes(
     kind: Part,
     namespace: Part,
     name: Part,
-    limit: Annotated[int, Query(ge=1, le=MOST_PODS, description="How many pods at most.")] = 16,
-    offset: Annotated[int, Query(ge=0, le=100_000, description="How many pods to pass over.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=MOST_PODS, description="Maximum number of pods.")] = 16,
+    offset: Annotated[int, Query(ge=0, le=100_000, description="Number of pods to skip.")] = 0,
 ) -> Response:
     """Processes with their GPU, memory and SM use at this moment, from gpusteward's agents."""
     result = published.result
     number = find_workload(result.workloads, kind=kind, namespace=namespace, name=name)
     containers = (result.verdicts.usage.allocations[row].container for row in result.workloads.rows(number).tolist())
     pods = list(dict.fromkeys(Pod(one.namespace, one.pod) for one in containers))
-    asked = pods[offset : offset + limit]
+    requested = pods[offset : offset + limit]
     running = await query_source(
-        lambda: dependencies.source.read_processes(asked, time.time()), dependencies.limits.processes
+        lambda: dependencies.source.read_processes(requested, time.time()), dependencies.limits.processes
     )
-    untold = [pod.name for pod in asked if pod not in running.reported]
+    untold = [pod.name for pod in requested if pod not in running.reported]
     listed = [_describe(each) for each in running.processes[:MOST_PROCESSES]]
     return send_json(Processes(listed, len(running.processes), untold, len(pods), stamp(result)))
 

@@ -1,4 +1,4 @@
-"""/api/v1/workloads/.../series: the course of a workload's GPUs, as the source has it."""
+"""/api/v1/workloads/.../series: the GPUs of a workload over time, read from the source."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -17,13 +17,13 @@ from gpusteward.analyzer.sources.usage_source import Chart
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])
 
-LONGEST_COURSE_SECONDS = 7 * 86400.0
-MOST_CHARTS = 16
+LONGEST_SECONDS = 7 * 86400.0
+MOST_ALLOCATIONS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
-    """The course of one allocation."""
+class AllocationSeries:
+    """One allocation over time."""
 
     allocation: Annotated[str, Field(description="The id of the allocation.")]
     lines: Annotated[
@@ -34,9 +34,9 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The course of a workload's GPUs before the end of the judged window."""
+    """The GPUs of a workload over time, until the end of the window."""
 
-    courses: list[Course]
+    courses: list[AllocationSeries]
     total: Annotated[int, Field(description="How many allocations the workload has.")]
     seconds: float
     result: ResultStamp
@@ -50,11 +50,11 @@ async def read_series(
     kind: Part,
     namespace: Part,
     name: Part,
-    seconds: Annotated[float, Query(ge=60, le=LONGEST_COURSE_SECONDS)] = 3600.0,
-    limit: Annotated[int, Query(ge=1, le=MOST_CHARTS, description="How many allocations at most.")] = 8,
-    offset: Annotated[int, Query(ge=0, le=100_000, description="How many allocations to pass over.")] = 0,
+    seconds: Annotated[float, Query(ge=60, le=LONGEST_SECONDS)] = 3600.0,
+    limit: Annotated[int, Query(ge=1, le=MOST_ALLOCATIONS, description="Maximum number of allocations.")] = 8,
+    offset: Annotated[int, Query(ge=0, le=100_000, description="Number of allocations to skip.")] = 0,
 ) -> Response:
-    """Core utilization, memory copy, memory used and power over time, as the engine has them."""
+    """Core utilization, memory copy, memory used and power over time, as the source has them."""
     result = published.result
     number = find_workload(result.workloads, kind=kind, namespace=namespace, name=name)
     rows = result.workloads.rows(number).tolist()
@@ -63,11 +63,11 @@ async def read_series(
     def read() -> list[Chart]:
         return [dependencies.source.read_series(allocation, result.at, seconds=seconds) for allocation in allocations]
 
-    courses = [_course(chart) for chart in await query_source(read, dependencies.limits.series)]
-    return send_json(Series(courses, len(rows), seconds, stamp(result)))
+    series = [_make_series(chart) for chart in await query_source(read, dependencies.limits.series)]
+    return send_json(Series(series, len(rows), seconds, stamp(result)))
 
 
-def _course(chart: Chart) -> Course:
-    return Course(
+def _make_series(chart: Chart) -> AllocationSeries:
+    return AllocationSeries(
         allocation_id(chart.allocation), {measure.value: list(points) for measure, points in chart.lines.items()}
     )

@@ -1,4 +1,4 @@
-"""/api/v1/sources: where the numbers come from, and under which names they were found."""
+"""/api/v1/sources: the source, and the metric and label names found there."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from gpusteward.analyzer.api.http.responses import send_json
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["sources"])
 
 
-@router.get("/sources", summary="What the engine has", response_model=Mapping[str, Any])
+@router.get("/sources", summary="Metrics and labels of the source", response_model=Mapping[str, Any])
 async def show_sources(dependencies: Dependencies) -> Response:
-    """The engine, the dialects found there with their metric and label names, and which questions failed last."""
+    """The engine, its dialects with their metric and label names, and the queries that failed last."""
     return send_json(dependencies.source.describe())

@@ -1,4 +1,4 @@
-"""/api/v1/workloads: a verdict is about a workload, the root owner with all GPUs of all its pods."""
+"""/api/v1/workloads: verdicts on root owners with all GPUs of all their pods."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -13,19 +13,19 @@ from gpusteward.analyzer.api.http.authorization import may_read
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import has_current, send_json, send_not_modified
 from gpusteward.analyzer.api.result_store import PublishedResult
-from gpusteward.analyzer.api.v1.allocations import Allocation, HighestStep, known, view_allocations
-from gpusteward.analyzer.api.v1.listing import Listing, Texts, filter_codes, lift
+from gpusteward.analyzer.api.v1.allocations import Allocation, HighestStep, view_allocations
+from gpusteward.analyzer.api.v1.listing import Listing, TextColumn, filter_codes, filter_groups, known_value
 from gpusteward.analyzer.api.v1.pagination import (
-    ActivityWord,
+    ActivityName,
+    FilterValues,
     ListQuery,
     Page,
     ResultStamp,
-    SignatureWord,
-    StateWord,
-    Words,
-    answer_page,
+    SignatureName,
+    StateName,
     format_utc,
     make_etag,
+    send_page,
     stamp,
 )
 from gpusteward.analyzer.explain.answers import Opinion
@@ -42,23 +42,23 @@ router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["wo
 LISTING = "workloads"
 DEFAULT_SORT: Final = "-idle_gpus"
 NO_NAME = "-"
-"""Stands in a path for an empty part, which no URL can carry; nothing in Kubernetes is called so."""
+"""Stands for an empty part of a path; not a valid name in Kubernetes."""
 MOST_ALLOCATIONS = 512
 
-Part = Annotated[str, Path(max_length=253, description=f"`{NO_NAME}` for an empty one.")]
+Part = Annotated[str, Path(max_length=253, description=f"`{NO_NAME}` for an empty name.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A root owner. Idle only if every one of its GPUs is idle and its data is complete."""
+    """A root owner. Idle only if every one of its GPUs is idle and has complete data."""
 
     kind: str
     namespace: str
     name: str
     score: float | None
-    state: StateWord
-    activity: ActivityWord
-    signature: SignatureWord
+    state: StateName
+    activity: ActivityName
+    signature: SignatureName
     highest_step: HighestStep
     gpus: int
     idle_gpus: int
@@ -67,8 +67,8 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
-class OpinionShown:
-    """What a language model thinks, in its own numbers. It may only take a step away; a reason tells where it did."""
+class SecondOpinion:
+    """The opinion of a language model. It can only lower the highest action; a reason says where it did."""
 
     status: Literal["active", "idle", "suspicious"]
     confidence: float
@@ -81,20 +81,20 @@ class OpinionShown:
 
 @dataclass(frozen=True, slots=True)
 class JudgedAllocation:
-    """An allocation with the reasons for its verdict and every number behind them."""
+    """An allocation with the reasons for its verdict and the values they are based on."""
 
     allocation: Allocation
     reasons: list[str]
-    evidence: Annotated[dict[str, float], Field(description="MEASURE.STAT in base units; the unknown is left out.")]
-    opinion: OpinionShown | None
+    evidence: Annotated[dict[str, float], Field(description="MEASURE.STAT in base units; unknown values are left out.")]
+    opinion: SecondOpinion | None
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadDetail:
-    """The verdict of one workload, why, and on what evidence."""
+    """The verdict of one workload with its reasons and evidence."""
 
     workload: Workload
-    finding: Annotated[str, Field(description="What could be given back although the whole is not idle.")]
+    finding: Annotated[str, Field(description="Unused GPUs of a workload that is not idle as a whole.")]
     reasons: list[str]
     nodes: list[str]
     evidence: dict[str, float]
@@ -104,7 +104,7 @@ class WorkloadDetail:
 
 
 class WorkloadQuery(ListQuery):
-    """Which workloads, and in which order."""
+    """Filters and sort order of workloads."""
 
     sort: Literal[
         "idle_gpus",
@@ -121,18 +121,18 @@ class WorkloadQuery(ListQuery):
         "-name",
         "kind",
         "-kind",
-    ] = Field(default=DEFAULT_SORT, description="`-` in front turns it around; the unknown comes last either way.")
-    namespace: Words = ()
-    kind: Words = ()
-    state: Annotated[tuple[StateWord, ...], Field(max_length=5)] = ()
-    activity: Annotated[tuple[ActivityWord, ...], Field(max_length=3)] = ()
-    signature: Annotated[tuple[SignatureWord, ...], Field(max_length=len(SIGNATURES))] = ()
-    node: Words = Field(default=(), description="Workloads with a GPU on one of these nodes.")
-    model: Words = Field(default=(), description="Workloads with a GPU of one of these models.")
+    ] = Field(default=DEFAULT_SORT, description="`-` in front: descending. Unknown values always come last.")
+    namespace: FilterValues = ()
+    kind: FilterValues = ()
+    state: Annotated[tuple[StateName, ...], Field(max_length=5)] = ()
+    activity: Annotated[tuple[ActivityName, ...], Field(max_length=3)] = ()
+    signature: Annotated[tuple[SignatureName, ...], Field(max_length=len(SIGNATURES))] = ()
+    node: FilterValues = Field(default=(), description="Workloads with a GPU on one of these nodes.")
+    model: FilterValues = Field(default=(), description="Workloads with a GPU of one of these models.")
 
 
 class WorkloadView:
-    """The workloads of one result, ready to be listed."""
+    """The workloads of one result as a list."""
 
     def __init__(self, result: Result) -> None:
         self._table = result.workloads
@@ -145,7 +145,7 @@ class WorkloadView:
             kind=kind,
             namespace=namespace,
             name=name,
-            score=known(table.score, number, digits=1),
+            score=known_value(table.score, number, digits=1),
             state=STATES[table.state[number]].value,
             activity=ACTIVITIES[table.activity[number]].value,
             signature=SIGNATURES[table.signature[number]].value,
@@ -160,11 +160,12 @@ class WorkloadView:
 def _make_listing(result: Result) -> Listing:
     table, allocations = result.workloads, result.verdicts.usage.allocations
     kind, namespace, name = (_part_of_key(table, part) for part in range(3))
-    node, model = Texts(lambda: [one.node for one in allocations]), Texts(lambda: [one.model for one in allocations])
+    node = TextColumn(lambda: [one.node for one in allocations])
+    model = TextColumn(lambda: [one.model for one in allocations])
     size = len(table)
     return Listing(
         size,
-        among_equals="idle_since",  # the longest idle first
+        tie_breaker="idle_since",  # the longest idle first
         sorts={
             "idle_gpus": lambda: table.idle_gpus,
             "gpus": lambda: table.gpus,
@@ -175,20 +176,20 @@ def _make_listing(result: Result) -> Listing:
             "kind": kind.sort,
         },
         filters={
-            "namespace": namespace.among,
-            "kind": kind.among,
+            "namespace": namespace.is_any_of,
+            "kind": kind.is_any_of,
             "state": filter_codes(table.state, STATES),
             "activity": filter_codes(table.activity, ACTIVITIES),
             "signature": filter_codes(table.signature, SIGNATURES),
-            "node": lift(node.among, table.codes, size=size),
-            "model": lift(model.among, table.codes, size=size),
-            "q": Texts(lambda: ["/".join(key) for key in table.keys]).containing,
+            "node": filter_groups(node.is_any_of, table.codes, size=size),
+            "model": filter_groups(model.is_any_of, table.codes, size=size),
+            "q": TextColumn(lambda: ["/".join(key) for key in table.keys]).contains_all,
         },
     )
 
 
-def _part_of_key(table: WorkloadTable, part: int) -> Texts:
-    return Texts(lambda: [key[part] for key in table.keys])
+def _part_of_key(table: WorkloadTable, part: int) -> TextColumn:
+    return TextColumn(lambda: [key[part] for key in table.keys])
 
 
 def view_workloads(published: PublishedResult) -> WorkloadView:
@@ -197,16 +198,16 @@ def view_workloads(published: PublishedResult) -> WorkloadView:
 
 @router.get("/workloads", summary="Workloads", response_model=Page[Workload])
 def list_workloads(request: Request, published: LastResult, query: Annotated[WorkloadQuery, Query()]) -> Response:
-    """Every root owner with its verdict; those with the most idle GPUs come first."""
+    """Every root owner with its verdict; those with the most idle GPUs first."""
     view = view_workloads(published)
-    return answer_page(request, query, result=published.result, listing=lambda: view.listing, row=view.row)
+    return send_page(request, query, result=published.result, view=view)
 
 
 @router.get("/workloads/{kind}/{namespace}/{name}", summary="One workload", response_model=WorkloadDetail)
 def show_workload(
     request: Request, published: LastResult, *, kind: Part, namespace: Part, name: Part, lang: Language = "en"
 ) -> Response:
-    """The verdict of one workload with its reasons in words, its evidence and its allocations."""
+    """The verdict of one workload with its reasons, evidence and allocations. `lang`: of the reasons."""
     number = find_workload(published.result.workloads, kind=kind, namespace=namespace, name=name)
     etag = make_etag(request, published.result)
     if has_current(request, etag):
@@ -246,16 +247,16 @@ def _judged(published: PublishedResult, row: int, *, language: Language) -> Judg
         allocation=view_allocations(published).row(row),
         reasons=list(explain_row(result.verdicts, row, rules=result.settings.rules, language=language)),
         evidence=_rounded({f"{measure}.{stat}": float(column[row]) for (measure, stat), column in stats}),
-        opinion=_shown(result.opinions.get(row)),
+        opinion=_make_opinion(result.opinions.get(row)),
     )
 
 
-def _shown(opinion: Opinion | None) -> OpinionShown | None:
+def _make_opinion(opinion: Opinion | None) -> SecondOpinion | None:
     if opinion is None:
         return None
-    told = asdict(opinion)
-    told.pop("rule_score")
-    return OpinionShown(**told | {"asked_at": format_utc(opinion.asked_at)})
+    values = asdict(opinion)
+    values.pop("rule_score")
+    return SecondOpinion(**values | {"asked_at": format_utc(opinion.asked_at)})
 
 
 def _rounded(values: Mapping[str, float]) -> dict[str, float]:
