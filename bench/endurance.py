@@ -12,9 +12,9 @@ from bench.readings import read_memory
 from bench.results import Endurance, Moment
 from bench.scrapes import Scraper
 from bench.sides import Side
-from gpusteward.agent.kubernetes import podresources_pb2 as wire
-from tests.fakes.kubelet import answer, given
-from tests.fakes.machines import Tenant, write_process
+from gpusteward.agent.kubernetes import podresources_pb2 as messages
+from tests.fakes.kubelet import device_claim, response
+from tests.fakes.machines import NodePod, write_process
 from tests.fakes.nvml_scenarios import crowd
 
 ROUNDS = 40
@@ -30,7 +30,7 @@ class Town:
     """The pods of a node, some of which move out each round for others to move in."""
 
     node: Node
-    tenants: list[Tenant]
+    tenants: list[NodePod]
     changes: int = 0
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _seats: Iterator[int] = field(default_factory=lambda: itertools.cycle(range(PODS)))
@@ -49,23 +49,23 @@ class Town:
     def newest(self) -> str:
         return max((tenant.pod for tenant in self.tenants), key=lambda name: int(name.split("-")[1]))
 
-    def _new_tenant(self, seat: int) -> Tenant:
+    def _new_tenant(self, seat: int) -> NodePod:
         number = next(self._numbers)
         world = crowd(self.node.gpus, 0)
         return seat_tenant(world, seat, name=f"job-{number}-7d9f8b6c5d-z9z9z", pids=[FIRST_PID + number])
 
-    def _tell_node(self, leaving: list[Tenant], coming: list[Tenant]) -> None:
-        proc = self.node.standing.proc
+    def _tell_node(self, leaving: list[NodePod], coming: list[NodePod]) -> None:
+        proc = self.node.running.proc
         for tenant in coming:
             cgroup = f"/kubepods/burstable/pod{tenant.uid}/{tenant.container_id}"
             write_process(proc, tenant.pids[0], cgroup=cgroup, argv0="/usr/bin/python3")
         crowd(self.node.gpus, PODS, pids=[tenant.pids[0] for tenant in self.tenants]).write(self.node.scenario)
-        self.node.standing.kubelet.answer = answer(*map(_claim, self.tenants))
+        self.node.running.kubelet.response = response(*map(_claim, self.tenants))
         for tenant in leaving:
             shutil.rmtree(proc / str(tenant.pids[0]))
 
-    def _tell_pods(self, leaving: list[Tenant], coming: list[Tenant]) -> Iterator[None]:
-        api = self.node.standing.api
+    def _tell_pods(self, leaving: list[NodePod], coming: list[NodePod]) -> Iterator[None]:
+        api = self.node.running.api
         staying = [tenant for tenant in self.tenants if tenant not in coming][:CHANGED]
         for tenant in staying:
             tenant.annotations["changed"] = str(self.changes)
@@ -110,5 +110,5 @@ def _scrape_until(scraper: Scraper, pod: str) -> int:
     raise RuntimeError(f"the agent did not tell of the pod {pod} within {SEEN_SECONDS:g} s")
 
 
-def _claim(tenant: Tenant) -> wire.PodResources:
-    return given(tenant.namespace, tenant.pod, tenant.container, *tenant.gpus, resource=tenant.resource)
+def _claim(tenant: NodePod) -> messages.PodResources:
+    return device_claim(tenant.namespace, tenant.pod, tenant.container, *tenant.gpus, resource=tenant.resource)

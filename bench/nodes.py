@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.fakes.machines import NODE, Machine, Standing, Tenant
+from tests.fakes.machines import NODE, Machine, NodePod, RunningMachine
 from tests.fakes.nvml_library import environment
 from tests.fakes.nvml_scenarios import Scenario, crowd
 
@@ -34,7 +34,7 @@ class Node:
     gpus: int
     pids: list[int]
     scenario: Path
-    standing: Standing
+    running: RunningMachine
 
     @property
     def environment(self) -> dict[str, str]:
@@ -48,9 +48,9 @@ class Node:
         return [
             f"--node-name={NODE}",
             "--kubernetes=true",
-            f"--proc={self.standing.proc}",
-            f"--pod-resources-kubelet-socket={self.standing.kubelet.path}",
-            f"--kubernetes-api={self.standing.api.url}",
+            f"--proc={self.running.proc}",
+            f"--pod-resources-kubelet-socket={self.running.kubelet.path}",
+            f"--kubernetes-api={self.running.api.url}",
         ]
 
 
@@ -59,26 +59,26 @@ def stand_node(folder: Path, gpus: int, *, processes: int) -> Iterator[Node]:
     """Bring up a node whose pods share its GPUs; all of it is gone when the `with` ends."""
     folder.mkdir()
     with _live_processes(processes) as pids:
-        world = crowd(gpus, processes, pids=pids)
-        world.write(folder / "scenario")
-        with Machine(world, spread_tenants(world, pids)).stand(folder) as standing:
-            _use_live_stats(standing.proc, pids)
-            yield Node(gpus, pids, folder / "scenario", standing)
+        scenario = crowd(gpus, processes, pids=pids)
+        scenario.write(folder / "scenario")
+        with Machine(scenario, spread_tenants(scenario, pids)).start(folder) as running:
+            _use_live_stats(running.proc, pids)
+            yield Node(gpus, pids, folder / "scenario", running)
 
 
-def spread_tenants(world: Scenario, pids: list[int]) -> list[Tenant]:
+def spread_tenants(scenario: Scenario, pids: list[int]) -> list[NodePod]:
     """64 pods in the order of the processes, which `crowd` deals out to the GPUs in turn: each pod has one GPU."""
     return [
-        seat_tenant(world, seat, name=f"api-{seat}-7d9f8b6c5d-x2x4k", pids=pids[seat::PODS]) for seat in range(PODS)
+        seat_tenant(scenario, seat, name=f"api-{seat}-7d9f8b6c5d-x2x4k", pids=pids[seat::PODS]) for seat in range(PODS)
     ]
 
 
-def seat_tenant(world: Scenario, seat: int, *, name: str, pids: list[int]) -> Tenant:
+def seat_tenant(scenario: Scenario, seat: int, *, name: str, pids: list[int]) -> NodePod:
     """A pod of a Deployment with a time slice of a GPU."""
-    gpus = len(world.gpus)
-    return Tenant(
+    gpus = len(scenario.gpus)
+    return NodePod(
         name,
-        [f"{world.gpus[seat % gpus].uuid}::{seat // gpus}"],
+        [f"{scenario.gpus[seat % gpus].uuid}::{seat // gpus}"],
         pids,
         resource="nvidia.com/gpu.shared",
         owner=("ReplicaSet", name.rpartition("-")[0]),

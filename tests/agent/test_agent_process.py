@@ -1,4 +1,4 @@
-"""The agent as a process, as a node runs it: real command, real binding on the fake driver, real signals."""
+"""The agent as a process: real command line, real pynvml on the fake driver, real signals."""
 
 import json
 import os
@@ -32,8 +32,8 @@ class RunningAgent:
 
     def get(self, path: str) -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(f"{self.url}{path}", timeout=5) as answer:
-                return answer.status, answer.read().decode()
+            with urllib.request.urlopen(f"{self.url}{path}", timeout=5) as response:
+                return response.status, response.read().decode()
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, error.read().decode()
@@ -47,24 +47,14 @@ class RunningAgent:
         deadline = time.monotonic() + seconds
         while not condition(self):
             assert self.process.poll() is None, "the agent has ended"
-            assert time.monotonic() < deadline, f"not so after {seconds} s"
+            assert time.monotonic() < deadline, f"condition not met after {seconds} s"
             time.sleep(0.05)
 
 
 @contextmanager
 def running(*flags: str, env: Mapping[str, str], prefix: tuple[str, ...] = ()) -> Iterator[RunningAgent]:
-    port = free_port()
-    command = [
-        *prefix,
-        *COMMAND,
-        "agent",
-        f"--address=127.0.0.1:{port}",
-        "--interval=0.5",
-        "--kubernetes=false",
-        *flags,
-    ]
-    process = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
-    agent = RunningAgent(process, f"http://127.0.0.1:{port}")
+    agent = start_agent(*flags, env=env, prefix=prefix)
+    process = agent.process
     try:
         agent.wait_for(is_listening)
         yield agent
@@ -76,6 +66,23 @@ def running(*flags: str, env: Mapping[str, str], prefix: tuple[str, ...] = ()) -
             process.kill()
             process.communicate()
             raise
+
+
+def start_agent(*flags: str, env: Mapping[str, str], prefix: tuple[str, ...]) -> RunningAgent:
+    """Start the agent; with another port if a parallel test took the free one first."""
+    for _attempt in range(5):
+        port = free_port()
+        address = f"--address=127.0.0.1:{port}"
+        command = [*prefix, *COMMAND, "agent", address, "--interval=0.5", "--kubernetes=false", *flags]
+        process = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
+        agent = RunningAgent(process, f"http://127.0.0.1:{port}")
+        while process.poll() is None:
+            if is_listening(agent):
+                return agent
+            time.sleep(0.05)
+        stderr = process.communicate()[1]
+        assert "is in use" in stderr, stderr
+    raise AssertionError("no free port was found")
 
 
 def free_port() -> int:
@@ -101,7 +108,7 @@ def scenario(tmp_path: Path) -> Path:
     return path
 
 
-def test_it_serves_what_the_driver_says_and_ends_cleanly(scenario: Path):
+def test_it_serves_the_driver_data_and_stops_cleanly(scenario: Path):
     with running(env=environment(scenario)) as agent:
         agent.wait_for(is_ready)
         assert agent.value("DCGM_FI_DEV_GPU_UTIL") == 50
@@ -111,15 +118,15 @@ def test_it_serves_what_the_driver_says_and_ends_cleanly(scenario: Path):
         assert agent.process.wait(20) == 0
 
 
-def test_a_signal_is_obeyed_however_early_it_comes(scenario: Path):
-    with running(env=environment(scenario)) as agent:  # it listens; the first cycle may still be on its way
+def test_a_signal_is_handled_even_before_the_first_cycle(scenario: Path):
+    with running(env=environment(scenario)) as agent:  # it listens; the first cycle may not have finished
         agent.process.send_signal(signal.SIGUSR1)
         agent.wait_for(lambda it: "released" in it.get("/readyz")[1])
         agent.process.send_signal(signal.SIGTERM)
         assert agent.process.wait(20) == 0
 
 
-def test_a_hung_driver_call_leaves_the_page_served_and_visibly_old(scenario: Path):
+def test_during_a_hanging_driver_call_the_page_is_served_with_its_age(scenario: Path):
     with running(env=environment(scenario)) as agent:
         agent.wait_for(is_ready)
         nvml.hung_call().write(scenario)
@@ -134,7 +141,7 @@ def test_a_hung_driver_call_leaves_the_page_served_and_visibly_old(scenario: Pat
         assert agent.value("DCGM_FI_DEV_GPU_UTIL") == 50
 
 
-def test_a_hung_driver_call_does_not_keep_it_from_ending(scenario: Path):
+def test_it_stops_during_a_hanging_driver_call(scenario: Path):
     with running(env=environment(scenario)) as agent:
         agent.wait_for(is_ready)
         nvml.hung_call().write(scenario)
@@ -143,7 +150,7 @@ def test_a_hung_driver_call_does_not_keep_it_from_ending(scenario: Path):
         assert agent.process.wait(20) == 0
 
 
-def test_it_starts_without_a_driver_says_so_and_finds_the_driver_later(scenario: Path):
+def test_it_starts_without_a_driver_reports_that_and_finds_the_driver_later(scenario: Path):
     nvml.no_driver().write(scenario)
     with running(env=environment(scenario)) as agent:
         agent.wait_for(lambda it: "driver" in it.get("/readyz")[1].lower())
@@ -153,32 +160,32 @@ def test_it_starts_without_a_driver_says_so_and_finds_the_driver_later(scenario:
         assert agent.value("DCGM_FI_DEV_GPU_UTIL") == 50
 
 
-def test_it_starts_where_there_is_no_nvidia_library_at_all(tmp_path: Path):
+def test_it_starts_without_the_nvidia_library(tmp_path: Path):
     with running(env={**os.environ}) as agent:
         agent.wait_for(lambda it: "NVML" in it.get("/readyz")[1])
         assert agent.get("/metrics")[0] == 200
 
 
-def test_it_comes_back_by_itself_after_the_driver_was_reloaded(scenario: Path):
+def test_it_recovers_after_the_driver_was_reloaded(scenario: Path):
     with running(env=environment(scenario)) as agent:
         agent.wait_for(is_ready)
-        world = nvml.a100x8()
-        world.gpus[0].numbers["gpu_percent"] = 77
-        nvml.reloaded(world).write(scenario)
+        machine = nvml.a100x8()
+        machine.gpus[0].numbers["gpu_percent"] = 77
+        nvml.reloaded(machine).write(scenario)
         agent.wait_for(lambda it: it.value("DCGM_FI_DEV_GPU_UTIL") == 77)
 
 
-def test_a_driver_that_was_upgraded_makes_it_unhealthy_so_that_it_is_restarted_with_the_new_library(scenario: Path):
+def test_a_driver_upgrade_makes_it_unhealthy_so_that_it_is_restarted_with_the_new_library(scenario: Path):
     with running(env=environment(scenario)) as agent:
         agent.wait_for(is_ready)
-        world = nvml.reloaded(nvml.a100x8(), code=LIB_RM_VERSION_MISMATCH)
-        world.lines.append(f"init {LIB_RM_VERSION_MISMATCH}")
-        world.write(scenario)
+        machine = nvml.reloaded(nvml.a100x8(), code=LIB_RM_VERSION_MISMATCH)
+        machine.lines.append(f"init {LIB_RM_VERSION_MISMATCH}")
+        machine.write(scenario)
         agent.wait_for(lambda it: it.get("/healthz")[0] == 503)
         assert "Restart the agent" in agent.get("/healthz")[1]
 
 
-def test_sigusr1_releases_the_driver_for_a_while_and_it_comes_back_by_itself(scenario: Path):
+def test_sigusr1_releases_the_driver_for_the_configured_time(scenario: Path):
     with running("--release-seconds=2", env=environment(scenario)) as agent:
         agent.wait_for(is_ready)
         agent.process.send_signal(signal.SIGUSR1)
@@ -187,7 +194,7 @@ def test_sigusr1_releases_the_driver_for_a_while_and_it_comes_back_by_itself(sce
         agent.wait_for(is_ready)
 
 
-def test_a_lost_gpu_costs_only_itself(scenario: Path):
+def test_a_lost_gpu_does_not_affect_the_others(scenario: Path):
     with running(env=environment(scenario)) as agent:
         agent.wait_for(is_ready)
         nvml.with_lost_gpu(2).write(scenario)
@@ -220,16 +227,16 @@ def test_it_needs_no_capability_and_writes_no_file(scenario: Path, component: Ca
         assert any(line.split()[1] == "/" and line.split()[3].startswith("ro") for line in mounts)
 
 
-def test_the_whole_node_is_told_through_the_command_line(tmp_path: Path):
+def test_all_sources_of_a_node_work_through_the_command_line(tmp_path: Path):
     machine = exclusive()
     path = tmp_path / "scenario"
-    machine.world.write(path)
-    with machine.stand(tmp_path) as standing:
+    machine.scenario.write(path)
+    with machine.start(tmp_path) as node:
         flags = (
             "--kubernetes=true",
-            f"--proc={standing.proc}",
-            f"--pod-resources-kubelet-socket={standing.kubelet.path}",
-            f"--kubernetes-api={standing.api.url}",
+            f"--proc={node.proc}",
+            f"--pod-resources-kubelet-socket={node.kubelet.path}",
+            f"--kubernetes-api={node.api.url}",
             "--node-name=node-a",
         )
         with running(*flags, env=environment(path)) as agent:
@@ -242,7 +249,7 @@ def test_the_whole_node_is_told_through_the_command_line(tmp_path: Path):
 
 
 def fails(*flags: str, code: int = 2) -> str:
-    """What it says on standard error when it refuses to start with this exit code."""
+    """Its standard error when it refuses to start with this exit code."""
     command = [*COMMAND, "agent", "--kubernetes=false", f"--address=127.0.0.1:{free_port()}", *flags]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=20)
     assert done.returncode == code, done.stderr
@@ -283,8 +290,8 @@ def test_a_config_map_that_cannot_be_read_is_one_clear_message():
         absent = fails(*flags, code=1)
         api.forbidden = True
         forbidden = fails(*flags, code=1)
-    silent = fails(*flags, code=1)
-    for said, reason in ((absent, "not found"), (forbidden, "403"), (silent, "refused")):
+    unreachable = fails(*flags, code=1)
+    for said, reason in ((absent, "not found"), (forbidden, "403"), (unreachable, "refused")):
         assert said.startswith("gpusteward: ConfigMap gpu:fields cannot be read: ")
         assert reason in said
         assert len(said.splitlines()) == 1
@@ -300,7 +307,7 @@ def test_a_wrong_ratio_is_one_clear_message(tmp_path: Path, text: str | None):
     assert len(said.splitlines()) == 1
 
 
-def test_a_field_list_of_dcgm_exporters_own_image_need_not_be_there(scenario: Path):
+def test_a_missing_field_list_of_dcgm_exporters_image_is_replaced_by_the_built_in_one(scenario: Path):
     with running("-f", "/etc/dcgm-exporter/default-counters.csv", env=environment(scenario)) as agent:
         agent.wait_for(is_ready)
         assert agent.value("DCGM_FI_DEV_GPU_UTIL") == 50

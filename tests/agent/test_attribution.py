@@ -1,6 +1,6 @@
 """Whose process it is: the most trusted witness that knows decides, and nobody is accused without proof."""
 
-from gpusteward.agent.attribution import AttributionInput, attribute
+from gpusteward.agent.attribution import AttributionInput, attribute_processes
 from gpusteward.agent.kubernetes.pod_records import Pod
 from gpusteward.agent.proc.process_table import ProcessIdentity
 from gpusteward.core.allocations import Allocation, Share
@@ -12,13 +12,13 @@ UID = "6eab3b7b-f0a6-4bb8-bff2-d5bc9017c04b"
 CID = "5ebf11e02dbde102cda4b76bc0e3849a65f9edac7a12bdabfd34db01b9556101"
 TRAINER = Container("ml", "trainer-0", UID, "main")
 POD = Pod("ml", "trainer-0", UID, containers={CID: "main"}, workload=Workload("Job", "ml", "trainer"))
-IN_POD = ProcessIdentity("python", Place.CONTAINER, UID, CID)
+HOST_PID_ADVICE = ProcessIdentity("python", Place.CONTAINER, UID, CID)
 GONE = ProcessIdentity()
 
 
 def attributed(identity: ProcessIdentity, *, pods=(), allocations=(), known: bool = True) -> GpuProcess:
     witnesses = AttributionInput({7: identity}, {pod.uid: pod for pod in pods}, allocations, allocations_known=known)
-    (process,) = attribute([GpuProcess(7, GPU, memory_bytes=5, sm_ratio=0.5)], witnesses)
+    (process,) = attribute_processes([GpuProcess(7, GPU, memory_bytes=5, sm_ratio=0.5)], witnesses)
     assert (process.pid, process.memory_bytes, process.sm_ratio) == (7, 5, 0.5)
     return process
 
@@ -28,37 +28,37 @@ def held(container: Container, share: Share = Share.EXCLUSIVE) -> Allocation:
 
 
 def test_the_cgroup_and_the_pods_of_the_node_name_a_process():
-    process = attributed(IN_POD, pods=[POD], allocations=[held(TRAINER)])
+    process = attributed(HOST_PID_ADVICE, pods=[POD], allocations=[held(TRAINER)])
     assert (process.place, process.container, process.name) == (Place.CONTAINER, TRAINER, "python")
     assert not process.outside_allocation
 
 
 def test_a_process_on_a_gpu_its_pod_does_not_hold_is_flagged():
     other = Container("ml", "other-0", "uid-o", "main")
-    process = attributed(IN_POD, pods=[POD], allocations=[held(other)])
+    process = attributed(HOST_PID_ADVICE, pods=[POD], allocations=[held(other)])
     assert process.container == TRAINER
     assert process.outside_allocation
 
 
 def test_nobody_is_flagged_while_it_is_unknown_who_holds_what():
-    assert not attributed(IN_POD, pods=[POD], known=False).outside_allocation
+    assert not attributed(HOST_PID_ADVICE, pods=[POD], known=False).outside_allocation
 
 
 def test_a_sidecar_of_a_pod_that_holds_the_gpu_is_not_flagged():
     pod = Pod("ml", "trainer-0", UID, containers={CID: "sidecar"})
-    process = attributed(IN_POD, pods=[pod], allocations=[held(TRAINER)])
+    process = attributed(HOST_PID_ADVICE, pods=[pod], allocations=[held(TRAINER)])
     assert process.container == Container("ml", "trainer-0", UID, "sidecar")
     assert not process.outside_allocation
 
 
 def test_without_the_api_server_the_one_holder_of_the_gpu_is_who_runs_on_it():
     holder = Container("ml", "trainer-0", "", "main")
-    assert attributed(IN_POD, allocations=[held(holder)]).container == holder
+    assert attributed(HOST_PID_ADVICE, allocations=[held(holder)]).container == holder
 
 
 def test_a_holder_with_another_uid_is_not_taken_for_the_process():
     holder = Container("ml", "other-0", "another-uid", "main")
-    assert attributed(IN_POD, allocations=[held(holder)]).container == Container(pod_uid=UID)
+    assert attributed(HOST_PID_ADVICE, allocations=[held(holder)]).container == Container(pod_uid=UID)
 
 
 def test_without_hostpid_the_one_holder_of_the_gpu_is_who_runs_on_it():
@@ -71,7 +71,7 @@ def test_without_hostpid_nobody_is_named_on_a_shared_gpu():
 
 
 def test_a_pod_known_by_its_cgroup_alone_keeps_its_uid():
-    process = attributed(IN_POD)
+    process = attributed(HOST_PID_ADVICE)
     assert process.container == Container(pod_uid=UID)
     assert not process.outside_allocation
 
@@ -88,12 +88,12 @@ def test_a_container_outside_kubernetes_is_known_by_its_short_id():
 
 def test_a_container_the_api_server_does_not_list_yet_is_the_pods_only_claim():
     pod = Pod("ml", "trainer-0", UID, containers={})
-    assert attributed(IN_POD, pods=[pod], allocations=[held(TRAINER)]).container == TRAINER
+    assert attributed(HOST_PID_ADVICE, pods=[pod], allocations=[held(TRAINER)]).container == TRAINER
 
 
 def test_a_pod_whose_device_was_not_found_is_not_accused_of_running_elsewhere():
-    witnesses = AttributionInput({7: IN_POD}, {UID: POD}, (), unplaced=frozenset({("ml", "trainer-0")}))
-    (process,) = attribute([GpuProcess(7, GPU)], witnesses)
+    witnesses = AttributionInput({7: HOST_PID_ADVICE}, {UID: POD}, (), unplaced=frozenset({("ml", "trainer-0")}))
+    (process,) = attribute_processes([GpuProcess(7, GPU)], witnesses)
     assert not process.outside_allocation
 
 

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from gpusteward.agent.collector_runner import MAX_REASONS, QUIET_CYCLES, CollectorRunner
+from gpusteward.agent.collector_runner import MAX_REASONS, RECOVERY_CYCLES, CollectorRunner
 from gpusteward.core.errors import SourceError
 from gpusteward.core.snapshots import Failure
 
@@ -46,7 +46,7 @@ def test_a_failure_that_stays_is_said_once_and_its_end_is_said_too(
     for _cycle in range(5):
         runner.start_cycle()
         runner.run("kubelet", lambda: fail(SourceError("no socket")), None)
-    for _cycle in range(QUIET_CYCLES + 1):
+    for _cycle in range(RECOVERY_CYCLES + 1):
         runner.start_cycle()
         runner.run("kubelet", lambda: None, None)
     assert [record.message for record in caplog.records] == ["collector_failed", "collector_recovered"]
@@ -70,11 +70,11 @@ def test_a_reason_that_reads_differently_every_time_does_not_fill_the_log(
     runner: CollectorRunner, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level(logging.INFO, "gpusteward")
-    for cycle in range(QUIET_CYCLES):
+    for cycle in range(RECOVERY_CYCLES):
         runner.start_cycle()
         runner.fail(Failure("pods", f"too old resource version: {cycle}"))
     assert len(caplog.records) == MAX_REASONS
-    assert runner.error_counts == {"pods": QUIET_CYCLES}
+    assert runner.error_counts == {"pods": RECOVERY_CYCLES}
 
 
 def test_a_gpus_own_failure_is_counted_with_its_collector(runner: CollectorRunner):

@@ -1,4 +1,4 @@
-"""What the web is told of the agent's health: the truth, and one lost GPU is not the end of it."""
+"""Health and readiness of the agent, and the schedule of collection cycles."""
 
 import threading
 
@@ -12,12 +12,12 @@ from gpusteward.core.snapshots import Failure, Snapshot
 
 NO_DRIVER = Failure("nvml", "the driver is not loaded")
 LOST = Failure("nvml", "GPU 1 is lost: it fell off the bus before the agent saw it")
-UPGRADED = Failure("nvml", "the driver's library and its kernel module have different versions", needs_restart=True)
+UPGRADED = Failure("nvml", "the driver library and the kernel module have different versions", needs_restart=True)
 ALIVE = GpuReading(Gpu("node-a", 0, "GPU-0", "NVIDIA A100-SXM4-80GB"))
 
 
-class Source:
-    """Gives the same snapshot each time."""
+class FixedSource:
+    """Returns the same snapshot each time."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -26,28 +26,28 @@ class Source:
         return self.snapshot
 
     def release(self, *, seconds: float) -> None:
-        """Nothing is held."""
+        """Nothing to release."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Nothing to close."""
 
 
-def collection(snapshot: Snapshot) -> tuple[Collection, MetricsPage]:
-    pages = MetricsPage(node="node-a", interval_seconds=5, clock=lambda: 0.0)
-    return Collection(Source(snapshot), DialectSet([], LabelCache()), pages, interval_seconds=5), pages
+def collection(source: FixedSource) -> tuple[Collection, MetricsPage]:
+    page = MetricsPage(node="node-a", interval_seconds=5, clock=lambda: 0.0)
+    return Collection(source, DialectSet([], LabelCache()), page, interval_seconds=5), page
 
 
 def ready(*, readings: tuple[GpuReading, ...], failures: tuple[Failure, ...]) -> tuple[bool, str]:
-    cycles, pages = collection(Snapshot("node-a", 1.0, readings, failures=failures))
+    cycles, page = collection(FixedSource(Snapshot("node-a", 1.0, readings, failures=failures)))
     cycles.run_cycle(now=1.0, monotonic=0.0)
-    return AgentEndpoints(cycles, pages, threading.current_thread()).ready()
+    return AgentEndpoints(cycles, page, threading.current_thread()).ready()
 
 
-def test_it_is_not_ready_while_nvml_does_not_answer():
+def test_the_agent_is_not_ready_while_nvml_fails():
     assert ready(readings=(), failures=(NO_DRIVER,)) == (False, "NVML: the driver is not loaded")
 
 
-def test_one_gpu_that_does_not_answer_leaves_it_ready_for_the_others():
+def test_the_agent_is_ready_while_one_of_several_gpus_fails():
     assert ready(readings=(ALIVE,), failures=(LOST,)) == (True, "ok")
 
 
@@ -56,25 +56,26 @@ def test_a_node_without_gpus_is_ready():
 
 
 def health(*snapshots: Snapshot) -> tuple[bool, str]:
-    cycles, pages = collection(snapshots[0])
+    source = FixedSource(snapshots[0])
+    cycles, page = collection(source)
     for number, snapshot in enumerate(snapshots):
-        cycles._source = Source(snapshot)
+        source.snapshot = snapshot
         cycles.run_cycle(now=float(number + 1), monotonic=0.0)
-    return AgentEndpoints(cycles, pages, threading.current_thread()).health()
+    return AgentEndpoints(cycles, page, threading.current_thread()).health()
 
 
-def test_a_driver_upgraded_under_the_agent_makes_it_unhealthy_because_a_restart_mends_that():
+def test_a_driver_upgrade_makes_the_running_agent_unhealthy_because_a_restart_helps():
     worked, upgraded = Snapshot("node-a", 1.0, (ALIVE,)), Snapshot("node-a", 2.0, failures=(UPGRADED,))
     assert health(worked, upgraded) == (False, UPGRADED.reason)
     assert health(worked, upgraded, worked) == (True, "ok")
 
 
-def test_versions_that_never_fitted_are_not_mended_by_a_restart():
+def test_a_version_mismatch_from_the_start_leaves_the_agent_healthy_because_a_restart_does_not_help():
     assert health(Snapshot("node-a", 1.0, failures=(UPGRADED,))) == (True, "ok")
 
 
-def test_cycles_asked_for_in_between_do_not_put_off_the_next_one():
-    cycles, _pages = collection(Snapshot("node-a", 1.0))
+def test_requested_cycles_do_not_delay_the_next_regular_one():
+    cycles, _page = collection(FixedSource(Snapshot("node-a", 1.0)))
     ran = threading.Semaphore(0)
     run_cycle = cycles.run_cycle
 
@@ -83,13 +84,13 @@ def test_cycles_asked_for_in_between_do_not_put_off_the_next_one():
         ran.release()
 
     cycles.run_cycle = count
-    worker = CollectionThread(cycles, interval_seconds=0.2, release_seconds=1)
-    worker.start()
+    thread = CollectionThread(cycles, interval_seconds=0.2, release_seconds=1)
+    thread.start()
     try:
-        for _asked in range(50):
+        for _request in range(50):
             assert ran.acquire(timeout=5)
-            worker.request_cycle()
-        for _own in range(2):
-            assert ran.acquire(timeout=5), "the next cycle of its own was put off"
+            thread.request_cycle()
+        for _cycle in range(2):
+            assert ran.acquire(timeout=5), "the next regular cycle was delayed"
     finally:
-        worker.stop(timeout_seconds=5)
+        thread.stop(timeout_seconds=5)

@@ -24,9 +24,9 @@ from gpusteward.agent.settings.table import read_settings
 from gpusteward.core.exposition import LabelCache
 from gpusteward.kubernetes.api import ApiServer
 from tests.fakes.apiserver import wait_until
-from tests.fakes.machine_examples import PARK
+from tests.fakes.machine_examples import MACHINES
 from tests.fakes.machines import NODE, Machine
-from tests.fakes.nvml_library import NvmlWorld
+from tests.fakes.nvml_library import FakeNvml
 
 GOLDEN = Path(__file__).parent / "golden"
 START = 1_800_000_000.0
@@ -37,11 +37,11 @@ def collection(machine: Machine, folder: Path, *flags: str) -> Iterator[tuple[Co
     """The whole agent but for the worker's clock and the HTTP server."""
     settings = read_settings(["--node-name", NODE, *flags], {})
     clock = iter(range(0, 100_000, 5))
-    with machine.stand(folder) as standing:
-        pods = PodWatch(ApiServer(standing.api.url), NODE)
-        kubelet = PodResources(standing.kubelet.path)
-        neighbours = NodeProviders(ProcessTable(standing.proc), kubelet, pods)
-        source = NodeSource(NODE, Nvml(NODE, clock=lambda: float(next(clock)), event_wait_milliseconds=10), neighbours)
+    with machine.start(folder) as running:
+        pods = PodWatch(ApiServer(running.api.url), NODE)
+        kubelet = PodResources(running.kubelet.path)
+        providers = NodeProviders(ProcessTable(running.proc), kubelet, pods)
+        source = NodeSource(NODE, Nvml(NODE, clock=lambda: float(next(clock)), event_wait_milliseconds=10), providers)
         pages = MetricsPage(node=NODE, interval_seconds=5, clock=lambda: 0.0)
         try:
             pods.start()
@@ -61,10 +61,10 @@ def render(machine: Machine, folder: Path, *flags: str, openmetrics: bool = Fals
     return "\n".join(kept).replace(f'version="{__version__}"', 'version="0"') + "\n"
 
 
-@pytest.mark.parametrize("name", PARK)
-def test_the_page_is_the_one_that_was_found_right(name: str, nvml_world: NvmlWorld, tmp_path: Path):
-    machine = PARK[name]()
-    nvml_world.begin(machine.world)
+@pytest.mark.parametrize("name", MACHINES)
+def test_the_page_is_the_one_that_was_found_right(name: str, fake_nvml: FakeNvml, tmp_path: Path):
+    machine = MACHINES[name]()
+    fake_nvml.load(machine.scenario)
     page = render(machine, tmp_path)
     golden = GOLDEN / f"{name}.prom"
     if os.environ.get("GPUSTEWARD_WRITE_GOLDEN") == "1":
@@ -72,9 +72,9 @@ def test_the_page_is_the_one_that_was_found_right(name: str, nvml_world: NvmlWor
     assert page == golden.read_text()
 
 
-def test_v49_names_and_per_pod_copies_are_the_ones_that_were_found_right(nvml_world: NvmlWorld, tmp_path: Path):
-    machine = PARK["time_sliced"]()
-    nvml_world.begin(machine.world)
+def test_v49_names_and_per_pod_copies_are_the_ones_that_were_found_right(fake_nvml: FakeNvml, tmp_path: Path):
+    machine = MACHINES["time_sliced"]()
+    fake_nvml.load(machine.scenario)
     page = render(machine, tmp_path, "--dialects=dcgm", "--dcgm-names=v4.9", "--kubernetes-virtual-gpus")
     golden = GOLDEN / "time_sliced.dcgm-v4.9-per-pod.prom"
     if os.environ.get("GPUSTEWARD_WRITE_GOLDEN") == "1":
@@ -82,10 +82,10 @@ def test_v49_names_and_per_pod_copies_are_the_ones_that_were_found_right(nvml_wo
     assert page == golden.read_text()
 
 
-@pytest.mark.parametrize("name", PARK)
-def test_openmetrics_accepts_every_page(name: str, nvml_world: NvmlWorld, tmp_path: Path):
-    machine = PARK[name]()
-    nvml_world.begin(machine.world)
+@pytest.mark.parametrize("name", MACHINES)
+def test_openmetrics_accepts_every_page(name: str, fake_nvml: FakeNvml, tmp_path: Path):
+    machine = MACHINES[name]()
+    fake_nvml.load(machine.scenario)
     page = render(machine, tmp_path, "--dcgm-names=both", openmetrics=True)
     series = [(s.name, *sorted(s.labels.items())) for family in parse_openmetrics(page) for s in family.samples]
     assert len(series) == len(set(series))

@@ -1,4 +1,4 @@
-"""The page at a scrape: fresh, packed once, and visibly old when nothing moves any more."""
+"""The /metrics page: fresh, compressed once per cycle, and visibly old when collection hangs."""
 
 import gzip
 import zlib
@@ -23,58 +23,58 @@ class Clock:
 
 
 def published(clock: Clock) -> MetricsPage:
-    pages = MetricsPage(node="node-a", interval_seconds=5, clock=clock)
-    pages.publish([INFO, POWER], taken_at=clock.now)
-    return pages
+    page = MetricsPage(node="node-a", interval_seconds=5, clock=clock)
+    page.publish([INFO, POWER], taken_at=clock.now)
+    return page
 
 
-def values(page: bytes) -> dict[str, float]:
-    return {sample.name: sample.value for family in parse_text(page.decode()) for sample in family.samples}
+def values(body: bytes) -> dict[str, float]:
+    return {sample.name: sample.value for family in parse_text(body.decode()) for sample in family.samples}
 
 
-def test_the_age_grows_although_nothing_else_moves():
+def test_the_age_grows_between_cycles():
     clock = Clock()
-    pages = published(clock)
-    assert values(pages.render(openmetrics=False, gzip=False))["gpusteward_snapshot_age_seconds"] == 0
+    page = published(clock)
+    assert values(page.render(openmetrics=False, gzip=False))["gpusteward_snapshot_age_seconds"] == 0
     clock.now += 7.5
-    assert values(pages.render(openmetrics=False, gzip=False))["gpusteward_snapshot_age_seconds"] == 7.5
+    assert values(page.render(openmetrics=False, gzip=False))["gpusteward_snapshot_age_seconds"] == 7.5
 
 
-def test_a_page_older_than_three_intervals_keeps_only_what_is_still_true():
+def test_a_page_older_than_three_intervals_keeps_only_families_that_stay_true():
     clock = Clock()
-    pages = published(clock)
+    page = published(clock)
     clock.now += 15
-    assert "gpusteward_gpu_power_watts" in values(pages.render(openmetrics=False, gzip=False))
+    assert "gpusteward_gpu_power_watts" in values(page.render(openmetrics=False, gzip=False))
     clock.now += 0.1
-    assert pages.is_stale
-    for packed in (False, True):
-        body = pages.render(openmetrics=False, gzip=packed)
-        assert values(gzip.decompress(body) if packed else body).keys() == {
+    assert page.is_stale
+    for compressed in (False, True):
+        body = page.render(openmetrics=False, gzip=compressed)
+        assert values(gzip.decompress(body) if compressed else body).keys() == {
             "gpusteward_gpu_info",
             "gpusteward_snapshot_age_seconds",
         }
 
 
-def test_a_packed_page_is_the_plain_one_and_is_packed_once():
-    pages = published(Clock())
+def test_a_compressed_page_equals_the_plain_one_and_is_compressed_once():
+    page = published(Clock())
     for openmetrics in (False, True):
-        plain = pages.render(openmetrics=openmetrics, gzip=False)
-        assert gzip.decompress(pages.render(openmetrics=openmetrics, gzip=True)) == plain
-    body = pages._published.packed[False, False]
-    pages.render(openmetrics=False, gzip=True)
-    assert pages._published.packed[False, False] is body
+        plain = page.render(openmetrics=openmetrics, gzip=False)
+        assert gzip.decompress(page.render(openmetrics=openmetrics, gzip=True)) == plain
+    assert page.compressions == 2
+    page.render(openmetrics=False, gzip=True)
+    assert page.compressions == 2
 
 
-def test_a_packed_page_is_one_gzip_member_because_curl_and_others_read_no_more_than_one():
-    pages = published(Clock())
+def test_a_compressed_page_is_a_single_gzip_member():
+    page = published(Clock())
     for _ in range(2):
         reader = zlib.decompressobj(16 + zlib.MAX_WBITS)
-        assert reader.decompress(pages.render(openmetrics=True, gzip=True)).endswith(b"# EOF\n")
+        assert reader.decompress(page.render(openmetrics=True, gzip=True)).endswith(b"# EOF\n")
         assert reader.eof
         assert reader.unused_data == b""
 
 
-def test_openmetrics_ends_as_it_must():
+def test_an_openmetrics_page_can_be_parsed():
     page = published(Clock()).render(openmetrics=True, gzip=False).decode()
     assert {family.name for family in parse_openmetrics(page)} >= {
         "gpusteward_gpu_info",
@@ -83,21 +83,23 @@ def test_openmetrics_ends_as_it_must():
 
 
 def test_before_the_first_cycle_the_page_is_empty_and_stale():
-    pages = MetricsPage(node="node-a", interval_seconds=5, clock=Clock())
-    assert pages.is_stale
-    assert pages.age_seconds is None
-    assert pages.render(openmetrics=False, gzip=False) == b""
-    assert gzip.decompress(pages.render(openmetrics=True, gzip=True)) == b"# EOF\n"
+    page = MetricsPage(node="node-a", interval_seconds=5, clock=Clock())
+    assert page.is_stale
+    assert page.age_seconds is None
+    assert page.render(openmetrics=False, gzip=False) == b""
+    assert gzip.decompress(page.render(openmetrics=True, gzip=True)) == b"# EOF\n"
 
 
-def test_a_page_is_packed_with_the_cycle_while_a_scraper_is_expected():
+def test_a_recently_scraped_format_is_compressed_with_the_cycle():
     clock = Clock()
-    pages = published(clock)
-    assert pages._published.packed == {}
-    pages.render(openmetrics=True, gzip=True)
+    page = published(clock)
+    assert page.compressions == 0
+    page.render(openmetrics=True, gzip=True)
     clock.now += 30
-    pages.publish([INFO, POWER], taken_at=clock.now)
-    assert pages._published.packed.keys() == {(True, False)}
+    page.publish([INFO, POWER], taken_at=clock.now)
+    assert page.compressions == 2
+    page.render(openmetrics=True, gzip=True)
+    assert page.compressions == 2
     clock.now += 500
-    pages.publish([INFO, POWER], taken_at=clock.now)
-    assert pages._published.packed == {}
+    page.publish([INFO, POWER], taken_at=clock.now)
+    assert page.compressions == 2

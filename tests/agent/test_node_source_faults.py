@@ -8,11 +8,11 @@ import pytest
 from gpusteward.core.allocations import Share
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usage_split import Part, divide
-from tests.agent.test_node_source import standing_node
+from tests.agent.test_node_source import running_node
 from tests.fakes.apiserver import wait_until
-from tests.fakes.kubelet import answer, claimed
+from tests.fakes.kubelet import dra_claim, response
 from tests.fakes.machine_examples import exclusive, mig, time_sliced
-from tests.fakes.nvml_library import NvmlWorld
+from tests.fakes.nvml_library import FakeNvml
 from tests.fakes.nvml_scenarios import no_driver
 
 
@@ -23,46 +23,46 @@ def held_parts(snapshot: Snapshot) -> dict[str, Part]:
     return {part.container.pod: part for part in parts if part.container and part.container in holders}
 
 
-def test_without_the_api_server_sharers_of_a_busy_gpu_are_unknown_not_idle(nvml_world: NvmlWorld, tmp_path: Path):
+def test_without_the_api_server_sharers_of_a_busy_gpu_are_unknown_not_idle(fake_nvml: FakeNvml, tmp_path: Path):
     machine = time_sliced()
-    nvml_world.begin(machine.world)
-    with standing_node(machine, tmp_path, watch_pods=False) as node:
+    fake_nvml.load(machine.scenario)
+    with running_node(machine, tmp_path, watch_pods=False) as node:
         parts = held_parts(node.read())
     assert parts.keys() == {"api-7d9f8b6c5d-x2x4k", "batch-x", "silent-0"}
     for part in parts.values():
         assert (part.utilization_ratio, part.memory_bytes, part.power_watts) == (None, None, None)
 
 
-def test_processes_that_nvml_hides_leave_sharers_unknown_not_idle(nvml_world: NvmlWorld, tmp_path: Path):
+def test_processes_that_nvml_hides_leave_sharers_unknown_not_idle(fake_nvml: FakeNvml, tmp_path: Path):
     machine = time_sliced()
-    machine.world.gpus[0].lines.clear()  # as in a container without hostPID
-    nvml_world.begin(machine.world)
-    with standing_node(machine, tmp_path) as node:
+    machine.scenario.gpus[0].lines.clear()  # as in a container without hostPID
+    fake_nvml.load(machine.scenario)
+    with running_node(machine, tmp_path) as node:
         snapshot = node.read()
     assert {part.utilization_ratio for part in held_parts(snapshot).values()} == {None}
     assert [failure.collector for failure in snapshot.failures] == ["processes"]
 
 
-def test_a_proc_without_the_processes_is_said(nvml_world: NvmlWorld, tmp_path: Path):
+def test_a_proc_without_the_processes_is_said(fake_nvml: FakeNvml, tmp_path: Path):
     machine = time_sliced()
-    nvml_world.begin(machine.world)
-    for tenant in machine.tenants:
-        tenant.pids = []
+    fake_nvml.load(machine.scenario)
+    for pod in machine.pods:
+        pod.pids = []
     machine.host_pids = []
-    with standing_node(machine, tmp_path) as node:
+    with running_node(machine, tmp_path) as node:
         snapshot = node.read()
     assert [failure.collector for failure in snapshot.failures] == ["proc"]
     assert "hostPID" in snapshot.failures[0].reason
 
 
-def test_pods_known_before_stand_while_the_api_server_is_away_and_it_is_said(nvml_world: NvmlWorld, tmp_path: Path):
+def test_pods_known_before_stand_while_the_api_server_is_away_and_it_is_said(fake_nvml: FakeNvml, tmp_path: Path):
     machine = exclusive()
-    nvml_world.begin(machine.world)
-    with standing_node(machine, tmp_path) as node:
-        watch = node.source._ask.pods
+    fake_nvml.load(machine.scenario)
+    with running_node(machine, tmp_path) as node:
+        watch = node.pods
         assert watch is not None
-        wait_until(lambda: node.standing.api.open_watches == 1)
-        with node.standing.api.down():
+        wait_until(lambda: node.running.api.open_watches == 1)
+        with node.running.api.down():
             wait_until(lambda: watch.failure is not None)
             away = node.read()
         assert [failure.collector for failure in away.failures] == ["pods"]
@@ -70,32 +70,32 @@ def test_pods_known_before_stand_while_the_api_server_is_away_and_it_is_said(nvm
 
 
 def test_a_device_id_nobody_answers_to_is_said_once(
-    nvml_world: NvmlWorld, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    fake_nvml: FakeNvml, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level(logging.INFO, "gpusteward")
     machine = exclusive()
-    machine.tenants[1].gpus = ["GPU-of-another-node"]
-    nvml_world.begin(machine.world)
-    with standing_node(machine, tmp_path) as node:
+    machine.pods[1].gpus = ["GPU-of-another-node"]
+    fake_nvml.load(machine.scenario)
+    with running_node(machine, tmp_path) as node:
         for _cycle in range(4):
             node.read()
     told = [record.message for record in caplog.records if record.message.startswith("collector_")]
     assert told == ["collector_failed"]
 
 
-def test_without_a_driver_nobody_complains_about_device_ids(nvml_world: NvmlWorld, tmp_path: Path):
-    nvml_world.begin(no_driver())
-    with standing_node(exclusive(), tmp_path) as node:
+def test_without_a_driver_nobody_complains_about_device_ids(fake_nvml: FakeNvml, tmp_path: Path):
+    fake_nvml.load(no_driver())
+    with running_node(exclusive(), tmp_path) as node:
         assert [failure.collector for failure in node.read().failures] == ["nvml"]
 
 
-def test_a_claim_on_one_of_two_instances_that_look_alike_accuses_nobody(nvml_world: NvmlWorld, tmp_path: Path):
+def test_a_claim_on_one_of_two_instances_that_look_alike_accuses_nobody(fake_nvml: FakeNvml, tmp_path: Path):
     machine = mig()
-    nvml_world.begin(machine.world)
-    with standing_node(machine, tmp_path) as node:
+    fake_nvml.load(machine.scenario)
+    with running_node(machine, tmp_path) as node:
         large, small = ("gpu-0-mig-3g40gb-9-0", "gpu-0-mig-1g10gb-19-4")
-        node.standing.kubelet.answer = answer(
-            claimed("research", "infer-0", "main", large), claimed("research", "infer-1", "main", small)
+        node.running.kubelet.response = response(
+            dra_claim("research", "infer-0", "main", large), dra_claim("research", "infer-1", "main", small)
         )
         snapshot = node.read()
     assert [(each.container.pod, each.share) for each in snapshot.allocations] == [("infer-0", Share.MIG)]

@@ -15,7 +15,7 @@ from gpusteward.core.gpus import GpuProcess, Place
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usage_split import DIVIDED_SIGNALS, divide
 from tests.fakes.machines import NODE, write_process
-from tests.fakes.nvml_library import NvmlWorld
+from tests.fakes.nvml_library import FakeNvml
 from tests.fakes.nvml_scenarios import crowd
 
 IN_DOCKER = "/system.slice/docker-{}.scope"
@@ -61,10 +61,10 @@ def test_a_process_nobody_could_look_up_stays_unattributed():
 
 
 def test_the_whole_machine_is_told_without_a_kubelet_and_its_parts_sum_to_the_device(
-    nvml_world: NvmlWorld, tmp_path: Path
+    fake_nvml: FakeNvml, tmp_path: Path
 ):
     pids = [2001, 2002, 2003, 2004]
-    nvml_world.become(crowd(2, 4, pids=pids))
+    fake_nvml.change(crowd(2, 4, pids=pids))
     for pid in pids[:2]:
         write_process(tmp_path, pid, cgroup="/user.slice/user-1000.slice/session-1.scope", argv0="/opt/bin/train")
     for pid in pids[2:]:
@@ -87,9 +87,9 @@ def test_the_whole_machine_is_told_without_a_kubelet_and_its_parts_sum_to_the_de
         assert not division.parts[-1].memory_bytes or division.parts[-1].by is Place.UNKNOWN
 
 
-def test_no_advice_is_given_that_only_a_pod_could_follow(nvml_world: NvmlWorld, tmp_path: Path):
-    world = crowd(2, 1, pids=[2001])  # of the first GPU; nobody is on the second, whose memory is held
-    nvml_world.become(world)
+def test_no_advice_is_given_that_only_a_pod_could_follow(fake_nvml: FakeNvml, tmp_path: Path):
+    scenario = crowd(2, 1, pids=[2001])  # of the first GPU; nobody is on the second, whose memory is held
+    fake_nvml.change(scenario)
     source = NodeSource(
         NODE, Nvml(NODE, event_wait_milliseconds=10), NodeProviders(ProcessTable(tmp_path), holders_are_processes=True)
     )

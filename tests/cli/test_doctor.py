@@ -22,8 +22,8 @@ from tests.analyzer.engines import running_prometheus
 from tests.cli.golden_files import assert_golden
 from tests.fakes import nvml_scenarios as nvml
 from tests.fakes.apiserver import wait_until
-from tests.fakes.kubelet import FakeKubelet, answer, given
-from tests.fakes.nvml_library import NvmlWorld, environment
+from tests.fakes.kubelet import FakeKubelet, device_claim, response
+from tests.fakes.nvml_library import FakeNvml, environment
 
 DOCTOR = (sys.executable, "-m", "gpusteward.cli.main", "doctor")
 
@@ -104,15 +104,15 @@ def test_a_driver_is_found_with_its_gpus(tmp_path: Path) -> None:
     assert found["driver"][0]["finding"].startswith("8 GPUs, driver ")
 
 
-def test_a_gpu_that_fell_off_the_bus_is_a_failure(nvml_world: NvmlWorld) -> None:
-    nvml_world.begin(nvml.with_lost_gpu(2))
+def test_a_gpu_that_fell_off_the_bus_is_a_failure(fake_nvml: FakeNvml) -> None:
+    fake_nvml.load(nvml.with_lost_gpu(2))
     read, lost = driver.check_nvml()
     assert (read.status, lost.status) == (Status.OK, Status.FAIL)
     assert "GPU 2 is lost" in lost.tell("en")["finding"]
 
 
-def test_a_gpu_without_a_driver_is_a_failure_and_no_gpu_is_none(nvml_world: NvmlWorld, tmp_path: Path) -> None:
-    nvml_world.begin(nvml.no_driver())
+def test_a_gpu_without_a_driver_is_a_failure_and_no_gpu_is_none(fake_nvml: FakeNvml, tmp_path: Path) -> None:
+    fake_nvml.load(nvml.no_driver())
     assert statuses(driver.check_nvml(pci=tmp_path)) == [Status.SKIP]
     card = tmp_path / "0000:17:00.0"
     card.mkdir()
@@ -121,15 +121,15 @@ def test_a_gpu_without_a_driver_is_a_failure_and_no_gpu_is_none(nvml_world: Nvml
     assert statuses(driver.check_nvml(pci=tmp_path)) == [Status.FAIL]
 
 
-def test_a_driver_that_hangs_is_left_behind(nvml_world: NvmlWorld) -> None:
-    nvml_world.begin(nvml.hung_call())
+def test_a_driver_that_hangs_is_left_behind(fake_nvml: FakeNvml) -> None:
+    fake_nvml.load(nvml.hung_call())
     try:
         (found,) = driver.check_nvml(patience_seconds=0.3)
     finally:
-        nvml_world.become(nvml.a100x8())
+        fake_nvml.change(nvml.a100x8())
     assert found.status is Status.FAIL
     assert "did not answer within 0 s" in found.tell("en")["finding"]
-    wait_until(lambda: nvml_world.open_handles == 0)
+    wait_until(lambda: fake_nvml.open_handles == 0)
 
 
 def test_devices_that_may_not_be_opened_are_told_with_their_group(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_the_kubelet_is_asked_over_its_socket(tmp_path: Path) -> None:
     path = tmp_path / "kubelet.sock"
     assert statuses(kubelet.check_kubelet(path, is_node=False)) == [Status.SKIP]
     assert statuses(kubelet.check_kubelet(path, is_node=True)) == [Status.FAIL]
-    pods = answer(given("team", "pod-1", "main", "GPU-1", "GPU-2"))
+    pods = response(device_claim("team", "pod-1", "main", "GPU-1", "GPU-2"))
     with FakeKubelet(path, pods):
         (found,) = kubelet.check_kubelet(path, is_node=True)
     assert found.status is Status.OK

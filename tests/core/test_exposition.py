@@ -69,7 +69,7 @@ def test_kept_labels_are_forgotten_when_a_whole_cycle_did_not_ask_for_them():
     for cycle in range(1000):
         cache.start_cycle()
         cache.render((("pod", f"pod-{cycle}"),))
-        assert len(cache._now) + len(cache._before) <= 2
+        assert len(cache) <= 2
 
 
 def test_every_name_of_the_treaty_is_unique_and_follows_its_kind():

@@ -1,8 +1,8 @@
-"""A kubelet that serves pod-resources over true gRPC on a unix socket, with named misfortunes.
+"""A fake kubelet that serves pod-resources over real gRPC on a unix socket, with named faults.
 
-with FakeKubelet(tmp_path / "kubelet.sock", answer(given("team", "train-0", "main", "GPU-1"))) as kubelet:
+with FakeKubelet(tmp_path / "kubelet.sock", response(device_claim("team", "train-0", "main", "GPU-1"))) as kubelet:
     ...
-    kubelet.misfortune = Misfortune.HANGS
+    kubelet.fault = Fault.HANGS
 """
 
 import asyncio
@@ -18,32 +18,32 @@ from grpclib.encoding.base import CodecBase
 from grpclib.exceptions import GRPCError
 from grpclib.server import Server
 
-from gpusteward.agent.kubernetes import podresources_pb2 as wire
+from gpusteward.agent.kubernetes import podresources_pb2 as messages
 
 METHOD = "/v1.PodResourcesLister/List"
 
 
-class Misfortune(Enum):
-    """What can befall a kubelet that was asked."""
+class Fault(Enum):
+    """How the kubelet fails."""
 
     NONE = auto()
-    HANGS = auto()  # takes the question, never answers
-    CLOSES = auto()  # drops the connection instead of an answer
+    HANGS = auto()  # accepts the request, never responds
+    CLOSES = auto()  # closes the connection instead of responding
     RESETS = auto()  # ends the stream without a status
-    REFUSES = auto()  # too many questions
-    KNOWS_NO_V1 = auto()  # before Kubernetes 1.20
-    SPEAKS_HTTP1 = auto()  # somebody else's socket; chosen before the start
-    NEVER_SPEAKS = auto()  # accepts the connection, says nothing at all; chosen before the start
+    REFUSES = auto()  # rate limit
+    NO_V1 = auto()  # before Kubernetes 1.20
+    HTTP1_ONLY = auto()  # another server's socket; set before the start
+    SENDS_NOTHING = auto()  # accepts the connection, sends nothing; set before the start
 
 
 class FakeKubelet:
-    """Serves `answer`, a message or raw bytes, from a thread of its own until the `with` ends."""
+    """Serves `response`, a message or raw bytes, from its own thread until the `with` block ends."""
 
-    def __init__(self, path: Path, answer: Message | bytes = b"", *, misfortune: Misfortune = Misfortune.NONE) -> None:
+    def __init__(self, path: Path, response: Message | bytes = b"", *, fault: Fault = Fault.NONE) -> None:
         self.path = path
-        self.answer = answer
-        self.misfortune = misfortune
-        self.questions = 0
+        self.response = response
+        self.fault = fault
+        self.requests = 0
         self.connections: set[Any] = set()
         self._transports: set[asyncio.WriteTransport] = set()
         self._ready = threading.Event()
@@ -64,12 +64,12 @@ class FakeKubelet:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        if self.misfortune in (Misfortune.SPEAKS_HTTP1, Misfortune.NEVER_SPEAKS):
+        if self.fault in (Fault.HTTP1_ONLY, Fault.SENDS_NOTHING):
             await self._serve_nonsense()
         else:
             await self._serve_grpc()
         for transport in self._transports:
-            transport.abort()  # an answer half sent would keep it open
+            transport.abort()  # a partly sent response would keep it open
         await asyncio.sleep(0)
         self.path.unlink(missing_ok=True)
 
@@ -84,10 +84,10 @@ class FakeKubelet:
     async def _serve_nonsense(self) -> None:
         async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             self._transports.add(writer.transport)
-            if self.misfortune is Misfortune.SPEAKS_HTTP1:
+            if self.fault is Fault.HTTP1_ONLY:
                 writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
             else:
-                await reader.read(-1)  # until the other side gives up
+                await reader.read(-1)  # until the client gives up
             writer.close()
 
         async with await asyncio.start_unix_server(talk, str(self.path)):
@@ -96,24 +96,24 @@ class FakeKubelet:
 
     async def list_pod_resources(self, stream: Any) -> None:
         connection = stream._stream.connection
-        self.questions += 1
+        self.requests += 1
         self.connections.add(connection)
         self._transports.add(connection._transport)
         await stream.recv_message()
-        match self.misfortune:
-            case Misfortune.HANGS:
+        match self.fault:
+            case Fault.HANGS:
                 await self._stop.wait()
-            case Misfortune.CLOSES:
+            case Fault.CLOSES:
                 connection.close()
-            case Misfortune.RESETS:
+            case Fault.RESETS:
                 await stream.cancel()
-            case Misfortune.KNOWS_NO_V1:
+            case Fault.NO_V1:
                 raise GRPCError(Status.UNIMPLEMENTED, "unknown service v1.PodResourcesLister")
-            case Misfortune.REFUSES:
+            case Fault.REFUSES:
                 raise GRPCError(Status.RESOURCE_EXHAUSTED, "rejected by rate limit")
             case _:
-                is_message = isinstance(self.answer, Message)
-                await stream.send_message(self.answer.SerializeToString() if is_message else self.answer)
+                is_message = isinstance(self.response, Message)
+                await stream.send_message(self.response.SerializeToString() if is_message else self.response)
 
 
 class _Service:
@@ -125,7 +125,7 @@ class _Service:
 
 
 class _Bytes(CodecBase):
-    """Sends what it is given, so that an answer can be anything."""
+    """Sends bytes unchanged, so that a response can be anything."""
 
     __content_subtype__ = "proto"
 
@@ -136,29 +136,29 @@ class _Bytes(CodecBase):
         return data
 
 
-def answer(*pods: wire.PodResources) -> wire.ListPodResourcesResponse:
-    """What the kubelet says."""
-    return wire.ListPodResourcesResponse(pod_resources=pods)
+def response(*pods: messages.PodResources) -> messages.ListPodResourcesResponse:
+    """A response of the kubelet."""
+    return messages.ListPodResourcesResponse(pod_resources=pods)
 
 
-def given(
+def device_claim(
     namespace: str, pod: str, container: str, *device_ids: str, resource: str = "nvidia.com/gpu"
-) -> wire.PodResources:
-    """A pod whose one container was given these devices by a device plugin."""
-    devices = wire.ContainerDevices(resource_name=resource, device_ids=device_ids)
-    return _pod(namespace, pod, wire.ContainerResources(name=container, devices=[devices]))
+) -> messages.PodResources:
+    """A pod with one container that a device plugin assigned these devices to."""
+    devices = messages.ContainerDevices(resource_name=resource, device_ids=device_ids)
+    return _pod(namespace, pod, messages.ContainerResources(name=container, devices=[devices]))
 
 
-def claimed(
+def dra_claim(
     namespace: str, pod: str, container: str, device: str, *, cdi: str = "", driver: str = "gpu.nvidia.com"
-) -> wire.PodResources:
-    """A pod whose one container was given this device by a claim named after the pod."""
-    resource = wire.ClaimResource(driver_name=driver, pool_name="node-1", device_name=device)
+) -> messages.PodResources:
+    """A pod with one container that got this device by a DRA claim named after the pod."""
+    resource = messages.ClaimResource(driver_name=driver, pool_name="node-1", device_name=device)
     if cdi:
         resource.cdi_devices.add(name=cdi)
-    claim = wire.DynamicResource(claim_name=f"{pod}-gpu", claim_namespace=namespace, claim_resources=[resource])
-    return _pod(namespace, pod, wire.ContainerResources(name=container, dynamic_resources=[claim]))
+    claim = messages.DynamicResource(claim_name=f"{pod}-gpu", claim_namespace=namespace, claim_resources=[resource])
+    return _pod(namespace, pod, messages.ContainerResources(name=container, dynamic_resources=[claim]))
 
 
-def _pod(namespace: str, name: str, container: wire.ContainerResources) -> wire.PodResources:
-    return wire.PodResources(namespace=namespace, name=name, containers=[container])
+def _pod(namespace: str, name: str, container: messages.ContainerResources) -> messages.PodResources:
+    return messages.PodResources(namespace=namespace, name=name, containers=[container])

@@ -1,7 +1,7 @@
-"""A whole GPU node: driver, kubelet, API server and /proc that tell the same story, for tests of the whole agent.
+"""A fake GPU node: driver, kubelet, API server and /proc with consistent data, for tests of the whole agent.
 
-machine = Machine(a100x8(), [Tenant("trainer-0", gpus=["GPU-..."], pids=[1000])])
-with machine.stand(tmp_path) as standing: ...
+machine = Machine(a100x8(), [NodePod("trainer-0", gpus=["GPU-..."], pids=[1000])])
+with machine.start(tmp_path) as running: ...
 """
 
 import contextlib
@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.fakes.apiserver import FakeApiServer, Json, pod
-from tests.fakes.kubelet import FakeKubelet, answer, given
+from tests.fakes.kubelet import FakeKubelet, device_claim, response
 from tests.fakes.nvml_scenarios import Scenario
 
 NODE = "node-a"
 
 
 @dataclass
-class Tenant:
+class NodePod:
     """A pod with one container that holds devices and runs processes."""
 
     pod: str
-    gpus: list[str] = field(default_factory=list)  # device ids as the kubelet tells them
+    gpus: list[str] = field(default_factory=list)  # device ids as listed by the kubelet
     pids: list[int] = field(default_factory=list)
     namespace: str = "research"
     container: str = "main"
@@ -61,41 +61,47 @@ class Tenant:
 class Machine:
     """Everything on one node."""
 
-    world: Scenario
-    tenants: list[Tenant] = field(default_factory=list)
+    scenario: Scenario
+    pods: list[NodePod] = field(default_factory=list)
     host_pids: list[int] = field(default_factory=list)
 
     @contextlib.contextmanager
-    def stand(self, folder: Path) -> Iterator["Standing"]:
-        """Bring it up; everything stops when the `with` ends."""
+    def start(self, folder: Path) -> Iterator["RunningMachine"]:
+        """Start it; everything stops when the `with` block ends."""
         self._write_proc(folder / "proc")
         with FakeKubelet(folder / "kubelet.sock", self._claims()) as kubelet, FakeApiServer() as api:
-            for tenant in self.tenants:
-                api.add_pod(tenant.as_json())
-            yield Standing(folder / "proc", kubelet, api)
+            for each in self.pods:
+                api.add_pod(each.as_json())
+            yield RunningMachine(folder / "proc", kubelet, api)
 
     def _claims(self):
-        return answer(
+        return response(
             *(
-                given(tenant.namespace, tenant.pod, tenant.container, *tenant.gpus, resource=tenant.resource)
-                for tenant in self.tenants
-                if tenant.gpus
+                device_claim(
+                    each.namespace,
+                    each.pod,
+                    each.container,
+                    *each.gpus,
+                    resource=each.resource,
+                )
+                for each in self.pods
+                if each.gpus
             )
         )
 
     def _write_proc(self, root: Path) -> None:
-        for tenant in self.tenants:
-            slice_ = f"kubepods-burstable-pod{tenant.uid.replace('-', '_')}.slice"
-            path = f"/kubepods.slice/kubepods-burstable.slice/{slice_}/cri-containerd-{tenant.container_id}.scope"
-            for pid in tenant.pids:
+        for each in self.pods:
+            slice_ = f"kubepods-burstable-pod{each.uid.replace('-', '_')}.slice"
+            path = f"/kubepods.slice/kubepods-burstable.slice/{slice_}/cri-containerd-{each.container_id}.scope"
+            for pid in each.pids:
                 write_process(root, pid, cgroup=path, argv0="/usr/bin/python3")
         for pid in self.host_pids:
             write_process(root, pid, cgroup="/system.slice/display-manager.service", argv0="/usr/lib/xorg/Xorg")
 
 
 @dataclass
-class Standing:
-    """A machine that is up."""
+class RunningMachine:
+    """A started machine."""
 
     proc: Path
     kubelet: FakeKubelet

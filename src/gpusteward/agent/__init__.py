@@ -1,22 +1,22 @@
-"""What a node sees: NVML, cgroups, the kubelet and pods become one snapshot; the snapshot becomes /metrics.
+"""The agent of a GPU node: reads NVML, cgroups, the kubelet and pods into one snapshot and serves it at /metrics.
 
-    nvml/         the only door to NVML: devices, MIG, signals, processes, GPM, XID events
-    proc/         pid -> name, pod uid, container id
-    kubernetes/   the kubelet's socket and the API server: device -> pod, the pods of this node, their owners
-    shares/       claims and annotations -> allocations with their share and limits
-    attribute.py  whose process it is (pure)
-    node.py       asks all of them, each guarded, and joins the answers into one Snapshot
-    simulated.py  the same for a node that does not exist
-    guards.py     times and guards every collector
-    meters.py     counters that grow from snapshot to snapshot
-    fields/       the choice of DCGM fields: CSV file or ConfigMap, re-read when it changes
-    dialects/     Snapshot -> series under four systems' names
-    pages.py      the rendered page, its age, and what of it is still true
-    collect.py    the worker: one cycle after another
-    answers.py    what the web is told: the page, health, readiness
-    web/          HTTP, TLS, basic authentication
-    settings/     every flag and environment variable
-    app.py        builds every part once
+    app.py               creates and starts all components
+    collection.py        runs one collection cycle per interval
+    collector_runner.py  times each collector and contains its failures
+    node_source.py       reads a real node into a Snapshot
+    simulated_source.py  reads a simulated node into a Snapshot
+    nvml/                NVML: devices, MIG, signals, processes, GPM, XID events
+    proc/                pid -> process name, pod uid, container id
+    kubernetes/          pod-resources socket of the kubelet, pods of this node from the API server
+    shares/              device claims and annotations -> allocations with share and limits
+    attribution.py       process -> container; without Kubernetes: process -> holder of the GPU
+    usage_counters.py    busy seconds and energy, accumulated from snapshot to snapshot
+    fields/              the list of DCGM fields to export, from a CSV file or a ConfigMap
+    dialects/            snapshot -> metric families, one module per naming scheme
+    metrics_page.py      the rendered /metrics page and its age
+    endpoints.py         content of /metrics, /healthz, /readyz and /snapshot
+    http/                HTTP server, TLS, basic authentication
+    settings/            flags and environment variables
 
-Never imports the analyzer or its dependencies: an agent must stay light.
+The agent never imports the analyzer or its dependencies, to keep its memory use low.
 """

@@ -1,4 +1,4 @@
-"""Builds every part of the agent once, runs it, and takes it down."""
+"""Creates all components of the agent, runs it and stops it."""
 
 import os
 import signal
@@ -38,7 +38,7 @@ STOCK_FIELD_FILES = (
     Path("/etc/dcgm-exporter/default-counters.csv"),
     Path("/etc/dcgm-exporter/dcp-metrics-included.csv"),
 )
-"""Files that dcgm-exporter's image brings along; arguments that name them work here without them."""
+"""Files of dcgm-exporter's image; arguments that name them work here although the files do not exist."""
 
 STOP_SECONDS = 4.0
 STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
@@ -46,82 +46,82 @@ SIGNALS = STOP_SIGNALS | {signal.SIGUSR1, signal.SIGHUP}
 
 
 class Agent:
-    """The running agent: a worker that collects and a server that answers."""
+    """The running agent: a collection thread and an HTTP server."""
 
     def __init__(self, settings: AgentSettings) -> None:
-        """Raises ConfigurationError for what a person can mend."""
+        """Raises ConfigurationError for invalid settings."""
         api = _find_api(settings)
         labels = LabelCache()
         page = MetricsPage(node=settings.node_name, interval_seconds=settings.interval_seconds, clock=time.monotonic)
-        script = build_dialects(settings, api, labels)
+        dialect_set = build_dialects(settings, api, labels)
         self._source = build_source(settings, api)
-        collection = Collection(self._source, script, page, interval_seconds=settings.interval_seconds)
-        self.worker = CollectionThread(
+        collection = Collection(self._source, dialect_set, page, interval_seconds=settings.interval_seconds)
+        self.thread = CollectionThread(
             collection, interval_seconds=settings.interval_seconds, release_seconds=settings.release_seconds
         )
-        self.server = _listen(settings, AgentEndpoints(collection, page, self.worker))
-        self.worker.start()
+        self.server = _listen(settings, AgentEndpoints(collection, page, self.thread))
+        self.thread.start()
 
     def stop(self) -> None:
-        """Stop listening, finish the cycle under way, let go of the driver."""
+        """Stop listening, finish the current cycle, release the driver."""
         self.server.close()
-        self.worker.stop(timeout_seconds=STOP_SECONDS)
-        if not self.worker.is_alive():
+        self.thread.stop(timeout_seconds=STOP_SECONDS)
+        if not self.thread.is_alive():
             self._source.close()
 
 
 def run_agent(settings: AgentSettings) -> int:
-    """Run until SIGTERM or SIGINT; SIGUSR1 releases NVML for a while, SIGHUP looks for changed files at once.
+    """Run until SIGTERM or SIGINT; SIGUSR1 releases NVML for a while, SIGHUP checks for changed files now.
 
-    Raises ConfigurationError for what a person can mend, SourceError for what must be there at the start and is not.
+    Raises ConfigurationError for invalid settings, SourceError when a source required at the start is missing.
     """
     limit_malloc_arenas()
-    # Blocked in every thread and waited for in this one: Python runs handlers only between two steps of this thread,
-    # so a signal that comes while it is about to wait would be seen no earlier than the next signal.
+    # Blocked in all threads and awaited in this one: Python runs signal handlers only between two bytecodes of the main
+    # thread, so a signal that arrives just before it waits would be handled only with the next signal.
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     agent = Agent(settings)
     log.info(
         "agent_started", version=__version__, node=settings.node_name, source=settings.source, url=agent.server.url
     )
     if settings.source == "simulated":
-        print(f"{agent.server.url}/metrics shows simulated GPUs; Ctrl-C ends it", flush=True)
-    _wait_for_stop_signal(agent.worker)
+        print(f"{agent.server.url}/metrics shows simulated GPUs; press Ctrl-C to stop", flush=True)
+    _wait_for_stop_signal(agent.thread)
     agent.stop()
     log.info("agent_stopped")
     return 0
 
 
-def _wait_for_stop_signal(worker: CollectionThread) -> None:
-    """Return when it is time to stop."""
+def _wait_for_stop_signal(thread: CollectionThread) -> None:
+    """Handle signals; return on SIGTERM or SIGINT."""
     while (received := signal.sigwait(SIGNALS)) not in STOP_SIGNALS:
         if received == signal.SIGUSR1:
-            worker.request_release()
+            thread.request_release()
         else:
-            worker.request_cycle()
+            thread.request_cycle()
 
 
 def build_source(settings: AgentSettings, api: ApiServer | None) -> SnapshotSource:
-    """Where snapshots come from: this node, or one that does not exist."""
+    """The source of snapshots: this node, or a simulated one."""
     if settings.source == "simulated":
-        from gpusteward.agent.simulated_source import SimulatedSource  # half a megabyte that a real node does not need
+        from gpusteward.agent.simulated_source import SimulatedSource  # saves half a megabyte on a real node
 
         return SimulatedSource(settings.node_name, seed=settings.simulate_seed, loads=settings.simulate_loads)
     if settings.holders == "processes":
         alone = NodeProviders(ProcessTable(settings.proc), holders_are_processes=True)
         return NodeSource(settings.node_name, Nvml(settings.node_name), alone)
-    neighbours = NodeProviders(
+    providers = NodeProviders(
         proc=ProcessTable(settings.proc),
         kubelet=_find_kubelet(settings),
         pods=PodWatch(api, settings.node_name, label_patterns=_label_patterns(settings)) if api else None,
         ratio=RatioFile(settings.ratio_file) if settings.ratio_file else None,
     )
-    if neighbours.pods is not None:
-        neighbours.pods.start()
-    return NodeSource(settings.node_name, Nvml(settings.node_name), neighbours)
+    if providers.pods is not None:
+        providers.pods.start()
+    return NodeSource(settings.node_name, Nvml(settings.node_name), providers)
 
 
 def build_dialects(settings: AgentSettings, api: ApiServer | None, labels: LabelCache) -> DialectSet:
-    """The dialects that are switched on, and the field list of the dcgm one if it can change."""
+    """The enabled dialects, and the field list of the dcgm dialect if it can change."""
     fields = _find_fields(settings, api)
     dcgm = DcgmDialect(
         _dcgm_options(settings), fields.fields if fields else default_fields(settings.dcgm_names), labels=labels
@@ -139,23 +139,25 @@ def build_dialects(settings: AgentSettings, api: ApiServer | None, labels: Label
 
 
 def _find_api(settings: AgentSettings) -> ApiServer | None:
-    """The API server named in the settings, else that of the cluster this runs in, else none."""
+    """The API server of the settings, else that of the cluster this runs in, else None."""
     if settings.kubernetes is False or settings.source == "simulated":
         return None
     if settings.kubernetes_api:
-        return ApiServer(settings.kubernetes_api, token_path=_if_there("token"), ca_path=_if_there("ca.crt"))
-    if "KUBERNETES_SERVICE_HOST" in os.environ and _if_there("token"):
+        return ApiServer(
+            settings.kubernetes_api, token_path=_service_account_file("token"), ca_path=_service_account_file("ca.crt")
+        )
+    if "KUBERNETES_SERVICE_HOST" in os.environ and _service_account_file("token"):
         return ApiServer.from_cluster(os.environ)
     return None
 
 
-def _if_there(name: str) -> Path | None:
+def _service_account_file(name: str) -> Path | None:
     path = SERVICE_ACCOUNT / name
     return path if path.is_file() else None
 
 
 def _find_kubelet(settings: AgentSettings) -> PodResources | None:
-    """The kubelet's socket, if pods are to be told: by default where its directory is there at all."""
+    """The kubelet's socket, unless Kubernetes is disabled; by default only if its directory exists."""
     socket = settings.pod_resources_kubelet_socket
     if settings.kubernetes is False or (settings.kubernetes is None and not socket.parent.is_dir()):
         return None
@@ -163,22 +165,22 @@ def _find_kubelet(settings: AgentSettings) -> PodResources | None:
 
 
 def _find_fields(settings: AgentSettings, api: ApiServer | None) -> FieldConfigMap | FieldFile | None:
-    """The ConfigMap wins over the file, as in dcgm-exporter; None is the built-in list."""
+    """The ConfigMap takes precedence over the file, as in dcgm-exporter. None: the built-in list."""
     if settings.configmap_data is not None:
         if api is None:
             raise ConfigurationError(
-                "--configmap-data needs the API server: run in the cluster, give --kubernetes-api, or use --collectors"
+                "--configmap-data needs the API server: run in the cluster, set --kubernetes-api, or use --collectors"
             )
         namespace, name = settings.configmap_data
         return FieldConfigMap(f"{namespace}:{name}", lambda: api.read_config_map(namespace, name))
     if settings.collectors in STOCK_FIELD_FILES and not settings.collectors.exists():
-        log.info("fields_built_in", path=settings.collectors, reason="this file of dcgm-exporter's image is not here")
+        log.info("fields_built_in", path=settings.collectors, reason="file of dcgm-exporter's image not found")
         return None
     return FieldFile(settings.collectors) if settings.collectors else None
 
 
 def _label_patterns(settings: AgentSettings) -> Sequence[str]:
-    """Which pod labels are kept: none unless asked for, then all or the allowed ones."""
+    """Regular expressions of the pod labels to keep: none by default; if enabled, all or those of the allowlist."""
     if not settings.kubernetes_enable_pod_labels:
         return ()
     return [pattern.pattern for pattern in settings.kubernetes_pod_label_allowlist] or [""]

@@ -1,7 +1,11 @@
-"""Joins what NVML, /proc, the kubelet and the API server said into one Snapshot. Pure.
+"""Attributes GPU processes to containers (pure).
 
-A process is named by, in order of trust: its cgroup with the pods of this node; its cgroup alone; the one holder of
-the GPU it runs on. What stays over is `host` or `unattributed`, and counted as such.
+Sources in order of trust: the cgroup together with the pods of this node; the cgroup alone; the only holder of the GPU.
+All other processes are counted as `host` or `unattributed`.
+
+On a machine without Kubernetes no device is allocated by a kubelet. There, a GPU is attributed to the container, or to
+the user and program, running on it (`assign_process_holders`). The result uses the fields of a cluster, so that
+everything downstream works unchanged: the user is the namespace, the container or program is the pod.
 """
 
 from collections import Counter
@@ -17,26 +21,26 @@ from gpusteward.core.gpus import GpuProcess, Place
 
 @dataclass(frozen=True, slots=True)
 class AttributionInput:
-    """Everybody who can say whose process it is."""
+    """What is known about processes, pods and allocations of the node."""
 
     identities: Mapping[int, ProcessIdentity] = field(default_factory=dict)
     pods: Mapping[str, Pod] = field(default_factory=dict)
     allocations: Sequence[Allocation] = ()
     allocations_known: bool = True
-    unplaced: frozenset[tuple[str, str]] = frozenset()  # pods that hold a device nobody found: namespace, name
+    unplaced: frozenset[tuple[str, str]] = frozenset()  # pods whose device id matches no GPU: namespace, name
 
 
-def attribute(processes: Sequence[GpuProcess], witnesses: AttributionInput) -> tuple[GpuProcess, ...]:
-    """Give every process its place, its container, and a flag if it runs where its pod has no claim."""
+def attribute_processes(processes: Sequence[GpuProcess], known: AttributionInput) -> tuple[GpuProcess, ...]:
+    """Set place and container of every process, and flag those on a GPU that their pod does not hold."""
     holders: dict[str, list[Allocation]] = {}
-    for allocation in witnesses.allocations:
+    for allocation in known.allocations:
         holders.setdefault(allocation.gpu_uuid, []).append(allocation)
-    return tuple(_attribute_one(process, witnesses, holders.get(process.gpu_uuid, [])) for process in processes)
+    return tuple(_attribute_one(process, known, holders.get(process.gpu_uuid, [])) for process in processes)
 
 
-def _attribute_one(process: GpuProcess, witnesses: AttributionInput, holders: Sequence[Allocation]) -> GpuProcess:
-    identity = witnesses.identities.get(process.pid, _NOBODY)
-    container = _container(identity, witnesses.pods, holders)
+def _attribute_one(process: GpuProcess, known: AttributionInput, holders: Sequence[Allocation]) -> GpuProcess:
+    identity = known.identities.get(process.pid, _NO_IDENTITY)
+    container = _container(identity, known.pods, holders)
     return GpuProcess(
         process.pid,
         process.gpu_uuid,
@@ -50,13 +54,11 @@ def _attribute_one(process: GpuProcess, witnesses: AttributionInput, holders: Se
         identity.pod_uid or (container.pod_uid if container else ""),
         Place.CONTAINER if container else identity.place,
         container,
-        witnesses.allocations_known
-        and not _is_mps_server(identity)
-        and _is_outside(container, holders, witnesses.unplaced),
+        known.allocations_known and not _is_mps_server(identity) and _is_outside(container, holders, known.unplaced),
     )
 
 
-_NOBODY = ProcessIdentity(name="", place=Place.UNKNOWN, pod_uid="", container_id="")
+_NO_IDENTITY = ProcessIdentity(name="", place=Place.UNKNOWN, pod_uid="", container_id="")
 
 
 def _container(identity: ProcessIdentity, pods: Mapping[str, Pod], holders: Sequence[Allocation]) -> Container | None:
@@ -75,14 +77,14 @@ def _container(identity: ProcessIdentity, pods: Mapping[str, Pod], holders: Sequ
 
 
 def _find_pod(identity: ProcessIdentity, pods: Mapping[str, Pod]) -> Pod | None:
-    """By its uid; where the cgroup path names none (a kubelet without cgroups per pod), by the container's id."""
+    """Find by pod uid, or by container id where the cgroup path has no pod uid (kubelet without cgroups per pod)."""
     if identity.pod_uid or not identity.container_id:
         return pods.get(identity.pod_uid)
     return next((pod for pod in pods.values() if identity.container_id in pod.containers), None)
 
 
 def _container_of_pod(pod: Pod, container_id: str, holders: Sequence[Allocation]) -> Container:
-    """The container by its id; where the API server does not know the id yet, the pod's only claim on the GPU."""
+    """Find the container by id; if the API server does not know the id yet, take the pod's only claim on the GPU."""
     name = pod.containers.get(container_id, "")
     own = [
         each.container
@@ -95,7 +97,7 @@ def _container_of_pod(pod: Pod, container_id: str, holders: Sequence[Allocation]
 
 
 def _sole_holder(holders: Sequence[Allocation], pod_uid: str) -> Container | None:
-    """Nobody else can be on a GPU that is lent to one container alone, unless the uids contradict."""
+    """The container that holds the GPU exclusively, unless the pod uids contradict."""
     if len(holders) != 1 or holders[0].share not in (Share.EXCLUSIVE, Share.MIG):
         return None
     container = holders[0].container
@@ -103,14 +105,14 @@ def _sole_holder(holders: Sequence[Allocation], pod_uid: str) -> Container | Non
 
 
 def _is_mps_server(identity: ProcessIdentity) -> bool:
-    """The device plugin's MPS daemon runs in a pod of its own and works for those who hold the GPU."""
+    """The device plugin's MPS daemon runs in its own pod, on behalf of the pods that hold the GPU."""
     return identity.name.rpartition("/")[2] == "nvidia-cuda-mps-server"
 
 
 def _is_outside(
     container: Container | None, holders: Sequence[Allocation], unplaced: frozenset[tuple[str, str]]
 ) -> bool:
-    """Whether its pod has no claim here. One whose claim could not be found on any GPU may well have it here."""
+    """Whether the pod has no claim on this GPU. False for pods with an unresolved claim: it may be on this GPU."""
     if container is None or not container.pod:
         return False
     pod = (container.namespace, container.pod)
@@ -123,25 +125,25 @@ SHORT_ID = 12  # characters of a container's id, as docker and crictl show it
 def assign_process_holders(
     processes: Sequence[GpuProcess], identities: Mapping[int, ProcessIdentity]
 ) -> tuple[tuple[GpuProcess, ...], tuple[Allocation, ...]]:
-    """The processes with their holders named, and what each holder has: one claim for each GPU it is on."""
-    seated = tuple(_seat(process, identities.get(process.pid)) for process in processes)
-    holders = dict.fromkeys((each.gpu_uuid, each.container) for each in seated if each.container)
+    """Return the processes with their holder set, and one allocation per holder and GPU."""
+    assigned = tuple(_assign_holder(process, identities.get(process.pid)) for process in processes)
+    holders = dict.fromkeys((each.gpu_uuid, each.container) for each in assigned if each.container)
     on_gpu = Counter(uuid for uuid, _ in holders)
-    return seated, tuple(
+    return assigned, tuple(
         Allocation(container, uuid, Share.EXCLUSIVE if on_gpu[uuid] == 1 else Share.TIME_SLICED)
         for uuid, container in holders
         if container is not None
     )
 
 
-def _seat(process: GpuProcess, identity: ProcessIdentity | None) -> GpuProcess:
-    """One whose identity could not be read stays unattributed."""
+def _assign_holder(process: GpuProcess, identity: ProcessIdentity | None) -> GpuProcess:
+    """A process whose identity could not be read stays unattributed."""
     if identity is None or identity.place is Place.UNKNOWN:
         return process
-    return replace(process, place=Place.CONTAINER, container=_holder(identity), outside_allocation=False)
+    return replace(process, place=Place.CONTAINER, container=_holder_of(identity), outside_allocation=False)
 
 
-def _holder(identity: ProcessIdentity) -> Container:
+def _holder_of(identity: ProcessIdentity) -> Container:
     kind, name = ("Container", identity.container_id[:SHORT_ID]) if identity.container_id else ("Program", "")
     name = name or identity.name.rpartition("/")[2] or identity.name  # a program may call itself `x/`
     return Container(identity.user, name, workload=Workload(kind, identity.user, name), user=identity.user)

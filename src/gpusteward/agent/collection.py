@@ -1,4 +1,4 @@
-"""The worker: every interval one snapshot, one view, one page. A scrape never waits for any of it."""
+"""The collection loop: one snapshot and one rendered page per interval. A scrape never waits for it."""
 
 import threading
 import time
@@ -9,7 +9,7 @@ from typing import Protocol
 
 from gpusteward import process_memory
 from gpusteward.agent.collector_runner import CollectorRunner
-from gpusteward.agent.dialects.self_metrics import agent_families
+from gpusteward.agent.dialects.self_metrics import render_self_metrics
 from gpusteward.agent.metrics_page import STALE_AFTER_INTERVALS, MetricsPage
 from gpusteward.agent.node_source import SnapshotSource
 from gpusteward.agent.usage_counters import SnapshotView, UsageCounters
@@ -22,57 +22,57 @@ log = Log(__name__)
 
 
 class Dialect(Protocol):
-    """Says a view under one system's names."""
+    """Converts a snapshot view into metric families under one naming scheme."""
 
     name: str
 
     @property
     def wanted(self) -> frozenset[str]:
-        """Signals it needs."""
+        """Names of the signals it needs."""
 
     def families(self, view: SnapshotView) -> list[Family]:
-        """The same facts, as families."""
+        """The metric families of this view."""
 
 
 @dataclass(frozen=True, slots=True)
 class DialectSet:
-    """What a cycle says and in whose words."""
+    """The enabled dialects and what they share."""
 
     dialects: Sequence[Dialect]
     labels: LabelCache
-    refresh: Callable[[float], None] = lambda _now: None  # looks for a changed field list
+    refresh: Callable[[float], None] = lambda _now: None  # reloads the field list if it changed
     count_reloads: Callable[[], Mapping[str, int]] = dict
 
 
 class Collection:
-    """One cycle after another: read, count, render, publish."""
+    """Runs cycles: read, count, render, publish."""
 
     def __init__(
-        self, source: SnapshotSource, script: DialectSet, page: MetricsPage, *, interval_seconds: float
+        self, source: SnapshotSource, dialect_set: DialectSet, page: MetricsPage, *, interval_seconds: float
     ) -> None:
         self._source = source
-        self._script = script
+        self._dialect_set = dialect_set
         self._pages = page
-        self._meters = UsageCounters(longest_gap_seconds=interval_seconds * STALE_AFTER_INTERVALS)
+        self._counters = UsageCounters(longest_gap_seconds=interval_seconds * STALE_AFTER_INTERVALS)
         self._cycles = 0
         self.runner = CollectorRunner()
         self.last_snapshot: Snapshot | None = None
         self.has_seen_gpus = False  # since the start
 
     def run_cycle(self, *, now: float, monotonic: float) -> None:
-        """The whole work of one interval. `now` is wall time, `monotonic` the clock of the pages."""
+        """Run one cycle. `now` is wall time, `monotonic` the clock of the metrics page."""
         self.runner.start_cycle()
-        self._script.labels.start_cycle()
-        self.runner.run("fields", lambda: self._script.refresh(monotonic), None)
+        self._dialect_set.labels.start_cycle()
+        self.runner.run("fields", lambda: self._dialect_set.refresh(monotonic), None)
         snapshot = self._source.read(self._wanted(), now=now, runner=self.runner)
-        families = self._families(self._meters.advance(snapshot))
+        families = self._families(self._counters.advance(snapshot))
         self._cycles += 1
-        families += agent_families(
+        families += render_self_metrics(
             self.runner,
             node=snapshot.node,
             cycles=self._cycles,
-            reloads=self._script.count_reloads(),
-            labels=self._script.labels,
+            reloads=self._dialect_set.count_reloads(),
+            labels=self._dialect_set.labels,
         )
         self._pages.publish(families, taken_at=monotonic)
         self.last_snapshot = snapshot
@@ -82,17 +82,17 @@ class Collection:
         self._source.release(seconds=seconds)
 
     def _wanted(self) -> frozenset[str]:
-        return DIVIDED_SIGNALS.union(*(dialect.wanted for dialect in self._script.dialects))
+        return DIVIDED_SIGNALS.union(*(dialect.wanted for dialect in self._dialect_set.dialects))
 
     def _families(self, view: SnapshotView) -> list[Family]:
         families: list[Family] = []
-        for dialect in self._script.dialects:
+        for dialect in self._dialect_set.dialects:
             families += self.runner.run(f"dialect_{dialect.name}", partial(dialect.families, view), [])
         return families
 
 
 class CollectionThread(threading.Thread):
-    """Runs the collection every interval in a thread of its own; a hung driver hangs this thread alone."""
+    """Runs one cycle per interval in its own thread; a hanging driver call blocks only this thread."""
 
     def __init__(self, collection: Collection, *, interval_seconds: float, release_seconds: float) -> None:
         super().__init__(name="collect", daemon=True)
@@ -101,7 +101,7 @@ class CollectionThread(threading.Thread):
         self._release_seconds = release_seconds
         self._wake = threading.Event()
         self._stopping = False
-        self._release_asked = False
+        self._release_requested = False
 
     def run(self) -> None:
         due = time.monotonic()
@@ -109,22 +109,22 @@ class CollectionThread(threading.Thread):
         process_memory.freeze_gc()
         while not self._stopping:
             now = time.monotonic()
-            # Kept in step; never put off by cycles that were asked for in between.
+            # Keeps the phase of the interval; extra cycles on request never delay the next regular one.
             due = min(max(due + self._interval, now), now + self._interval)
             if self._wake.wait(due - now):
                 self._wake.clear()
-                self._heed()
+                self._run_requests()
             if not self._stopping:
                 self._run_once()
 
     def _run_once(self) -> None:
-        """A fault nobody foresaw costs this cycle: the page grows old and says so, the next cycle tries again."""
+        """An unexpected error fails only this cycle: the page ages visibly and the next cycle tries again."""
         run = partial(self._collection.run_cycle, now=time.time(), monotonic=time.monotonic())
         self._collection.runner.run("cycle", run, None)
 
     def request_release(self) -> None:
-        """Let go of NVML at once, for a while."""
-        self._release_asked = True
+        """Release NVML now, for `release_seconds`."""
+        self._release_requested = True
         self._wake.set()
 
     def request_cycle(self) -> None:
@@ -132,15 +132,15 @@ class CollectionThread(threading.Thread):
         self._wake.set()
 
     def stop(self, *, timeout_seconds: float) -> None:
-        """Stop after the cycle under way; a hung one is left behind when the time is over."""
+        """Stop after the current cycle; give up waiting for it after the timeout."""
         self._stopping = True
         self._wake.set()
         self.join(timeout_seconds)
 
-    def _heed(self) -> None:
-        """Do what was asked while it slept."""
-        if not self._release_asked:
+    def _run_requests(self) -> None:
+        """Handle what was requested while the thread waited."""
+        if not self._release_requested:
             return
-        self._release_asked = False
+        self._release_requested = False
         self._collection.release(seconds=self._release_seconds)
         log.info("nvml_released", seconds=self._release_seconds)

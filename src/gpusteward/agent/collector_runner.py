@@ -1,4 +1,4 @@
-"""One runner times and guards every collector: a fault costs its own part, is counted, and is said once."""
+"""Runs collectors: times each one, contains and counts its failures, and logs each failure once."""
 
 import time
 from collections.abc import Callable
@@ -8,39 +8,40 @@ from gpusteward.core.errors import OutdatedError, SourceError
 from gpusteward.core.snapshots import Failure
 from gpusteward.logs import Log
 
-QUIET_CYCLES = 12
-"""A failure that stays away so long is over: one that comes and goes is said once, not each time. Our guess."""
+RECOVERY_CYCLES = 12
+"""After this many cycles without a failure a collector has recovered; an intermittent failure is thus logged once.
+The value is our guess."""
 
 MAX_REASONS = 8
-"""Message of one place: a reason that reads differently every time must not fill the log. The others are counted."""
+"""Logged reasons per collector and GPU: a reason with changing text must not fill the log. All are counted."""
 
 log = Log(__name__)
 _Result = TypeVar("_Result")
 
 
 class CollectorRunner:
-    """Runs collectors by name and keeps the account of them."""
+    """Runs collectors by name and records durations, error counts and failures."""
 
     def __init__(self) -> None:
         self.error_counts: dict[str, int] = {}
         self.durations_seconds: dict[str, float] = {}  # of the last run of each
         self.failures: list[Failure] = []  # of this cycle
         self._cycle = 0
-        self._said: dict[tuple[str, str], dict[str, int]] = {}  # collector, GPU -> reason -> cycle it was last heard in
+        self._logged: dict[tuple[str, str], dict[str, int]] = {}  # collector, GPU -> reason -> cycle last seen in
 
     def start_cycle(self) -> None:
-        """Begin a new account; where nothing has failed for a while, say so."""
+        """Reset the failures; log the recovery of collectors that have not failed for a while."""
         self.failures = []
         self._cycle += 1
-        for place, reasons in list(self._said.items()):
-            left = {reason: heard for reason, heard in reasons.items() if self._cycle - heard <= QUIET_CYCLES}
-            self._said[place] = left
-            if not left:
-                del self._said[place]
-                log.info("collector_recovered", collector=place[0], gpu=place[1] or "-")
+        for key, reasons in list(self._logged.items()):
+            recent = {reason: seen for reason, seen in reasons.items() if self._cycle - seen <= RECOVERY_CYCLES}
+            self._logged[key] = recent
+            if not recent:
+                del self._logged[key]
+                log.info("collector_recovered", collector=key[0], gpu=key[1] or "-")
 
     def run(self, collector: str, collect: Callable[[], _Result], default: _Result) -> _Result:
-        """The result, or the default and a failure on the account."""
+        """Return the result of `collect`, or record a failure and return the default."""
         started = time.perf_counter()
         self.error_counts.setdefault(collector, 0)
         try:
@@ -48,7 +49,7 @@ class CollectorRunner:
         except SourceError as error:
             self.fail(Failure(collector, str(error), needs_restart=isinstance(error, OutdatedError)))
             return default
-        # The one place that catches everything: whatever a collector did not expect must not cost the others theirs.
+        # The only catch-all: an unexpected error of one collector must not affect the others.
         except Exception as error:  # noqa: BLE001
             self.fail(Failure(collector, f"unexpected {type(error).__name__}: {error}"))
             return default
@@ -58,10 +59,10 @@ class CollectorRunner:
             self.durations_seconds[collector] = time.perf_counter() - started
 
     def fail(self, failure: Failure) -> None:
-        """Count a failure; log it when it is new, not once a cycle."""
+        """Record a failure; log it when it is new, not in every cycle."""
         self.failures.append(failure)
         self.error_counts[failure.collector] = self.error_counts.get(failure.collector, 0) + 1
-        reasons = self._said.setdefault((failure.collector, failure.gpu_uuid), {})
+        reasons = self._logged.setdefault((failure.collector, failure.gpu_uuid), {})
         is_new = failure.reason not in reasons
         if is_new and len(reasons) >= MAX_REASONS:
             return

@@ -1,91 +1,91 @@
-"""A real node as a source of snapshots: asks every witness, each guarded, and joins what they said."""
+"""Snapshots of a real node: reads NVML, /proc, the kubelet and the pods, and joins the results."""
 
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from gpusteward.agent.attribution import AttributionInput, assign_process_holders, attribute
+from gpusteward.agent.attribution import AttributionInput, assign_process_holders, attribute_processes
 from gpusteward.agent.collector_runner import CollectorRunner
 from gpusteward.agent.kubernetes.kubelet import Claim, PodResources
 from gpusteward.agent.kubernetes.pod_watch import Pod, PodWatch
-from gpusteward.agent.nvml import IN_POD, Nvml, NvmlReading
+from gpusteward.agent.nvml import HOST_PID_ADVICE, Nvml, NvmlReading
 from gpusteward.agent.proc.process_table import ProcessIdentity, ProcessTable
 from gpusteward.agent.shares.ratio_file import RatioFile
 from gpusteward.agent.shares.resolver import Resolution, Resolver
 from gpusteward.core.errors import SourceError
 from gpusteward.core.snapshots import Failure, Snapshot
 
-CLAIMS_KEPT_SECONDS = 60.0
-"""How long the kubelet's last answer stands while it does not answer: a restart of the kubelet takes less."""
+CLAIMS_VALID_SECONDS = 60.0
+"""How long the last response of the kubelet stays valid while it does not respond; a kubelet restart takes less."""
 
-CLAIMS_CHECKED_SECONDS = 30.0
-"""How often the kubelet is asked although no pod of the node has changed: devices are given to pods, never later."""
+CLAIMS_REFRESH_SECONDS = 30.0
+"""How often the kubelet is queried while no pod of the node changes: devices are assigned only when a pod starts."""
 
-PODS_AWAITED_SECONDS = 2.0
-"""How long the first cycle waits for the API server's list of pods; later ones never do."""
+FIRST_PODS_TIMEOUT_SECONDS = 2.0
+"""How long the first cycle waits for the API server's list of pods; later cycles never wait."""
 
-_NOBODY_IN_PROC = (
-    f"none of the processes on the GPUs is in /proc: {IN_POD}mount the host's /proc and name it with --proc"
+_NO_PROCESS_IN_PROC = (
+    f"no process of the GPUs is found in /proc: {HOST_PID_ADVICE}mount the host's /proc and set --proc"
 )
-_IN_CONTAINER = "run it with --pid=host if it is in a container, or "
+_CONTAINER_ADVICE = "run it with --pid=host if it is in a container, or "
 _NO_IDENTITIES: Mapping[int, ProcessIdentity] = {}
 _NO_PODS: Mapping[str, Pod] = {}
 
 
 class SnapshotSource(Protocol):
-    """Where snapshots come from."""
+    """Reads snapshots."""
 
     def read(self, wanted: frozenset[str], *, now: float, runner: CollectorRunner) -> Snapshot:
-        """The node now; what failed is on the guard's account."""
+        """Read the node now; failures are recorded in the runner."""
 
     def release(self, *, seconds: float) -> None:
-        """Let go of the driver, and for that long from then on, so that it can be unloaded or a GPU be reset."""
+        """Release the driver for that long, so that it can be unloaded or a GPU can be reset."""
 
     def close(self) -> None:
-        """Stop for good."""
+        """Stop permanently."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeProviders:
-    """Who besides NVML can be asked on this node. None: not there, or switched off."""
+    """Data sources of this node besides NVML. None: not available, or disabled."""
 
     proc: ProcessTable
     kubelet: PodResources | None = None
     pods: PodWatch | None = None
     ratio: RatioFile | None = None
-    holders_are_processes: bool = False  # there is no Kubernetes: whoever has a process on a GPU holds it
+    holders_are_processes: bool = False  # no Kubernetes: a GPU is attributed to the processes running on it
 
 
 class NodeSource:
-    """NVML, /proc, the kubelet and the pods of one node."""
+    """Reads NVML, /proc, the kubelet and the pods of one node."""
 
-    def __init__(self, name: str, nvml: Nvml, neighbours: NodeProviders) -> None:
+    def __init__(self, name: str, nvml: Nvml, providers: NodeProviders) -> None:
         self._name = name
         self._nvml = nvml
-        self._ask = neighbours
+        self._providers = providers
         self._claims: tuple[Claim, ...] = ()
-        self._claims_at = -CLAIMS_KEPT_SECONDS
-        self._claims_of: Mapping[str, Pod] | None = None  # the pods there were when the kubelet was asked
+        self._claims_at = -CLAIMS_VALID_SECONDS
+        self._claims_of: Mapping[str, Pod] | None = None  # the pods known when the kubelet was last queried
         self._release_seconds = 0.0
-        self._released_at: float | None = 0.0  # None: just now, whatever the clock says
+        self._released_at: float | None = 0.0  # None: released since the last read, time not yet known
         self._resolver = Resolver()
         self._is_first = True
 
     def read(self, wanted: frozenset[str], *, now: float, runner: CollectorRunner) -> Snapshot:
-        """Ask everybody, join the answers."""
+        """Read all sources and join the results."""
         reading = runner.run("nvml", lambda: self._read_nvml(wanted, now), NvmlReading())
         for failure in reading.failures:
-            runner.fail(self._advise(failure))
+            runner.fail(self._adapt_advice(failure))
         identities = self._identify(reading, runner)
         pods = self._read_pods(runner)
         claims_known = self._read_claims(pods, now=now, runner=runner)
         resolution = self._resolve(reading, pods, runner)
-        witnesses = AttributionInput(
+        known = AttributionInput(
             identities, pods, resolution.allocations, allocations_known=claims_known, unplaced=resolution.unplaced
         )
-        processes, allocations = attribute(reading.processes, witnesses), resolution.allocations
-        if self._ask.holders_are_processes:
+        processes, allocations = attribute_processes(reading.processes, known), resolution.allocations
+        if self._providers.holders_are_processes:
             processes, allocations = assign_process_holders(processes, identities)
         return Snapshot(
             node=self._name,
@@ -93,20 +93,20 @@ class NodeSource:
             readings=reading.readings,
             processes=processes,
             allocations=allocations,
-            allocations_known=claims_known or self._ask.holders_are_processes,
+            allocations_known=claims_known or self._providers.holders_are_processes,
             failures=tuple(runner.failures),
-            holders_are_processes=self._ask.holders_are_processes,
+            holders_are_processes=self._providers.holders_are_processes,
         )
 
     def release(self, *, seconds: float) -> None:
-        self._nvml.release()  # takes seconds itself while the driver waits for events
+        self._nvml.release()  # takes up to a second while the driver waits for events
         self._release_seconds, self._released_at = seconds, None
 
     def close(self) -> None:
-        if self._ask.pods is not None:
-            self._ask.pods.stop()
-        if self._ask.kubelet is not None:
-            self._ask.kubelet.close()
+        if self._providers.pods is not None:
+            self._providers.pods.stop()
+        if self._providers.kubelet is not None:
+            self._providers.kubelet.close()
         self._nvml.release()
 
     def _read_nvml(self, wanted: frozenset[str], now: float) -> NvmlReading:
@@ -117,46 +117,48 @@ class NodeSource:
             raise SourceError(f"NVML is released on request until {time.strftime('%H:%M:%SZ', time.gmtime(until))}")
         return self._nvml.read(wanted, peers="peer_status" in wanted)
 
-    def _advise(self, failure: Failure) -> Failure:
-        """Without Kubernetes nobody can do what only a pod can have done to it."""
-        if not self._ask.holders_are_processes:
+    def _adapt_advice(self, failure: Failure) -> Failure:
+        """Without Kubernetes, replace advice about pods by advice about containers."""
+        if not self._providers.holders_are_processes:
             return failure
-        return replace(failure, reason=failure.reason.replace(IN_POD, _IN_CONTAINER))
+        return replace(failure, reason=failure.reason.replace(HOST_PID_ADVICE, _CONTAINER_ADVICE))
 
     def _identify(self, reading: NvmlReading, runner: CollectorRunner) -> Mapping[int, ProcessIdentity]:
         pids = {process.pid for process in reading.processes}
-        self._ask.proc.forget_except(pids)
-        identities = runner.run("proc", lambda: {pid: self._ask.proc.identify(pid) for pid in pids}, _NO_IDENTITIES)
+        self._providers.proc.forget_except(pids)
+        identities = runner.run(
+            "proc", lambda: {pid: self._providers.proc.identify(pid) for pid in pids}, _NO_IDENTITIES
+        )
         if identities and not any(identity.name for identity in identities.values()):
-            runner.fail(self._advise(Failure("proc", _NOBODY_IN_PROC)))
+            runner.fail(self._adapt_advice(Failure("proc", _NO_PROCESS_IN_PROC)))
         return identities
 
     def _read_pods(self, runner: CollectorRunner) -> Mapping[str, Pod]:
-        """Pods as the watch knows them; without the API server the last known ones stand, and it is said."""
-        watch = self._ask.pods
+        """The pods known to the watch; without the API server the last known ones, and a recorded failure."""
+        watch = self._providers.pods
         if watch is None:
             return _NO_PODS
-        if self._is_first:  # a first page without owners would start series that end with the second
+        if self._is_first:  # a first page without owners would start series that end with the second page
             self._is_first = False
-            watch.wait_for_first(PODS_AWAITED_SECONDS)
+            watch.wait_for_first_list(FIRST_PODS_TIMEOUT_SECONDS)
         pods = runner.run("pods", lambda: watch.pods, _NO_PODS)
         if watch.failure is not None:
             runner.fail(Failure("pods", watch.failure))
         return pods
 
     def _read_claims(self, pods: Mapping[str, Pod], *, now: float, runner: CollectorRunner) -> bool:
-        """Refresh the claims; tell if what we have is recent enough to call it known."""
-        kubelet = self._ask.kubelet
+        """Refresh the claims; return whether they are recent enough to count as known."""
+        kubelet = self._providers.kubelet
         if kubelet is None:
             return False
-        if pods and pods is self._claims_of and 0 <= now - self._claims_at < CLAIMS_CHECKED_SECONDS:
+        if pods and pods is self._claims_of and 0 <= now - self._claims_at < CLAIMS_REFRESH_SECONDS:
             return True
         claims = runner.run("kubelet", kubelet.read, None)
         if claims is not None:
             self._claims, self._claims_at, self._claims_of = claims, now, pods
-        elif now - self._claims_at > CLAIMS_KEPT_SECONDS:
+        elif now - self._claims_at > CLAIMS_VALID_SECONDS:
             self._claims = ()
-        return now - self._claims_at <= CLAIMS_KEPT_SECONDS
+        return now - self._claims_at <= CLAIMS_VALID_SECONDS
 
     def _resolve(self, reading: NvmlReading, pods: Mapping[str, Pod], runner: CollectorRunner) -> Resolution:
         resolution = runner.run(
@@ -164,10 +166,10 @@ class NodeSource:
             lambda: self._resolver.resolve(self._claims, pods, reading.readings, ratio=self._read_ratio()),
             Resolution(),
         )
-        if resolution.unresolved and reading.readings:  # without NVML nothing answers, and that is said already
+        if resolution.unresolved and reading.readings:  # without NVML no id resolves; that failure is recorded
             ids = ", ".join(map(repr, resolution.unresolved))
-            runner.fail(Failure("shares", f"no GPU of this node answers to the device id {ids}"))
+            runner.fail(Failure("shares", f"no GPU of this node has the device id {ids}"))
         return resolution
 
     def _read_ratio(self) -> float | None:
-        return self._ask.ratio.poll() if self._ask.ratio else None
+        return self._providers.ratio.poll() if self._providers.ratio else None

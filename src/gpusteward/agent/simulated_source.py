@@ -1,4 +1,4 @@
-"""A node that does not exist as a source of snapshots."""
+"""Snapshots of a simulated node."""
 
 import time
 from collections.abc import Sequence
@@ -10,21 +10,21 @@ from gpusteward.simulate.loads import parse_load
 
 
 class SimulatedSource:
-    """Eight GPUs with every sharing mode and kind of workload, and the loads a person put on them."""
+    """Eight simulated GPUs with every sharing mode and kind of workload, plus the loads given with --simulate-load."""
 
     def __init__(self, node: str, *, seed: int, loads: Sequence[str]) -> None:
-        """Raises ConfigurationError for a load that cannot be put on."""
+        """Raises ConfigurationError for an invalid load."""
         self._node = default_node(seed, name=node)
         for load in loads:
             self._node = self._node.with_load(parse_load(load, now=time.time()))
 
     def read(self, wanted: frozenset[str], *, now: float, runner: CollectorRunner) -> Snapshot:
-        """Everything the simulated model would report, wanted or not."""
+        """All signals of the simulated GPU model; `wanted` is ignored."""
         del wanted
         return runner.run("simulate", lambda: self._node.snapshot(now), Snapshot(self._node.name, now))
 
     def release(self, *, seconds: float) -> None:
-        """There is no driver to let go of."""
+        """Nothing to release: there is no driver."""
 
     def close(self) -> None:
-        """There is nothing to stop."""
+        """Nothing to close."""

@@ -1,4 +1,4 @@
-"""Counters that grow from snapshot to snapshot: busy seconds and estimated energy, by GPU and by user."""
+"""Counters accumulated from snapshot to snapshot: busy seconds and estimated energy, per GPU and per user of it."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,13 +9,13 @@ from gpusteward.core.gpus import Place
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usage_split import Division, Part, divide
 
-UserKey = tuple[str, Place, Container | None]  # gpu uuid, who
+UserKey = tuple[str, Place, Container | None]  # gpu uuid, place, container
 _Key = TypeVar("_Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotView:
-    """What every dialect is rendered from: a snapshot, its GPUs divided, and what was counted so far."""
+    """Input of every dialect: a snapshot, the usage split of its GPUs, and the counters so far."""
 
     snapshot: Snapshot
     divisions: tuple[Division, ...] = ()
@@ -25,13 +25,13 @@ class SnapshotView:
 
 
 class _Counters(Generic[_Key]):
-    """Counters by key. What cannot be measured for a while is not shown, and goes on from where it was."""
+    """Counters by key. One that cannot be measured for a while is hidden and later continues from its last value."""
 
     def __init__(self) -> None:
         self._counts: dict[_Key, float] = {}
 
     def grow(self, growth: Mapping[_Key, float | None], is_kept: Callable[[_Key], bool]) -> Mapping[_Key, float]:
-        """Those whose growth is known, grown. Of the others, those that are there or to be kept are remembered."""
+        """Add the known growth and return those counters. Others are kept hidden if still present or `is_kept`."""
         before, grown = self._counts, {}
         hidden = {key: count for key, count in before.items() if is_kept(key) and key not in growth}
         for key, more in growth.items():
@@ -44,10 +44,10 @@ class _Counters(Generic[_Key]):
 
 
 class UsageCounters:
-    """Integrates use over time. Whoever is gone from a GPU is forgotten, so memory follows what is alive."""
+    """Integrates usage over time. Users that left a GPU are dropped, so memory is bounded by what is running."""
 
     def __init__(self, *, longest_gap_seconds: float) -> None:
-        """`longest_gap_seconds`: a longer silence is a fault of the collection and is not counted as use."""
+        """`longest_gap_seconds`: a longer gap between snapshots is a collection failure and not counted as usage."""
         self._longest_gap = longest_gap_seconds
         self._last = Snapshot("", 0.0)
         self._gpu_busy: _Counters[str] = _Counters()
@@ -55,7 +55,7 @@ class UsageCounters:
         self._use_energy: _Counters[UserKey] = _Counters()
 
     def advance(self, snapshot: Snapshot) -> SnapshotView:
-        """Count what happened since the last snapshot and show it with the new one."""
+        """Add the usage since the last snapshot and return the view of the new one."""
         divisions = divide(snapshot)
         seconds = snapshot.taken_at - self._last.taken_at
         seconds = seconds if 0 < seconds <= self._longest_gap else 0.0
@@ -83,7 +83,7 @@ class UsageCounters:
 
 
 def _unread(snapshot: Snapshot) -> Callable[[str], bool]:
-    """Which GPUs could not be looked at, so that nobody knows who is gone from them: the lost ones, or all."""
+    """Which GPUs could not be read, so that it is unknown which users left them: the lost ones, or all."""
     lost = {reading.gpu.uuid for reading in snapshot.readings if reading.lost}
     return lambda uuid: not snapshot.readings or uuid in lost
 
@@ -99,7 +99,7 @@ def _parts(divisions: tuple[Division, ...]) -> Iterator[tuple[Division, Part, Us
 
 
 def _joules_per_watt(before: Snapshot, now: Snapshot, seconds: float) -> Mapping[str, float]:
-    """Energy since the last snapshot for each watt drawn now: the energy counter is exact where power is a sample."""
+    """Energy since the last snapshot per watt drawn now: the energy counter is exact, power is only a sample."""
     if not seconds:
         return {}
     earlier = {each.gpu.uuid: each.signals.get("energy_joules_total") for each in before.readings}

@@ -51,8 +51,11 @@ class LabelCache:
         self._now: dict[Hashable, tuple[str, ...]] = {}
         self._before: dict[Hashable, tuple[str, ...]] = {}
 
+    def __len__(self) -> int:
+        return len(self._now) + len(self._before)
+
     def start_cycle(self) -> None:
-        """Forget what the last cycle did not use."""
+        """Drop entries that the last cycle did not use."""
         self._before, self._now = self._now, {}
 
     def render(self, labels: Labels) -> str:

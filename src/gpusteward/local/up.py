@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from gpusteward.agent.nvml import SIMULATE, Nvml
+from gpusteward.agent.nvml import SIMULATE_ADVICE, Nvml
 from gpusteward.analyzer.serve import run_analyzer
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags
@@ -63,7 +63,7 @@ def count_gpus() -> int:
     try:
         count = len(nvml.read(frozenset()).readings)
     except SourceError as error:
-        raise SourceError(f"{str(error).removesuffix(SIMULATE)}. Without a GPU, {DEMO}") from error
+        raise SourceError(f"{str(error).removesuffix(SIMULATE_ADVICE)}. Without a GPU, {DEMO}") from error
     finally:
         nvml.release()
     if not count:

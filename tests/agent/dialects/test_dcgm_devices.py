@@ -50,10 +50,10 @@ def test_a_selection_is_read(text: str, selection: DeviceSelection) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "write f, g, i or g"),
-        ("h", "write f, g, i or g"),
-        ("f:0", "only g and i take a list"),
-        ("g+i:0", "only g and i take a list"),
+        ("", "use f, g, i or g"),
+        ("h", "use f, g, i or g"),
+        ("f:0", "only g and i accept a list"),
+        ("g+i:0", "only g and i accept a list"),
         ("g:", "neither an id nor a range"),
         ("g:0,,1", "neither an id nor a range"),
         ("g:1-2-3", "neither an id nor a range"),

@@ -53,8 +53,8 @@ def test_an_unknown_field_is_named_with_its_line_and_the_nearest_known_one() -> 
 
 def test_the_first_fault_is_told_and_the_others_are_counted() -> None:
     one = "DCGM_FI_DEV_GPU_TEMP, gauge\n"
-    assert refuse(one + "NOTHING, gauge, x\n").endswith("(and 1 more faulty line)")
-    assert refuse(one + "NOTHING, gauge, x\nDCGM_FI_DEV_FB_USED, meter, x\n").endswith("(and 2 more faulty lines)")
+    assert refuse(one + "NOTHING, gauge, x\n").endswith("(and 1 more invalid line)")
+    assert refuse(one + "NOTHING, gauge, x\nDCGM_FI_DEV_FB_USED, meter, x\n").endswith("(and 2 more invalid lines)")
 
 
 @pytest.mark.parametrize("text", ["", "\n\r\n\n", "# DCGM_FI_DEV_GPU_TEMP, gauge, x\n"])
@@ -72,7 +72,7 @@ def test_a_list_of_labels_alone_is_refused() -> None:
         (" # indented, is, data", "unknown field '# indented'"),
         ("   ", "expected 3 cells (field, type, help) but found 1 at ''"),
         ("DCGM_FI_DEV_GPU_TEMP, gauge", "expected 3 cells (field, type, help) but found 2"),
-        ("DCGM_FI_DEV_GPU_TEMP, gauge, hot, hotter", "put a help text that holds a comma in double quotes"),
+        ("DCGM_FI_DEV_GPU_TEMP, gauge, hot, hotter", "put a help text with a comma in double quotes"),
         ("DCGM_FI_DEV_GPU_TEMP\t, gauge, x", r"unknown field 'DCGM_FI_DEV_GPU_TEMP\t'"),
         ('DCGM_FI_DEV_GPU_TEMP, gauge, a "hot" one', "a quote inside a cell"),
         ('DCGM_FI_DEV_GPU_TEMP, gauge, "quoted too late"', "a quote inside a cell"),
@@ -80,8 +80,8 @@ def test_a_list_of_labels_alone_is_refused() -> None:
         ('DCGM_FI_DEV_GPU_TEMP,gauge,"never', "a quote that is never closed"),
         ("DCGM_FI_DEV_GPU_TEMP, histogram, x", "'histogram'; supported types are gauge, counter, untyped, label"),
         ("DCGM_FI_DEV_GPU_TEMP, Gauge, x", "supported types are"),
-        ("DCGM_FI_DEV_GPU_TEMP, label, x", "is a number and cannot be a label; write gauge or counter"),
-        ("DCGM_FI_DRIVER_VERSION, gauge, x", "is a text and cannot be a gauge; write label"),
+        ("DCGM_FI_DEV_GPU_TEMP, label, x", "is a number and cannot be a label; use gauge or counter"),
+        ("DCGM_FI_DRIVER_VERSION, gauge, x", "is a text and cannot be a gauge; use label"),
         ("DCGM_EXP_XID_ERRORS_COUNT, label, x", "cannot be a label"),
         ("DCGM_EXP_GPU_HEALTH_STATUS, summary, x", "supported types are"),
     ],

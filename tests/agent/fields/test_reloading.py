@@ -167,8 +167,8 @@ def test_a_config_map_is_read_again_only_after_its_period() -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        ({}, r"^ConfigMap gpu:fields has no key 'metrics'; it holds nothing$"),
-        ({"b": "", "a": ""}, r"has no key 'metrics'; it holds a, b$"),
+        ({}, r"^ConfigMap gpu:fields has no key 'metrics'; its keys: none$"),
+        ({"b": "", "a": ""}, r"has no key 'metrics'; its keys: a, b$"),
         ({"metrics": ""}, r"^ConfigMap gpu:fields: no metrics found"),
         ({"metrics": "NOTHING, gauge, x"}, r"^ConfigMap gpu:fields line 1: unknown field 'NOTHING'"),
     ],

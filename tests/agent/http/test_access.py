@@ -82,7 +82,7 @@ def test_a_renewed_certificate_is_shown_to_the_next_client(start: Starter, autho
 def test_a_client_that_never_shakes_hands_stops_nobody(start: Starter, authority: Authority) -> None:
     server = start(web=authority.configure(TLS).current, read_seconds=0.5)
     with socket.create_connection(server.address) as silent:
-        wait_until(lambda: len(server._lines) == 1)
+        wait_until(lambda: len(server.connections) == 1)
         assert fetch_securely(server, "/metrics", authority.trusting()) == b"text\n"
         silent.settimeout(10)
         assert silent.recv(1) == b""
@@ -127,7 +127,7 @@ def test_clients_without_a_password_take_no_scrape_from_those_who_have_one(
     start: Starter, authority: Authority
 ) -> None:
     server = start(web=authority.configure(USERS).current, max_concurrent_scrapes=1)
-    with server._site.scrapes:
+    with server.context.scrapes:
         assert fetch(server, "/metrics")[0].status == 401
         assert fetch(server, "/metrics", Authorization=ALICE)[0].status == 503
 
@@ -141,7 +141,7 @@ def test_probes_need_no_password(start: Starter, authority: Authority) -> None:
 def fetch_from_afar(server: Server, path: str, client_address: str = "10.1.2.3") -> bytes:
     """What a client of another machine gets: a true connection with another address on its label."""
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as client:
-        server._admit(Connection(listener.accept()[0], client_address))
+        server.admit(Connection(listener.accept()[0], client_address))
         client.settimeout(10)
         client.sendall(f"GET {path} HTTP/1.0\r\nAuthorization: {ALICE}\r\n\r\n".encode())
         return b"".join(iter(lambda: client.recv(65536), b""))

@@ -38,8 +38,8 @@ def test_a_client_that_does_not_read_is_dropped(start: Starter) -> None:
     server = start(FakeContent(size=4_000_000), write_seconds=0.1)
     with socket.create_connection(server.address) as client:
         client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
-        wait_until(lambda: len(server._lines) == 1)
-        wait_until(lambda: not server._lines)
+        wait_until(lambda: len(server.connections) == 1)
+        wait_until(lambda: not server.connections)
 
 
 def test_scrapes_over_the_limit_get_503_and_health_is_still_told(start: Starter) -> None:
@@ -53,15 +53,15 @@ def test_scrapes_over_the_limit_get_503_and_health_is_still_told(start: Starter)
         assert fetch(server, "/healthz")[0].status == 200
 
 
-def open_lines(server: Server, count: int) -> list[socket.socket]:
+def open_connections(server: Server, count: int) -> list[socket.socket]:
     clients = [socket.create_connection(server.address) for _ in range(count)]
-    wait_until(lambda: len(server._lines) == count)
+    wait_until(lambda: len(server.connections) == count)
     return clients
 
 
 def test_connections_over_the_limit_get_503_at_once_and_no_thread(start: Starter) -> None:
     server = start(FakeContent(size=4_000_000))
-    busy = open_lines(server, server._max_connections)
+    busy = open_connections(server, server.max_connections)
     for client in busy:
         client.sendall(b"GET /snapshot HTTP/1.1\r\n\r\n")
     wait_until(lambda: count_waiting(server) == 0)
@@ -71,14 +71,14 @@ def test_connections_over_the_limit_get_503_at_once_and_no_thread(start: Starter
     assert threading.active_count() == threads
     for client in busy:
         client.close()
-    wait_until(lambda: not server._lines)
+    wait_until(lambda: not server.connections)
     assert fetch(server, "/healthz")[0].status == 200
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET /metrics HTTP/1.1\r\nX: "])
 def test_clients_that_never_finish_a_request_keep_nobody_out(begun: bytes, start: Starter) -> None:
     server = start()
-    slow = open_lines(server, server._max_connections)
+    slow = open_connections(server, server.max_connections)
     for client in slow:
         client.sendall(begun)
     for _ in range(3):
@@ -88,12 +88,12 @@ def test_clients_that_never_finish_a_request_keep_nobody_out(begun: bytes, start
 
 
 def count_waiting(server: Server) -> int:
-    return sum(line.waiting_since is not None for line in server._lines)
+    return sum(each.waiting_since is not None for each in server.connections)
 
 
 def test_the_connection_that_waits_longest_makes_room_for_a_new_client(start: Starter) -> None:
     server = start()
-    clients = open_lines(server, server._max_connections)
+    clients = open_connections(server, server.max_connections)
     oldest, silent = clients[:2]
     for client in (oldest, silent):
         client.settimeout(10)

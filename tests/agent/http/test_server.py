@@ -153,7 +153,7 @@ def test_close_hangs_up_on_everybody_and_frees_the_port() -> None:
     server = serve(FakeContent(), LOOPBACK)
     address = server.address
     with socket.create_connection(address) as client:
-        wait_until(lambda: len(server._lines) == 1)
+        wait_until(lambda: len(server.connections) == 1)
         server.close()
         client.settimeout(10)
         assert client.recv(1) == b""
@@ -172,7 +172,7 @@ def test_an_address_of_another_machine_is_told() -> None:
 
 
 def test_an_unknown_host_is_told() -> None:
-    with pytest.raises(ConfigurationError, match="the host 'no such host' is not known here"):
+    with pytest.raises(ConfigurationError, match="unknown host 'no such host'"):
         listen(ListenAddress("no such host", 9400))
 
 

@@ -9,7 +9,13 @@ import bcrypt
 import pytest
 import trustme
 
-from gpusteward.agent.http.access import REMEMBERED_FAILURES, BasicAuthentication, TokenBucket, parse_basic
+from gpusteward.agent.http.access import (
+    REMEMBERED_FAILURES,
+    BasicAuthentication,
+    TokenBucket,
+    parse_basic,
+    verify_bcrypt,
+)
 from gpusteward.agent.http.web_config import WebConfig, WebConfigFile, read_web_config
 from gpusteward.core.errors import ConfigurationError
 
@@ -93,28 +99,28 @@ def test_headers_http2_and_the_rate_limit_are_read(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("tls_server_conf: {}", ["tls_server_conf", "did you mean 'tls_server_config'"]),
-        ("- a", ["must hold keys and values"]),
+        ("- a", ["must be a mapping of keys and values"]),
         ("a: [", ["is not YAML"]),
         ("tls_server_config: {certfile: x}", ["tls_server_config.certfile", "did you mean 'cert_file'"]),
         ("tls_server_config: {cert_file: server.crt}", ["lacks a key_file"]),
         ("tls_server_config: {client_auth_type: NoClientCert}", ["lacks a cert_file"]),
         ("tls_server_config: {cert_file: gone.crt, key_file: server.key}", ["there is no file", "gone.crt"]),
         ("tls_server_config: {cert_file: server.crt, key_file: ca.crt}", ["cannot be used"]),
-        ("tls_server_config: {cert_file: 7, key_file: server.key}", ["cert_file", "must be text, not 7"]),
+        ("tls_server_config: {cert_file: 7, key_file: server.key}", ["cert_file", "must be a string, not 7"]),
         (TLS + "  min_version: TLS10", ["min_version", "'TLS10' is not one of TLS12, TLS13"]),
         (TLS + "  client_auth_type: Require", ["client_auth_type", "RequireAndVerifyClientCert"]),
-        (TLS + "  client_auth_type: RequireAnyClientCert", ["believes any"]),
+        (TLS + "  client_auth_type: RequireAnyClientCert", ["without verifying it"]),
         (TLS + "  client_ca_file: ca.crt", ["client_ca_file", "needs client_auth_type"]),
         (TLS + "  client_allowed_sans: [a]", ["client_allowed_sans", "needs client_auth_type"]),
         (TLS + "  cipher_suites: [RC4]", ["cipher_suites", "'RC4'"]),
-        (TLS + "  cipher_suites: RC4", ["must be a list of texts"]),
+        (TLS + "  cipher_suites: RC4", ["must be a list of strings"]),
         (TLS + "  prefer_server_cipher_suites: 3", ["must be true or false, not 3"]),
         ("basic_auth_users: {alice: secret}", ["basic_auth_users.alice", "bcrypt", "htpasswd"]),
         (f"basic_auth_users: {{alice: $2$04${'a' * 21}u{'a' * 31}}}", ["basic_auth_users.alice", "bcrypt"]),
         (f"basic_auth_users: {{alice: $2b$04${'a' * 22}{'a' * 31}}}", ["basic_auth_users.alice", "bcrypt"]),
-        ("basic_auth_users: [alice]", ["basic_auth_users", "must hold keys"]),
+        ("basic_auth_users: [alice]", ["basic_auth_users", "must be a mapping"]),
         ("http_server_config: {headers: {X-Frame-Options: maybe}}", ["X-Frame-Options", "deny, sameorigin"]),
-        ("http_server_config: {headers: {Server: x}}", ["http_server_config.headers.Server", "not a key"]),
+        ("http_server_config: {headers: {Server: x}}", ["http_server_config.headers.Server", "unknown key"]),
         ('http_server_config: {headers: {X-XSS-Protection: "a\\r\\nb: c"}}', ["must be one line"]),
         ("rate_limit: {interval: 1s}", ["rate_limit.burst", "at least 1"]),
         ("rate_limit: {interval: often, burst: 1}", ["rate_limit.interval", "'often': write a duration"]),
@@ -147,7 +153,7 @@ def test_a_changed_file_comes_into_force_and_a_bad_change_does_not(tmp_path: Pat
     path.write_text("basic_auth_users: {alice: plain text is not a hash at all}")
     assert file.current() is before
     path.write_text(f"basic_auth_users: {{bob: {hash_password('other')}}}  # a comment for another size")
-    after = file.current().passwords
+    after = file.current().authentication
     assert after is not None
     assert after.check("bob", b"other")
     assert not after.check("alice", b"one")
@@ -180,12 +186,12 @@ def test_a_renewed_certificate_comes_into_force(certified: Path) -> None:
 
 
 def test_passwords_let_in_the_right_and_nobody_else() -> None:
-    passwords = BasicAuthentication({"alice": hash_password("sécret"), "bob": hash_password("other")})
-    assert passwords.allow(basic("alice", "sécret"))
-    assert passwords.allow(basic("alice", "sécret"))
+    authentication = BasicAuthentication({"alice": hash_password("sécret"), "bob": hash_password("other")})
+    assert authentication.allow(basic("alice", "sécret"))
+    assert authentication.allow(basic("alice", "sécret"))
     for wrong in (basic("alice", "other"), basic("carol", "sécret"), basic("alice", ""), "Bearer x", "", "Basic !!"):
-        assert not passwords.allow(wrong)
-        assert not passwords.allow(wrong)
+        assert not authentication.allow(wrong)
+        assert not authentication.allow(wrong)
 
 
 def test_a_hash_made_by_htpasswd_and_a_very_long_password_work() -> None:
@@ -194,20 +200,46 @@ def test_a_hash_made_by_htpasswd_and_a_very_long_password_work() -> None:
     assert BasicAuthentication({"alice": hashed}).check("alice", long.encode())
 
 
-def test_a_flood_of_wrong_passwords_is_not_remembered_for_ever() -> None:
-    passwords = BasicAuthentication({"alice": hash_password("right")})
-    assert passwords.check("alice", b"right")
+def test_only_the_last_wrong_passwords_are_remembered() -> None:
+    computed: list[bytes] = []
+
+    def verify(password: bytes, hashed: bytes) -> bool:
+        computed.append(password)
+        return verify_bcrypt(password, hashed)
+
+    authentication = BasicAuthentication({"alice": hash_password("right")}, verify=verify)
+    assert authentication.check("alice", b"right")
     for number in range(REMEMBERED_FAILURES + 50):
-        assert not passwords.check("alice", str(number).encode())
-    assert len(passwords._wrong) == REMEMBERED_FAILURES
-    assert passwords.check("alice", b"right")
+        assert not authentication.check("alice", str(number).encode())
+    computed.clear()
+    for number in range(50, REMEMBERED_FAILURES + 50):
+        assert not authentication.check("alice", str(number).encode())
+    assert computed == []
+    assert not authentication.check("alice", b"49")
+    assert computed == [b"49"]
+    assert authentication.check("alice", b"right")
 
 
-def test_who_is_known_does_not_queue_behind_those_who_guess() -> None:
-    passwords = BasicAuthentication({"alice": hash_password("right")})
-    assert passwords.check("alice", b"right")
-    with passwords._lock:  # as while somebody else's guess is computed
-        assert passwords.check("alice", b"right")
+def test_a_known_client_does_not_wait_while_a_wrong_password_is_computed() -> None:
+    started, release = threading.Event(), threading.Event()
+
+    def verify(password: bytes, _hashed: bytes) -> bool:
+        if password == b"guess":
+            started.set()
+            release.wait(10)
+        return password == b"right"
+
+    authentication = BasicAuthentication({"alice": hash_password("right")}, verify=verify)
+    assert authentication.check("alice", b"right")
+    guess = threading.Thread(target=authentication.check, args=("alice", b"guess"))
+    guess.start()
+    try:
+        assert started.wait(10)
+        assert authentication.check("alice", b"right")
+        assert guess.is_alive()
+    finally:
+        release.set()
+        guess.join()
 
 
 def test_a_password_may_hold_colons() -> None:

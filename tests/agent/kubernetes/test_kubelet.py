@@ -9,19 +9,18 @@ from pathlib import Path
 
 import pytest
 from google.protobuf.message import DecodeError
-from hypothesis import given as with_any
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpusteward.agent.kubernetes import podresources_pb2 as wire
 from gpusteward.agent.kubernetes.claims import accept_names, decode_claims
 from gpusteward.agent.kubernetes.kubelet import MESSAGE_LIMIT_BYTES, Claim, PodResources
 from gpusteward.core.errors import SourceError
-from tests.fakes.kubelet import FakeKubelet, Misfortune, answer, claimed, given
+from tests.fakes.kubelet import FakeKubelet, Fault, device_claim, dra_claim, response
 from tests.fakes.nobody import without_rights
 
 SOURCE = Path(__file__).parents[3] / "src"
-TRAINER = given("team", "train-0", "main", "GPU-1")
+TRAINER = device_claim("team", "train-0", "main", "GPU-1")
 TRAINERS_CLAIM = Claim("team", "train-0", "main", "nvidia.com/gpu", "GPU-1")
 
 
@@ -38,7 +37,7 @@ def ask(path):
 
 
 def test_a_device_is_told_with_the_container_that_holds_it(path, ask):
-    with FakeKubelet(path, answer(TRAINER, given("web", "api", "infer", "GPU-2::0", "GPU-2::1"))):
+    with FakeKubelet(path, response(TRAINER, device_claim("web", "api", "infer", "GPU-2::0", "GPU-2::1"))):
         assert ask.read() == (
             TRAINERS_CLAIM,
             Claim("web", "api", "infer", "nvidia.com/gpu", "GPU-2::0"),
@@ -64,15 +63,15 @@ def test_a_device_is_told_with_the_container_that_holds_it(path, ask):
 )
 def test_only_gpu_resources_and_those_asked_for_are_told(resource, accepted):
     accepts = accept_names(["volcano.sh/vgpu-number", " example.com/slice-* ", ""])
-    claims = decode_claims(answer(given("team", "pod", "main", "id", resource=resource)), accepts)
+    claims = decode_claims(response(device_claim("team", "pod", "main", "id", resource=resource)), accepts)
     assert [claim.resource for claim in claims] == [resource] * accepted
 
 
 def test_a_dynamic_claim_is_told_by_device_name_with_its_labels():
-    pod = claimed(
+    pod = dra_claim(
         "team", "train", "main", "gpu-0", cdi="k8s.gpu.nvidia.com/claim=dab5ab50-d59a-42a6-af16-cfd4628c0f7a-gpu-0"
     )
-    (claim,) = decode_claims(answer(pod), accept_names(()))
+    (claim,) = decode_claims(response(pod), accept_names(()))
     assert (claim.resource, claim.device_id) == ("gpu.nvidia.com", "gpu-0")
     assert dict(claim.dra) == {
         "dra_claim_name": "train-gpu",
@@ -87,8 +86,8 @@ def test_a_dynamic_claim_is_told_by_device_name_with_its_labels():
     "uuid", ["GPU-8b2281de-6d3c-22ed-0ec8-d3b864870b8b", "MIG-8b2281de-6d3c-22ed-0ec8-d3b864870b8b"]
 )
 def test_a_uuid_in_a_cdi_name_is_better_than_a_device_name(uuid):
-    pod = claimed("team", "train", "main", "gpu-0", cdi=f"nvidia.com/gpu={uuid}")
-    assert decode_claims(answer(pod), accept_names(()))[0].device_id == uuid
+    pod = dra_claim("team", "train", "main", "gpu-0", cdi=f"nvidia.com/gpu={uuid}")
+    assert decode_claims(response(pod), accept_names(()))[0].device_id == uuid
 
 
 @pytest.mark.parametrize(
@@ -96,16 +95,16 @@ def test_a_uuid_in_a_cdi_name_is_better_than_a_device_name(uuid):
     [("gpu-vfio-0", "gpu.nvidia.com"), ("channel-0", "compute-domain.nvidia.com"), ("", "gpu.nvidia.com")],
 )
 def test_a_dynamic_device_that_is_no_gpu_of_nvml_is_not_told(device, driver):
-    assert decode_claims(answer(claimed("team", "vm", "main", device, driver=driver)), accept_names(())) == ()
+    assert decode_claims(response(dra_claim("team", "vm", "main", device, driver=driver)), accept_names(())) == ()
 
 
 def test_what_has_no_name_is_left_out_and_what_is_said_twice_told_once():
     nameless = [
-        given("", "pod", "main", "GPU-1"),
-        given("team", "", "main", "GPU-1"),
-        given("team", "pod", "", "GPU-1"),
+        device_claim("", "pod", "main", "GPU-1"),
+        device_claim("team", "", "main", "GPU-1"),
+        device_claim("team", "pod", "", "GPU-1"),
     ]
-    said = answer(*nameless, given("team", "pod", "main", ""), TRAINER, TRAINER)
+    said = response(*nameless, device_claim("team", "pod", "main", ""), TRAINER, TRAINER)
     assert decode_claims(said, accept_names(())) == (TRAINERS_CLAIM,)
 
 
@@ -131,72 +130,72 @@ def test_the_field_numbers_are_the_kubelets(path, ask):
 
 
 def test_one_connection_serves_every_read(path, ask):
-    with FakeKubelet(path, answer(TRAINER)) as kubelet:
+    with FakeKubelet(path, response(TRAINER)) as kubelet:
         assert [ask.read() for _ in range(5)] == [(TRAINERS_CLAIM,)] * 5
-        assert (kubelet.questions, len(kubelet.connections)) == (5, 1)
+        assert (kubelet.requests, len(kubelet.connections)) == (5, 1)
 
 
 def test_a_connection_is_renewed_before_its_memory_of_questions_grows_large(path):
     with (
-        FakeKubelet(path, answer(TRAINER)) as kubelet,
-        contextlib.closing(PodResources(path, questions_per_connection=2)) as asked,
+        FakeKubelet(path, response(TRAINER)) as kubelet,
+        contextlib.closing(PodResources(path, requests_per_connection=2)) as asked,
     ):
         assert [asked.read() for _question in range(5)] == [(TRAINERS_CLAIM,)] * 5
         assert len(kubelet.connections) == 3
 
 
 def test_a_restarted_kubelet_is_asked_again_without_a_failure(path, ask):
-    with FakeKubelet(path, answer(TRAINER)):
+    with FakeKubelet(path, response(TRAINER)):
         ask.read()
-    with FakeKubelet(path, answer()):
+    with FakeKubelet(path, response()):
         assert ask.read() == ()
 
 
 def test_a_kubelet_that_went_away_is_told_and_found_again(path, ask):
-    with FakeKubelet(path, answer(TRAINER)):
+    with FakeKubelet(path, response(TRAINER)):
         ask.read()
     with pytest.raises(SourceError, match=r"does not exist: mount its directory .* --pod-resources-kubelet-socket"):
         ask.read()
-    with FakeKubelet(path, answer(TRAINER)):
+    with FakeKubelet(path, response(TRAINER)):
         assert ask.read() == (TRAINERS_CLAIM,)
 
 
 @pytest.mark.parametrize(
-    ("misfortune", "text"),
+    ("fault", "text"),
     [
-        (Misfortune.CLOSES, "closed while it answered"),
-        (Misfortune.RESETS, "closed while it answered"),
-        (Misfortune.REFUSES, "RESOURCE_EXHAUSTED rejected by rate limit"),
-        (Misfortune.KNOWS_NO_V1, "Kubernetes 1.20 or newer"),
-        (Misfortune.SPEAKS_HTTP1, "no gRPC server"),
+        (Fault.CLOSES, "closed during the request"),
+        (Fault.RESETS, "closed during the request"),
+        (Fault.REFUSES, "RESOURCE_EXHAUSTED rejected by rate limit"),
+        (Fault.NO_V1, "Kubernetes 1.20 or newer"),
+        (Fault.HTTP1_ONLY, "not a gRPC server"),
     ],
 )
-def test_a_misfortune_is_told_in_words_that_help(path, ask, misfortune, text):
-    with FakeKubelet(path, misfortune=misfortune):
+def test_a_fault_is_explained_with_advice(path, ask, fault, text):
+    with FakeKubelet(path, fault=fault):
         for _ in range(2):
             with pytest.raises(SourceError, match=text) as failure:
                 ask.read()
             assert str(path) in str(failure.value)
 
 
-@pytest.mark.parametrize("misfortune", [Misfortune.HANGS, Misfortune.NEVER_SPEAKS])
-def test_a_kubelet_that_hangs_costs_the_timeout_and_no_more(path, misfortune):
+@pytest.mark.parametrize("fault", [Fault.HANGS, Fault.SENDS_NOTHING])
+def test_a_kubelet_that_hangs_costs_the_timeout_and_no_more(path, fault):
     resources = PodResources(path, timeout_seconds=0.05)
     with (
-        FakeKubelet(path, answer(TRAINER), misfortune=misfortune),
-        pytest.raises(SourceError, match=r"no answer in 0\.05 s"),
+        FakeKubelet(path, response(TRAINER), fault=fault),
+        pytest.raises(SourceError, match=r"did not respond within 0\.05 s"),
     ):
         resources.read()
     resources.close()
 
 
-def test_after_a_misfortune_the_next_read_is_whole(path, ask):
-    with FakeKubelet(path, answer(TRAINER)) as kubelet:
-        for misfortune in (Misfortune.CLOSES, Misfortune.RESETS, Misfortune.REFUSES):
-            kubelet.misfortune = misfortune
+def test_after_a_fault_the_next_read_succeeds(path, ask):
+    with FakeKubelet(path, response(TRAINER)) as kubelet:
+        for fault in (Fault.CLOSES, Fault.RESETS, Fault.REFUSES):
+            kubelet.fault = fault
             with pytest.raises(SourceError):
                 ask.read()
-            kubelet.misfortune = Misfortune.NONE
+            kubelet.fault = Fault.NONE
             assert ask.read() == (TRAINERS_CLAIM,)
 
 
@@ -204,17 +203,17 @@ def test_after_a_misfortune_the_next_read_is_whole(path, ask):
     "nonsense", [b"\xff\xff\xff", b"\x0a\x7f", b"\x0a\x04\x0a\x02\xff\xfe"], ids=["tag", "length", "utf-8"]
 )
 def test_a_malformed_answer_is_told(path, ask, nonsense):
-    with FakeKubelet(path, nonsense), pytest.raises(SourceError, match="not of pod-resources v1"):
+    with FakeKubelet(path, nonsense), pytest.raises(SourceError, match="not pod-resources v1"):
         ask.read()
 
 
 def test_fields_of_wrong_types_are_skipped(path, ask):
-    with FakeKubelet(path, b"\x08\x01" + b"\x0a\x02\x08\x07" + answer(TRAINER).SerializeToString()):
+    with FakeKubelet(path, b"\x08\x01" + b"\x0a\x02\x08\x07" + response(TRAINER).SerializeToString()):
         assert ask.read() == (TRAINERS_CLAIM,)
 
 
 @settings(max_examples=200, deadline=None)
-@with_any(st.binary(max_size=200))
+@given(st.binary(max_size=200))
 def test_whatever_bytes_decode_give_claims(data):
     with contextlib.suppress(DecodeError):
         message = wire.ListPodResourcesResponse.FromString(data)
@@ -223,29 +222,29 @@ def test_whatever_bytes_decode_give_claims(data):
 
 def test_an_answer_of_over_ten_mebibytes_is_read(path, ask):
     ids = [f"GPU-{number:060d}" for number in range(180_000)]
-    with FakeKubelet(path, answer(given("team", "train-0", "main", *ids))) as kubelet:
-        assert 10 * 2**20 < kubelet.answer.ByteSize() < MESSAGE_LIMIT_BYTES
+    with FakeKubelet(path, response(device_claim("team", "train-0", "main", *ids))) as kubelet:
+        assert 10 * 2**20 < kubelet.response.ByteSize() < MESSAGE_LIMIT_BYTES
         assert len(ask.read()) == len(ids)
 
 
 def test_an_answer_over_the_limit_is_refused_and_the_next_one_read(path, ask):
     with FakeKubelet(path, bytes(MESSAGE_LIMIT_BYTES + 1)) as kubelet:
-        with pytest.raises(SourceError, match="16777217 bytes, over the limit of 16 MiB"):
+        with pytest.raises(SourceError, match="16777217 bytes, more than the limit of 16 MiB"):
             ask.read()
-        kubelet.answer = answer(TRAINER)
+        kubelet.response = response(TRAINER)
         assert ask.read() == (TRAINERS_CLAIM,)
 
 
 def test_a_socket_that_may_not_be_opened_is_told(path, ask):
-    with FakeKubelet(path, answer(TRAINER)):
+    with FakeKubelet(path, response(TRAINER)):
         path.chmod(0)
-        with without_rights(), pytest.raises(SourceError, match="may not be opened: run as root"):
+        with without_rights(), pytest.raises(SourceError, match="lack of permission: run as root"):
             ask.read()
 
 
 def test_a_path_that_is_no_socket_is_told(path, ask):
     path.write_text("")
-    with pytest.raises(SourceError, match="is not listened to"):
+    with pytest.raises(SourceError, match="refuses connections"):
         ask.read()
 
 
@@ -258,16 +257,16 @@ def test_a_path_that_cannot_be_a_socket_is_told(tmp_path, name):
 
 
 def test_a_closed_door_says_so_and_closes_twice(path, ask):
-    with FakeKubelet(path, answer(TRAINER)):
+    with FakeKubelet(path, response(TRAINER)):
         ask.read()
         ask.close()
         ask.close()
-        with pytest.raises(SourceError, match="closed on purpose"):
+        with pytest.raises(SourceError, match="kubelet is closed"):
             ask.read()
 
 
 def test_it_can_be_read_from_one_thread_and_closed_from_another(path, ask):
-    with FakeKubelet(path, answer(TRAINER)):
+    with FakeKubelet(path, response(TRAINER)):
         seen: list[tuple[Claim, ...]] = []
         reader = threading.Thread(target=lambda: seen.append(ask.read()))
         reader.start()

@@ -174,7 +174,7 @@ def test_a_bookmark_moves_the_place_to_go_on_from(server: FakeApiServer) -> None
     with watching(server) as watch:
         wait_until(lambda: server.open_watches == 1)
         server.send_bookmark()
-        wait_until(lambda: watch._version == str(server.version))
+        wait_until(lambda: watch.resource_version == str(server.version))
         server.close_watches()
         wait_until(lambda: f"resourceVersion={server.version}" in server.requests[-1])
 
@@ -233,7 +233,7 @@ def test_two_thousand_changes_leave_nothing_behind(server: FakeApiServer) -> Non
             server.delete_pod(f"p{number}")
         server.add_pod(pod("last"))
         wait_until(lambda: names(watch) == {"last"}, 20)
-        assert len(watch._by_name) == len(watch.pods) == 1
+        assert len(watch.pods) == 1
 
 
 def test_a_stop_interrupts_a_read_that_waits(server: FakeApiServer) -> None:
@@ -242,7 +242,7 @@ def test_a_stop_interrupts_a_read_that_waits(server: FakeApiServer) -> None:
         started = monotonic()
         watch.stop()
         assert monotonic() - started < 1
-        assert not watch._thread.is_alive()
+        assert not watch.is_running
 
 
 def test_a_watch_that_never_started_can_be_stopped(server: FakeApiServer) -> None:
@@ -250,9 +250,9 @@ def test_a_watch_that_never_started_can_be_stopped(server: FakeApiServer) -> Non
 
 
 def test_waits_grow_to_a_limit_and_differ() -> None:
-    waits = [Backoff(faults=faults).wait_seconds() for faults in (0, 3, 50)]
+    waits = [Backoff(failures=failures).wait_seconds() for failures in (0, 3, 50)]
     assert 0.5 <= waits[0] <= 1 < 4 <= waits[1] <= 8 < 15 <= waits[2] <= 30
-    assert len({Backoff(faults=50).wait_seconds() for _ in range(50)}) > 1
+    assert len({Backoff(failures=50).wait_seconds() for _ in range(50)}) > 1
 
 
 def test_a_label_pattern_that_is_no_expression_is_a_configuration_error(server: FakeApiServer) -> None:

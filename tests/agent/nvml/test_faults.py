@@ -10,7 +10,7 @@ import pytest
 from gpusteward.agent.nvml import Nvml
 from gpusteward.core.errors import SourceError
 from gpusteward.core.signals import SIGNALS
-from tests.fakes.nvml_library import NvmlWorld, Opener, environment
+from tests.fakes.nvml_library import FakeNvml, Opener, environment
 from tests.fakes.nvml_scenarios import (
     NOT_FOUND,
     UNKNOWN,
@@ -48,10 +48,10 @@ def read_in_a_subprocess(env: dict[str, str]) -> str:
     return done.stdout
 
 
-def test_a_lost_gpu_is_reported_as_lost_and_the_others_go_on(open_nvml: Opener, nvml_world: NvmlWorld) -> None:
+def test_a_lost_gpu_is_reported_as_lost_and_the_others_go_on(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
     nvml = open_nvml(a100x8())
     before = nvml.read(EVERYTHING).readings[2].gpu
-    nvml_world.become(with_lost_gpu(2))
+    fake_nvml.change(with_lost_gpu(2))
     found = nvml.read(EVERYTHING)
     assert [reading.lost for reading in found.readings] == [index == 2 for index in range(8)]
     assert found.readings[2].gpu == before
@@ -62,23 +62,23 @@ def test_a_lost_gpu_is_reported_as_lost_and_the_others_go_on(open_nvml: Opener, 
     assert "fell off the bus" in failure.reason
 
 
-def test_a_gpu_that_comes_back_is_read_again(open_nvml: Opener, nvml_world: NvmlWorld) -> None:
+def test_a_gpu_that_comes_back_is_read_again(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
     nvml = open_nvml(a100x8())
     nvml.read(EVERYTHING)
-    nvml_world.become(with_lost_gpu(2))
+    fake_nvml.change(with_lost_gpu(2))
     nvml.read(EVERYTHING)
-    nvml_world.become(a100x8())
+    fake_nvml.change(a100x8())
     assert not nvml.read(EVERYTHING).readings[2].lost
 
 
-def test_a_gpu_lost_before_nvml_was_opened_again_keeps_its_identity(open_nvml: Opener, nvml_world: NvmlWorld) -> None:
+def test_a_gpu_lost_before_nvml_was_opened_again_keeps_its_identity(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
     nvml = open_nvml(a100x8())
     before = nvml.read(EVERYTHING).readings[2].gpu
     nvml.release()
-    nvml_world.become(with_lost_gpu(2))
+    fake_nvml.change(with_lost_gpu(2))
     reading = nvml.read(EVERYTHING).readings[2]
     assert (reading.gpu, reading.lost) == (before, True)
-    nvml_world.become(a100x8())
+    fake_nvml.change(a100x8())
     nvml.read(EVERYTHING)
     assert not nvml.read(EVERYTHING).readings[2].lost
 
@@ -90,29 +90,29 @@ def test_a_gpu_lost_before_the_agent_started_is_a_failure(open_nvml: Opener) -> 
 
 
 def test_a_call_that_fails_on_one_gpu_costs_one_signal(open_nvml: Opener) -> None:
-    world = a100x8()
-    world.gpus[5].fail("nvmlDeviceGetPowerUsage", UNKNOWN)
-    found = open_nvml(world).read(EVERYTHING)
+    scenario = a100x8()
+    scenario.gpus[5].fail("nvmlDeviceGetPowerUsage", UNKNOWN)
+    found = open_nvml(scenario).read(EVERYTHING)
     assert [("power_watts" in reading.signals) for reading in found.readings] == [index != 5 for index in range(8)]
     assert found.readings[5].signals["temperature_celsius"] == 45
     assert [failure.reason for failure in found.failures] == ["nvmlDeviceGetPowerUsage: Unknown Error"]
 
 
 def test_a_call_with_nothing_to_tell_is_no_failure(open_nvml: Opener) -> None:
-    world = a100x8()
-    world.fail("nvmlDeviceGetFanSpeed", NOT_FOUND)
-    world.fail("nvmlDeviceGetPcieReplayCounter", NOT_FOUND)
-    assert open_nvml(world).read(EVERYTHING).failures == ()
+    scenario = a100x8()
+    scenario.fail("nvmlDeviceGetFanSpeed", NOT_FOUND)
+    scenario.fail("nvmlDeviceGetPcieReplayCounter", NOT_FOUND)
+    assert open_nvml(scenario).read(EVERYTHING).failures == ()
 
 
 def test_without_a_driver_the_error_says_what_helps_and_the_driver_is_found_when_it_comes(
-    open_nvml: Opener, nvml_world: NvmlWorld
+    open_nvml: Opener, fake_nvml: FakeNvml
 ) -> None:
     nvml = open_nvml(no_driver())
     for _cycle in range(2):
         with pytest.raises(SourceError, match=r"kernel driver is not loaded.*nvidia-smi"):
             nvml.read(EVERYTHING)
-    nvml_world.become(a100x8())
+    fake_nvml.change(a100x8())
     assert len(nvml.read(EVERYTHING).readings) == 8
 
 
@@ -123,50 +123,50 @@ def test_without_the_library_the_error_says_what_helps() -> None:
 
 
 @pytest.mark.parametrize("code", [1, 9, UNKNOWN])
-def test_after_a_driver_was_reloaded_nvml_is_opened_again(open_nvml: Opener, nvml_world: NvmlWorld, code: int) -> None:
+def test_after_a_driver_was_reloaded_nvml_is_opened_again(open_nvml: Opener, fake_nvml: FakeNvml, code: int) -> None:
     nvml = open_nvml(a100x8())
     nvml.read(EVERYTHING)
-    nvml_world.become(reloaded(a100x8(), code=code))
-    with pytest.raises(SourceError, match="driver went away"):
+    fake_nvml.change(reloaded(a100x8(), code=code))
+    with pytest.raises(SourceError, match="driver is gone"):
         nvml.read(EVERYTHING)
-    assert nvml_world.open_handles == 0
+    assert fake_nvml.open_handles == 0
     assert len(nvml.read(EVERYTHING).readings) == 8
 
 
 def test_when_every_gpu_answers_nothing_but_unknown_errors_nvml_is_opened_again(
-    open_nvml: Opener, nvml_world: NvmlWorld
+    open_nvml: Opener, fake_nvml: FakeNvml
 ) -> None:
-    world = Scenario([a100(0), a100(1)])
-    nvml = open_nvml(world)
+    scenario = Scenario([a100(0), a100(1)])
+    nvml = open_nvml(scenario)
     nvml.read(frozenset({"power_watts"}))
-    world.fail("nvmlDeviceGetPowerUsage", UNKNOWN)
-    nvml_world.become(world)
-    with pytest.raises(SourceError, match="no GPU answers"):
+    scenario.fail("nvmlDeviceGetPowerUsage", UNKNOWN)
+    fake_nvml.change(scenario)
+    with pytest.raises(SourceError, match="no GPU responds"):
         nvml.read(frozenset({"power_watts"}))
 
 
-def test_gpus_that_come_and_go_are_seen(open_nvml: Opener, nvml_world: NvmlWorld) -> None:
+def test_gpus_that_come_and_go_are_seen(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
     nvml = open_nvml(Scenario([a100(0)]))
     assert len(nvml.read(EVERYTHING).readings) == 1
-    nvml_world.become(a100x8())
+    fake_nvml.change(a100x8())
     assert len(nvml.read(EVERYTHING).readings) == 8
-    nvml_world.become(Scenario([a100(3)]))
+    fake_nvml.change(Scenario([a100(3)]))
     assert [reading.gpu.minor for reading in nvml.read(EVERYTHING).readings] == [3]
 
 
-@pytest.mark.parametrize("world", [a100x8, mig, h100_gpm])
+@pytest.mark.parametrize("scenario", [a100x8, mig, h100_gpm])
 def test_after_release_nothing_is_held_and_the_next_read_opens_again(
-    open_nvml: Opener, nvml_world: NvmlWorld, world
+    open_nvml: Opener, fake_nvml: FakeNvml, scenario
 ) -> None:
-    nvml: Nvml = open_nvml(world())
+    nvml: Nvml = open_nvml(scenario())
     nvml.release()
     for _cycle in range(2):
         nvml.read(EVERYTHING)
         nvml.read(EVERYTHING)
-        assert nvml_world.open_handles > 0
+        assert fake_nvml.open_handles > 0
         nvml.release()
         nvml.release()
-        assert nvml_world.open_handles == 0
+        assert fake_nvml.open_handles == 0
         assert "xid-events" not in {thread.name for thread in threading.enumerate()}
 
 
@@ -175,7 +175,7 @@ def test_a_node_without_gpus_is_empty_and_not_a_failure(open_nvml: Opener) -> No
     assert (found.readings, found.processes, found.failures) == ((), (), ())
 
 
-def test_a_hung_call_ends_when_the_driver_comes_to_life(open_nvml: Opener, nvml_world: NvmlWorld) -> None:
+def test_a_hung_call_ends_when_the_driver_comes_to_life(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
     nvml = open_nvml(hung_call())
     done = threading.Event()
     thread = threading.Thread(target=lambda: (nvml.read(EVERYTHING), done.set()))
@@ -183,16 +183,16 @@ def test_a_hung_call_ends_when_the_driver_comes_to_life(open_nvml: Opener, nvml_
     try:
         assert not done.wait(0.2)
     finally:
-        nvml_world.become(a100x8())
+        fake_nvml.change(a100x8())
         thread.join(10)
     assert done.is_set()
 
 
 def test_a_driver_of_2021_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
-    world = Scenario([a100(0)])
-    world.gpus[0].compute(4242, 1)
-    world.gpus[0].uses(4242, 30)
-    world.write(tmp_path / "scenario")
+    scenario = Scenario([a100(0)])
+    scenario.gpus[0].compute(4242, 1)
+    scenario.gpus[0].uses(4242, 30)
+    scenario.write(tmp_path / "scenario")
     env = dict(environment(tmp_path / "scenario", old_driver=True)) | {"PYTHONPATH": "src"}
     text = read_in_a_subprocess(env)
     assert text.startswith("() 1 ")
@@ -202,14 +202,14 @@ def test_a_driver_of_2021_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
 
 
 def test_profiling_that_cannot_begin_costs_only_the_profiling_signals(open_nvml: Opener) -> None:
-    world = h100_gpm()
-    world.fail("nvmlGpmSampleAlloc", 20)
-    found = open_nvml(world).read(EVERYTHING)
+    scenario = h100_gpm()
+    scenario.fail("nvmlGpmSampleAlloc", 20)
+    found = open_nvml(scenario).read(EVERYTHING)
     assert [reading.signals["temperature_celsius"] for reading in found.readings] == [40, 41]
     assert {failure.reason for failure in found.failures} == {"GPM: Insufficient Memory"}
 
 
 def test_a_gpu_lost_while_nvml_makes_its_acquaintance_costs_only_itself(open_nvml: Opener) -> None:
-    world = h100_gpm()
-    world.gpus[1].fail("nvmlGpmQueryDeviceSupport", 15)
-    assert [reading.lost for reading in open_nvml(world).read(EVERYTHING).readings] == [False, True]
+    scenario = h100_gpm()
+    scenario.gpus[1].fail("nvmlGpmQueryDeviceSupport", 15)
+    assert [reading.lost for reading in open_nvml(scenario).read(EVERYTHING).readings] == [False, True]

@@ -8,7 +8,7 @@ from gpusteward.agent.nvml import NvmlReading
 from gpusteward.agent.nvml.identity import name_profile
 from gpusteward.core.gpus import GpuReading
 from gpusteward.core.signals import SIGNALS, Scope
-from tests.fakes.nvml_library import NvmlWorld, Opener
+from tests.fakes.nvml_library import FakeNvml, Opener
 from tests.fakes.nvml_scenarios import GIB, MIB, UNKNOWN, Scenario, mig, with_lost_gpu
 
 EVERYTHING = frozenset(SIGNALS)
@@ -38,10 +38,10 @@ def test_an_instance_knows_who_it_is(open_nvml: Opener) -> None:
 
 
 def test_the_profile_is_worked_out_where_the_name_does_not_say_it(open_nvml: Opener) -> None:
-    world = mig()
-    for instance in world.gpus[0].instances:
+    scenario = mig()
+    for instance in scenario.gpus[0].instances:
         instance.texts["model"] = "NVIDIA H100 80GB HBM3"
-    profiles = [one.gpu.mig.profile for one in instances(open_nvml(world).read(EVERYTHING)) if one.gpu.mig]
+    profiles = [one.gpu.mig.profile for one in instances(open_nvml(scenario).read(EVERYTHING)) if one.gpu.mig]
     assert profiles == ["3g.40gb", "1g.10gb", "1g.10gb"]
 
 
@@ -88,27 +88,27 @@ def test_processes_live_on_their_instance_and_their_use_is_unknown(open_nvml: Op
     assert (found[5000].memory_bytes, found[5000].sm_ratio) == (12 * GIB, None)
 
 
-def test_a_gpu_cut_anew_is_seen_in_the_next_read(open_nvml: Opener, nvml_world: NvmlWorld) -> None:
-    world = mig()
-    nvml = open_nvml(world)
+def test_a_gpu_cut_anew_is_seen_in_the_next_read(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
+    scenario = mig()
+    nvml = open_nvml(scenario)
     nvml.read(EVERYTHING)
-    replaced = world.gpus[0].instances.pop(0)
-    nvml_world.become(world)
+    replaced = scenario.gpus[0].instances.pop(0)
+    fake_nvml.change(scenario)
     assert [one.gpu.mig.gpu_instance_id for one in instances(nvml.read(EVERYTHING)) if one.gpu.mig] == [7, 9]
-    world.gpus[0].instances.append(replaced)
-    nvml_world.become(world)
+    scenario.gpus[0].instances.append(replaced)
+    fake_nvml.change(scenario)
     assert len(instances(nvml.read(EVERYTHING))) == 3
 
 
-def test_switching_mig_off_makes_the_gpu_whole_again(open_nvml: Opener, nvml_world: NvmlWorld) -> None:
-    world = mig()
-    nvml = open_nvml(world)
+def test_switching_mig_off_makes_the_gpu_whole_again(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
+    scenario = mig()
+    nvml = open_nvml(scenario)
     nvml.read(EVERYTHING)
-    world.gpus[0].numbers["mig_mode"] = 0
-    world.gpus[0].numbers["gpu_percent"] = 33
-    world.gpus[0].numbers["memory_percent"] = 3
-    world.gpus[0].compute(5000, GIB)
-    nvml_world.become(world)
+    scenario.gpus[0].numbers["mig_mode"] = 0
+    scenario.gpus[0].numbers["gpu_percent"] = 33
+    scenario.gpus[0].numbers["memory_percent"] = 3
+    scenario.gpus[0].compute(5000, GIB)
+    fake_nvml.change(scenario)
     reading = nvml.read(EVERYTHING)
     assert instances(reading) == []
     assert not reading.readings[0].is_mig_parent
@@ -116,47 +116,47 @@ def test_switching_mig_off_makes_the_gpu_whole_again(open_nvml: Opener, nvml_wor
 
 
 def test_an_instance_that_cannot_be_read_costs_only_itself(open_nvml: Opener) -> None:
-    world = mig()
-    world.gpus[0].instances[1].fail("nvmlDeviceGetMemoryInfo_v2", UNKNOWN)
-    reading = open_nvml(world).read(EVERYTHING)
+    scenario = mig()
+    scenario.gpus[0].instances[1].fail("nvmlDeviceGetMemoryInfo_v2", UNKNOWN)
+    reading = open_nvml(scenario).read(EVERYTHING)
     large, small, _unused = instances(reading)
     assert "memory_used_bytes" in large.signals
     assert "memory_used_bytes" not in small.signals
     assert [failure.gpu_uuid for failure in reading.failures] == [small.gpu.uuid]
 
 
-def test_the_instances_of_a_lost_gpu_are_lost_with_it(open_nvml: Opener, nvml_world: NvmlWorld) -> None:
+def test_the_instances_of_a_lost_gpu_are_lost_with_it(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
     nvml = open_nvml(mig())
     nvml.read(EVERYTHING)
-    nvml_world.become(with_lost_gpu(0, mig()))
+    fake_nvml.change(with_lost_gpu(0, mig()))
     reading = nvml.read(EVERYTHING)
     assert [one.lost for one in reading.readings] == [True, True, True, True, False]
     assert len(reading.failures) == 1
 
 
 def test_instances_are_lost_with_their_gpu_and_nothing_leaks_if_it_happens_while_they_are_counted(
-    open_nvml: Opener, nvml_world: NvmlWorld
+    open_nvml: Opener, fake_nvml: FakeNvml
 ) -> None:
-    world, lost = mig(), mig()
+    scenario, lost = mig(), mig()
     lost.gpus[0].fail("nvmlDeviceGetMigDeviceHandleByIndex", 15)
-    nvml = open_nvml(world)
+    nvml = open_nvml(scenario)
     for _cycle in range(3):
         nvml.read(EVERYTHING)
-    held = nvml_world.open_handles
-    nvml_world.become(lost)
+    held = fake_nvml.open_handles
+    fake_nvml.change(lost)
     assert [one.lost for one in nvml.read(EVERYTHING).readings] == [True, True, True, True, False]
-    nvml_world.become(world)
+    fake_nvml.change(scenario)
     for _cycle in range(3):
         nvml.read(EVERYTHING)
-    assert nvml_world.open_handles == held
+    assert fake_nvml.open_handles == held
 
 
 def test_an_xid_of_an_instance_is_counted_there_and_not_again_on_its_parent(
-    open_nvml: Opener, nvml_world: NvmlWorld
+    open_nvml: Opener, fake_nvml: FakeNvml
 ) -> None:
-    world: Scenario = mig()
-    world.xid(1, 0, xid=43, instance=(7, 0))
-    nvml = open_nvml(world)
+    scenario: Scenario = mig()
+    scenario.xid(1, 0, xid=43, instance=(7, 0))
+    nvml = open_nvml(scenario)
     reading = nvml.read(EVERYTHING)
     end = time.monotonic() + 10
     while not reading.readings[0].signals["last_xid"] and time.monotonic() < end:
@@ -166,19 +166,19 @@ def test_an_xid_of_an_instance_is_counted_there_and_not_again_on_its_parent(
     assert [one.signals["last_xid"] for one in (parent, large, small)] == [43, 0, 43]
 
 
-def test_what_two_compute_instances_share_is_told_of_neither(open_nvml: Opener, nvml_world: NvmlWorld) -> None:
-    world = mig()
-    one, other, alone = world.gpus[0].instances
+def test_what_two_compute_instances_share_is_told_of_neither(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
+    scenario = mig()
+    one, other, alone = scenario.gpus[0].instances
     for number, sibling in enumerate((one, other)):
         sibling.numbers |= {"gi": 5, "ci": number}
         sibling.gpm |= {1: 80.0}
-    nvml = open_nvml(world)
+    nvml = open_nvml(scenario)
     nvml.read(EVERYTHING)
     *siblings, apart = instances(nvml.read(EVERYTHING))
     own = {name for name, signal in SIGNALS.items() if signal.scope is Scope.INSTANCE}
     assert all(own.isdisjoint(each.signals) for each in siblings)
     assert "memory_used_bytes" in apart.signals
-    world.gpus[0].instances = [one, alone]
-    nvml_world.become(world)
+    scenario.gpus[0].instances = [one, alone]
+    fake_nvml.change(scenario)
     nvml.read(EVERYTHING)
     assert instances(nvml.read(EVERYTHING))[0].signals["gr_engine_ratio"] == 0.8

@@ -6,7 +6,7 @@ import pytest
 
 from gpusteward.agent.nvml import NvmlReading
 from gpusteward.core.gpus import GpuProcess, Place
-from tests.fakes.nvml_library import NvmlWorld, Opener
+from tests.fakes.nvml_library import FakeNvml, Opener
 from tests.fakes.nvml_scenarios import (
     GIB,
     LEGACY_UTILIZATION,
@@ -65,9 +65,9 @@ def test_an_mps_server_without_clients_marks_its_gpu_too(open_nvml: Opener) -> N
     assert open_nvml(mps()).read(NOTHING).readings[1].is_mps
 
 
-@pytest.mark.parametrize("world", [blackwell_legacy_empty, modern_empty])
-def test_where_one_call_finds_nothing_on_a_busy_gpu_the_other_is_asked(open_nvml: Opener, world) -> None:
-    nvml = open_nvml(world())
+@pytest.mark.parametrize("scenario", [blackwell_legacy_empty, modern_empty])
+def test_where_one_call_finds_nothing_on_a_busy_gpu_the_other_is_asked(open_nvml: Opener, scenario) -> None:
+    nvml = open_nvml(scenario())
     for _cycle in range(2):
         found = by_pid(nvml.read(NOTHING))
         assert [found[pid].sm_ratio for pid in (7000, 7001, 7002)] == [0.2, 0.21, 0.22]
@@ -75,16 +75,16 @@ def test_where_one_call_finds_nothing_on_a_busy_gpu_the_other_is_asked(open_nvml
 
 @pytest.mark.parametrize("symbol", [MODERN_UTILIZATION, LEGACY_UTILIZATION])
 def test_where_one_call_is_not_supported_the_other_is_asked(open_nvml: Opener, symbol: str) -> None:
-    world = time_sliced()
-    world.fail(symbol, NOT_SUPPORTED)
-    assert by_pid(open_nvml(world).read(NOTHING))[2003].sm_ratio == 0.4
+    scenario = time_sliced()
+    scenario.fail(symbol, NOT_SUPPORTED)
+    assert by_pid(open_nvml(scenario).read(NOTHING))[2003].sm_ratio == 0.4
 
 
 def test_use_that_no_call_can_tell_is_unknown_not_zero(open_nvml: Opener) -> None:
-    world = time_sliced()
-    world.fail(MODERN_UTILIZATION, NOT_SUPPORTED)
-    world.fail(LEGACY_UTILIZATION, NOT_SUPPORTED)
-    process = by_pid(open_nvml(world).read(NOTHING))[2003]
+    scenario = time_sliced()
+    scenario.fail(MODERN_UTILIZATION, NOT_SUPPORTED)
+    scenario.fail(LEGACY_UTILIZATION, NOT_SUPPORTED)
+    process = by_pid(open_nvml(scenario).read(NOTHING))[2003]
     assert (process.sm_ratio, process.encoder_ratio, process.memory_bytes) == (None, None, 4 * GIB)
 
 
@@ -103,51 +103,51 @@ def test_a_busy_gpu_on_which_nobody_is_seen_at_work_is_not_taken_for_idle(open_n
     assert by_pid(open_nvml(idle_gpu(90)).read(NOTHING))[8000].sm_ratio is None
 
 
-def test_only_samples_since_the_last_read_are_averaged(open_nvml: Opener, nvml_world: NvmlWorld) -> None:
-    now, world = time.time(), idle_gpu(0)
-    gpu = world.gpus[0]
+def test_only_samples_since_the_last_read_are_averaged(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
+    now, scenario = time.time(), idle_gpu(0)
+    gpu = scenario.gpus[0]
     gpu.used(8000, now - 3600, sm=100)  # left over from before the agent
     gpu.used(8000, now - 2, sm=10, memory=4)
     gpu.used(8000, now - 1, sm=30, memory=0)
-    nvml = open_nvml(world)
+    nvml = open_nvml(scenario)
     process = by_pid(nvml.read(NOTHING))[8000]
     assert (process.sm_ratio, process.memory_ratio) == (0.2, 0.02)
     gpu.used(8000, now, sm=70)
-    nvml_world.become(world)
+    fake_nvml.change(scenario)
     assert by_pid(nvml.read(NOTHING))[8000].sm_ratio == 0.7
     assert by_pid(nvml.read(NOTHING))[8000].sm_ratio == 0.0
 
 
-def test_the_mean_of_a_gpu_is_over_its_samples_since_the_last_read(open_nvml: Opener, nvml_world: NvmlWorld) -> None:
-    now, world, wanted = time.time(), Scenario([a100(0)]), frozenset({"utilization_mean_ratio"})
-    world.gpus[0].was_busy(now - 3600, 100)
-    world.gpus[0].was_busy(now - 2, 20)
-    world.gpus[0].was_busy(now - 1, 60)
-    world.gpus[0].was_busy(now - 1, 4000)
-    nvml = open_nvml(world)
+def test_the_mean_of_a_gpu_is_over_its_samples_since_the_last_read(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
+    now, scenario, wanted = time.time(), Scenario([a100(0)]), frozenset({"utilization_mean_ratio"})
+    scenario.gpus[0].was_busy(now - 3600, 100)
+    scenario.gpus[0].was_busy(now - 2, 20)
+    scenario.gpus[0].was_busy(now - 1, 60)
+    scenario.gpus[0].was_busy(now - 1, 4000)
+    nvml = open_nvml(scenario)
     assert nvml.read(wanted).readings[0].signals == {"utilization_mean_ratio": 0.4}
     assert nvml.read(wanted).readings[0].signals == {}
 
 
 def test_samples_over_a_hundred_percent_are_discarded(open_nvml: Opener) -> None:
-    world = idle_gpu(0)
-    world.gpus[0].uses(8000, 4_000_000_000)
-    world.gpus[0].uses(8000, 40)
-    assert by_pid(open_nvml(world).read(NOTHING))[8000].sm_ratio == 0.4
+    scenario = idle_gpu(0)
+    scenario.gpus[0].uses(8000, 4_000_000_000)
+    scenario.gpus[0].uses(8000, 40)
+    assert by_pid(open_nvml(scenario).read(NOTHING))[8000].sm_ratio == 0.4
 
 
 def test_a_sample_of_a_process_that_is_gone_makes_no_process(open_nvml: Opener) -> None:
-    world = idle_gpu(0)
-    world.gpus[0].uses(9999, 50)
-    assert by_pid(open_nvml(world).read(NOTHING)).keys() == {8000}
+    scenario = idle_gpu(0)
+    scenario.gpus[0].uses(9999, 50)
+    assert by_pid(open_nvml(scenario).read(NOTHING)).keys() == {8000}
 
 
 def test_memory_that_nobody_can_tell_is_unknown_not_huge(open_nvml: Opener) -> None:
-    world = idle_gpu(0)
-    world.gpus[0].compute(8001, None)
-    world.gpus[0].graphics(8001, 30 * MIB)
-    world.gpus[0].graphics(8002, None)
-    found = by_pid(open_nvml(world).read(NOTHING))
+    scenario = idle_gpu(0)
+    scenario.gpus[0].compute(8001, None)
+    scenario.gpus[0].graphics(8001, 30 * MIB)
+    scenario.gpus[0].graphics(8002, None)
+    found = by_pid(open_nvml(scenario).read(NOTHING))
     assert (found[8001].memory_bytes, found[8002].memory_bytes) == (30 * MIB, None)
 
 
@@ -159,25 +159,25 @@ def test_more_processes_than_the_buffers_hold_are_all_read(open_nvml: Opener) ->
 
 
 def test_a_list_that_grows_while_it_is_read_is_asked_again(open_nvml: Opener) -> None:
-    world = time_sliced()
-    world.gpus[0].lines.append("growing 3")
-    reading = open_nvml(world).read(NOTHING)
+    scenario = time_sliced()
+    scenario.gpus[0].lines.append("growing 3")
+    reading = open_nvml(scenario).read(NOTHING)
     assert len(reading.processes) == 6
     assert reading.failures == ()
 
 
 def test_a_list_that_never_stops_growing_is_given_up_and_said(open_nvml: Opener) -> None:
-    world = time_sliced()
-    world.gpus[0].lines.append("growing 1000000")
-    reading = open_nvml(world).read(NOTHING)
+    scenario = time_sliced()
+    scenario.gpus[0].lines.append("growing 1000000")
+    reading = open_nvml(scenario).read(NOTHING)
     assert not reading.readings[0].processes_known
     assert [failure.collector for failure in reading.failures] == ["processes"]
 
 
 def test_a_list_that_cannot_be_read_costs_only_its_own_gpu(open_nvml: Opener) -> None:
-    world = a100x8()
-    world.gpus[2].fail("nvmlDeviceGetComputeRunningProcesses_v3", UNKNOWN)
-    reading = open_nvml(world).read(frozenset({"power_watts"}))
+    scenario = a100x8()
+    scenario.gpus[2].fail("nvmlDeviceGetComputeRunningProcesses_v3", UNKNOWN)
+    reading = open_nvml(scenario).read(frozenset({"power_watts"}))
     assert [gpu.processes_known for gpu in reading.readings] == [index != 2 for index in range(8)]
     assert reading.readings[2].signals == {"power_watts": 220.0}
     (failure,) = reading.failures
@@ -187,41 +187,41 @@ def test_a_list_that_cannot_be_read_costs_only_its_own_gpu(open_nvml: Opener) ->
 
 
 def test_a_gpu_without_processes_needs_no_utilization_calls(open_nvml: Opener) -> None:
-    world = Scenario([a100(0)])
-    world.gpus[0].fail(MODERN_UTILIZATION, NOT_FOUND)
-    reading = open_nvml(world).read(NOTHING)
+    scenario = Scenario([a100(0)])
+    scenario.gpus[0].fail(MODERN_UTILIZATION, NOT_FOUND)
+    reading = open_nvml(scenario).read(NOTHING)
     assert (reading.processes, reading.failures) == ((), ())
 
 
 @pytest.mark.parametrize("percent", [0, 90])
 def test_a_call_that_fails_is_no_witness_of_idleness(open_nvml: Opener, percent: int) -> None:
-    world = idle_gpu(percent)
+    scenario = idle_gpu(percent)
     for symbol in (MODERN_UTILIZATION, LEGACY_UTILIZATION):
-        world.fail(symbol, UNKNOWN)
-    assert by_pid(open_nvml(world).read(NOTHING))[8000].sm_ratio is None
+        scenario.fail(symbol, UNKNOWN)
+    assert by_pid(open_nvml(scenario).read(NOTHING))[8000].sm_ratio is None
 
 
 def test_a_process_of_whom_only_rubbish_is_told_is_unknown_not_idle(open_nvml: Opener) -> None:
-    world = idle_gpu(0)
-    world.gpus[0].compute(8001, GIB)
-    world.gpus[0].uses(8000, 4_000_000_000)
-    assert {process.sm_ratio for process in open_nvml(world).read(NOTHING).processes} == {None}
-    world.gpus[0].uses(8001, 40)
-    found = by_pid(open_nvml(world).read(NOTHING))
+    scenario = idle_gpu(0)
+    scenario.gpus[0].compute(8001, GIB)
+    scenario.gpus[0].uses(8000, 4_000_000_000)
+    assert {process.sm_ratio for process in open_nvml(scenario).read(NOTHING).processes} == {None}
+    scenario.gpus[0].uses(8001, 40)
+    found = by_pid(open_nvml(scenario).read(NOTHING))
     assert (found[8000].sm_ratio, found[8000].encoder_ratio, found[8001].sm_ratio) == (None, None, 0.4)
 
 
-def test_after_the_clock_was_set_back_samples_are_seen_at_once(open_nvml: Opener, nvml_world: NvmlWorld) -> None:
-    now, world, wanted = time.time(), idle_gpu(0), frozenset({"utilization_mean_ratio"})
-    gpu, before = world.gpus[0], list(world.gpus[0].lines)
+def test_after_the_clock_was_set_back_samples_are_seen_at_once(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
+    now, scenario, wanted = time.time(), idle_gpu(0), frozenset({"utilization_mean_ratio"})
+    gpu, before = scenario.gpus[0], list(scenario.gpus[0].lines)
     gpu.used(8000, now + 3600, sm=10)
     gpu.was_busy(now + 3600, 10)
-    nvml = open_nvml(world)
+    nvml = open_nvml(scenario)
     nvml.read(wanted)
     gpu.lines = before
     gpu.used(8000, now, sm=70)
     gpu.was_busy(now, 70)
-    nvml_world.become(world)
+    fake_nvml.change(scenario)
     reading = nvml.read(wanted)
     assert by_pid(reading)[8000].sm_ratio == 0.7
     assert reading.readings[0].signals == {"utilization_mean_ratio": 0.7}
@@ -238,13 +238,13 @@ def test_nobody_on_a_gpu_whose_memory_is_held_is_hidden_not_absent(open_nvml: Op
 
 
 def test_nobody_on_an_empty_gpu_is_absent(open_nvml: Opener) -> None:
-    world = Scenario([a100(0)])
-    world.gpus[0].rest()
-    reading = open_nvml(world).read(MEMORY)
+    scenario = Scenario([a100(0)])
+    scenario.gpus[0].rest()
+    reading = open_nvml(scenario).read(MEMORY)
     assert (reading.readings[0].processes_known, reading.failures) == (True, ())
 
 
 def test_where_the_drivers_reserve_is_not_told_apart_memory_proves_nothing(open_nvml: Opener) -> None:
-    world = Scenario([a100(0)])
-    world.gpus[0].numbers["no_memory_v2"] = 1
-    assert open_nvml(world).read(MEMORY).readings[0].processes_known
+    scenario = Scenario([a100(0)])
+    scenario.gpus[0].numbers["no_memory_v2"] = 1
+    assert open_nvml(scenario).read(MEMORY).readings[0].processes_known

@@ -8,7 +8,7 @@ import pytest
 from gpusteward.agent.nvml import fields, gpm, processes, utilization
 from gpusteward.core.gpus import GpuReading
 from gpusteward.core.signals import PROFILING, SIGNALS
-from tests.fakes.nvml_library import NvmlWorld, Opener
+from tests.fakes.nvml_library import FakeNvml, Opener
 from tests.fakes.nvml_scenarios import ALL_LINKS, GIB, MIB, Scenario, a100, a100x8, h100_gpm, not_supported
 
 EVERYTHING = frozenset(SIGNALS)
@@ -28,8 +28,8 @@ class Clock:
         (fields.ENTRY, pynvml.c_nvmlFieldValue_t),
         (processes.ENTRY, pynvml.c_nvmlProcessInfo_v3_t),
         (utilization.SAMPLE, pynvml.c_nvmlSample_t),
-        (utilization.LEGACY, pynvml.c_nvmlProcessUtilizationSample_t),
-        (utilization.MODERN, pynvml.c_nvmlProcessUtilizationInfo_v1_t),
+        (utilization.LEGACY_ENTRY, pynvml.c_nvmlProcessUtilizationSample_t),
+        (utilization.MODERN_ENTRY, pynvml.c_nvmlProcessUtilizationInfo_v1_t),
         (utilization.MODERN_HEADER, pynvml.c_nvmlProcessesUtilizationInfo_v1_t),
         (gpm.METRIC, pynvml.c_nvmlGpmMetric_t),
     ],
@@ -88,21 +88,21 @@ def test_signals_are_in_base_units(open_nvml: Opener) -> None:
 
 
 def test_every_signal_of_the_table_can_be_read_somewhere(open_nvml: Opener) -> None:
-    world = h100_gpm()
-    world.gpus[0].numbers["fan_percent"] = 30
-    nvml = open_nvml(world)
+    scenario = h100_gpm()
+    scenario.gpus[0].numbers["fan_percent"] = 30
+    nvml = open_nvml(scenario)
     nvml.read(EVERYTHING)
     assert set(nvml.read(EVERYTHING).readings[0].signals) == EVERYTHING
 
 
-def test_only_what_is_wanted_is_read(open_nvml: Opener, nvml_world: NvmlWorld) -> None:
+def test_only_what_is_wanted_is_read(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
     nvml = open_nvml(a100x8())
     nvml.read(EVERYTHING)
     reading = nvml.read(frozenset({"memory_copy_ratio"})).readings[0]
     assert dict(reading.signals) == {"memory_copy_ratio": 0.2}
 
 
-def test_a_gpu_that_supports_nothing_has_no_signals_and_no_failures(open_nvml: Opener, nvml_world: NvmlWorld) -> None:
+def test_a_gpu_that_supports_nothing_has_no_signals_and_no_failures(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
     nvml = open_nvml(not_supported())
     for _cycle in range(2):
         found = nvml.read(EVERYTHING)
@@ -112,15 +112,15 @@ def test_a_gpu_that_supports_nothing_has_no_signals_and_no_failures(open_nvml: O
 
 
 def test_what_is_not_supported_is_not_asked_again_until_nvml_is_opened_anew(
-    open_nvml: Opener, nvml_world: NvmlWorld
+    open_nvml: Opener, fake_nvml: FakeNvml
 ) -> None:
     nvml = open_nvml(not_supported())
     nvml.read(EVERYTHING)
-    before = nvml_world.calls
+    before = fake_nvml.calls
     nvml.read(EVERYTHING)
     per_gpu = 3  # the process lists
-    assert nvml_world.calls - before <= 2 * per_gpu + 2  # and the count of GPUs, and perhaps the XID thread
-    nvml_world.become(a100x8())
+    assert fake_nvml.calls - before <= 2 * per_gpu + 2  # and the count of GPUs, and perhaps the XID thread
+    fake_nvml.change(a100x8())
     nvml.release()
     assert nvml.read(EVERYTHING).readings[0].signals["temperature_celsius"] == 40
 
@@ -154,23 +154,23 @@ def test_a_mislabelled_memory_temperature_is_read_right(open_nvml: Opener) -> No
     assert open_nvml(Scenario([gpu])).read(EVERYTHING).readings[0].signals["memory_temperature_celsius"] == 51
 
 
-def test_nvlink_throughput_is_a_rate_between_two_reads(open_nvml: Opener, nvml_world: NvmlWorld) -> None:
-    clock, world = Clock(), Scenario([a100(0)])
-    nvml = open_nvml(world, clock=clock)
+def test_nvlink_throughput_is_a_rate_between_two_reads(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
+    clock, scenario = Clock(), Scenario([a100(0)])
+    nvml = open_nvml(scenario, clock=clock)
     assert "nvlink_bytes_per_second" not in nvml.read(EVERYTHING).readings[0].signals
     for field_id in (138, 139):
-        world.gpus[0].fields[field_id, ALL_LINKS] = ("ull", 1024 + 5 * 1000)
-    nvml_world.become(world)
+        scenario.gpus[0].fields[field_id, ALL_LINKS] = ("ull", 1024 + 5 * 1000)
+    fake_nvml.change(scenario)
     clock.now += 5
     signals = nvml.read(EVERYTHING).readings[0].signals
     assert signals["nvlink_bytes_per_second"] == 2 * 1000 * 1024
     assert signals["nvlink_l0_bytes_per_second"] == 0
-    world.gpus[0].fields[138, ALL_LINKS] = ("ull", 0)
-    nvml_world.become(world)
+    scenario.gpus[0].fields[138, ALL_LINKS] = ("ull", 0)
+    fake_nvml.change(scenario)
     clock.now += 5
     assert "nvlink_bytes_per_second" not in nvml.read(EVERYTHING).readings[0].signals
-    world.gpus[0].fields[138, ALL_LINKS] = ("ull", 2**64 - 1)
-    nvml_world.become(world)
+    scenario.gpus[0].fields[138, ALL_LINKS] = ("ull", 2**64 - 1)
+    fake_nvml.change(scenario)
     clock.now += 5
     assert "nvlink_bytes_per_second" not in nvml.read(EVERYTHING).readings[0].signals
 
@@ -195,42 +195,42 @@ def test_profiling_needs_two_samples(open_nvml: Opener) -> None:
 
 
 def test_a_profiling_value_that_is_not_a_number_is_left_out(open_nvml: Opener) -> None:
-    world = h100_gpm()
-    world.gpus[0].gpm |= {5: float("nan"), 10: 250.0, 11: -1.0, 20: float("inf")}
-    nvml = open_nvml(world)
+    scenario = h100_gpm()
+    scenario.gpus[0].gpm |= {5: float("nan"), 10: 250.0, 11: -1.0, 20: float("inf")}
+    nvml = open_nvml(scenario)
     nvml.read(EVERYTHING)
     signals = nvml.read(EVERYTHING).readings[0].signals
     assert {"tensor_ratio", "dram_ratio", "fp64_ratio", "pcie_tx_bytes_per_second"}.isdisjoint(signals)
     assert signals["sm_active_ratio"] == 0.58
 
 
-def test_a_vgpu_licence_is_seen_to_expire(open_nvml: Opener, nvml_world: NvmlWorld) -> None:
-    world = Scenario([a100(0)])
-    world.gpus[0].numbers |= {"licence_supported": 1, "licence_state": 1}
-    nvml = open_nvml(world)
+def test_a_vgpu_licence_is_seen_to_expire(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
+    scenario = Scenario([a100(0)])
+    scenario.gpus[0].numbers |= {"licence_supported": 1, "licence_state": 1}
+    nvml = open_nvml(scenario)
     assert nvml.read(EVERYTHING).readings[0].signals["vgpu_license_status"] == 1
-    world.gpus[0].numbers["licence_state"] = 0
-    nvml_world.become(world)
+    scenario.gpus[0].numbers["licence_state"] = 0
+    fake_nvml.change(scenario)
     assert nvml.read(EVERYTHING).readings[0].signals["vgpu_license_status"] == 0
 
 
-def test_a_changed_power_limit_is_followed(open_nvml: Opener, nvml_world: NvmlWorld) -> None:
-    world = Scenario([a100(0)])
-    nvml = open_nvml(world)
+def test_a_changed_power_limit_is_followed(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
+    scenario = Scenario([a100(0)])
+    nvml = open_nvml(scenario)
     nvml.read(EVERYTHING)
-    world.gpus[0].numbers["enforced_power_limit_mw"] = 250_000
-    nvml_world.become(world)
+    scenario.gpus[0].numbers["enforced_power_limit_mw"] = 250_000
+    fake_nvml.change(scenario)
     assert nvml.read(EVERYTHING).readings[0].gpu.power_limit_watts == 250
 
 
-def test_clock_events_are_counted_when_a_reason_begins(open_nvml: Opener, nvml_world: NvmlWorld) -> None:
-    world = Scenario([a100(0)])
-    world.gpus[0].numbers["clock_reasons"] = 0x4
-    nvml = open_nvml(world)
+def test_clock_events_are_counted_when_a_reason_begins(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
+    scenario = Scenario([a100(0)])
+    scenario.gpus[0].numbers["clock_reasons"] = 0x4
+    nvml = open_nvml(scenario)
 
     def counts_with(mask: int) -> GpuReading:
-        world.gpus[0].numbers["clock_reasons"] = mask
-        nvml_world.become(world)
+        scenario.gpus[0].numbers["clock_reasons"] = mask
+        fake_nvml.change(scenario)
         return nvml.read(EVERYTHING).readings[0]
 
     assert set(counts_with(0x4).clock_event_counts.values()) == {0}

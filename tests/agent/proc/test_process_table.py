@@ -12,7 +12,7 @@ from tests.fakes.nobody import without_rights
 
 UID = "2c48913c-b29f-11e7-9350-020968147796"
 ID = "9bca8d63d5fa610783847915bcff0ecac1273e5b4bed3f6fa1b07350e0135961"
-IN_POD = f"0::/kubepods/burstable/pod{UID}/{ID}\n"
+HOST_PID_ADVICE = f"0::/kubepods/burstable/pod{UID}/{ID}\n"
 ON_HOST = "0::/system.slice/sshd.service\n"
 ME = getpass.getuser()
 HOST_NAMESPACE, OWN_NAMESPACE = "cgroup:[4026531835]", "cgroup:[4026532621]"
@@ -46,7 +46,7 @@ def proc(tmp_path):
 
 
 def test_a_process_in_a_pod_is_named_with_pod_and_container(proc):
-    proc.add(7, cgroup=IN_POD, cmdline=b"/usr/bin/python3\0train.py\0")
+    proc.add(7, cgroup=HOST_PID_ADVICE, cmdline=b"/usr/bin/python3\0train.py\0")
     assert ProcessTable(proc.root).identify(7) == ProcessIdentity("/usr/bin/python3", Place.CONTAINER, UID, ID, ME)
 
 
@@ -78,7 +78,7 @@ def test_brackets_and_blanks_in_a_name_do_not_shift_the_start_time(proc):
     table = ProcessTable(proc.root)
     proc.add(7, cgroup=ON_HOST, comm=") S 1 1 (", start=1)
     table.identify(7)
-    proc.add(7, cgroup=IN_POD, comm=") S 1 1 (", start=2)
+    proc.add(7, cgroup=HOST_PID_ADVICE, comm=") S 1 1 (", start=2)
     assert table.identify(7).place is Place.CONTAINER
 
 
@@ -90,12 +90,12 @@ def test_a_pid_that_is_not_there_is_unknown(proc):
 
 @pytest.mark.parametrize("stat", [b"", b"7 (python", b"7 (python) S 1", b"\xff\0"])
 def test_a_stat_of_another_form_is_unknown(proc, stat):
-    (proc.add(7, cgroup=IN_POD) / "stat").write_bytes(stat)
+    (proc.add(7, cgroup=HOST_PID_ADVICE) / "stat").write_bytes(stat)
     assert ProcessTable(proc.root).identify(7).place is Place.UNKNOWN
 
 
 def test_a_process_that_ended_is_forgotten_at_once(proc):
-    home = proc.add(7, cgroup=IN_POD)
+    home = proc.add(7, cgroup=HOST_PID_ADVICE)
     table = ProcessTable(proc.root)
     assert table.identify(7).place is Place.CONTAINER
     (home / "stat").unlink()
@@ -103,24 +103,24 @@ def test_a_process_that_ended_is_forgotten_at_once(proc):
 
 
 def test_a_process_that_may_not_be_read_is_unknown(proc):
-    (proc.add(7, cgroup=IN_POD) / "cgroup").chmod(0)
+    (proc.add(7, cgroup=HOST_PID_ADVICE) / "cgroup").chmod(0)
     with without_rights():
         assert ProcessTable(proc.root).identify(7) == ProcessIdentity()
 
 
 def test_a_cgroup_that_cannot_be_read_is_unknown_and_asked_again(proc):
-    home = proc.add(7, cgroup=IN_POD)
+    home = proc.add(7, cgroup=HOST_PID_ADVICE)
     (home / "cgroup").unlink()
     (home / "cgroup").mkdir()
     table = ProcessTable(proc.root)
     assert table.identify(7).place is Place.UNKNOWN
     (home / "cgroup").rmdir()
-    proc.add(7, cgroup=IN_POD)
+    proc.add(7, cgroup=HOST_PID_ADVICE)
     assert table.identify(7).place is Place.CONTAINER
 
 
 def test_a_known_process_costs_one_read_of_its_stat(proc):
-    home = proc.add(7, cgroup=IN_POD)
+    home = proc.add(7, cgroup=HOST_PID_ADVICE)
     table = ProcessTable(proc.root)
     first = table.identify(7)
     for file in ("cgroup", "cmdline"):
@@ -130,7 +130,7 @@ def test_a_known_process_costs_one_read_of_its_stat(proc):
 
 def test_a_pid_given_to_another_process_is_looked_up_again(proc):
     table = ProcessTable(proc.root)
-    proc.add(7, cgroup=IN_POD, start=77)
+    proc.add(7, cgroup=HOST_PID_ADVICE, start=77)
     table.identify(7)
     proc.add(7, cgroup=ON_HOST, start=78)
     assert table.identify(7).place is Place.HOST
@@ -138,7 +138,7 @@ def test_a_pid_given_to_another_process_is_looked_up_again(proc):
 
 def test_what_nobody_asks_for_any_more_is_forgotten(proc):
     table = ProcessTable(proc.root)
-    homes = {pid: proc.add(pid, cgroup=IN_POD) for pid in (7, 8)}
+    homes = {pid: proc.add(pid, cgroup=HOST_PID_ADVICE) for pid in (7, 8)}
     for pid in homes:
         table.identify(pid)
     table.forget_except({8, 9})

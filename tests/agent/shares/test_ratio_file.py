@@ -24,7 +24,7 @@ def test_one_number_with_blanks_around_it_is_the_ratio(tmp_path: Path, text: str
 @pytest.mark.parametrize("text", ["0", "-2", "nan", "inf", "two", "", "2 3", "2;", "9" * 400, "\x00"])
 def test_anything_else_is_refused_with_path_value_and_what_is_allowed(tmp_path: Path, text: str) -> None:
     path = write(tmp_path / "gpu_allocation.txt", text)
-    with pytest.raises(ConfigurationError, match="must hold one number over 0") as caught:
+    with pytest.raises(ConfigurationError, match="must contain one number above 0") as caught:
         RatioFile(path)
     assert str(path) in str(caught.value)
     assert repr(text.strip()[:20])[1:-1] in str(caught.value)

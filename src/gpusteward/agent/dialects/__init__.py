@@ -1,4 +1,11 @@
-"""One snapshot, several dialects: each file says the same facts under another system's names.
+"""Dialects: each module renders the same snapshot under the metric names of one system.
 
-A dialect takes a `View` and yields families. It measures nothing, keeps no clock, and never fails another one.
+A dialect takes a `SnapshotView` and returns metric families. It does no I/O, reads no clock, and its failure does not
+affect other dialects.
+
+    native.py        gpusteward's own names, in base units
+    dcgm.py          dcgm-exporter's names; dcgm_rows, dcgm_labels, dcgm_events and dcgm_options belong to it
+    vgpu_monitor.py  k8s-vgpu-monitor's names
+    pid2pod.py       nvidia-pid2pod's name
+    self_metrics.py  metrics about the agent itself
 """

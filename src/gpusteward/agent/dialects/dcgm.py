@@ -1,18 +1,18 @@
-"""dcgm-exporter's names: its families, labels and units, made from the same snapshot as everything else.
+"""The dcgm dialect: dcgm-exporter's metric names, labels and units.
 
-Differences a person may meet, each on purpose:
+Deliberate differences from dcgm-exporter:
 
-- one sample per device or MIG instance; a shared GPU carries no pod (the peer names the last one it saw);
-- power, energy and the like of a sliced GPU stand once, on the GPU, not on each of its instances;
-- DCGM_FI_DEV_XID_ERRORS has no err_code and err_msg: with them every XID makes another series;
-- in the per-pod form use, memory, power and energy are the holder's own, and no sample of the whole stands beside.
+- one sample per device or MIG instance; a shared GPU has no pod label (dcgm-exporter uses the last pod it saw);
+- power, energy and similar values of a MIG device are exported once, for the device, not for each instance;
+- DCGM_FI_DEV_XID_ERRORS has no err_code and err_msg labels, which would start a new series for every XID;
+- in the per-pod form, utilization, memory, power and energy are those of the pod, without a sample for the whole GPU.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from gpusteward.agent.dialects.dcgm_events import Events
-from gpusteward.agent.dialects.dcgm_labels import LabelMaker
+from gpusteward.agent.dialects.dcgm_events import DcgmEvents
+from gpusteward.agent.dialects.dcgm_labels import LabelBuilder
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.agent.dialects.dcgm_rows import Row, Rows, find_missing, list_rows
 from gpusteward.agent.fields.field_list import FieldList, MetricRow
@@ -38,7 +38,7 @@ Read = Callable[[Mapping[str, float]], float | None]
 
 @dataclass(frozen=True, slots=True)
 class _FieldPlan:
-    """A family with a sample for each row of its scope."""
+    """A family with one sample per row of its scope."""
 
     metric: Metric
     scope: Scope
@@ -47,52 +47,52 @@ class _FieldPlan:
 
 @dataclass(frozen=True, slots=True)
 class _EventPlan:
-    """A family with samples of its own making for each device."""
+    """A family whose samples come from events of each device."""
 
     metric: Metric
     event: DcgmEvent
 
 
 class DcgmDialect:
-    """What dcgm-exporter would say of this node."""
+    """Renders a view as dcgm-exporter would."""
 
     name = "dcgm"
 
     def __init__(self, options: DcgmOptions, fields: FieldList, *, labels: LabelCache) -> None:
         self._options = options
         self._cache = labels
-        self._events = Events(options)
-        self._ids_checked = False
+        self._events = DcgmEvents(options)
+        self._devices_checked = False
         self._fields: FieldList | None = None
         self.use(fields)
 
     def use(self, fields: FieldList) -> None:
-        """Export these fields from the next view on; the same list again costs nothing."""
+        """Export these fields from the next view on; does nothing if the list is unchanged."""
         if fields is self._fields:
             return
         self._fields = fields
         self._plans = plan_families(fields, self._options)
-        self._maker = LabelMaker(self._options, fields.labels)
+        self._label_builder = LabelBuilder(self._options, fields.labels)
         self._wanted = wanted_signals(fields)
         self._events.watches_clocks = any(row.field is CLOCK_EVENTS_COUNT for row in fields.metrics)
 
     @property
     def wanted(self) -> frozenset[str]:
-        """Signals it needs."""
+        """Names of the signals it needs."""
         return self._wanted
 
     def families(self, view: SnapshotView) -> list[Family]:
-        """The same facts, as families."""
-        self._say_missing(view)
+        """The metric families of this view."""
+        self._warn_missing_devices(view)
         self._events.advance(view.snapshot)
-        rows = list_rows(view, self._options, self._maker, cache=self._cache)
+        rows = list_rows(view, self._options, self._label_builder, cache=self._cache)
         return [Family(plan.metric, self._samples(plan, rows)) for plan in self._plans]
 
-    def _say_missing(self, view: SnapshotView) -> None:
-        """Once, when the first GPUs are seen: an id nobody has would otherwise be an empty page without a reason."""
-        if self._ids_checked or not view.snapshot.readings:
+    def _warn_missing_devices(self, view: SnapshotView) -> None:
+        """Warn once, after the first GPUs are read, about selected ids that do not exist."""
+        if self._devices_checked or not view.snapshot.readings:
             return
-        self._ids_checked = True
+        self._devices_checked = True
         if missing := find_missing(view.snapshot.readings, self._options.devices):
             log.warning("devices_missing", ids=",".join(map(str, missing)), kind=self._options.devices.kinds)
 
@@ -110,7 +110,7 @@ class DcgmDialect:
 
 
 def wanted_signals(fields: FieldList) -> frozenset[str]:
-    """The signals behind a field list, and `peer_status` where it must be known which GPUs reach each other."""
+    """The signals behind a field list, and `peer_status` if the P2P status is exported."""
     signals = {signal for row in fields.metrics for signal in row.field.signals}
     if any(row.field is PEER_STATUS for row in fields.metrics):
         signals.add("peer_status")
@@ -118,16 +118,16 @@ def wanted_signals(fields: FieldList) -> frozenset[str]:
 
 
 def plan_families(fields: FieldList, options: DcgmOptions) -> list[_FieldPlan | _EventPlan]:
-    """A family for every name that comes of the rows, each name once."""
+    """One family per exported name, each name once."""
     plans: dict[str, _FieldPlan | _EventPlan] = {}
     for row in fields.metrics:
-        for name in _spellings(row, options.names):
+        for name in _exported_names(row, options.names):
             plans.setdefault(name, _plan(row, name))
     return list(plans.values())
 
 
-def _spellings(row: MetricRow, names: str) -> tuple[str, ...]:
-    """A classic name follows the option; any other spelling stays as it was written, as it does with the peer."""
+def _exported_names(row: MetricRow, names: str) -> tuple[str, ...]:
+    """A classic name follows the option; any other name is exported as written, as in dcgm-exporter."""
     renamed = row.field.v49_name if isinstance(row.field, DcgmField) else ""
     if row.name != row.field.name or not renamed or names == "classic":
         return (row.name,)
@@ -138,7 +138,7 @@ def _plan(row: MetricRow, name: str) -> _FieldPlan | _EventPlan:
     field = row.field
     if isinstance(field, DcgmEvent):
         return _EventPlan(Metric(name, row.kind, row.help or field.help, dialect="dcgm"), field)
-    # A help text somebody wrote speaks of the name and unit they wrote it for.
+    # A help text from the CSV applies only to the name and unit it was written for.
     help_text = row.help if row.help and name == row.name else field.help_of(name)
     metric = Metric(name, row.kind, help_text, dialect="dcgm")
     return _FieldPlan(metric, _scope(field), _reader(field, name))

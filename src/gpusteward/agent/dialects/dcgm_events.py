@@ -1,4 +1,4 @@
-"""The families dcgm-exporter makes itself (`DCGM_EXP_*`): XIDs and clock events over a window, and who reaches whom."""
+"""Families that dcgm-exporter computes itself (`DCGM_EXP_*`): XIDs, clock events and the P2P status of GPUs."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -14,7 +14,7 @@ from gpusteward.core.signals import CLOCK_EVENTS
 from gpusteward.core.snapshots import Snapshot
 
 EventSamples = list[tuple[Labels, float]]
-_What = TypeVar("_What", bound=Hashable)
+_Event = TypeVar("_Event", bound=Hashable)
 
 LINK_STATUS = (
     "OK",
@@ -25,20 +25,20 @@ LINK_STATUS = (
     "NotSupported",
     "Unknown",
 )
-"""By nvmlGpuP2PStatus_t."""
+"""Indexed by nvmlGpuP2PStatus_t."""
 
 
-class Window(Generic[_What]):
-    """What happened within the last seconds, counted by GPU. It forgets what is older, and GPUs long gone."""
+class EventWindow(Generic[_Event]):
+    """Counts of events per GPU within the last seconds."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._events: deque[tuple[float, str, Mapping[_What, int]]] = deque()
-        self._counts: dict[str, Counter[_What]] = {}
+        self._events: deque[tuple[float, str, Mapping[_Event, int]]] = deque()
+        self._counts: dict[str, Counter[_Event]] = {}
         self._now = 0.0
 
     def advance(self, now: float) -> None:
-        if now < self._now:  # the clock was set back: nothing can be said about this window any more
+        if now < self._now:  # the clock was set back: the window is no longer valid
             self._events.clear()
             self._counts.clear()
         self._now = now
@@ -46,15 +46,15 @@ class Window(Generic[_What]):
             _, gpu, what = self._events.popleft()
             self._forget(gpu, what)
 
-    def add(self, gpu_uuid: str, what: Mapping[_What, int]) -> None:
+    def add(self, gpu_uuid: str, what: Mapping[_Event, int]) -> None:
         if what:
             self._events.append((self._now, gpu_uuid, what))
             self._counts.setdefault(gpu_uuid, Counter()).update(what)
 
-    def counts(self, gpu_uuid: str) -> Mapping[_What, int]:
+    def counts(self, gpu_uuid: str) -> Mapping[_Event, int]:
         return self._counts.get(gpu_uuid, {})
 
-    def _forget(self, gpu_uuid: str, what: Mapping[_What, int]) -> None:
+    def _forget(self, gpu_uuid: str, what: Mapping[_Event, int]) -> None:
         counts = self._counts[gpu_uuid]
         counts.subtract(what)
         for key in what:
@@ -64,17 +64,17 @@ class Window(Generic[_What]):
             del self._counts[gpu_uuid]
 
 
-class Events:
-    """The events of a node from view to view."""
+class DcgmEvents:
+    """Events of a node, accumulated from view to view."""
 
     def __init__(self, options: DcgmOptions) -> None:
-        self._xids: Window[int] = Window(options.xid_window_seconds)
-        self._clocks: Window[str] = Window(options.clock_events_window_seconds)
+        self._xids: EventWindow[int] = EventWindow(options.xid_window_seconds)
+        self._clocks: EventWindow[str] = EventWindow(options.clock_events_window_seconds)
         self._xid_window = _window_label(options.xid_window_seconds)
         self._clock_window = _window_label(options.clock_events_window_seconds)
         self._totals: dict[str, Mapping[int, int]] = {}  # XID counters of this view
         self._seen: dict[str, Mapping[int, int]] | None = None  # those of the last one that had GPUs
-        self.watches_clocks = False  # a window of clock events costs memory: kept only for who asks
+        self.watches_clocks = False  # a window of clock events costs memory: kept only if exported
         self._samples: Mapping[str, Callable[[GpuReading], EventSamples]] = {
             dcgm.XID_ERRORS_COUNT.name: self._count_xids,
             dcgm.XID_ERRORS_TOTAL.name: self._total_xids,
@@ -84,7 +84,7 @@ class Events:
         }
 
     def advance(self, snapshot: Snapshot) -> None:
-        """Take in a new view."""
+        """Add the events of a new snapshot."""
         self._xids.advance(snapshot.taken_at)
         self._clocks.advance(snapshot.taken_at)
         devices = [reading for reading in snapshot.readings if not reading.gpu.mig]
@@ -97,13 +97,13 @@ class Events:
             self._seen = self._totals
 
     def samples(self, event: DcgmEvent, reading: GpuReading) -> EventSamples:
-        """The labels and values of one event on one GPU; none where it cannot be known."""
+        """Labels and values of one event family on one GPU; none if a signal it needs is missing."""
         if any(signal not in reading.signals for signal in event.signals):
             return []
         return self._samples[event.name](reading)
 
     def _new_xids(self, gpu_uuid: str) -> Mapping[int, int]:
-        """What was counted since the last view. Of a GPU that comes back, nobody knows when its XIDs were."""
+        """XIDs since the last view; none for a GPU that reappeared, because their time is unknown."""
         counts = self._totals[gpu_uuid]
         if not counts:
             return {}
@@ -115,7 +115,7 @@ class Events:
         return [((("xid", str(xid)),), count) for xid, count in sorted(counts.items())]
 
     def _count_xids(self, reading: GpuReading) -> EventSamples:
-        """dcgm-exporter says 0 without a code when there was none."""
+        """Without XIDs a single 0 without an xid label, as in dcgm-exporter."""
         counts = self._xids.counts(reading.gpu.uuid)
         return [(((*self._xid_window, ("xid", str(xid)))), count) for xid, count in sorted(counts.items())] or [
             (self._xid_window, 0)
@@ -132,12 +132,12 @@ def _window_label(seconds: float) -> Labels:
 
 @lru_cache(maxsize=64)
 def _name_reasons(mask: int) -> Mapping[str, int]:
-    """Each reason in the mask, once. The same mask comes back at most looks: one object serves them all."""
+    """Count 1 for each reason in the mask. Masks repeat, so the mappings are cached."""
     return {name: 1 for bit, name in CLOCK_EVENTS.items() if mask & bit}
 
 
 def _count_by_device(readings: Sequence[GpuReading]) -> dict[str, Mapping[int, int]]:
-    """XIDs of each device and of the MIG instances on it: these families have one row a device."""
+    """XIDs of each device including its MIG instances: these families have one row per device."""
     totals: dict[str, Mapping[int, int]] = {each.gpu.uuid: each.xid_counts for each in readings if not each.gpu.mig}
     for each in readings:
         if each.gpu.mig and each.xid_counts:
@@ -146,7 +146,7 @@ def _count_by_device(readings: Sequence[GpuReading]) -> dict[str, Mapping[int, i
 
 
 def _total_clock_events(reading: GpuReading) -> EventSamples:
-    """Every reason from the start: a counter that first appears at 1 hides its first event from `increase()`."""
+    """All reasons, starting at 0: `increase()` misses the first event of a counter that first appears at 1."""
     counts = reading.clock_event_counts
     return [((("clock_event", name),), counts.get(name, 0)) for name in CLOCK_EVENTS.values()]
 

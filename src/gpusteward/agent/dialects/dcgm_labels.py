@@ -1,4 +1,4 @@
-"""The labels of the dcgm dialect, in dcgm-exporter's order: the device, then what was asked for, then who holds it."""
+"""Labels of the dcgm dialect in dcgm-exporter's order: device, labels of the field list and the pod, holder."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -16,33 +16,33 @@ HOLDER = ("container", "namespace", "pod", "pod_uid", "vgpu")
 OLD = ("uuid", "container_name", "pod_namespace", "pod_name")
 EVENT = ("window_size_in_ms", "xid", "clock_event", "peer_gpu", "link_status")
 RESERVED = frozenset((*HEAD, *HOLDER, *OLD, *EVENT, "Hostname", "hostname"))
-"""No label of a pod may take one of these names, nor one that begins with `dra_`."""
+"""Pod labels must not use these names, nor names that begin with `dra_`."""
 
 
 _NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_]")
 
 
 class EntityLabels(NamedTuple):
-    """The labels of one device, one instance, or one holder's copy of it."""
+    """The labels of a device, of a MIG instance, or of one holder's sample of it."""
 
     head: Labels
-    middle: Labels  # sorted: label rows of the CSV, labels of the pod
-    tail: Labels  # sorted: the holder
+    middle: Labels  # sorted: labels of the field list and of the pod
+    tail: Labels  # sorted: labels of the holder
 
     def all(self) -> Labels:
         return self.head + self.middle + self.tail
 
     def with_event(self, event: Labels) -> Labels:
-        """All of them with those of an event, sorted in where dcgm-exporter has them."""
+        """All labels, with the event's labels where dcgm-exporter puts them."""
         return self.head + tuple(sorted(self.middle + event)) + self.tail
 
 
-class LabelMaker:
-    """Makes the labels of a device as the options and the label rows want them."""
+class LabelBuilder:
+    """Builds the labels of a device according to the options and the label rows of the field list."""
 
     def __init__(self, options: DcgmOptions, rows: tuple[LabelRow, ...]) -> None:
         self._options = options
-        self._rows = sorted((name, row.field.fact) for row in rows for name in _spellings(row, options.names))
+        self._rows = sorted((name, row.field.fact) for row in rows for name in _exported_names(row, options.names))
         self._taken = RESERVED.union(name for name, _ in self._rows)
         self._host = _host_labels(options)
 
@@ -80,10 +80,10 @@ class LabelMaker:
 
 @lru_cache(maxsize=256)
 def name_pod_labels(labels: Labels, taken: frozenset[str]) -> Labels:
-    """Labels of a pod under names Prometheus takes; one that would clash is prefixed, then numbered.
+    """Pod labels under valid Prometheus names; conflicting names get a prefix, then a number.
 
-    An empty value is no label to Prometheus and is left out. The same pods come back every cycle: their answers are
-    kept, for more pods than a node can hold.
+    Empty values are omitted, because for Prometheus an empty label does not exist. Pods repeat every cycle, so results
+    are cached, for more pods than a node can run.
     """
     used = set(taken)
     named: list[tuple[str, str]] = []
@@ -98,7 +98,7 @@ def _name_pod_label(key: str, used: set[str]) -> str:
     name = _NOT_IN_A_NAME.sub("_", key)
     if name[:1].isdigit():
         name = f"_{name}"
-    if name not in used and not name.startswith(("dra_", "__")):  # two underscores are Prometheus's own
+    if name not in used and not name.startswith(("dra_", "__")):  # Prometheus reserves names with two underscores
         return name
     name = prefixed = f"pod_label_{name}"
     number = 2
@@ -107,8 +107,8 @@ def _name_pod_label(key: str, used: set[str]) -> str:
     return name
 
 
-def _spellings(row: LabelRow, names: str) -> set[str]:
-    """A classic name follows the option; any other spelling stays as it was written."""
+def _exported_names(row: LabelRow, names: str) -> set[str]:
+    """A classic name follows the option; any other name is exported as written."""
     if row.name != row.field.name or names == "classic":
         return {row.name}
     renamed = row.field.v49_name or row.name

@@ -1,4 +1,4 @@
-"""What can be chosen about the dcgm dialect, and which GPUs it speaks of."""
+"""Options of the dcgm dialect, and the selection of devices it exports."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from gpusteward.core.errors import ConfigurationError
 
 
 def instance_number(index: int, position: int) -> int:
-    """DCGM numbers MIG instances through the node, with eight numbers set aside for each GPU."""
+    """DCGM's node-wide number of a MIG instance: eight numbers are reserved per GPU."""
     return index * 8 + position
 
 
@@ -20,7 +20,7 @@ class DeviceSelection:
     """
 
     kinds: str = "f"
-    ids: frozenset[int] = frozenset()  # none: all of them
+    ids: frozenset[int] = frozenset()  # empty: all
 
     def takes_gpu(self, index: int) -> bool:
         return "g" in self.kinds and self._takes(index)
@@ -37,12 +37,12 @@ class DeviceSelection:
 
 @dataclass(frozen=True, slots=True)
 class DcgmOptions:
-    """Every choice, with dcgm-exporter's own defaults."""
+    """All options, with dcgm-exporter's defaults."""
 
     names: str = "classic"  # or "v4.9", or "both"
     hostname_label: str = "Hostname"  # or "hostname", or "both"
-    hostname: str = ""  # none: no such label
-    device_per_pod: bool = False  # a shared GPU once for every claim on it, instead of once
+    hostname: str = ""  # empty: no hostname label
+    device_per_pod: bool = False  # one sample per claim on a shared GPU instead of one per GPU
     old_labels: bool = False  # the label names of dcgm-exporter 1.x
     pod_labels: bool = False
     pod_uid: bool = False
@@ -56,11 +56,11 @@ def parse_devices(text: str) -> DeviceSelection:
     """`f`, `g`, `g:0,1,3-5`, `i`, `i:0,2`, `g+i`. Raises ConfigurationError."""
     kinds, colon, ids = text.strip().partition(":")
     if kinds not in ("f", "g", "i", "g+i"):
-        raise ConfigurationError(f"--devices {text!r}: write f, g, i or g+i, with g and i a list of ids too: g:0,1,3-5")
+        raise ConfigurationError(f"--devices {text!r}: use f, g, i or g+i; g and i accept ids, as in g:0,1,3-5")
     if not colon:
         return DeviceSelection(kinds)
     if kinds not in ("g", "i"):
-        raise ConfigurationError(f"--devices {text!r}: only g and i take a list of ids, as in g:0,1,3-5")
+        raise ConfigurationError(f"--devices {text!r}: only g and i accept a list of ids, as in g:0,1,3-5")
     return DeviceSelection(kinds, frozenset(number for part in ids.split(",") for number in _parse_range(part, text)))
 
 

@@ -1,10 +1,10 @@
-"""A view -> the rows of the dcgm dialect: every device, MIG instance or holder's copy that gets a sample."""
+"""The rows of the dcgm dialect: every device, MIG instance or pod that gets a sample."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpusteward.agent.dialects.dcgm_labels import EntityLabels, LabelMaker
+from gpusteward.agent.dialects.dcgm_labels import EntityLabels, LabelBuilder
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions, DeviceSelection, instance_number
 from gpusteward.agent.usage_counters import SnapshotView
 from gpusteward.core.allocations import Allocation, Share
@@ -14,18 +14,18 @@ from gpusteward.core.gpus import GpuReading, Place
 from gpusteward.core.signals import SIGNALS, Scope
 from gpusteward.core.usage_split import Part
 
-EVERYTHING = (Scope.DEVICE, Scope.COPY, Scope.INSTANCE)
-"""A whole GPU speaks of all there is."""
-OF_INSTANCE = (Scope.COPY, Scope.INSTANCE)
-OF_SLICED_GPU = (Scope.DEVICE,)
-"""What would count double if each instance said it again: power, energy, PCIe. The peer does, and sums are wrong."""
+ALL_SCOPES = (Scope.DEVICE, Scope.COPY, Scope.INSTANCE)
+"""Of a GPU without MIG instances."""
+INSTANCE_SCOPES = (Scope.COPY, Scope.INSTANCE)
+MIG_PARENT_SCOPES = (Scope.DEVICE,)
+"""Power, energy and PCIe only once. dcgm-exporter repeats them per instance, which makes sums wrong."""
 
 _COPIED = tuple(signal.name for signal in SIGNALS.values() if signal.scope is Scope.COPY)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One sample of each family whose scope it has."""
+    """One sample in each family of its scopes."""
 
     reading: GpuReading
     signals: Mapping[str, float]
@@ -35,7 +35,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A device or an instance, and what it speaks of."""
+    """A device or MIG instance, and the scopes of the families it appears in."""
 
     reading: GpuReading
     scopes: tuple[Scope, ...]
@@ -43,7 +43,7 @@ class Entity:
     with_compute_instance: bool = False
 
     def signals(self) -> Mapping[str, float]:
-        """Its own, and what is true of the parent and so of every instance."""
+        """Its own signals, and those of the parent that apply to every instance."""
         if self.parent is None:
             return self.reading.signals
         above = self.parent.signals
@@ -53,12 +53,12 @@ class Entity:
 Rows = Mapping[Scope, list[Row]]
 
 
-def list_rows(view: SnapshotView, options: DcgmOptions, maker: LabelMaker, *, cache: LabelCache) -> Rows:
-    """Every row by scope, in the order of the GPUs. A lost GPU has none."""
-    rows: dict[Scope, list[Row]] = {scope: [] for scope in EVERYTHING}
+def list_rows(view: SnapshotView, options: DcgmOptions, label_builder: LabelBuilder, *, cache: LabelCache) -> Rows:
+    """All rows by scope, in the order of the GPUs. A lost GPU has none."""
+    rows: dict[Scope, list[Row]] = {scope: [] for scope in ALL_SCOPES}
     claims = _Claims(view)
     for entity in list_entities(view.snapshot.readings, options.devices):
-        for labels, signals in _list_copies(entity, claims, maker, per_pod=options.device_per_pod):
+        for labels, signals in _list_copies(entity, claims, label_builder, per_pod=options.device_per_pod):
             row = Row(entity.reading, signals, labels, cache.render(labels.all()))
             for scope in entity.scopes:
                 rows[scope].append(row)
@@ -66,7 +66,7 @@ def list_rows(view: SnapshotView, options: DcgmOptions, maker: LabelMaker, *, ca
 
 
 def list_entities(readings: Iterable[GpuReading], devices: DeviceSelection) -> Iterator[Entity]:
-    """What the selection takes of the readings."""
+    """The selected devices and instances."""
     for device, instances in _group(readings):
         chosen = [
             (position, instance)
@@ -74,16 +74,16 @@ def list_entities(readings: Iterable[GpuReading], devices: DeviceSelection) -> I
             if devices.takes_instance(instance.gpu.index, position)
         ]
         if devices.takes_gpu(device.gpu.index) or (devices.kinds == "f" and not instances):
-            yield Entity(device, EVERYTHING)
+            yield Entity(device, ALL_SCOPES)
         elif chosen:
-            yield Entity(device, OF_SLICED_GPU)
+            yield Entity(device, MIG_PARENT_SCOPES)
         split = _split_instances(instances)
         for _, instance in chosen:
-            yield Entity(instance, OF_INSTANCE, device, _instance_id(instance) in split)
+            yield Entity(instance, INSTANCE_SCOPES, device, _instance_id(instance) in split)
 
 
 def find_missing(readings: Sequence[GpuReading], devices: DeviceSelection) -> list[int]:
-    """Ids that were asked for and belong to nothing here."""
+    """Selected ids that do not exist on this node."""
     if devices.kinds == "g":
         return sorted(devices.ids - {reading.gpu.index for reading in readings})
     taken = {
@@ -95,13 +95,13 @@ def find_missing(readings: Sequence[GpuReading], devices: DeviceSelection) -> li
 
 
 def _group(readings: Iterable[GpuReading]) -> Iterator[tuple[GpuReading, list[GpuReading]]]:
-    """Each living device with its living instances."""
-    living = [reading for reading in readings if not reading.lost]
+    """Each device that is not lost, with its instances."""
+    present = [reading for reading in readings if not reading.lost]
     instances: dict[str, list[GpuReading]] = {}
-    for reading in living:
+    for reading in present:
         if reading.gpu.mig:
             instances.setdefault(reading.gpu.mig.parent_uuid, []).append(reading)
-    for reading in living:
+    for reading in present:
         if not reading.gpu.mig:
             yield reading, instances.get(reading.gpu.uuid, [])
 
@@ -111,13 +111,13 @@ def _instance_id(instance: GpuReading) -> int:
 
 
 def _split_instances(instances: Sequence[GpuReading]) -> set[int]:
-    """GPU instances with more than one compute instance: only these need the further label to be told apart."""
+    """GPU instances with several compute instances: only these need the GPU_CI_ID label."""
     counts = Counter(_instance_id(instance) for instance in instances)
     return {number for number, count in counts.items() if count > 1}
 
 
 class _Claims:
-    """Who holds what, and each holder's own part of it."""
+    """Allocations per GPU, and the measured part of each holder."""
 
     def __init__(self, view: SnapshotView) -> None:
         self._energy = view.use_energy_joules
@@ -135,7 +135,7 @@ class _Claims:
         return self._by_gpu.get(gpu_uuid, ())
 
     def measure(self, allocation: Allocation, *, of: int) -> dict[str, float | None]:
-        """The part of one claim in what is divided. A container with several claims has its use spread over them."""
+        """The measured part of one claim. Usage of a container with several claims is spread evenly over them."""
         gpu_uuid, container = allocation.gpu_uuid, allocation.container
         part = self._parts.get((gpu_uuid, container), _UNKNOWN)
         own = {
@@ -151,31 +151,31 @@ _UNKNOWN = Part(Place.CONTAINER)
 _Copy = tuple[EntityLabels, Mapping[str, float]]
 
 
-def _list_copies(entity: Entity, claims: _Claims, maker: LabelMaker, *, per_pod: bool) -> list[_Copy]:
-    """One sample for a device, labelled with its exclusive holder; in the per-pod form one for each claim on a shared
-    one, and none beside them."""
+def _list_copies(entity: Entity, claims: _Claims, label_builder: LabelBuilder, *, per_pod: bool) -> list[_Copy]:
+    """One sample per device, labelled with its exclusive holder; in the per-pod form one sample per claim on a shared
+    device instead."""
     allocations = claims.on(entity.reading.gpu.uuid)
     holder = find_holder(allocations)
     signals = entity.signals()
     if not per_pod or holder or not allocations:
-        return [(_label(entity, maker, holder), signals)]
+        return [(_label(entity, label_builder, holder), signals)]
     shared = Counter(allocation.container for allocation in allocations)
     merged: dict[EntityLabels, dict[str, float | None]] = {}
     for allocation in allocations:
         own = claims.measure(allocation, of=shared[allocation.container])
-        labels = _label(entity, maker, allocation)
+        labels = _label(entity, label_builder, allocation)
         merged[labels] = _add(merged[labels], own) if labels in merged else own
     return [(labels, _replace(signals, own)) for labels, own in merged.items()]
 
 
-def _label(entity: Entity, maker: LabelMaker, holder: Allocation | None) -> EntityLabels:
-    return maker.label(entity.reading.gpu, holder=holder, with_compute_instance=entity.with_compute_instance)
+def _label(entity: Entity, label_builder: LabelBuilder, holder: Allocation | None) -> EntityLabels:
+    return label_builder.label(entity.reading.gpu, holder=holder, with_compute_instance=entity.with_compute_instance)
 
 
 def find_holder(allocations: Sequence[Allocation]) -> Allocation | None:
-    """The claim of the one pod that has the device to itself.
+    """The claim of the pod that holds the device exclusively.
 
-    A device that is lent in shares is shared even while one pod holds it: its labels must not come and go with others.
+    A device that can be shared counts as shared even while one pod holds it, so that its labels stay stable.
     """
     if not allocations or any(one.share not in (Share.EXCLUSIVE, Share.MIG) for one in allocations):
         return None
@@ -188,13 +188,13 @@ def _is_same_pod(one: Container, other: Container) -> bool:
 
 
 def _add(one: Mapping[str, float | None], other: Mapping[str, float | None]) -> dict[str, float | None]:
-    """Two claims that no label tells apart are one sample: the sum, unknown if one is."""
+    """Claims with identical labels become one sample: the sum, or unknown if one is unknown."""
     return {
         name: None if value is None or (more := other[name]) is None else value + more for name, value in one.items()
     }
 
 
 def _replace(signals: Mapping[str, float], own: Mapping[str, float | None]) -> Mapping[str, float]:
-    """The device's signals with the holder's own in their place; what is unknown of the holder is absent."""
+    """The device's signals with the holder's own values; values unknown for the holder are absent."""
     copied = {name: value for name, value in signals.items() if name not in own}
     return copied | {name: value for name, value in own.items() if value is not None}

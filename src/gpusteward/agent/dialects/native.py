@@ -1,4 +1,4 @@
-"""gpusteward's own names: base units, one family a fact, and parts that sum to the device."""
+"""The native dialect: gpusteward's own names in base units; the parts of each GPU sum to the device total."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -17,7 +17,7 @@ Counts = Mapping[int, int] | Mapping[str, int]
 
 
 class NativeDialect:
-    """What gpusteward knows, under its own names."""
+    """Renders a view under gpusteward's own names."""
 
     name = "native"
     wanted = frozenset(metrics.DEVICE_SIGNALS) | {"clock_event_reasons", "last_xid"}
@@ -39,9 +39,9 @@ class NativeDialect:
 
     def _write_readings(self, builder: FamilyBuilder, readings: Sequence[GpuReading]) -> None:
         info, up = builder.rows(metrics.GPU_INFO), builder.rows(metrics.GPU_UP)
-        told = {
-            standing: (names, builder.rows(*(metrics.DEVICE_SIGNALS[name] for name in names)))
-            for standing, names in _TOLD.items()
+        by_level = {
+            level: (names, builder.rows(*(metrics.DEVICE_SIGNALS[name] for name in names)))
+            for level, names in _SIGNALS_BY_LEVEL.items()
         }
         for reading in readings:
             gpu, version = reading.gpu, reading.gpu.facts.get("driver_version")
@@ -49,7 +49,7 @@ class NativeDialect:
             own, identity = self._labels.keep_all(key, partial(_labels_of_reading, gpu))
             info.write(identity, 1)
             up.write(own, int(not reading.lost))
-            names, rows = told[_standing(reading)]
+            names, rows = by_level[_level(reading)]
             rows.write(own, *map(reading.signals.get, names))
         self._write_events(builder.column(metrics.GPU_XID_ERRORS), readings, "xid", _xid_counts)
         self._write_events(builder.column(metrics.GPU_CLOCK_EVENTS), readings, "reason", _clock_event_counts)
@@ -57,7 +57,7 @@ class NativeDialect:
     def _write_events(
         self, samples: Samples, readings: Sequence[GpuReading], label: str, count: Callable[[GpuReading], Counts]
     ) -> None:
-        """How often each event came, under a label of its own."""
+        """One sample per event and GPU, with the event in its own label."""
         for reading in readings:
             counts = count(reading)
             key = (label, reading.gpu.uuid, reading.gpu.index, *counts)
@@ -78,7 +78,7 @@ class NativeDialect:
             )
 
     def _write_parts(self, builder: FamilyBuilder, view: SnapshotView) -> None:
-        rows = builder.rows(*_ABOUT_PARTS)
+        rows = builder.rows(*_PART_METRICS)
         for division in view.divisions:
             gpu = division.gpu
             for part in division.parts:
@@ -97,7 +97,7 @@ class NativeDialect:
     def _write_allocations(
         self, builder: FamilyBuilder, allocations: Sequence[Allocation], gpus: Mapping[str, Gpu]
     ) -> None:
-        info, rows = builder.rows(metrics.ALLOCATION_INFO), builder.rows(*_ABOUT_ALLOCATIONS)
+        info, rows = builder.rows(metrics.ALLOCATION_INFO), builder.rows(*_ALLOCATION_METRICS)
         for each in allocations:
             gpu, holder = gpus[each.gpu_uuid], each.container
             key = (gpu.uuid, gpu.index, holder, holder.workload, holder.user, each.share, each.resource, each.replica)
@@ -120,11 +120,11 @@ class NativeDialect:
                 engines.write(labels, ratio)
 
 
-_ABOUT_PARTS = (
+_PART_METRICS = (
     *(metrics.USE_UTILIZATION, metrics.USE_MEMORY, metrics.USE_PROCESSES),
     *(metrics.USE_POWER, metrics.USE_ENERGY, metrics.USE_BUSY_SECONDS),
 )
-_ABOUT_ALLOCATIONS = (metrics.ALLOCATION_MEMORY_LIMIT, metrics.ALLOCATION_CORE_LIMIT, metrics.ALLOCATION_START)
+_ALLOCATION_METRICS = (metrics.ALLOCATION_MEMORY_LIMIT, metrics.ALLOCATION_CORE_LIMIT, metrics.ALLOCATION_START)
 _ENGINES = ("sm", "memory", "encoder", "decoder")
 
 
@@ -151,14 +151,14 @@ def _labels_of_part(gpu: Gpu, part: Part) -> Labels:
 
 
 def _labels_of_allocation(allocation: Allocation, gpu: Gpu) -> tuple[Labels, Labels]:
-    """As it is, and with the terms it is lent on."""
+    """Labels of the allocation, and the same with share, resource, replica and user."""
     own = (*gpu_labels(gpu), *_owner(allocation.container))
     terms = (("share", allocation.share), ("resource", allocation.resource), ("replica", allocation.replica))
     return own, (*own, *terms, ("user", allocation.container.user))
 
 
 def _labels_of_process(process: GpuProcess, gpu: Gpu) -> list[Labels]:
-    """As it is, and by engine."""
+    """Labels of the process, and the same per engine."""
     who = (("pid", str(process.pid)), ("process", process.name), ("by", process.place))
     own = (*gpu_labels(gpu), *who, *_container_labels(process.container or _NO_CONTAINER))
     return [own, *((*own, ("engine", engine)) for engine in _ENGINES)]
@@ -193,28 +193,28 @@ def _owner(container: Container) -> Labels:
     )
 
 
-def _standing(reading: GpuReading) -> str:
+def _level(reading: GpuReading) -> str:
     if reading.gpu.mig:
         return "instance"
     return "parent" if reading.is_mig_parent else "whole"
 
 
-_OF_INSTANCE = [name for name in metrics.DEVICE_SIGNALS if SIGNALS[name].scope is Scope.INSTANCE]
-_TOLD = {
+_INSTANCE_SIGNALS = [name for name in metrics.DEVICE_SIGNALS if SIGNALS[name].scope is Scope.INSTANCE]
+_SIGNALS_BY_LEVEL = {
     "whole": list(metrics.DEVICE_SIGNALS),
-    "parent": [name for name in metrics.DEVICE_SIGNALS if name not in _OF_INSTANCE],
-    "instance": _OF_INSTANCE,
+    "parent": [name for name in metrics.DEVICE_SIGNALS if name not in _INSTANCE_SIGNALS],
+    "instance": _INSTANCE_SIGNALS,
 }
-"""On a sliced GPU each fact is told once, by the device or by its instances, so that no sum counts it twice."""
+"""On a MIG device each signal is exported either by the device or by its instances, so that no sum counts it twice."""
 
 
 WATCHED_XIDS = (48, 62, 63, 64, 74, 79, 92, 94, 95, 119, 120, 140)
-"""Faults of the hardware or its firmware by NVIDIA's XID catalogue: worth an alert, so they count from 0 and not from
-their first appearance, which `increase()` would miss."""
+"""Hardware and firmware faults in NVIDIA's XID catalogue. Alerts use them, so their counters start at 0: `increase()`
+misses the first event of a counter that first appears at 1."""
 
 
 def _xid_counts(reading: GpuReading) -> Mapping[int, int]:
-    """Nothing where XIDs are not watched; zeros from the start where they are."""
+    """Counts by XID, with zeros for the watched ones; empty where the driver reports no XIDs."""
     if "last_xid" not in reading.signals or reading.gpu.mig:
         return reading.xid_counts
     return {**_NO_XIDS, **reading.xid_counts}
@@ -228,5 +228,5 @@ def _clock_event_counts(reading: GpuReading) -> Mapping[str, int]:
 
 
 def _round(value: float | None) -> float | None:
-    """To a millionth: far below what is measured, and 0.1 + 0.2 reads 0.3."""
+    """Round to 6 digits: far below the precision of any measurement, and 0.1 + 0.2 is shown as 0.3."""
     return None if value is None else round(value, 6)

@@ -1,4 +1,4 @@
-"""nvidia-pid2pod's one family: the GPU memory of every process of a pod, in MiB."""
+"""The pid2pod dialect: nvidia-pid2pod's metric, the GPU memory of every process of a pod in MiB."""
 
 from functools import partial
 
@@ -32,7 +32,7 @@ class Pid2PodDialect:
 
 
 def _plus(left: int | None, right: int | None) -> int | None:
-    """A process on several GPUs has one sample: the sum, unknown if its memory on one of them is."""
+    """A process on several GPUs has one sample: the sum, or unknown if its memory on one of them is unknown."""
     return None if left is None or right is None else left + right
 
 

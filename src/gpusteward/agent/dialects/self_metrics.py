@@ -1,4 +1,4 @@
-"""What the agent says of itself, whatever dialects are switched on."""
+"""Metrics about the agent itself, independent of the enabled dialects."""
 
 from collections.abc import Mapping
 
@@ -9,10 +9,10 @@ from gpusteward.core.exposition import Family, FamilyBuilder, LabelCache
 from gpusteward.core.metrics import Metric
 
 
-def agent_families(
+def render_self_metrics(
     runner: CollectorRunner, *, node: str, cycles: int, reloads: Mapping[str, int], labels: LabelCache
 ) -> list[Family]:
-    """Version, cycles, and the account of every collector."""
+    """Version, number of cycles, and errors, success and duration of every collector."""
     builder = FamilyBuilder()
 
     def write(metric: Metric, value: float, **more: str) -> None:

@@ -1,4 +1,4 @@
-"""k8s-vgpu-monitor's names: what each pod uses of each GPU, in percent and MB, and what the ratio lends it."""
+"""The vgpu-monitor dialect: k8s-vgpu-monitor's metrics of utilization and memory per pod and GPU."""
 
 import math
 from functools import partial
@@ -13,7 +13,7 @@ _PodOnGpu = tuple[int, str, str]  # gpu index, pod, namespace
 
 
 class VgpuMonitorDialect:
-    """`pod_gpu_sm_util`, `pod_gpu_memory_used`, `pod_total_gpu_memory`, with the namespace label it wished for."""
+    """`pod_gpu_sm_util`, `pod_gpu_memory_used` and `pod_total_gpu_memory`, with a namespace label in addition."""
 
     name = "vgpu-monitor"
     wanted = frozenset({"utilization_ratio", "utilization_mean_ratio", "memory_used_bytes", "memory_total_bytes"})
@@ -24,13 +24,13 @@ class VgpuMonitorDialect:
     def families(self, view: SnapshotView) -> list[Family]:
         builder = FamilyBuilder()
         rows = builder.rows(metrics.POD_SM, metrics.POD_MEMORY, metrics.POD_MEMORY_TOTAL)
-        lent = _memory_lent(view)
+        allocated = _memory_allocated(view)
         for key, (ratio, used) in _use_by_pod(view).items():
             rows.write(
                 self._labels.keep(("vgpu-monitor", key), partial(_labels, *key)),
                 None if ratio is None else round(ratio * 100, 2),
                 None if used is None else used // MIB,
-                lent.get(key),
+                allocated.get(key),
             )
         return builder.families()
 
@@ -40,7 +40,7 @@ def _labels(index: int, pod: str, namespace: str) -> Labels:
 
 
 def _use_by_pod(view: SnapshotView) -> dict[_PodOnGpu, tuple[float | None, float | None]]:
-    """Containers of a pod, and MIG instances of a GPU, added up: one row a pod and GPU."""
+    """Utilization and memory per pod and GPU, summed over containers and MIG instances."""
     rows: dict[_PodOnGpu, tuple[float | None, float | None]] = {}
     for division in view.divisions:
         for part in division.parts:
@@ -55,10 +55,10 @@ def _plus(left: float | None, right: float | None) -> float | None:
     return None if left is None or right is None else left + right
 
 
-def _memory_lent(view: SnapshotView) -> dict[_PodOnGpu, float]:
-    """What each pod may use: its limit where the sharing system sets one, else all of the device it holds.
+def _memory_allocated(view: SnapshotView) -> dict[_PodOnGpu, float]:
+    """Memory each pod may use: its limit if the sharing system sets one, else the whole device.
 
-    Claims of several containers add up, but never to more than the device has.
+    Claims of several containers are summed, up to the size of the device.
     """
     gpus = {division.gpu.uuid: division.gpu for division in view.divisions}
     claims: dict[tuple[str, str, str], float] = {}
@@ -68,8 +68,8 @@ def _memory_lent(view: SnapshotView) -> dict[_PodOnGpu, float]:
         if gpu is not None and size:
             claim = (gpu.uuid, allocation.container.pod, allocation.container.namespace)
             claims[claim] = min(claims.get(claim, 0) + size, gpu.memory_total_bytes or math.inf)
-    lent: dict[_PodOnGpu, float] = {}
+    allocated: dict[_PodOnGpu, float] = {}
     for (uuid, pod, namespace), claimed in claims.items():
         key = (gpus[uuid].index, pod, namespace)
-        lent[key] = lent.get(key, 0) + claimed // MIB
-    return lent
+        allocated[key] = allocated.get(key, 0) + claimed // MIB
+    return allocated

@@ -1,6 +1,5 @@
-"""Which DCGM fields are exported: a built-in list, a CSV file or a ConfigMap.
+"""The list of DCGM fields to export: built in, from a CSV file, or from a ConfigMap.
 
-records.py  CSV text -> records, by the rules of dcgm-exporter (pure)
-lists.py    records -> a list of known fields, or an error that names the line (pure)
-watch.py    the file or ConfigMap a list comes from, read again when it changes
+field_list.py  CSV text -> list of known fields, or an error that names the line (pure)
+reloading.py   reads the file or ConfigMap and reloads it when it changes
 """

@@ -1,10 +1,11 @@
-"""Which DCGM fields to export: the built-in list, or a CSV in the form dcgm-exporter reads.
+"""The list of DCGM fields to export: the built-in list, or a CSV in dcgm-exporter's format.
 
     # field, type, help
     DCGM_FI_DEV_GPU_UTIL, gauge, GPU utilization (in %).
     DCGM_FI_DRIVER_VERSION, label, Driver version.
 
-Reading and watching the file or ConfigMap it comes from is in `watch.py`.
+The CSV is parsed by the rules of Go's `encoding/csv`, as in dcgm-exporter. Python's csv module differs: in Go a comment
+needs its `#` in the first column, a quote is allowed only around a whole cell, and only blanks are trimmed.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from gpusteward.core.metrics import Kind
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One row: the line it begins on, and its cells, or why it has none."""
+    """One CSV row: its first line, and its cells or the reason why it could not be parsed."""
 
     line: int
     cells: tuple[str, ...] = ()
@@ -27,7 +28,7 @@ class Record:
 
 
 def read_records(text: str) -> Iterator[Record]:
-    """Every row that is neither a comment nor empty."""
+    """All rows that are neither comments nor empty."""
     lines = text.replace("\r\n", "\n").removesuffix("\r").split("\n")
     number = 0
     while number < len(lines):
@@ -39,7 +40,7 @@ def read_records(text: str) -> Iterator[Record]:
 
 
 def _read_record(lines: list[str], first: int) -> tuple[Record, int]:
-    """The row that begins on this line, and how many lines it takes: a quoted cell may hold line breaks."""
+    """The row that begins on this line, and its number of lines: a quoted cell may contain line breaks."""
     cells: list[str] = []
     rest, last = lines[first], first
     while True:
@@ -58,7 +59,7 @@ def _read_record(lines: list[str], first: int) -> tuple[Record, int]:
 
 
 def _read_quoted(lines: list[str], rest: str, last: int) -> tuple[str, str, int, str]:
-    """What is inside the quotes, what follows them, the line they end on, and what is wrong with them."""
+    """The quoted text, the rest of the line, the line where the quotes end, and an error."""
     cell = ""
     while True:
         inside, quote, rest = rest.partition('"')
@@ -84,7 +85,7 @@ TYPES = ("gauge", "counter", "untyped", "label")
 
 @dataclass(frozen=True, slots=True)
 class MetricRow:
-    """A family to export. The name is as the row spells it; help is empty where the table's own will do."""
+    """A metric family to export, under the name written in the row; an empty help means the table's own text."""
 
     name: str
     field: DcgmField | DcgmEvent
@@ -94,7 +95,7 @@ class MetricRow:
 
 @dataclass(frozen=True, slots=True)
 class LabelRow:
-    """A text to put on every sample of its GPU."""
+    """A label to add to every sample of its GPU."""
 
     name: str
     field: DcgmLabel
@@ -102,7 +103,7 @@ class LabelRow:
 
 @dataclass(frozen=True, slots=True)
 class FieldList:
-    """What was chosen, in the order of the file."""
+    """The chosen fields, in the order of the file."""
 
     metrics: tuple[MetricRow, ...]
     labels: tuple[LabelRow, ...] = ()
@@ -110,7 +111,7 @@ class FieldList:
 
 
 def default_fields(names: str = "classic") -> FieldList:
-    """The list when nobody chose one; `names` is the dialect's option, because 4.9 added a field."""
+    """The built-in list; `names` is the option of the dialect, because dcgm-exporter 4.9 added a field."""
     metrics = [MetricRow(field.name, field, field.kind) for field in dcgm.DEFAULT_FIELDS]
     if names != "classic":
         metrics += [_additional(name) for name in dcgm.V49_DEFAULT_ADDITIONS]
@@ -118,9 +119,9 @@ def default_fields(names: str = "classic") -> FieldList:
 
 
 def parse_fields(text: str, *, where: str) -> FieldList:
-    """Read a CSV; `where` names it in messages.
+    """Parse a CSV; `where` is its name in error texts.
 
-    Raises ConfigurationError for the first thing wrong with it, with its line, and how many more there are.
+    Raises ConfigurationError with the first error, its line, and the number of further errors.
     """
     records = list(read_records(text))
     if not records:
@@ -130,7 +131,7 @@ def parse_fields(text: str, *, where: str) -> FieldList:
         raise ConfigurationError(f"{where} {faults[0]}{_count_others(len(faults) - 1)}")
     chosen = _first_of_each(rows)
     if not any(isinstance(row, MetricRow | _UnservedRow) for row in chosen):
-        raise ConfigurationError(f"{where}: no metrics found, only labels; name at least one field as gauge or counter")
+        raise ConfigurationError(f"{where}: no metrics found, only labels; add at least one field as gauge or counter")
     return FieldList(
         tuple(row for row in chosen if isinstance(row, MetricRow)),
         tuple(row for row in chosen if isinstance(row, LabelRow)),
@@ -165,7 +166,7 @@ def _read_rows(records: list[Record]) -> tuple[list[_Row], list[str]]:
 
 
 def _read_row(record: Record) -> _Row:
-    """Raises ValueError with what is wrong."""
+    """Raises ValueError with the error text."""
     if record.fault:
         raise ValueError(record.fault)
     if len(record.cells) != 3:
@@ -181,27 +182,27 @@ def _read_row(record: Record) -> _Row:
     if isinstance(field, DcgmLabel):
         return _label_row(name, kind, field)
     if kind == "label":
-        raise ValueError(f"field {name!r} is a number and cannot be a label; write gauge or counter")
+        raise ValueError(f"field {name!r} is a number and cannot be a label; use gauge or counter")
     return MetricRow(name, field, Kind(kind), help_text)
 
 
 def _label_row(name: str, kind: str, field: DcgmLabel) -> LabelRow:
     if kind != "label":
-        raise ValueError(f"field {name!r} is a text and cannot be a {kind}; write label")
+        raise ValueError(f"field {name!r} is a text and cannot be a {kind}; use label")
     return LabelRow(name, field)
 
 
 def _explain_cells(cells: tuple[str, ...]) -> str:
-    hint = "; put a help text that holds a comma in double quotes" if len(cells) > 3 else ""
+    hint = "; put a help text with a comma in double quotes" if len(cells) > 3 else ""
     return f"expected 3 cells (field, type, help) but found {len(cells)} at {cells[0]!r}{hint}"
 
 
 def _count_others(others: int) -> str:
-    return f" (and {others} more faulty {'line' if others == 1 else 'lines'})" if others else ""
+    return f" (and {others} more invalid {'line' if others == 1 else 'lines'})" if others else ""
 
 
 def _first_of_each(rows: list[_Row]) -> list[_Row]:
-    """The first row of a field wins, whatever spelling a later one uses for the same number."""
+    """The first row of a field wins, also over later rows with another name of the same field."""
     chosen: dict[object, _Row] = {}
     for row in rows:
         chosen.setdefault(_identity(row), row)
@@ -209,7 +210,7 @@ def _first_of_each(rows: list[_Row]) -> list[_Row]:
 
 
 def _identity(row: _Row) -> object:
-    """DCGM gave a name that changed its unit an id of its own: both may be asked for."""
+    """A renamed field with another unit has its own DCGM id: both names may be exported together."""
     if isinstance(row, MetricRow) and isinstance(row.field, DcgmField):
         return row.field.name, row.field.unit_of(row.name)
     return row.name if isinstance(row, _UnservedRow) else row.field.name

@@ -1,7 +1,7 @@
-"""A field list and the place it comes from: read at the start, looked at again, replaced when it changed.
+"""Field lists that are read at the start and reloaded when their file or ConfigMap changes.
 
-A list that cannot be used at the start stops the agent; one that turns bad later is refused, said once, and the last
-good one stays.
+An invalid list at the start stops the agent. A list that becomes invalid later is rejected and logged once; the last
+valid one stays active.
 """
 
 import contextlib
@@ -17,53 +17,53 @@ log = Log(__name__)
 
 CONFIG_MAP_KEY = "metrics"
 CONFIG_MAP_PERIOD_SECONDS = 30.0
-"""A mounted ConfigMap takes the kubelet about a minute to change: half of that is soon enough here."""
+"""The kubelet needs about a minute to update a mounted ConfigMap; half of that is enough here."""
 
 
 class _ReloadedFieldList(ABC):
-    """The last good list of one place, and how its changes went."""
+    """The last valid list of one source, and counts of its reloads."""
 
     def __init__(self, where: str, *, period_seconds: float) -> None:
         self.reloads_ok = 0
         self.reloads_refused = 0
         self._where = where
         self._period = period_seconds
-        self._looked_at: float | None = None
-        self._complaint = ""
+        self._checked_at: float | None = None
+        self._error = ""
         self._text = self._read_text()
         self.fields = self._parse(self._text)
 
     def poll(self, now: float) -> FieldList:
-        """The list to use from now on; another object only when it changed. `now` is monotonic seconds."""
-        if self._looked_at is None or now - self._looked_at >= self._period:
-            self._looked_at = now
-            self._look()
+        """The current list; a new object only when it changed. `now` is in monotonic seconds."""
+        if self._checked_at is None or now - self._checked_at >= self._period:
+            self._checked_at = now
+            self._check()
         return self.fields
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         try:
             text = self._read_text()
-            if text != self._text or self._complaint:
+            if text != self._text or self._error:
                 self._accept(text)
         except GpustewardError as error:
-            self._refuse(str(error))
+            self._reject(str(error))
 
     def _accept(self, text: str) -> None:
         fields = self._parse(text)
-        self._complaint = ""
-        if text == self._text:  # it was gone or bad for a while and came back as it was
+        self._error = ""
+        if text == self._text:  # it was missing or invalid for a while and is unchanged
             return
         self._text, self.fields = text, fields
         self.reloads_ok += 1
         log.info("fields_reloaded", source=self._where, metrics=len(fields.metrics), labels=len(fields.labels))
 
-    def _refuse(self, complaint: str) -> None:
-        """Say it once: the same complaint comes back at every look until somebody mends the list."""
-        if complaint == self._complaint:
+    def _reject(self, error: str) -> None:
+        """Log a new error once; the same error repeats at every check until the list is fixed."""
+        if error == self._error:
             return
-        self._complaint = complaint
+        self._error = error
         self.reloads_refused += 1
-        log.warning("fields_refused", source=self._where, reason=complaint, kept="the last good list")
+        log.warning("fields_refused", source=self._where, reason=error, kept="the last valid list")
 
     def _parse(self, text: str) -> FieldList:
         fields = parse_fields(text, where=self._where)
@@ -77,9 +77,9 @@ class _ReloadedFieldList(ABC):
 
 
 class FieldFile(_ReloadedFieldList):
-    """A CSV file. A mounted ConfigMap, whose files are links that all change at once, is followed too.
+    """A CSV file, also from a mounted ConfigMap, whose files are symlinks that change together.
 
-    Raises ConfigurationError when it cannot be read or used at the start.
+    Raises ConfigurationError when it cannot be read or is invalid at the start.
     """
 
     def __init__(self, path: Path) -> None:
@@ -87,16 +87,16 @@ class FieldFile(_ReloadedFieldList):
         self._stamp: tuple[int, ...] = ()
         super().__init__(str(path), period_seconds=0.0)
 
-    def _look(self) -> None:
-        """The file is opened only when what stands at the end of its links is another one, or was written to."""
+    def _check(self) -> None:
+        """Read the file only if the target of its symlinks is another file or was modified."""
         with contextlib.suppress(OSError):
             if self._read_stamp() == self._stamp:
                 return
-        super()._look()
+        super()._check()
 
     def _read_text(self) -> str:
         try:
-            # Stamped before reading: what is written in between shows as a change at the next look.
+            # Taken before reading: a write in between shows as a change at the next check.
             self._stamp = self._read_stamp()
             return self._path.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
@@ -114,7 +114,7 @@ class FieldFile(_ReloadedFieldList):
 class FieldConfigMap(_ReloadedFieldList):
     """The key `metrics` of a ConfigMap, read through the API server.
 
-    Raises ConfigurationError when it cannot be used at the start, SourceError when it cannot be read.
+    Raises ConfigurationError when it is invalid at the start, SourceError when it cannot be read.
     """
 
     def __init__(
@@ -133,6 +133,6 @@ class FieldConfigMap(_ReloadedFieldList):
         except SourceError as error:
             raise SourceError(f"{self._where} cannot be read: {error}; check --configmap-data") from error
         if CONFIG_MAP_KEY not in data:
-            held = ", ".join(sorted(data)) or "nothing"
-            raise ConfigurationError(f"{self._where} has no key {CONFIG_MAP_KEY!r}; it holds {held}")
+            keys = ", ".join(sorted(data)) or "none"
+            raise ConfigurationError(f"{self._where} has no key {CONFIG_MAP_KEY!r}; its keys: {keys}")
         return data[CONFIG_MAP_KEY]

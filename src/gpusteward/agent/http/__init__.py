@@ -1,15 +1,11 @@
-"""How the agent's pages reach a client: one connection, its request, its rights, its answer.
+"""HTTP server of the agent. It serves ready-made bytes and knows nothing about GPUs, pods or snapshots.
 
-    server.py        listening, and how many clients are let in
-    answers.py       what there is to serve (the seam to the rest of the agent)
-    requests.py      one connection: TLS, requests, routes, responses
-    responses.py     a response as bytes; the one shape of errors
-    reading.py       reads a request under a deadline and a size limit
-    config.py        a web config file of the Prometheus exporter-toolkit, read again when it changes
-    sections.py      the YAML of a web config file, with complaints that name the key
-    certificates.py  the TLS part of a web config file -> an ssl context
-    passwords.py     basic authentication against bcrypt hashes
-    rates.py         the token bucket of a web config file
-
-Never looks at GPUs, pods or snapshots: pages arrive here as bytes.
+server.py        listening socket, limit of concurrent connections
+connection.py    one client connection: reads with a deadline and a size limit
+handler.py       requests of a connection: access checks, routes, responses
+responses.py     response bytes; the JSON shape of errors
+web_config.py    web config file of the Prometheus exporter-toolkit, reloaded when it changes
+yaml_section.py  typed access to the YAML of that file, with errors that name the key
+tls.py           its `tls_server_config` -> an ssl context
+access.py        basic authentication and rate limit
 """

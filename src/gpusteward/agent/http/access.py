@@ -1,4 +1,4 @@
-"""Basic authentication against bcrypt hashes."""
+"""Access control of the HTTP server: basic authentication against bcrypt hashes, and a rate limit."""
 
 import base64
 import binascii
@@ -10,22 +10,29 @@ import time
 from collections.abc import Callable, Mapping
 
 BCRYPT_HASH = re.compile(r"\$2[abxy]\$(0[4-9]|[12][0-9]|3[01])\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}")
-MAX_BCRYPT_BYTES = 72  # bcrypt sees no more of a password; longer ones are cut, as htpasswd and Go do
+MAX_BCRYPT_BYTES = 72  # bcrypt uses no more of a password; longer ones are cut, as htpasswd and Go do
 REMEMBERED_FAILURES = 100
+Verify = Callable[[bytes, bytes], bool]  # password, hash
+
+
+def verify_bcrypt(password: bytes, hashed: bytes) -> bool:
+    import bcrypt
+
+    return bcrypt.checkpw(password[:MAX_BCRYPT_BYTES], hashed)
 
 
 class BasicAuthentication:
     """Users and their bcrypt hashes.
 
-    A hash costs tens of milliseconds on purpose, a scraper comes every few seconds with the same words: what was
-    checked once is remembered, as a digest that is worthless outside this process. Hashes are computed one at a
-    time, so that wrong passwords cannot take more than one core, and for unknown users too, so that the time
-    does not tell who exists.
+    A hash takes tens of milliseconds by design, and scrapers send the same credentials every few seconds: results are
+    cached under a digest that is useless outside this process. Hashes are computed one at a time, so that wrong
+    passwords cannot use more than one core, and for unknown users too, so that timing does not reveal user names.
     """
 
-    def __init__(self, hashes: Mapping[str, str]) -> None:
+    def __init__(self, hashes: Mapping[str, str], *, verify: Verify = verify_bcrypt) -> None:
         self._hashes = {user: text.encode() for user, text in hashes.items()}
-        self._nobody = _impossible_hash(max(self._hashes.values(), key=_cost))
+        self._verify = verify
+        self._unknown_user_hash = _impossible_hash(max(self._hashes.values(), key=_cost))
         self._salt = secrets.token_bytes(32)
         self._lock = threading.Lock()
         self._right: set[bytes] = set()
@@ -38,7 +45,7 @@ class BasicAuthentication:
 
     def check(self, user: str, password: bytes) -> bool:
         digest = self._digest(user, password)
-        if digest in self._right:  # before the lock: those who are known do not queue behind those who guess
+        if digest in self._right:  # before the lock: known clients do not wait behind password guesses
             return True
         with self._lock:
             if digest in self._wrong:
@@ -50,14 +57,11 @@ class BasicAuthentication:
         return hashlib.sha256(self._salt + name + password).digest()
 
     def _compute(self, user: str, password: bytes) -> bool:
-        import bcrypt
-
-        matches = bcrypt.checkpw(password[:MAX_BCRYPT_BYTES], self._hashes.get(user, self._nobody))
-        return matches and user in self._hashes
+        return self._verify(password, self._hashes.get(user, self._unknown_user_hash)) and user in self._hashes
 
     def _remember(self, digest: bytes, *, right: bool) -> bool:
         if right:
-            if len(self._right) > len(self._hashes):  # bytes beyond the 72nd make different words with one hash
+            if len(self._right) > len(self._hashes):  # passwords that differ after byte 72 have the same hash
                 self._right.clear()
             self._right.add(digest)
         else:
@@ -84,12 +88,12 @@ def _cost(text: bytes) -> int:
 
 
 def _impossible_hash(like: bytes) -> bytes:
-    """A hash of the same cost that no password is known for: the salt is kept, the digest is made up."""
+    """A hash of the same cost that matches no known password: the same salt with a made-up digest."""
     return like[:-31] + b"." * 31
 
 
 class TokenBucket:
-    """Lets `burst` requests through at once, and one more every `interval_seconds`."""
+    """Allows `burst` requests at once, and one more every `interval_seconds`."""
 
     def __init__(self, interval_seconds: float, burst: int, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._interval = interval_seconds

@@ -1,23 +1,42 @@
-"""Reads from a socket under a deadline and a size limit: a client that drips bytes must not keep its slot."""
+"""One client connection, and reads from it with a deadline and a size limit.
+
+The limits keep a client that sends its request byte by byte from occupying a connection.
+"""
 
 import io
 import socket
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 
+class Connection:
+    """An open connection, shared by its own thread and the accepting thread."""
+
+    def __init__(self, client_socket: socket.socket, client: str) -> None:
+        self.socket = client_socket
+        self.client = client
+        self.waiting_since: float | None = time.monotonic()  # None while a complete request is being answered
+
+    def shut_down(self) -> None:
+        """Shut the socket down; pending reads and writes end."""
+        with suppress(OSError):
+            # Not SSLSocket.shutdown: it would first turn the socket into one that writes unencrypted.
+            socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
+
+
 class RequestTooLargeError(OSError):
-    """The client sent more than a request may hold."""
+    """The client sent more bytes than allowed for a request."""
 
 
 class RequestStream(io.RawIOBase):
-    """The raw side of a buffered reader; `allow` says how long and how much the next reads may take."""
+    """The raw stream below a buffered reader; `allow` sets the time and size limits of the next reads."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
+    def __init__(self, client_socket: socket.socket) -> None:
+        self._socket = client_socket
         self._deadline = 0.0
         self._bytes_left = 0
 
@@ -29,7 +48,7 @@ class RequestStream(io.RawIOBase):
         return True
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
-        """Fill the buffer with what has arrived; 0 at the end.
+        """Read what has arrived into the buffer; 0 at the end of the stream.
 
         Raises TimeoutError past the deadline, RequestTooLargeError past the size.
         """
@@ -38,7 +57,7 @@ class RequestStream(io.RawIOBase):
             raise TimeoutError("the request took too long")
         if self._bytes_left <= 0:
             raise RequestTooLargeError("the request is too large")
-        self._connection.settimeout(seconds_left)
-        count = self._connection.recv_into(buffer)
+        self._socket.settimeout(seconds_left)
+        count = self._socket.recv_into(buffer)
         self._bytes_left -= count
         return count

@@ -1,4 +1,4 @@
-"""One connection: its TLS handshake, its requests one after the other, and what each of them gets."""
+"""Handles one connection: TLS handshake, then its requests one after the other: access checks, routes, responses."""
 
 import io
 import socket
@@ -6,13 +6,12 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import Protocol
 
-from gpusteward.agent.http.connection import RequestStream, RequestTooLargeError
+from gpusteward.agent.http.connection import Connection, RequestStream, RequestTooLargeError
 from gpusteward.agent.http.responses import JSON, LANDING, TOO_MANY_CLIENTS, Response, error_response, render_head
 from gpusteward.agent.http.tls import is_allowed_client
 from gpusteward.agent.http.web_config import WebConfig
@@ -20,20 +19,30 @@ from gpusteward.core.exposition import TEXT_TYPE
 from gpusteward.core.negotiation import accepts_gzip, choose_format
 from gpusteward.logs import Log
 
+log = Log(__name__)
+
+MAX_REQUEST_BYTES = 16 * 1024  # line and headers; a scraper sends about 300
+MAX_LINE_BYTES = 4 * 1024
+MAX_BODY_BYTES = 64 * 1024  # read and discarded: closing with unread bytes would cut off our response
+JOINED_BYTES = 8 * 1024  # smaller bodies are sent together with their headers
+# Not all of 127.0.0.0/8: the proxy of a service mesh forwards remote clients from 127.0.0.6.
+OWN_ADDRESSES = frozenset({"127.0.0.1", "::1", "::ffff:127.0.0.1"})
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/health"})  # the kubelet's probes send no password
+
 
 class ContentProvider(Protocol):
-    """Pages that are ready: every method must return at once, from any thread."""
+    """What the server serves. Every method is called from any thread and must not block."""
 
     def metrics(self, *, openmetrics: bool, gzip: bool) -> bytes:
-        """The page of /metrics in this format and encoding."""
+        """The /metrics page in this format and encoding."""
         ...
 
     def health(self) -> tuple[bool, str]:
-        """Whether this process works at all, and why (not)."""
+        """Whether the process is healthy, and a reason."""
         ...
 
     def ready(self) -> tuple[bool, str]:
-        """Whether what it serves is fresh, and why (not)."""
+        """Whether the served data is fresh, and a reason."""
         ...
 
     def snapshot(self) -> bytes:
@@ -41,22 +50,11 @@ class ContentProvider(Protocol):
         ...
 
 
-log = Log(__name__)
-
-MAX_REQUEST_BYTES = 16 * 1024  # line and headers; a scraper sends about 300
-MAX_LINE_BYTES = 4 * 1024
-MAX_BODY_BYTES = 64 * 1024  # read and thrown away: closing on unread bytes would cut off our answer
-JOINED_BYTES = 8 * 1024  # smaller answers leave in one piece with their head
-# Not all of 127.0.0.0/8: the proxy of a service mesh brings the world in from 127.0.0.6.
-OWN_ADDRESSES = frozenset({"127.0.0.1", "::1", "::ffff:127.0.0.1"})
-OPEN_PATHS = frozenset({"/healthz", "/readyz", "/health"})  # a kubelet's probe has no password
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerContext:
-    """What every connection shares."""
+    """Content, limits and options shared by all connections."""
 
-    answers: ContentProvider
+    content: ContentProvider
     web: Callable[[], WebConfig]
     scrapes: threading.Semaphore
     read_seconds: float
@@ -65,65 +63,50 @@ class ServerContext:
     expose_snapshot: bool
 
 
-class Connection:
-    """An open connection, as its own thread and the accepting thread both see it."""
-
-    def __init__(self, connection: socket.socket, client: str) -> None:
-        self.connection = connection
-        self.client = client
-        self.waiting_since: float | None = time.monotonic()  # None while a whole request is being answered
-
-    def hang_up(self) -> None:
-        """Wake whoever reads from it or writes to it: they see the end."""
-        with suppress(OSError):
-            # Past SSLSocket.shutdown, which would first turn the socket into one that writes in the clear.
-            socket.socket.shutdown(self.connection, socket.SHUT_RDWR)
-
-
 class ConnectionHandler(BaseHTTPRequestHandler):
-    """Reads requests off a line and answers them, until one side has had enough."""
+    """Reads requests from a connection and responds until one side closes it."""
 
     protocol_version = "HTTP/1.1"
 
-    def __init__(self, line: Connection, site: ServerContext) -> None:
-        # Not the base's: that one opens, handles and closes all at once.
-        self._line, self._site = line, site
-        self._patience_seconds = site.read_seconds
+    def __init__(self, connection: Connection, context: ServerContext) -> None:
+        # Without the base class's __init__, which opens, handles and closes the connection at once.
+        self._connection, self._context = connection, context
+        self._timeout_seconds = context.read_seconds
         self.close_connection = False
 
     def run(self) -> None:
-        """Talk until the end; a client that misbehaves costs only its own line."""
+        """Serve the connection; a misbehaving client loses only its own connection."""
         try:
             self._open()
             while not self.close_connection:
                 self.handle_one_request()
         except OSError as error:  # timeouts and TLS failures are OSErrors too
-            log.debug("connection_ended", client=self._line.client, reason=error)
+            log.debug("connection_ended", client=self._connection.client, reason=error)
         finally:
-            self._line.connection.close()
+            self._connection.socket.close()
 
     def _open(self) -> None:
-        web = self._site.web()
+        web = self._context.web()
         if web.context is not None:
-            self._shake_hands(web.context)
+            self._do_tls_handshake(web.context)
             if web.tls and web.tls.allowed_sans is not None and not self._is_allowed(web.tls.allowed_sans):
-                raise ssl.SSLError("the client's certificate has none of the allowed names")
-        self._line.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._stream = RequestStream(self._line.connection)
+                raise ssl.SSLError("the client certificate has none of the allowed names")
+        self._connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._stream = RequestStream(self._connection.socket)
         self.rfile = self._reader = io.BufferedReader(self._stream)
 
-    def _shake_hands(self, context: ssl.SSLContext) -> None:
-        wrapped = context.wrap_socket(self._line.connection, server_side=True, do_handshake_on_connect=False)
-        self._line.connection = wrapped
-        wrapped.settimeout(self._site.read_seconds)
+    def _do_tls_handshake(self, context: ssl.SSLContext) -> None:
+        wrapped = context.wrap_socket(self._connection.socket, server_side=True, do_handshake_on_connect=False)
+        self._connection.socket = wrapped
+        wrapped.settimeout(self._context.read_seconds)
         wrapped.do_handshake()
 
     def _is_allowed(self, sans: frozenset[str]) -> bool:
-        connection = self._line.connection
+        connection = self._connection.socket
         return isinstance(connection, ssl.SSLSocket) and is_allowed_client(connection, sans)
 
     def handle_one_request(self) -> None:
-        self._stream.allow(seconds=self._patience_seconds, size=MAX_REQUEST_BYTES)
+        self._stream.allow(seconds=self._timeout_seconds, size=MAX_REQUEST_BYTES)
         if not self._reader.peek(1):
             self.close_connection = True  # the client is gone
             return
@@ -133,14 +116,14 @@ class ConnectionHandler(BaseHTTPRequestHandler):
             accepted = False
             self.send_error(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request is too large")
         if accepted:
-            self._line.waiting_since = None
-            self._answer()
-        self._line.waiting_since = time.monotonic()
-        self._patience_seconds = self._site.idle_seconds
+            self._connection.waiting_since = None
+            self._respond()
+        self._connection.waiting_since = time.monotonic()
+        self._timeout_seconds = self._context.idle_seconds
 
     def _read_request(self) -> bool:
-        """Read line and headers; False when they were refused (and answered)."""
-        self._stream.allow(seconds=self._site.read_seconds, size=MAX_REQUEST_BYTES)
+        """Read request line and headers; False when they were refused (the error response has been sent)."""
+        self._stream.allow(seconds=self._context.read_seconds, size=MAX_REQUEST_BYTES)
         self.raw_requestline = self.rfile.readline(MAX_LINE_BYTES + 1)
         self.command = ""
         if len(self.raw_requestline) > MAX_LINE_BYTES:
@@ -153,16 +136,16 @@ class ConnectionHandler(BaseHTTPRequestHandler):
         return True
 
     def _skip_body(self) -> None:
-        """No request here has a use for a body; what cannot be skipped ends the conversation after the answer."""
+        """Discard the body; if that is not possible, close the connection after the response."""
         length = self._body_length()
         if length:
-            self._stream.allow(seconds=self._site.read_seconds, size=MAX_BODY_BYTES)
+            self._stream.allow(seconds=self._context.read_seconds, size=MAX_BODY_BYTES)
             self.rfile.read(length)
         if length is None or self.request_version != "HTTP/1.1":
             self.close_connection = True
 
     def _body_length(self) -> int | None:
-        """None where a proxy might see the end of the request elsewhere: what follows must not become a request."""
+        """None if a proxy could see the end of the request elsewhere: the rest must not be parsed as a request."""
         if self.headers.defects or "Transfer-Encoding" in self.headers:
             return None
         (text, *others) = self.headers.get_all("Content-Length", ["0"])
@@ -170,18 +153,18 @@ class ConnectionHandler(BaseHTTPRequestHandler):
         return None if length is None or length > MAX_BODY_BYTES else length
 
     def handle_expect_100(self) -> bool:
-        return True  # nobody here waits for a body
+        return True  # no request needs its body
 
-    def _answer(self) -> None:
-        web = self._site.web()
-        refusal = self._check_rights(web)
+    def _respond(self) -> None:
+        web = self._context.web()
+        refusal = self._check_access(web)
         if refusal or self._path() != "/metrics":
-            self._write(refusal or self._decide(), web)
-        elif self._site.scrapes.acquire(blocking=False):
+            self._write(refusal or self._route_request(), web)
+        elif self._context.scrapes.acquire(blocking=False):
             try:
-                self._write(self._decide(), web)
+                self._write(self._route_request(), web)
             finally:
-                self._site.scrapes.release()
+                self._context.scrapes.release()
         else:
             self._write(TOO_MANY_CLIENTS, web)
 
@@ -189,45 +172,43 @@ class ConnectionHandler(BaseHTTPRequestHandler):
         target = self.path.partition("?")[0]
         return target if target.startswith("/") else "/" + target.partition("://")[2].partition("/")[2]
 
-    def _decide(self) -> Response:
-        """What a request gets that may be made; nothing has been written yet."""
+    def _route_request(self) -> Response:
+        """The response to a request that passed the access checks."""
         path = self._path()
         route = ROUTES.get(path)
         if route is None:
-            return error_response(HTTPStatus.NOT_FOUND, f"there is nothing at {path}", hint="see / for what there is")
+            return error_response(HTTPStatus.NOT_FOUND, f"no such path: {path}", hint="/ lists the available paths")
         if self.command not in ("GET", "HEAD"):
             return error_response(
                 HTTPStatus.METHOD_NOT_ALLOWED,
-                f"{self.command} is not possible here",
-                hint="GET and HEAD are",
+                f"method {self.command} is not allowed",
+                hint="use GET or HEAD",
                 headers={"Allow": "GET, HEAD"},
             )
-        return self._ask(route)
+        return self._call_route(route)
 
-    def _check_rights(self, web: WebConfig) -> Response | None:
+    def _check_access(self, web: WebConfig) -> Response | None:
         if self._path() in OPEN_PATHS:
             return None
         if web.bucket is not None and not web.bucket.take():
             return error_response(
                 HTTPStatus.TOO_MANY_REQUESTS, "over the rate limit", hint="rate_limit in the web config file"
             )
-        if web.passwords is None or web.passwords.allow(self.headers.get("Authorization", "")):
+        if web.authentication is None or web.authentication.allow(self.headers.get("Authorization", "")):
             return None
         return error_response(
             HTTPStatus.UNAUTHORIZED,
-            "a user and a password are needed",
-            hint="basic_auth_users in the web config file has the users",
+            "user and password required",
+            hint="the users are in basic_auth_users of the web config file",
             headers={"WWW-Authenticate": 'Basic realm="gpusteward", charset="UTF-8"'},
         )
 
-    def _ask(self, route: "Route") -> Response:
+    def _call_route(self, route: "Route") -> Response:
         try:
             return route(self)
-        except Exception as error:  # noqa: BLE001 - one page that cannot be made must not take the others along
-            log.warning("answer_failed", path=self._path(), error=repr(error))
-            return error_response(
-                HTTPStatus.INTERNAL_SERVER_ERROR, "this page could not be made", hint="see the agent's log"
-            )
+        except Exception as error:  # noqa: BLE001 - a failing endpoint must not affect the others
+            log.warning("response_failed", path=self._path(), error=repr(error))
+            return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error", hint="see the log of the agent")
 
     def show_landing(self) -> Response:
         return LANDING
@@ -235,35 +216,35 @@ class ConnectionHandler(BaseHTTPRequestHandler):
     def show_metrics(self) -> Response:
         content_type = choose_format(self.headers.get("Accept", ""))
         gzip = accepts_gzip(self.headers.get("Accept-Encoding", ""))
-        page = self._site.answers.metrics(openmetrics=content_type != TEXT_TYPE, gzip=gzip)
+        page = self._context.content.metrics(openmetrics=content_type != TEXT_TYPE, gzip=gzip)
         headers = {"Vary": "Accept, Accept-Encoding"} | ({"Content-Encoding": "gzip"} if gzip else {})
         return Response(HTTPStatus.OK, page, content_type, headers)
 
     def show_health(self) -> Response:
-        return _tell(*self._site.answers.health())
+        return _status_response(*self._context.content.health())
 
     def show_readiness(self) -> Response:
-        return _tell(*self._site.answers.ready())
+        return _status_response(*self._context.content.ready())
 
     def show_snapshot(self) -> Response:
-        if self._site.expose_snapshot or self._site.web().knows_its_clients or self._is_from_here():
-            return Response(HTTPStatus.OK, self._site.answers.snapshot(), JSON)
+        if self._context.expose_snapshot or self._context.web().knows_its_clients or self._is_local_client():
+            return Response(HTTPStatus.OK, self._context.content.snapshot(), JSON)
         return error_response(
             HTTPStatus.FORBIDDEN,
-            "the snapshot names processes and pods: it is shown on this machine only",
-            hint="set up basic_auth_users in a --web-config-file, or allow everybody with --expose-snapshot",
+            "the snapshot contains names of processes and pods and is served to local clients only",
+            hint="set basic_auth_users in a --web-config-file, or serve it to all clients with --expose-snapshot",
         )
 
-    def _is_from_here(self) -> bool:
-        """Whether the client is on this machine itself, and no proxy that brings others in."""
-        passed_on = "X-Forwarded-For" in self.headers or "Forwarded" in self.headers
-        return self._line.client in OWN_ADDRESSES and not passed_on
+    def _is_local_client(self) -> bool:
+        """Whether the client is on this machine and not a proxy for others."""
+        is_forwarded = "X-Forwarded-For" in self.headers or "Forwarded" in self.headers
+        return self._connection.client in OWN_ADDRESSES and not is_forwarded
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """How the base class refuses what it cannot parse."""
+        """Called by the base class for requests that it cannot parse."""
         status = HTTPStatus(code)
         self.close_connection = True
-        self._write(error_response(status, message or status.phrase, hint=explain or ""), self._site.web())
+        self._write(error_response(status, message or status.phrase, hint=explain or ""), self._context.web())
 
     def _write(self, response: Response, web: WebConfig) -> None:
         extra = [("Date", self.date_time_string()), *web.headers.items()]
@@ -271,8 +252,8 @@ class ConnectionHandler(BaseHTTPRequestHandler):
             extra.append(("Connection", "close"))
         head = render_head(response, extra)
         body = b"" if self.command == "HEAD" else response.body
-        connection = self._line.connection
-        connection.settimeout(self._site.write_seconds)
+        connection = self._connection.socket
+        connection.settimeout(self._context.write_seconds)
         if len(body) <= JOINED_BYTES:
             connection.sendall(head + body)
         else:
@@ -291,6 +272,6 @@ ROUTES: Mapping[str, Route] = {
 }
 
 
-def _tell(good: bool, reason: str) -> Response:
+def _status_response(good: bool, reason: str) -> Response:
     status = HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
     return Response(status, reason.encode() + b"\n")

@@ -1,4 +1,4 @@
-"""Answers as bytes on the wire."""
+"""HTTP responses of the agent and their bytes."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ HTML = "text/html; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What one request gets."""
+    """One HTTP response."""
 
     status: HTTPStatus
     body: bytes
@@ -25,7 +25,7 @@ class Response:
 def error_response(
     status: HTTPStatus, message: str, *, hint: str = "", headers: Mapping[str, str] | None = None
 ) -> Response:
-    """The one shape of every error: what it is called, what happened, what helps."""
+    """The JSON shape of every error: code, message and a hint."""
     error = {"code": status.name.lower(), "message": message, "hint": hint}
     return Response(status, json.dumps({"error": error}).encode() + b"\n", JSON, headers or {})
 
@@ -47,10 +47,10 @@ LANDING_PAGE = f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>gpusteward agent</title>
 <style>body{{font:16px/1.6 system-ui,sans-serif;max-width:40em;margin:3em auto;padding:0 1em}}</style></head>
 <body><h1>gpusteward agent</h1><p>version {__version__}</p><ul>
-<li><a href="/metrics">/metrics</a>: who uses each GPU of this node, for Prometheus</li>
-<li><a href="/healthz">/healthz</a>: does this process work</li>
-<li><a href="/readyz">/readyz</a>: is what it serves fresh</li>
-<li><a href="/snapshot">/snapshot</a>: the last snapshot as JSON (from this machine, or with a password)</li>
+<li><a href="/metrics">/metrics</a>: GPU metrics of this node for Prometheus</li>
+<li><a href="/healthz">/healthz</a>: whether this process is healthy</li>
+<li><a href="/readyz">/readyz</a>: whether the served data is fresh</li>
+<li><a href="/snapshot">/snapshot</a>: the last snapshot as JSON (local clients, or with a password)</li>
 </ul></body></html>
 """.encode()
 LANDING = Response(
@@ -61,7 +61,7 @@ LANDING = Response(
 )
 TOO_MANY_CLIENTS = error_response(
     HTTPStatus.SERVICE_UNAVAILABLE,
-    "too many clients at the same time",
-    hint="try again; --max-concurrent-scrapes allows more",
+    "too many concurrent requests",
+    hint="try again, or raise --max-concurrent-scrapes",
     headers={"Retry-After": "1"},
 )

@@ -1,9 +1,9 @@
-"""/metrics, /healthz, /readyz and /snapshot over HTTP: listening, and how many clients are let in.
+"""The HTTP server of the agent: listening socket and limit of concurrent connections.
 
-One thread a connection. Pages are ready when a client comes, so a request costs little; and a call into NVML that
-hangs gives up the interpreter's lock, so the page is still served. Over the limit the connection that has waited
-longest for a whole request makes room, be it idle, silent or slow; if all are being answered the new client gets 503,
-without a thread of its own.
+One thread per connection. Pages are rendered in advance, so a request is cheap; a hanging NVML call releases the GIL,
+so pages are still served meanwhile. When the limit is reached, the connection that has waited longest for a complete
+request (idle or slow) is closed in favour of the new client; if all connections are being answered, the new client gets
+503 without a thread.
 """
 
 import errno
@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from gpusteward.agent.http.handler import Connection, ConnectionHandler, ContentProvider, ServerContext
+from gpusteward.agent.http.connection import Connection
+from gpusteward.agent.http.handler import ConnectionHandler, ContentProvider, ServerContext
 from gpusteward.agent.http.responses import TOO_MANY_CLIENTS, render_head
 from gpusteward.agent.http.web_config import WebConfig
 from gpusteward.core.errors import ConfigurationError
@@ -22,13 +23,13 @@ from gpusteward.logs import Log
 
 log = Log(__name__)
 
-IDLE_SECONDS = 75.0  # a connection outlives the gap between two scrapes, which is mostly a minute or less
-IDLE_CONNECTIONS = 48  # beside the concurrent scrapes: scrapers, probes and browsers that wait for their next request
-REPORT_SECONDS = 60.0  # how often refused connections are worth a log line
+IDLE_SECONDS = 75.0  # longer than usual scrape intervals, so that scrapers can keep their connection
+IDLE_CONNECTIONS = 48  # in addition to concurrent scrapes: scrapers, probes and browsers between two requests
+REPORT_SECONDS = 60.0  # refused connections are logged at most this often
 
 
 def serve(
-    answers: ContentProvider,
+    content: ContentProvider,
     address: ListenAddress,
     *,
     web: Callable[[], WebConfig] = WebConfig,
@@ -37,12 +38,12 @@ def serve(
     write_seconds: float = 30.0,
     expose_snapshot: bool = False,
 ) -> "Server":
-    """Listen and answer from background threads until `close`.
+    """Listen and serve from background threads until `close`.
 
-    Raises ConfigurationError when the address cannot be listened on.
+    Raises ConfigurationError when it cannot listen on the address.
     """
-    site = ServerContext(
-        answers=answers,
+    context = ServerContext(
+        content=content,
         web=web,
         scrapes=threading.Semaphore(max_concurrent_scrapes),
         read_seconds=read_seconds,
@@ -50,17 +51,17 @@ def serve(
         idle_seconds=max(IDLE_SECONDS, read_seconds),
         expose_snapshot=expose_snapshot,
     )
-    return Server(listen(address), site, max_connections=max_concurrent_scrapes + IDLE_CONNECTIONS)
+    return Server(listen(address), context, max_connections=max_concurrent_scrapes + IDLE_CONNECTIONS)
 
 
 class Server:
-    """A listening socket, the thread that accepts, and the lines that are open."""
+    """A listening socket, the accepting thread, and the open connections."""
 
-    def __init__(self, listener: socket.socket, site: ServerContext, *, max_connections: int) -> None:
+    def __init__(self, listener: socket.socket, context: ServerContext, *, max_connections: int) -> None:
+        self.max_connections = max_connections
+        self.context = context
         self._listener = listener
-        self._site = site
-        self._max_connections = max_connections
-        self._lines: set[Connection] = set()
+        self._connections: set[Connection] = set()
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._refused = 0
@@ -70,91 +71,98 @@ class Server:
 
     @property
     def address(self) -> ListenAddress:
-        """Where it really listens."""
+        """The address it actually listens on."""
         host, port = self._listener.getsockname()[:2]
         return ListenAddress(host, port)
 
     @property
     def url(self) -> str:
-        """An address to click on, from this machine."""
-        scheme = "https" if self._site.web().context else "http"
+        """The base URL for clients on this machine."""
+        scheme = "https" if self.context.web().context else "http"
         host, port = self.address
         return f"{scheme}://{ListenAddress(host if host.strip(':.0') else 'localhost', port)}"
 
+    @property
+    def connections(self) -> tuple[Connection, ...]:
+        """The connections that are open now."""
+        with self._lock:
+            return tuple(self._connections)
+
     def close(self) -> None:
-        """Stop listening and hang up on everybody."""
+        """Stop listening and shut all connections down."""
         self._closing.set()
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
         self._acceptor.join()
         self._listener.close()
+        for connection in self.connections:
+            connection.shut_down()
+
+    def admit(self, connection: Connection) -> None:
+        """Serve the connection in its own thread, or refuse it when the limit is reached."""
+        if not self._make_room():
+            self._refuse(connection)
+            return
         with self._lock:
-            lines = list(self._lines)
-        for line in lines:
-            line.hang_up()
+            self._connections.add(connection)
+        try:
+            threading.Thread(target=self._serve, args=(connection,), name="http", daemon=True).start()
+        except RuntimeError:  # the container's limit of threads
+            self._remove(connection)
+            self._refuse(connection)
 
     def _accept(self) -> None:
         while not self._closing.is_set():
             try:
-                connection, client = self._listener.accept()
+                client_socket, client = self._listener.accept()
             except OSError as error:
                 if not self._closing.is_set():
                     log.warning("connection_not_accepted", reason=error)
-                    self._closing.wait(0.2)  # out of file descriptors: spinning would make it worse
+                    self._closing.wait(0.2)  # out of file descriptors: do not spin
                 continue
-            self._admit(Connection(connection, client[0]))
+            self.admit(Connection(client_socket, client[0]))
 
-    def _admit(self, line: Connection) -> None:
-        if not self._has_room():
-            self._turn_away(line)
-            return
+    def _make_room(self) -> bool:
+        """Below the limit, or after closing the connection that waited longest for a complete request."""
         with self._lock:
-            self._lines.add(line)
-        try:
-            threading.Thread(target=self._converse, args=(line,), name="http", daemon=True).start()
-        except RuntimeError:  # the container's limit of threads
-            self._forget(line)
-            self._turn_away(line)
-
-    def _has_room(self) -> bool:
-        with self._lock:
-            if len(self._lines) < self._max_connections:
+            if len(self._connections) < self.max_connections:
                 return True
-            waiting = [(line.waiting_since, line) for line in self._lines if line.waiting_since is not None]
+            waiting = [(each.waiting_since, each) for each in self._connections if each.waiting_since is not None]
             if not waiting:
                 return False
             _, longest = min(waiting, key=lambda pair: pair[0])
-            longest.waiting_since = None  # it is on its way out
-            longest.hang_up()
+            longest.waiting_since = None  # it is being closed
+            longest.shut_down()
             return True
 
-    def _converse(self, line: Connection) -> None:
+    def _serve(self, connection: Connection) -> None:
         try:
-            ConnectionHandler(line, self._site).run()
+            ConnectionHandler(connection, self.context).run()
         finally:
-            self._forget(line)
+            self._remove(connection)
 
-    def _forget(self, line: Connection) -> None:
+    def _remove(self, connection: Connection) -> None:
         with self._lock:
-            self._lines.discard(line)
+            self._connections.discard(connection)
 
-    def _turn_away(self, line: Connection) -> None:
-        """Say 503 if the socket takes it at once (under TLS it cannot be said), and hang up."""
-        with line.connection, suppress(OSError):
-            if self._site.web().context is None:
-                line.connection.setblocking(False)
-                line.connection.send(render_head(TOO_MANY_CLIENTS, [("Connection", "close")]) + TOO_MANY_CLIENTS.body)
-                line.connection.shutdown(socket.SHUT_WR)
+    def _refuse(self, connection: Connection) -> None:
+        """Send 503 if the socket accepts it without blocking (not possible with TLS), and close."""
+        client_socket = connection.socket
+        with client_socket, suppress(OSError):
+            if self.context.web().context is None:
+                client_socket.setblocking(False)
+                client_socket.send(render_head(TOO_MANY_CLIENTS, [("Connection", "close")]) + TOO_MANY_CLIENTS.body)
+                client_socket.shutdown(socket.SHUT_WR)
         self._refused += 1
         if time.monotonic() - self._reported_at >= REPORT_SECONDS:
             self._reported_at = time.monotonic()
-            log.warning("connections_refused", total=self._refused, limit=self._max_connections)
+            log.warning("connections_refused", total=self._refused, limit=self.max_connections)
 
 
 def listen(address: ListenAddress) -> socket.socket:
-    """A listening socket; without a host it takes IPv4 and, where there is one, IPv6.
+    """A listening socket; without a host for IPv4 and, where available, IPv6.
 
-    Raises ConfigurationError when the address cannot be listened on.
+    Raises ConfigurationError when it cannot listen on the address.
     """
     try:
         if not address.host:
@@ -171,10 +179,10 @@ def listen(address: ListenAddress) -> socket.socket:
 def _explain(error: OSError, address: ListenAddress) -> str:
     host, port = address
     if isinstance(error, socket.gaierror):
-        return f"the host {host!r} is not known here; write an address of this machine, or only :{port}"
+        return f"unknown host {host!r}; use an address of this machine, or only :{port}"
     reasons = {
         errno.EADDRINUSE: f"port {port} is in use; choose another one with --address :PORT",
-        errno.EADDRNOTAVAIL: f"{host} is not an address of this machine; write one that is, or only :{port}",
-        errno.EACCES: f"port {port} needs privileges this process lacks; choose one above 1023 with --address :PORT",
+        errno.EADDRNOTAVAIL: f"{host} is not an address of this machine; use one that is, or only :{port}",
+        errno.EACCES: f"port {port} needs privileges; choose one above 1023 with --address :PORT",
     }
     return reasons.get(error.errno or 0, error.strerror or str(error))

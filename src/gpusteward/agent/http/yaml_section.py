@@ -1,4 +1,4 @@
-"""The YAML of a web config file, section by section; every complaint names the file and the key."""
+"""Typed access to the YAML sections of a web config file; every error names the file and the key."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,18 +11,18 @@ T = TypeVar("T")
 
 
 class Section:
-    """A mapping of the file, whose keys are checked before anything is taken out of it."""
+    """A mapping of the file with validated keys."""
 
     def __init__(self, path: Path, values: object, *, name: str = "", known: Sequence[str] = ()) -> None:
-        """Raises ConfigurationError when it is not a mapping, or has a key that is not known (if any are)."""
+        """Raises ConfigurationError when it is not a mapping or, if `known` is given, has an unknown key."""
         self._path, self._name = path, name
         values = {} if values is None else values
         if not isinstance(values, Mapping):
-            raise self.refuse("", "must hold keys and values")
+            raise self.refuse("", "must be a mapping of keys and values")
         self.values: Mapping[str, Any] = {str(key): value for key, value in values.items()}
         for key in self.values:
             if known and key not in known:
-                raise self.refuse(key, f"is not a key of this format{suggest(key, known)}")
+                raise self.refuse(key, f"unknown key{suggest(key, known)}")
 
     def refuse(self, key: str, why: object) -> ConfigurationError:
         where = ".".join(part for part in (self._name, key) if part)
@@ -35,7 +35,7 @@ class Section:
     def text(self, key: str) -> str:
         value = self.values.get(key)
         if value is not None and not isinstance(value, str):
-            raise self.refuse(key, f"must be text, not {value!r}")
+            raise self.refuse(key, f"must be a string, not {value!r}")
         return value or ""
 
     def texts(self, key: str) -> tuple[str, ...] | None:
@@ -43,7 +43,7 @@ class Section:
         if value is None:
             return None
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise self.refuse(key, "must be a list of texts")
+            raise self.refuse(key, "must be a list of strings")
         return tuple(value)
 
     def switch(self, key: str, *, default: bool) -> bool:
@@ -62,7 +62,7 @@ class Section:
         return allowed[word]
 
     def pem(self, key: str) -> Path | str | None:
-        """A PEM part, as a file (relative to this one) or as text; the file wins where both are given."""
+        """PEM data: a file (relative to this one) or the text itself; the file takes precedence."""
         file = self.text(f"{key}_file")
         return self._path.parent / file if file else self.text(key) or None
 

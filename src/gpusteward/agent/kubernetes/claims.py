@@ -1,14 +1,14 @@
-"""The kubelet's answer -> who was given which GPU (pure)."""
+"""The kubelet's pod-resources response -> claims: which container was assigned which device (pure)."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from gpusteward.agent.kubernetes import podresources_pb2 as wire
+from gpusteward.agent.kubernetes import podresources_pb2 as messages
 
 DRA_DRIVER = "gpu.nvidia.com"
 RESOURCE_NAMES = ("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-*", DRA_DRIVER)
-"""Resources of NVIDIA's device plugin and the driver of its dynamic resources. A `*` at the end stands for the rest."""
+"""Resources of NVIDIA's device plugin and its DRA driver. A `*` at the end matches any rest."""
 
 _UUID_IN_CDI_NAME = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 Accepts = Callable[[str], bool]
@@ -16,7 +16,7 @@ Accepts = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A container was given a device."""
+    """One device assigned to one container."""
 
     namespace: str
     pod: str
@@ -26,12 +26,12 @@ class Claim:
     dra: tuple[tuple[str, str], ...] = ()  # dra_* labels of a dynamic resource claim
 
 
-def decode_claims(answer: wire.ListPodResourcesResponse, accepts: Accepts) -> tuple[Claim, ...]:
-    """The claims on accepted resources, each once. What has no name cannot be attributed, and is left out."""
+def decode_claims(response: messages.ListPodResourcesResponse, accepts: Accepts) -> tuple[Claim, ...]:
+    """The claims on accepted resources, without duplicates. Entries without a name are skipped."""
     return tuple(
         dict.fromkeys(
             claim
-            for pod in answer.pod_resources
+            for pod in response.pod_resources
             if pod.name and pod.namespace
             for container in pod.containers
             if container.name
@@ -41,14 +41,18 @@ def decode_claims(answer: wire.ListPodResourcesResponse, accepts: Accepts) -> tu
     )
 
 
-def _plugin_claims(pod: wire.PodResources, container: wire.ContainerResources, accepts: Accepts) -> Iterator[Claim]:
+def _plugin_claims(
+    pod: messages.PodResources, container: messages.ContainerResources, accepts: Accepts
+) -> Iterator[Claim]:
     for devices in container.devices:
         if accepts(devices.resource_name):
             for device_id in devices.device_ids:
                 yield Claim(pod.namespace, pod.name, container.name, devices.resource_name, device_id)
 
 
-def _dynamic_claims(pod: wire.PodResources, container: wire.ContainerResources, accepts: Accepts) -> Iterator[Claim]:
+def _dynamic_claims(
+    pod: messages.PodResources, container: messages.ContainerResources, accepts: Accepts
+) -> Iterator[Claim]:
     for dynamic in container.dynamic_resources:
         for device in dynamic.claim_resources:
             if accepts(device.driver_name):
@@ -57,18 +61,18 @@ def _dynamic_claims(pod: wire.PodResources, container: wire.ContainerResources, 
                     pod.name,
                     container.name,
                     device.driver_name,
-                    _tell_device_id(device),
+                    _find_device_id(device),
                     _dra_labels(dynamic, device),
                 )
 
 
-def _tell_device_id(device: wire.ClaimResource) -> str:
-    """The uuid if a CDI name has it, else the device's name in its ResourceSlice, which pods-only rights cannot read.
+def _find_device_id(device: messages.ClaimResource) -> str:
+    """The uuid if the CDI name contains one, else the device name of the ResourceSlice.
 
-    NVIDIA's driver (v25.3 to 2026) says `k8s.gpu.nvidia.com/claim=<claim uid>-gpu-0`, earlier also `/device=gpu-0`,
-    so in truth it is the name: `gpu-<minor>`, `gpu-<minor>-mig-<profile>-<profile id>-<start>`. A uuid there is what
-    the container toolkit writes (`nvidia.com/gpu=GPU-<uuid>`); that a DRA driver ever does is a guess.
-    `gpu-vfio-<n>` went to a virtual machine: NVML does not see it, so nothing is said of it.
+    NVIDIA's driver (v25.3 to 2026) writes `k8s.gpu.nvidia.com/claim=<claim uid>-gpu-0`, earlier also `/device=gpu-0`,
+    so in practice it is the name: `gpu-<minor>`, `gpu-<minor>-mig-<profile>-<profile id>-<start>`. The container
+    toolkit writes a uuid (`nvidia.com/gpu=GPU-<uuid>`); that a DRA driver does so too is a guess. `gpu-vfio-<n>` is
+    passed to a virtual machine and not visible to NVML, so it is skipped.
     """
     for cdi in device.cdi_devices:
         if match := _UUID_IN_CDI_NAME.search(cdi.name):
@@ -76,7 +80,7 @@ def _tell_device_id(device: wire.ClaimResource) -> str:
     return "" if device.device_name.startswith("gpu-vfio-") else device.device_name
 
 
-def _dra_labels(dynamic: wire.DynamicResource, device: wire.ClaimResource) -> tuple[tuple[str, str], ...]:
+def _dra_labels(dynamic: messages.DynamicResource, device: messages.ClaimResource) -> tuple[tuple[str, str], ...]:
     labels = (
         ("dra_claim_name", dynamic.claim_name),
         ("dra_claim_namespace", dynamic.claim_namespace),
@@ -88,7 +92,7 @@ def _dra_labels(dynamic: wire.DynamicResource, device: wire.ClaimResource) -> tu
 
 
 def accept_names(more: Iterable[str]) -> Accepts:
-    """Tell if a name is one of `RESOURCE_NAMES` or of these."""
+    """A predicate: whether a name is one of `RESOURCE_NAMES` or of `more`."""
     wanted = {name.strip() for name in (*RESOURCE_NAMES, *more)} - {""}
     prefixes = tuple(name.removesuffix("*") for name in wanted if name.endswith("*"))
     return lambda name: name in wanted or name.startswith(prefixes)

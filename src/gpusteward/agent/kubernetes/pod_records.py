@@ -1,4 +1,4 @@
-"""A pod as the agent needs it, out of a pod as the API server tells it: a fortieth of the text."""
+"""Decodes pods from the API server's JSON and keeps the fields the agent needs, a fortieth of the text."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -21,11 +21,11 @@ KEPT_ANNOTATIONS = (
     "kai.scheduler/",
     "gpusteward.io/",
 )
-"""Prefixes of the annotations that say something about GPUs; all others are dropped."""
+"""Prefixes of GPU-related annotations; all others are dropped."""
 KEPT_LABELS = ("runai-gpu-group",)
-"""Prefixes of the labels that tell who shares a GPU. Owners are found before the rest is dropped."""
+"""Prefixes of labels about GPU sharing. Owners are resolved before the other labels are dropped."""
 STATIC_POD_UID = "kubernetes.io/config.hash"
-"""A static pod's cgroups carry this instead of the uid of the mirror pod that the API server shows."""
+"""The cgroups of a static pod contain this value instead of the uid of its mirror pod in the API server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class Pod:
     phase: str = ""
     workload: Workload | None = None
     started_at: float | None = None  # unix seconds
-    labels: Mapping[str, str] = field(default_factory=dict)  # needed here: `KEPT_LABELS`
-    exported_labels: tuple[tuple[str, str], ...] = ()  # wanted on series, by the allow-list
-    user: str = ""  # whose it is, by one of `USER_LABELS`
+    labels: Mapping[str, str] = field(default_factory=dict)  # those of `KEPT_LABELS`
+    exported_labels: tuple[tuple[str, str], ...] = ()  # exported as metric labels, by the allowlist
+    user: str = ""  # from the first of `USER_LABELS`
     annotations: Mapping[str, str] = field(default_factory=dict)
-    containers: Mapping[str, str] = field(default_factory=dict)  # id without its runtime -> name
+    containers: Mapping[str, str] = field(default_factory=dict)  # container id without runtime prefix -> name
     container_names: tuple[str, ...] = ()  # in the order of the spec
     init_container_names: tuple[str, ...] = ()
     finished_init_containers: frozenset[str] = frozenset()
@@ -50,11 +50,11 @@ class Pod:
 
     @property
     def is_finished(self) -> bool:
-        """Nothing of it runs any more, though the kubelet may go on to list its devices for half an hour."""
+        """Whether it has ended. The kubelet may list its devices for another half hour."""
         return self.phase in ("Succeeded", "Failed")
 
     def container(self, name: str) -> Container:
-        """One container of this pod, under this name, as the snapshot knows it."""
+        """The container of this name, as used in the snapshot."""
         return Container(
             self.namespace,
             self.name,
@@ -85,12 +85,12 @@ class _Spec(msgspec.Struct, rename="camel"):
     init_containers: list[_Named] | None = None
 
 
-class _Anything(msgspec.Struct):
-    """That it is there is all we want to know."""
+class _Present(msgspec.Struct):
+    """Only the presence of the object matters."""
 
 
 class _State(msgspec.Struct):
-    terminated: _Anything | None = None
+    terminated: _Present | None = None
 
 
 class _ContainerStatus(msgspec.Struct):
@@ -113,16 +113,16 @@ class _Record(msgspec.Struct):
     status: _PodStatus = msgspec.field(default_factory=_PodStatus)
 
 
-class PodReader:
-    """Decodes pods, keeping the labels that somebody asked to see."""
+class PodDecoder:
+    """Decodes pods, keeping the labels to export."""
 
     def __init__(self, label_patterns: Sequence[str] = ()) -> None:
-        """Labels whose name contains a match of one of these are exported. Raises ConfigurationError."""
+        """`label_patterns`: regular expressions; matching labels are exported. Raises ConfigurationError."""
         self._wanted = [_compile(pattern) for pattern in label_patterns]
         self._decoder = msgspec.json.Decoder(_Record)
 
     def read(self, text: bytes | msgspec.Raw) -> Pod:
-        """Raises msgspec.MsgspecError or UnicodeDecodeError if this is not a pod."""
+        """Decode one pod. Raises msgspec.MsgspecError or UnicodeDecodeError if it is invalid."""
         record = self._decoder.decode(text)
         about, status = record.metadata, record.status
         labels, annotations = about.labels or {}, about.annotations or {}
@@ -168,7 +168,7 @@ def _finished(statuses: Sequence[_ContainerStatus] | None) -> frozenset[str]:
 
 
 def _container_ids(status: _PodStatus) -> dict[str, str]:
-    """`containerd://<id>` -> `<id>`, of every kind of container that has been started."""
+    """Container ids without their prefix (`containerd://<id>` -> `<id>`), of all containers that have started."""
     kinds = (status.container_statuses, status.init_container_statuses, status.ephemeral_container_statuses)
     return {each.id.rpartition("://")[2]: each.name for kind in kinds for each in kind or () if each.id}
 

@@ -1,7 +1,7 @@
-"""The pods of this node, kept up to date by a watch in a thread of its own.
+"""The pods of this node, kept up to date by a watch in its own thread.
 
-Lists once, then follows; goes on from the last version it saw after a lost connection and lists anew only if the API
-server no longer remembers that version. What it last knew stays visible while the API server is away.
+Lists once, then watches. After a lost connection the watch continues from the last resource version and lists again
+only if the API server no longer has that version. The last known pods stay available while the API server is down.
 """
 
 import os
@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from gpusteward.agent.kubernetes.pod_records import Pod, PodReader
+from gpusteward.agent.kubernetes.pod_records import Pod, PodDecoder
 from gpusteward.core.errors import SourceError
 from gpusteward.kubernetes.api import ApiServer, GoneError, Watch
 from gpusteward.logs import Log
@@ -21,8 +21,8 @@ from gpusteward.logs import Log
 __all__ = ["Backoff", "Pod", "PodWatch"]
 
 PAGE_SIZE = 250
-WATCH_SECONDS = 300  # and up to twice that, so that not every node asks again at once
-GRACE_SECONDS = 15  # by which the server may be late to end a watch
+WATCH_SECONDS = 300  # up to twice that at random, so that not all nodes reconnect at the same time
+GRACE_SECONDS = 15  # how much later than requested the server may end a watch
 STOP_SECONDS = 1.0
 log = Log(__name__)
 
@@ -56,34 +56,34 @@ class _Status(msgspec.Struct):
 
 @dataclass(slots=True)
 class Backoff:
-    """How long to wait after the next fault: doubled each time, never the same on two nodes."""
+    """The delay before the next attempt: doubled after each failure, with jitter."""
 
     first_seconds: float = 1.0
     longest_seconds: float = 30.0
-    faults: int = 0
+    failures: int = 0
 
     def wait_seconds(self) -> float:
         jitter = 0.5 + os.urandom(1)[0] / 512
-        return float(min(self.first_seconds * 2 ** min(self.faults, 16), self.longest_seconds)) * jitter
+        return float(min(self.first_seconds * 2 ** min(self.failures, 16), self.longest_seconds)) * jitter
 
 
 class PodWatch:
-    """`pods` is an immutable mapping by uid, replaced as a whole; a static pod is there under both of its uids."""
+    """`pods` is an immutable mapping by uid, replaced as a whole; a static pod is listed under both of its uids."""
 
     def __init__(
         self, api: ApiServer, node: str, *, label_patterns: Sequence[str] = (), backoff: Backoff | None = None
     ) -> None:
-        """Raises ConfigurationError for a pattern that is not a regular expression."""
+        """Raises ConfigurationError for an invalid regular expression."""
         self.pods: Mapping[str, Pod] = MappingProxyType({})
         self.failure: str | None = None
-        self.has_listed = False  # `pods` has been complete at least once
-        self._has_tried = threading.Event()  # with or without success
+        self.has_listed = False  # `pods` was complete at least once
+        self._has_tried = threading.Event()  # the first list succeeded or failed
         self._api = api
         self._node = node
-        self._reader = PodReader(label_patterns)
+        self._reader = PodDecoder(label_patterns)
         self._backoff = backoff or Backoff()
-        self._by_name: dict[tuple[str, str], Pod] = {}  # one name is one pod at a time: a namesake replaces it
-        self._version = ""  # empty: list first
+        self._by_name: dict[tuple[str, str], Pod] = {}  # namespace, name: a new pod of the same name replaces the old
+        self.resource_version = ""  # of the last event; empty: list first
         self._list_from = "0"
         self._stopping = threading.Event()
         self._stream: Watch | None = None
@@ -92,12 +92,16 @@ class PodWatch:
     def start(self) -> None:
         self._thread.start()
 
-    def wait_for_first(self, seconds: float) -> None:
-        """Wait until the pods are listed or cannot be, at most so long."""
+    def wait_for_first_list(self, seconds: float) -> None:
+        """Wait until the first list succeeded or failed, at most this long."""
         self._has_tried.wait(seconds)
 
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
     def stop(self) -> None:
-        """End the watch, even in the middle of a read; returns within about a second."""
+        """Stop the watch, also during a read; returns within about a second."""
         self._stopping.set()
         if (stream := self._stream) is not None:
             stream.interrupt()
@@ -106,27 +110,27 @@ class PodWatch:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self._attempt()
+            self._run_once()
             self._stopping.wait(self._backoff.wait_seconds())
 
-    def _attempt(self) -> None:
-        """List if there is nothing to go on from, then follow until the watch ends."""
+    def _run_once(self) -> None:
+        """List if there is no resource version, then watch until the watch ends."""
         try:
-            if not self._version:
+            if not self.resource_version:
                 self._list()
-            self._follow()
-        except GoneError:  # everyday life: the server forgets old versions, a list mends it
-            self._version, self._list_from = "", ""
-            self._backoff.faults += 1
+            self._watch()
+        except GoneError:  # normal: the server drops old versions; the next attempt lists again
+            self.resource_version, self._list_from = "", ""
+            self._backoff.failures += 1
         except SourceError as error:
             self._fail(str(error))
-        # A thread that died would leave the pods of this moment standing for ever, and nobody would know.
+        # If the thread died, the pods would stay outdated without any failure being reported.
         except Exception as error:  # noqa: BLE001
-            self._version = ""
+            self.resource_version = ""
             self._fail(f"unexpected {type(error).__name__}: {error}")
 
     def _list(self) -> None:
-        """Version 0 is what the server has in memory, cheap however large the cluster; after a 410 the newest."""
+        """List all pods. Version 0 is served from the server's cache, cheap in any cluster; after a 410 the newest."""
         found: dict[tuple[str, str], Pod] = {}
         where = {"resourceVersion": self._list_from} if self._list_from else {}
         while True:
@@ -135,52 +139,52 @@ class PodWatch:
             if not page.metadata.next_page or self._stopping.is_set():
                 break
             where = {"continue": page.metadata.next_page}
-        self._version, self._list_from = page.metadata.resource_version, "0"
+        self.resource_version, self._list_from = page.metadata.resource_version, "0"
         self._by_name = found
         self._publish()
         self.has_listed = True
         self._has_tried.set()
 
-    def _follow(self) -> None:
+    def _watch(self) -> None:
         seconds = WATCH_SECONDS + os.urandom(1)[0] * WATCH_SECONDS // 255
         path = self._path(
-            watch="true", allowWatchBookmarks="true", resourceVersion=self._version, timeoutSeconds=seconds
+            watch="true", allowWatchBookmarks="true", resourceVersion=self.resource_version, timeoutSeconds=seconds
         )
         with self._api.watch(path, idle_timeout_seconds=seconds + GRACE_SECONDS) as stream:
-            self._stream = stream  # before the flag is looked at: stop() does it the other way round
+            self._stream = stream  # set before the flag is checked; stop() does it in the opposite order
             try:
                 if not self._stopping.is_set():
                     self._succeed()
-                    self._take_all(stream)
+                    self._handle_events(stream)
             finally:
                 self._stream = None
 
     def _path(self, **parameters: str | int) -> str:
         return "/api/v1/pods?" + urlencode({"fieldSelector": f"spec.nodeName={self._node}", **parameters})
 
-    def _take_all(self, lines: Iterable[bytes]) -> None:
+    def _handle_events(self, lines: Iterable[bytes]) -> None:
         for line in lines:
             if self._stopping.is_set():
                 break
-            self._take(line)
+            self._handle_event(line)
 
-    def _take(self, line: bytes) -> None:
-        """One event. What cannot be understood may have been a change, so the pods are listed again."""
+    def _handle_event(self, line: bytes) -> None:
+        """Handle one watch event. After an invalid line the pods are listed again, as it may have been a change."""
         try:
             event = msgspec.json.decode(line, type=_Event)
             if event.type == "ERROR":
-                self._refuse(msgspec.json.decode(event.object, type=_Status))
+                self._raise_error(msgspec.json.decode(event.object, type=_Status))
             version = msgspec.json.decode(event.object, type=_Object).metadata.resource_version
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            self._version = ""
-            raise SourceError(f"the API server sent something that is not an event: {error}") from error
+            self.resource_version = ""
+            raise SourceError(f"the API server sent an invalid watch event: {error}") from error
         if event.type != "BOOKMARK":
             self._apply(event)
-        self._version = version or self._version
-        self._backoff.faults = 0
+        self.resource_version = version or self.resource_version
+        self._backoff.failures = 0
 
-    def _refuse(self, status: _Status) -> None:
-        self._version = ""
+    def _raise_error(self, status: _Status) -> None:
+        self.resource_version = ""
         if status.code == 410:
             raise GoneError(status.message)
         raise SourceError(f"the API server ended the watch with {status.code}: {status.message[:300]}")
@@ -196,7 +200,7 @@ class PodWatch:
                 self._publish()
 
     def _read_all(self, items: Iterable[msgspec.Raw]) -> Iterable[Pod]:
-        """One pod that cannot be read costs itself."""
+        """Decode pods; skip and log invalid ones."""
         for item in items:
             try:
                 yield self._reader.read(item)
@@ -213,9 +217,9 @@ class PodWatch:
         self.failure = None
 
     def _fail(self, reason: str) -> None:
-        """Keep the reason; say it once, and not at all for the sake of a stop."""
+        """Keep the reason; log it once, and not while stopping."""
         if not self._stopping.is_set() and reason != self.failure:
             log.warning("pods_unreadable", reason=reason)
         self.failure = reason
-        self._backoff.faults += 1
+        self._backoff.failures += 1
         self._has_tried.set()

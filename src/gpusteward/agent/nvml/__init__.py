@@ -1,26 +1,21 @@
-"""The only door to NVML.
+"""Access to NVML. Only this package imports pynvml, and no NVML handle leaves it.
 
-    door.py         `Nvml`: one read of everything; opens, closes and re-opens the library
-    session.py      all that lives from opening to closing
-    chronicle.py    what is counted through all of that
-    measure.py      one GPU: everything below, put together
-    library.py      the library itself: open, close, find a symbol; what its error codes mean
-    devices.py      GPUs and MIG instances: found, kept, recognised again
-    identity.py     what never changes while the driver runs: uuid, model, bus id, versions
-    signals.py      signals that are one call each: the table and its reader
-    fields.py       signals that are field values: the table, all in one call
-    samples.py      utilization since the last read
-    licences.py     the vGPU licence
-    gpm.py          profiling signals, Hopper and newer
-    processes.py    who is on a GPU, and with how much memory
-    utilization.py  what each process uses
-    events.py       XID errors, by a thread
-
-Nothing else imports pynvml, and no NVML handle leaves this room.
+client.py       `Nvml`: reads everything once per cycle; opens, closes and re-opens the library
+session.py      everything that lives from opening NVML to closing it
+gpu_reader.py   one GPU: its signals, MIG instances and processes
+devices.py      GPUs and MIG instances with their readers
+identity.py     uuid, model, bus id, versions: read once
+signals.py      signals with one NVML call each: the table and its reader
+fields.py       signals from NVML field values: the table, all read in one call
+utilization.py  mean utilization of a device and of each process since the last read
+gpm.py          profiling signals of Hopper and newer GPUs
+processes.py    process lists of a GPU with the memory of each process
+events.py       XID errors and clock events, counted since the agent started
+library.py      opens and closes the library, looks up functions, classifies error codes
 """
 
 from gpusteward.agent.nvml.client import Nvml, NvmlReading
-from gpusteward.agent.nvml.library import SIMULATE
-from gpusteward.agent.nvml.processes import IN_POD
+from gpusteward.agent.nvml.library import SIMULATE_ADVICE
+from gpusteward.agent.nvml.processes import HOST_PID_ADVICE
 
-__all__ = ["IN_POD", "SIMULATE", "Nvml", "NvmlReading"]
+__all__ = ["HOST_PID_ADVICE", "SIMULATE_ADVICE", "Nvml", "NvmlReading"]

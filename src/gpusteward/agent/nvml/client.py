@@ -1,4 +1,4 @@
-"""The door: one read of all that NVML tells of this node."""
+"""`Nvml`: reads all GPUs and GPU processes of this node once per cycle."""
 
 import threading
 import time
@@ -17,15 +17,15 @@ from gpusteward.logs import Log
 log = Log(__name__)
 
 EVENT_WAIT_MILLISECONDS = 1000
-"""How long the XID thread sleeps in the driver; `release` may have to wait so long."""
+"""How long the XID thread waits in the driver; `release` may take as long."""
 
 RELEASE_SECONDS = 10.0
-"""How long `release` waits for a read to end. A read that hangs in the driver cannot be taken back."""
+"""How long `release` waits for a read to end. A read that hangs in the driver cannot be cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
 class NvmlReading:
-    """Every GPU, each followed by its MIG instances; the processes on them; what could not be read."""
+    """All GPUs, each followed by its MIG instances; the processes on them; failures."""
 
     readings: tuple[GpuReading, ...] = ()
     processes: tuple[GpuProcess, ...] = ()
@@ -33,7 +33,7 @@ class NvmlReading:
 
 
 class Nvml:
-    """NVML of this node. Opens by itself when read, and again after a driver went away."""
+    """NVML of this node. A read opens it if needed, also again after the driver was unloaded."""
 
     def __init__(
         self,
@@ -50,9 +50,9 @@ class Nvml:
         self._lock = threading.Lock()
 
     def read(self, wanted: frozenset[str], *, peers: bool = False) -> NvmlReading:
-        """Read the wanted signals (names of `core.signals`) of every GPU, and its processes.
+        """Read the wanted signals (names of `core.signals`) and the processes of every GPU.
 
-        Raises SourceError when NVML as a whole cannot be used; the next read tries to open it again.
+        Raises SourceError when NVML cannot be used at all; the next read tries to open it again.
         """
         with self._lock:
             try:
@@ -60,13 +60,11 @@ class Nvml:
             except DriverGoneError as error:
                 self._close()
                 log.warning("nvml_gone", reason=error)
-                raise SourceError(
-                    f"the NVIDIA driver went away ({error}); it is opened again in the next cycle"
-                ) from error
+                raise SourceError(f"the NVIDIA driver is gone ({error}); the next cycle opens it again") from error
         return NvmlReading(tuple(result.readings), tuple(result.processes), tuple(result.failures))
 
     def release(self) -> None:
-        """Free every handle, so that the driver can be unloaded or a GPU be reset. The next read opens NVML again."""
+        """Free all handles, so that the driver can be unloaded or a GPU reset. The next read opens NVML again."""
         if not self._lock.acquire(timeout=RELEASE_SECONDS):
             log.error("nvml_not_released", reason="a call hangs in the driver", seconds=RELEASE_SECONDS)
             return

@@ -1,4 +1,4 @@
-"""GPUs and MIG instances with everything that reads them, kept for as long as NVML is open."""
+"""GPUs and MIG instances with their readers, kept while NVML is open."""
 
 import ctypes
 from collections import Counter
@@ -10,7 +10,7 @@ from gpusteward.agent.nvml.fields import FieldReader
 from gpusteward.agent.nvml.gpm import GpmReader
 from gpusteward.agent.nvml.identity import read_instance
 from gpusteward.agent.nvml.library import (
-    NOT_THERE,
+    UNSUPPORTED,
     Handle,
     describe,
     find_function,
@@ -33,10 +33,10 @@ class Instance:
         self._gpm = GpmReader(parent, gpu.mig.gpu_instance_id if gpu.mig else None)
 
     def read(self, wanted: frozenset[str], into: Signals) -> Iterator[str]:
-        """Put its own signals into `into`; yield what went wrong.
+        """Put its signals into `into`; yield error texts.
 
-        Memory and profiling are told of the whole GPU instance: with siblings in it they are nobody's own, and
-        each would say them again. Raises GpuLostError, DriverGoneError.
+        Memory and profiling signals are those of the whole GPU instance. If it has several compute instances, they
+        belong to none of them and are not read. Raises GpuLostError, DriverGoneError.
         """
         if self.has_siblings:
             return
@@ -55,22 +55,22 @@ class Device:
         self.handle = handle
         self.partition = Partition(self)
         self._clock = clock
-        self._learn()
+        self._create_readers()
 
-    def _learn(self) -> None:
-        """Begin without knowing what this GPU supports."""
-        self.uses = ProcessUtilizationReader(self.handle)
+    def _create_readers(self) -> None:
+        """Create the readers, which then find out what this GPU supports."""
+        self.process_utilization = ProcessUtilizationReader(self.handle)
         self._readers = (CallReader(self.handle), FieldReader(self.handle, self._clock), SampleReader(self.handle))
         self._licence = LicenceReader(self.handle)
         self._gpm = GpmReader(self.handle)
 
     def read(self, wanted: frozenset[str], into: Signals) -> Iterator[str]:
-        """Put its signals into `into`; yield what went wrong. Raises GpuLostError, DriverGoneError."""
+        """Put its signals into `into`; yield error texts. Raises GpuLostError, DriverGoneError."""
         was_on = self.partition.is_on
         yield from self.partition.refresh()
-        if self.partition.is_on != was_on:  # MIG takes away what the whole GPU supports, and gives it back
+        if self.partition.is_on != was_on:  # the supported signals change with MIG mode
             self._gpm.release()
-            self._learn()
+            self._create_readers()
         for reader in self._readers:
             yield from reader.read(wanted, into)
         self._licence.read(wanted, into)
@@ -82,30 +82,30 @@ class Device:
 
 
 class Partition:
-    """How a GPU is cut into MIG instances: looked at each cycle, for it may be cut anew at any time."""
+    """The MIG instances of a GPU. Listed in each cycle, because they can change at any time."""
 
     def __init__(self, device: Device) -> None:
         self.is_on = False
         self.instances: dict[str, Instance] = {}  # by uuid
         self._device = device
-        self._is_possible = True
-        self._most = 0
-        self._mode_of = find_function("nvmlDeviceGetMigMode")
-        self._handle_of = find_function("nvmlDeviceGetMigDeviceHandleByIndex")
-        self._uuid_of = find_function("nvmlDeviceGetUUID")
+        self._supports_mig = True
+        self._max_instances = 0
+        self._get_mig_mode = find_function("nvmlDeviceGetMigMode")
+        self._get_handle = find_function("nvmlDeviceGetMigDeviceHandleByIndex")
+        self._get_uuid = find_function("nvmlDeviceGetUUID")
         self._mode, self._pending = ctypes.c_uint(), ctypes.c_uint()
         self._uuid = ctypes.create_string_buffer(pynvml.NVML_DEVICE_UUID_V2_BUFFER_SIZE)
 
     def refresh(self) -> Iterator[str]:
-        """See how the GPU is cut now; yield what went wrong. Raises GpuLostError, DriverGoneError."""
-        if not self._is_possible:
+        """Update MIG mode and instances; yield error texts. Raises GpuLostError, DriverGoneError."""
+        if not self._supports_mig:
             return
-        code = self._mode_of(self._device.handle, ctypes.byref(self._mode), ctypes.byref(self._pending))
+        code = self._get_mig_mode(self._device.handle, ctypes.byref(self._mode), ctypes.byref(self._pending))
         if code == 0:
             self.is_on = self._mode.value == pynvml.NVML_DEVICE_MIG_ENABLE
             yield from self._list_instances()
-        elif code in NOT_THERE:
-            self._is_possible = False
+        elif code in UNSUPPORTED:
+            self._supports_mig = False
         else:
             raise_if_fatal(code)
             yield f"nvmlDeviceGetMigMode: {describe(code)}"
@@ -116,14 +116,14 @@ class Partition:
         self.instances = {}
 
     def _list_instances(self) -> Iterator[str]:
-        found: dict[str, Instance] = {}  # a GPU lost meanwhile leaves what was known standing: it is lost with it
+        found: dict[str, Instance] = {}  # assigned at the end: if the GPU is lost meanwhile, the known instances stay
         for slot in range(self._count_slots() if self.is_on else 0):
             handle = pynvml.c_nvmlDevice_t()
-            code = self._handle_of(self._device.handle, slot, ctypes.byref(handle))
+            code = self._get_handle(self._device.handle, slot, ctypes.byref(handle))
             if code == 0:
-                code = self._uuid_of(handle, self._uuid, len(self._uuid))
+                code = self._get_uuid(handle, self._uuid, len(self._uuid))
             if code == 0:
-                instance = self._recognise(handle)
+                instance = self._get_instance(handle)
                 found[instance.gpu.uuid] = instance
             elif not is_absent(code):
                 raise_if_fatal(code)
@@ -135,7 +135,7 @@ class Partition:
         for instance in self.instances.values():
             instance.has_siblings = sizes[_gpu_instance(instance)] > 1
 
-    def _recognise(self, handle: Handle) -> Instance:
+    def _get_instance(self, handle: Handle) -> Instance:
         uuid = self._uuid.value.decode(errors="replace")
         known = self.instances.get(uuid)
         if known is not None and _address(known.handle) == _address(handle):
@@ -146,12 +146,12 @@ class Partition:
         return Instance(parent.handle, read_instance(parent.gpu, uuid, handle=handle), handle=handle)
 
     def _count_slots(self) -> int:
-        if not self._most:
+        if not self._max_instances:
             try:
-                self._most = pynvml.nvmlDeviceGetMaxMigDeviceCount(self._device.handle)
+                self._max_instances = pynvml.nvmlDeviceGetMaxMigDeviceCount(self._device.handle)
             except pynvml.NVMLError as error:
                 raise_if_fatal(error.value)
-        return self._most
+        return self._max_instances
 
 
 def _gpu_instance(instance: Instance) -> int | None:

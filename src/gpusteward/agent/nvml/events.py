@@ -1,14 +1,15 @@
-"""XID errors: a thread waits for them, a log keeps them for as long as the agent lives."""
+"""XID errors and clock events, counted since the agent started, also while NVML is closed and opened again."""
 
 import ctypes
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pynvml
 
-from gpusteward.agent.nvml.library import GONE, TIMEOUT, Handle, find_function
+from gpusteward.agent.nvml.library import DRIVER_GONE, TIMEOUT, Handle, find_function
 from gpusteward.core.gpus import Gpu
 from gpusteward.core.signals import CLOCK_EVENTS
 from gpusteward.logs import Log
@@ -18,16 +19,22 @@ log = Log(__name__)
 NO_INSTANCE = 0xFFFFFFFF
 STOP_SECONDS = 5.0
 
-XidLocation = tuple[str, int | None, int | None]  # uuid of the device, GPU instance, compute instance
+
+class XidLocation(NamedTuple):
+    """The device or MIG instance that reported an XID."""
+
+    device_uuid: str
+    gpu_instance: int | None = None
+    compute_instance: int | None = None
 
 
 class XidLog:
-    """How often each XID was seen, and which came last, on devices and on MIG instances."""
+    """Counts of each XID, and the last one, per device and MIG instance."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: dict[XidLocation, Counter[int]] = {}
-        self._last: dict[XidLocation, tuple[int, int]] = {}  # which event it was, XID
+        self._last: dict[XidLocation, tuple[int, int]] = {}  # number of the event, XID
         self._events = 0
 
     def add(self, location: XidLocation, xid: int) -> None:
@@ -37,23 +44,23 @@ class XidLog:
             self._last[location] = (self._events, xid)
 
     def counts(self, gpu: Gpu) -> Mapping[int, int]:
-        """XIDs of this device or instance by code. What an instance did is not counted on its parent again."""
+        """Counts by XID of this device or instance. XIDs of an instance are not counted again on its parent."""
         if not self._events:
             return {}
         with self._lock:
             return sum((self._counts.get(location, Counter()) for location in _own_locations(gpu)), Counter[int]())
 
     def last(self, gpu: Gpu) -> int:
-        """The last XID that touched this device or instance, 0 if none did."""
+        """The last XID that affected this device or instance; 0 if none."""
         if not self._events:
             return 0
         with self._lock:
-            told = [event for location, event in self._last.items() if _touches(location, gpu)]
-        return max(told, default=(0, 0))[1]
+            events = [event for location, event in self._last.items() if _affects(location, gpu)]
+        return max(events, default=(0, 0))[1]
 
 
 class EventThread:
-    """Waits for XID events of some devices until stopped."""
+    """Waits for XID events of the given devices until stopped."""
 
     def __init__(self, xids: XidLog, wait_milliseconds: int) -> None:
         self._xids = xids
@@ -64,7 +71,7 @@ class EventThread:
         self._stop = threading.Event()
 
     def start(self, devices: Iterable[tuple[Handle, str]]) -> frozenset[str]:
-        """Watch those of the devices that tell of XIDs; returns their uuids."""
+        """Watch the devices that support XID events; return their uuids."""
         try:
             self._set = pynvml.nvmlEventSetCreate()
         except pynvml.NVMLError as error:
@@ -77,7 +84,7 @@ class EventThread:
         return frozenset(self._uuids.values())
 
     def stop(self) -> bool:
-        """End the thread and free the event set; False if the driver does not let go of the thread."""
+        """Stop the thread and free the event set; False if the thread hangs in the driver."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(STOP_SECONDS)
@@ -106,35 +113,35 @@ class EventThread:
         while not self._stop.is_set():
             code = wait(self._set, ctypes.byref(event), self._wait_milliseconds)
             if code == 0:
-                self._note(event)
-            elif code in GONE:
+                self._record(event)
+            elif code in DRIVER_GONE:
                 return
             elif code != TIMEOUT:
-                # A lost GPU makes the wait return at once, for ever: do not spin on it.
+                # With a lost GPU the wait always returns at once: do not spin.
                 self._stop.wait(self._wait_milliseconds / 1000)
 
-    def _note(self, event: pynvml.c_nvmlEventData_t) -> None:
+    def _record(self, event: pynvml.c_nvmlEventData_t) -> None:
         uuid = self._uuids.get(_address(event.device))
         if uuid is None or event.eventType != pynvml.nvmlEventTypeXidCriticalError:
             return
         ids = (None if i == NO_INSTANCE else int(i) for i in (event.gpuInstanceId, event.computeInstanceId))
         gpu_instance, compute_instance = ids
-        self._xids.add((uuid, gpu_instance, compute_instance), int(event.eventData))
+        self._xids.add(XidLocation(uuid, gpu_instance, compute_instance), int(event.eventData))
         log.warning("xid_seen", gpu=uuid, xid=event.eventData, gpu_instance=gpu_instance)
 
 
 def _own_locations(gpu: Gpu) -> tuple[XidLocation, ...]:
     if gpu.mig is None:
-        return ((gpu.uuid, None, None),)
-    ids = gpu.mig.gpu_instance_id
-    return ((gpu.mig.parent_uuid, ids, gpu.mig.compute_instance_id), (gpu.mig.parent_uuid, ids, None))
+        return (XidLocation(gpu.uuid),)
+    parent, instance = gpu.mig.parent_uuid, gpu.mig.gpu_instance_id
+    return XidLocation(parent, instance, gpu.mig.compute_instance_id), XidLocation(parent, instance)
 
 
-def _touches(location: XidLocation, gpu: Gpu) -> bool:
-    """A device is touched by all that happens on it, an instance not by what its neighbours do."""
-    if location[0] != gpu.device_uuid:
+def _affects(location: XidLocation, gpu: Gpu) -> bool:
+    """Whether an XID at this location affects the GPU: on a device any, on an instance not those of other instances."""
+    if location.device_uuid != gpu.device_uuid:
         return False
-    return gpu.mig is None or location[1] is None or location in _own_locations(gpu)
+    return gpu.mig is None or location.gpu_instance is None or location in _own_locations(gpu)
 
 
 def _address(handle: Handle) -> int:
@@ -142,14 +149,14 @@ def _address(handle: Handle) -> int:
 
 
 class ClockEvents:
-    """How often each reason began to limit the clocks of each device."""
+    """Counts how often each reason began to limit the clocks of each device."""
 
     def __init__(self) -> None:
         self._masks: dict[str, int] = {}
         self._counts: dict[str, Mapping[str, int]] = {}
 
-    def note(self, uuid: str, mask: float) -> Mapping[str, int]:
-        """Compare with the last mask of this device; the first is where counting begins."""
+    def update(self, uuid: str, mask: float) -> Mapping[str, int]:
+        """Count the reasons that are new since the last mask of this device; the first mask counts nothing."""
         now = int(mask)
         began = now & ~self._masks.get(uuid, now)
         self._masks[uuid] = now
@@ -162,8 +169,8 @@ class ClockEvents:
 
 @dataclass(slots=True)
 class LifetimeCounters:
-    """Counters, and who was seen at which index."""
+    """State kept while NVML is closed and opened again: event counters, and the last known GPU of each index."""
 
     xids: XidLog = field(default_factory=XidLog)
     clocks: ClockEvents = field(default_factory=ClockEvents)
-    known: dict[int, Gpu] = field(default_factory=dict)
+    gpus_by_index: dict[int, Gpu] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Signals that NVML tells as field values: the table, and its reader, which asks for all of them in one call."""
+"""Signals from NVML field values: the table, and its reader, which reads all of them in one call."""
 
 import ctypes
 import struct
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gpusteward.agent.nvml.library import (
-    NOT_THERE,
+    UNSUPPORTED,
     Handle,
     describe,
     find_function,
@@ -27,18 +27,18 @@ ENTRY = struct.Struct("<IIqqIi8s")
 
 @dataclass(frozen=True, slots=True)
 class FieldSignal:
-    """A signal made of field values: the sum of the first alternative that the device has."""
+    """A signal made of field values: the sum of the first alternative that the device supports."""
 
     name: str
     alternatives: tuple[tuple[Key, ...], ...]
     times: int = 1
     per: int = 1
     highest: float = NO_VALUE_64 - 1
-    is_rate: bool = False  # the field counts; the signal is how fast
+    is_rate: bool = False  # the field is a counter, the signal its rate
 
 
 def _count(name: str, field_id: int, *newer: int, per: int = 1) -> FieldSignal:
-    """A field of the device; `newer` replace it on later generations, there summed over the links."""
+    """A field of the device; on later GPU generations replaced by `newer` fields, summed over the links."""
     return FieldSignal(name, (((field_id, 0),), *(((other, ALL_LINKS),) for other in newer)), per=per)
 
 
@@ -82,11 +82,11 @@ _VALUES = tuple(struct.Struct(code) for code in ("<d", "<I", "<Q", "<Q", "<q", "
 """By nvmlValueType_t: double, unsigned int, unsigned long, unsigned and signed long long, int, unsigned short."""
 
 _UNSIGNED_WHATEVER_IT_SAYS = frozenset((82,))
-"""Drivers of the 545 branch mislabel the memory temperature."""
+"""Drivers of the 545 branch report a wrong value type for the memory temperature."""
 
 
 class FieldReader:
-    """The field values of one device. Fields that it does not have are asked once and then forgotten."""
+    """Reads the field values of one device. Unsupported fields are tried once."""
 
     def __init__(self, handle: Handle, clock: Callable[[], float]) -> None:
         self._handle = handle
@@ -98,10 +98,10 @@ class FieldReader:
         self._keys: list[Key] = []
         self._missing: set[Key] = set()
         self._buffer = ctypes.create_string_buffer(0)
-        self._rates: dict[str, tuple[float, float]] = {}  # signal -> when, how much
+        self._rates: dict[str, tuple[float, float]] = {}  # signal -> time and value of the last read
 
     def read(self, wanted: frozenset[str], into: Signals) -> Iterator[str]:
-        """Put what could be read into `into`; yield what went wrong.
+        """Put the signals into `into`; yield error texts.
 
         Raises GpuLostError, DriverGoneError.
         """
@@ -116,14 +116,14 @@ class FieldReader:
             found, reasons = self._decode()
             self._combine(found, into)
             yield from reasons
-        elif code in NOT_THERE:
+        elif code in UNSUPPORTED:
             self._keys.clear()
         elif not is_absent(code):
             raise_if_fatal(code)
             yield f"nvmlDeviceGetFieldValues: {describe(code)}"
 
     def _prepare(self) -> None:
-        """One entry for every field still worth asking for; each signal from its first alternative left."""
+        """One entry per field that may be supported; each signal uses its first alternative left."""
         self._plan = [(signal, keys) for signal in self._signals if (keys := self._choose(signal))]
         known = {key for signal in self._signals for keys in signal.alternatives for key in keys}
         self._keys = sorted(known - self._missing)
@@ -140,7 +140,7 @@ class FieldReader:
             if code == 0 and kind < len(_VALUES):
                 layout = _VALUES[1 if field_id in _UNSIGNED_WHATEVER_IT_SAYS else kind]
                 found[field_id, scope] = layout.unpack_from(raw)[0]
-            elif code in NOT_THERE:
+            elif code in UNSUPPORTED:
                 self._missing.add((field_id, scope))
             elif code and not is_absent(code):
                 raise_if_fatal(code)
@@ -154,7 +154,7 @@ class FieldReader:
         for signal, keys in self._plan:
             try:
                 value = found[keys[0]] if len(keys) == 1 else sum([found[key] for key in keys])
-            except KeyError:  # a field that had nothing to tell this time
+            except KeyError:  # a field without a value this time
                 continue
             if not 0 <= value <= signal.highest:
                 continue
@@ -164,7 +164,7 @@ class FieldReader:
                 into[signal.name] = value / signal.per
 
     def _take_rate(self, signal: FieldSignal, now: float, *, value: float, into: Signals) -> None:
-        """Growth since the last read: nothing the first time, nor when the counter began anew."""
+        """The rate since the last read; nothing at the first read or after a counter reset."""
         before = self._rates.get(signal.name)
         self._rates[signal.name] = (now, value)
         if before is not None and now > before[0] and value >= before[1]:

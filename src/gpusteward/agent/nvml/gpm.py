@@ -1,4 +1,4 @@
-"""Profiling signals by GPM: what the engines did between two samples, on Hopper and newer, per MIG instance too."""
+"""Profiling signals by GPM: engine activity between two samples, on Hopper and newer GPUs and their MIG instances."""
 
 import ctypes
 import math
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pynvml
 
 from gpusteward.agent.nvml.library import (
-    NOT_THERE,
+    UNSUPPORTED,
     Handle,
     describe,
     find_function,
@@ -38,7 +38,7 @@ METRIC = struct.Struct("<Iid24x")  # nvmlGpmMetric_t: metric, return code, value
 
 
 def supports_gpm(device: Handle) -> bool:
-    """Whether this device can be profiled so; a driver that does not know the question says no."""
+    """Whether the device supports GPM; False if the driver does not know the call."""
     try:
         return bool(pynvml.nvmlGpmQueryDeviceSupport(device).isSupportedDevice)
     except pynvml.NVMLError as error:
@@ -47,7 +47,7 @@ def supports_gpm(device: Handle) -> bool:
 
 
 class GpmReader:
-    """One device, or one GPU instance of it: keeps the last sample, compares it with the next."""
+    """Profiles one device or GPU instance: keeps the last sample and compares it with the next."""
 
     def __init__(self, device: Handle, gpu_instance_id: int | None = None) -> None:
         self._is_supported = supports_gpm(device)
@@ -62,7 +62,7 @@ class GpmReader:
         self._query = ctypes.create_string_buffer(0)
 
     def read(self, wanted: frozenset[str], into: Signals) -> Iterator[str]:
-        """Put what happened since the last read into `into`, nothing the first time; yield what went wrong.
+        """Put the activity since the last read into `into`, nothing at the first read; yield error texts.
 
         Raises GpuLostError, DriverGoneError.
         """
@@ -73,14 +73,14 @@ class GpmReader:
         if not self._names:
             return
         code = self._take_sample(into)
-        if code in NOT_THERE:
+        if code in UNSUPPORTED:
             self._is_supported = False
         elif code and not is_absent(code):
             raise_if_fatal(code)
             yield f"GPM: {describe(code)}"
 
     def _take_sample(self, into: Signals) -> int:
-        """Sample now, compare with the sample before if there is one."""
+        """Take a sample and compare it with the previous one, if any."""
         if not self._spare:
             try:
                 self._spare = pynvml.nvmlGpmSampleAlloc()
@@ -93,7 +93,7 @@ class GpmReader:
         return self._metrics(before, self._before, into=into) if before else 0
 
     def release(self) -> None:
-        """Free both samples. They are memory of this process: it works without a driver too."""
+        """Free both samples. They are memory of this process, so this works without a driver too."""
         free = find_function("nvmlGpmSampleFree")
         for sample in (self._before, self._spare):
             if sample:

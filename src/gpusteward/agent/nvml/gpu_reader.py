@@ -1,4 +1,4 @@
-"""One GPU, read: its signals, its MIG instances, its processes, and what could not be read."""
+"""Reads one GPU: its signals, MIG instances, processes, and failures."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,35 +17,36 @@ OWN = frozenset(name for name, signal in SIGNALS.items() if signal.scope is Scop
 COPIED = frozenset(name for name, signal in SIGNALS.items() if signal.scope is Scope.COPY)
 
 BUSY_RATIO = 0.05
-"""From here on a device is busy: less may be what rounding hides from the per-process samples. Our guess."""
+"""A device above this ratio is busy; less can be hidden from the per-process samples by rounding. The value is our
+guess."""
 
 
 @dataclass(slots=True)
 class ReadResult:
-    """What one read brought in so far."""
+    """Readings, processes and failures of one read so far."""
 
     readings: list[GpuReading] = field(default_factory=list)
     processes: list[GpuProcess] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
 
     def fail(self, collector: str, reasons: Iterable[str], *, uuid: str) -> None:
-        """One failure for all the reasons that there are."""
+        """Record one failure for all the reasons, if there are any."""
         if text := "; ".join(dict.fromkeys(reasons)):
             self.failures.append(Failure(collector, text, uuid))
 
 
 @dataclass(frozen=True, slots=True)
 class GpuReader:
-    """Reads GPUs, one after the other, into the same harvest."""
+    """Reads GPUs, one after the other, into one `ReadResult`."""
 
     wanted: frozenset[str]
     wanted_of_instances: frozenset[str]
-    lists: ProcessLists
+    process_lists: ProcessLists
     counters: LifetimeCounters
-    with_xids: frozenset[str]  # uuids of the devices whose XIDs are watched
+    xid_devices: frozenset[str]  # uuids of the devices whose XIDs are watched
 
     def read(self, device: Device, result: ReadResult) -> bool:
-        """Bring in one GPU, lost or not; False if it answered nothing at all.
+        """Read one GPU, also a lost one; False if no call succeeded.
 
         Raises DriverGoneError.
         """
@@ -62,7 +63,7 @@ class GpuReader:
     def _read_whole(self, device: Device, result: ReadResult) -> bool:
         signals: dict[str, float] = {}
         reasons = list(device.read(self.wanted, signals))
-        answers = bool(signals) or not reasons
+        has_answered = bool(signals) or not reasons
         _follow_power_limit(device, signals)
         result.fail("nvml", reasons, uuid=device.gpu.uuid)
         if device.partition.is_on:
@@ -70,20 +71,22 @@ class GpuReader:
             for instance in device.partition.instances.values():
                 self._read_instance(instance, signals, result)
         else:
-            processes = self.lists.read(device.handle)
-            processes.doubt(signals)
+            processes = self.process_lists.read(device.handle)
+            processes.check_memory(signals)
             self._add(device.gpu, signals, processes, result=result)
-            uses = device.uses.read(lambda: _is_busy(device, signals)) if processes.memory else None
-            _add_processes(device.gpu, processes, uses, result=result)
-        return answers
+            utilization = (
+                device.process_utilization.read(lambda: _is_busy(device, signals)) if processes.memory else None
+            )
+            _add_processes(device.gpu, processes, utilization, result=result)
+        return has_answered
 
     def _read_instance(self, instance: Instance, parent: Mapping[str, float], result: ReadResult) -> None:
         signals = {name: value for name, value in parent.items() if name in COPIED}
         result.fail("nvml", instance.read(self.wanted_of_instances, signals), uuid=instance.gpu.uuid)
-        processes = self.lists.read(instance.handle)
-        processes.doubt(signals)
+        processes = self.process_lists.read(instance.handle)
+        processes.check_memory(signals)
         self._add(instance.gpu, signals, processes, result=result)
-        _add_processes(instance.gpu, processes, None, result=result)  # NVML tells no use on MIG
+        _add_processes(instance.gpu, processes, None, result=result)  # NVML has no process utilization on MIG
 
     def _add(
         self,
@@ -95,10 +98,10 @@ class GpuReader:
         is_mig_parent: bool = False,
     ) -> None:
         counters = self.counters
-        if gpu.device_uuid in self.with_xids and "last_xid" in self.wanted:
+        if gpu.device_uuid in self.xid_devices and "last_xid" in self.wanted:
             signals["last_xid"] = float(counters.xids.last(gpu))
         mask = signals.get("clock_event_reasons")
-        clock_events = counters.clocks.note(gpu.uuid, mask) if mask is not None and gpu.mig is None else {}
+        clock_events = counters.clocks.update(gpu.uuid, mask) if mask is not None and gpu.mig is None else {}
         reading = GpuReading(
             gpu,
             signals,
@@ -113,20 +116,24 @@ class GpuReader:
 
 
 def report_lost(gpu: Gpu, result: ReadResult) -> None:
-    """A GPU that fell off the bus, under the identity it had."""
+    """Record a GPU that fell off the bus, under its last known identity."""
     result.readings.append(GpuReading(gpu, lost=True, processes_known=False))
     reason = f"GPU {gpu.index} at {gpu.pci_bus_id or 'an unknown address'} is lost: it fell off the bus."
     result.fail("nvml", [f"{reason} Reset it or reboot the node"], uuid=gpu.uuid)
 
 
 def _add_processes(
-    gpu: Gpu, processes: GpuProcessList, uses: dict[int, ProcessUtilization] | None, *, result: ReadResult
+    gpu: Gpu,
+    processes: GpuProcessList,
+    utilization: dict[int, ProcessUtilization] | None,
+    *,
+    result: ReadResult,
 ) -> None:
     for pid, memory in processes.memory.items():
-        if uses is None:
+        if utilization is None:
             process = GpuProcess(pid, gpu.uuid, memory_bytes=memory)
         else:
-            use = uses.get(pid, IDLE)
+            use = utilization.get(pid, IDLE)
             process = GpuProcess(pid, gpu.uuid, "", memory, use.sm, use.memory, use.encoder, use.decoder)
         result.processes.append(process)
 
@@ -138,7 +145,7 @@ def _is_busy(device: Device, signals: Mapping[str, float]) -> bool:
 
 
 def _follow_power_limit(device: Device, signals: Mapping[str, float]) -> None:
-    """The one part of an identity that a person changes while the driver runs."""
+    """The power limit is the only part of the identity that can change while the driver runs."""
     limit = signals.get("enforced_power_limit_watts")
     if limit is not None and limit != device.gpu.power_limit_watts:
         device.gpu = replace(device.gpu, power_limit_watts=limit)

@@ -1,4 +1,5 @@
-"""What never changes while the driver runs: who a GPU is, which MIG instance, in what versions. Read once."""
+"""Identity of GPUs and MIG instances: uuid, model, bus id, versions. Read once, as it does not change until the driver
+is loaded again."""
 
 import math
 from collections.abc import Callable
@@ -34,7 +35,7 @@ BRANDS = {
 
 
 def read_gpu(node: str, index: int, *, handle: Handle) -> Gpu:
-    """The identity of a whole GPU; what it does not tell stays empty, also the uuid.
+    """The identity of a whole GPU; values it does not report are empty, also the uuid.
 
     Raises GpuLostError, DriverGoneError.
     """
@@ -79,7 +80,7 @@ def read_instance(parent: Gpu, uuid: str, *, handle: Handle) -> Gpu:
 
 
 def name_profile(slices: int, compute_slices: int, *, memory_bytes: int, parent_memory_bytes: int) -> str:
-    """`1g.10gb`, as NVIDIA names it: memory by eighths of the whole GPU, in whole GiB."""
+    """NVIDIA's profile name such as `1g.10gb`: memory in eighths of the whole GPU, in whole GiB."""
     eighths = math.ceil(memory_bytes / parent_memory_bytes * 8)
     gigabytes = round(eighths / 8 * math.ceil(parent_memory_bytes / GIBIBYTE))
     name = f"{slices}g.{gigabytes}gb"
@@ -87,7 +88,7 @@ def name_profile(slices: int, compute_slices: int, *, memory_bytes: int, parent_
 
 
 def _read_profile(parent: Gpu, handle: Handle) -> str:
-    """From the name (`NVIDIA H100 80GB HBM3 MIG 1g.10gb`), or from the parts where the name does not say it."""
+    """From the device name (`NVIDIA H100 80GB HBM3 MIG 1g.10gb`), or computed if the name does not contain it."""
     _model, is_named, profile = (_call_nvml(pynvml.nvmlDeviceGetName, handle) or "").rpartition(" MIG ")
     if is_named:
         return str(profile)
@@ -103,7 +104,7 @@ def _read_profile(parent: Gpu, handle: Handle) -> str:
 
 
 def _read_facts(handle: Handle) -> dict[str, str]:
-    """Texts for `signals.FACTS`, those that the device has."""
+    """Texts for `signals.FACTS`, as far as the device reports them."""
     version = pynvml.nvmlDeviceGetInforomVersion
     facts = {
         "driver_version": _call_nvml(pynvml.nvmlSystemGetDriverVersion),
@@ -119,10 +120,10 @@ def _read_facts(handle: Handle) -> dict[str, str]:
     return {name: text for name, text in facts.items() if text}
 
 
-def _call_nvml(question: Callable[..., Any], *arguments: object) -> Any:
-    """The answer, or None where the device has none."""
+def _call_nvml(function: Callable[..., Any], *arguments: object) -> Any:
+    """The result of the call, or None if the device does not support it."""
     try:
-        return question(*arguments)
+        return function(*arguments)
     except (pynvml.NVMLError, UnicodeDecodeError) as error:
         if isinstance(error, pynvml.NVMLError):
             raise_if_fatal(error.value)

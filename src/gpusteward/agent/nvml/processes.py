@@ -1,4 +1,4 @@
-"""Who is on a GPU: the compute, graphics and MPS lists, merged per process."""
+"""The processes on a GPU: NVML's compute, graphics and MPS lists, merged per process."""
 
 import ctypes
 import struct
@@ -24,36 +24,36 @@ MAX_TRIES = 5  # of a list that outgrows its buffer each time
 
 MPS_SERVER = "nvidia-cuda-mps-server"
 
-HELD_BY_SOMEBODY = 256 * 2**20
-"""A GPU nobody uses holds a few MiB besides the driver's reserve, and the smallest CUDA context takes some hundred.
-Where between them the line is drawn is our guess."""
+MIN_HELD_BYTES = 256 * 2**20
+"""Memory in use from which a GPU must have a process. An unused GPU holds a few MiB besides the driver's reserve, the
+smallest CUDA context some hundred; the value in between is our guess."""
 
-IN_POD = "run the agent with hostPID: true, or "
-"""Advice for a node of a cluster; elsewhere other words take its place."""
+HOST_PID_ADVICE = "run the agent with hostPID: true, or "
+"""Advice for a cluster node; replaced by other advice where there is no Kubernetes."""
 
 
 @dataclass(slots=True)
 class GpuProcessList:
-    """The processes on one GPU and the memory of each; None is memory that nobody can tell."""
+    """The processes on one GPU with the memory of each; None is unknown."""
 
     memory: dict[int, int | None] = field(default_factory=dict)
     is_mps: bool = False
     is_known: bool = True
     failures: list[str] = field(default_factory=list)
 
-    def doubt(self, signals: Mapping[str, float]) -> None:
-        """Nobody on a device whose memory is held is not an empty device: its processes are hidden from us."""
+    def check_memory(self, signals: Mapping[str, float]) -> None:
+        """An empty list on a device with memory in use means that its processes are hidden from us."""
         held = signals.get("memory_used_bytes", 0.0)
-        if self.is_known and not self.memory and "memory_reserved_bytes" in signals and held >= HELD_BY_SOMEBODY:
+        if self.is_known and not self.memory and "memory_reserved_bytes" in signals and held >= MIN_HELD_BYTES:
             self.is_known = False
             self.failures.append(
-                f"nobody is on the process list of a GPU whose memory is in use: {IN_POD}"
+                f"the process list is empty although GPU memory is in use: {HOST_PID_ADVICE}"
                 "look for a dead process that still holds memory"
             )
 
 
 class ProcessLists:
-    """Reads the three lists of any device, with one buffer for all of them."""
+    """Reads the three lists of any device into one reused buffer."""
 
     def __init__(self) -> None:
         self._compute = _find_list("Compute")
@@ -63,28 +63,28 @@ class ProcessLists:
         self._capacity = 0
         self._buffer = ctypes.create_string_buffer(0)
         self._allocate_buffer(INITIAL_ENTRIES)
-        self._servers = MpsServers()
+        self._mps_servers = MpsServers()
 
     def read(self, handle: Handle) -> GpuProcessList:
-        """Everybody on the device.
+        """All processes on the device.
 
         Raises GpuLostError, DriverGoneError.
         """
         found = GpuProcessList()
         self._add(found, self._compute, handle)
         self._add(found, self._graphics, handle)
-        found.is_mps = self._add(found, self._mps, handle) or self._servers.any_in(found.memory)
+        found.is_mps = self._add(found, self._mps, handle) or self._mps_servers.any_in(found.memory)
         return found
 
     def forget_except(self, pids: set[int]) -> None:
-        """Drop what was learnt of processes that are gone."""
-        self._servers.forget_except(pids)
+        """Drop cached data of processes that have ended."""
+        self._mps_servers.forget_except(pids)
 
     def _add(self, found: GpuProcessList, function: Function, handle: Handle) -> bool:
-        """Merge one list in; tell if it had anybody."""
-        code = self._fill(function, handle)
+        """Merge one list; return whether it had any process."""
+        code = self._read_list(function, handle)
         if code:
-            # A driver without graphics or MPS lists still tells all there is; one without the compute list does not.
+            # Without the graphics or MPS list the result is still complete, without the compute list it is not.
             found.is_known = found.is_known and function is not self._compute
             if not is_absent(code) or code == pynvml.NVML_ERROR_NO_PERMISSION:
                 raise_if_fatal(code)
@@ -95,12 +95,12 @@ class ProcessLists:
         for pid, memory, _gpu_instance, _compute_instance in ENTRY.iter_unpack(raw):
             # The lists overlap: a process on two of them holds its memory once.
             known = found.memory.get(pid)
-            told = None if memory == NOT_AVAILABLE else memory
-            found.memory[pid] = told if known is None else max(known, told or 0)
+            reported = None if memory == NOT_AVAILABLE else memory
+            found.memory[pid] = reported if known is None else max(known, reported or 0)
         return bool(raw)
 
-    def _fill(self, function: Function, handle: Handle) -> int:
-        """Call with the buffer at hand; a list that has outgrown it is asked again, a few times."""
+    def _read_list(self, function: Function, handle: Handle) -> int:
+        """Read a list into the buffer; enlarge the buffer and retry if the list does not fit."""
         code = INSUFFICIENT_SIZE
         for _try in range(MAX_TRIES):
             self._count.value = self._capacity
@@ -116,7 +116,7 @@ class ProcessLists:
 
 
 class MpsServers:
-    """Knows an MPS server by its name, asked once for each process."""
+    """Recognises MPS servers by their process name, read once per process."""
 
     def __init__(self) -> None:
         self._is_server: dict[int, bool] = {}
@@ -140,5 +140,5 @@ class MpsServers:
 
 
 def _find_list(kind: str) -> Function:
-    """Version 3 has the entries of version 2: drivers before 510 have only that."""
+    """Version 3 if available; drivers before 510 have only version 2, with the same entries."""
     return find_function(f"nvmlDeviceGet{kind}RunningProcesses_v3", f"nvmlDeviceGet{kind}RunningProcesses_v2")

@@ -1,4 +1,4 @@
-"""Everything that lives from one opening of NVML to its closing."""
+"""A session of NVML: everything that lives from opening the library to closing it."""
 
 import ctypes
 from collections.abc import Callable
@@ -25,26 +25,26 @@ from gpusteward.logs import Log
 
 log = Log(__name__)
 
-FOUND_LATE = -1
-"""No count of GPUs: one that was missing has come back, so everything is opened anew in the next cycle."""
+RECOVERED_GPU = -1
+"""Set as the number of GPUs when a missing GPU reappeared, so that the next cycle opens NVML again."""
 
 
 class Session:
-    """NVML, open."""
+    """An open NVML library with its devices."""
 
     def __init__(
         self, node: str, counters: LifetimeCounters, *, clock: Callable[[], float], event_wait_milliseconds: int
     ) -> None:
         """Open NVML and find the GPUs.
 
-        Raises SourceError when there is no library or no driver, DriverGoneError when it goes away meanwhile.
+        Raises SourceError when there is no library or no driver, DriverGoneError when the driver is unloaded meanwhile.
         """
         self._node = node
         self._counters = counters
         self._clock = clock
         self._devices: dict[int, Device] = {}
         self._events = EventThread(counters.xids, event_wait_milliseconds)
-        self._with_xids: frozenset[str] = frozenset()
+        self._xid_devices: frozenset[str] = frozenset()
         self._count = 0
         open_library()
         try:
@@ -54,68 +54,68 @@ class Session:
             raise
 
     def _find_devices(self) -> None:
-        self._lists = ProcessLists()
+        self._process_lists = ProcessLists()
         self._count = count_devices()
         for index in range(self._count):
-            self._find_device(index, ReadResult())  # what is wrong is told by the read that follows
+            self._find_device(index, ReadResult())  # failures are recorded by the read that follows
         watched = [(device.handle, device.gpu.uuid) for device in self._devices.values()]
-        self._with_xids = self._events.start(watched)
+        self._xid_devices = self._events.start(watched)
         log.info("nvml_opened", gpus=self._count, answering=len(self._devices))
 
     def has_changed(self) -> bool:
-        """Whether GPUs came or went: NVML counts them only when it is opened. Raises DriverGoneError."""
+        """Whether the number of GPUs changed: NVML updates it only when it is opened. Raises DriverGoneError."""
         return count_devices() != self._count
 
     def read(self, wanted: frozenset[str], *, peers: bool) -> ReadResult:
-        """Every GPU, each with its MIG instances behind it.
+        """Read all GPUs, each followed by its MIG instances.
 
         Raises DriverGoneError.
         """
         result = ReadResult()
-        measure = GpuReader(wanted, wanted & OWN, self._lists, self._counters, self._with_xids)
-        answers = [self._read_device(index, measure, result) for index in range(max(self._count, 0))]
-        if answers and not any(answers):
-            raise DriverGoneError("no GPU answers any more")
-        self._lists.forget_except({process.pid for process in result.processes})
+        reader = GpuReader(wanted, wanted & OWN, self._process_lists, self._counters, self._xid_devices)
+        responses = [self._read_device(index, reader, result) for index in range(max(self._count, 0))]
+        if responses and not any(responses):
+            raise DriverGoneError("no GPU responds")
+        self._process_lists.forget_except({process.pid for process in result.processes})
         if peers:
             result.readings = [self._with_peers(reading) for reading in result.readings]
         return result
 
     def close(self) -> None:
-        """Give everything back. What the driver does not let go of stays open, and is said."""
+        """Release everything. The library stays open if a thread hangs in the driver; that is logged."""
         for device in self._devices.values():
             device.release()
         self._devices = {}
         if self._events.stop():
             close_library()
 
-    def _read_device(self, index: int, measure: GpuReader, result: ReadResult) -> bool:
+    def _read_device(self, index: int, reader: GpuReader, result: ReadResult) -> bool:
         device = self._devices.get(index)
         if device is None:
             self._find_device(index, result)
             if index in self._devices:
-                self._count = FOUND_LATE
+                self._count = RECOVERED_GPU
             return True
-        return measure.read(device, result)
+        return reader.read(device, result)
 
     def _find_device(self, index: int, result: ReadResult) -> None:
-        """Make the acquaintance of a GPU; one that does not answer is tried again in each cycle."""
+        """Identify a GPU; one that does not respond is tried again in each cycle."""
         handle = pynvml.c_nvmlDevice_t()
         code = find_function("nvmlDeviceGetHandleByIndex_v2")(index, ctypes.byref(handle))
         try:
             raise_if_fatal(code)
             gpu = None if code else read_gpu(self._node, index, handle=handle)
             if gpu is None or not gpu.uuid:
-                result.fail("nvml", [f"GPU {index} does not tell who it is: {describe(code)}"], uuid="")
+                result.fail("nvml", [f"GPU {index} cannot be identified: {describe(code)}"], uuid="")
                 return
-            self._counters.known[index] = gpu
+            self._counters.gpus_by_index[index] = gpu
             self._devices[index] = Device(handle, gpu, clock=self._clock)
         except GpuLostError:
-            self._miss(index, result)
+            self._report_missing(index, result)
 
-    def _miss(self, index: int, result: ReadResult) -> None:
-        """A GPU that was lost before NVML was opened: known from earlier, or never seen."""
-        known = self._counters.known.get(index)
+    def _report_missing(self, index: int, result: ReadResult) -> None:
+        """Record a GPU that was lost before NVML was opened, under its last known identity if there is one."""
+        known = self._counters.gpus_by_index.get(index)
         present = {device.gpu.uuid for device in self._devices.values()}
         if known is not None and known.uuid not in present:
             report_lost(known, result)
@@ -123,17 +123,17 @@ class Session:
             result.fail("nvml", [f"GPU {index} is lost: it fell off the bus before the agent saw it"], uuid="")
 
     def _with_peers(self, reading: GpuReading) -> GpuReading:
-        """How a whole GPU reaches the others over NVLink."""
+        """Add the NVLink P2P status between this GPU and the others."""
         device = self._devices.get(reading.gpu.index)
         if device is None or reading.lost or reading.gpu.mig is not None:
             return reading
         others = [(index, other) for index, other in self._devices.items() if other is not device]
-        answers = {index: _peer_status(device, other) for index, other in others}
-        return replace(reading, peer_status={index: status for index, status in answers.items() if status is not None})
+        statuses = {index: _peer_status(device, other) for index, other in others}
+        return replace(reading, peer_status={index: status for index, status in statuses.items() if status is not None})
 
 
 def count_devices() -> int:
-    """How many GPUs NVML knows. Raises DriverGoneError when it cannot even tell that."""
+    """The number of GPUs. Raises DriverGoneError when NVML cannot report it."""
     count = ctypes.c_uint()
     code = find_function("nvmlDeviceGetCount_v2")(ctypes.byref(count))
     if code:

@@ -1,7 +1,7 @@
-"""Signals that NVML tells by one call each: the table, and its reader for one device.
+"""Signals read with one NVML call each: the table, and its reader for one device.
 
-The binding's own wrappers make objects and look up symbols on every call. Here each call of a device is bound
-once (function, handle, buffer), which makes a cycle over many GPUs several times cheaper.
+pynvml's wrappers create objects and look up symbols on every call. Here each call of a device is bound once (function,
+handle, buffer), which makes a cycle over many GPUs several times cheaper.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pynvml
 
 from gpusteward.agent.nvml.library import (
-    NOT_THERE,
+    UNSUPPORTED,
     Function,
     Handle,
     describe,
@@ -25,19 +25,19 @@ Signals = MutableMapping[str, float]
 
 PERCENT = 100
 MEGA = 1_000_000
-HIGHEST_TEMPERATURE = 200  # as DCGM does: above it a sensor is broken, not hot
+HIGHEST_TEMPERATURE = 200  # as in DCGM: a higher value means a broken sensor
 HIGHEST_PERFORMANCE_STATE = 15  # 32 is NVML's "unknown"
 NO_VALUE_32, NO_VALUE_64 = 2**32 - 1, 2**64 - 1
-"""What drivers write where they have nothing to write."""
+"""Written by drivers that have no value."""
 MEMORY_V2 = struct.pack("<I", 0x02000028)  # nvmlMemory_v2: size and version of the struct
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call and the signals that its answer holds.
+    """One NVML call and the signals in its result.
 
-    `layout` describes all that it writes, one signal a value; a signal named "" is not for us. `pointers` are the
-    places in it that the call takes the address of.
+    `layout` describes the buffer it writes, one signal per value; a signal named "" is ignored. `pointers` are the
+    offsets in the buffer that the call gets as pointer arguments.
     """
 
     symbol: str
@@ -49,8 +49,8 @@ class Call:
     highest: float = NO_VALUE_32 - 1
     pointers: tuple[int, ...] = (0,)
     preset: bytes = b""
-    is_constant: bool = False  # told once, true until the driver is loaded again
-    fallback: "Call | None" = None  # what to try where the driver does not know the symbol
+    is_constant: bool = False  # read once, valid until the driver is loaded again
+    fallback: "Call | None" = None  # used if the driver does not have the symbol
 
 
 def _percent(symbol: str, *signals: str, pointers: tuple[int, ...] = (0,)) -> Call:
@@ -70,7 +70,7 @@ def _watts(symbol: str, signal: str) -> Call:
 
 
 def _pcie(counter: int, signal: str) -> Call:
-    # NVML says KB and means thousands; it blocks for 20 ms while it counts.
+    # The unit is 1000 bytes although NVML calls it KB. The call blocks for 20 ms.
     return Call("nvmlDeviceGetPcieThroughput", (signal,), (counter,), times=1000)
 
 
@@ -84,7 +84,7 @@ MEMORY = Call(
     layout="<I4xQQQQ",
     highest=NO_VALUE_64 - 1,
     preset=MEMORY_V2,
-    # Before driver 510 nobody tells what is reserved, and `used` includes it.
+    # Drivers before 510 do not report reserved memory; `used` includes it there.
     fallback=Call("nvmlDeviceGetMemoryInfo", _MEMORY, layout="<QQQ", highest=NO_VALUE_64 - 1),
 )
 ENFORCED_POWER_LIMIT = _watts("nvmlDeviceGetEnforcedPowerLimit", "enforced_power_limit_watts")
@@ -122,17 +122,17 @@ CALLS: tuple[Call, ...] = (
 
 @dataclass(slots=True)
 class BoundCall:
-    """A call with its device and its buffer: ready to be made again and again."""
+    """A call bound to its device and buffer."""
 
     call: Call
     function: Function
     arguments: tuple[object, ...]
     buffer: ctypes.Array[ctypes.c_char]
     layout: struct.Struct
-    names: tuple[str, ...]  # "" in the place of what nobody wants
+    names: tuple[str, ...]  # "" for values that are not wanted
 
     def values(self) -> Iterator[tuple[str, float]]:
-        """What the call wrote, in base units, without what cannot be true."""
+        """The values written by the call, in base units, without impossible ones."""
         call = self.call
         for name, value in zip(self.names, self.layout.unpack(self.buffer), strict=True):
             if name and value <= call.highest:
@@ -148,17 +148,17 @@ def bind(call: Call, handle: Handle, wanted: Collection[str]) -> BoundCall:
 
 
 class CallReader:
-    """The calls of one device. What the device does not support is asked once and then forgotten."""
+    """Makes the calls of one device. Unsupported calls are tried once."""
 
     def __init__(self, handle: Handle, calls: Iterable[Call] = CALLS) -> None:
         self._handle = handle
-        self._worth_asking = list(calls)
+        self._supported_calls = list(calls)
         self._wanted: frozenset[str] = frozenset()
         self._bound: list[BoundCall] = []
         self._constants: dict[str, float] = {}
 
     def read(self, wanted: frozenset[str], into: Signals) -> Iterator[str]:
-        """Put what could be read into `into`; yield what went wrong.
+        """Put the signals into `into`; yield error texts.
 
         Raises GpuLostError, DriverGoneError.
         """
@@ -166,7 +166,7 @@ class CallReader:
             self._bind(wanted)
         for bound in self._bound[:]:
             code = bound.function(*bound.arguments)
-            if code in NOT_THERE:
+            if code in UNSUPPORTED:
                 code = self._fall_back(bound, into)
             elif code == 0:
                 self._keep(bound, into)
@@ -178,7 +178,7 @@ class CallReader:
     def _bind(self, wanted: frozenset[str]) -> None:
         self._wanted = wanted
         self._constants.clear()
-        calls = [call for call in self._worth_asking if not wanted.isdisjoint(call.signals)]
+        calls = [call for call in self._supported_calls if not wanted.isdisjoint(call.signals)]
         self._bound = [bind(call, self._handle, wanted) for call in calls]
 
     def _keep(self, bound: BoundCall, into: Signals) -> None:
@@ -189,15 +189,15 @@ class CallReader:
             into.update(bound.values())
 
     def _fall_back(self, bound: BoundCall, into: Signals) -> int:
-        """Make the older call instead, from now on; ask no more where there is none."""
+        """Use the older call from now on; without one, drop the call."""
         self._bound.remove(bound)
-        self._worth_asking.remove(bound.call)
+        self._supported_calls.remove(bound.call)
         if bound.call.fallback is None:
             return 0
         older = bind(bound.call.fallback, self._handle, self._wanted)
         code = older.function(*older.arguments)
-        if code not in NOT_THERE:
-            self._worth_asking.append(older.call)
+        if code not in UNSUPPORTED:
+            self._supported_calls.append(older.call)
             self._bound.append(older)
         if code == 0:
             self._keep(older, into)
@@ -205,7 +205,7 @@ class CallReader:
 
 
 def read_once(call: Call, handle: Handle) -> dict[str, float]:
-    """The signals of one call, all of them, now; none if it is not answered.
+    """All signals of one call, read now; empty if the call fails.
 
     Raises GpuLostError, DriverGoneError.
     """
@@ -215,38 +215,38 @@ def read_once(call: Call, handle: Handle) -> dict[str, float]:
     return found
 
 
-SIGNAL = "vgpu_license_status"
+LICENCE_SIGNAL = "vgpu_license_status"
 
 
 class LicenceReader:
-    """Asks each cycle where licences exist; once where the device says it needs none."""
+    """Reads the vGPU licence status: in each cycle if the device supports licences, else once."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
-        self._is_settled = False
+        self._is_final = False
         self._status: float | None = None
 
     def read(self, wanted: frozenset[str], into: Signals) -> None:
-        """Put 1 into `into` if a vGPU licence is active, 0 if none is, nothing if nobody can tell.
+        """Put 1 into `into` if a vGPU licence is active, 0 if not, nothing if unknown.
 
         Raises GpuLostError, DriverGoneError.
         """
-        if SIGNAL not in wanted:
+        if LICENCE_SIGNAL not in wanted:
             return
-        if not self._is_settled:
-            self._ask()
+        if not self._is_final:
+            self._read_licence()
         if self._status is not None:
-            into[SIGNAL] = self._status
+            into[LICENCE_SIGNAL] = self._status
 
-    def _ask(self) -> None:
+    def _read_licence(self) -> None:
         self._status = None
         try:
             features = pynvml.nvmlDeviceGetGridLicensableFeatures_v4(self._handle)
         except pynvml.NVMLError as error:
             raise_if_fatal(error.value)
-            self._is_settled = error.value in NOT_THERE or not is_absent(error.value)
+            self._is_final = error.value in UNSUPPORTED or not is_absent(error.value)
             return
-        self._is_settled = not features.isGridLicenseSupported
+        self._is_final = not features.isGridLicenseSupported
         self._status = float(any(_is_active(feature) for feature in _listed(features)))
 
 

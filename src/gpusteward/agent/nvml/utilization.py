@@ -1,7 +1,8 @@
-"""What each process on a device uses, since we last looked.
+"""Utilization since the last read: the mean of a device, and the use of each process on it.
 
-Two calls tell it, and on some drivers one of them finds nothing on a device that is plainly busy. The newer one is
-asked first, the other where it is not there or has nothing to say; whichever spoke is asked first next time.
+NVML has two calls for the utilization of processes. On some drivers one of them returns nothing although the device is
+busy. The newer call is made first, the older one if the newer is missing or returns nothing; the call that returned
+samples is made first next time.
 """
 
 import ctypes
@@ -15,8 +16,8 @@ import pynvml
 
 from gpusteward.agent.nvml.library import (
     INSUFFICIENT_SIZE,
-    NOT_THERE,
-    NOTHING_NOW,
+    NO_DATA_NOW,
+    UNSUPPORTED,
     Handle,
     describe,
     find_function,
@@ -25,82 +26,82 @@ from gpusteward.agent.nvml.library import (
 )
 from gpusteward.agent.nvml.signals import Signals
 
-SIGNAL = "utilization_mean_ratio"
+MEAN_SIGNAL = "utilization_mean_ratio"
 UTILIZATION_SAMPLES = 1  # NVML_GPU_UTILIZATION_SAMPLES
-SAMPLE = struct.Struct("<QI4x")  # nvmlSample_t: when, how much
-MAX_SAMPLES = 256  # a driver keeps about 100 samples, 16 seconds of them
+SAMPLE = struct.Struct("<QI4x")  # nvmlSample_t: timestamp, value
+MAX_SAMPLES = 256  # a driver keeps about 100 samples, covering 16 seconds
 
-FIRST_LOOK_BACK_SECONDS = 5
-"""How far back the first read looks: one usual cycle. All that the driver kept would be stale."""
-
-
-def first_look_back() -> int:
-    """Where to begin, in the driver's time: microseconds since 1970."""
-    return int((time.time() - FIRST_LOOK_BACK_SECONDS) * 1e6)
+FIRST_WINDOW_SECONDS = 5
+"""How far back the first read looks: one usual cycle. The driver's older samples would be stale."""
 
 
-def look_back(seen: int) -> int:
-    """Where to go on from. After the clock was set back, what was seen last would lie ahead of all that comes."""
-    return seen if seen <= time.time() * 1e6 else first_look_back()
+def initial_since() -> int:
+    """Timestamp after which the first read takes samples, in the driver's unit: microseconds since 1970."""
+    return int((time.time() - FIRST_WINDOW_SECONDS) * 1e6)
+
+
+def next_since(seen: int) -> int:
+    """Timestamp for the next read. If the clock was set back, the last timestamp would be newer than all samples."""
+    return seen if seen <= time.time() * 1e6 else initial_since()
 
 
 class SampleReader:
-    """The utilization samples of one device."""
+    """Reads the mean utilization of one device from the driver's samples."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._function = find_function("nvmlDeviceGetSamples")
-        self._seen = first_look_back()
+        self._since = initial_since()
         self._kind = ctypes.c_uint()
         self._count = ctypes.c_uint()
         self._buffer = ctypes.create_string_buffer(MAX_SAMPLES * SAMPLE.size)
         self._is_supported = True
 
     def read(self, wanted: frozenset[str], into: Signals) -> Iterator[str]:
-        """Put the mean of the new samples into `into`, if there are any; yield what went wrong.
+        """Put the mean of the new samples into `into`, if there are any; yield error texts.
 
         Raises GpuLostError, DriverGoneError.
         """
-        if SIGNAL not in wanted or not self._is_supported:
+        if MEAN_SIGNAL not in wanted or not self._is_supported:
             return
-        code = self._ask()
+        code = self._read_samples()
         if code == 0:
             self._take_mean(into)
-        elif code in NOT_THERE:
+        elif code in UNSUPPORTED:
             self._is_supported = False
         elif not is_absent(code):
             raise_if_fatal(code)
             yield f"nvmlDeviceGetSamples: {describe(code)}"
 
-    def _ask(self) -> int:
+    def _read_samples(self) -> int:
         self._count.value = MAX_SAMPLES
-        self._seen = look_back(self._seen)
+        self._since = next_since(self._since)
         kind, count = ctypes.byref(self._kind), ctypes.byref(self._count)
         return self._function(
-            self._handle, UTILIZATION_SAMPLES, ctypes.c_ulonglong(self._seen), kind, count, self._buffer
+            self._handle, UTILIZATION_SAMPLES, ctypes.c_ulonglong(self._since), kind, count, self._buffer
         )
 
     def _take_mean(self, into: Signals) -> None:
         raw = ctypes.string_at(self._buffer, min(self._count.value, MAX_SAMPLES) * SAMPLE.size)
-        samples = [(at, value) for at, value in SAMPLE.iter_unpack(raw) if at > self._seen and value <= 100]
+        samples = [(at, value) for at, value in SAMPLE.iter_unpack(raw) if at > self._since and value <= 100]
         if samples:
-            self._seen = max(at for at, _value in samples)
-            into[SIGNAL] = sum(value for _at, value in samples) / len(samples) / 100
+            self._since = max(at for at, _value in samples)
+            into[MEAN_SIGNAL] = sum(value for _at, value in samples) / len(samples) / 100
 
 
 INITIAL_ENTRIES = 128
 MAX_TRIES = 5
 
-LEGACY = struct.Struct("<I4xQIIII")  # nvmlProcessUtilizationSample_t: pid, when, SM, memory, encoder, decoder
-MODERN = struct.Struct("<QIIIIIII4x")  # nvmlProcessUtilizationInfo_v1_t: when, pid, the same four, JPEG, OFA
-MODERN_HEADER = struct.Struct("<IIQQ")  # nvmlProcessesUtilizationInfo_v1_t: version, count, last seen, samples
+LEGACY_ENTRY = struct.Struct("<I4xQIIII")  # nvmlProcessUtilizationSample_t: pid, time, SM, memory, encoder, decoder
+MODERN_ENTRY = struct.Struct("<QIIIIIII4x")  # nvmlProcessUtilizationInfo_v1_t: time, pid, the same four, JPEG, OFA
+MODERN_HEADER = struct.Struct("<IIQQ")  # nvmlProcessesUtilizationInfo_v1_t: version, count, last timestamp, samples
 
-Sample = tuple[int, int, tuple[int, int, int, int]]  # when, pid, percent of SM, memory, encoder, decoder
+Sample = tuple[int, int, tuple[int, int, int, int]]  # timestamp, pid, percent of SM, memory, encoder, decoder
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessUtilization:
-    """Shares of time that a process kept each engine busy; None where nobody can tell."""
+    """Share of time in which a process used each engine; None is unknown."""
 
     sm: float | None = 0.0
     memory: float | None = 0.0
@@ -113,24 +114,24 @@ UNKNOWN = ProcessUtilization(None, None, None, None)
 
 
 class _UtilizationCall(ABC):
-    """One of the two calls, on one device."""
+    """One of the two NVML calls, on one device."""
 
     entry: struct.Struct
 
     def __init__(self, handle: Handle) -> None:
         self.is_supported = True
-        self.doubtful: set[int] = set()  # processes of whom the last read had a sample that cannot be true
+        self.invalid_pids: set[int] = set()  # processes with an impossible sample in the last read
         self._handle = handle
-        self._seen = first_look_back()
+        self._since = initial_since()
         self._allocate_buffer(INITIAL_ENTRIES)
 
     def read(self) -> list[Sample] | None:
-        """Samples newer than those before, none if there are none; None if the call failed.
+        """Samples since the last read, possibly none; None if the call failed.
 
         Raises GpuLostError, DriverGoneError.
         """
-        self._seen = look_back(self._seen)
-        self.doubtful = set()
+        self._since = next_since(self._since)
+        self.invalid_pids = set()
         code, count = INSUFFICIENT_SIZE, 0
         for _try in range(MAX_TRIES):
             code, count = self._call()
@@ -139,21 +140,21 @@ class _UtilizationCall(ABC):
             self._allocate_buffer(max(count, self._capacity) * 2)
         if code:
             raise_if_fatal(code)
-            self.is_supported = code not in NOT_THERE
-            return [] if code in NOTHING_NOW else None
+            self.is_supported = code not in UNSUPPORTED
+            return [] if code in NO_DATA_NOW else None
         raw = ctypes.string_at(self._buffer, min(count, self._capacity) * self.entry.size)
-        return self._sift(sample for sample in self._decode(raw) if sample[0] > self._seen)
+        return self._filter_valid(sample for sample in self._decode(raw) if sample[0] > self._since)
 
-    def _sift(self, told: Iterable[Sample]) -> list[Sample]:
-        """Drivers are known to fill samples with rubbish: percents in the millions, processes numbered 0."""
+    def _filter_valid(self, reported: Iterable[Sample]) -> list[Sample]:
+        """Drop impossible samples: some drivers return percentages in the millions or pid 0."""
         samples: list[Sample] = []
-        for sample in told:
+        for sample in reported:
             _at, pid, percents = sample
             if pid and max(percents) <= 100:
                 samples.append(sample)
             elif pid:
-                self.doubtful.add(pid)
-        self._seen = max((at for at, _pid, _percents in samples), default=self._seen)
+                self.invalid_pids.add(pid)
+        self._since = max((at for at, _pid, _percents in samples), default=self._since)
         return samples
 
     def _allocate_buffer(self, entries: int) -> None:
@@ -162,15 +163,15 @@ class _UtilizationCall(ABC):
 
     @abstractmethod
     def _call(self) -> tuple[int, int]:
-        """NVML's code, and how many entries there are."""
+        """Return NVML's code and the number of entries."""
 
     @abstractmethod
     def _decode(self, raw: bytes) -> Iterable[Sample]:
-        """The entries as samples."""
+        """Convert the entries to samples."""
 
 
 class _Modern(_UtilizationCall):
-    entry = MODERN
+    entry = MODERN_ENTRY
 
     def __init__(self, handle: Handle) -> None:
         super().__init__(handle)
@@ -179,16 +180,18 @@ class _Modern(_UtilizationCall):
 
     def _call(self) -> tuple[int, int]:
         version, where = pynvml.ProcessesUtilizationInfo_v1, ctypes.addressof(self._buffer)
-        MODERN_HEADER.pack_into(self._header, 0, version, self._capacity, self._seen, where)
+        MODERN_HEADER.pack_into(self._header, 0, version, self._capacity, self._since, where)
         code = self._function(self._handle, self._header)
         return code, MODERN_HEADER.unpack(self._header)[1]
 
     def _decode(self, raw: bytes) -> Iterable[Sample]:
-        return [(at, pid, (sm, mem, enc, dec)) for at, pid, sm, mem, enc, dec, _jpeg, _ofa in MODERN.iter_unpack(raw)]
+        return [
+            (at, pid, (sm, mem, enc, dec)) for at, pid, sm, mem, enc, dec, _jpeg, _ofa in MODERN_ENTRY.iter_unpack(raw)
+        ]
 
 
 class _Legacy(_UtilizationCall):
-    entry = LEGACY
+    entry = LEGACY_ENTRY
 
     def __init__(self, handle: Handle) -> None:
         super().__init__(handle)
@@ -197,37 +200,37 @@ class _Legacy(_UtilizationCall):
 
     def _call(self) -> tuple[int, int]:
         self._count.value = self._capacity
-        seen = ctypes.c_ulonglong(self._seen)
+        seen = ctypes.c_ulonglong(self._since)
         code = self._function(self._handle, self._buffer, ctypes.byref(self._count), seen)
         return code, self._count.value
 
     def _decode(self, raw: bytes) -> Iterable[Sample]:
-        return [(at, pid, (sm, mem, enc, dec)) for pid, at, sm, mem, enc, dec in LEGACY.iter_unpack(raw)]
+        return [(at, pid, (sm, mem, enc, dec)) for pid, at, sm, mem, enc, dec in LEGACY_ENTRY.iter_unpack(raw)]
 
 
 class ProcessUtilizationReader:
-    """The uses of all processes of one device."""
+    """Reads the utilization of all processes of one device."""
 
     def __init__(self, handle: Handle) -> None:
-        self._tellers: list[_UtilizationCall] = [_Modern(handle), _Legacy(handle)]
+        self._calls: list[_UtilizationCall] = [_Modern(handle), _Legacy(handle)]
 
     def read(self, is_busy: Callable[[], bool]) -> dict[int, ProcessUtilization] | None:
-        """Mean use by pid since the last read; who is not there was idle. None: nobody can tell.
+        """Mean utilization by pid since the last read; absent processes were idle. None: unknown.
 
-        A device that is busy while neither call saw anybody at work contradicts itself, and is not taken for idle;
-        nor is a process of whom only rubbish was told. Raises GpuLostError, DriverGoneError.
+        If the device is busy but neither call returns an active process, the result is unknown, not idle. The same
+        holds for a process with only impossible samples. Raises GpuLostError, DriverGoneError.
         """
         contradicts = False
-        for teller in self._tellers[:]:
-            samples = teller.read()
-            if not teller.is_supported:
-                self._tellers.remove(teller)
+        for call in self._calls[:]:
+            samples = call.read()
+            if not call.is_supported:
+                self._calls.remove(call)
             elif samples is None:
                 continue
             elif any(any(percents) for _at, _pid, percents in samples):
-                self._tellers.sort(key=lambda other: other is not teller)
-                return dict.fromkeys(teller.doubtful, UNKNOWN) | _average(samples)
-            elif not (contradicts := contradicts or bool(teller.doubtful) or is_busy()):
+                self._calls.sort(key=lambda other: other is not call)
+                return dict.fromkeys(call.invalid_pids, UNKNOWN) | _average(samples)
+            elif not (contradicts := contradicts or bool(call.invalid_pids) or is_busy()):
                 return {}
         return None
 

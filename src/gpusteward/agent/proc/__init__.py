@@ -1,5 +1,5 @@
-"""What /proc knows of a process.
+"""Identity of processes from /proc.
 
-table.py     pid -> name and identity, looked up once in the life of a process
-cgroups.py   the text of a cgroup file -> pod uid, container id (pure, never raises)
+process_table.py  pid -> name, user, pod uid, container id; read once per process
+cgroups.py        text of a cgroup file -> pod uid, container id (pure, never raises)
 """

@@ -1,4 +1,4 @@
-"""/proc: pid -> name, place, pod uid, container id. Looked up once in the life of a process."""
+"""Reads the identity of processes from /proc: name, user, place, pod uid and container id. Cached per process."""
 
 import os
 import pwd
@@ -17,21 +17,21 @@ _HOST_CGROUP_NAMESPACE = "cgroup:[4026531835]"  # fixed in the kernel: PROC_CGRO
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """Who a process is. Empty: not known, or not in a container."""
+    """The identity of a process. Empty: unknown, or not in a container."""
 
     name: str = ""
     place: Place = Place.UNKNOWN
     pod_uid: str = ""
     container_id: str = ""
-    user: str = ""  # who it runs as, a number where no name is known
+    user: str = ""  # the user it runs as; a number if the name is unknown
 
 
-_NOBODY = ProcessIdentity()
+_NO_IDENTITY = ProcessIdentity()
 
 
 @dataclass(slots=True)
-class _Known:
-    """A process that was looked up."""
+class _CachedProcess:
+    """A cached identity."""
 
     started: bytes
     inode: tuple[int, int]  # of its `stat`
@@ -39,52 +39,52 @@ class _Known:
 
 
 class ProcessTable:
-    """The processes of the /proc under `root`. A process already known costs one look at the inode of its `stat`.
+    """The processes of the /proc mounted at `root`. A cached process costs one stat call.
 
-    The kernel makes the inodes of a process when somebody looks, numbers and dates them then, and drops them with the
-    process: the same inode is the same process. One that was dropped from the cache only is another inode, and the
-    start time tells.
+    The kernel creates the /proc inodes of a process on first access, with a number and time, and drops them when the
+    process ends: the same inode is the same process. If the kernel dropped an inode from its cache earlier, the start
+    time shows whether it is still the same process.
     """
 
     def __init__(self, root: Path = Path("/proc")) -> None:
         self._root = str(root)
-        self._known: dict[int, _Known] = {}
+        self._cache: dict[int, _CachedProcess] = {}
 
     def identify(self, pid: int) -> ProcessIdentity:
-        """Never raises: gone, forbidden, or of another PID namespace is `Place.UNKNOWN`, and asked again next time."""
+        """Never raises: a process that ended, cannot be read or is in another PID namespace is `Place.UNKNOWN`."""
         try:
             inode = self._find_inode(pid)
-            known = self._known.get(pid)
-            if known is None or known.inode != inode:
-                known = self._known[pid] = self._meet(pid, inode, known)
+            cached = self._cache.get(pid)
+            if cached is None or cached.inode != inode:
+                cached = self._cache[pid] = self._identify(pid, inode, cached)
         except (OSError, ValueError):
-            self._known.pop(pid, None)
-            return _NOBODY
-        return known.identity
+            self._cache.pop(pid, None)
+            return _NO_IDENTITY
+        return cached.identity
 
-    def _meet(self, pid: int, inode: tuple[int, int], before: _Known | None) -> _Known:
+    def _identify(self, pid: int, inode: tuple[int, int], before: _CachedProcess | None) -> _CachedProcess:
         comm, started = self._read_stat(pid)
         if before is not None and before.started == started:
-            return _Known(started, inode, before.identity)
+            return _CachedProcess(started, inode, before.identity)
         identity = self._look_up(pid, comm)
         if self._read_stat(pid)[1] != started:
-            raise ValueError("the pid found a new owner while we read")
-        return _Known(started, inode, identity)
+            raise ValueError("the pid was reused during the read")
+        return _CachedProcess(started, inode, identity)
 
     def _find_inode(self, pid: int) -> tuple[int, int]:
         found = os.stat(f"{self._root}/{pid}/stat")  # noqa: PTH116 - pathlib takes three times as long, for each process
         return found.st_ino, found.st_ctime_ns
 
     def forget_except(self, pids: Collection[int]) -> None:
-        """Keep what is known of these processes only."""
-        self._known = {pid: self._known[pid] for pid in pids if pid in self._known}
+        """Drop all other processes from the cache."""
+        self._cache = {pid: self._cache[pid] for pid in pids if pid in self._cache}
 
     def _read_stat(self, pid: int) -> tuple[bytes, bytes]:
-        """Name and start time: fields 2 and 22. The name stands in brackets and may hold brackets and blanks itself."""
+        """Name and start time: fields 2 and 22. The name is in brackets and may contain brackets and blanks."""
         before, closing, after = self._read(pid, "stat").rpartition(b")")
         fields = after.split()
         if not closing or len(fields) < 20:
-            raise ValueError("not the stat of a process")
+            raise ValueError("invalid stat file")
         return before.partition(b"(")[2], fields[19]
 
     def _look_up(self, pid: int, comm: bytes) -> ProcessIdentity:
@@ -93,15 +93,15 @@ class ProcessTable:
         name = self._read_name(pid) or comm
         return ProcessIdentity(
             name=name[:_NAME_LIMIT].decode("utf-8", "replace"),
-            place=self._tell_place(cgroup, text),
+            place=self._find_place(cgroup, text),
             pod_uid=cgroup.pod_uid,
             container_id=cgroup.container_id,
             user=_name_user(Path(self._root, str(pid)).stat().st_uid),
         )
 
     def _read_name(self, pid: int) -> bytes:
-        """argv[0] up to its first blank, never more: arguments may be secrets, and a process that writes itself a
-        title (`nginx: worker`, `ray::train --token ...`) puts its arguments into argv[0] too.
+        """argv[0] up to its first blank, never more: arguments may contain secrets, and a process that sets its title
+        (`nginx: worker`, `ray::train --token ...`) has them in argv[0] too.
         """
         try:
             words = self._read(pid, "cmdline").partition(b"\0")[0].split(maxsplit=1)
@@ -109,12 +109,12 @@ class ProcessTable:
             return b""
         return words[0] if words else b""
 
-    def _tell_place(self, cgroup: CgroupIdentity, text: str) -> Place:
-        """The kernel shows cgroups relative to the cgroup namespace of whoever reads.
+    def _find_place(self, cgroup: CgroupIdentity, text: str) -> Place:
+        """Paths of cgroups are relative to the cgroup namespace of the reader.
 
-        With the host's namespace `/` is the root cgroup: the host. With one of our own `/` is the container we run
-        in, the agent's, which names no pod; others then begin with `/../`, and one that goes up without coming down
-        is the host's root, because inner cgroups hold no processes.
+        In the host's namespace `/` is the root cgroup: the host. In another namespace `/` is the container of the agent
+        itself, without a pod in its path; other paths then begin with `/../`, and one without further names is the
+        host's root, because inner cgroups have no processes.
         """
         if cgroup.is_container:
             return Place.CONTAINER
@@ -131,7 +131,7 @@ class ProcessTable:
             return True  # a kernel without cgroup namespaces
 
     def _read(self, pid: int, file: str) -> bytes:
-        """One system call where others take five: this runs for every process in every cycle."""
+        """Read with as few system calls as possible: pathlib would need five."""
         descriptor = os.open(f"{self._root}/{pid}/{file}", os.O_RDONLY | os.O_CLOEXEC)
         try:
             return os.read(descriptor, _CHUNK)
@@ -140,7 +140,7 @@ class ProcessTable:
 
 
 def _name_user(number: int) -> str:
-    """As this machine knows it; in a container of its own, names of the host are unknown."""
+    """The user name on this machine; in a container the names of the host are unknown."""
     try:
         return pwd.getpwuid(number).pw_name
     except KeyError:

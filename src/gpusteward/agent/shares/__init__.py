@@ -1,7 +1,7 @@
-"""Who holds which GPU, and how much of it. Pure, but for the ratio file.
+"""Allocations: which container holds which GPU, with share and limits. Pure except for the ratio file.
 
-resolve.py      claims, pods and GPUs -> allocations
-device_ids.py   the kubelet's device ids -> a GPU of this node and a slice of it
-annotations.py  what HAMi, Volcano, KAI and run:ai write on pods
+resolver.py     claims, pods and GPUs -> allocations
+device_ids.py   device ids of device plugins -> GPU or MIG instance, and replica
+annotations.py  annotations of HAMi, Volcano, KAI and run:ai
 ratio_file.py   k8s-vgpu-monitor's gpu_allocation.txt
 """

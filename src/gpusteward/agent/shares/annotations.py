@@ -1,10 +1,10 @@
-"""What sharing schedulers write on pods: HAMi's and Volcano's grants, KAI's (run:ai's) fractions (pure).
+"""Pod annotations of GPU sharing schedulers: grants of HAMi and Volcano, fractions of KAI (run:ai) (pure).
 
-HAMi and Volcano decide in the scheduler and hand the decision to their device plugin through an annotation; the id
-that the kubelet picks is one of many that look alike and often names another GPU. KAI holds a whole GPU with a
-reservation pod and lets the pods of the same group use it.
+HAMi and Volcano choose the GPU in the scheduler and pass it to their device plugin in an annotation; the device id that
+the kubelet picks is one of many equal ones and often names another GPU. KAI holds a whole GPU with a reservation pod
+and lets the pods of the same group use it.
 
-Nothing here raises: an annotation is text that anybody can write, and a bad one costs only itself.
+Nothing here raises: anyone can write annotations, and an invalid one is ignored.
 """
 
 import math
@@ -19,15 +19,15 @@ HAMI_ANNOTATION = "hami.io/vgpu-devices-allocated"
 GRANT_ANNOTATIONS = (HAMI_ANNOTATION, "volcano.sh/vgpu-ids-new")
 MIG_ANNOTATION = "hami.io/vgpu-mig-allocations"
 GROUP_LABEL = "runai-gpu-group"
-RESERVED_GPU_ANNOTATION = "run.ai/reserve_for_gpu_index"  # the name is history: it holds the uuid
+RESERVED_GPU_ANNOTATION = "run.ai/reserve_for_gpu_index"  # despite its name it contains the uuid
 RESERVATION_NAMESPACES = frozenset({"kai-resource-reservation", "runai-reservation"})
-_MOST = 2**31  # both schedulers count in 32 bits
+_MAX_INT32 = 2**31  # both schedulers count in 32 bits
 _MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A container's part of one device."""
+    """The part of a device granted to a container."""
 
     container: str
     device_id: str
@@ -42,9 +42,9 @@ class _MigGrant(msgspec.Struct, rename="camel"):
 
 
 def read_grants(pod: Pod) -> list[Grant]:
-    """What HAMi or Volcano granted to this pod's containers.
+    """Grants of HAMi or Volcano to the containers of this pod.
 
-    Containers are divided by `;`, devices of a container by `:`, and a device is `uuid,type,MiB,percent`.
+    Containers are separated by `;`, devices of a container by `:`, and a device is `uuid,type,MiB,percent`.
     """
     for annotation in GRANT_ANNOTATIONS:
         if pod.annotations.get(annotation):
@@ -67,10 +67,10 @@ def _parse_grants(pod: Pod, annotation: str) -> Iterator[Grant]:
 
 
 def _container_names(pod: Pod, groups: int, *, is_hami: bool) -> tuple[str, ...]:
-    """Whom the groups are for. HAMi counts init containers, before the others, since v2.9; Volcano never does.
+    """The container of each group. Since v2.9 HAMi lists init containers first; Volcano never lists them.
 
-    Until v2.6 HAMi left out the containers before the first one with a GPU. Volcano leaves out every one without, so
-    that of fewer groups than containers the first are the best guess.
+    Until v2.6 HAMi omitted the containers before the first one with a GPU. Volcano omits all containers without a GPU;
+    with fewer groups than containers, the first containers are the best guess.
     """
     if groups > len(pod.container_names):
         return pod.init_container_names + pod.container_names
@@ -88,7 +88,7 @@ def _parse_grant(container: str, text: str, instance: str) -> Grant | None:
 
 
 def _read_instances(pod: Pod) -> dict[tuple[int, int], str]:
-    """MIG instances that HAMi made for this pod, by container and device."""
+    """MIG instances that HAMi created for this pod, by container and device."""
     try:
         grants = msgspec.json.decode(pod.annotations.get(MIG_ANNOTATION, "[]").encode(), type=list[_MigGrant])
     except (msgspec.MsgspecError, UnicodeError):
@@ -97,7 +97,7 @@ def _read_instances(pod: Pod) -> dict[tuple[int, int], str]:
 
 
 def gpu_groups(pod: Pod) -> frozenset[str]:
-    """The KAI groups a pod is in, one GPU each. A pod on several has a label `runai-gpu-group/<group>` for each."""
+    """The KAI groups of a pod, one per GPU. A pod on several GPUs has a label `runai-gpu-group/<group>` for each."""
     return frozenset(
         group
         for label, group in pod.labels.items()
@@ -106,14 +106,14 @@ def gpu_groups(pod: Pod) -> frozenset[str]:
 
 
 def is_reservation(namespace: str, pod: Pod | None) -> bool:
-    """Whether a pod only holds a GPU for others. The namespace is a setting of KAI, the annotation is not."""
+    """Whether a pod only reserves a GPU for others. The namespace is configurable in KAI, the annotation is not."""
     return namespace in RESERVATION_NAMESPACES or (
         pod is not None and RESERVED_GPU_ANNOTATION in pod.annotations and GROUP_LABEL in pod.labels
     )
 
 
 def read_fraction(pod: Pod, device_id: str, *, memory_bytes: int | None) -> Grant:
-    """A KAI pod's part of a GPU of this size. KAI counts memory and does not limit compute."""
+    """The part of a GPU of this size for a KAI pod. KAI limits memory, not compute."""
     return Grant(
         container=pod.annotations.get("gpu-fraction-container-name") or next(iter(pod.container_names), ""),
         device_id=device_id,
@@ -130,10 +130,10 @@ def _fraction_memory(pod: Pod, memory_bytes: int | None) -> int | None:
 
 
 def _parse_whole(text: str) -> int | None:
-    """A number of 0 or more that 32 bits can hold."""
+    """A non-negative number that fits into 32 bits."""
     text = text.strip()
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 12 else None
-    return number if number is not None and number < _MOST else None
+    return number if number is not None and number < _MAX_INT32 else None
 
 
 def _parse_fraction(text: str) -> float | None:

@@ -1,4 +1,4 @@
-"""Device ids, as device plugins and schedulers write them, and the GPU each one means (pure)."""
+"""Resolves device ids of device plugins and schedulers to GPUs (pure)."""
 
 import re
 from collections.abc import Sequence
@@ -21,12 +21,12 @@ _SLICES = {
     ("9", "4"): "3g", ("5", "4"): "4g", ("0", "8"): "7g",
     ("14", "1"): "1g", ("21", "1"): "1g+me", ("5", "2"): "2g", ("6", "2"): "2g+me", ("0", "4"): "4g",
 }  # fmt: skip
-"""Profile id and size in slices of memory -> what the profile's name tells of it; the last row is the A30's."""
+"""Profile id and size in memory slices -> the begin of the profile name; the last row is the A30."""
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What a device id means: a GPU or MIG instance, and how the form of the id says it is lent."""
+    """The meaning of a device id: a GPU or MIG instance, and the sharing mode implied by the form of the id."""
 
     gpu: Gpu
     share: Share
@@ -34,7 +34,7 @@ class Device:
 
 
 class DeviceTable:
-    """The GPUs of this node by every name they go by."""
+    """The GPUs of this node by all their names."""
 
     def __init__(self, readings: Sequence[GpuReading]) -> None:
         self._by_uuid: dict[str, Gpu] = {}
@@ -44,7 +44,7 @@ class DeviceTable:
             self._add(reading.gpu)
 
     def find(self, device_id: str) -> Device | None:
-        """The device an id means; None if it is not one of this node's, or of no known form."""
+        """The device of an id; None if it is not on this node, or the form of the id is unknown."""
         name = device_id.strip().lower()
         if gpu := self._by_uuid.get(name):
             return Device(gpu, Share.MIG if gpu.mig else Share.EXCLUSIVE)
@@ -91,7 +91,7 @@ class DeviceTable:
         return None
 
     def _find_dra(self, match: re.Match[str]) -> Device | None:
-        """An instance is named by profile and placement; NVML tells us no placement, so it must be the only one."""
+        """An instance is named by profile and placement. NVML has no placement, so the profile must be unique."""
         gpu = self._by_minor.get(int(match[1]))
         if gpu is None or not match[2]:
             return _whole(gpu)
@@ -109,7 +109,7 @@ def _whole(gpu: Gpu | None) -> Device | None:
 
 
 def _is_of_profile(profile: str, match: re.Match[str]) -> bool:
-    """Whether a profile such as `1g.24gb+me` is the one that a name of the DRA driver means."""
+    """Whether a profile such as `1g.24gb+me` matches a name of the DRA driver."""
     if match[2].isdigit():
         slices, _, rest = profile.partition(".")
         return _SLICES.get((match[2], match[4])) == slices + "+me" * rest.endswith("+me")

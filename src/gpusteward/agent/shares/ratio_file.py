@@ -1,4 +1,4 @@
-"""k8s-vgpu-monitor's ratio file: one number, into how many parts every GPU of the node is lent."""
+"""k8s-vgpu-monitor's ratio file: one number, by how many pods each GPU of the node is shared."""
 
 import math
 from pathlib import Path
@@ -6,23 +6,23 @@ from pathlib import Path
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.logs import Log
 
-LONGEST_BYTES = 4096  # a longer file is some other file
+MAX_BYTES = 4096  # a longer file is not a ratio file
 log = Log(__name__)
 
 _Stamp = tuple[int, int, int]  # inode, size, time of change
 
 
 class RatioFile:
-    """The ratio, read again when the file changes. A ConfigMap's swap of symlinks is seen as a change of inode."""
+    """The ratio, reloaded when the file changes. When a ConfigMap swaps its symlinks, the inode changes."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ConfigurationError if there is no usable number to begin with."""
+        """Raises ConfigurationError if the file is invalid at the start."""
         self._path = path
         self._stamp = _read_stamp(path)
         self._ratio = read_ratio(path)
 
     def poll(self) -> float:
-        """The ratio now. A bad change is said once and the last good value stays."""
+        """The current ratio. An invalid change is logged once and the last valid value stays active."""
         stamp = _read_stamp(self._path)
         if stamp != self._stamp:
             self._stamp = stamp
@@ -44,16 +44,16 @@ def read_ratio(path: Path) -> float:
     """The number in the file. Raises ConfigurationError."""
     try:
         with path.open("rb") as file:
-            text = file.read(LONGEST_BYTES).decode("ascii", "replace").strip()
+            text = file.read(MAX_BYTES).decode("ascii", "replace").strip()
     except OSError as error:
         raise ConfigurationError(f"cannot read the ratio file {path}: {error.strerror}; {_ALLOWED}") from error
     ratio = _parse(text)
     if not math.isfinite(ratio) or ratio <= 0:
-        raise ConfigurationError(f"ratio file {path} holds {text[:60]!r}; {_ALLOWED}")
+        raise ConfigurationError(f"ratio file {path} contains {text[:60]!r}; {_ALLOWED}")
     return ratio
 
 
-_ALLOWED = "it must hold one number over 0, such as 2 (every GPU is lent to two pods)"
+_ALLOWED = "it must contain one number above 0, such as 2 (each GPU is shared by two pods)"
 
 
 def _parse(text: str) -> float:

@@ -1,7 +1,7 @@
-"""Claims of the kubelet and annotations of sharing schedulers -> who holds which GPU, how, up to what limit (pure).
+"""Resolves claims of the kubelet and annotations of sharing schedulers to allocations with share and limits (pure).
 
-Sources in order of trust: what HAMi or Volcano wrote on the pod, what KAI wrote on it, what the kubelet lists. The
-ratio file of k8s-vgpu-monitor fills in a limit where nobody set a finer one.
+Sources in order of trust: annotations of HAMi or Volcano, annotations of KAI, the kubelet's list. The ratio file of
+k8s-vgpu-monitor adds a limit where no source sets one.
 """
 
 import math
@@ -31,15 +31,15 @@ _Limit = TypeVar("_Limit", int, float)
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """Allocations, unique by container and GPU, and the device ids that no GPU of this node answers to."""
+    """Allocations, unique by container and GPU, and the device ids that match no GPU of this node."""
 
     allocations: tuple[Allocation, ...] = ()
     unresolved: tuple[str, ...] = ()
-    unplaced: frozenset[PodName] = frozenset()  # pods that hold one of those: where, nobody can tell
+    unplaced: frozenset[PodName] = frozenset()  # pods with such a device id: their GPU is unknown
 
 
 class Resolver:
-    """Resolves anew only if something it depends on has changed: claims and pods seldom do from cycle to cycle."""
+    """Caches the resolution until its input changes: claims and pods rarely change from cycle to cycle."""
 
     def __init__(self) -> None:
         self._seen: tuple[object, ...] = ()
@@ -54,7 +54,7 @@ class Resolver:
         *,
         ratio: float | None,
     ) -> Resolution:
-        """As `resolve_allocations`. `pods` must be a mapping that is replaced, never changed."""
+        """Like `resolve_allocations`. `pods` must be a mapping that is replaced, never modified."""
         gpus = [(each.gpu, each.is_mps, each.signals.get("memory_total_bytes")) for each in readings]
         seen = (tuple(claims), gpus, ratio)
         if pods is not self._pods or seen != self._seen:
@@ -65,7 +65,7 @@ class Resolver:
 
 @dataclass(slots=True)
 class _Node:
-    """What the sources say, looked up once."""
+    """The indexed input of one resolution."""
 
     devices: DeviceTable
     readings: Mapping[str, GpuReading]
@@ -86,19 +86,20 @@ class _Node:
 def resolve_allocations(
     claims: Sequence[Claim], pods: Mapping[str, Pod], readings: Sequence[GpuReading], *, ratio: float | None
 ) -> Resolution:
-    """Who holds what. Finished pods hold nothing; a pod the watch has not seen yet holds its claim without a uid."""
-    node = _gather(pods, readings)
+    """All allocations. Finished pods hold nothing; a pod not yet seen by the watch holds its claim without a uid."""
+    node = _index_node(pods, readings)
     found = [*_from_grants(node, claims), *_from_claims(node, claims), *_from_reservations(node, claims)]
     merged = _merge(found)
     pods_on = {(each.gpu_uuid, each.container.namespace, each.container.pod) for each in merged}
     holders = Counter(gpu_uuid for gpu_uuid, _namespace, _pod in pods_on)
     allocations = tuple(
-        _settle(each, node.readings[each.gpu_uuid], holders=holders[each.gpu_uuid], ratio=ratio) for each in merged
+        _finish_allocation(each, node.readings[each.gpu_uuid], holders=holders[each.gpu_uuid], ratio=ratio)
+        for each in merged
     )
     return Resolution(allocations, tuple(sorted(node.unresolved)), frozenset(node.unplaced))
 
 
-def _gather(pods: Mapping[str, Pod], readings: Sequence[GpuReading]) -> _Node:
+def _index_node(pods: Mapping[str, Pod], readings: Sequence[GpuReading]) -> _Node:
     by_name = {(pod.namespace, pod.name): pod for pod in pods.values()}
     devices = DeviceTable(readings)
     node = _Node(devices, {each.gpu.uuid: each for each in readings}, by_name, {}, {})
@@ -108,7 +109,7 @@ def _gather(pods: Mapping[str, Pod], readings: Sequence[GpuReading]) -> _Node:
 
 
 def _usable_grants(node: _Node, pod: Pod) -> list[Grant]:
-    """Grants of a living pod that name a device of this node; without any, the kubelet's word stands."""
+    """Grants of a running pod on devices of this node; without any, the kubelet's claims are used."""
     if pod.is_finished:
         return []
     return [grant for grant in read_grants(pod) if node.find(grant.device_id, (pod.namespace, pod.name))]
@@ -131,7 +132,7 @@ def _from_grants(node: _Node, claims: Sequence[Claim]) -> Iterator[Allocation]:
             if device is not None:
                 share = Share.MIG if device.gpu.mig else Share.HAMI
                 resource = resources.get((namespace, name, grant.container), "")
-                yield _allocate(node.pods[namespace, name], grant, device.gpu, share=share, resource=resource)
+                yield _allocate_grant(node.pods[namespace, name], grant, device.gpu, share=share, resource=resource)
 
 
 def _from_claims(node: _Node, claims: Sequence[Claim]) -> Iterator[Allocation]:
@@ -142,40 +143,40 @@ def _from_claims(node: _Node, claims: Sequence[Claim]) -> Iterator[Allocation]:
             continue
         device = node.find(claim.device_id, name)
         if device is not None and is_reservation(claim.namespace, pod):
-            lent = list(_lend(node, pod, device.gpu, resource=claim.resource))
-            yield from lent or [_hold(claim, pod, Device(device.gpu, Share.FRACTION))]
+            shared = list(_share_reserved(node, pod, device.gpu, resource=claim.resource))
+            yield from shared or [_allocate_claim(claim, pod, Device(device.gpu, Share.FRACTION))]
         elif device is not None:
-            yield _hold(claim, pod, device)
+            yield _allocate_claim(claim, pod, device)
 
 
-def _lend(node: _Node, reservation: Pod | None, gpu: Gpu, *, resource: str) -> Iterator[Allocation]:
-    """A reserved GPU belongs to the pods of its group; nobody, while they are not known."""
-    for pod in _users(node, reservation):
+def _share_reserved(node: _Node, reservation: Pod | None, gpu: Gpu, *, resource: str) -> Iterator[Allocation]:
+    """A reserved GPU is held by the pods of its group; by none while they are unknown."""
+    for pod in _reservation_users(node, reservation):
         grant = read_fraction(pod, gpu.uuid, memory_bytes=_memory_total(node.readings[gpu.uuid]))
-        yield _allocate(pod, grant, gpu, share=Share.FRACTION, resource=resource)
+        yield _allocate_grant(pod, grant, gpu, share=Share.FRACTION, resource=resource)
 
 
 def _from_reservations(node: _Node, claims: Sequence[Claim]) -> Iterator[Allocation]:
-    """Reservations that the kubelet does not list, by the uuid they note on themselves."""
+    """Reservations that the kubelet does not list, by the uuid in their annotation."""
     listed = {(claim.namespace, claim.pod) for claim in claims}
     for name, pod in node.pods.items():
         device_id = pod.annotations.get(RESERVED_GPU_ANNOTATION, "")
         is_unlisted = name not in listed and not pod.is_finished and is_reservation(pod.namespace, pod)
         if is_unlisted and device_id and (device := node.find(device_id, name)):
-            yield from _lend(node, pod, device.gpu, resource="")
+            yield from _share_reserved(node, pod, device.gpu, resource="")
 
 
-def _users(node: _Node, reservation: Pod | None) -> list[Pod]:
+def _reservation_users(node: _Node, reservation: Pod | None) -> list[Pod]:
     groups = sorted(gpu_groups(reservation)) if reservation else []
     return [pod for group in groups for pod in node.groups.get(group, ())]
 
 
-def _hold(claim: Claim, pod: Pod | None, device: Device) -> Allocation:
+def _allocate_claim(claim: Claim, pod: Pod | None, device: Device) -> Allocation:
     known = pod.container(claim.container) if pod else Container(claim.namespace, claim.pod, "", claim.container)
     return Allocation(known, device.gpu.uuid, device.share, claim.resource, device.replica, claim=claim.dra)
 
 
-def _allocate(pod: Pod, grant: Grant, gpu: Gpu, *, share: Share, resource: str) -> Allocation:
+def _allocate_grant(pod: Pod, grant: Grant, gpu: Gpu, *, share: Share, resource: str) -> Allocation:
     return Allocation(
         pod.container(grant.container),
         gpu.uuid,
@@ -187,7 +188,7 @@ def _allocate(pod: Pod, grant: Grant, gpu: Gpu, *, share: Share, resource: str) 
 
 
 def _merge(found: Sequence[Allocation]) -> list[Allocation]:
-    """One allocation per container and GPU, however many slices it consists of."""
+    """Merge to one allocation per container and GPU, which may consist of several replicas."""
     merged: dict[tuple[Container, str], Allocation] = {}
     for each in found:
         key = (each.container, each.gpu_uuid)
@@ -207,8 +208,8 @@ def _join(one: Allocation, other: Allocation) -> Allocation:
     )
 
 
-def _settle(allocation: Allocation, reading: GpuReading, *, holders: int, ratio: float | None) -> Allocation:
-    """Say how the GPU is shared where the id alone could not, and apply the ratio where there is no finer limit."""
+def _finish_allocation(allocation: Allocation, reading: GpuReading, *, holders: int, ratio: float | None) -> Allocation:
+    """Set the final share, which the device id alone may not show, and apply the ratio if there is no other limit."""
     share = allocation.share
     if share in (Share.EXCLUSIVE, Share.MIG) and holders > 1 and allocation.memory_limit_bytes is None:
         share = Share.TIME_SLICED
@@ -218,7 +219,7 @@ def _settle(allocation: Allocation, reading: GpuReading, *, holders: int, ratio:
         return replace(allocation, share=share)
     return replace(
         allocation,
-        share=Share.RATIO if ratio > 1 else share,  # one pod a GPU is not sharing
+        share=Share.RATIO if ratio > 1 else share,  # one pod per GPU is not sharing
         memory_limit_bytes=_divide(_memory_total(reading), ratio),
     )
 
@@ -234,5 +235,5 @@ def _divide(total: int | None, ratio: float) -> int | None:
 
 
 def _add(one: _Limit | None, other: _Limit | None) -> _Limit | None:
-    """Two limits together; no limit on one part is none on the whole."""
+    """The sum of two limits; without a limit on one part there is none on the whole."""
     return None if one is None or other is None else one + other
