@@ -1,4 +1,4 @@
-"""What the tests of the command line share: an environment that says nothing, an analyzer, an agent."""
+"""Fixtures of the command line tests: a clean environment, an analyzer, an agent."""
 
 import time
 from collections.abc import Iterator
@@ -11,13 +11,21 @@ from tests.analyzer.api.sample_results import small_result
 from tests.analyzer.api.server import Api, running_api
 from tests.cli.nodes import SnapshotAnswers
 
-SILENT = ("GPUSTEWARD_SERVER", "GPUSTEWARD_AGENT", "GPUSTEWARD_TOKEN", "PROM_URL", "LC_ALL", "LC_MESSAGES", "NO_COLOR")
+VARIABLES = (
+    "GPUSTEWARD_SERVER",
+    "GPUSTEWARD_AGENT",
+    "GPUSTEWARD_TOKEN",
+    "PROM_URL",
+    "LC_ALL",
+    "LC_MESSAGES",
+    "NO_COLOR",
+)
 
 
 @pytest.fixture(autouse=True)
-def quiet_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """English, UTC, nobody named."""
-    for name in (*SILENT, "KUBERNETES_SERVICE_HOST", "GPUSTEWARD_PROMETHEUS__URL"):
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """English, UTC, no addresses and tokens."""
+    for name in (*VARIABLES, "KUBERNETES_SERVICE_HOST", "GPUSTEWARD_PROMETHEUS__URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LANG", "C.UTF-8")
     monkeypatch.setenv("TZ", "UTC")

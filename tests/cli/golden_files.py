@@ -1,6 +1,6 @@
-"""What commands print, compared with what was read and found right.
+"""Output of commands, compared with golden files.
 
-After a change on purpose: GPUSTEWARD_WRITE_GOLDEN=1, then read the diff.
+To update them, set GPUSTEWARD_WRITE_GOLDEN=1 and read the diff.
 """
 
 import os

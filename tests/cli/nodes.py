@@ -1,4 +1,4 @@
-"""An agent's answers for a simulated node whose clock stands still."""
+"""Responses of an agent for a simulated node at a fixed time."""
 
 from typing import Any
 

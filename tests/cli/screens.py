@@ -1,4 +1,4 @@
-"""The screen without a terminal: driven by keys, read as text."""
+"""The terminal UI without a terminal: driven by keys, read as text."""
 
 import asyncio
 import re
@@ -14,28 +14,28 @@ from gpusteward.cli.top.app import TopApp
 from gpusteward.cli.top.detail import DetailScreen
 
 SMALL, LARGE = (80, 24), (140, 40)
-_MOMENTS = (
+_TIMES = (
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC"), "2026-01-02 03:04 UTC"),
     (re.compile(r"\b\d\d:\d\d:\d\d\b"), "03:04:05"),
 )
 
 
 def read_screen(app: TopApp) -> str:
-    """What a person sees, moments aside. Textual offers it only as SVG; its compositor has the lines."""
+    """The text on the screen, with fixed times. Textual exports only SVG; its compositor has the lines."""
     strips = app.screen._compositor.render_strips()
     text = "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips) + "\n"
-    for pattern, stand_in in _MOMENTS:
+    for pattern, stand_in in _TIMES:
         text = pattern.sub(stand_in, text)
     return text
 
 
 @asynccontextmanager
 async def watching(*flags: str, size: tuple[int, int] = SMALL) -> AsyncIterator[Pilot[int]]:
-    """`gpusteward top` with the first rows on it."""
+    """`gpusteward top` after its first request."""
     app = top.make_app(top.build_parser().parse(list(flags)))
-    app._source.title = "http://server:8080"
+    app.source.title = "http://server:8080"
     async with app.run_test(size=size, notifications=True) as pilot:
-        await until(pilot, lambda: app._given is not None or bool(app._lost))
+        await until(pilot, lambda: app.listing is not None or bool(app.error))
         yield pilot
 
 
@@ -65,9 +65,9 @@ def detail_of(pilot: Pilot[int]) -> DetailScreen:
 
 
 def read_detail(pilot: Pilot[int]) -> str:
-    """All that is written of the opened workload, below the end of the screen too; empty while none is open."""
+    """The whole text of the opened workload, also below the screen; empty if none is open."""
     screen = pilot.app.screen
-    return "\n".join(line.plain for line in screen._write(100)) if isinstance(screen, DetailScreen) else ""
+    return "\n".join(line.plain for line in screen.describe(100)) if isinstance(screen, DetailScreen) else ""
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:

@@ -114,7 +114,7 @@ def test_a_file_without_a_token_is_refused_before_anything_is_sent(
     file = tmp_path / "token"
     file.write_bytes(content)
     assert main(["idle", "--token-file", str(file)]) == 2
-    assert "does not hold a token" in capsys.readouterr().err
+    assert "does not contain a token" in capsys.readouterr().err
 
 
 def test_a_server_that_is_not_an_analyzer_is_reported() -> None:

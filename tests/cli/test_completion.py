@@ -1,4 +1,4 @@
-"""Completion scripts, read by the shells themselves."""
+"""Completion scripts, run by the shells."""
 
 import os
 import pty
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.cli.commands.completion import list_words
+from gpusteward.cli.commands.completion import list_commands
 from gpusteward.cli.main import COMMANDS, main
 
 BASH = """
@@ -42,7 +42,7 @@ def run(*command: str) -> str:
 
 
 def complete(shell: str, script: Path, line: str) -> list[str]:
-    """What the shell would offer at the end of a line."""
+    """The completions of the shell at the end of a line."""
     if shell == "bash":
         words = " ".join(f"'{word}'" for word in line.split(" "))
         return run("bash", "--norc", "-c", BASH.format(script=script, words=words)).split()
@@ -80,7 +80,7 @@ def complete_in_zsh(script: Path, line: str) -> list[str]:
     return [word for word in offered if word.startswith(words[-1])]
 
 
-def test_the_shell_knows_every_command(shell: str, script: Path) -> None:
+def test_the_shell_completes_every_command(shell: str, script: Path) -> None:
     assert set(complete(shell, script, "gpusteward ")) >= set(COMMANDS)
 
 
@@ -98,19 +98,19 @@ def test_the_shell_completes_a_command(shell: str, script: Path) -> None:
         ("gpusteward settings --tokens", "--tokens-file"),
     ],
 )
-def test_the_shell_knows_the_flags_of_a_command(shell: str, script: Path, line: str, wanted: str) -> None:
+def test_the_shell_completes_the_flags_of_a_command(shell: str, script: Path, line: str, wanted: str) -> None:
     assert wanted in complete(shell, script, line)
 
 
-def test_the_shell_knows_the_values_of_a_flag(shell: str, script: Path) -> None:
+def test_the_shell_completes_the_values_of_a_flag(shell: str, script: Path) -> None:
     assert sorted(complete(shell, script, "gpusteward idle --output ")) == ["csv", "json", "table"]
 
 
-def test_the_shell_knows_the_shells(shell: str, script: Path) -> None:
+def test_the_shell_completes_the_names_of_shells(shell: str, script: Path) -> None:
     assert complete(shell, script, "gpusteward completion fi")[:1] == ["fish"]
 
 
-def test_a_person_at_the_prompt_of_zsh_gets_the_rest_of_the_word(
+def test_zsh_completes_a_word_at_its_prompt(
     component: Callable[[str], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     component("zsh")
@@ -150,19 +150,19 @@ def at_prompt(*command: str) -> Iterator[tuple[int, Callable[[bytes], None]]]:
         os.close(master)
 
 
-def test_an_unknown_shell_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_shell_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", "tcsh"]) == 2
-    assert "invalid choice: 'tcsh'" in capsys.readouterr().err
+    assert "shell: 'tcsh' is not one of" in capsys.readouterr().err
 
 
-def test_every_command_of_people_shows_its_flags() -> None:
-    words = {each.name: each for each in list_words()}
+def test_every_command_has_its_flags_completed() -> None:
+    commands = {each.name: each for each in list_commands()}
     for name in ("agent", "serve", "top", "idle", "explain", "ps", "doctor", "settings"):
-        assert "--help" in {flag for one in words[name].flags for flag in one.names}, name
+        assert "--help" in {flag for one in commands[name].flags for flag in one.names}, name
 
 
-def test_output_is_offered_by_every_command_that_prints() -> None:
-    words = {each.name: each for each in list_words()}
+def test_every_command_that_prints_has_the_output_flag() -> None:
+    commands = {each.name: each for each in list_commands()}
     for name in ("top", "idle", "explain", "ps", "doctor", "settings"):
-        choices = [flag.choices for flag in words[name].flags if "--output" in flag.names]
+        choices = [flag.choices for flag in commands[name].flags if "--output" in flag.names]
         assert choices == [("table", "json", "csv")], name

@@ -1,4 +1,4 @@
-"""`gpusteward doctor` as a program, and its checks against real sockets, files and servers."""
+"""`gpusteward doctor` as a program, and its checks on real sockets, files and servers."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import pytest
 
 from gpusteward.cli.api.client import make_client
 from gpusteward.cli.api.errors import Peer
-from gpusteward.cli.doctor import driver, engine, kubelet, processes
+from gpusteward.cli.doctor import driver, engine, node
 from gpusteward.cli.doctor.findings import Finding, Status
 from gpusteward.cli.main import main
 from tests.agent.test_agent_process import free_port
@@ -29,7 +29,7 @@ DOCTOR = (sys.executable, "-m", "gpusteward.cli.main", "doctor")
 
 
 def diagnose(*flags: str, env: Mapping[str, str] | None = None) -> tuple[int, dict[str, list[dict[str, str]]]]:
-    """Exit code and findings by check, of the program."""
+    """Exit code and findings of the program, by check."""
     done = subprocess.run(
         [*DOCTOR, "-o", "json", *flags],
         env=dict(env or os.environ),
@@ -49,21 +49,21 @@ def statuses(findings: Iterable[Finding]) -> list[Status]:
     return [finding.status for finding in findings]
 
 
-def test_it_works_where_there_is_nothing_at_all() -> None:
+def test_it_runs_without_any_component() -> None:
     code, found = diagnose("--server", "127.0.0.1:1", "--agent", "127.0.0.1:1")
     assert set(found) >= {"driver", "devices", "processes", "kubelet", "analyzer", "agent", "rights", "prometheus"}
-    assert found["analyzer"][0]["status"] == "fail", "it was named, so it must be there"
+    assert found["analyzer"][0]["status"] == "fail", "its address was given"
     assert code == 1
 
 
-def test_what_nobody_asked_for_and_is_not_there_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_component_without_an_address_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     _, found = diagnose()
     for check in ("rights", "prometheus"):
         assert found[check][0]["status"] == "skip"
 
 
-def test_it_needs_no_library_at_all(tmp_path: Path) -> None:
-    """Neither the agent's, nor the analyzer's, nor rich."""
+def test_it_needs_no_optional_library(tmp_path: Path) -> None:
+    """Neither those of the agent and the analyzer, nor rich."""
     program = (
         "import sys\n"
         "for name in ('pynvml', 'grpclib', 'google', 'msgspec', 'pydantic', 'numpy', 'rich', 'textual', 'yaml'):\n"
@@ -76,7 +76,7 @@ def test_it_needs_no_library_at_all(tmp_path: Path) -> None:
     assert "pip install 'gpusteward[agent]'" in done.stdout
 
 
-def test_every_failure_says_how_to_mend_it(tmp_path: Path) -> None:
+def test_every_failure_has_a_fix(tmp_path: Path) -> None:
     flags = ("--server", "127.0.0.1:1", "--agent", "127.0.0.1:1", "--prometheus-url", "127.0.0.1:1")
     _, found = diagnose(*flags, "--kubelet-socket", str(tmp_path / "none"), "--proc", str(tmp_path / "none"))
     failed = [row for rows in found.values() for row in rows if row["status"] == "fail"]
@@ -85,10 +85,8 @@ def test_every_failure_says_how_to_mend_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_the_table_is_the_one_that_was_found_right(
-    language: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Of what is the same on every machine: that which is named and missing."""
+def test_the_table_matches_the_golden_file(language: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the lines that are the same on every machine: components with an address that do not exist."""
     flags = ["--server", "127.0.0.1:1", "--agent", "127.0.0.1:1", "--prometheus-url", "127.0.0.1:1"]
     main(["doctor", *flags, "--kubelet-socket", "/none", "--proc", "/none", "--language", language])
     printed = capsys.readouterr().out
@@ -97,7 +95,7 @@ def test_the_table_is_the_one_that_was_found_right(
     assert_golden(f"doctor.{language}.txt", "\n".join(line for line in lines if "cgroups" not in line) + "\n")
 
 
-def test_a_driver_is_found_with_its_gpus(tmp_path: Path) -> None:
+def test_a_driver_is_reported_with_its_gpus(tmp_path: Path) -> None:
     nvml.a100x8().write(tmp_path / "scenario")
     _, found = diagnose(env=environment(tmp_path / "scenario"))
     assert found["driver"][0]["status"] == "ok"
@@ -108,10 +106,10 @@ def test_a_gpu_that_fell_off_the_bus_is_a_failure(fake_nvml: FakeNvml) -> None:
     fake_nvml.load(nvml.with_lost_gpu(2))
     read, lost = driver.check_nvml()
     assert (read.status, lost.status) == (Status.OK, Status.FAIL)
-    assert "GPU 2 is lost" in lost.tell("en")["finding"]
+    assert "GPU 2 is lost" in lost.describe("en")["finding"]
 
 
-def test_a_gpu_without_a_driver_is_a_failure_and_no_gpu_is_none(fake_nvml: FakeNvml, tmp_path: Path) -> None:
+def test_a_gpu_without_a_driver_is_a_failure_and_no_gpu_is_skipped(fake_nvml: FakeNvml, tmp_path: Path) -> None:
     fake_nvml.load(nvml.no_driver())
     assert statuses(driver.check_nvml(pci=tmp_path)) == [Status.SKIP]
     card = tmp_path / "0000:17:00.0"
@@ -121,18 +119,18 @@ def test_a_gpu_without_a_driver_is_a_failure_and_no_gpu_is_none(fake_nvml: FakeN
     assert statuses(driver.check_nvml(pci=tmp_path)) == [Status.FAIL]
 
 
-def test_a_driver_that_hangs_is_left_behind(fake_nvml: FakeNvml) -> None:
+def test_a_hanging_driver_call_is_abandoned(fake_nvml: FakeNvml) -> None:
     fake_nvml.load(nvml.hung_call())
     try:
-        (found,) = driver.check_nvml(patience_seconds=0.3)
+        (found,) = driver.check_nvml(timeout_seconds=0.3)
     finally:
         fake_nvml.change(nvml.a100x8())
     assert found.status is Status.FAIL
-    assert "did not answer within 0 s" in found.tell("en")["finding"]
+    assert "did not respond within 0 s" in found.describe("en")["finding"]
     wait_until(lambda: fake_nvml.open_handles == 0)
 
 
-def test_devices_that_may_not_be_opened_are_told_with_their_group(tmp_path: Path) -> None:
+def test_devices_that_cannot_be_opened_are_failures(tmp_path: Path) -> None:
     assert statuses(driver.check_devices(tmp_path)) == [Status.SKIP]
     for name in ("nvidia0", "nvidiactl", "nvidia-uvm"):
         (tmp_path / name).touch()
@@ -142,47 +140,49 @@ def test_devices_that_may_not_be_opened_are_told_with_their_group(tmp_path: Path
         assert statuses(driver.check_devices(tmp_path)) == [Status.FAIL]
 
 
-def test_processes_are_looked_at(tmp_path: Path) -> None:
-    assert statuses(processes.check_proc()) == [Status.OK]
-    assert statuses(processes.check_proc(tmp_path / "none")) == [Status.FAIL]
+def test_processes_and_their_cgroups_are_checked(tmp_path: Path) -> None:
+    assert statuses(node.check_proc()) == [Status.OK]
+    assert statuses(node.check_proc(tmp_path / "none")) == [Status.FAIL]
     for pid in (1, 7):
         (tmp_path / str(pid)).mkdir()
         (tmp_path / str(pid) / "cgroup").write_text("0::/\n")
-    assert statuses(processes.check_proc(tmp_path, in_container=True)) == [Status.WARN], "no kthreadd: no hostPID"
-    assert statuses(processes.check_proc(tmp_path)) == [Status.OK]
+    assert statuses(node.check_proc(tmp_path, in_container=True)) == [Status.WARN], "no kthreadd: no hostPID"
+    assert statuses(node.check_proc(tmp_path)) == [Status.OK]
 
 
-def test_the_kubelet_is_asked_over_its_socket(tmp_path: Path) -> None:
+def test_the_kubelet_is_queried_over_its_socket(tmp_path: Path) -> None:
     path = tmp_path / "kubelet.sock"
     assert statuses(kubelet.check_kubelet(path, is_node=False)) == [Status.SKIP]
     assert statuses(kubelet.check_kubelet(path, is_node=True)) == [Status.FAIL]
     pods = response(device_claim("team", "pod-1", "main", "GPU-1", "GPU-2"))
     with FakeKubelet(path, pods):
-        (found,) = kubelet.check_kubelet(path, is_node=True)
+        (found,) = node.check_kubelet(path, is_node=True)
     assert found.status is Status.OK
-    assert found.tell("en")["finding"] == "it answers, 2 GPU claims on this node"
-    assert statuses(kubelet.check_kubelet(path, is_node=True)) == [Status.FAIL], "a socket that nobody listens on"
+    assert found.describe("en")["finding"] == "it responds, 2 GPU claims on this node"
+    assert statuses(node.check_kubelet(path, is_node=True)) == [Status.FAIL], "no process listens on the socket"
 
 
-def test_a_healthy_analyzer_is_found_and_its_clock_compared() -> None:
+def test_a_healthy_analyzer_is_ok_and_its_clock_is_compared() -> None:
     with running_api(small_result(at=time.time())) as api:
         code, found = diagnose("--server", api.url)
     assert [row["status"] for row in found["analyzer"]] == ["ok"]
     assert "5 allocations" in found["analyzer"][0]["finding"]
-    assert [row["status"] for row in found["samples"]] == ["ok"], "one that cannot be measured is no alarm"
-    assert found["samples"][0]["finding"].startswith("100% of expected samples seen of 4 allocations; 1 has no utiliz")
+    assert [row["status"] for row in found["samples"]] == ["ok"], "an allocation that cannot be measured is no warning"
+    assert found["samples"][0]["finding"].startswith(
+        "sample coverage 100% of 4 allocations; the utilization of 1 other"
+    )
     assert found["clock"][0]["status"] == "ok"
-    assert found["clock"][0]["finding"] == "within 1 s of this one: analyzer"
+    assert found["clock"][0]["finding"] == "within 1 s of this machine: analyzer"
     assert code == 0
 
 
-def test_an_analyzer_whose_result_is_old_is_warned_of(analyzer: Api) -> None:
+def test_an_analyzer_with_an_outdated_result_is_a_warning(analyzer: Api) -> None:
     _, found = diagnose("--server", analyzer.url)
     assert found["analyzer"][0]["status"] == "warn"
-    assert found["analyzer"][0]["finding"] == "its last result is old"
+    assert found["analyzer"][0]["finding"] == "its last result is outdated"
 
 
-def test_an_agent_that_is_not_ready_is_told_in_its_own_words(node_url: str) -> None:
+def test_an_agent_that_is_not_ready_is_a_failure(node_url: str) -> None:
     _, found = diagnose("--agent", node_url)
     assert found["agent"][0]["status"] == "ok"
     with running_api(None) as api:  # an analyzer where the agent should be
@@ -205,9 +205,9 @@ def prometheus_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield one.url
 
 
-def test_prometheus_is_asked_for_names_and_intervals(prometheus_url: str) -> None:
+def test_prometheus_is_queried_for_names_and_intervals(prometheus_url: str) -> None:
     findings = [
-        one.tell("en")
+        one.describe("en")
         for one in engine.check_engine(make_client(Peer.PROMETHEUS, prometheus_url), origin="--prometheus-url")
     ]
     assert [(one["check"], one["status"]) for one in findings] == [
@@ -224,13 +224,13 @@ def test_a_prometheus_without_gpu_metrics_is_a_failure(tmp_path: Path) -> None:
     with running_prometheus(tmp_path) as empty:
         findings = list(engine.check_engine(make_client(Peer.PROMETHEUS, empty.url), origin="PROM_URL"))
     assert statuses(findings) == [Status.OK, Status.FAIL]
-    assert "ServiceMonitor" in findings[1].tell("en")["mend"]
+    assert "ServiceMonitor" in findings[1].describe("en")["mend"]
 
 
-def test_something_else_in_the_place_of_prometheus_is_a_failure(analyzer: Api) -> None:
+def test_a_server_that_is_not_prometheus_is_a_failure(analyzer: Api) -> None:
     assert statuses(engine.check_engine(make_client(Peer.PROMETHEUS, analyzer.url), origin="PROM_URL")) == [Status.FAIL]
 
 
-def test_a_port_nobody_listens_on_is_a_failure() -> None:
+def test_a_closed_port_is_a_failure() -> None:
     client = make_client(Peer.PROMETHEUS, f"http://127.0.0.1:{free_port()}")
     assert statuses(engine.check_engine(client, origin="PROM_URL")) == [Status.FAIL]

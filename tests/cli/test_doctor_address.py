@@ -1,4 +1,4 @@
-"""Where `gpusteward doctor` finds Prometheus: as `gpusteward serve` would, credentials included, and it says where."""
+"""Where `gpusteward doctor` finds the address and credentials of Prometheus: as `gpusteward serve` does."""
 
 import base64
 import json
@@ -21,7 +21,7 @@ NAMES = b'{"status":"success","data":[]}'
 
 @pytest.fixture
 def server() -> Iterator[FaultyEngine]:
-    """Answers as Prometheus does that has nothing yet."""
+    """Responds like an empty Prometheus."""
     with faulty("http://127.0.0.1:9") as one:
         one.misfortune = fails("", status=200, body=NAMES)
         yield one
@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def diagnose(capsys: pytest.CaptureFixture[str], *flags: str) -> dict[str, str]:
-    """What it says of Prometheus; no secret is in anything it says."""
+    """The finding about Prometheus; the output contains no secret."""
     main(["doctor", "-o", "json", "--server", "127.0.0.1:1", "--agent", "127.0.0.1:1", *flags])
     printed = capsys.readouterr()
     assert SECRET not in printed.out + printed.err
@@ -47,12 +47,12 @@ def write(path: Path, url: str, *more: str) -> Path:
     return path
 
 
-def test_the_file_that_is_named_says_where_it_is(
+def test_the_address_is_read_from_the_given_file(
     server: FaultyEngine, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write(folder / "site.yaml", server.url)
-    told = diagnose(capsys, "--config", str(path))
-    assert (told["status"], told["finding"]) == ("ok", f"{server.url} answers; the address is from {path} line 2")
+    found = diagnose(capsys, "--config", str(path))
+    assert (found["status"], found["finding"]) == ("ok", f"{server.url} responds; the address comes from {path} line 2")
 
 
 def test_the_file_is_found_where_serve_finds_it(
@@ -60,10 +60,10 @@ def test_the_file_is_found_where_serve_finds_it(
 ) -> None:
     assert (engine_address.CONFIG_VARIABLE, engine_address.DEFAULT_FILE) == (file.CONFIG_VARIABLE, file.DEFAULT_FILE)
     write(folder / "config.yaml", server.url)
-    assert diagnose(capsys)["finding"].endswith("the address is from config.yaml line 2")
+    assert diagnose(capsys)["finding"].endswith("the address comes from config.yaml line 2")
     write(folder / "other.yaml", server.url)
     monkeypatch.setenv("GPUSTEWARD_CONFIG", "other.yaml")
-    assert diagnose(capsys)["finding"].endswith("the address is from other.yaml line 2")
+    assert diagnose(capsys)["finding"].endswith("the address comes from other.yaml line 2")
 
 
 def test_the_environment_wins_over_the_file_and_a_flag_over_both(
@@ -71,10 +71,10 @@ def test_the_environment_wins_over_the_file_and_a_flag_over_both(
 ) -> None:
     path = write(folder / "config.yaml", "http://127.0.0.1:1")
     monkeypatch.setenv("PROM_URL", server.url)
-    assert diagnose(capsys)["finding"].endswith("the address is from PROM_URL")
+    assert diagnose(capsys)["finding"].endswith("the address comes from PROM_URL")
     monkeypatch.setenv("PROM_URL", "http://127.0.0.1:1")
     flags = ("--prometheus-url", server.url, "--config", str(path))
-    assert diagnose(capsys, *flags)["finding"].endswith("the address is from --prometheus-url")
+    assert diagnose(capsys, *flags)["finding"].endswith("the address comes from --prometheus-url")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_the_credentials_of_the_settings_are_sent_and_never_shown(
     assert {seen["X-Scope-OrgID"] for seen in server.headers_seen} == {"team-a"}
 
 
-def test_credentials_of_a_file_that_was_not_named_go_to_no_other_address(
+def test_credentials_of_a_default_file_are_not_sent_to_the_address_of_the_flag(
     server: FaultyEngine, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(folder / "config.yaml", "http://127.0.0.1:1", f"bearer_token: {SECRET}")
@@ -103,14 +103,14 @@ def test_credentials_of_a_file_that_was_not_named_go_to_no_other_address(
     assert all("Authorization" not in seen for seen in server.headers_seen)
 
 
-def test_credentials_that_are_refused_are_told_with_their_settings(
+def test_rejected_credentials_are_reported_with_their_settings(
     server: FaultyEngine, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.misfortune = fails("", status=401, body=b"no")
     path = write(folder / "site.yaml", server.url, f"bearer_token: {SECRET}")
-    told = diagnose(capsys, "--config", str(path))
-    assert told["status"] == "fail"
-    assert "check prometheus.username, prometheus.password and prometheus.bearer_token" in told["finding"]
+    found = diagnose(capsys, "--config", str(path))
+    assert found["status"] == "fail"
+    assert "check prometheus.username, prometheus.password and prometheus.bearer_token" in found["finding"]
 
 
 @pytest.mark.parametrize(
@@ -124,45 +124,45 @@ def test_credentials_that_are_refused_are_told_with_their_settings(
         (f'prometheus:\n  url: http://x\n  bearer_token: "{SECRET}文"', "'Authorization'"),
     ],
 )
-def test_settings_that_cannot_be_used_are_a_finding(
+def test_invalid_settings_are_a_finding(
     text: str, reason: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "config.yaml").write_text(text)
-    told = diagnose(capsys, "--config", "config.yaml")
-    assert told["status"] == "fail"
-    assert told["finding"].startswith("the settings of the analyzer cannot be used: ")
-    assert reason in told["finding"]
-    assert "gpusteward settings" in told["mend"]
-    assert diagnose(capsys)["status"] == "warn", "nobody named it: it may be another program's"
+    found = diagnose(capsys, "--config", "config.yaml")
+    assert found["status"] == "fail"
+    assert found["finding"].startswith("the settings of the analyzer are invalid: ")
+    assert reason in found["finding"]
+    assert "gpusteward settings" in found["mend"]
+    assert diagnose(capsys)["status"] == "warn", "not given by flag or variable: it may belong to another program"
 
 
-def test_a_file_that_is_named_and_missing_is_a_finding(capsys: pytest.CaptureFixture[str]) -> None:
-    told = diagnose(capsys, "--config", "none.yaml")
-    assert told["status"] == "fail"
-    assert "none.yaml" in told["finding"]
+def test_a_missing_file_is_a_finding(capsys: pytest.CaptureFixture[str]) -> None:
+    found = diagnose(capsys, "--config", "none.yaml")
+    assert found["status"] == "fail"
+    assert "none.yaml" in found["finding"]
 
 
-def test_a_file_without_prometheus_is_no_failure(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_without_prometheus_are_skipped(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "config.yaml").write_text("scrape:\n  targets: [node-7]\n")
-    told = diagnose(capsys)
-    assert told["status"] == "skip"
-    assert "prometheus.url" in told["mend"]
+    found = diagnose(capsys)
+    assert found["status"] == "skip"
+    assert "prometheus.url" in found["mend"]
 
 
-@pytest.mark.parametrize(("is_named", "status"), [(True, "fail"), (False, "warn")])
-def test_a_file_that_needs_libraries_which_are_missing_is_told_with_the_extra_that_brings_them(
-    is_named: bool, status: str, folder: Path
+@pytest.mark.parametrize(("is_given", "status"), [(True, "fail"), (False, "warn")])
+def test_missing_libraries_are_reported_with_the_extra_that_installs_them(
+    is_given: bool, status: str, folder: Path
 ) -> None:
     path = write(folder / "config.yaml", "http://127.0.0.1:1")
-    told = diagnose_without_libraries(*(("--config", str(path)) if is_named else ()))
-    assert told["status"] == status
-    assert "pip install 'gpusteward[cli]'" in told["finding"]
+    found = diagnose_without_libraries(*(("--config", str(path)) if is_given else ()))
+    assert found["status"] == status
+    assert "pip install 'gpusteward[cli]'" in found["finding"]
 
 
-def test_without_libraries_flag_and_environment_do(server: FaultyEngine, folder: Path) -> None:
+def test_flag_and_environment_work_without_libraries(server: FaultyEngine, folder: Path) -> None:
     write(folder / "config.yaml", "http://127.0.0.1:1")
     assert diagnose_without_libraries("--prometheus-url", server.url)["status"] == "ok"
-    assert diagnose_without_libraries(PROM_URL=server.url)["finding"].endswith("the address is from PROM_URL")
+    assert diagnose_without_libraries(PROM_URL=server.url)["finding"].endswith("the address comes from PROM_URL")
 
 
 def diagnose_without_libraries(*flags: str, **variables: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The checks that need a server which says what a test wants: rights, and clocks that differ."""
+"""Checks of permissions and clocks, against a server with chosen responses."""
 
 import json
 import time
@@ -13,20 +13,19 @@ import pytest
 
 from gpusteward.cli.api.client import Client, make_client
 from gpusteward.cli.api.errors import Peer
-from gpusteward.cli.doctor import clocks
-from gpusteward.cli.doctor import permissions as rights
+from gpusteward.cli.doctor import permissions, servers
 from gpusteward.cli.doctor.findings import Finding, Status
 
 
 class ReviewServer(ThreadingHTTPServer):
-    """Answers access reviews as an API server does; `allowed` verbs, a clock that is `ahead`."""
+    """Responds to access reviews like an API server. `ahead`: seconds that its clock is ahead."""
 
     daemon_threads = True
 
     def __init__(self, *, allowed: tuple[str, ...] = (), ahead: float = 0.0, status: int = 201) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.allowed, self.ahead, self.status = allowed, ahead, status
-        self.asked: list[dict[str, object]] = []
+        self.reviews: list[dict[str, object]] = []
 
     @property
     def url(self) -> str:
@@ -38,7 +37,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.asked.append({"path": self.path, **review})
+        self.server.reviews.append({"path": self.path, **review})
         verb = review["spec"]["resourceAttributes"]["verb"]
         self._send({"status": {"allowed": verb in self.server.allowed}}, self.server.status)
 
@@ -73,46 +72,46 @@ def client_of(server: ReviewServer) -> Client:
     return make_client(Peer.API_SERVER, server.url)
 
 
-def test_a_pod_that_may_read_pods_is_well() -> None:
+def test_a_pod_that_may_read_pods_is_ok() -> None:
     with serving(ReviewServer(allowed=("get", "list", "watch"))) as server:
-        (found,) = rights.check_rights(client_of(server))
+        (found,) = permissions.check_permissions(client_of(server))
     assert found.status is Status.OK
-    assert {str(one["path"]) for one in server.asked} == {rights.REVIEWS}
-    assert all(one["kind"] == "SelfSubjectAccessReview" for one in server.asked)
+    assert {str(one["path"]) for one in server.reviews} == {permissions.REVIEWS}
+    assert all(one["kind"] == "SelfSubjectAccessReview" for one in server.reviews)
 
 
-def test_a_verb_that_is_missing_is_told_with_the_rule_that_grants_it() -> None:
+def test_a_denied_verb_is_reported_with_the_role_that_grants_it() -> None:
     with serving(ReviewServer(allowed=("get", "list"))) as server:
-        (found,) = rights.check_rights(client_of(server))
+        (found,) = permissions.check_permissions(client_of(server))
     assert found.status is Status.FAIL
-    assert found.tell("en")["finding"] == "may not watch pods"
-    assert "ClusterRole" in found.tell("en")["mend"]
+    assert found.describe("en")["finding"] == "may not watch pods"
+    assert "ClusterRole" in found.describe("en")["mend"]
 
 
 @pytest.mark.parametrize("status", [401, 403, 500])
-def test_an_api_server_that_refuses_the_question_is_a_failure(status: int) -> None:
+def test_an_api_server_that_refuses_the_review_is_a_failure(status: int) -> None:
     with serving(ReviewServer(status=status)) as server:
-        (found,) = rights.check_rights(client_of(server))
+        (found,) = permissions.check_permissions(client_of(server))
     assert found.status is Status.FAIL
-    assert str(status) in found.tell("en")["finding"]
+    assert str(status) in found.describe("en")["finding"]
 
 
-def test_outside_of_a_cluster_rights_are_skipped() -> None:
-    found = rights.find_api_server({}, None)
+def test_outside_of_a_cluster_permissions_are_skipped() -> None:
+    found = permissions.find_api_server({}, None)
     assert isinstance(found, Finding)
     assert found.status is Status.SKIP
 
 
-def test_a_pod_without_a_token_is_told_so(tmp_path: Path) -> None:
-    found = rights.find_api_server({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, None, account=tmp_path)
+def test_a_pod_without_a_token_is_a_failure(tmp_path: Path) -> None:
+    found = permissions.find_api_server({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, None, account=tmp_path)
     assert isinstance(found, Finding)
     assert found.status is Status.FAIL
-    assert "automountServiceAccountToken" in found.tell("en")["mend"]
+    assert "automountServiceAccountToken" in found.describe("en")["mend"]
 
 
 def test_in_a_pod_the_service_account_is_used(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("abc\n")
-    found = rights.find_api_server({"KUBERNETES_SERVICE_HOST": "fd00::1"}, None, account=tmp_path)
+    found = permissions.find_api_server({"KUBERNETES_SERVICE_HOST": "fd00::1"}, None, account=tmp_path)
     assert isinstance(found, Client)
     assert found.url == "https://[fd00::1]"
     assert found.authorization == "Bearer abc"
@@ -120,16 +119,16 @@ def test_in_a_pod_the_service_account_is_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("ahead", "status"), [(0, "ok"), (3, "ok"), (-20, "warn"), (3600, "fail")])
-def test_a_clock_that_differs_is_told_by_how_much(ahead: float, status: str) -> None:
+def test_a_clock_that_differs_is_reported_with_its_skew(ahead: float, status: str) -> None:
     with serving(ReviewServer(ahead=ahead)) as server:
-        (found,) = clocks.check_clocks({"Prometheus": client_of(server)})
+        (found,) = servers.check_clocks({"Prometheus": client_of(server)})
     assert found.status == status
     if status != "ok":
-        told = found.tell("en")["finding"]
-        assert told.startswith("the clock of Prometheus differs from this one by ")
-        assert abs(float(told.split()[-2]) - ahead) <= 2
+        text = found.describe("en")["finding"]
+        assert text.startswith("the clock of Prometheus differs from this machine by ")
+        assert abs(float(text.split()[-2]) - ahead) <= 2
 
 
-def test_servers_that_do_not_answer_have_no_clock() -> None:
+def test_the_clocks_of_unreachable_servers_are_skipped() -> None:
     client = make_client(Peer.ANALYZER, "http://127.0.0.1:1", timeout_seconds=1)
-    assert [one.status for one in clocks.check_clocks({"analyzer": client})] == [Status.SKIP]
+    assert [one.status for one in servers.check_clocks({"analyzer": client})] == [Status.SKIP]

@@ -22,59 +22,59 @@ from tests.cli.golden_files import assert_golden
         ("vision/unread", "en", "explain.unread.en.txt"),
     ],
 )
-def test_the_text_is_the_one_that_was_found_right(
+def test_the_text_matches_the_golden_file(
     workload: str, language: str, golden: str, analyzer: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["explain", workload, "--server", analyzer.url, "--language", language]) == 0
     assert_golden(golden, capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("written", ["trainer", "vision/trainer", "Job/vision/trainer", "job/vision/trainer"])
-def test_a_name_is_found_however_much_of_it_is_written(
-    written: str, analyzer: Api, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("name", ["trainer", "vision/trainer", "Job/vision/trainer", "job/vision/trainer"])
+def test_a_workload_is_found_by_one_two_or_three_parts_of_its_name(
+    name: str, analyzer: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["explain", written, "--server", analyzer.url]) == 0
+    assert main(["explain", name, "--server", analyzer.url]) == 0
     assert capsys.readouterr().out.startswith("Job/vision/trainer\n")
 
 
 @pytest.mark.parametrize(
-    ("written", "near"),
+    ("name", "near"),
     [("chat/servr", "'chat/server'"), ("trianer", "'trainer'"), ("Job/vision/trainr", "'Job/vision/trainer'")],
 )
-def test_a_name_nobody_has_gets_the_nearest_one(
-    written: str, near: str, analyzer: Api, capsys: pytest.CaptureFixture[str]
+def test_an_unknown_name_is_reported_with_the_nearest_one(
+    name: str, near: str, analyzer: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["explain", written, "--server", analyzer.url]) == 1
-    said = capsys.readouterr().err
-    assert said == f"gpusteward: no workload {written!r} holds a GPU; did you mean {near}?\n"
+    assert main(["explain", name, "--server", analyzer.url]) == 1
+    printed = capsys.readouterr().err
+    assert printed == f"gpusteward: no workload {name!r} holds a GPU; did you mean {near}?\n"
 
 
-def test_a_kind_that_differs_is_not_found(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_workload_of_another_kind_is_not_found(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "Deployment/vision/trainer", "--server", analyzer.url]) == 1
     assert "did you mean" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("written", ["a/b/c/d", "/", ""])
-def test_what_is_no_name_is_a_mistake(written: str, analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", written, "--server", analyzer.url]) == 2
+@pytest.mark.parametrize("name", ["a/b/c/d", "/", ""])
+def test_an_invalid_name_is_a_usage_error(name: str, analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", name, "--server", analyzer.url]) == 2
     assert "write NAMESPACE/NAME or KIND/NAMESPACE/NAME" in capsys.readouterr().err
 
 
-def test_a_name_that_several_have_must_be_written_whole(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_ambiguous_name_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     owners = [Workload("Job", "a", "app"), Workload("Deployment", "a", "app"), Workload("Job", "b", "app")]
     allocations = [
         hold(f"GPU-{number}", one, namespace=one.namespace, pod=f"p{number}") for number, one in enumerate(owners)
     ]
     with running_api(make_result(table_of(*[working()] * 3, allocations=allocations))) as api:
         assert main(["explain", "app", "--server", api.url]) == 2
-        said = capsys.readouterr().err
+        printed = capsys.readouterr().err
         assert main(["explain", "a/app", "--server", api.url]) == 2
         assert main(["explain", "job/a/app", "--server", api.url]) == 0
-    assert "'app' is the name of 3 workloads: write one of" in said
-    assert "Deployment/a/app" in said
+    assert "3 workloads match 'app': write one of" in printed
+    assert "Deployment/a/app" in printed
 
 
-def test_a_name_that_is_hard_to_put_into_a_path_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_with_special_characters_is_found(capsys: pytest.CaptureFixture[str]) -> None:
     owner = Workload("Job", "team", "a b?c#d%2F")
     held = [hold("GPU-a", owner, namespace="team", pod="p")]
     with running_api(make_result(table_of(resting(), allocations=held))) as api:
@@ -82,14 +82,14 @@ def test_a_name_that_is_hard_to_put_into_a_path_is_found(capsys: pytest.CaptureF
     assert "Job/team/a b?c#d%2F" in capsys.readouterr().out
 
 
-def test_json_is_the_answer_of_the_api(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_the_response_of_the_api(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "chat/server", "--server", analyzer.url, "-o", "json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed == analyzer.get("/api/v1/workloads/Deployment/chat/server?lang=en").json
     assert printed["allocations"][0]["opinion"]["reason"] == "显存占用但没有计算"
 
 
-def test_csv_has_a_row_for_every_allocation(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
+def test_csv_has_one_row_per_allocation(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "trainer", "--server", analyzer.url, "-o", "csv"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [(row["gpu"], row["activity"]) for row in rows] == [("GPU-a", "active"), ("GPU-b", "idle")]

@@ -19,13 +19,11 @@ from tests.analyzer.api.server import Api, FakeLedger, make_result, running_api
 from tests.analyzer.usage_tables import AT, DAY, large_table, resting, table_of
 from tests.cli.golden_files import assert_golden
 
-NOTHING = "No idle and no suspicious workload.\n"
+NOTHING = "No idle or suspicious workloads.\n"
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_the_table_is_the_one_that_was_found_right(
-    language: str, analyzer: Api, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_table_matches_the_golden_file(language: str, analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["idle", "--server", analyzer.url, "--language", language]) == 0
     assert_golden(f"idle.{language}.txt", capsys.readouterr().out)
 
@@ -46,7 +44,7 @@ def test_the_server_comes_from_the_environment(
     assert "Job/trainer" in capsys.readouterr().out
 
 
-def test_json_has_every_number_and_null_for_the_unknown(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_null_for_unknown_values(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["idle", "--server", analyzer.url, "-o", "json"]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows["server"]["finding"] == "idle"
@@ -74,25 +72,27 @@ def test_csv_has_the_same_columns_as_json(analyzer: Api, capsys: pytest.CaptureF
         (["-n", "nobody"], []),
     ],
 )
-def test_it_can_be_narrowed(
+def test_rows_are_filtered_by_namespace_and_duration(
     flags: list[str], names: list[str], analyzer: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["idle", "--server", analyzer.url, "-o", "json", *flags]) == 0
     assert [row["name"] for row in json.loads(capsys.readouterr().out)] == names
 
 
-def test_the_exit_code_tells_a_script_when_it_is_asked_to(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
+def test_with_the_flag_the_exit_code_is_3_if_a_workload_is_listed(
+    analyzer: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["idle", "--server", analyzer.url, "--exit-code"]) == 3
     assert main(["idle", "--server", analyzer.url, "--exit-code", "-n", "nobody"]) == 0
     assert capsys.readouterr().err == NOTHING
 
 
-def test_a_length_of_time_that_is_none_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_duration_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["idle", "--longer-than", "soon"]) == 2
-    assert "'soon' is not a length of time: write 90s, 30m, 2h, 7d or 1w" in capsys.readouterr().err
+    assert "--longer-than: 'soon' is not a duration: write 90s, 30m, 2h, 7d or 1w" in capsys.readouterr().err
 
 
-def test_names_that_are_markup_or_formulas_stay_text(capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_are_never_interpreted_as_markup_or_formulas(capsys: pytest.CaptureFixture[str]) -> None:
     owner = Workload("Job", "[red]x[/red]", "=cmd|' /C calc'!A0\x1b[31m")
     held = [hold("GPU-a", owner, namespace="[red]x[/red]", pod="p")]
     result = make_result(table_of(resting(), allocations=held))
@@ -115,8 +115,8 @@ def test_of_fifty_thousand_gpus_every_idle_workload_is_found(capsys: pytest.Capt
     assert sum(row["idle_gpus"] for row in rows) == int(result.workloads.idle_gpus.sum())
 
 
-def test_a_cycle_between_two_pages_begins_the_list_again() -> None:
-    """The cursor of the old result is refused with 410; nothing is skipped and nothing is twice."""
+def test_a_cycle_between_two_pages_restarts_the_list() -> None:
+    """The cursor of the old result is refused with 410; no row is missing or repeated."""
     result = make_result(large_table(40_000))
     pages: list[int] = []
 
@@ -142,7 +142,7 @@ def amounts(idle_cost_micros: int | None) -> Amounts:
     return Amounts(1, 5, 0, 5, 0, None, 0, idle_cost_micros, 0, 0, None, 0, None, None)
 
 
-def test_the_cost_of_the_last_week_is_shown_where_the_books_know_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_cost_of_the_last_week_is_shown_if_the_ledger_has_it(capsys: pytest.CaptureFixture[str]) -> None:
     priced = Group("server", "Deployment", "chat", amounts(1_234_560_000), None)
     unpriced = Group("trainer", "Job", "vision", amounts(None), None)
     with running_api(small_result(), ledger=FakeLedger(report_of(priced, unpriced))) as api:
@@ -155,7 +155,7 @@ def test_the_cost_of_the_last_week_is_shown_where_the_books_know_it(capsys: pyte
     assert rows["trainer"]["idle_cost_7d"] is None, "without a price it is unknown, not free"
 
 
-def test_the_most_idle_come_first_then_the_longest_idle_then_the_dearest(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_are_sorted_by_idle_gpus_then_duration_then_cost(capsys: pytest.CaptureFixture[str]) -> None:
     prices = {"unpriced": None, "cheap": 1_000_000, "dear": 9_000_000, "long": None, "large": None}
     held = [
         hold(f"GPU-{number}", Workload("Deployment", "ns", name), namespace="ns", pod=f"pod-{number}")
@@ -182,6 +182,6 @@ def test_an_empty_cluster_is_no_error(capsys: pytest.CaptureFixture[str]) -> Non
     with running_api(make_result(table_of(), number=1)) as api:
         assert main(["idle", "--server", api.url]) == 0
         assert main(["idle", "--server", api.url, "-o", "json"]) == 0
-    said = capsys.readouterr()
-    assert said.err == NOTHING
-    assert json.loads(said.out) == []
+    printed = capsys.readouterr()
+    assert printed.err == NOTHING
+    assert json.loads(printed.out) == []

@@ -1,4 +1,4 @@
-"""The command line: finding commands, and mistakes in one line."""
+"""The command line: dispatch to commands, and errors as one line."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_help_lists_every_command_with_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
-    assert "  agent      serve what this node's GPUs do" in capsys.readouterr().out
+    assert "  agent      export the GPU metrics of this node" in capsys.readouterr().out
 
 
 def test_without_a_command_the_help_is_shown_as_an_error(capsys: pytest.CaptureFixture[str]) -> None:
@@ -27,19 +27,21 @@ def test_without_a_command_the_help_is_shown_as_an_error(capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize(
-    ("word", "answer"),
+    ("word", "expected"),
     [
         ("agnet", "gpusteward: unknown command 'agnet'; did you mean 'agent'?\n"),
         ("--verison", "gpusteward: unknown flag '--verison'; did you mean '--version'?\n"),
-        ("xyzzy", "gpusteward: unknown command 'xyzzy'; gpusteward --help lists what there is\n"),
+        ("xyzzy", "gpusteward: unknown command 'xyzzy'; gpusteward --help lists the commands\n"),
     ],
 )
-def test_an_unknown_command_gets_the_nearest_one(word: str, answer: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_command_is_reported_with_the_nearest_one(
+    word: str, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([word]) == 2
-    assert capsys.readouterr().err == answer
+    assert capsys.readouterr().err == expected
 
 
-def test_a_mistake_in_a_flag_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_flag_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["agent", "--interval", "never"]) == 2
     assert capsys.readouterr().err == "gpusteward: --interval: 'never' is not a number of seconds\n"
 
@@ -52,7 +54,7 @@ def test_the_installed_command_works_as_a_program() -> None:
     assert "Traceback" not in done.stdout + done.stderr
 
 
-def test_a_missing_library_is_told_with_the_extra_that_brings_it(tmp_path: Path) -> None:
+def test_a_missing_library_is_reported_with_the_extra_that_installs_it(tmp_path: Path) -> None:
     (tmp_path / "blocker.py").write_text(
         "import sys\n"
         "class Blocker:\n"
@@ -68,10 +70,10 @@ def test_a_missing_library_is_told_with_the_extra_that_brings_it(tmp_path: Path)
     assert done.returncode == 2
     warning, message = done.stderr.splitlines()
     assert "WARNING flags_ignored flags=--remote-hostengine-info" in warning
-    assert message == "gpusteward: the agent needs 'pynvml', which is not installed: pip install 'gpusteward[agent]'"
+    assert message == "gpusteward: 'pynvml' is not installed: pip install 'gpusteward[agent]'"
 
 
-def test_a_mistake_is_told_without_loading_the_agents_libraries() -> None:
+def test_an_invalid_flag_is_reported_without_loading_the_agents_libraries() -> None:
     program = (
         "import sys; from gpusteward.cli.main import main; main(['agent', '--oops'])\n"
         "heavy = {'pynvml', 'grpclib', 'msgspec', 'yaml', 'bcrypt', 'http.server'} & set(sys.modules)\n"
@@ -82,19 +84,19 @@ def test_a_mistake_is_told_without_loading_the_agents_libraries() -> None:
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS.keys() - {"agent"}))
-def test_help_of_a_command_tells_its_exit_codes(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_of_a_command_lists_its_exit_codes(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])
     assert ended.value.code == 0
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
     expected = {each.when for each in EXITS if each.command in ("", command)}
-    assert {each.when for each in EXITS if each.when in told} == expected
+    assert {each.when for each in EXITS if each.when in printed} == expected
 
 
 @pytest.mark.parametrize("command", ["top", "idle", "explain", "ps", "doctor", "completion"])
-def test_a_flag_nobody_knows_is_one_line(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_flag_is_one_line(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = {"explain": ["x"], "completion": ["bash"]}.get(command, [])
     assert main([command, *words, "--langage", "en"]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("gpusteward: unknown flag '--langage'")
-    assert said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith("gpusteward: unknown flag '--langage'")
+    assert printed.count("\n") == 1

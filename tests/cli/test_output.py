@@ -1,4 +1,4 @@
-"""Tables, colours, widths: what a terminal gets, and what a pipe gets."""
+"""Tables, colours and widths on a terminal and in a pipe."""
 
 import io
 import json
@@ -14,14 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpusteward.cli.flags import InvalidValueError, read_duration
 from gpusteward.cli.main import main
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.formats import Column, write_rows
-from gpusteward.cli.output.terminal_text import clean, cut, cut_middle, escape_unfit, fit, measure, wrap
-from gpusteward.cli.top import charts as sparks
-from gpusteward.cli.top.names import fit_holders, fit_workload
-from gpusteward.cli.top.views import CLUSTER, NODE, divide_width
-from gpusteward.core.errors import ConfigurationError
+from gpusteward.cli.output.terminal_text import clean, cut, cut_middle, escape_controls, fit, measure, wrap
+from gpusteward.cli.top.charts import draw_sparkline
+from gpusteward.cli.top.views import CLUSTER, NODE, divide_width, fit_holders, fit_workload
 from gpusteward.core.messages import Message
 from tests.analyzer.api.server import Api
 
@@ -29,7 +28,7 @@ COMMAND = (sys.executable, "-m", "gpusteward.cli.main")
 
 
 def at_terminal(*arguments: str, env: Mapping[str, str] | None = None) -> str:
-    """What a command prints where standard output is a terminal."""
+    """The output of a command whose standard output is a terminal."""
     master, slave = pty.openpty()
     environ = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", **(env or {})}
     process = subprocess.Popen([*COMMAND, *arguments], stdin=slave, stdout=slave, stderr=slave, env=environ)
@@ -39,7 +38,7 @@ def at_terminal(*arguments: str, env: Mapping[str, str] | None = None) -> str:
         if select.select([master], [], [], 0.1)[0]:
             try:
                 seen += os.read(master, 65536)
-            except OSError:  # it has ended
+            except OSError:  # it has exited
                 break
     process.wait(10)
     os.close(master)
@@ -79,7 +78,7 @@ def test_without_rich_the_table_is_plain(analyzer: Api) -> None:
     assert "Job/trainer" in done.stdout
 
 
-def test_whoever_reads_only_the_beginning_is_not_complained_to(analyzer: Api) -> None:
+def test_a_closed_pipe_is_not_an_error(analyzer: Api) -> None:
     script = f"{' '.join(COMMAND)} explain trainer --server {analyzer.url} | head -1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.splitlines()[0] == "Job/vision/trainer"
@@ -100,7 +99,7 @@ def test_commands_load_neither_the_analyzer_nor_textual() -> None:
 
 
 @given(st.text())
-def test_what_is_cleaned_is_one_line_and_moves_nothing(text: str) -> None:
+def test_cleaned_text_is_one_line_without_control_characters(text: str) -> None:
     cleaned = clean(text)
     assert "\n" not in cleaned
     assert "\x1b" not in cleaned
@@ -109,26 +108,26 @@ def test_what_is_cleaned_is_one_line_and_moves_nothing(text: str) -> None:
 
 
 @given(st.text(), st.integers(1, 60))
-def test_what_is_fitted_takes_exactly_its_cells(text: str, width: int) -> None:
+def test_fitted_text_has_exactly_its_width(text: str, width: int) -> None:
     assert measure(fit(clean(text), width)) == width
     assert measure(cut(clean(text), width)) <= width
 
 
 @given(st.text(alphabet="ab 中文，", max_size=80), st.integers(2, 40))
-def test_what_is_wrapped_fits_and_loses_no_word(text: str, width: int) -> None:
+def test_wrapped_text_fits_and_loses_no_word(text: str, width: int) -> None:
     lines = list(wrap(text, width))
     assert all(measure(line) <= width for line in lines)
     assert "".join("".join(lines).split()) == "".join(text.split())
 
 
 @given(st.dictionaries(st.text(), st.text() | st.floats(allow_nan=False) | st.none(), max_size=5))
-def test_json_that_is_made_fit_is_the_same_json(value: dict[str, object]) -> None:
-    written = escape_unfit(json.dumps(value, ensure_ascii=False))
+def test_escaped_json_has_the_same_value(value: dict[str, object]) -> None:
+    written = escape_controls(json.dumps(value, ensure_ascii=False))
     assert json.loads(written) == value
     assert "\x9b" not in written
 
 
-def test_chinese_and_latin_stand_in_one_column() -> None:
+def test_chinese_and_latin_text_is_aligned() -> None:
     out = io.StringIO()
     columns = [Column("a", Message("name", "名称")), Column("b", Message("count", "数量"), to_right=True)]
     rows = [{"a": "训练任务", "b": 1}, {"a": "job", "b": None}]
@@ -151,50 +150,50 @@ def test_chinese_and_latin_stand_in_one_column() -> None:
         (-5, "0s"),
     ],
 )
-def test_lengths_of_time_have_two_units_at_most(seconds: float | None, shown: str) -> None:
-    assert quantities.span(seconds) == shown
+def test_a_duration_has_at_most_two_units(seconds: float | None, shown: str) -> None:
+    assert quantities.duration(seconds) == shown
 
 
 @pytest.mark.parametrize(("ratio", "shown"), [(None, "-"), (0.0, "0%"), (0.001, "<1%"), (0.5, "50%"), (1.0, "100%")])
-def test_nothing_measured_is_not_nothing_known(ratio: float | None, shown: str) -> None:
+def test_zero_unknown_and_small_ratios_differ(ratio: float | None, shown: str) -> None:
     assert quantities.percent(ratio) == shown
 
 
 @pytest.mark.parametrize("text", ["", "7", "d7", "7 days", "-1h", "1y"])
-def test_a_length_of_time_must_have_a_unit(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="write 90s, 30m, 2h, 7d or 1w"):
-        quantities.read_span(text)
+def test_a_duration_flag_needs_a_unit(text: str) -> None:
+    with pytest.raises(InvalidValueError, match="write 90s, 30m, 2h, 7d or 1w"):
+        read_duration(text)
 
 
-def test_a_gap_in_a_course_stays_a_gap() -> None:
+def test_a_gap_in_the_data_is_blank() -> None:
     points = [(moment, 1.0) for moment in (0, 1, 2, 3, 8, 9, 10)]
-    assert sparks.draw(points, start=0, end=10, width=10) == "████    ██"
+    assert draw_sparkline(points, start=0, end=10, width=10) == "████    ██"
 
 
-def test_zero_is_a_low_block_and_the_unknown_is_blank() -> None:
+def test_zero_is_a_low_block_and_unknown_is_blank() -> None:
     points = [(float(moment), moment % 2 / 1.0) for moment in range(4)]
-    assert sparks.draw(points, start=0, end=8, width=8, top=1.0) == "▁█▁█    "
+    assert draw_sparkline(points, start=0, end=8, width=8, top=1.0) == "▁█▁█    "
 
 
-def test_points_further_apart_than_cells_leave_no_holes() -> None:
+def test_points_further_apart_than_cells_leave_no_gaps() -> None:
     points = [(float(moment), 0.5) for moment in range(0, 100, 10)]
-    assert sparks.draw(points, start=0, end=100, width=50, top=1.0) == "▅" * 50
+    assert draw_sparkline(points, start=0, end=100, width=50, top=1.0) == "▅" * 50
 
 
 @given(
     st.lists(st.tuples(st.floats(-10, 110), st.floats(0, 1e12)), max_size=50).map(sorted),
     st.integers(0, 80),
 )
-def test_a_course_is_always_as_wide_as_asked(points: list[tuple[float, float]], width: int) -> None:
-    assert len(sparks.draw(points, start=0, end=100, width=width)) == width
+def test_a_sparkline_has_the_requested_width(points: list[tuple[float, float]], width: int) -> None:
+    assert len(draw_sparkline(points, start=0, end=100, width=width)) == width
 
 
 @pytest.mark.parametrize("width", [80, 100, 140, 300])
 @pytest.mark.parametrize("views", [CLUSTER, NODE])
 def test_every_view_fits_eighty_columns(views: dict, width: int) -> None:
-    for cells in views.values():
-        room = width - 2 * len(cells) - 1
-        assert sum(divide_width(cells, room)) <= room
+    for columns in views.values():
+        available = width - 2 * len(columns) - 1
+        assert sum(divide_width(columns, available)) <= available
 
 
 @pytest.mark.parametrize(
@@ -228,7 +227,7 @@ def test_a_name_cut_in_its_middle_fits(name: str, width: int) -> None:
         ([], 12, "-"),
     ],
 )
-def test_as_many_holders_are_named_as_there_is_room_for(pods: list[str], width: int, shown: str) -> None:
+def test_as_many_holders_are_listed_as_fit(pods: list[str], width: int, shown: str) -> None:
     row = {"holders": [{"namespace": "team", "pod": pod} for pod in pods]}
     assert fit_holders(row, "en", width) == shown
 

@@ -1,4 +1,4 @@
-"""The bar of long work: on a terminal only, on standard error only, and gone in the end."""
+"""The progress bar: only on a terminal, only on standard error, removed at the end."""
 
 import os
 import pty
@@ -12,7 +12,7 @@ import pytest
 
 WORK = (
     "from gpusteward.cli.output.console import show_progress\n"
-    "with show_progress('counting', otherwise='counting ...') as advance:\n"
+    "with show_progress('counting', without_terminal='counting ...') as advance:\n"
     "    for done in range(1, 8):\n"
     "        advance(done, 7)\n"
     "print('result')\n"
@@ -21,7 +21,7 @@ CLEAR_LINE, SHOW_CURSOR = b"\x1b[2K", b"\x1b[?25h"
 
 
 def run_on_terminal(words: Sequence[str], *, until: bytes = b"") -> tuple[bytes, bytes]:
-    """What it writes on standard output, a pipe, and on standard error, a terminal; `until` that is seen, else all."""
+    """Standard output (a pipe) and standard error (a terminal), up to `until` or to the end."""
     ours, theirs = pty.openpty()
     env = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=theirs, env=env) as process:
@@ -43,35 +43,35 @@ def _read(terminal: int, until: bytes) -> bytes:
             continue
         try:
             said += os.read(terminal, 65536)
-        except OSError:  # nobody has the other end any more
+        except OSError:  # the other end is closed
             return said
     return said
 
 
-def test_on_a_terminal_a_bar_is_shown_and_taken_away() -> None:
+def test_on_a_terminal_a_bar_is_shown_and_removed() -> None:
     printed, said = run_on_terminal([sys.executable, "-c", WORK])
-    assert printed == b"result\n", "what is piped stays clean"
+    assert printed == b"result\n", "standard output has no bar"
     assert b"counting" in said
     assert b"7/7" in said
     assert b"counting ..." not in said
-    assert said.rindex(CLEAR_LINE) > said.rindex(b"7/7"), "it leaves nothing behind"
+    assert said.rindex(CLEAR_LINE) > said.rindex(b"7/7"), "the bar is removed"
     assert SHOW_CURSOR in said
 
 
-def test_elsewhere_there_is_one_line_and_no_bar() -> None:
+def test_without_a_terminal_one_line_is_printed() -> None:
     done = subprocess.run([sys.executable, "-c", WORK], capture_output=True, text=True, timeout=60, check=True)
     assert (done.stdout, done.stderr) == ("result\n", "counting ...\n")
 
 
-def test_without_rich_a_terminal_has_the_line() -> None:
+def test_without_rich_one_line_is_printed() -> None:
     hide = "import importlib.util as util; util.find_spec = lambda name: None\n"
     printed, said = run_on_terminal([sys.executable, "-c", hide + WORK])
     assert (printed, said) == (b"result\n", b"counting ...\r\n")
 
 
 @pytest.mark.timeout(180)
-def test_the_demo_shows_how_much_of_its_past_is_made_up() -> None:
+def test_the_demo_shows_the_progress_of_its_history() -> None:
     words = [sys.executable, "-m", "gpusteward.cli.main", "demo", "--nodes", "30", "--address", "127.0.0.1:0"]
     _, said = run_on_terminal(words, until=b"/5")  # of five hundred and some hours
-    assert b"making up three weeks of history" in said
+    assert b"simulating three weeks of history" in said
     assert b"history ..." not in said

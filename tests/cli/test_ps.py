@@ -1,4 +1,4 @@
-"""`gpusteward ps` against the agent's own HTTP server, and against a whole agent."""
+"""`gpusteward ps` with the agent's HTTP server, and with a whole agent."""
 
 import csv
 import io
@@ -21,15 +21,13 @@ from tests.cli.nodes import SnapshotAnswers, make_snapshot
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_the_table_is_the_one_that_was_found_right(
-    language: str, node_url: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_table_matches_the_golden_file(language: str, node_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ps", "--all", "--agent", node_url, "--language", language]) == 0
     assert_golden(f"ps.{language}.txt", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize(("language", "title"), [("en", "HOLDER"), ("zh", "占用者")])
-def test_where_there_is_no_kubernetes_no_pod_is_spoken_of(
+def test_without_kubernetes_the_column_is_called_holder(
     language: str, title: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     holder = {"namespace": "alice", "pod": "train", "workload": {"kind": "Program", "name": "train"}}
@@ -54,18 +52,18 @@ def test_every_process_is_listed_with_its_pod(node_url: str, capsys: pytest.Capt
     assert named == {(one.pid, one.container.pod) for one in snapshot.processes if one.container and one.container.pod}
 
 
-def test_all_adds_those_that_hold_a_gpu_and_run_nothing(node_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_adds_pods_that_hold_a_gpu_without_a_process(node_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ps", "--agent", node_url, "-o", "csv"]) == 0
-    running_ones = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    with_process = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert main(["ps", "--all", "--agent", node_url, "-o", "csv"]) == 0
-    every_one = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    silent = [row for row in every_one if not row["pid"]]
-    assert len(every_one) == len(running_ones) + len(silent)
-    assert silent
-    assert all(row["pod"] for row in silent)
+    all_rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    without_process = [row for row in all_rows if not row["pid"]]
+    assert len(all_rows) == len(with_process) + len(without_process)
+    assert without_process
+    assert all(row["pod"] for row in without_process)
 
 
-def test_the_unknown_is_a_dash_and_never_a_zero(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_values_are_a_dash_not_a_zero(capsys: pytest.CaptureFixture[str]) -> None:
     process = {"pid": 7, "gpu_uuid": "GPU-x", "name": "x", "memory_bytes": None, "sm_ratio": None, "place": "host"}
     answers = SnapshotAnswers({"node": "n", "processes": [process, {**process, "pid": 8, "sm_ratio": 0.0}]})
     server = serve(answers, LOOPBACK)
@@ -78,7 +76,7 @@ def test_the_unknown_is_a_dash_and_never_a_zero(capsys: pytest.CaptureFixture[st
     assert second.split()[3] == "0%"
 
 
-def test_it_can_be_narrowed_to_a_gpu_and_a_namespace(node_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_are_filtered_by_gpu_and_namespace(node_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ps", "--agent", node_url, "-o", "json", "--gpu", "0"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert rows
@@ -101,19 +99,19 @@ def test_names_of_processes_cannot_move_the_cursor(capsys: pytest.CaptureFixture
         server.close()
 
 
-def test_what_the_agent_could_not_read_is_said_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failures_of_the_agent_are_printed_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     snapshot = {"node": "n", "failures": [{"collector": "kubelet", "reason": "the socket is missing"}]}
     server = serve(SnapshotAnswers(snapshot), LOOPBACK)
     try:
         assert main(["ps", "--agent", server.url]) == 0
     finally:
         server.close()
-    said = capsys.readouterr().err
-    assert said == "gpusteward: kubelet: the socket is missing\nNo process runs on a GPU of n.\n"
+    printed = capsys.readouterr().err
+    assert printed == "gpusteward: kubelet: the socket is missing\nNo processes on the GPUs of n.\n"
 
 
 @pytest.mark.parametrize("body", [b"null", b"[1, 2]", b'{"processes": 5, "readings": [null, {"gpu": 3}]}'])
-def test_a_snapshot_of_another_shape_is_an_empty_one(body: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_snapshot_is_treated_as_empty(body: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     answers = SnapshotAnswers()
     answers.body = body
     server = serve(answers, LOOPBACK)
@@ -124,7 +122,7 @@ def test_a_snapshot_of_another_shape_is_an_empty_one(body: bytes, capsys: pytest
     assert json.loads(capsys.readouterr().out) == []
 
 
-def test_a_password_opens_the_door(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_password_in_the_address_is_accepted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     hashed = bcrypt.hashpw(b"right", bcrypt.gensalt(4)).decode()
     (tmp_path / "web.yml").write_text(f"basic_auth_users:\n  alice: {hashed}\n")
     config = WebConfigFile(tmp_path / "web.yml")
@@ -149,7 +147,7 @@ def agent() -> Iterator[RunningAgent]:
 def test_a_whole_agent_on_simulated_gpus_is_listed(agent: RunningAgent, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ps", "--agent", agent.url, "-o", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    told = msgspec.json.decode(agent.get("/snapshot")[1])
-    assert len(rows) == len(told["processes"]) > 5
+    snapshot = msgspec.json.decode(agent.get("/snapshot")[1])
+    assert len(rows) == len(snapshot["processes"]) > 5
     assert {row["node"] for row in rows} == {"sim-0"}
     assert all(row["model"] for row in rows)

@@ -54,8 +54,8 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(capsys: pytest.CaptureFixture[str], *flags: str, code: int = 0) -> str:
     assert main(["report", *flags]) == code
-    told = capsys.readouterr()
-    return told.out if code == 0 else told.err
+    printed = capsys.readouterr()
+    return printed.out if code == 0 else printed.err
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def run(capsys: pytest.CaptureFixture[str], *flags: str, code: int = 0) -> str:
         ("report_zh.txt", ("--by", "model", "--language", "zh")),
     ],
 )
-def test_the_table_is_the_one_that_was_found_right(
+def test_the_table_matches_the_golden_file(
     ledger: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -79,7 +79,7 @@ def test_the_table_is_the_one_that_was_found_right(
     assert_golden(name, text)
 
 
-def test_a_pipe_gets_every_column_and_whole_names(
+def test_a_pipe_has_every_column_and_unwrapped_names(
     ledger: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.delenv("COLUMNS", raising=False)
@@ -90,27 +90,27 @@ def test_a_pipe_gets_every_column_and_whole_names(
     assert "notebooks/StatefulSet/jupyter-zhang-wei-with-a-long-name" in text
 
 
-def test_a_period_before_the_books_says_nothing_of_now(ledger: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_period_before_the_ledger_has_no_current_values(ledger: Path, capsys: pytest.CaptureFixture[str]):
     text = run(capsys, "--ledger", str(ledger), "--since", "2020-01-01", "--until", "2020-01-02")
     assert "Nothing is in the books" in text
     assert "unused" not in text
     assert "no source tells" not in text
 
 
-def test_unused_is_of_the_last_hour_that_is_asked_for(ledger: Path, capsys: pytest.CaptureFixture[str]):
+def test_unused_gpus_are_of_the_last_requested_hour(ledger: Path, capsys: pytest.CaptureFixture[str]):
     whole = json.loads(run(capsys, "--ledger", str(ledger), *TIME, "--format", "json"))
     until = ("--until", "2025-11-13T16:00:00Z")
     part = json.loads(run(capsys, "--ledger", str(ledger), "--since", "1d", *until, "--format", "json"))
     assert whole["unused"]["hour_ms"] - part["unused"]["hour_ms"] == 24 * 3_600_000
 
 
-def test_names_move_no_cursor_and_are_no_markup(ledger: Path, capsys: pytest.CaptureFixture[str]):
+def test_names_are_never_interpreted_as_escapes_or_markup(ledger: Path, capsys: pytest.CaptureFixture[str]):
     text = run(capsys, "--ledger", str(ledger), *TIME, "--by", "owner")
     assert "\x1b" not in text
     assert "[bold]=embed" in text.replace("\n", "")
 
 
-def test_csv_json_and_html_tell_the_same(ledger: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path):
+def test_csv_json_and_html_have_the_same_values(ledger: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path):
     flags = ("--ledger", f"sqlite:///{ledger}", *TIME)
     rows = list(csv.DictReader(io.StringIO(run(capsys, *flags, "--format", "csv"))))
     report = json.loads(run(capsys, *flags, "-o", "json"))
@@ -121,7 +121,7 @@ def test_csv_json_and_html_tell_the_same(ledger: Path, capsys: pytest.CaptureFix
     assert "推荐系统" in page.read_text("utf-8")
 
 
-def test_an_analyzer_and_its_ledger_tell_the_same(ledger: Path, capsys: pytest.CaptureFixture[str]):
+def test_an_analyzer_and_its_ledger_give_the_same_report(ledger: Path, capsys: pytest.CaptureFixture[str]):
     engine = open_engine(f"sqlite:///{ledger}")
 
     class OpenLedger(FakeLedger):
@@ -137,7 +137,7 @@ def test_an_analyzer_and_its_ledger_tell_the_same(ledger: Path, capsys: pytest.C
     assert served_csv == run(capsys, "--ledger", str(ledger), *flags, "--format", "csv")
 
 
-def test_prices_and_the_ledger_itself_come_from_the_settings(
+def test_prices_and_the_ledger_url_come_from_the_settings(
     ledger: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
     config = tmp_path / "config.yaml"
@@ -150,51 +150,51 @@ def test_prices_and_the_ledger_itself_come_from_the_settings(
     ("flags", "words"),
     [
         (("--ledger", "/nowhere/books.db"), "there is no ledger at /nowhere/books.db"),
-        (("--ledger", "mysql://root:geheim@host/db"), "--ledger is no database"),
+        (("--ledger", "mysql://root:geheim@host/db"), "--ledger is not a database"),
         (("--since", "soon", "--ledger", "x.db"), "--since, --until: write a length of time"),
         (("--rows", "0"), "is not a number from 1 to 1000"),
-        (("--by", "pod"), "invalid choice"),
+        (("--by", "pod"), "'pod' is not one of"),
         (("--formt", "csv"), "unknown flag '--formt'"),
     ],
 )
-def test_a_mistake_is_one_line_and_tells_no_secret(
-    capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], words: str
-):
-    told = run(capsys, *flags, code=2)
-    assert words in told
-    assert len(told.splitlines()) == 1
-    assert "geheim" not in told
+def test_an_error_is_one_line_without_secrets(capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], words: str):
+    printed = run(capsys, *flags, code=2)
+    assert words in printed
+    assert len(printed.splitlines()) == 1
+    assert "geheim" not in printed
 
 
-def test_a_file_that_is_no_ledger_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+def test_a_file_that_is_not_a_ledger_is_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     other = tmp_path / "other.db"
     other.write_bytes(b"")
     assert "the ledger cannot be read" in run(capsys, "--ledger", str(other), code=1)
 
 
-def test_a_file_that_cannot_be_written_is_told(ledger: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path):
+def test_an_output_file_that_cannot_be_written_is_reported(
+    ledger: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
     flags = ("--ledger", str(ledger), *TIME, "--output-file", str(tmp_path / "no" / "report.csv"), "--format", "csv")
     assert "--output-file" in run(capsys, *flags, code=2)
 
 
-def test_what_the_analyzer_refuses_is_told_in_its_words(capsys: pytest.CaptureFixture[str]):
+def test_the_error_detail_of_the_analyzer_is_shown(capsys: pytest.CaptureFixture[str]):
     with running_api() as api:
         assert "USD" in run(capsys, "--server", api.url)
         assert "responded 422: since, until" in run(capsys, "--server", api.url, "--since", "soon", code=1)
 
 
-def test_a_long_report_begins_where_the_books_begin(ledger: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_long_report_begins_where_the_ledger_begins(ledger: Path, capsys: pytest.CaptureFixture[str]):
     text = run(capsys, "--ledger", str(ledger), "--since", "2020-01-01", "--until", "2025-11-14T16:00Z")
     assert "The books begin at 2025-11-12 00:00 UTC." in text
 
 
-class Hangup(io.StringIO):
-    """Who reads goes away at once, as `head -0` does."""
+class ClosedPipe(io.StringIO):
+    """The reader has closed it, as `head -0` does."""
 
     def write(self, text: str) -> int:
         raise BrokenPipeError
 
 
-def test_a_reader_that_goes_away_is_left_to_main():
+def test_a_broken_pipe_is_left_to_main():
     with pytest.raises(BrokenPipeError):
-        print_report(example_report(), find_language("en", {}), Hangup())
+        print_report(example_report(), find_language("en", {}), ClosedPipe())

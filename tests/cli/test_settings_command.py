@@ -1,4 +1,4 @@
-"""`gpusteward settings`: what is in force, and who said so."""
+"""`gpusteward settings`: effective values and their origin."""
 
 import csv
 import io
@@ -35,7 +35,7 @@ def test_the_table_shows_value_and_origin_of_every_setting(site: Path, capsys: p
     assert max(map(len, printed.splitlines())) < 180
 
 
-def test_json_carries_the_same_with_descriptions(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_also_has_descriptions(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["settings", "--output", "json"]) == 0
     printed = capsys.readouterr().out
     rows = {row["setting"]: row for row in json.loads(printed)}
@@ -50,7 +50,7 @@ def test_json_carries_the_same_with_descriptions(site: Path, capsys: pytest.Capt
     assert SECRET not in printed
 
 
-def test_csv_carries_the_same(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_csv_has_values_and_origins(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["settings", "-o", "csv"]) == 0
     printed = capsys.readouterr().out
     rows = {row["setting"]: row for row in csv.DictReader(io.StringIO(printed))}
@@ -61,12 +61,12 @@ def test_csv_carries_the_same(site: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def test_a_wrong_value_is_one_line_and_exit_code_2(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["settings", "--set", "ai.language=fr"]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err == "gpusteward: ai.language: 'fr' (flag --set): write one of zh, en\n"
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == "gpusteward: ai.language: 'fr' (flag --set): write one of zh, en\n"
 
 
-def test_a_missing_library_is_told_with_the_extra_that_brings_it(tmp_path: Path) -> None:
+def test_a_missing_library_is_reported_with_the_extra_that_installs_it(tmp_path: Path) -> None:
     program = (
         "import sys\nsys.modules['pydantic'] = None\nfrom gpusteward.cli.main import main\nsys.exit(main(['settings']))"
     )
@@ -74,4 +74,4 @@ def test_a_missing_library_is_told_with_the_extra_that_brings_it(tmp_path: Path)
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 2
-    assert "which is not installed: pip install 'gpusteward[analyzer]'" in done.stderr
+    assert "is not installed: pip install 'gpusteward[analyzer]'" in done.stderr

@@ -9,6 +9,7 @@ import pytest
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart
+from gpusteward.cli.top.loader import Loaded
 from gpusteward.core.containers import Workload
 from gpusteward.core.usages import AllocationKey, Measure
 from tests.analyzer.api.sample_results import H100, hold, small_result
@@ -49,7 +50,7 @@ def cluster() -> Iterator[Api]:
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 @pytest.mark.parametrize("view", ["gpus", "workloads", "tenants"])
-def test_the_view_is_the_one_that_was_found_right(view: str, size: tuple[int, int], cluster: Api) -> None:
+def test_the_view_matches_the_golden_file(view: str, size: tuple[int, int], cluster: Api) -> None:
     async def watch() -> None:
         async with watching("--server", cluster.url, "--view", view, size=size) as pilot:
             assert_golden(f"top.{view}.{size[0]}x{size[1]}.txt", read_screen(app_of(pilot)))
@@ -57,7 +58,7 @@ def test_the_view_is_the_one_that_was_found_right(view: str, size: tuple[int, in
     run(watch())
 
 
-def test_chinese_takes_two_cells_and_the_columns_still_stand(cluster: Api) -> None:
+def test_columns_are_aligned_in_chinese(cluster: Api) -> None:
     async def watch() -> None:
         async with watching("--server", cluster.url, "--language", "zh") as pilot:
             assert_golden("top.workloads.zh.txt", read_screen(app_of(pilot)))
@@ -66,7 +67,7 @@ def test_chinese_takes_two_cells_and_the_columns_still_stand(cluster: Api) -> No
 
 
 def grown_cluster() -> Result:
-    """Names as long as real ones, which differ at their ends, and GPUs that nobody holds."""
+    """Long names that differ at their ends, and free GPUs."""
     names = (
         ("Notebook", "student-projects", "lab-unet-ablation-study-1"),
         ("Notebook", "student-projects", "lab-unet-ablation-study-2"),
@@ -89,7 +90,7 @@ def grown_cluster() -> Result:
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("view", ["gpus", "workloads"])
-def test_on_a_small_screen_long_names_are_told_apart_and_free_gpus_are_seen(view: str, language: str) -> None:
+def test_on_a_small_screen_long_names_differ_and_free_gpus_are_shown(view: str, language: str) -> None:
     async def watch(url: str) -> None:
         async with watching("--server", url, "--view", view, "--language", language) as pilot:
             assert_golden(f"top.{view}.long.{language}.txt", read_screen(app_of(pilot)))
@@ -104,25 +105,25 @@ def test_the_free_gpus_of_a_node_have_no_workload_to_open() -> None:
     async def watch(url: str) -> None:
         async with watching("--server", url, "--view", "gpus") as pilot:
             await pilot.press("G", "enter")
-            await until_seen(pilot, "nobody holds it")
+            await until_seen(pilot, "no workload holds this GPU")
 
     with running_api(grown_cluster()) as api:
         run(watch(api.url))
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_a_workload_opened_is_the_one_that_was_found_right(size: tuple[int, int], cluster: Api) -> None:
+def test_an_opened_workload_matches_the_golden_file(size: tuple[int, int], cluster: Api) -> None:
     async def watch() -> None:
         async with watching("--server", cluster.url, size=size) as pilot:
             await pilot.press("j", "enter")
-            await until_seen(pilot, "course of the last 1h", "memory GPU-b", "reasons")
+            await until_seen(pilot, "charts of the last 1h", "memory GPU-b", "reasons")
             await until(pilot, lambda: "4000 python" in read_detail(pilot))
             assert_golden(f"top.workload.{size[0]}x{size[1]}.txt", read_screen(app_of(pilot)))
 
     run(watch())
 
 
-def test_the_processes_of_a_workload_stand_between_its_reasons_and_the_evidence(cluster: Api) -> None:
+def test_the_processes_are_shown_between_reasons_and_evidence(cluster: Api) -> None:
     async def watch() -> None:
         async with watching("--server", cluster.url) as pilot:
             await pilot.press("j", "enter")
@@ -134,7 +135,7 @@ def test_the_processes_of_a_workload_stand_between_its_reasons_and_the_evidence(
     run(watch())
 
 
-def test_in_chinese_they_read_as_chinese(cluster: Api) -> None:
+def test_an_opened_workload_is_shown_in_chinese(cluster: Api) -> None:
     async def watch() -> None:
         async with watching("--server", cluster.url, "--language", "zh") as pilot:
             await pilot.press("j", "enter")
@@ -147,11 +148,11 @@ def test_in_chinese_they_read_as_chinese(cluster: Api) -> None:
 @pytest.mark.parametrize(
     ("running", "said"),
     [
-        (PodProcesses(), "What 1 of its pods runs is unknown: no agent of gpusteward tells it."),
-        (PodProcesses(reported=frozenset({Pod("vision", "trainer-0")})), "It runs nothing on its GPUs."),
+        (PodProcesses(), "Processes of 1 pod are unknown: no gpusteward agent reports them."),
+        (PodProcesses(reported=frozenset({Pod("vision", "trainer-0")})), "No processes on its GPUs."),
     ],
 )
-def test_nothing_running_and_nobody_telling_are_two_things(running: PodProcesses, said: str) -> None:
+def test_no_processes_and_unknown_processes_have_different_texts(running: PodProcesses, said: str) -> None:
     async def watch(url: str) -> None:
         async with watching("--server", url) as pilot:
             await pilot.press("j", "enter")
@@ -161,7 +162,7 @@ def test_nothing_running_and_nobody_telling_are_two_things(running: PodProcesses
         run(watch(api.url))
 
 
-def test_processes_that_cannot_be_read_cost_nothing_else() -> None:
+def test_an_error_in_reading_processes_leaves_the_rest() -> None:
     async def watch(url: str) -> None:
         async with watching("--server", url) as pilot:
             await pilot.press("j", "enter")
@@ -185,7 +186,7 @@ def test_the_help_fits_the_smallest_screen(cluster: Api) -> None:
     run(watch())
 
 
-def test_tab_and_digits_go_from_view_to_view(cluster: Api) -> None:
+def test_tab_and_digits_switch_the_view(cluster: Api) -> None:
     async def watch() -> None:
         async with watching("--server", cluster.url) as pilot:
             await pilot.press("tab")
@@ -200,7 +201,7 @@ def test_tab_and_digits_go_from_view_to_view(cluster: Api) -> None:
     run(watch())
 
 
-def test_search_filters_by_words_and_escape_takes_it_back(cluster: Api) -> None:
+def test_search_filters_by_words_and_escape_clears_it(cluster: Api) -> None:
     async def watch() -> None:
         async with watching("--server", cluster.url) as pilot:
             await pilot.press("slash", *"train", "enter")
@@ -213,19 +214,19 @@ def test_search_filters_by_words_and_escape_takes_it_back(cluster: Api) -> None:
     run(watch())
 
 
-def test_a_prompt_left_with_escape_changes_nothing(cluster: Api) -> None:
+def test_a_prompt_closed_with_escape_changes_nothing(cluster: Api) -> None:
     async def watch() -> None:
         async with watching("--server", cluster.url) as pilot:
             await pilot.press("slash", *"q123", "escape")
-            await until(pilot, lambda: not app_of(pilot)._prompt.is_open)
+            await until(pilot, lambda: not app_of(pilot).prompt.is_open)
             await pilot.press("j")
-            assert app_of(pilot)._table.cursor_row == 1, "the keys are the table's again"
+            assert app_of(pilot).table.cursor_row == 1, "the table has the focus again"
             assert "4 rows" in read_screen(app_of(pilot))
 
     run(watch())
 
 
-def test_filter_goes_round_the_activities(cluster: Api) -> None:
+def test_the_filter_key_cycles_through_the_activities(cluster: Api) -> None:
     async def watch() -> None:
         async with watching("--server", cluster.url) as pilot:
             for word, rows in (("idle", "1 row"), ("unknown", "1 row"), ("active", "2 rows")):
@@ -237,23 +238,23 @@ def test_filter_goes_round_the_activities(cluster: Api) -> None:
     run(watch())
 
 
-def test_sorting_goes_through_the_columns_and_turns_around(cluster: Api) -> None:
+def test_the_sort_keys_cycle_through_the_columns_and_reverse_the_order(cluster: Api) -> None:
     async def watch() -> None:
         async with watching("--server", cluster.url) as pilot:
             await until_seen(pilot, "IDLE▼")
             await pilot.press("s")
             await until_seen(pilot, "FOR▲")
             await pilot.press("f6")
-            await until(pilot, lambda: app_of(pilot)._table.items[0]["name"] == "server")
+            await until(pilot, lambda: app_of(pilot).table.items[0]["name"] == "server")
             assert "SCORE▲" in read_screen(app_of(pilot))
             await pilot.press("S")
-            await until(pilot, lambda: app_of(pilot)._table.items[0]["name"] == "trainer")
-            assert app_of(pilot)._table.items[-1]["score"] is None, "the unknown comes last either way"
+            await until(pilot, lambda: app_of(pilot).table.items[0]["name"] == "trainer")
+            assert app_of(pilot).table.items[-1]["score"] is None, "unknown values come last in both directions"
 
     run(watch())
 
 
-def test_commands_are_taken_after_a_colon(cluster: Api) -> None:
+def test_commands_follow_a_colon(cluster: Api) -> None:
     async def watch() -> None:
         async with watching("--server", cluster.url) as pilot:
             await pilot.press("colon", *"gpus", "enter")
@@ -263,14 +264,14 @@ def test_commands_are_taken_after_a_colon(cluster: Api) -> None:
             await pilot.press("colon", *"filter idle", "enter")
             await until_seen(pilot, "idle  2 rows")
             await pilot.press("colon", *"gpsu", "enter")
-            await until_seen(pilot, "there is no command", "'gpsu'", "'gpu'")
+            await until_seen(pilot, "unknown command", "'gpsu'", "'gpu'")
             await pilot.press("colon", *"q", "enter")
             await until(pilot, lambda: not app_of(pilot).is_running)
 
     run(watch())
 
 
-def test_a_tenant_leads_to_its_workloads_and_back(cluster: Api) -> None:
+def test_enter_opens_the_workloads_of_a_tenant_and_escape_returns(cluster: Api) -> None:
     async def watch() -> None:
         async with watching("--server", cluster.url, "--view", "tenants") as pilot:
             await pilot.press("down", "enter")
@@ -282,7 +283,7 @@ def test_a_tenant_leads_to_its_workloads_and_back(cluster: Api) -> None:
     run(watch())
 
 
-def test_a_gpu_leads_to_the_workload_that_holds_it(cluster: Api) -> None:
+def test_enter_on_a_gpu_opens_the_workload_that_holds_it(cluster: Api) -> None:
     async def watch() -> None:
         async with watching("--server", cluster.url, "--view", "gpus") as pilot:
             await pilot.press("j", "j", "enter")
@@ -294,7 +295,7 @@ def test_a_gpu_leads_to_the_workload_that_holds_it(cluster: Api) -> None:
     run(watch())
 
 
-def test_a_gpu_of_several_holders_lets_one_be_chosen() -> None:
+def test_a_gpu_with_several_holders_offers_a_choice() -> None:
     owners = [Workload("Job", "a", "one"), Workload("Job", "b", "two")]
     held = [hold("GPU-a", owner, namespace=owner.namespace, pod=owner.name) for owner in owners]
     result = make_result(table_of(working(), resting(), allocations=held, at=time.time()))
@@ -310,7 +311,7 @@ def test_a_gpu_of_several_holders_lets_one_be_chosen() -> None:
         run(watch(api.url))
 
 
-def test_charts_that_cannot_be_read_leave_the_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_reading_charts_leaves_the_rest() -> None:
     async def watch(url: str) -> None:
         async with watching("--server", url) as pilot:
             await pilot.press("j", "enter")
@@ -320,7 +321,7 @@ def test_charts_that_cannot_be_read_leave_the_reasons(monkeypatch: pytest.Monkey
         run(watch(api.url))
 
 
-def test_a_course_is_named_by_as_much_of_its_gpu_as_people_compare() -> None:
+def test_a_chart_is_labelled_with_the_first_part_of_the_uuid() -> None:
     owner = Workload("Job", "a", "one")
     uuid = "GPU-76d91b17-a333-669c-24a3-1d73acc1b461"
     held = [replace(hold(uuid, owner, namespace="a", pod="one"), gpu_instance=instance) for instance in ("", "3")]
@@ -335,13 +336,13 @@ def test_a_course_is_named_by_as_much_of_its_gpu_as_people_compare() -> None:
         run(watch(api.url))
 
 
-def test_the_span_of_time_goes_round(cluster: Api) -> None:
+def test_the_time_range_of_the_charts_cycles(cluster: Api) -> None:
     async def watch() -> None:
         async with watching("--server", cluster.url) as pilot:
             await pilot.press("j", "enter")
-            await until_seen(pilot, "course of the last 1h", "core GPU-b")
+            await until_seen(pilot, "charts of the last 1h", "core GPU-b")
             await pilot.press("t")
-            await until_seen(pilot, "course of the last 6h", "core GPU-b")
+            await until_seen(pilot, "charts of the last 6h", "core GPU-b")
 
     run(watch())
 
@@ -350,11 +351,11 @@ def test_keys_of_the_table_do_nothing_while_a_workload_is_open(cluster: Api) -> 
     async def watch() -> None:
         async with watching("--server", cluster.url) as pilot:
             await pilot.press("enter")
-            await until_seen(pilot, "course of the last 1h", "reasons")
+            await until_seen(pilot, "charts of the last 1h", "reasons")
             await pilot.press("tab", "s", "slash", "enter", "3", "colon")
             app = app_of(pilot)
-            assert (app._asked.view, app._asked.sort) == ("workloads", "-idle_gpus")
-            assert not app._prompt.is_open
+            assert (app.request.view, app.request.sort) == ("workloads", "-idle_gpus")
+            assert not app.prompt.is_open
             await pilot.press("escape")
             await until_seen(pilot, "IDLE▼")
 
@@ -362,7 +363,7 @@ def test_keys_of_the_table_do_nothing_while_a_workload_is_open(cluster: Api) -> 
 
 
 @pytest.mark.parametrize("key", ["q", "f10", "ctrl+c"])
-def test_the_usual_keys_end_it(key: str, cluster: Api) -> None:
+def test_the_usual_keys_quit(key: str, cluster: Api) -> None:
     async def watch() -> None:
         async with watching("--server", cluster.url) as pilot:
             await pilot.press(key)
@@ -371,11 +372,11 @@ def test_the_usual_keys_end_it(key: str, cluster: Api) -> None:
     run(watch())
 
 
-def test_an_answer_that_comes_while_the_screen_is_taken_apart_is_of_no_use(cluster: Api) -> None:
+def test_responses_that_arrive_while_the_ui_is_shutting_down_are_ignored(cluster: Api) -> None:
     async def watch() -> None:
         async with watching("--server", cluster.url) as pilot:
             app = app_of(pilot)
             await app.screen.query("#title").remove()
-            app._draw()
+            app.on_loaded(Loaded("rows", app.request, app.listing))
 
     run(watch())

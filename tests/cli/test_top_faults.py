@@ -1,4 +1,4 @@
-"""`gpusteward top` when things go wrong, get large, or are hostile."""
+"""`gpusteward top` with failing servers, many GPUs and hostile names."""
 
 import os
 import pty
@@ -25,17 +25,17 @@ from tests.analyzer.usage_tables import large_table, resting, table_of
 from tests.cli.screens import app_of, read_screen, run, until, until_seen, watching
 
 
-def test_a_server_that_was_never_there_is_shown_and_not_fatal() -> None:
+def test_an_unreachable_server_is_reported_on_the_screen() -> None:
     async def watch() -> None:
         async with watching("--server", f"http://127.0.0.1:{free_port()}", "--refresh", "0.1") as pilot:
-            await until_seen(pilot, "lost: cannot connect to the analyzer")
+            await until_seen(pilot, "no data: cannot connect to the analyzer")
             assert app_of(pilot).is_running
 
     run(watch())
 
 
-class Gate:
-    """Stands before an analyzer, and can be shut: then everybody is hung up on."""
+class Proxy:
+    """Forwards to an analyzer; while it is closed, it drops connections."""
 
     def __init__(self, url: str) -> None:
         self.is_open = True
@@ -56,11 +56,11 @@ class Gate:
                     self._forward(connection)
 
     def _forward(self, connection: socket.socket) -> None:
-        """One question; the client asks one a connection."""
+        """One request: the client sends one per connection."""
         with socket.create_connection((self._target[0], int(self._target[1])), timeout=10) as server:
             server.sendall(connection.recv(65536).replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
-            while answer := server.recv(65536):
-                connection.sendall(answer)
+            while chunk := server.recv(65536):
+                connection.sendall(chunk)
 
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
@@ -68,25 +68,25 @@ class Gate:
         self._thread.join(10)
 
 
-def test_a_server_that_goes_leaves_its_rows_and_comes_back() -> None:
-    async def watch(gate: Gate) -> None:
-        async with watching("--server", gate.url, "--refresh", "0.1") as pilot:
+def test_the_rows_stay_while_the_server_is_unreachable() -> None:
+    async def watch(proxy: Proxy) -> None:
+        async with watching("--server", proxy.url, "--refresh", "0.1") as pilot:
             await until_seen(pilot, "trainer (Job)", "analyzer healthy")
-            gate.is_open = False
-            seen = await until_seen(pilot, "lost: ")
-            assert "trainer (Job)" in seen, "the last that was known stays"
-            gate.is_open = True
+            proxy.is_open = False
+            seen = await until_seen(pilot, "no data: ")
+            assert "trainer (Job)" in seen, "the last rows stay"
+            proxy.is_open = True
             await until_seen(pilot, "analyzer healthy")
 
     with running_api(small_result(at=time.time())) as api:
-        gate = Gate(api.url)
+        proxy = Proxy(api.url)
         try:
-            run(watch(gate))
+            run(watch(proxy))
         finally:
-            gate.close()
+            proxy.close()
 
 
-def test_a_server_that_hangs_does_not_hold_the_screen() -> None:
+def test_a_hanging_server_does_not_block_the_screen() -> None:
     async def watch(url: str) -> None:
         app = top.make_app(top.build_parser().parse(["--server", url, "--timeout", "3600"]))
         async with app.run_test(size=(80, 24)) as pilot:
@@ -100,7 +100,7 @@ def test_a_server_that_hangs_does_not_hold_the_screen() -> None:
         run(watch(f"http://127.0.0.1:{silent.getsockname()[1]}"))
 
 
-def test_names_are_text_and_never_markup_or_escapes() -> None:
+def test_names_are_never_interpreted_as_markup_or_escapes() -> None:
     owner = Workload("Job", "[red]团队[bold]", "a[bold]\x1b[31mb\u202e")
     held = [hold("GPU-[x]", owner, namespace=owner.namespace, pod="[link=http://evil]p[/link]")]
     result = make_result(table_of(resting(), allocations=held, at=time.time()))
@@ -118,19 +118,19 @@ def test_names_are_text_and_never_markup_or_escapes() -> None:
         run(watch(api.url))
 
 
-def test_fifty_thousand_gpus_are_read_only_as_far_as_they_are_shown() -> None:
+def test_of_fifty_thousand_gpus_only_the_shown_rows_are_read() -> None:
     result = make_result(large_table(50_000, at=time.time()))
 
     async def watch(url: str) -> None:
         async with watching("--server", url, "--view", "gpus") as pilot:
             app = app_of(pilot)
-            await until_seen(pilot, "first 100 of 50000")
+            await until_seen(pilot, "first 100 of 50000 rows")
             await pilot.press("G")
-            await until_seen(pilot, "first 200 of 50000")
+            await until_seen(pilot, "first 200 of 50000 rows")
             for _ in range(12):
                 await pilot.press("pagedown")
-            await until(pilot, lambda: len(app._table.items) >= 300)
-            assert len(app._table.items) <= 2000
+            await until(pilot, lambda: len(app.table.items) >= 300)
+            assert len(app.table.items) <= 2000
             await pilot.press("slash", *"GPU-00049999", "enter")
             await until_seen(pilot, "1 row", "node-6249")
 
@@ -138,19 +138,19 @@ def test_fifty_thousand_gpus_are_read_only_as_far_as_they_are_shown() -> None:
         run(watch(api.url))
 
 
-def test_the_cursor_stays_on_its_row_when_rows_are_read_again() -> None:
+def test_the_cursor_stays_on_its_row_after_a_refresh() -> None:
     result = make_result(large_table(2_000, at=time.time()))
 
     async def watch(api: Api) -> None:
         async with watching("--server", api.url, "--view", "workloads") as pilot:
             app = app_of(pilot)
             await pilot.press(*["j"] * 30)
-            key = app._table.current_key
+            key = app.table.current_key
             before = read_screen(app)
             api.publish(make_result(large_table(2_000, at=time.time() + 1), number=2))
             await pilot.press("r")
-            await until(pilot, lambda: app._given and app._given.at and app._given.at > result.at)
-            assert app._table.current_key == key
+            await until(pilot, lambda: app.listing and app.listing.at and app.listing.at > result.at)
+            assert app.table.current_key == key
             assert read_screen(app).splitlines()[4:] == before.splitlines()[4:]
 
     with running_api(result) as api:
@@ -167,12 +167,12 @@ def test_without_a_terminal_the_view_is_printed_once(
     assert "Job/trainer" in capsys.readouterr().out
 
 
-def test_agent_and_server_at_once_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+def test_agent_and_server_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", "--agent", "a:1", "--server", "b:1", "-o", "json"]) == 2
-    assert "give one of them" in capsys.readouterr().err
+    assert "exclude each other" in capsys.readouterr().err
 
 
-def test_without_textual_the_extra_is_named() -> None:
+def test_a_missing_textual_is_reported_with_the_extra() -> None:
     program = (
         "import sys\nsys.modules['textual'] = None\nfrom gpusteward.cli.commands import top\n"
         "from gpusteward.core.errors import ConfigurationError\n"
@@ -180,10 +180,10 @@ def test_without_textual_the_extra_is_named() -> None:
         "except ConfigurationError as error:\n    sys.exit(str(error))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    assert done.stderr == "the screen needs 'textual', which is not installed: pip install 'gpusteward[cli]'\n"
+    assert done.stderr == "'textual' is not installed: pip install 'gpusteward[cli]'\n"
 
 
-def test_at_a_real_terminal_it_shows_itself_and_ends_with_q(analyzer: Api) -> None:
+def test_it_runs_on_a_real_terminal_and_quits_with_q(analyzer: Api) -> None:
     """A plain terminal of 80 columns, 16 colours, as over ssh."""
     master, slave = pty.openpty()
     ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
@@ -198,7 +198,7 @@ def test_at_a_real_terminal_it_shows_itself_and_ends_with_q(analyzer: Api) -> No
         deadline = time.monotonic() + 20
         while process.poll() is None and time.monotonic() < deadline:
             if select.select([master], [], [], 0.1)[0]:
-                with suppress(OSError):  # it has ended, and its side of the terminal with it
+                with suppress(OSError):  # it has exited and closed its side of the terminal
                     os.read(master, 65536)
         assert process.poll() == 0
     finally:

@@ -1,4 +1,4 @@
-"""`gpusteward top --agent`: one machine, by its agent's own HTTP server and by a whole agent on simulated GPUs."""
+"""`gpusteward top --agent`: one machine, with the agent's HTTP server and with a whole agent on simulated GPUs."""
 
 import os
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from tests.cli.screens import LARGE, SMALL, app_of, read_screen, run, until, unt
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 @pytest.mark.parametrize("view", ["gpus", "workloads", "tenants"])
-def test_the_view_is_the_one_that_was_found_right(view: str, size: tuple[int, int], node_url: str) -> None:
+def test_the_view_matches_the_golden_file(view: str, size: tuple[int, int], node_url: str) -> None:
     async def watch() -> None:
         async with watching("--agent", node_url, "--view", view, size=size) as pilot:
             assert_golden(f"top.node.{view}.{size[0]}x{size[1]}.txt", read_screen(app_of(pilot)))
@@ -23,7 +23,7 @@ def test_the_view_is_the_one_that_was_found_right(view: str, size: tuple[int, in
     run(watch())
 
 
-def test_a_workload_opened_shows_its_gpus_and_processes(node_url: str) -> None:
+def test_an_opened_workload_shows_its_gpus_and_processes(node_url: str) -> None:
     async def watch() -> None:
         async with watching("--agent", node_url, "--view", "workloads") as pilot:
             await pilot.press("enter")
@@ -32,7 +32,7 @@ def test_a_workload_opened_shows_its_gpus_and_processes(node_url: str) -> None:
     run(watch())
 
 
-def test_a_gpu_leads_to_the_workloads_that_hold_it(node_url: str) -> None:
+def test_enter_on_a_gpu_opens_the_workload_that_holds_it(node_url: str) -> None:
     async def watch() -> None:
         async with watching("--agent", node_url) as pilot:
             await pilot.press("enter")
@@ -41,18 +41,18 @@ def test_a_gpu_leads_to_the_workloads_that_hold_it(node_url: str) -> None:
     run(watch())
 
 
-def test_there_are_no_verdicts_to_filter_by(node_url: str) -> None:
+def test_rows_of_an_agent_cannot_be_filtered_by_verdict(node_url: str) -> None:
     async def watch() -> None:
         async with watching("--agent", node_url) as pilot:
             await pilot.press("f")
-            await until_seen(pilot, "an agent judges nothing")
+            await until_seen(pilot, "an agent has no verdicts")
             await pilot.press("slash", *"finetune", "enter")
             await until_seen(pilot, "/finetune  2 rows")
 
     run(watch())
 
 
-def test_the_course_is_what_was_seen_while_watching() -> None:
+def test_charts_show_the_history_since_the_start() -> None:
     answers = SnapshotAnswers()
     server = serve(answers, LOOPBACK)
 
@@ -61,9 +61,9 @@ def test_the_course_is_what_was_seen_while_watching() -> None:
             app = app_of(pilot)
             for step in range(1, 11):
                 answers.body = SnapshotAnswers(make_snapshot(AT + 60 * step)).body
-                await until(pilot, lambda: app._given and app._given.at == AT + 60 * step)  # noqa: B023 - waited for
+                await until(pilot, lambda: app.listing and app.listing.at == AT + 60 * step)  # noqa: B023 - waited for
             await pilot.press("enter")
-            seen = await until_seen(pilot, "course of the last 10m", "core GPU 0")
+            seen = await until_seen(pilot, "charts of the last 10m", "core GPU 0")
             line = next(line for line in seen.splitlines() if "core GPU 0" in line)
             assert sum(one in "▁▂▃▄▅▆▇█" for one in line) > 30
 
@@ -80,26 +80,26 @@ def agent() -> Iterator[RunningAgent]:
         yield one
 
 
-def test_a_whole_agent_is_watched_as_it_goes_on(agent: RunningAgent) -> None:
+def test_the_data_of_a_running_agent_is_refreshed(agent: RunningAgent) -> None:
     async def watch() -> None:
         async with watching("--agent", agent.url, "--refresh", "0.2") as pilot:
             app = app_of(pilot)
             await until_seen(pilot, "sim-0", "8 GPUs", "H100")
-            first = app._given.at
-            await until(pilot, lambda: app._given.at > first)
+            first = app.listing.at
+            await until(pilot, lambda: app.listing.at > first)
             await pilot.press("3")
             await until_seen(pilot, "WORKLOADS", "PROCESSES")
 
     run(watch())
 
 
-def test_an_agent_that_ends_is_shown_as_lost() -> None:
+def test_an_agent_that_exits_is_reported() -> None:
     server = serve(SnapshotAnswers(), LOOPBACK)
 
     async def watch() -> None:
         async with watching("--agent", server.url, "--refresh", "0.1") as pilot:
             server.close()
-            seen = await until_seen(pilot, "lost: cannot connect to the agent")
+            seen = await until_seen(pilot, "no data: cannot connect to the agent")
             assert "H100" in seen
 
     run(watch())

@@ -1,26 +1,18 @@
-"""What people type: one file a command, each with `run(arguments) -> exit code`.
+"""The command line.
 
-    main.py        finds the command; a mistake in flags or files is one line and exit code 2, something outside
-                   that is needed and does not answer is one line and exit code 1
-    agent.py       gpusteward agent
-    serve.py       gpusteward serve
-    up.py          gpusteward up
-    demo.py        gpusteward demo
-    top.py         gpusteward top; the screen is in screen/
-    idle.py        gpusteward idle
-    explain.py     gpusteward explain
-    ps.py          gpusteward ps
-    doctor.py      gpusteward doctor; what it looks at is in checks/
-    report.py      gpusteward report; its tables are in report_table.py
-    settings.py    gpusteward settings
-    completion.py  gpusteward completion; the scripts are in shells.py
+    main.py         finds the command; prints an error as one line: exit code 2 for invalid flags and files, 1 for
+                    servers, devices and files that are missing or fail
+    flags.py        flags that several commands share
+    language.py     choice of the output language
+    exit_codes.py   exit codes
+    extras.py       libraries that only an extra installs
+    json_access.py  typed access to JSON documents of a server
 
-    client.py      a running analyzer or agent over HTTP; lists.py: its lists, page after page
-    flags.py       what the flags of these commands have in common; exits.py: exit codes
-    outputs.py     rows as table, JSON, CSV; paragraphs.py: text; consoles.py: rich's way to print; progress.py: how
-                   far long work has come
-    texts.py       text from outside made fit for a terminal; rows.py: values out of JSON; quantities.py: numbers
+    commands/       one module per command: `build_parser()`, `run(arguments) -> exit code`
+    api/            access to the HTTP APIs of the analyzer and the agent
+    output/         tables, CSV, JSON, paragraphs, progress
+    top/            the terminal UI of `gpusteward top`
+    doctor/         the checks of `gpusteward doctor`
 
-A command imports the room it runs only when it runs; nothing here thinks. Commands with `build_parser` have their
-flags completed by shells.
+A command imports the program it runs only when it runs. No calculations here: they belong to the programs.
 """

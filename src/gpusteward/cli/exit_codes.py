@@ -1,4 +1,4 @@
-"""Exit codes: one table, for the commands, their --help and the reference page."""
+"""Exit codes: one table for the commands, their --help and the reference page."""
 
 from typing import NamedTuple
 
@@ -6,12 +6,12 @@ EXIT_OK = 0
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
 EXIT_FOUND = 3
-EXIT_INTERRUPTED = 130  # as shells count: 128 + SIGINT
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as in shells
 EXIT_PIPE = 141  # 128 + SIGPIPE
 
 
 class Exit(NamedTuple):
-    """When a command ends with a code; without a command: any of them."""
+    """When a command exits with a code; an empty command stands for all of them."""
 
     code: int
     command: str
@@ -19,21 +19,21 @@ class Exit(NamedTuple):
 
 
 EXITS = (
-    Exit(EXIT_OK, "", "it did what was asked"),
-    *(Exit(EXIT_OK, each, "Ctrl-C or SIGTERM ended it while it served") for each in ("serve", "demo", "up")),
-    Exit(EXIT_FAILURE, "", "something outside did not answer, or is not there; one line on standard error says what"),
-    Exit(EXIT_FAILURE, "explain", "no workload of that name holds a GPU"),
+    Exit(EXIT_OK, "", "success"),
+    *(Exit(EXIT_OK, each, "stopped by Ctrl-C or SIGTERM while serving") for each in ("serve", "demo", "up")),
+    Exit(EXIT_FAILURE, "", "a server, device or file is missing or failed; one line on standard error says which"),
+    Exit(EXIT_FAILURE, "explain", "no workload with this name holds a GPU"),
     Exit(EXIT_FAILURE, "doctor", "a check failed"),
-    Exit(EXIT_FAILURE, "up", "its agent ended by itself"),
-    Exit(EXIT_USAGE, "", "a flag, a variable or a file cannot be used; one line on standard error says which"),
-    Exit(EXIT_USAGE, "explain", "several workloads are called so"),
-    Exit(EXIT_FOUND, "idle", "with --exit-code: there are idle or suspicious workloads"),
-    Exit(EXIT_INTERRUPTED, "", "interrupted with Ctrl-C"),
-    Exit(EXIT_PIPE, "", "whoever read its output went away, as `| head` does"),
+    Exit(EXIT_FAILURE, "up", "the agent exited"),
+    Exit(EXIT_USAGE, "", "a flag, variable or file is invalid; one line on standard error says which"),
+    Exit(EXIT_USAGE, "explain", "several workloads have this name"),
+    Exit(EXIT_FOUND, "idle", "with --exit-code: at least one workload is listed"),
+    Exit(EXIT_INTERRUPTED, "", "interrupted by Ctrl-C"),
+    Exit(EXIT_PIPE, "", "broken pipe, as with `| head`"),
 )
 
 
 def describe_exits(command: str) -> str:
-    """What `--help` says about the exit codes of a command."""
+    """The section about exit codes in the help of a command."""
     lines = [f"  {each.code:<4} {each.when}" for each in EXITS if each.command in ("", command)]
     return "\n".join(["exit codes:", *lines])

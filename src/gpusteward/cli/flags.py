@@ -1,28 +1,51 @@
-"""What the flags of the commands a person types have in common."""
+"""Flags that several commands share, and the parser that reports mistakes in them."""
 
 import argparse
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from gpusteward.cli.api.client import Client, make_client
 from gpusteward.cli.api.errors import Peer
+from gpusteward.cli.exit_codes import describe_exits
+from gpusteward.cli.language import FLAG as LANGUAGE_FLAG
 from gpusteward.cli.language import find_language
-from gpusteward.core.did_you_mean import suggest
+from gpusteward.core.did_you_mean import make_suggestion
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.core.messages import LANGUAGES, Language
+from gpusteward.core.messages import LANGUAGES, FilledMessage, Language, Message
+from gpusteward.messages import cli as messages
+from gpusteward.messages.os_errors import explain_os_error
 
 SERVER = "http://127.0.0.1:8080"
 AGENT = "http://127.0.0.1:9400"
 SERVER_VARIABLE, AGENT_VARIABLE = "GPUSTEWARD_SERVER", "GPUSTEWARD_AGENT"
 TOKEN_VARIABLE = "GPUSTEWARD_TOKEN"  # noqa: S105 - the name of a variable, not a token
 OUTPUTS = ("table", "json", "csv")
-LONGEST_TOKEN_BYTES = 4096
+MAX_TOKEN_BYTES = 4096
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+ARGPARSE_ERRORS: Sequence[tuple[str, Message]] = (
+    (r"invalid choice: (?P<value>.+) \(choose from (?P<choices>.+)\)", messages.INVALID_CHOICE),
+    (r"expected (?:one|at least one) argument", messages.MISSING_VALUE),
+    (r"expected at most one argument", messages.TOO_MANY_VALUES),
+    (r"ignored explicit argument (?P<value>.+)", messages.UNEXPECTED_VALUE),
+    (r"invalid (?:int|float) value: (?P<value>.+)", messages.NOT_A_NUMBER),
+    (r"the following arguments are required: (?P<names>.+)", messages.MISSING_ARGUMENT),
+)
+"""Errors that argparse writes in English."""
+
+
+class InvalidValueError(argparse.ArgumentTypeError):
+    """Raised by functions that convert the value of a flag."""
+
+    def __init__(self, message: Message, **fields: object) -> None:
+        self.problem = message.fill(**fields)
+        super().__init__(str(self.problem))
 
 
 class FlagParser(argparse.ArgumentParser):
-    """Mistakes are ConfigurationErrors; flags are never abbreviated."""
+    """Raises ConfigurationError instead of exiting. Flags cannot be abbreviated."""
 
     def __init__(self, *, prog: str, description: str, epilog: str | None = None) -> None:
         super().__init__(
@@ -30,105 +53,170 @@ class FlagParser(argparse.ArgumentParser):
             description=description,
             epilog=epilog,
             allow_abbrev=False,
+            exit_on_error=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
 
     def error(self, message: str) -> NoReturn:
-        raise ConfigurationError(message.removeprefix("argument "))
+        """Called by argparse for what is not about a single flag."""
+        problem = _translate(message)
+        raise ConfigurationError(problem.message, **problem.fields) if problem else ConfigurationError(message)
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Raises ConfigurationError, naming the nearest flag to an unknown one; exits after `--help`."""
-        namespace, unknown = self.parse_known_args(list(arguments))
+        """Raises ConfigurationError, with the nearest flag to an unknown one; exits after `--help`."""
+        try:
+            namespace, unknown = self.parse_known_args(list(arguments))
+        except argparse.ArgumentError as error:
+            raise _explain(error) from None
         if unknown:
-            raise ConfigurationError(self._describe_unknown(unknown[0].partition("=")[0]))
+            raise self._explain_unknown(unknown[0].partition("=")[0])
         return namespace
 
-    def _describe_unknown(self, word: str) -> str:
+    def _explain_unknown(self, word: str) -> ConfigurationError:
         if not word.startswith("-"):
-            return f"unexpected argument {word!r}; --help tells how it is written"
-        return f"unknown flag {word!r}{suggest(word, self._option_string_actions) or '; --help lists all flags'}"
+            return ConfigurationError(messages.UNEXPECTED_ARGUMENT, word=word)
+        suggestion = make_suggestion(word, self._option_string_actions)
+        return ConfigurationError(messages.UNKNOWN_FLAG, word=word, suggestion=suggestion or messages.SEE_FLAGS)
+
+
+def _explain(error: argparse.ArgumentError) -> ConfigurationError:
+    cause = error.__context__
+    problem = cause.problem if isinstance(cause, InvalidValueError) else _translate(error.message) or error.message
+    return ConfigurationError(messages.INVALID_FLAG, flag=error.argument_name, problem=problem)
+
+
+def _translate(text: str) -> FilledMessage | None:
+    for pattern, message in ARGPARSE_ERRORS:
+        if found := re.fullmatch(pattern, text):
+            return message.fill(**found.groupdict())
+    return None
+
+
+def build_settings_parser(name: str, description: str) -> FlagParser:
+    """The analyzer's settings as flags. Raises ModuleNotFoundError if the analyzer's libraries are missing."""
+    from gpusteward.analyzer.settings.flags import add_settings_flags
+
+    parser = FlagParser(prog=f"gpusteward {name}", description=description, epilog=describe_exits(name))
+    add_settings_flags(parser)
+    return parser
 
 
 def add_output_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--output", "-o", choices=OUTPUTS, default="table", help="how to print (default table)")
+    parser.add_argument("--output", "-o", choices=OUTPUTS, default="table", help="output format (default table)")
 
 
 def add_language_flag(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--language", choices=LANGUAGES, help="language of texts (default: from LANG)")
+    parser.add_argument(
+        LANGUAGE_FLAG, choices=LANGUAGES, help="output language (default: from LC_ALL, LC_MESSAGES or LANG)"
+    )
+
+
+def add_namespace_flag(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--namespace", "-n", action="append", metavar="NAME", help="only this namespace; may be repeated"
+    )
 
 
 def add_server_flags(parser: argparse.ArgumentParser) -> None:
-    about = f"the analyzer to ask (default {SERVER}) [{SERVER_VARIABLE}]"
+    about = f"address of the analyzer (default {SERVER}) [{SERVER_VARIABLE}]"
     parser.add_argument("--server", metavar="URL", help=about)
     parser.add_argument(
-        "--token-file", metavar="PATH", help=f"file with its bearer token [{TOKEN_VARIABLE}: the token]"
+        "--token-file", metavar="PATH", help=f"file with the bearer token [{TOKEN_VARIABLE}: the token itself]"
     )
     _add_timeout(parser)
 
 
 def add_agent_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--agent", metavar="URL", help=f"the agent to ask (default {AGENT}) [{AGENT_VARIABLE}]")
+    parser.add_argument("--agent", metavar="URL", help=f"address of the agent (default {AGENT}) [{AGENT_VARIABLE}]")
     _add_timeout(parser)
 
 
 def _add_timeout(parser: argparse.ArgumentParser) -> None:
     if "--timeout" not in parser._option_string_actions:
         parser.add_argument(
-            "--timeout", type=read_seconds, default=10.0, metavar="SECONDS", help="longest wait for an answer (10)"
+            "--timeout", type=read_seconds, default=10.0, metavar="SECONDS", help="timeout of a request (default 10)"
         )
 
 
 def read_seconds(text: str) -> float:
-    """A number of seconds. Raises what argparse turns into a line."""
+    """Raises InvalidValueError."""
     try:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0 to 3600")
+        raise InvalidValueError(messages.NOT_SECONDS, value=text)
     return seconds
 
 
-def language_of(given: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> Language:
-    return find_language(given.language, environ)
+def read_duration(text: str) -> float:
+    """Seconds of `90s`, `30m`, `2h`, `7d`, `1w`. Raises InvalidValueError."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text.strip())
+    if not found:
+        raise InvalidValueError(messages.NOT_A_DURATION, value=text)
+    return float(found[1]) * UNITS[found[2]]
 
 
-def open_server(given: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> Client:
-    """The analyzer that flags and environment name. Raises ConfigurationError."""
-    url = given.server or environ.get(SERVER_VARIABLE) or SERVER
-    token, origin = _find_token(given.token_file, environ)
-    return make_client(Peer.ANALYZER, url, token=token, token_origin=origin, timeout_seconds=given.timeout)
+def integer_between(least: int, most: int) -> Callable[[str], int]:
+    """A converter that raises InvalidValueError."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or not least <= int(text) <= most:
+            raise InvalidValueError(messages.NOT_IN_RANGE, value=text, least=least, most=most)
+        return int(text)
+
+    return read
 
 
-def open_agent(given: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> Client:
-    """The agent that flags and environment name. Raises ConfigurationError."""
-    url = given.agent or environ.get(AGENT_VARIABLE) or AGENT
-    return make_client(Peer.AGENT, url, timeout_seconds=given.timeout)
+def language_of(options: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> Language:
+    return find_language(options.language, environ)
+
+
+def make_analyzer_client(options: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> Client:
+    """A client of the analyzer that flags and environment name. Raises ConfigurationError."""
+    url = options.server or environ.get(SERVER_VARIABLE) or SERVER
+    token, origin = _find_token(options.token_file, environ)
+    return make_client(
+        Peer.ANALYZER,
+        url,
+        token=token,
+        token_origin=origin,
+        headers={"Accept-Language": language_of(options, environ)},
+        timeout_seconds=options.timeout,
+    )
+
+
+def make_agent_client(options: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> Client:
+    """A client of the agent that flags and environment name. Raises ConfigurationError."""
+    url = options.agent or environ.get(AGENT_VARIABLE) or AGENT
+    return make_client(Peer.AGENT, url, timeout_seconds=options.timeout)
 
 
 def _find_token(file: str | None, environ: Mapping[str, str]) -> tuple[str, str]:
-    """The token and where it is from; both empty without one."""
+    """The token and where it comes from; both are empty without one."""
     if file:
         return _read_token(Path(file)), f"--token-file {file}"
     token = environ.get(TOKEN_VARIABLE, "").strip()
     if token and not _is_token(token):
-        raise ConfigurationError(f"environment variable {TOKEN_VARIABLE} does not hold a token")
+        raise ConfigurationError(messages.INVALID_TOKEN_VARIABLE, name=TOKEN_VARIABLE)
     return token, TOKEN_VARIABLE if token else ""
 
 
 def _read_token(path: Path) -> str:
-    """What is no token is refused here, where no error text repeats it."""
+    """Checked here because later error texts might repeat it."""
     try:
         with path.open("rb") as file:
-            token = file.read(LONGEST_TOKEN_BYTES + 1).decode("ascii").strip()
+            token = file.read(MAX_TOKEN_BYTES + 1).decode("ascii").strip()
     except OSError as error:
-        raise ConfigurationError(f"--token-file {path}: {error.strerror}") from error
+        raise ConfigurationError(
+            messages.FILE_ERROR, flag="--token-file", path=path, reason=explain_os_error(error)
+        ) from error
     except UnicodeDecodeError:
-        raise ConfigurationError(f"--token-file {path} does not hold a token") from None
+        token = ""
     if not _is_token(token):
-        raise ConfigurationError(f"--token-file {path} does not hold a token: one line, no blanks")
+        raise ConfigurationError(messages.INVALID_TOKEN_FILE, path=path)
     return token
 
 
 def _is_token(text: str) -> bool:
-    return bool(text) and text.isascii() and text.isprintable() and " " not in text and len(text) <= LONGEST_TOKEN_BYTES
+    return bool(text) and text.isascii() and text.isprintable() and " " not in text and len(text) <= MAX_TOKEN_BYTES

@@ -1,4 +1,4 @@
-"""Values out of answers: JSON from outside may hold anything, or nothing, where something was expected."""
+"""Typed access to JSON documents of a server, which may lack any key or have another type there."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
@@ -9,43 +9,46 @@ from gpusteward.cli.output.terminal_text import clean
 Row = Mapping[str, Any]
 
 
-def text(row: Row, key: str) -> str:
-    """Fit for a terminal; empty where there is none."""
+def as_object(document: object) -> Row:
+    """An empty object for any other type."""
+    return document if isinstance(document, dict) else {}
+
+
+def get_text(row: Row, key: str) -> str:
+    """Safe for a terminal; empty if missing."""
     value = row.get(key)
     return clean(value) if isinstance(value, str) else ""
 
 
-def number(row: Row, key: str) -> float | None:
-    """None is unknown, as is everything that is no number."""
+def get_number(row: Row, key: str) -> float | None:
+    """None if missing or not a number."""
     value = row.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value
 
 
-def count(row: Row, key: str) -> int:
-    return int(number(row, key) or 0)
+def get_count(row: Row, key: str) -> int:
+    return int(get_number(row, key) or 0)
 
 
-def inner(row: Row, key: str) -> Row:
-    """The object at a key; an empty one where there is none."""
-    value = row.get(key)
-    return value if isinstance(value, dict) else {}
+def get_object(row: Row, key: str) -> Row:
+    return as_object(row.get(key))
 
 
-def each(row: Row, key: str) -> list[Row]:
-    """The objects in the list at a key."""
+def get_objects(row: Row, key: str) -> list[Row]:
+    """The objects in a list."""
     value = row.get(key)
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
-def texts(row: Row, key: str) -> list[str]:
+def get_texts(row: Row, key: str) -> list[str]:
     value = row.get(key)
     return [clean(one) for one in value if isinstance(one, str)] if isinstance(value, list) else []
 
 
-def moment(row: Row, key: str) -> float | None:
-    """Unix seconds of a time as the API writes it."""
+def get_time(row: Row, key: str) -> float | None:
+    """Unix seconds of a time in ISO 8601."""
     value = row.get(key)
     if not isinstance(value, str):
         return None
@@ -55,10 +58,10 @@ def moment(row: Row, key: str) -> float | None:
         return None
 
 
-def numbers(row: Row) -> Iterator[tuple[str, float]]:
-    """Every number of an object, with its name."""
+def list_numbers(row: Row) -> Iterator[tuple[str, float]]:
+    """Every number of an object with its key."""
     names: Iterable[str] = row
     for name in names:
-        value = number(row, name)
+        value = get_number(row, name)
         if value is not None:
             yield clean(str(name)), value

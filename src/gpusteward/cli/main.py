@@ -1,4 +1,4 @@
-"""`gpusteward COMMAND ...`: finds the command and turns mistakes into one line."""
+"""`gpusteward COMMAND ...`: runs the command and prints errors as one line."""
 
 import os
 import sys
@@ -7,55 +7,53 @@ from importlib import import_module
 from typing import NamedTuple
 
 from gpusteward import __version__
-from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_PIPE, EXIT_USAGE
-from gpusteward.core.did_you_mean import suggest
+from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_PIPE, EXIT_USAGE
+from gpusteward.cli.language import find_error_language
+from gpusteward.core.did_you_mean import make_suggestion
 from gpusteward.core.errors import ConfigurationError, SourceError
+from gpusteward.messages import cli as messages
 
 
 class Command(NamedTuple):
-    """Where a command lives, and what `--help` says of it."""
+    """The module of a command in `cli.commands`, and its line in `--help`."""
 
     module: str
     about: str
 
 
+def _command(name: str, about: str) -> Command:
+    return Command(f"gpusteward.cli.commands.{name}", about)
+
+
 COMMANDS: Mapping[str, Command] = {
-    "agent": Command("gpusteward.cli.commands.agent", "serve what this node's GPUs do, and for whom, on /metrics"),
-    "serve": Command("gpusteward.cli.commands.serve", "judge the GPUs of a cluster, and serve the result over HTTP"),
-    "up": Command(
-        "gpusteward.cli.commands.up", "all of it on the GPUs of this machine, without Kubernetes or Prometheus"
-    ),
-    "demo": Command("gpusteward.cli.commands.demo", "all of it on simulated nodes, with three weeks of history"),
-    "top": Command("gpusteward.cli.commands.top", "watch GPUs, workloads and tenants in the terminal"),
-    "idle": Command("gpusteward.cli.commands.idle", "list who holds GPUs without using them, and since when"),
-    "explain": Command(
-        "gpusteward.cli.commands.explain", "tell the verdict of one workload, why, and on what evidence"
-    ),
-    "ps": Command("gpusteward.cli.commands.ps", "list the processes on this machine's GPUs with their pods"),
-    "doctor": Command("gpusteward.cli.commands.doctor", "check what gpusteward stands on, and say how to mend it"),
-    "report": Command("gpusteward.cli.commands.report", "GPU-hours and money: who held, used and wasted how much"),
-    "settings": Command(
-        "gpusteward.cli.commands.settings", "print the analyzer's effective settings and where each comes from"
-    ),
-    "completion": Command("gpusteward.cli.commands.completion", "print a completion script for bash, zsh or fish"),
+    "agent": _command("agent", "export the GPU metrics of this node, attributed to pods, on /metrics"),
+    "serve": _command("serve", "run the analyzer: verdicts on the GPUs of a cluster, served over HTTP"),
+    "up": _command("up", "run agent and analyzer on this machine's GPUs, without Kubernetes or Prometheus"),
+    "demo": _command("demo", "run the analyzer on simulated nodes with three weeks of history"),
+    "top": _command("top", "watch GPUs, workloads and tenants in the terminal"),
+    "idle": _command("idle", "list workloads that hold GPUs without using them"),
+    "explain": _command("explain", "show the verdict on a workload with its reasons and evidence"),
+    "ps": _command("ps", "list the processes on this machine's GPUs with their pods"),
+    "doctor": _command("doctor", "check prerequisites and suggest fixes"),
+    "report": _command("report", "report GPU-hours and cost: allocated, used and idle"),
+    "settings": _command("settings", "print the analyzer's effective settings and where each comes from"),
+    "completion": _command("completion", "print a completion script for bash, zsh or fish"),
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; what went wrong is one line on standard error."""
+    """Run one command and return its exit code. An error is one line on standard error."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        code = _dispatch(list(sys.argv[1:] if argv is None else argv))
+        code = _dispatch(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read it has seen enough, as `head` does. Python's own last flush must not complain either.
+        # The reader has closed the pipe, as `head` does. Python's own flush at exit must not fail either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_PIPE
-    except ConfigurationError as error:
-        print(f"gpusteward: {error}", file=sys.stderr)
-        return EXIT_USAGE
-    except SourceError as error:
-        print(f"gpusteward: {error}", file=sys.stderr)
-        return EXIT_FAILURE
+    except (ConfigurationError, SourceError) as error:
+        print(f"gpusteward: {error.text(find_error_language(arguments, os.environ))}", file=sys.stderr)
+        return EXIT_USAGE if isinstance(error, ConfigurationError) else EXIT_FAILURE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     return code
@@ -68,16 +66,16 @@ def _dispatch(arguments: list[str]) -> int:
         return int(run(arguments[1:]))
     if word in ("--version", "-V", "version"):
         print(f"gpusteward {__version__}")
-        return 0
+        return EXIT_OK
     if word in ("--help", "-h", "help"):
         print(_help())
-        return 0
+        return EXIT_OK
     if not word:
         print(_help(), file=sys.stderr)
         return EXIT_USAGE
-    kind = "flag" if word.startswith("-") else "command"
-    near = suggest(word, [*COMMANDS, "--help", "--version"])
-    raise ConfigurationError(f"unknown {kind} {word!r}{near or '; gpusteward --help lists what there is'}")
+    unknown = messages.UNKNOWN_FLAG if word.startswith("-") else messages.UNKNOWN_COMMAND
+    suggestion = make_suggestion(word, [*COMMANDS, "--help", "--version"])
+    raise ConfigurationError(unknown, word=word, suggestion=suggestion or messages.SEE_COMMANDS)
 
 
 def _help() -> str:
@@ -86,12 +84,12 @@ def _help() -> str:
         [
             "usage: gpusteward COMMAND [flags]",
             "",
-            "Who holds each GPU of a Kubernetes cluster, how well it is used, and what the waste costs.",
+            "Shows who holds each GPU of a Kubernetes cluster, how well it is used, and what idle GPUs cost.",
             "",
             "commands:",
             *lines,
             "",
-            "gpusteward COMMAND --help explains a command; gpusteward --version tells the version.",
+            "gpusteward COMMAND --help describes a command; gpusteward --version prints the version.",
         ]
     )
 

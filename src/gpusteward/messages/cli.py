@@ -60,3 +60,106 @@ NEEDS_TOKEN = Message(
     "{peer} at {url} requires a bearer token: set GPUSTEWARD_TOKEN or --token-file",
     "{url} 上的 {peer} 需要 bearer token：请设置 GPUSTEWARD_TOKEN 或 --token-file",
 )
+
+# Flags and arguments
+
+MISSING_LIBRARY = Message(
+    "{library!r} is not installed: pip install 'gpusteward[{extra}]'",
+    "未安装 {library!r}：pip install 'gpusteward[{extra}]'",
+)
+UNKNOWN_COMMAND = Message("unknown command {word!r}{suggestion}", "未知命令 {word!r}{suggestion}")
+UNKNOWN_FLAG = Message("unknown flag {word!r}{suggestion}", "未知参数 {word!r}{suggestion}")
+SEE_COMMANDS = Message("; gpusteward --help lists the commands", "；用 gpusteward --help 查看所有命令")
+SEE_FLAGS = Message("; --help lists all flags", "；用 --help 查看所有参数")
+UNEXPECTED_ARGUMENT = Message(
+    "unexpected argument {word!r}; --help shows the usage", "多余的参数 {word!r}；用 --help 查看用法"
+)
+MISSING_ARGUMENT = Message("missing argument: {names}", "缺少参数：{names}")
+INVALID_FLAG = Message("{flag}: {problem}", "{flag}：{problem}")
+INVALID_CHOICE = Message("{value} is not one of {choices}", "{value} 不是有效值，可选：{choices}")
+MISSING_VALUE = Message("a value is missing", "缺少取值")
+TOO_MANY_VALUES = Message("at most one value is allowed", "最多只能有一个取值")
+UNEXPECTED_VALUE = Message("takes no value, but has {value}", "不接受取值 {value}")
+NOT_A_NUMBER = Message("{value} is not a number", "{value} 不是数字")
+NOT_SECONDS = Message("{value!r} is not a number of seconds from 0 to 3600", "{value!r} 不是 0 到 3600 之间的秒数")
+NOT_A_DURATION = Message(
+    "{value!r} is not a duration: write 90s, 30m, 2h, 7d or 1w",
+    "{value!r} 不是时长：请写成 90s、30m、2h、7d 或 1w",
+)
+NOT_IN_RANGE = Message(
+    "{value!r} is not a number from {least} to {most}", "{value!r} 不是 {least} 到 {most} 之间的数字"
+)
+INVALID_TOKEN_VARIABLE = Message(
+    "environment variable {name} does not contain a token", "环境变量 {name} 的内容不是令牌"
+)
+INVALID_TOKEN_FILE = Message(
+    "--token-file {path} does not contain a token: one line without blanks",
+    "--token-file {path} 的内容不是令牌：应为一行，不含空格",
+)
+FILE_ERROR = Message("{flag} {path}: {reason}", "{flag} {path}：{reason}")
+
+# Workloads
+
+UNKNOWN_WORKLOAD = Message(
+    "no workload {name!r} holds a GPU{suggestion}", "没有名为 {name!r} 且占用 GPU 的工作负载{suggestion}"
+)
+AMBIGUOUS_WORKLOAD = Message(
+    "{count} workloads match {name!r}: write one of {names}", "有 {count} 个工作负载匹配 {name!r}：请写成 {names} 之一"
+)
+INVALID_WORKLOAD = Message(
+    "{name!r} is not a workload: write NAMESPACE/NAME or KIND/NAMESPACE/NAME",
+    "{name!r} 不是工作负载名：请写成 NAMESPACE/NAME 或 KIND/NAMESPACE/NAME",
+)
+NO_IDLE_WORKLOADS = Message("No idle or suspicious workloads.", "没有空闲或可疑的工作负载。")
+READING_WORKLOADS = Message("reading workloads", "正在读取工作负载")
+
+# Processes
+
+HOLDS_ANOTHER_GPU = Message("{name} (another GPU is allocated to it)", "{name}（分配的是另一张 GPU）")
+NO_PROCESSES_OF = Message("{name} (no processes)", "{name}（无进程）")
+ON_HOST = Message("(host)", "（宿主机）")
+UNATTRIBUTED = Message("(unknown)", "（未知）")
+NO_PROCESSES = Message("No processes on the GPUs of {node}.", "{node} 的 GPU 上没有进程。")
+
+# Verdicts: names of facts, and their texts
+
+VERDICT = Message("verdict", "结论")
+VERDICT_WITH_SIGNATURE = Message("{activity}, {signature}", "{activity}，{signature}")
+VERDICT_WITH_SCORE = Message("{verdict}; score {score} ({state})", "{verdict}；评分 {score}（{state}）")
+VERDICT_WITHOUT_SCORE = Message("{verdict}; no score", "{verdict}；没有评分")
+GPUS = Message("GPUs", "GPU")
+GPU_COUNTS = Message("{gpus} held, {idle} idle, {unknown} unknown", "占用 {gpus}，空闲 {idle}，未知 {unknown}")
+IDLE_SINCE = Message("idle since", "空闲始于")
+FINDING = Message("finding", "发现")
+HIGHEST_ACTION = Message("highest action", "处置上限")
+NODES = Message("nodes", "节点")
+WINDOW = Message("window", "窗口")
+WINDOW_TEXT = Message("{length} until {at}", "截至 {at} 的 {length}")
+REASONS = Message("reasons", "理由")
+EVIDENCE = Message("evidence", "依据")
+OPINION = Message("language model ({model})", "语言模型（{model}）")
+OPINION_TEXT = Message("{status}, confidence {confidence}: {reason}", "{status}，置信度 {confidence}：{reason}")
+ALLOCATION_VALUES = Message(
+    "core {mean} mean, {peak} peak; memory {memory}; power {power}; coverage {coverage}",
+    "核心利用率平均 {mean}、峰值 {peak}；显存 {memory}；功率 {power}；采样覆盖率 {coverage}",
+)
+MORE_ALLOCATIONS = Message("and {count} more; see --output json", "另有 {count} 个；--output json 可查看")
+
+# Reports
+
+UNEXPECTED_REPORT = Message(
+    "the report of {url} cannot be read; check that the analyzer has the version of this command",
+    "无法读取 {url} 的报告；请确认 analyzer 与本命令版本一致",
+)
+INVALID_TIME_RANGE = Message("--since, --until: {reason}", "--since、--until：{reason}")
+INVALID_LEDGER_URL = Message(
+    "--ledger is not a database: write a path, sqlite:///PATH or postgresql://USER:PASSWORD@HOST:PORT/DATABASE",
+    "--ledger 不是数据库：请写成路径、sqlite:///PATH 或 postgresql://USER:PASSWORD@HOST:PORT/DATABASE",
+)
+NO_LEDGER_FILE = Message(
+    "there is no ledger at {path}; `gpusteward serve` creates one", "{path} 处没有账本；`gpusteward serve` 会创建"
+)
+
+# Local programs
+
+SIMULATING_HISTORY = Message("simulating three weeks of history", "正在模拟三周的历史数据")

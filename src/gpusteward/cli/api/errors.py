@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from gpusteward.cli.output.terminal_text import clean
-from gpusteward.core.errors import GpustewardError, SourceError
+from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
 from gpusteward.http.errors import (
     ConnectError,
@@ -41,7 +41,7 @@ class UnreachableError(SourceError):
     """No usable response. Its text ends with a hint where there is one."""
 
     def __init__(self, message: Message, *, hint: Message | None = None, **fields: object) -> None:
-        problem = GpustewardError(message, **fields)
+        problem = message.fill(**fields)
         if hint:
             super().__init__(messages.WITH_HINT, problem=problem, hint=hint)
         else:

@@ -1,4 +1,4 @@
-"""Lists of the analyzer's API, page after page."""
+"""Lists of the analyzer's API, page by page."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -6,27 +6,28 @@ from itertools import takewhile
 
 from gpusteward.cli.api.client import Client, Query
 from gpusteward.cli.api.errors import StatusError
-from gpusteward.cli.json_access import Row, count, each, inner, moment
+from gpusteward.cli.json_access import Row, as_object, get_count, get_object, get_objects, get_time
 from gpusteward.cli.output.console import Advance
 
-LARGEST_PAGE = 1000
+MAX_PAGE_ROWS = 1000
 GONE = 410
+"""Status of a cursor whose cycle is over."""
 ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class ListPage:
-    """Some rows of a list, how to go on, and which cycle they are from."""
+    """Some rows of a list."""
 
     rows: list[Row]
     total: int
-    following: str | None
-    stamp: Row
+    next_cursor: str | None
+    result: Row  # number and time of the cycle
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """A whole list, and the end of the window it was judged on."""
+class WholeList:
+    """All rows, and the end of the window that they are about."""
 
     rows: list[Row]
     at: float | None
@@ -34,15 +35,13 @@ class Listed:
 
 def read_page(client: Client, path: str, query: Query, *, cursor: str | None = None) -> ListPage:
     """Raises UnreachableError, StatusError."""
-    asked = [*query, ("cursor", cursor)] if cursor else query
-    answer = client.read(path, asked)
-    answer = answer if isinstance(answer, dict) else {}
-    following = answer.get("next")
+    page = as_object(client.read(path, [*query, ("cursor", cursor)] if cursor else query))
+    next_cursor = page.get("next")
     return ListPage(
-        each(answer, "items"),
-        count(answer, "total"),
-        following if isinstance(following, str) else None,
-        inner(answer, "result"),
+        get_objects(page, "items"),
+        get_count(page, "total"),
+        next_cursor if isinstance(next_cursor, str) else None,
+        get_object(page, "result"),
     )
 
 
@@ -52,40 +51,39 @@ def read_all(
     query: Query,
     *,
     advance: Advance,
-    wanted: Callable[[Row], bool] = lambda _: True,
+    is_wanted: Callable[[Row], bool] = lambda _: True,
     attempts: int = ATTEMPTS,
-) -> Listed:
-    """Rows to the end of the list, or to the first that is not wanted: a list is asked for in the order that allows it.
+) -> WholeList:
+    """All rows up to the first that is not wanted; the query has to sort the wanted ones first.
 
-    A cycle that finishes in between changes the list under the cursor: then it is read again from its beginning.
+    If a cycle ends between two pages, the list is read again from its beginning.
     Raises UnreachableError, StatusError.
     """
-    asked = [*query, ("limit", str(LARGEST_PAGE))]
     try:
-        return _gather(_walk(client, path, asked, advance=advance), wanted)
+        return _collect(_read_pages(client, path, [*query, ("limit", str(MAX_PAGE_ROWS))], advance=advance), is_wanted)
     except StatusError as error:
         if error.status != GONE or attempts == 1:
             raise
-    return read_all(client, path, query, advance=advance, wanted=wanted, attempts=attempts - 1)
+    return read_all(client, path, query, advance=advance, is_wanted=is_wanted, attempts=attempts - 1)
 
 
-def _walk(client: Client, path: str, query: Query, *, advance: Advance) -> Iterator[ListPage]:
+def _read_pages(client: Client, path: str, query: Query, *, advance: Advance) -> Iterator[ListPage]:
     done, cursor = 0, None
     while True:
         page = read_page(client, path, query, cursor=cursor)
         yield page
-        done, cursor = done + len(page.rows), page.following
+        done, cursor = done + len(page.rows), page.next_cursor
         advance(done, page.total)
         if cursor is None:
             return
 
 
-def _gather(pages: Iterable[ListPage], wanted: Callable[[Row], bool]) -> Listed:
+def _collect(pages: Iterable[ListPage], is_wanted: Callable[[Row], bool]) -> WholeList:
     rows: list[Row] = []
     at = None
     for page in pages:
-        taken = list(takewhile(wanted, page.rows))
-        rows, at = [*rows, *taken], moment(page.stamp, "at")
-        if len(taken) < len(page.rows):
+        wanted = list(takewhile(is_wanted, page.rows))
+        rows, at = [*rows, *wanted], get_time(page.result, "at")
+        if len(wanted) < len(page.rows):
             break
-    return Listed(rows, at)
+    return WholeList(rows, at)

@@ -1,4 +1,4 @@
-"""What an agent's /snapshot says, as rows: GPUs, the processes on them, and who holds them."""
+"""An agent's /snapshot as rows: GPUs, their processes, and their holders."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.workloads import WorkloadName
-from gpusteward.cli.json_access import Row, count, each, inner, number, text
+from gpusteward.cli.json_access import Row, as_object, get_count, get_number, get_object, get_objects, get_text
 from gpusteward.cli.output.quantities import UNKNOWN
 
 PATH = "/snapshot"
@@ -14,7 +14,7 @@ PATH = "/snapshot"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A node at one moment, as its agent tells it."""
+    """A node at one moment."""
 
     node: str
     taken_at: float | None
@@ -27,77 +27,83 @@ class Snapshot:
 
 def read_snapshot(client: Client) -> Snapshot:
     """Raises UnreachableError, StatusError."""
-    answer = client.read(PATH)
-    told = answer if isinstance(answer, dict) else {}
+    document = as_object(client.read(PATH))
     return Snapshot(
-        node=text(told, "node"),
-        taken_at=number(told, "taken_at"),
-        readings=each(told, "readings"),
-        processes=each(told, "processes"),
-        allocations=each(told, "allocations"),
-        failures=[f"{text(one, 'collector')}: {text(one, 'reason')}" for one in each(told, "failures")],
-        holders_are_processes=told.get("holders_are_processes") is True,
+        node=get_text(document, "node"),
+        taken_at=get_number(document, "taken_at"),
+        readings=get_objects(document, "readings"),
+        processes=get_objects(document, "processes"),
+        allocations=get_objects(document, "allocations"),
+        failures=[
+            f"{get_text(one, 'collector')}: {get_text(one, 'reason')}" for one in get_objects(document, "failures")
+        ],
+        holders_are_processes=document.get("holders_are_processes") is True,
     )
 
 
+def _list_failures(document: Row) -> Iterator[str]:
+    for failure in get_objects(document, "failures"):
+        yield f"{get_text(failure, 'collector')}: {get_text(failure, 'reason')}"
+
+
 def gpus_by_uuid(snapshot: Snapshot) -> Mapping[str, Row]:
-    return {text(inner(reading, "gpu"), "uuid"): inner(reading, "gpu") for reading in snapshot.readings}
+    return {get_text(get_object(reading, "gpu"), "uuid"): get_object(reading, "gpu") for reading in snapshot.readings}
 
 
 def name_gpu(gpu: Row) -> str:
     """`3`, or `3/1g.10gb/7` for a MIG instance: profile and instance id."""
-    mig = inner(gpu, "mig")
-    index = str(count(gpu, "index")) if gpu else ""
-    return f"{index}/{text(mig, 'profile')}/{count(mig, 'gpu_instance_id')}" if mig else index
+    mig = get_object(gpu, "mig")
+    index = str(get_count(gpu, "index")) if gpu else ""
+    return f"{index}/{get_text(mig, 'profile')}/{get_count(mig, 'gpu_instance_id')}" if mig else index
 
 
 def owner_of(container: Row, place: str = "") -> WorkloadName:
-    """The workload; of a pod nobody owns, the pod; of a process in no pod, the place it lives in."""
-    workload = inner(container, "workload")
+    """The workload; the pod if it has no owner; `place` for a process outside of pods."""
+    workload = get_object(container, "workload")
     if workload:
-        return WorkloadName(text(workload, "kind"), text(container, "namespace"), text(workload, "name"))
-    if text(container, "pod"):
-        return WorkloadName("Pod", text(container, "namespace"), text(container, "pod"))
+        return WorkloadName(get_text(workload, "kind"), get_text(container, "namespace"), get_text(workload, "name"))
+    if get_text(container, "pod"):
+        return WorkloadName("Pod", get_text(container, "namespace"), get_text(container, "pod"))
     return WorkloadName(place or UNKNOWN, UNKNOWN, UNKNOWN)
 
 
 def list_processes(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
-    """One row a process on a GPU."""
+    """One row per process on a GPU."""
     gpus = gpus_by_uuid(snapshot)
     for process in snapshot.processes:
-        container = inner(process, "container")
+        container = get_object(process, "container")
         yield {
-            **_place(gpus.get(text(process, "gpu_uuid"), {}), text(process, "gpu_uuid")),
-            **_names(container),
-            "owned_by": owner_of(container, text(process, "place")),
-            "pid": count(process, "pid"),
-            "process": text(process, "name"),
-            "place": text(process, "place"),
-            "memory_bytes": number(process, "memory_bytes"),
-            "sm_ratio": number(process, "sm_ratio"),
+            **_describe_gpu(gpus.get(get_text(process, "gpu_uuid"), {}), get_text(process, "gpu_uuid")),
+            **_describe_container(container),
+            "owned_by": owner_of(container, get_text(process, "place")),
+            "pid": get_count(process, "pid"),
+            "process": get_text(process, "name"),
+            "place": get_text(process, "place"),
+            "memory_bytes": get_number(process, "memory_bytes"),
+            "sm_ratio": get_number(process, "sm_ratio"),
             "outside_allocation": process.get("outside_allocation") is True,
         }
 
 
-def list_silent_holders(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
-    """One row a container that holds a GPU and has no process on it."""
+def list_holders_without_process(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    """One row per container that holds a GPU and has no process on it."""
     gpus = gpus_by_uuid(snapshot)
-    seen = {(text(one, "gpu_uuid"), *_identity(inner(one, "container"))) for one in snapshot.processes}
+    seen = {(get_text(one, "gpu_uuid"), *_identity(get_object(one, "container"))) for one in snapshot.processes}
     for allocation in snapshot.allocations:
-        uuid, container = text(allocation, "gpu_uuid"), inner(allocation, "container")
+        uuid, container = get_text(allocation, "gpu_uuid"), get_object(allocation, "container")
         if (uuid, *_identity(container)) not in seen:
-            yield {**_place(gpus.get(uuid, {}), uuid), **_names(container), "place": "container"}
+            yield {**_describe_gpu(gpus.get(uuid, {}), uuid), **_describe_container(container), "place": "container"}
 
 
 def _identity(container: Row) -> tuple[str, str, str]:
-    return text(container, "namespace"), text(container, "pod"), text(container, "name")
+    return get_text(container, "namespace"), get_text(container, "pod"), get_text(container, "name")
 
 
-def _place(gpu: Row, uuid: str) -> dict[str, Any]:
-    return {"gpu": name_gpu(gpu), "gpu_uuid": uuid, "model": text(gpu, "model")}
+def _describe_gpu(gpu: Row, uuid: str) -> dict[str, Any]:
+    return {"gpu": name_gpu(gpu), "gpu_uuid": uuid, "model": get_text(gpu, "model")}
 
 
-def _names(container: Row) -> dict[str, str]:
+def _describe_container(container: Row) -> dict[str, str]:
     namespace, pod, name = _identity(container)
     owner = owner_of(container)
     return {

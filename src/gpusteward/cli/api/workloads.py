@@ -1,4 +1,4 @@
-"""What a person writes for a workload -> the one that is meant, or the nearest that there is."""
+"""Names of workloads as people type them -> the workload."""
 
 from typing import NamedTuple
 from urllib.parse import quote
@@ -7,13 +7,15 @@ from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.pagination import read_page
 from gpusteward.cli.json_access import Row
 from gpusteward.cli.output.terminal_text import clean
-from gpusteward.core.did_you_mean import suggest
+from gpusteward.core.did_you_mean import make_suggestion
 from gpusteward.core.errors import ConfigurationError, SourceError
+from gpusteward.core.messages import FilledMessage
+from gpusteward.messages import cli as messages
 
 PATH = "/api/v1/workloads"
-NO_NAME = "-"  # stands in a path for an empty part
-MOST_NAMED = 5
-MOST_COMPARED = 1000
+NO_NAME = "-"  # an empty part of a name in a path
+MAX_LISTED = 5
+MAX_COMPARED = 1000
 
 
 class WorkloadName(NamedTuple):
@@ -33,48 +35,47 @@ class WorkloadName(NamedTuple):
 
 
 def name_of(row: Row) -> WorkloadName:
-    """As it is: only what is shown is made fit for a terminal."""
+    """Not yet safe for a terminal."""
     kind, namespace, name = (row.get(key) for key in ("kind", "namespace", "name"))
     return WorkloadName(*(part if isinstance(part, str) else "" for part in (kind, namespace, name)))
 
 
-def find_workload(client: Client, written: str) -> WorkloadName:
+def find_workload(client: Client, text: str) -> WorkloadName:
     """NAME, NAMESPACE/NAME or KIND/NAMESPACE/NAME -> the workload.
 
-    Raises ConfigurationError for what is no name and for one that several have; SourceError for one that nobody has.
+    Raises ConfigurationError for an invalid or ambiguous name, SourceError for an unknown one.
     """
-    parts = _split(written)
-    rows = read_page(client, PATH, [("q", parts[-1]), ("limit", str(MOST_COMPARED)), ("sort", "name")]).rows
-    found = [name for name in map(name_of, rows) if _is_meant(name, parts)]
+    parts = _split(text)
+    rows = read_page(client, PATH, [("q", parts[-1]), ("limit", str(MAX_COMPARED)), ("sort", "name")]).rows
+    found = [name for name in map(name_of, rows) if _matches(name, parts)]
     if not found:
-        raise SourceError(f"no workload {written!r} holds a GPU{_suggest(client, written)}")
+        raise SourceError(messages.UNKNOWN_WORKLOAD, name=text, suggestion=_suggest(client, text) or "")
     if len(found) > 1:
-        raise ConfigurationError(f"{written!r} is the name of {len(found)} workloads: {_list(found)}")
+        raise ConfigurationError(messages.AMBIGUOUS_WORKLOAD, name=text, count=len(found), names=_list(found))
     return found[0]
 
 
-def _split(written: str) -> list[str]:
-    parts = written.strip().strip("/").split("/")
+def _split(text: str) -> list[str]:
+    parts = text.strip().strip("/").split("/")
     if len(parts) > 3 or not parts[-1]:
-        raise ConfigurationError(f"{written!r} is not a workload: write NAMESPACE/NAME or KIND/NAMESPACE/NAME")
+        raise ConfigurationError(messages.INVALID_WORKLOAD, name=text)
     return parts
 
 
-def _is_meant(name: WorkloadName, parts: list[str]) -> bool:
-    """Kinds in any case, as kubectl takes them; names as they are."""
-    asked = parts[-2:]
-    if list(name[-len(asked) :]) != asked:
+def _matches(name: WorkloadName, parts: list[str]) -> bool:
+    """Kinds are case-insensitive, as in kubectl; names are not."""
+    wanted = parts[-2:]
+    if list(name[-len(wanted) :]) != wanted:
         return False
     return len(parts) < 3 or name.kind.lower() == parts[0].lower()
 
 
 def _list(found: list[WorkloadName]) -> str:
-    more = ", ..." if len(found) > MOST_NAMED else ""
-    return "write one of " + ", ".join(map(str, found[:MOST_NAMED])) + more
+    return ", ".join(map(str, found[:MAX_LISTED])) + (", ..." if len(found) > MAX_LISTED else "")
 
 
-def _suggest(client: Client, written: str) -> str:
-    """The nearest name, written with as many parts."""
-    names = map(name_of, read_page(client, PATH, [("limit", str(MOST_COMPARED))]).rows)
-    parts = written.count("/") + 1
-    return suggest(written, ["/".join(name[-parts:]) for name in names])
+def _suggest(client: Client, text: str) -> FilledMessage | None:
+    """The nearest name with as many parts."""
+    names = map(name_of, read_page(client, PATH, [("limit", str(MAX_COMPARED))]).rows)
+    parts = text.count("/") + 1
+    return make_suggestion(text, ["/".join(name[-parts:]) for name in names])

@@ -1,1 +1,1 @@
-"""One module per command, each with `build_parser()` and `run(arguments) -> exit code`."""
+"""One module per command: `build_parser()` and `run(arguments) -> exit code`. The agent's parser is in its settings."""

@@ -1,4 +1,4 @@
-"""`gpusteward completion SHELL`: a script that completes commands, flags and their values."""
+"""`gpusteward completion SHELL`: print a script that completes commands, flags and their values."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -6,9 +6,9 @@ from importlib import import_module
 
 from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
 from gpusteward.cli.flags import FlagParser
-from gpusteward.cli.output.completion_scripts import WRITERS, Flag, Words
+from gpusteward.cli.output.completion_scripts import WRITERS, CommandSpec, FlagSpec
 
-HOW = """How to use it:
+USAGE = """How to use it:
   bash   source <(gpusteward completion bash)     # in ~/.bashrc
   zsh    source <(gpusteward completion zsh)      # in ~/.zshrc, after compinit
   fish   gpusteward completion fish | source      # in ~/.config/fish/config.fish
@@ -19,39 +19,39 @@ def build_parser() -> FlagParser:
     parser = FlagParser(
         prog="gpusteward completion",
         description="Print a script that completes gpusteward's commands, flags and values.",
-        epilog=f"{HOW}\n{describe_exits('completion')}",
+        epilog=f"{USAGE}\n{describe_exits('completion')}",
     )
-    parser.add_argument("shell", choices=sorted(WRITERS), help="which shell reads it")
+    parser.add_argument("shell", choices=sorted(WRITERS), help="shell to write the script for")
     return parser
 
 
 def run(arguments: Sequence[str]) -> int:
     """Raises ConfigurationError."""
-    given = build_parser().parse(arguments)
-    print(WRITERS[given.shell](list_words()), end="")
+    options = build_parser().parse(arguments)
+    print(WRITERS[options.shell](list_commands()), end="")
     return EXIT_OK
 
 
-def list_words() -> list[Words]:
-    """Every command with what it takes."""
+def list_commands() -> list[CommandSpec]:
+    """Every command with its flags and values."""
     from gpusteward.cli.main import COMMANDS
 
     return [_describe(name, command.about, module=command.module) for name, command in COMMANDS.items()]
 
 
-def _describe(name: str, about: str, *, module: str) -> Words:
-    """A command whose libraries are not installed here has no flags to complete."""
+def _describe(name: str, about: str, *, module: str) -> CommandSpec:
+    """A command whose libraries are not installed has no flags to complete."""
     try:
-        parser = _find_parser(name, module)
+        parser = _build_parser(name, module)
     except ModuleNotFoundError:
-        return Words(name, about, (), ())
-    flags = [_flag(action) for action in parser._actions if action.option_strings]
+        return CommandSpec(name, about, (), ())
+    flags = [_describe_flag(action) for action in parser._actions if action.option_strings]
     values = [str(choice) for action in parser._actions if not action.option_strings for choice in action.choices or ()]
-    return Words(name, about, tuple(flags), tuple(values))
+    return CommandSpec(name, about, tuple(flags), tuple(values))
 
 
-def _find_parser(name: str, module: str) -> argparse.ArgumentParser:
-    """A command shows its parser as `build_parser`; the agent's is made from its table of settings."""
+def _build_parser(name: str, module: str) -> argparse.ArgumentParser:
+    """The agent's parser is made from its table of settings; the others are in the module of the command."""
     if name == "agent":
         from gpusteward.agent.settings.flags import build_parser as build_agent_parser
         from gpusteward.agent.settings.table import SETTINGS
@@ -61,9 +61,9 @@ def _find_parser(name: str, module: str) -> argparse.ArgumentParser:
     return build()
 
 
-def _flag(action: argparse.Action) -> Flag:
+def _describe_flag(action: argparse.Action) -> FlagSpec:
     about = (action.help or "").replace("%%", "%").splitlines()[0] if action.help else ""
-    return Flag(
+    return FlagSpec(
         tuple(action.option_strings),
         "show this help" if action.dest == "help" else about,
         takes_value=action.nargs not in (0, "?"),

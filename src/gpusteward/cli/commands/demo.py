@@ -1,34 +1,41 @@
-"""`gpusteward demo`: the whole product on simulated nodes."""
+"""`gpusteward demo`: agent and analyzer on simulated nodes."""
 
+import os
 from collections.abc import Sequence
 
-from gpusteward.cli.extras import build_settings_parser, needing
-from gpusteward.cli.flags import FlagParser
+from gpusteward.cli.extras import needing
+from gpusteward.cli.flags import FlagParser, build_settings_parser, integer_between
+from gpusteward.cli.language import find_language
 from gpusteward.cli.output.console import show_progress
-from gpusteward.core.errors import ConfigurationError
+from gpusteward.messages import cli as messages
 
-NODES, MOST_NODES = 40, 200
+NODES, MAX_NODES = 40, 200
 SEED = 7
-PAST = "making up three weeks of history"
 
 
 def build_parser() -> FlagParser:
-    parser = build_settings_parser("demo", "Show the whole product on GPUs that do not exist.")
-    parser.add_argument("--nodes", type=int, default=NODES, help=f"how many nodes, 1 to {MOST_NODES} (default {NODES})")
-    parser.add_argument("--seed", type=int, default=SEED, help=f"another number is another cluster (default {SEED})")
+    parser = build_settings_parser("demo", "Run the analyzer on simulated GPU nodes with three weeks of history.")
+    parser.add_argument(
+        "--nodes",
+        type=integer_between(1, MAX_NODES),
+        default=NODES,
+        help=f"number of nodes, 1 to {MAX_NODES} (default {NODES})",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=SEED, help=f"seed of the simulation: each one is another cluster (default {SEED})"
+    )
     return parser
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Serve a cluster that does not exist until Ctrl-C. Raises ConfigurationError for what a person can mend."""
+    """Serve a simulated cluster until Ctrl-C. Raises ConfigurationError."""
     with needing("agent,analyzer"):
         from gpusteward.analyzer.serve import exit_without_threads
         from gpusteward.analyzer.settings.flags import flags_from
         from gpusteward.local.demo import run_demo
-    given = build_parser().parse(arguments)
-    if not 1 <= given.nodes <= MOST_NODES:
-        raise ConfigurationError(f"--nodes {given.nodes}: choose 1 to {MOST_NODES}")
-    past = show_progress(PAST, otherwise=f"{PAST} ...")
-    code = run_demo(flags_from(given), nodes=given.nodes, seed=given.seed, show_progress=past)
+    options = build_parser().parse(arguments)
+    title = messages.SIMULATING_HISTORY.text(find_language(None, os.environ))
+    progress = show_progress(title, without_terminal=f"{title} ...")
+    code = run_demo(flags_from(options), nodes=options.nodes, seed=options.seed, show_progress=progress)
     exit_without_threads()
     return code

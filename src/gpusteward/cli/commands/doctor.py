@@ -1,4 +1,4 @@
-"""`gpusteward doctor`: check what gpusteward stands on, and say how to mend it."""
+"""`gpusteward doctor`: check prerequisites and suggest fixes."""
 
 import argparse
 import os
@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from gpusteward.cli.doctor import clocks, driver, engine, engine_address, kubelet, processes, servers
-from gpusteward.cli.doctor import permissions as rights
-from gpusteward.cli.doctor.findings import STATUS_WORDS, Finding, Status
+from gpusteward.cli.doctor import driver, engine, engine_address, node, permissions, servers
+from gpusteward.cli.doctor.findings import STATUS_LABELS, Finding, Status
 from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_OK, describe_exits
 from gpusteward.cli.flags import (
     AGENT_VARIABLE,
@@ -20,17 +19,17 @@ from gpusteward.cli.flags import (
     add_output_flags,
     add_server_flags,
     language_of,
-    open_agent,
-    open_server,
+    make_agent_client,
+    make_analyzer_client,
 )
 from gpusteward.cli.output.console import show_progress
 from gpusteward.cli.output.formats import write_rows
 from gpusteward.cli.output.paragraphs import Line, write_paragraphs
 from gpusteward.cli.output.terminal_text import fit
-from gpusteward.core.messages import Language, Message
+from gpusteward.core.messages import Language
+from gpusteward.messages import doctor as messages
 
 KEYS = ("check", "status", "finding", "mend")
-MEND = Message("to mend it: {how}", "修复方法：{how}")
 
 Check = Callable[[], Iterable[Finding]]
 
@@ -38,7 +37,7 @@ Check = Callable[[], Iterable[Finding]]
 def build_parser() -> FlagParser:
     parser = FlagParser(
         prog="gpusteward doctor",
-        description="Check driver, rights, sockets, servers and clocks; nothing is changed. Needs none of them to run.",
+        description="Check driver, permissions, sockets, servers and clocks. Changes nothing, requires none of them.",
         epilog=describe_exits("doctor"),
     )
     add_output_flags(parser)
@@ -46,7 +45,9 @@ def build_parser() -> FlagParser:
     add_server_flags(parser)
     add_agent_flags(parser)
     parser.add_argument(
-        "--prometheus-url", metavar="URL", help="the engine to look into (default: that of the settings) [PROM_URL]"
+        "--prometheus-url",
+        metavar="URL",
+        help="address of Prometheus (default: prometheus.url of the settings) [PROM_URL]",
     )
     parser.add_argument(
         "--config",
@@ -54,68 +55,72 @@ def build_parser() -> FlagParser:
         type=Path,
         help="settings file of the analyzer (default config.yaml) [GPUSTEWARD_CONFIG]",
     )
-    parser.add_argument("--kubernetes-api", metavar="URL", help="the API server, such as a kubectl proxy")
+    parser.add_argument("--kubernetes-api", metavar="URL", help="address of the API server, such as a kubectl proxy")
     parser.add_argument(
-        "--kubelet-socket", metavar="PATH", type=Path, default=kubelet.SOCKET, help="pod-resources socket"
+        "--kubelet-socket",
+        metavar="PATH",
+        type=Path,
+        default=node.KUBELET_SOCKET,
+        help="the kubelet's pod-resources socket",
     )
-    parser.add_argument("--proc", metavar="PATH", type=Path, default=Path("/proc"), help="where the host's /proc is")
+    parser.add_argument("--proc", metavar="PATH", type=Path, default=Path("/proc"), help="the host's /proc")
     return parser
 
 
 def run(arguments: Sequence[str]) -> int:
     """Raises ConfigurationError."""
-    given = build_parser().parse(arguments)
-    language, checks = language_of(given), list(_plan(given))
+    options = build_parser().parse(arguments)
+    language, checks = language_of(options), list(_plan(options))
     findings: list[Finding] = []
-    with show_progress("checks") as advance:
+    with show_progress(messages.CHECKING.text(language)) as advance:
         for number, check in enumerate(checks, start=1):
             findings += check()
             advance(number, len(checks))
-    if given.output == "table":
+    if options.output == "table":
         write_paragraphs(_describe(findings, language), sys.stdout)
     else:
-        rows = [finding.tell(language) for finding in findings]
-        write_rows(rows, (), keys=KEYS, output=given.output, language=language)
+        rows = [finding.describe(language) for finding in findings]
+        write_rows(rows, (), keys=KEYS, output=options.output, language=language)
     return EXIT_FAILURE if any(finding.status is Status.FAIL for finding in findings) else EXIT_OK
 
 
 def _describe(findings: Iterable[Finding], language: Language) -> Iterator[Line]:
     for finding in findings:
-        told = finding.tell(language)
-        status = fit(STATUS_WORDS[finding.status].text(language), 5)
-        yield Line(told["finding"], f"{status} {told['check']}", told["status"])
-        if told["mend"]:
-            is_broken = finding.status in (Status.WARN, Status.FAIL)
-            yield Line(MEND.text(language, how=told["mend"]) if is_broken else told["mend"], " ")
+        row = finding.describe(language)
+        status = fit(STATUS_LABELS[finding.status].text(language), 5)
+        yield Line(row["finding"], f"{status} {row['check']}", row["status"])
+        if row["mend"]:
+            is_problem = finding.status in (Status.WARN, Status.FAIL)
+            yield Line(messages.FIX.text(language, how=row["mend"]) if is_problem else row["mend"], " ")
 
 
-def _plan(given: argparse.Namespace) -> Iterator[Check]:
-    """Every check with what it looks at. Raises ConfigurationError for an address that is none."""
+def _plan(options: argparse.Namespace) -> Iterator[Check]:
+    """Raises ConfigurationError for an invalid address."""
     yield driver.check_nvml
     yield driver.check_devices
-    yield partial(processes.check_proc, given.proc, in_container=_is_pod())
-    yield processes.check_cgroups
-    yield partial(kubelet.check_kubelet, given.kubelet_socket, is_node=_is_node(given.kubelet_socket))
-    yield from _plan_servers(given)
+    yield partial(node.check_proc, options.proc, in_container=_is_pod())
+    yield node.check_cgroups
+    yield partial(node.check_kubelet, options.kubelet_socket, is_node=_is_node(options.kubelet_socket))
+    yield from _plan_servers(options)
 
 
-def _plan_servers(given: argparse.Namespace) -> Iterator[Check]:
-    """Those that are found to be asked are compared by their clocks too."""
-    analyzer, agent = open_server(given), open_agent(given)
-    yield partial(servers.check_analyzer, analyzer, is_named=bool(given.server or os.environ.get(SERVER_VARIABLE)))
-    yield partial(servers.check_agent, agent, is_named=bool(given.agent or os.environ.get(AGENT_VARIABLE)))
-    asked = {"analyzer": analyzer, "agent": agent}
-    prometheus, origin = _find_engine(given)
+def _plan_servers(options: argparse.Namespace) -> Iterator[Check]:
+    """The clocks of all servers that have an address are compared at the end."""
+    analyzer, agent = make_analyzer_client(options), make_agent_client(options)
+    yield partial(servers.check_analyzer, analyzer, is_required=bool(options.server or os.environ.get(SERVER_VARIABLE)))
+    yield partial(servers.check_agent, agent, is_required=bool(options.agent or os.environ.get(AGENT_VARIABLE)))
+    clients = {"analyzer": analyzer, "agent": agent}
+    prometheus, origin = _find_engine(options)
     for name, found, check in (
-        ("API server", rights.find_api_server(os.environ, given.kubernetes_api), rights.check_rights),
+        ("API server", permissions.find_api_server(os.environ, options.kubernetes_api), permissions.check_permissions),
         ("Prometheus", prometheus, partial(engine.check_engine, origin=origin)),
     ):
         if isinstance(found, Finding):
             yield partial(list, [found])
         else:
-            asked[name] = found
+            clients[name] = found
             yield partial(check, found)
-    yield partial(clocks.check_clocks, asked)
+    yield partial(servers.check_clocks, clients)
 
 
 def _is_pod() -> bool:
@@ -123,11 +128,11 @@ def _is_pod() -> bool:
 
 
 def _is_node(socket: Path) -> bool:
-    """Where a kubelet is to be expected."""
-    return _is_pod() or socket != kubelet.SOCKET or socket.parent.parent.exists()
+    """Whether a kubelet is expected here."""
+    return _is_pod() or socket != node.KUBELET_SOCKET or socket.parent.parent.exists()
 
 
-def _find_engine(given: argparse.Namespace) -> engine_address.Found:
+def _find_engine(options: argparse.Namespace) -> engine_address.Found:
     return engine_address.find_engine(
-        given.prometheus_url, given.config, os.environ, directory=Path.cwd(), timeout_seconds=given.timeout
+        options.prometheus_url, options.config, os.environ, directory=Path.cwd(), timeout_seconds=options.timeout
     )

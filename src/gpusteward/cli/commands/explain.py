@@ -1,4 +1,4 @@
-"""`gpusteward explain WORKLOAD`: the verdict of one workload, why, and on what evidence."""
+"""`gpusteward explain WORKLOAD`: the verdict on one workload with its reasons and evidence."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,9 +12,9 @@ from gpusteward.cli.flags import (
     add_output_flags,
     add_server_flags,
     language_of,
-    open_server,
+    make_analyzer_client,
 )
-from gpusteward.cli.json_access import Row, each, inner, text, texts
+from gpusteward.cli.json_access import Row, as_object, get_object, get_objects, get_text, get_texts
 from gpusteward.cli.output.formats import write_json, write_rows
 from gpusteward.cli.output.paragraphs import Line, write_paragraphs
 from gpusteward.cli.output.verdict_texts import describe_workload
@@ -29,7 +29,7 @@ KEYS = (
 def build_parser() -> FlagParser:
     parser = FlagParser(
         prog="gpusteward explain",
-        description="Tell the verdict of one workload: the reasons, the evidence, and what a language model thinks.",
+        description="Show the verdict on one workload: reasons, evidence, and the opinion of a language model if any.",
         epilog=describe_exits("explain"),
     )
     parser.add_argument("workload", metavar="WORKLOAD", help="NAMESPACE/NAME, KIND/NAMESPACE/NAME or NAME")
@@ -40,15 +40,14 @@ def build_parser() -> FlagParser:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Raises ConfigurationError, and SourceError where no analyzer answers or the workload is unknown."""
-    given = build_parser().parse(arguments)
-    client, language = open_server(given), language_of(given)
-    name = find_workload(client, given.workload)
-    answer = client.read(name.path, [("lang", language)])
-    detail = answer if isinstance(answer, dict) else {}
-    if given.output == "json":
+    """Raises ConfigurationError, and SourceError for an unreachable analyzer or an unknown workload."""
+    options = build_parser().parse(arguments)
+    client, language = make_analyzer_client(options), language_of(options)
+    name = find_workload(client, options.workload)
+    detail = as_object(client.read(name.path, [("lang", language)]))
+    if options.output == "json":
         write_json(detail)
-    elif given.output == "csv":
+    elif options.output == "csv":
         write_rows(list(_rows(detail)), (), keys=KEYS, output="csv")
     else:
         title = Line(str(name), is_title=True)
@@ -57,13 +56,13 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _rows(detail: Row) -> Iterator[dict[str, Any]]:
-    """One row an allocation."""
-    for judged in each(detail, "allocations"):
-        opinion = inner(judged, "opinion")
+    """One row per allocation."""
+    for judged in get_objects(detail, "allocations"):
+        opinion = get_object(judged, "opinion")
         yield {
-            **inner(judged, "allocation"),
-            "reasons": " ".join(texts(judged, "reasons")),
-            "opinion_status": text(opinion, "status"),
+            **get_object(judged, "allocation"),
+            "reasons": " ".join(get_texts(judged, "reasons")),
+            "opinion_status": get_text(opinion, "status"),
             "opinion_confidence": opinion.get("confidence"),
-            "opinion_reason": text(opinion, "reason"),
+            "opinion_reason": get_text(opinion, "reason"),
         }

@@ -1,23 +1,25 @@
-"""`gpusteward ps`: the processes on this machine's GPUs, with the pods they belong to."""
+"""`gpusteward ps`: the processes on a machine's GPUs with their pods."""
 
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from gpusteward.cli.api.snapshots import Snapshot, list_processes, list_silent_holders, read_snapshot
+from gpusteward.cli.api.snapshots import Snapshot, list_holders_without_process, list_processes, read_snapshot
 from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
 from gpusteward.cli.flags import (
     FlagParser,
     add_agent_flags,
     add_language_flag,
+    add_namespace_flag,
     add_output_flags,
     language_of,
-    open_agent,
+    make_agent_client,
 )
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.formats import Column, write_rows
 from gpusteward.core.messages import Language, Message
+from gpusteward.messages import cli as messages
 
 KEYS = (
     *("node", "gpu", "gpu_uuid", "model", "pid", "process", "place", "namespace", "pod", "container", "workload"),
@@ -31,23 +33,24 @@ COLUMNS = (
     Column("memory_bytes", Message("memory", "显存"), quantities.memory, to_right=True),
     Column("owner", Message("pod", "Pod"), is_flexible=True),
 )
-RESIDENT_COLUMNS = (*COLUMNS[:-1], replace(COLUMNS[-1], title=Message("holder", "占用者")))
-"""Without Kubernetes a user and a program or container."""
-OUTSIDE = Message("{name} (holds another GPU)", "{name}（分配的是另一张 GPU）")
-SILENT = Message("{name} (runs nothing)", "{name}（无进程）")
-PLACES = {"host": Message("(host)", "（宿主机）"), "unattributed": Message("(unknown)", "（未知）")}
-NOTHING = Message("No process runs on a GPU of {node}.", "{node} 的 GPU 上没有进程。")
+PROCESS_HOLDER_COLUMNS = (*COLUMNS[:-1], replace(COLUMNS[-1], title=Message("holder", "占用者")))
+"""Without Kubernetes: the holder is a user with a program or container."""
+PLACES = {"host": messages.ON_HOST, "unattributed": messages.UNATTRIBUTED}
 
 
 def build_parser() -> FlagParser:
     parser = FlagParser(
         prog="gpusteward ps",
-        description="List the processes on a machine's GPUs with the pods they belong to, as its agent sees them.",
+        description="List the processes on a machine's GPUs with their pods, as its agent reports them.",
         epilog=describe_exits("ps"),
     )
-    parser.add_argument("--all", "-a", action="store_true", help="also pods that hold a GPU and run nothing on it")
-    parser.add_argument("--gpu", "-g", action="append", metavar="GPU", help="only this index or UUID; may be repeated")
-    parser.add_argument("--namespace", "-n", action="append", metavar="NAME", help="only these; may be repeated")
+    parser.add_argument(
+        "--all", "-a", action="store_true", help="also list pods that hold a GPU without a process on it"
+    )
+    parser.add_argument(
+        "--gpu", "-g", action="append", metavar="GPU", help="only the GPU with this index or UUID; may be repeated"
+    )
+    add_namespace_flag(parser)
     add_output_flags(parser)
     add_language_flag(parser)
     add_agent_flags(parser)
@@ -55,25 +58,25 @@ def build_parser() -> FlagParser:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Raises ConfigurationError, and SourceError where no agent answers."""
-    given = build_parser().parse(arguments)
-    language = language_of(given)
-    snapshot = read_snapshot(open_agent(given))
+    """Raises ConfigurationError, and SourceError if the agent cannot be reached."""
+    options = build_parser().parse(arguments)
+    language = language_of(options)
+    snapshot = read_snapshot(make_agent_client(options))
     for failure in snapshot.failures:
         print(f"gpusteward: {failure}", file=sys.stderr)
-    rows = [row for row in _list(snapshot, all_holders=given.all) if _is_wanted(row, given.gpu, given.namespace)]
-    if not rows and given.output == "table":
-        print(NOTHING.text(language, node=snapshot.node), file=sys.stderr)
+    rows = [row for row in _list(snapshot, all_holders=options.all) if _is_wanted(row, options.gpu, options.namespace)]
+    if not rows and options.output == "table":
+        print(messages.NO_PROCESSES.text(language, node=snapshot.node), file=sys.stderr)
         return EXIT_OK
     for row in rows:
         row["owner"] = _name_owner(row, language)
-    columns = RESIDENT_COLUMNS if snapshot.holders_are_processes else COLUMNS
-    write_rows(rows, columns, keys=KEYS, output=given.output, language=language)
+    columns = PROCESS_HOLDER_COLUMNS if snapshot.holders_are_processes else COLUMNS
+    write_rows(rows, columns, keys=KEYS, output=options.output, language=language)
     return EXIT_OK
 
 
 def _list(snapshot: Snapshot, *, all_holders: bool) -> list[dict[str, Any]]:
-    rows = [*list_processes(snapshot), *(list_silent_holders(snapshot) if all_holders else ())]
+    rows = [*list_processes(snapshot), *(list_holders_without_process(snapshot) if all_holders else ())]
     rows.sort(key=lambda row: (*_order(row["gpu"]), row.get("pid") or 0))
     return [{"node": snapshot.node, **row} for row in rows]
 
@@ -93,5 +96,5 @@ def _name_owner(row: dict[str, Any], language: Language) -> str:
         return PLACES.get(row["place"], PLACES["unattributed"]).text(language)
     name = f"{row['namespace']}/{row['pod']}"
     if "pid" not in row:
-        return SILENT.text(language, name=name)
-    return OUTSIDE.text(language, name=name) if row["outside_allocation"] else name
+        return messages.NO_PROCESSES_OF.text(language, name=name)
+    return messages.HOLDS_ANOTHER_GPU.text(language, name=name) if row["outside_allocation"] else name

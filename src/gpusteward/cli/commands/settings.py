@@ -1,4 +1,4 @@
-"""`gpusteward settings`: print the effective settings of the analyzer, and where each one comes from."""
+"""`gpusteward settings`: print the effective settings of the analyzer and where each one comes from."""
 
 import json
 import os
@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusteward.cli.extras import build_settings_parser, needing
-from gpusteward.cli.flags import OUTPUTS, FlagParser
+from gpusteward.cli.exit_codes import EXIT_OK
+from gpusteward.cli.extras import needing
+from gpusteward.cli.flags import FlagParser, add_output_flags, build_settings_parser
+from gpusteward.cli.language import find_language
 from gpusteward.cli.output.formats import Cells, Column, write_rows
 from gpusteward.core.messages import Message
 from gpusteward.logs import configure_logs
@@ -16,27 +18,27 @@ if TYPE_CHECKING:
     from gpusteward.analyzer.settings.effective import Shown
 
 KEYS = ("setting", "value", "source", "origin", "about")
-CELL_LENGTH = 60  # longer values are whole in the JSON
+MAX_CELL_LENGTH = 60  # longer values are cut in the table, not in JSON and CSV
 
 
 def build_parser() -> FlagParser:
-    """With the flags of `serve`."""
-    parser = build_settings_parser("settings", "Print the effective settings and their origin.")
-    parser.add_argument("--output", "-o", choices=OUTPUTS, default="table", help="how to print them (default table)")
+    """The flags of `serve`, and the output format."""
+    parser = build_settings_parser("settings", "Print the analyzer's effective settings and where each comes from.")
+    add_output_flags(parser)
     return parser
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Read what `serve` would read, with the same flags. Raises ConfigurationError for what a person can mend."""
+    """Read the settings as `serve` does. Raises ConfigurationError."""
     with needing("analyzer"):
         from gpusteward.analyzer.settings import effective, flags
         from gpusteward.analyzer.settings.file import SettingsFile
-    namespace = build_parser().parse(arguments)
+    options = build_parser().parse(arguments)
     configure_logs(level="warning", as_json=False)
-    file = SettingsFile(flags.flags_from(namespace), os.environ, directory=Path.cwd())
+    file = SettingsFile(flags.flags_from(options), os.environ, directory=Path.cwd())
     rows = [_row(each) for each in effective.show(file.effective)]
-    write_rows(rows, COLUMNS, keys=KEYS, output=namespace.output)
-    return 0
+    write_rows(rows, COLUMNS, keys=KEYS, output=options.output, language=find_language(None, os.environ))
+    return EXIT_OK
 
 
 def _row(shown: "Shown") -> Cells:
@@ -51,7 +53,7 @@ def _row(shown: "Shown") -> Cells:
 
 def _cell(value: object) -> str:
     text = "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= CELL_LENGTH else text[: CELL_LENGTH - 1] + "…"
+    return text if len(text) <= MAX_CELL_LENGTH else text[: MAX_CELL_LENGTH - 1] + "…"
 
 
 COLUMNS = (

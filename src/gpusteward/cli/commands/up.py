@@ -1,17 +1,17 @@
-"""`gpusteward up`: the whole product on the GPUs of this machine."""
+"""`gpusteward up`: agent and analyzer on the GPUs of this machine."""
 
 from collections.abc import Sequence
 
-from gpusteward.cli.extras import build_settings_parser, needing
-from gpusteward.cli.flags import FlagParser
+from gpusteward.cli.extras import needing
+from gpusteward.cli.flags import FlagParser, build_settings_parser
 
 
 def build_parser() -> FlagParser:
-    return build_settings_parser("up", "Watch and judge the GPUs of this machine.")
+    return build_settings_parser("up", "Run agent and analyzer on the GPUs of this machine.")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Serve until Ctrl-C. Raises SourceError without a GPU, ConfigurationError for what a person can mend."""
+    """Serve until Ctrl-C. Raises SourceError without a GPU, ConfigurationError for invalid settings."""
     with needing("agent,analyzer"):
         from gpusteward.analyzer.serve import exit_without_threads
         from gpusteward.analyzer.settings.flags import flags_from

@@ -1,65 +1,44 @@
-"""Prometheus, or what speaks its language: whether it answers, has GPU metrics, and how often it scrapes them."""
+"""Prometheus or a compatible engine: whether it responds, has GPU metrics, and how often it scrapes them."""
 
 from collections.abc import Iterator, Mapping
 
 from gpusteward.cli.api.client import Client, Query
 from gpusteward.cli.doctor.findings import Finding, Status
-from gpusteward.cli.json_access import Row, each, inner
+from gpusteward.cli.json_access import Row, as_object, get_object, get_objects
 from gpusteward.core import metrics
 from gpusteward.core.errors import SourceError
-from gpusteward.core.messages import Message
+from gpusteward.messages import doctor as messages
 
-LONGEST_INTERVAL_SECONDS = 60.0
-"""A window of ten minutes then holds ten samples: fewer, and a short burst of work is easily missed."""
-LOOK_SECONDS = 600
+MAX_INTERVAL_SECONDS = 60.0
+"""A window of ten minutes then has ten samples; with fewer, short bursts of work are easily missed."""
+LOOKBACK_SECONDS = 600
 DIALECTS: Mapping[str, tuple[str, ...]] = {
     "gpusteward": (metrics.USE_UTILIZATION.name,),
     "DCGM": ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_UTIL_RATIO", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"),
     "HAMi": ("hami_container_device_utilization_ratio", "Device_utilization_desc_of_container"),
 }
 
-NO_ANSWER = Message("{reason}", "{reason}")
-REACH = Message(
-    "check the address, which is from {origin}, and the network policies between",
-    "请检查地址（来自 {origin}）及中间的网络策略",
-)
-ANSWERS = Message("{url} answers; the address is from {origin}", "{url} 响应正常；地址来自 {origin}")
-FOUND = Message("GPU metrics of {dialects}", "找到 GPU 指标：{dialects}")
-NONE_FOUND = Message("it has no GPU metrics of the last hour", "最近一小时没有 GPU 指标")
-SCRAPE = Message(
-    "let it scrape the agents (or dcgm-exporter): a ServiceMonitor, or the annotation prometheus.io/scrape",
-    "请让它抓取 agent（或 dcgm-exporter）：使用 ServiceMonitor 或 prometheus.io/scrape 注解",
-)
-NO_SAMPLE = Message(
-    "it has names of GPU metrics, but no sample of the last minutes", "有 GPU 指标名，但最近几分钟没有样本"
-)
-LOOK_AT_TARGETS = Message(
-    "bring back the exporters that are down: see /targets there", "请恢复已停止的 exporter：见其 /targets 页面"
-)
-INTERVAL = Message("job {job} is scraped every {seconds:.0f} s", "任务 {job} 每 {seconds:.0f} 秒抓取一次")
-SHORTEN = Message("set scrape_interval of that job to 30s or less", "请将该任务的 scrape_interval 设为 30s 或更短")
-
 
 def check_engine(client: Client, *, origin: str) -> Iterator[Finding]:
-    """Three cheap questions; none grows with the length of the history. `origin`: where the address is from."""
+    """Three cheap queries, independent of the length of the history. `origin`: where the address comes from."""
     try:
         names = _read_names(client)
     except SourceError as error:
-        facts = {"reason": getattr(error, "problem", error), "origin": origin}
-        yield Finding("prometheus", Status.FAIL, NO_ANSWER, REACH, facts)
+        fields = {"reason": getattr(error, "problem", error), "origin": origin}
+        yield Finding("prometheus", Status.FAIL, messages.REASON, messages.REACH_PROMETHEUS, fields)
         return
-    yield Finding("prometheus", Status.OK, ANSWERS, facts={"url": client.url, "origin": origin})
+    yield Finding("prometheus", Status.OK, messages.PROMETHEUS_RESPONDS, fields={"url": client.url, "origin": origin})
     found = {dialect: name for dialect, wanted in DIALECTS.items() for name in wanted if name in names}
     if not found:
-        yield Finding("metrics", Status.FAIL, NONE_FOUND, SCRAPE)
+        yield Finding("metrics", Status.FAIL, messages.NO_METRICS, messages.SCRAPE_AGENTS)
         return
-    yield Finding("metrics", Status.OK, FOUND, facts={"dialects": ", ".join(found)})
+    yield Finding("metrics", Status.OK, messages.METRICS_FOUND, fields={"dialects": ", ".join(found)})
     for name in found.values():
         yield from _check_interval(client, name, origin)
 
 
 def _read_names(client: Client) -> set[str]:
-    """Of ours, those that it has. Raises SourceError."""
+    """The GPU metrics that it has. Raises SourceError."""
     wanted = [name for names in DIALECTS.values() for name in names]
     matches = [("match[]", f'{{__name__=~"{"|".join(wanted)}"}}')]
     data = _read(client, "/api/v1/label/__name__/values", matches).get("data")
@@ -67,27 +46,28 @@ def _read_names(client: Client) -> set[str]:
 
 
 def _check_interval(client: Client, name: str, origin: str) -> Iterator[Finding]:
-    """By one of its series: how many samples `up` of that target has."""
+    """From the number of samples that `up` has for the target of one series."""
     try:
         sample = _query(client, f"topk(1, {name})")
-        labels = {key: str(value) for key, value in inner(sample, "metric").items() if key in ("job", "instance")}
+        labels = {key: str(value) for key, value in get_object(sample, "metric").items() if key in ("job", "instance")}
         if not sample:
-            yield Finding("metrics", Status.WARN, NO_SAMPLE, LOOK_AT_TARGETS)
+            yield Finding("metrics", Status.WARN, messages.NO_RECENT_SAMPLES, messages.RESTORE_EXPORTERS)
             return
         selector = ", ".join(f"{key}={_literal(value)}" for key, value in labels.items())
-        seen = _value(_query(client, f"count_over_time(up{{{selector}}}[{LOOK_SECONDS}s])"))
+        seen = _value(_query(client, f"count_over_time(up{{{selector}}}[{LOOKBACK_SECONDS}s])"))
     except SourceError as error:
-        yield Finding("scrape interval", Status.WARN, NO_ANSWER, REACH, {"reason": str(error), "origin": origin})
+        fields = {"reason": error, "origin": origin}
+        yield Finding("scrape interval", Status.WARN, messages.REASON, messages.REACH_PROMETHEUS, fields)
         return
     if seen is not None and seen > 1:
-        yield _judge(labels.get("job", "?"), LOOK_SECONDS / seen)
+        yield _describe_interval(labels.get("job", "?"), LOOKBACK_SECONDS / seen)
 
 
-def _judge(job: str, seconds: float) -> Finding:
-    facts = {"job": job, "seconds": seconds}
-    if seconds > LONGEST_INTERVAL_SECONDS:
-        return Finding("scrape interval", Status.WARN, INTERVAL, SHORTEN, facts)
-    return Finding("scrape interval", Status.OK, INTERVAL, facts=facts)
+def _describe_interval(job: str, seconds: float) -> Finding:
+    fields = {"job": job, "seconds": seconds}
+    if seconds > MAX_INTERVAL_SECONDS:
+        return Finding("scrape interval", Status.WARN, messages.SCRAPE_INTERVAL, messages.SHORTEN_INTERVAL, fields)
+    return Finding("scrape interval", Status.OK, messages.SCRAPE_INTERVAL, fields=fields)
 
 
 def _literal(value: str) -> str:
@@ -96,8 +76,8 @@ def _literal(value: str) -> str:
 
 
 def _query(client: Client, expression: str) -> Row:
-    """The first sample of the answer. Raises SourceError."""
-    samples = each(inner(_read(client, "/api/v1/query", [("query", expression)]), "data"), "result")
+    """The first sample of the result. Raises SourceError."""
+    samples = get_objects(get_object(_read(client, "/api/v1/query", [("query", expression)]), "data"), "result")
     return samples[0] if samples else {}
 
 
@@ -110,7 +90,7 @@ def _value(sample: Row) -> float | None:
 
 
 def _read(client: Client, path: str, query: Query) -> Row:
-    answer = client.read(path, query)
-    if not isinstance(answer, dict) or answer.get("status") != "success":
-        raise SourceError(f"{client.url} does not answer as Prometheus does")
-    return answer
+    document = as_object(client.read(path, query))
+    if document.get("status") != "success":
+        raise SourceError(messages.NOT_PROMETHEUS, url=client.url)
+    return document

@@ -1,4 +1,4 @@
-"""A finding: how something stands, and how to mend it."""
+"""A finding: status, text, and how to fix it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,19 +6,19 @@ from enum import StrEnum
 
 from gpusteward.core.messages import Language, Message
 
-NOTHING = Message("", "")
+NO_FIX = Message("", "")
 
 
 class Status(StrEnum):
-    """How a check ended."""
+    """Result of a check."""
 
     OK = "ok"
-    WARN = "warn"  # works, but less well than it could
+    WARN = "warn"  # works with limitations
     FAIL = "fail"  # does not work
-    SKIP = "skip"  # means nothing on this machine, or was not asked for
+    SKIP = "skip"  # does not apply to this machine, or was not requested
 
 
-STATUS_WORDS: Mapping[str, Message] = {
+STATUS_LABELS: Mapping[str, Message] = {
     Status.OK: Message("ok", "正常"),
     Status.WARN: Message("warn", "警告"),
     Status.FAIL: Message("fail", "失败"),
@@ -28,18 +28,18 @@ STATUS_WORDS: Mapping[str, Message] = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the doctor."""
+    """One result of a check."""
 
     check: str
     status: Status
-    what: Message
-    mend: Message = NOTHING
-    facts: Mapping[str, object] = field(default_factory=dict)
+    text: Message
+    fix: Message = NO_FIX
+    fields: Mapping[str, object] = field(default_factory=dict)
 
-    def tell(self, language: Language) -> dict[str, str]:
+    def describe(self, language: Language) -> dict[str, str]:
         return {
             "check": self.check,
             "status": self.status.value,
-            "finding": self.what.text(language, **self.facts),
-            "mend": self.mend.text(language, **self.facts),
+            "finding": self.text.text(language, **self.fields),
+            "mend": self.fix.text(language, **self.fields),
         }

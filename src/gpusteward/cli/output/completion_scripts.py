@@ -1,14 +1,14 @@
-"""Completion scripts, written from what the commands take: one writer a shell."""
+"""Completion scripts for shells, generated from the flags of the commands."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
 
-EVERYWHERE = ("--help", "--version")
+GLOBAL_FLAGS = ("--help", "--version")
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
+class FlagSpec:
     """A flag of a command."""
 
     names: tuple[str, ...]
@@ -19,17 +19,17 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
-    """A command, its flags, and the words that may stand behind it without a flag."""
+class CommandSpec:
+    """A command with its flags, and the values of its argument."""
 
     name: str
     about: str
-    flags: tuple[Flag, ...]
+    flags: tuple[FlagSpec, ...]
     values: tuple[str, ...]
 
 
-def write_bash(commands: Sequence[Words]) -> str:
-    names = " ".join((*(each.name for each in commands), *EVERYWHERE))
+def write_bash(commands: Sequence[CommandSpec]) -> str:
+    names = " ".join((*(each.name for each in commands), *GLOBAL_FLAGS))
     return f"""# gpusteward completion for bash
 _gpusteward() {{
     local current="${{COMP_WORDS[COMP_CWORD]}}" previous="${{COMP_WORDS[COMP_CWORD-1]}}" command="${{COMP_WORDS[1]}}"
@@ -57,7 +57,7 @@ complete -o default -F _gpusteward gpusteward
 """
 
 
-def _bash_values(commands: Sequence[Words]) -> Iterator[str]:
+def _bash_values(commands: Sequence[CommandSpec]) -> Iterator[str]:
     for command in commands:
         for flag in command.flags:
             pattern = "|".join(f"{command.name}:{name}" for name in flag.names)
@@ -67,13 +67,13 @@ def _bash_values(commands: Sequence[Words]) -> Iterator[str]:
                 yield f"        {pattern}) paths=1 ;;\n"
 
 
-def _bash_words(commands: Sequence[Words]) -> Iterator[str]:
+def _bash_words(commands: Sequence[CommandSpec]) -> Iterator[str]:
     for command in commands:
         words = [name for flag in command.flags for name in flag.names if name.startswith("--")]
         yield f"        {command.name}) words={quote(' '.join((*command.values, *words)))} ;;\n"
 
 
-def write_zsh(commands: Sequence[Words]) -> str:
+def write_zsh(commands: Sequence[CommandSpec]) -> str:
     listed = "\n".join(f"        {quote(f'{each.name}:{each.about}')}" for each in commands)
     return f"""#compdef gpusteward
 # gpusteward completion for zsh
@@ -96,7 +96,7 @@ compdef _gpusteward gpusteward
 """
 
 
-def _zsh_cases(commands: Sequence[Words]) -> Iterator[str]:
+def _zsh_cases(commands: Sequence[CommandSpec]) -> Iterator[str]:
     for command in commands:
         specs = [spec for flag in command.flags for spec in _zsh_flag(flag)]
         if command.values:
@@ -105,7 +105,7 @@ def _zsh_cases(commands: Sequence[Words]) -> Iterator[str]:
         yield f"        {command.name})\n            _arguments {lines}\n            ;;\n" if specs else ""
 
 
-def _zsh_flag(flag: Flag) -> Iterator[str]:
+def _zsh_flag(flag: FlagSpec) -> Iterator[str]:
     about = flag.about.translate(str.maketrans("[]:\\", "()  "))
     value = ""
     if flag.takes_value:
@@ -115,7 +115,7 @@ def _zsh_flag(flag: Flag) -> Iterator[str]:
         yield f"*{name}[{about}]{value}"
 
 
-def write_fish(commands: Sequence[Words]) -> str:
+def write_fish(commands: Sequence[CommandSpec]) -> str:
     lines = ["# gpusteward completion for fish", "complete -c gpusteward -f"]
     lines += [
         f"complete -c gpusteward -n __fish_use_subcommand -a {each.name} -d {_fish(each.about)}" for each in commands
@@ -127,7 +127,7 @@ def write_fish(commands: Sequence[Words]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _fish_flag(flag: Flag) -> str:
+def _fish_flag(flag: FlagSpec) -> str:
     parts = [_fish_name(name) for name in flag.names]
     if flag.takes_value:
         parts.append("-r -F" if flag.is_path else "-x")
@@ -147,4 +147,8 @@ def _fish(text: str) -> str:
     return f"'{escaped}'"
 
 
-WRITERS: Mapping[str, Callable[[Sequence[Words]], str]] = {"bash": write_bash, "zsh": write_zsh, "fish": write_fish}
+WRITERS: Mapping[str, Callable[[Sequence[CommandSpec]], str]] = {
+    "bash": write_bash,
+    "zsh": write_zsh,
+    "fish": write_fish,
+}

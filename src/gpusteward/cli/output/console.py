@@ -1,24 +1,40 @@
-"""How far long work has come: a bar on a terminal, nothing anywhere else."""
+"""rich, loaded only where it is needed: a console for tables, and a progress bar."""
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Advance = Callable[[int, int], None]
-"""Told how much is done, and of how much."""
+"""Called with the number of steps done, and of all steps."""
+
+
+def open_console(out: TextIO, *, width: int | None = None) -> "Console":
+    """Raises ModuleNotFoundError if rich is not installed."""
+    from rich.console import Console
+
+    class PipeConsole(Console):
+        def on_broken_pipe(self) -> None:
+            """Handled by `main`; rich would exit with 1. Raises BrokenPipeError."""
+            raise BrokenPipeError
+
+    return PipeConsole(file=out, highlight=False, width=width)
 
 
 @contextmanager
-def show_progress(title: str, *, otherwise: str = "") -> Iterator[Advance]:
-    """On standard error, so that what is piped stays clean; it leaves nothing behind.
+def show_progress(title: str, *, without_terminal: str = "") -> Iterator[Advance]:
+    """A bar on standard error if that is a terminal, removed at the end.
 
-    `otherwise`: a line to say once where there is no bar.
+    `without_terminal`: a line to print instead.
     """
     if not (sys.stderr.isatty() and find_spec("rich")):
-        if otherwise:
-            print(otherwise, file=sys.stderr, flush=True)
-        yield _say_nothing
+        if without_terminal:
+            print(without_terminal, file=sys.stderr, flush=True)
+        yield lambda _done, _total: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -27,7 +43,3 @@ def show_progress(title: str, *, otherwise: str = "") -> Iterator[Advance]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(title, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
-
-
-def _say_nothing(_done: int, _total: int) -> None:
-    pass

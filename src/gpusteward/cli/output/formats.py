@@ -1,7 +1,7 @@
-"""Rows for people and for programs: a table, JSON, CSV.
+"""Rows as a table, JSON or CSV.
 
-A table has colours and fits the window where standard output is a terminal that shows them; elsewhere it is plain text
-of the width it needs, for grep and awk. NO_COLOR is honoured.
+On a terminal a table is coloured and fits its width. Elsewhere it is plain text of any width, for grep and awk.
+NO_COLOR is honoured.
 """
 
 import csv
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, TextIO
 
-from gpusteward.cli.output.terminal_text import clean, escape_unfit, fit, measure
+from gpusteward.cli.output.console import open_console
+from gpusteward.cli.output.terminal_text import clean, escape_controls, fit, measure
 from gpusteward.core.messages import Language, Message
 
 Cells = Mapping[str, object]
@@ -32,20 +33,20 @@ STYLES: Mapping[str, str] = {
 
 
 def dash(value: object) -> str:
-    """Text as it is; what is not known is a dash."""
+    """An unknown value is a dash."""
     return "-" if value in (None, "") else str(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: the key of its value, its title, and how the value is written for people."""
+    """One column of a table."""
 
     key: str
     title: Message
-    show: Callable[[Any], str] = dash
+    show: Callable[[Any], str] = dash  # value -> text
     to_right: bool = False
-    is_styled: bool = False  # coloured by the word of its value
-    is_flexible: bool = False  # folded where a window is too narrow for all
+    is_styled: bool = False  # coloured by its value, see STYLES
+    is_flexible: bool = False  # wrapped if the terminal is too narrow
 
 
 def write_rows(
@@ -57,7 +58,7 @@ def write_rows(
     language: Language = "en",
     out: TextIO | None = None,
 ) -> None:
-    """Print rows as asked for: `table` has the columns, `json` and `csv` have the keys."""
+    """`output` is `table`, which has the columns, or `json` or `csv`, which have the keys."""
     out = out or sys.stdout
     if output == "json":
         write_json([{key: row.get(key) for key in keys} for row in rows], out)
@@ -70,8 +71,8 @@ def write_rows(
 
 
 def write_json(value: object, out: TextIO | None = None) -> None:
-    """Indented, Chinese as it is; nothing in it can move a cursor."""
-    print(escape_unfit(json.dumps(value, indent=2, ensure_ascii=False)), file=out or sys.stdout)
+    """Indented, Chinese not escaped, control characters escaped."""
+    print(escape_controls(json.dumps(value, indent=2, ensure_ascii=False)), file=out or sys.stdout)
 
 
 def _write_csv(rows: Sequence[Cells], keys: Sequence[str], out: TextIO) -> None:
@@ -82,7 +83,7 @@ def _write_csv(rows: Sequence[Cells], keys: Sequence[str], out: TextIO) -> None:
 
 
 def _csv_cell(value: object) -> object:
-    """A text that a spreadsheet would take for a formula is marked as text."""
+    """Text that a spreadsheet would interpret as a formula is marked as text."""
     if value is None:
         return ""
     if isinstance(value, bool | int | float):
@@ -91,18 +92,18 @@ def _csv_cell(value: object) -> object:
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) and len(text) > 1 else text
 
 
-def _shown(row: Cells, column: Column) -> str:
+def _format_cell(row: Cells, column: Column) -> str:
     return clean(column.show(row.get(column.key)))
 
 
 def _style(row: Cells, column: Column) -> str:
-    """By the word itself, whatever language it is shown in."""
+    """Depends on the value, not on its translation."""
     return STYLES.get(str(row.get(column.key)), "") if column.is_styled else ""
 
 
 def _write_plain(rows: Sequence[Cells], columns: Sequence[Column], *, language: Language, out: TextIO) -> None:
     lines = [[column.title.text(language).upper() for column in columns]]
-    lines += [[_shown(row, column) for column in columns] for row in rows]
+    lines += [[_format_cell(row, column) for column in columns] for row in rows]
     widths = [max(measure(line[number]) for line in lines) for number in range(len(columns))]
     for line in lines:
         cells = [
@@ -116,8 +117,6 @@ def _write_rich(rows: Sequence[Cells], columns: Sequence[Column], *, language: L
     from rich.table import Table
     from rich.text import Text
 
-    from gpusteward.cli.output.consoles import PrintingConsole
-
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
         title = Text(column.title.text(language).upper())
@@ -129,5 +128,5 @@ def _write_rich(rows: Sequence[Cells], columns: Sequence[Column], *, language: L
             min_width=16 if column.is_flexible else None,
         )
     for row in rows:
-        table.add_row(*(Text(_shown(row, column), style=_style(row, column)) for column in columns))
-    PrintingConsole(file=out, highlight=False).print(table)
+        table.add_row(*(Text(_format_cell(row, column), style=_style(row, column)) for column in columns))
+    open_console(out).print(table)

@@ -1,4 +1,4 @@
-"""Titles, lines and bullets for a person to read; wrapped to the window on a terminal, colours where it has them."""
+"""Titles, facts and bullets, wrapped to the width of the terminal and coloured if it has colours."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from typing import NamedTuple, TextIO
 from gpusteward.cli.output.formats import STYLES
 from gpusteward.cli.output.terminal_text import clean, fit, measure, wrap
 
-WIDTH = 100  # where there is no window to fit into
+WIDTH = 100  # without a terminal
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "magenta": "35"}
 
 
@@ -18,34 +18,34 @@ class Line(NamedTuple):
 
     text: str
     name: str = ""
-    word: str = ""  # colours the text, such as `idle`
+    word: str = ""  # selects the colour, such as `idle`
     indent: int = 0
     is_title: bool = False
     is_bullet: bool = False
 
 
-class Laid(NamedTuple):
-    """One line as it is printed: what stands before the text, the text, and its style."""
+class WrappedLine(NamedTuple):
+    """A line of output."""
 
-    lead: str
+    lead: str  # indentation, bullet or name
     text: str
     style: str
 
 
-def lay_out(lines: Iterable[Line], *, width: int) -> Iterator[Laid]:
-    """Names of lines that follow each other in one column, texts wrapped beside them."""
+def wrap_lines(lines: Iterable[Line], *, width: int) -> Iterator[WrappedLine]:
+    """Names of consecutive facts form a column; their texts are wrapped beside it."""
     for has_name, block in groupby(lines, key=lambda line: bool(line.name)):
         together = list(block)
         names = max(measure(line.name) for line in together) if has_name else 0
         for line in together:
-            yield from _lay_out_one(line, names=names, width=width)
+            yield from _wrap_line(line, names=names, width=width)
 
 
-def _lay_out_one(line: Line, *, names: int, width: int) -> Iterator[Laid]:
+def _wrap_line(line: Line, *, names: int, width: int) -> Iterator[WrappedLine]:
     lead = " " * line.indent + ("* " if line.is_bullet else fit(line.name, names) + "  " if line.name else "")
     style = "bold" if line.is_title else STYLES.get(line.word, "")
     for piece in list(wrap(clean(line.text), max(20, width - measure(lead)))) or [""]:
-        yield Laid(lead, piece, style)
+        yield WrappedLine(lead, piece, style)
         lead = " " * measure(lead)
 
 
@@ -53,7 +53,7 @@ def write_paragraphs(lines: Iterable[Line], out: TextIO) -> None:
     is_terminal = out.isatty()
     width = min(shutil.get_terminal_size((WIDTH, 24)).columns, 120) if is_terminal else WIDTH
     is_coloured = is_terminal and has_colours()
-    for lead, text, style in lay_out(lines, width=width):
+    for lead, text, style in wrap_lines(lines, width=width):
         print((lead + (_paint(text, style) if is_coloured else text)).rstrip(), file=out)
 
 

@@ -1,4 +1,4 @@
-"""A report on a terminal: what fits into its width, the least telling columns left out first."""
+"""A report as tables for a terminal. Columns that do not fit are left out, the least important first."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -18,22 +18,23 @@ from gpusteward.analyzer.reports.render.descriptions import (
     say,
 )
 from gpusteward.analyzer.reports.report import Amounts, Finding, Group, Report, Waster
+from gpusteward.cli.extras import needing
+from gpusteward.cli.output.console import open_console
 from gpusteward.cli.output.terminal_text import clean, measure
-from gpusteward.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 PIPE_WIDTH = 200
-"""Whoever reads a pipe wants every column, and no name in two lines."""
-MOST_NAME_WIDTH = 34
-"""So much room a name has at least, before it is folded for the sake of a column."""
+"""Wide enough for every column and for long names on one line."""
+MIN_NAME_WIDTH = 34
+"""Longer names are wrapped before a column is left out."""
 GAP = 2
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """One column: its title, its cells, and how soon it is left out: the higher, the sooner."""
+    """One column; the one with the highest rank is left out first, one of rank 0 never."""
 
     title: str
     cells: Sequence[str]
@@ -45,35 +46,28 @@ class _Column:
 
 
 def print_report(report: Report, language: Language, out: TextIO) -> None:
-    """Raises ConfigurationError where rich is not installed."""
-    console = _open(out)
-    _say(console, say("title", language, by=say(f"by.{report.by}", language)), style="bold")
-    _say(console, f"{quantities.moment(report.range.since_ms)} – {quantities.moment(report.range.until_ms)} UTC")
+    """Raises MissingLibraryError if rich is not installed."""
+    has_width = out.isatty() or "COLUMNS" in os.environ
+    with needing("cli"):
+        console = open_console(out, width=None if has_width else PIPE_WIDTH)
+    _print(console, say("title", language, by=say(f"by.{report.by}", language)), style="bold")
+    _print(console, f"{quantities.moment(report.range.since_ms)} – {quantities.moment(report.range.until_ms)} UTC")
     if report.unused:
-        _say(console, describe_unused(report.unused, language))
+        _print(console, describe_unused(report.unused, language))
     if report.groups:
-        _say(console, describe_total(report.total, report.currency, language))
+        _print(console, describe_total(report.total, report.currency, language))
         _print_groups(console, report, language)
         _print_wasters(console, report, language)
         _print_findings(console, report, language)
     else:
-        _say(console, say("nothing", language))
-    _say(console, "")
+        _print(console, say("nothing", language))
+    _print(console, "")
     for note in list_notes(report, language):
-        _say(console, note, style="dim")
+        _print(console, note, style="dim")
 
 
-def _open(out: TextIO) -> "Console":
-    try:
-        from gpusteward.cli.output.consoles import PrintingConsole
-    except ModuleNotFoundError as error:
-        raise ConfigurationError("a table needs 'rich': pip install 'gpusteward[cli]', or --format json") from error
-    has_width = out.isatty() or "COLUMNS" in os.environ
-    return PrintingConsole(file=out, highlight=False, width=None if has_width else PIPE_WIDTH)
-
-
-def _say(console: "Console", text: str, *, style: str = "") -> None:
-    """Names are anybody's words: none of them is taken for markup, none moves the cursor."""
+def _print(console: "Console", text: str, *, style: str = "") -> None:
+    """Names are never interpreted as markup or control characters."""
     console.print(clean(text), style=style, markup=False, emoji=False)
 
 
@@ -109,8 +103,8 @@ def _total(report: Report, language: Language) -> Group:
 def _print_wasters(console: "Console", report: Report, language: Language) -> None:
     shown: Sequence[Waster] = report.wasters
     if not shown:
-        _say(console, "")
-        _say(console, say("no_wasters", language))
+        _print(console, "")
+        _print(console, say("no_wasters", language))
         return
     columns = [
         _Column(say("model", language), [one.models for one in shown], 3),
@@ -152,7 +146,7 @@ def _print_table(
     from rich.table import Table
     from rich.text import Text
 
-    chosen = _choose(columns, width=console.width - min(name.width, MOST_NAME_WIDTH))
+    chosen = _choose(columns, width=console.width - min(name.width, MIN_NAME_WIDTH))
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
     table.add_column(Text(name.title), overflow="fold")
     for column in chosen:
@@ -161,13 +155,13 @@ def _print_table(
         cells = [text, *(column.cells[number] for column in chosen)]
         is_total = has_total and number == len(name.cells) - 1
         table.add_row(*(Text(clean(cell)) for cell in cells), style="bold" if is_total else "")
-    _say(console, "")
-    _say(console, heading, style="bold")
+    _print(console, "")
+    _print(console, heading, style="bold")
     console.print(table)
 
 
 def _choose(columns: Sequence[_Column], *, width: int) -> list[_Column]:
-    """Those that fit, in their order. What nobody has is no column."""
+    """The columns that fit, in their order; empty ones are left out."""
     kept = [each for each in columns if set(each.cells) - {quantities.UNKNOWN}]
     while kept and sum(each.width + GAP for each in kept) > width:
         last = max(kept, key=lambda each: each.rank)

@@ -1,29 +1,29 @@
-"""Text from outside, made fit for a terminal: names of pods and processes are anybody's words.
+"""Text from outside made safe for a terminal, such as names of pods and processes.
 
-What moves the cursor, changes colours or turns the direction of writing is replaced; width is counted in cells, where a
-Chinese character takes two.
+Characters that move the cursor, change colours or the direction of writing are replaced. Width is measured in terminal
+cells: a Chinese character takes two.
 """
 
 import re
 import unicodedata
 from collections.abc import Iterator
 
-_UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 ELLIPSIS = "…"
 
 
 def clean(text: str) -> str:
-    """The same with a mark in place of everything that is no writing."""
-    return _UNFIT.sub("\N{REPLACEMENT CHARACTER}", text)
+    """With a replacement character for every control character."""
+    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def escape_unfit(text: str) -> str:
-    """For JSON that may land on a terminal: the same value, written in escapes."""
-    return _UNFIT.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
+def escape_controls(text: str) -> str:
+    """JSON with control characters escaped; its value stays the same."""
+    return _CONTROLS.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
 
 
 def measure(text: str) -> int:
-    """How many cells of a terminal it takes."""
+    """Width in terminal cells."""
     return sum(_measure_one(one) for one in text)
 
 
@@ -34,7 +34,7 @@ def _measure_one(character: str) -> int:
 
 
 def fit(text: str, width: int, *, to_right: bool = False) -> str:
-    """Exactly so many cells: padded, or cut with an ellipsis."""
+    """Exactly `width` cells: padded, or cut with an ellipsis."""
     missing = width - measure(text)
     if missing < 0:
         text = cut(text, width)
@@ -43,7 +43,7 @@ def fit(text: str, width: int, *, to_right: bool = False) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """At most so many cells, an ellipsis in place of what is left out."""
+    """At most `width` cells, with an ellipsis at the end."""
     if measure(text) <= width:
         return text
     kept, used = [], 0
@@ -56,7 +56,7 @@ def cut(text: str, width: int) -> str:
 
 
 def cut_middle(text: str, width: int) -> str:
-    """At most so many cells, an ellipsis in the middle: names of one family differ at their end."""
+    """At most `width` cells, with an ellipsis in the middle: similar names often differ at their end."""
     if measure(text) <= width:
         return text
     tail = _take_last(text, max(0, width - 1) // 2)
@@ -64,7 +64,7 @@ def cut_middle(text: str, width: int) -> str:
 
 
 def _take_last(text: str, width: int) -> str:
-    """As many of the last characters as fit."""
+    """The last characters that fit."""
     begin = len(text)
     while begin and measure(text[begin - 1 :]) <= width:
         begin -= 1
@@ -72,7 +72,7 @@ def _take_last(text: str, width: int) -> str:
 
 
 def wrap(text: str, width: int) -> Iterator[str]:
-    """Lines of at most so many cells, broken at blanks where there are any."""
+    """Lines of at most `width` cells, broken at blanks if possible."""
     line = ""
     for word in _pieces(text, width):
         if line and measure(line) + measure(word.rstrip()) > width:
@@ -84,7 +84,7 @@ def wrap(text: str, width: int) -> Iterator[str]:
 
 
 def _pieces(text: str, width: int) -> Iterator[str]:
-    """Words with the blank behind them; Chinese may break anywhere, and so must a word that is too long."""
+    """Words with the following blank. Chinese and words that are too long may break anywhere."""
     for word in re.findall(r"\S+\s*", text):
         if measure(word.rstrip()) <= width and word.isascii():
             yield word

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 from gpusteward.core.messages import Language, Message
 
-FREE = Message("free", "未分配")  # of a GPU that nobody holds
+FREE = Message("free", "未分配")  # a GPU without a holder
 MEASURES: Mapping[str, Message] = {
     "core_mean_ratio": Message("core utilization, mean", "核心利用率平均"),
     "core_peak_ratio": Message("core utilization, peak", "核心利用率峰值"),
     "memory_used_bytes": Message("memory in use", "已用显存"),
     "power_watts": Message("power", "功率"),
-    "coverage": Message("coverage of samples", "采样覆盖率"),
+    "coverage": Message("sample coverage", "采样覆盖率"),
     "window_seconds": Message("window", "窗口"),
 }
 """The evidence of a workload."""
@@ -22,6 +22,6 @@ HEALTH: Mapping[str, Message] = {
 
 
 def translate(words: Mapping[str, Message], word: object, language: Language) -> str:
-    """A word nobody knows stays as it is: the server may be newer."""
+    """An unknown word is not translated: the server may be newer."""
     known = words.get(str(word))
     return known.text(language) if known else str(word or "-")

@@ -1,20 +1,17 @@
-"""`gpusteward top`: the screen.
+"""`gpusteward top`: the terminal UI.
 
-    views.py      GPUs, workloads, tenants: their columns, sortings and keys
-    names.py      names of workloads and holders in few cells
-    asking.py     what the screen asks a source, and what it is given
-    cluster.py    the source that is an analyzer: pages by cursor, only what is shown
-    node.py       the source that is one machine's agent, with the history seen while watching
-    node_rows.py  a snapshot as rows
-    running.py    the processes of a workload as lines
-    sparks.py     a course as a line of blocks; a gap stays a gap
-    labels.py     what the lines of a chart are called
-    loader.py     questions in threads, so that the screen never waits
-    bars.py       the lines above and below the table
-    table.py      the table: columns that fit the window, rows that keep their place
-    app.py        keys and views
-    detail.py     a workload opened
-    keys.py       which key does what, for the screen and its help
+    app.py              the Textual application: keys, views, refresh
+    table.py            the table of a view
+    bars.py             the lines above and below the table, and the keys
+    detail.py           the screen of an opened workload
+    dialogs.py          help, choice of a workload, prompt for searches and commands
+    loader.py           requests in threads, so that the UI never waits
+    views.py            columns and sort orders of the three views
+    charts.py           time series as a line of block characters
+    source_protocol.py  what the UI requests from a source, and the results
+    cluster_source.py   source: an analyzer
+    node_source.py      source: the agent of one machine, with the history since the UI was started
+    node_rows.py        rows of a node from its snapshot
 
-Only app.py, detail.py, table.py, bars.py and loader.py know Textual; the rest can be tested without a terminal.
+Only app, table, bars, detail, dialogs and loader import Textual or rich.
 """

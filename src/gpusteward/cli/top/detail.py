@@ -1,4 +1,4 @@
-"""A workload opened: course, processes, verdict and reasons."""
+"""The screen of an opened workload: charts, verdict and reasons, processes, evidence."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
@@ -11,37 +11,30 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from gpusteward.cli.api.workloads import WorkloadName
-from gpusteward.cli.output.paragraphs import Line, lay_out
-from gpusteward.cli.output.quantities import span
+from gpusteward.cli.output.paragraphs import Line, wrap_lines
+from gpusteward.cli.output.quantities import duration
 from gpusteward.cli.output.terminal_text import clean, fit, measure, wrap
-from gpusteward.cli.top import charts as sparks
-from gpusteward.cli.top.running import TITLE
+from gpusteward.cli.top.charts import draw_sparkline
 from gpusteward.cli.top.source_protocol import Chart, Detail
-from gpusteward.core.messages import Language, Message
+from gpusteward.core.messages import Language
+from gpusteward.messages import top as messages
 
 if TYPE_CHECKING:
     from gpusteward.cli.top.app import TopApp
 
-SPANS = (3600.0, 6 * 3600.0, 24 * 3600.0, 7 * 86400.0)
-COURSE = Message("course of the last {length}", "最近 {length} 的走势")
-READING = Message("reading ...", "正在读取 ...")
-NO_COURSE = Message("nothing was measured", "没有测量数据")
-FOOTER = Message(
-    " Esc back   j k scroll   t span of time   r refresh   q quit",
-    " Esc 返回   j k 滚动   t 时间范围   r 刷新   q 退出",
-)
+TIME_RANGES = (3600.0, 6 * 3600.0, 24 * 3600.0, 7 * 86400.0)
 LABEL_CELLS = 26
 VALUE_CELLS = 10
 
 
 class DetailScreen(Screen[None]):
-    """Asks through its app; shows what it has while it waits."""
+    """Requests its data through the app; shows the previous data while it waits."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         ("escape,left,h,backspace", "app.pop_screen", "back"),
         ("j,down", "scroll(1)", "down"),
         ("k,up", "scroll(-1)", "up"),
-        ("t", "span", "span of time"),
+        ("t", "time_range", "time range"),
         ("r,f5", "refresh", "refresh"),
     ]
 
@@ -52,7 +45,7 @@ class DetailScreen(Screen[None]):
         self._language: Language = app.language
         self._detail: Detail | None = None
         self._charts: Detail | None = None
-        self._seconds = SPANS[0]
+        self._seconds = TIME_RANGES[0]
         self._processes: Sequence[Line] = ()
         self._error = self._chart_error = self._process_error = ""
 
@@ -66,10 +59,10 @@ class DetailScreen(Screen[None]):
         self.action_refresh()
 
     def action_refresh(self) -> None:
-        self._top.ask_detail(self.workload, self._seconds)
+        self._top.load_detail(self.workload, self._seconds)
 
-    def action_span(self) -> None:
-        self._seconds = SPANS[(SPANS.index(self._seconds) + 1) % len(SPANS)]
+    def action_time_range(self) -> None:
+        self._seconds = TIME_RANGES[(TIME_RANGES.index(self._seconds) + 1) % len(TIME_RANGES)]
         self._charts, self._chart_error = None, ""
         self._draw()
         self.action_refresh()
@@ -77,16 +70,16 @@ class DetailScreen(Screen[None]):
     def action_scroll(self, rows: int) -> None:
         self.query_one("#scroll", VerticalScroll).scroll_relative(y=rows, animate=False)
 
-    def take_detail(self, detail: Detail | None, error: str) -> None:
+    def show_detail(self, detail: Detail | None, error: str) -> None:
         self._detail, self._error = detail or self._detail, error
         self._draw()
 
-    def take_charts(self, charts: Detail | None, error: str, seconds: float) -> None:
+    def show_charts(self, charts: Detail | None, error: str, seconds: float) -> None:
         if seconds == self._seconds:
             self._charts, self._chart_error = charts or self._charts, error
             self._draw()
 
-    def take_processes(self, lines: Sequence[Line] | None, error: str) -> None:
+    def show_processes(self, lines: Sequence[Line] | None, error: str) -> None:
         self._processes, self._process_error = self._processes if lines is None else lines, error
         self._draw()
 
@@ -94,60 +87,61 @@ class DetailScreen(Screen[None]):
         self._draw()
 
     def _draw(self) -> None:
-        if self.query("#detail"):  # answers and sizes may come before it is composed, and after it is gone
-            for bar, text in (("#detail-title", f" {self.workload}"), ("#detail-footer", FOOTER.text(self._language))):
+        if self.query("#detail"):  # data and sizes may arrive before it is composed, and while it is closing
+            footer = messages.DETAIL_FOOTER.text(self._language)
+            for bar, text in (("#detail-title", f" {self.workload}"), ("#detail-footer", footer)):
                 self.query_one(bar, Static).update(
                     Text(fit(clean(text), self.size.width), style="reverse", no_wrap=True)
                 )
             width = max(20, self.size.width - 4)  # margins, scrollbar, and a blank before it
-            self.query_one("#detail", Static).update(Text("\n").join(self._write(width)))
+            self.query_one("#detail", Static).update(Text("\n").join(self.describe(width)))
 
-    def _write(self, width: int) -> Iterator[Text]:
+    def describe(self, width: int) -> Iterator[Text]:
         if self._error:
             yield from (Text(line, style="bold red") for line in wrap(clean(self._error), width))
         if self._detail is None:
-            yield Text("" if self._error else READING.text(self._language), style="dim")
+            yield Text("" if self._error else messages.READING.text(self._language), style="dim")
             return
-        yield from self._write_course(width)
+        yield from self._describe_charts(width)
         yield Text("")
-        yield from _lay_out(self._detail.lines, width)
-        yield from self._write_processes(width)
-        yield from _lay_out(self._detail.grounds, width)
+        yield from _format(self._detail.lines, width)
+        yield from self._describe_processes(width)
+        yield from _format(self._detail.evidence, width)
 
-    def _write_processes(self, width: int) -> Iterator[Text]:
-        """Where they are asked for by themselves."""
+    def _describe_processes(self, width: int) -> Iterator[Text]:
+        """If they are read by a request of their own."""
         if self._processes or self._process_error:
             yield Text("")
-            yield Text(TITLE.text(self._language), style="bold")
+            yield Text(messages.PROCESS_TITLE.text(self._language), style="bold")
         yield from (Text(line, style="yellow") for line in wrap(clean(self._process_error), width))
-        yield from _lay_out(self._processes, width)
+        yield from _format(self._processes, width)
 
-    def _write_course(self, width: int) -> Iterator[Text]:
+    def _describe_charts(self, width: int) -> Iterator[Text]:
         drawn = self._charts or (self._detail if self._detail and self._detail.charts else None)
         length = drawn.seconds if drawn else self._seconds
-        yield Text(COURSE.text(self._language, length=span(length)), style="bold")
+        yield Text(messages.CHART_TITLE.text(self._language, length=duration(length)), style="bold")
         if self._chart_error:
             yield from (Text(line, style="yellow") for line in wrap(clean(self._chart_error), width))
         elif drawn is None:
-            yield Text(READING.text(self._language), style="dim")
+            yield Text(messages.READING.text(self._language), style="dim")
         elif not drawn.charts:
-            yield Text(NO_COURSE.text(self._language), style="dim")
+            yield Text(messages.NO_CHART.text(self._language), style="dim")
         if drawn:
             end = drawn.at or max((chart.points[-1][0] for chart in drawn.charts), default=0.0)
             yield from (draw_chart(chart, end - length, end, width=width) for chart in drawn.charts)
 
 
-def _lay_out(lines: Sequence[Line], width: int) -> Iterator[Text]:
-    for lead, text, style in lay_out(lines, width=width):
+def _format(lines: Sequence[Line], width: int) -> Iterator[Text]:
+    for lead, text, style in wrap_lines(lines, width=width):
         yield Text(lead).append(text, style=style)
 
 
 def draw_chart(chart: Chart, start: float, end: float, *, width: int) -> Text:
-    """`GPU-a core      ▁▁▂▅█▅▂▁      80%`."""
-    room = max(10, width - LABEL_CELLS - VALUE_CELLS - 2)
+    """`core GPU-a      ▁▁▂▅█▅▂▁      80%`."""
+    chart_width = max(10, width - LABEL_CELLS - VALUE_CELLS - 2)
     line = Text(fit(clean(chart.label), LABEL_CELLS), no_wrap=True)
     line.append(" ")
-    line.append(sparks.draw(chart.points, start=start, end=end, width=room, top=chart.top), style="green")
+    line.append(draw_sparkline(chart.points, start=start, end=end, width=chart_width, top=chart.top), style="green")
     line.append(" ")
-    line.append(fit(chart.shown, max(VALUE_CELLS, measure(chart.shown)), to_right=True))
+    line.append(fit(chart.last_value, max(VALUE_CELLS, measure(chart.last_value)), to_right=True))
     return line

@@ -1,7 +1,6 @@
-"""Questions in threads, so that the screen never waits for an answer, nor at its end.
+"""Requests in threads, so that the UI never waits for a response, nor when it exits.
 
-One question a group is under way at a time; while it is, only the latest of those that wait is kept. The threads are
-daemons: leaving the screen waits for nobody.
+Per group one request runs at a time; of those that wait, only the latest is kept. The threads are daemons.
 """
 
 import threading
@@ -13,56 +12,59 @@ from textual.app import App
 from textual.message import Message
 
 from gpusteward.core.errors import GpustewardError
+from gpusteward.core.messages import Language
+from gpusteward.messages import top as messages
 
 
 @dataclass
-class Answered(Message):
-    """What became of a question. `ticket` is whatever the asker gave along."""
+class Loaded(Message):
+    """The result of a request. `key` tells the receiver which request it belongs to."""
 
     group: str
-    ticket: object
+    key: object
     value: Any = None
     error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
-    ticket: object
-    ask: Callable[[], Any]
+class _Request:
+    key: object
+    read: Callable[[], Any]
 
 
 class Loader:
-    """Asks in threads; answers come to the app as `Answered` messages."""
+    """Results are sent to the app as `Loaded` messages."""
 
-    def __init__(self, app: App[Any]) -> None:
+    def __init__(self, app: App[Any], language: Language) -> None:
         self._app = app
+        self._language: Language = language
         self._lock = threading.Lock()
         self._busy: set[str] = set()
-        self._waiting: dict[str, _Question] = {}
+        self._waiting: dict[str, _Request] = {}
 
-    def ask(self, group: str, ticket: object, question: Callable[[], Any]) -> None:
+    def load(self, group: str, key: object, read: Callable[[], Any]) -> None:
         with self._lock:
             if group in self._busy:
-                self._waiting[group] = _Question(ticket, question)
+                self._waiting[group] = _Request(key, read)
                 return
             self._busy.add(group)
-        work = threading.Thread(target=self._work, args=(group, _Question(ticket, question)), daemon=True)
-        work.start()
+        threading.Thread(target=self._work, args=(group, _Request(key, read)), daemon=True).start()
 
-    def _work(self, group: str, question: _Question) -> None:
-        following: _Question | None = question
-        while following is not None:
-            self._app.post_message(self._answer(group, following))
+    def _work(self, group: str, request: _Request) -> None:
+        current: _Request | None = request
+        while current is not None:
+            self._app.post_message(self._read(group, current))
             with self._lock:
-                following = self._waiting.pop(group, None)
-                if following is None:
+                current = self._waiting.pop(group, None)
+                if current is None:
                     self._busy.discard(group)
 
-    def _answer(self, group: str, question: _Question) -> Answered:
+    def _read(self, group: str, request: _Request) -> Loaded:
         try:
-            return Answered(group, question.ticket, question.ask())
+            return Loaded(group, request.key, request.read())
         except GpustewardError as error:
-            return Answered(group, question.ticket, error=str(error))
-        # What nobody foresaw costs this one answer, not the screen.
+            return Loaded(group, request.key, error=error.text(self._language))
+        # An unexpected error costs this result, not the UI.
         except Exception as error:  # noqa: BLE001
-            return Answered(group, question.ticket, error=f"{type(error).__name__}: {error}")
+            text = messages.INTERNAL_ERROR.text(self._language, error=f"{type(error).__name__}: {error}")
+            return Loaded(group, request.key, error=text)

@@ -1,4 +1,4 @@
-"""A machine's snapshot as rows of GPUs, workloads and tenants."""
+"""Rows of GPUs, workloads and tenants from the snapshot of a node."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -6,8 +6,8 @@ from typing import Any
 
 from gpusteward.cli.api.snapshots import Snapshot, list_processes, name_gpu, owner_of
 from gpusteward.cli.api.workloads import WorkloadName
-from gpusteward.cli.json_access import Row, count, inner, number, text
-from gpusteward.cli.top.source_protocol import Asked, Item, View
+from gpusteward.cli.json_access import Row, get_count, get_number, get_object, get_text
+from gpusteward.cli.top.source_protocol import Item, ListRequest, View
 
 UTILIZATION = ("utilization_ratio", "gr_engine_ratio")  # of a device, of a MIG instance
 SIGNALS = ("memory_used_bytes", "memory_total_bytes", "power_watts", "temperature_celsius")
@@ -23,35 +23,35 @@ SORTS = {
 def list_gpus(snapshot: Snapshot) -> list[dict[str, Any]]:
     holders: dict[str, list[Row]] = defaultdict(list)
     for allocation in snapshot.allocations:
-        holders[text(allocation, "gpu_uuid")].append(inner(allocation, "container"))
-    return [_gpu(reading, holders[text(inner(reading, "gpu"), "uuid")]) for reading in snapshot.readings]
+        holders[get_text(allocation, "gpu_uuid")].append(get_object(allocation, "container"))
+    return [_gpu(reading, holders[get_text(get_object(reading, "gpu"), "uuid")]) for reading in snapshot.readings]
 
 
 def _gpu(reading: Row, holders: Sequence[Row]) -> dict[str, Any]:
-    gpu, signals = inner(reading, "gpu"), inner(reading, "signals")
+    gpu, signals = get_object(reading, "gpu"), get_object(reading, "signals")
     return {
-        **{name: number(signals, name) for name in SIGNALS},
-        "utilization_ratio": number(signals, UTILIZATION[1] if inner(gpu, "mig") else UTILIZATION[0]),
-        "key": text(gpu, "uuid"),
-        "id": text(gpu, "uuid"),
+        **{name: get_number(signals, name) for name in SIGNALS},
+        "utilization_ratio": get_number(signals, UTILIZATION[1] if get_object(gpu, "mig") else UTILIZATION[0]),
+        "key": get_text(gpu, "uuid"),
+        "id": get_text(gpu, "uuid"),
         "gpu": name_gpu(gpu),
-        "order": (count(gpu, "index"), count(inner(gpu, "mig"), "gpu_instance_id")),
-        "model": text(gpu, "model"),
+        "order": (get_count(gpu, "index"), get_count(get_object(gpu, "mig"), "gpu_instance_id")),
+        "model": get_text(gpu, "model"),
         "holders": holders,
-        "namespaces": {text(one, "namespace") for one in holders},
+        "namespaces": {get_text(one, "namespace") for one in holders},
         "workloads_held": [owner_of(one) for one in holders],
     }
 
 
 def list_workloads(snapshot: Snapshot) -> list[dict[str, Any]]:
-    """Everybody who holds a GPU or runs on one."""
+    """All that hold a GPU or have a process on one."""
     return [_workload(key, rows) for key, rows in _group(snapshot).items()]
 
 
 def _group(snapshot: Snapshot) -> dict[WorkloadName, list[Item]]:
     groups: dict[WorkloadName, list[Item]] = defaultdict(list)
     for allocation in snapshot.allocations:
-        groups[owner_of(inner(allocation, "container"))].append({"held_uuid": text(allocation, "gpu_uuid")})
+        groups[owner_of(get_object(allocation, "container"))].append({"held_uuid": get_text(allocation, "gpu_uuid")})
     for process in list_processes(snapshot):
         groups[process["owned_by"]].append(process)
     return groups
@@ -89,7 +89,7 @@ def _tenant(namespace: str, rows: Sequence[Item]) -> dict[str, Any]:
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    """Unknown as soon as a part of it is; nothing at all is nothing."""
+    """Unknown if any value is; 0 without values."""
     known = list(values)
     return None if any(value is None for value in known) else sum(value for value in known if value is not None)
 
@@ -101,29 +101,29 @@ LISTS: dict[View, Callable[[Snapshot], list[dict[str, Any]]]] = {
 }
 
 
-def list_rows(snapshot: Snapshot, asked: Asked) -> list[dict[str, Any]]:
-    """What was asked for, in its order; the unknown comes last either way."""
-    rows = [row for row in LISTS[asked.view](snapshot) if _passes(row, asked)]
-    sort = asked.sort.removeprefix("-")
+def list_rows(snapshot: Snapshot, request: ListRequest) -> list[dict[str, Any]]:
+    """The requested rows in order; unknown values come last in both directions."""
+    rows = [row for row in LISTS[request.view](snapshot) if _passes(row, request)]
+    sort = request.sort.removeprefix("-")
     known = [row for row in rows if _sort_value(row, sort) is not None]
     unknown = [row for row in rows if _sort_value(row, sort) is None]
-    known.sort(key=lambda row: (_sort_value(row, sort), row["key"]), reverse=asked.sort.startswith("-"))
+    known.sort(key=lambda row: (_sort_value(row, sort), row["key"]), reverse=request.sort.startswith("-"))
     return [*known, *unknown]
 
 
-def _passes(row: Item, asked: Asked) -> bool:
-    if asked.namespace and asked.namespace not in (row.get("namespace"), *row.get("namespaces", ())):
+def _passes(row: Item, request: ListRequest) -> bool:
+    if request.namespace and request.namespace not in (row.get("namespace"), *row.get("namespaces", ())):
         return False
     names = " ".join(_names(row)).lower()
-    return all(word.lower() in names for word in asked.words)
+    return all(word.lower() in names for word in request.words)
 
 
 def _names(row: Item) -> Iterator[str]:
     yield str(row["key"])
     for key in ("gpu", "model"):
-        yield text(row, key)
+        yield get_text(row, key)
     for holder in row.get("holders", ()):
-        yield f"{text(holder, 'namespace')}/{text(holder, 'pod')}"
+        yield f"{get_text(holder, 'namespace')}/{get_text(holder, 'pod')}"
 
 
 def _sort_value(row: Item, sort: str) -> Any:

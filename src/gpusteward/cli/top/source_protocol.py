@@ -1,16 +1,20 @@
-"""What the screen asks a source, and what it is given."""
+"""What the UI requests from a source, and the results. Sources: an analyzer, or the agent of one machine."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
 from gpusteward.cli.api.workloads import WorkloadName
 from gpusteward.cli.output.paragraphs import Line
+from gpusteward.cli.output.quantities import UNKNOWN, memory, percent
+from gpusteward.core.messages import Language
+from gpusteward.messages import top as messages
 
 FIRST_ROWS = 100
-MOST_ROWS = 2000
-"""Nobody reads further down a list: search, filter and sort find the rest."""
+MAX_ROWS = 2000
+"""Rows further down are found by search, filter and sort."""
+MAX_PROCESSES = 64
 
 Item = Mapping[str, Any]
 
@@ -22,7 +26,7 @@ class View(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ListRequest:
     """Which rows, and in which order."""
 
     view: View
@@ -30,57 +34,82 @@ class Asked:
     activity: str = ""
     namespace: str = ""
     words: tuple[str, ...] = ()
-    rows: int = FIRST_ROWS  # how many of the first ones
+    rows: int = FIRST_ROWS  # at most
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """Rows, of how many, and what is true of the whole."""
+class Listing:
+    """The first rows of a list, and a summary of the source."""
 
     items: Sequence[Item]
     total: int
-    summary: Sequence[tuple[str, str]] = ()  # text and the word that colours it
-    at: float | None = None  # the moment it speaks of
+    summary: Sequence[tuple[str, str]] = ()  # text, and the word that selects its colour
+    at: float | None = None  # time of the data
     warning: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """The course of one measure. What lies between two points further apart than the rest is a gap."""
+    """Time series of one measure. Points that are further apart than usual have a gap between them."""
 
     label: str
-    points: Sequence[tuple[float, float]]
-    top: float | None = None  # None: the highest point
-    shown: str = ""  # the last value, for people
+    points: Sequence[tuple[float, float]]  # unix seconds, value
+    top: float | None = None  # None: the highest value
+    last_value: str = ""  # formatted
 
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """One workload opened."""
+    """One workload."""
 
     lines: Sequence[Line]
     charts: Sequence[Chart] = field(default_factory=tuple)
-    grounds: Sequence[Line] = field(default_factory=tuple)  # of those lines; they come below the processes
+    evidence: Sequence[Line] = field(default_factory=tuple)  # shown below the processes
     seconds: float = 3600.0
     at: float | None = None
 
 
 class Source(Protocol):
-    """Answers in a thread; every method may raise SourceError."""
+    """Called in threads; every method may raise SourceError."""
 
     title: str
-    answers_apart: bool
-    """Whether charts and processes take so long that they are asked for by themselves."""
-
     has_verdicts: bool
+    reads_details_separately: bool
+    """Charts and processes take longer than the rest, and are read by requests of their own."""
 
-    def read(self, asked: Asked) -> Given: ...
+    def read(self, request: ListRequest) -> Listing: ...
 
     def find_workloads(self, view: View, item: Item) -> Sequence[WorkloadName]:
-        """The workloads behind a row."""
+        """The workloads of a row."""
 
-    def open(self, workload: WorkloadName) -> Detail: ...
+    def read_detail(self, workload: WorkloadName) -> Detail: ...
 
     def read_charts(self, workload: WorkloadName, seconds: float) -> Detail: ...
 
     def read_processes(self, workload: WorkloadName) -> Sequence[Line]: ...
+
+
+def describe_processes(
+    processes: Sequence[Mapping[str, Any]], language: Language, *, total: int | None = None
+) -> Iterator[Line]:
+    """One line per process, from rows with pid, process, gpu, sm_ratio, memory_bytes, and node if there are several.
+
+    `total`: if there are more than these.
+    """
+    shown = processes[:MAX_PROCESSES]
+    for row in shown:
+        yield Line(_describe_process(row, language), is_bullet=True)
+    if left := (total or len(processes)) - len(shown):
+        yield Line(messages.MORE_PROCESSES.text(language, count=left))
+
+
+def _describe_process(row: Mapping[str, Any], language: Language) -> str:
+    return messages.PROCESS.text(
+        language,
+        pid=row["pid"],
+        name=str(row["process"] or UNKNOWN),
+        place=f"{row.get('node', '')} GPU {row['gpu']}".strip(),
+        sm=percent(row["sm_ratio"]),
+        memory=memory(row["memory_bytes"]),
+        note=messages.HOLDS_ANOTHER_GPU.text(language) if row.get("outside_allocation") else "",
+    )

@@ -1,4 +1,4 @@
-"""The table: columns that fit the window, rows that keep their place when they are read again."""
+"""The table of a view: columns that fit the width; the cursor stays on its row after a refresh."""
 
 from collections.abc import Sequence
 
@@ -6,11 +6,11 @@ from rich.text import Text
 from textual.coordinate import Coordinate
 from textual.widgets import DataTable
 
-from gpusteward.cli.json_access import text
+from gpusteward.cli.json_access import get_text
 from gpusteward.cli.output.formats import STYLES
 from gpusteward.cli.output.terminal_text import clean, fit
 from gpusteward.cli.top.source_protocol import Item
-from gpusteward.cli.top.views import Cell, divide_width
+from gpusteward.cli.top.views import ViewColumn, divide_width
 from gpusteward.core.messages import Language
 
 PADDING = 1
@@ -18,23 +18,25 @@ SCROLLBAR = 1
 
 
 class ItemTable(DataTable[Text], inherit_bindings=False):
-    """Shows items through cells. What it is given is text and nothing else: no name is ever read as markup."""
+    """Rows of items. Cells are plain text: names are never interpreted as markup."""
 
     def __init__(self, language: Language) -> None:
         super().__init__(cursor_type="row", cell_padding=PADDING, zebra_stripes=False, id="items")
         self._language = language
         self.items: Sequence[Item] = ()
-        self._cells: Sequence[Cell] = ()
+        self._columns: Sequence[ViewColumn] = ()
         self._sort = ""
         self._drawn: object = None
 
-    def show(self, items: Sequence[Item], cells: Sequence[Cell], *, sort: str, keeps_place: bool = False) -> None:
-        """Draw anew if anything that is seen changed; the cursor stays on its item, or goes to the first one."""
-        kept = self.current_key if keeps_place and cells is self._cells else None
-        self.items, self._cells, self._sort = items, cells, sort
-        widths = divide_width(cells, self.size.width - 2 * PADDING * len(cells) - SCROLLBAR)
+    def show(
+        self, items: Sequence[Item], columns: Sequence[ViewColumn], *, sort: str, keeps_cursor: bool = False
+    ) -> None:
+        """Draw again if anything visible has changed. The cursor stays on its item, or goes to the first one."""
+        kept = self.current_key if keeps_cursor and columns is self._columns else None
+        self.items, self._columns, self._sort = items, columns, sort
+        widths = divide_width(columns, self.size.width - 2 * PADDING * len(columns) - SCROLLBAR)
         lines = [self._write(item, widths) for item in items]
-        drawn = (widths, sort, [[(cell.plain, str(cell.style)) for cell in line] for line in lines], id(cells))
+        drawn = (widths, sort, [[(cell.plain, str(cell.style)) for cell in line] for line in lines], id(columns))
         if drawn != self._drawn:
             self._drawn = drawn
             self._draw(lines, widths, kept)
@@ -43,32 +45,32 @@ class ItemTable(DataTable[Text], inherit_bindings=False):
         row, top = self.cursor_row, self.scroll_y
         with self.app.batch_update():
             self.clear(columns=True)
-            for cell, width in zip(self._cells, widths, strict=True):
-                self.add_column(self._title(cell, width), width=width)
+            for column, width in zip(self._columns, widths, strict=True):
+                self.add_column(self._title(column, width), width=width)
             for line in lines:
                 self.add_row(*line)
             self._return_to(kept, row, top)
 
     def _return_to(self, key: str | None, row: int, top: float) -> None:
-        """To the same item; where that has gone, to the same place."""
+        """To the same item, or to the same position if it is gone."""
         keys = [str(item.get("key", "")) for item in self.items]
         target = keys.index(key) if key in keys else 0 if key is None else min(row, len(keys) - 1)
         if keys:
             self.move_cursor(row=target, animate=False, scroll=False)
             self.scroll_to(y=0 if key is None else top + target - row, animate=False)
 
-    def _title(self, cell: Cell, width: int) -> Text:
-        title = cell.title.text(self._language).upper()
-        if cell.sort and cell.sort == self._sort.removeprefix("-"):
+    def _title(self, column: ViewColumn, width: int) -> Text:
+        title = column.title.text(self._language).upper()
+        if column.sort and column.sort == self._sort.removeprefix("-"):
             title += "▼" if self._sort.startswith("-") else "▲"
-        return Text(fit(title, width, to_right=cell.to_right))
+        return Text(fit(title, width, to_right=column.to_right))
 
     def _write(self, item: Item, widths: Sequence[int]) -> list[Text]:
-        return [self._write_one(item, cell, width) for cell, width in zip(self._cells, widths, strict=True)]
+        return [self._write_cell(item, column, width) for column, width in zip(self._columns, widths, strict=True)]
 
-    def _write_one(self, item: Item, cell: Cell, width: int) -> Text:
-        written = fit(clean(cell.show(item, self._language, width)), width, to_right=cell.to_right)
-        return Text(written, style=STYLES.get(text(item, cell.word), "") if cell.word else "", no_wrap=True)
+    def _write_cell(self, item: Item, column: ViewColumn, width: int) -> Text:
+        written = fit(clean(column.show(item, self._language, width)), width, to_right=column.to_right)
+        return Text(written, style=STYLES.get(get_text(item, column.word), "") if column.word else "", no_wrap=True)
 
     @property
     def current_key(self) -> str | None:

@@ -1,0 +1,62 @@
+"""Texts of the terminal UI."""
+
+from gpusteward.core.messages import Message
+
+# Bars above and below the table
+
+READING = Message("reading ...", "正在读取 ...")
+CONNECTION_LOST = Message("no data: {error}", "没有数据：{error}")
+DATA_AGE = Message("{age} old", "{age} 前的数据")
+DATA_TIME = Message("as of {clock}", "截至 {clock}")
+FIRST_ROWS = Message("first {shown} of {total} rows", "前 {shown} / 共 {total} 行")
+ALL_ROWS = Message("{total} {total:|row|rows}", "共 {total} 行")
+TENANT = Message("tenant {name}", "租户 {name}")
+
+# Summary of a cluster or a node
+
+ANALYZER_STATUS = Message("analyzer {status}", "analyzer {status}")
+FLEET = Message("{count} {count:|GPU|GPUs}, {free} free", "{count} 张 GPU，{free} 张未分配")
+GPUS = Message("{count} {count:|GPU|GPUs}", "{count} 张 GPU")
+ALLOCATIONS = Message("{count} {count:|allocation|allocations}", "{count} 个分配")
+WORKLOADS = Message("{count} {count:|workload|workloads}", "{count} 个工作负载")
+PROCESSES = Message("{count} {count:|process|processes}", "{count} 个进程")
+COVERAGE = Message("sample coverage {coverage}", "采样覆盖率 {coverage}")
+FREE_GPUS = Message("{count} {count:|GPU|GPUs}", "{count} 张")
+
+# An opened workload
+
+CHART_TITLE = Message("charts of the last {length}", "最近 {length} 的走势")
+NO_CHART = Message("no data", "没有测量数据")
+CORE = Message("core", "核心")
+MEMORY = Message("memory", "显存")
+POWER = Message("power", "功率")
+SM = Message("SM", "SM")
+HOLDS = Message("holds", "占用")
+HOLDS_NOTHING = Message("It no longer holds a GPU here.", "它在此已不再占用 GPU。")
+PROCESS_TITLE = Message("processes", "进程")
+NO_PROCESSES = Message("No processes on its GPUs.", "其 GPU 上没有进程。")
+PROCESS = Message(
+    "{pid} {name} on {place}: SM {sm}, {memory}{note}", "{pid} {name}（{place}）：SM {sm}，显存 {memory}{note}"
+)
+HOLDS_ANOTHER_GPU = Message(" (another GPU is allocated to it)", "（分配的是另一张 GPU）")
+MORE_PROCESSES = Message("and {count} more", "另有 {count} 个")
+PODS_WITHOUT_AGENT = Message(
+    "Processes of {count} {count:|pod|pods} are unknown: no gpusteward agent reports them.",
+    "{count} 个 Pod 的进程未知：没有 gpusteward agent 上报。",
+)
+MORE_PODS = Message("{count} more {count:|pod is|pods are} not listed.", "另有 {count} 个 Pod 未列出。")
+DETAIL_FOOTER = Message(
+    " Esc back   j k scroll   t time range   r refresh   q quit",
+    " Esc 返回   j k 滚动   t 时间范围   r 刷新   q 退出",
+)
+
+# Commands and notifications
+
+UNKNOWN_COMMAND = Message("unknown command {word!r}{suggestion}", "未知命令 {word!r}{suggestion}")
+NO_VERDICTS = Message("an agent has no verdicts: use --server", "agent 不提供结论：请用 --server")
+NOT_HELD = Message("no workload holds this GPU", "没有占用者")
+AGENT_OR_SERVER = Message(
+    "--agent (one machine) and --server (a cluster) exclude each other",
+    "--agent（单机）与 --server（集群）不能同时使用",
+)
+INTERNAL_ERROR = Message("internal error: {error}", "内部错误：{error}")
