@@ -104,7 +104,8 @@ UNKNOWN_WORKLOAD = Message(
     "no workload {name!r} holds a GPU{suggestion}", "没有名为 {name!r} 且占用 GPU 的工作负载{suggestion}"
 )
 AMBIGUOUS_WORKLOAD = Message(
-    "{count} workloads match {name!r}: write one of {names}", "有 {count} 个工作负载匹配 {name!r}：请写成 {names} 之一"
+    "{count} {count:|workload|workloads} match {name!r}: write one of {names}",
+    "有 {count} 个工作负载匹配 {name!r}：请写成 {names} 之一",
 )
 INVALID_WORKLOAD = Message(
     "{name!r} is not a workload: write NAMESPACE/NAME or KIND/NAMESPACE/NAME",
