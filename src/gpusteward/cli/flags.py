@@ -9,7 +9,6 @@ from typing import NoReturn
 
 from gpusteward.cli.api.client import Client, make_client
 from gpusteward.cli.api.errors import Peer
-from gpusteward.cli.exit_codes import describe_exits
 from gpusteward.cli.language import FLAG as LANGUAGE_FLAG
 from gpusteward.cli.language import find_language
 from gpusteward.core.did_you_mean import make_suggestion
@@ -90,15 +89,6 @@ def _translate(text: str) -> FilledMessage | None:
         if found := re.fullmatch(pattern, text):
             return message.fill(**found.groupdict())
     return None
-
-
-def build_settings_parser(name: str, description: str) -> FlagParser:
-    """The analyzer's settings as flags. Raises ModuleNotFoundError if the analyzer's libraries are missing."""
-    from gpusteward.analyzer.settings.flags import add_settings_flags
-
-    parser = FlagParser(prog=f"gpusteward {name}", description=description, epilog=describe_exits(name))
-    add_settings_flags(parser)
-    return parser
 
 
 def add_output_flags(parser: argparse.ArgumentParser) -> None:

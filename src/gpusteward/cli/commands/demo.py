@@ -3,8 +3,9 @@
 import os
 from collections.abc import Sequence
 
+from gpusteward.cli.commands.serve import build_settings_parser
 from gpusteward.cli.extras import needing
-from gpusteward.cli.flags import FlagParser, build_settings_parser, integer_between
+from gpusteward.cli.flags import FlagParser, integer_between
 from gpusteward.cli.language import find_language
 from gpusteward.cli.output.console import show_progress
 from gpusteward.messages import cli as messages

@@ -4,9 +4,22 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from gpusteward.cli.exit_codes import describe_exits
 from gpusteward.cli.extras import needing
-from gpusteward.cli.flags import FlagParser, build_settings_parser
+from gpusteward.cli.flags import FlagParser
 from gpusteward.logs import configure_logs
+
+
+def build_settings_parser(name: str, description: str) -> FlagParser:
+    """The analyzer's settings as flags, also for `settings`, `up` and `demo`.
+
+    Raises ModuleNotFoundError if the analyzer's libraries are missing.
+    """
+    from gpusteward.analyzer.settings.flags import add_settings_flags
+
+    parser = FlagParser(prog=f"gpusteward {name}", description=description, epilog=describe_exits(name))
+    add_settings_flags(parser)
+    return parser
 
 
 def build_parser() -> FlagParser:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpusteward.cli.commands.serve import build_settings_parser
 from gpusteward.cli.exit_codes import EXIT_OK
 from gpusteward.cli.extras import needing
-from gpusteward.cli.flags import FlagParser, add_output_flags, build_settings_parser
+from gpusteward.cli.flags import FlagParser, add_output_flags
 from gpusteward.cli.language import find_language
 from gpusteward.cli.output.formats import Cells, Column, write_rows
 from gpusteward.core.messages import Message

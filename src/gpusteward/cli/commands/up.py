@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from gpusteward.cli.commands.serve import build_settings_parser
 from gpusteward.cli.extras import needing
-from gpusteward.cli.flags import FlagParser, build_settings_parser
+from gpusteward.cli.flags import FlagParser
 
 
 def build_parser() -> FlagParser:
