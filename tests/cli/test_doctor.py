@@ -152,8 +152,8 @@ def test_processes_and_their_cgroups_are_checked(tmp_path: Path) -> None:
 
 def test_the_kubelet_is_queried_over_its_socket(tmp_path: Path) -> None:
     path = tmp_path / "kubelet.sock"
-    assert statuses(kubelet.check_kubelet(path, is_node=False)) == [Status.SKIP]
-    assert statuses(kubelet.check_kubelet(path, is_node=True)) == [Status.FAIL]
+    assert statuses(node.check_kubelet(path, is_node=False)) == [Status.SKIP]
+    assert statuses(node.check_kubelet(path, is_node=True)) == [Status.FAIL]
     pods = response(device_claim("team", "pod-1", "main", "GPU-1", "GPU-2"))
     with FakeKubelet(path, pods):
         (found,) = node.check_kubelet(path, is_node=True)

@@ -43,7 +43,7 @@ def test_an_unknown_command_is_reported_with_the_nearest_one(
 
 def test_an_invalid_flag_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["agent", "--interval", "never"]) == 2
-    assert capsys.readouterr().err == "gpusteward: --interval: 'never' is not a number of seconds\n"
+    assert capsys.readouterr().err == "gpusteward: --interval: 'never': write a number of seconds from 0.5 to 600\n"
 
 
 def test_the_installed_command_works_as_a_program() -> None:
