@@ -15,12 +15,13 @@
     bars.py        what was promised, and whether it holds (pure)
     report.py      results -> the page a person reads (pure)
     judge_truth.py the judge against the truth of simulated workloads, and its cost at 50,000 GPUs
-    analyzer.py    a cycle of the analyzer beside curl and the seed's way, on a real Prometheus
-    fleet_data.py  the fleet it reads, as blocks of Prometheus
-    wire_tap.py    hears what a cycle asks, so that curl can ask the same
-    three_ways.py  curl's way, the seed's, the analyzer's
-    served.py      `gpusteward serve` as a process: memory, and how long its answers take
-    fleet_results.py, fleet_bars.py, fleet_report.py   what that found, was promised, and as a page
+    analyzer.py    a cycle of the analyzer compared with curl and gpu-oour's queries, on a real Prometheus
+    fleet_data.py  the simulated fleet, as blocks for Prometheus and import lines for VictoriaMetrics
+    request_recorder.py  records the requests of a cycle, so that curl can send the same ones
+    compared_ways.py     curl, gpu-oour's queries, the analyzer
+    export_path.py       VictoriaMetrics' export API compared with queries
+    served.py      `gpusteward serve` as a process: memory and response times
+    fleet_results.py, fleet_limits.py, fleet_report.py   their results, the limits, the report
     progress.py    what a run says while it runs
 
 Uses the fakes of the tests; nothing in src/ or tests/ imports it. Traffic stays on the loopback.

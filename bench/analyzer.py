@@ -1,12 +1,13 @@
-"""`python -m bench.analyzer`: a cycle of the analyzer beside curl and the seed's way, on a real Prometheus.
+"""`python -m bench.analyzer`: a cycle of the analyzer compared with curl and gpu-oour's queries on a real Prometheus.
 
-Writes bench/results/analyzer.md and analyzer.json. Ends with 0 whether the bars hold or not: a result is a result.
-At 50,000 GPUs it wants some 6 GB of disk for a while, and as much memory.
+Also compares the export API of VictoriaMetrics with queries. Writes bench/results/analyzer.md and analyzer.json. Exits
+with 0 whether the limits are met or not. At 50,000 GPUs it needs about 6 GB of disk and as much memory.
 """
 
 import argparse
 import json
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,16 +20,17 @@ from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import parse_qs
 
-from bench.fleet_bars import LONG, SHORT, judge
+from bench.compared_ways import Analysis, GpuOour, add_unread_signals, make_settings, prepare_curl, record_cycle
+from bench.export_path import measure_export_paths
 from bench.fleet_data import Fleet, plan_fleet, write_blocks
+from bench.fleet_limits import LONG, SHORT, check_limits
 from bench.fleet_report import render_report
 from bench.fleet_results import Results, Served, Ways
 from bench.machines import describe_run
 from bench.progress import say
 from bench.readings import read_busy_seconds
+from bench.request_recorder import RecordedRequest
 from bench.served import measure_serve
-from bench.three_ways import Analysis, Seed, add_unjudged, make_settings, prepare_curl, record_questions
-from bench.wire_tap import Asked
 from gpusteward import __version__
 from gpusteward.analyzer.tables import ACTIVITIES
 from gpusteward.core.verdicts import Activity
@@ -42,14 +44,14 @@ SAMPLED_GPUS = 120
 LISTEN_SECONDS = 0.5
 QUIET_CORES = 0.3
 PATIENCE_SECONDS = 20.0
-"""A round waits so long for the rest of the machine to be quiet; then it runs all the same."""
+"""How long a round waits for the rest of the machine to be quiet, before it runs anyway."""
 AHEAD_SECONDS, AHEAD_SECONDS_A_GPU = 60, 0.006
-"""How far the data reaches ahead of now: `gpusteward serve` asks for now, and blocks take time to be made."""
+"""How far the data reaches into the future: `gpusteward serve` reads the present, and making blocks takes time."""
 
 
 @contextmanager
-def stand_fleet(folder: Path, gpus: int, *, window_seconds: float) -> Iterator[tuple[Fleet, str]]:
-    """The fleet, and the address of a Prometheus that has it."""
+def run_fleet(folder: Path, gpus: int, *, window_seconds: float) -> Iterator[tuple[Fleet, str]]:
+    """The fleet, and the address of a Prometheus that contains it."""
     with tempfile.TemporaryDirectory(dir=folder) as name:
         own = Path(name)
         fleet = plan_fleet(
@@ -62,25 +64,25 @@ def stand_fleet(folder: Path, gpus: int, *, window_seconds: float) -> Iterator[t
             yield fleet, engine.url
 
 
-class Contest:
-    """The three ways on one fleet, round by round."""
+class Comparison:
+    """All ways on one fleet, round by round."""
 
     def __init__(self, fleet: Fleet, url: str, *, window_minutes: float, folder: Path) -> None:
         self._at, window = float(fleet.end), window_minutes * 60
-        questions = record_questions(url, window, at=self._at)
+        requests = record_cycle(url, window, at=self._at)
         self._analysis = Analysis(make_settings(url, window))
-        self._seed = Seed(url, fleet, window, self._at)
+        self._oour = GpuOour(url, fleet, window, self._at)
         self._sample = range(0, fleet.gpus, max(1, fleet.gpus // SAMPLED_GPUS))
         at_once = self._analysis.settings.prometheus.max_concurrent_queries
         config = folder / f"curl-{fleet.gpus}-{window_minutes:g}.conf"
-        self._curl = prepare_curl(url, questions, at_once=at_once, config=config)
-        every = add_unjudged(questions)
-        self._curl_of_all = prepare_curl(url, every, at_once=at_once, config=config.with_suffix(".all.conf"))
+        self._curl = prepare_curl(url, requests, at_once=at_once, config=config)
+        every = add_unread_signals(requests)
+        self._curl_all_signals = prepare_curl(url, every, at_once=at_once, config=config.with_suffix(".all.conf"))
         first, result = self._analysis.run(self._at)
         self.ways = Ways(
             gpus=fleet.gpus,
             window_minutes=window_minutes,
-            queries=[_name_question(question) for question in questions],
+            queries=[_name_request(request) for request in requests],
             allocations=len(result.verdicts),
             unknown=int((result.verdicts.activity == ACTIVITIES.index(Activity.UNKNOWN)).sum()),
             sampled_gpus=len(self._sample),
@@ -89,32 +91,32 @@ class Contest:
 
     def run_round(self, *, is_curl_first: bool) -> None:
         ways = self.ways
-        ways.others.append(_wait_for_quiet())
+        ways.busy_cores.append(_wait_for_quiet())
         if is_curl_first:
             ways.curl.append(self._curl.run())
         cycle, _ = self._analysis.run(self._at)
         ways.cycles.append(cycle)
         if not is_curl_first:
             ways.curl.append(self._curl.run())
-        ways.curl_of_all.append(self._curl_of_all.run())
+        ways.curl_all_signals.append(self._curl_all_signals.run())
         say(f"  {ways.gpus:,} GPUs, {ways.window_minutes:g} min: curl {ways.curl[-1]:.3f} s, cycle {cycle.whole:.3f} s")
-        _run_seed(ways, self._seed, self._sample)
+        _run_oour(ways, self._oour, self._sample)
 
     def close(self) -> None:
-        """And last, what each question costs by itself."""
-        self.ways.alone = self._curl.run_alone()
+        """Measures last what each request costs on its own."""
+        self.ways.alone_seconds = self._curl.run_alone()
         self._analysis.source.close()
 
 
-def _run_seed(ways: Ways, seed: Seed, sample: Sequence[int]) -> None:
-    ways.seed.append(seed.run(sample))
-    ways.seed_by_uuid.append(seed.run(sample, condition=""))
-    ways.seed_kept.append(seed.run(sample, condition="", keeps_connections=True))
-    say(f"  the seed's way {ways.seed[-1]:.1f} s, by UUID {ways.seed_by_uuid[-1]:.1f} s")
+def _run_oour(ways: Ways, oour: GpuOour, sample: Sequence[int]) -> None:
+    ways.oour.append(oour.run(sample))
+    ways.oour_by_uuid.append(oour.run(sample, condition=""))
+    ways.oour_kept.append(oour.run(sample, condition="", keeps_connections=True))
+    say(f"  gpu-oour's queries {ways.oour[-1]:.1f} s, by UUID {ways.oour_by_uuid[-1]:.1f} s")
 
 
 def _wait_for_quiet() -> float:
-    """How many cores all else kept busy, when it was quiet or the wait was over."""
+    """The number of cores used by other programs, when it was quiet or the wait was over."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while (cores := _listen()) > QUIET_CORES and time.monotonic() < deadline:
         pass
@@ -122,38 +124,40 @@ def _wait_for_quiet() -> float:
 
 
 def _listen() -> float:
-    """How many cores are busy while the bench does nothing."""
+    """The number of busy cores while the bench does nothing."""
     busy = read_busy_seconds()
     time.sleep(LISTEN_SECONDS)
     return (read_busy_seconds() - busy) / LISTEN_SECONDS
 
 
-def _name_question(question: Asked) -> str:
-    asked = parse_qs(question.body)
-    return asked["query"][0] if "query" in asked else f"{question.method} {question.path}"
+def _name_request(request: RecordedRequest) -> str:
+    fields = parse_qs(request.body)
+    return fields["query"][0] if "query" in fields else f"{request.method} {request.path}"
 
 
 def measure(sizes: Sequence[int], long_sizes: Sequence[int], *, rounds: int, command: str) -> Results:
-    """All fleets stand at once and take turns: what disturbs the machine for a minute disturbs every size alike."""
+    """All fleets run at the same time and take turns: a disturbance of the machine affects all sizes alike."""
     wanted = [(gpus, SHORT) for gpus in sizes] + [(gpus, LONG) for gpus in long_sizes]
     served: list[Served] = []
-    with tempfile.TemporaryDirectory(prefix="gpusteward-bench-") as name, ExitStack() as standing:
+    with tempfile.TemporaryDirectory(prefix="gpusteward-bench-") as name, ExitStack() as stack:
         folder = Path(name)
         fleets = []
         for gpus, minutes in sorted(wanted):
             say(f"{gpus:,} GPUs, {minutes:g} min")
-            fleet, url = standing.enter_context(stand_fleet(folder, gpus, window_seconds=minutes * 60))
+            fleet, url = stack.enter_context(run_fleet(folder, gpus, window_seconds=minutes * 60))
             fleets.append((fleet, url, minutes))
-            if minutes == SHORT:  # now: it asks for now, and the data ends soon
+            if minutes == SHORT:  # at once: it reads the present, and the data ends soon
                 served.append(_measure_serve(url, gpus, folder))
-        contests = [Contest(fleet, url, window_minutes=minutes, folder=folder) for fleet, url, minutes in fleets]
+        comparisons = [Comparison(fleet, url, window_minutes=minutes, folder=folder) for fleet, url, minutes in fleets]
         for number in range(rounds):
-            for contest in contests:
-                contest.run_round(is_curl_first=number % 2 == 0)
-        for contest in contests:
-            contest.close()
+            for comparison in comparisons:
+                comparison.run_round(is_curl_first=number % 2 == 0)
+        for comparison in comparisons:
+            comparison.close()
+        stack.close()  # the export needs the memory of these engines
+        export_paths, export_skipped = measure_export_paths(sizes, rounds=rounds, folder=folder)
     about = describe_run(command, find_versions())
-    return Results(about, [contest.ways for contest in contests], served)
+    return Results(about, [comparison.ways for comparison in comparisons], served, export_paths, export_skipped)
 
 
 def _measure_serve(url: str, gpus: int, folder: Path) -> Served:
@@ -166,21 +170,25 @@ def find_versions() -> dict[str, dict[str, str]]:
     packages = ("numpy", "msgspec", "httpx2", "uvicorn", "fastapi")
     return {
         "analyzer": {"gpusteward": __version__, **{name: version(name) for name in packages}},
-        "engine": {"prometheus": _ask_version("prometheus")},
-        "others": {"curl": _ask_version("curl"), "requests": version("requests")},
+        "engine": {"prometheus": _read_version("prometheus"), **_find_victoria_version()},
+        "others": {"curl": _read_version("curl"), "requests": version("requests")},
     }
 
 
-def _ask_version(program: str) -> str:
-    said = subprocess.run([find_program(program), "--version"], check=True, capture_output=True, text=True)
-    return next(word for word in (said.stdout + said.stderr).split() if word[0].isdigit())
+def _find_victoria_version() -> dict[str, str]:
+    return {"victoria-metrics": _read_version("victoria-metrics")} if shutil.which("victoria-metrics") else {}
+
+
+def _read_version(program: str) -> str:
+    output = subprocess.run([find_program(program), "--version"], check=True, capture_output=True, text=True)
+    return next((word for word in (output.stdout + output.stderr).split() if word[0].isdigit()), "unknown")
 
 
 def write_results(results: Results) -> None:
-    bars = [{**asdict(bar), "verdict": bar.verdict} for bar in judge(results)]
+    checks = [{**asdict(check), "verdict": check.verdict} for check in check_limits(results)]
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "analyzer.md").write_text(render_report(results))
-    (RESULTS / "analyzer.json").write_text(json.dumps({**asdict(results), "bars": bars}, indent=1) + "\n")
+    (RESULTS / "analyzer.json").write_text(json.dumps({**asdict(results), "limits": checks}, indent=1) + "\n")
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -196,7 +204,7 @@ def _sizes(text: str) -> tuple[int, ...]:
 
 
 def main() -> int:
-    for stopping in (signal.SIGINT, signal.SIGTERM):  # however it is stopped, it stops what it started
+    for stopping in (signal.SIGINT, signal.SIGTERM):  # stops the engines it started
         signal.signal(stopping, signal.default_int_handler)
     chosen = parse(sys.argv[1:])
     command = shlex.join(("python", "-m", "bench.analyzer", *sys.argv[1:]))

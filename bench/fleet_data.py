@@ -1,10 +1,10 @@
-"""A made-up fleet as blocks of Prometheus: what dcgm-exporter would have told of N GPUs, as fast as text is written.
+"""A simulated fleet as samples of dcgm-exporter: blocks for Prometheus, import lines for VictoriaMetrics.
 
-A value is one of a few courses for each signal: what a query costs depends on how many samples there are, not on what
-they say.
+Each signal has a few different curves: the cost of a query depends on the number of samples, not on their values.
 """
 
 import random
+import re
 import shutil
 import subprocess
 import time
@@ -17,8 +17,10 @@ from tests.analyzer.engines import find_program
 
 STEP = 30
 BLOCK_SECONDS = 7200
-"""promtool cuts blocks at these marks, and reads its whole input once for each: so each gets a file of its own."""
-COURSES = 64
+"""promtool cuts blocks at multiples of this, and reads its whole input once per block: each block gets its own file."""
+CURVES = 64
+IMPORTED_GPUS = 1_000
+_LABEL_NAME, _QUOTED_NAME = re.compile(r"(\w+)=(?=\")"), r'"\1":'
 SIGNALS = {
     "DCGM_FI_DEV_GPU_UTIL": (0, 100),
     "DCGM_FI_DEV_MEM_COPY_UTIL": (0, 60),
@@ -27,12 +29,12 @@ SIGNALS = {
     "DCGM_FI_DEV_POWER_USAGE": (60, 400),
     "DCGM_FI_DEV_SM_CLOCK": (210, 1410),
 }
-"""By name: the least and the most of its values."""
+"""Metric name -> smallest and largest value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """So many GPUs, all of them held by pods, with samples at every step from `start` to `end`."""
+    """A number of GPUs, all held by pods, with samples at every step from `start` to `end`."""
 
     gpus: int
     start: int
@@ -44,7 +46,7 @@ class Fleet:
 
 
 def plan_fleet(gpus: int, *, window_seconds: float, ahead_seconds: float) -> Fleet:
-    """A fleet whose samples reach so far ahead of now that a window which ends later is full too."""
+    """A fleet whose samples reach this far into the future, so that a window that ends later is complete too."""
     now = int(time.time()) // STEP * STEP
     return Fleet(gpus, now - int(window_seconds) - STEP, now + int(ahead_seconds) // STEP * STEP)
 
@@ -54,7 +56,7 @@ def uuid_of(gpu: int) -> str:
 
 
 def labels_of(gpu: int) -> str:
-    """Eleven labels, eight GPUs a node, four to a pod."""
+    """Eleven labels; eight GPUs per node, four per pod."""
     node, place = divmod(gpu, 8)
     return (
         f'gpu="{place}",UUID="{uuid_of(gpu)}",device="nvidia{place}",pci_bus_id="00000000:{place + 7:02X}:00.0",'
@@ -65,16 +67,16 @@ def labels_of(gpu: int) -> str:
 
 
 def write_blocks(fleet: Fleet, folder: Path) -> None:
-    """Blocks in `folder`/data, for a Prometheus to start on."""
+    """Blocks in `folder`/data for Prometheus."""
     data = folder / "data"
     data.mkdir(parents=True)
     pieces = list(cut_blocks(fleet.moments))
-    with ThreadPoolExecutor() as pool:  # promtool works on one core each
+    with ThreadPoolExecutor() as pool:  # each promtool uses one core
         list(pool.map(lambda piece: _write_block(fleet.gpus, piece, data), pieces))
 
 
 def cut_blocks(moments: Iterable[int]) -> Iterator[list[int]]:
-    """Moments that fall into the same block."""
+    """The moments of each block."""
     blocks: dict[int, list[int]] = {}
     for moment in moments:
         blocks.setdefault(moment // BLOCK_SECONDS, []).append(moment)
@@ -92,16 +94,35 @@ def _write_block(gpus: int, moments: Sequence[int], data: Path) -> None:
         shutil.move(block, data)
 
 
+def list_import_batches(fleet: Fleet) -> Iterator[bytes]:
+    """The fleet as JSON lines for `/api/v1/import` of VictoriaMetrics, in batches of about 1,000 GPUs."""
+    random_values = random.Random(fleet.start)
+    timestamps = ",".join(f"{moment}000" for moment in fleet.moments)
+    for signal, (least, most) in SIGNALS.items():
+        curves = [
+            ",".join(str(random_values.randint(least, most)) for _ in fleet.moments)
+            for _ in range(min(CURVES, fleet.gpus))
+        ]
+        for first in range(0, fleet.gpus, IMPORTED_GPUS):
+            gpus = range(first, min(first + IMPORTED_GPUS, fleet.gpus))
+            lines = (
+                f'{{"metric":{{"__name__":"{signal}",{_LABEL_NAME.sub(_QUOTED_NAME, labels_of(gpu))}}},'
+                f'"values":[{curves[gpu % len(curves)]}],"timestamps":[{timestamps}]}}\n'
+                for gpu in gpus
+            )
+            yield "".join(lines).encode()
+
+
 def write_samples(path: Path, gpus: int, *, moments: Sequence[int]) -> None:
-    """OpenMetrics, series by series: one join each, which leaves the work to C."""
+    """OpenMetrics text, one `join` per series, which is fast."""
     chance = random.Random(moments[0])
     labels = [labels_of(gpu) for gpu in range(gpus)]
     with path.open("w", buffering=1 << 20) as file:
         for signal, (least, most) in SIGNALS.items():
-            courses = [
-                [f"{chance.randint(least, most)} {moment}\n" for moment in moments] for _ in range(min(COURSES, gpus))
+            curves = [
+                [f"{chance.randint(least, most)} {moment}\n" for moment in moments] for _ in range(min(CURVES, gpus))
             ]
             for gpu, own in enumerate(labels):
                 series = f"{signal}{{{own}}} "
-                file.write(series + series.join(courses[gpu % len(courses)]))
+                file.write(series + series.join(curves[gpu % len(curves)]))
         file.write("# EOF\n")

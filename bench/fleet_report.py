@@ -1,54 +1,54 @@
-"""Results of `bench.analyzer` -> the page a person reads."""
+"""Renders the results of `bench.analyzer` as Markdown."""
 
 from collections.abc import Iterable
 from statistics import median
 
 from bench.bars import KIB, MB
-from bench.fleet_bars import Bar, judge
+from bench.fleet_limits import LimitCheck, check_limits
 from bench.fleet_results import Results, Served, Ways
 from bench.readings import Memory
 from bench.report import render_table
 
 NOTES = """\
-- One real Prometheus on the loopback for each row, with nothing in it but this fleet: blocks that promtool made of six
-  DCGM signals with eleven labels every 30 s. The machine runs Prometheus and whoever asks it.
-- All fleets stand at the same time, and each has its turn in every round: growth is told from one round's times. A turn
-  waits up to 20 s for the rest of the machine to be quiet. It is curl and a cycle, each first in turn, then the
-  seed's way; all at the same moment of the data. Before the first round each question was asked twice: nobody
-  finds cold caches.
-- curl: one process, the queries a cycle was heard to send (below), as many at once as the analyzer has under way, the
-  answers thrown away. Its start, some milliseconds, is part of its time.
-- A cycle: `Cycle.run` (read, judge), the order of the first list, and the result is up. Of a site that is known
-  already, as eleven cycles in twelve are. The page at /metrics, in both formats and packed, is made right after that;
-  until it is ready a scrape gets the page before, as it would have a moment earlier.
-- The seed's way: for each GPU one `query_range` for each of the six signals, eight threads, `requests.get` without a
-  session and so a new connection each time, the mean computed from the JSON. Measured on a sample of GPUs spread over
-  the fleet and scaled to all. Beside it two that the seed does not do: by UUID, without the `pod!=""` that makes
-  Prometheus go through all pods for each GPU; and that with connections kept.
-- The seed's way gives means only. A cycle has means and peaks of what is judged (core, memory copy, memory, power), the
-  mean of the clock, the spread and the count of the core's samples, and who holds what. Means and peaks of all six
-  signals would be three queries more: curl was measured with them too.
-- `gpusteward serve` is the program as it is installed for development, with its defaults, started anew; it ends after
-  its cycles and requests. MB is 1,000,000 bytes; memory is what the kernel says.
-- The client that asks `serve` is Python's own, in another process on the same machine, on a connection that is kept.
-- Differences below 1.25 x between single rounds mean nothing here.
+- One real Prometheus on the loopback interface per row, which contains nothing but this fleet: blocks made by promtool
+  from six DCGM signals with eleven labels every 30 s. Prometheus and its clients run on the same machine.
+- All fleets run at the same time and take turns in every round; growth is computed within one round. A turn waits up to
+  20 s for the rest of the machine to be quiet. It consists of curl and a cycle, each first in turn, then gpu-oour's
+  queries, all at the same time of the data. Before the first round each query was sent twice, so caches are warm.
+- curl: one process, the recorded queries of a cycle (below), with the concurrency of the analyzer; responses are
+  discarded. Its start, a few milliseconds, is included.
+- A cycle: read, judge, publish, after discovery, as eleven cycles of twelve are. The /metrics page, in both formats and
+  compressed, is rendered afterwards; until it is ready, a scrape gets the previous page.
+- gpu-oour's queries: for each GPU one `query_range` for each of the six signals, eight threads, `requests.get` without
+  a session, so with a new connection each time; the mean is computed from the JSON. Measured on a sample of GPUs spread
+  over the fleet and scaled to all. Two variants that gpu-oour does not have: by UUID, without the `pod!=""` that makes
+  Prometheus go through all pods for each GPU; and the same with kept connections.
+- gpu-oour's queries give means only. A cycle has the means and peaks of what is judged (core, memory copy, memory,
+  power), the mean of the clock, the spread and the number of core samples, and the holders. Means and peaks of all six
+  signals need three more queries: curl was measured with them too.
+- `gpusteward serve` is the program as installed for development, with its defaults, started anew; it ends after its
+  cycles and requests. MB is 1,000,000 bytes; memory is as reported by the kernel. Its client is Python's, in another
+  process on the same machine, on a kept connection.
+- VictoriaMetrics: the same signals and labels, one engine per size; two sources read it in turns, one with
+  `prometheus.use_export`, one without. A read ends with the usage table; discovery is not included.
+- Differences below 1.25 x between single rounds are noise here.
 """
 
 
 def render_report(results: Results) -> str:
     return "\n".join(
         [
-            "# The analyzer, measured\n",
+            "# Analyzer benchmark\n",
             _render_about(results),
-            "## What was promised\n\n" + _render_bars(judge(results)),
-            "## Three ways, in turns\n\nSeconds for the whole fleet, medians of the rounds.\n\n"
-            + _render_ways(results.ways),
+            "## Limits\n\n" + _render_checks(check_limits(results)),
+            "## Compared ways\n\nSeconds for the whole fleet, medians of the rounds.\n\n" + _render_ways(results.ways),
             "Round by round:\n\n" + "".join(map(_render_rounds, results.ways)),
-            "## A cycle\n\nMedians, in seconds. Read: until the table of usage is there; the engine works in that time."
-            " Page: made after the whole. CPU is the analyzer's own, page included; the rest is waiting.\n\n"
+            "## A cycle\n\nMedians, in seconds. Read: until the usage table is complete; includes the engine's work."
+            " Page: rendered afterwards. CPU is the analyzer's own, including the page; the rest is waiting.\n\n"
             + _render_cycles(results.ways),
             _render_queries(results.ways),
-            "## Served\n\n" + _render_served(results.served),
+            "## gpusteward serve\n\n" + _render_served(results.served),
+            "## VictoriaMetrics: export against queries\n\n" + _render_export_paths(results),
             f"## How it was measured\n\n{NOTES}",
         ]
     )
@@ -65,11 +65,11 @@ def _render_about(results: Results) -> str:
     return "".join(f"- {line}\n" for line in lines)
 
 
-def _render_bars(bars: Iterable[Bar]) -> str:
-    bars = list(bars)
-    rows = [(bar.promise, bar.limit, bar.measured, bar.verdict) for bar in bars]
-    judged = "".join(f"- {bar.promise}: {bar.judged_by}.\n" for bar in bars)
-    return f"{render_table(('promise', 'limit', 'measured', 'verdict'), rows)}\n{judged}"
+def _render_checks(checks: Iterable[LimitCheck]) -> str:
+    checks = list(checks)
+    rows = [(check.name, check.limit, check.measured, check.verdict) for check in checks]
+    judged = "".join(f"- {check.name}: {check.method}.\n" for check in checks)
+    return f"{render_table(('limit of', 'limit', 'measured', 'verdict'), rows)}\n{judged}"
 
 
 def _name(ways: Ways) -> str:
@@ -77,19 +77,19 @@ def _name(ways: Ways) -> str:
 
 
 def _render_ways(all_ways: Iterable[Ways]) -> str:
-    header = ("", "curl", "cycle", "cycle / curl", "seed", "/ cycle", "by UUID", "/ cycle", "and kept", "/ cycle")
+    header = ("", "curl", "cycle", "cycle / curl", "gpu-oour", "/ cycle", "by UUID", "/ cycle", "and kept", "/ cycle")
     rows = [
         (
             _name(ways),
             f"{median(ways.curl):.3f}",
             f"{median(ways.cycles_whole):.3f}",
             f"{ways.over_curl:.2f}",
-            f"{median(ways.seed):.1f}",
-            f"{ways.faster_than(ways.seed):.0f}",
-            f"{median(ways.seed_by_uuid):.1f}",
-            f"{ways.faster_than(ways.seed_by_uuid):.0f}",
-            f"{median(ways.seed_kept):.1f}",
-            f"{ways.faster_than(ways.seed_kept):.0f}",
+            f"{median(ways.oour):.1f}",
+            f"{ways.faster_than(ways.oour):.0f}",
+            f"{median(ways.oour_by_uuid):.1f}",
+            f"{ways.faster_than(ways.oour_by_uuid):.0f}",
+            f"{median(ways.oour_kept):.1f}",
+            f"{ways.faster_than(ways.oour_kept):.0f}",
         )
         for ways in all_ways
     ]
@@ -100,14 +100,14 @@ def _render_rounds(ways: Ways) -> str:
     columns = {
         "curl": ways.curl,
         "cycle": ways.cycles_whole,
-        "curl with three queries more": ways.curl_of_all,
-        f"seed's way, from {ways.sampled_gpus} GPUs": ways.seed,
-        "by UUID alone": ways.seed_by_uuid,
-        "and connections kept": ways.seed_kept,
+        "curl with three more queries": ways.curl_all_signals,
+        f"gpu-oour's queries, from {ways.sampled_gpus} GPUs": ways.oour,
+        "by UUID alone": ways.oour_by_uuid,
+        "and connections kept": ways.oour_kept,
     }
     shown = "; ".join(f"{name} {', '.join(f'{value:.3f}' for value in values)}" for name, values in columns.items())
-    busy = ", ".join(f"{cores:.2f}" for cores in ways.others)
-    return f"- {_name(ways)}: {shown}. Cores kept busy by all else just before each round: {busy}.\n"
+    busy = ", ".join(f"{cores:.2f}" for cores in ways.busy_cores)
+    return f"- {_name(ways)}: {shown}. Cores used by other programs before each round: {busy}.\n"
 
 
 def _render_cycles(all_ways: Iterable[Ways]) -> str:
@@ -130,11 +130,11 @@ def _render_cycles(all_ways: Iterable[Ways]) -> str:
 
 
 def _render_queries(all_ways: list[Ways]) -> str:
-    """Of the largest fleet with the short window: the others ask the same of another window or fleet."""
+    """Of the largest fleet with the short window; the others differ in window or fleet only."""
     ways = max(all_ways, key=lambda each: (-each.window_minutes, each.gpus))
-    lines = "".join(f"{took:7.3f}  {query}\n" for query, took in zip(ways.queries, ways.alone, strict=True))
-    total = f"{sum(ways.alone):7.3f}  together, one after another\n"
-    return f"Its queries, with the seconds each takes curl alone ({_name(ways)}):\n\n```\n{lines}{total}```\n"
+    lines = "".join(f"{took:7.3f}  {query}\n" for query, took in zip(ways.queries, ways.alone_seconds, strict=True))
+    total = f"{sum(ways.alone_seconds):7.3f}  together, one after another\n"
+    return f"Its queries, with the seconds that curl needs for each ({_name(ways)}):\n\n```\n{lines}{total}```\n"
 
 
 def _render_served(all_served: Iterable[Served]) -> str:
@@ -146,7 +146,7 @@ def _render_served(all_served: Iterable[Served]) -> str:
 
 def _list_figures(served: Served) -> dict[str, str]:
     figures = {
-        "from its start to its first result, s": f"{served.start_seconds:.2f}",
+        "start to first result, s": f"{served.start_seconds:.2f}",
         "cycles without the page, s": ", ".join(f"{seconds:.2f}" for seconds in served.cycle_seconds),
         "allocations; mean coverage; not judged": f"{served.allocations:,}; {served.coverage:.2f}; "
         f"{sum(served.unknown.values()):,}",
@@ -162,3 +162,19 @@ def _list_figures(served: Served) -> dict[str, str]:
 
 def _show(memory: Memory) -> str:
     return f"{memory.rss * KIB / MB:.0f} ({memory.peak * KIB / MB:.0f})"
+
+
+def _render_export_paths(results: Results) -> str:
+    if results.export_skipped:
+        return f"Not measured: {results.export_skipped}.\n"
+    rows = [
+        (
+            f"{path.gpus:,} GPUs, 10 min",
+            f"{median(path.export_seconds):.3f}",
+            f"{median(path.query_seconds):.3f}",
+            f"{path.speedup:.2f}",
+            ", ".join(f"{rows:,}" for rows in path.rows),
+        )
+        for path in results.export_paths
+    ]
+    return render_table(("read", "export, s", "queries, s", "queries / export", "rows: export, queries"), rows)

@@ -1,4 +1,4 @@
-"""All that a run of `bench.analyzer` has found, as plain data: what is written to bench/results/analyzer.json."""
+"""The results of `bench.analyzer` as plain data: the content of bench/results/analyzer.json."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,32 +12,32 @@ from bench.readings import Memory
 class CycleTime:
     """One cycle of the analyzer, in seconds."""
 
-    whole: float  # until its result is up
-    read: float  # the engine's answers, and what is made of them
-    judged: float  # and put up, with the order of the first list
+    whole: float  # until its result is published
+    read: float  # queries and building the usage table
+    judged: float  # judging and publishing
     rendered: float  # the /metrics page, after that
-    cpu: float  # of all threads of the analyzer, the page included
+    cpu: float  # all threads of the analyzer, including the page
 
 
 @dataclass(slots=True)
 class Ways:
-    """The three ways on the same data, in turns; seconds for the whole fleet, round by round."""
+    """All ways on the same data, in turns; seconds for the whole fleet, by round."""
 
     gpus: int
     window_minutes: float
-    queries: list[str]  # that a cycle sends
-    allocations: int  # that it found
-    unknown: int  # of them not judged
-    sampled_gpus: int  # that the seed's way was measured on
-    first_cycle: CycleTime  # which also looks up what the site has
-    others: list[float] = field(default_factory=list)  # cores that all else kept busy before each round
+    queries: list[str]  # of a cycle
+    allocations: int  # in its result
+    unknown: int  # allocations that were not judged
+    sampled_gpus: int  # that gpu-oour's queries were measured on
+    first_cycle: CycleTime  # with discovery
+    busy_cores: list[float] = field(default_factory=list)  # cores used by other programs before each round
     curl: list[float] = field(default_factory=list)
-    curl_of_all: list[float] = field(default_factory=list)  # and what nobody judges
+    curl_all_signals: list[float] = field(default_factory=list)  # with the signals that a cycle does not read
     cycles: list[CycleTime] = field(default_factory=list)
-    seed: list[float] = field(default_factory=list)
-    seed_by_uuid: list[float] = field(default_factory=list)  # the same, without `pod!=""`
-    seed_kept: list[float] = field(default_factory=list)  # and with connections kept
-    alone: list[float] = field(default_factory=list)  # curl, each query alone
+    oour: list[float] = field(default_factory=list)
+    oour_by_uuid: list[float] = field(default_factory=list)  # without `pod!=""`
+    oour_kept: list[float] = field(default_factory=list)  # and on kept connections
+    alone_seconds: list[float] = field(default_factory=list)  # curl, each query on its own
 
     @property
     def cycles_whole(self) -> list[float]:
@@ -49,27 +49,27 @@ class Ways:
 
     @property
     def over_curl(self) -> float:
-        """A round's cycle against the same round's curl, the median of the rounds: a busy machine delays both."""
+        """Cycle / curl of the same round, median of the rounds: a busy machine delays both."""
         return median(cycle.whole / floor for cycle, floor in zip(self.cycles, self.curl, strict=True))
 
     @property
     def over_curl_with_page(self) -> float:
-        """The same, up to the moment when /metrics shows it too."""
+        """The same, until /metrics shows the result."""
         pairs = zip(self.cycles, self.curl, strict=True)
         return median((cycle.whole + cycle.rendered) / floor for cycle, floor in pairs)
 
-    def faster_than(self, seed: Iterable[float]) -> float:
-        return median(theirs / cycle.whole for theirs, cycle in zip(seed, self.cycles, strict=True))
+    def faster_than(self, oour: Iterable[float]) -> float:
+        return median(theirs / cycle.whole for theirs, cycle in zip(oour, self.cycles, strict=True))
 
     @property
-    def cost_of_all(self) -> float:
-        """What a cycle would take in which every signal had its mean and its peak, in cycles."""
-        return median(more / less for more, less in zip(self.curl_of_all, self.curl, strict=True))
+    def cost_of_all_signals(self) -> float:
+        """How much longer a cycle would take if it read the mean and peak of every signal."""
+        return median(more / less for more, less in zip(self.curl_all_signals, self.curl, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """`gpusteward serve` in a process of its own, after some cycles and some of everything it serves."""
+    """`gpusteward serve` in a separate process, after some cycles and requests."""
 
     gpus: int
     cycles: int
@@ -77,11 +77,26 @@ class Served:
     coverage: float
     unknown: dict[str, int]
     start_seconds: float  # from its start to its first result
-    cycle_seconds: list[float]  # as it says itself: without the page
+    cycle_seconds: list[float]  # as it reports them: without the page
     after_cycles: Memory
     after_requests: Memory
-    milliseconds: dict[str, list[float]]  # by what is asked for, request by request; the first ones first
-    sizes: dict[str, int]  # bytes of the answers
+    milliseconds: dict[str, list[float]]  # by path, in the order of the requests
+    sizes: dict[str, int]  # bytes of the responses
+
+
+@dataclass(frozen=True, slots=True)
+class ExportPath:
+    """Reads of one fleet from VictoriaMetrics through its export API and by queries, in seconds, by round."""
+
+    gpus: int
+    rows: list[int]  # of the usage table: export, queries
+    export_seconds: list[float] = field(default_factory=list)
+    query_seconds: list[float] = field(default_factory=list)
+
+    @property
+    def speedup(self) -> float:
+        pairs = zip(self.query_seconds, self.export_seconds, strict=True)
+        return median(queries / export for queries, export in pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +104,5 @@ class Results:
     about: About
     ways: list[Ways]
     served: list[Served]
+    export_paths: list[ExportPath] = field(default_factory=list)
+    export_skipped: str = ""  # why the export was not measured

@@ -1,4 +1,4 @@
-"""`gpusteward serve` as a process of its own: how much memory it takes, and how long its answers do."""
+"""`gpusteward serve` as a separate process: its memory and its response times."""
 
 import http.client
 import json
@@ -19,7 +19,7 @@ CYCLES = 3
 REQUESTS = 20
 WAIT_SECONDS = 180.0
 PAGE, PAGE_GZIP, WORKLOADS = "/metrics, identity", "/metrics, gzip", "/api/v1/workloads"
-ASKED = {
+REQUESTED = {
     WORKLOADS: ("/api/v1/workloads", "identity"),
     PAGE: ("/metrics", "identity"),
     PAGE_GZIP: ("/metrics", "gzip"),
@@ -27,21 +27,21 @@ ASKED = {
 
 
 class Client:
-    """Asks on one connection, as a scraper does."""
+    """Sends requests on one connection, as a scraper does."""
 
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
 
     def get(self, path: str, encoding: str = "identity") -> bytes:
         self._connection.request("GET", path, headers={"Accept-Encoding": encoding})
-        answer = self._connection.getresponse()
-        body = answer.read()
-        if answer.status != http.client.OK:
-            raise RuntimeError(f"{path} was answered with {answer.status}: {body[:200]!r}")
+        response = self._connection.getresponse()
+        body = response.read()
+        if response.status != http.client.OK:
+            raise RuntimeError(f"{path} returned {response.status}: {body[:200]!r}")
         return body
 
     def measure(self, path: str, encoding: str) -> tuple[float, int]:
-        """Milliseconds from the question to the last byte, and how many bytes."""
+        """Milliseconds from the request to the last byte, and the number of bytes."""
         began = time.perf_counter()
         body = self.get(path, encoding)
         return (time.perf_counter() - began) * 1000, len(body)
@@ -52,11 +52,11 @@ class Client:
 
 @contextmanager
 def run_serve(engine_url: str, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """As it is installed here, with its defaults; the bench asks for each cycle."""
+    """As installed here, with its defaults; the bench triggers each cycle."""
     port = free_port()
     flags = (f"--address=127.0.0.1:{port}", f"--prometheus-url={engine_url}", "--interval=86400", "--log-level=warning")
     program = Path(sys.executable).with_name("gpusteward")
-    own = os.environ | {"XDG_DATA_HOME": str(folder)}  # books of its own
+    own = os.environ | {"XDG_DATA_HOME": str(folder)}  # a ledger of its own
     process = subprocess.Popen([program, "serve", *flags], cwd=folder, env=own)
     try:
         yield process, port
@@ -76,7 +76,7 @@ def measure_serve(engine_url: str, gpus: int, *, folder: Path) -> Served:
             health = _wait_for_cycle(process, port, number)
             seconds.append(health["cycles"]["last_seconds"])
         after_cycles = read_memory(process.pid)
-        milliseconds, sizes = _ask_everything(Client(port))
+        milliseconds, sizes = _request_all(Client(port))
         return Served(
             gpus=gpus,
             cycles=CYCLES,
@@ -92,9 +92,9 @@ def measure_serve(engine_url: str, gpus: int, *, folder: Path) -> Served:
         )
 
 
-def _ask_everything(client: Client) -> tuple[dict[str, list[float]], dict[str, int]]:
+def _request_all(client: Client) -> tuple[dict[str, list[float]], dict[str, int]]:
     milliseconds, sizes = {}, {}
-    for name, (path, encoding) in ASKED.items():
+    for name, (path, encoding) in REQUESTED.items():
         measured = [client.measure(path, encoding) for _ in range(REQUESTS)]
         milliseconds[name] = [each for each, _ in measured]
         sizes[name] = measured[-1][1]

@@ -1,4 +1,4 @@
-"""The parts of the analyzer's bench that think: cutting blocks, hearing questions, judging the bars."""
+"""The pure parts of the analyzer's bench: blocks, import lines, recorded requests, limits, the report."""
 
 import urllib.request
 from functools import partial
@@ -7,23 +7,23 @@ from pathlib import Path
 from threading import Thread
 from urllib.parse import quote_plus, unquote_plus
 
-from bench.fleet_bars import judge
+from bench.compared_ways import add_unread_signals
 from bench.fleet_data import BLOCK_SECONDS, STEP, cut_blocks, labels_of, write_samples
+from bench.fleet_limits import check_limits
 from bench.fleet_report import render_report
 from bench.fleet_results import CycleTime, Results, Served, Ways
 from bench.machines import About
 from bench.readings import Memory
-from bench.served import ASKED
-from bench.three_ways import add_unjudged
-from bench.wire_tap import Asked, tap_wire
+from bench.request_recorder import RecordedRequest, record_requests
+from bench.served import REQUESTED
 
 
 class QuietFiles(SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
-        """Not a word."""
+        """Keep the test output clean."""
 
 
-def ways(gpus: int, *, minutes: float = 10, cycle: float = 1.1, curl: float = 1.0, seed: float = 200.0) -> Ways:
+def ways(gpus: int, *, minutes: float = 10, cycle: float = 1.1, curl: float = 1.0, oour: float = 200.0) -> Ways:
     time = CycleTime(cycle, cycle * 0.9, cycle * 0.02, cycle * 0.08, cycle * 0.2)
     return Ways(
         gpus=gpus,
@@ -33,14 +33,14 @@ def ways(gpus: int, *, minutes: float = 10, cycle: float = 1.1, curl: float = 1.
         unknown=0,
         sampled_gpus=100,
         first_cycle=time,
-        others=[0.0] * 3,
+        busy_cores=[0.0] * 3,
         curl=[curl] * 3,
-        curl_of_all=[curl * 1.25] * 3,
+        curl_all_signals=[curl * 1.25] * 3,
         cycles=[time] * 3,
-        seed=[seed] * 3,
-        seed_by_uuid=[seed] * 3,
-        seed_kept=[seed] * 3,
-        alone=[0.5],
+        oour=[oour] * 3,
+        oour_by_uuid=[oour] * 3,
+        oour_kept=[oour] * 3,
+        alone_seconds=[0.5],
     )
 
 
@@ -55,8 +55,8 @@ def served(gpus: int, *, peak_kib: int = 150_000, milliseconds: float = 5.0) -> 
         cycle_seconds=[1.0],
         after_cycles=Memory(peak_kib, peak_kib, peak_kib),
         after_requests=Memory(peak_kib, peak_kib, peak_kib),
-        milliseconds=dict.fromkeys(ASKED, [milliseconds] * 3),
-        sizes=dict.fromkeys(ASKED, 1000),
+        milliseconds=dict.fromkeys(REQUESTED, [milliseconds] * 3),
+        sizes=dict.fromkeys(REQUESTED, 1000),
     )
 
 
@@ -65,47 +65,49 @@ def results(measured: list[Ways], serving: list[Served]) -> Results:
     return Results(about, measured, serving)
 
 
-def missed(found: Results) -> list[str]:
-    return [bar.promise for bar in judge(found) if not bar.holds]
+def failed_checks(found: Results) -> list[str]:
+    return [check.name for check in check_limits(found) if not check.holds]
 
 
-def test_all_bars_hold_where_everything_is_within_its_limit():
+def test_all_checks_pass_where_everything_is_within_its_limit():
     fleets = [ways(1_000), ways(10_000), ways(10_000, minutes=120, cycle=3.3, curl=3), ways(50_000)]
     found = results(fleets, [served(10_000), served(50_000)])
-    assert missed(found) == []
-    assert len(judge(found)) == 4 + 6 + 1 + 1 + 1 + 3
+    assert failed_checks(found) == []
+    assert len(check_limits(found)) == 4 + 6 + 1 + 1 + 1 + 3
 
 
-def test_a_slow_cycle_is_missed_against_curl_and_against_the_seed():
-    promises = missed(results([ways(50_000, cycle=3.0)], []))
-    assert promises == [
+def test_a_slow_cycle_fails_against_curl_and_gpu_oour():
+    failed = failed_checks(results([ways(50_000, cycle=3.0)], []))
+    assert failed == [
         "a cycle over 50,000 GPUs, 10 min, against curl",
-        "faster than the seed's way at 50,000 GPUs",
-        "faster than the seed's way at 50,000 GPUs, if the clock's peak and free memory were asked for too",
-        'faster than the seed\'s way at 50,000 GPUs, if it left out its `pod!=""`',
+        "faster than gpu-oour's queries at 50,000 GPUs",
+        "faster than gpu-oour's queries at 50,000 GPUs, if the peak of the clock and free memory were read too",
+        'faster than gpu-oour\'s queries at 50,000 GPUs, without its `pod!=""`',
     ]
 
 
-def test_growth_beyond_the_fleets_own_is_missed():
-    fleets = [ways(10_000), ways(50_000, cycle=6.0, curl=6.0, seed=600)]
-    promise = "a cycle grows from 10,000 to 50,000 GPUs with their number to the power of"
-    assert missed(results(fleets, [])) == [promise]
-    (bar,) = [bar for bar in judge(results(fleets, [])) if bar.promise == promise]
-    assert bar.measured == "1.05"
-    assert "5 x the GPUs of 10,000 took 5.45 x the time, of curl 6.00 x" in bar.judged_by
+def test_growth_faster_than_the_fleet_fails():
+    fleets = [ways(10_000), ways(50_000, cycle=6.0, curl=6.0, oour=600)]
+    name = "a cycle grows from 10,000 to 50,000 GPUs with their number to the power of"
+    assert failed_checks(results(fleets, [])) == [name]
+    (check,) = [check for check in check_limits(results(fleets, [])) if check.name == name]
+    assert check.measured == "1.05"
+    assert "5 x the GPUs of 10,000 took 5.45 x the time, of curl 6.00 x" in check.method
 
 
-def test_growth_in_step_with_the_fleet_holds():
-    fleets = [ways(1_000), ways(10_000, cycle=11, curl=10, seed=2000), ways(50_000, cycle=54, curl=50, seed=9000)]
-    assert missed(results(fleets, [])) == []
+def test_growth_in_proportion_to_the_fleet_passes():
+    fleets = [ways(1_000), ways(10_000, cycle=11, curl=10, oour=2000), ways(50_000, cycle=54, curl=50, oour=9000)]
+    assert failed_checks(results(fleets, [])) == []
 
 
-def test_memory_counts_at_the_largest_fleet_only():
-    assert missed(results([], [served(10_000, peak_kib=300_000)])) == []
-    assert missed(results([], [served(50_000, peak_kib=196_000)])) == ["RSS of `gpusteward serve` at 50,000 GPUs"]
+def test_memory_is_checked_at_the_largest_fleet_only():
+    assert failed_checks(results([], [served(10_000, peak_kib=300_000)])) == []
+    assert failed_checks(results([], [served(50_000, peak_kib=196_000)])) == [
+        "RSS of `gpusteward serve` at 50,000 GPUs"
+    ]
 
 
-def test_a_missed_bar_is_written_as_missed():
+def test_a_failed_check_is_reported_as_missed():
     assert "MISSED" in render_report(results([ways(50_000, cycle=3.0)], [served(50_000)]))
 
 
@@ -122,10 +124,10 @@ def test_every_series_has_a_sample_at_every_moment(tmp_path: Path):
     assert sum(line.startswith(f"DCGM_FI_DEV_FB_USED{{{labels_of(2)}}} ") for line in lines) == 2
 
 
-def test_what_nobody_judges_is_asked_for_like_the_rest():
+def test_unread_signals_are_queried_like_the_others():
     power = [quote_plus(f"max by (UUID) ({fold}_over_time(DCGM_FI_DEV_POWER_USAGE[1m]))") for fold in ("avg", "max")]
-    asked = [Asked("POST", "/api/v1/query", f"query={text}&time=1") for text in power]
-    more = [unquote_plus(one.body) for one in add_unjudged(asked)[2:]]
+    recorded = [RecordedRequest("POST", "/api/v1/query", f"query={text}&time=1") for text in power]
+    more = [unquote_plus(one.body) for one in add_unread_signals(recorded)[2:]]
     assert more == [
         "query=max by (UUID) (max_over_time(DCGM_FI_DEV_SM_CLOCK[1m]))&time=1",
         "query=max by (UUID) (avg_over_time(DCGM_FI_DEV_FB_FREE[1m]))&time=1",
@@ -133,16 +135,16 @@ def test_what_nobody_judges_is_asked_for_like_the_rest():
     ]
 
 
-def test_the_tap_passes_on_what_it_hears(tmp_path: Path):
-    (tmp_path / "labels").write_text("an answer")
+def test_the_recorder_forwards_what_it_records(tmp_path: Path):
+    (tmp_path / "labels").write_text("a response")
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietFiles, directory=tmp_path)) as engine:
         thread = Thread(target=engine.serve_forever, args=(0.01,))
         thread.start()
         with (
-            tap_wire(f"http://127.0.0.1:{engine.server_port}") as tap,
-            urllib.request.urlopen(f"{tap.url}/labels?start=1", timeout=10) as answer,
+            record_requests(f"http://127.0.0.1:{engine.server_port}") as proxy,
+            urllib.request.urlopen(f"{proxy.url}/labels?start=1", timeout=10) as response,
         ):
-            assert answer.read() == b"an answer"
+            assert response.read() == b"a response"
         engine.shutdown()
         thread.join()
-    assert tap.heard == [Asked("GET", "/labels?start=1", "")]
+    assert proxy.requests == [RecordedRequest("GET", "/labels?start=1", "")]

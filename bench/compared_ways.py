@@ -1,4 +1,4 @@
-"""Three ways to know how a fleet fares: curl's, which is the floor; the seed's; and a cycle of the analyzer."""
+"""The compared ways to read a fleet: curl as the lower bound, gpu-oour's queries, and a cycle of the analyzer."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ import requests
 
 from bench.fleet_data import SIGNALS, STEP, Fleet, uuid_of
 from bench.fleet_results import CycleTime
-from bench.wire_tap import Asked, tap_wire
+from bench.request_recorder import RecordedRequest, record_requests
 from gpusteward.analyzer.api.publisher import prepare
 from gpusteward.analyzer.api.result_store import ResultStore
 from gpusteward.analyzer.explain.explainer import Explainer
@@ -31,12 +31,12 @@ from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.usages import AllocationKey
 from tests.analyzer.engines import find_program
 
-SEED_THREADS = 8
-SEED_TIMEOUT = 10
+OOUR_THREADS = 8
+OOUR_TIMEOUT = 10
 
 
 def make_settings(url: str, window_seconds: float) -> Settings:
-    """The defaults, but for the engine and the window."""
+    """The defaults except for the engine and the window."""
     return Settings.model_validate({"prometheus": {"url": url, "time_window_min": window_seconds / 60}})
 
 
@@ -83,7 +83,7 @@ class TimedPublisher:
 
 @dataclass
 class Analysis:
-    """The analyzer's way: cycle after cycle, as its scheduler runs them."""
+    """The analyzer: cycle after cycle, as its scheduler runs them."""
 
     settings: Settings
     source: PrometheusSource = field(init=False)
@@ -107,70 +107,73 @@ class Analysis:
         return times, result
 
 
-def record_questions(engine_url: str, window_seconds: float, *, at: float) -> list[Asked]:
-    """What a cycle asks that has learned already what the site has."""
-    with tap_wire(engine_url) as tap:
-        analysis = Analysis(make_settings(tap.url, window_seconds))
+def record_cycle(engine_url: str, window_seconds: float, *, at: float) -> list[RecordedRequest]:
+    """The requests of a cycle after discovery."""
+    with record_requests(engine_url) as proxy:
+        analysis = Analysis(make_settings(proxy.url, window_seconds))
         try:
             analysis.source.read(at)
-            tap.heard.clear()
+            proxy.requests.clear()
             analysis.source.read(at)
         finally:
             analysis.source.close()
-        return list(tap.heard)
+        return list(proxy.requests)
 
 
-def add_unjudged(questions: Sequence[Asked]) -> list[Asked]:
-    """And the means and peaks of signals that nobody judges: the peak of the clock, and free memory, of which a cycle
-    asks only how much it is with what is used."""
-    unasked = (("max", "SM_CLOCK"), ("avg", "FB_FREE"), ("max", "FB_FREE"))
-    known = {fold: _find(questions, f"{fold}_over_time(DCGM_FI_DEV_POWER_USAGE") for fold in ("avg", "max")}
-    more = [replace(known[fold], body=known[fold].body.replace("POWER_USAGE", name)) for fold, name in unasked]
-    return [*questions, *more]
+def add_unread_signals(recorded: Sequence[RecordedRequest]) -> list[RecordedRequest]:
+    """Adds the means and peaks that a cycle does not read: the peak of the clock, and free memory, whose last value is
+    enough for the total."""
+    unread = (("max", "SM_CLOCK"), ("avg", "FB_FREE"), ("max", "FB_FREE"))
+    known = {function: _find(recorded, f"{function}_over_time(DCGM_FI_DEV_POWER_USAGE") for function in ("avg", "max")}
+    return [*recorded, *(_replace_signal(known[function], name) for function, name in unread)]
 
 
-def _find(questions: Sequence[Asked], words: str) -> Asked:
-    return next(question for question in questions if quote_plus(words) in question.body)
+def _replace_signal(recorded: RecordedRequest, signal: str) -> RecordedRequest:
+    return replace(recorded, body=recorded.body.replace("POWER_USAGE", signal))
+
+
+def _find(recorded: Sequence[RecordedRequest], words: str) -> RecordedRequest:
+    return next(request for request in recorded if quote_plus(words) in request.body)
 
 
 @dataclass(frozen=True)
 class Curl:
-    """The same questions, as many at once, the answers thrown away. Nothing in Python could be faster."""
+    """The same requests with the same concurrency; responses are discarded. Python cannot be faster."""
 
     config: Path
-    at_once: int
+    concurrency: int
 
     def run(self) -> float:
-        # Immediate: otherwise it waits for the first answer before it opens a second connection.
-        parallel = ("--parallel", "--parallel-immediate", "--parallel-max", str(self.at_once))
+        # Immediate: otherwise it waits for the first response before it opens a second connection.
+        parallel = ("--parallel", "--parallel-immediate", "--parallel-max", str(self.concurrency))
         began = time.perf_counter()
-        self._ask(*parallel)
+        self._run(*parallel)
         return time.perf_counter() - began
 
     def run_alone(self) -> list[float]:
-        """Seconds for each question, one after another."""
-        return [float(line) for line in self._ask().split()]
+        """Seconds for each request, one after another."""
+        return [float(line) for line in self._run().split()]
 
-    def _ask(self, *flags: str) -> str:
+    def _run(self, *flags: str) -> str:
         command = (find_program("curl"), "--disable", "--no-progress-meter", *flags, "--config", str(self.config))
         return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def prepare_curl(engine_url: str, questions: Sequence[Asked], *, at_once: int, config: Path) -> Curl:
-    config.write_text("next\n".join(_write_question(engine_url, question) for question in questions))
-    return Curl(config, at_once)
+def prepare_curl(engine_url: str, recorded: Sequence[RecordedRequest], *, concurrency: int, config: Path) -> Curl:
+    config.write_text("next\n".join(_write_request(engine_url, request) for request in recorded))
+    return Curl(config, concurrency)
 
 
-def _write_question(engine_url: str, question: Asked) -> str:
-    options = {"url": engine_url + question.path, "output": "/dev/null", "write-out": "%{time_total}\n"} | (
-        {"data": question.body} if question.body else {}
+def _write_request(engine_url: str, request: RecordedRequest) -> str:
+    options = {"url": engine_url + request.path, "output": "/dev/null", "write-out": "%{time_total}\n"} | (
+        {"data": request.body} if request.body else {}
     )
     return "silent\nshow-error\nfail\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in options.items())
 
 
 @dataclass(frozen=True)
-class Seed:
-    """gpu-oour's way: a range query for each GPU and signal, from eight threads, each on a connection of its own."""
+class GpuOour:
+    """gpu-oour's queries: a range query for each GPU and signal, from eight threads, each on its own connection."""
 
     engine_url: str
     fleet: Fleet
@@ -178,28 +181,28 @@ class Seed:
     at: float
 
     def run(self, sample: Sequence[int], *, condition: str = 'pod!="", ', keeps_connections: bool = False) -> float:
-        """Seconds for the whole fleet, as far as these GPUs tell."""
+        """Seconds for the whole fleet, extrapolated from these GPUs."""
         began = time.perf_counter()
-        with requests.Session() as session, ThreadPoolExecutor(SEED_THREADS) as pool:
-            ask = session.get if keeps_connections else requests.get
+        with requests.Session() as session, ThreadPoolExecutor(OOUR_THREADS) as pool:
+            get = session.get if keeps_connections else requests.get
             means = list(
                 pool.map(
-                    lambda gpu: [self._read_mean(ask, f"{signal}{{{condition}", gpu) for signal in SIGNALS], sample
+                    lambda gpu: [self._read_mean(get, f"{signal}{{{condition}", gpu) for signal in SIGNALS], sample
                 )
             )
         seconds = time.perf_counter() - began
         if not all(mean is not None for row in means for mean in row):
-            raise RuntimeError("the seed's way found nothing for some of the GPUs")
+            raise RuntimeError("gpu-oour's queries found nothing for some of the GPUs")
         return seconds / len(sample) * self.fleet.gpus
 
-    def _read_mean(self, ask: Any, selector: str, gpu: int) -> float | None:
+    def _read_mean(self, get: Any, selector: str, gpu: int) -> float | None:
         parameters = {
             "query": f'{selector}UUID="{uuid_of(gpu)}"}}',
             "start": self.at - self.window_seconds,
             "end": self.at,
             "step": f"{STEP}s",
         }
-        answer = ask(f"{self.engine_url}/api/v1/query_range", params=parameters, timeout=SEED_TIMEOUT)
-        answer.raise_for_status()
-        found = answer.json()["data"]["result"]
+        response = get(f"{self.engine_url}/api/v1/query_range", params=parameters, timeout=OOUR_TIMEOUT)
+        response.raise_for_status()
+        found = response.json()["data"]["result"]
         return fmean(float(value) for _, value in found[0]["values"]) if found else None
