@@ -73,11 +73,13 @@ class Comparison:
         self._analysis = Analysis(make_settings(url, window))
         self._oour = GpuOour(url, fleet, window, self._at)
         self._sample = range(0, fleet.gpus, max(1, fleet.gpus // SAMPLED_GPUS))
-        at_once = self._analysis.settings.prometheus.max_concurrent_queries
+        concurrency = self._analysis.settings.prometheus.max_concurrent_queries
         config = folder / f"curl-{fleet.gpus}-{window_minutes:g}.conf"
-        self._curl = prepare_curl(url, requests, at_once=at_once, config=config)
+        self._curl = prepare_curl(url, requests, concurrency=concurrency, config=config)
         every = add_unread_signals(requests)
-        self._curl_all_signals = prepare_curl(url, every, at_once=at_once, config=config.with_suffix(".all.conf"))
+        self._curl_all_signals = prepare_curl(
+            url, every, concurrency=concurrency, config=config.with_suffix(".all.conf")
+        )
         first, result = self._analysis.run(self._at)
         self.ways = Ways(
             gpus=fleet.gpus,
