@@ -3,6 +3,7 @@
 with running_serve(folder, prometheus_url=engine.url) as server: server.get("/results")
 """
 
+import re
 import subprocess
 import sys
 import time
@@ -11,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.agent.test_agent_process import free_port
 from tests.analyzer.api.server import Client
 
 COMMAND = (sys.executable, "-m", "gpusteward.cli.main", "serve")
@@ -36,6 +36,12 @@ class RunningServe(Client):
             assert time.monotonic() < deadline, self.log.read_text()
             time.sleep(0.02)
 
+    def has_address(self) -> bool:
+        """Whether its log says where it listens; from then on requests go there."""
+        found = re.search(r"analyzer_started.*?(http://127\.0\.0\.1:\d+)", self.log.read_text())
+        self.url = found[1] if found else ""
+        return bool(found)
+
     def stop(self) -> float:
         """Terminate it; how many seconds that took."""
         started = time.monotonic()
@@ -50,14 +56,14 @@ def running_serve(
 ) -> Iterator[RunningServe]:
     """`gpusteward serve` in a folder of its own, on a free port."""
     log = folder / "serve.log"
-    address = f"127.0.0.1:{free_port()}"
     engine = [f"--prometheus-url={prometheus_url}"] if prometheus_url else []
-    command = [*COMMAND, f"--address={address}", *engine, *flags]
+    command = [*COMMAND, "--address=127.0.0.1:0", *engine, *flags]
     with log.open("w") as out:
         environment = {"XDG_DATA_HOME": str(folder), **(env or {})}  # the ledger is in the folder too
         process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=out, text=True, env=environment)
-        server = RunningServe(f"http://{address}", process, log)
+        server = RunningServe("", process, log)
         try:
+            server.wait_for(RunningServe.has_address)
             server.wait_for(lambda it: it.get("/health").status == 200)
             yield server
         finally:

@@ -1,7 +1,9 @@
 """The order of the stages of a cycle, and what a failure of each of them costs."""
 
+import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -155,39 +157,50 @@ class BlockedPipeline(Pipeline):
         return None
 
 
-def with_scheduler(check: Callable[[CycleScheduler, BlockedPipeline], None]) -> None:
+class WatchedEvent(threading.Event):
+    """Notes at each wait whether it is already set, which ends the wait at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: queue.Queue[bool] = queue.Queue()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waits.put(self.is_set())
+        return super().wait(timeout)
+
+
+@contextmanager
+def running_scheduler() -> Iterator[tuple[CycleScheduler, BlockedPipeline, WatchedEvent]]:
+    """A scheduler whose first cycle has started."""
     components = Components(FakeTableSource(table_of()), ClusterOwners(None), Explainer(SETTINGS.ai), FakePublisher())
-    pipeline = BlockedPipeline(components)
-    scheduler = CycleScheduler(pipeline, lambda: SETTINGS)
+    pipeline, wake = BlockedPipeline(components), WatchedEvent()
+    scheduler = CycleScheduler(pipeline, lambda: SETTINGS, wake=wake)
     scheduler.start()
     try:
         assert pipeline.started.acquire(timeout=10)
-        check(scheduler, pipeline)
+        yield scheduler, pipeline, wake
     finally:
         pipeline.allowed.release(10)
         scheduler.stop(timeout_seconds=10)
     assert not scheduler.is_alive()
 
 
-def test_several_requests_during_a_cycle_start_one_more():
-    def check(scheduler: CycleScheduler, pipeline: BlockedPipeline) -> None:
+def test_several_requests_during_a_cycle_start_one_more_and_no_queue_of_them():
+    with running_scheduler() as (scheduler, pipeline, wake):
         for _ in range(30):
             scheduler.request_cycle()
         pipeline.allowed.release()
+        assert wake.waits.get(timeout=10) is True, "the first cycle is followed by a second one at once"
         assert pipeline.started.acquire(timeout=10)
         pipeline.allowed.release()
-        scheduler.stop(timeout_seconds=10)
+        assert wake.waits.get(timeout=10) is False, "after the second one it waits for the interval"
         assert len(pipeline.used_ai) == 2
-
-    with_scheduler(check)
 
 
 def test_a_request_for_the_model_is_kept_when_another_one_leaves_it_open():
-    def check(scheduler: CycleScheduler, pipeline: BlockedPipeline) -> None:
+    with running_scheduler() as (scheduler, pipeline, _):
         scheduler.request_cycle(use_ai=True)
         scheduler.request_cycle()
         pipeline.allowed.release()
         assert pipeline.started.acquire(timeout=10)
         assert pipeline.used_ai == [False, True]
-
-    with_scheduler(check)

@@ -11,12 +11,14 @@ from gpusteward.analyzer.settings.settings import Settings
 class CycleScheduler(threading.Thread):
     """The thread that runs cycles."""
 
-    def __init__(self, pipeline: Pipeline, begin_cycle: Callable[[], Settings]) -> None:
-        """`begin_cycle` returns the settings of the next cycle."""
+    def __init__(
+        self, pipeline: Pipeline, begin_cycle: Callable[[], Settings], *, wake: threading.Event | None = None
+    ) -> None:
+        """`begin_cycle` returns the settings of the next cycle. `wake` is set to end the wait between two cycles."""
         super().__init__(name="cycle", daemon=True)
         self._pipeline = pipeline
         self._begin_cycle = begin_cycle
-        self._wake = threading.Event()
+        self._wake = wake or threading.Event()
         self._is_stopping = False
         self._use_ai: bool | None = None  # as requested for the next cycle; None: as in the settings
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from starlette.requests import Request
 
-from gpusteward.analyzer.api.http.authorization import is_local
+from gpusteward.analyzer.api.authorization import is_local
 from gpusteward.analyzer.settings.settings import Settings
 from tests.analyzer.api.sample_results import small_result
 from tests.analyzer.api.server import Api, running_api

@@ -2,6 +2,7 @@
 
     build.py         the FastAPI application with all routes
     dependencies.py  the components that endpoints may use
+    authorization.py access checks of routes: may_read, may_operate
     result_store.py  the last published result, and what is derived from it
     publisher.py     the `publish` stage of the pipeline
     event_feed.py    server-sent events
@@ -9,7 +10,7 @@
     docs.py          /docs
     v1/              /api/v1/...: one module per resource
     compat/          gpu-oour's endpoints
-    http/            authorization, roles, middleware, errors, concurrency limits
+    http/            roles, middleware, errors, responses, concurrency limits; knows no resource
 
 Endpoints that build rows are plain functions: FastAPI runs them in threads, and the event loop stays free. Only
 `v1/series.py` and `v1/processes.py` query the source, only `v1/reports.py` and `v1/deliveries.py` the database.

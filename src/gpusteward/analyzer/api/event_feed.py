@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import msgspec
 
-from gpusteward.analyzer.api.v1.pagination import format_utc
+from gpusteward.analyzer.api.http.responses import format_utc
 from gpusteward.analyzer.judge.workloads import WorkloadKey
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES

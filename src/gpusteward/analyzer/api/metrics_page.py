@@ -2,8 +2,8 @@
 
 from fastapi import APIRouter, Depends, Request, Response
 
+from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies
-from gpusteward.analyzer.api.http.authorization import may_read
 from gpusteward.analyzer.api.http.responses import send_body
 from gpusteward.analyzer.gzip_blocks import Body
 from gpusteward.analyzer.metrics import health_metrics

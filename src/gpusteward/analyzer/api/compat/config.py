@@ -6,9 +6,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from gpusteward import __version__
+from gpusteward.analyzer.api.authorization import may_operate, may_read
 from gpusteward.analyzer.api.compat.results import format_time
 from gpusteward.analyzer.api.dependencies import Dependencies
-from gpusteward.analyzer.api.http.authorization import may_operate, may_read
 from gpusteward.analyzer.api.http.problems import find_language
 from gpusteward.analyzer.api.http.responses import send_json
 from gpusteward.analyzer.api.v1.health import find_status, is_connected, is_late

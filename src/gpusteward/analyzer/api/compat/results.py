@@ -15,8 +15,8 @@ import numpy as np
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import Field
 
+from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import Dependencies
-from gpusteward.analyzer.api.http.authorization import may_read
 from gpusteward.analyzer.api.http.responses import JSON_TYPE, has_current, send_body, send_json, send_not_modified
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.pagination import make_etag

@@ -1,1 +1,1 @@
-"""What every endpoint needs: authentication, middleware, error responses, compressed bodies, concurrency limits."""
+"""HTTP parts that know no resource: bearer tokens and roles, middleware, error responses, concurrency limits."""

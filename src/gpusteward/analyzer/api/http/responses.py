@@ -1,6 +1,8 @@
 """Responses from values and from compressed bodies."""
 
+import math
 from collections.abc import AsyncIterator, Iterable
+from datetime import UTC, datetime
 
 import msgspec
 from fastapi import Request, Response
@@ -45,3 +47,10 @@ def has_current(request: Request, etag: str) -> bool:
 
 def send_not_modified(etag: str) -> Response:
     return Response(status_code=304, headers={"ETag": etag, "Cache-Control": "private, no-cache"})
+
+
+def format_utc(at: float | None) -> str | None:
+    """`2026-11-15T22:13:09Z`; None for an unknown time."""
+    if at is None or math.isnan(at):
+        return None
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
 
+from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import LastResult
-from gpusteward.analyzer.api.http.authorization import may_read
+from gpusteward.analyzer.api.http.responses import format_utc
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.listing import Listing, TextColumn, filter_codes, known_value
 from gpusteward.analyzer.api.v1.pagination import (
@@ -18,7 +19,6 @@ from gpusteward.analyzer.api.v1.pagination import (
     Page,
     SignatureName,
     StateName,
-    format_utc,
     send_page,
 )
 from gpusteward.analyzer.metrics.result_metrics import gpu_id

@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from gpusteward.analyzer.api.authorization import may_operate, may_read
 from gpusteward.analyzer.api.dependencies import Dependencies
-from gpusteward.analyzer.api.http.authorization import may_operate, may_read
 from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError
-from gpusteward.analyzer.api.http.responses import send_json
-from gpusteward.analyzer.api.v1.pagination import MOST_ROWS, format_utc
+from gpusteward.analyzer.api.http.responses import format_utc, send_json
+from gpusteward.analyzer.api.v1.pagination import MOST_ROWS
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.messages import api_errors
 

@@ -3,9 +3,9 @@
 from fastapi import APIRouter, Depends
 from fastapi.responses import StreamingResponse
 
+from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import Dependencies
 from gpusteward.analyzer.api.event_feed import describe_cycle
-from gpusteward.analyzer.api.http.authorization import may_read
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.messages import api_errors
 

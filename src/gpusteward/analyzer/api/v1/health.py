@@ -10,11 +10,11 @@ from fastapi import APIRouter, Depends, Response
 from pydantic import Field
 
 from gpusteward import __version__
+from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies
-from gpusteward.analyzer.api.http.authorization import may_read
-from gpusteward.analyzer.api.http.responses import send_json
+from gpusteward.analyzer.api.http.responses import format_utc, send_json
 from gpusteward.analyzer.api.v1.gpus import UNKNOWN_FLEET, view_fleet
-from gpusteward.analyzer.api.v1.pagination import ResultStamp, format_utc, stamp
+from gpusteward.analyzer.api.v1.pagination import ResultStamp, stamp
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import DOUBTS, Column
 

@@ -7,8 +7,8 @@ import numpy as np
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
 
+from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import LastResult
-from gpusteward.analyzer.api.http.authorization import may_read
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.listing import Listing, TextColumn, known_value, mean_by, sum_by
 from gpusteward.analyzer.api.v1.pagination import FilterValues, ListQuery, Page, send_page

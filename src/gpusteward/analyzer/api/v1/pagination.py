@@ -7,10 +7,8 @@ is refused with 410, so that no row is skipped or repeated: the client starts ag
 import base64
 import binascii
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Generic, Literal, Protocol, TypeVar
 
 import msgspec
@@ -18,7 +16,7 @@ from fastapi import Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.api.http.problems import ProblemError
-from gpusteward.analyzer.api.http.responses import has_current, send_json, send_not_modified
+from gpusteward.analyzer.api.http.responses import format_utc, has_current, send_json, send_not_modified
 from gpusteward.analyzer.api.v1.listing import Listing
 from gpusteward.analyzer.results import Result
 from gpusteward.core.verdicts import Activity, Signature, State
@@ -116,13 +114,6 @@ def make_etag(request: Request, result: Result) -> str:
 
 def stamp(result: Result) -> ResultStamp:
     return ResultStamp(result.tag, result.number, format_utc(result.at) or "", result.verdicts.usage.window_seconds)
-
-
-def format_utc(at: float | None) -> str | None:
-    """`2026-11-15T22:13:09Z`; None for an unknown time."""
-    if at is None or math.isnan(at):
-        return None
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _fingerprint(query: ListQuery) -> str:

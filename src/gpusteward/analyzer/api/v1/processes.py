@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import Field
 
+from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import Dependencies, LastResult
-from gpusteward.analyzer.api.http.authorization import may_read
 from gpusteward.analyzer.api.http.concurrency_limits import query_source
 from gpusteward.analyzer.api.http.responses import send_json
 from gpusteward.analyzer.api.v1.pagination import ResultStamp, stamp

@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import Dependencies, LedgerReader
-from gpusteward.analyzer.api.http.authorization import may_read
 from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.v1.pagination import FilterValues

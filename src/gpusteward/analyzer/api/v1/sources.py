@@ -5,8 +5,8 @@ from typing import Any
 
 from fastapi import APIRouter, Depends, Response
 
+from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import Dependencies
-from gpusteward.analyzer.api.http.authorization import may_read
 from gpusteward.analyzer.api.http.responses import send_json
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["sources"])

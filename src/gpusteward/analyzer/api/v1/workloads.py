@@ -8,10 +8,10 @@ import numpy as np
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import Field
 
+from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import LastResult
-from gpusteward.analyzer.api.http.authorization import may_read
 from gpusteward.analyzer.api.http.problems import ProblemError
-from gpusteward.analyzer.api.http.responses import has_current, send_json, send_not_modified
+from gpusteward.analyzer.api.http.responses import format_utc, has_current, send_json, send_not_modified
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.allocations import Allocation, HighestStep, view_allocations
 from gpusteward.analyzer.api.v1.listing import Listing, TextColumn, filter_codes, filter_groups, known_value
@@ -23,7 +23,6 @@ from gpusteward.analyzer.api.v1.pagination import (
     ResultStamp,
     SignatureName,
     StateName,
-    format_utc,
     make_etag,
     send_page,
     stamp,
