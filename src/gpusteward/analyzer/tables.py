@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from gpusteward.core.messages import Message
 from gpusteward.core.usages import AllocationKey, Measure, Stat, Usage
 from gpusteward.core.verdicts import Activity, Doubt, Objection, Signature, State, Step
 
@@ -29,7 +30,7 @@ class UsageTable:
     allocations: Sequence[AllocationKey] = ()
     stats: Mapping[tuple[Measure, Stat], Column] = field(default_factory=dict)
     coverage: Column = field(default_factory=lambda: np.empty(0))
-    unknown: Mapping[int, str] = field(default_factory=dict)  # row -> why its usage is unknown
+    unknown: Mapping[int, Message] = field(default_factory=dict)  # row -> why its usage is unknown
     fleet: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """(node, model) -> whole GPUs that exist there, held or not; empty where the source does not count them."""
 
@@ -51,7 +52,7 @@ class UsageTable:
         """One row."""
         stats = {key: float(column[row]) for key, column in self.stats.items() if not np.isnan(column[row])}
         return Usage(
-            self.allocations[row], self.window_seconds, float(self.coverage[row]), stats, self.unknown.get(row, "")
+            self.allocations[row], self.window_seconds, float(self.coverage[row]), stats, self.unknown.get(row)
         )
 
 

@@ -13,7 +13,7 @@ from gpusteward.cli.language import FLAG as LANGUAGE_FLAG
 from gpusteward.cli.language import find_language
 from gpusteward.core.did_you_mean import make_suggestion
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.core.messages import LANGUAGES, FilledMessage, Language, Message
+from gpusteward.core.messages import LANGUAGES, Language, Message
 from gpusteward.messages import cli as messages
 from gpusteward.messages.os_errors import explain_os_error
 
@@ -58,8 +58,7 @@ class FlagParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Called by argparse for what is not about a single flag."""
-        problem = _translate(message)
-        raise ConfigurationError(problem.message, **problem.fields) if problem else ConfigurationError(message)
+        raise ConfigurationError(_translate(message) or message)
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Raises ConfigurationError, with the nearest flag to an unknown one; exits after `--help`."""
@@ -84,7 +83,7 @@ def _explain(error: argparse.ArgumentError) -> ConfigurationError:
     return ConfigurationError(messages.INVALID_FLAG, flag=error.argument_name, problem=problem)
 
 
-def _translate(text: str) -> FilledMessage | None:
+def _translate(text: str) -> Message | None:
     for pattern, message in ARGPARSE_ERRORS:
         if found := re.fullmatch(pattern, text):
             return message.fill(**found.groupdict())

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from gpusteward.core.messages import FilledMessage, Message
+from gpusteward.core.messages import Message
 
 DID_YOU_MEAN = Message("; did you mean {nearest!r}?", "；您是否想输入 {nearest!r}？")
 
@@ -21,7 +21,7 @@ def suggest(word: str, known: Iterable[str]) -> str:
     return str(make_suggestion(word, known) or "")
 
 
-def make_suggestion(word: str, known: Iterable[str]) -> FilledMessage | None:
+def make_suggestion(word: str, known: Iterable[str]) -> Message | None:
     """The same in both languages, as a field of another message."""
     nearest = find_nearest(word, known)
     return DID_YOU_MEAN.fill(nearest=nearest) if nearest else None

@@ -5,7 +5,6 @@ In English a word can follow its number: `{gpus} {gpus:|GPU|GPUs}` is `1 GPU` or
 
 import string
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 Language = Literal["en", "zh"]
@@ -21,7 +20,7 @@ class Message(NamedTuple):
     def text(self, language: Language, **fields: object) -> str:
         """The text in one language.
 
-        A field may have two languages too: a Message, a FilledMessage, an error. Raises KeyError for a missing field.
+        A field may have two languages too: a Message or an error. Raises KeyError for a missing field.
         """
         text = self.zh if language == "zh" else self.en
         if not fields:
@@ -29,22 +28,12 @@ class Message(NamedTuple):
         values = {name: _translate(value, language) for name, value in fields.items()}
         return format_text(text, values)
 
-    def fill(self, **fields: object) -> "FilledMessage":
-        return FilledMessage(self, fields)
-
-
-@dataclass(frozen=True, slots=True)
-class FilledMessage:
-    """A message with its fields, to be used as a field of another one."""
-
-    message: Message
-    fields: Mapping[str, object]
-
-    def text(self, language: Language) -> str:
-        return self.message.text(language, **self.fields)
+    def fill(self, **fields: object) -> "Message":
+        """The message with its fields filled in, in both languages."""
+        return Message(self.text("en", **fields), self.text("zh", **fields))
 
     def __str__(self) -> str:
-        return self.text("en")
+        return self.en
 
 
 def _translate(value: object, language: Language) -> object:

@@ -1,10 +1,11 @@
-"""An allocation over a window: what was measured, and how much of the window was seen."""
+"""The usage of an allocation over a window: what was measured, and how much of the window was covered."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gpusteward.core.containers import Container
+from gpusteward.core.messages import Message
 
 
 class Measure(StrEnum):
@@ -24,18 +25,18 @@ class Measure(StrEnum):
 
 
 class Stat(StrEnum):
-    """How a window is summed up. Report on the mean, reclaim on the peak."""
+    """The statistics of a window. Reports use the mean, reclaim uses the peak."""
 
     MEAN = "mean"
     PEAK = "peak"
     LAST = "last"
     SPREAD = "spread"  # standard deviation
-    COUNT = "count"  # samples that the others are made of
+    COUNT = "count"  # samples in the window
 
 
 @dataclass(frozen=True, slots=True)
 class AllocationKey:
-    """Who holds which GPU: what identifies an allocation in a usage table."""
+    """Identifies an allocation in a usage table: the holder and the GPU."""
 
     gpu_uuid: str  # the device; of a MIG instance its parent, as DCGM labels it
     gpu_instance: str  # MIG instance id, "" on a whole GPU
@@ -54,4 +55,4 @@ class Usage:
     window_seconds: float
     coverage: float  # samples seen / samples expected, 0 to 1
     stats: Mapping[tuple[Measure, Stat], float] = field(default_factory=dict)
-    unknown_reason: str = ""
+    unknown_reason: Message | None = None  # why it must not be judged

@@ -49,7 +49,7 @@ TARGET_HINTS = {
     ),
     404: Message("; check the path of the target", "；请检查目标的路径"),
 }
-TARGET_REDIRECTS = Message("more than {limit} redirects", "重定向超过 {limit} 次")
+TARGET_REDIRECTS = Message("more than {limit} {limit:|redirect|redirects}", "重定向超过 {limit} 次")
 TARGET_REDIRECTED_AWAY = Message(
     "the target redirects to another address, {address!r}, which is not followed",
     "目标重定向到另一个地址 {address!r}，不会跟随",

@@ -10,6 +10,7 @@ from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, UsageTable
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, Doubt
+from gpusteward.messages import unknown_reasons
 from tests.analyzer.usage_tables import AT, WINDOW, allocation, resting, signal, table_of, working
 
 RULES = Rules()
@@ -83,7 +84,12 @@ def test_a_signal_with_a_mean_but_no_peak_proves_nothing():
 
 
 def test_the_word_of_the_source_counts_more_than_the_numbers():
-    table = table_of(resting(), working(), resting(), unknown={0: "contradiction", 1: "duplicate series"})
+    table = table_of(
+        resting(),
+        working(),
+        resting(),
+        unknown={0: unknown_reasons.CONTRADICTED_ZERO, 1: unknown_reasons.CLAIMED_TWICE},
+    )
     assert look(table) == [(Activity.UNKNOWN, Doubt.SOURCE)] * 2 + [(Activity.IDLE, Doubt.NONE)]
 
 

@@ -16,6 +16,7 @@ from gpusteward.analyzer.tables import ACTIVITIES, STATES, Column, UsageTable
 from gpusteward.core.containers import Workload
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, State
+from gpusteward.messages import unknown_reasons
 from tests.analyzer.usage_tables import AT, SUMS, WINDOW, allocation, with_stats
 
 RULES = Rules()
@@ -93,7 +94,7 @@ def test_a_gap_never_makes_idle(table, number):
     """A gap: a row loses all its samples, or the source refuses it."""
     row = number % len(table)
     before = idle_rows(table)
-    refused = replace(table, unknown={**table.unknown, row: "gap"})
+    refused = replace(table, unknown={**table.unknown, row: unknown_reasons.NO_CORE})
     stats = {name: np.where(np.arange(len(table)) == row, np.nan, column) for name, column in table.stats.items()}
     for gap in (refused, replace(table, stats=stats)):
         assert not idle_rows(gap)[row]

@@ -57,7 +57,7 @@ def test_work_that_only_another_signal_shows_names_that_signal():
     [
         (resting(), {"coverage": 0.5}, "only 50% of the samples are present; idle requires 90%"),
         ({}, {}, "could not be measured"),
-        (working(), {"unknown": {0: "two exporters disagree"}}, "Not judged: two exporters disagree."),
+        (working(), {"unknown": {0: unknown_reasons.CLAIMED_TWICE}}, "Not judged: two nodes report this allocation."),
         (resting(watts=400), {}, "draws 400 W"),
         (resting() | {(Measure.CORE, Stat.COUNT): 2.0}, {}, "only in 2 samples; idle requires 5 in 10 minutes"),
         (resting() | {(Measure.DRAM, Stat.MEAN): 0.0}, {}, "a mean but no peak"),
@@ -67,17 +67,10 @@ def test_what_is_unknown_says_why(row, options, words):
     assert words in explain(row, **options)
 
 
-@pytest.mark.parametrize("reason", sorted(unknown_reasons.MESSAGES))
-def test_why_a_source_knows_nothing_is_told_in_both_languages(reason):
-    assert f"Not judged: {reason}." in explain(working(), unknown={0: reason})
-    assert f"未作判断：{unknown_reasons.MESSAGES[reason].zh}。" in explain(
-        working(), unknown={0: reason}, language="zh"
-    )
-
-
-def test_every_reason_of_a_source_has_its_chinese():
-    named = {text for name, text in vars(unknown_reasons).items() if name.isupper() and isinstance(text, str)}
-    assert named == unknown_reasons.MESSAGES.keys()
+def test_why_a_source_could_not_measure_is_explained_in_both_languages():
+    reason = unknown_reasons.QUERY_FAILED.fill(quantity="core", error="timeout {x}")
+    assert "Not judged: core could not be read: timeout {x}." in explain(working(), unknown={0: reason})
+    assert "未作判断：无法读取 core：timeout {x}。" in explain(working(), unknown={0: reason}, language="zh")
 
 
 def test_a_pause_tells_when_work_was_last_seen():

@@ -15,6 +15,7 @@ from gpusteward.analyzer.judge.states import Thresholds
 from gpusteward.analyzer.tables import STATES, UsageTable
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import State
+from gpusteward.messages import unknown_reasons
 from gpusteward.simulate.models import MODELS as SIMULATED
 from tests.analyzer.usage_tables import AT, GIB, allocation, resting, signal, table_of, working
 
@@ -157,7 +158,7 @@ def test_a_loaded_model_that_did_nothing_is_idle_whatever_its_score():
 
 
 def test_a_row_that_must_not_be_judged_has_neither_score_nor_state():
-    table = table_of(working(), unknown={0: "two exporters disagree"})
+    table = table_of(working(), unknown={0: unknown_reasons.CLAIMED_TWICE})
     assert np.isnan(scores(table)).all()
     assert states(table) == [State.UNKNOWN]
 

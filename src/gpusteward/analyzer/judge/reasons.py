@@ -13,7 +13,6 @@ from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, STATES, S
 from gpusteward.core.messages import Language, Message
 from gpusteward.core.usages import Measure, Stat, Usage
 from gpusteward.core.verdicts import Activity, Doubt, Signature, Verdict, WorkloadVerdict
-from gpusteward.messages import unknown_reasons
 from gpusteward.messages import verdicts as texts
 
 GIB = 1 << 30
@@ -113,7 +112,7 @@ def _explain_work(usage: Usage) -> Reason:
 def _explain_doubt(doubt: Doubt, usage: Usage, *, rules: Rules) -> Reason:
     values = {
         "minutes": usage.window_seconds / 60,
-        "why": unknown_reasons.MESSAGES.get(usage.unknown_reason, usage.unknown_reason),
+        "why": usage.unknown_reason,
         "coverage": usage.coverage,
         "samples": usage.stats.get((Measure.CORE, Stat.COUNT)),
         "least": rules.activity.least_samples,

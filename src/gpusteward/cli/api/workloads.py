@@ -9,7 +9,7 @@ from gpusteward.cli.json_access import Row
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.core.did_you_mean import make_suggestion
 from gpusteward.core.errors import ConfigurationError, SourceError
-from gpusteward.core.messages import FilledMessage
+from gpusteward.core.messages import Message
 from gpusteward.messages import cli as messages
 
 PATH = "/api/v1/workloads"
@@ -74,7 +74,7 @@ def _list(found: list[WorkloadName]) -> str:
     return ", ".join(map(str, found[:MAX_LISTED])) + (", ..." if len(found) > MAX_LISTED else "")
 
 
-def _suggest(client: Client, text: str) -> FilledMessage | None:
+def _suggest(client: Client, text: str) -> Message | None:
     """The nearest name with as many parts."""
     names = map(name_of, read_page(client, PATH, [("limit", str(MAX_COMPARED))]).rows)
     parts = text.count("/") + 1

@@ -18,6 +18,7 @@ from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.tables import ACTIVITIES
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity
+from gpusteward.messages import unknown_reasons
 from gpusteward.simulate.fleets import fleet
 from tests.analyzer.engines import Sample, import_samples, running_prometheus, running_victoria
 from tests.analyzer.histories import AT, moments, steady, tell_history
@@ -234,7 +235,7 @@ def test_nothing_is_idle_on_a_site_younger_than_its_window(tmp_path: Path, age: 
     samples = [*gpu(0, times, **idle), *(up(times) if has_up else ())]
     with site(tmp_path, samples) as (source, proxy):
         table = source.read(AT)
-        assert list(table.unknown.values()) == ["its exporter has been scraped for less than ten minutes"]
+        assert list(table.unknown.values()) == [unknown_reasons.NEW_EXPORTER]
         later = [AT + 5 * number for number in range(1, 121)]
         grown = [*gpu(0, later, **idle), *(up(later) if has_up else ())]
         import_samples(proxy.upstream, grown)

@@ -246,7 +246,7 @@ def test_a_window_of_any_length_counts_every_sample_once(engines: dict[str, Runn
         assert set(table.coverage[known].tolist()) == {1.0}, name
         for row, reason in table.unknown.items():
             is_native = name.endswith("native")
-            assert reason == (unknown_reasons.UNMEASURED_SLICE if is_native else unknown_reasons.UNEXPORTED_SLICE)
+            assert reason == (unknown_reasons.UNMEASURED_MIG if is_native else unknown_reasons.UNEXPORTED_MIG)
             assert table.allocations[row].gpu_instance
             assert table.allocations[row].node == WITHOUT_ENGINE
 
@@ -264,7 +264,7 @@ def test_pods_that_ended_in_the_window_are_left_out_and_silent_nodes_are_unknown
         table = read(engines[name], at=later)
         assert len(table)
         assert set(table.unknown) == set(range(len(table)))
-        assert set(table.unknown.values()) == {"no sample now: its exporter or its node is silent"}
+        assert set(table.unknown.values()) == {unknown_reasons.NO_CURRENT_SAMPLE}
         assert table.coverage.max() < 0.5
 
 

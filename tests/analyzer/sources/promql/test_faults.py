@@ -14,6 +14,7 @@ from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import Measure, Stat
+from gpusteward.messages import unknown_reasons
 from tests.agent.test_agent_process import free_port
 from tests.analyzer.engines import RunningEngine, Sample, running_prometheus, wait_until_ready
 from tests.analyzer.histories import AT, moments, steady
@@ -119,7 +120,7 @@ def test_a_question_that_fails_leaves_its_rows_unknown_with_the_reason(
         assert source.describe()["failures"]
     assert len(table) == GPUS
     assert set(table.unknown) == set(range(GPUS))
-    assert all("could not be read" in reason for reason in table.unknown.values())
+    assert all("could not be read" in reason.en for reason in table.unknown.values())
     assert_honest(table)
 
 
@@ -180,7 +181,7 @@ def test_silence_ends_at_the_timeout_and_costs_its_own_part(proxy: FaultyEngine)
         table = source.read(AT)
     assert time.monotonic() - began < 5
     assert len(table) == GPUS
-    assert all("no complete response within 0.6 s" in reason for reason in table.unknown.values())
+    assert all("no complete response within 0.6 s" in reason.en for reason in table.unknown.values())
     assert_honest(table)
 
 
@@ -219,7 +220,7 @@ def test_an_empty_answer_is_unknown_not_zero(proxy: FaultyEngine):
     proxy.misfortune = says(MEAN_OF_CORE, b'{"status":"success","data":{"resultType":"vector","result":[]}}')
     with reading(proxy.url) as source:
         table = source.read(AT)
-    assert set(table.unknown.values()) == {"no usable core sample in the window"}
+    assert set(table.unknown.values()) == {unknown_reasons.NO_CORE}
     assert_honest(table)
 
 
@@ -228,7 +229,7 @@ def test_clocks_that_are_apart_make_everything_unknown(proxy: FaultyEngine):
     with reading(proxy.url) as source:
         table = source.read(AT)
     assert len(table.unknown) == GPUS
-    assert all("s apart" in reason for reason in table.unknown.values())
+    assert all("s apart" in reason.en for reason in table.unknown.values())
 
 
 def test_a_clock_that_runs_ahead_of_the_data_lowers_coverage(proxy: FaultyEngine):
@@ -309,4 +310,4 @@ def test_a_witness_that_cannot_be_asked_is_no_proof_of_rest(tmp_path: Path, witn
         table = source.read(AT)
         assert any(f"{fold}_over_time({witness}" in asked for asked in proxy.asked), "it must have been asked"
     (reason,) = table.unknown.values()
-    assert "could not be read" in reason
+    assert "could not be read" in reason.en

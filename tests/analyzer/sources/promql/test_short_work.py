@@ -128,7 +128,7 @@ def test_where_the_counter_cannot_be_read_nobody_is_judged_by_the_gauge_alone(ru
         with closing(PrometheusSource(PrometheusSettings(url=proxy.url, retries=0))) as source:
             table = source.read(AT)
     assert len(table.unknown) == len(table) == len(COURSES)
-    assert all("busy time could not be read" in reason for reason in table.unknown.values())
+    assert all("busy time could not be read" in reason.en for reason in table.unknown.values())
 
 
 def test_the_rules_keep_the_growth_too():

@@ -13,6 +13,7 @@ from gpusteward.analyzer.sources.promql.scrape_intervals import HIGHEST_COUNTS
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.usages import Measure, Stat
+from gpusteward.messages import unknown_reasons
 from gpusteward.simulate.fleets import fleet
 from tests.analyzer.engines import Sample, running_prometheus
 from tests.analyzer.histories import AT, moments, respell, steady, tell_history
@@ -121,7 +122,7 @@ def up(times: list[float] = TIMES, job: str = "dcgm") -> Iterator[Sample]:
 def test_a_zero_that_other_signals_deny_is_unknown(tmp_path: Path, signals: dict[str, float]):
     table = read(tmp_path, [*core(0), *core(0, pod="b"), *device(TIMES, **signals), *up()])
     assert len(table) == 2
-    assert all("signals contradict" in reason for reason in table.unknown.values())
+    assert all("signals contradict" in reason.en for reason in table.unknown.values())
     assert set(table.unknown) == {0, 1}
 
 
@@ -135,18 +136,18 @@ def test_a_true_zero_stays_known(tmp_path: Path):
 
 def test_impossible_percentages_are_unknown(tmp_path: Path):
     table = read(tmp_path, [*core(12_000), *up()])
-    assert table.unknown == {0: "core reads more than 100 %"}
+    assert table.unknown == {0: unknown_reasons.IMPOSSIBLE_CORE}
 
 
 def test_not_a_number_is_unknown(tmp_path: Path):
     samples = [*core(50, TIMES[:-3]), *core(float("nan"), TIMES[-3:]), *up()]
     table = read(tmp_path, [(name, labels, value, at) for name, labels, value, at in samples])
-    assert table.unknown == {0: "no usable core sample in the window"}
+    assert table.unknown == {0: unknown_reasons.NO_CORE}
 
 
 def test_two_nodes_that_claim_one_allocation_are_unknown(tmp_path: Path):
     table = read(tmp_path, [*core(0), *core(0, Hostname="n2"), *up()])
-    assert table.unknown == {0: "two nodes claim this allocation"}
+    assert table.unknown == {0: unknown_reasons.CLAIMED_TWICE}
 
 
 def test_two_exporters_of_one_device_are_one_row_with_the_larger_use_and_no_added_coverage(tmp_path: Path):
@@ -168,7 +169,7 @@ def test_a_gpu_that_never_reported_its_core_is_unknown_not_absent(tmp_path: Path
     table = read(
         tmp_path, [*core(50), *steady("DCGM_FI_DEV_FB_USED", 9, TIMES, **DEVICE | {"UUID": "GPU-2"}, **HOLDER, pod="c")]
     )
-    assert of_pod(table, "c").unknown_reason == "no usable core sample in the window"
+    assert of_pod(table, "c").unknown_reason is unknown_reasons.NO_CORE
     assert of_pod(table, "c").coverage == 0
 
 
@@ -188,7 +189,7 @@ def test_hami_rows_have_their_own_use_and_limit_under_both_generations_of_names(
 def test_hami_rows_that_all_read_zero_on_a_busy_gpu_are_unknown(tmp_path: Path):
     table = read(tmp_path, hami("new", 0.0, 0.0))
     assert len(table.unknown) == 2
-    assert all("signals contradict" in reason for reason in table.unknown.values())
+    assert all("signals contradict" in reason.en for reason in table.unknown.values())
 
 
 def hami(generation: str, *cores: float) -> Iterator[Sample]:

@@ -19,7 +19,7 @@ from gpusteward.analyzer.tables import ACTIVITIES, UsageTable
 from gpusteward.core.containers import Container
 from gpusteward.core.usages import AllocationKey
 from gpusteward.core.verdicts import Activity
-from gpusteward.messages.unknown_reasons import SILENT
+from gpusteward.messages.unknown_reasons import NO_CURRENT_SAMPLE
 from gpusteward.simulate.fleets import default_node, fleet
 from tests.analyzer.engines import RunningEngine, Sample, running_prometheus
 from tests.analyzer.histories import AT, moments, steady, tell_history
@@ -27,6 +27,7 @@ from tests.analyzer.sources.faulty_engine import fails, faulty
 from tests.analyzer.sources.scrape.scraping import fed_source
 from tests.analyzer.tables import of_pod, places
 
+STALE = NO_CURRENT_SAMPLE.en
 NODES = [default_node(1, name="showcase"), *fleet(10)]
 QUIET = [at for at in moments() if at < AT - 360]
 EVER = moments(6000, at=AT + 4800)
@@ -77,7 +78,10 @@ def reading(
 
 def pods(table: UsageTable) -> dict[str, str]:
     """Pod -> why it is unknown."""
-    return {f"{one.container.pod}@{one.node}": table.unknown.get(row, "") for row, one in enumerate(table.allocations)}
+    return {
+        f"{one.container.pod}@{one.node}": reason.en if (reason := table.unknown.get(row)) else ""
+        for row, one in enumerate(table.allocations)
+    }
 
 
 @pytest.mark.parametrize("limit", [None, 2])
@@ -91,12 +95,12 @@ def test_who_falls_silent_stays_unknown_for_an_hour_unless_somebody_says_that_it
         assert seen[1020] == {
             "stays@n0": "",
             "moves@n3": "",
-            "dies@n1": SILENT,
-            "returns@n6": SILENT,
+            "dies@n1": STALE,
+            "returns@n6": STALE,
         }
         assert pods(source.read(AT + 1620))["returns@n6"] == ""
-        assert pods(source.read(AT + 1620))["dies@n1"] == SILENT
-        assert pods(source.read(AT + 420 + MAX_STALE_SECONDS))["dies@n1"] == SILENT, "at least an hour"
+        assert pods(source.read(AT + 1620))["dies@n1"] == STALE
+        assert pods(source.read(AT + 420 + MAX_STALE_SECONDS))["dies@n1"] == STALE, "at least an hour"
         assert set(pods(source.read(AT + 430 + MAX_STALE_SECONDS))) == {"stays@n0", "moves@n3", "returns@n6"}
 
 
@@ -117,7 +121,7 @@ def test_stale_rows_survive_a_new_row_index(engine: RunningEngine):
     with reading(engine.url, max_ended_rows=-1000) as source:  # a new index in every cycle
         source.read(AT - 60)
         source.read(AT + 400)
-        assert pods(source.read(AT + 1000))["dies@n1"] == SILENT
+        assert pods(source.read(AT + 1000))["dies@n1"] == STALE
 
 
 def test_a_site_that_is_learned_again_does_not_forget_whom_it_cannot_find(tmp_path: Path):
@@ -127,7 +131,7 @@ def test_a_site_that_is_learned_again_does_not_forget_whom_it_cannot_find(tmp_pa
         running_prometheus(tmp_path, [*agents, *gpu(9, "dies", 90.0, until(AT))]) as engine,
         reading(engine.url, relearn_cycles=1) as source,
     ):
-        assert [pods(source.read(AT + after)).get("dies@n9") for after in (-60, 400, 700, 1000)] == ["", *[SILENT] * 3]
+        assert [pods(source.read(AT + after)).get("dies@n9") for after in (-60, 400, 700, 1000)] == ["", *[STALE] * 3]
         source.read(AT + 5000)
         source.read(AT + 5001)
         assert [one["name"] for one in source.describe()["dialects"]] == ["native"]
@@ -153,7 +157,7 @@ def test_after_a_restart_the_silent_have_their_node_and_their_workload(quiet: Ru
         again = restarted.read(AT)
         assert not [asked for asked in proxy.asked if ") unless " in asked], "once is enough"
     assert {one.node for one in table.allocations} <= {node.name for node in NODES}
-    assert {SILENT} <= set(table.unknown.values())
+    assert {NO_CURRENT_SAMPLE} <= set(table.unknown.values())
     assert set(map(_who, table.allocations)) == set(map(_who, known.allocations)) == set(map(_who, again.allocations))
 
 
@@ -220,7 +224,7 @@ def test_without_a_node_label_the_work_is_cut_by_namespace(tmp_path: Path):
     assert len(means) == 4
     assert all('namespace=~"' in asked for asked in means)
     assert {one.container.pod for one in table.allocations} == {*(f"p{n}" for n in range(6)), "quiet"}
-    assert table.unknown == {6: SILENT}
+    assert table.unknown == {6: NO_CURRENT_SAMPLE}
     np.testing.assert_allclose(table.coverage[:6], 1.0)
 
 
@@ -235,7 +239,7 @@ def test_the_embedded_source_awaits_the_silent_too():
         for after in (120, 420, 720, 890):
             table = source.read(AT + after)
             assert places(table).keys() == places(alive).keys()
-    silent = {one.node for row, one in enumerate(table.allocations) if table.unknown.get(row) == SILENT}
+    silent = {one.node for row, one in enumerate(table.allocations) if table.unknown.get(row) == NO_CURRENT_SAMPLE}
     assert silent == {node.name for node in NODES[2:4] if any(one.node == node.name for one in alive.allocations)}
     assert silent
 

@@ -17,6 +17,7 @@ from gpusteward.analyzer.sources.scrape.targets import NOTHING_SET
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.kubernetes.api import ApiServer
+from gpusteward.messages import unknown_reasons
 from tests.analyzer.serve_process import running_serve
 from tests.analyzer.sources.scrape.scraping import PageServer, serving_pages, wait_for
 from tests.analyzer.sources.scrape.test_pages import page
@@ -76,7 +77,7 @@ def test_a_target_that_falls_silent_is_unknown_and_known_again_when_it_is_back()
     with serving_pages({"/a": page("one").encode()}) as server, closing(source_of(server, "/a")) as source:
         assert source.read(time.time()).unknown == {}
         kept = server.pages.pop("/a")
-        wait_for(lambda: source.read(time.time()).unknown == {0: "no sample now: its exporter or its node is silent"})
+        wait_for(lambda: source.read(time.time()).unknown == {0: unknown_reasons.NO_CURRENT_SAMPLE})
         server.pages["/a"] = kept
         wait_for(lambda: source.read(time.time()).unknown == {})
 

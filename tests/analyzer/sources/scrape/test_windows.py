@@ -13,10 +13,9 @@ from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.analyzer.sources.scrape.store import Shape, Store
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
 from gpusteward.core.usages import Measure, Stat
+from gpusteward.messages import unknown_reasons
 from tests.analyzer.sources.scrape.test_pages import AT, STEP, page
 from tests.analyzer.tables import of_pod
-
-SILENT = "no sample now: its exporter or its node is silent"
 
 
 def quiet_source(**settings: object) -> ScrapeSource:
@@ -59,7 +58,7 @@ def test_a_scrape_that_failed_makes_its_rows_unknown_and_lowers_their_coverage()
     end = feed(source, [page()] * 30)
     source.store.miss("n1:9400", end + STEP)
     table = source.read(end + STEP)
-    assert table.unknown == {0: SILENT}
+    assert table.unknown == {0: unknown_reasons.NO_CURRENT_SAMPLE}
     assert table.coverage[0] == pytest.approx(30 / 40)
     feed(source, [page()], start=end + 2 * STEP)
     assert source.read(end + 2 * STEP).unknown == {}
@@ -215,7 +214,7 @@ def test_two_nodes_that_claim_one_device_are_noticed():
     source = quiet_source()
     feed(source, [page("one")], target="a")
     feed(source, [page("one", Hostname="n2")], target="b")
-    assert source.read(AT + 1).unknown == {0: "two nodes claim this allocation"}
+    assert source.read(AT + 1).unknown == {0: unknown_reasons.CLAIMED_TWICE}
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import AllocationKey
 from gpusteward.logs import Log
+from gpusteward.messages import unknown_reasons
 
 log = Log(__name__)
 
@@ -160,7 +161,7 @@ class PrometheusSource:
         skew = self._engine.skew_seconds
         if skew is None or abs(skew) <= MAX_SKEW_SECONDS:
             return table
-        reason = f"the clocks of the engine and the analyzer are {abs(skew):.0f} s apart"
+        reason = unknown_reasons.CLOCK_SKEW.fill(seconds=abs(skew))
         return replace(table, unknown=dict.fromkeys(range(len(table)), reason))
 
 

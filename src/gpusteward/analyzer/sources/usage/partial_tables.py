@@ -16,6 +16,7 @@ from gpusteward.analyzer.sources.usage.row_index import DeviceDetails, HolderDet
 from gpusteward.analyzer.sources.usage.unknown_rows import find_unknown_rows
 from gpusteward.analyzer.tables import Column, UsageTable
 from gpusteward.core.containers import Container, Workload
+from gpusteward.core.messages import Message
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 
 
@@ -26,7 +27,7 @@ class PartialTable:
     allocations: list[AllocationKey] = field(default_factory=list)
     stats: Stats = field(default_factory=dict)
     coverage: Column = field(default_factory=lambda: np.empty(0))
-    unknown: dict[int, str] = field(default_factory=dict)
+    unknown: dict[int, Message] = field(default_factory=dict)
     holder_rows: list[int] = field(default_factory=list)  # the row of each allocation in the index of holders
 
 
@@ -81,7 +82,7 @@ def merge_partial_tables(
     stats = {key: _concatenate([_take(table, key, rows) for table, rows in pairs]) for key in keys}
     allocations = [table.allocations[row] for table, rows in pairs for row in rows]
     coverage = _concatenate([table.coverage[rows] for table, rows in pairs])
-    reasons = [table.unknown.get(row, "") for table, rows in pairs for row in rows]
+    reasons = [table.unknown.get(row) for table, rows in pairs for row in rows]
     unknown = {row: reason for row, reason in enumerate(reasons) if reason}
     return UsageTable(at, window_seconds, allocations, stats, coverage, unknown)
 

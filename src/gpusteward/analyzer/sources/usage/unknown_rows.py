@@ -15,6 +15,7 @@ from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.presence import Flags, PresenceTable
 from gpusteward.analyzer.sources.usage.quantities import PRESENCE_NOW, Aggregation, Level, Quantity, QueryKey
 from gpusteward.analyzer.tables import Column
+from gpusteward.core.messages import Message
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.messages import unknown_reasons
 
@@ -43,9 +44,9 @@ _ESSENTIAL = (
 
 def find_unknown_rows(
     presence: PresenceTable, stats: Stats, coverage: Column, new_jobs: Collection[str]
-) -> dict[int, str]:
+) -> dict[int, Message]:
     """The reason of each row that must not be judged; of several the most concrete one."""
-    unknown: dict[int, str] = {}
+    unknown: dict[int, Message] = {}
     for flags, reason in _list_reasons(presence, stats, coverage, new_jobs):
         for row in np.flatnonzero(flags).tolist():
             unknown.setdefault(row, reason)
@@ -54,45 +55,45 @@ def find_unknown_rows(
 
 def _list_reasons(
     presence: PresenceTable, stats: Stats, coverage: Column, new_jobs: Collection[str]
-) -> Iterator[tuple[Flags, str]]:
+) -> Iterator[tuple[Flags, Message]]:
     yield presence.claimed_twice, unknown_reasons.CLAIMED_TWICE
     yield from _failed_queries(presence)
-    yield presence.is_stale, unknown_reasons.SILENT
+    yield presence.is_stale, unknown_reasons.NO_CURRENT_SAMPLE
     core_mean, core_peak = stats[Measure.CORE, Stat.MEAN], stats[Measure.CORE, Stat.PEAK]
     is_unmeasured = ~np.isfinite(core_mean) | ~np.isfinite(core_peak)
     yield from _unmeasured_mig(presence, is_unmeasured & ~(coverage > 0))
     yield is_unmeasured, unknown_reasons.NO_CORE
     if new_jobs:
-        yield np.isin(presence.jobs, list(new_jobs)), unknown_reasons.YOUNG
-    yield ~np.isfinite(coverage), unknown_reasons.UNCOUNTED
-    yield core_peak > HIGHEST_CORE, unknown_reasons.IMPOSSIBLE
-    yield _contradicted_zeros(presence, core_peak), unknown_reasons.DENIED_ZERO
+        yield np.isin(presence.jobs, list(new_jobs)), unknown_reasons.NEW_EXPORTER
+    yield ~np.isfinite(coverage), unknown_reasons.UNCOUNTED_SAMPLES
+    yield core_peak > HIGHEST_CORE, unknown_reasons.IMPOSSIBLE_CORE
+    yield _contradicted_zeros(presence, core_peak), unknown_reasons.CONTRADICTED_ZERO
     if presence.results.has(Level.DEVICE, Quantity.UNATTRIBUTED, Aggregation.PEAK):
         unattributed = presence.column(Level.DEVICE, Quantity.UNATTRIBUTED, Aggregation.PEAK)
         yield (core_peak == 0) & (unattributed > ACTIVE_RATIO), unknown_reasons.UNATTRIBUTED
 
 
-def _failed_queries(presence: PresenceTable) -> Iterator[tuple[Flags, str]]:
+def _failed_queries(presence: PresenceTable) -> Iterator[tuple[Flags, Message]]:
     failures = presence.results.failures
     if error := failures.get(PRESENCE_NOW):
-        yield presence.is_stale, f"the list of current allocations could not be read: {error}"
+        yield presence.is_stale, unknown_reasons.PRESENCE_FAILED.fill(error=error)
     for level in Level:
         for quantity, aggregation in _ESSENTIAL:
             if error := failures.get(QueryKey(level, quantity, aggregation)):
                 column = presence.column(level, quantity, aggregation)
-                yield ~np.isfinite(column), f"{quantity} could not be read: {error}"
+                yield ~np.isfinite(column), unknown_reasons.QUERY_FAILED.fill(quantity=quantity, error=error)
 
 
-def _unmeasured_mig(presence: PresenceTable, has_no_sample: Flags) -> Iterator[tuple[Flags, str]]:
+def _unmeasured_mig(presence: PresenceTable, has_no_sample: Flags) -> Iterator[tuple[Flags, Message]]:
     """MIG instances without any sample in the window: waiting does not help where nothing measures them."""
     is_unmeasured = has_no_sample & presence.is_mig
     if presence.scheme is not MetricScheme.NATIVE:
-        yield is_unmeasured, unknown_reasons.UNEXPORTED_SLICE
+        yield is_unmeasured, unknown_reasons.UNEXPORTED_MIG
     else:
-        yield is_unmeasured & presence.is_shared, unknown_reasons.SHARED_SLICE
+        yield is_unmeasured & presence.is_shared, unknown_reasons.SHARED_MIG
         # Where the GPU reports engine activity, the core is derived from it.
         engine = presence.column(Level.DEVICE, Quantity.ENGINE, Aggregation.PEAK)
-        yield is_unmeasured & ~np.isfinite(engine), unknown_reasons.UNMEASURED_SLICE
+        yield is_unmeasured & ~np.isfinite(engine), unknown_reasons.UNMEASURED_MIG
 
 
 def _contradicted_zeros(presence: PresenceTable, core_peak: Column) -> Flags:
