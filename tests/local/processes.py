@@ -1,4 +1,4 @@
-"""`gpusteward ...` as a person starts it: a process, its address, Ctrl-C."""
+"""`gpusteward COMMAND` as a process: its address, requests, Ctrl-C."""
 
 import json
 import os
@@ -24,23 +24,23 @@ class Program:
         self.url = ""
 
     def wait_for_address(self, seconds: float) -> str:
-        """What it prints on its standard output."""
+        """The address that it prints on standard output."""
         deadline = time.monotonic() + seconds
         assert self.process.stdout is not None
         while time.monotonic() < deadline:
             line = self.process.stdout.readline()
-            assert line or self.process.poll() is None, "it has ended"
+            assert line or self.process.poll() is None, "it has exited"
             if found := ADDRESS.search(line):
                 self.url = found[0]
                 return self.url
         raise AssertionError(f"no address after {seconds} s")
 
     def get(self, path: str) -> Any:
-        with urllib.request.urlopen(f"{self.url}{path}", timeout=10) as answer:
-            return json.load(answer)
+        with urllib.request.urlopen(f"{self.url}{path}", timeout=10) as response:
+            return json.load(response)
 
     def wait_for(self, path: str, seconds: float) -> Any:
-        """Until the path answers with something."""
+        """Until the list at the path has items."""
         deadline = time.monotonic() + seconds
         while True:
             try:
@@ -49,12 +49,12 @@ class Program:
                     return found
             except (urllib.error.URLError, ConnectionError):
                 pass
-            assert self.process.poll() is None, "it has ended"
-            assert time.monotonic() < deadline, f"{path} told nothing for {seconds} s"
+            assert self.process.poll() is None, "it has exited"
+            assert time.monotonic() < deadline, f"{path} has no items after {seconds} s"
             time.sleep(0.2)
 
     def interrupt(self, seconds: float = 15) -> int:
-        os.killpg(self.process.pid, signal.SIGINT)  # as a terminal does: to all of them
+        os.killpg(self.process.pid, signal.SIGINT)  # to the whole group, as a terminal does
         return self.process.wait(seconds)
 
 

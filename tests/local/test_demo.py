@@ -1,4 +1,4 @@
-"""`gpusteward demo` as a person tries it: start, wait, look, Ctrl-C, nothing left behind."""
+"""`gpusteward demo` as a process: start, verdicts, reports, Ctrl-C, no files left."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def is_alive(group: int) -> bool:
-    """Whether any process of this group is left."""
+    """Whether a process of this group exists."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -30,7 +30,7 @@ def is_alive(group: int) -> bool:
 
 
 @pytest.mark.timeout(240)
-def test_it_starts_judges_reports_and_leaves_nothing_behind(tmp_path: Path):
+def test_it_starts_has_verdicts_and_reports_and_leaves_nothing_behind(tmp_path: Path):
     command = ["make", "-C", str(ROOT), "demo", "DEMO_ADDRESS=127.0.0.1:0"]
     with running_command(command, env={**os.environ, "TMPDIR": str(tmp_path)}) as demo:
         demo.wait_for_address(90)
@@ -40,12 +40,12 @@ def test_it_starts_judges_reports_and_leaves_nothing_behind(tmp_path: Path):
         report = demo.get("/api/v1/reports?since=14d&by=namespace")
         assert report["total"]["allocated_gpu_ms"] > 1000 * 3_600_000
         demo.interrupt()
-    assert not is_alive(demo.process.pid), "of all that make started"
+    assert not is_alive(demo.process.pid), "processes that make started"
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("stopping", [signal.SIGINT, signal.SIGTERM])
-def test_it_can_be_stopped_while_it_makes_up_its_past(tmp_path: Path, stopping: signal.Signals):
+def test_it_can_be_stopped_while_it_simulates_its_history(tmp_path: Path, stopping: signal.Signals):
     with (
         tempfile.TemporaryFile("w+") as stderr,
         running(*FLAGS, "--nodes", "200", env=environment(tmp_path), stderr=stderr) as demo,
@@ -54,11 +54,11 @@ def test_it_can_be_stopped_while_it_makes_up_its_past(tmp_path: Path, stopping: 
         os.killpg(demo.process.pid, stopping)
         assert demo.process.wait(15) == 130
         stderr.seek(0)
-        assert stderr.read() == "making up three weeks of history ...\n", "a line, where there is no terminal"
+        assert stderr.read() == "simulating three weeks of history ...\n", "one line without a terminal"
     assert list(tmp_path.iterdir()) == []
 
 
-def test_another_size_is_chosen_by_a_flag_and_a_bad_one_is_told(tmp_path: Path):
+def test_an_invalid_number_of_nodes_is_a_usage_error(tmp_path: Path):
     command = [sys.executable, "-m", "gpusteward.cli.main", "demo", "--nodes", "0"]
     done = subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (2, "gpusteward: --nodes 0: choose 1 to 200\n")
+    assert (done.returncode, done.stderr) == (2, "gpusteward: --nodes: '0' is not a number from 1 to 200\n")

@@ -1,4 +1,4 @@
-"""Simulated nodes that can be scraped."""
+"""The HTTP server of simulated nodes."""
 
 import json
 import time
@@ -9,66 +9,66 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from gpusteward.cli.commands import ps
-from gpusteward.local.simulated_fleet import Park, serve_park
+from gpusteward.local.simulated_fleet import SimulatedFleet, serve_fleet
 from gpusteward.simulate.fleets import fleet
 from gpusteward.simulate.nodes import SimulatedNode
 
 
 def fetch(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        return answer.read().decode()
+    with urllib.request.urlopen(url, timeout=10) as response:
+        return response.read().decode()
 
 
-def test_every_node_has_a_page_of_its_own_with_both_dialects():
-    park = Park(fleet(3, 1), patience_seconds=5)
-    park.open()
-    with serve_park(park) as targets:
+def test_every_node_has_its_own_page_with_both_dialects():
+    simulated = SimulatedFleet(fleet(3, 1), ready_timeout_seconds=5)
+    simulated.set_ready()
+    with serve_fleet(simulated) as targets:
         pages = [fetch(target) for target in targets]
-    for node, page in zip(park.nodes, pages, strict=True):
+    for node, page in zip(simulated.nodes, pages, strict=True):
         names = {family.name for family in parse(page)}
         assert {"DCGM_FI_DEV_FB_USED", "gpusteward_allocation_info"} <= names
         assert f'Hostname="{node.name}"' in page
 
 
-def test_ps_can_ask_a_node_as_it_asks_an_agent(capsys: pytest.CaptureFixture[str]):
-    park = Park(fleet(3, 1), patience_seconds=5)
-    park.open()
+def test_ps_reads_a_simulated_node_like_an_agent(capsys: pytest.CaptureFixture[str]):
+    simulated = SimulatedFleet(fleet(3, 1), ready_timeout_seconds=5)
+    simulated.set_ready()
 
     def list_pids(node: SimulatedNode) -> set[int]:
         return {each.pid for each in node.snapshot(time.time()).processes}
 
-    with serve_park(park) as targets:
-        for node, target in zip(park.nodes, targets, strict=True):
+    with serve_fleet(simulated) as targets:
+        for node, target in zip(simulated.nodes, targets, strict=True):
             before = list_pids(node)
             assert ps.run(["--agent", target.removesuffix("/metrics"), "--output", "json"]) == 0
-            told = {row["pid"] for row in json.loads(capsys.readouterr().out)}
+            listed = {row["pid"] for row in json.loads(capsys.readouterr().out)}
             after = list_pids(node)
-            assert told
-            assert before & after <= told <= before | after
+            assert listed
+            assert before & after <= listed <= before | after
 
 
-def test_a_snapshot_moves_no_counter():
-    asked, unasked = Park(fleet(1, 1), patience_seconds=5), Park(fleet(1, 1), patience_seconds=5)
-    name, now = asked.nodes[0].name, 1_790_000_000.0
-    asked.open()
-    first = [park.speak(name, now) for park in (asked, unasked)]
-    assert asked.answer(f"/{name}/snapshot")
-    second = [park.speak(name, now + 30) for park in (asked, unasked)]
+def test_a_snapshot_changes_no_counter():
+    read, unread = (SimulatedFleet(fleet(1, 1), ready_timeout_seconds=5) for _ in range(2))
+    name, now = read.nodes[0].name, 1_790_000_000.0
+    read.set_ready()
+    first = [each.render_metrics(name, now) for each in (read, unread)]
+    assert read.render(f"/{name}/snapshot")
+    second = [each.render_metrics(name, now + 30) for each in (read, unread)]
     assert first[0] == first[1] != second[0] == second[1]
 
 
 @pytest.mark.parametrize("page", ["", "/healthz", "/snapshot/x"])
 def test_other_pages_are_not_found(page: str):
-    park = Park(fleet(1, 1), patience_seconds=5)
-    park.open()
-    with serve_park(park) as (target,), pytest.raises(urllib.error.HTTPError, match="404") as refused:
+    simulated = SimulatedFleet(fleet(1, 1), ready_timeout_seconds=5)
+    simulated.set_ready()
+    with serve_fleet(simulated) as (target,), pytest.raises(urllib.error.HTTPError, match="404") as refused:
         fetch(target.removesuffix("/metrics") + page)
     refused.value.close()
 
 
-def test_who_asks_before_it_opens_waits_and_then_hears_that_there_is_nothing():
-    park = Park(fleet(1, 1), patience_seconds=0.2)
-    with serve_park(park) as (target,):
+def test_a_request_before_the_fleet_is_ready_waits_and_gets_404():
+    simulated = SimulatedFleet(fleet(1, 1), ready_timeout_seconds=0.2)
+    with serve_fleet(simulated) as (target,):
         began = time.monotonic()
         with pytest.raises(urllib.error.HTTPError, match="404") as refused:
             fetch(target)
@@ -77,19 +77,19 @@ def test_who_asks_before_it_opens_waits_and_then_hears_that_there_is_nothing():
 
 
 def test_a_node_that_does_not_exist_is_not_found():
-    park = Park(fleet(1, 1), patience_seconds=5)
-    park.open()
-    with serve_park(park) as (target,), pytest.raises(urllib.error.HTTPError, match="404") as refused:
-        fetch(target.replace(park.nodes[0].name, "nobody"))
+    simulated = SimulatedFleet(fleet(1, 1), ready_timeout_seconds=5)
+    simulated.set_ready()
+    with serve_fleet(simulated) as (target,), pytest.raises(urllib.error.HTTPError, match="404") as refused:
+        fetch(target.replace(simulated.nodes[0].name, "missing"))
     refused.value.close()
 
 
 def test_counters_grow_from_page_to_page():
-    park = Park(fleet(1, 1), patience_seconds=5)
-    name, now = park.nodes[0].name, 1_790_000_000.0
+    simulated = SimulatedFleet(fleet(1, 1), ready_timeout_seconds=5)
+    name, now = simulated.nodes[0].name, 1_790_000_000.0
 
     def energy(at: float) -> float:
-        families = parse(park.speak(name, at).decode())
+        families = parse(simulated.render_metrics(name, at).decode())
         return sum(s.value for f in families if f.name == "gpusteward_gpu_energy_joules" for s in f.samples)
 
     assert 0 < energy(now) < energy(now + 30)

@@ -1,4 +1,4 @@
-"""`gpusteward up` on a machine with GPUs and without: the true agent and analyzer on the fake driver."""
+"""`gpusteward up` with and without GPUs: real agent and analyzer on a fake driver."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.local.up import is_within_reach
+from gpusteward.local.up import is_accessible
 from tests.fakes import nvml_scenarios as nvml
 from tests.fakes.nvml_library import environment
 from tests.local.processes import running
@@ -17,7 +17,7 @@ SLEEPER = "import sys; sys.stdin.read()"
 
 
 @pytest.mark.timeout(180)
-def test_whoever_has_a_process_on_a_gpu_is_named_and_nothing_is_left_behind(tmp_path: Path):
+def test_a_process_on_a_gpu_is_attributed_to_its_user_and_no_process_is_left(tmp_path: Path):
     with subprocess.Popen([sys.executable, "-c", SLEEPER], stdin=subprocess.PIPE) as sleeper:
         nvml.crowd(2, 1, pids=[sleeper.pid]).write(tmp_path / "scenario")
         env = {**environment(tmp_path / "scenario"), "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")}
@@ -33,8 +33,8 @@ def test_whoever_has_a_process_on_a_gpu_is_named_and_nothing_is_left_behind(tmp_
             children = Path(f"/proc/{up.process.pid}/task/{up.process.pid}/children").read_text().split()
             assert len(children) == 1, "the agent"
             assert up.interrupt() == 0
-        said = (tmp_path / "stderr").read_text()
-        assert ("analyzer_stopped" in said, " ERROR " in said, "hostPID" in said) == (True, False, False), said
+        log = (tmp_path / "stderr").read_text()
+        assert ("analyzer_stopped" in log, " ERROR " in log, "hostPID" in log) == (True, False, False), log
         assert not Path(f"/proc/{children[0]}").exists()
         assert (tmp_path / "data" / "gpusteward" / "gpusteward.db").exists()
         assert sleeper.stdin is not None
@@ -42,7 +42,7 @@ def test_whoever_has_a_process_on_a_gpu_is_named_and_nothing_is_left_behind(tmp_
 
 
 @pytest.mark.timeout(180)
-def test_an_agent_that_ends_by_itself_ends_the_whole_and_says_so(tmp_path: Path):
+def test_it_stops_and_logs_an_error_if_its_agent_exits(tmp_path: Path):
     nvml.crowd(1, 1, pids=[os.getpid()]).write(tmp_path / "scenario")
     env = {**environment(tmp_path / "scenario"), "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")}
     with (
@@ -53,18 +53,18 @@ def test_an_agent_that_ends_by_itself_ends_the_whole_and_says_so(tmp_path: Path)
         (agent,) = Path(f"/proc/{up.process.pid}/task/{up.process.pid}/children").read_text().split()
         os.kill(int(agent), signal.SIGKILL)
         assert up.process.wait(30) == 1
-    assert "agent_ended" in (tmp_path / "stderr").read_text()
+    assert "agent_exited" in (tmp_path / "stderr").read_text()
 
 
-def test_a_kubelet_that_only_root_may_look_at_is_none():
+def test_a_kubelet_socket_without_permission_is_not_accessible():
     class Closed(type(Path())):
         def exists(self) -> bool:
             raise PermissionError
 
-    assert not is_within_reach(Closed("/var/lib/kubelet/x"))
+    assert not is_accessible(Closed("/var/lib/kubelet/x"))
 
 
-def test_without_a_driver_it_says_what_is_missing_and_offers_the_demo(tmp_path: Path):
+def test_without_a_driver_the_error_says_what_is_missing_and_suggests_the_demo(tmp_path: Path):
     done = subprocess.run(
         [sys.executable, "-m", "gpusteward.cli.main", "up"],
         env={**os.environ, "HOME": str(tmp_path)},
@@ -74,7 +74,7 @@ def test_without_a_driver_it_says_what_is_missing_and_offers_the_demo(tmp_path: 
         check=False,
     )
     assert done.returncode == 1
-    (said,) = done.stderr.splitlines()
-    assert "libnvidia-ml.so.1 was not found" in said
-    assert said.endswith("=utility. Without a GPU, gpusteward demo shows all of it on GPUs that do not exist")
-    assert "--source" not in said, "a flag it does not have"
+    (line,) = done.stderr.splitlines()
+    assert "libnvidia-ml.so.1 was not found" in line
+    assert line.endswith("=utility. Without a GPU, run gpusteward demo: it simulates a cluster")
+    assert "--source" not in line, "up does not have this flag"

@@ -1,11 +1,9 @@
-"""The whole product on one machine.
+"""Agent and analyzer together on one machine.
 
-    park.py        simulated nodes that can be scraped: pages made by the agent's own dialects, served over HTTP
-    past.py        three weeks of them in the ledger, as if they had been watched
-    configs.py     the settings both commands start the analyzer with
-    demo.py        `gpusteward demo`: the park, its past, and the analyzer on it
-    up.py          `gpusteward up`: an agent on the GPUs of this machine, and the analyzer on it
-    children.py    a program of ours as a child that never outlives us
+    up.py               `gpusteward up`: an agent on the GPUs of this machine, and an analyzer that scrapes it
+    demo.py             `gpusteward demo`: an analyzer on simulated nodes with a history
+    simulated_fleet.py  HTTP server for the metrics and snapshots of simulated nodes
+    history_seed.py     simulated history in the ledger
 
-It stands above agent and analyzer, which meet nowhere else but here and in `core`.
+The only package that imports both programs.
 """

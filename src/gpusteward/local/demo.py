@@ -1,4 +1,4 @@
-"""`gpusteward demo`: a cluster that does not exist, three weeks old, and the whole analyzer on it."""
+"""`gpusteward demo`: an analyzer on a simulated cluster with three weeks of history."""
 
 import signal
 import tempfile
@@ -9,6 +9,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import yaml
+
 from gpusteward.analyzer.app import Analyzer
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
@@ -18,67 +20,97 @@ from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
-from gpusteward.local.configs import PATIENCE_SECONDS, write_demo_config
+from gpusteward.core.messages import Language
 from gpusteward.local.history_seed import Advance, SeededHistory
-from gpusteward.local.simulated_fleet import Park, serve_park
+from gpusteward.local.simulated_fleet import SimulatedFleet, serve_fleet
 from gpusteward.logs import Log, configure_logs
-from gpusteward.simulate.fleets import fleet
+from gpusteward.messages import local as messages
+from gpusteward.simulate.fleets import fleet as simulate_fleet
 from gpusteward.simulate.nodes import SimulatedNode
 
 log = Log(__name__)
 
-PAST_DAYS = 21
+HISTORY_DAYS = 21
+INTERVAL_SECONDS = 30
+SCRAPE_TIMEOUT_SECONDS = 60
+"""Longer than the first window takes to fill, also on a slow machine."""
+
+PRICES = {
+    "currency": "USD",
+    "per_gpu_hour": {"H100": 4.0, "H200": 5.5, "A100": 2.2, "A100 80GB": 2.8, "B200": 7.0, "L40S": 1.3, "L4": 0.7},
+    "default": 0.9,
+    "discount_percent": {"student-projects": 30},
+    "electricity_per_kwh": 0.12,
+}
+"""Examples in the range of cloud prices."""
 
 
-def run_demo(flags: Flags, *, nodes: int, seed: int, show_progress: AbstractContextManager[Advance]) -> int:
-    """Serve until a signal ends it; nothing of it is left. Raises ConfigurationError for what a person can mend.
+def run_demo(
+    flags: Flags, *, nodes: int, seed: int, language: Language, show_progress: AbstractContextManager[Advance]
+) -> int:
+    """Serve until a signal stops it, and leave no files. Raises ConfigurationError.
 
-    `show_progress`: opened while the past is made up, and told how far that is.
+    `show_progress`: entered while the history is simulated.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until the analyzer listens to signals itself
-    park = Park(fleet(nodes, seed), patience_seconds=PATIENCE_SECONDS / 2)
-    with tempfile.TemporaryDirectory(prefix="gpusteward-demo-") as folder, serve_park(park) as targets:
-        config = write_demo_config(Path(folder), targets)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until the analyzer handles signals itself
+    fleet = SimulatedFleet(simulate_fleet(nodes, seed), ready_timeout_seconds=SCRAPE_TIMEOUT_SECONDS / 2)
+    with tempfile.TemporaryDirectory(prefix="gpusteward-demo-") as folder, serve_fleet(fleet) as targets:
+        config = _write_config(Path(folder), targets)
         file = SettingsFile(replace(flags, config=config), {}, directory=Path(folder))
         configure_logs(level=file.settings.logging.level, as_json=file.settings.logging.as_json)
         with show_progress as advance:
-            write_past(park.nodes, file.settings, until=time.time(), advance=advance)
+            _write_history(fleet.nodes, file.settings, until=time.time(), advance=advance)
         return run_analyzer(
             file,
-            prepare=lambda analyzer: _open_park(park, analyzer, targets),
-            announce=partial(_announce, agent_url=targets[0].removesuffix("/metrics")),
+            prepare=lambda analyzer: _fill_window(fleet, analyzer, targets),
+            announce=partial(_announce, agent_url=targets[0].removesuffix("/metrics"), language=language),
         )
 
 
-def write_past(nodes: Sequence[SimulatedNode], settings: Settings, *, until: float, advance: Advance) -> None:
+def _write_config(folder: Path, targets: Sequence[str]) -> Path:
+    """A settings file; the ledger is in the same folder."""
+    settings = {
+        "prometheus": {"url": "", "time_window_min": 10},
+        "scrape": {
+            "targets": list(targets),
+            "interval": INTERVAL_SECONDS,
+            "timeout": SCRAPE_TIMEOUT_SECONDS,
+            "kubernetes": "never",
+        },
+        "scheduler": {"interval": INTERVAL_SECONDS},
+        "kubernetes": {"owners": "never"},
+        "logging": {"level": "warning"},
+        "ledger": {"url": f"sqlite:///{folder / 'gpusteward.db'}"},
+        "prices": PRICES,
+    }
+    path = folder / "config.yaml"
+    path.write_text(yaml.safe_dump(settings, sort_keys=False))
+    return path
+
+
+def _write_history(nodes: Sequence[SimulatedNode], settings: Settings, *, until: float, advance: Advance) -> None:
     engine = open_engine(settings.ledger.locate())
     try:
         upgrade(engine)
-        SeededHistory(nodes, PriceList(settings.prices)).write(engine, days=PAST_DAYS, until=until, advance=advance)
+        SeededHistory(nodes, PriceList(settings.prices)).write(engine, days=HISTORY_DAYS, until=until, advance=advance)
     finally:
         engine.dispose()
 
 
-def _open_park(park: Park, analyzer: Analyzer, targets: Sequence[str]) -> None:
-    """The window that is judged lies in the past already: verdicts need not wait for it to pass."""
+def _fill_window(fleet: SimulatedFleet, analyzer: Analyzer, targets: Sequence[str]) -> None:
+    """Ingest the samples of the last window, so that the first cycle already has verdicts."""
     source, settings = analyzer.source.source, analyzer.settings.current
     assert isinstance(source, ScrapeSource)
     step = settings.scrape.interval
     count = int(settings.prometheus.window_seconds / step) + 1
     now = time.time()
     for number in range(count, 0, -1):
-        for node, target in zip(park.nodes, targets, strict=True):
+        for node, target in zip(fleet.nodes, targets, strict=True):
             at = now - number * step
-            source.ingest(target, park.speak(node.name, at), at)
-    park.open()
-    log.info("window_filled", nodes=len(park.nodes), moments=count)
+            source.ingest(target, fleet.render_metrics(node.name, at), at)
+    fleet.set_ready()
+    log.info("window_filled", nodes=len(fleet.nodes), scrapes=count)
 
 
-def _announce(url: str, *, agent_url: str) -> None:
-    print(
-        f"{url} shows a simulated cluster: {url}/api/v1/workloads, {url}/docs, {url}/metrics; Ctrl-C ends it\n"
-        f"In another terminal: export GPUSTEWARD_SERVER={url}\n"
-        "and then: gpusteward top, gpusteward idle, gpusteward report --since 7d\n"
-        f"and on one of its nodes: gpusteward ps --agent {agent_url}",
-        flush=True,
-    )
+def _announce(url: str, *, agent_url: str, language: Language) -> None:
+    print(messages.DEMO_STARTED.text(language, url=url, agent_url=agent_url), flush=True)

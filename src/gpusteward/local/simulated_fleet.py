@@ -1,4 +1,4 @@
-"""Simulated nodes that can be asked: pages made by the agent's own dialects, and snapshots, served over HTTP."""
+"""HTTP server for simulated nodes: metrics pages of the agent's dialects, and snapshots."""
 
 import threading
 import time
@@ -22,15 +22,15 @@ LONGEST_GAP_SECONDS = 120.0
 PAGES = ("metrics", "snapshot")
 
 
-class Answer(NamedTuple):
-    """A page of a node."""
+class Page(NamedTuple):
+    """The body of a response."""
 
     body: bytes
     content_type: str
 
 
-class Speaker:
-    """One node, telling about itself as its agent would."""
+class NodeServer:
+    """Renders the pages of one node as its agent would."""
 
     def __init__(self, node: SimulatedNode) -> None:
         self._node = node
@@ -43,86 +43,84 @@ class Speaker:
         )
         self._lock = threading.Lock()
 
-    def speak(self, at: float) -> bytes:
-        """The page of a moment. Moments must rise: counters count from one to the next."""
+    def render_metrics(self, at: float) -> bytes:
+        """The metrics page at a time. Times must rise: counters add up from call to call."""
         with self._lock:
             self._labels.start_cycle()
             view = self._meters.advance(self._node.snapshot(at))
             families: list[Family] = [family for each in self._dialects for family in each.families(view)]
             return render_page(families).text
 
-    def show(self, at: float) -> bytes:
-        """Who is on its GPUs, as an agent's /snapshot tells it; what is counted is left alone."""
+    def render_snapshot(self, at: float) -> bytes:
+        """The agent's /snapshot; it changes no counter."""
         with self._lock:
             return msgspec.json.encode(self._node.snapshot(at))
 
 
-class Park:
-    """All nodes, each under its name."""
+class SimulatedFleet:
+    """All nodes by name. Requests wait until the fleet is ready."""
 
-    def __init__(self, nodes: Sequence[SimulatedNode], *, patience_seconds: float) -> None:
-        """`patience_seconds`: how long who asks too early is kept waiting for the park to open."""
+    def __init__(self, nodes: Sequence[SimulatedNode], *, ready_timeout_seconds: float) -> None:
         self.nodes = nodes
-        self._patience = patience_seconds
-        self._speakers = {node.name: Speaker(node) for node in nodes}
-        self._is_open = threading.Event()
+        self._ready_timeout = ready_timeout_seconds
+        self._servers = {node.name: NodeServer(node) for node in nodes}
+        self._is_ready = threading.Event()
 
-    def open(self) -> None:
-        """Answer from now on: who asks before is kept waiting."""
-        self._is_open.set()
+    def set_ready(self) -> None:
+        self._is_ready.set()
 
-    def speak(self, name: str, at: float) -> bytes:
-        return self._speakers[name].speak(at)
+    def render_metrics(self, name: str, at: float) -> bytes:
+        return self._servers[name].render_metrics(at)
 
-    def answer(self, path: str) -> Answer | None:
-        """`/NODE/metrics` or `/NODE/snapshot` as of now; None: there is no such one, or not yet."""
+    def render(self, path: str) -> Page | None:
+        """The current page for `/NODE/metrics` or `/NODE/snapshot`; None for other paths, and if not ready in time."""
         name, _, page = path.partition("?")[0].strip("/").rpartition("/")
-        if name not in self._speakers or page not in PAGES or not self._is_open.wait(self._patience):
+        if name not in self._servers or page not in PAGES or not self._is_ready.wait(self._ready_timeout):
             return None
         if page == "snapshot":
-            return Answer(self._speakers[name].show(time.time()), "application/json")
-        return Answer(self.speak(name, time.time()), TEXT_TYPE)
+            return Page(self._servers[name].render_snapshot(time.time()), "application/json")
+        return Page(self.render_metrics(name, time.time()), TEXT_TYPE)
 
 
 @contextmanager
-def serve_park(park: Park) -> Iterator[list[str]]:
-    """Serve on a free port of loopback; gives the address of every node's page."""
-    server = _ParkServer(("127.0.0.1", 0), _Handler)
-    server.park = park
-    thread = threading.Thread(target=server.serve_forever, name="park", daemon=True)
+def serve_fleet(fleet: SimulatedFleet) -> Iterator[list[str]]:
+    """Serve on a free loopback port; yields the address of the metrics page of every node."""
+    server = _FleetServer(("127.0.0.1", 0), _Handler)
+    server.fleet = fleet
+    thread = threading.Thread(target=server.serve_forever, name="simulated-fleet", daemon=True)
     thread.start()
     try:
-        yield [f"http://127.0.0.1:{server.server_port}/{node.name}/metrics" for node in park.nodes]
+        yield [f"http://127.0.0.1:{server.server_port}/{node.name}/metrics" for node in fleet.nodes]
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
 
 
-class _ParkServer(ThreadingHTTPServer):
+class _FleetServer(ThreadingHTTPServer):
     daemon_threads = True
-    block_on_close = False  # connections are kept open by who scrapes
+    block_on_close = False  # the scraper keeps its connections open
     request_queue_size = 128  # all nodes are scraped at once
-    park: Park
+    fleet: SimulatedFleet
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Who scrapes may leave in the middle of an answer: at the end of the demo it does."""
+        """The scraper may close a connection during a response, as it does when the demo stops."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: _ParkServer
+    server: _FleetServer
 
     def do_GET(self) -> None:
-        answer = self.server.park.answer(self.path)
-        if answer is None:
+        page = self.server.fleet.render(self.path)
+        if page is None:
             self.send_error(HTTPStatus.NOT_FOUND)
             return
         self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", answer.content_type)
-        self.send_header("Content-Length", str(len(answer.body)))
+        self.send_header("Content-Type", page.content_type)
+        self.send_header("Content-Length", str(len(page.body)))
         self.end_headers()
-        self.wfile.write(answer.body)
+        self.wfile.write(page.body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Nobody wants to read 40 lines every 15 seconds."""
+        """No access log: all nodes are scraped every few seconds."""

@@ -1,13 +1,15 @@
-"""`gpusteward up`: this machine's GPUs, who uses them and how well, without Kubernetes and without Prometheus."""
+"""`gpusteward up`: an agent on the GPUs of this machine, and an analyzer that scrapes it."""
 
+import ctypes
 import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,111 +19,135 @@ from gpusteward.analyzer.serve import run_analyzer
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags
 from gpusteward.core.errors import SourceError
-from gpusteward.local.children import run_child
+from gpusteward.core.messages import Language
 from gpusteward.logs import Log, configure_logs
+from gpusteward.messages import local as messages
 
 log = Log(__name__)
 
 KUBELET_SOCKET = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
 AGENT_PORT = 9400
-AGENT_SECONDS = 10.0
-DEMO = "gpusteward demo shows all of it on GPUs that do not exist"
-OWN_SETTINGS = {"kubernetes.owners": "never", "scheduler.interval": "30"}
-"""Where nobody has chosen otherwise: one machine is judged often, and has nobody to ask for owners."""
+START_SECONDS = 10.0
+STOP_SECONDS = 5.0
+DEFAULTS = {"kubernetes.owners": "never", "scheduler.interval": "30"}
+"""Settings of one machine, unless the user sets them: short cycles, and no API server to query for owners."""
+_PR_SET_PDEATHSIG = 1  # of prctl(2)
+_libc = ctypes.CDLL(None)
 
 
-def run_up(flags: Flags, environ: Mapping[str, str] = os.environ) -> int:
-    """Serve until a signal ends it. Raises SourceError without a GPU to look at, ConfigurationError for the rest."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until the analyzer listens to signals itself
-    count_gpus()
-    port = find_port()
+def run_up(flags: Flags, environ: Mapping[str, str], *, language: Language) -> int:
+    """Serve until a signal stops it. Raises SourceError without a usable GPU, ConfigurationError."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until the analyzer handles signals itself
+    _check_gpus()
+    port = _find_port()
     agent_url = f"http://127.0.0.1:{port}"
-    file = SettingsFile(_complete(flags, f"{agent_url}/metrics"), environ, directory=Path.cwd())
+    file = SettingsFile(_add_settings(flags, f"{agent_url}/metrics"), environ, directory=Path.cwd())
     configure_logs(level=file.settings.logging.level, as_json=file.settings.logging.as_json)
-    holders = "claims" if is_within_reach(KUBELET_SOCKET) else "processes"
-    with run_child("agent", f"--address=127.0.0.1:{port}", f"--holders={holders}", "--log-level=warning") as agent:
-        wait_until_listening(port, agent)
-        _serve(file, agent, announce=partial(_announce, agent_url=agent_url))
+    holders = "claims" if is_accessible(KUBELET_SOCKET) else "processes"
+    with _run_agent(f"--address=127.0.0.1:{port}", f"--holders={holders}", "--log-level=warning") as agent:
+        _wait_until_listening(port, agent)
+        _serve(file, agent, announce=partial(_announce, agent_url=agent_url, language=language))
         return 0 if agent.poll() is None else 1
 
 
 def _serve(file: SettingsFile, agent: subprocess.Popen[bytes], *, announce: Callable[[str], None]) -> None:
-    """Until a signal, or until the agent ends by itself."""
-    is_over = threading.Event()
+    """Until a signal, or until the agent exits."""
+    is_stopping = threading.Event()
     try:
-        run_analyzer(file, prepare=lambda _: _watch(agent, is_over), announce=announce)
+        run_analyzer(file, prepare=lambda _: _watch(agent, is_stopping), announce=announce)
     except KeyboardInterrupt:
         if agent.poll() is None:
             raise
     finally:
-        is_over.set()
+        is_stopping.set()
 
 
-def count_gpus() -> int:
-    """Raises SourceError, with what is missing, when there is no GPU that answers."""
+def _check_gpus() -> None:
+    """Raises SourceError if the driver or a GPU is missing."""
     nvml = Nvml(os.uname().nodename)
     try:
         count = len(nvml.read(frozenset()).readings)
     except SourceError as error:
-        raise SourceError(f"{str(error).removesuffix(SIMULATE_ADVICE)}. Without a GPU, {DEMO}") from error
+        reason = str(error).removesuffix(SIMULATE_ADVICE)
+        raise SourceError(messages.DRIVER_UNUSABLE, reason=reason) from error
     finally:
         nvml.release()
     if not count:
-        raise SourceError(f"the NVIDIA driver knows no GPU on this machine; {DEMO}")
-    return count
+        raise SourceError(messages.NO_GPU)
 
 
-def is_within_reach(path: Path) -> bool:
-    """Whether it is there, as far as this user may look: a kubelet's folder is often closed to all but root."""
+def is_accessible(path: Path) -> bool:
+    """Whether it exists, as far as this user can see: the folder of a kubelet is often closed to all but root."""
     try:
         return path.exists()
     except PermissionError:
         return False
 
 
-def find_port() -> int:
-    """The agent's usual port, so that `gpusteward ps` finds it; another one where that is taken."""
+def _find_port() -> int:
+    """The agent's default port, which `gpusteward ps` uses; another one if that is taken."""
     for port in (AGENT_PORT, 0):
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)) as listening:
-            return int(listening.getsockname()[1])
-    raise SourceError("no port of this machine is free for the agent")
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)) as listener:
+            return int(listener.getsockname()[1])
+    raise SourceError(messages.NO_FREE_PORT)
 
 
-def _watch(agent: subprocess.Popen[bytes], is_over: threading.Event) -> None:
-    """An agent that ends by itself ends the whole: numbers that only grow old help nobody."""
+@contextmanager
+def _run_agent(*flags: str) -> Iterator[subprocess.Popen[bytes]]:
+    """`gpusteward agent FLAGS` as a child process. The kernel stops it if this process is killed.
+
+    It has its own process group, so that Ctrl-C in a terminal does not reach it.
+    """
+    words = [sys.executable, "-m", "gpusteward.cli.main", "agent", *flags]
+    with subprocess.Popen(words, process_group=0, preexec_fn=_die_with_parent) as agent:  # noqa: S603, PLW1509 - fixed words; prctl only
+        try:
+            yield agent
+        finally:
+            _stop(agent)
+
+
+def _die_with_parent() -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _stop(child: subprocess.Popen[bytes]) -> None:
+    child.terminate()
+    try:
+        child.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.kill()
+
+
+def _watch(agent: subprocess.Popen[bytes], is_stopping: threading.Event) -> None:
+    """If the agent exits, stop the analyzer too: its data would only get older."""
 
     def wait() -> None:
         code = agent.wait()
-        if is_over.is_set():
+        if is_stopping.is_set():
             return
-        log.error("agent_ended", code=code, consequence="gpusteward up ends with it")
+        log.error("agent_exited", code=code, consequence="gpusteward up stops")
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=wait, name="agent", daemon=True).start()
 
 
-def wait_until_listening(port: int, agent: subprocess.Popen[bytes]) -> None:
-    """Raises SourceError when the agent ends instead; one that is slow is found later."""
-    deadline = time.monotonic() + AGENT_SECONDS
+def _wait_until_listening(port: int, agent: subprocess.Popen[bytes]) -> None:
+    """Raises SourceError if the agent exits. If it is only slow, the analyzer finds it later."""
+    deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if agent.poll() is not None:
-            raise SourceError(f"the agent ended at once with {agent.returncode}; what it said stands above")
-        with socket.socket() as knocking:
-            if knocking.connect_ex(("127.0.0.1", port)) == 0:
+            raise SourceError(messages.AGENT_EXITED, code=agent.returncode)
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.05)
 
 
-def _complete(flags: Flags, target: str) -> Flags:
-    """What makes it local, before what a person wrote: the later one counts."""
-    own = {"prometheus.url": "", "scrape.targets": f'["{target}"]', **OWN_SETTINGS}
+def _add_settings(flags: Flags, target: str) -> Flags:
+    """Before those of the user, which override them."""
+    own = {"prometheus.url": "", "scrape.targets": f'["{target}"]', **DEFAULTS}
     return replace(flags, values=(*((path, text, "gpusteward up") for path, text in own.items()), *flags.values))
 
 
-def _announce(url: str, *, agent_url: str) -> None:
-    print(
-        f"{url} shows who uses the GPUs of this machine; Ctrl-C ends it\n"
-        f"In another terminal: export GPUSTEWARD_SERVER={url} GPUSTEWARD_AGENT={agent_url}\n"
-        "and then: gpusteward top, gpusteward ps, gpusteward report --since 7d",
-        flush=True,
-    )
+def _announce(url: str, *, agent_url: str, language: Language) -> None:
+    print(messages.UP_STARTED.text(language, url=url, agent_url=agent_url), flush=True)

@@ -160,7 +160,3 @@ INVALID_LEDGER_URL = Message(
 NO_LEDGER_FILE = Message(
     "there is no ledger at {path}; `gpusteward serve` creates one", "{path} 处没有账本；`gpusteward serve` 会创建"
 )
-
-# Local programs
-
-SIMULATING_HISTORY = Message("simulating three weeks of history", "正在模拟三周的历史数据")

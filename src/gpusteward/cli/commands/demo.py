@@ -8,7 +8,7 @@ from gpusteward.cli.extras import needing
 from gpusteward.cli.flags import FlagParser, integer_between
 from gpusteward.cli.language import find_language
 from gpusteward.cli.output.console import show_progress
-from gpusteward.messages import cli as messages
+from gpusteward.messages import local as messages
 
 NODES, MAX_NODES = 40, 200
 SEED = 7
@@ -35,8 +35,11 @@ def run(arguments: Sequence[str]) -> int:
         from gpusteward.analyzer.settings.flags import flags_from
         from gpusteward.local.demo import run_demo
     options = build_parser().parse(arguments)
-    title = messages.SIMULATING_HISTORY.text(find_language(None, os.environ))
+    language = find_language(None, os.environ)
+    title = messages.SIMULATING_HISTORY.text(language)
     progress = show_progress(title, without_terminal=f"{title} ...")
-    code = run_demo(flags_from(options), nodes=options.nodes, seed=options.seed, show_progress=progress)
+    code = run_demo(
+        flags_from(options), nodes=options.nodes, seed=options.seed, language=language, show_progress=progress
+    )
     exit_without_threads()
     return code

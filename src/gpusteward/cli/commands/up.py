@@ -1,10 +1,12 @@
 """`gpusteward up`: agent and analyzer on the GPUs of this machine."""
 
+import os
 from collections.abc import Sequence
 
 from gpusteward.cli.commands.serve import build_settings_parser
 from gpusteward.cli.extras import needing
 from gpusteward.cli.flags import FlagParser
+from gpusteward.cli.language import find_language
 
 
 def build_parser() -> FlagParser:
@@ -17,6 +19,7 @@ def run(arguments: Sequence[str]) -> int:
         from gpusteward.analyzer.serve import exit_without_threads
         from gpusteward.analyzer.settings.flags import flags_from
         from gpusteward.local.up import run_up
-    code = run_up(flags_from(build_parser().parse(arguments)))
+    flags = flags_from(build_parser().parse(arguments))
+    code = run_up(flags, os.environ, language=find_language(None, os.environ))
     exit_without_threads()
     return code
