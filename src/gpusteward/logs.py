@@ -1,4 +1,4 @@
-"""How every room speaks to the log: an event is `noun_verbed`, its facts are `key=value`.
+"""Structured logging: an event is `noun_verbed`, its facts are `key=value`.
 
 log = Log(__name__)
 log.warning("csv_refused", path=path, line=7, reason="unknown field")
@@ -17,7 +17,7 @@ ROOT = "gpusteward"
 
 
 class Log:
-    """A named logger whose records carry facts instead of sentences."""
+    """A named logger for events with facts."""
 
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(name)
@@ -39,7 +39,7 @@ class Log:
 
 
 def configure_logs(*, level: str, as_json: bool) -> None:
-    """Send the log to standard error, at this level, as text or as one JSON object a line."""
+    """Log to standard error at this level, as text or as one JSON object per line."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
     root = logging.getLogger(ROOT)
@@ -49,7 +49,7 @@ def configure_logs(*, level: str, as_json: bool) -> None:
 
 
 class TextFormatter(logging.Formatter):
-    """`time LEVEL event key=value ...` with values quoted where they need it."""
+    """`time LEVEL event key=value ...`, with quoted values where needed."""
 
     def format(self, record: logging.LogRecord) -> str:
         facts = "".join(f" {key}={_quote(value)}" for key, value in _facts(record).items())
@@ -57,7 +57,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         head = {"time": _stamp(record), "level": record.levelname.lower(), "event": record.getMessage()}
@@ -74,7 +74,7 @@ def _stamp(record: logging.LogRecord) -> str:
 
 
 def _quote(value: object) -> str:
-    """Quote what could be mistaken for more than one fact: outside strings must not forge log lines."""
+    """Quote values with blanks or special characters: external strings must not forge log lines."""
     text = str(value)
     printable = text.isprintable()
     if text and printable and not any(c in text for c in ' "='):

@@ -5,7 +5,7 @@ import pytest
 from gpusteward.core import dcgm
 from gpusteward.core.dcgm import CONVERT, DcgmField, DcgmLabel, Unit
 from gpusteward.core.dcgm_names import DCGM_1, DCGM_46, SERVED, is_unserved, suggest_name
-from gpusteward.core.metrics import Kind
+from gpusteward.core.metrics import MetricType
 from gpusteward.core.signals import FACTS, SIGNALS
 
 WITH_ID: tuple[DcgmField | DcgmLabel, ...] = (*dcgm.FIELDS, *dcgm.LABELS)
@@ -84,7 +84,7 @@ def test_help_says_the_unit_of_the_spelling() -> None:
 
 
 def test_nvlink_bandwidth_is_a_gauge_because_it_is_a_rate() -> None:
-    assert field_of("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL").kind is Kind.GAUGE
+    assert field_of("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL").kind is MetricType.GAUGE
 
 
 @pytest.mark.parametrize(

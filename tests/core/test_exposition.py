@@ -8,11 +8,11 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from gpusteward.core.exposition import Family, LabelCache, render_labels, render_lines, render_page
-from gpusteward.core.metrics import METRICS, Kind, Metric
+from gpusteward.core.metrics import METRICS, Metric, MetricType
 
-COUNTER = Metric("joules_total", Kind.COUNTER, "Energy.", ("gpu",))
-OLD_COUNTER = Metric("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", Kind.COUNTER, "Energy (in mJ).", ("gpu",))
-GAUGE = Metric("watts", Kind.GAUGE, 'Power, "now".\nSecond line \\ third.', ("gpu",))
+COUNTER = Metric("joules_total", MetricType.COUNTER, "Energy.", ("gpu",))
+OLD_COUNTER = Metric("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", MetricType.COUNTER, "Energy (in mJ).", ("gpu",))
+GAUGE = Metric("watts", MetricType.GAUGE, 'Power, "now".\nSecond line \\ third.', ("gpu",))
 
 
 def openmetrics(*families: Family) -> list:
@@ -77,4 +77,4 @@ def test_every_name_of_the_treaty_is_unique_and_follows_its_kind():
     assert len(names) == len(set(names))
     for metric in METRICS:
         if metric.dialect == "native":
-            assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER), metric.name
+            assert metric.name.endswith("_total") == (metric.kind is MetricType.COUNTER), metric.name

@@ -44,7 +44,7 @@ def test_a_load_is_written_as_gpu_ratio_and_seconds(text, load):
         ("3=90:120", "not above 0 and at most 1"),
         ("3=0:120", "not above 0 and at most 1"),
         ("3=101%:120", "not above 0 and at most 1"),
-        ("3=0.5:0", "never be seen"),
+        ("3=0.5:0", "has no effect"),
     ],
 )
 def test_a_load_that_cannot_be_understood_is_refused_with_the_reason_and_an_example(text, reason):

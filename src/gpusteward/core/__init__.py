@@ -1,5 +1,4 @@
-"""What things are: GPUs, processes, containers, allocations, snapshots, and the names they are exported under.
+"""Data model and arithmetic: GPUs, processes, containers, allocations, snapshots, usages, verdicts, metric tables.
 
-Values and arithmetic only. Nothing here reads a clock, a file or a socket, and nothing outside the
-standard library is imported.
+Pure: nothing here reads a clock, a file or a socket, and only the standard library is imported.
 """

@@ -1,4 +1,4 @@
-"""A container's claim on a GPU: the key of everything that is judged, billed and given back."""
+"""Allocations of GPUs to containers."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +7,7 @@ from gpusteward.core.containers import Container
 
 
 class Share(StrEnum):
-    """How a GPU is lent out."""
+    """How a GPU is shared."""
 
     EXCLUSIVE = "exclusive"
     MIG = "mig"
@@ -20,13 +20,13 @@ class Share(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """One container's claim on one GPU or MIG instance."""
+    """One GPU or MIG instance allocated to one container."""
 
     container: Container
     gpu_uuid: str
     share: Share = Share.EXCLUSIVE
     resource: str = ""  # "nvidia.com/gpu"
-    replica: str = ""  # which slice of a shared GPU, where the device id says so
+    replica: str = ""  # number of the replica of a shared GPU, if the device id contains it
     memory_limit_bytes: int | None = None
     core_limit_ratio: float | None = None
     claim: tuple[tuple[str, str], ...] = ()  # dra_* labels of a dynamic resource claim

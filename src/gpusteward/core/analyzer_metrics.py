@@ -1,16 +1,16 @@
 """Every metric that the analyzer exports: those of gpu-oour under its names and labels, then its own."""
 
-from gpusteward.core.metrics import Kind, Metric
+from gpusteward.core.metrics import Metric, MetricType
 
 HOLDER = ("gpu_id", "pod", "namespace", "hostname")
 TENANT = ("gpu_id", "pod", "namespace")
 
 
-def _gpu_oour(name: str, labels: tuple[str, ...], help_text: str, kind: Kind = Kind.GAUGE) -> Metric:
+def _gpu_oour(name: str, labels: tuple[str, ...], help_text: str, kind: MetricType = MetricType.GAUGE) -> Metric:
     return Metric(name, kind, help_text, labels, "gpu-oour")
 
 
-def _own(name: str, labels: tuple[str, ...], help_text: str, kind: Kind = Kind.GAUGE) -> Metric:
+def _own(name: str, labels: tuple[str, ...], help_text: str, kind: MetricType = MetricType.GAUGE) -> Metric:
     return Metric(f"gpusteward_analyzer_{name}", kind, help_text, labels, "analyzer")
 
 
@@ -38,9 +38,11 @@ BY_STATUS = _gpu_oour("gpu_status_count", ("status",), "GPUs by state; unknown o
 BY_NAMESPACE = _gpu_oour("gpu_namespace_count", ("namespace",), "GPUs by namespace.")
 NAMESPACE_AVERAGE = _gpu_oour("gpu_namespace_average_score", ("namespace",), "Mean score by namespace.")
 
-ANALYSES = _gpu_oour("gpu_analysis_total", (), "Cycles finished since the analyzer started.", Kind.COUNTER)
-ANALYSIS_ERRORS = _gpu_oour("gpu_analysis_errors_total", (), "Cycles that failed: nothing could be read.", Kind.COUNTER)
-ANALYSIS_SECONDS = _gpu_oour("gpu_analysis_duration_seconds", ("le",), "Duration of a cycle.", Kind.HISTOGRAM)
+ANALYSES = _gpu_oour("gpu_analysis_total", (), "Cycles finished since the analyzer started.", MetricType.COUNTER)
+ANALYSIS_ERRORS = _gpu_oour(
+    "gpu_analysis_errors_total", (), "Cycles that failed: nothing could be read.", MetricType.COUNTER
+)
+ANALYSIS_SECONDS = _gpu_oour("gpu_analysis_duration_seconds", ("le",), "Duration of a cycle.", MetricType.HISTOGRAM)
 SERVICE_INFO = _gpu_oour(
     "gpu_monitor_service_info",
     ("version", "threshold", "interval", "ai_enabled"),
@@ -50,19 +52,21 @@ SERVICE_INFO = _gpu_oour(
 BUILD_INFO = _own("build_info", ("version",), "Version of gpusteward; always 1.")
 CYCLE_SECONDS = _own("last_cycle_duration_seconds", (), "Duration of the last cycle.")
 CYCLE_TIME = _own("last_cycle_timestamp_seconds", (), "End of the last cycle, unix time.")
-QUERIES = _own("queries_total", ("result",), "Queries sent to the engine by result: ok or failed.", Kind.COUNTER)
+QUERIES = _own("queries_total", ("result",), "Queries sent to the engine by result: ok or failed.", MetricType.COUNTER)
 COVERAGE = _own("coverage_ratio", (), "Samples seen / samples expected, over all allocations.")
 UNKNOWN = _own("unknown_allocations", ("reason",), "Allocations that could not be judged, by reason.")
 ACTIVITY = _own("allocations", ("activity",), "Allocations by activity: active, idle, unknown.")
 SIGNATURES = _own("allocation_signatures", ("signature",), "Allocations by signature.")
 WORKLOADS = _own("workloads", ("activity",), "Workloads by activity: active, idle, unknown.")
-MODEL_CALLS = _own("model_calls_total", ("result",), "Requests to the language model by result.", Kind.COUNTER)
+MODEL_CALLS = _own("model_calls_total", ("result",), "Requests to the language model by result.", MetricType.COUNTER)
 MODEL_TOKENS = _own(
-    "model_tokens_total", ("direction",), "Tokens sent to and received from the language model.", Kind.COUNTER
+    "model_tokens_total", ("direction",), "Tokens sent to and received from the language model.", MetricType.COUNTER
 )
-MODEL_COST = _own("model_cost_total", (), "Cost of the language model in the currency of the settings.", Kind.COUNTER)
+MODEL_COST = _own(
+    "model_cost_total", (), "Cost of the language model in the currency of the settings.", MetricType.COUNTER
+)
 SETTINGS_RELOADS = _own(
-    "settings_reloads_total", ("result",), "Changes of the settings by result: ok or refused.", Kind.COUNTER
+    "settings_reloads_total", ("result",), "Changes of the settings by result: ok or refused.", MetricType.COUNTER
 )
 
 LEDGER_UP = _own("ledger_up", (), "Whether the ledger can be written; no sample where it is disabled.")
@@ -71,13 +75,13 @@ LEDGER_LOST = _own(
     "ledger_lost_cycles_total",
     (),
     "Cycles that were lost before they could be recorded: the buffer was full or the database refused them.",
-    Kind.COUNTER,
+    MetricType.COUNTER,
 )
 DELIVERIES = _own(
     "deliveries_total",
     ("kind", "result"),
     "Notices, control calls and alerts by result: sent, failed (attempts), dead, refused.",
-    Kind.COUNTER,
+    MetricType.COUNTER,
 )
 DELIVERIES_PENDING = _own("deliveries_pending", ("kind",), "Deliveries that are waiting.")
 

@@ -1,4 +1,4 @@
-"""Who runs on a GPU: a container of a pod of a workload."""
+"""Containers and their workloads."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ USER_LABELS = (
     "com.coder.user.username",  # Coder's Kubernetes templates
     "user",
 )
-"""Labels of a pod that name whose it is; the first one there counts."""
+"""Pod labels with the user of the pod; the first one present counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """The root owner of a pod, as far as it is known: what a person deployed."""
+    """The root owner of a pod, as far as it is known: the object that was deployed."""
 
     kind: str
     namespace: str
@@ -24,7 +24,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """One container. Names are empty where only its cgroup is known; uids where only the kubelet spoke."""
+    """One container. Names are empty if only its cgroup is known, uids if only the kubelet lists it."""
 
     namespace: str = ""
     pod: str = ""
@@ -33,9 +33,9 @@ class Container:
     workload: Workload | None = field(default=None, compare=False)
     pod_labels: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     started_at: float | None = field(default=None, compare=False)  # when the pod started, unix seconds
-    user: str = field(default="", compare=False)  # whose it is, where anything says so
+    user: str = field(default="", compare=False)  # the user of the pod, if known
 
 
 def find_user(labels: Mapping[str, str]) -> str:
-    """Whose a pod with these labels is; empty: nobody is named."""
+    """The user of a pod with these labels; empty if no label names one."""
     return next((labels[name] for name in USER_LABELS if labels.get(name)), "")

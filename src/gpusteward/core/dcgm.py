@@ -1,19 +1,19 @@
-"""DCGM's fields: what dcgm-exporter calls them, and which signal and unit stands behind each name.
+"""The table of DCGM fields: name in dcgm-exporter, signal, unit and type.
 
-One table for the CSV reader, the dialect, the reference page and the tests. The other spellings of these names
-(DCGM 4.6, 1.x) and the fields that only DCGM itself can serve are in `core.dcgm_names`.
+Used by the CSV parser, the dialect, the reference page and the tests. Other names of these fields (DCGM 4.6, 1.x) and
+the fields that only DCGM itself can provide are in `core.dcgm_names`.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gpusteward.core.metrics import Kind
+from gpusteward.core.metrics import MetricType
 from gpusteward.core.signals import SIGNALS
 
 
 class Unit(StrEnum):
-    """What a field's number counts; the text ends its help line."""
+    """The unit of a field; the value is used at the end of its help text."""
 
     COUNT = ""
     CELSIUS = "C"
@@ -39,24 +39,24 @@ def _same(value: float) -> float:
 CONVERT: Mapping[Unit, Callable[[float], float]] = dict.fromkeys(Unit, _same) | {
     Unit.PERCENT: lambda ratio: round(ratio * 100),
     Unit.MEGAHERTZ: lambda hertz: round(hertz / 1e6),
-    Unit.MEBIBYTES: lambda count: int(count // 1048576),  # floored, each of free, used and total for itself
+    Unit.MEBIBYTES: lambda count: int(count // 1048576),  # free, used and total are each rounded down
     Unit.MILLIJOULES: lambda joules: round(joules * 1000),
     Unit.NANOSECONDS: lambda seconds: round(seconds * 1e9),
     Unit.BYTES_PER_SECOND: round,
     Unit.KILOBYTES_PER_SECOND: lambda rate: round(rate / 1000),
-    # DCGM divides NVML's KiB by 1000 and calls it MB: a dashboard must see the same number here.
+    # DCGM divides NVML's KiB by 1000 and calls it MB; dashboards expect the same number here.
     Unit.NVLINK_MEGABYTES_PER_SECOND: lambda rate: int(rate / 1024 / 1000),
 }
-"""From the base unit of the signal to the field's own."""
+"""Conversion from the base unit of the signal to the unit of the field."""
 
 DERIVED: Mapping[str, tuple[str, ...]] = {
     "memory_used_ratio": ("memory_used_bytes", "memory_total_bytes", "memory_reserved_bytes"),
 }
-"""Not signals themselves but made from these."""
+"""Values computed from several signals."""
 
 
 def derive_memory_used_ratio(signals: Mapping[str, float]) -> float | None:
-    """Used of what can be used; None where used or total is unknown. Older drivers do not tell the reserve."""
+    """Used share of the usable memory; None if used or total is unknown. Older drivers do not report the reserve."""
     used, total = signals.get("memory_used_bytes"), signals.get("memory_total_bytes")
     if used is None or total is None:
         return None
@@ -66,36 +66,36 @@ def derive_memory_used_ratio(signals: Mapping[str, float]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class DcgmField:
-    """A field with a number."""
+    """A field with a numeric value."""
 
-    name: str  # as dcgm-exporter up to 4.8 calls it
+    name: str  # in dcgm-exporter up to 4.8
     id: int
-    kind: Kind
+    kind: MetricType
     unit: Unit
     signal: str  # of `core.signals`, or of `DERIVED`
-    v49_name: str = ""  # what dcgm-exporter 4.9 calls it, where that differs
-    v49_unit: Unit | None = None  # where that differs
+    v49_name: str = ""  # in dcgm-exporter 4.9, if different
+    v49_unit: Unit | None = None  # in dcgm-exporter 4.9, if different
 
     @property
     def signals(self) -> tuple[str, ...]:
-        """What must be read for it."""
+        """The signals it needs."""
         return DERIVED.get(self.signal, (self.signal,))
 
     def unit_of(self, name: str) -> Unit:
-        """The unit under this spelling of the field."""
+        """The unit of the field under this name."""
         return self.v49_unit if self.v49_unit and name == self.v49_name else self.unit
 
     def help_of(self, name: str) -> str:
-        """What it is, and in which unit under this spelling."""
+        """The help text of the field under this name."""
         signal = SIGNALS.get(self.signal)
-        text = signal.help if signal else "Memory in use against what can be used"
+        text = signal.help if signal else "Share of the usable memory in use"
         unit = self.unit_of(name)
         return f"{text} (in {unit})." if unit else f"{text}."
 
 
 @dataclass(frozen=True, slots=True)
 class DcgmLabel:
-    """A field whose value is a text: it becomes a label of every sample of its GPU."""
+    """A field with a text value: a label of every sample of its GPU."""
 
     name: str
     id: int
@@ -105,12 +105,12 @@ class DcgmLabel:
 
 @dataclass(frozen=True, slots=True)
 class DcgmEvent:
-    """A family that dcgm-exporter makes itself, with labels of its own."""
+    """A metric family that dcgm-exporter computes itself, with its own labels."""
 
     name: str
-    kind: Kind
+    kind: MetricType
     help: str
-    signals: tuple[str, ...] = ()  # where one of these could not be read, nothing is known of the events either
+    signals: tuple[str, ...] = ()  # without these signals the events are unknown
 
 
 _V49: Mapping[str, tuple[str, Unit | None]] = {
@@ -121,7 +121,7 @@ _V49: Mapping[str, tuple[str, Unit | None]] = {
     "DCGM_FI_DEV_POWER_USAGE": ("DCGM_FI_DEV_BOARD_POWER_WATTS", None),
     "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": ("DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL", Unit.JOULES),
     "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": ("DCGM_FI_DEV_PCIE_REPLAY_TOTAL", None),
-    # In DCGM 4.6 this new name still meant percent; here it holds what it says.
+    # In DCGM 4.6 this new name still meant percent; here it is a ratio, as the name says.
     "DCGM_FI_DEV_GPU_UTIL": ("DCGM_FI_DEV_GPU_UTIL_RATIO", Unit.RATIO),
     "DCGM_FI_DEV_MEM_COPY_UTIL": ("DCGM_FI_DEV_MEMORY_UTIL_RATIO", Unit.RATIO),
     "DCGM_FI_DEV_ENC_UTIL": ("DCGM_FI_DEV_ENC_UTIL_RATIO", Unit.RATIO),
@@ -147,23 +147,23 @@ _V49: Mapping[str, tuple[str, Unit | None]] = {
     "DCGM_FI_PROF_PIPE_FP32_ACTIVE": ("DCGM_FI_PROF_FP32_UTIL_RATIO", None),
     "DCGM_FI_PROF_PIPE_FP16_ACTIVE": ("DCGM_FI_PROF_FP16_UTIL_RATIO", None),
 }
-"""What dcgm-exporter 4.9 renamed, and the unit where that changed too."""
+"""Names changed in dcgm-exporter 4.9, with the new unit if that changed too."""
 
 V49_DEFAULT_ADDITIONS = ("DCGM_FI_DEV_FB_CAPACITY_BYTES",)
-"""On by default in 4.9 but not before."""
+"""Exported by default since 4.9."""
 
 
-def _field(name: str, number: int, kind: Kind, unit: Unit, signal: str) -> DcgmField:
+def _field(name: str, number: int, kind: MetricType, unit: Unit, signal: str) -> DcgmField:
     v49_name, v49_unit = _V49.get(name, ("", None))
     return DcgmField(name, number, kind, unit, signal, v49_name, v49_unit)
 
 
 def _gauge(name: str, number: int, unit: Unit, signal: str) -> DcgmField:
-    return _field(name, number, Kind.GAUGE, unit, signal)
+    return _field(name, number, MetricType.GAUGE, unit, signal)
 
 
 def _counter(name: str, number: int, unit: Unit, signal: str) -> DcgmField:
-    return _field(name, number, Kind.COUNTER, unit, signal)
+    return _field(name, number, MetricType.COUNTER, unit, signal)
 
 
 DEFAULT_FIELDS: tuple[DcgmField, ...] = (
@@ -182,7 +182,7 @@ DEFAULT_FIELDS: tuple[DcgmField, ...] = (
     _gauge("DCGM_FI_DEV_FB_FREE", 251, Unit.MEBIBYTES, "memory_free_bytes"),
     _gauge("DCGM_FI_DEV_FB_USED", 252, Unit.MEBIBYTES, "memory_used_bytes"),
     _gauge("DCGM_FI_DEV_FB_RESERVED", 253, Unit.MEBIBYTES, "memory_reserved_bytes"),
-    # The peer called this a counter up to 4.8.2; it is a rate, DCGM differentiates it itself. Queries stay as they are.
+    # Up to 4.8.2 dcgm-exporter declared this as a counter, but it is a rate computed by DCGM. Queries stay the same.
     _gauge("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", 449, Unit.NVLINK_MEGABYTES_PER_SECOND, "nvlink_bytes_per_second"),
     _gauge("DCGM_FI_DEV_VGPU_LICENSE_STATUS", 526, Unit.COUNT, "vgpu_license_status"),
     _counter("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", 393, Unit.COUNT, "remapped_rows_uncorrectable_total"),
@@ -194,7 +194,7 @@ DEFAULT_FIELDS: tuple[DcgmField, ...] = (
     _gauge("DCGM_FI_PROF_PCIE_TX_BYTES", 1009, Unit.BYTES_PER_SECOND, "pcie_tx_bytes_per_second"),
     _gauge("DCGM_FI_PROF_PCIE_RX_BYTES", 1010, Unit.BYTES_PER_SECOND, "pcie_rx_bytes_per_second"),
 )
-"""What is exported when nobody chose: the active rows of the peer's own list, in its order."""
+"""The built-in list: the active rows of dcgm-exporter's default list, in its order."""
 
 OPTIONAL_FIELDS: tuple[DcgmField, ...] = (
     _gauge("DCGM_FI_DEV_VIDEO_CLOCK", 102, Unit.MEGAHERTZ, "video_clock_hertz"),
@@ -205,7 +205,7 @@ OPTIONAL_FIELDS: tuple[DcgmField, ...] = (
     _gauge("DCGM_FI_DEV_ENFORCED_POWER_LIMIT", 164, Unit.WATTS, "enforced_power_limit_watts"),
     _gauge("DCGM_FI_DEV_PSTATE", 190, Unit.COUNT, "performance_state"),
     _gauge("DCGM_FI_DEV_FAN_SPEED", 191, Unit.PERCENT, "fan_ratio"),
-    # DCGM 4 refuses these two; NVML still answers, after 20 ms each.
+    # No longer available in DCGM 4; still in NVML, at 20 ms per read.
     _gauge("DCGM_FI_DEV_PCIE_TX_THROUGHPUT", 200, Unit.KILOBYTES_PER_SECOND, "pcie_throughput_tx_bytes_per_second"),
     _gauge("DCGM_FI_DEV_PCIE_RX_THROUGHPUT", 201, Unit.KILOBYTES_PER_SECOND, "pcie_throughput_rx_bytes_per_second"),
     _gauge("DCGM_FI_DEV_PCIE_LINK_GEN", 237, Unit.COUNT, "pcie_link_generation"),
@@ -217,7 +217,7 @@ OPTIONAL_FIELDS: tuple[DcgmField, ...] = (
     _counter("DCGM_FI_DEV_LOW_UTIL_VIOLATION", 244, Unit.NANOSECONDS, "low_utilization_violation_seconds_total"),
     _counter("DCGM_FI_DEV_RELIABILITY_VIOLATION", 245, Unit.NANOSECONDS, "reliability_violation_seconds_total"),
     _gauge("DCGM_FI_DEV_FB_TOTAL", 250, Unit.MEBIBYTES, "memory_total_bytes"),
-    _gauge("DCGM_FI_DEV_FB_USED_PERCENT", 254, Unit.RATIO, "memory_used_ratio"),  # a ratio, whatever the name says
+    _gauge("DCGM_FI_DEV_FB_USED_PERCENT", 254, Unit.RATIO, "memory_used_ratio"),  # a ratio despite its name
     _counter("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", 310, Unit.COUNT, "ecc_single_bit_volatile_total"),
     _counter("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", 311, Unit.COUNT, "ecc_double_bit_volatile_total"),
     _counter("DCGM_FI_DEV_ECC_SBE_AGG_TOTAL", 312, Unit.COUNT, "ecc_single_bit_aggregate_total"),
@@ -239,7 +239,7 @@ OPTIONAL_FIELDS: tuple[DcgmField, ...] = (
     _gauge("DCGM_FI_PROF_NVLINK_TX_BYTES", 1011, Unit.BYTES_PER_SECOND, "nvlink_tx_bytes_per_second"),
     _gauge("DCGM_FI_PROF_NVLINK_RX_BYTES", 1012, Unit.BYTES_PER_SECOND, "nvlink_rx_bytes_per_second"),
 )
-"""What a CSV can ask for besides."""
+"""Fields that can be added with a CSV."""
 
 DEFAULT_LABELS = (DcgmLabel("DCGM_FI_DRIVER_VERSION", 1, "driver_version", "DCGM_FI_SYSTEM_DRIVER_VERSION"),)
 
@@ -261,26 +261,26 @@ OPTIONAL_LABELS = (
 
 XID_ERRORS_COUNT = DcgmEvent(
     "DCGM_EXP_XID_ERRORS_COUNT",
-    Kind.GAUGE,
+    MetricType.GAUGE,
     "XID errors in the last window, by code (0 without a code if none).",
     ("last_xid",),
 )
 XID_ERRORS_TOTAL = DcgmEvent(
-    "DCGM_EXP_XID_ERRORS_TOTAL", Kind.COUNTER, "XID errors since the agent started, by code.", ("last_xid",)
+    "DCGM_EXP_XID_ERRORS_TOTAL", MetricType.COUNTER, "XID errors since the agent started, by code.", ("last_xid",)
 )
 CLOCK_EVENTS_COUNT = DcgmEvent(
     "DCGM_EXP_CLOCK_EVENTS_COUNT",
-    Kind.GAUGE,
+    MetricType.GAUGE,
     "Collections of the last window in which a reason limited the clocks.",
     ("clock_event_reasons",),
 )
 CLOCK_EVENTS_TOTAL = DcgmEvent(
     "DCGM_EXP_CLOCK_EVENTS_TOTAL",
-    Kind.COUNTER,
+    MetricType.COUNTER,
     "Times a reason began to limit the clocks since the agent started.",
     ("clock_event_reasons",),
 )
-PEER_STATUS = DcgmEvent("DCGM_EXP_P2P_STATUS", Kind.GAUGE, "Whether two GPUs reach each other directly; 0 is yes.")
+PEER_STATUS = DcgmEvent("DCGM_EXP_P2P_STATUS", MetricType.GAUGE, "Direct access between two GPUs; 0 is available.")
 
 FIELDS = DEFAULT_FIELDS + OPTIONAL_FIELDS
 LABELS = DEFAULT_LABELS + OPTIONAL_LABELS

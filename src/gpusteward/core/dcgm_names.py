@@ -1,4 +1,4 @@
-"""Every name a CSV may write: the fields of `core.dcgm` in all their spellings, and those only DCGM can serve."""
+"""DCGM field names accepted in a CSV: all names of the fields in `core.dcgm`, and fields that only DCGM provides."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -35,7 +35,7 @@ DCGM_46: Mapping[str, str] = {
     "DCGM_FI_DEV_INFOROM_POWER_VERSION": "DCGM_FI_DEV_POWER_INFOROM_VER",
     "DCGM_FI_DEV_INFOROM_IMAGE_VERSION": "DCGM_FI_DEV_INFOROM_IMAGE_VER",
 }
-"""DCGM 4.6 renamed these without changing what they hold. Names that 4.9 took over are in the table itself."""
+"""Names changed in DCGM 4.6, with the same value and unit. Names adopted by dcgm-exporter 4.9 are in `core.dcgm`."""
 
 DCGM_1: Mapping[str, str] = {
     "dcgm_sm_clock": "DCGM_FI_DEV_SM_CLOCK",
@@ -92,17 +92,17 @@ def _spellings() -> dict[str, Known]:
 
 
 SERVED: dict[str, Known] = _spellings()
-"""Every spelling of everything this agent can export."""
+"""All names of everything this agent can export."""
 
 
 def is_unserved(name: str) -> bool:
-    """Whether this is a real field that NVML cannot serve: DCGM's own modules, NVSwitch, CPU, ConnectX, ..."""
+    """Whether this is a DCGM field that NVML does not provide: DCGM's own modules, NVSwitch, CPU, ConnectX, ..."""
     return name in _unserved()
 
 
 def suggest_name(name: str) -> str:
-    """`; did you mean 'DCGM_FI_DEV_GPU_UTIL'?`, or nothing when no known name is near."""
-    # Reversed, so that of two spellings alike but for their case the classic one stays.
+    """`; did you mean 'DCGM_FI_DEV_GPU_UTIL'?`, or empty if no known name is similar."""
+    # Reversed, so that of two names that differ only in case the classic one is suggested.
     return suggest(name, [*_unserved(), *reversed(SERVED)])
 
 
@@ -250,4 +250,4 @@ _UNSERVED: Mapping[str, str] = {
         PIPE_TENSOR_HMMA_ACTIVE PIPE_TENSOR_IMMA_ACTIVE SM_CYCLES_ACTIVE_TOTAL SM_CYCLES_ELAPSED_TOTAL
     """,
 }
-"""Names of DCGM 3 and 4 behind their prefix; `#` stands for a number."""
+"""Names in DCGM 3 and 4, without their prefix; `#` stands for a number."""

@@ -1,15 +1,14 @@
-"""Families of samples -> a page Prometheus can read, in the text format and in OpenMetrics.
+"""Renders metric families in the Prometheus text format and in OpenMetrics.
 
-Sample lines are the same in both formats, so they are made once; only the headers differ, and a format is put together
-when somebody asks for it. The label part of a line is kept between cycles (`LabelCache`): it is what costs, and it
-hardly ever changes.
+Sample lines are the same in both formats and rendered once; only the headers differ, and a format is assembled on
+request. Rendered labels are cached between cycles (`LabelCache`): they are the expensive part and rarely change.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from gpusteward.core.metrics import Kind, Metric
+from gpusteward.core.metrics import Metric, MetricType
 
 Labels = tuple[tuple[str, str], ...]
 Samples = list[tuple[str, float]]  # rendered labels, value
@@ -20,7 +19,7 @@ OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 @dataclass(slots=True)
 class Family:
-    """A metric and its samples. Label parts must be unique within one family."""
+    """A metric and its samples. Labels must be unique within one family."""
 
     metric: Metric
     samples: Samples
@@ -28,7 +27,7 @@ class Family:
 
 @dataclass(frozen=True)
 class Page:
-    """A rendered page; `# EOF` is not on it yet, so that more families can follow."""
+    """A rendered page without `# EOF`, so that more families can follow."""
 
     families: Sequence[tuple[Metric, str]]  # each with its sample lines
 
@@ -45,7 +44,7 @@ class Page:
 
 
 class LabelCache:
-    """Rendered label parts, kept for as long as each cycle asks for them again: bounded by what is alive."""
+    """Rendered labels, kept while every cycle uses them, so the cache is bounded by the current series."""
 
     def __init__(self) -> None:
         self._now: dict[Hashable, tuple[str, ...]] = {}
@@ -59,15 +58,15 @@ class LabelCache:
         self._before, self._now = self._now, {}
 
     def render(self, labels: Labels) -> str:
-        """`{a="b",c="d"}`, or nothing for no labels."""
+        """`{a="b",c="d"}`, or empty without labels."""
         return self.keep(labels, lambda: labels)
 
     def keep(self, key: Hashable, build: Callable[[], Labels]) -> str:
-        """The same for labels that a shorter key stands for: they are built only when the key is new."""
+        """Render labels under a shorter key; they are built only for a new key."""
         return self.keep_all(key, lambda: (build(),))[0]
 
     def keep_all(self, key: Hashable, build: Callable[[], Iterable[Labels]]) -> tuple[str, ...]:
-        """The label parts of all that is told about one thing, under one key."""
+        """Render several label sets under one key."""
         texts = self._now.get(key)
         if texts is None:
             texts = self._before.get(key)
@@ -78,13 +77,13 @@ class LabelCache:
 
 
 def render_labels(labels: Iterable[tuple[str, str]]) -> str:
-    """An empty label is no label to Prometheus, so it is left out."""
+    """Render labels; empty ones are omitted, because for Prometheus an empty label does not exist."""
     inside = ",".join(f'{name}="{escape_label(value)}"' for name, value in labels if value)
     return f"{{{inside}}}" if inside else ""
 
 
 def escape_label(value: str) -> str:
-    """Escape as the text format asks; what is not valid UTF-8 or a NUL must not reach the page."""
+    """Escape a label value for the text format; invalid UTF-8 is replaced, NUL is removed."""
     if value.isalnum():
         return value
     value = value.encode("utf-8", "replace").decode("utf-8").replace("\x00", "")
@@ -92,19 +91,19 @@ def escape_label(value: str) -> str:
 
 
 def render_page(families: Iterable[Family]) -> Page:
-    """Render families in order; those without samples leave no trace."""
+    """Render families in order; those without samples are omitted."""
     return Page([(each.metric, render_lines(each.metric, each.samples)) for each in families if each.samples])
 
 
 def render_lines(metric: Metric, samples: Samples) -> str:
-    """The samples of a family, or some of them: the same in both formats.
+    """The sample lines of a family, the same in both formats.
 
-    Whole numbers without a fraction, others in the shortest form that reads back the same.
+    Whole numbers have no fraction; others have the shortest form that parses to the same value.
     """
     name = metric.name
     lines = "".join([f"{name}{labels} {value if value % 1 else int(value)}\n" for labels, value in samples])
     for python, prometheus in _SPECIAL:
-        lines = lines.replace(python, prometheus)  # only a value stands before a line's end: labels have theirs escaped
+        lines = lines.replace(python, prometheus)  # only a value precedes a line end: in labels it is escaped
     return lines
 
 
@@ -113,42 +112,42 @@ _SPECIAL = ((" inf\n", " +Inf\n"), (" -inf\n", " -Inf\n"), (" nan\n", " NaN\n"))
 
 def render_text_header(metric: Metric) -> str:
     help_text = metric.help.replace("\\", r"\\").replace("\n", r"\n")
-    kind = "untyped" if metric.kind is Kind.UNTYPED else metric.kind.value
+    kind = "untyped" if metric.kind is MetricType.UNTYPED else metric.kind.value
     return f"# HELP {metric.name} {help_text}\n# TYPE {metric.name} {kind}\n"
 
 
 def render_openmetrics_header(metric: Metric) -> str:
-    """OpenMetrics wants counters to end in `_total`; an older name that does not is of unknown type there."""
+    """OpenMetrics requires counters to end in `_total`; a counter with another name has the type unknown."""
     name, kind = metric.name, metric.kind.value
-    if metric.kind is Kind.COUNTER:
+    if metric.kind is MetricType.COUNTER:
         name, kind = (name.removesuffix("_total"), kind) if name.endswith("_total") else (name, "unknown")
-    elif metric.kind is Kind.UNTYPED:
+    elif metric.kind is MetricType.UNTYPED:
         kind = "unknown"
     help_text = metric.help.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
     return f"# HELP {name} {help_text}\n# TYPE {name} {kind}\n"
 
 
 class SampleRows:
-    """Several facts about things of one kind; everything told about one thing carries the same labels."""
+    """Samples of several metrics with the same labels, written row by row."""
 
     def __init__(self, columns: Sequence[Samples]) -> None:
         self._columns = columns
 
     def write(self, labels: str, *values: float | None) -> None:
-        """A value for each metric. `None` is unknown and leaves no sample."""
+        """Write one value per metric. `None` is unknown and writes no sample."""
         for column, value in zip(self._columns, values, strict=True):
             if value is not None:
                 column.append((labels, value))
 
 
 class FamilyBuilder:
-    """Collects samples by metric."""
+    """Collects samples by metric; families keep the order of first use."""
 
     def __init__(self) -> None:
         self._families: dict[str, Family] = {}
 
     def rows(self, *metrics: Metric) -> SampleRows:
-        """Where things that these metrics are about are written, one after another."""
+        """A writer for rows of these metrics."""
         return SampleRows([self.column(metric) for metric in metrics])
 
     def column(self, metric: Metric) -> Samples:

@@ -1,4 +1,4 @@
-"""A GPU, a MIG instance of one, and what it read at one moment."""
+"""GPUs, MIG instances, their readings at one moment, and the processes on them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from gpusteward.core.containers import Container
 
 @dataclass(frozen=True, slots=True)
 class MigInstance:
-    """What makes a `Gpu` a slice of another one."""
+    """The MIG part of a `Gpu` that is an instance of another one."""
 
     parent_uuid: str
     profile: str  # "1g.10gb"
@@ -19,19 +19,19 @@ class MigInstance:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A device a container can be given: a whole GPU, or one MIG instance of it."""
+    """A device that can be allocated to a container: a whole GPU or a MIG instance."""
 
     node: str
     index: int  # NVML's index; of the parent for a MIG instance
     uuid: str
     model: str
     pci_bus_id: str = ""
-    minor: int | None = None  # N of /dev/nvidiaN, which is not always the index
+    minor: int | None = None  # N of /dev/nvidiaN, which may differ from the index
     memory_total_bytes: int | None = None
     power_limit_watts: float | None = None
     mig: MigInstance | None = None
     facts: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """Texts that never change while the driver runs: `driver_version`, `serial`, ... (see `signals.FACTS`)."""
+    """Texts that do not change until the driver is loaded again: `driver_version`, `serial`, ... (`signals.FACTS`)."""
 
     @property
     def device_uuid(self) -> str:
@@ -41,30 +41,30 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """One GPU at one moment. What could not be measured is absent from `signals`, never 0."""
+    """One GPU at one moment. Values that could not be measured are absent from `signals`, never 0."""
 
     gpu: Gpu
     signals: Mapping[str, float] = field(default_factory=dict)  # names and units: `signals.SIGNALS`
     lost: bool = False  # fallen off the bus
-    is_mig_parent: bool = False  # sliced: holders and processes live on its instances
+    is_mig_parent: bool = False  # allocations and processes are on its MIG instances
     processes_known: bool = True  # False: the process list could not be read
-    is_mps: bool = False  # an MPS server shares it
+    is_mps: bool = False  # shared by an MPS server
     xid_counts: Mapping[int, int] = field(default_factory=dict)  # since the agent started
     clock_event_counts: Mapping[str, int] = field(default_factory=dict)  # rising edges since the agent started
-    peer_status: Mapping[int, int] = field(default_factory=dict)  # other index -> nvmlGpuP2PStatus_t, if asked for
+    peer_status: Mapping[int, int] = field(default_factory=dict)  # other GPU's index -> nvmlGpuP2PStatus_t, if wanted
 
 
 class Place(StrEnum):
-    """Where a process lives, as its cgroup tells."""
+    """Where a process runs, according to its cgroup."""
 
     CONTAINER = "container"
     HOST = "host"
-    UNKNOWN = "unattributed"  # gone before it could be asked, or in a PID namespace not ours
+    UNKNOWN = "unattributed"  # ended before it could be read, or in another PID namespace
 
 
 @dataclass(frozen=True, slots=True)
 class GpuProcess:
-    """One process on one GPU. `None` is unknown; 0 was measured."""
+    """One process on one GPU. `None` is unknown, 0 is measured."""
 
     pid: int
     gpu_uuid: str  # the device or the MIG instance it runs on
@@ -78,4 +78,4 @@ class GpuProcess:
     pod_uid: str = ""
     place: Place = Place.UNKNOWN
     container: Container | None = None
-    outside_allocation: bool = False  # its pod holds no claim on this GPU
+    outside_allocation: bool = False  # its pod does not hold this GPU

@@ -1,14 +1,14 @@
-"""The treaty: every series gpusteward exports under its own name, and those of the systems it replaces.
+"""The table of exported series: gpusteward's own names and those of the systems it replaces.
 
-Agent, reference page and tests are made from this table. A name here is public API: it is never renamed silently.
-The DCGM names are made from their own table, `core.dcgm`.
+Agent, reference page and tests use this table. Names here are public API and are never renamed silently. The DCGM names
+have their own table, `core.dcgm`.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class MetricType(StrEnum):
     GAUGE = "gauge"
     COUNTER = "counter"
     UNTYPED = "untyped"
@@ -18,11 +18,11 @@ class Kind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Metric:
     name: str
-    kind: Kind
+    kind: MetricType
     help: str
     labels: tuple[str, ...] = ()
     dialect: str = "native"
-    outlives_snapshot: bool = False  # still true when the snapshot has grown stale
+    outlives_snapshot: bool = False  # still exported when the snapshot is stale
 
 
 NODE = ("node",)
@@ -30,28 +30,28 @@ GPU = ("node", "gpu", "uuid", "gpu_instance_id", "mig_profile")
 """`gpu` is NVML's index; the last two are empty on a whole GPU."""
 CONTAINER = ("namespace", "pod", "container", "pod_uid")
 USE = (*GPU, "by", *CONTAINER, "workload_kind", "workload")
-"""`by` is `container`, `host` or `unattributed`: summed over it, the parts are the device."""
+"""`by` is `container`, `host` or `unattributed`; the sum over all series of a GPU is the device total."""
 ALLOCATION = (*GPU, *CONTAINER, "workload_kind", "workload")
 PROCESS = (*GPU, "pid", "process", "by", *CONTAINER)
 
 
-def _gauge(name: str, labels: tuple[str, ...], help_text: str, *, lasts: bool = False) -> Metric:
-    return Metric(f"gpusteward_{name}", Kind.GAUGE, help_text, labels, outlives_snapshot=lasts)
+def _gauge(name: str, labels: tuple[str, ...], help_text: str, *, stays_valid: bool = False) -> Metric:
+    return Metric(f"gpusteward_{name}", MetricType.GAUGE, help_text, labels, outlives_snapshot=stays_valid)
 
 
-def _counter(name: str, labels: tuple[str, ...], help_text: str, *, lasts: bool = False) -> Metric:
-    return Metric(f"gpusteward_{name}", Kind.COUNTER, help_text, labels, outlives_snapshot=lasts)
+def _counter(name: str, labels: tuple[str, ...], help_text: str, *, stays_valid: bool = False) -> Metric:
+    return Metric(f"gpusteward_{name}", MetricType.COUNTER, help_text, labels, outlives_snapshot=stays_valid)
 
 
-BUILD_INFO = _gauge("build_info", ("version",), "Version of gpusteward; always 1.", lasts=True)
+BUILD_INFO = _gauge("build_info", ("version",), "Version of gpusteward; always 1.", stays_valid=True)
 
 GPU_INFO = _gauge(
     "gpu_info",
     (*GPU, "parent_uuid", "model", "pci_bus_id", "driver_version", "nvml_version"),
     "Identity of a GPU or MIG instance; always 1.",
-    lasts=True,
+    stays_valid=True,
 )
-GPU_UP = _gauge("gpu_up", GPU, "1 if the GPU answers, 0 if it is lost (fallen off the bus).")
+GPU_UP = _gauge("gpu_up", GPU, "1 if the GPU responds, 0 if it is lost (fallen off the bus).")
 GPU_XID_ERRORS = _counter("gpu_xid_errors_total", (*GPU, "xid"), "XID errors seen since the agent started, by code.")
 GPU_CLOCK_EVENTS = _counter(
     "gpu_clock_events_total",
@@ -61,76 +61,78 @@ GPU_CLOCK_EVENTS = _counter(
 GPU_UTILIZATION = _gauge(
     "gpu_utilization_ratio",
     GPU,
-    "Share of time a kernel ran (engine activity on MIG); at least what its processes report.",
+    "Share of time a kernel ran (engine activity on MIG); at least the sum of its processes.",
 )
 GPU_MEMORY_USED = _gauge(
     "gpu_memory_used_bytes",
     GPU,
-    "Memory in use without the driver's reserve; at least what its processes hold.",
+    "Memory in use without the driver's reserve; at least the sum of its processes.",
 )
 GPU_BUSY_SECONDS = _counter("gpu_busy_seconds_total", GPU, "Utilization integrated over time since the agent started.")
 
 DEVICE_SIGNALS = {
     signal: Metric(f"gpusteward_gpu_{name}", kind, help_text, GPU)
     for signal, name, kind, help_text in (
-        ("memory_total_bytes", "memory_total_bytes", Kind.GAUGE, "Memory of the device."),
-        ("memory_free_bytes", "memory_free_bytes", Kind.GAUGE, "Memory not in use."),
-        ("memory_reserved_bytes", "memory_reserved_bytes", Kind.GAUGE, "Memory the driver keeps for itself."),
-        ("memory_copy_ratio", "memory_copy_ratio", Kind.GAUGE, "Share of time memory was read or written."),
-        ("power_watts", "power_watts", Kind.GAUGE, "Power drawn by the board."),
-        ("enforced_power_limit_watts", "power_limit_watts", Kind.GAUGE, "Power limit in force."),
+        ("memory_total_bytes", "memory_total_bytes", MetricType.GAUGE, "Memory of the device."),
+        ("memory_free_bytes", "memory_free_bytes", MetricType.GAUGE, "Memory not in use."),
+        ("memory_reserved_bytes", "memory_reserved_bytes", MetricType.GAUGE, "Memory the driver keeps for itself."),
+        ("memory_copy_ratio", "memory_copy_ratio", MetricType.GAUGE, "Share of time memory was read or written."),
+        ("power_watts", "power_watts", MetricType.GAUGE, "Power drawn by the board."),
+        ("enforced_power_limit_watts", "power_limit_watts", MetricType.GAUGE, "Power limit in force."),
         (
             "energy_joules_total",
             "energy_joules_total",
-            Kind.COUNTER,
+            MetricType.COUNTER,
             "Energy drawn since the driver was loaded.",
         ),
-        ("temperature_celsius", "temperature_celsius", Kind.GAUGE, "Temperature of the GPU."),
+        ("temperature_celsius", "temperature_celsius", MetricType.GAUGE, "Temperature of the GPU."),
         (
             "memory_temperature_celsius",
             "memory_temperature_celsius",
-            Kind.GAUGE,
+            MetricType.GAUGE,
             "Temperature of the memory.",
         ),
-        ("sm_clock_hertz", "sm_clock_hertz", Kind.GAUGE, "Clock of the streaming multiprocessors."),
-        ("memory_clock_hertz", "memory_clock_hertz", Kind.GAUGE, "Clock of the memory."),
-        ("encoder_ratio", "encoder_ratio", Kind.GAUGE, "Utilization of the video encoder."),
-        ("decoder_ratio", "decoder_ratio", Kind.GAUGE, "Utilization of the video decoder."),
+        ("sm_clock_hertz", "sm_clock_hertz", MetricType.GAUGE, "Clock of the streaming multiprocessors."),
+        ("memory_clock_hertz", "memory_clock_hertz", MetricType.GAUGE, "Clock of the memory."),
+        ("encoder_ratio", "encoder_ratio", MetricType.GAUGE, "Utilization of the video encoder."),
+        ("decoder_ratio", "decoder_ratio", MetricType.GAUGE, "Utilization of the video decoder."),
         (
             "gr_engine_ratio",
             "engine_active_ratio",
-            Kind.GAUGE,
+            MetricType.GAUGE,
             "Share of time the compute engine was active.",
         ),
-        ("sm_active_ratio", "sm_active_ratio", Kind.GAUGE, "Share of cycles with a warp on an SM."),
-        ("tensor_ratio", "tensor_active_ratio", Kind.GAUGE, "Share of cycles the tensor pipe was active."),
-        ("dram_ratio", "dram_active_ratio", Kind.GAUGE, "Share of cycles the memory interface was active."),
-        ("row_remap_failure", "row_remap_failure", Kind.GAUGE, "1 if a memory row could not be remapped."),
+        ("sm_active_ratio", "sm_active_ratio", MetricType.GAUGE, "Share of cycles with a warp on an SM."),
+        ("tensor_ratio", "tensor_active_ratio", MetricType.GAUGE, "Share of cycles the tensor pipe was active."),
+        ("dram_ratio", "dram_active_ratio", MetricType.GAUGE, "Share of cycles the memory interface was active."),
+        ("row_remap_failure", "row_remap_failure", MetricType.GAUGE, "1 if a memory row could not be remapped."),
     )
 }
-"""Signals the native dialect exports as they are."""
+"""Signals that the native dialect exports unchanged."""
 
 USE_UTILIZATION = _gauge(
-    "use_utilization_ratio", USE, "Who uses the GPU's compute: the parts of gpu_utilization_ratio."
+    "use_utilization_ratio", USE, "Utilization of the GPU by container or host; sums to gpu_utilization_ratio."
 )
-USE_MEMORY = _gauge("use_memory_bytes", USE, "Who uses the GPU's memory: the parts of gpu_memory_used_bytes.")
-USE_PROCESSES = _gauge("use_processes", USE, "Processes of this user on the GPU.")
-USE_POWER = _gauge("use_power_estimated_watts", USE, "Power of the GPU split by share of use: an estimate.")
+USE_MEMORY = _gauge("use_memory_bytes", USE, "Memory of the GPU by container or host; sums to gpu_memory_used_bytes.")
+USE_PROCESSES = _gauge("use_processes", USE, "Processes on the GPU by container or host.")
+USE_POWER = _gauge(
+    "use_power_estimated_watts", USE, "Power of the GPU by container or host, estimated from utilization."
+)
 USE_ENERGY = _counter(
     "use_energy_estimated_joules_total",
     USE,
-    "Energy of the GPU split by share of use since the agent saw it: an estimate.",
+    "Energy of the GPU by container or host since the agent first saw it, estimated from utilization.",
 )
-USE_BUSY_SECONDS = _counter("use_busy_seconds_total", USE, "Utilization of this user integrated over time.")
+USE_BUSY_SECONDS = _counter("use_busy_seconds_total", USE, "Utilization by container or host, integrated over time.")
 
 ALLOCATION_INFO = _gauge(
     "allocation_info",
     (*ALLOCATION, "share", "resource", "replica", "user"),
-    "A container's claim on a GPU; always 1.",
+    "Allocation of a GPU to a container; always 1.",
 )
-ALLOCATION_MEMORY_LIMIT = _gauge("allocation_memory_limit_bytes", ALLOCATION, "Memory this claim may use.")
-ALLOCATION_CORE_LIMIT = _gauge("allocation_core_limit_ratio", ALLOCATION, "Share of the compute this claim may use.")
-ALLOCATION_START = _gauge("allocation_start_time_seconds", ALLOCATION, "When the pod of this claim started, unix time.")
+ALLOCATION_MEMORY_LIMIT = _gauge("allocation_memory_limit_bytes", ALLOCATION, "Memory limit of the allocation.")
+ALLOCATION_CORE_LIMIT = _gauge("allocation_core_limit_ratio", ALLOCATION, "Compute limit of the allocation.")
+ALLOCATION_START = _gauge("allocation_start_time_seconds", ALLOCATION, "Start time of the pod, unix time.")
 
 PROCESS_MEMORY = _gauge("process_memory_bytes", PROCESS, "Memory a process holds on a GPU.")
 PROCESS_UTILIZATION = _gauge(
@@ -140,12 +142,12 @@ PROCESS_UTILIZATION = _gauge(
 )
 PROCESS_OUTSIDE = _gauge("process_outside_allocation", PROCESS, "1 for a process on a GPU that its pod does not hold.")
 
-SNAPSHOT_AGE = _gauge("snapshot_age_seconds", NODE, "Age of what this page shows.", lasts=True)
+SNAPSHOT_AGE = _gauge("snapshot_age_seconds", NODE, "Age of the data on this page.", stays_valid=True)
 COLLECTOR_ERRORS = _counter(
     "collector_errors_total",
     ("node", "collector"),
-    "Failures by collector; each costs only its own series.",
-    lasts=True,
+    "Failures by collector; a failure affects only the series of its collector.",
+    stays_valid=True,
 )
 COLLECTOR_SUCCESS = _gauge(
     "collector_success", ("node", "collector"), "1 if the collector had no failure in the last cycle, else 0."
@@ -153,36 +155,38 @@ COLLECTOR_SUCCESS = _gauge(
 COLLECTOR_SECONDS = _gauge(
     "collector_duration_seconds",
     ("node", "collector"),
-    "Time the collector took when it last ran.",
+    "Duration of the last run of the collector.",
 )
-CYCLES = _counter("cycles_total", NODE, "Collection cycles finished since the agent started.", lasts=True)
+CYCLES = _counter("cycles_total", NODE, "Collection cycles finished since the agent started.", stays_valid=True)
 CONFIG_RELOADS = _counter(
     "config_reloads_total",
     ("node", "result"),
     "Reloads of the field list by result: ok or refused.",
-    lasts=True,
+    stays_valid=True,
 )
-ALLOCATIONS_KNOWN = _gauge("allocations_known", NODE, "1 if the kubelet told who holds what.")
+ALLOCATIONS_KNOWN = _gauge("allocations_known", NODE, "1 if the allocations of the node are known.")
 
 VGPU_LABELS = ("gpu_id", "pod", "namespace")
-POD_SM = Metric("pod_gpu_sm_util", Kind.GAUGE, "SM utilization of a pod on a GPU (in %).", VGPU_LABELS, "vgpu-monitor")
+POD_SM = Metric(
+    "pod_gpu_sm_util", MetricType.GAUGE, "SM utilization of a pod on a GPU (in %).", VGPU_LABELS, "vgpu-monitor"
+)
 POD_MEMORY = Metric(
     "pod_gpu_memory_used",
-    Kind.GAUGE,
+    MetricType.GAUGE,
     "GPU memory used by a pod on a GPU (in MB).",
     VGPU_LABELS,
     "vgpu-monitor",
 )
 POD_MEMORY_TOTAL = Metric(
     "pod_total_gpu_memory",
-    Kind.GAUGE,
-    "GPU memory lent to a pod on a GPU (in MB).",
+    MetricType.GAUGE,
+    "GPU memory allocated to a pod on a GPU (in MB).",
     VGPU_LABELS,
     "vgpu-monitor",
 )
 PID_POD = Metric(
     "nvidia_pid_pod",
-    Kind.GAUGE,
+    MetricType.GAUGE,
     "GPU memory held by a process of a pod (in MiB).",
     ("pid", "process_name", "pod_name", "namespace", "node_name"),
     "pid2pod",

@@ -1,7 +1,7 @@
-"""`Accept` and `Accept-Encoding` -> what to answer with.
+"""Content negotiation: `Accept` and `Accept-Encoding` headers -> format and encoding of the response.
 
-As Prometheus' own clients do it: the wished-for format of the highest weight wins, the first of equals; a client
-that wants nothing we have gets plain text, because a scraper can do more with that than with an error.
+As in Prometheus' client libraries: the format with the highest weight wins, the first of equals. A client that accepts
+no supported format gets plain text, which is more useful to a scraper than an error.
 """
 
 from functools import lru_cache
@@ -22,7 +22,7 @@ class AcceptItem(NamedTuple):
 
 @lru_cache(maxsize=32)  # a node has a handful of scrapers, each of which always sends the same header
 def choose_format(accept: str) -> str:
-    """The content type to answer with."""
+    """The content type of the response."""
     items = [item for item in parse_accept(accept) if item.weight > 0]
     for item in sorted(items, key=lambda item: -item.weight):
         chosen = _match(item)
@@ -40,14 +40,14 @@ def _match(item: AcceptItem) -> str | None:
 
 @lru_cache(maxsize=32)
 def accepts_gzip(accept_encoding: str) -> bool:
-    """Whether gzip is allowed, and not liked less than no encoding."""
+    """Whether gzip is accepted with at least the weight of no encoding."""
     weights = {item.name: item.weight for item in parse_accept(accept_encoding)}
     gzip = weights.get("gzip", weights.get("x-gzip", weights.get("*", 0.0)))
     return gzip > 0 and gzip >= weights.get("identity", 0.0)
 
 
 def parse_accept(header: str) -> list[AcceptItem]:
-    """`a/b;version=1;q=0.5, c/d` -> wishes, in order; what cannot be read as a weight counts as 0."""
+    """Parse `a/b;version=1;q=0.5, c/d` into items, in order; an invalid weight counts as 0."""
     items = []
     for element in header.lower().split(","):
         name, *rest = (part.strip() for part in element.split(";"))

@@ -1,6 +1,6 @@
-"""What can be read from a GPU: one table of signals, in base units, whatever the dialect calls them later.
+"""The table of signals that can be read from a GPU, in base units, independent of the names in the dialects.
 
-NVML fills it, the simulator fills it, every dialect reads it. A signal that could not be measured is absent.
+NVML and the simulator produce them, the dialects export them. A signal that could not be measured is absent.
 """
 
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ from enum import StrEnum
 
 
 class Scope(StrEnum):
-    """What a signal of a MIG instance speaks of."""
+    """What a signal of a MIG instance refers to."""
 
-    INSTANCE = "instance"  # read on the instance itself
-    COPY = "copy"  # the parent's, true for each instance (a temperature)
-    DEVICE = "device"  # the parent's, would count double if repeated (power); absent where NVML refuses it
+    INSTANCE = "instance"  # read from the instance itself
+    COPY = "copy"  # of the parent, valid for each instance (a temperature)
+    DEVICE = "device"  # of the parent only; repeated per instance it would be counted twice (power)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Signal:
     name: str
     scope: Scope
     help: str
-    is_slow: bool = False  # reading it blocks: only if asked for
+    is_slow: bool = False  # the read blocks: only if wanted
 
 
 def _table() -> tuple[Signal, ...]:
@@ -104,7 +104,7 @@ SIGNALS = {signal.name: signal for signal in _table()}
 PROFILING = frozenset(
     f"{name}_ratio" for name in ("gr_engine", "sm_active", "sm_occupancy", "tensor", "dram", "fp64", "fp32", "fp16")
 ) | {f"{bus}_{way}_bytes_per_second" for bus in ("pcie", "nvlink") for way in ("tx", "rx")}
-"""Read by GPM: Hopper and newer only."""
+"""Read through GPM: Hopper and newer only."""
 
 CLOCK_EVENTS = {
     0x001: "gpu_idle",
@@ -117,7 +117,7 @@ CLOCK_EVENTS = {
     0x080: "hw_power_brake",
     0x100: "display_clocks",
 }
-"""Bits of `clock_event_reasons`, under dcgm-exporter's names."""
+"""Bits of `clock_event_reasons` -> dcgm-exporter's names."""
 
 FACTS = (
     "driver_version",

@@ -1,4 +1,4 @@
-"""A node at one moment."""
+"""Snapshot of a node at one moment."""
 
 from dataclasses import dataclass
 
@@ -8,23 +8,23 @@ from gpusteward.core.gpus import GpuProcess, GpuReading
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What could not be read, and why. It cost its own part; the rest of the snapshot is whole."""
+    """A failed read and its reason. The rest of the snapshot is not affected."""
 
     collector: str  # "nvml", "processes", "kubelet", "pods", ...
     reason: str
     gpu_uuid: str = ""
-    needs_restart: bool = False  # of the agent; nothing else mends it
+    needs_restart: bool = False  # only a restart of the agent helps
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything the agent knows of its node, immutable: every dialect is rendered from the same one."""
+    """Everything the agent knows about its node. Immutable: all dialects are rendered from the same snapshot."""
 
     node: str
     taken_at: float  # unix seconds
     readings: tuple[GpuReading, ...] = ()  # every whole GPU, each followed by its MIG instances
     processes: tuple[GpuProcess, ...] = ()
     allocations: tuple[Allocation, ...] = ()
-    allocations_known: bool = True  # False: nobody could tell who holds what
+    allocations_known: bool = True  # False: allocations could not be read
     failures: tuple[Failure, ...] = ()
-    holders_are_processes: bool = False  # there is no Kubernetes: whoever has a process on a GPU holds it
+    holders_are_processes: bool = False  # no Kubernetes: a GPU is attributed to the processes running on it

@@ -1,8 +1,7 @@
-"""Who uses how much of a GPU: the device divided among containers, the host, and what nobody can name.
+"""Splits the usage of each GPU among containers, the host, and an unattributed rest.
 
-One rule for totals: a device uses at least what its processes are seen to use, and never more than it has. The
-parts then sum to the total; `unattributed` takes what the others leave. A part that cannot be known is `None`,
-it never becomes 0.
+The total of a device is at least the sum of its processes and at most its capacity. The parts sum to the total;
+`unattributed` is the rest. An unknown part is `None`, never 0.
 """
 
 import re
@@ -18,24 +17,24 @@ from gpusteward.core.snapshots import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One user's part of one GPU."""
+    """The part of one GPU used by one container, by the host, or unattributed."""
 
     by: Place
     container: Container | None = None
     processes: int | None = 0
     utilization_ratio: float | None = None
     memory_bytes: float | None = None
-    power_watts: float | None = None  # estimated by share of use
+    power_watts: float | None = None  # estimated from the utilization
 
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """One GPU and the parts of it; a total of `None` could not be measured."""
+    """One GPU and its parts; a total of `None` could not be measured."""
 
     gpu: Gpu
     utilization_ratio: float | None
     memory_used_bytes: float | None
-    power_watts: float | None  # of a MIG instance: its estimated part of the device's
+    power_watts: float | None  # of a MIG instance: its estimated part of the device's power
     parts: tuple[Part, ...]
 
 
@@ -43,14 +42,14 @@ DIVIDED_SIGNALS = frozenset(
     {"utilization_mean_ratio", "utilization_ratio", "gr_engine_ratio", "memory_used_bytes", "memory_total_bytes"}
     | {"memory_reserved_bytes", "power_watts", "energy_joules_total"}
 )
-"""What dividing a GPU, and counting what its users did, is made of."""
+"""Signals needed to split a GPU and to accumulate the usage of its users."""
 
 _Users = dict[tuple[Place, Container | None], list[GpuProcess]]
 _OnGpu = TypeVar("_OnGpu", GpuProcess, Allocation)
 
 
 def divide(snapshot: Snapshot) -> tuple[Division, ...]:
-    """Divide every GPU of the snapshot that can be held: whole ones, and MIG instances instead of their parent."""
+    """Split every GPU of the snapshot that can be allocated: whole GPUs, and MIG instances instead of their parent."""
     processes = _by_gpu(snapshot.processes)
     allocations = _by_gpu(snapshot.allocations)
     instance_watts = _instance_watts(snapshot.readings, processes)
@@ -73,12 +72,12 @@ def divide_gpu(
     *,
     watts: float | None,
 ) -> Division:
-    """Divide one GPU among those who hold it and those seen on it."""
+    """Split one GPU among the containers that hold it and the processes on it."""
     users = _users(processes, allocations)
-    known = _known(reading, users)
-    sizes = _sum_up(known, lambda process: process.memory_bytes)
-    held, memory = _settle(reading.signals.get("memory_used_bytes"), sizes, _capacity(reading))
-    busy, utilization = _settle(utilization_of(reading), _utilization(reading, users, known, allocations), 1.0)
+    known = _known_processes(reading, users)
+    sizes = _sum_per_user(known, lambda process: process.memory_bytes)
+    held, memory = _reconcile_total(reading.signals.get("memory_used_bytes"), sizes, _capacity(reading))
+    busy, utilization = _reconcile_total(utilization_of(reading), _utilization(reading, users, known, allocations), 1.0)
     power = _power(watts, utilization, len(allocations))
     parts = tuple(
         Part(by, container, None if own is None else len(own), ratio, size, watt)
@@ -88,7 +87,7 @@ def divide_gpu(
 
 
 def utilization_of(reading: GpuReading) -> float | None:
-    """The widest window the device offers; on MIG, where NVML has no utilization, the engine's activity."""
+    """The utilization over the longest window available; on MIG, where NVML has none, the engine activity."""
     for name in ("utilization_mean_ratio", "utilization_ratio", "gr_engine_ratio"):
         if name in reading.signals:
             return reading.signals[name]
@@ -96,7 +95,7 @@ def utilization_of(reading: GpuReading) -> float | None:
 
 
 def _users(processes: Sequence[GpuProcess], allocations: Sequence[Allocation]) -> _Users:
-    """Everybody with a claim, then everybody else with a process; host and unattributed are always there, last."""
+    """Processes by user: containers with an allocation, then other containers with a process, host, unattributed."""
     users: _Users = {(Place.CONTAINER, allocation.container): [] for allocation in allocations}
     rest: _Users = {(Place.HOST, None): [], (Place.UNKNOWN, None): []}
     for process in processes:
@@ -107,29 +106,35 @@ def _users(processes: Sequence[GpuProcess], allocations: Sequence[Allocation]) -
     return users | rest
 
 
-def _known(reading: GpuReading, users: _Users) -> list[list[GpuProcess] | None]:
-    """The processes of each user; None where they cannot be told.
+def _known_processes(reading: GpuReading, users: _Users) -> list[list[GpuProcess] | None]:
+    """The processes of each user; None if unknown.
 
-    None at all is an answer only if everything on the GPU could be seen and named.
+    A user without processes is known to have none only if all processes on the GPU could be listed and attributed.
     """
-    nameless = [who for (_, who), own in users.items() if who and own and not (who.pod and who.name)]
-    is_whole = reading.processes_known and not users[Place.UNKNOWN, None]
+    unnamed = [
+        container
+        for (_, container), own in users.items()
+        if container and own and not (container.pod and container.name)
+    ]
+    is_complete = reading.processes_known and not users[Place.UNKNOWN, None]
     return [
-        own if own or (is_whole and not any(_may_be(other, who) for other in nameless)) else None
-        for (_, who), own in users.items()
+        own if own or (is_complete and not any(_may_be(other, container) for other in unnamed)) else None
+        for (_, container), own in users.items()
     ]
 
 
-def _may_be(nameless: Container, holder: Container | None) -> bool:
-    """Whether a container known by less than its name could be this holder, as far as both are known."""
+def _may_be(unnamed: Container, holder: Container | None) -> bool:
+    """Whether a container without a full name could be this holder."""
     if holder is None:
         return False
-    if nameless.pod:
-        return (nameless.namespace, nameless.pod) == (holder.namespace, holder.pod)
+    if unnamed.pod:
+        return (unnamed.namespace, unnamed.pod) == (holder.namespace, holder.pod)
     return not holder.pod_uid
 
 
-def _sum_up(known: Iterable[list[GpuProcess] | None], read: Callable[[GpuProcess], float | None]) -> list[float | None]:
+def _sum_per_user(
+    known: Iterable[list[GpuProcess] | None], read: Callable[[GpuProcess], float | None]
+) -> list[float | None]:
     return [None if own is None else _known_sum(map(read, own)) for own in known]
 
 
@@ -139,8 +144,8 @@ def _utilization(
     known: Sequence[list[GpuProcess] | None],
     allocations: Sequence[Allocation],
 ) -> list[float | None]:
-    """Each user's compute; a sole holder nobody disturbs has all that the device does."""
-    device, ratios = utilization_of(reading), _sum_up(known, lambda process: process.sm_ratio)
+    """Utilization of each user; an exclusive holder without other processes on the GPU has all of it."""
+    device, ratios = utilization_of(reading), _sum_per_user(known, lambda process: process.sm_ratio)
     if device is not None and _has_sole_holder(users, allocations):
         return [max(device, ratios[0] or 0.0), 0.0, 0.0]
     return ratios
@@ -160,15 +165,15 @@ def _known_sum(values: Iterable[float | None]) -> float | None:
     return total
 
 
-def _settle(
+def _reconcile_total(
     measured: float | None, parts: list[float | None], cap: float | None
 ) -> tuple[float | None, list[float | None]]:
-    """The total and its parts, agreeing. Without a measured total, one unknown part makes the whole unknown."""
+    """Total and parts that add up. Without a measured total, one unknown part makes the total unknown."""
     seen = sum(part for part in parts if part is not None)
     if measured is None and None in parts:
         return None, [*parts[:-1], None]
     total = max(measured or 0.0, seen)
-    if not total:  # of nothing, nobody has a part, whoever they are
+    if not total:  # every part is 0, also the unknown ones
         return total, [0.0] * len(parts)
     if cap is not None and total > cap:
         parts = [None if part is None else part * min(1.0, cap / seen) if seen else part for part in parts]
@@ -182,7 +187,7 @@ def _capacity(reading: GpuReading) -> float | None:
 
 
 def _power(watts: float | None, utilization: list[float | None], holders: int) -> list[float | None]:
-    """Power by share of use, unknown where the use is; what nobody is known to use is `_idle_weights`'s to give."""
+    """Power split by utilization, unknown where that is unknown; an idle GPU is split by `_idle_weights`."""
     if watts is None:
         return [None] * len(utilization)
     weights = [ratio or 0.0 for ratio in utilization]
@@ -195,20 +200,20 @@ def _power(watts: float | None, utilization: list[float | None], holders: int) -
 
 
 def _idle_weights(utilization: list[float | None], holders: int) -> list[float]:
-    """An idle GPU's power goes to its holders by equal parts, else to nobody.
+    """The power of an idle GPU is split equally among its holders; without holders it is unattributed.
 
-    Where use is unknown it may not be idle: then only a holder who is alone on it is sure to be the one.
+    With an unknown utilization the GPU may not be idle: then only a holder that is alone on it gets the power.
     """
     is_idle, is_alone = None not in utilization[:-1], holders == 1 and len(utilization) == 3
-    heirs = holders if is_idle or is_alone else 0
-    return [1.0] * heirs + [0.0] * (len(utilization) - heirs - 1) + [0.0 if heirs else 1.0]
+    receivers = holders if is_idle or is_alone else 0
+    return [1.0] * receivers + [0.0] * (len(utilization) - receivers - 1) + [0.0 if receivers else 1.0]
 
 
 def _instance_watts(
     readings: Iterable[GpuReading], processes: Mapping[str, Sequence[GpuProcess]]
 ) -> Mapping[str, float]:
-    """A MIG device's power over its instances: by activity times compute slices; by slices alone while all are idle
-    or the activity of one is unknown."""
+    """The power of a MIG device split among its instances: by activity times compute slices, or by slices only while
+    all are idle or the activity of one is unknown."""
     watts: dict[str, float] = {}
     instances = _by_parent(readings)
     for reading in readings:
@@ -228,7 +233,7 @@ def _activities(instances: Sequence[GpuReading], processes: Mapping[str, Sequenc
 
 
 def _activity(instance: GpuReading, processes: Mapping[str, Sequence[GpuProcess]]) -> float | None:
-    """What the device tells; where it tells nothing, an instance nobody is on is idle."""
+    """The measured activity; if there is none, an instance without processes is idle."""
     is_empty = instance.processes_known and not processes.get(instance.gpu.uuid)
     ratio = utilization_of(instance)
     return 0.0 if ratio is None and is_empty else ratio
@@ -246,7 +251,7 @@ _SLICES = re.compile(r"([0-9]+)(?:c\.|g\.)")
 
 
 def _compute_slices(gpu: Gpu) -> float:
-    """The 3 of `3g.40gb`, the 1 of `1c.3g.40gb`; a profile of another form counts as one slice."""
+    """The 3 of `3g.40gb` or the 1 of `1c.3g.40gb`; any other profile name counts as one slice."""
     match = _SLICES.match(gpu.mig.profile) if gpu.mig else None
     return float(match[1]) if match and int(match[1]) else 1.0
 

@@ -1,21 +1,17 @@
-"""GPUs that do not exist: nodes whose workloads yield snapshots, with a known truth.
+"""Simulated GPU nodes: workloads with known behaviour produce snapshots.
 
-    models.py        real GPU models: memory, power, clocks, what they can report
-    noise.py         chance that needs no memory: hashes of (seed, name) and of (seed, moment)
-    courses.py       work as closed functions of time: any moment, any order, exact integrals
-    truths.py        what kind of workload it is, and whether it truly works
-    workloads.py     the kinds: how each works, what it does to a GPU, what memory it holds
-    applications.py  what a person deployed; its pods, which come and go
-    seats.py         an application's place on a GPU, and what it does there at a moment
-    devices.py       a GPU and its seats; energy, power, heat
-    tenancies.py     who holds what at a moment, and what that truly came to over a time
-    readings.py      a device at a moment as signals, just those its model would report
-    assembly.py      plans become devices
-    nodes.py         `SimulatedNode`: the whole as a `Snapshot`
-    loads.py         a load that a person starts, to see it in the numbers
-    layouts.py       kinds of nodes, each with a sharing mode
-    fleets.py        `default_node` and `fleet`
+    fleets.py         `default_node` and `fleet`: ready-made nodes, one layout per sharing mode
+    nodes.py          `SimulatedNode`: the state of a node at any moment as a `Snapshot`
+    assembly.py       plans -> devices with placements
+    devices.py        GPUs, MIG instances and the placements of applications on them; energy and power
+    readings.py       a device at a moment as signals, as its model would report them
+    applications.py   deployed applications and their pods
+    workloads.py      kinds of workloads: when each is busy, what it does to a GPU, how much memory it holds
+    load_curves.py    busy seconds as closed functions of time, with exact integrals
+    ground_truth.py   what each workload really did, to check verdicts against
+    loads.py          loads started by hand on a simulated GPU
+    models.py         GPU models: memory, power, clocks, supported signals
+    seeded_random.py  reproducible random values from a seed and names or moments
 
-Nothing here steps through time or keeps state: everything is a function of the seed and the moment. Nothing
-reads a clock, a file or a socket; only `core` is imported.
+Everything is a function of the seed and the moment: no state, no clock, no file, no socket. Only `core` is imported.
 """

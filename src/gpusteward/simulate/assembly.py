@@ -1,4 +1,4 @@
-"""Plans become devices: who sits where, with which part of the memory and the power."""
+"""Builds devices from plans: which application gets which GPU, with what part of memory and power."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from gpusteward.simulate.workloads import MIXES, ActivityMix, Draws, draw_memory
 
 DRIVER_VERSION = "570.172.08"
 USABLE_MEMORY = 0.94
-"""The rest stays free: contexts, fragments, and a load that a person may start."""
+"""The rest stays free for contexts, fragmentation and loads started by hand."""
 LOAD_MEMORY = 0.01
 LOAD_MIX = ActivityMix(0.95, 0.45, 0.98, 0.45, 0.75, 0.40, 0.10, 0.0)
 MPS_SERVER_BYTES = 30 * MIB
@@ -35,16 +35,16 @@ _RESOURCES: Mapping[Share, str] = {
 
 @dataclass(frozen=True, slots=True)
 class GpuPlan:
-    """What is booked on one GPU. Any MIG profile here slices it."""
+    """The placements requested on one GPU. With any MIG profile the GPU is in MIG mode."""
 
     requests: tuple[PlacementRequest, ...] = ()
-    free_profiles: tuple[str, ...] = ()  # MIG instances nobody holds
+    free_profiles: tuple[str, ...] = ()  # MIG instances that are not allocated
 
 
 def assemble_devices(
     node: str, plans: Sequence[GpuPlan], *, model: GpuModel, random: SeededRandom, first_pid: int
 ) -> tuple[Device, ...]:
-    """One device a plan, in order."""
+    """One device per plan, in order."""
     pids = iter(range(first_pid, first_pid + 4_194_304, PIDS_PER_PLACEMENT))
     return tuple(
         _assemble_device(
@@ -55,7 +55,7 @@ def assemble_devices(
 
 
 def with_load(device: Device, load: Load, *, pid: int) -> Device:
-    """The device with a load on it, on its first instance if it is sliced. Those there get what the load leaves."""
+    """The device with a load, on its first MIG instance if it has any. Other work is reduced by the load."""
     instances = device.instances
     if not instances:
         return _replace_placements(
@@ -84,7 +84,7 @@ def _beside(
         LOAD_MIX,
         memory_bytes=int((gpu.memory_total_bytes or 0) * LOAD_MEMORY),
         busy_watts=_busy_watts(device.model, LOAD_MIX) * share,
-        context_watts=0.0,  # it may come on top of seats that have all of the context's power already
+        context_watts=0.0,  # other placements may already have all of the context power
         first_pid=pid,
         process_name="gpusteward-load",
         process_count=1,
@@ -141,7 +141,7 @@ def _assemble_device(gpu: Gpu, plan: GpuPlan, *, model: GpuModel, random: Seeded
 
 
 def _slice(gpu: Gpu, plan: GpuPlan, *, model: GpuModel, pids: Iterator[int]) -> tuple[Instance, ...]:
-    """One instance a booking, then the free ones, with ids counted up from each size's first."""
+    """One instance per request, then the free ones; ids count up from the first id of each size."""
     wanted: list[tuple[str, PlacementRequest | None]] = [(request.profile, request) for request in plan.requests]
     wanted += [(name, None) for name in plan.free_profiles]
     taken: dict[int, int] = {}
@@ -199,7 +199,7 @@ def _place(
 
 
 def _terms(request: PlacementRequest, *, replica: str, budget_bytes: int) -> AllocationTerms:
-    """What each sharing system writes down: replicas where ids have them, limits where it sets them."""
+    """Replica and limits as the sharing system would report them."""
     share = request.share
     if share is Share.MIG:
         return AllocationTerms(share, f"nvidia.com/mig-{request.profile}")

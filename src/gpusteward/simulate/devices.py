@@ -1,4 +1,4 @@
-"""A place on a GPU that an application (or a process of the host) has, and what goes on there at a moment."""
+"""Simulated GPUs and MIG instances, and the placements of applications and host processes on them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,11 +14,11 @@ from gpusteward.simulate.seeded_random import hash_to_unit
 from gpusteward.simulate.workloads import VARYING_MEMORY, ActivityMix
 
 SAMPLE_SECONDS = 1.0
-"""What the driver's last utilization and power sample speak of."""
+"""Window of the driver's last utilization and power sample."""
 WINDOW_SECONDS = 5.0
-"""What means and process utilizations speak of: the agent's default interval, since nobody remembers the last."""
+"""Window of means and process utilizations: the agent's default interval, as the time of the last read is unknown."""
 HEAT_SECONDS = 90.0
-"""Temperature follows the mean power of this long."""
+"""Temperature follows the mean power of this window."""
 MEMORY_STEP_SECONDS = 600.0
 MEMORY_VARIATION_RATIO = 0.015
 
@@ -28,7 +28,7 @@ PIDS_PER_PLACEMENT = GENERATIONS_WITH_OWN_PIDS * PIDS_PER_GENERATION
 
 
 class Presence(Protocol):
-    """When somebody sits there: a course that also tells yes or no."""
+    """When the placement is occupied: a load curve that also tells whether it is on."""
 
     def __call__(self, at: float, /) -> float: ...
     def is_on(self, at: float, /) -> bool: ...
@@ -36,7 +36,7 @@ class Presence(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlacementRequest:
-    """An application's claim on a GPU, as it was asked for."""
+    """A requested placement of an application on a GPU."""
 
     application: Application
     ordinal: int = 0  # which pod of the application
@@ -47,7 +47,7 @@ class PlacementRequest:
 
 @dataclass(frozen=True, slots=True)
 class AllocationTerms:
-    """What the booking became: the lines of the allocation that do not change with the pod."""
+    """The parts of the allocation that do not depend on the pod."""
 
     share: Share
     resource: str
@@ -58,7 +58,7 @@ class AllocationTerms:
 
 @dataclass(frozen=True, slots=True)
 class Occupant:
-    """Who sits there in one turn; without a claim, the host."""
+    """The pod in one generation; without an allocation, a process of the host."""
 
     first_pid: int
     allocation: Allocation | None = None
@@ -70,21 +70,21 @@ class Occupant:
 
 @dataclass(slots=True)
 class Sample:
-    """What goes on at a seat at a moment. Ratios are of the device or MIG instance, unrounded."""
+    """Activity of a placement at a moment. Ratios are of the device or MIG instance, unrounded."""
 
     placement: "Placement"
     is_present: bool
     last: float  # busy ratio of the driver's sample
     mean: float  # busy ratio of the window
     watts: float  # above idle, of the driver's sample
-    heat_watts: float  # above idle, mean of what heats
+    heat_watts: float  # above idle, mean over `HEAT_SECONDS`
     joules: float  # above idle, since the epoch
     memory_bytes: int
 
 
 @dataclass(slots=True, eq=False)
 class Placement:
-    """All turns of one claim on one GPU."""
+    """The placement of an application on one GPU, over all generations of its pod."""
 
     gpu_uuid: str
     presence: Presence
@@ -92,11 +92,11 @@ class Placement:
     activity: ActivityMix
     memory_bytes: int
     busy_watts: float  # above idle, per unit of work
-    context_watts: float  # above idle, while somebody is there
+    context_watts: float  # above idle, while occupied
     first_pid: int
     process_name: str
     process_count: int
-    device_share: float = 1.0  # of the compute that it can keep busy: a MIG instance has some slices of it
+    device_share: float = 1.0  # share of the device's compute; less on a MIG instance
     seed: int = 0
     request: PlacementRequest | None = None
     terms: AllocationTerms | None = None
@@ -104,7 +104,7 @@ class Placement:
     _occupant: Occupant | None = field(default=None, init=False, repr=False)
 
     def sample(self, at: float) -> Sample:
-        """Exact differences of the courses: rates agree with the counters between any two moments."""
+        """Exact differences of the load curves, so rates agree with the counters between any two moments."""
         work, presence = self.work, self.presence
         busy, here = work(at), presence(at)
         last = busy - work(at - SAMPLE_SECONDS)
@@ -131,14 +131,14 @@ class Placement:
         return self.context_watts * self.presence(at) + self.busy_watts * self.work(at)
 
     def occupant(self, at: float) -> Occupant:
-        """Who sits there; only the last turn asked for is kept, as everybody asks for the present one."""
+        """The pod at that moment; only the last generation is cached."""
         generation = self.request.application.lifetimes.generation(at) if self.request else 0
         if self._occupant is None or generation != self._generation:
             self._generation, self._occupant = generation, self._find_occupant(generation)
         return self._occupant
 
     def processes(self, sample: Sample, occupant: Occupant, *, has_utilization: bool) -> Sequence[GpuProcess]:
-        """One after the other, the seat's work and memory split evenly."""
+        """The processes, with work and memory split evenly."""
         count = self.process_count
         busy = to_percent(sample.mean / count) if count and has_utilization else None
         copy = to_percent(sample.mean * self.activity.memory_copy / count) if count and has_utilization else None
@@ -186,13 +186,13 @@ class Placement:
 
 
 def to_percent(ratio: float) -> float:
-    """As NVML gives utilizations: whole per cents, 0 to 100."""
+    """Rounded like NVML's utilizations: whole percent, 0 to 100."""
     return max(0.0, min(round(ratio, 2), 1.0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Instance:
-    """A MIG instance of a device, with the one seat it may have."""
+    """A MIG instance of a device, with at most one placement."""
 
     gpu: Gpu
     profile: MigProfile
@@ -201,7 +201,7 @@ class Instance:
 
 @dataclass(slots=True, eq=False)
 class Device:
-    """A whole GPU. Seats are on itself, or, where it is sliced, on its instances."""
+    """A whole GPU. Placements are on the GPU itself or on its MIG instances."""
 
     gpu: Gpu
     model: GpuModel
@@ -218,13 +218,13 @@ class Device:
             yield from instance.placements
 
     def hardware(self) -> Iterator[tuple[Gpu, tuple[Placement, ...]]]:
-        """What can be held, with its seats: the device itself, or its instances."""
+        """The device and its instances with their placements."""
         yield self.gpu, self.placements
         for instance in self.instances:
             yield instance.gpu, instance.placements
 
     def energy_joules(self, at: float, *, booted_at: float, samples: Sequence[Sample]) -> float:
-        """Since the driver was loaded: idle power for all of the time, and what the seats drew above it."""
+        """Energy since the driver was loaded: idle power plus the power of the placements."""
         if booted_at != self._booted_at:
             self._booted_at = booted_at
             self._joules_at_boot = sum(placement.joules(booted_at) for placement in self.all_placements())

@@ -1,4 +1,4 @@
-"""Ready-made nodes: one that shows everything, and clusters of many."""
+"""Ready-made simulated nodes: layouts by sharing mode, the default node, and clusters of many nodes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,25 +17,25 @@ Plans = list[GpuPlan]
 
 @dataclass(frozen=True, slots=True)
 class LayoutContext:
-    """Where a node stands: its own luck, and that of its group, which shares some applications."""
+    """Random values of a node and of its group, which shares some applications, and the GPU model."""
 
     random: SeededRandom
     group: SeededRandom
     model: GpuModel
-    has_gaps: bool = True  # jobs leave their GPU free now and then
+    has_gaps: bool = True  # GPUs are sometimes free between two jobs
 
     def new(self, kind: Kind, *names: object, owner: str = "") -> Application:
         application = draw_application(kind, self.random.child("application", *names), owner=owner)
         return application if self.has_gaps else application.without_gaps()
 
     def shared(self, kind: Kind, name: str, *, owner: str) -> Application:
-        """The same one for every node of the group that asks for the name."""
+        """The application of that name, shared by the nodes of the group."""
         return draw_application(kind, self.group.child("application", name), owner=owner)
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A kind of node. `models` are short names; the plans may depend on the model drawn."""
+    """A kind of node. `models` are short names; the plans may depend on the drawn model."""
 
     models: tuple[str, ...]
     plan: Callable[[LayoutContext], Plans]
@@ -59,7 +59,7 @@ def whole_gpus(application: Application, count: int, *, ordinal: int = 0) -> Pla
 def shared_gpu(
     context: LayoutContext, share: Share, *, kinds: Sequence[Kind], capacities: Sequence[float] = ()
 ) -> GpuPlan:
-    """One GPU for several; in equal parts unless told."""
+    """One GPU shared by several pods, in equal parts by default."""
     parts = capacities or [1 / len(kinds)] * len(kinds)
     return GpuPlan(
         tuple(
@@ -70,7 +70,7 @@ def shared_gpu(
 
 
 def mig_gpu(context: LayoutContext, *, kinds: Sequence[Kind], free: int = 0) -> GpuPlan:
-    """A GPU cut into a 3g, a 2g and two 1g instances, biggest first; `free` of the small ones have no holder."""
+    """A GPU with a 3g, a 2g and two 1g MIG instances; `free` of the small ones are not allocated."""
     one, two, three, _ = (profile.name for profile in context.model.mig_profiles)
     profiles = (three, two, one, one)
     requests = tuple(
@@ -82,7 +82,7 @@ def mig_gpu(context: LayoutContext, *, kinds: Sequence[Kind], free: int = 0) -> 
 
 def _train(ordinal: int) -> Callable[[LayoutContext], Plans]:
     def plan(context: LayoutContext) -> Plans:
-        """Half of one big job; the other half is on the sister node."""
+        """Half of one big job; the other half is on another node of the group."""
         return whole_gpus(context.shared(Kind.TRAINING, "big job", owner="PyTorchJob"), 8, ordinal=ordinal)
 
     return plan
@@ -190,19 +190,19 @@ LAYOUTS: tuple[Layout, ...] = (
     Layout(("h100", "a100-80gb"), _fraction),
     Layout(("rtx4090", "t4"), _ratio),
 )
-"""A fleet goes through them in turn; ten nodes in a row are a group."""
+"""A fleet uses them in turn; ten consecutive nodes are a group."""
 
 DEFAULT_LAYOUT = Layout(("h100",), _show, has_gaps=False)
 
 
 def create_context(random: SeededRandom, group: SeededRandom, *, layout: Layout) -> tuple[str, LayoutContext]:
-    """A site for a node of that layout, and the short name of its model."""
+    """The short name of the model, and the context for a node of that layout."""
     short = layout.draw_model(random, group)
     return short, LayoutContext(random, group, MODELS[short], layout.has_gaps)
 
 
 NODES_WITH_OWN_PIDS = 250
-"""So many nodes have pids of their own below the kernel's limit of 4,194,304; later ones repeat them."""
+"""Number of nodes with distinct pids below the kernel's limit of 4,194,304; later nodes reuse them."""
 
 
 def default_node(seed: int = 0, *, name: str = "simulated-node") -> SimulatedNode:

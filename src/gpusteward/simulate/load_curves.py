@@ -1,12 +1,12 @@
-"""Work as closed functions of time.
+"""Load curves: cumulative busy seconds as closed functions of time.
 
-A course maps a moment (unix seconds) to seconds counted by then; it never falls and never rises faster than
-time. The count of a workload's busy seconds is a course, so its utilization between two moments is the
-difference of two counts over the time between them: exact for any window, at any moment, in any order.
-Courses chain: a clock that stands still now and then is a course too, and work that follows it rests with it.
+A load curve maps a moment (unix seconds) to the seconds counted until then; it never decreases and never grows faster
+than time. The utilization between two moments is the difference of two values divided by the time between them: exact
+for any window, at any moment, in any order. Load curves can be chained: a clock that pauses is a load curve too, and
+work that uses this clock pauses with it.
 
-Randomness keeps the integral closed because each block of time gives back what it took: a ripple is as long
-above as below, a break or a burst moves within its block but always lasts as long as the block says.
+Random variation keeps the integral closed because it cancels out within each block of time: a ripple is as long above
+the mean as below, and a break or burst moves within its block but has a fixed length.
 """
 
 import math
@@ -24,7 +24,7 @@ _FIRST_MONDAY = 4 * DAY  # 1970-01-05
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Nothing, ever."""
+    """Never busy."""
 
     def __call__(self, _: float) -> float:
         return 0.0
@@ -32,7 +32,7 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Work that follows a clock."""
+    """Work that uses another curve as its clock."""
 
     clock: LoadCurve
     work: LoadCurve
@@ -54,7 +54,7 @@ class Scaled:
 
 @dataclass(frozen=True, slots=True)
 class Lifetimes:
-    """On for `lasting` seconds of every `period`: one life of a pod after another."""
+    """On for the first `duration` seconds of every `period`: the lifetimes of consecutive pods."""
 
     period: float
     phase: float
@@ -76,7 +76,7 @@ class Lifetimes:
 
 @dataclass(frozen=True, slots=True)
 class Breaks:
-    """A clock that stands still for `lasting` seconds somewhere in every `every` seconds."""
+    """A clock that pauses for `duration` seconds somewhere in every `every` seconds."""
 
     seed: int
     every: float
@@ -91,11 +91,11 @@ class Breaks:
 
 @dataclass(frozen=True, slots=True)
 class OfficeHours:
-    """A clock that runs for two spells on each working day, somewhere in the morning and in the afternoon."""
+    """A clock that runs for two periods on each working day, one in the morning and one in the afternoon."""
 
     seed: int
     offset: float  # of local time to UTC, in seconds
-    morning: float  # seconds of each spell; at most the three and the five hours they move in
+    morning: float  # seconds of each period; at most the three and the five hours within which they lie
     afternoon: float
 
     def __call__(self, at: float) -> float:
@@ -112,7 +112,7 @@ class OfficeHours:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """The same utilization always."""
+    """Constant utilization."""
 
     level: float
 
@@ -122,7 +122,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """About the same utilization always, with a fast and a slow ripple of up to `swing` each."""
+    """Almost constant utilization, with a fast and a slow ripple of up to `swing` each."""
 
     seed: int
     level: float
@@ -134,7 +134,7 @@ class Steady:
         return self.level * at + self._ripple(at, self.fast) + self._ripple(at, self.slow)
 
     def _ripple(self, at: float, period: float) -> float:
-        """The first half of a block is above the level by as much as the second is below, or the other way."""
+        """One half of a block is above the level by as much as the other half is below."""
         block, into = divmod(at, period)
         height = self.swing * (2 * hash_to_unit(self.seed, int(block)) - 1)
         return height * min(into, period - into)
@@ -154,9 +154,9 @@ class DayAndNight:
 
 @dataclass(frozen=True, slots=True)
 class Bursts:
-    """What another course works evenly, done in one burst somewhere in every `every` seconds.
+    """The work of another curve, done in one burst somewhere in every `every` seconds.
 
-    A burst's utilization is `crest` times the block's mean, but at least `least` and at most 1.
+    The utilization of a burst is `peak_factor` times the mean of its block, at least `lowest_level`, at most 1.
     """
 
     seed: int
@@ -177,7 +177,7 @@ class Bursts:
 
 @dataclass(frozen=True, slots=True)
 class ReducedWork:
-    """Work that gives up `ratio` of its speed from `since` to `until`, to a load beside it."""
+    """Work reduced by `ratio` from `since` to `until`, because of another load."""
 
     work: LoadCurve
     ratio: float

@@ -1,4 +1,4 @@
-"""A load that a person starts on a simulated GPU, to see it in the numbers."""
+"""Loads started by hand on a simulated GPU (--simulate-load)."""
 
 import math
 import re
@@ -11,7 +11,7 @@ _FORM = re.compile(r"(?P<gpu>\d{1,3})=(?P<ratio>\d*\.?\d+)(?P<percent>%?)(:(?P<s
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A process of the host that keeps one GPU busy for a while; what runs there already gets the rest."""
+    """A host process that keeps one GPU busy for a while; other work on the GPU is reduced."""
 
     gpu_index: int
     ratio: float
@@ -32,12 +32,11 @@ def parse_load(text: str, *, now: float) -> Load:
     if not 0 < ratio <= 1:
         raise _refusal(text, f"the ratio {found['ratio']}{found['percent']} is not above 0 and at most 1")
     if seconds <= 0:
-        raise _refusal(text, "a load of 0 seconds would never be seen")
+        raise _refusal(text, "a load of 0 seconds has no effect")
     return Load(int(found["gpu"]), ratio, now, now + seconds)
 
 
 def _refusal(text: str, reason: str) -> ConfigurationError:
     return ConfigurationError(
-        f"simulated load {text!r} cannot be used: {reason}; "
-        "write for example 3=0.9:120 for 90 % of GPU 3 during 120 seconds"
+        f"invalid simulated load {text!r}: {reason}; for example, 3=0.9:120 is 90 % of GPU 3 for 120 seconds"
     )

@@ -1,7 +1,7 @@
-"""Real GPU models: what they have, what they draw, and what they can report.
+"""GPU models: memory, power, clocks and supported signals.
 
-Names are NVML's. Numbers are typical of what nvidia-smi shows: drivers differ by some MiB and boards by some
-watts, so nothing should lean on a last digit. MIG memory is checked against `nvidia-smi mig -lgip` for H100 only.
+Names are NVML's. Numbers are typical values of nvidia-smi: drivers differ by some MiB and boards by some watts, so the
+last digits are not reliable. MIG memory was checked against `nvidia-smi mig -lgip` for H100 only.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ class MigProfile:
 
     @property
     def first_instance_id(self) -> int:
-        """GPU instance ids count up from here: NVML numbers them by size."""
+        """The first GPU instance id of this size; NVML numbers instances by size."""
         return {7: 0, 4: 1, 3: 1, 2: 3, 1: 7}[self.compute_slices]
 
 
@@ -108,4 +108,4 @@ MODELS: Mapping[str, GpuModel] = {
     "b200": B200,
     "rtx4090": RTX_4090,
 }
-"""By the short names that nodes are called after."""
+"""By short name; node names begin with it."""

@@ -1,4 +1,4 @@
-"""A node that does not exist: its GPUs at any moment as a `Snapshot`, and the truth about them."""
+"""A simulated node: its state at any moment as a `Snapshot`, and the ground truth of its workloads."""
 
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -19,14 +19,14 @@ from gpusteward.simulate.seeded_random import SeededRandom
 MOST_GPUS = 16
 FIRST_PID = 2_048
 LOAD_PIDS = 112 * PIDS_PER_PLACEMENT
-"""Loads count from here: past the seats of 16 GPUs with 7 instances each."""
+"""Pid offset of loads: after the placements of 16 GPUs with 7 instances each."""
 PIDS_PER_NODE = 16_384
 BOOT_PERIOD = 97 * DAY
-"""How often the driver is loaded anew, whereupon energy counts from 0 again."""
+"""How often the driver is loaded again, which resets the energy counter."""
 
 
 class SimulatedNode:
-    """A node with 1 to 16 GPUs of one model. Everything it says is a function of its making and the moment."""
+    """A node with 1 to 16 GPUs of one model. Its state depends only on the constructor arguments and the moment."""
 
     def __init__(
         self, name: str, plans: Sequence[GpuPlan], *, model: GpuModel, seed: int, first_pid: int = FIRST_PID
@@ -41,7 +41,7 @@ class SimulatedNode:
         self.devices = assemble_devices(name, plans, model=model, random=random, first_pid=first_pid)
 
     def snapshot(self, at: float) -> Snapshot:
-        """The node at a moment, any moment, in any order."""
+        """The state of the node at any moment, in any order."""
         readings: list[GpuReading] = []
         processes: list[GpuProcess] = []
         allocations: list[Allocation] = []
@@ -59,11 +59,11 @@ class SimulatedNode:
         return Snapshot(self.name, at, tuple(readings), tuple(processes), tuple(allocations))
 
     def truths(self, at: float) -> Mapping[TruthKey, Truth]:
-        """What every allocation of the snapshot at that moment truly is."""
+        """The ground truth of every allocation in the snapshot of that moment."""
         return {allocation_key(each.allocation): each.truth(at) for each in self.ownerships(at)}
 
     def ownerships(self, at: float) -> list[Ownership]:
-        """Everybody who holds something at a moment. Cheaper than a snapshot: nothing is measured."""
+        """All allocations at a moment. Cheaper than a snapshot: no signals are computed."""
         return [
             Ownership(gpu, self.model, placement, allocation)
             for device in self.devices
@@ -77,7 +77,7 @@ class SimulatedNode:
         return len(self.devices)
 
     def booted_at(self, at: float) -> float:
-        """When the driver was last loaded: energy counts from there."""
+        """When the driver was last loaded; the energy counter starts there."""
         return self._boots.starts_at(self._boots.generation(at))
 
     def with_load(self, load: Load) -> "SimulatedNode":

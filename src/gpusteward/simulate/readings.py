@@ -1,4 +1,4 @@
-"""A device at a moment as signals: those its model would report, in the steps NVML reports them; others absent."""
+"""The signals of a simulated device at a moment, limited to what its model reports and rounded like NVML's values."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -12,20 +12,20 @@ from gpusteward.simulate.workloads import ActivityMix
 AMBIENT_CELSIUS = 27.0
 FULL_POWER_CELSIUS = 47.0  # above ambient
 CLOCK_STEP_HERTZ = 15_000_000
-EMPTY_MIB = 3  # in use on a GPU nobody touches
-CONTEXT_MIB = 48  # the driver's own, once a process is there; no process list shows it
-PCIE_BYTES_PER_SECOND = {3: 12e9, 4: 25e9, 5: 50e9}  # x16, what is reached in practice
+EMPTY_MIB = 3  # in use on an unused GPU
+CONTEXT_MIB = 48  # memory of the driver while there is a process; in no process list
+PCIE_BYTES_PER_SECOND = {3: 12e9, 4: 25e9, 5: 50e9}  # x16, practical values
 
 _COPIED = tuple(name for name, signal in SIGNALS.items() if signal.scope is Scope.COPY)
 _GPM = ("gr_engine", "sm_active", "sm_occupancy", "tensor", "dram", "fp64", "fp32", "fp16")
 _NO_GPM = {f"{name}_ratio": 0.0 for name in _GPM}
 
 Signals = dict[str, float]
-_Part = tuple[float, ActivityMix]  # busy ratio, what it does
+_Part = tuple[float, ActivityMix]  # busy ratio, activity
 
 
 def read_device(device: Device, samples: Sequence[Sample], *, energy_joules: float) -> list[GpuReading]:
-    """The device, followed by its MIG instances. The samples are of all its seats, in order."""
+    """The device, followed by its MIG instances. `samples` are those of all its placements, in order."""
     signals = _device_signals(device, samples, energy_joules)
     if not device.instances:
         signals |= _memory(device.model.memory_mib, device.model.reserved_mib, _used_bytes(samples))
@@ -45,7 +45,7 @@ def read_device(device: Device, samples: Sequence[Sample], *, energy_joules: flo
 
 
 def _device_signals(device: Device, samples: Sequence[Sample], energy_joules: float) -> Signals:
-    """Everything but memory and the utilizations that MIG refuses."""
+    """All signals except memory and the utilizations that NVML does not provide on MIG."""
     model = device.model
     watts = model.idle_watts + sum([sample.watts for sample in samples])
     heat = model.idle_watts + sum([sample.heat_watts for sample in samples])
@@ -67,7 +67,7 @@ def _device_signals(device: Device, samples: Sequence[Sample], energy_joules: fl
 
 
 def _clocks(model: GpuModel, watts: float, *, is_busy: bool) -> Signals:
-    """Full clocks with work, a little less near the power limit; idle clocks without."""
+    """Full clocks when busy, slightly less near the power limit; idle clocks otherwise."""
     load = watts / model.power_limit_watts
     megahertz = model.sm_clock_mhz * (1 - 0.5 * max(0.0, load - 0.8)) if is_busy else model.idle_sm_clock_mhz
     hertz = float(round(megahertz * 1e6 / CLOCK_STEP_HERTZ) * CLOCK_STEP_HERTZ)
@@ -81,7 +81,7 @@ def _clocks(model: GpuModel, watts: float, *, is_busy: bool) -> Signals:
 
 
 def _driver_samples(model: GpuModel, samples: Sequence[Sample]) -> Signals:
-    """Utilizations NVML has only for a GPU that is not sliced."""
+    """Utilizations that NVML provides only without MIG."""
     mean = sum([sample.mean for sample in samples])
     signals = {
         "utilization_ratio": to_percent(sum([sample.last for sample in samples])),
@@ -104,7 +104,7 @@ def _driver_samples(model: GpuModel, samples: Sequence[Sample]) -> Signals:
 
 
 def _profiling(parts: Sequence[_Part]) -> Signals:
-    """Finer than per cents, as GPM gives them. Most seats are idle at most moments: they cost nothing."""
+    """Profiling ratios with GPM's resolution. Idle placements are skipped, as most are idle at any moment."""
     signals = _NO_GPM.copy()
     for busy, activity in parts:
         if busy > 0:
@@ -158,7 +158,7 @@ def _used_bytes(samples: Sequence[Sample]) -> int:
 
 @cache
 def fixed_signals(model: GpuModel) -> Signals:
-    """What never changes; never to be changed by who asks for it."""
+    """Constant signals. The cached mapping must not be modified."""
     signals: Signals = {
         "max_sm_clock_hertz": model.sm_clock_mhz * 1e6,
         "max_memory_clock_hertz": model.memory_clock_mhz * 1e6,
@@ -176,7 +176,7 @@ def fixed_signals(model: GpuModel) -> Signals:
 
 
 def _fixed_errors(model: GpuModel) -> Signals:
-    """Error counters of healthy hardware, as far as the model has them."""
+    """Error counters of healthy hardware, as far as the model supports them."""
     names: list[str] = []
     if model.has_ecc:
         names += [f"ecc_{bit}_bit_{life}_total" for bit in ("single", "double") for life in ("volatile", "aggregate")]

@@ -1,4 +1,4 @@
-"""Chance that needs no memory: the same question gets the same answer, in any order."""
+"""Reproducible random values without state: the same arguments give the same value, in any order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ _T = TypeVar("_T")
 _MASK = (1 << 64) - 1
 
 
-@lru_cache(maxsize=4096)  # a block is asked for at several moments of each snapshot
+@lru_cache(maxsize=4096)  # each snapshot uses a block at several moments
 def hash_to_unit(seed: int, number: int) -> float:
-    """A number in [0, 1) out of a seed and a bucket's number: splitmix64, fast enough for every reading."""
+    """A number in [0, 1) from a seed and a number: splitmix64, fast enough for every reading."""
     mixed = (seed + number * 0x9E3779B97F4A7C15) & _MASK
     mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
@@ -21,7 +21,7 @@ def hash_to_unit(seed: int, number: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class SeededRandom:
-    """Draws by name: one more draw never changes the others. For building; `unit` is for moments."""
+    """Draws values by name, so that another draw never changes the others. Used to build nodes."""
 
     seed: int
 

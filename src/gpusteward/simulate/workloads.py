@@ -1,6 +1,6 @@
-"""The kinds of workloads: when each works, what its work does to a GPU, what memory it holds, how long it lives.
+"""Kinds of workloads: when each is busy, what it does to a GPU, how much memory it holds, how long its pods run.
 
-One row a kind in each table. The ranges are drawn from by seed; where they come from is said beside them.
+Each table has one row per kind. Values are drawn from the ranges by seed.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,21 +28,21 @@ Range = tuple[float, float]
 
 
 class Kind(StrEnum):
-    """What a workload is like."""
+    """Kind of a workload."""
 
     TRAINING = "training"  # steady, short breaks for checkpoints
     INFERENCE = "inference"  # bursts, more by day than by night
     NOTEBOOK = "notebook"  # works in office hours, idle otherwise
-    PARKED = "parked"  # a model in memory, nobody asks it anything
-    EMPTY = "empty"  # a claim without a process
+    PARKED = "parked"  # a model in memory without requests
+    EMPTY = "empty"  # an allocation without a process
     STARVED = "starved"  # waits for its input most of the time
     HUNG = "hung"  # worked, then nothing; memory pinned
-    KEEP_ALIVE = "keep-alive"  # made-up work: flat, low, constant
+    KEEP_ALIVE = "keep-alive"  # useless work to look busy: low and constant
 
 
 @dataclass(frozen=True, slots=True)
 class ActivityMix:
-    """What one busy second does: shares of what the device could do in that second."""
+    """The effect of one busy second, as shares of the device's maximum."""
 
     power: float = 0.0  # of the way from idle to the limit
     memory_copy: float = 0.0
@@ -54,7 +54,7 @@ class ActivityMix:
     fp16: float = 0.0
     pcie: float = 0.0  # of what the link can carry
     nvlink: float = 0.0
-    profile: tuple[tuple[str, float], ...] = field(init=False)  # profiling signals it moves, by name
+    profile: tuple[tuple[str, float], ...] = field(init=False)  # profiling signals by name
 
     def __post_init__(self) -> None:
         names = ("sm_active", "sm_occupancy", "tensor", "dram", "fp32", "fp16")
@@ -76,7 +76,7 @@ MIXES: Mapping[Kind, ActivityMix] = {
 
 MEMORY: Mapping[Kind, Range] = {
     Kind.TRAINING: (0.62, 0.92),
-    Kind.INFERENCE: (0.70, 0.90),  # serving engines take nine tenths and make a cache of it
+    Kind.INFERENCE: (0.70, 0.90),  # serving engines take nine tenths for their cache
     Kind.NOTEBOOK: (0.10, 0.55),
     Kind.PARKED: (0.30, 0.88),
     Kind.EMPTY: (0.0, 0.0),
@@ -84,10 +84,10 @@ MEMORY: Mapping[Kind, Range] = {
     Kind.HUNG: (0.60, 0.92),
     Kind.KEEP_ALIVE: (0.02, 0.06),
 }
-"""Part of the memory it may use."""
+"""Share of the memory available to it."""
 
 VARYING_MEMORY: frozenset[Kind] = frozenset({Kind.TRAINING, Kind.NOTEBOOK, Kind.STARVED})
-"""Whose memory moves by a per cent or so; the others pin theirs."""
+"""Kinds whose memory varies by about a percent; the memory of others is constant."""
 
 LIFETIMES: Mapping[Kind, tuple[Range, Range]] = {
     Kind.TRAINING: ((1 * DAY, 5 * DAY), (0.88, 0.98)),
@@ -99,12 +99,12 @@ LIFETIMES: Mapping[Kind, tuple[Range, Range]] = {
     Kind.HUNG: ((3 * DAY, 7 * DAY), (0.92, 0.99)),
     Kind.KEEP_ALIVE: ((5 * DAY, 15 * DAY), (1.0, 1.0)),
 }
-"""Seconds from one pod to the next, and the part of them the pod is there."""
+"""Seconds from the start of one pod to the next, and the share of that time in which the pod runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """What a course is drawn from: the pod's luck, that of its rank on one GPU, and the pod's lives."""
+    """Random values of the pod and of its rank on one GPU, and the lifetimes of the pod."""
 
     pod: SeededRandom
     rank: SeededRandom
@@ -112,7 +112,7 @@ class Draws:
 
 
 def draw_lifetimes(kind: Kind, random: SeededRandom) -> Lifetimes:
-    """Lives of whole seconds, so that a start is the same number however it is computed."""
+    """Lifetimes in whole seconds, so that start times are free of rounding errors."""
     periods, parts = LIFETIMES[kind]
     period = float(round(random.between(*periods, "period")))
     duration = float(round(period * random.between(*parts, "lasting")))
@@ -120,7 +120,7 @@ def draw_lifetimes(kind: Kind, random: SeededRandom) -> Lifetimes:
 
 
 def draw_work(kind: Kind, draws: Draws, *, capacity: float) -> LoadCurve:
-    """The busy seconds of a workload that may use `capacity` of a device."""
+    """The load curve of a workload that may use `capacity` of a device."""
     if kind is Kind.KEEP_ALIVE:
         return _keep_alive(draws, capacity)
     work = _WORK[kind](draws)
@@ -140,14 +140,14 @@ def _training(draws: Draws) -> LoadCurve:
 
 
 def _epochs(draws: Draws) -> LoadCurve:
-    """All ranks break together for a checkpoint of half a minute to two, once or twice an hour."""
+    """All ranks pause together for a checkpoint of half a minute to two minutes, once or twice an hour."""
     every = draws.pod.between(1800, 4200, "checkpoint every")
     breaks = Breaks(draws.pod.number("breaks"), every, draws.pod.between(20, 120, "checkpoint lasts"))
     return Chain(breaks, Steady(draws.rank.number("ripple"), draws.rank.between(0.86, 0.95, "level"), 0.02))
 
 
 def _inference(draws: Draws) -> LoadCurve:
-    """Requests arrive every minute or two, by night a fifth of the day's or less, never none at all."""
+    """Requests every minute or two, at night a fifth of the day's or less, never none."""
     mean = draws.pod.between(0.14, 0.42, "mean")
     swing = mean * draws.pod.between(0.60, 0.85, "swing")
     day = DayAndNight(mean, swing, peak_at=draws.pod.between(2 * HOUR, 20 * HOUR, "peak"))
@@ -155,7 +155,7 @@ def _inference(draws: Draws) -> LoadCurve:
 
 
 def _notebook(draws: Draws) -> LoadCurve:
-    """A cell every few minutes while somebody sits there; nothing at night and on weekends."""
+    """A cell every few minutes during office hours; nothing at night and on weekends."""
     office = OfficeHours(
         draws.pod.number("office"),
         offset=HOUR * round(draws.pod.between(-8, 9, "offset")),
@@ -179,14 +179,14 @@ def _starved(draws: Draws) -> LoadCurve:
 
 
 def _hung(draws: Draws) -> LoadCurve:
-    """Trains for the first part of its life, then stands: a lost peer, a deadlock, a dead storage mount."""
+    """Trains for the first part of its lifetime, then hangs: a lost peer, a deadlock, a dead storage mount."""
     lifetimes = draws.lifetimes
     works = round(lifetimes.duration * draws.pod.between(0.06, 0.30, "works"))
     return Chain(Lifetimes(lifetimes.period, lifetimes.phase, float(works)), _epochs(draws))
 
 
 def _keep_alive(draws: Draws, capacity: float) -> LoadCurve:
-    """Whole per cents, so that it reads flat; public scripts of this sort burn 1 to 40 %."""
+    """Whole percents, so that the utilization is constant; public scripts of this kind use 1 to 40 %."""
     percent = min(draws.pod.between(2, 30, "level"), 100 * capacity)
     return Chain(draws.lifetimes, Constant(max(int(percent), 1) / 100))
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpusteward.agent.fields.field_list import FieldList, default_fields, parse_fields
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.core.metrics import Kind
+from gpusteward.core.metrics import MetricType
 
 
 def parse(text: str) -> FieldList:
@@ -30,9 +30,9 @@ def test_a_list_keeps_the_order_types_and_help_of_its_file() -> None:
         "DCGM_EXP_XID_ERRORS_COUNT, gauge, XIDs\n"
     )
     assert [(row.name, row.kind, row.help) for row in fields.metrics] == [
-        ("DCGM_FI_DEV_DEC_UTIL", Kind.GAUGE, "Decoder utilization (in %)."),
-        ("DCGM_FI_DEV_GPU_TEMP", Kind.UNTYPED, ""),
-        ("DCGM_EXP_XID_ERRORS_COUNT", Kind.GAUGE, "XIDs"),
+        ("DCGM_FI_DEV_DEC_UTIL", MetricType.GAUGE, "Decoder utilization (in %)."),
+        ("DCGM_FI_DEV_GPU_TEMP", MetricType.UNTYPED, ""),
+        ("DCGM_EXP_XID_ERRORS_COUNT", MetricType.GAUGE, "XIDs"),
     ]
     assert [(row.name, row.field.fact) for row in fields.labels] == [("DCGM_FI_DRIVER_VERSION", "driver_version")]
 

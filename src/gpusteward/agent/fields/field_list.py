@@ -15,7 +15,7 @@ from gpusteward.core import dcgm
 from gpusteward.core.dcgm import DcgmEvent, DcgmField, DcgmLabel
 from gpusteward.core.dcgm_names import SERVED, is_unserved, suggest_name
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.core.metrics import Kind
+from gpusteward.core.metrics import MetricType
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class MetricRow:
 
     name: str
     field: DcgmField | DcgmEvent
-    kind: Kind
+    kind: MetricType
     help: str = ""
 
 
@@ -183,7 +183,7 @@ def _read_row(record: Record) -> _Row:
         return _label_row(name, kind, field)
     if kind == "label":
         raise ValueError(f"field {name!r} is a number and cannot be a label; use gauge or counter")
-    return MetricRow(name, field, Kind(kind), help_text)
+    return MetricRow(name, field, MetricType(kind), help_text)
 
 
 def _label_row(name: str, kind: str, field: DcgmLabel) -> LabelRow:
