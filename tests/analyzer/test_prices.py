@@ -39,11 +39,11 @@ PRICES = PriceList(
         ("", 1),
     ],
 )
-def test_the_longest_name_that_fits_a_model_sets_its_price(model: str, price: float):
+def test_the_longest_matching_name_sets_the_price_of_a_model(model: str, price: float):
     assert PRICES.micros_per_gpu_hour(model, "vision") == round(price * MICROS)
 
 
-def test_a_namespace_with_a_discount_pays_so_much_less():
+def test_a_discount_lowers_the_price_of_a_namespace():
     assert PRICES.micros_per_gpu_hour("NVIDIA A100-SXM4-80GB", "research") == 2_712_500
     assert PRICES.micros_per_gpu_hour("NVIDIA A100-SXM4-80GB", "free") == 0
 
@@ -61,17 +61,17 @@ def test_without_a_price_list_nothing_has_a_price():
         max_size=20,
     )
 )
-def test_columns_cost_what_their_rows_cost(rows: list[tuple[int, int]]):
+def test_the_cost_of_a_column_is_that_of_its_rows(rows: list[tuple[int, int]]):
     times, prices = (np.array([row[part] for row in rows], dtype=np.int64) for part in (0, 1))
     assert costs_of(times, prices).tolist() == [cost_of(*row) for row in rows]
 
 
-def test_the_highest_price_overflows_in_no_hour():
+def test_the_highest_price_does_not_overflow():
     highest = np.array([HIGHEST_PRICE * MICROS], dtype=np.int64)
     assert costs_of(np.array([HOUR_MS - 1]), highest).tolist() == [cost_of(HOUR_MS - 1, HIGHEST_PRICE * MICROS)]
 
 
-def test_electricity_has_a_price_only_where_somebody_told_one():
+def test_electricity_has_a_cost_only_where_its_price_is_set():
     one_kilowatt_hour = 3_600_000_000
     assert electricity_of(one_kilowatt_hour, PriceSettings(electricity_per_kwh=0.25)) == 250_000
     assert electricity_of(one_kilowatt_hour, PriceSettings()) is None
@@ -87,13 +87,13 @@ def test_electricity_has_a_price_only_where_somebody_told_one():
         {"discount_percent": {"research": 101}},
     ],
 )
-def test_a_price_that_cannot_be_is_refused(wrong: dict[str, object]):
+def test_an_impossible_price_is_refused(wrong: dict[str, object]):
     with pytest.raises(ValidationError):
         PriceSettings.model_validate(wrong)
 
 
-def test_prices_that_were_asked_for_do_not_pile_up_with_namespaces():
+def test_the_price_cache_does_not_grow_with_namespaces():
     prices = PriceList(PriceSettings(per_gpu_hour={"A100": 2.0}, discount_percent={"team": 50}))
     assert {prices.micros_per_gpu_hour("A100", f"ci-{number}") for number in range(100)} == {2_000_000}
     assert prices.micros_per_gpu_hour("A100", "team") == 1_000_000
-    assert len(prices._known) == 2
+    assert len(prices.cached) == 2

@@ -55,8 +55,8 @@ def test_a_cluster_is_read_judged_and_served(engine: RunningEngine, tmp_path: Pa
         assert {row["activity"] for row in workloads["items"]} >= {"active", "idle"}
         page = {family.name: family for family in text_string_to_metric_families(server.get("/metrics").body.decode())}
         assert len(page["gpu_utilization_score"].samples) == len(rows)
-        asked = {sample.labels["result"]: sample.value for sample in page["gpusteward_analyzer_queries"].samples}
-        assert asked["ok"] > 5
+        queries = {sample.labels["result"]: sample.value for sample in page["gpusteward_analyzer_queries"].samples}
+        assert queries["ok"] > 5
         assert server.get("/api/v1/sources").json["engine"] == "Prometheus"
 
 
@@ -65,12 +65,12 @@ def test_a_chart_is_read_from_the_engine(engine: RunningEngine, tmp_path: Path):
         server.wait_for(has_result)
         row = server.get("/api/v1/workloads?activity=active&limit=1").json["items"][0]
         path = "/".join(row[part] for part in ("kind", "namespace", "name"))
-        answer = server.get(f"/api/v1/workloads/{path}/series?seconds=600")
-        assert answer.status == 200, answer.body
-        assert len(answer.json["courses"][0]["lines"]["core_ratio"]) > 10
+        response = server.get(f"/api/v1/workloads/{path}/series?seconds=600")
+        assert response.status == 200, response.body
+        assert len(response.json["courses"][0]["lines"]["core_ratio"]) > 10
 
 
-def test_an_engine_that_is_not_there_is_told_and_nothing_is_idle(tmp_path: Path):
+def test_an_unreachable_engine_is_reported_and_nothing_is_idle(tmp_path: Path):
     with running_serve(tmp_path, prometheus_url=NOWHERE, env=ENVIRONMENT) as server:
         server.wait_for(lambda it: it.get("/api/v1/health").json["cycles"]["failed"] > 0)
         assert server.get("/health").json["status"] == "degraded"
@@ -79,25 +79,23 @@ def test_an_engine_that_is_not_there_is_told_and_nothing_is_idle(tmp_path: Path)
         assert "cycle_failed" in server.log.read_text()
 
 
-def test_asking_for_an_analysis_runs_one(engine: RunningEngine, tmp_path: Path):
+def test_a_requested_cycle_is_run(engine: RunningEngine, tmp_path: Path):
     with running_serve(tmp_path, prometheus_url=engine.url, env=ENVIRONMENT) as server:
         server.wait_for(has_result)
         assert server.get("/analyze").json["status"] == "triggered"
         server.wait_for(lambda it: it.get("/api/v1/health").json["result"]["number"] >= 2)
 
 
-def test_a_slow_engine_delays_cycles_and_never_has_two_at_once_nor_a_queue_of_them(
-    engine: RunningEngine, tmp_path: Path
-):
+def test_a_slow_engine_delays_cycles_and_never_causes_two_at_once(engine: RunningEngine, tmp_path: Path):
     spans: list[tuple[str, float, float]] = []  # of each question: the end of its cycle's window, begin, end
 
     def answer_late(handler: Any, _expression: str) -> bool:
         began = time.monotonic()
         body = urllib.parse.urlencode(handler.form, doseq=True).encode() if handler.command == "POST" else None
-        answer = handler.pass_on(body)
+        response = handler.pass_on(body)
         time.sleep(0.15)
         spans.extend((at, began, time.monotonic()) for at in handler.form.get("time", ()))
-        handler.answer(*answer)
+        handler.answer(*response)
         return True
 
     with faulty(engine.url) as proxy:
@@ -105,11 +103,11 @@ def test_a_slow_engine_delays_cycles_and_never_has_two_at_once_nor_a_queue_of_th
         with running_serve(tmp_path, prometheus_url=proxy.url, env=ENVIRONMENT) as server:
             server.wait_for(lambda _: bool(spans))
             with ThreadPoolExecutor(10) as people:
-                asked = [*people.map(lambda _: server.get("/analyze").json["status"], range(30))]
+                statuses = [*people.map(lambda _: server.get("/analyze").json["status"], range(30))]
             first_has_ended = has_result(server)
             server.wait_for(lambda it: it.get("/api/v1/health").json["cycles"]["finished"] == 2)
             cycles = server.get("/api/v1/health").json["cycles"]
-    assert (set(asked), first_has_ended) == ({"triggered"}, False)  # all while the first was under way
+    assert (set(statuses), first_has_ended) == ({"triggered"}, False)  # all requests came during the first cycle
     assert (cycles["finished"], cycles["failed"]) == (2, 0)
     windows = sorted({at for at, _, _ in spans}, key=float)
     assert len(windows) == 2
@@ -117,7 +115,7 @@ def test_a_slow_engine_delays_cycles_and_never_has_two_at_once_nor_a_queue_of_th
     assert ended <= min(begin for at, begin, _ in spans if at == windows[1])
 
 
-def test_a_changed_threshold_is_in_force_without_a_restart(engine: RunningEngine, tmp_path: Path):
+def test_a_changed_threshold_takes_effect_without_a_restart(engine: RunningEngine, tmp_path: Path):
     with running_serve(tmp_path, prometheus_url=engine.url, env=ENVIRONMENT) as server:
         server.wait_for(has_result)
         assert server.post("/config/update?threshold=60").json["updates"] == {"threshold": 60}
@@ -129,7 +127,7 @@ def test_a_changed_threshold_is_in_force_without_a_restart(engine: RunningEngine
         assert server.get("/config").json["thresholds"]["low_utilization"] == 60
 
 
-def test_a_changed_file_is_picked_up_and_a_bad_one_refused(engine: RunningEngine, tmp_path: Path):
+def test_a_changed_file_takes_effect_and_an_invalid_one_is_refused(engine: RunningEngine, tmp_path: Path):
     config = tmp_path / "config.yaml"
     config.write_text("thresholds: {low_utilization: 30}\n")
     with running_serve(tmp_path, prometheus_url=engine.url, env=ENVIRONMENT) as server:
@@ -141,7 +139,7 @@ def test_a_changed_file_is_picked_up_and_a_bad_one_refused(engine: RunningEngine
         assert server.get("/config").json["thresholds"] == {"low_utilization": 41.5, "idle": 10}
 
 
-def test_another_engine_in_the_file_is_turned_to(engine: RunningEngine, tmp_path: Path):
+def test_another_engine_in_the_file_takes_effect(engine: RunningEngine, tmp_path: Path):
     config = tmp_path / "config.yaml"
     config.write_text(f"prometheus: {{url: '{NOWHERE}', retries: 0}}\n")
     with running_serve(tmp_path, env=ENVIRONMENT) as server:
@@ -150,7 +148,7 @@ def test_another_engine_in_the_file_is_turned_to(engine: RunningEngine, tmp_path
         server.wait_for(has_result)
 
 
-def test_tokens_from_a_file_hold_and_a_new_one_is_picked_up(engine: RunningEngine, tmp_path: Path):
+def test_tokens_from_a_file_are_required_and_a_changed_file_takes_effect(engine: RunningEngine, tmp_path: Path):
     tokens = tmp_path / "tokens"
     old, new = "operator-" + "1" * 20, "operator-" + "2" * 20
     tokens.write_text(f"operator: {old}\n")
@@ -176,7 +174,7 @@ def test_a_signal_ends_it_cleanly(engine: RunningEngine, tmp_path: Path, number:
     assert "Traceback" not in "".join(lines)
 
 
-def test_it_ends_in_time_while_a_query_hangs_and_somebody_listens(engine: RunningEngine, tmp_path: Path):
+def test_it_ends_in_time_while_a_query_hangs_and_an_event_stream_is_open(engine: RunningEngine, tmp_path: Path):
     with faulty(engine.url) as proxy, running_serve(tmp_path, prometheus_url=proxy.url, env=ENVIRONMENT) as server:
         server.wait_for(has_result)
         proxy.misfortune = silence("")
@@ -231,7 +229,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path, flags: tuple[str,
     assert words in done.stderr
 
 
-def test_every_line_of_the_log_has_our_form(engine: RunningEngine, tmp_path: Path):
+def test_every_log_line_has_the_configured_format(engine: RunningEngine, tmp_path: Path):
     flags = ("--log-level=debug", "--log-format=json")
     with running_serve(tmp_path, *flags, prometheus_url=engine.url, env=ENVIRONMENT) as server:
         server.wait_for(has_result)

@@ -47,7 +47,7 @@ def allocation(
     instance: str = "",
     started_at: float | None = AT - DAY,
 ) -> AllocationKey:
-    """Somebody's GPU; the owner is a Deployment unless told."""
+    """One container on one GPU; the owner is a Deployment by default."""
     owner = owner or Workload("Deployment", "team", "server")
     container = Container("team", f"pod-{number}", f"uid-{number}", "main", owner, (), started_at)
     return AllocationKey(f"GPU-{number}", instance, container, f"node-{number // 8}", str(number % 8), model, share)
@@ -56,7 +56,7 @@ def allocation(
 def signal(
     measure: Measure, mean: float, peak: float | None = None, *, last: float | None = None, spread: float = 0.0
 ) -> dict[tuple[Measure, Stat], float]:
-    """All stats of one measure; flat unless told."""
+    """All stats of one measure; constant over time by default."""
     peak = mean if peak is None else peak
     stats = {Stat.MEAN: mean, Stat.PEAK: peak, Stat.LAST: mean if last is None else last, Stat.SPREAD: spread}
     return {(measure, stat): value for stat, value in stats.items()}
@@ -124,7 +124,7 @@ class Sampled:
     """Simulated nodes as Prometheus would have them: scraped at steps, each moment once for all windows it is in."""
 
     nodes: Sequence[SimulatedNode]
-    counts_processes: bool = True  # False: as dcgm-exporter alone tells it
+    counts_processes: bool = True  # False: as with dcgm-exporter alone
     _moments: dict[tuple[int, float], Mapping[AllocationKey, Values]] = field(default_factory=dict)
 
     def table(

@@ -44,15 +44,15 @@ class PriceList:
         self._patterns = [(frozenset(split_words(name)), _micros(price)) for name, price in reversed(rising)]
         self._default = _micros(settings.default)
         self._discounts: Mapping[str, float] = settings.discount_percent
-        self._known: dict[tuple[str, float], int] = {}
+        self.cached: dict[tuple[str, float], int] = {}  # by model and percentage paid
 
     def micros_per_gpu_hour(self, model: str, namespace: str) -> int:
         """The price of an hour of a whole GPU of this model for this namespace."""
         kept_percent = 100 - self._discounts.get(namespace, 0)
         key = (model, kept_percent)  # not the namespace: their number grows without limit
-        if key not in self._known:
-            self._known[key] = round(self._list_price(model) * kept_percent / 100)
-        return self._known[key]
+        if key not in self.cached:
+            self.cached[key] = round(self._list_price(model) * kept_percent / 100)
+        return self.cached[key]
 
     def _list_price(self, model: str) -> int:
         words = set(split_words(model))

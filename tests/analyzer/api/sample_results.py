@@ -1,4 +1,4 @@
-"""A small cluster that has a bit of everything, for tests of the API."""
+"""A small cluster with one allocation of each kind, for tests of the API."""
 
 from gpusteward.analyzer.explain.answers import Opinion
 from gpusteward.analyzer.results import Result
@@ -24,7 +24,7 @@ def hold(
 
 
 def small_result(*, settings: Settings | None = None, number: int = 1, at: float = AT) -> Result:
-    """Two GPUs of a trainer (one unused), a parked server, a lonely pod on a MIG instance, one nobody could read."""
+    """Two GPUs of a trainer (one unused), a parked server, a pod without an owner on a MIG instance, an unknown one."""
     total = signal(Measure.MEMORY_TOTAL, 80 * GIB) | signal(Measure.POWER_LIMIT, 700)
     whole = total | signal(Measure.SM_CLOCK, 1.5e9)
     rows = (

@@ -1,4 +1,4 @@
-"""Who may read and who may act: prohibitions first."""
+"""Which requests may read and which may write; what is forbidden comes first."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,46 +37,46 @@ def closed() -> Iterator[Api]:
 
 
 @pytest.mark.parametrize("path", READS)
-def test_never_reads_without_a_token_where_that_is_closed(closed: Api, path: str):
-    answer = closed.get(path)
-    assert (answer.status, answer.json["type"]) == (401, "urn:gpusteward:problem:unauthorized")
-    assert answer.headers["www-authenticate"].startswith("Bearer")
+def test_never_reads_without_a_token_where_anonymous_reads_are_off(closed: Api, path: str):
+    response = closed.get(path)
+    assert (response.status, response.json["type"]) == (401, "urn:gpusteward:problem:unauthorized")
+    assert response.headers["www-authenticate"].startswith("Bearer")
 
 
 @pytest.mark.parametrize("path", [path for path in READS if path != "/api/v1/events"])
 @pytest.mark.parametrize("token", [VIEWER, OPERATOR, ADMIN])
-def test_every_role_reads(closed: Api, path: str, token: str):
+def test_every_role_may_read(closed: Api, path: str, token: str):
     assert closed.get(path, token=token).status == 200
 
 
 @pytest.mark.parametrize(("method", "path"), WRITES)
-def test_never_acts_on_loopback_without_a_token_once_tokens_are_set(method: str, path: str):
+def test_never_writes_on_loopback_without_a_token_once_tokens_are_set(method: str, path: str):
     with running_api(small_result(), settings=settings(reads="always")) as api:
         assert api.get(path, method=method).status == 401
         assert api.cycles.requested == []
 
 
 @pytest.mark.parametrize(("method", "path"), WRITES)
-def test_never_acts_on_loopback_while_the_named_file_has_no_token(tmp_path: Path, method: str, path: str):
+def test_never_writes_on_loopback_while_the_tokens_file_is_empty(tmp_path: Path, method: str, path: str):
     """As the manifest comes: what kubectl forwards arrives as loopback."""
     (tmp_path / "tokens.yaml").write_text("# operator: TOKEN\n")
     server = {"anonymous_reads": "loopback", "tokens_file": tmp_path / "tokens.yaml"}
     with running_api(small_result(), settings=Settings.model_validate({"server": server})) as api:
-        answer = api.get(path, method=method)
-        assert (answer.status, "server.tokens_file" in answer.json["detail"]) == (401, True)
+        response = api.get(path, method=method)
+        assert (response.status, "server.tokens_file" in response.json["detail"]) == (401, True)
         assert api.get("/results").status == 200
         assert api.cycles.requested == []
 
 
 @pytest.mark.parametrize(("method", "path"), WRITES)
-def test_never_acts_for_a_viewer(closed: Api, method: str, path: str):
-    answer = closed.get(path, method=method, token=VIEWER)
-    assert (answer.status, answer.json["type"]) == (403, "urn:gpusteward:problem:forbidden")
+def test_never_writes_for_a_viewer(closed: Api, method: str, path: str):
+    response = closed.get(path, method=method, token=VIEWER)
+    assert (response.status, response.json["type"]) == (403, "urn:gpusteward:problem:forbidden")
 
 
 @pytest.mark.parametrize(("method", "path"), WRITES)
 @pytest.mark.parametrize("token", [OPERATOR, ADMIN])
-def test_operators_and_admins_act(closed: Api, method: str, path: str, token: str):
+def test_operators_and_admins_may_write(closed: Api, method: str, path: str, token: str):
     assert closed.get(path, method=method, token=token).status == 200
 
 
@@ -86,14 +86,14 @@ def test_health_is_open_for_probes_and_nothing_else_is(closed: Api, path: str):
 
 
 @pytest.mark.parametrize("header", ["Bearer wrong-token-of-some-length", "Basic dXNlcjpwYXNz", "Bearer", ""])
-def test_credentials_nobody_gave_out_are_refused_even_where_reading_is_open(header: str):
+def test_unknown_credentials_are_refused_even_where_reading_needs_none(header: str):
     with running_api(small_result(), settings=settings(reads="always")) as api:
-        answer = api.get("/results", Authorization=header)
-    assert answer.status == 401
-    assert b"wrong-token" not in answer.body
+        response = api.get("/results", Authorization=header)
+    assert response.status == 401
+    assert b"wrong-token" not in response.body
 
 
-def test_without_any_token_this_machine_reads_and_acts():
+def test_without_any_token_local_requests_may_read_and_write():
     with running_api(small_result(), settings=settings(reads="loopback", tokens="")) as api:
         assert api.get("/results").status == 200
         assert api.post("/analyze").status == 200
@@ -109,7 +109,7 @@ def test_without_any_token_this_machine_reads_and_acts():
         {"Sec-Fetch-Site": "cross-site"},
     ],
 )
-def test_no_header_makes_a_request_local_and_some_take_it_away(headers: dict[str, str]):
+def test_no_header_makes_a_request_local_and_some_make_it_remote(headers: dict[str, str]):
     with running_api(small_result(), settings=settings(reads="loopback", tokens="")) as api:
         for method, path in (("GET", "/results"), ("POST", "/analyze")):
             assert api.get(path, method=method, **{k.replace("-", "_"): v for k, v in headers.items()}).status == 401
@@ -139,16 +139,16 @@ def test_the_address_of_the_peer_decides_whether_a_request_is_local(peer: str, e
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:80", "[::1]:8080"])
-def test_local_names_are_local(host: str):
+def test_requests_for_a_local_host_name_are_local(host: str):
     assert is_local(request_from("127.0.0.1", host=host))
 
 
 @pytest.mark.parametrize("host", ["", "evil.example", "localhost.evil.example", "[::1", "[v1.x]"])
-def test_other_names_are_not(host: str):
+def test_requests_for_another_host_name_are_not_local(host: str):
     assert not is_local(request_from("127.0.0.1", host=host))
 
 
-def test_every_answer_has_security_headers(closed: Api):
+def test_every_response_has_security_headers(closed: Api):
     for path in ("/results", "/health", "/docs", "/nowhere"):
         headers = closed.get(path).headers
         assert headers["x-content-type-options"] == "nosniff"
@@ -157,5 +157,5 @@ def test_every_answer_has_security_headers(closed: Api):
 
 
 def test_a_large_request_is_refused_before_anything_is_done(closed: Api):
-    answer = closed.get("/analyze", method="POST", token=ADMIN, Content_Length=str(10**9))
-    assert (answer.status, answer.json["type"]) == (413, "urn:gpusteward:problem:too-large")
+    response = closed.get("/analyze", method="POST", token=ADMIN, Content_Length=str(10**9))
+    assert (response.status, response.json["type"]) == (413, "urn:gpusteward:problem:too-large")

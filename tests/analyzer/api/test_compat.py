@@ -1,4 +1,4 @@
-"""gpu-oour's endpoints: its exact JSON, checked against golden files."""
+"""gpu-oour's endpoints return its exact JSON, checked against golden files."""
 
 import gzip
 import json
@@ -39,10 +39,10 @@ def api() -> Iterator[Api]:
     ],
 )
 def test_the_json_is_that_of_gpu_oour(api: Api, path: str, name: str):
-    answer = api.get(path)
-    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+    response = api.get(path)
+    assert (response.status, response.headers["content-type"]) == (200, "application/json")
     golden = GOLDEN / f"{name}.json"
-    text = json.dumps(answer.json, indent=1, ensure_ascii=False).replace(f'"{__version__}"', '"VERSION"') + "\n"
+    text = json.dumps(response.json, indent=1, ensure_ascii=False).replace(f'"{__version__}"', '"VERSION"') + "\n"
     if os.environ.get("GPUSTEWARD_WRITE_GOLDEN"):
         golden.write_text(text)
     assert text == golden.read_text()
@@ -55,16 +55,16 @@ def test_results_have_one_of_four_states_and_a_score_in_every_row(api: Api):
     assert set(rows[0]) == set(GpuResult.__slots__)
 
 
-def test_what_could_not_be_scored_is_left_out_and_counted(api: Api):
-    answer = api.get("/results")
-    assert "unread" not in {row["pod"] for row in answer.json}
-    assert answer.headers["X-Unknown-Count"] == "1"
+def test_rows_without_a_score_are_left_out_and_counted(api: Api):
+    response = api.get("/results")
+    assert "unread" not in {row["pod"] for row in response.json}
+    assert response.headers["X-Unknown-Count"] == "1"
     assert api.get("/results/stats").json["unknown_count"] == 1
     assert "unread" in {row["pod"] for row in api.get("/api/v1/allocations").json["items"]}
 
 
-def test_what_is_idle_is_low_whatever_memory_it_holds():
-    """A loaded model that nobody asks: by gpu-oour's score alone it is normal, and missing wherever low ones are."""
+def test_an_idle_gpu_is_low_however_much_memory_it_holds():
+    """A loaded model without requests: by gpu-oour's score alone it is normal and missing from the low ones."""
     total = signal(Measure.MEMORY_TOTAL, 80 * GIB) | signal(Measure.POWER_LIMIT, 700)
     result = make_result(table_of(resting(80, watts=300) | total, working() | total, {}))
     with running_api(result, settings=GPU_OOUR_SETTINGS) as api:
@@ -77,7 +77,7 @@ def test_what_is_idle_is_low_whatever_memory_it_holds():
     assert "gpu_low_utilization_count 1\n" in page
 
 
-def test_what_nobody_measured_is_null_and_not_zero(api: Api):
+def test_what_was_not_measured_is_null_and_not_zero(api: Api):
     (instance,) = [row for row in api.get("/results").json if row["gpu_id"] == "GPU-d/7"]
     assert (instance["gpu_util"], instance["power_usage"], instance["mem_copy"]) == (25.0, None, None)
 
@@ -95,7 +95,7 @@ def test_an_opinion_has_the_keys_of_gpu_oour(api: Api):
     }
 
 
-def test_results_come_packed_when_asked_for(api: Api):
+def test_results_are_compressed_on_request(api: Api):
     packed = api.get("/results", Accept_Encoding="gzip")
     assert packed.headers["content-encoding"] == "gzip"
     assert gzip.decompress(packed.body) == api.get("/results").body
@@ -132,21 +132,21 @@ def test_health_has_the_keys_of_gpu_oour_and_warns_of_an_old_result(api: Api):
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-@pytest.mark.parametrize(("query", "asked", "told"), [("", None, False), ("?use_ai=true", True, True)])
-def test_an_analysis_can_be_asked_for(api: Api, method: str, query: str, asked: bool | None, told: bool):
+@pytest.mark.parametrize(("query", "requested", "shown"), [("", None, False), ("?use_ai=true", True, True)])
+def test_a_cycle_can_be_requested(api: Api, method: str, query: str, requested: bool | None, shown: bool):
     api.cycles.requested.clear()
-    answer = api.get(f"/analyze{query}", method=method)
+    response = api.get(f"/analyze{query}", method=method)
     message = "GPU analysis started in background"
-    assert answer.json == {"status": "triggered", "message": message, "use_ai": told}
-    assert api.cycles.requested == [asked]
+    assert response.json == {"status": "triggered", "message": message, "use_ai": shown}
+    assert api.cycles.requested == [requested]
 
 
 def test_settings_are_changed_under_the_names_of_gpu_oour():
     settings = FakeSettings()
     with running_api(small_result(), settings=settings) as api:
-        answer = api.post("/config/update?threshold=25&interval=60&ai_enabled=true").json
-    assert answer.pop("note")
-    assert answer == {"status": "updated", "updates": {"threshold": 25, "interval": 60, "ai_enabled": True}}
+        response = api.post("/config/update?threshold=25&interval=60&ai_enabled=true").json
+    assert response.pop("note")
+    assert response == {"status": "updated", "updates": {"threshold": 25, "interval": 60, "ai_enabled": True}}
     assert api.cycles.requested == [None], "the change takes effect in a cycle of its own"
     assert settings.changed == [{"thresholds.low_utilization": 25.0, "scheduler.interval": 60, "ai.enabled": True}]
 
@@ -157,14 +157,14 @@ def test_a_value_out_of_range_is_an_error_as_in_gpu_oour():
             raise ConfigurationError("thresholds.low_utilization: 500 (a request): write a number from 0 to 100")
 
     with running_api(small_result(), settings=RefusingSettings()) as api:
-        answer = api.post("/config/update?threshold=500")
-        assert (answer.status, list(answer.json)) == (200, ["error"])
-        assert "0 to 100" in answer.json["error"]
+        response = api.post("/config/update?threshold=500")
+        assert (response.status, list(response.json)) == (200, ["error"])
+        assert "0 to 100" in response.json["error"]
         assert api.post("/config/update?threshold=nan").status == 422
         assert api.get("/config/update").status == 405
 
 
-def test_secrets_are_nowhere():
+def test_no_response_contains_a_secret():
     secrets = {"key": "sk-very-secret", "word": "hunter2-hunter2", "token": "tok" * 10}
     settings = Settings.model_validate(
         {

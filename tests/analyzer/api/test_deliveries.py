@@ -1,4 +1,4 @@
-"""/api/v1/deliveries on a real outbox: what was given up is seen, and tried again by those who may; no secret is."""
+"""/api/v1/deliveries on a real outbox: dead deliveries are shown without secrets and can be retried by operators."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ VIEWER, OPERATOR = "viewer-token-0123456789", "operator-token-0123456789"
 
 
 @dataclass
-class House:
-    """Somebody to tell, who refuses, and the API beside it."""
+class DeadDelivery:
+    """A notifier whose receiver refused a delivery, and the API."""
 
     receiver: Receiver
     notifier: Notifier
@@ -29,7 +29,7 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
+def dead(tmp_path: Path) -> Iterator[DeadDelivery]:
     engine = open_ledger(tmp_path)
     with Receiver() as receiver:
         receiver.misfortune = "400"
@@ -40,7 +40,7 @@ def house(tmp_path: Path) -> Iterator[House]:
             wait_until(lambda: notifier.counters.dead["control"] == 1)
             with running_api(settings=guarded(), deliveries=notifier) as api:
                 wait_until(lambda: bool(api.get(f"{PATH}?state=dead").json["items"]))
-                yield House(receiver, notifier, api)
+                yield DeadDelivery(receiver, notifier, api)
     engine.dispose()
 
 
@@ -49,64 +49,64 @@ def guarded() -> Settings:
     return Settings(server=ServerSettings(tokens=tokens))
 
 
-def test_what_was_given_up_is_shown_without_what_it_says_or_where_it_goes(house: House):
-    answer = house.api.get(f"{PATH}?state=dead")
-    (row,) = answer.json["items"]
+def test_a_dead_delivery_is_shown_without_its_content_and_address(dead: DeadDelivery):
+    response = dead.api.get(f"{PATH}?state=dead")
+    (row,) = response.json["items"]
     assert (row["kind"], row["target"], row["state"], row["attempts"]) == ("control", "control", "dead", 5)
     assert row["stream"] == "control/Deployment/ml/web"
-    assert row["host"] == house.receiver.url.removeprefix("http://")
+    assert row["host"] == dead.receiver.url.removeprefix("http://")
     assert row["error"] == "HTTP 400"
     assert row["created_at"].endswith("Z")
-    assert b"s3cret" not in answer.body
-    assert b"gpu_id" not in answer.body
-    assert answer.headers["cache-control"] == "no-store"
-    assert house.api.get(f"{PATH}?state=pending").json == {"items": []}
+    assert b"s3cret" not in response.body
+    assert b"gpu_id" not in response.body
+    assert response.headers["cache-control"] == "no-store"
+    assert dead.api.get(f"{PATH}?state=pending").json == {"items": []}
 
 
-def test_an_operator_has_it_tried_again_and_it_arrives(house: House):
-    number = house.api.get(PATH).json["items"][0]["id"]
-    house.receiver.misfortune = ""
-    answer = house.api.post(f"{PATH}/{number}/retry", token=OPERATOR)
-    assert (answer.status, answer.json["state"], answer.json["attempts"]) == (200, "pending", 0)
-    house.receiver.wait_for(lambda it: len(it.accepted) == 1)
-    wait_until(lambda: house.api.get(PATH).json["items"][0]["state"] == "done")
-    again = house.api.post(f"{PATH}/{number}/retry", token=OPERATOR)
+def test_an_operator_can_retry_it_and_it_is_delivered(dead: DeadDelivery):
+    number = dead.api.get(PATH).json["items"][0]["id"]
+    dead.receiver.misfortune = ""
+    response = dead.api.post(f"{PATH}/{number}/retry", token=OPERATOR)
+    assert (response.status, response.json["state"], response.json["attempts"]) == (200, "pending", 0)
+    dead.receiver.wait_for(lambda it: len(it.accepted) == 1)
+    wait_until(lambda: dead.api.get(PATH).json["items"][0]["state"] == "done")
+    again = dead.api.post(f"{PATH}/{number}/retry", token=OPERATOR)
     assert (again.status, again.json["type"]) == (409, "urn:gpusteward:problem:not-dead")
 
 
-@pytest.mark.parametrize(("token", "status"), [("", 401), (VIEWER, 403), ("nobody-gave-this-out-00", 401)])
-def test_nobody_else_may_have_it_tried_again(house: House, token: str, status: int):
-    assert house.api.post(f"{PATH}/1/retry", token=token).status == status
-    assert house.notifier.read_deliveries("dead", 10)
+@pytest.mark.parametrize(("token", "status"), [("", 401), (VIEWER, 403), ("unknown-token-00000000", 401)])
+def test_no_other_role_can_retry_it(dead: DeadDelivery, token: str, status: int):
+    assert dead.api.post(f"{PATH}/1/retry", token=token).status == status
+    assert dead.notifier.read_deliveries("dead", 10)
 
 
-def test_one_that_is_not_there_cannot_be_tried_again(house: House):
-    assert house.api.post(f"{PATH}/999999/retry", token=OPERATOR).status == 404
-    assert house.api.post(f"{PATH}/0/retry", token=OPERATOR).status == 422
-    assert house.api.get(f"{PATH}?state=lost").status == 422
-    assert house.api.get(f"{PATH}?limit=100000").status == 422
+def test_a_delivery_that_does_not_exist_cannot_be_retried(dead: DeadDelivery):
+    assert dead.api.post(f"{PATH}/999999/retry", token=OPERATOR).status == 404
+    assert dead.api.post(f"{PATH}/0/retry", token=OPERATOR).status == 422
+    assert dead.api.get(f"{PATH}?state=lost").status == 422
+    assert dead.api.get(f"{PATH}?limit=100000").status == 422
 
 
-def test_from_elsewhere_reading_needs_a_token():
+def test_remote_requests_need_a_token_to_read():
     with running_api(settings=guarded()) as api:
         assert api.get(PATH, X_Forwarded_For="10.0.0.1").status == 401
         assert api.get(PATH, token=VIEWER, X_Forwarded_For="10.0.0.1").status == 200
 
 
-def test_where_nobody_is_told_there_are_none(tmp_path: Path):
+def test_without_a_target_there_are_no_deliveries(tmp_path: Path):
     with running_notifier(settings_of()) as notifier:
         assert notifier.read_deliveries(None, 10) == []
         assert notifier.retry_delivery(1) == (None, False)
 
 
-def test_a_database_that_is_away_is_a_problem_of_its_own():
+def test_an_unreachable_database_has_its_own_problem_type():
     with running_api(deliveries=FakeDeliveries(failure="the outbox cannot be read: it is away")) as api:
-        for _ in range(CONCURRENT_REQUESTS + 1):  # a place is given back each time
-            answer = api.get(PATH)
-            assert (answer.status, answer.json["type"]) == (503, "urn:gpusteward:problem:ledger-failed")
+        for _ in range(CONCURRENT_REQUESTS + 1):  # each request ends and frees its slot
+            response = api.get(PATH)
+            assert (response.status, response.json["type"]) == (503, "urn:gpusteward:problem:ledger-failed")
 
 
-def test_a_lost_table_is_said_in_words(tmp_path: Path):
+def test_a_missing_table_is_a_source_error(tmp_path: Path):
     engine = open_ledger(tmp_path)
     with Receiver() as receiver:
         settings = settings_of(control={"enabled": True, "api_url": receiver.url})

@@ -1,4 +1,4 @@
-"""/api/v1/events and /series: what streams, and what asks the engine."""
+"""/api/v1/events, which streams, and /series, which queries the engine."""
 
 import json
 import threading
@@ -41,7 +41,7 @@ def next_named(stream: HTTPResponse) -> dict[str, str]:
     return event
 
 
-def test_a_listener_hears_the_last_cycle_then_every_new_one():
+def test_a_listener_receives_the_last_cycle_then_every_new_one():
     with running_api(small_result()) as api, listening(api) as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
         assert json.loads(next_named(stream)["data"])["number"] == 1
@@ -61,25 +61,25 @@ def test_changes_name_the_workloads_whose_activity_changed():
     assert (data["changed"], data["workloads"]) == (1, [change])
 
 
-def test_nothing_is_told_where_nothing_changed():
+def test_there_is_no_event_where_nothing_changed():
     assert describe_changes(None, small_result()) is None
     assert describe_changes(small_result(), small_result(number=2)) is None
 
 
-def test_a_quiet_stream_has_heartbeats():
+def test_a_stream_without_events_has_heartbeats():
     with running_api(small_result(), events=EventFeed(heartbeat_seconds=0.05)) as api, listening(api) as stream:
         next_named(stream)
         assert next_event(stream) == {"": "still here"}
 
 
-def test_listeners_are_bounded_and_leave_their_places(monkeypatch: pytest.MonkeyPatch):
+def test_the_number_of_listeners_is_limited_and_drops_when_one_disconnects(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(event_feed, "MOST_LISTENERS", 1)
     feed = EventFeed(heartbeat_seconds=0.05)
     with running_api(small_result(), events=feed) as api:
         with listening(api) as stream:
             next_named(stream)
-            answer = api.get("/api/v1/events")
-            assert (answer.status, answer.json["type"]) == (503, "urn:gpusteward:problem:too-many-listeners")
+            response = api.get("/api/v1/events")
+            assert (response.status, response.json["type"]) == (503, "urn:gpusteward:problem:too-many-listeners")
         gone = threading.Event()
         for _ in range(400):
             if not feed.listeners or gone.wait(0.01):
@@ -87,23 +87,23 @@ def test_listeners_are_bounded_and_leave_their_places(monkeypatch: pytest.Monkey
         assert feed.listeners == 0
 
 
-def test_series_are_the_courses_of_the_workloads_gpus():
+def test_series_are_those_of_the_gpus_of_the_workload():
     with running_api(small_result()) as api:
-        answer = api.get(f"{SERIES}?limit=1&offset=1").json
-    assert answer["total"] == 2
-    (course,) = answer["courses"]
+        response = api.get(f"{SERIES}?limit=1&offset=1").json
+    assert response["total"] == 2
+    (course,) = response["courses"]
     assert course["allocation"] == "vision/trainer-0/main/GPU-b"
     assert course["lines"] == {"core_ratio": [[AT - 60, 0.5], [AT, 0.75]]}
 
 
-def test_an_engine_that_fails_costs_the_chart_only():
+def test_a_failing_engine_costs_only_the_series():
     with running_api(small_result(), source=FakeSource(series_failure="the engine failed: HTTP 503")) as api:
-        answer = api.get(SERIES)
-        assert (answer.status, answer.json["type"]) == (503, "urn:gpusteward:problem:engine-failed")
+        response = api.get(SERIES)
+        assert (response.status, response.json["type"]) == (503, "urn:gpusteward:problem:engine-failed")
         assert api.get("/results").status == 200
 
 
-def test_more_charts_at_once_than_there_are_places_are_refused():
+def test_more_concurrent_requests_for_series_than_allowed_are_refused():
     begun, over = threading.Semaphore(0), threading.Event()
 
     class SlowSource(FakeSource):
@@ -118,8 +118,8 @@ def test_more_charts_at_once_than_there_are_places_are_refused():
             thread.start()
         assert begun.acquire(timeout=10)
         assert begun.acquire(timeout=10)
-        answer = api.get(SERIES)
-        assert (answer.status, answer.json["type"]) == (503, "urn:gpusteward:problem:busy")
+        response = api.get(SERIES)
+        assert (response.status, response.json["type"]) == (503, "urn:gpusteward:problem:busy")
         assert api.get("/api/v1/workloads").status == 200
         over.set()
         for thread in threads:

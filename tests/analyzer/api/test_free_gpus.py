@@ -44,7 +44,7 @@ def test_free_gpus_are_counted_and_listed_by_node_and_model():
         assert api.get("/api/v1/gpus").json["total"] == 6
 
 
-def test_on_a_machine_where_nobody_holds_anything_all_are_free():
+def test_without_allocations_all_gpus_are_free():
     with serving({("box", A10): 1}, is_held=False) as api:
         assert totals(api) == (1, 1)
         (row,) = api.get("/api/v1/gpus").json["items"]
@@ -63,13 +63,13 @@ def test_on_a_machine_where_nobody_holds_anything_all_are_free():
         }
 
 
-def test_where_no_source_counts_them_how_many_are_free_is_unknown_and_not_0():
+def test_where_the_source_does_not_count_gpus_the_number_of_free_ones_is_unknown_and_not_0():
     with serving({}) as api:
         assert totals(api) == (None, None)
         assert free(api) == []
 
 
-def test_who_holds_a_gpu_that_was_not_counted_yet_makes_none_less_than_0():
+def test_a_held_gpu_that_was_not_counted_yet_does_not_make_the_number_of_free_ones_negative():
     with serving({("n1", H100): 1, ("n2", H100): 1}) as api:
         assert totals(api) == (3, 0)
 

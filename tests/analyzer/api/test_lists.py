@@ -19,16 +19,16 @@ def api() -> Iterator[Api]:
 
 
 def items(api: Api, path: str) -> list[dict[str, object]]:
-    answer = api.get(f"/api/v1/{path}")
-    assert answer.status == 200, answer.body
-    return list(answer.json["items"])
+    response = api.get(f"/api/v1/{path}")
+    assert response.status == 200, response.body
+    return list(response.json["items"])
 
 
 def names(api: Api, query: str) -> list[object]:
     return [row["name"] for row in items(api, f"workloads{query}")]
 
 
-def test_workloads_with_the_most_idle_gpus_come_first_and_among_equals_the_longest_idle(api: Api):
+def test_workloads_with_the_most_idle_gpus_come_first_then_the_longest_idle(api: Api):
     rows = items(api, "workloads")
     assert [(row["name"], row["gpus"], row["idle_gpus"], row["unknown_gpus"]) for row in rows] == [
         ("server", 1, 1, 0),
@@ -38,7 +38,7 @@ def test_workloads_with_the_most_idle_gpus_come_first_and_among_equals_the_longe
     ]
 
 
-def test_the_unknown_comes_last_whichever_way(api: Api):
+def test_unknown_values_come_last_in_both_directions(api: Api):
     assert names(api, "?sort=score")[-1] == "unread"
     assert names(api, "?sort=-score")[-1] == "unread"
     assert names(api, "?sort=-score")[:-1] == names(api, "?sort=score")[-2::-1]
@@ -64,7 +64,7 @@ def test_filters_and_sorting_of_workloads(api: Api, query: str, expected: list[s
     assert names(api, query) == expected
 
 
-def test_a_gpu_tells_who_holds_it(api: Api):
+def test_a_gpu_lists_its_holders(api: Api):
     (row,) = items(api, "gpus?q=lonely")
     assert (row["id"], row["uuid"], row["instance"], row["activity"]) == ("GPU-d/7", "GPU-d", "7", "active")
     assert row["holders"] == [
@@ -72,37 +72,37 @@ def test_a_gpu_tells_who_holds_it(api: Api):
     ]
 
 
-def test_a_namespace_adds_up(api: Api):
+def test_a_namespace_has_the_sums_of_its_allocations(api: Api):
     (row,) = items(api, "namespaces?namespace=vision")
     counts = ("allocations", "active", "idle", "unknown", "workloads", "idle_workloads")
     assert [row[name] for name in counts] == [3, 1, 1, 1, 2, 0]
 
 
-def test_an_allocation_says_why_it_is_unknown(api: Api):
+def test_an_unknown_allocation_has_a_reason(api: Api):
     (row,) = items(api, "allocations?workload=Pod/vision/unread")
     assert (row["score"], row["state"], row["doubt"]) == (None, "unknown", "no-data")
     assert row["core_mean_ratio"] is None
 
 
-@pytest.mark.parametrize("noun", LISTS)
-def test_pages_by_cursor_give_every_row_once(api: Api, noun: str):
+@pytest.mark.parametrize("resource", LISTS)
+def test_pages_by_cursor_give_every_row_once(api: Api, resource: str):
     seen: list[object] = []
-    path = f"/api/v1/{noun}?limit=1"
+    path = f"/api/v1/{resource}?limit=1"
     while path:
         page = api.get(path).json
         seen += page["items"]
-        path = f"/api/v1/{noun}?limit=1&cursor={page['next']}" if page["next"] else ""
-    assert seen == items(api, noun)
+        path = f"/api/v1/{resource}?limit=1&cursor={page['next']}" if page["next"] else ""
+    assert seen == items(api, resource)
     assert page["total"] == len(seen)
 
 
-def test_a_cursor_of_an_earlier_result_is_gone_and_says_what_to_do():
+def test_a_cursor_of_an_earlier_result_is_refused_with_advice():
     with running_api(small_result()) as api:
         cursor = api.get("/api/v1/workloads?limit=1").json["next"]
         api.publish(small_result(number=2, at=AT + 300))
-        answer = api.get(f"/api/v1/workloads?limit=1&cursor={cursor}")
-    assert (answer.status, answer.json["type"]) == (410, "urn:gpusteward:problem:cursor-expired")
-    assert "without a cursor" in answer.json["detail"]
+        response = api.get(f"/api/v1/workloads?limit=1&cursor={cursor}")
+    assert (response.status, response.json["type"]) == (410, "urn:gpusteward:problem:cursor-expired")
+    assert "without a cursor" in response.json["detail"]
 
 
 @pytest.mark.parametrize("change", ["&sort=name", "&namespace=chat"])
@@ -112,12 +112,12 @@ def test_a_cursor_belongs_to_its_sorting_and_filters(api: Api, change: str):
 
 
 @pytest.mark.parametrize("cursor", ["x", "%00", "W10", "WyIxIiwiMiIsLTFd", "eyJ9", "Zm9v" * 100])
-def test_a_forged_cursor_is_a_problem_and_no_fault(api: Api, cursor: str):
+def test_a_forged_cursor_is_a_client_error(api: Api, cursor: str):
     assert api.get(f"/api/v1/workloads?cursor={cursor}").status in (410, 422)
 
 
 @pytest.mark.parametrize("path", ["/api/v1/workloads", "/api/v1/gpus?limit=2", "/results", "/results/stats"])
-def test_what_the_client_has_already_is_not_sent_again(path: str):
+def test_a_response_that_the_client_has_is_not_sent_again(path: str):
     with running_api(small_result()) as api:
         first = api.get(path)
         again = api.get(path, If_None_Match=first.headers["etag"])
@@ -126,18 +126,18 @@ def test_what_the_client_has_already_is_not_sent_again(path: str):
         assert api.get(path, If_None_Match=first.headers["etag"]).status == 200
 
 
-def test_another_question_has_another_etag(api: Api):
+def test_another_query_has_another_etag(api: Api):
     tags = [api.get(f"/api/v1/{path}").headers["etag"] for path in ("gpus", "gpus?limit=2", "workloads")]
     assert len(set(tags)) == 3
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=1001", "sort=pods", "state=odd", "namepsace=chat", "cursor="])
-@pytest.mark.parametrize("noun", LISTS)
-def test_a_wrong_parameter_is_named(api: Api, noun: str, query: str):
-    answer = api.get(f"/api/v1/{noun}?{query}")
-    assert (answer.status, answer.headers["content-type"]) == (422, "application/problem+json")
-    assert query.partition("=")[0] in answer.json["detail"]
-    assert "odd" not in answer.json["detail"]
+@pytest.mark.parametrize("resource", LISTS)
+def test_a_wrong_parameter_is_named(api: Api, resource: str, query: str):
+    response = api.get(f"/api/v1/{resource}?{query}")
+    assert (response.status, response.headers["content-type"]) == (422, "application/problem+json")
+    assert query.partition("=")[0] in response.json["detail"]
+    assert "odd" not in response.json["detail"]
 
 
 def test_one_workload_has_reasons_in_both_languages_and_its_evidence(api: Api):
@@ -159,36 +159,36 @@ def test_an_opinion_is_shown_beside_the_verdict(api: Api):
 
 def test_a_workload_that_holds_nothing_is_not_found(api: Api):
     for path in ("Job/vision/gone", "Job/vision/gone/series"):
-        answer = api.get(f"/api/v1/workloads/{path}")
-        assert (answer.status, answer.json["type"]) == (404, "urn:gpusteward:problem:not-found")
+        response = api.get(f"/api/v1/workloads/{path}")
+        assert (response.status, response.json["type"]) == (404, "urn:gpusteward:problem:not-found")
 
 
-@pytest.mark.parametrize("noun", LISTS)
-def test_before_the_first_result_lists_are_not_ready(noun: str):
+@pytest.mark.parametrize("resource", LISTS)
+def test_before_the_first_result_lists_are_not_ready(resource: str):
     with running_api(None) as api:
-        answer = api.get(f"/api/v1/{noun}")
-    assert (answer.status, answer.json["type"]) == (503, "urn:gpusteward:problem:not-ready")
-    assert answer.headers["retry-after"] == "5"
+        response = api.get(f"/api/v1/{resource}")
+    assert (response.status, response.json["type"]) == (503, "urn:gpusteward:problem:not-ready")
+    assert response.headers["retry-after"] == "5"
 
 
 @pytest.mark.parametrize(("path", "status"), [("/nowhere", 404), ("/results/", 404), ("/api/v1/gpus/x", 404)])
 def test_every_error_is_a_problem_object(api: Api, path: str, status: int):
-    answer = api.get(path)
-    assert (answer.status, answer.headers["content-type"]) == (status, "application/problem+json")
-    assert set(answer.json) == {"type", "title", "status", "detail"}
+    response = api.get(path)
+    assert (response.status, response.headers["content-type"]) == (status, "application/problem+json")
+    assert set(response.json) == {"type", "title", "status", "detail"}
 
 
-def test_an_error_nobody_foresaw_is_a_problem_without_details():
+def test_an_internal_error_is_a_problem_without_details():
     class BrokenSource(FakeSource):
         def describe(self) -> Mapping[str, Any]:
             raise RuntimeError("token=abc")
 
     with running_api(small_result(), source=BrokenSource()) as api:
-        answer = api.get("/api/v1/sources")
-    assert (answer.status, answer.json["type"]) == (500, "urn:gpusteward:problem:internal")
-    assert b"abc" not in answer.body
+        response = api.get("/api/v1/sources")
+    assert (response.status, response.json["type"]) == (500, "urn:gpusteward:problem:internal")
+    assert b"abc" not in response.body
 
 
-def test_health_tells_why_allocations_are_unknown(api: Api):
+def test_health_counts_unknown_allocations_by_reason(api: Api):
     health = api.get("/api/v1/health").json
     assert (health["ready"], health["allocations"], health["unknown"]) == (True, 5, {"no-data": 1})

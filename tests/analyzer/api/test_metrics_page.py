@@ -1,4 +1,4 @@
-"""/metrics: gpu-oour's names, one status at a time, in both formats, packed or not; judged by others' parsers."""
+"""/metrics: gpu-oour's names, one status at a time, in both formats, compressed or not; checked with other parsers."""
 
 import gzip
 import subprocess
@@ -27,7 +27,7 @@ def api() -> Iterator[Api]:
         yield running
 
 
-def test_both_formats_are_read_by_the_official_parsers_and_say_the_same(api: Api):
+def test_the_official_parsers_read_the_same_samples_from_both_formats(api: Api):
     text = api.get("/metrics")
     openmetrics = api.get("/metrics", Accept=OPENMETRICS)
     assert text.headers["content-type"].startswith("text/plain; version=0.0.4")
@@ -38,29 +38,29 @@ def test_both_formats_are_read_by_the_official_parsers_and_say_the_same(api: Api
 
 
 @pytest.mark.parametrize("accept", ["text/plain", OPENMETRICS, OPENMETRICS.replace("1.0.0", "0.0.1")])
-def test_the_packed_page_is_one_gzip_member_with_the_same_text(api: Api, accept: str):
+def test_the_compressed_page_is_one_gzip_member_with_the_same_text(api: Api, accept: str):
     packed = api.get("/metrics", Accept=accept, Accept_Encoding="gzip")
     unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS)
     assert unpacker.decompress(packed.body) == api.get("/metrics", Accept=accept).body
     assert (unpacker.eof, unpacker.unused_data) == (True, b"")
 
 
-def test_every_name_is_in_the_treaty(api: Api):
-    told = {line.split()[2] for line in api.get("/metrics").body.decode().splitlines() if line.startswith("# TYPE")}
-    assert told <= {metric.name for metric in ANALYZER_METRICS}
+def test_every_metric_is_in_the_table_of_metrics(api: Api):
+    names = {line.split()[2] for line in api.get("/metrics").body.decode().splitlines() if line.startswith("# TYPE")}
+    assert names <= {metric.name for metric in ANALYZER_METRICS}
 
 
-def test_promtool_has_no_complaint_about_our_own_names(api: Api, component: Callable[[str], str]):
+def test_promtool_accepts_our_own_names(api: Api, component: Callable[[str], str]):
     page = api.get("/metrics").body
     done = subprocess.run(
         [component("promtool"), "check", "metrics"], input=page, capture_output=True, timeout=60, check=False
     )
-    complaints = [line for line in (done.stdout + done.stderr).decode().splitlines() if "gpusteward_" in line]
-    assert complaints == []
+    warnings = [line for line in (done.stdout + done.stderr).decode().splitlines() if "gpusteward_" in line]
+    assert warnings == []
     assert b"error while linting" not in done.stderr
 
 
-def test_a_former_status_vanishes():
+def test_a_previous_status_disappears():
     one = allocation()
     with running_api(make_result(table_of(working(), allocations=[one]))) as api:
         before = api.get("/metrics").body.decode()
@@ -96,7 +96,7 @@ def test_odd_names_are_escaped_and_missing_ones_left_out():
         assert [sample.labels.get("model") for sample in families[name].samples] == ['say "hi"\\', None]
 
 
-def test_a_page_too_large_to_keep_unpacked_is_sent_all_the_same():
+def test_a_page_too_large_to_keep_uncompressed_is_sent_uncompressed_on_request():
     with running_api(make_result(large_table(40_000))) as api:
         packed = api.get("/metrics", Accept_Encoding="gzip").body
         plain = api.get("/metrics").body
@@ -105,7 +105,7 @@ def test_a_page_too_large_to_keep_unpacked_is_sent_all_the_same():
 
 
 @given(st.lists(st.tuples(st.binary(max_size=200), st.booleans()), max_size=6), st.binary(max_size=200))
-def test_a_body_is_the_same_packed_and_unpacked(pieces: list[tuple[bytes, bool]], tail: bytes):
+def test_a_body_is_the_same_compressed_and_uncompressed(pieces: list[tuple[bytes, bool]], tail: bytes):
     body = Body()
     for piece, keep_plain in pieces:
         body.add(pack(piece, keep_plain=keep_plain))
@@ -116,6 +116,6 @@ def test_a_body_is_the_same_packed_and_unpacked(pieces: list[tuple[bytes, bool]]
 
 
 @given(st.binary(max_size=3000), st.binary(max_size=3000))
-def test_the_checksum_of_a_text_is_made_of_those_of_its_parts(first: bytes, second: bytes):
+def test_the_crc32_of_a_text_is_combined_from_those_of_its_parts(first: bytes, second: bytes):
     joined = combine_crc32(zlib.crc32(first), zlib.crc32(second), size=len(second))
     assert joined == zlib.crc32(first + second)

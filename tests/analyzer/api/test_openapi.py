@@ -1,4 +1,4 @@
-"""The OpenAPI document keeps its word, nothing blocks the event loop, and /docs needs no network."""
+"""Responses match the OpenAPI document, nothing blocks the event loop, and /docs needs no other host."""
 
 import asyncio
 import re
@@ -39,14 +39,14 @@ def api() -> Iterator[Api]:
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-def test_every_answer_is_as_the_document_says(api: Api, case: schemathesis.Case):
+def test_every_response_matches_the_openapi_document(api: Api, case: schemathesis.Case):
     # No schema can say which cursors were given out, nor which of two moments is the earlier one.
     unsaid = {"cursor", "since", "until"} & set(case.query or {})
     excluded = [positive_data_acceptance] if unsaid else []
     case.call_and_validate(base_url=api.url, excluded_checks=excluded)
 
 
-def test_every_operation_is_described_and_promises_problem_objects():
+def test_every_operation_is_described_and_lists_problem_objects():
     for path, item in DOCUMENT["paths"].items():
         for method, operation in item.items():
             assert operation["summary"], (method, path)
@@ -69,8 +69,8 @@ def test_nothing_blocks_the_event_loop():
         transport = httpx2.ASGITransport(app=app, client=("127.0.0.1", 1))
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
             for path in [*PATHS, WORKLOAD, f"{WORKLOAD}/series", "/docs", "/docs/docs.js", "/openapi.json"]:
-                answer = await client.get(path)
-                assert answer.status_code == 200, (path, answer.text)
+                response = await client.get(path)
+                assert response.status_code == 200, (path, response.text)
             assert (await client.post("/config/update?threshold=30")).status_code == 200
 
     with blockbuster_ctx() as guard:
@@ -95,7 +95,7 @@ class Links(HTMLParser):
         self.found += [value or "" for name, value in attrs if name in ("src", "href")]
 
 
-def test_docs_fetch_nothing_from_elsewhere(api: Api):
+def test_docs_load_nothing_from_other_hosts(api: Api):
     page = api.get("/docs")
     assert page.headers["content-type"].startswith("text/html")
     links = Links()
@@ -103,12 +103,12 @@ def test_docs_fetch_nothing_from_elsewhere(api: Api):
     fetched = [link for link in links.found if not link.startswith("#")]
     assert fetched == ["docs/docs.css", "openapi.json", "docs/docs.js"]
     for link in fetched:
-        answer = api.get(f"/{link}")
-        assert answer.status == 200
-        assert not re.search(rb"https?://", answer.body)
+        response = api.get(f"/{link}")
+        assert response.status == 200
+        assert not re.search(rb"https?://", response.body)
 
 
-def test_docs_list_every_endpoint_and_every_shape(api: Api):
+def test_docs_list_every_endpoint_and_every_schema(api: Api):
     page = api.get("/docs").body.decode()
     for path, item in DOCUMENT["paths"].items():
         assert f"<code>{path}</code>" in page

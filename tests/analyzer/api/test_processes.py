@@ -1,4 +1,4 @@
-"""/api/v1/workloads/.../processes: what runs now, whose processes nobody tells, and what an agent that fails costs."""
+"""/api/v1/workloads/.../processes: processes that agents report, pods that none reports, agents that fail."""
 
 from collections.abc import Collection
 
@@ -20,8 +20,8 @@ def swarm(pods: int) -> object:
 
 def test_each_process_comes_with_its_gpu_and_its_use():
     with running_api(small_result()) as api:
-        answer = api.get(TRAINER).json
-    assert answer["processes"] == [
+        response = api.get(TRAINER).json
+    assert response["processes"] == [
         {
             "pod": "trainer-0",
             "container": "main",
@@ -35,41 +35,41 @@ def test_each_process_comes_with_its_gpu_and_its_use():
             "outside_allocation": False,
         }
     ]
-    assert (answer["total"], answer["untold"], answer["pods"]) == (1, [], 1)
+    assert (response["total"], response["untold"], response["pods"]) == (1, [], 1)
 
 
-def test_pods_nobody_speaks_of_are_named_and_not_called_empty():
+def test_pods_that_no_agent_reports_are_listed_and_not_shown_as_empty():
     with running_api(small_result(), source=FakeSource(running=PodProcesses())) as api:
-        answer = api.get(TRAINER).json
-    assert (answer["processes"], answer["untold"]) == ([], ["trainer-0"])
+        response = api.get(TRAINER).json
+    assert (response["processes"], response["untold"]) == ([], ["trainer-0"])
 
 
-def test_a_large_workload_is_asked_for_in_parts():
-    asked: list[list[str]] = []
+def test_a_large_workload_is_read_in_pages():
+    requested: list[list[str]] = []
 
     class CountingSource(FakeSource):
         def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
-            asked.append([pod.name for pod in pods])
+            requested.append([pod.name for pod in pods])
             return PodProcesses(reported=frozenset(pods))
 
     with running_api(swarm(40), source=CountingSource()) as api:
-        answer = api.get("/api/v1/workloads/Job/team/swarm/processes").json
+        response = api.get("/api/v1/workloads/Job/team/swarm/processes").json
         api.get("/api/v1/workloads/Job/team/swarm/processes?limit=30&offset=30")
         assert api.get("/api/v1/workloads/Job/team/swarm/processes?limit=257").status == 422
-    assert (answer["pods"], answer["untold"]) == (40, [])
-    assert (len(asked[0]), len(asked[1])) == (16, 10)
+    assert (response["pods"], response["untold"]) == (40, [])
+    assert (len(requested[0]), len(requested[1])) == (16, 10)
 
 
-def test_an_answer_is_bounded_and_says_how_many_there_were():
+def test_a_response_is_limited_and_has_the_total():
     pod = Pod("team", "swarm-0")
     many = [RunningProcess(pod, "main", "n1", "0", "GPU-a", "", "", pid, "x") for pid in range(MOST_PROCESSES + 5)]
     with running_api(swarm(1), source=FakeSource(running=PodProcesses(many, frozenset({pod})))) as api:
-        answer = api.get("/api/v1/workloads/Job/team/swarm/processes").json
-    assert (len(answer["processes"]), answer["total"]) == (MOST_PROCESSES, MOST_PROCESSES + 5)
-    assert answer["processes"][0]["memory_bytes"] is None
+        response = api.get("/api/v1/workloads/Job/team/swarm/processes").json
+    assert (len(response["processes"]), response["total"]) == (MOST_PROCESSES, MOST_PROCESSES + 5)
+    assert response["processes"][0]["memory_bytes"] is None
 
 
-def test_an_instance_of_mig_is_named_as_people_know_it():
+def test_a_mig_instance_is_named_by_index_profile_and_instance():
     pod = Pod("team", "swarm-0")
     process = RunningProcess(pod, "main", "n1", "3", "MIG-b", "7", "1g.10gb", 12, "python")
     with running_api(swarm(1), source=FakeSource(running=PodProcesses([process], frozenset({pod})))) as api:
@@ -77,10 +77,10 @@ def test_an_instance_of_mig_is_named_as_people_know_it():
     assert (process["index"], process["gpu"]) == ("3/1g.10gb/7", "MIG-b")
 
 
-def test_agents_that_do_not_answer_and_strangers_are_problems():
+def test_agents_that_do_not_respond_and_unknown_workloads_are_problems():
     source = FakeSource(processes_failure="none of 2 agents answered: no connection")
     with running_api(small_result(), source=source) as api:
-        answer = api.get(TRAINER)
-        assert (answer.status, answer.json["type"]) == (503, "urn:gpusteward:problem:engine-failed")
-        assert api.get(TRAINER.replace("trainer", "nobody")).status == 404
+        response = api.get(TRAINER)
+        assert (response.status, response.json["type"]) == (503, "urn:gpusteward:problem:engine-failed")
+        assert api.get(TRAINER.replace("trainer", "unknown")).status == 404
         assert api.get("/results").status == 200

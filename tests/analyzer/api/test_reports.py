@@ -1,4 +1,4 @@
-"""/api/v1/reports on a real ledger: formats, roles, faults; and nothing of it on the event loop."""
+"""/api/v1/reports on a real ledger: formats, roles, failures."""
 
 import csv
 import io
@@ -44,11 +44,11 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
             yield running
 
 
-def test_a_report_is_json_unless_something_else_is_asked_for(api: Api):
-    answer = api.get(WEEK)
-    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
-    assert answer.headers["cache-control"] == "private, no-store"
-    report = answer.json
+def test_a_report_is_json_by_default(api: Api):
+    response = api.get(WEEK)
+    assert (response.status, response.headers["content-type"]) == (200, "application/json")
+    assert response.headers["cache-control"] == "private, no-store"
+    report = response.json
     assert report["currency"] == "CNY"
     assert [(group["name"], group["amounts"]["idle_gpu_ms"]) for group in report["groups"]] == [
         ("lab", 24 * HOUR_MS),
@@ -68,25 +68,25 @@ def test_a_report_is_json_unless_something_else_is_asked_for(api: Api):
     ],
 )
 def test_the_format_is_chosen_by_the_query_or_by_what_the_client_accepts(api: Api, query: str, accept: str, kind: str):
-    answer = api.get(WEEK + query, Accept=accept)
-    assert answer.headers["content-type"].partition(";")[0] == kind
+    response = api.get(WEEK + query, Accept=accept)
+    assert response.headers["content-type"].partition(";")[0] == kind
 
 
-def test_a_page_may_style_itself_and_nothing_else(api: Api):
+def test_the_content_policy_of_a_page_allows_only_its_own_style(api: Api):
     policy = api.get(f"{WEEK}&format=html&lang=zh").headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; style-src 'sha256-")
     assert "frame-ancestors 'none'" in policy
     assert "unsafe" not in policy
 
 
-def test_a_csv_is_saved_as_a_file_and_adds_up(api: Api):
-    answer = api.get(f"{WEEK}&format=csv&by=model")
-    assert answer.headers["content-disposition"] == 'attachment; filename="gpusteward-model.csv"'
-    *rows, total = csv.DictReader(io.StringIO(answer.body.decode()))
+def test_a_csv_is_an_attachment_and_its_rows_sum_up_to_the_total(api: Api):
+    response = api.get(f"{WEEK}&format=csv&by=model")
+    assert response.headers["content-disposition"] == 'attachment; filename="gpusteward-model.csv"'
+    *rows, total = csv.DictReader(io.StringIO(response.body.decode()))
     assert sum(int(row["allocated_gpu_ms"]) for row in rows) == int(total["allocated_gpu_ms"]) == 48 * HOUR_MS
 
 
-def test_rows_can_be_chosen(api: Api):
+def test_rows_can_be_filtered_and_limited(api: Api):
     assert [group["name"] for group in api.get(f"{WEEK}&namespace=vision").json["groups"]] == ["vision"]
     cut = api.get(f"{WEEK}&rows=1&top=0").json
     assert (len(cut["groups"]), cut["others"]["name"], cut["wasters"]) == (1, "1", [])
@@ -105,9 +105,9 @@ def test_rows_can_be_chosen(api: Api):
         "sinse=7d",
     ],
 )
-def test_what_cannot_be_asked_is_a_problem(api: Api, wrong: str):
-    answer = api.get(f"{PATH}?{wrong}")
-    assert (answer.status, answer.headers["content-type"]) == (422, "application/problem+json")
+def test_an_invalid_parameter_is_a_problem(api: Api, wrong: str):
+    response = api.get(f"{PATH}?{wrong}")
+    assert (response.status, response.headers["content-type"]) == (422, "application/problem+json")
 
 
 def test_a_report_needs_a_viewer():
@@ -117,15 +117,15 @@ def test_a_report_needs_a_viewer():
         assert api.get(PATH, token="v" * 32).status == 200
 
 
-def test_without_a_ledger_the_answer_says_why():
+def test_without_a_ledger_the_problem_names_the_setting():
     disabled = LedgerAccess(LedgerSettings(enabled=False), PriceSettings)
     with running_api(ledger=disabled) as api:
-        answer = api.get(PATH)
-    assert (answer.status, answer.json["type"]) == (503, "urn:gpusteward:problem:ledger-failed")
-    assert "ledger.enabled" in answer.json["detail"]
+        response = api.get(PATH)
+    assert (response.status, response.json["type"]) == (503, "urn:gpusteward:problem:ledger-failed")
+    assert "ledger.enabled" in response.json["detail"]
 
 
-def test_a_database_that_hangs_costs_its_readers_only():
+def test_a_hanging_database_costs_only_its_own_requests():
     entered, over = threading.Semaphore(0), threading.Event()
 
     class HangingLedger(FakeLedger):

@@ -1,4 +1,4 @@
-"""Bearer tokens and their roles: who may do what, and that no token is ever repeated."""
+"""Bearer tokens and their roles; no error text contains a token."""
 
 import os
 from pathlib import Path
@@ -31,18 +31,18 @@ def test_tokens_are_read_as_lines_as_yaml_and_from_one_variable(text: str) -> No
 
 
 @pytest.mark.parametrize("bearer", [None, "", "x", VIEWER[:-1], VIEWER + "v", VIEWER.upper(), "é" * 20, "\udce9" * 20])
-def test_a_token_nobody_gave_out_has_no_role(bearer: str | None) -> None:
+def test_an_unknown_token_has_no_role(bearer: str | None) -> None:
     assert Tokens({VIEWER: Role.VIEWER}).find_role(bearer) is None
     assert Tokens({}).find_role(bearer) is None
 
 
-def test_a_token_of_digits_is_no_number() -> None:
+def test_a_token_of_digits_is_not_parsed_as_a_number() -> None:
     digits = "00000000000000001234"
     assert Tokens(parse_tokens(f"admin: {digits}", where="x")).find_role(digits) is Role.ADMIN
     assert Tokens(parse_tokens(f"admin:\n  - {digits}", where="x")).find_role(digits) is Role.ADMIN
 
 
-def test_each_role_may_do_what_those_below_it_may() -> None:
+def test_each_role_includes_the_lower_ones() -> None:
     allowed = [[role.includes(needed) for needed in Role] for role in Role]
     assert allowed == [[True, False, False], [True, True, False], [True, True, True]]
 
@@ -67,7 +67,7 @@ SECRET = "never-to-be-repeated"
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "error"),
     [
         (f"\nviewr: {SECRET}", "x line 2: a role is missing or unknown; did you mean 'viewer'?"),
         (f"{SECRET}: viewer", "x line 1: a role is missing or unknown; write ROLE: TOKEN"),
@@ -82,19 +82,19 @@ SECRET = "never-to-be-repeated"
         (f"viewer: !{SECRET} x", "is not YAML: could not determine a constructor for the tag (hidden)"),
     ],
 )
-def test_a_mistake_is_told_without_the_token(text: str, complaint: str) -> None:
+def test_an_error_text_never_contains_the_token(text: str, error: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         parse_tokens(text, where="x")
-    assert complaint in str(caught.value)
+    assert error in str(caught.value)
     assert SECRET not in str(caught.value)
 
 
-def test_tokens_are_not_kept_as_they_are() -> None:
+def test_tokens_are_stored_as_digests_only() -> None:
     tokens = Tokens({SECRET: Role.ADMIN})
     assert SECRET not in repr(vars(tokens))
 
 
-def test_a_changed_file_counts_from_the_next_look_and_a_bad_one_is_refused_once(
+def test_a_changed_file_takes_effect_at_the_next_reload_and_an_invalid_one_is_refused_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="gpusteward")
@@ -119,14 +119,14 @@ def test_a_changed_file_counts_from_the_next_look_and_a_bad_one_is_refused_once(
     assert roles.reloads_refused == 2
 
 
-def test_a_named_file_asks_for_tokens_although_nobody_is_in_it_yet(tmp_path: Path) -> None:
+def test_a_configured_tokens_file_requires_tokens_even_while_it_is_empty(tmp_path: Path) -> None:
     empty = tmp_path / "tokens"
-    empty.write_text("# nobody yet\n")
+    empty.write_text("# no token yet\n")
     assert Roles(empty, NONE).are_set
     assert Roles(empty, NONE).find_role("") is None
 
 
-def test_without_any_token_nobody_has_a_role(tmp_path: Path) -> None:
+def test_without_any_token_there_are_no_roles(tmp_path: Path) -> None:
     assert not Roles(None, NONE).are_set
     assert Roles(None, NONE).find_role("") is None
     with pytest.raises(ConfigurationError, match=r"check server\.tokens_file"):

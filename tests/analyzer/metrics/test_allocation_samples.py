@@ -1,4 +1,4 @@
-"""What is said of each allocation: some rows at a time, whatever they are called, and never twice under one name."""
+"""The samples of each allocation: in batches, with any names, and never two with the same labels."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ def rename(one: AllocationKey, *, pod: str, namespace: str, node: str) -> Alloca
 
 
 @given(st.lists(st.tuples(NAMES, NAMES, NAMES), min_size=1, max_size=5))
-def test_every_row_is_told_under_its_own_names_whatever_they_are(names: list[tuple[str, str, str]]):
+def test_every_row_has_a_sample_with_its_own_labels_whatever_characters_they_have(names: list[tuple[str, str, str]]):
     held = [
         rename(allocation(number), pod=pod, namespace=namespace, node=node)
         for number, (pod, namespace, node) in enumerate(names)
@@ -45,14 +45,14 @@ def test_every_row_is_told_under_its_own_names_whatever_they_are(names: list[tup
     assert {sample.value for sample in samples} == {60.0}
 
 
-def test_the_page_is_the_same_however_many_rows_are_written_at_once(monkeypatch: pytest.MonkeyPatch):
+def test_the_page_does_not_depend_on_the_batch_size(monkeypatch: pytest.MonkeyPatch):
     result = make_result(large_table(500))
     whole = b"".join(render_result(result)[TEXT_TYPE].pieces())
     monkeypatch.setattr(allocation_samples, "BATCH_ROWS", 7)
     assert b"".join(render_result(result)[TEXT_TYPE].pieces()) == whole
 
 
-def test_containers_of_one_pod_on_one_gpu_are_told_apart():
+def test_containers_of_one_pod_on_one_gpu_have_different_labels():
     main = allocation(share="time-sliced")
     side = replace(main, container=replace(main.container, name="side"))
     nameless = replace(main, container=replace(main.container, name=""))
@@ -61,7 +61,7 @@ def test_containers_of_one_pod_on_one_gpu_are_told_apart():
         assert [sample.labels.get("container") for sample in read_samples(result, name)] == [None, "side", "2"]
 
 
-def test_names_that_look_alike_once_they_are_escaped_are_told_apart():
+def test_names_that_are_equal_after_escaping_get_different_labels():
     held = [rename(allocation(), pod=pod, namespace="team", node="node") for pod in ("a\rb", "a b")]
     samples = read_samples(make_result(table_of(working(), working(), allocations=held)), metrics.CORE.name)
     assert [sample.labels["pod"] for sample in samples] == ["a b", "a b"]
@@ -69,12 +69,12 @@ def test_names_that_look_alike_once_they_are_escaped_are_told_apart():
 
 
 def test_a_row_without_any_name_still_has_its_model_and_status():
-    nobody = rename(replace(allocation(), gpu_uuid=""), pod="", namespace="", node="")
-    (sample,) = read_samples(make_result(table_of(working(), allocations=[nobody])), metrics.SCORE.name)
+    unnamed = rename(replace(allocation(), gpu_uuid=""), pod="", namespace="", node="")
+    (sample,) = read_samples(make_result(table_of(working(), allocations=[unnamed])), metrics.SCORE.name)
     assert {name for name, text in sample.labels.items() if text} == {"model", "status"}
 
 
-def test_what_is_no_number_has_no_sample():
+def test_a_value_that_is_not_finite_has_no_sample():
     table = table_of(resting() | signal(Measure.MEMORY_TOTAL, 0.0), resting() | signal(Measure.MEMORY_TOTAL, 80 * GIB))
     result = make_result(table)
     (sample,) = read_samples(result, metrics.MEMORY_USAGE.name)
@@ -88,7 +88,7 @@ def test_whole_numbers_have_no_fraction():
     assert dict(render_allocations(make_result(table_of(working(0.1234)))))[metrics.CORE].endswith("} 12.34\n")
 
 
-def test_the_page_before_stands_until_the_next_one_is_made():
+def test_the_previous_page_is_served_until_the_next_one_is_rendered():
     store = ResultStore()
     publisher = ResultPublisher(store, EventFeed())
     first, second = make_result(table_of(working())), make_result(table_of(resting()), number=2)
