@@ -54,3 +54,29 @@ TARGET_REDIRECTED_AWAY = Message(
     "the target redirects to another address, {address!r}, which is not followed",
     "目标重定向到另一个地址 {address!r}，不会跟随",
 )
+TARGET_INVALID = Message(
+    "target {target!r}: write HOST, HOST:PORT or http://HOST:PORT/PATH",
+    "目标 {target!r}：请写成 HOST、HOST:PORT 或 http://HOST:PORT/PATH",
+)
+TARGET_SCHEME = Message(
+    "__scheme__ is {scheme!r}: write http or https", "__scheme__ 为 {scheme!r}：请写成 http 或 https"
+)
+TARGETS_FILE_INVALID = Message(
+    "{path} is not a list of targets: {reason}; write [{{targets: [HOST:PORT]}}]",
+    "{path} 不是目标列表：{reason}；请写成 [{{targets: [HOST:PORT]}}]",
+)
+TOO_MANY_PODS = Message("more than {limit} pods match scrape.selector", "匹配 scrape.selector 的 Pod 超过 {limit} 个")
+NO_SOURCE = Message(
+    "no source is set: set prometheus.url to a Prometheus-compatible engine, or scrape.targets or scrape.targets_file"
+    " to exporters such as gpusteward's agent; in a cluster its agents are found automatically",
+    "未设置数据源：请将 prometheus.url 设为兼容 Prometheus 的引擎，或将 scrape.targets 或 scrape.targets_file 设为"
+    "导出器（例如 gpusteward agent）；在集群中会自动发现 agent",
+)
+NO_TARGET_READ = Message(
+    "none of {count} {count:|target|targets} could be read: {reason}", "{count} 个目标均无法读取：{reason}"
+)
+NO_TARGETS = Message("no targets were found: {origins}", "未找到目标：{origins}")
+NO_AGENT_RESPONDED = Message(
+    "none of {count} {count:|agent|agents} responded: {reason}", "{count} 个 agent 均未响应：{reason}"
+)
+AGENTS_TOO_SLOW = Message("the agents took too long to respond", "agent 响应超时")

@@ -24,7 +24,7 @@ from gpusteward.simulate.fleets import default_node, fleet
 from gpusteward.simulate.nodes import SimulatedNode
 from tests.analyzer.engines import Sample, running_prometheus, running_victoria
 from tests.analyzer.histories import AT, moments, respell, tell_history
-from tests.analyzer.sources.scrape.scraping import PageServer, pages_of, serving_pages
+from tests.analyzer.sources.scrape.page_server import PageServer, pages_of, serving_pages
 
 NODES = [default_node(1, name="showcase"), *fleet(10)]
 LAST = moments()[-1]
@@ -143,7 +143,7 @@ def test_an_agent_that_does_not_answer_costs_its_own_pods_and_all_of_them_are_an
         server.pages[f"/{there.name}:9400"] = None  # hangs
         assert by_pod(source.read_processes(set(truth), time.time())) == run_truly([here])
         del server.pages[f"/{here.name}:9400"]
-        with pytest.raises(SourceError, match="none of 2 agents answered"):
+        with pytest.raises(SourceError, match="none of 2 agents responded"):
             source.read_processes(set(truth), time.time())
 
 

@@ -24,7 +24,7 @@ from gpusteward.simulate.fleets import default_node, fleet
 from tests.analyzer.engines import RunningEngine, Sample, running_prometheus
 from tests.analyzer.histories import AT, moments, steady, tell_history
 from tests.analyzer.sources.faulty_engine import fails, faulty
-from tests.analyzer.sources.scrape.scraping import fed_source
+from tests.analyzer.sources.scrape.page_server import fed_source
 from tests.analyzer.tables import of_pod, places
 
 STALE = NO_CURRENT_SAMPLE.en

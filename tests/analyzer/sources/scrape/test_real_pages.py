@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import pytest
 
-from gpusteward.analyzer.sources.scrape import lines
+from gpusteward.analyzer.sources.scrape import page_parser
 from gpusteward.analyzer.sources.scrape.metric_filter import FAMILIES
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.core.usages import Measure, Stat
-from tests.analyzer.sources.scrape.test_pages import AT, faults, read, scraped
+from tests.analyzer.sources.scrape.test_page_parser import AT, parse_errors, read, scraped
 from tests.analyzer.tables import of_pod
 
 COLLECTION = Path(__file__).parents[5] / "shared" / "data" / "dcgm-exporter-pages"
@@ -19,7 +19,7 @@ EXCERPT = Path(__file__).parents[2] / "data" / "t4-with-pod-excerpt.prom"
 
 Value = tuple[str, str, str]  # metric, UUID, GPU instance
 ERROR = b"ERROR - FAILED TO CONVERT TO STRING"
-CUT_OFF = {lines.CUT_OFF: 1}  # those who collected the page took its last newline off
+CUT_OFF = {page_parser.CUT_OFF: 1}  # those who collected the page took its last newline off
 
 HELD, FREE = "GPU-7a2e92f2-be71-d37e-a744-541600ffc722", "GPU-5f587dd4-6505-0873-c6db-8324dbfe5ba9"
 SLICED = "GPU-473571f2-fb37-ef7e-50fe-9885b74a23cd"
@@ -36,7 +36,7 @@ class Expected(NamedTuple):
 
     gpus: Mapping[tuple[str, str], int]  # by node and model
     values: Mapping[Value, float]  # some of them
-    faults: Mapping[str, int]
+    parse_errors: Mapping[str, int]
 
 
 EXPECTED = {
@@ -75,7 +75,7 @@ every_page = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 
 def list_values(source: ScrapeSource) -> dict[Value, float]:
     """The last value of every series that is kept."""
-    window, rows = source.store.look_back(AT + 60, 600)
+    window, rows = source.store.read_window(AT + 60, 600)
     columns = zip(window.family.tolist(), window.device.tolist(), window.last.tolist(), strict=True)
     return {(FAMILIES[family].name, *rows.devices.keys[device]): last for family, device, last in columns}
 
@@ -87,7 +87,7 @@ def test_a_real_page_is_read_to_its_gpus_and_values(path: Path):
     assert read(source).fleet == expected.gpus
     found = list_values(source)
     assert {key: found.get(key) for key in expected.values} == expected.values
-    assert faults(source) == expected.faults
+    assert parse_errors(source) == expected.parse_errors
 
 
 @every_page
@@ -101,7 +101,7 @@ def test_a_value_that_dcgm_could_not_write_costs_its_line_only(path: Path):
     lost = {key for key, value in list_values(source).items() if value != whole[key]}
     assert [metric for metric, _, _ in lost] == ["DCGM_FI_DEV_POWER_USAGE"]
     assert list_values(source).keys() == whole.keys()
-    assert faults(source) == {lines.NOT_A_NUMBER: 1, **EXPECTED[path].faults}
+    assert parse_errors(source) == {page_parser.NOT_A_NUMBER: 1, **EXPECTED[path].parse_errors}
 
 
 @every_page

@@ -13,14 +13,14 @@ from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
-from gpusteward.analyzer.sources.scrape.targets import NOTHING_SET
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.kubernetes.api import ApiServer
 from gpusteward.messages import unknown_reasons
+from gpusteward.messages.source_errors import NO_SOURCE
 from tests.analyzer.serve_process import running_serve
-from tests.analyzer.sources.scrape.scraping import PageServer, serving_pages, wait_for
-from tests.analyzer.sources.scrape.test_pages import page
+from tests.analyzer.sources.scrape.page_server import PageServer, serving_pages, wait_for
+from tests.analyzer.sources.scrape.test_page_parser import page
 from tests.analyzer.sources.scrape.test_targets import exporter
 from tests.analyzer.tables import of_pod
 from tests.fakes.apiserver import FakeApiServer
@@ -154,7 +154,7 @@ def test_when_nothing_at_all_can_be_read_that_is_an_error_with_a_reason():
     with closing(ScrapeSource(ScrapeSettings(**QUICK), window_seconds=60)) as source:
         with pytest.raises(SourceError, match=r"set prometheus\.url .* or scrape\.targets"):
             source.read(time.time())
-        assert source.describe()["failures"] == {"targets": NOTHING_SET}
+        assert source.describe()["failures"] == {"targets": NO_SOURCE.en}
 
 
 def test_it_is_the_source_where_no_engine_is_set_and_turns_without_losing_its_samples():
@@ -189,9 +189,9 @@ def test_closing_ends_its_thread_and_may_be_done_twice():
 def test_serve_starts_with_nothing_set_and_says_kindly_what_to_set(tmp_path: Path):
     with running_serve(tmp_path, env=ENVIRONMENT) as server:
         server.wait_for(lambda it: it.get("/api/v1/health").json["cycles"]["last_error"] != "")
-        assert server.get("/api/v1/health").json["cycles"]["last_error"] == NOTHING_SET
-        assert server.get("/api/v1/sources").json["failures"] == {"targets": NOTHING_SET}
-        assert NOTHING_SET in server.log.read_text()
+        assert server.get("/api/v1/health").json["cycles"]["last_error"] == NO_SOURCE.en
+        assert server.get("/api/v1/sources").json["failures"] == {"targets": NO_SOURCE.en}
+        assert NO_SOURCE.en in server.log.read_text()
 
 
 def test_serve_scrapes_and_judges_without_an_engine(tmp_path: Path):

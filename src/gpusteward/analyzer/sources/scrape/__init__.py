@@ -1,29 +1,19 @@
-"""Usage without an engine: exporters are scraped here, and the window is kept in memory.
+"""Usage without an engine: exporters are scraped here, and their samples are kept in memory.
 
-    settings.py    what can be chosen: `scrape.*`
-    addresses.py   `node-7`, `node-7:9400`, `https://node-7/metrics` -> where to knock
-    targets.py     whom to scrape: a list, a file, or the pods of the cluster
-    file_list.py   Prometheus' file_sd, read again when it changes
-    pod_list.py    exporters among the pods of the cluster, by label
-    fetch.py       the one door to a target: HTTP, bounded in size, time and redirects
-    connections.py one connection: a request out, an answer in
-    unpack.py      gzip that may not grow beyond a limit
-    rounds.py      every target once an interval, a bounded number at a time
-    wanted.py      which families are worth reading, from the tables of `read.prometheus`
-    lines.py       a page -> values by row; a malformed line costs only itself
-    labels.py      what is between the braces
-    series.py      what one series is about: whose, of which device, said by whom
-    rolls.py       the series of one target in arrays
-    rings.py       the last values of one target, in arrays of fixed size
-    records.py     one target: its series, their rings, its faults
-    store.py       all targets together, within limits
-    increases.py   how much a counter grew
-    answers.py     the questions of `read.prometheus.plan`, answered from the store
-    charts.py      the course of one allocation
-    running.py     what pods run, from pages read for that
-    reports.py     the state of every target in plain data
-    source.py      `ScrapeSource`: the whole as a `UsageTable`
+    settings.py        `scrape.*`, and how a target is written
+    targets.py         which targets to scrape: a list, a file, or the pods of the cluster
+    fetch.py           one page of one target over HTTP
+    scrape_loop.py     every target once per interval, a limited number at a time
+    metric_filter.py   the metric families that are read, from the tables of `sources.usage`
+    page_parser.py     a page -> values by series; a malformed line affects no other
+    series.py          what the labels of a series say; the series of one target in arrays
+    ring_buffers.py    the last values of one target in arrays of fixed size; window aggregation
+    target_samples.py  one target: its series, their values, its parse errors
+    sample_store.py    all targets together, within limits
+    store_queries.py   the query plan of `sources.promql`, computed from the store; charts
+    status_report.py   the state of every target as plain data
+    source.py          `ScrapeSource`: a `UsageTable` from all of it
 
-Only `fetch.py` and its connections speak to targets. Rows, measures and doubts are made by the same code as those of an
-engine, so that both sources give the same table for the same samples.
+Rows, measures and coverage are computed by the same code as those of an engine, so that both sources give the same
+table for the same samples.
 """

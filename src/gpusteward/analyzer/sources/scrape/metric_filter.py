@@ -1,4 +1,4 @@
-"""Which families are worth reading, and what is kept of each: all from the tables of the engine's reader."""
+"""The metric families that are read from pages, and what is kept of each; from the same tables as for an engine."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,72 +14,71 @@ from gpusteward.analyzer.sources.usage.metric_schemes import (
 from gpusteward.analyzer.sources.usage.quantities import Aggregation, Quantity, Signal
 from gpusteward.core import metrics
 
-_CALLED = frozenset({Quantity.PRESENCE, Quantity.MEMORY_LIMIT, Quantity.MEMORY_USED, Quantity.CORE})
-"""What may be asked for at a roll call, with everything its labels say."""
+_PRESENCE = frozenset({Quantity.PRESENCE, Quantity.MEMORY_LIMIT, Quantity.MEMORY_USED, Quantity.CORE})
+"""Quantities whose series can show which holders exist, with the details in their labels."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """One family."""
-
+class MetricFamily:
     number: int
     name: str
     scheme: MetricScheme
-    is_windowed_gauge: bool  # without a window, its last value is all that is asked for
+    is_windowed_gauge: bool  # of other families only the last value is needed
     is_windowed_counter: bool
-    is_called: bool  # who is there is read from its labels
-    is_identity: bool  # of devices
-    users: frozenset[str] | None  # whose part is asked for, by the label `by`; None: everybody's
+    shows_presence: bool  # its labels show which holders exist
+    shows_devices: bool  # its labels describe devices
+    attributions: frozenset[str] | None  # the values of the label `by` that are needed; None: all
 
-    def is_about(self, user: str) -> bool:
-        """Whether a series of this family is worth keeping, by whose it is."""
-        return self.users is None or user in self.users
+    def needs(self, attribution: str) -> bool:
+        """Whether a series with this value of the label `by` is kept."""
+        return self.attributions is None or attribution in self.attributions
 
 
-def _gather() -> Iterable[Wanted]:
-    told: dict[str, tuple[MetricScheme, list[Signal]]] = {}
+def _make_families() -> Iterable[MetricFamily]:
+    families: dict[str, tuple[MetricScheme, list[Signal]]] = {}
     for scheme, signals in (
         (MetricScheme.NATIVE, native_signals({metric.name for metric in metrics.METRICS})),
         (MetricScheme.HAMI, hami_signals(HAMI_NAMES)),
         (MetricScheme.DCGM, dcgm_signals(set(dcgm_names()))),
     ):
         for signal in signals:
-            told.setdefault(signal.metric, (scheme, []))[1].append(signal)
-    for number, (name, (scheme, mine)) in enumerate(told.items()):
-        aggregations = {aggregation for signal in mine for aggregation in signal.aggregations}
-        quantities = {signal.quantity for signal in mine}
-        yield Wanted(
+            families.setdefault(signal.metric, (scheme, []))[1].append(signal)
+    for number, (name, (scheme, own)) in enumerate(families.items()):
+        aggregations = {aggregation for signal in own for aggregation in signal.aggregations}
+        quantities = {signal.quantity for signal in own}
+        yield MetricFamily(
             number,
             name,
             scheme,
             is_windowed_gauge=bool(aggregations - {Aggregation.LAST, Aggregation.INCREASE}),
             is_windowed_counter=Aggregation.INCREASE in aggregations,
-            is_called=bool(quantities & _CALLED),
-            is_identity=Quantity.IDENTITY in quantities,
-            users=_find_users(mine),
+            shows_presence=bool(quantities & _PRESENCE),
+            shows_devices=Quantity.IDENTITY in quantities,
+            attributions=_find_attributions(own),
         )
 
 
-def _find_users(signals: Iterable[Signal]) -> frozenset[str] | None:
-    users = [matcher.value for signal in signals for matcher in signal.matchers if matcher.label == "by"]
-    return frozenset(users) if all(signal.matchers for signal in signals) else None
+def _find_attributions(signals: Iterable[Signal]) -> frozenset[str] | None:
+    values = [matcher.value for signal in signals for matcher in signal.matchers if matcher.label == "by"]
+    return frozenset(values) if all(signal.matchers for signal in signals) else None
 
 
-FAMILIES: tuple[Wanted, ...] = tuple(_gather())
-BY_NAME: Mapping[str, Wanted] = {family.name: family for family in FAMILIES}
+FAMILIES: tuple[MetricFamily, ...] = tuple(_make_families())
+"""By number; in the order of preference of their schemes."""
+BY_NAME: Mapping[str, MetricFamily] = {family.name: family for family in FAMILIES}
 
-EVERY_NAME: Mapping[bytes, Wanted] = {family.name.encode(): family for family in FAMILIES}
-NOT_DCGM: Mapping[bytes, Wanted] = {
-    name: family for name, family in EVERY_NAME.items() if family.scheme is not MetricScheme.DCGM
+BY_ENCODED_NAME: Mapping[bytes, MetricFamily] = {family.name.encode(): family for family in FAMILIES}
+_WITHOUT_DCGM: Mapping[bytes, MetricFamily] = {
+    name: family for name, family in BY_ENCODED_NAME.items() if family.scheme is not MetricScheme.DCGM
 }
-_KNOWS_ALL = b"\n" + metrics.ALLOCATIONS_KNOWN.name.encode() + b"{"
-_YES = frozenset({b"1", b"1.0"})
+_ALLOCATIONS_KNOWN = b"\n" + metrics.ALLOCATIONS_KNOWN.name.encode() + b"{"
+_TRUE = frozenset({b"1", b"1.0"})
 
 
-def choose_names(page: bytes) -> Mapping[bytes, Wanted]:
-    """What to read of a page. Where gpusteward's agent knows who holds what, its DCGM families say nothing more."""
-    start = page.rfind(_KNOWS_ALL)
+def choose_families(page: bytes) -> Mapping[bytes, MetricFamily]:
+    """The families to read from a page. If gpusteward's agent knows all allocations, its DCGM families add nothing."""
+    start = page.rfind(_ALLOCATIONS_KNOWN)
     if start < 0:
-        return EVERY_NAME
+        return BY_ENCODED_NAME
     line = page[start + 1 : page.find(b"\n", start + 1)]
-    return NOT_DCGM if line.rpartition(b"} ")[2].strip() in _YES else EVERY_NAME
+    return _WITHOUT_DCGM if line.rpartition(b"} ")[2].strip() in _TRUE else BY_ENCODED_NAME

@@ -1,7 +1,7 @@
-"""The last values of one target, in arrays of fixed size: one line a scrape, one column a series.
+"""The last values of one target in arrays of fixed size: one line per scrape, one column per series.
 
-All series of a target are scraped together, so they share their moments. NaN is no value: a series that was not on the
-page, or a scrape that failed.
+All series of a target are scraped together, so they share their scrape times. NaN means no value: the series was not
+on the page, or the scrape failed.
 """
 
 from dataclasses import dataclass
@@ -11,25 +11,18 @@ from numpy.typing import NDArray
 
 from gpusteward.analyzer.tables import Column
 
-Places = NDArray[np.int64]
+Lines = NDArray[np.int64]
 
-_SPARE = 8
+_SPARE_COLUMNS = 8
 LOOK_BACK_SECONDS = 300.0
 """As far back as Prometheus looks for a last value."""
+_NEAR_STEPS = 1.1
+"""An end of the window that is further from the samples, in mean sample distances, is where the series began or
+ended. The value is Prometheus' own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Folded:
-    """A window of each column as numbers; NaN where there was no sample."""
-
-    mean: Column
-    peak: Column
-    spread: Column
-    count: Column
-
-
-class Moments:
-    """When scrapes were made; a ring."""
+class ScrapeTimes:
+    """The times of the last scrapes, in a ring."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -41,28 +34,28 @@ class Moments:
         return float(self.times[self.head]) if self.head >= 0 else -np.inf
 
     def advance(self, at: float) -> int:
-        """The line for a scrape at that moment. A clock that was set back starts anew."""
+        """The line for a scrape at that time. After a clock was set back, all earlier scrapes are dropped."""
         if at < self.last:
             self.times[:] = -np.inf
         self.head = (self.head + 1) % self.capacity
         self.times[self.head] = at
         return self.head
 
-    def within(self, start: float, end: float) -> Places:
+    def find_lines(self, start: float, end: float) -> Lines:
         """Lines after `start` up to `end`, oldest first."""
         order = np.arange(self.head + 1, self.head + 1 + self.capacity) % self.capacity
         times = self.times[order]
         return order[(times > start) & (times <= end)]
 
 
-class Ring:
+class RingBuffer:
     """Values of a growing number of columns."""
 
-    def __init__(self, capacity: int, kind: type[np.float32] | type[np.float64]) -> None:
+    def __init__(self, capacity: int, dtype: type[np.float32] | type[np.float64]) -> None:
         self._capacity = capacity
-        self._kind = kind
+        self._dtype = dtype
         self.width = 0
-        self._values: NDArray[np.float32 | np.float64] = np.full((capacity, 0), np.nan, kind)
+        self._values: NDArray[np.float32 | np.float64] = np.full((capacity, 0), np.nan, dtype)
 
     @property
     def nbytes(self) -> int:
@@ -70,36 +63,88 @@ class Ring:
 
     def widen(self, width: int) -> None:
         if width > self._values.shape[1]:
-            grown = np.full((self._capacity, width + _SPARE + width // 8), np.nan, self._kind)
-            grown[:, : self.width] = self._values[:, : self.width]
-            self._values = grown
+            wider = np.full((self._capacity, width + _SPARE_COLUMNS + width // 8), np.nan, self._dtype)
+            wider[:, : self.width] = self._values[:, : self.width]
+            self._values = wider
         self.width = width
 
     def write(self, line: int, values: Column) -> None:
         self._values[line, : self.width] = values
 
-    def take(self, lines: Places) -> NDArray[np.float64]:
+    def read(self, lines: Lines) -> NDArray[np.float64]:
         return np.asarray(self._values[lines, : self.width], np.float64)
 
-    def take_column(self, column: int, lines: Places) -> Column:
+    def read_column(self, column: int, lines: Lines) -> Column:
         return np.asarray(self._values[lines, column], np.float64)
 
-    def keep(self, columns: Places) -> None:
+    def keep(self, columns: Lines) -> None:
         """Only these columns, in this order."""
         kept = self._values[:, columns]
         self.width = len(columns)
         self._values = np.ascontiguousarray(kept)
 
 
-def fold(block: NDArray[np.float64]) -> Folded:
-    """Every column of a window: lines are samples."""
+@dataclass(frozen=True, slots=True)
+class GaugeStats:
+    """A window of gauges, one number per column; NaN where there was no sample."""
+
+    mean: Column
+    peak: Column
+    spread: Column
+    count: Column
+
+
+def aggregate_gauges(block: NDArray[np.float64]) -> GaugeStats:
+    """Every column of a window; lines are samples."""
     if not block.size:
         nothing = np.full(block.shape[1], np.nan)
-        return Folded(nothing, nothing, nothing, nothing)
+        return GaugeStats(nothing, nothing, nothing, nothing)
     is_there = ~np.isnan(block)
     count = is_there.sum(axis=0).astype(np.float64)
     count[count == 0] = np.nan
     mean = np.where(is_there, block, 0.0).sum(axis=0) / count
-    away = np.where(is_there, block - mean, 0.0)
-    spread = np.sqrt((away * away).sum(axis=0) / count)
-    return Folded(mean, np.fmax.reduce(block, axis=0), spread, count)
+    deviation = np.where(is_there, block - mean, 0.0)
+    spread = np.sqrt((deviation * deviation).sum(axis=0) / count)
+    return GaugeStats(mean, np.fmax.reduce(block, axis=0), spread, count)
+
+
+def measure_increase(block: NDArray[np.float64], times: Column, *, start: float, end: float) -> Column:
+    """The increase of every counter as Prometheus' `increase` computes it; NaN for fewer than two samples.
+
+    Samples are rarely at both ends of the window. The increase between the first and the last is extrapolated to the
+    ends of the window if those are near, by half a step otherwise, and never to below zero. A value below the one
+    before is a restart at zero.
+    """
+    is_there = ~np.isnan(block)
+    count = is_there.sum(axis=0)
+    increase = np.full(block.shape[1], np.nan)
+    usable = np.flatnonzero(count >= 2)
+    if len(usable):
+        increase[usable] = _extrapolate(block[:, usable], is_there[:, usable], times, start=start, end=end)
+    return increase
+
+
+def _extrapolate(
+    block: NDArray[np.float64], is_there: NDArray[np.bool_], times: Column, *, start: float, end: float
+) -> Column:
+    first, last = is_there.argmax(axis=0), len(times) - 1 - is_there[::-1].argmax(axis=0)
+    columns = np.arange(block.shape[1])
+    first_value = block[first, columns]
+    increase = block[last, columns] - first_value + _sum_before_restarts(block, is_there)
+    sampled = times[last] - times[first]
+    step = sampled / (is_there.sum(axis=0) - 1)
+    before, after = times[first] - start, end - times[last]
+    before = np.where(before < _NEAR_STEPS * step, before, step / 2)
+    after = np.where(after < _NEAR_STEPS * step, after, step / 2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        since_zero = np.where((increase > 0) & (first_value >= 0), sampled * first_value / increase, np.inf)
+    return np.asarray(increase * (sampled + np.minimum(before, since_zero) + after) / sampled)
+
+
+def _sum_before_restarts(block: NDArray[np.float64], is_there: NDArray[np.bool_]) -> Column:
+    """The sum of the last values before each restart."""
+    lines = np.where(is_there, np.arange(len(block))[:, None], 0)
+    filled = np.take_along_axis(block, np.maximum.accumulate(lines, axis=0), axis=0)
+    before, after = filled[:-1], filled[1:]
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(after < before, before, 0.0).sum(axis=0))

@@ -1,7 +1,7 @@
-"""Every target once an interval, in a thread with an event loop of its own; a bounded number at a time.
+"""Scrapes every target once per interval, in a thread with its own event loop; a limited number at a time.
 
-Targets are spread over the interval, so that a thousand of them are a steady trickle. A target that is slow or gone
-holds a place for as long as its scrape may take, and nobody else up.
+Scrapes are spread over the interval, so that those of a thousand targets are a steady load. A slow or unreachable
+target occupies one of the concurrent scrapes until its timeout and delays no other.
 """
 
 import asyncio
@@ -18,30 +18,28 @@ from typing import Any, TypeVar
 
 from gpusteward.analyzer.sources.http_settings import make_credentials, make_tls_context
 from gpusteward.analyzer.sources.scrape.fetch import Fetcher
+from gpusteward.analyzer.sources.scrape.sample_store import SampleStore
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
-from gpusteward.analyzer.sources.scrape.store import Store
-from gpusteward.analyzer.sources.scrape.targets import KnownTargets, Target
+from gpusteward.analyzer.sources.scrape.targets import Target, TargetRegistry
 from gpusteward.core.errors import SourceError
-from gpusteward.core.messages import format_text
 from gpusteward.logs import Log
+from gpusteward.messages import source_errors as messages
 
 log = Log(__name__)
 
 T = TypeVar("T")
 
-LOOK_SECONDS = 1.0
-"""How often the lists of targets are asked; each says itself when it is due."""
+REFRESH_SECONDS = 1.0
+"""How often the target lists are checked; each has its own refresh interval."""
 CLOSE_SECONDS = 1.0
-"""An API server that does not answer holds the thread up, but not the program."""
-
-
-ASK_SECONDS = 2.0
-"""Pages that somebody waits for may have to wait for a place first."""
+"""An API server that does not respond may delay the thread, but not the end of the program."""
+QUEUE_SECONDS = 2.0
+"""Pages that are read on demand may have to wait for a concurrent scrape to end."""
 
 
 @dataclass(slots=True)
-class Health:
-    """How the scrapes of one target went."""
+class TargetHealth:
+    """The scrapes of one target."""
 
     scrapes: int = 0
     failures_in_a_row: int = 0
@@ -52,67 +50,66 @@ class Health:
     values: int = 0
 
 
-class Rounds:
-    """Scrapes until it is closed."""
+class ScrapeLoop:
+    """Scrapes from `start` to `close`."""
 
-    def __init__(self, known: KnownTargets, store: Store, settings: ScrapeSettings) -> None:
+    def __init__(self, registry: TargetRegistry, store: SampleStore, settings: ScrapeSettings) -> None:
         """Raises ConfigurationError for credentials or certificates that cannot be used."""
-        self._known = known
+        self._registry = registry
         self._store = store
         self._settings = settings
         self._credentials = make_credentials(settings, section="scrape")
         self._tls = _make_tls_context(settings)
-        self.health: dict[str, Health] = {}
-        self.asked = Counter[str]()  # scrapes by result: ok or failed
-        self._followed: dict[str, Target] = {}
-        self._followers: dict[str, asyncio.Task[None]] = {}
-        self._untried: set[str] = set()
-        self._had_first = threading.Event()
-        self._first_at = 0.0
+        self.health: dict[str, TargetHealth] = {}
+        self.scrape_counts = Counter[str]()  # by result: ok or failed
+        self._targets: dict[str, Target] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._never_scraped: set[str] = set()
+        self._had_first_round = threading.Event()
+        self._first_round_at = 0.0
         self._closing = asyncio.Event()
-        self._places = asyncio.Semaphore(settings.max_concurrent)
+        self._slots = asyncio.Semaphore(settings.max_concurrent)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._is_over = False
+        self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="scrape", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def wait_for_first(self, seconds: float) -> float:
-        """When every target known at the start had been tried; now, if that takes longer than so many seconds."""
-        return self._first_at if self._had_first.wait(seconds) else time.time()
+    def wait_for_first_round(self, seconds: float) -> float:
+        """When every target of the start had been tried once; the present time if that takes longer."""
+        return self._first_round_at if self._had_first_round.wait(seconds) else time.time()
 
-    def read_now(self, names: Iterable[str], read: Callable[[bytes], T]) -> list[T]:
-        """What `read` makes of the pages of these targets as they are now; who does not answer is left out.
+    def fetch_now(self, names: Iterable[str], read: Callable[[bytes], T]) -> list[T]:
+        """The results of `read` for the present pages of these targets; failing targets are left out.
 
-        For any thread but the loop's. Raises SourceError if nobody answers.
+        For any thread but that of the loop. Raises SourceError if all of them fail.
         """
-        targets = [target for name in names if (target := self._followed.get(name))]
+        targets = [target for name in names if (target := self._targets.get(name))]
         if self._loop is None or not targets:
             return []
-        answers = self._wait_for(self._read_all(targets, read), self._loop)
-        found = [answer for answer in answers if not isinstance(answer, SourceError)]
+        results = self._wait_for(self._fetch_all(targets, read), self._loop)
+        found = [result for result in results if not isinstance(result, SourceError)]
         if not found:
-            facts = {"count": len(targets), "reason": answers[0]}
-            raise SourceError(format_text("none of {count} {count:|agent|agents} answered: {reason}", facts))
+            raise SourceError(messages.NO_AGENT_RESPONDED, count=len(targets), reason=results[0])
         return found
 
     def _wait_for(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
         try:
-            asked = asyncio.run_coroutine_threadsafe(work, loop)
+            future = asyncio.run_coroutine_threadsafe(work, loop)
         except RuntimeError as error:
             work.close()
-            raise SourceError("nothing is scraped any more") from error
+            raise SourceError(messages.STOPPING) from error
         try:
-            return asked.result(self._settings.timeout + ASK_SECONDS)
+            return future.result(self._settings.timeout + QUEUE_SECONDS)
         except (TimeoutError, CancelledError) as error:
-            asked.cancel()
-            raise SourceError("the agents took too long to answer") from error
+            future.cancel()
+            raise SourceError(messages.AGENTS_TOO_SLOW) from error
 
     def close(self) -> None:
-        """Stop scraping, without waiting for anybody. May be called from any thread."""
-        self._is_over = True
-        self._had_first.set()
+        """Stop scraping without waiting for responses. May be called from any thread."""
+        self._is_closed = True
+        self._had_first_round.set()
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._closing.set)
@@ -124,44 +121,44 @@ class Rounds:
 
     async def _scrape_all(self) -> None:
         self._loop = asyncio.get_running_loop()
-        while not self._is_over:
-            # In a thread: a disk or an API server may take its time.
-            targets = await asyncio.to_thread(self._known.look, time.monotonic())
-            self._adopt(targets)
-            self._store.forget_silent(time.time())
+        while not self._is_closed:
+            # In a thread: a disk or an API server may be slow.
+            targets = await asyncio.to_thread(self._registry.refresh, time.monotonic())
+            self._update_targets(targets)
+            self._store.drop_expired(time.time())
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), LOOK_SECONDS)
-        for task in self._followers.values():
+                await asyncio.wait_for(self._closing.wait(), REFRESH_SECONDS)
+        for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*self._followers.values(), return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    def _adopt(self, targets: Mapping[str, Target]) -> None:
-        for name in [name for name, target in self._followed.items() if targets.get(name) != target]:
-            self._leave(name)
+    def _update_targets(self, targets: Mapping[str, Target]) -> None:
+        for name in [name for name, target in self._targets.items() if targets.get(name) != target]:
+            self._remove(name)
             if name in targets:  # with other labels, so its series are others too
-                self._store.forget(name)
-        for name in targets.keys() - self._followed.keys():
-            if not self._had_first.is_set():
-                self._untried.add(name)
-            self._followed[name] = targets[name]
-            self._followers[name] = asyncio.create_task(self._follow(targets[name]))
-        self._note_tried("")
+                self._store.drop(name)
+        for name in targets.keys() - self._targets.keys():
+            if not self._had_first_round.is_set():
+                self._never_scraped.add(name)
+            self._targets[name] = targets[name]
+            self._tasks[name] = asyncio.create_task(self._scrape_forever(targets[name]))
+        self._mark_scraped("")
 
-    def _leave(self, name: str) -> None:
-        del self._followed[name]
-        self._followers.pop(name).cancel()
+    def _remove(self, name: str) -> None:
+        del self._targets[name]
+        self._tasks.pop(name).cancel()
         self.health.pop(name, None)
-        self._note_tried(name)
-        self._store.miss(name, time.time())
+        self._mark_scraped(name)
+        self._store.add_failed_scrape(name, time.time())
 
-    async def _read_all(self, targets: Iterable[Target], read: Callable[[bytes], T]) -> list[T | SourceError]:
-        return await asyncio.gather(*(self._read_once(target, read) for target in targets))
+    async def _fetch_all(self, targets: Iterable[Target], read: Callable[[bytes], T]) -> list[T | SourceError]:
+        return await asyncio.gather(*(self._fetch_once(target, read) for target in targets))
 
-    async def _read_once(self, target: Target, read: Callable[[bytes], T]) -> T | SourceError:
-        """The page is let go as soon as it is read: there may be many."""
+    async def _fetch_once(self, target: Target, read: Callable[[bytes], T]) -> T | SourceError:
+        """The page is released as soon as it is read: there may be many."""
         fetcher = self._make_fetcher(target)
         try:
-            async with self._places:
+            async with self._slots:
                 return read(await fetcher.fetch(self._credentials.headers()))
         except SourceError as error:
             return error
@@ -178,55 +175,55 @@ class Rounds:
             server_name=settings.server_name,
         )
 
-    async def _follow(self, target: Target) -> None:
+    async def _scrape_forever(self, target: Target) -> None:
         fetcher = self._make_fetcher(target)
         try:
             while True:
-                async with self._places:
+                async with self._slots:
                     await self._scrape(target, fetcher)
-                self._note_tried(target.name)
-                await asyncio.sleep(self._until_next(target.name))
+                self._mark_scraped(target.name)
+                await asyncio.sleep(self._seconds_until_next(target.name))
         finally:
             fetcher.close()
 
-    def _until_next(self, name: str) -> float:
-        """To the next moment of this target; each has its own place in the interval."""
+    def _seconds_until_next(self, name: str) -> float:
+        """Each target has its own offset in the interval."""
         interval = self._settings.interval
-        place = zlib.crc32(name.encode()) / 2**32 * interval
-        return interval - (time.monotonic() - place) % interval
+        offset = zlib.crc32(name.encode()) / 2**32 * interval
+        return interval - (time.monotonic() - offset) % interval
 
     async def _scrape(self, target: Target, fetcher: Fetcher) -> None:
-        health = self.health.setdefault(target.name, Health())
+        health = self.health.setdefault(target.name, TargetHealth())
         at, started = time.time(), time.monotonic()
         try:
             page = await fetcher.fetch(self._credentials.headers())
             health.values = self._store.ingest(target.name, page, at, labels=_labels_of(target))
             health.page_bytes = len(page)
-            self._note(target, health, "")
+            self._record_result(target, health, "")
         except SourceError as error:
-            self._store.miss(target.name, at)
-            self._note(target, health, str(error))
-        # A fault nobody foresaw costs this scrape; the next one tries again.
+            self._store.add_failed_scrape(target.name, at)
+            self._record_result(target, health, str(error))
+        # An internal error costs this scrape; the next one tries again.
         except Exception as error:  # noqa: BLE001
-            self._store.miss(target.name, at)
-            self._note(target, health, f"unexpected {type(error).__name__}: {error}")
+            self._store.add_failed_scrape(target.name, at)
+            self._record_result(target, health, f"unexpected {type(error).__name__}: {error}")
         health.scraped_at, health.seconds = at, time.monotonic() - started
 
-    def _note(self, target: Target, health: Health, error: str) -> None:
-        self.asked["failed" if error else "ok"] += 1
+    def _record_result(self, target: Target, health: TargetHealth, error: str) -> None:
+        self.scrape_counts["failed" if error else "ok"] += 1
         health.scrapes += 1
         if error and not health.error:
-            log.warning("target_lost", target=target.name, reason=error)
+            log.warning("scrape_failed", target=target.name, reason=error)
         if health.error and not error:
-            log.info("target_found", target=target.name)
+            log.info("scrape_recovered", target=target.name)
         health.failures_in_a_row = health.failures_in_a_row + 1 if error else 0
         health.error = error
 
-    def _note_tried(self, name: str) -> None:
-        self._untried.discard(name)
-        if not self._untried and not self._had_first.is_set():
-            self._first_at = time.time()
-            self._had_first.set()
+    def _mark_scraped(self, name: str) -> None:
+        self._never_scraped.discard(name)
+        if not self._never_scraped and not self._had_first_round.is_set():
+            self._first_round_at = time.time()
+            self._had_first_round.set()
 
 
 def _labels_of(target: Target) -> Mapping[str, str]:

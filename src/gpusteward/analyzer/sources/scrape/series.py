@@ -1,9 +1,14 @@
-"""What one series is about: which family, whose, of which device, and what its labels say besides."""
+"""The series of the targets: what their labels say, and the series of one target in arrays."""
 
 import re
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntFlag
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gpusteward.analyzer.sources.promql.query_plan import (
     DEVICE_DETAIL_LABELS,
@@ -11,7 +16,7 @@ from gpusteward.analyzer.sources.promql.query_plan import (
     device_matchers,
     holder_matchers,
 )
-from gpusteward.analyzer.sources.scrape.metric_filter import Wanted
+from gpusteward.analyzer.sources.scrape.metric_filter import FAMILIES, MetricFamily
 from gpusteward.analyzer.sources.usage.label_mapping import LabelMapping
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.row_index import (
@@ -23,123 +28,234 @@ from gpusteward.analyzer.sources.usage.row_index import (
 )
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers
 
-ROLES = LabelMapping("uuid", "instance", "namespace", "pod", "container", "node", "gpu", "model", "job")
-"""Labels under one name each, whatever an exporter calls them."""
+UNIFIED_LABELS = LabelMapping("uuid", "instance", "namespace", "pod", "container", "node", "gpu", "model", "job")
+"""One name for each label, whatever an exporter calls it."""
 
 Labels = Mapping[str, str]
 Details = HolderDetails | DeviceDetails
-Place = tuple[str, str]  # node, model
+SeriesNumbers = NDArray[np.int64]
 
 
-class Trait(IntFlag):
-    """What the questions of a cycle tell series apart by."""
+class FleetKey(NamedTuple):
+    """Whole GPUs are counted by these."""
 
-    HELD = 1  # by a pod
-    SLICED = 2  # about a MIG instance
-    IN_CONTAINER = 4
-    UNATTRIBUTED = 8
-    OF_HOLDERS = 16  # the condition of the settings lets it speak of holders
-    OF_DEVICES = 32  # and of devices
+    node: str
+    model: str
+
+
+class SeriesTrait(IntFlag):
+    """Properties that the queries of a cycle select series by."""
+
+    HAS_POD = 1
+    IS_MIG = 2
+    BY_CONTAINER = 4
+    BY_UNATTRIBUTED = 8
+    FOR_HOLDERS = 16  # matches prometheus.query_condition as far as it is about holders
+    FOR_DEVICES = 32  # ... as far as it is about devices
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
-    """One series, as far as anybody asks."""
+class SeriesInfo:
+    """What is kept of the labels of one series."""
 
-    family: Wanted
+    family: MetricFamily
     traits: int
-    holder: int  # row among the holders of its dialect
+    holder: int  # row among the holders of its scheme
     device: int  # row among all devices
     label_bytes: int  # of its line without the value
-    said: Details | None = None  # at a roll call, or by a device of itself
-    place: Place | None = None  # of a whole GPU: counted in the fleet
+    details: Details | None = None  # of a series that shows which holders or devices exist
+    fleet_key: FleetKey | None = None  # of a whole GPU
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Every holder and device by number, as of one moment."""
+class RowIndexes:
+    """Row numbers of all holders and devices at one time."""
 
     holders: Mapping[MetricScheme, LabelRowIndex[HolderKey]]
     devices: LabelRowIndex[DeviceKey]
 
 
-class Clerk:
-    """Knows every holder and device by number. One for all targets."""
+class SeriesLabels:
+    """Interprets the labels of series and numbers their holders and devices. One for all targets."""
 
     def __init__(self, condition: Matchers = ()) -> None:
-        self.holders = {scheme: LabelRowIndex(ROLES.holder) for scheme in MetricScheme}
-        self.devices = LabelRowIndex(ROLES.device)
-        self._for_holders = holder_matchers(condition)
-        self._for_devices = device_matchers(condition)
-        self._same: dict[Details, Details] = {}  # equal texts once: many series say the same
-        self._places: dict[Place, Place] = {}
-        self.filed_bytes = 0  # of labels, those of series long gone too
+        self.holders = {scheme: LabelRowIndex(UNIFIED_LABELS.holder) for scheme in MetricScheme}
+        self.devices = LabelRowIndex(UNIFIED_LABELS.device)
+        self._holder_matchers = holder_matchers(condition)
+        self._device_matchers = device_matchers(condition)
+        self._details: dict[Details, Details] = {}  # equal ones once: many series have the same
+        self._fleet_keys: dict[FleetKey, FleetKey] = {}
+        self.total_label_bytes = 0  # also of series that are gone
 
     def __len__(self) -> int:
-        """Holders that are known, and texts that are shared."""
-        return sum(map(len, self.holders.values())) + len(self._same) + len(self._places)
+        """Holders, and texts that series share."""
+        return sum(map(len, self.holders.values())) + self.shared_texts
 
-    def list_rows(self) -> Rows:
-        """Who is known now; later ones are not added."""
-        return Rows({scheme: keys.copy() for scheme, keys in self.holders.items()}, self.devices.copy())
+    @property
+    def shared_texts(self) -> int:
+        return len(self._details) + len(self._fleet_keys)
 
-    def file(self, family: Wanted, labels: Labels, mapping: LabelMapping, *, label_bytes: int) -> Fact:
-        """What a series with these labels is about."""
-        self.filed_bytes += label_bytes
-        roles = _read_roles(labels, mapping)
-        place = (roles["node"], roles["model"])
-        return Fact(
+    def copy_rows(self) -> RowIndexes:
+        """The rows as they are now; later ones are not added."""
+        return RowIndexes({scheme: keys.copy() for scheme, keys in self.holders.items()}, self.devices.copy())
+
+    def interpret(self, family: MetricFamily, labels: Labels, mapping: LabelMapping, *, label_bytes: int) -> SeriesInfo:
+        self.total_label_bytes += label_bytes
+        unified = _unify(labels, mapping)
+        return SeriesInfo(
             family,
-            self._find_traits(labels, roles),
-            self.holders[family.scheme].add_labels(roles),
-            self.devices.add_labels(roles),
+            self._find_traits(labels, unified),
+            self.holders[family.scheme].add_labels(unified),
+            self.devices.add_labels(unified),
             label_bytes,
-            self._read_details(family, labels, roles),
-            self._places.setdefault(place, place) if _is_whole(family, labels, roles) else None,
+            self._read_details(family, labels, unified),
+            self._read_fleet_key(family, labels, unified),
         )
 
-    def _find_traits(self, labels: Labels, roles: Labels) -> int:
-        traits = Trait(0)
-        for trait, is_so in (
-            (Trait.HELD, roles["pod"] != ""),
-            (Trait.SLICED, roles["instance"] != ""),
-            (Trait.IN_CONTAINER, labels.get("by") == "container"),
-            (Trait.UNATTRIBUTED, labels.get("by") == "unattributed"),
-            (Trait.OF_HOLDERS, all(fits(matcher, labels) for matcher in self._for_holders)),
-            (Trait.OF_DEVICES, all(fits(matcher, labels) for matcher in self._for_devices)),
+    def _find_traits(self, labels: Labels, unified: Labels) -> int:
+        traits = SeriesTrait(0)
+        for trait, is_set in (
+            (SeriesTrait.HAS_POD, unified["pod"] != ""),
+            (SeriesTrait.IS_MIG, unified["instance"] != ""),
+            (SeriesTrait.BY_CONTAINER, labels.get("by") == "container"),
+            (SeriesTrait.BY_UNATTRIBUTED, labels.get("by") == "unattributed"),
+            (SeriesTrait.FOR_HOLDERS, all(is_match(matcher, labels) for matcher in self._holder_matchers)),
+            (SeriesTrait.FOR_DEVICES, all(is_match(matcher, labels) for matcher in self._device_matchers)),
         ):
-            traits |= trait if is_so else Trait(0)
+            traits |= trait if is_set else SeriesTrait(0)
         return int(traits)
 
-    def _read_details(self, family: Wanted, labels: Labels, roles: Labels) -> Details | None:
-        if family.is_identity:
-            return self._share(DeviceDetails._make(_take(labels, DEVICE_DETAIL_LABELS)))
-        if not family.is_called:
+    def _read_details(self, family: MetricFamily, labels: Labels, unified: Labels) -> Details | None:
+        details: Details
+        if family.shows_devices:
+            details = DeviceDetails._make(_select(labels, DEVICE_DETAIL_LABELS))
+        elif family.shows_presence:
+            names = detail_labels(family.scheme, UNIFIED_LABELS)
+            details = HolderDetails._make(_select({**labels, **unified}, names))
+        else:
             return None
-        return self._share(HolderDetails._make(_take({**labels, **roles}, detail_labels(family.scheme, ROLES))))
+        return self._details.setdefault(details, details)
 
-    def _share(self, texts: Details) -> Details:
-        return self._same.setdefault(texts, texts)
+    def _read_fleet_key(self, family: MetricFamily, labels: Labels, unified: Labels) -> FleetKey | None:
+        if not _is_whole_gpu(family, labels, unified):
+            return None
+        key = FleetKey(unified["node"], unified["model"])
+        return self._fleet_keys.setdefault(key, key)
 
 
-def fits(matcher: Matcher, labels: Labels) -> bool:
-    """Whether labels meet a condition; a label that is not there is empty."""
+def is_match(matcher: Matcher, labels: Labels) -> bool:
+    """Whether labels satisfy a matcher; a missing label is empty."""
     value = labels.get(matcher.label, "")
     if matcher.operator in ("=", "!="):
         return (value == matcher.value) is (matcher.operator == "=")
     return bool(re.fullmatch(matcher.value, value)) is (matcher.operator == "=~")
 
 
-def _read_roles(labels: Labels, mapping: LabelMapping) -> dict[str, str]:
+def _unify(labels: Labels, mapping: LabelMapping) -> dict[str, str]:
     return {role: labels.get(getattr(mapping, role), "") for role in LabelMapping.__slots__}
 
 
-def _take(labels: Labels, names: Sequence[str]) -> list[str]:
+def _select(labels: Labels, names: Sequence[str]) -> list[str]:
     return [labels.get(name, "") for name in names]
 
 
-def _is_whole(family: Wanted, labels: Labels, roles: Labels) -> bool:
-    """A device that counts in the fleet; DCGM names a MIG instance by its parent's uuid, so that counts too."""
+def _is_whole_gpu(family: MetricFamily, labels: Labels, unified: Labels) -> bool:
+    """Counts in the fleet. DCGM gives a MIG instance the uuid of its parent, so its series count too."""
     if family.scheme is MetricScheme.NATIVE:
-        return family.is_identity and not roles["instance"] and not labels.get("parent_uuid")
-    return family.scheme is MetricScheme.DCGM and family.is_called
+        return family.shows_devices and not unified["instance"] and not labels.get("parent_uuid")
+    return family.scheme is MetricScheme.DCGM and family.shows_presence
+
+
+class SeriesRows(NamedTuple):
+    scheme: MetricScheme
+    holder: int
+    device: int
+
+
+class SeriesTable:
+    """The series of one target in columns: kept as objects, those of a thousand nodes would be 100 MB."""
+
+    def __init__(self) -> None:
+        self._family, self._traits = array("h"), array("B")
+        self._holder, self._device = array("i"), array("i")
+        self._details: list[Details | None] = []
+        self._fleet_key: list[FleetKey | None] = []
+        self._label_bytes = array("H")
+        self.label_bytes = 0  # of all series
+
+    def __len__(self) -> int:
+        return len(self._family)
+
+    @property
+    def families(self) -> set[int]:
+        """Numbers of the families that have series."""
+        return set(self._family)
+
+    @property
+    def family(self) -> NDArray[np.int16]:
+        return np.array(self._family, np.int16)
+
+    @property
+    def traits(self) -> NDArray[np.uint8]:
+        return np.array(self._traits, np.uint8)
+
+    @property
+    def holder(self) -> NDArray[np.int32]:
+        return np.array(self._holder, np.int32)
+
+    @property
+    def device(self) -> NDArray[np.int32]:
+        return np.array(self._device, np.int32)
+
+    @property
+    def details(self) -> NDArray[np.object_]:
+        return _make_object_array(self._details)
+
+    @property
+    def fleet_key(self) -> NDArray[np.object_]:
+        return _make_object_array(self._fleet_key)
+
+    def add(self, info: SeriesInfo) -> int:
+        """The number of a new series."""
+        self._family.append(info.family.number)
+        self._traits.append(info.traits)
+        self._holder.append(info.holder)
+        self._device.append(info.device)
+        self._details.append(info.details)
+        self._fleet_key.append(info.fleet_key)
+        self._label_bytes.append(info.label_bytes)
+        self.label_bytes += info.label_bytes
+        return len(self) - 1
+
+    def keep(self, series: SeriesNumbers) -> None:
+        """Only these, in this order."""
+        kept = series.tolist()
+        self._family = array("h", [self._family[row] for row in kept])
+        self._traits = array("B", [self._traits[row] for row in kept])
+        self._holder = array("i", [self._holder[row] for row in kept])
+        self._device = array("i", [self._device[row] for row in kept])
+        self._details = [self._details[row] for row in kept]
+        self._fleet_key = [self._fleet_key[row] for row in kept]
+        self._label_bytes = array("H", [self._label_bytes[row] for row in kept])
+        self.label_bytes = sum(self._label_bytes)
+
+    def is_one_of(self, series: int, family: MetricFamily, holders: Collection[int]) -> bool:
+        return self._family[series] == family.number and self._holder[series] in holders
+
+    def has_any(self, holders: Collection[int]) -> bool:
+        """Whether a series is about one of these holders, or about one of the same number in another scheme."""
+        return not set(self._holder).isdisjoint(holders)
+
+    def list_rows(self) -> Iterable[SeriesRows]:
+        for number, holder, device in zip(self._family, self._holder, self._device, strict=True):
+            yield SeriesRows(FAMILIES[number].scheme, holder, device)
+
+    def renumber(self, holders: Mapping[MetricScheme, NDArray[np.int32]], devices: NDArray[np.int32]) -> None:
+        """Replace the row numbers of holders and devices: old number -> new number."""
+        rows = zip(self._family, self._holder, strict=True)
+        self._holder = array("i", [int(holders[FAMILIES[number].scheme][row]) for number, row in rows])
+        self._device = array("i", [int(devices[row]) for row in self._device])
+
+
+def _make_object_array(values: Sequence[object]) -> NDArray[np.object_]:
+    return np.fromiter(values, object, len(values))

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.http.urls import DEFAULT_PORTS, HttpUrl
+from gpusteward.messages import source_errors as messages
 
 DEFAULT_SELECTOR = "app.kubernetes.io/name=gpusteward,app.kubernetes.io/component=agent"
 DEFAULT_PORT = 9400
@@ -26,7 +27,7 @@ def parse_target(text: str, *, scheme: str = "http", port: int = DEFAULT_PORT, p
     match = _TARGET.fullmatch(text.strip())
     if match is None or not 0 < int(match["port"] or 1) <= 65535:
         shown = text.rpartition("@")[2][:100]  # before an @ there may be a password
-        raise ConfigurationError(f"target {shown!r}: write HOST, HOST:PORT or http://HOST:PORT/PATH")
+        raise ConfigurationError(messages.TARGET_INVALID, target=shown)
     chosen = match["scheme"] or scheme
     default_port = DEFAULT_PORTS[chosen] if match["scheme"] else port
     return HttpUrl(chosen, match["host"].strip("[]"), int(match["port"] or default_port), match["path"] or path)

@@ -1,23 +1,32 @@
-"""`ScrapeSource`: usage from exporters that are scraped here, as a table."""
+"""`ScrapeSource`: a usage table from exporters that are scraped here."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain, islice
 from typing import Any
 
-from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
+from gpusteward.analyzer.sources.pod_processes import (
+    METRIC_NAMES,
+    HolderLabels,
+    Pod,
+    PodProcesses,
+    ProcessSample,
+    collect_processes,
+)
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, reports_unheld_devices
-from gpusteward.analyzer.sources.scrape.charts import read_chart
-from gpusteward.analyzer.sources.scrape.file_targets import FileList
-from gpusteward.analyzer.sources.scrape.health_report import describe
-from gpusteward.analyzer.sources.scrape.pod_targets import PodList
-from gpusteward.analyzer.sources.scrape.process_pages import read_running
-from gpusteward.analyzer.sources.scrape.query_answers import answer, count_fleet, find_dialects, remember
-from gpusteward.analyzer.sources.scrape.records import Window
-from gpusteward.analyzer.sources.scrape.scrape_loop import Rounds
-from gpusteward.analyzer.sources.scrape.series import Rows
+from gpusteward.analyzer.sources.scrape.page_parser import ParseErrors, parse_line, parse_value
+from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreOptions, StoreWindow
+from gpusteward.analyzer.sources.scrape.scrape_loop import ScrapeLoop
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
-from gpusteward.analyzer.sources.scrape.store import Shape, Store
-from gpusteward.analyzer.sources.scrape.targets import NOTHING_SET, FixedList, KnownTargets, TargetList
+from gpusteward.analyzer.sources.scrape.status_report import describe
+from gpusteward.analyzer.sources.scrape.store_queries import (
+    add_last_details,
+    count_fleet,
+    detect_schemes,
+    read_chart,
+    run_queries,
+)
+from gpusteward.analyzer.sources.scrape.targets import TargetRegistry, make_target_lists
 from gpusteward.analyzer.sources.usage.coverage import ExpectedSamples
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.partial_tables import (
@@ -33,13 +42,15 @@ from gpusteward.analyzer.sources.usage.stale_allocations import StaleAllocations
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
-from gpusteward.core.messages import format_text
 from gpusteward.core.usages import AllocationKey
 from gpusteward.kubernetes.api import ApiServer
+from gpusteward.messages import source_errors as messages
+
+_PROCESS_METRICS = frozenset(name.encode() for name in METRIC_NAMES)
 
 
 class ScrapeSource:
-    """Scrapes from the moment it is made. One thread at a time may read."""
+    """Scrapes from its creation until it is closed. One thread at a time may read."""
 
     def __init__(
         self,
@@ -50,104 +61,114 @@ class ScrapeSource:
         api: ApiServer | None = None,
         before: "ScrapeSource | None" = None,
     ) -> None:
-        """`api`: where pods are looked for if neither targets nor a file are set. `before`: whose samples to go on
-        with, where they fit. Raises ConfigurationError."""
+        """`api`: lists pods if neither targets nor a file are set. `before`: a source with the samples to continue
+        with, if they fit the settings. Raises ConfigurationError."""
         self._settings = settings
         self._window_seconds = window_seconds
-        self._known = KnownTargets(_choose_lists(settings, api), limit=settings.target_limit)
-        shape = _shape(settings, window_seconds, condition)
-        same = before if before is not None and before.store.shape == shape else None
-        self.store: Store = same.store if same else Store(shape)
-        self._shelves: dict[MetricScheme, AllocationCache] = (
-            same._shelves if same else {scheme: AllocationCache() for scheme in MetricScheme}
+        self._registry = TargetRegistry(make_target_lists(settings, api), limit=settings.target_limit)
+        options = _make_store_options(settings, window_seconds, condition)
+        same = before if before is not None and before.store.options == options else None
+        self.store: SampleStore = same.store if same else SampleStore(options)
+        self._allocations: dict[MetricScheme, AllocationCache] = (
+            same._allocations if same else {scheme: AllocationCache() for scheme in MetricScheme}
         )
-        self._absences: dict[MetricScheme, StaleAllocations] = (
-            same._absences if same else {scheme: StaleAllocations() for scheme in MetricScheme}
+        self._stale: dict[MetricScheme, StaleAllocations] = (
+            same._stale if same else {scheme: StaleAllocations() for scheme in MetricScheme}
         )
-        self._expectations = ExpectedSamples(window_seconds=window_seconds, fixed_interval=settings.interval)
+        self._expected = ExpectedSamples(window_seconds=window_seconds, fixed_interval=settings.interval)
         self._condition = condition
-        self._found: tuple[DetectedScheme, ...] = ()
-        self._has_history = False  # the window was given, so the first read need not wait for scrapes
-        self._rounds = Rounds(self._known, self.store, settings)
-        if self._known.origins:
-            self._rounds.start()
+        self._schemes: tuple[DetectedScheme, ...] = ()
+        self._has_history = False  # samples were added by `ingest`, so the first read need not wait for scrapes
+        self._loop = ScrapeLoop(self._registry, self.store, settings)
+        if self._registry.origins:
+            self._loop.start()
 
     @property
     def request_counts(self) -> Mapping[str, int]:
         """Scrapes since the start by result: ok or failed."""
-        return self._rounds.asked
+        return self._loop.scrape_counts
 
     def ingest(self, target: str, page: bytes, at: float) -> int:
-        """Take in a page as if it had been scraped at that moment; how many values were read.
+        """Add a page as if it had been scraped at that time. Returns the number of values.
 
-        For history that exists already: moments of one target must rise.
+        For existing history; the times of one target must increase.
         """
         self._has_history = True
         return self.store.ingest(target, page, at)
 
     def read(self, at: float) -> UsageTable:
-        """Every allocation over the window before `at`. Raises SourceError when there is nothing to read from.
+        """Every allocation over the window before `at`. Raises SourceError if no target has samples.
 
-        At the start that is when every target has been tried once: a window that ended before would be empty.
+        The first read waits until every target has been tried once: a window that ended before would be empty.
         """
-        if self._known.origins and not self._has_history:
-            at = max(at, self._rounds.wait_for_first(2 * self._settings.timeout))
+        if self._registry.origins and not self._has_history:
+            at = max(at, self._loop.wait_for_first_round(2 * self._settings.timeout))
         if not len(self.store):
-            raise SourceError(self._explain_nothing())
-        self._found = find_dialects(self.store.list_names())
-        window, rows = self.store.look_back(at, self._window_seconds)
-        blocks = [self._read_dialect(found, window, rows, at) for found in self._found]
-        chosen = choose_rows(blocks, [self._absences[found.scheme].without_samples for found in self._found])
-        table = merge_partial_tables(blocks, chosen, at=at, window_seconds=self._window_seconds)
-        return replace(table, fleet=count_fleet(window, rows))
+            raise self._explain_no_samples()
+        self._schemes = detect_schemes(self.store.list_names())
+        window = self.store.read_window(at, self._window_seconds)
+        tables = [self._read_scheme(detected, window, at) for detected in self._schemes]
+        chosen = choose_rows(tables, [self._stale[detected.scheme].without_samples for detected in self._schemes])
+        table = merge_partial_tables(tables, chosen, at=at, window_seconds=self._window_seconds)
+        return replace(table, fleet=count_fleet(window))
 
-    def _read_dialect(self, found: DetectedScheme, window: Window, rows: Rows, at: float) -> PartialTable:
-        absences, shelf = self._absences[found.scheme], self._shelves[found.scheme]
-        results = answer(found, window, rows, before=absences.list_previous_rows(rows.holders[found.scheme], at))
-        if strangers := absences.find_without_details(list_stale_rows(results)):
-            remember(results, found, window, strangers)
-        block = build_partial_table(found.scheme, results, expected=self._expectations, allocations=shelf, at=at)
-        absences.update(
-            results, block, at, reports_unheld_devices=reports_unheld_devices(found.scheme, self._condition)
-        )
-        return block
+    def _read_scheme(self, detected: DetectedScheme, window: StoreWindow, at: float) -> PartialTable:
+        scheme = detected.scheme
+        stale, allocations = self._stale[scheme], self._allocations[scheme]
+        previous_rows = stale.list_previous_rows(window.rows.holders[scheme], at)
+        results = run_queries(detected, window, previous_rows=previous_rows)
+        if without_details := stale.find_without_details(list_stale_rows(results)):
+            add_last_details(results, detected, window, without_details)
+        table = build_partial_table(scheme, results, expected=self._expected, allocations=allocations, at=at)
+        stale.update(results, table, at, reports_unheld_devices=reports_unheld_devices(scheme, self._condition))
+        return table
 
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
-        """The course of one allocation before `at`, as far back as it is kept."""
-        return read_chart(self.store, self._found, allocation, at=at, seconds=seconds)
+        """The chart of one allocation before `at`, as far back as samples are kept."""
+        return read_chart(self.store, self._schemes, allocation, at=at, seconds=seconds)
 
     def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
-        """What these pods run, as their agents tell it now. Raises SourceError."""
-        return read_running(self.store, self._rounds, pods, at)
+        """The processes of these pods, from pages fetched now. Raises SourceError if all their agents fail."""
+        limit = self.store.options.target_series_limit
+        samples = self._loop.fetch_now(
+            self._find_targets(pods), lambda page: list(islice(_parse_processes(page, pods, at), limit))
+        )
+        return collect_processes(chain.from_iterable(samples), pods, HolderLabels())
+
+    def _find_targets(self, pods: Collection[Pod]) -> list[str]:
+        """Targets that report these pods."""
+        with self.store.lock_targets() as (series_labels, targets):
+            keys = series_labels.holders[MetricScheme.NATIVE].keys
+            holders = frozenset(row for row, key in enumerate(keys) if Pod(key.namespace, key.pod) in pods)
+            return [target for target, samples in targets.items() if samples.series.has_any(holders)]
 
     def describe(self) -> Mapping[str, Any]:
-        """Who is scraped, how that goes, and what was found, as plain data."""
-        told = describe(
+        """The targets, their scrapes, and what was found there, as plain data."""
+        report = describe(
             self.store,
-            self._known,
-            dict(self._rounds.health),
-            found=self._found,
+            self._registry,
+            dict(self._loop.health),
+            schemes=self._schemes,
             interval=self._settings.interval,
-            asked=self.request_counts,
+            scrape_counts=self.request_counts,
         )
-        return told if self._known.origins else {**told, "failures": {"targets": NOTHING_SET}}
+        return report if self._registry.origins else {**report, "failures": {"targets": messages.NO_SOURCE.en}}
 
     def close(self) -> None:
-        self._rounds.close()
+        self._loop.close()
 
-    def _explain_nothing(self) -> str:
-        if not self._known.origins:
-            return NOTHING_SET
-        health = dict(self._rounds.health)
-        complaints = [*self._known.complaints.values(), *(state.error for state in health.values() if state.error)]
-        if complaints:
-            facts = {"count": len(health), "reason": complaints[0]}
-            return format_text("none of {count} {count:|target|targets} could be read: {reason}", facts)
-        return f"no targets were found: {', '.join(self._known.origins)}"
+    def _explain_no_samples(self) -> SourceError:
+        if not self._registry.origins:
+            return SourceError(messages.NO_SOURCE)
+        health = dict(self._loop.health)
+        errors = [*self._registry.errors.values(), *(state.error for state in health.values() if state.error)]
+        if errors:
+            return SourceError(messages.NO_TARGET_READ, count=len(health), reason=errors[0])
+        return SourceError(messages.NO_TARGETS, origins=", ".join(self._registry.origins))
 
 
-def _shape(settings: ScrapeSettings, window_seconds: float, condition: Matchers) -> Shape:
-    return Shape(
+def _make_store_options(settings: ScrapeSettings, window_seconds: float, condition: Matchers) -> StoreOptions:
+    return StoreOptions(
         interval=settings.interval,
         keep_seconds=max(window_seconds, settings.keep_minutes * 60),
         series_limit=settings.series_limit,
@@ -157,12 +178,15 @@ def _shape(settings: ScrapeSettings, window_seconds: float, condition: Matchers)
     )
 
 
-def _choose_lists(settings: ScrapeSettings, api: ApiServer | None) -> list[TargetList]:
-    lists: list[TargetList] = []
-    if settings.targets:
-        lists.append(FixedList(settings))
-    if settings.targets_file is not None:
-        lists.append(FileList(settings.targets_file, settings))
-    if not lists and api is not None:
-        lists.append(PodList(api, settings))
-    return lists
+def _parse_processes(page: bytes, pods: Collection[Pod], at: float) -> Iterator[ProcessSample]:
+    """Samples of these pods. Malformed lines are counted by the regular scrapes, not here."""
+    errors = ParseErrors()
+    for line in page.split(b"\n")[:-1]:  # the part after the last newline is not a complete line
+        if line[: line.find(b"{")] not in _PROCESS_METRICS:
+            continue
+        parsed = parse_line(line, errors=errors)
+        if parsed is None or Pod(parsed.labels.get("namespace", ""), parsed.labels.get("pod", "")) not in pods:
+            continue
+        value = parse_value(line, parsed.end, errors=errors, at=at)
+        if value is not None:
+            yield ProcessSample(parsed.name.decode(), parsed.labels, value)

@@ -1,20 +1,29 @@
-"""Whom to scrape: a list, a file, or the pods of the cluster. What cannot be read leaves those known before."""
+"""Which targets to scrape: a list in the settings, a file, or the pods of the cluster.
 
-from collections.abc import Iterable, Mapping
+A list that cannot be read keeps its last targets.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
+from urllib.parse import quote
 
-from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings, parse_target
+import msgspec
+import yaml
+
+from gpusteward.analyzer.sources.scrape.settings import DEFAULT_PATH, ScrapeSettings, parse_target
+from gpusteward.analyzer.watched_file import WatchedFile
 from gpusteward.core.errors import ConfigurationError, SourceError
-from gpusteward.http.urls import HttpUrl
+from gpusteward.http.urls import DEFAULT_PORTS, HttpUrl
+from gpusteward.kubernetes.api import ApiServer
 from gpusteward.logs import Log
+from gpusteward.messages import source_errors as messages
 
 log = Log(__name__)
 
-NOTHING_SET = (
-    "nothing to read from: set prometheus.url to a Prometheus-compatible engine, or scrape.targets or "
-    "scrape.targets_file to exporters such as gpusteward's agent; in a cluster its agents are found by themselves"
-)
+FILE_CHECK_SECONDS = 5.0
+POD_LIST_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -22,7 +31,7 @@ class Target:
     """One exporter."""
 
     url: HttpUrl
-    labels: Mapping[str, str] = field(default_factory=dict)  # added to its series where they have none of that name
+    labels: Mapping[str, str] = field(default_factory=dict)  # added to its series that have none of that name
 
     @property
     def name(self) -> str:
@@ -31,22 +40,82 @@ class Target:
 
 
 class TargetList(Protocol):
-    """Somebody who knows targets."""
-
-    origin: str  # as people would say it
-    seconds: float  # between two looks
-    complaint: str  # about those of them that had to be left out
+    origin: str  # where the targets come from, for people
+    refresh_seconds: float
+    warning: str  # about targets of this list that were left out
 
     def read(self) -> tuple[Target, ...] | None:
         """The targets as they are now; None if they have not changed. Raises SourceError, ConfigurationError."""
 
 
-class FixedList:
-    """Targets written into the settings."""
+class TargetRegistry:
+    """The targets of all lists, and what is wrong with each list."""
+
+    def __init__(self, lists: Iterable[TargetList], *, limit: int) -> None:
+        self._lists = tuple(lists)
+        self._limit = limit
+        self._targets: dict[str, tuple[Target, ...]] = {}  # by origin
+        self._refresh_at: dict[str, float] = {}
+        self.errors: dict[str, str] = {}  # by origin
+        self.omitted = 0  # targets beyond the limit
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        return tuple(each.origin for each in self._lists)
+
+    def refresh(self, now: float) -> Mapping[str, Target]:
+        """All targets by name; lists that are due are read again."""
+        for each in self._lists:
+            if now >= self._refresh_at.get(each.origin, 0.0):
+                self._refresh_at[each.origin] = now + each.refresh_seconds
+                self._read(each)
+        found = {target.name: target for targets in self._targets.values() for target in targets}
+        self.omitted = max(len(found) - self._limit, 0)
+        return dict(list(found.items())[: self._limit])
+
+    def _read(self, targets: TargetList) -> None:
+        try:
+            found = targets.read()
+        except (SourceError, ConfigurationError) as error:
+            self._set_error(targets.origin, str(error))
+            return
+        # An internal error costs this refresh: the last targets are still scraped.
+        except Exception as error:  # noqa: BLE001
+            self._set_error(targets.origin, f"unexpected {type(error).__name__}: {error}")
+            return
+        if found is not None:
+            self._targets[targets.origin] = found
+            log.info("targets_found", origin=targets.origin, targets=len(found))
+        if targets.warning:
+            self._set_error(targets.origin, targets.warning)
+        else:
+            self.errors.pop(targets.origin, None)
+
+    def _set_error(self, origin: str, reason: str) -> None:
+        if self.errors.get(origin) != reason:
+            kept = len(self._targets.get(origin, ()))
+            log.warning("targets_unreadable", origin=origin, reason=reason, kept=f"{kept} targets")
+        self.errors[origin] = reason
+
+
+def make_target_lists(settings: ScrapeSettings, api: ApiServer | None) -> list[TargetList]:
+    """Pods are used only without a list and a file. Raises ConfigurationError."""
+    lists: list[TargetList] = []
+    if settings.targets:
+        lists.append(StaticTargets(settings))
+    if settings.targets_file is not None:
+        lists.append(FileTargets(settings.targets_file, settings))
+    if not lists and api is not None:
+        lists.append(PodTargets(api, settings))
+    return lists
+
+
+class StaticTargets:
+    """Targets in the settings."""
 
     origin = "scrape.targets"
-    seconds = float("inf")
-    complaint = ""
+    refresh_seconds = float("inf")
+    warning = ""
 
     def __init__(self, settings: ScrapeSettings) -> None:
         """Raises ConfigurationError."""
@@ -58,51 +127,150 @@ class FixedList:
         return self._targets
 
 
-class KnownTargets:
-    """The targets of all lists, and what is wrong with a list."""
+class _Group(msgspec.Struct):
+    targets: list[str]
+    labels: dict[str, str] = {}
 
-    def __init__(self, lists: Iterable[TargetList], *, limit: int) -> None:
-        self._lists = tuple(lists)
-        self._limit = limit
-        self._read: dict[str, tuple[Target, ...]] = {}
-        self._next: dict[str, float] = {}
-        self.complaints: dict[str, str] = {}  # by origin
-        self.left_out = 0
 
-    @property
-    def origins(self) -> tuple[str, ...]:
-        return tuple(one.origin for one in self._lists)
+class FileTargets:
+    """Targets in a file of Prometheus' file_sd format, JSON or YAML; read again when it changes."""
 
-    def look(self, now: float) -> Mapping[str, Target]:
-        """By name; lists that are due are read again, the others stand."""
-        for one in self._lists:
-            if now >= self._next.get(one.origin, 0.0):
-                self._next[one.origin] = now + one.seconds
-                self._look_at(one)
-        found = {target.name: target for targets in self._read.values() for target in targets}
-        self.left_out = max(len(found) - self._limit, 0)
-        return dict(list(found.items())[: self._limit])
+    origin = "scrape.targets_file"
+    refresh_seconds = FILE_CHECK_SECONDS
 
-    def _look_at(self, one: TargetList) -> None:
-        try:
-            targets = one.read()
-        except (SourceError, ConfigurationError) as error:
-            self._complain(one.origin, str(error))
+    def __init__(self, path: Path, settings: ScrapeSettings) -> None:
+        self._file = WatchedFile(path, setting=self.origin)
+        self._settings = settings
+        self._error: ConfigurationError | None = None
+        self.warning = ""
+
+    def read(self) -> tuple[Target, ...] | None:
+        """An invalid address leaves out only itself. Raises ConfigurationError as long as the file is invalid."""
+        if self._file.has_changed():
+            try:
+                targets = self._parse(_decode_groups(self._file.read(), self._file.path))
+            except ConfigurationError as error:
+                self._error = error
+            else:
+                self._error = None
+                return targets
+        if self._error is not None:
+            raise self._error
+        return None
+
+    def _parse(self, groups: list[_Group]) -> tuple[Target, ...]:
+        """Raises ConfigurationError if no address is valid."""
+        entries = [(text, group) for group in groups for text in group.targets]
+        targets: list[Target] = []
+        errors: list[ConfigurationError] = []
+        for text, group in entries:
+            try:
+                targets.append(self._parse_one(text, group))
+            except ConfigurationError as error:
+                errors.append(error)
+        if errors and not targets:
+            raise errors[0]
+        self.warning = f"{len(errors)} of {len(entries)} targets left out: {errors[0]}" if errors else ""
+        return tuple(targets)
+
+    def _parse_one(self, text: str, group: _Group) -> Target:
+        url = parse_target(
+            text,
+            scheme=_check_scheme(group.labels.get("__scheme__", self._settings.scheme)),
+            port=self._settings.port,
+            path=group.labels.get("__metrics_path__", DEFAULT_PATH),
+        )
+        return Target(url, {name: value for name, value in group.labels.items() if not name.startswith("__")})
+
+
+def _check_scheme(scheme: str) -> str:
+    if scheme not in DEFAULT_PORTS:
+        raise ConfigurationError(messages.TARGET_SCHEME, scheme=scheme[:20])
+    return scheme
+
+
+def _decode_groups(text: str, path: Path) -> list[_Group]:
+    """Raises ConfigurationError."""
+    try:
+        if path.suffix == ".json":
+            return msgspec.json.decode(text, type=list[_Group])
+        return msgspec.convert(yaml.safe_load(text) or [], type=list[_Group])
+    except (msgspec.MsgspecError, yaml.YAMLError, RecursionError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ConfigurationError(messages.TARGETS_FILE_INVALID, path=path, reason=reason) from None
+
+
+_PAGE_SIZE = 500
+_MAX_PAGES = 100
+_PORT_NAME = "metrics"
+_MAX_PORT = 65535
+
+
+class _Port(msgspec.Struct, rename="camel"):
+    name: str = ""
+    container_port: int = 0
+
+
+class _Container(msgspec.Struct):
+    ports: list[_Port] | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str | None = None
+    containers: list[_Container] | None = None
+
+
+class _Status(msgspec.Struct):
+    phase: str | None = None
+    pod_ip: str | None = msgspec.field(default=None, name="podIP")
+
+
+class _Pod(msgspec.Struct):
+    spec: _Spec
+    status: _Status
+
+
+class _ListMetadata(msgspec.Struct):
+    next_page: str | None = msgspec.field(default=None, name="continue")
+
+
+class _PodList(msgspec.Struct):
+    items: list[_Pod]
+    metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
+
+
+class PodTargets:
+    """The running pods that match `scrape.selector`."""
+
+    origin = "pods of the cluster"
+    refresh_seconds = POD_LIST_SECONDS
+    warning = ""
+
+    def __init__(self, api: ApiServer, settings: ScrapeSettings) -> None:
+        self._api = api
+        self._settings = settings
+
+    def read(self) -> tuple[Target, ...]:
+        """Raises SourceError."""
+        return tuple(target for pod in self._list_pods() for target in self._make_target(pod))
+
+    def _list_pods(self) -> Iterator[_Pod]:
+        namespace = f"/namespaces/{quote(self._settings.namespace, safe='')}" if self._settings.namespace else ""
+        path = f"/api/v1{namespace}/pods?labelSelector={quote(self._settings.selector)}&limit={_PAGE_SIZE}"
+        position = ""
+        for _ in range(_MAX_PAGES):
+            page = self._api.read_json(path + position, _PodList)
+            yield from page.items
+            if not page.metadata.next_page:
+                return
+            position = f"&continue={quote(page.metadata.next_page)}"
+        raise SourceError(messages.TOO_MANY_PODS, limit=_MAX_PAGES * _PAGE_SIZE)
+
+    def _make_target(self, pod: _Pod) -> Iterator[Target]:
+        if pod.status.phase != "Running" or not pod.status.pod_ip:
             return
-        # A fault nobody foresaw costs this look: those known before are scraped on.
-        except Exception as error:  # noqa: BLE001
-            self._complain(one.origin, f"unexpected {type(error).__name__}: {error}")
-            return
-        if targets is not None:
-            self._read[one.origin] = targets
-            log.info("targets_found", origin=one.origin, targets=len(targets))
-        if one.complaint:
-            self._complain(one.origin, one.complaint)
-        else:
-            self.complaints.pop(one.origin, None)
-
-    def _complain(self, origin: str, reason: str) -> None:
-        if self.complaints.get(origin) != reason:
-            kept = len(self._read.get(origin, ()))
-            log.warning("targets_unreadable", origin=origin, reason=reason, kept=f"{kept} targets")
-        self.complaints[origin] = reason
+        ports = (port for container in pod.spec.containers or () for port in container.ports or ())
+        named = (port.container_port for port in ports if port.name == _PORT_NAME)
+        port = next((number for number in named if 0 < number <= _MAX_PORT), self._settings.port)
+        labels = {"node": pod.spec.node_name} if pod.spec.node_name else {}
+        yield Target(HttpUrl(self._settings.scheme, pod.status.pod_ip, port, DEFAULT_PATH), labels)

@@ -1,6 +1,6 @@
 """The results of one cycle for one metric scheme, as columns over row numbers.
 
-Filled from an engine by `promql.query_runner` and from scraped samples by `scrape.query_answers`.
+Filled from an engine by `promql.query_runner` and from scraped samples by `scrape.store_queries`.
 """
 
 from collections.abc import Iterable, Sequence

@@ -15,7 +15,7 @@ from gpusteward.core.usages import Measure, Stat
 from gpusteward.simulate.fleets import default_node, fleet
 from tests.analyzer.engines import Sample, running_prometheus
 from tests.analyzer.histories import AT, WINDOW, moments, tell_history, with_target
-from tests.analyzer.sources.scrape.scraping import fed_source
+from tests.analyzer.sources.scrape.page_server import fed_source
 from tests.analyzer.tables import assert_alike, places
 
 NODES = [default_node(1, name="showcase"), *fleet(10)]

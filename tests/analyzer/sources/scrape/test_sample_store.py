@@ -1,4 +1,4 @@
-"""What is kept of targets over time: rings, counters, gaps, targets and pods that come and go."""
+"""Samples over time: ring buffers, counters, gaps, targets and pods that come and go."""
 
 import threading
 import tracemalloc
@@ -6,19 +6,19 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.sources.scrape.increases import measure_increase
-from gpusteward.analyzer.sources.scrape.lines import TOO_MUCH_TEXT
+from gpusteward.analyzer.sources.scrape.page_parser import NO_LABELS, TOO_MUCH_TEXT
+from gpusteward.analyzer.sources.scrape.ring_buffers import measure_increase
+from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreOptions, TargetSummary
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
-from gpusteward.analyzer.sources.scrape.store import Shape, Store
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.messages import unknown_reasons
-from tests.analyzer.sources.scrape.test_pages import AT, STEP, page
+from tests.analyzer.sources.scrape.test_page_parser import AT, STEP, page
 from tests.analyzer.tables import of_pod
 
 
-def quiet_source(**settings: object) -> ScrapeSource:
+def idle_source(**settings: object) -> ScrapeSource:
     return ScrapeSource(ScrapeSettings(kubernetes="never", **settings), window_seconds=600)
 
 
@@ -30,7 +30,7 @@ def feed(source: ScrapeSource, pages: list[str], *, target: str = "n1:9400", sta
 
 
 def test_a_window_is_open_at_its_start_and_closed_at_its_end():
-    source = quiet_source()
+    source = idle_source()
     feed(source, [page(core="100"), *[page(core="10")] * 40])
     usage = of_pod(source.read(AT + 600), "one")
     assert usage.stats[Measure.CORE, Stat.PEAK] == pytest.approx(0.1)
@@ -38,14 +38,14 @@ def test_a_window_is_open_at_its_start_and_closed_at_its_end():
     assert of_pod(source.read(AT + 599), "one").stats[Measure.CORE, Stat.PEAK] == pytest.approx(1.0)
 
 
-def test_what_came_after_the_end_of_the_window_is_not_looked_at():
-    source = quiet_source()
+def test_samples_after_the_end_of_the_window_are_not_used():
+    source = idle_source()
     feed(source, [page(core="10")] * 10 + [page(core="90")])
     assert of_pod(source.read(AT + 9 * STEP + 1), "one").stats[Measure.CORE, Stat.PEAK] == pytest.approx(0.1)
 
 
-def test_a_ring_that_has_turned_many_times_still_knows_the_window():
-    source = quiet_source(keep_minutes=1)
+def test_a_ring_buffer_that_wrapped_many_times_still_has_the_window():
+    source = idle_source(keep_minutes=1)
     end = feed(source, [page(core=str(number % 50)) for number in range(500)])
     usage = of_pod(source.read(end), "one")
     last = [number % 50 for number in range(460, 500)]
@@ -53,10 +53,10 @@ def test_a_ring_that_has_turned_many_times_still_knows_the_window():
     assert usage.stats[Measure.CORE, Stat.SPREAD] == pytest.approx(np.std(last) / 100)
 
 
-def test_a_scrape_that_failed_makes_its_rows_unknown_and_lowers_their_coverage():
-    source = quiet_source()
+def test_a_failed_scrape_makes_its_rows_unknown_and_lowers_their_coverage():
+    source = idle_source()
     end = feed(source, [page()] * 30)
-    source.store.miss("n1:9400", end + STEP)
+    source.store.add_failed_scrape("n1:9400", end + STEP)
     table = source.read(end + STEP)
     assert table.unknown == {0: unknown_reasons.NO_CURRENT_SAMPLE}
     assert table.coverage[0] == pytest.approx(30 / 40)
@@ -64,8 +64,8 @@ def test_a_scrape_that_failed_makes_its_rows_unknown_and_lowers_their_coverage()
     assert source.read(end + 2 * STEP).unknown == {}
 
 
-def test_a_pod_that_is_no_longer_on_the_page_has_ended_and_its_device_goes_on():
-    source = quiet_source()
+def test_a_pod_that_is_no_longer_on_the_page_has_ended_and_its_device_stays():
+    source = idle_source()
     end = feed(source, [page("one")] * 10)
     free = page("one").replace('pod="one"', 'pod=""').replace('namespace="ml"', 'namespace=""')
     feed(source, [free], start=end + STEP)
@@ -74,19 +74,17 @@ def test_a_pod_that_is_no_longer_on_the_page_has_ended_and_its_device_goes_on():
     assert table.fleet == {("n1", "A100"): 1}
 
 
-def test_a_page_without_gpus_is_read_and_empty_and_its_faults_are_kept():
-    source = quiet_source()
+def test_a_page_without_gpus_gives_an_empty_table_and_its_parse_errors_are_kept():
+    source = idle_source()
     feed(source, ["node_load1 0.5\nDCGM_FI_DEV_GPU_UTIL{broken} 5\n"] * 3)
     assert len(source.read(AT + 60)) == 0
-    assert source.store.describe_target("n1:9400") == (
-        0,
-        {"labels cannot be read": 3},
-        {"labels cannot be read": "DCGM_FI_DEV_GPU_UTIL 5"},
+    assert source.store.describe_target("n1:9400") == TargetSummary(
+        0, {NO_LABELS: 3}, {NO_LABELS: "DCGM_FI_DEV_GPU_UTIL 5"}
     )
 
 
-def test_reading_and_ingesting_at_the_same_time_do_not_disturb_each_other():
-    source = quiet_source()
+def test_reading_and_ingesting_at_the_same_time_do_not_affect_each_other():
+    source = idle_source()
     feed(source, [page("steady")])
     is_over = threading.Event()
 
@@ -106,26 +104,26 @@ def test_reading_and_ingesting_at_the_same_time_do_not_disturb_each_other():
         adding.join()
 
 
-def test_a_target_that_stays_silent_expires_with_all_it_had():
-    source = quiet_source(keep_minutes=10)
+def test_a_target_that_is_not_scraped_any_more_expires_with_all_its_samples():
+    source = idle_source(keep_minutes=10)
     end = feed(source, [page()] * 5)
-    source.store.forget_silent(end + 599)
+    source.store.drop_expired(end + 599)
     assert source.store.series == 2
-    source.store.forget_silent(end + 601)
+    source.store.drop_expired(end + 601)
     assert (source.store.series, len(source.store), source.store.nbytes) == (0, 0, 0)
 
 
-def test_series_long_gone_make_room_for_others():
-    store = Store(Shape(interval=15, keep_seconds=60, target_series_limit=30))
+def test_series_long_gone_no_longer_count_towards_the_limit():
+    store = SampleStore(StoreOptions(interval=15, keep_seconds=60, target_series_limit=30))
     for number in range(300):
         store.ingest("a", page(f"pod-{number}").encode(), AT + 15 * number)
     assert store.series <= 30
-    assert "too many" not in str(store.describe_target("a")[1])
+    assert "too many" not in str(store.describe_target("a").error_counts)
 
 
-def test_one_target_cannot_fill_the_memory_with_labels_of_its_own_making():
-    """A page may have as many long lines as its size allows, and others every time."""
-    store = Store(Shape(interval=15, keep_seconds=3600, target_label_limit_bytes=2 << 20))
+def test_one_target_cannot_fill_the_memory_with_long_labels():
+    """A page may have as many long lines as its size allows, and different ones at every scrape."""
+    store = SampleStore(StoreOptions(interval=15, keep_seconds=3600, target_label_limit_bytes=2 << 20))
     tracemalloc.start()
     try:
         for number in range(8):
@@ -134,53 +132,53 @@ def test_one_target_cannot_fill_the_memory_with_labels_of_its_own_making():
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert held < 3 * store.shape.target_label_limit_bytes
-    assert store.describe_target("a")[1][TOO_MUCH_TEXT] == 8 * 100 - store.series
+    assert held < 3 * store.options.target_label_limit_bytes
+    assert store.describe_target("a").error_counts[TOO_MUCH_TEXT] == 8 * 100 - store.series
 
 
-def test_long_labels_of_series_long_gone_are_forgotten_before_their_number_counts():
-    store = Store(Shape(interval=15, keep_seconds=15))
+def test_long_labels_of_series_long_gone_are_dropped_even_if_they_are_few():
+    store = SampleStore(StoreOptions(interval=15, keep_seconds=15))
     tracemalloc.start()
     try:
         for number in range(120):
             text = "".join(page(f"{number}-{pod}" + "x" * 7_500) for pod in range(50))
             store.ingest("a", text.encode(), AT + 15 * number)
-            store.look_back(AT + 15 * number, 15)
+            store.read_window(AT + 15 * number, 15)
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert held < 40 << 20, "all that was ever told would be 90 MB"
+    assert held < 40 << 20, "all labels ever scraped would be 90 MB"
 
 
-def test_names_of_pods_long_gone_are_forgotten_and_the_others_keep_their_rows():
+def test_rows_of_pods_long_gone_are_dropped_and_the_others_keep_their_values():
     source = ScrapeSource(ScrapeSettings(kubernetes="never", keep_minutes=1), window_seconds=60)
     for number in range(70):
         gone = "".join(page(f"pod-{number}-{other}") for other in range(300))
         source.ingest("a", (page("steady", core="30") + gone).encode(), AT + 15 * number)
         source.ingest("b", page("other", core="60").encode(), AT + 15 * number)
     end = AT + 15 * 69
-    _, clerk = source.store.look_back(end, 60)
-    assert sum(map(len, clerk.holders.values())) < 5_000
+    rows = source.store.read_window(end, 60).rows
+    assert sum(map(len, rows.holders.values())) < 5_000
     table = source.read(end)
     assert of_pod(table, "steady").stats[Measure.CORE, Stat.MEAN] == pytest.approx(0.3)
     assert of_pod(table, "other").stats[Measure.CORE, Stat.MEAN] == pytest.approx(0.6)
     assert of_pod(table, "pod-69-7").stats[Measure.CORE, Stat.MEAN] == pytest.approx(0.5)
 
 
-def test_words_that_change_with_every_page_are_forgotten_too():
-    store = Store(Shape(interval=15, keep_seconds=60))
+def test_label_values_that_change_with_every_page_are_dropped_too():
+    store = SampleStore(StoreOptions(interval=15, keep_seconds=60))
     peaks = []
     for number in range(90):
         text = "".join(page(str(pod), modelName=f"{number}-{pod}", **{f"l{number}_{pod}": "x"}) for pod in range(300))
         store.ingest("a", text.encode(), AT + 15 * number)
-        store.look_back(AT + 15 * number, 60)
-        with store.read_records() as (clerk, _):
-            peaks.append(len(clerk._same))  # what would grow for ever
+        store.read_window(AT + 15 * number, 60)
+        with store.lock_targets() as (series_labels, _):
+            peaks.append(series_labels.shared_texts)
     assert max(peaks) == max(peaks[:60]), "it grows no further"
 
 
-def test_a_clock_that_was_set_back_starts_the_window_anew():
-    source = quiet_source()
+def test_after_a_clock_was_set_back_the_window_starts_again():
+    source = idle_source()
     feed(source, [page(core="90")] * 20)
     end = feed(source, [page(core="10")] * 4, start=AT - 3600)
     usage = of_pod(source.read(end), "one")
@@ -188,30 +186,30 @@ def test_a_clock_that_was_set_back_starts_the_window_anew():
     assert usage.coverage == pytest.approx(4 / 40)
 
 
-def test_the_same_moment_twice_counts_once():
-    source = quiet_source()
+def test_two_pages_with_the_same_time_count_once():
+    source = idle_source()
     feed(source, [page(core="10")] * 4)
     assert source.ingest("n1:9400", page(core="90").encode(), AT + 3 * STEP) == 0
     assert of_pod(source.read(AT + 3 * STEP), "one").stats[Measure.CORE, Stat.PEAK] == pytest.approx(0.1)
 
 
-def test_only_series_that_meet_the_condition_are_looked_at():
+def test_only_series_that_match_the_condition_are_used():
     condition = parse_condition('{pod!="", namespace=~"m.", Hostname!="n2"}')
     source = ScrapeSource(ScrapeSettings(kubernetes="never"), window_seconds=600, condition=condition)
     feed(source, [page("one") + page("two", namespace="other") + page("three", Hostname="n2")])
     assert [one.container.pod for one in source.read(AT + 1).allocations] == ["one"]
 
 
-def test_a_label_of_the_target_holds_where_the_page_has_none():
-    source = quiet_source()
+def test_a_label_of_the_target_is_used_where_the_page_has_none():
+    source = idle_source()
     nameless = page("one").replace('Hostname="n1",', "")
     source.store.ingest("10.0.0.7:9400", nameless.encode(), AT, labels={"node": "gpu-7"})
     source.store.ingest("10.0.0.8:9400", nameless.replace("one", "two").encode(), AT)
     assert {one.node for one in source.read(AT + 1).allocations} == {"gpu-7", "10.0.0.8:9400"}
 
 
-def test_two_nodes_that_claim_one_device_are_noticed():
-    source = quiet_source()
+def test_a_device_that_two_nodes_report_is_unknown():
+    source = idle_source()
     feed(source, [page("one")], target="a")
     feed(source, [page("one", Hostname="n2")], target="b")
     assert source.read(AT + 1).unknown == {0: unknown_reasons.CLAIMED_TWICE}
@@ -220,19 +218,19 @@ def test_two_nodes_that_claim_one_device_are_noticed():
 @pytest.mark.parametrize(
     ("values", "grown"),
     [
-        ([0, 10, 20, 30], 40.0),  # the ends are near: carried on to both
+        ([0, 10, 20, 30], 40.0),  # the ends are near: extrapolated to both
         ([100, 110, np.nan, 130], 40.0),
         ([50, 60, 5, 15], 100 / 3),  # 10, then from 0 to 5, then 10
         ([np.nan, np.nan, 7, 7], 0.0),
         ([np.nan, 7, np.nan, np.nan], np.nan),
     ],
 )
-def test_a_counter_grows_as_prometheus_would_say(values: list[float], grown: float):
+def test_the_increase_of_a_counter_is_that_of_prometheus(values: list[float], grown: float):
     times = np.array([15.0, 30.0, 45.0, 60.0])
     block = np.array(values)[:, None] + (1000.0 if values[0] == 0 else 0.0)
     assert measure_increase(block, times, start=0.0, end=60.0)[0] == pytest.approx(grown, nan_ok=True)
 
 
-def test_a_counter_is_never_carried_on_to_below_zero():
+def test_a_counter_is_never_extrapolated_to_below_zero():
     block, times = np.array([[1.0], [11.0], [21.0]]), np.array([15.0, 30.0, 45.0])
     assert measure_increase(block, times, start=0.0, end=45.0)[0] == pytest.approx(21.0)

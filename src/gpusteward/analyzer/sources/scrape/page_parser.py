@@ -1,0 +1,155 @@
+"""A metrics page -> values by series. A known line costs a dictionary lookup and a number; a malformed line is counted.
+
+The part of a line before its value identifies its series, and only its hash is kept: kept as texts, the lines of a
+thousand nodes would be 80 MB. Python's hash of bytes has a random key per process, so collisions cannot be provoked.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+
+MAX_LINE_BYTES = 16_384
+MAX_EXAMPLE_BYTES = 120
+MAX_AGE_SECONDS = 300.0
+"""Older samples are ignored whatever timestamp the exporter gives: Prometheus does not look further back either."""
+
+IGNORED = -1  # the row of a line that is not needed
+
+NOT_A_NUMBER = "value is not a number"
+NOT_FINITE = "value is NaN, infinite or out of range"
+TOO_OLD = "timestamp is not of this scrape"
+NO_LABELS = "labels cannot be parsed"
+TOO_LONG = "line is too long"
+CUT_OFF = "page ends in the middle of a line"
+DUPLICATE = "series is on the page twice"
+TOO_MANY = "too many series; raise scrape.target_series_limit or scrape.series_limit"
+TOO_MUCH_TEXT = "labels are too long in total; raise scrape.target_label_limit_bytes"
+
+_LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPED = {"n": "\n"}
+
+
+@dataclass
+class ParseErrors:
+    """Lines that were left out, by reason, each with the last example."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+
+    def add(self, reason: str, line: bytes = b"", *, times: int = 1) -> None:
+        self.counts[reason] += times
+        if line:
+            name, _, rest = line.partition(b"{")
+            value = rest.rpartition(b"}")[2]
+            self.examples[reason] = (name + value)[:MAX_EXAMPLE_BYTES].decode("utf-8", "replace")
+
+
+@dataclass(slots=True)
+class ParsedPage:
+    """The values of known series, and the lines of unknown ones."""
+
+    rows: list[int]
+    values: list[float]
+    unknown_lines: list[bytes]
+
+
+def parse_page(
+    page: bytes, known: Mapping[int, int], names: Container[bytes], *, errors: ParseErrors, at: float
+) -> ParsedPage:
+    """Every line of these metric families. `known`: hash of a line without its value -> row."""
+    rows: list[int] = []
+    values: list[float] = []
+    unknown: list[bytes] = []
+    find_row, add_row, add_value = known.get, rows.append, values.append
+    *lines, rest = page.split(b"\n")
+    if rest.strip() and not rest.startswith(b"#"):  # digits of its number may be missing
+        errors.add(CUT_OFF, rest[:MAX_EXAMPLE_BYTES])
+    for line in lines:
+        if line[: line.find(b"{")] not in names:
+            continue
+        end = line.rfind(b"} ")
+        row = find_row(hash(line[:end]))
+        if row is None:
+            unknown.append(line)
+            continue
+        if row == IGNORED:
+            continue
+        try:
+            value = float(line[end + 2 :])
+        except ValueError:
+            with_timestamp = _parse_value_with_timestamp(line, end, errors=errors, at=at)
+            if with_timestamp is None:
+                continue
+            value = with_timestamp
+        add_row(row)
+        add_value(value)
+    return ParsedPage(rows, values, unknown)
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedLine:
+    """A line of a series that is not known yet."""
+
+    line: bytes
+    name: bytes
+    labels: dict[str, str]
+    end: int  # of the labels
+
+    @property
+    def key(self) -> int:
+        return hash(self.line[: self.end])
+
+
+def parse_line(line: bytes, *, errors: ParseErrors) -> ParsedLine | None:
+    """Name and labels; None if they cannot be parsed, which is counted."""
+    if len(line) > MAX_LINE_BYTES:
+        errors.add(TOO_LONG, line[:MAX_EXAMPLE_BYTES])
+        return None
+    start, end = line.find(b"{"), line.rfind(b"} ")
+    try:
+        return ParsedLine(line, line[:start], parse_labels(line[start + 1 : end] if end > start else b"?"), end)
+    except ValueError:  # also for invalid UTF-8
+        errors.add(NO_LABELS, line)
+        return None
+
+
+def parse_value(line: bytes, end: int, *, errors: ParseErrors, at: float) -> float | None:
+    """The number after the labels; None if there is none, which is counted."""
+    try:
+        return float(line[end + 2 :])
+    except ValueError:
+        return _parse_value_with_timestamp(line, end, errors=errors, at=at)
+
+
+def _parse_value_with_timestamp(line: bytes, end: int, *, errors: ParseErrors, at: float) -> float | None:
+    parts = line[end + 2 :].split()
+    try:
+        value, timestamp_ms = map(float, parts)
+    except ValueError:
+        errors.add(NOT_A_NUMBER, line)
+        return None
+    if abs(at - timestamp_ms / 1000) > MAX_AGE_SECONDS:
+        errors.add(TOO_OLD, line)
+        return None
+    return value
+
+
+def parse_labels(text: bytes) -> dict[str, str]:
+    """`a="b",c="d"` -> a mapping. Raises ValueError for anything else."""
+    inside = text.decode("utf-8").strip()
+    labels: dict[str, str] = {}
+    position = 0
+    while position < len(inside):
+        match = _LABEL.match(inside, position)
+        if match is None:
+            raise ValueError(NO_LABELS)
+        value = match[2]
+        labels[match[1]] = _ESCAPE.sub(_unescape, value) if "\\" in value else value
+        position = match.end()
+    return labels
+
+
+def _unescape(found: re.Match[str]) -> str:
+    return _ESCAPED.get(found[1], found[1])

@@ -1,0 +1,177 @@
+"""The samples of all targets, within limits. Safe to use from several threads."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from math import ceil
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusteward.analyzer.sources.scrape.metric_filter import FAMILIES
+from gpusteward.analyzer.sources.scrape.series import Labels, RowIndexes, SeriesLabels
+from gpusteward.analyzer.sources.scrape.target_samples import FreeCapacity, SeriesWindow, TargetSamples
+from gpusteward.analyzer.sources.usage.row_index import K, LabelRowIndex
+from gpusteward.analyzer.sources.usage.selectors import Matchers
+
+_MIN_ROWS = 10_000
+_MIN_LABEL_BYTES = 16 << 20
+_MAX_STALE_FACTOR = 2
+"""Rows and texts of deleted pods are dropped when there are this many times as many as are alive, plus the minimum."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """How much a store keeps, and of what."""
+
+    interval: float  # seconds between two scrapes
+    keep_seconds: float
+    series_limit: int = 1_000_000  # of all targets
+    target_series_limit: int = 20_000  # of one
+    target_label_limit_bytes: int = 16 << 20  # of one: 20,000 lines of 800 bytes; the longest line of an agent has 300
+    condition: Matchers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TargetSummary:
+    """For people: the series of a target, and its malformed lines by reason with an example each."""
+
+    series: int = 0
+    error_counts: Mapping[str, int] = field(default_factory=dict)
+    error_examples: Mapping[str, str] = field(default_factory=dict)
+
+
+class StoreWindow(NamedTuple):
+    series: SeriesWindow
+    rows: RowIndexes
+
+
+class SampleStore:
+    """The last values of every target."""
+
+    def __init__(self, options: StoreOptions) -> None:
+        self.options = options
+        self._capacity = ceil(options.keep_seconds / options.interval) + 2
+        self._series_labels = SeriesLabels(options.condition)
+        self._targets: dict[str, TargetSamples] = {}
+        self._lock = threading.Lock()
+        self._size = 0  # known lines of all targets
+
+    def __len__(self) -> int:
+        """Targets with samples."""
+        return len(self._targets)
+
+    @property
+    def series(self) -> int:
+        """Series of all targets. Figures for people are read without the lock, which a cycle may hold for a while."""
+        return sum(len(samples.series) for samples in list(self._targets.values()))
+
+    @property
+    def nbytes(self) -> int:
+        return sum(samples.nbytes for samples in list(self._targets.values()))
+
+    def ingest(self, target: str, page: bytes, at: float, *, labels: Labels | None = None) -> int:
+        """Parse and keep a page of a target. Returns the number of values."""
+        with self._lock:
+            samples = self._targets[target] if target in self._targets else self._add_target(target, labels)
+            before = len(samples)
+            values = samples.ingest(page, at)
+            self._size += len(samples) - before
+            return values
+
+    def add_failed_scrape(self, target: str, at: float) -> None:
+        """A scrape failed, or the target was removed."""
+        with self._lock:
+            if target in self._targets:
+                self._targets[target].add_failed_scrape(at)
+
+    def drop_expired(self, at: float) -> None:
+        """Drop targets that have not been scraped for as long as samples are kept."""
+        with self._lock:
+            for target, samples in list(self._targets.items()):
+                if samples.scraped_at < at - self.options.keep_seconds:
+                    self._drop(target)
+
+    def read_window(self, at: float, seconds: float) -> StoreWindow:
+        """Every series of every target over the window before `at`, with the rows they refer to."""
+        with self._lock:
+            self._drop_stale_rows()
+            windows = [samples.read_window(at, seconds) for samples in self._targets.values()]
+            return StoreWindow(_concatenate(windows), self._series_labels.copy_rows())
+
+    def list_names(self) -> set[str]:
+        """The metric families that are kept now."""
+        with self._lock:
+            numbers = set[int]().union(*(samples.series.families for samples in self._targets.values()))
+        return {FAMILIES[number].name for number in numbers}
+
+    def describe_target(self, target: str) -> TargetSummary:
+        samples = self._targets.get(target)
+        if samples is None:
+            return TargetSummary()
+        return TargetSummary(len(samples.series), dict(samples.errors.counts), dict(samples.errors.examples))
+
+    @contextmanager
+    def lock_targets(self) -> Iterator[tuple[SeriesLabels, Mapping[str, TargetSamples]]]:
+        """The rows, and the samples by target: locked, because both change together."""
+        with self._lock:
+            yield self._series_labels, self._targets
+
+    def drop(self, target: str) -> None:
+        with self._lock:
+            self._drop(target)
+
+    def _drop(self, target: str) -> None:
+        if samples := self._targets.pop(target, None):
+            self._size -= len(samples)
+
+    def _add_target(self, target: str, labels: Labels | None) -> TargetSamples:
+        samples = TargetSamples(
+            {"instance": target, "job": "scrape", **(labels or {})},
+            self._series_labels,
+            capacity=self._capacity,
+            find_free=lambda: self._find_free(target),
+        )
+        self._targets[target] = samples
+        return samples
+
+    def _find_free(self, target: str) -> FreeCapacity:
+        samples, options = self._targets[target], self.options
+        lines = min(options.series_limit - self._size, options.target_series_limit - len(samples))
+        return FreeCapacity(lines, options.target_label_limit_bytes - samples.series.label_bytes)
+
+    def _drop_stale_rows(self) -> None:
+        """Pods come and go; the rows of deleted ones would stay for ever."""
+        kept_bytes = sum(samples.series.label_bytes for samples in self._targets.values())
+        has_few_rows = len(self._series_labels) <= _MAX_STALE_FACTOR * self._size + _MIN_ROWS
+        if has_few_rows and self._series_labels.total_label_bytes <= _MAX_STALE_FACTOR * kept_bytes + _MIN_LABEL_BYTES:
+            return
+        before, self._series_labels = self._series_labels, SeriesLabels(self.options.condition)
+        self._series_labels.total_label_bytes = kept_bytes
+        alive = {rows for samples in self._targets.values() for rows in samples.series.list_rows()}
+        holders = {
+            scheme: _renumber(
+                index, self._series_labels.holders[scheme], {rows.holder for rows in alive if rows.scheme is scheme}
+            )
+            for scheme, index in before.holders.items()
+        }
+        devices = _renumber(before.devices, self._series_labels.devices, {rows.device for rows in alive})
+        for samples in self._targets.values():
+            samples.renumber(self._series_labels, holders, devices)
+
+
+def _renumber(before: LabelRowIndex[K], after: LabelRowIndex[K], alive: set[int]) -> NDArray[np.int32]:
+    numbers = np.full(len(before), -1, np.int32)
+    for row in sorted(alive):
+        numbers[row] = after.add_key(before.keys[row])
+    return numbers
+
+
+def _concatenate(windows: list[SeriesWindow]) -> SeriesWindow:
+    columns = {
+        column.name: np.concatenate([getattr(window, column.name) for window in windows] or [np.empty(0)])
+        for column in fields(SeriesWindow)
+    }
+    return SeriesWindow(**columns)

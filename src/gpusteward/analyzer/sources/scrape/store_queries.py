@@ -1,0 +1,194 @@
+"""The query plan of `sources.promql`, computed from the sample store instead of an engine; and charts."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusteward.analyzer.sources.promql.expressions import Query
+from gpusteward.analyzer.sources.promql.on_demand_queries import MAX_POINTS, chart_signals
+from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, SeriesGroup, plan_devices, plan_holders
+from gpusteward.analyzer.sources.scrape.metric_filter import BY_NAME
+from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreWindow
+from gpusteward.analyzer.sources.scrape.series import UNIFIED_LABELS, FleetKey, SeriesLabels, SeriesNumbers, SeriesTrait
+from gpusteward.analyzer.sources.scrape.target_samples import SeriesWindow, TimeSeries
+from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme, dcgm_signals, hami_signals, native_signals
+from gpusteward.analyzer.sources.usage.quantities import (
+    MEASURES,
+    PRESENCE_NOW,
+    Aggregation,
+    Level,
+    Quantity,
+    QueryKey,
+)
+from gpusteward.analyzer.sources.usage.query_results import QueryResults
+from gpusteward.analyzer.sources.usage.row_index import HolderKey
+from gpusteward.analyzer.sources.usage.selectors import Matcher
+from gpusteward.analyzer.sources.usage_source import Chart, Points
+from gpusteward.analyzer.tables import Column
+from gpusteward.core.usages import AllocationKey, Measure
+
+_TRAITS: Mapping[Matcher, tuple[SeriesTrait, bool]] = {
+    Matcher(UNIFIED_LABELS.pod, "!=", ""): (SeriesTrait.HAS_POD, True),
+    Matcher(UNIFIED_LABELS.namespace, "!=", ""): (SeriesTrait.HAS_POD, True),  # the plan uses the cheaper label
+    Matcher(UNIFIED_LABELS.instance, "!=", ""): (SeriesTrait.IS_MIG, True),
+    Matcher(UNIFIED_LABELS.instance, "=", ""): (SeriesTrait.IS_MIG, False),
+    Matcher("by", "=", "container"): (SeriesTrait.BY_CONTAINER, True),
+    Matcher("by", "=", "unattributed"): (SeriesTrait.BY_UNATTRIBUTED, True),
+}
+"""The matchers that a plan may contain, each with the trait that a series must or must not have."""
+_CORE_NOW = QueryKey(Level.HOLDER, Quantity.CORE, Aggregation.LAST)
+
+
+class _TraitFilter(NamedTuple):
+    mask: int  # the traits that matter
+    values: int  # and how they must be
+
+    def select(self, window: SeriesWindow, metric: str) -> SeriesNumbers:
+        is_selected = (window.family == BY_NAME[metric].number) & ((window.traits & self.mask) == self.values)
+        return np.flatnonzero(is_selected)
+
+
+def detect_schemes(names: Collection[str]) -> tuple[DetectedScheme, ...]:
+    """The metric schemes with these families, in the order of preference. Labels are unified already."""
+    found: list[DetectedScheme] = []
+    if signals := native_signals(names):
+        holders = tuple(signal for signal in signals if signal.level is Level.HOLDER)
+        devices = tuple(signal for signal in signals if signal.level is Level.DEVICE)
+        found.append(DetectedScheme(MetricScheme.NATIVE, _group(holders), _group(devices)))
+    if signals := hami_signals(names):
+        devices = dcgm_signals(names, level=Level.DEVICE)
+        found.append(DetectedScheme(MetricScheme.HAMI, _group(signals), _group(devices) if devices else None))
+    if signals := dcgm_signals(names):
+        found.append(DetectedScheme(MetricScheme.DCGM, _group(signals)))
+    return tuple(found)
+
+
+def _group(signals: tuple[Any, ...]) -> SeriesGroup:
+    return SeriesGroup(UNIFIED_LABELS, signals)
+
+
+def run_queries(detected: DetectedScheme, window: StoreWindow, *, previous_rows: Sequence[int] = ()) -> QueryResults:
+    """All query results of one scheme. `previous_rows`: holders of earlier cycles that may only be stale."""
+    rows = window.rows
+    results = QueryResults(rows.holders[detected.scheme], rows.devices, previous_rows=previous_rows)
+    plans = [plan_holders(detected, ()), *([plan_devices(detected.device, ())] if detected.device else [])]
+    selected: dict[tuple[str, _TraitFilter], SeriesNumbers] = {}
+    for query in (query for plan in plans for query in plan.queries):
+        key = query.metric, _make_filter(query)
+        if key not in selected:
+            selected[key] = key[1].select(window.series, query.metric)
+        if not _is_redundant(query, results, window.series, selected[key]):
+            _add_result(results, query, window.series, selected[key])
+    return results
+
+
+def add_last_details(
+    results: QueryResults, detected: DetectedScheme, window: StoreWindow, holders: Collection[int]
+) -> None:
+    """The details of stale holders, from as far back as samples are kept."""
+    series = window.series
+    presence = [query for query in plan_holders(detected, ()).queries if query.key == PRESENCE_NOW]
+    is_presence = np.isin(series.family, [BY_NAME[query.metric].number for query in presence])
+    selected = np.flatnonzero(is_presence & np.isin(series.holder, list(holders)))
+    results.last_details |= zip(series.holder[selected].tolist(), series.details[selected].tolist(), strict=True)
+
+
+def count_fleet(window: StoreWindow) -> Mapping[tuple[str, str], int]:
+    """Whole GPUs by node and model, each counted once, by its most preferred scheme."""
+    keys: dict[str, FleetKey] = {}
+    series = window.series
+    present = [row for row in np.flatnonzero(np.isfinite(series.last)).tolist() if series.fleet_key[row] is not None]
+    for row in sorted(present, key=lambda row: int(series.family[row])):  # families are numbered by preference
+        keys.setdefault(window.rows.devices.keys[series.device[row]].uuid, series.fleet_key[row])
+    return Counter(keys.values())
+
+
+def _is_redundant(query: Query, results: QueryResults, window: SeriesWindow, selected: SeriesNumbers) -> bool:
+    """The present core utilization is only needed for holders without a presence series, of which there are few."""
+    if query.key != _CORE_NOW:
+        return False
+    present = selected[np.isfinite(window.last[selected])]
+    return results.present.keys() >= set(window.holder[present].tolist())
+
+
+def _make_filter(query: Query) -> _TraitFilter:
+    level = SeriesTrait.FOR_HOLDERS if query.level is Level.HOLDER else SeriesTrait.FOR_DEVICES
+    mask = values = int(level)
+    for matcher in query.matchers:
+        trait, is_required = _TRAITS[matcher]
+        mask |= trait
+        values |= trait if is_required else 0
+    return _TraitFilter(mask, values)
+
+
+def _add_result(results: QueryResults, query: Query, window: SeriesWindow, selected: SeriesNumbers) -> None:
+    if query.quantity is Quantity.PRESENCE:
+        results.add_present(_read_details(window.holder, window, selected))
+    elif query.quantity is Quantity.IDENTITY:
+        results.device_details |= _read_details(window.device, window, selected)
+    else:
+        rows = (window.holder if query.level is Level.HOLDER else window.device)[selected]
+        scale = 1.0 if query.aggregation is Aggregation.COUNT else query.scale
+        results.add_values(query.key, rows.astype(np.int64), _column_of(window, query.aggregation)[selected] * scale)
+
+
+def _read_details(rows: NDArray[np.int32], window: SeriesWindow, selected: SeriesNumbers) -> Iterable[tuple[int, Any]]:
+    """Rows that have a value now, with their details."""
+    present = selected[np.isfinite(window.last[selected])]
+    return zip(rows[present].tolist(), window.details[present].tolist(), strict=True)
+
+
+def _column_of(window: SeriesWindow, aggregation: Aggregation) -> Column:
+    return {
+        Aggregation.MEAN: window.mean,
+        Aggregation.PEAK: window.peak,
+        Aggregation.SPREAD: window.spread,
+        Aggregation.COUNT: window.count,
+        Aggregation.INCREASE: window.increase,
+        Aggregation.LAST: window.last,
+    }[aggregation]
+
+
+def read_chart(
+    store: SampleStore, schemes: Iterable[DetectedScheme], allocation: AllocationKey, *, at: float, seconds: float
+) -> Chart:
+    """The charted measures of one allocation, as far back as samples are kept."""
+    lines: dict[Measure, Points] = {}
+    with store.lock_targets() as (series_labels, targets):
+        for detected in schemes:
+            holders = frozenset(_find_holders(detected.scheme, series_labels, allocation))
+            reporting = [samples for samples in targets.values() if samples.series.has_any(holders)]
+            for signal in chart_signals(detected, allocation):
+                family, measure = BY_NAME[signal.metric], MEASURES[signal.quantity]
+                found = [
+                    series
+                    for samples in reporting
+                    for series in samples.read_gauges(family, holders, at=at, seconds=seconds)
+                ]
+                if measure not in lines and (points := _merge(found, signal.scale)):
+                    lines[measure] = points
+    return Chart(allocation, lines)
+
+
+def _find_holders(scheme: MetricScheme, series_labels: SeriesLabels, allocation: AllocationKey) -> Iterator[int]:
+    """Rows of this allocation. The agent reports a MIG instance by its own uuid, the allocation has its parent's."""
+    container = allocation.container
+    has_parent_uuid = scheme is not MetricScheme.NATIVE or not allocation.gpu_instance
+    own = HolderKey(allocation.gpu_uuid, allocation.gpu_instance, container.namespace, container.pod, container.name)
+    for row, key in enumerate(series_labels.holders[scheme].keys):
+        if key == own or (not has_parent_uuid and key == own._replace(uuid=key.uuid)):
+            yield row
+
+
+def _merge(found: Collection[TimeSeries], scale: float) -> Points:
+    """The largest value at each time, in a limited number of points; the last one is always among them."""
+    largest: dict[float, float] = {}
+    for series in found:
+        for moment, value in zip(series.times.tolist(), (series.values * scale).tolist(), strict=True):
+            largest[moment] = max(value, largest.get(moment, value))
+    points = sorted(largest.items())
+    step = -(-len(points) // MAX_POINTS) or 1
+    return points[::-1][::step][::-1]

@@ -1,0 +1,256 @@
+"""The samples of one target: its series, their last values, and the parse errors of its pages."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusteward.analyzer.sources.scrape import page_parser
+from gpusteward.analyzer.sources.scrape.metric_filter import BY_ENCODED_NAME, FAMILIES, MetricFamily, choose_families
+from gpusteward.analyzer.sources.scrape.page_parser import ParsedLine, ParsedPage, ParseErrors
+from gpusteward.analyzer.sources.scrape.ring_buffers import (
+    LOOK_BACK_SECONDS,
+    RingBuffer,
+    ScrapeTimes,
+    aggregate_gauges,
+    measure_increase,
+)
+from gpusteward.analyzer.sources.scrape.series import Labels, SeriesLabels, SeriesNumbers, SeriesTable
+from gpusteward.analyzer.sources.usage.label_mapping import CANDIDATES, LabelMapping, map_labels
+from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
+from gpusteward.analyzer.tables import Column
+
+_MAX_VALUE = 1e30
+"""No measured value comes near it, and it fits into 32 bits."""
+_MAPPED_LABELS = frozenset(name for names in CANDIDATES.values() for name in names)
+_NO_SERIES: SeriesNumbers = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesWindow:
+    """Series over a window, one entry per series in each column; NaN where there was no sample."""
+
+    family: NDArray[np.int16]
+    traits: NDArray[np.uint8]
+    holder: NDArray[np.int32]
+    device: NDArray[np.int32]
+    details: NDArray[np.object_]
+    fleet_key: NDArray[np.object_]
+    mean: Column
+    peak: Column
+    spread: Column
+    count: Column
+    last: Column
+    increase: Column
+
+
+class TimeSeries(NamedTuple):
+    times: Column
+    values: Column
+
+
+class FreeCapacity(NamedTuple):
+    """How much more may be kept of a target; negative after a limit was lowered."""
+
+    lines: int
+    label_bytes: int
+
+
+class TargetSamples:
+    """Not safe to use from several threads at once: the store holds a lock."""
+
+    def __init__(
+        self, labels: Labels, series_labels: SeriesLabels, *, capacity: int, find_free: Callable[[], FreeCapacity]
+    ) -> None:
+        """`labels` are added to every series that has none of that name. `capacity`: scrapes that are kept."""
+        self._labels = labels
+        self._series_labels = series_labels
+        self._find_free = find_free
+        self._capacity = capacity
+        self.errors = ParseErrors()
+        self.series = SeriesTable()
+        self.scraped_at = -np.inf  # when a page was last parsed
+        self._pages = 0
+        self._known: dict[int, int] = {}  # hash of a line without its value -> its series
+        self._label_names: dict[MetricScheme, set[str]] = {scheme: set() for scheme in MetricScheme}  # mapped ones only
+        self._times = ScrapeTimes(capacity)
+        self._gauges, self._counters = RingBuffer(capacity, np.float32), RingBuffer(capacity, np.float64)
+        self._gauge_series, self._counter_series = _NO_SERIES, _NO_SERIES  # the series of each column
+        self._latest: Column = np.empty(0)
+        self._last_page = _NO_SERIES  # number of the last page with this series
+
+    def __len__(self) -> int:
+        """Known lines: series, and lines that are ignored."""
+        return len(self._known)
+
+    @property
+    def nbytes(self) -> int:
+        return self._gauges.nbytes + self._counters.nbytes
+
+    def ingest(self, page: bytes, at: float) -> int:
+        """Parse and keep a page. Returns the number of values."""
+        if at == self._times.last:
+            return 0
+        parsed = page_parser.parse_page(page, self._known, choose_families(page), errors=self.errors, at=at)
+        if parsed.unknown_lines:
+            self._add_unknown(parsed, at=at)
+        rows, values = np.array(parsed.rows, np.int64), np.array(parsed.values, np.float64)
+        self._check_values(rows, values)
+        self._pages += 1
+        self._latest.fill(np.nan)
+        self._latest[rows[::-1]] = values[::-1]  # the first of duplicates
+        self._last_page[rows] = self._pages
+        self._write(at)
+        self.scraped_at = at
+        if self._pages % max(self._capacity // 4, 1) == 0:
+            self._drop_gone_series()
+        return len(rows)
+
+    def add_failed_scrape(self, at: float) -> None:
+        """No series has a value at this time."""
+        self._latest.fill(np.nan)
+        if at > self._times.last:
+            self._write(at)
+
+    def read_window(self, at: float, seconds: float) -> SeriesWindow:
+        """Every series over the window before `at`."""
+        lines = self._times.find_lines(at - seconds, at)
+        stats = aggregate_gauges(self._gauges.read(lines))
+        counters = self._counters.read(lines)
+        increase = measure_increase(counters, self._times.times[lines], start=at - seconds, end=at)
+        return SeriesWindow(
+            family=self.series.family,
+            traits=self.series.traits,
+            holder=self.series.holder,
+            device=self.series.device,
+            details=self.series.details,
+            fleet_key=self.series.fleet_key,
+            mean=self._expand(self._gauge_series, stats.mean),
+            peak=self._expand(self._gauge_series, stats.peak),
+            spread=self._expand(self._gauge_series, stats.spread),
+            count=self._expand(self._gauge_series, stats.count),
+            last=self._read_last(at),
+            increase=self._expand(self._counter_series, increase),
+        )
+
+    def read_gauges(
+        self, family: MetricFamily, holders: Collection[int], *, at: float, seconds: float
+    ) -> Iterator[TimeSeries]:
+        """The samples of the gauges of a family about these holders."""
+        lines = self._times.find_lines(at - seconds, at)
+        for column, series in enumerate(self._gauge_series.tolist()):
+            if self.series.is_one_of(series, family, holders):
+                values = self._gauges.read_column(column, lines)
+                is_there = ~np.isnan(values)
+                yield TimeSeries(self._times.times[lines][is_there], values[is_there])
+
+    def renumber(
+        self,
+        series_labels: SeriesLabels,
+        holders: Mapping[MetricScheme, NDArray[np.int32]],
+        devices: NDArray[np.int32],
+    ) -> None:
+        """Use other row numbers of holders and devices from now on."""
+        self._series_labels = series_labels
+        self.series.renumber(holders, devices)
+
+    def _add_unknown(self, parsed: ParsedPage, *, at: float) -> None:
+        """Add the series of unknown lines, and their values to the page."""
+        lines = self._select_within_limits(parsed.unknown_lines)
+        found = [line for each in lines if (line := page_parser.parse_line(each, errors=self.errors))]
+        for line in found:
+            names = _MAPPED_LABELS.intersection((*line.labels, *self._labels))
+            self._label_names[BY_ENCODED_NAME[line.name].scheme] |= names
+        mappings = {scheme: map_labels(names) for scheme, names in self._label_names.items()}
+        for line in found:
+            if line.key not in self._known:
+                self._known[line.key] = self._add_series(line, mappings)
+            value = page_parser.parse_value(line.line, line.end, errors=self.errors, at=at)
+            if value is not None and self._known[line.key] != page_parser.IGNORED:
+                parsed.rows.append(self._known[line.key])
+                parsed.values.append(value)
+        self._add_columns()
+
+    def _select_within_limits(self, lines: list[bytes]) -> list[bytes]:
+        """Lines beyond the limits are not parsed: a page full of them must not delay other targets."""
+        free = self._find_free()
+        selected = self._cut(lines, max(free.lines, 0), page_parser.TOO_MANY)
+        # A line that is too long is refused by itself and takes nothing from others.
+        sizes = (len(line) if len(line) <= page_parser.MAX_LINE_BYTES else 0 for line in selected)
+        fitting = bisect_right(list(accumulate(sizes)), free.label_bytes)
+        return self._cut(selected, fitting, page_parser.TOO_MUCH_TEXT)
+
+    def _cut(self, lines: list[bytes], count: int, reason: str) -> list[bytes]:
+        if refused := lines[count:]:
+            self.errors.add(reason, refused[-1][: page_parser.MAX_LINE_BYTES], times=len(refused))
+        return lines[:count]
+
+    def _add_series(self, line: ParsedLine, mappings: Mapping[MetricScheme, LabelMapping]) -> int:
+        family = BY_ENCODED_NAME[line.name]
+        if not family.needs(line.labels.get("by", "")):
+            return page_parser.IGNORED
+        labels = {**self._labels, **line.labels}
+        info = self._series_labels.interpret(family, labels, mappings[family.scheme], label_bytes=line.end)
+        return self.series.add(info)
+
+    def _add_columns(self) -> None:
+        """For new series."""
+        known = len(self._latest)
+        families = self.series.family[known:].tolist()
+        gauges = [known + index for index, number in enumerate(families) if FAMILIES[number].is_windowed_gauge]
+        counters = [known + index for index, number in enumerate(families) if FAMILIES[number].is_windowed_counter]
+        self._gauge_series = np.append(self._gauge_series, gauges).astype(np.int64)
+        self._counter_series = np.append(self._counter_series, counters).astype(np.int64)
+        self._gauges.widen(len(self._gauge_series))
+        self._counters.widen(len(self._counter_series))
+        self._latest = np.append(self._latest, np.full(len(families), np.nan))
+        self._last_page = np.append(self._last_page, np.full(len(families), self._pages))
+
+    def _check_values(self, rows: SeriesNumbers, values: Column) -> None:
+        """Remove values that are not finite; count them and duplicates."""
+        is_invalid = ~(np.abs(values) < _MAX_VALUE)
+        if is_invalid.any():
+            values[is_invalid] = np.nan
+            self.errors.add(page_parser.NOT_FINITE, times=int(is_invalid.sum()))
+        if duplicates := len(rows) - len(np.unique(rows)):
+            self.errors.add(page_parser.DUPLICATE, times=duplicates)
+
+    def _write(self, at: float) -> None:
+        line = self._times.advance(at)
+        self._gauges.write(line, self._latest[self._gauge_series])
+        self._counters.write(line, self._latest[self._counter_series])
+
+    def _read_last(self, at: float) -> Column:
+        """The values of the last scrape up to `at`; series without a window only have the present value."""
+        lines = self._times.find_lines(at - LOOK_BACK_SECONDS, at)
+        if not len(lines):
+            return np.full(len(self.series), np.nan)
+        last = self._latest.copy()
+        if lines[-1] != self._times.head:
+            last[self._gauge_series] = self._gauges.read(lines[-1:])[0]
+        return last
+
+    def _expand(self, series: SeriesNumbers, values: Column) -> Column:
+        """Values of some series -> a column of all series."""
+        column = np.full(len(self.series), np.nan)
+        column[series] = values
+        return column
+
+    def _drop_gone_series(self) -> None:
+        """Drop series without a value in any kept scrape. Ignored lines are dropped too and parsed again if present."""
+        is_alive = self._last_page > self._pages - self._capacity
+        if is_alive.all():
+            return
+        number = np.cumsum(is_alive) - 1  # the new one
+        gauges, counters = is_alive[self._gauge_series], is_alive[self._counter_series]
+        self._gauges.keep(np.flatnonzero(gauges))
+        self._counters.keep(np.flatnonzero(counters))
+        self._gauge_series = number[self._gauge_series[gauges]]
+        self._counter_series = number[self._counter_series[counters]]
+        self.series.keep(np.flatnonzero(is_alive))
+        self._latest, self._last_page = self._latest[is_alive], self._last_page[is_alive]
+        self._known = {key: int(number[row]) for key, row in self._known.items() if row >= 0 and is_alive[row]}
