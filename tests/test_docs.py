@@ -266,7 +266,18 @@ def test_the_guide_puts_the_registry_before_the_image():
     assert re.findall(r"image: (\S+)", done.stdout) == ["registry.example:5000/gpu/gpusteward-agent:0.1.0"]
 
 
-def test_the_map_of_rooms_has_every_room_of_the_agent():
-    rooms = read_document("docs/architecture.md")
-    found = (path for path in (ROOT / "src/gpusteward/agent").iterdir() if not path.name.startswith("__"))
-    assert [path.name for path in found if not re.search(rf"^ +{re.escape(path.name)}\b", rooms, re.MULTILINE)] == []
+ARCHITECTURE = "docs/architecture.md"
+SOURCE = ROOT / "src/gpusteward"
+
+
+@pytest.mark.parametrize("package", [".", "agent", "analyzer"])
+def test_the_package_list_has_every_package(package: str):
+    (packages,) = (block for block in list_blocks("", ARCHITECTURE) if block.text.startswith("src/gpusteward/"))
+    names = [path.name for path in (SOURCE / package).iterdir() if (path / "__init__.py").exists()]
+    assert [name for name in names if not re.search(rf"^ +{name}/", packages.text, re.MULTILINE)] == []
+
+
+def test_every_file_that_the_architecture_names_exists():
+    named = set(re.findall(r"`([\w/]+\.py)`", prose(ARCHITECTURE)))
+    assert len(named) > 50
+    assert [name for name in sorted(named) if not [*SOURCE.rglob(name)]] == []
