@@ -26,6 +26,6 @@ def postgres(postgres_server: RunningPostgres) -> RunningPostgres:
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty database of each kind in turn."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'books.db'}"
+        return f"sqlite:///{tmp_path / 'ledger.db'}"
     server: RunningPostgres = request.getfixturevalue("postgres")
     return server.url

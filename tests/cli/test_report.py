@@ -29,7 +29,7 @@ SMALL = {"core_peak": 0.05, "memory_peak_bytes": 4 * GIB, "memory_total_bytes": 
 @pytest.fixture(scope="module")
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Sixty-four hours of four workloads."""
-    path = tmp_path_factory.mktemp("ledger") / "books.db"
+    path = tmp_path_factory.mktemp("ledger") / "ledger.db"
     with open_books(f"sqlite:///{path}") as books:
         books.hold(1, namespace="vision", owner_name="train", model=H100, node="gpu-1", user_name="li.na")
         books.hold(2, namespace="notebooks", owner_kind="StatefulSet", owner_name="jupyter-zhang-wei-with-a-long-name")
@@ -149,9 +149,9 @@ def test_prices_and_the_ledger_url_come_from_the_settings(
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (("--ledger", "/nowhere/books.db"), "there is no ledger at /nowhere/books.db"),
+        (("--ledger", "/nowhere/ledger.db"), "there is no ledger at /nowhere/ledger.db"),
         (("--ledger", "mysql://root:geheim@host/db"), "--ledger is not a database"),
-        (("--since", "soon", "--ledger", "x.db"), "--since, --until: write a length of time"),
+        (("--since", "soon", "--ledger", "x.db"), "--since, --until: use a duration"),
         (("--rows", "0"), "is not a number from 1 to 1000"),
         (("--by", "pod"), "'pod' is not one of"),
         (("--formt", "csv"), "unknown flag '--formt'"),

@@ -9,7 +9,7 @@ from sqlalchemy import Engine, func, select
 
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
-from gpusteward.analyzer.ledger.periods import BOOKED, DAY_MS, HOUR_MS, floor_day, floor_hour, read_progress
+from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, RECORDED, floor_day, floor_hour, read_progress
 from gpusteward.analyzer.ledger.schema import allocations, fleet_hourly, usage_daily, usage_hourly
 from gpusteward.analyzer.prices import PriceList, PriceSettings
 from gpusteward.local.history_seed import SeededHistory
@@ -22,7 +22,7 @@ NODES = 10
 
 @pytest.fixture(scope="module")
 def books(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    engine = open_engine(f"sqlite:///{tmp_path_factory.mktemp('past') / 'books.db'}")
+    engine = open_engine(f"sqlite:///{tmp_path_factory.mktemp('past') / 'ledger.db'}")
     upgrade(engine)
     prices = PriceList(PriceSettings(default=2.0))
     SeededHistory(fleet(NODES, 3), prices).write(engine, days=DAYS, until=UNTIL)
@@ -38,7 +38,7 @@ def total(engine: Engine, *columns: object) -> tuple[int, ...]:
 def test_every_hour_until_now_is_there(books: Engine):
     with books.connect() as connection:
         hours = connection.execute(select(usage_hourly.c.hour_ms).distinct()).scalars().all()
-        assert read_progress(connection, BOOKED) == UNTIL * 1000
+        assert read_progress(connection, RECORDED) == UNTIL * 1000
     until_ms = int(UNTIL * 1000)
     assert sorted(hours) == list(range(floor_day(until_ms - DAYS * DAY_MS), floor_hour(until_ms) + 1, HOUR_MS))
 
@@ -77,7 +77,7 @@ def test_who_is_there_now_is_held_and_who_left_has_an_end(books: Engine):
 def test_an_idle_claim_is_booked_as_idle_and_a_working_one_as_active(tmp_path: Path):
     nodes = fleet(NODES, 3)
     truths = {key: truth for node in nodes for key, truth in node.truths(UNTIL).items()}
-    engine = open_engine(f"sqlite:///{tmp_path / 'books.db'}")
+    engine = open_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
     upgrade(engine)
     SeededHistory(nodes, PriceList(PriceSettings())).write(engine, days=1, until=UNTIL)
     hour = floor_hour(int(UNTIL * 1000)) - HOUR_MS
@@ -99,7 +99,7 @@ def test_an_idle_claim_is_booked_as_idle_and_a_working_one_as_active(tmp_path: P
 
 
 def test_three_weeks_of_forty_nodes_cost_seconds(tmp_path: Path):
-    engine = open_engine(f"sqlite:///{tmp_path / 'books.db'}")
+    engine = open_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
     upgrade(engine)
     began = time.process_time()
     SeededHistory(fleet(40, 7), PriceList(PriceSettings())).write(engine, days=3, until=UNTIL)

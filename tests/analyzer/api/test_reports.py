@@ -28,7 +28,7 @@ WEEK = f"{PATH}?since=2025-11-12&until=2025-11-13"
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     folder: Path = tmp_path_factory.mktemp("ledger")
-    with open_books(f"sqlite:///{folder / 'books.db'}") as books:
+    with open_books(f"sqlite:///{folder / 'ledger.db'}") as books:
         books.hold(1, namespace="vision", model=A100)
         books.hold(2, namespace="lab", model=T4)
         for hour in range(24):

@@ -1,7 +1,7 @@
 """`python -m tests.analyzer.ledger.crash_runs RUNS FOLDER [URL]`: records cycles in a process that is killed again and
 again, and compares the ledger with that of an uninterrupted run. Prints what happened as JSON.
 
-A process of its own with one thread: it forks, which costs a hundredth of a start.
+A separate process with one thread, because it forks, which is a hundred times cheaper than a start.
 """
 
 import json
@@ -22,14 +22,14 @@ from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.retention import roll_up
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
-from tests.analyzer.ledger.cycles import open_ledger, random_cycles, read_books
+from tests.analyzer.ledger.cycles import open_ledger, random_cycles, read_ledger
 
 MOST_KILLS = 4
 CYCLES = 16
 
 
-class Books:
-    """Where one run books: a new file, or the one database, emptied."""
+class RunLedger:
+    """The ledger of one run: a new file, or the shared database, emptied."""
 
     def __init__(self, path: Path, url: str) -> None:
         self._path = path
@@ -44,10 +44,10 @@ class Books:
 
     def read(self) -> dict[str, list[dict[str, Any]]]:
         with self._open() as engine:
-            books = read_books(engine)
-        for row in books["verdict_changes"]:
-            row["id"] = 0  # PostgreSQL leaves out the numbers of what was rolled back
-        return books
+            tables = read_ledger(engine)
+        for row in tables["verdict_changes"]:
+            row["id"] = 0  # PostgreSQL skips the ids of rows that were rolled back
+        return tables
 
     @contextmanager
     def _open(self) -> Iterator[Engine]:
@@ -59,58 +59,63 @@ class Books:
 def main(arguments: Sequence[str]) -> int:
     runs, folder, url = int(arguments[0]), Path(arguments[1]), "".join(arguments[2:])
     results, chance = random_cycles(CYCLES, seed=11), random.Random(4)
-    books = Books(folder / "books.db", url)
-    seconds, steps = _measure(results, books, folder)
-    reference = books.read()
+    run_ledger = RunLedger(folder / "ledger.db", url)
+    seconds, steps = _measure(results, run_ledger, folder)
+    reference = run_ledger.read()
     found = {"runs": runs, "kills": 0, "different": 0, "rows": sum(map(len, reference.values()))}
     for _ in range(runs):
-        books.empty()
-        found["kills"] += _book_with_kills(results, books, chance, seconds=seconds, steps=steps)
-        found["different"] += books.read() != reference
+        run_ledger.empty()
+        found["kills"] += _record_with_kills(results, run_ledger, chance, seconds=seconds, steps=steps)
+        found["different"] += run_ledger.read() != reference
     print(json.dumps(found))
     return 0
 
 
-def _measure(results: Sequence[Result], books: Books, folder: Path) -> tuple[float, int]:
-    """How long it takes, and how many steps, when nobody kills it."""
-    books.empty()
+def _measure(results: Sequence[Result], run_ledger: RunLedger, folder: Path) -> tuple[float, int]:
+    """Seconds and steps of an uninterrupted run."""
+    run_ledger.empty()
     started = time.monotonic()
-    assert _run(results, books, note=folder / "steps")
+    assert _run(results, run_ledger, note=folder / "steps")
     return time.monotonic() - started, int((folder / "steps").read_text())
 
 
-def _book_with_kills(
-    results: Sequence[Result], books: Books, chance: random.Random, *, seconds: float, steps: int
+def _record_with_kills(
+    results: Sequence[Result], run_ledger: RunLedger, chance: random.Random, *, seconds: float, steps: int
 ) -> int:
-    """In turns at a moment, wherever it is then, and before a statement or commit; then it may come to its end."""
+    """Killed alternately at a random time and before a random statement or commit; the last run is not killed."""
     for kills in range(MOST_KILLS):
         at = {"seconds": chance.uniform(0, seconds)} if kills % 2 else {"step": chance.randint(1, steps)}
-        if _run(results, books, **at):
+        if _run(results, run_ledger, **at):
             return kills
-    assert _run(results, books)
+    assert _run(results, run_ledger)
     return MOST_KILLS
 
 
 def _run(
-    results: Sequence[Result], books: Books, *, seconds: float | None = None, step: int = 0, note: Path | None = None
+    results: Sequence[Result],
+    run_ledger: RunLedger,
+    *,
+    seconds: float | None = None,
+    step: int = 0,
+    note: Path | None = None,
 ) -> bool:
-    """Whether it came to its end; killed after so many seconds, or at such a step."""
+    """Whether the run finished; it is killed after `seconds`, or at `step`."""
     child = os.fork()
     if child == 0:
         try:
             counted = _count_steps(step)
-            _book(results, books.url)
+            _record(results, run_ledger.url)
             if note:
                 note.write_text(str(counted[0]))
             os._exit(0)
-        finally:  # nothing may escape into the code of the parent
+        finally:  # the child must never return into the code of the parent
             traceback.print_exc()
             os._exit(1)
     if seconds is not None:
         time.sleep(seconds)
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
-    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, "the child failed by itself"
+    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, "the child failed without being killed"
     return not os.WIFSIGNALED(status)
 
 
@@ -128,8 +133,8 @@ def _count_steps(last: int) -> list[int]:
     return counted
 
 
-def _book(results: Sequence[Result], url: str) -> None:
-    """What a restarted analyzer does, from the beginning: what is booked already must not count again."""
+def _record(results: Sequence[Result], url: str) -> None:
+    """As a restarted analyzer does, from the beginning: what is recorded already must not count again."""
     ledger = open_ledger(url)
     for result in results:
         ledger.record(result)

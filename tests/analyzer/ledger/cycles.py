@@ -1,4 +1,4 @@
-"""Cycles to book, and books to compare."""
+"""Makes cycles to record, and reads ledgers to compare."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -33,7 +33,7 @@ Rows = Sequence[tuple[AllocationKey, Mapping[Any, float]]]
 
 
 def cycle(rows: Rows, at: float, *, settings: Settings = SETTINGS, fleet: Mapping[Any, int] | None = None) -> Result:
-    """What the analyzer would make of these rows at this moment."""
+    """The result that the analyzer would make of these rows at this time."""
     table = table_of(*(stats for _, stats in rows), allocations=[held for held, _ in rows], at=at)
     if not rows:
         table = replace(table, allocations=[])
@@ -51,7 +51,7 @@ def open_ledger(url: str, **options: Any) -> Ledger:
     return Ledger(LedgerSettings(url=url, **options))
 
 
-def book_all(url: str, results: Iterable[Result], **options: Any) -> None:
+def record_all(url: str, results: Iterable[Result], **options: Any) -> None:
     ledger = open_ledger(url, **options)
     for result in results:
         ledger.record(result)
@@ -66,8 +66,8 @@ def read_table(engine: Engine, name: str) -> list[dict[str, Any]]:
         return [dict(row) for row in rows]
 
 
-def read_books(engine: Engine) -> dict[str, list[dict[str, Any]]]:
-    """Everything that is written, in order."""
+def read_ledger(engine: Engine) -> dict[str, list[dict[str, Any]]]:
+    """All rows by table, in the order of the primary keys."""
     return {name: read_table(engine, name) for name in METADATA.tables}
 
 
@@ -88,7 +88,7 @@ def hour(number: int = 0) -> int:
 
 
 def random_cycles(count: int, *, seed: int, most: int = 12, step: float = INTERVAL) -> list[Result]:
-    """Pods that come and go, work and rest, with gaps; always the same for the same seed."""
+    """Pods that start, end, work and are idle, with gaps; the same for the same seed."""
     chance = np.random.default_rng(seed)
     at, results = START, []
     for _ in range(count):
@@ -103,4 +103,4 @@ def random_cycles(count: int, *, seed: int, most: int = 12, step: float = INTERV
 
 
 def sqlite_url(folder: Path) -> str:
-    return f"sqlite:///{folder / 'books.db'}"
+    return f"sqlite:///{folder / 'ledger.db'}"

@@ -1,4 +1,4 @@
-"""Whatever the clock does, no hour is counted twice, and books that were led far ahead come back by themselves."""
+"""Whatever the clock does, no hour is counted twice; after a forward jump the ledger is rolled back."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpusteward.analyzer.ledger.ledger import Ledger
-from gpusteward.analyzer.ledger.periods import BOOKED, DAY_MS, HOUR_MS, ROLLED, floor_day
+from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, RECORDED, ROLLED, floor_day
 from gpusteward.analyzer.settings.settings import SchedulerSettings
 from tests.analyzer.ledger.cycles import (
     SETTINGS,
@@ -29,7 +29,7 @@ ONE = [(allocation(0), WORKING)]
 FLEET = {("node-0", "H100"): 8}
 
 
-def book_at(ledger: Ledger, minutes: Iterable[int], **options: Any) -> None:
+def record_at(ledger: Ledger, minutes: Iterable[int], **options: Any) -> None:
     for result in cycles(ONE, minutes, fleet=FLEET, **options):
         ledger.record(result)
 
@@ -43,32 +43,32 @@ def progress(ledger: Ledger, name: str) -> int:
 
 
 def check_sums(ledger: Ledger) -> None:
-    """No hour is longer than an hour, days say what their hours say, and nothing is booked of a time to come."""
+    """No hour has more than an hour, days equal the sum of their hours, and nothing is recorded of the future."""
     rows, days = read_table(ledger.engine, "usage_hourly"), defaultdict(int)
     for row in rows:
         assert row["allocated_ms"] <= HOUR_MS
         if row["hour_ms"] < progress(ledger, ROLLED):
             days[floor_day(row["hour_ms"])] += row["allocated_ms"]
     assert {row["day_ms"]: row["allocated_ms"] for row in read_table(ledger.engine, "usage_daily")} == days
-    booked_ms = progress(ledger, BOOKED)
+    recorded_ms = progress(ledger, RECORDED)
     for name in ("usage_hourly", "fleet_hourly"):
-        assert all(row["hour_ms"] < booked_ms for row in read_table(ledger.engine, name))
+        assert all(row["hour_ms"] < recorded_ms for row in read_table(ledger.engine, name))
     for row in read_table(ledger.engine, "fleet_hourly"):
         assert (row["known_ms"], row["gpu_ms"]) <= (HOUR_MS, 8 * HOUR_MS)
         assert row["held_ms"] <= row["known_ms"]
 
 
-def test_books_that_were_led_far_ahead_come_back_after_an_hour(database_url, caplog):
+def test_a_ledger_far_ahead_of_the_clock_is_rolled_back_after_an_hour(database_url, caplog):
     ledger = open_ledger(database_url)
-    book_at(ledger, [0, 5, 10, 3 * DAY_MINUTES, 3 * DAY_MINUTES + 5])
-    book_at(ledger, range(15, 75, 5))
+    record_at(ledger, [0, 5, 10, 3 * DAY_MINUTES, 3 * DAY_MINUTES + 5])
+    record_at(ledger, range(15, 75, 5))
     assert ledger.describe()["booked_at"] == START + 3 * 86_400 + 300
     assert "ahead of the clock" in ledger.describe()["error"]
-    book_at(ledger, [75])
-    assert ledger.describe()["booked_at"] == hour(2) / 1000  # the end of the hour under way
-    book_at(ledger, range(80, 305, 5))
+    record_at(ledger, [75])
+    assert ledger.describe()["booked_at"] == hour(2) / 1000  # the end of the current hour
+    record_at(ledger, range(80, 305, 5))
     assert [minutes_of(row) for row in hourly(ledger.engine)] == [
-        (60, 10, 0, 50),  # what the gap has filled stays: it was not seen
+        (60, 10, 0, 50),  # the gap that was filled stays unknown
         (60, 0, 0, 60),
         *[(60, 60, 0, 0)] * 3,
     ]
@@ -77,72 +77,72 @@ def test_books_that_were_led_far_ahead_come_back_after_an_hour(database_url, cap
     (allocation,) = read_table(ledger.engine, "allocations")
     assert (allocation["first_ms"], allocation["ended_ms"]) == (hour(), None)
     assert max(row["at_ms"] for row in read_table(ledger.engine, "verdict_changes")) <= hour(5)
-    assert events(caplog) == ["ledger_ahead_of_clock", "ledger_brought_back"]
+    assert events(caplog) == ["ledger_ahead_of_clock", "ledger_rolled_back"]
     ledger.close()
 
 
-def test_a_restart_in_between_changes_nothing_but_the_time_it_takes(database_url):
+def test_a_restart_in_between_only_delays_the_rollback(database_url):
     ledger = open_ledger(database_url)
-    book_at(ledger, [0, 5, 2 * DAY_MINUTES])
-    book_at(ledger, [10, 15])
+    record_at(ledger, [0, 5, 2 * DAY_MINUTES])
+    record_at(ledger, [10, 15])
     ledger.close()
     ledger = open_ledger(database_url)
-    book_at(ledger, range(20, 245, 5))
+    record_at(ledger, range(20, 245, 5))
     assert sum(minutes_of(row)[0] for row in hourly(ledger.engine)) == 240
     check_sums(ledger)
     ledger.close()
 
 
-def test_a_smaller_step_back_waits_until_the_time_is_there(database_url, caplog):
+def test_a_small_step_back_waits_until_the_clock_has_caught_up(database_url, caplog):
     ledger = open_ledger(database_url)
-    book_at(ledger, [0, 5, 300, *range(10, 300, 5)])
+    record_at(ledger, [0, 5, 300, *range(10, 300, 5)])
     assert ledger.describe()["booked_at"] == START + 300 * 60
-    book_at(ledger, range(300, 365, 5))
+    record_at(ledger, range(300, 365, 5))
     assert [minutes_of(row)[0] for row in hourly(ledger.engine)] == [60] * 6
     check_sums(ledger)
     assert events(caplog) == ["ledger_ahead_of_clock"]
     ledger.close()
 
 
-def test_a_machine_that_has_lost_its_date_takes_nothing_from_the_books(database_url, caplog):
+def test_a_machine_that_has_lost_its_date_deletes_nothing(database_url, caplog):
     ledger = open_ledger(database_url)
     hourly_cycles = SETTINGS.model_copy(update={"scheduler": SchedulerSettings(interval=3600)})
-    book_at(ledger, range(0, 3 * DAY_MINUTES, 60), settings=hourly_cycles)
+    record_at(ledger, range(0, 3 * DAY_MINUTES, 60), settings=hourly_cycles)
     before = read_table(ledger.engine, "usage_hourly")
-    book_at(ledger, range(0, 180, 5))
+    record_at(ledger, range(0, 180, 5))
     assert read_table(ledger.engine, "usage_hourly") == before
-    assert events(caplog) == ["ledger_ahead_of_clock", "ledger_not_brought_back"]
-    book_at(ledger, [3 * DAY_MINUTES])
+    assert events(caplog) == ["ledger_ahead_of_clock", "ledger_not_rolled_back"]
+    record_at(ledger, [3 * DAY_MINUTES])
     assert sum(minutes_of(row)[0] for row in hourly(ledger.engine)) == 3 * DAY_MINUTES
     check_sums(ledger)
     ledger.close()
 
 
-def test_where_the_hours_of_today_are_gone_the_books_go_on_with_the_next_day(database_url):
+def test_where_the_hours_of_today_are_pruned_recording_continues_with_the_next_day(database_url):
     ledger = open_ledger(database_url, hourly_days=1)
-    book_at(ledger, [0, 5, 10, *range(5 * DAY_MINUTES, 5 * DAY_MINUTES + 60, 5)])
+    record_at(ledger, [0, 5, 10, *range(5 * DAY_MINUTES, 5 * DAY_MINUTES + 60, 5)])
     assert progress(ledger, "pruned") > floor_day(hour())
-    book_at(ledger, range(15, 80, 5))
+    record_at(ledger, range(15, 80, 5))
     tomorrow = floor_day(hour()) + DAY_MS
     assert ledger.describe()["booked_at"] == tomorrow / 1000
     (day,) = read_table(ledger.engine, "usage_daily")
     assert day["allocated_ms"] == tomorrow - hour()
     minutes = (tomorrow - hour()) // 60_000
-    book_at(ledger, range(minutes + 5, minutes + 125, 5))
+    record_at(ledger, range(minutes + 5, minutes + 125, 5))
     assert [minutes_of(row) for row in hourly(ledger.engine) if row["hour_ms"] >= tomorrow] == [(60, 60, 0, 0)] * 2
     ledger.close()
 
 
-def test_what_is_left_of_a_large_future_goes_with_the_next_cycles(tmp_path, monkeypatch):
-    ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
-    book_at(ledger, [0, 5, 9 * DAY_MINUTES])
-    book_at(ledger, range(10, 70, 5))
+def test_a_large_rollback_continues_in_the_next_cycles(tmp_path, monkeypatch):
+    ledger = open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
+    record_at(ledger, [0, 5, 9 * DAY_MINUTES])
+    record_at(ledger, range(10, 70, 5))
     with monkeypatch.context() as patch:
         patch.setattr("gpusteward.analyzer.ledger.ledger.CATCH_UP_SECONDS", 0.002)  # a day or so at a time
         for minute in range(70, 120, 2):
-            book_at(ledger, [minute])
+            record_at(ledger, [minute])
             check_sums(ledger)
-    book_at(ledger, range(120, 245, 5))
+    record_at(ledger, range(120, 245, 5))
     assert sum(minutes_of(row)[0] for row in hourly(ledger.engine)) == 240
     check_sums(ledger)
     ledger.close()
@@ -151,7 +151,7 @@ def test_what_is_left_of_a_large_future_goes_with_the_next_cycles(tmp_path, monk
 @pytest.mark.parametrize("seed", range(4))
 def test_no_hour_is_counted_twice_whatever_the_clock_does(tmp_path, seed):
     chance = np.random.default_rng(seed)
-    ledger, minute = open_ledger(f"sqlite:///{tmp_path / 'books.db'}"), 0.0
+    ledger, minute = open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}"), 0.0
     for _ in range(200):
         step = chance.choice([5, 60, 3 * DAY_MINUTES, -45, -3 * DAY_MINUTES], p=[0.9, 0.04, 0.02, 0.02, 0.02])
         minute = max(0.0, minute + float(step))

@@ -1,4 +1,4 @@
-"""kill -9 at any point: the books end up as if nothing had happened."""
+"""kill -9 at any point leaves the ledger as if nothing had happened."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ def crash(*arguments: str) -> dict[str, int]:
 
 
 @pytest.mark.timeout(300)
-def test_a_hundred_killed_runs_leave_the_same_books_as_one_that_was_not_killed(tmp_path):
+def test_a_hundred_killed_runs_leave_the_same_ledger_as_an_uninterrupted_one(tmp_path):
     found = crash("100", str(tmp_path))
     assert found["different"] == 0
     assert found["kills"] >= 100

@@ -1,4 +1,4 @@
-"""A full disk or a lost database stops the books, not the verdicts: it is said, buffered, and caught up."""
+"""A full disk or an unavailable database: the error is logged once, cycles are buffered, and written later."""
 
 import subprocess
 import threading
@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 from sqlalchemy import event, text
 
-from gpusteward.analyzer.ledger import db_engine as engines
-from gpusteward.analyzer.ledger import ledger as door
-from gpusteward.analyzer.ledger import postgres as postgres_driver
+from gpusteward.analyzer.ledger import db_engine
+from gpusteward.analyzer.ledger import ledger as ledger_module
 from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.core.errors import ConfigurationError
@@ -22,7 +21,6 @@ from tests.analyzer.ledger.cycles import (
     RESTING,
     START,
     WORKING,
-    book_all,
     cycle,
     cycles,
     hour,
@@ -30,8 +28,9 @@ from tests.analyzer.ledger.cycles import (
     minutes_of,
     open_ledger,
     random_cycles,
-    read_books,
+    read_ledger,
     read_table,
+    record_all,
 )
 from tests.analyzer.usage_tables import allocation
 
@@ -42,11 +41,11 @@ def events(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.getMessage() != "ledger_created"]
 
 
-def books_of(ledger: Ledger) -> dict[str, list[object]]:
-    books = read_books(ledger.engine)
-    for row in books["verdict_changes"]:
+def rows_of(ledger: Ledger) -> dict[str, list[object]]:
+    tables = read_ledger(ledger.engine)
+    for row in tables["verdict_changes"]:
         row["id"] = 0
-    return {name: rows for name, rows in books.items() if name not in ("usage_daily", "fleet_daily", "progress")}
+    return {name: rows for name, rows in tables.items() if name not in ("usage_daily", "fleet_daily", "progress")}
 
 
 @contextmanager
@@ -55,7 +54,7 @@ def small_disk(folder: Path) -> Iterator[tuple[str, Callable[[Ledger], None], Ca
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)], capture_output=True, check=False
     )
-    url = f"sqlite:///{folder / 'books.db'}"
+    url = f"sqlite:///{folder / 'ledger.db'}"
     if mounted.returncode:
         yield url, lambda ledger: _limit_pages(ledger, 60), lambda ledger: _limit_pages(ledger, 1_000_000)
         return
@@ -80,7 +79,7 @@ def _limit_pages(ledger: Ledger, pages: int) -> None:
     )
 
 
-def test_a_full_disk_is_said_once_and_caught_up_when_there_is_room(tmp_path, caplog):
+def test_a_full_disk_is_logged_once_and_buffered_cycles_are_written_when_space_is_free(tmp_path, caplog):
     results = cycles(MANY, range(0, 60, 5))
     folder = tmp_path / "disk"
     folder.mkdir()
@@ -93,7 +92,7 @@ def test_a_full_disk_is_said_once_and_caught_up_when_there_is_room(tmp_path, cap
             assert ledger.describe()["buffered_cycles"] == number + 1
         assert "full" in ledger.describe()["error"]
         assert ledger.describe()["booked_at"] == START
-        assert events(caplog) == ["ledger_stopped"]
+        assert events(caplog) == ["ledger_unavailable"]
         free(ledger)
         for result in results[6:]:
             ledger.record(result)
@@ -102,10 +101,10 @@ def test_a_full_disk_is_said_once_and_caught_up_when_there_is_room(tmp_path, cap
         ledger.close()
 
 
-def test_a_lost_postgresql_is_said_once_and_caught_up_in_order(tmp_path, postgres, caplog):
+def test_a_stopped_postgresql_is_logged_once_and_buffered_cycles_are_written_in_order(tmp_path, postgres, caplog):
     caplog.set_level("INFO", logger="gpusteward")
     results = random_cycles(12, seed=5)
-    book_all(f"sqlite:///{tmp_path / 'reference.db'}", results)
+    record_all(f"sqlite:///{tmp_path / 'reference.db'}", results)
     ledger = open_ledger(postgres.url)
     for result in results[:4]:
         ledger.record(result)
@@ -119,15 +118,15 @@ def test_a_lost_postgresql_is_said_once_and_caught_up_in_order(tmp_path, postgre
         postgres.start()
     for result in results[8:]:
         ledger.record(result)
-    assert events(caplog) == ["ledger_stopped", "ledger_writes_again"]
+    assert events(caplog) == ["ledger_unavailable", "ledger_recovered"]
     assert "s3cret" not in caplog.text + str(ledger.describe())
     reference = open_ledger(f"sqlite:///{tmp_path / 'reference.db'}")
-    assert books_of(ledger) == books_of(reference)
+    assert rows_of(ledger) == rows_of(reference)
     reference.close()
     ledger.close()
 
 
-def test_books_that_were_never_there_are_opened_when_they_appear(tmp_path, caplog):
+def test_a_ledger_that_could_not_be_created_is_created_later(tmp_path, caplog):
     folder = tmp_path / "data"
     folder.write_text("a file where the folder should be")
     ledger = Ledger(LedgerSettings(directory=folder))
@@ -137,36 +136,36 @@ def test_books_that_were_never_there_are_opened_when_they_appear(tmp_path, caplo
     folder.unlink()
     ledger.record(cycle([(allocation(0), RESTING)], START + 600))
     assert minutes_of(hourly(ledger.engine)[0]) == (10, 5, 5, 0)
-    assert events(caplog) == ["ledger_stopped"]
+    assert events(caplog) == ["ledger_unavailable"]
     ledger.close()
 
 
-def test_what_does_not_fit_into_the_buffer_becomes_unknown_time(tmp_path, caplog):
+def test_cycles_that_do_not_fit_into_the_buffer_become_unknown_time(tmp_path, caplog):
     folder = tmp_path / "data"
     folder.write_text("in the way")
     ledger = Ledger(LedgerSettings(directory=folder, buffer_megabytes=1))
     for result in cycles(MANY, range(0, 125, 5)):
         ledger.record(result)
-    told = ledger.describe()
-    assert told["lost_cycles"] > 0
-    assert told["buffered_cycles"] + told["lost_cycles"] == 25
-    assert told["buffered_bytes"] <= 1_000_000
-    assert events(caplog) == ["ledger_stopped", "ledger_buffer_full"]
+    state = ledger.describe()
+    assert state["lost_cycles"] > 0
+    assert state["buffered_cycles"] + state["lost_cycles"] == 25
+    assert state["buffered_bytes"] <= 1_000_000
+    assert events(caplog) == ["ledger_unavailable", "ledger_buffer_full"]
     folder.unlink()
     ledger.record(cycle(MANY, START + 125 * 60))
     rows = [minutes_of(row) for row in hourly(ledger.engine)]
     assert sum(allocated for allocated, *_ in rows) == 125
-    assert sum(unknown for *_, unknown in rows) == 125 - 15 - 5 * (told["buffered_cycles"] - 1)
+    assert sum(unknown for *_, unknown in rows) == 125 - 15 - 5 * (state["buffered_cycles"] - 1)
     ledger.close()
 
 
-def test_a_removed_file_is_noticed_and_begun_anew(tmp_path):
-    path = tmp_path / "books.db"
+def test_a_removed_file_is_detected_and_created_again(tmp_path):
+    path = tmp_path / "ledger.db"
     ledger = open_ledger(f"sqlite:///{path}")
     results = cycles([(allocation(0), WORKING)], [0, 5, 10, 15])
     for result in results[:2]:
         ledger.record(result)
-    for each in tmp_path.glob("books.db*"):
+    for each in tmp_path.glob("ledger.db*"):
         each.unlink()
     for result in results[2:]:
         ledger.record(result)
@@ -175,7 +174,7 @@ def test_a_removed_file_is_noticed_and_begun_anew(tmp_path):
     ledger.close()
 
 
-def test_a_database_that_was_emptied_meanwhile_gets_everything_it_needs(postgres):
+def test_a_database_that_was_emptied_while_running_is_filled_again(postgres):
     ledger = open_ledger(postgres.url)
     results = cycles([(allocation(0), WORKING)], [0, 5, 10, 15, 20])
     for result in results[:2]:
@@ -188,8 +187,8 @@ def test_a_database_that_was_emptied_meanwhile_gets_everything_it_needs(postgres
     ledger.close()
 
 
-def test_a_cycle_the_database_refuses_for_ever_is_lost_alone(tmp_path, caplog):
-    ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
+def test_a_cycle_that_the_database_always_rejects_is_the_only_one_lost(tmp_path, caplog):
+    ledger = open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
     with ledger.engine.begin() as connection:
         connection.execute(
             text(
@@ -201,14 +200,14 @@ def test_a_cycle_the_database_refuses_for_ever_is_lost_alone(tmp_path, caplog):
         ledger.record(cycle([(allocation(number), WORKING) for number in numbers], START + 60 * minute))
     assert ledger.describe()["lost_cycles"] == 1
     assert minutes_of(hourly(ledger.engine)[0]) == (10, 10, 0, 0)
-    assert events(caplog) == ["ledger_refused_cycle"]
+    assert events(caplog) == ["ledger_cycle_rejected"]
     ledger.close()
 
 
-def test_a_long_gap_is_filled_a_portion_a_cycle(tmp_path, monkeypatch):
-    ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
+def test_a_long_gap_is_filled_in_portions_over_several_cycles(tmp_path, monkeypatch):
+    ledger = open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
     ledger.record(cycle([(allocation(0), WORKING)], START))
-    monkeypatch.setattr(door, "CATCH_UP_SECONDS", 0.05)
+    monkeypatch.setattr(ledger_module, "CATCH_UP_SECONDS", 0.05)
     for count in range(400):
         (result,) = cycles([(allocation(0), WORKING)], [60 * 24 * 20 + 5 * count])
         ledger.record(result)
@@ -220,8 +219,8 @@ def test_a_long_gap_is_filled_a_portion_a_cycle(tmp_path, monkeypatch):
     ledger.close()
 
 
-def test_who_reads_does_not_hold_up_who_writes(tmp_path):
-    ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
+def test_a_reader_does_not_block_the_writer(tmp_path):
+    ledger = open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
     results = cycles([(allocation(0), WORKING)], [0, 5, 10])
     ledger.record(results[0])
     with ledger.engine.connect() as reader:
@@ -232,7 +231,7 @@ def test_who_reads_does_not_hold_up_who_writes(tmp_path):
     ledger.close()
 
 
-def test_two_analyzers_at_the_same_moment_count_once(postgres):
+def test_two_analyzers_at_the_same_time_count_once(postgres):
     results = random_cycles(15, seed=9)
     ledgers = [open_ledger(postgres.url) for _ in range(2)]
 
@@ -245,53 +244,53 @@ def test_two_analyzers_at_the_same_moment_count_once(postgres):
         thread.start()
     for thread in threads:
         thread.join()
-    both = books_of(ledgers[0])
+    both = rows_of(ledgers[0])
     assert [ledger.describe()["error"] for ledger in ledgers] == ["", ""]
     for ledger in ledgers:
         ledger.close()
     postgres.empty()
     alone = open_ledger(postgres.url)
     work(alone)
-    assert books_of(alone) == both
+    assert rows_of(alone) == both
     alone.close()
 
 
 @pytest.mark.parametrize("url", ["mysql://x/y", "nonsense", "postgresql://u:s3cret@host:port/x"])
-def test_a_url_that_cannot_be_used_is_refused_without_repeating_it(url):
+def test_an_invalid_url_is_rejected_without_repeating_it(url):
     with pytest.raises((ConfigurationError, ValueError)) as refused:
         Ledger(LedgerSettings(url=url))
     assert "s3cret" not in str(refused.value)
     assert "postgresql://USER:PASSWORD@HOST" in str(refused.value)
 
 
-def test_an_unreachable_postgresql_does_not_keep_the_program_from_starting(caplog):
+def test_an_unreachable_postgresql_does_not_prevent_a_start(caplog):
     ledger = open_ledger("postgresql://u:s3cret@127.0.0.1:1/x")
     assert ledger.describe()["url"] == "postgresql+psycopg://u:***@127.0.0.1:1/x"
     assert "s3cret" not in caplog.text + str(ledger.describe())
     ledger.close()
 
 
-def test_books_ahead_of_the_clock_take_nothing_and_say_so(tmp_path, caplog):
-    ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
+def test_a_ledger_ahead_of_the_clock_records_nothing_and_reports_it(tmp_path, caplog):
+    ledger = open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
     for result in cycles([(allocation(0), WORKING)], [0, 60, 5, 10]):
         ledger.record(result)
     assert ledger.describe()["booked_at"] == hour(1) / 1000
-    assert ledger.describe()["error"] == "the books are 3000 s ahead of the clock"
+    assert ledger.describe()["error"] == "the ledger is 3000 s ahead of the clock"
     assert events(caplog) == ["ledger_ahead_of_clock"]
     ledger.record(*cycles([(allocation(0), WORKING)], [65]))
     assert ledger.describe()["error"] == ""
     ledger.close()
 
 
-def test_a_frozen_postgresql_holds_nobody_up_for_ever(postgres, monkeypatch):
-    monkeypatch.setattr(postgres_driver, "LONGEST_WAIT_SECONDS", 0.5)
-    monkeypatch.setitem(engines._POSTGRES, "connect_timeout", 2)
+def test_a_frozen_postgresql_blocks_a_cycle_only_for_a_limited_time(postgres, monkeypatch):
+    monkeypatch.setattr(db_engine, "MAX_WAIT_SECONDS", 0.5)
+    monkeypatch.setitem(db_engine.POSTGRES_OPTIONS, "connect_timeout", 2)
     ledger = open_ledger(postgres.url)
     results = cycles([(allocation(0), WORKING)], [0, 5, 10])
     ledger.record(results[0])
     with postgres.frozen():
         began = time.monotonic()
-        ledger.record(results[1])  # without a limit of our own it would come back only when the test is broken off
+        ledger.record(results[1])  # without a limit of our own it would never return
         assert time.monotonic() - began < 10
         assert ledger.describe()["buffered_cycles"] == 1
     ledger.record(results[2])
@@ -299,8 +298,8 @@ def test_a_frozen_postgresql_holds_nobody_up_for_ever(postgres, monkeypatch):
     ledger.close()
 
 
-def test_who_came_with_a_refused_cycle_is_described_by_the_next(tmp_path):
-    ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
+def test_an_allocation_first_seen_in_a_rejected_cycle_is_described_by_the_next(tmp_path):
+    ledger = open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
     ledger.record(cycle([(allocation(0), WORKING)], START))
     with ledger.engine.begin() as connection:
         refusal = "BEFORE INSERT ON allocations BEGIN SELECT RAISE(ABORT, 'no'); END"
@@ -315,26 +314,31 @@ def test_who_came_with_a_refused_cycle_is_described_by_the_next(tmp_path):
     ledger.close()
 
 
-def test_a_value_that_no_database_can_store_costs_its_cycle_and_no_other(database_url, caplog):
-    """SQLite's driver raises no error of the database for it, but Python's own."""
+def test_a_value_that_no_database_can_store_loses_only_its_cycle(database_url, caplog):
+    """SQLite's driver raises a Python error for it, not a database error."""
     ledger = open_ledger(database_url)
     results = cycles([(allocation(0), WORKING)], [0, 5, 10, 15, 20])
     ledger.record(results[0])
     for result in results[1:3]:
         workloads = replace(result.workloads, activity=result.workloads.activity + 1, idle_since=np.array([1e300]))
         ledger.record(replace(result, workloads=workloads))
-    told = ledger.describe()
-    assert (told["refused_cycles"], told["lost_cycles"], told["buffered_cycles"], told["is_ready"]) == (2, 2, 0, True)
-    assert told["error"].startswith("the last cycle was refused: ")
+    state = ledger.describe()
+    assert (state["refused_cycles"], state["lost_cycles"], state["buffered_cycles"], state["is_ready"]) == (
+        2,
+        2,
+        0,
+        True,
+    )
+    assert state["error"].startswith("the database rejected the last cycle: ")
     for result in results[3:]:
         ledger.record(result)
     assert (ledger.describe()["error"], ledger.describe()["refused_cycles"]) == ("", 2)
     assert minutes_of(hourly(ledger.engine)[0]) == (20, 20, 0, 0)
-    assert events(caplog) == ["ledger_refused_cycle"]
+    assert events(caplog) == ["ledger_cycle_rejected"]
     ledger.close()
 
 
-def test_a_number_of_gpus_that_nobody_has_is_not_told(database_url):
+def test_an_implausible_number_of_gpus_is_not_recorded(database_url):
     ledger = open_ledger(database_url)
     for result in cycles([(allocation(0), WORKING)], [0, 5], fleet={("node-0", "H100"): 10**19, ("node-1", "H100"): 8}):
         ledger.record(result)
@@ -343,7 +347,7 @@ def test_a_number_of_gpus_that_nobody_has_is_not_told(database_url):
     ledger.close()
 
 
-def test_a_refusal_does_not_repeat_what_was_to_be_written(postgres):
+def test_the_error_of_a_rejected_cycle_does_not_contain_its_values(postgres):
     ledger = open_ledger(postgres.url)
     with ledger.engine.begin() as connection:
         connection.execute(text("ALTER TABLE allocations ADD CONSTRAINT no CHECK (pod <> 'pod-0')"))

@@ -1,4 +1,4 @@
-"""Books of every version become those of today, from any working directory, without loading alembic for nothing."""
+"""Ledgers of every schema version are upgraded, from any working directory; alembic is loaded only if needed."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from sqlalchemy import inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.ledger.db_engine import open_engine, with_write_lock
-from gpusteward.analyzer.ledger.migrations.upgrade import HEAD, read_version, take_steps, upgrade
+from gpusteward.analyzer.ledger.migrations.upgrade import HEAD, read_version, run_migrations, upgrade
 from gpusteward.analyzer.ledger.schema import METADATA
 from gpusteward.analyzer.reports.make_report import make_report
 from gpusteward.analyzer.reports.report import ReportQuery
@@ -21,7 +21,7 @@ from tests.analyzer.ledger.cycles import WORKING, cycles, hour, hourly, minutes_
 from tests.analyzer.usage_tables import allocation
 
 DUMPS = sorted((Path(__file__).parent / "dumps").glob("*.sql"))
-"""Of every released version: the tables with a few rows, as `sqlite3 .dump` writes them. Never changed."""
+"""Tables of every released schema version with a few rows, as `sqlite3 .dump` writes them. Never changed."""
 
 
 @pytest.fixture
@@ -45,14 +45,14 @@ def shape(engine) -> dict[str, object]:
     }
 
 
-def _lead_through_steps(engine) -> None:
+def _migrate_from_scratch(engine) -> None:
     with with_write_lock(engine).begin() as connection:
-        take_steps(connection, None)
+        run_migrations(connection, None)
 
 
-def test_the_steps_make_the_tables_of_the_schema(engine, tmp_path, monkeypatch):
+def test_the_migrations_make_the_tables_of_the_schema(engine, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # no alembic.ini there
-    _lead_through_steps(engine)
+    _migrate_from_scratch(engine)
     with engine.connect() as connection:
         assert read_version(connection) == HEAD
         assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
@@ -60,11 +60,11 @@ def test_the_steps_make_the_tables_of_the_schema(engine, tmp_path, monkeypatch):
     with engine.begin() as connection:
         METADATA.drop_all(connection)
         connection.execute(text("DROP TABLE alembic_version"))
-    upgrade(engine)  # an empty database is not led through all steps
+    upgrade(engine)  # creates the tables without running migrations
     assert migrated == shape(engine)
 
 
-def test_upgrading_what_is_of_today_changes_nothing(engine):
+def test_upgrading_a_current_ledger_changes_nothing(engine):
     upgrade(engine)
     upgrade(engine)
     with engine.connect() as connection:
@@ -73,13 +73,13 @@ def test_upgrading_what_is_of_today_changes_nothing(engine):
 
 def test_there_is_a_dump_of_every_version():
     versions = Path("src/gpusteward/analyzer/ledger/migrations/versions")
-    steps = {path.name[1:5] for path in (Path(__file__).parents[3] / versions).glob("v*.py")}
-    assert {path.stem for path in DUMPS} == steps
+    migrations = {path.name[1:5] for path in (Path(__file__).parents[3] / versions).glob("v*.py")}
+    assert {path.stem for path in DUMPS} == migrations
 
 
 @pytest.mark.parametrize("dump", DUMPS, ids=lambda path: path.stem)
-def test_books_of_an_older_version_are_carried_on(tmp_path, dump):
-    url = f"sqlite:///{tmp_path / 'books.db'}"
+def test_a_ledger_of_an_older_version_is_upgraded_and_continued(tmp_path, dump):
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
     engine = open_engine(url)
     raw = engine.raw_connection()
     raw.driver_connection.executescript(dump.read_text())
@@ -98,14 +98,14 @@ def test_books_of_an_older_version_are_carried_on(tmp_path, dump):
     ledger.close()
 
 
-def test_what_the_first_version_knew_of_gpus_nobody_held_is_still_told(tmp_path):
-    url = f"sqlite:///{tmp_path / 'books.db'}"
+def test_unallocated_time_of_the_first_version_is_still_reported(tmp_path):
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
     engine = open_engine(url)
     raw = engine.raw_connection()
     raw.driver_connection.executescript(DUMPS[0].read_text())
     raw.close()
     query = ReportQuery(hour(), hour(1))
-    with pytest.raises(SourceError, match="it is of version 0001"):
+    with pytest.raises(SourceError, match="it has schema version 0001"):
         make_report(engine, query, now_ms=hour(1))
     upgrade(engine)
     assert make_report(engine, query, now_ms=hour(1)).total.unallocated_gpu_ms == 6 * 600_000
@@ -118,20 +118,20 @@ def test_what_the_first_version_knew_of_gpus_nobody_held_is_still_told(tmp_path)
     ledger.close()
 
 
-def test_books_of_a_newer_program_are_left_alone(engine):
+def test_a_ledger_of_a_newer_program_is_not_changed(engine):
     upgrade(engine)
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(SourceError, match="a newer one wrote them"):
+    with pytest.raises(SourceError, match="newer gpusteward that wrote it"):
         upgrade(engine)
 
 
-@pytest.mark.parametrize("makes_steps", [True, False])
-def test_what_fails_halfway_leaves_nothing_behind(engine, makes_steps):
+@pytest.mark.parametrize("runs_migrations", [True, False])
+def test_a_failed_upgrade_leaves_nothing_behind(engine, runs_migrations):
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE verdict_changes (x INTEGER)"))  # in the way
     with pytest.raises(SQLAlchemyError, match="verdict_changes"):
-        _lead_through_steps(engine) if makes_steps else upgrade(engine)
+        _migrate_from_scratch(engine) if runs_migrations else upgrade(engine)
     assert set(inspect(engine).get_table_names()) == {"verdict_changes"}
 
 
@@ -142,10 +142,10 @@ def test_alembic_and_psycopg_are_loaded_only_when_they_are_needed(tmp_path):
         f"Ledger(LedgerSettings(directory={str(tmp_path)!r})).close(); "
         "print('alembic' in sys.modules, 'psycopg' in sys.modules)"
     )
-    said = [
+    outputs = [
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
         ).stdout.strip()
         for _ in range(2)
     ]
-    assert said == ["False False"] * 2
+    assert outputs == ["False False"] * 2

@@ -1,4 +1,4 @@
-"""The sums are exact, whatever happens: allocated = active + idle + unknown, and no device has more than its time."""
+"""Sums are exact for all inputs: allocated = active + idle + unknown, and no device has more than its time."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -12,8 +12,8 @@ from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.gpu_fraction import compute_gpu_fractions
 from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
-from gpusteward.analyzer.ledger.periods import read_period
-from gpusteward.analyzer.ledger.schema import METADATA, usage_daily, usage_hourly
+from gpusteward.analyzer.ledger.schema import METADATA, time_column, usage_daily, usage_hourly
+from gpusteward.analyzer.reports.ledger_extent import read_extent
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.core.usages import Measure
 from tests.analyzer.ledger.cycles import PARTS, RESTING, START, UNREAD, WORKING, cycle, open_ledger, read_table
@@ -72,40 +72,40 @@ def test_every_row_adds_up_and_no_device_has_more_than_its_time(database_url, st
 
 
 def _check_days(ledger) -> None:
-    """Days and the hours that are not yet in them add up to the hours, in every column."""
+    """Days plus the hours that are not yet in them equal the sum of all hours, in every column."""
     names = [f"{name}_ms" for name in PARTS] + ["active_cost", "idle_cost", "unknown_cost", "energy_mj", "scored_ms"]
     with ledger.engine.connect() as connection:
 
         def total(table, ranges):
             sums = np.zeros(len(names), dtype=object)
-            moment = next(iter(table.columns))
+            time = time_column(table)
             for begin, end in ranges:
                 columns = [func.coalesce(func.sum(table.c[name]), 0) for name in names]
                 sums += [
-                    int(one) for one in connection.execute(select(*columns).where(moment >= begin, moment < end)).one()
+                    int(one) for one in connection.execute(select(*columns).where(time >= begin, time < end)).one()
                 ]
             return sums
 
-        period = read_period(connection, 0, 4_000_000_000_000)
+        period = read_extent(connection).divide(0, 4_000_000_000_000)
         everything = total(usage_hourly, [(0, period.until_ms)])
         assert (total(usage_daily, [period.daily]) + total(usage_hourly, period.hourly) == everything).all()
 
 
-PLACES = st.lists(
+INSTANCES = st.lists(
     st.tuples(st.integers(0, 2), st.sampled_from(["", "1", "2", "9"]), st.sampled_from([0.0, 4.9, 9.75, 80.0])),
     min_size=1,
     max_size=20,
 )
 
 
-@given(places=PLACES)
-def test_the_parts_of_a_device_never_add_up_to_more_than_the_device(places):
+@given(instances=INSTANCES)
+def test_the_fractions_of_a_device_never_sum_to_more_than_one(instances):
     allocations = [
         replace(allocation(number, instance=instance), gpu_uuid=f"GPU-{device}")
-        for number, (device, instance, _) in enumerate(places)
+        for number, (device, instance, _) in enumerate(instances)
     ]
-    table = table_of(*(signal(Measure.MEMORY_TOTAL, memory * GIB) for *_, memory in places), allocations=allocations)
-    weights = compute_gpu_fractions(table)
-    assert (weights >= 0).all()
+    table = table_of(*(signal(Measure.MEMORY_TOTAL, memory * GIB) for *_, memory in instances), allocations=allocations)
+    fractions = compute_gpu_fractions(table)
+    assert (fractions >= 0).all()
     for device in range(3):
-        assert weights[[one.gpu_uuid == f"GPU-{device}" for one in allocations]].sum() <= 1 + 1e-9
+        assert fractions[[one.gpu_uuid == f"GPU-{device}" for one in allocations]].sum() <= 1 + 1e-9

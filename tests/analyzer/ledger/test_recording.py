@@ -1,4 +1,4 @@
-"""What a cycle means for the books."""
+"""What a cycle adds to the ledger."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ from tests.analyzer.ledger.cycles import (
     hourly,
     minutes_of,
     open_ledger,
-    read_books,
+    read_ledger,
     read_table,
 )
 from tests.analyzer.usage_tables import GIB, allocation, signal
@@ -42,22 +42,22 @@ def record(ledger: Ledger, *results) -> None:
     assert ledger.describe()["error"] == ""
 
 
-def test_time_between_two_cycles_is_booked_with_the_activity_of_the_second(ledger):
+def test_time_between_two_cycles_is_recorded_with_the_activity_of_the_second(ledger):
     record(ledger, *cycles([(allocation(0), WORKING)], [0, 5]), *cycles([(allocation(0), RESTING)], [10, 15, 20]))
     (row,) = hourly(ledger.engine)
     assert row["hour_ms"] == hour()
     assert minutes_of(row) == (20, 5, 15, 0)
 
 
-def test_a_cycle_done_twice_counts_once(ledger):
+def test_a_cycle_recorded_twice_counts_once(ledger):
     results = cycles([(allocation(0), WORKING)], [0, 5, 10])
     record(ledger, *results)
-    books = read_books(ledger.engine)
+    before = read_ledger(ledger.engine)
     record(ledger, *results, results[1])
-    assert read_books(ledger.engine) == books
+    assert read_ledger(ledger.engine) == before
 
 
-def test_a_cycle_done_twice_by_two_analyzers_counts_once(database_url):
+def test_a_cycle_recorded_by_two_analyzers_counts_once(database_url):
     one, other = open_ledger(database_url), open_ledger(database_url)
     for result in cycles([(allocation(0), WORKING)], [0, 5, 10, 15]):
         record(one, result)
@@ -109,21 +109,21 @@ def test_a_gap_of_hours_is_unknown_hour_by_hour(ledger):
     ]
 
 
-def test_a_gap_means_nothing_for_who_came_after_it(ledger):
-    newcomer = allocation(1, started_at=None)
+def test_a_gap_is_not_recorded_for_an_allocation_that_began_after_it(ledger):
+    new = allocation(1, started_at=None)
     record(ledger, *cycles([(allocation(0), WORKING)], [0]))
-    record(ledger, *cycles([(allocation(0), WORKING), (newcomer, WORKING)], [50]))
+    record(ledger, *cycles([(allocation(0), WORKING), (new, WORKING)], [50]))
     assert hourly(ledger.engine, pod="pod-1") == []
 
 
-def test_a_newcomer_is_booked_from_the_start_of_its_pod(ledger):
+def test_a_new_allocation_is_recorded_from_the_start_of_its_pod(ledger):
     record(ledger, *cycles([(allocation(0), WORKING)], [0]))
     started = allocation(1, started_at=START + 60 * 3)
     record(ledger, *cycles([(allocation(0), WORKING), (started, WORKING)], [5]))
     assert minutes_of(hourly(ledger.engine, pod="pod-1")[0]) == (2, 2, 0, 0)
 
 
-def test_a_newcomer_whose_start_is_unknown_is_booked_from_its_first_sighting(ledger):
+def test_a_new_allocation_with_unknown_start_is_recorded_from_its_first_observation(ledger):
     rows = [(allocation(0), WORKING), (allocation(1, started_at=None), WORKING)]
     record(ledger, *cycles(rows[:1], [0]), *cycles(rows, [5]))
     assert hourly(ledger.engine, pod="pod-1") == []
@@ -131,13 +131,13 @@ def test_a_newcomer_whose_start_is_unknown_is_booked_from_its_first_sighting(led
     assert minutes_of(hourly(ledger.engine, pod="pod-1")[0]) == (5, 5, 0, 0)
 
 
-def test_the_very_first_cycle_books_no_time(ledger):
+def test_the_very_first_cycle_records_no_time(ledger):
     record(ledger, *cycles([(allocation(0, started_at=OLD), WORKING)], [0]))
     assert hourly(ledger.engine) == []
     assert ledger.describe()["booked_at"] == START
 
 
-def test_who_is_gone_ended_when_it_was_last_seen(ledger):
+def test_an_allocation_that_disappears_ended_when_it_was_last_observed(ledger):
     record(
         ledger,
         *cycles([(allocation(0), WORKING), (allocation(1), WORKING)], [0, 5]),
@@ -149,7 +149,7 @@ def test_who_is_gone_ended_when_it_was_last_seen(ledger):
     assert minutes_of(hourly(ledger.engine, pod="pod-1")[0]) == (5, 5, 0, 0)
 
 
-def test_who_comes_back_is_held_again_from_then_on(ledger):
+def test_an_allocation_that_returns_is_held_again_from_then_on(ledger):
     both = [(allocation(0), WORKING), (allocation(1), WORKING)]
     record(ledger, *cycles(both, [0, 5]), *cycles(both[:1], [10, 15, 20]), *cycles(both, [25]))
     (row,) = [row for row in read_table(ledger.engine, "allocations") if row["pod"] == "pod-1"]
@@ -157,12 +157,12 @@ def test_who_comes_back_is_held_again_from_then_on(ledger):
     assert minutes_of(hourly(ledger.engine, pod="pod-1")[0]) == (10, 10, 0, 0)
 
 
-def test_an_empty_cluster_ends_everything(ledger):
+def test_an_empty_cluster_ends_all_allocations(ledger):
     record(ledger, *cycles([(allocation(0), WORKING)], [0, 5]), *cycles([], [10]))
     assert [row["ended_ms"] for row in read_table(ledger.engine, "allocations")] == [hour() + 300_000]
 
 
-def test_holders_of_one_gpu_share_its_time(ledger):
+def test_allocations_of_one_gpu_share_its_time(ledger):
     three = [(replace(allocation(number, share="time-sliced"), gpu_uuid="GPU-x"), WORKING) for number in range(3)]
     record(ledger, *cycles(three, [0, 5]))
     times = [row["allocated_ms"] for row in read_table(ledger.engine, "usage_hourly")]
@@ -188,7 +188,7 @@ def test_energy_is_mean_power_by_time_and_the_score_a_mean_over_time(ledger):
     assert row["memory_total_bytes"] == 80 * GIB
 
 
-def test_the_peak_of_an_hour_is_its_highest_and_survives_silence(ledger):
+def test_the_peak_of_an_hour_is_its_highest_and_survives_missing_samples(ledger):
     for minute, peak in ((0, 0.2), (5, 0.7), (10, 0.4)):
         record(ledger, *cycles([(allocation(0), WORKING | {(Measure.CORE, Stat.PEAK): peak})], [minute]))
     record(ledger, *cycles([(allocation(0), UNREAD)], [15]))
@@ -196,7 +196,7 @@ def test_the_peak_of_an_hour_is_its_highest_and_survives_silence(ledger):
     assert row["core_peak"] == 0.7
 
 
-def test_all_gpus_that_exist_are_booked_held_or_not(ledger):
+def test_all_existing_gpus_are_recorded_allocated_or_not(ledger):
     record(ledger, *cycles([(allocation(0), WORKING)], [0, 5], fleet={("n1", "H100"): 8, ("n2", "A100"): 0}))
     assert read_table(ledger.engine, "fleet_hourly") == [
         {
@@ -205,7 +205,7 @@ def test_all_gpus_that_exist_are_booked_held_or_not(ledger):
             "model": "H100",
             "gpu_ms": 8 * 300_000,
             "known_ms": 300_000,
-            "held_ms": 0,  # who is held is on another node
+            "held_ms": 0,  # the allocation is on another node
         }
     ]
 
@@ -219,7 +219,7 @@ def test_a_verdict_is_written_only_when_it_changes(ledger):
     ]
 
 
-def test_a_restart_neither_repeats_nor_forgets_verdicts(database_url):
+def test_a_restart_neither_repeats_nor_loses_verdicts(database_url):
     for rows, minute in ((WORKING, 0), (WORKING, 5), (RESTING, 10)):
         ledger = open_ledger(database_url)
         record(ledger, *cycles([(allocation(0), rows)], [minute]))
@@ -228,10 +228,10 @@ def test_a_restart_neither_repeats_nor_forgets_verdicts(database_url):
     assert changes == ["active", "idle"]
 
 
-def test_an_owner_that_is_learnt_later_is_written_down(ledger):
-    nameless = allocation(0)
-    nameless = replace(nameless, container=replace(nameless.container, workload=None))
-    record(ledger, *cycles([(nameless, WORKING)], [0]))
+def test_an_owner_that_is_found_later_is_recorded(ledger):
+    unowned = allocation(0)
+    unowned = replace(unowned, container=replace(unowned.container, workload=None))
+    record(ledger, *cycles([(unowned, WORKING)], [0]))
     assert read_table(ledger.engine, "allocations")[0]["owner_kind"] == "Pod"
     record(ledger, *cycles([(allocation(0, owner=Workload("Job", "team", "train")), WORKING)], [5]))
     (row,) = read_table(ledger.engine, "allocations")
@@ -249,14 +249,14 @@ def test_an_owner_that_is_learnt_later_is_written_down(ledger):
     ],
 )
 def test_a_user_is_found_in_the_labels_of_the_pod(tmp_path, labels, user):
-    ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
+    ledger = open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
     held = allocation(0)
     record(ledger, *cycles([(replace(held, container=replace(held.container, pod_labels=labels)), WORKING)], [0]))
     assert read_table(ledger.engine, "allocations")[0]["user_name"] == user
     ledger.close()
 
 
-def test_hostile_texts_do_not_stop_the_books(ledger):
+def test_hostile_texts_do_not_stop_recording(ledger):
     held = allocation(0, owner=Workload("Job", "team", "n\0ame" * 2000))
     held = replace(held, model="\ud800 model'; DROP TABLE progress; --", node="n" * 9000)
     record(ledger, *cycles([(held, WORKING)], [0, 5], fleet={("n" * 300, "\0"): 1, ("n" * 301, "\0"): 1}))
@@ -267,7 +267,7 @@ def test_hostile_texts_do_not_stop_the_books(ledger):
 
 
 @pytest.mark.parametrize("value", [1e300, -1.0, float("inf")])
-def test_numbers_nobody_can_have_measured_are_unknown(ledger, value):
+def test_implausible_numbers_are_unknown(ledger, value):
     wild = signal(Measure.MEMORY_USED, value) | signal(Measure.MEMORY_TOTAL, value) | signal(Measure.POWER, value)
     record(ledger, *cycles([(allocation(0, started_at=value), WORKING | wild)], [0, 5]))
     (row,) = hourly(ledger.engine)
@@ -275,14 +275,16 @@ def test_numbers_nobody_can_have_measured_are_unknown(ledger, value):
     assert (row["memory_peak_bytes"], row["memory_total_bytes"], row["energy_mj"]) == (None, None, None)
 
 
-def test_one_allocation_on_two_rows_is_booked_once(ledger):
+def test_one_allocation_on_two_rows_is_recorded_once(ledger):
     record(ledger, *cycles([(allocation(0), WORKING), (allocation(0), WORKING)], [0, 5]))
     assert len(read_table(ledger.engine, "allocations")) == 1
 
 
 def test_prices_changed_while_running_count_from_the_next_cycle_on(ledger):
-    dear = SETTINGS.model_copy(update={"prices": PriceSettings(default=20.0)})
+    expensive = SETTINGS.model_copy(update={"prices": PriceSettings(default=20.0)})
     record(
-        ledger, *cycles([(allocation(0), WORKING)], [0, 6]), *cycles([(allocation(0), WORKING)], [12], settings=dear)
+        ledger,
+        *cycles([(allocation(0), WORKING)], [0, 6]),
+        *cycles([(allocation(0), WORKING)], [12], settings=expensive),
     )
     assert hourly(ledger.engine)[0]["active_cost"] == 200_000 + 2_000_000

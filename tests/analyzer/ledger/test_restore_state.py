@@ -9,7 +9,7 @@ from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from gpusteward.analyzer.ledger.restore_state import restore_history
-from tests.analyzer.ledger.cycles import RESTING, SETTINGS, START, WORKING, Rows, book_all, cycle
+from tests.analyzer.ledger.cycles import RESTING, SETTINGS, START, WORKING, Rows, cycle, record_all
 from tests.analyzer.usage_tables import allocation
 
 OLD = START - 86_400.0
@@ -35,26 +35,26 @@ def first_window(rows: Rows, at: float) -> float:
 
 def test_an_idle_workload_is_idle_since_before_the_restart(database_url: str):
     rows = [(allocation(0, started_at=OLD), RESTING)]
-    book_all(database_url, [cycle(rows, START + 300 * number) for number in range(10)])
+    record_all(database_url, [cycle(rows, START + 300 * number) for number in range(10)])
     before = first_window(rows, START)
     assert idle_since(database_url, rows, START + 3000) == [before] != [first_window(rows, START + 3000)]
 
 
 def test_a_restart_longer_than_the_window_begins_anew(database_url: str):
     rows = [(allocation(0, started_at=OLD), RESTING)]
-    book_all(database_url, [cycle(rows, START + 300 * number) for number in range(3)])
+    record_all(database_url, [cycle(rows, START + 300 * number) for number in range(3)])
     assert idle_since(database_url, rows, START + 86_400) == [first_window(rows, START + 86_400)]
 
 
 def test_what_worked_last_has_no_idle_past(database_url: str):
     held = allocation(0, started_at=OLD)
-    book_all(database_url, [cycle([(held, RESTING)], START), cycle([(held, WORKING)], START + 300)])
+    record_all(database_url, [cycle([(held, RESTING)], START), cycle([(held, WORKING)], START + 300)])
     rows = [(held, RESTING)]
     assert idle_since(database_url, rows, START + 600) == [first_window(rows, START + 600)]
 
 
 def test_a_pod_that_came_later_is_not_idle_since_before_it_was_there(database_url: str):
-    book_all(database_url, [cycle([(allocation(0, started_at=OLD), RESTING)], START + 300 * n) for n in range(3)])
+    record_all(database_url, [cycle([(allocation(0, started_at=OLD), RESTING)], START + 300 * n) for n in range(3)])
     rows = [(allocation(0, started_at=START + 700), RESTING)]
     (since,) = idle_since(database_url, rows, START + 1500)
     assert since is None or since >= 700

@@ -1,11 +1,12 @@
-"""Hours become days, and what is too old goes, without a millisecond lost."""
+"""Hours are rolled up into days, expired rows are deleted, and no millisecond is lost."""
 
 import pytest
 from sqlalchemy import func, select
 
-from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, Period, divide_period, floor_day, read_period
-from gpusteward.analyzer.ledger.retention import MOMENTS_AT_ONCE, prune
-from gpusteward.analyzer.ledger.schema import fleet_daily, notices, outbox, usage_daily, usage_hourly
+from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, Period, divide_period, floor_day
+from gpusteward.analyzer.ledger.retention import BATCH_SIZE, prune
+from gpusteward.analyzer.ledger.schema import fleet_daily, notices, outbox, time_column, usage_daily, usage_hourly
+from gpusteward.analyzer.reports.ledger_extent import read_extent
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import SchedulerSettings
 from tests.analyzer.ledger.cycles import (
@@ -28,13 +29,13 @@ AMOUNTS = (
 
 
 def total(engine, table, begin=0, end=1 << 60):
-    moment = next(iter(table.columns))
+    time = time_column(table)
     columns = [func.coalesce(func.sum(table.c[name]), 0) for name in AMOUNTS]
     with engine.connect() as connection:
-        return [int(one) for one in connection.execute(select(*columns).where(moment >= begin, moment < end)).one()]
+        return [int(one) for one in connection.execute(select(*columns).where(time >= begin, time < end)).one()]
 
 
-def test_an_hour_that_is_over_is_in_its_day_and_the_one_under_way_is_not(database_url):
+def test_a_finished_hour_is_in_its_day_and_the_current_one_is_not(database_url):
     ledger = open_ledger(database_url)
     for result in cycles([(allocation(0), WORKING)], range(0, 130, 10), fleet={("n", "H100"): 8}):
         ledger.record(result)
@@ -49,7 +50,7 @@ def test_an_hour_that_is_over_is_in_its_day_and_the_one_under_way_is_not(databas
     ledger.close()
 
 
-def test_days_say_what_their_hours_say(database_url):
+def test_days_equal_the_sum_of_their_hours(database_url):
     ledger = open_ledger(database_url)
     results = random_cycles(60, seed=3)
     for result in results:
@@ -70,7 +71,7 @@ def test_days_say_what_their_hours_say(database_url):
 
 
 @pytest.mark.parametrize("hours", [5, 24])
-def test_intervals_of_many_hours_are_caught_up_with_too(database_url, hours):
+def test_rollup_keeps_up_with_intervals_of_many_hours(database_url, hours):
     ledger = open_ledger(database_url, hourly_days=1, daily_days=3)
     settings = SETTINGS.model_copy(update={"scheduler": SchedulerSettings(interval=hours * 3600)})
     for result in cycles([(allocation(0), WORKING)], range(0, 8 * 24 * 60, hours * 60), settings=settings):
@@ -82,24 +83,24 @@ def test_intervals_of_many_hours_are_caught_up_with_too(database_url, hours):
     ledger.close()
 
 
-def test_old_hours_go_and_their_days_stay(database_url):
+def test_old_hours_are_deleted_and_their_days_kept(database_url):
     ledger = open_ledger(database_url, hourly_days=1, daily_days=400)
     for result in cycles([(allocation(0), WORKING), (allocation(1), RESTING)], range(0, 4 * 24 * 60, 60)):
         ledger.record(result)
     kept = [row["hour_ms"] for row in read_table(ledger.engine, "usage_hourly")]
-    booked = START * 1000 + 4 * DAY_MS
+    recorded = START * 1000 + 4 * DAY_MS
     assert min(kept) % DAY_MS == 0
-    assert booked - 3 * DAY_MS < min(kept) <= booked - DAY_MS
+    assert recorded - 3 * DAY_MS < min(kept) <= recorded - DAY_MS
     assert total(ledger.engine, usage_daily)[0] == pytest.approx(2 * 4 * DAY_MS, abs=4 * HOUR_MS)
     ledger.close()
 
 
-def test_old_days_go_with_everything_that_belongs_to_them(database_url):
+def test_old_days_are_deleted_with_everything_that_belongs_to_them(database_url):
     ledger = open_ledger(database_url, hourly_days=1, daily_days=2)
     ledger.record(cycles([(allocation(7), WORKING)], [0])[0])
     with ledger.engine.begin() as connection:
         for name, state in (("sent", "done"), ("waiting", "pending")):
-            connection.execute(outbox.insert(), _letter(name, state))
+            connection.execute(outbox.insert(), _message(name, state))
         connection.execute(notices.insert(), _notice())
     for result in cycles([(allocation(0), WORKING)], range(60, 5 * 24 * 60, 60)):
         ledger.record(result)
@@ -113,7 +114,7 @@ def test_old_days_go_with_everything_that_belongs_to_them(database_url):
     ledger.close()
 
 
-def _letter(key: str, state: str):
+def _message(key: str, state: str):
     texts = {"stream": "s", "key": key, "kind": "notice", "target": "t", "headers_json": "{}", "body": "", "error": ""}
     return texts | {"created_ms": hour(), "attempts": 1, "next_ms": 0, "state": state}
 
@@ -123,7 +124,7 @@ def _notice():
     return texts | {"created_ms": hour()}
 
 
-def test_a_period_is_answered_by_days_and_by_hours_at_its_edges():
+def test_a_period_is_read_from_days_and_from_hours_at_its_edges():
     day = 20_000 * DAY_MS
     period = divide_period(
         day - 5 * HOUR_MS - 1,
@@ -139,14 +140,14 @@ def test_a_period_is_answered_by_days_and_by_hours_at_its_edges():
     )
 
 
-def test_a_period_within_a_day_is_answered_by_hours_alone():
+def test_a_period_within_a_day_is_read_from_hours_only():
     day = 20_000 * DAY_MS
     period = divide_period(day + HOUR_MS, day + 5 * HOUR_MS, rolled_ms=day + 8 * HOUR_MS, oldest_hour_ms=0)
     assert period.hourly == ((day + HOUR_MS, day + 5 * HOUR_MS),)
     assert period.daily[0] >= period.daily[1]
 
 
-def test_a_period_whose_hours_are_gone_is_widened_to_whole_days():
+def test_a_period_whose_hours_are_deleted_is_widened_to_whole_days():
     day = 20_000 * DAY_MS
     period = divide_period(
         day + HOUR_MS, day + DAY_MS + HOUR_MS, rolled_ms=day + 90 * DAY_MS, oldest_hour_ms=day + 60 * DAY_MS
@@ -157,27 +158,27 @@ def test_a_period_whose_hours_are_gone_is_widened_to_whole_days():
 
 @pytest.mark.parametrize("since", [0, 1, 23, 24, 30])
 @pytest.mark.parametrize("until", [24, 47, 48, 55, 60])
-def test_days_and_edges_answer_as_the_hours_would(tmp_path, since, until):
-    ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
+def test_days_and_edges_give_the_same_sums_as_all_hours(tmp_path, since, until):
+    ledger = open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
     for result in random_cycles(50, seed=8):
         ledger.record(result)
     begin, end = hour() + since * HOUR_MS, hour() + until * HOUR_MS
     with ledger.engine.connect() as connection:
-        period = read_period(connection, begin, end)
+        period = read_extent(connection).divide(begin, end)
     parts = [total(ledger.engine, usage_daily, *period.daily)]
     parts += [total(ledger.engine, usage_hourly, *each) for each in period.hourly]
     assert [sum(amounts) for amounts in zip(*parts, strict=True)] == total(ledger.engine, usage_hourly, begin, end)
     ledger.close()
 
 
-def test_a_day_whose_hours_are_half_deleted_is_answered_as_a_whole(database_url):
+def test_a_day_whose_hours_are_partly_deleted_is_read_as_a_whole(database_url):
     ledger = open_ledger(database_url)
     for result in cycles([(allocation(0), WORKING)], range(0, 6 * 24 * 60, 60)):
         ledger.record(result)
     now_ms, day_ms = hour(6 * 24), floor_day(hour())
-    assert prune(ledger.engine, LedgerSettings(hourly_days=2), now_ms=now_ms) == MOMENTS_AT_ONCE
+    assert prune(ledger.engine, LedgerSettings(hourly_days=2), now_ms=now_ms) == BATCH_SIZE
     assert floor_day(read_table(ledger.engine, "usage_hourly")[0]["hour_ms"]) == day_ms  # some of its hours are left
     with ledger.engine.connect() as connection:
-        period = read_period(connection, hour(2), now_ms)
+        period = read_extent(connection).divide(hour(2), now_ms)
     assert (period.since_ms, period.daily[0]) == (day_ms, day_ms)
     ledger.close()

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from sqlalchemy import Engine, delete, insert
 
 from gpusteward.analyzer.ledger.db_engine import open_engine, with_write_lock
-from gpusteward.analyzer.ledger.periods import BOOKED, HOUR_MS
+from gpusteward.analyzer.ledger.periods import HOUR_MS, RECORDED
 from gpusteward.analyzer.ledger.retention import roll_up
 from gpusteward.analyzer.ledger.schema import METADATA, allocations, fleet_hourly, progress, usage_hourly
 from gpusteward.analyzer.settings.ledger import LedgerSettings
@@ -80,8 +80,8 @@ class Books:
     def book_until(self, hours: float) -> None:
         """The last cycle ended then; hours that are over become parts of their days, as the ledger itself does it."""
         with with_write_lock(self.engine).begin() as connection:
-            connection.execute(delete(progress).where(progress.c.name == BOOKED))
-        self._insert(progress, [{"name": BOOKED, "at_ms": at(hours)}])
+            connection.execute(delete(progress).where(progress.c.name == RECORDED))
+        self._insert(progress, [{"name": RECORDED, "at_ms": at(hours)}])
         while roll_up(self.engine):
             pass
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from gpusteward.analyzer.prices import HOUR_MS
 from gpusteward.analyzer.reports.mig_profiles import BOARDS, MIB, find_board
 from gpusteward.analyzer.reports.report import Finding
-from gpusteward.analyzer.reports.right_sizing import Holder, find_smaller
+from gpusteward.analyzer.reports.right_sizing import WholeGpuWorkload, find_smaller
 from tests.analyzer.reports.ledger_rows import A100, GIB, H100, T4
 
-SMALL = Holder(
+SMALL = WholeGpuWorkload(
     kind="Deployment",
     namespace="search",
     name="embed",
@@ -20,7 +20,7 @@ SMALL = Holder(
     gpus=2,
     allocated_gpu_ms=336 * HOUR_MS,
     active_gpu_ms=100 * HOUR_MS,
-    unseen_gpu_ms=0,
+    unmeasured_gpu_ms=0,
     cost_micros=672_000_000,
     core_peak_ratio=0.1,
     memory_peak_bytes=5 * GIB,
@@ -109,7 +109,7 @@ def test_the_size_of_a_known_model_stands_in_where_nobody_measured_it():
         {"memory_peak_bytes": None},
         {"active_gpu_ms": 0},
         {"allocated_gpu_ms": 23 * HOUR_MS},
-        {"unseen_gpu_ms": 40 * HOUR_MS},
+        {"unmeasured_gpu_ms": 40 * HOUR_MS},
     ],
 )
 def test_never_advises_on_an_idle_a_young_or_a_badly_seen_workload(doubt: dict[str, object]):

@@ -78,7 +78,7 @@ def test_days_know_it_as_their_hours_did(database_url, forgets):
 
 
 def test_a_report_says_for_how_much_of_its_time_the_number_was_known(tmp_path):
-    ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
+    ledger = open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
     record(ledger, range(0, 65, 5), EIGHT)
     whole = ask(ledger, hour(), hour(1))
     record(ledger, range(65, 245, 5), {})
@@ -94,7 +94,7 @@ def test_a_report_says_for_how_much_of_its_time_the_number_was_known(tmp_path):
 
 
 def test_a_report_of_an_older_analyzer_is_still_read(tmp_path):
-    ledger = open_ledger(f"sqlite:///{tmp_path / 'books.db'}")
+    ledger = open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
     record(ledger, range(0, 65, 5), EIGHT)
     old = json.loads(render_json(ask(ledger, hour(), hour(1))))
     del old["fleet_coverage_ratio"], old["currency_changes"]

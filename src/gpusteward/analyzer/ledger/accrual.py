@@ -1,142 +1,158 @@
-"""Pure: what a sheet means for the books. Time becomes GPU-milliseconds, hour by hour, to the last one."""
+"""Computes the rows that a cycle adds to `usage_hourly` and `fleet_hourly`, hour by hour and exact. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusteward.analyzer.ledger.cycle_record import NOWHERE, UNKNOWN_START, Ids, Sheet
+from gpusteward.analyzer.ledger.cycle_record import NOT_IN_FLEET, UNKNOWN_START, CycleRecord, Ids
 from gpusteward.analyzer.ledger.periods import HOUR_MS, floor_hour
+from gpusteward.analyzer.ledger.upsert import Columns
 from gpusteward.analyzer.prices import costs_of
 from gpusteward.analyzer.tables import ACTIVITIES, Column
 from gpusteward.core.verdicts import Activity
 
-BLOCK = 2048
-"""Rows that are Python objects at a time: all of 50,000 would be 60 MB for a moment."""
+BLOCK_ROWS = 2048
+"""Rows that exist as Python objects at a time: all of 50,000 would take 60 MB for a moment."""
 Mask = NDArray[np.bool_]
 _ROUNDING = 1e-6
 """A third of 300,000 ms is 100,000 ms, not 99,999: products of floats end just below."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """A stretch of time within one hour; `seen`: the sheet speaks of it."""
+class HourSlice:
+    """A time span within one hour; `is_observed`: the cycle covers it."""
 
     begin_ms: int
     end_ms: int
-    seen: bool
+    is_observed: bool
 
     @property
     def hour_ms(self) -> int:
         return floor_hour(self.begin_ms)
 
 
-def split_gap(sheet: Sheet, booked_ms: int) -> Iterator[Step]:
-    """What lies between the last booked cycle and what this one has seen."""
-    return _split(booked_ms, sheet.at_ms - sheet.covered_ms, seen=False)
+def split_gap(record: CycleRecord, recorded_ms: int) -> Iterator[HourSlice]:
+    """The time between the last recorded cycle and what this one covers."""
+    return split_by_hour(recorded_ms, record.at_ms - record.covered_ms, is_observed=False)
 
 
-def split_seen(sheet: Sheet, booked_ms: int) -> Iterator[Step]:
-    return _split(max(booked_ms, sheet.at_ms - sheet.covered_ms), sheet.at_ms, seen=True)
+def split_observed(record: CycleRecord, recorded_ms: int) -> Iterator[HourSlice]:
+    return split_by_hour(max(recorded_ms, record.at_ms - record.covered_ms), record.at_ms, is_observed=True)
 
 
-def _split(begin_ms: int, end_ms: int, *, seen: bool) -> Iterator[Step]:
+def split_by_hour(begin_ms: int, end_ms: int, *, is_observed: bool) -> Iterator[HourSlice]:
     while begin_ms < end_ms:
-        until = min(floor_hour(begin_ms) + HOUR_MS, end_ms)
-        yield Step(begin_ms, until, seen)
-        begin_ms = until
+        slice_end = min(floor_hour(begin_ms) + HOUR_MS, end_ms)
+        yield HourSlice(begin_ms, slice_end, is_observed)
+        begin_ms = slice_end
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
-    """The time of one step, by the rows of a sheet: how long each was there, and its GPU-milliseconds."""
+class AccruedTime:
+    """The time of one slice, by the rows of a cycle record."""
 
-    durations: Ids
-    allocated: Ids
+    durations: Ids  # milliseconds for which the allocation existed
+    allocated: Ids  # GPU-milliseconds
 
 
-def spend(sheet: Sheet, step: Step, held: Mask) -> Spent:
-    """`held`: who was in the books already.
+def accrue_time(record: CycleRecord, part: HourSlice, was_held: Mask) -> AccruedTime:
+    """`was_held`: allocations that are in the ledger already.
 
-    Who was not is booked from the start of its pod, where that is known and the sheet speaks of it; else from now on.
+    Others accrue time from the start of their pod where that is known and covered, otherwise from now on.
     """
-    durations = np.maximum(step.end_ms - _begins(sheet, step, held), 0)
-    return Spent(durations, np.floor(durations * sheet.weights + _ROUNDING).astype(np.int64))
+    durations = np.maximum(part.end_ms - _begin_times(record, part, was_held), 0)
+    return AccruedTime(durations, np.floor(durations * record.gpu_fractions + _ROUNDING).astype(np.int64))
 
 
-def book_usage(sheet: Sheet, step: Step, spent: Spent) -> Iterator[list[Sequence[object]]]:
-    """The columns of `usage_hourly` for one step, a block at a time."""
-    everybody = np.flatnonzero(spent.allocated)
-    for first in range(0, len(everybody), BLOCK):
-        rows = everybody[first : first + BLOCK]
-        allocated = spent.allocated[rows]
-        if step.seen:
-            yield _book_seen(sheet, step, rows, allocated=allocated, durations=spent.durations[rows])
+def _begin_times(record: CycleRecord, part: HourSlice, was_held: Mask) -> Ids:
+    if not part.is_observed:
+        return np.where(was_held, part.begin_ms, part.end_ms)
+    is_unknown = record.started_ms == UNKNOWN_START
+    started = np.where(is_unknown, record.at_ms, np.maximum(record.started_ms, part.begin_ms))
+    return np.where(was_held, part.begin_ms, started)
+
+
+def make_usage_rows(record: CycleRecord, part: HourSlice, time: AccruedTime) -> Iterator[Columns]:
+    """Rows of `usage_hourly` for one slice, a block at a time."""
+    with_time = np.flatnonzero(time.allocated)
+    for first in range(0, len(with_time), BLOCK_ROWS):
+        rows = with_time[first : first + BLOCK_ROWS]
+        keys = {"hour_ms": [part.hour_ms] * len(rows), "allocation_id": record.ids[rows].tolist()}
+        allocated = time.allocated[rows]
+        if part.is_observed:
+            yield keys | _observed_amounts(record, rows, allocated=allocated, durations=time.durations[rows])
         else:
-            yield _book_unseen(sheet, step, rows, allocated)
+            yield keys | _unknown_amounts(record, rows, allocated=allocated)
 
 
-def book_fleet(sheet: Sheet, step: Step, spent: Spent) -> list[Sequence[object]]:
-    """The columns of `fleet_hourly`. Of a gap as well: nodes are taken to have been there, for what is held on them is
-    booked."""
-    time, count = step.end_ms - step.begin_ms, len(sheet.fleet)
-    nodes, models = [node for node, _ in sheet.fleet], [model for _, model in sheet.fleet]
-    times = [gpus * time for gpus in sheet.fleet.values()]
-    # Sums of floats, exact: a step of a million GPUs is far below 53 bits.
-    held = np.bincount(sheet.places - NOWHERE, weights=spent.allocated, minlength=count + 1)[1:]
-    return [[step.hour_ms] * count, nodes, models, times, [time] * count, held.astype(np.int64).tolist()]
+def make_fleet_rows(record: CycleRecord, part: HourSlice, time: AccruedTime) -> Columns:
+    """Rows of `fleet_hourly`. In a gap, nodes are assumed to exist, since allocations on them accrue time too."""
+    duration_ms, count = part.end_ms - part.begin_ms, len(record.fleet)
+    # Sums of floats, but exact: a slice of a million GPUs is far below 53 bits.
+    held = np.bincount(record.fleet_rows - NOT_IN_FLEET, weights=time.allocated, minlength=count + 1)[1:]
+    return {
+        "hour_ms": [part.hour_ms] * count,
+        "node": [key.node for key in record.fleet],
+        "model": [key.model for key in record.fleet],
+        "gpu_ms": [gpus * duration_ms for gpus in record.fleet.values()],
+        "known_ms": [duration_ms] * count,
+        "held_ms": held.astype(np.int64).tolist(),
+    }
 
 
-def _begins(sheet: Sheet, step: Step, held: Mask) -> Ids:
-    if not step.seen:
-        return np.where(held, step.begin_ms, step.end_ms)
-    started = np.where(sheet.started_ms == UNKNOWN_START, sheet.at_ms, np.maximum(sheet.started_ms, step.begin_ms))
-    return np.where(held, step.begin_ms, started)
+def _unknown_amounts(record: CycleRecord, rows: NDArray[np.intp], *, allocated: Ids) -> dict[str, list[Any]]:
+    zeros, nulls = [0] * len(rows), [None] * len(rows)
+    allocated_ms = allocated.tolist()
+    return {
+        "allocated_ms": allocated_ms,
+        "active_ms": zeros,
+        "idle_ms": zeros,
+        "unknown_ms": allocated_ms,
+        "active_cost": zeros,
+        "idle_cost": zeros,
+        "unknown_cost": costs_of(allocated, record.prices[rows]).tolist(),
+        "energy_mj": nulls,
+        "energy_ms": zeros,
+        "score_ms_sum": zeros,
+        "scored_ms": zeros,
+        "core_peak": nulls,
+        "memory_peak_bytes": nulls,
+        "memory_total_bytes": nulls,
+    }
 
 
-def _book_unseen(sheet: Sheet, step: Step, rows: NDArray[np.intp], allocated: Ids) -> list[Sequence[object]]:
-    nothing, none = [0] * len(rows), [None] * len(rows)
-    time, cost = allocated.tolist(), costs_of(allocated, sheet.prices[rows]).tolist()
-    amounts = [time, nothing, nothing, time, nothing, nothing, cost]
-    return [[step.hour_ms] * len(rows), sheet.ids[rows].tolist(), *amounts, none, *[nothing] * 3, *[none] * 3]
-
-
-def _book_seen(
-    sheet: Sheet, step: Step, rows: NDArray[np.intp], *, allocated: Ids, durations: Ids
-) -> list[Sequence[object]]:
-    cost = costs_of(allocated, sheet.prices[rows])
-    by_activity = [sheet.activity[rows] == ACTIVITIES.index(each) for each in Activity]  # active, idle, unknown
-    watts, score = sheet.watts[rows].astype(np.float64), sheet.score[rows].astype(np.float64)
+def _observed_amounts(
+    record: CycleRecord, rows: NDArray[np.intp], *, allocated: Ids, durations: Ids
+) -> dict[str, list[Any]]:
+    cost, activity = costs_of(allocated, record.prices[rows]), record.activity[rows]
+    masks = {each.value: activity == ACTIVITIES.index(each) for each in Activity}  # active, idle, unknown
+    watts, score = record.watts[rows].astype(np.float64), record.score[rows].astype(np.float64)
     has_watts, has_score = np.isfinite(watts), np.isfinite(score)
-    return [
-        [step.hour_ms] * len(rows),
-        sheet.ids[rows].tolist(),
-        allocated.tolist(),
-        *((allocated * mask).tolist() for mask in by_activity),
-        *((cost * mask).tolist() for mask in by_activity),
-        _whole_or_none(watts * durations),  # watts x milliseconds: millijoules
-        (allocated * has_watts).tolist(),
-        np.rint(np.where(has_score, score, 0) * allocated).astype(np.int64).tolist(),
-        (allocated * has_score).tolist(),
-        _or_none(sheet.core_peak[rows]),
-        _whole_or_none(sheet.memory_peak[rows]),
-        _whole_or_none(sheet.memory_total[rows]),
-    ]
+    return {
+        "allocated_ms": allocated.tolist(),
+        **{f"{name}_ms": (allocated * mask).tolist() for name, mask in masks.items()},
+        **{f"{name}_cost": (cost * mask).tolist() for name, mask in masks.items()},
+        "energy_mj": _to_integers(watts * durations),  # watts x milliseconds = millijoules
+        "energy_ms": (allocated * has_watts).tolist(),
+        "score_ms_sum": np.rint(np.where(has_score, score, 0) * allocated).astype(np.int64).tolist(),
+        "scored_ms": (allocated * has_score).tolist(),
+        "core_peak": _with_nulls(record.core_peak[rows], np.isfinite(record.core_peak[rows])),
+        "memory_peak_bytes": _to_integers(record.memory_peak[rows]),
+        "memory_total_bytes": _to_integers(record.memory_total[rows]),
+    }
 
 
-def _whole_or_none(column: Column) -> list[int | None]:
-    known = np.isfinite(column)
-    return _hide(np.rint(np.where(known, column, 0)).astype(np.int64), known)
+def _to_integers(column: Column) -> list[int | None]:
+    """Rounded; None where the value is unknown."""
+    is_known = np.isfinite(column)
+    return _with_nulls(np.rint(np.where(is_known, column, 0)).astype(np.int64), is_known)
 
 
-def _or_none(column: Column) -> list[float | None]:
-    return _hide(column, np.isfinite(column))
-
-
-def _hide(column: NDArray[Any], known: Mask) -> list[Any]:
+def _with_nulls(column: NDArray[Any], is_known: Mask) -> list[Any]:
     values: list[Any] = column.tolist()
-    return (
-        values if known.all() else [value if is_known else None for value, is_known in zip(values, known, strict=True)]
-    )
+    if is_known.all():
+        return values
+    return [value if known else None for value, known in zip(values, is_known, strict=True)]

@@ -1,9 +1,9 @@
-"""A clock that was once far ahead: the books are brought back to the time that has really passed.
+"""Rolls the ledger back after a forward clock jump.
 
-What they say of hours that have not come yet was never measured: the gap up to the wrong moment, and at most a day at
-its end. It is taken out, and the books go on from the end of the hour under way. That hour stays as it is, so that none
-is counted twice. Books with more than a day of measured time ahead are left alone: then it is the clock of now that is
-wrong, as on a machine that has lost its date.
+While the ledger is ahead of the clock nothing is recorded. Rows of hours in the future were not measured: they are the
+gap up to the wrong time, and at most a day at its end. They are deleted, and recording continues at the end of the
+current hour. The current hour stays as it is, so that no hour is counted twice. A ledger with more than a day of
+measured time in the future is left alone: then the current clock is wrong, as on a machine that has lost its date.
 """
 
 from collections.abc import Callable
@@ -11,16 +11,17 @@ from collections.abc import Callable
 from sqlalchemy import Connection, Engine, delete, func, or_, select, update
 
 from gpusteward.analyzer.ledger.db_engine import with_write_lock
-from gpusteward.analyzer.ledger.ledger_writer import lock_progress, set_progress
 from gpusteward.analyzer.ledger.periods import (
-    BOOKED,
     DAY_MS,
     HOUR_MS,
     PRUNED,
+    RECORDED,
     ROLLED,
     floor_day,
     floor_hour,
+    lock_progress,
     read_progress,
+    set_progress,
 )
 from gpusteward.analyzer.ledger.schema import (
     allocations,
@@ -35,82 +36,82 @@ from gpusteward.logs import Log
 
 log = Log(__name__)
 
-FAR_AHEAD_MS = DAY_MS
-"""Less than that passes by itself sooner than anybody would notice."""
-BELIEVED_AFTER_MS = HOUR_MS
-"""For so long a clock must have gone on as it is: after a start it may still have to be set."""
-MOST_SEEN_HOURS = 24
+MAX_WAIT_MS = DAY_MS
+"""A ledger that is ahead by less than this waits until the clock has caught up."""
+CONFIRM_MS = HOUR_MS
+"""The clock must have been behind for this long: after a start it may still have to be synchronized."""
+MAX_MEASURED_HOURS = 24
 
 
-class ClockWatch:
-    """Only for the thread that books."""
+class ClockSkewMonitor:
+    """For the thread that records cycles only."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._since_ms: int | None = None  # when the clock was first seen to be far behind
-        self._end_ms: int | None = None  # where the books are brought back to
+        self._behind_since_ms: int | None = None  # when the clock was first seen far behind the ledger
+        self._end_ms: int | None = None  # where the ledger is rolled back to
         self._is_refused = False
-        self.complaint = ""
+        self.error = ""
 
-    def compare(self, newest_ms: int | None, *, now_ms: int, tolerated_ms: int) -> None:
-        """Say once that the books are ahead."""
+    def check(self, newest_ms: int | None, *, now_ms: int, tolerated_ms: int) -> None:
+        """Compare the last record with the clock; a ledger that is ahead is logged once."""
         ahead_ms = 0 if newest_ms is None else newest_ms - now_ms
-        if ahead_ms > tolerated_ms and not self.complaint:
-            log.warning("ledger_ahead_of_clock", seconds=ahead_ms // 1000, consequence="nothing is booked until then")
-        self.complaint = f"the books are {ahead_ms // 1000} s ahead of the clock" if ahead_ms > tolerated_ms else ""
-        is_under_way = self._end_ms is not None and newest_ms is not None and newest_ms > self._end_ms
-        if ahead_ms <= FAR_AHEAD_MS and not is_under_way:
-            self._since_ms = self._end_ms = None
+        if ahead_ms > tolerated_ms and not self.error:
+            log.warning("ledger_ahead_of_clock", seconds=ahead_ms // 1000, consequence="nothing is recorded until then")
+        self.error = f"the ledger is {ahead_ms // 1000} s ahead of the clock" if ahead_ms > tolerated_ms else ""
+        is_rolling_back = self._end_ms is not None and newest_ms is not None and newest_ms > self._end_ms
+        if ahead_ms <= MAX_WAIT_MS and not is_rolling_back:
+            self._behind_since_ms = self._end_ms = None
             self._is_refused = False
-        elif self._since_ms is None or now_ms < self._since_ms:
-            self._since_ms = now_ms
+        elif self._behind_since_ms is None or now_ms < self._behind_since_ms:
+            self._behind_since_ms = now_ms
 
-    def bring_back(self, now_ms: int, may_go_on: Callable[[], bool]) -> bool:
-        """Whether the books have changed; the rest of it follows at the next call. Raises SQLAlchemyError."""
-        if self._since_ms is None or now_ms - self._since_ms < BELIEVED_AFTER_MS or self._is_refused:
+    def roll_back(self, now_ms: int, may_continue: Callable[[], bool]) -> bool:
+        """Whether the ledger has changed; what is left follows with the next call. Raises SQLAlchemyError."""
+        if self._behind_since_ms is None or now_ms - self._behind_since_ms < CONFIRM_MS or self._is_refused:
             return False
         self._end_ms = self._end_ms if self._end_ms is not None else find_end(self._engine, now_ms)
         if self._end_ms is None:
             self._is_refused = True
-            log.warning("ledger_not_brought_back", reason="more than a day of measured time is ahead of the clock")
+            log.warning("ledger_not_rolled_back", reason="more than a day of measured time is ahead of the clock")
             return False
         has_changed = False
-        while may_go_on() and take_back(self._engine, self._end_ms):
+        while may_continue() and delete_last_day(self._engine, self._end_ms):
             has_changed = True
         if has_changed:
-            log.warning("ledger_brought_back", until_ms=self._end_ms, lost="what was booked of the time after that")
+            log.warning("ledger_rolled_back", until_ms=self._end_ms, consequence="later records are deleted")
         return has_changed
 
 
 def find_end(engine: Engine, now_ms: int) -> int | None:
-    """Where books that are ahead of the clock can be cut; None: they are right, and the clock is wrong."""
+    """Where a ledger that is ahead of the clock can be cut; None: the ledger is right and the clock is wrong."""
     hour = usage_hourly.c.hour_ms
-    was_seen = or_(usage_hourly.c.active_ms > 0, usage_hourly.c.idle_ms > 0)
-    seen = select(hour).where(hour > now_ms, was_seen).distinct().limit(MOST_SEEN_HOURS + 1).subquery()
+    is_measured = or_(usage_hourly.c.active_ms > 0, usage_hourly.c.idle_ms > 0)
+    measured = select(hour).where(hour > now_ms, is_measured).distinct().limit(MAX_MEASURED_HOURS + 1).subquery()
     with engine.connect() as connection:
-        if connection.execute(select(func.count()).select_from(seen)).scalar_one() > MOST_SEEN_HOURS:
+        if connection.execute(select(func.count()).select_from(measured)).scalar_one() > MAX_MEASURED_HOURS:
             return None
-        keeps_hours = (read_progress(connection, PRUNED) or 0) <= floor_day(now_ms)
-    return floor_hour(now_ms) + HOUR_MS if keeps_hours else floor_day(now_ms) + DAY_MS
+        has_hours = (read_progress(connection, PRUNED) or 0) <= floor_day(now_ms)
+    return floor_hour(now_ms) + HOUR_MS if has_hours else floor_day(now_ms) + DAY_MS
 
 
-def take_back(engine: Engine, end_ms: int) -> bool:
-    """The last day of what lies behind this moment; False: there was nothing left. Raises SQLAlchemyError."""
+def delete_last_day(engine: Engine, end_ms: int) -> bool:
+    """Delete the last recorded day after `end_ms`; False: nothing was left. Raises SQLAlchemyError."""
     with with_write_lock(engine).begin() as connection:
         lock_progress(connection)
-        booked_ms = read_progress(connection, BOOKED) or 0
-        if booked_ms <= end_ms:
+        recorded_ms = read_progress(connection, RECORDED) or 0
+        if recorded_ms <= end_ms:
             return False
-        begin_ms = max(end_ms, floor_day(booked_ms - 1))
-        _forget_from(connection, begin_ms)
-        set_progress(connection, BOOKED, begin_ms)
-        for name in (ROLLED, PRUNED):  # the day that is cut is added up again from the hours that stay
+        begin_ms = max(end_ms, floor_day(recorded_ms - 1))
+        _delete_from(connection, begin_ms)
+        set_progress(connection, RECORDED, begin_ms)
+        for name in (ROLLED, PRUNED):  # the day that is cut is rolled up again from its remaining hours
             if (read_progress(connection, name) or 0) > floor_day(begin_ms):
                 set_progress(connection, name, floor_day(begin_ms))
     return True
 
 
-def _forget_from(connection: Connection, begin_ms: int) -> None:
+def _delete_from(connection: Connection, begin_ms: int) -> None:
     for table in (usage_hourly, fleet_hourly):
         connection.execute(delete(table).where(table.c.hour_ms >= begin_ms))
     for table in (usage_daily, fleet_daily):

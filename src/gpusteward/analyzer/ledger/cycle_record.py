@@ -1,57 +1,70 @@
-"""A result in compact columns: all that the books need of a cycle, and all that is kept of it while they are closed."""
+"""A result in compact columns: what the ledger needs of a cycle, and what is buffered while it cannot be written."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpusteward.analyzer.ledger.gpu_fraction import compute_gpu_fractions
-from gpusteward.analyzer.ledger.identities import NewAllocations, Users, clean_text, make_allocation_id, mark
-from gpusteward.analyzer.ledger.verdict_changes import Changes
+from gpusteward.analyzer.ledger.identities import (
+    NewAllocations,
+    UserLabels,
+    clean_text,
+    hash_attributes,
+    make_allocation_id,
+)
+from gpusteward.analyzer.ledger.verdict_changes import VerdictChanges
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import Codes, Column
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 
 Ids = NDArray[np.int64]
 Half = NDArray[np.float32]
-Places = NDArray[np.int32]
-Place = tuple[str, str]  # node, model
+FleetRows = NDArray[np.int32]
 PriceOf = Callable[[str, str], int]  # model, namespace -> micros per GPU-hour
 
 COVERED_INTERVALS = 3
-"""So many intervals since the last booked cycle count as seen by this one; what is before is unknown."""
+"""A cycle covers this many intervals back; the time between the last recorded cycle and that is unknown."""
 UNKNOWN_START = -1
-NOWHERE = -1
-MOST_BYTES, MOST_WATTS, MOST_RATIO, LAST_SECOND = 1e15, 1e5, 1e3, 1e11
-MOST_GPUS = 1_000_000
-"""Far beyond any GPU, and any year."""
-_IDENTITY_BYTES = 600  # of one identity, texts and all; measured generously
+NOT_IN_FLEET = -1
+MAX_BYTES, MAX_WATTS, MAX_RATIO, MAX_SECONDS = 1e15, 1e5, 1e3, 1e11
+MAX_GPUS = 1_000_000
+"""Larger values are not plausible for any GPU, fleet or date."""
+_IDENTITY_BYTES = 600  # of one identity with its texts; measured, rounded up
 _CHANGE_BYTES = 500
-_PLACE_BYTES = 100
+_FLEET_ROW_BYTES = 100
 _NO_IDS: Ids = np.empty(0, np.int64)
 
 
+class NodeModel(NamedTuple):
+    """GPUs of one model on one node."""
+
+    node: str
+    model: str
+
+
 @dataclass(frozen=True)
-class Roster:
-    """Who held what in a cycle: numbers, rising, and the mark of each."""
+class HeldAllocations:
+    """The allocations of one cycle: ids, ascending, and a hash of the attributes of each."""
 
     ids: Ids
-    marks: Ids
+    attribute_hashes: Ids
 
 
-NOBODY = Roster(_NO_IDS, _NO_IDS)
+NO_ALLOCATIONS = HeldAllocations(_NO_IDS, _NO_IDS)
 
 
-@dataclass(frozen=True)
-class Sheet:
-    """One cycle, one row an allocation, in the order of their numbers. NaN is unknown."""
+@dataclass(frozen=True, kw_only=True)
+class CycleRecord:
+    """One cycle, one row per allocation, in the order of their ids. NaN is unknown."""
 
     at_ms: int
-    covered_ms: int  # how far back from `at_ms` this cycle speaks
+    covered_ms: int  # how far back from `at_ms` the cycle covers
     ids: Ids
-    weights: Column
+    gpu_fractions: Column
     prices: Ids  # micros per GPU-hour
     started_ms: Ids  # of the pod
     memory_total: Column
@@ -60,123 +73,133 @@ class Sheet:
     activity: Codes
     score: Half
     watts: Half
-    fleet: Mapping[Place, int]
-    places: Places  # of each row: where it counts among those of the fleet
+    fleet: Mapping[NodeModel, int]  # number of existing GPUs
+    fleet_rows: FleetRows  # per allocation: the position in `fleet` it counts for
     currency: str  # of the prices
-    fresh: NewAllocations  # who was not on the sheet before, or has changed
-    changes: Changes
+    new: NewAllocations  # not in the record before, or with changed attributes
+    changes: VerdictChanges
 
-    size_bytes: int = 0  # what it takes to keep it beside the sheet before
+    size_bytes: int = 0  # memory it takes beside the record before
 
-    def beside(self, before: "Sheet | None") -> "Sheet":
-        """The same, holding no copy of its own of the columns that have not changed since the sheet before."""
-        shared = {} if before is None else {name: getattr(before, name) for name in _LASTING if self._has(name, before)}
+    def share_columns(self, before: "CycleRecord | None") -> "CycleRecord":
+        """The same record, with columns that have not changed taken from the record before instead of copied."""
+        shared = {} if before is None else {name: getattr(before, name) for name in _STABLE if self._has(name, before)}
         own = sum(value.nbytes for name, value in vars(self).items() if _is_column(value) and name not in shared)
-        texts = len(self.fresh) * _IDENTITY_BYTES + len(self.changes) * _CHANGE_BYTES + len(self.fleet) * _PLACE_BYTES
+        texts = len(self.new) * _IDENTITY_BYTES + len(self.changes) * _CHANGE_BYTES + len(self.fleet) * _FLEET_ROW_BYTES
         return replace(self, **shared, size_bytes=own + texts)
 
-    def _has(self, name: str, before: "Sheet") -> bool:
+    def _has(self, name: str, before: "CycleRecord") -> bool:
         return np.array_equal(getattr(self, name), getattr(before, name), equal_nan=name in _WITH_NAN)
 
 
-_LASTING = ("ids", "weights", "prices", "started_ms", "memory_total", "places")
-_WITH_NAN = ("weights", "memory_total")
+_STABLE = ("ids", "gpu_fractions", "prices", "started_ms", "memory_total", "fleet_rows")
+_WITH_NAN = ("gpu_fractions", "memory_total")
 
 
-def make_sheet(
-    result: Result, before: Roster, *, users: Users, price_of: PriceOf, changes: Changes
-) -> tuple[Sheet, Roster]:
-    """`before`: who is on the last sheet; only others are described in words."""
+def make_cycle_record(
+    result: Result, before: HeldAllocations, *, user_labels: UserLabels, price_of: PriceOf, changes: VerdictChanges
+) -> tuple[CycleRecord, HeldAllocations]:
+    """`before`: the allocations of the last record; only others are described with texts."""
     verdicts, table = result.verdicts, result.verdicts.usage
-    roster, rows, named = _call_roll(table.allocations, users)
-    fleet = _count_fleet(table.fleet)
-    fresh = find_fresh(roster, before)
-    sheet = Sheet(
-        int(result.at * 1000),
-        COVERED_INTERVALS * result.settings.scheduler.interval * 1000,
-        roster.ids,
-        compute_gpu_fractions(table)[rows],
-        np.array([price_of(one.model, one.container.namespace) for one in table.allocations], np.int64)[rows],
-        _to_ms(table.started_at)[rows],
-        _believe(table.column(Measure.MEMORY_TOTAL, Stat.LAST), MOST_BYTES)[rows],
-        _believe(table.column(Measure.MEMORY_USED, Stat.PEAK), MOST_BYTES)[rows],
-        _believe(table.column(Measure.CORE, Stat.PEAK), MOST_RATIO)[rows],
-        verdicts.activity[rows],
-        verdicts.score[rows].astype(np.float32),
-        _believe(table.column(Measure.POWER, Stat.MEAN), MOST_WATTS)[rows].astype(np.float32),
-        fleet,
-        place_holders(table.allocations, fleet)[rows],
-        result.settings.prices.currency,
-        NewAllocations(
-            roster.ids[fresh],
-            [table.allocations[row] for row in rows[fresh].tolist()],
-            [named[row] for row in rows[fresh].tolist()],
-        ),
-        changes,
+    held, rows, users = _index_allocations(table.allocations, user_labels)
+    fleet = _clean_fleet(table.fleet)
+    record = CycleRecord(
+        at_ms=int(result.at * 1000),
+        covered_ms=COVERED_INTERVALS * result.settings.scheduler.interval * 1000,
+        ids=held.ids,
+        gpu_fractions=compute_gpu_fractions(table)[rows],
+        prices=np.array([price_of(one.model, one.container.namespace) for one in table.allocations], np.int64)[rows],
+        started_ms=_to_ms(table.started_at)[rows],
+        memory_total=_drop_implausible(table.column(Measure.MEMORY_TOTAL, Stat.LAST), MAX_BYTES)[rows],
+        memory_peak=_drop_implausible(table.column(Measure.MEMORY_USED, Stat.PEAK), MAX_BYTES)[rows],
+        core_peak=_drop_implausible(table.column(Measure.CORE, Stat.PEAK), MAX_RATIO)[rows],
+        activity=verdicts.activity[rows],
+        score=verdicts.score[rows].astype(np.float32),
+        watts=_drop_implausible(table.column(Measure.POWER, Stat.MEAN), MAX_WATTS)[rows].astype(np.float32),
+        fleet=fleet,
+        fleet_rows=find_fleet_rows(table.allocations, fleet)[rows],
+        currency=result.settings.prices.currency,
+        new=_select_new(table.allocations, users, rows=rows, held=held, before=before),
+        changes=changes,
     )
-    return sheet, roster
+    return record, held
 
 
-def _call_roll(allocations: Sequence[AllocationKey], users: Users) -> tuple[Roster, NDArray[np.intp], list[str]]:
-    """Everybody once, in the order of their numbers; the row of each; the user of every row."""
-    named = [one.container.user or users.find(one.container.pod_labels) for one in allocations]
+def _index_allocations(
+    allocations: Sequence[AllocationKey], user_labels: UserLabels
+) -> tuple[HeldAllocations, NDArray[np.intp], list[str]]:
+    """Each allocation once, in the order of the ids; the row of each; the user of every row."""
+    users = [one.container.user or user_labels.find_user(one.container.pod_labels) for one in allocations]
     ids = np.fromiter(map(make_allocation_id, allocations), np.int64, len(allocations))
-    marks = np.fromiter(map(mark, allocations, named), np.int64, len(allocations))
-    numbers, rows = np.unique(ids, return_index=True)
-    return Roster(numbers, marks[rows]), rows, named
+    hashes = np.fromiter(map(hash_attributes, allocations, users), np.int64, len(allocations))
+    unique, rows = np.unique(ids, return_index=True)
+    return HeldAllocations(unique, hashes[rows]), rows, users
+
+
+def _select_new(
+    allocations: Sequence[AllocationKey],
+    users: Sequence[str],
+    *,
+    rows: NDArray[np.intp],
+    held: HeldAllocations,
+    before: HeldAllocations,
+) -> NewAllocations:
+    new = find_new(held, before)
+    new_rows = rows[new].tolist()
+    return NewAllocations(held.ids[new], [allocations[row] for row in new_rows], [users[row] for row in new_rows])
+
+
+def find_new(held: HeldAllocations, before: HeldAllocations) -> NDArray[np.intp]:
+    """Positions of allocations that were not held before or whose attributes have changed."""
+    positions = find_positions(held.ids, before.ids)
+    was_held = positions >= 0
+    is_same = np.zeros(len(held.ids), dtype=bool)
+    is_same[was_held] = held.attribute_hashes[was_held] == before.attribute_hashes[positions[was_held]]
+    return np.flatnonzero(~is_same)
+
+
+def find_positions(ids: Ids, among: Ids) -> NDArray[np.intp]:
+    """The position of each id among ascending ones; -1 where it is missing."""
+    if not len(among):
+        return np.full(len(ids), -1, np.intp)
+    positions = np.minimum(np.searchsorted(among, ids), len(among) - 1)
+    return np.where(among[positions] == ids, positions, -1)
 
 
 def _is_column(value: object) -> bool:
     return isinstance(value, np.ndarray)
 
 
-def find_fresh(roster: Roster, before: Roster) -> NDArray[np.intp]:
-    """Places of those who were not there before or look different."""
-    there = find_places(roster.ids, before.ids)
-    known = there >= 0
-    same = np.zeros(len(roster.ids), dtype=bool)
-    same[known] = roster.marks[known] == before.marks[there[known]]
-    return np.flatnonzero(~same)
-
-
-def find_places(ids: Ids, among: Ids) -> NDArray[np.intp]:
-    """Where each stands among others that rise; -1: nowhere."""
-    if not len(among):
-        return np.full(len(ids), -1, np.intp)
-    places = np.minimum(np.searchsorted(among, ids), len(among) - 1)
-    return np.where(among[places] == ids, places, -1)
-
-
-def _believe(column: Column, most: float) -> Column:
-    """What nobody can have measured is unknown; it would not fit into the books either."""
-    return np.where((column >= 0) & (column <= most), column, np.nan)
+def _drop_implausible(column: Column, limit: float) -> Column:
+    """Values that cannot have been measured are unknown; they would not fit into the database either."""
+    return np.where((column >= 0) & (column <= limit), column, np.nan)
 
 
 def _to_ms(seconds: Column) -> Ids:
-    believed = _believe(seconds, LAST_SECOND)
-    return np.where(np.isnan(believed), UNKNOWN_START, np.nan_to_num(believed) * 1000).astype(np.int64)
+    plausible = _drop_implausible(seconds, MAX_SECONDS)
+    return np.where(np.isnan(plausible), UNKNOWN_START, np.nan_to_num(plausible) * 1000).astype(np.int64)
 
 
-def _count_fleet(told: Mapping[Place, int]) -> dict[Place, int]:
-    fleet: dict[Place, int] = {}
-    for (node, model), gpus in told.items():
-        if 0 < gpus <= MOST_GPUS:
-            place = clean_text(node), clean_text(model)
-            fleet[place] = fleet.get(place, 0) + gpus
+def _clean_fleet(counts: Mapping[tuple[str, str], int]) -> dict[NodeModel, int]:
+    fleet: dict[NodeModel, int] = {}
+    for (node, model), gpus in counts.items():
+        if 0 < gpus <= MAX_GPUS:
+            key = NodeModel(clean_text(node), clean_text(model))
+            fleet[key] = fleet.get(key, 0) + gpus
     return fleet
 
 
-def place_holders(allocations: Sequence[AllocationKey], fleet: Mapping[Place, int]) -> Places:
-    """Where each counts among the places of the fleet; NOWHERE: nobody said how many GPUs there are.
+def find_fleet_rows(allocations: Sequence[AllocationKey], fleet: Mapping[NodeModel, int]) -> FleetRows:
+    """The position in the fleet that each allocation counts for; NOT_IN_FLEET where the number of GPUs is unknown.
 
-    Holders of the one model of a node are told by the node alone: who read their names may spell the model otherwise,
-    or not at all.
+    On a node with a single model the node alone decides: different exporters may spell the model differently, or not
+    report it.
     """
-    numbers = {one: number for number, one in enumerate(fleet)}
-    models = Counter(node for node, _ in fleet)
-    alone = {node: numbers[node, model] for node, model in fleet if models[node] == 1}
-    found: dict[Place, int] = {}
+    positions = {key: position for position, key in enumerate(fleet)}
+    models = Counter(key.node for key in fleet)
+    by_node = {key.node: positions[key] for key in fleet if models[key.node] == 1}
+    found: dict[tuple[str, str], int] = {}
     for node, model in {(one.node, one.model) for one in allocations}:
-        told = clean_text(node), clean_text(model)
-        found[node, model] = alone.get(told[0], numbers.get(told, NOWHERE))
+        key = NodeModel(clean_text(node), clean_text(model))
+        found[node, model] = by_node.get(key.node, positions.get(key, NOT_IN_FLEET))
     return np.fromiter((found[one.node, one.model] for one in allocations), np.int32, len(allocations))

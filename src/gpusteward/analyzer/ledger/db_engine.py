@@ -1,6 +1,7 @@
-"""The only place that knows how SQLite and PostgreSQL are opened."""
+"""Opens SQLite and PostgreSQL, and classifies their errors. No other module depends on the kind of database."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -9,102 +10,125 @@ from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError,
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.messages import ledger_errors
 
 PRAGMAS = (
-    "journal_mode = WAL",  # who reads never waits for who writes
-    "synchronous = NORMAL",  # a killed process loses nothing; a power cut may cost the last commits, never half of one
+    "journal_mode = WAL",  # readers never wait for the writer
+    "synchronous = NORMAL",  # a killed process loses nothing; a power failure may lose whole commits, never parts
     "busy_timeout = 5000",
-    "cache_size = -2000",  # KiB: the pages of an hour of 50,000 allocations are touched in order, once
+    "cache_size = -2000",  # KiB: the pages of an hour of 50,000 allocations are read in order, once
     "journal_size_limit = 67108864",
     "temp_store = MEMORY",
 )
-_POSTGRES = {
+POSTGRES_OPTIONS = {
     "application_name": "gpusteward",
     "connect_timeout": 5,
-    "tcp_user_timeout": 20_000,  # a host that vanished is noticed
+    "tcp_user_timeout": 20_000,  # detects a host that has disappeared
     "keepalives_idle": 30,
     "options": "-c statement_timeout=120000 -c lock_timeout=30000",
 }
-_WRITES = "gpusteward_writes"
+MAX_WAIT_SECONDS = 130.0
+"""For one statement on PostgreSQL. Longer than `statement_timeout`, so that the server reports first if it can."""
+_POLL_SECONDS = 0.1
+_WRITE_OPTION = "gpusteward_writes"
 
 
 def open_engine(url: str) -> Engine:
-    """Nothing is connected yet. Raises ConfigurationError for a URL that cannot be used, without repeating it."""
+    """Does not connect yet. Raises ConfigurationError for a URL that cannot be used, without repeating the URL."""
     try:
         parsed = make_url(url)
         if parsed.get_backend_name() == "sqlite":
             return _open_sqlite(url)
         return _open_postgres(parsed)
     except (ArgumentError, ValueError, ImportError) as error:
-        raise ConfigurationError(
-            f"ledger.url cannot be used ({type(error).__name__}); write sqlite:///PATH "
-            "or postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
-        ) from None
+        raise ConfigurationError(ledger_errors.INVALID_URL, reason=type(error).__name__) from None
 
 
 def with_write_lock(engine: Engine) -> Engine:
-    """The same database for who is going to write: SQLite then waits for its lock at the start of a transaction,
-    where waiting helps, and not in the middle, where it fails."""
-    return engine.execution_options(**{_WRITES: True})
+    """The same database for writers: SQLite then takes its write lock when a transaction begins, where it can wait,
+    instead of at the first write, where it would fail."""
+    return engine.execution_options(**{_WRITE_OPTION: True})
 
 
 def make_folder(engine: Engine) -> None:
-    """Of the SQLite file. Raises OSError."""
+    """Create the folder of the SQLite file. Raises OSError."""
     if engine.dialect.name == "sqlite" and engine.url.database:
         Path(engine.url.database).parent.mkdir(parents=True, exist_ok=True)
 
 
-def has_vanished(engine: Engine) -> bool:
-    """Whether somebody removed the SQLite file: open connections would go on writing into nothing."""
+def is_file_missing(engine: Engine) -> bool:
+    """Whether the SQLite file was removed: open connections would continue to write to the deleted file."""
     return engine.dialect.name == "sqlite" and not Path(engine.url.database or "").exists()
 
 
 def show_url(engine: Engine) -> str:
-    """Without parameters: `?password=` is one of them."""
+    """Without password and without parameters, since `?password=` is one of them."""
     return engine.url.set(query={}).render_as_string(hide_password=True)
 
 
 def describe_error(error: Exception) -> str:
-    """In one line and without what was to be written: it may be of any size, and it is nobody's business."""
+    """One line, without the values of the statement: they may be large, and confidential."""
     if isinstance(error, SQLAlchemyError):
         cause = getattr(error, "orig", None) or error
-        told = getattr(getattr(cause, "diag", None), "message_primary", None) or cause  # its details are the row itself
-        return f"{type(cause).__name__}: {' '.join(str(told).split())[:300]}"
+        message = getattr(getattr(cause, "diag", None), "message_primary", None) or cause  # its detail has the row
+        return f"{type(cause).__name__}: {' '.join(str(message).split())[:300]}"
     return f"{type(error).__name__}: {error}"
 
 
 def is_data_error(error: Exception) -> bool:
-    """Whether what was to be written is at fault, and not the database: it would be refused for ever."""
+    """Whether the values are the cause and not the database: every further attempt would fail too."""
     if isinstance(error, DBAPIError):
         return isinstance(error, (DataError, IntegrityError)) and not error.connection_invalidated
-    # What a driver cannot even put into words: a number of more than 64 bits, half a character.
+    # Values that a driver cannot encode: an integer of more than 64 bits, half of a surrogate pair.
     return isinstance(error, (StatementError, ValueError, TypeError, ArithmeticError))
 
 
 def _open_postgres(url: URL) -> Engine:
-    engine = create_engine(url, pool_pre_ping=True, pool_size=4, max_overflow=4, connect_args=_POSTGRES)
-    event.listen(engine, "do_connect", _connect)
+    engine = create_engine(url, pool_pre_ping=True, pool_size=4, max_overflow=4, connect_args=POSTGRES_OPTIONS)
+    event.listen(engine, "do_connect", _connect_postgres)
     return engine
 
 
-def _connect(_dialect: Any, _entry: Any, arguments: Sequence[Any], parameters: Mapping[str, Any]) -> Any:
-    from gpusteward.analyzer.ledger.postgres import BoundedConnection  # loads the driver
+def _connect_postgres(_dialect: Any, _entry: Any, arguments: Sequence[Any], parameters: Mapping[str, Any]) -> Any:
+    return _load_bounded_connection().connect(*arguments, **parameters)
 
-    return BoundedConnection.connect(*arguments, **parameters)
+
+@cache
+def _load_bounded_connection() -> Any:
+    """Imports psycopg, which is needed only for PostgreSQL."""
+    from psycopg import Connection as PsycopgConnection
+    from psycopg import OperationalError
+    from psycopg.pq import TransactionStatus
+
+    class BoundedConnection(PsycopgConnection[Any]):
+        """Closes itself when a statement takes too long. A frozen server does not enforce its own `statement_timeout`;
+        without this limit the cycle would wait forever."""
+
+        def wait(self, gen: Any, interval: float = _POLL_SECONDS, timeout: float | None = None) -> Any:
+            """Raises OperationalError."""
+            try:
+                return super().wait(gen, interval, MAX_WAIT_SECONDS if timeout is None else timeout)
+            except OperationalError:
+                if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
+                    self.close()
+                raise
+
+    return BoundedConnection
 
 
 def _open_sqlite(url: str) -> Engine:
     engine = create_engine(url)
-    event.listen(engine, "connect", _prepare)
-    event.listen(engine, "begin", _begin)
+    event.listen(engine, "connect", _configure_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
-def _prepare(connection: Any, _: ConnectionPoolEntry) -> None:
-    connection.isolation_level = None  # the driver begins nothing by itself; see _begin
+def _configure_sqlite(connection: Any, _: ConnectionPoolEntry) -> None:
+    connection.isolation_level = None  # the driver begins no transactions by itself; see _begin_sqlite
     for pragma in PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
 
 
-def _begin(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get(_WRITES) else "BEGIN")
+def _begin_sqlite(connection: Connection) -> None:
+    is_writer = connection.get_execution_options().get(_WRITE_OPTION)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writer else "BEGIN")

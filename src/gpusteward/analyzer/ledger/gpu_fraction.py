@@ -1,7 +1,7 @@
-"""How much of a GPU an allocation is: the parts of one device never add up to more than the device."""
+"""The fraction of a GPU that each allocation holds. The fractions of one device never sum to more than 1."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -11,40 +11,41 @@ from gpusteward.analyzer.tables import Column, UsageTable
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 
 SMALLEST_INSTANCE = 1 / 7
-"""Of an instance of which nothing is known but that it is one: no GPU has more than seven."""
+"""The fraction of a MIG instance of unknown size: no GPU has more than seven instances."""
 _PROFILE = re.compile(r"\b[1-7]g\.(\d+)gb\b", re.IGNORECASE)
-_GIB_AS_SOLD = 1024 * MIB
+_NOMINAL_GIB = 1024 * MIB
 
 
 def compute_gpu_fractions(table: UsageTable) -> Column:
-    """A whole GPU is 1, a MIG instance its part of the board's memory; holders of the same thing have equal parts."""
+    """1 for a whole GPU, the part of the board's memory for a MIG instance; divided equally among its allocations."""
     allocations = table.allocations
     devices = encode([one.gpu_uuid or f"{one.node}/{one.gpu_index}" for one in allocations]).codes
-    places = encode([f"{device}/{one.gpu_instance}" for device, one in zip(devices, allocations, strict=True)]).codes
-    holders = np.bincount(places, minlength=1)[places]
-    weights = _parts_of_boards(table) / holders
-    taken = np.bincount(devices, weights=weights, minlength=1)[devices]
-    return weights / np.maximum(taken, 1.0)
+    instances = encode([f"{device}/{one.gpu_instance}" for device, one in zip(devices, allocations, strict=True)]).codes
+    sharing = np.bincount(instances, minlength=1)[instances]
+    fractions = _instance_fractions(table) / sharing
+    device_sums = np.bincount(devices, weights=fractions, minlength=1)[devices]
+    return fractions / np.maximum(device_sums, 1.0)
 
 
-def _parts_of_boards(table: UsageTable) -> Column:
-    parts = np.ones(len(table))
-    instances = [row for row, one in enumerate(table.allocations) if one.gpu_instance]
-    if instances:
-        memory = _memory(table)[instances]
-        boards = {one.model: _board_bytes(one.model) for one in (table.allocations[row] for row in instances)}
-        parts[instances] = _parts_of_instances([table.allocations[row] for row in instances], memory, boards=boards)
-    return parts
+def _instance_fractions(table: UsageTable) -> Column:
+    """Per row, the part of the board that its device or MIG instance is."""
+    fractions = np.ones(len(table))
+    rows = [row for row, one in enumerate(table.allocations) if one.gpu_instance]
+    if rows:
+        instances = [table.allocations[row] for row in rows]
+        boards = {one.model: _board_bytes(one.model) for one in instances}
+        fractions[rows] = _mig_fractions(instances, _memory_bytes(table)[rows], boards=boards)
+    return fractions
 
 
-def _parts_of_instances(allocations: Sequence[AllocationKey], memory: Column, *, boards: dict[str, float]) -> Column:
-    board = np.array([boards[one.model] for one in allocations])
-    named = np.array([_profile_bytes(one) for one in allocations])
-    parts = np.where(np.isnan(named), memory, named) / board
-    return np.where(np.isnan(parts), SMALLEST_INSTANCE, np.clip(parts, 0.0, 1.0))
+def _mig_fractions(instances: Sequence[AllocationKey], memory: Column, *, boards: Mapping[str, float]) -> Column:
+    board = np.array([boards[one.model] for one in instances])
+    nominal = np.array([_profile_bytes(one) for one in instances])
+    fractions = np.where(np.isnan(nominal), memory, nominal) / board
+    return np.where(np.isnan(fractions), SMALLEST_INSTANCE, np.clip(fractions, 0.0, 1.0))
 
 
-def _memory(table: UsageTable) -> Column:
+def _memory_bytes(table: UsageTable) -> Column:
     column = table.column(Measure.MEMORY_TOTAL, Stat.LAST)
     for stat in (Stat.PEAK, Stat.MEAN):
         column = np.where(np.isnan(column), table.column(Measure.MEMORY_TOTAL, stat), column)
@@ -57,6 +58,6 @@ def _board_bytes(model: str) -> float:
 
 
 def _profile_bytes(allocation: AllocationKey) -> float:
-    """`NVIDIA A100-SXM4-80GB MIG 1g.10gb`: some exporters name the profile in the model."""
+    """Some exporters name the profile in the model: `NVIDIA A100-SXM4-80GB MIG 1g.10gb`."""
     found = _PROFILE.search(allocation.model)
-    return float(found[1]) * _GIB_AS_SOLD if found else np.nan
+    return float(found[1]) * _NOMINAL_GIB if found else np.nan

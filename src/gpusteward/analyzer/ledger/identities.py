@@ -1,4 +1,4 @@
-"""Who an allocation is: its number for ever, and what is written down of it."""
+"""Ids and descriptive columns of allocations, as the table `allocations` stores them."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from gpusteward.core.containers import Container
 from gpusteward.core.usages import AllocationKey
 
-LONGEST_BYTES = 253
-"""As Kubernetes allows for a name. Longer texts come from nobody honest, and an index has no room for them."""
+MAX_TEXT_BYTES = 253
+"""The longest name Kubernetes allows. Longer texts are not genuine, and an index cannot hold them."""
 _DIGEST_BYTES = 8
 _63_BITS = (1 << 63) - 1
 
 
 class Identity(NamedTuple):
-    """In the order of the columns of `allocations`, up to the share."""
+    """Columns of `allocations` that describe an allocation; the fields have the names of the columns."""
 
     id: int
     namespace: str
@@ -38,41 +38,67 @@ class Identity(NamedTuple):
     share: str
 
 
+class Attributes(NamedTuple):
+    """Columns of `allocations` that can change while the id stays the same: an owner is often found later."""
+
+    owner_kind: str
+    owner_name: str
+    user_name: str
+    node: str
+    gpu_index: str
+    model: str
+    share: str
+
+
 def make_allocation_id(allocation: AllocationKey) -> int:
-    """The same number for the same container on the same device, in every process and in every year."""
+    """The same id for the same container on the same device, in every process."""
     one = allocation.container
     text = f"{one.namespace}\0{one.pod}\0{one.pod_uid}\0{one.name}\0{allocation.gpu_uuid}\0{allocation.gpu_instance}"
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).digest()
     return int.from_bytes(digest, "big") & _63_BITS
 
 
-def mark(allocation: AllocationKey, user: str) -> int:
-    """Changes when something of an allocation changes that is not its identity: an owner is often learnt later."""
+def hash_attributes(allocation: AllocationKey, user: str) -> int:
+    """Changes when an attribute changes. Valid within one process only."""
     kind, name = name_owner(allocation.container)
-    return hash((kind, name, user, allocation.node, allocation.gpu_index, allocation.model, allocation.share))
-
-
-def describe(allocation: AllocationKey, *, number: int, user: str) -> Identity:
-    one = allocation.container
-    texts = (
-        *(one.namespace, one.pod, one.pod_uid, one.name, *name_owner(one), user),
-        *(
-            allocation.node,
-            allocation.gpu_uuid,
-            allocation.gpu_instance,
-            allocation.gpu_index,
-            allocation.model,
-            allocation.share,
-        ),
+    attributes = Attributes(
+        owner_kind=kind,
+        owner_name=name,
+        user_name=user,
+        node=allocation.node,
+        gpu_index=allocation.gpu_index,
+        model=allocation.model,
+        share=allocation.share,
     )
-    return Identity(number, *map(clean_text, texts))
+    return hash(attributes)
+
+
+def make_identity(allocation: AllocationKey, *, allocation_id: int, user: str) -> Identity:
+    container = allocation.container
+    kind, name = name_owner(container)
+    return Identity(
+        id=allocation_id,
+        namespace=clean_text(container.namespace),
+        pod=clean_text(container.pod),
+        pod_uid=clean_text(container.pod_uid),
+        container=clean_text(container.name),
+        owner_kind=clean_text(kind),
+        owner_name=clean_text(name),
+        user_name=clean_text(user),
+        node=clean_text(allocation.node),
+        gpu_uuid=clean_text(allocation.gpu_uuid),
+        gpu_instance=clean_text(allocation.gpu_instance),
+        gpu_index=clean_text(allocation.gpu_index),
+        model=clean_text(allocation.model),
+        share=clean_text(allocation.share),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class NewAllocations:
-    """Who has to be written down. In words only some at a time: at the first cycle it is everybody."""
+    """Allocations whose row must be written. Texts are made in blocks: in the first cycle all allocations are new."""
 
-    ids: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # rising
+    ids: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # ascending
     allocations: Sequence[AllocationKey] = ()
     users: Sequence[str] = ()
 
@@ -81,38 +107,39 @@ class NewAllocations:
 
     def in_blocks(self, size: int) -> Iterator[list[Identity]]:
         rows = zip(self.ids.tolist(), self.allocations, self.users, strict=True)
-        while block := [describe(one, number=number, user=user) for number, one, user in islice(rows, size)]:
+        while block := [make_identity(key, allocation_id=id_, user=user) for id_, key, user in islice(rows, size)]:
             yield block
 
 
 def name_owner(container: Container) -> tuple[str, str]:
-    """Kind and name; a pod nobody owns is its own workload."""
+    """Kind and name of the workload; a pod without an owner is its own workload."""
     owner = container.workload
     return ("Pod", container.pod) if owner is None else (owner.kind, owner.name)
 
 
-class Users:
-    """Pod labels -> a user."""
+class UserLabels:
+    """Finds the user of a pod in its labels."""
 
     def __init__(self, labels: Sequence[str]) -> None:
-        self._ranks = {_flatten(label): rank for rank, label in reversed(list(enumerate(labels)))}
+        """`labels`: names of labels, the most important first."""
+        self._ranks = {_normalize_label(label): rank for rank, label in reversed(list(enumerate(labels)))}
 
-    def find(self, labels: tuple[tuple[str, str], ...]) -> str:
-        """Of the first label in order that a pod has; empty: nobody is named."""
+    def find_user(self, labels: tuple[tuple[str, str], ...]) -> str:
+        """Empty if no label names a user."""
         if not labels:
             return ""
         ranks = self._ranks
-        named = [(ranks[key], value) for name, value in labels if value and (key := _flatten(name)) in ranks]
+        named = [(ranks[key], value) for name, value in labels if value and (key := _normalize_label(name)) in ranks]
         return min(named)[1] if named else ""
 
 
-def _flatten(label: str) -> str:
-    """Prometheus knows `hub.jupyter.org/username` as `label_hub_jupyter_org_username`."""
+def _normalize_label(label: str) -> str:
+    """`hub.jupyter.org/username` is `label_hub_jupyter_org_username` in Prometheus."""
     return re.sub(r"[^a-z0-9]", "_", label.lower()).removeprefix("label_")
 
 
 def clean_text(text: str) -> str:
-    """What any database can keep: labels come from outside, and PostgreSQL refuses a NUL."""
-    if len(text) <= LONGEST_BYTES // 4 and text.isprintable():
+    """A text that every database can store: labels come from outside, and PostgreSQL refuses NUL."""
+    if len(text) <= MAX_TEXT_BYTES // 4 and text.isprintable():
         return text
-    return text.replace("\0", "?").encode("utf-8", "replace")[:LONGEST_BYTES].decode("utf-8", "ignore")
+    return text.replace("\0", "?").encode("utf-8", "replace")[:MAX_TEXT_BYTES].decode("utf-8", "ignore")

@@ -1,18 +1,39 @@
-"""Which rows answer a question about a time: daily ones where whole days are meant, hourly ones at the edges."""
+"""Hours and days of the ledger: how far it is recorded, rolled up and pruned, and which rows make up a period."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, select, text
 
 from gpusteward.analyzer.ledger.schema import progress, usage_hourly
+from gpusteward.analyzer.ledger.upsert import REPLACE, upsert
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 
-BOOKED, ROLLED, PRUNED = "booked", "rolled", "pruned"
+RECORDED, ROLLED, PRUNED = "booked", "rolled", "pruned"
+"""Names of rows in the table `progress`."""
 
-Range = tuple[int, int]  # from, and before
+
+class TimeSpan(NamedTuple):
+    """From `begin_ms` on, before `end_ms`."""
+
+    begin_ms: int
+    end_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """Whole hours, or whole days where hourly rows are no longer kept, and the rows that cover them.
+
+    All rows of `usage_daily` whose `day_ms` is in `daily`, and of `usage_hourly` whose `hour_ms` is in one of `hourly`.
+    """
+
+    since_ms: int
+    until_ms: int
+    daily: TimeSpan
+    hourly: Sequence[TimeSpan]
 
 
 def floor_hour(at_ms: int) -> int:
@@ -23,49 +44,40 @@ def floor_day(at_ms: int) -> int:
     return at_ms - at_ms % DAY_MS
 
 
-@dataclass(frozen=True, slots=True)
-class Period:
-    """What is really answered: a period in whole hours, in whole days where the hours are no longer kept.
-
-    All rows of `usage_daily` with `daily[0] <= day_ms < daily[1]`, and of `usage_hourly` in each of `hourly`.
-    """
-
-    since_ms: int
-    until_ms: int
-    daily: Range
-    hourly: Sequence[Range]
-
-
 def read_progress(connection: Connection, name: str) -> int | None:
-    """How far the books are; None: not yet anywhere."""
+    """None where there is no progress of this kind yet."""
     return connection.execute(select(progress.c.at_ms).where(progress.c.name == name)).scalar()
 
 
-def read_period(connection: Connection, since_ms: int, until_ms: int) -> Period:
-    """The rows for everything between two moments. Raises SQLAlchemyError when the database is out of reach."""
-    rolled_ms = read_progress(connection, ROLLED) or 0
-    return divide_period(since_ms, until_ms, rolled_ms=rolled_ms, oldest_hour_ms=read_oldest_hour(connection))
+def set_progress(connection: Connection, name: str, at_ms: int) -> None:
+    upsert(connection, progress, {"name": [name], "at_ms": [at_ms]}, {"at_ms": REPLACE})
+
+
+def lock_progress(connection: Connection) -> None:
+    """Allow one writer at a time: SQLite locked when the transaction began, PostgreSQL locks here. Readers continue."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("LOCK TABLE progress IN SHARE ROW EXCLUSIVE MODE"))
 
 
 def read_oldest_hour(connection: Connection) -> int | None:
-    """The first single hour that counts. Of a day that is being deleted some hours may be there still: they do not."""
+    """The first hour that may be read. Hours of a day that is being deleted may still exist; they do not count."""
     hour = usage_hourly.c.hour_ms
     kept_from = read_progress(connection, PRUNED) or 0
     return connection.execute(select(func.min(hour)).where(hour >= kept_from)).scalar()
 
 
 def divide_period(since_ms: int, until_ms: int, *, rolled_ms: int, oldest_hour_ms: int | None) -> Period:
-    """`rolled_ms`: up to where hours are in their days. `oldest_hour_ms`: from where on single hours are kept."""
-    kept_from = floor_day(rolled_ms if oldest_hour_ms is None else oldest_hour_ms)  # hours go by whole days
+    """`rolled_ms`: the end of the hours that are in `usage_daily`. `oldest_hour_ms`: the first hour that is kept."""
+    kept_from = floor_day(rolled_ms if oldest_hour_ms is None else oldest_hour_ms)  # hours are deleted by whole days
     since, until = floor_hour(since_ms), -floor_hour(-until_ms)
     since = floor_day(since) if since < kept_from else since
     until = -floor_day(-until) if until < kept_from else until
     first_day = -floor_day(-since)
-    covered = rolled_ms if until >= rolled_ms else floor_day(until)  # what days tell ends here
-    if first_day >= covered:
-        return Period(since, until, (first_day, first_day), _ranges((since, until)))
-    return Period(since, until, (first_day, covered), _ranges((since, first_day), (covered, until)))
+    daily_end = rolled_ms if until >= rolled_ms else floor_day(until)
+    if first_day >= daily_end:
+        return Period(since, until, TimeSpan(first_day, first_day), _spans((since, until)))
+    return Period(since, until, TimeSpan(first_day, daily_end), _spans((since, first_day), (daily_end, until)))
 
 
-def _ranges(*ranges: Range) -> tuple[Range, ...]:
-    return tuple(each for each in ranges if each[0] < each[1])
+def _spans(*spans: tuple[int, int]) -> tuple[TimeSpan, ...]:
+    return tuple(TimeSpan(begin_ms, end_ms) for begin_ms, end_ms in spans if begin_ms < end_ms)

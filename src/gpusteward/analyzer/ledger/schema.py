@@ -1,5 +1,5 @@
-"""The tables. Moments are milliseconds since 1970, time is GPU-milliseconds, money is micro-units of the currency,
-energy is millijoules: all of them integers, so that sums are exact."""
+"""The tables. Times are milliseconds since 1970, durations GPU-milliseconds, amounts of money micro-units of the
+currency, energy millijoules: all integers, so that sums are exact."""
 
 from sqlalchemy import (
     BigInteger,
@@ -16,7 +16,7 @@ from sqlalchemy import (
 
 METADATA = MetaData()
 Number = BigInteger().with_variant(Integer(), "sqlite")
-"""SQLite's own row number must be called INTEGER to count by itself; its integers have 64 bits anyway."""
+"""SQLite generates ids only for INTEGER columns; its integers have 64 bits anyway."""
 
 progress = Table(
     "progress",
@@ -24,7 +24,7 @@ progress = Table(
     Column("name", Text, primary_key=True),
     Column("at_ms", Number, nullable=False),
 )
-"""How far the books are: "booked", "rolled", "pruned". A missing row is: not yet."""
+"""How far the ledger is recorded ("booked"), rolled up ("rolled") and pruned ("pruned"); no row: not yet."""
 
 allocations = Table(
     "allocations",
@@ -48,15 +48,15 @@ allocations = Table(
     Column("ended_ms", Number),
     Index("allocations_by_end", "ended_ms"),
 )
-"""`id` is made of what identifies it (`identities.make_allocation_id`). `first_ms` and `last_ms` are the first and the
-last sighting, the latter written when it ends; `ended_ms` is NULL while it is held."""
+"""`id` is a hash of what identifies the allocation (`identities.make_allocation_id`). `first_ms` and `last_ms` are its
+first and last observation, the latter written when it ends; `ended_ms` is NULL while it is held."""
 
 
-def _usage(name: str, moment: str) -> Table:
+def _usage(name: str, time: str) -> Table:
     return Table(
         name,
         METADATA,
-        Column(moment, Number, nullable=False),
+        Column(time, Number, nullable=False),
         Column("allocation_id", Number, nullable=False),
         *(
             Column(amount, Number, nullable=False)
@@ -66,29 +66,29 @@ def _usage(name: str, moment: str) -> Table:
             )
         ),
         Column("energy_mj", Number),  # NULL: the power was never known
-        Column("energy_ms", Number, nullable=False),  # the time for which it was
-        Column("score_ms_sum", Number, nullable=False),  # score x time; divided by scored_ms: the mean
+        Column("energy_ms", Number, nullable=False),  # the time for which it was known
+        Column("score_ms_sum", Number, nullable=False),  # score x time; divided by scored_ms it is the mean
         Column("scored_ms", Number, nullable=False),
         Column("core_peak", Float(53)),
         Column("memory_peak_bytes", Number),
         Column("memory_total_bytes", Number),
-        PrimaryKeyConstraint(moment, "allocation_id"),
+        PrimaryKeyConstraint(time, "allocation_id"),
         CheckConstraint("allocated_ms = active_ms + idle_ms + unknown_ms", name=f"{name}_adds_up"),
-        sqlite_with_rowid=False,  # rows lie in the order of the key: an hour is one stretch of the file
+        sqlite_with_rowid=False,  # rows are stored in key order: an hour is contiguous in the file
     )
 
 
-def _fleet(name: str, moment: str) -> Table:
+def _fleet(name: str, time: str) -> Table:
     return Table(
         name,
         METADATA,
-        Column(moment, Number, nullable=False),
+        Column(time, Number, nullable=False),
         Column("node", Text, nullable=False),
         Column("model", Text, nullable=False),
         Column("gpu_ms", Number, nullable=False),
-        Column("known_ms", Number),  # for how long somebody said how many there are
-        Column("held_ms", Number),  # the allocated time of just that while
-        PrimaryKeyConstraint(moment, "node", "model"),
+        Column("known_ms", Number),  # for how long the number of GPUs was known
+        Column("held_ms", Number),  # the time allocated while it was known
+        PrimaryKeyConstraint(time, "node", "model"),
         sqlite_with_rowid=False,
     )
 
@@ -97,8 +97,14 @@ usage_hourly = _usage("usage_hourly", "hour_ms")
 usage_daily = _usage("usage_daily", "day_ms")
 fleet_hourly = _fleet("fleet_hourly", "hour_ms")
 fleet_daily = _fleet("fleet_daily", "day_ms")
-"""The time of all GPUs that exist, held or not; no row where nobody said how many there are. Rows of version 0001 do
-not say how long that was known (NULL)."""
+"""The time of all existing GPUs, allocated or not; no row where their number is unknown. `known_ms` and `held_ms` are
+NULL in rows of schema version 0001."""
+
+
+def time_column(table: Table) -> Column[int]:
+    """The hour or the day of the rows of a usage or fleet table."""
+    return table.c.hour_ms if "hour_ms" in table.c else table.c.day_ms
+
 
 currencies = Table(
     "currencies",
@@ -106,7 +112,7 @@ currencies = Table(
     Column("since_ms", Number, primary_key=True, autoincrement=False),
     Column("currency", Text, nullable=False),
 )
-"""What the money of the time from then on is counted in; of the time before the first row too. No row: no money yet."""
+"""The currency of all costs from `since_ms` on; the first row also covers the time before. No row: no costs yet."""
 
 verdict_changes = Table(
     "verdict_changes",
@@ -141,7 +147,7 @@ notices = Table(
     Column("body", Text, nullable=False),
     Index("notices_by_time", "created_ms"),
 )
-"""What people were told, once per key."""
+"""Notices that were sent, one per key."""
 
 outbox = Table(
     "outbox",
@@ -162,6 +168,6 @@ outbox = Table(
     CheckConstraint("state IN ('pending', 'done', 'dead')", name="outbox_state"),
     Index("outbox_waiting", "state", "next_ms"),
     Index("outbox_by_stream", "stream", "id"),
-    sqlite_autoincrement=True,  # the order of sending: a number is never given twice
+    sqlite_autoincrement=True,  # the order of sending: an id is never reused
 )
-"""What is still to be sent, in order per stream, at least once."""
+"""Messages to send, in order per stream, at least once."""

@@ -1,6 +1,7 @@
-"""Many rows at once, added to what is there: SQLite takes rows one after another, PostgreSQL whole columns.
+"""Inserts many rows, given as named columns, and combines them with existing rows of the same primary key.
 
-The texts are put together from the names of our own tables; what comes from outside only ever travels as a parameter.
+SQLite takes rows one after another, PostgreSQL whole columns as arrays. The SQL consists of names of our own tables
+only; all values are parameters.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,9 +9,10 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, Float, Table, Text
 
-from gpusteward.analyzer.ledger.periods import floor_day
-
-Columns = Sequence[Sequence[Any]]
+Columns = Mapping[str, Sequence[Any]]
+"""Values by column name, all of the same length."""
+Rules = Mapping[str, str]
+"""How a column of an existing row changes, by column name; `ADD` where there is no rule."""
 
 ADD = "{table}.{name} + excluded.{name}"
 ADD_KNOWN = "coalesce({table}.{name} + excluded.{name}, {table}.{name}, excluded.{name})"
@@ -21,43 +23,44 @@ NEWER = "coalesce(excluded.{name}, {table}.{name})"
 REPLACE = "excluded.{name}"
 KEEP = "{table}.{name}"
 
-USAGE_RULES = {
+USAGE_RULES: Rules = {
     "energy_mj": ADD_KNOWN,
     "core_peak": LARGER,
     "memory_peak_bytes": LARGER,
     "memory_total_bytes": NEWER,
 }
+FLEET_RULES: Rules = {}
 
 _UPSERT = "INSERT INTO {table} ({names}) {values} ON CONFLICT ({keys}) DO UPDATE SET {changes}"
-_OF_ARRAYS = "SELECT * FROM unnest({arrays})"
-_OF_ONE_HOUR = "SELECT {columns} FROM {table} WHERE {moment} = {hour}"
+_SELECT_ARRAYS = "SELECT * FROM unnest({arrays})"
+_SELECT_HOUR = "SELECT {values} FROM {table} WHERE hour_ms = {hour_ms}"
 
 
-def add_rows(connection: Connection, table: Table, columns: Columns, rules: Mapping[str, str]) -> None:
-    """Insert, or join with the row of the same key by the rule of each column; `ADD` where there is none.
-
-    `columns` are those of the table in its order.
-    """
-    if not columns or not len(columns[0]):
+def upsert(connection: Connection, table: Table, columns: Columns, rules: Rules) -> None:
+    """Raises ValueError unless `columns` has exactly the columns of the table."""
+    names = _names(table)
+    if columns.keys() != set(names):
+        raise ValueError(f"columns of {table.name}: expected {sorted(names)}, not {sorted(columns)}")
+    ordered = [columns[name] for name in names]
+    if not len(ordered[0]):
         return
     if connection.dialect.name == "postgresql":
         arrays = ", ".join(f"%s::{_type_of(column)}[]" for column in table.columns)
-        values = _OF_ARRAYS.format(arrays=arrays)
-        connection.exec_driver_sql(_insert(table, values, rules), tuple(map(list, columns)))
+        values = _SELECT_ARRAYS.format(arrays=arrays)
+        connection.exec_driver_sql(_make_statement(table, values, rules), tuple(map(list, ordered)))
     else:
-        values = f"VALUES ({', '.join('?' * len(table.columns))})"
-        connection.exec_driver_sql(_insert(table, values, rules), list(zip(*columns, strict=True)))
+        values = f"VALUES ({', '.join('?' * len(names))})"
+        connection.exec_driver_sql(_make_statement(table, values, rules), list(zip(*ordered, strict=True)))
 
 
-def add_hour_to_day(connection: Connection, hourly: Table, daily: Table, hour_ms: int) -> None:
-    """Every row of an hour becomes part of its day."""
-    moment, *others = _names(hourly)
-    columns = ", ".join([str(floor_day(hour_ms)), *others])
-    values = _OF_ONE_HOUR.format(columns=columns, table=hourly.name, moment=moment, hour=hour_ms)
-    connection.exec_driver_sql(_insert(daily, values, USAGE_RULES))
+def add_hour_to_day(connection: Connection, hourly: Table, daily: Table, *, hour_ms: int, day_ms: int) -> None:
+    """Add every row of an hour to the row of its day."""
+    values = ", ".join(str(day_ms) if name == "day_ms" else name for name in _names(daily))
+    select = _SELECT_HOUR.format(values=values, table=hourly.name, hour_ms=hour_ms)
+    connection.exec_driver_sql(_make_statement(daily, select, USAGE_RULES))
 
 
-def _insert(table: Table, values: str, rules: Mapping[str, str]) -> str:
+def _make_statement(table: Table, values: str, rules: Rules) -> str:
     keys = [column.name for column in table.primary_key.columns]
     changes = [
         f"{name} = {rules.get(name, ADD).format(table=table.name, name=name)}"

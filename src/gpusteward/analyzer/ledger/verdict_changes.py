@@ -1,4 +1,4 @@
-"""Verdicts about workloads, written down only when they change."""
+"""Verdicts of workloads that differ from the last recorded ones: only those are written."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,11 +10,17 @@ from gpusteward.analyzer.judge.workloads import WorkloadKey, WorkloadTable
 from gpusteward.analyzer.ledger.identities import clean_text
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, STATES
 
-Message = tuple[str, str, str]  # activity, signature, state: what counts as a change
+
+class VerdictWords(NamedTuple):
+    """What counts as a change if it differs."""
+
+    activity: str
+    signature: str
+    state: str
 
 
-class Change(NamedTuple):
-    """A row of `verdict_changes`, without its number and its moment."""
+class VerdictChange(NamedTuple):
+    """A row of `verdict_changes` without its id and time; the fields have the names of the columns."""
 
     owner_kind: str
     namespace: str
@@ -28,73 +34,80 @@ class Change(NamedTuple):
     idle_since_ms: int | None
 
     @property
-    def said(self) -> Message:
-        return self.activity, self.signature, self.state
+    def words(self) -> VerdictWords:
+        return VerdictWords(self.activity, self.signature, self.state)
 
 
 @dataclass
-class Changes:
-    """What one cycle changed."""
+class VerdictChanges:
+    """The changes of one cycle."""
 
-    made: dict[WorkloadKey, Change] = field(default_factory=dict)
+    changed: dict[WorkloadKey, VerdictChange] = field(default_factory=dict)
     gone: list[WorkloadKey] = field(default_factory=list)
 
     def __len__(self) -> int:
-        return len(self.made) + len(self.gone)
+        return len(self.changed) + len(self.gone)
 
 
-class Sayings:
-    """What was last said of every workload that is there."""
+class LastVerdicts:
+    """The last verdict of every workload that exists."""
 
-    def __init__(self, said: dict[WorkloadKey, Message] | None = None) -> None:
-        self._said = said or {}
+    def __init__(self, words: dict[WorkloadKey, VerdictWords] | None = None) -> None:
+        self._words = words or {}
 
-    def copy(self) -> "Sayings":
-        return Sayings(dict(self._said))
+    def copy(self) -> "LastVerdicts":
+        return LastVerdicts(dict(self._words))
 
-    def compare(self, workloads: WorkloadTable) -> Changes:
-        """A workload that comes back is new: what was said of it is over."""
+    def compare(self, workloads: WorkloadTable) -> VerdictChanges:
+        """A workload that was gone and reappears is new: its earlier verdict no longer counts."""
         codes = (workloads.activity.tolist(), workloads.signature.tolist(), workloads.state.tolist())
-        changes = Changes()
-        for number, (key, *code) in enumerate(zip(workloads.keys, *codes, strict=True)):
-            if self._said.get(key) != _name(*code):
-                changes.made[key] = _describe(workloads, number)
-        if len(self._said) + sum(key not in self._said for key in changes.made) > len(workloads):
-            there = set(workloads.keys)
-            changes.gone = [key for key in self._said if key not in there]
+        changes = VerdictChanges()
+        for row, (key, *code) in enumerate(zip(workloads.keys, *codes, strict=True)):
+            if self._words.get(key) != _words_of(*code):
+                changes.changed[key] = _make_change(workloads, row)
+        if len(self._words) + sum(key not in self._words for key in changes.changed) > len(workloads):
+            existing = set(workloads.keys)
+            changes.gone = [key for key in self._words if key not in existing]
         return changes
 
-    def news(self, changes: Changes) -> Iterator[Change]:
-        """Those of the changes that are not said yet."""
-        return (change for key, change in changes.made.items() if self._said.get(key) != change.said)
+    def select_unrecorded(self, changes: VerdictChanges) -> Iterator[VerdictChange]:
+        """Those of the changes that differ from the last verdicts."""
+        return (change for key, change in changes.changed.items() if self._words.get(key) != change.words)
 
-    def adopt(self, changes: Changes) -> None:
+    def apply(self, changes: VerdictChanges) -> None:
         for key in changes.gone:
-            self._said.pop(key, None)
-        self._said.update((key, change.said) for key, change in changes.made.items())
+            self._words.pop(key, None)
+        self._words.update((key, change.words) for key, change in changes.changed.items())
 
 
-_NAMES: dict[tuple[int, int, int], Message] = {
-    (activity, signature, state): (ACTIVITIES[activity].value, SIGNATURES[signature].value, STATES[state].value)
+_WORDS: dict[tuple[int, int, int], VerdictWords] = {
+    (activity, signature, state): VerdictWords(
+        ACTIVITIES[activity].value, SIGNATURES[signature].value, STATES[state].value
+    )
     for activity in range(len(ACTIVITIES))
     for signature in range(len(SIGNATURES))
     for state in range(len(STATES))
 }
-"""Every verdict there can be, made once: 50,000 workloads then share a few tuples."""
+"""Every possible verdict, made once: 50,000 workloads share a few tuples."""
 
 
-def _name(activity: int, signature: int, state: int) -> Message:
-    return _NAMES[activity, signature, state]
+def _words_of(activity: int, signature: int, state: int) -> VerdictWords:
+    return _WORDS[activity, signature, state]
 
 
-def _describe(workloads: WorkloadTable, number: int) -> Change:
-    kind, namespace, name = workloads.keys[number]
-    score, since = workloads.score[number], workloads.idle_since[number]
-    said = _name(*(int(codes[number]) for codes in (workloads.activity, workloads.signature, workloads.state)))
-    return Change(
-        *(clean_text(kind), clean_text(namespace), clean_text(name), *said),
-        None if np.isnan(score) else float(score),
-        int(workloads.gpus[number]),
-        int(workloads.idle_gpus[number]),
-        None if np.isnan(since) else int(since * 1000),
+def _make_change(workloads: WorkloadTable, row: int) -> VerdictChange:
+    kind, namespace, name = workloads.keys[row]
+    score, since = workloads.score[row], workloads.idle_since[row]
+    words = _words_of(*(int(codes[row]) for codes in (workloads.activity, workloads.signature, workloads.state)))
+    return VerdictChange(
+        owner_kind=clean_text(kind),
+        namespace=clean_text(namespace),
+        owner_name=clean_text(name),
+        activity=words.activity,
+        signature=words.signature,
+        state=words.state,
+        score=None if np.isnan(score) else float(score),
+        gpus=int(workloads.gpus[row]),
+        idle_gpus=int(workloads.idle_gpus[row]),
+        idle_since_ms=None if np.isnan(since) else int(since * 1000),
     )

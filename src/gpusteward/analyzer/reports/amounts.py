@@ -1,37 +1,41 @@
-"""Sums as they come from the database -> amounts of a report. Pure."""
+"""Sums from the database -> amounts of a report, and the currencies they are in.
+
+Costs in different currencies are never added: a period with several currencies has no costs.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
+from sqlalchemy import Connection, select
+
+from gpusteward.analyzer.ledger.periods import Period
+from gpusteward.analyzer.ledger.schema import currencies
 from gpusteward.analyzer.prices import PriceSettings, electricity_of
-from gpusteward.analyzer.reports.report import Amounts
+from gpusteward.analyzer.reports.report import Amounts, CurrencyChange
 
 COSTS = ("active_cost", "idle_cost", "unknown_cost")
-ADDED = (
+SUMMED = (
     *("allocated_ms", "active_ms", "idle_ms", "unknown_ms"),
     *COSTS,
     *("energy_mj", "energy_ms", "score_ms_sum", "scored_ms"),
 )
-"""What adds up, by the names of the ledger."""
+"""Columns of the usage tables that can be added."""
 UNPRICED = "unpriced_ms"
-COUNTED = (*ADDED, UNPRICED, "allocations")
+SUM_NAMES = (*SUMMED, UNPRICED, "allocations")
 
 Sums = Mapping[str, int]
+NO_SUMS: Sums = dict.fromkeys(SUM_NAMES, 0)
 
 
 def read_sums(row: Mapping[Any, Any]) -> Sums:
-    """Nothing at all adds up to 0."""
-    return {name: int(row[name] or 0) for name in COUNTED}
+    """The sum of no rows is 0."""
+    return {name: int(row[name] or 0) for name in SUM_NAMES}
 
 
 def subtract(total: Sums, parts: Sequence[Sums]) -> Sums:
-    """What is left of the total."""
-    return {name: total[name] - sum(part[name] for part in parts) for name in COUNTED}
-
-
-NO_SUMS: Sums = dict.fromkeys(COUNTED, 0)
+    return {name: total[name] - sum(part[name] for part in parts) for name in SUM_NAMES}
 
 
 def make_amounts(sums: Sums, *, prices: PriceSettings, unallocated_ms: int | None = None) -> Amounts:
@@ -55,11 +59,55 @@ def make_amounts(sums: Sums, *, prices: PriceSettings, unallocated_ms: int | Non
     )
 
 
-def settle_electricity(rows: Sequence[Amounts], prices: PriceSettings) -> list[Amounts]:
-    """Rounded so that the rows add up to the total: each pays what the bill rises by when it is added."""
-    bills = [electricity_of(mj, prices) for mj in accumulate((row.energy_mj or 0 for row in rows), initial=0)]
-    shares = [None if one is None or other is None else other - one for one, other in pairwise(bills)]
+def round_electricity(rows: Sequence[Amounts], prices: PriceSettings) -> list[Amounts]:
+    """Rounded so that the rows add up to the total: each gets what it adds to the rounded running total."""
+    totals = [electricity_of(mj, prices) for mj in accumulate((row.energy_mj or 0 for row in rows), initial=0)]
+    shares = [None if one is None or other is None else other - one for one, other in pairwise(totals)]
     return [
         row if row.electricity_micros is None else replace(row, electricity_micros=share)
         for row, share in zip(rows, shares, strict=True)
     ]
+
+
+class CurrencySince(NamedTuple):
+    """A currency and the time from which it is used."""
+
+    since_ms: int
+    currency: str
+
+
+@dataclass(frozen=True, slots=True)
+class Currencies:
+    """In order of time; the first currency also covers the time before it."""
+
+    known: Sequence[CurrencySince]
+
+    def find_all(self, period: Period) -> Sequence[CurrencySince]:
+        """The currencies of a period."""
+        begun = [each for each in self.known if each.since_ms <= period.since_ms] or list(self.known[:1])
+        return [*begun[-1:], *(each for each in self.known if period.since_ms < each.since_ms < period.until_ms)]
+
+    def find_single(self, period: Period) -> str | None:
+        """The currency of a period; None if there are several, or no costs at all."""
+        names = {each.currency for each in self.find_all(period)}
+        return names.pop() if len(names) == 1 else None
+
+    def are_comparable(self, *periods: Period) -> bool:
+        """Whether the costs of all periods may be added and compared."""
+        return len({each.currency for period in periods for each in self.find_all(period)}) <= 1
+
+    def list_changes(self, period: Period) -> list[CurrencyChange]:
+        found = self.find_all(period)
+        return [CurrencyChange(after.since_ms, before.currency, after.currency) for before, after in pairwise(found)]
+
+
+def read_currencies(connection: Connection) -> Currencies:
+    rows = connection.execute(select(currencies.c.since_ms, currencies.c.currency).order_by(currencies.c.since_ms))
+    return Currencies([CurrencySince(int(row.since_ms), row.currency) for row in rows])
+
+
+def use_currency(prices: PriceSettings, currency: str | None) -> PriceSettings:
+    """The prices for a period in this currency. The price of electricity is only known in the current currency."""
+    if currency is None or currency == prices.currency:
+        return prices
+    return prices.model_copy(update={"currency": currency, "electricity_per_kwh": 0.0})

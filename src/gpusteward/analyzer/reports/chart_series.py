@@ -1,59 +1,102 @@
-"""The bars of the chart: time by day, or by hour where the period is short."""
+"""The bars of the chart: GPU-hours per day, or per hour for a short period."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, FromClause, RowMapping, Select, Table, func, select, union_all
+from sqlalchemy import Connection, FromClause, RowMapping, Select, func, select, union_all
 
-from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, Period
-from gpusteward.analyzer.ledger.schema import allocations
-from gpusteward.analyzer.reports.ledger_extent import Books
-from gpusteward.analyzer.reports.period_totals import Rows, choose_rows, whole, within
+from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, Period, TimeSpan
+from gpusteward.analyzer.ledger.schema import allocations, time_column
+from gpusteward.analyzer.reports.ledger_extent import LedgerExtent
+from gpusteward.analyzer.reports.period_totals import RowSelection, only_namespaces, select_usage_rows, to_integer
 from gpusteward.analyzer.reports.report import Point
-from gpusteward.analyzer.reports.unallocated import choose_fleet, read_fleet_steps
+from gpusteward.analyzer.reports.unallocated import select_fleet_rows
 
-FINEST_STEPS = 48  # hours that are still drawn one by one
-_NAMES = ("allocated_ms", "active_ms", "idle_ms", "unknown_ms", "idle_cost")
-
-
-def read_points(
-    connection: Connection, period: Period, *, books: Books, namespaces: Sequence[str], has_money: bool
-) -> tuple[int, list[Point]]:
-    """The step, and the points in order. A step without any row has no point."""
-    is_short = period.until_ms - period.since_ms <= FINEST_STEPS * HOUR_MS and books.keeps_hours(period)
-    step_ms = HOUR_MS if is_short else DAY_MS
-    if is_short:  # single hours also of whole days
-        period = Period(period.since_ms, period.until_ms, (0, 0), ((period.since_ms, period.until_ms),))
-    usage = {row["at_ms"]: row for row in _read_usage(connection, choose_rows(period), step_ms, namespaces)}
-    fleet = {} if namespaces else read_fleet_steps(connection, choose_fleet(period), step_ms=step_ms)
-    points = [_point(at, usage.get(at), fleet.get(at)) for at in sorted(usage.keys() | fleet.keys())]
-    return step_ms, points if has_money else [replace(point, idle_cost_micros=None) for point in points]
+MAX_HOURLY_BARS = 48
+_SUMMED = ("allocated_ms", "active_ms", "idle_ms", "unknown_ms", "idle_cost")
 
 
-def _point(at_ms: int, row: RowMapping | None, fleet: tuple[int, int | None] | None) -> Point:
-    allocated, active, idle, unknown, idle_cost = (int(row[name] or 0) if row else 0 for name in _NAMES)
-    there, held = fleet or (0, None)
-    unallocated = None if fleet is None else max(0, there - (allocated if held is None else held))
-    return Point(at_ms, active, idle, unknown, unallocated, idle_cost)
+@dataclass(frozen=True, slots=True)
+class ChartSeries:
+    """The length of a step, and the points in order. A step without rows has no point."""
+
+    step_ms: int
+    points: Sequence[Point]
 
 
-def _read_usage(connection: Connection, rows: Rows, step_ms: int, namespaces: Sequence[str]) -> Sequence[RowMapping]:
-    parts = [_by_moment(table, chosen, namespaces) for table, chosen in rows]
+@dataclass(slots=True)
+class _FleetStep:
+    """The time of all GPUs in one step, and what was allocated of it; None where a row lacks it."""
+
+    gpu_ms: int = 0
+    held_ms: int | None = 0
+
+
+def read_chart(
+    connection: Connection, period: Period, *, extent: LedgerExtent, namespaces: Sequence[str], has_costs: bool
+) -> ChartSeries:
+    is_hourly = period.until_ms - period.since_ms <= MAX_HOURLY_BARS * HOUR_MS and extent.has_hours(period)
+    step_ms = HOUR_MS if is_hourly else DAY_MS
+    if is_hourly:  # hourly rows also for whole days
+        period = Period(period.since_ms, period.until_ms, TimeSpan(0, 0), [TimeSpan(period.since_ms, period.until_ms)])
+    usage = _read_usage(connection, select_usage_rows(period), step_ms, namespaces)
+    fleet = {} if namespaces else _read_fleet(connection, select_fleet_rows(period), step_ms)
+    points = [_make_point(at, usage.get(at), fleet.get(at)) for at in sorted(usage.keys() | fleet.keys())]
+    return ChartSeries(step_ms, points if has_costs else [replace(point, idle_cost_micros=None) for point in points])
+
+
+def _make_point(at_ms: int, row: RowMapping | None, fleet: _FleetStep | None) -> Point:
+    sums = {name: int(row[name] or 0) if row else 0 for name in _SUMMED}
+    unallocated = None
+    if fleet is not None:
+        unallocated = max(0, fleet.gpu_ms - (sums["allocated_ms"] if fleet.held_ms is None else fleet.held_ms))
+    return Point(
+        at_ms=at_ms,
+        active_gpu_ms=sums["active_ms"],
+        idle_gpu_ms=sums["idle_ms"],
+        unknown_gpu_ms=sums["unknown_ms"],
+        unallocated_gpu_ms=unallocated,
+        idle_cost_micros=sums["idle_cost"],
+    )
+
+
+def _read_usage(
+    connection: Connection, selections: Sequence[RowSelection], step_ms: int, namespaces: Sequence[str]
+) -> dict[int, RowMapping]:
+    parts = [_sum_by_time(selection, namespaces) for selection in selections]
     if not parts:
-        return ()
-    moments = union_all(*parts).subquery()
-    at = (moments.c.moment - moments.c.moment % step_ms).label("at_ms")
-    sums = [whole(func.sum(moments.c[name])).label(name) for name in _NAMES]
-    return connection.execute(select(at, *sums).group_by(at)).mappings().all()
+        return {}
+    times = union_all(*parts).subquery()
+    at = (times.c.time_ms - times.c.time_ms % step_ms).label("at_ms")
+    sums = [to_integer(func.sum(times.c[name])).label(name) for name in _SUMMED]
+    return {row["at_ms"]: row for row in connection.execute(select(at, *sums).group_by(at)).mappings()}
 
 
-def _by_moment(table: Table, chosen: ColumnElement[bool], namespaces: Sequence[str]) -> Select[*tuple[Any, ...]]:
-    """By each hour or day, which is the order of the rows: nothing has to be sorted."""
-    moment = next(iter(table.c))
+def _sum_by_time(selection: RowSelection, namespaces: Sequence[str]) -> Select[*tuple[Any, ...]]:
+    """By hour or day, which is the order of the rows: nothing has to be sorted."""
+    table, time = selection.table, time_column(selection.table)
     source: FromClause = table
     if namespaces:
         source = table.join(allocations, allocations.c.id == table.c.allocation_id)
-    sums = [func.sum(table.c[name]).label(name) for name in _NAMES]
-    question = select(moment.label("moment"), *sums).select_from(source).where(chosen)
-    return within(question, namespaces).group_by(moment)
+    sums = [func.sum(table.c[name]).label(name) for name in _SUMMED]
+    query = select(time.label("time_ms"), *sums).select_from(source).where(selection.condition)
+    return only_namespaces(query, namespaces).group_by(time)
+
+
+def _read_fleet(connection: Connection, selections: Sequence[RowSelection], step_ms: int) -> dict[int, _FleetStep]:
+    steps: dict[int, _FleetStep] = {}
+    for selection in selections:
+        table, time = selection.table, time_column(selection.table)
+        sums = (
+            func.sum(table.c.gpu_ms).label("gpu_ms"),
+            func.sum(table.c.held_ms).label("held_ms"),
+            (func.count() == func.count(table.c.held_ms)).label("is_complete"),
+        )
+        rows = connection.execute(select(time.label("time_ms"), *sums).where(selection.condition).group_by(time))
+        for row in rows:
+            at_ms = int(row.time_ms)
+            step = steps.setdefault(at_ms - at_ms % step_ms, _FleetStep())
+            step.gpu_ms += int(row.gpu_ms)
+            step.held_ms = step.held_ms + int(row.held_ms) if row.is_complete and step.held_ms is not None else None
+    return steps

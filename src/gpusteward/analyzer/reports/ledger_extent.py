@@ -1,12 +1,13 @@
-"""Which time a report is about: whole hours, and whole days where the hours are no longer kept."""
+"""How far the ledger reaches, and which time a report therefore covers: whole hours, or whole days where only those are
+kept."""
 
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, func, select
 
 from gpusteward.analyzer.ledger.periods import (
-    BOOKED,
     HOUR_MS,
+    RECORDED,
     ROLLED,
     Period,
     divide_period,
@@ -20,65 +21,67 @@ from gpusteward.analyzer.reports.report import Range, ReportQuery
 
 
 @dataclass(frozen=True, slots=True)
-class Books:
-    """How far the books reach. None: they are empty."""
+class LedgerExtent:
+    """None where the ledger is empty."""
 
-    booked_ms: int | None
+    recorded_ms: int | None
     rolled_ms: int
     oldest_hour_ms: int | None
     oldest_day_ms: int | None
 
     @property
     def begin_ms(self) -> int | None:
-        """The first hour with anything in it; the first day, where its hours are gone."""
+        """The first hour with rows; the first day where its hours are deleted."""
         if self.oldest_hour_ms is None or self.oldest_day_ms is None:
             return self.oldest_day_ms if self.oldest_hour_ms is None else self.oldest_hour_ms
         return self.oldest_day_ms if self.oldest_day_ms < floor_day(self.oldest_hour_ms) else self.oldest_hour_ms
 
     def divide(self, since_ms: int, until_ms: int) -> Period:
-        """The rows for a time."""
+        """The rows of a time range."""
         return divide_period(since_ms, until_ms, rolled_ms=self.rolled_ms, oldest_hour_ms=self.oldest_hour_ms)
 
     def count_hours(self, period: Period) -> float:
-        """Of a period, as far as it is in the books."""
-        return (min(period.until_ms, self.booked_ms or 0) - period.since_ms) / HOUR_MS
+        """The hours of a period up to the last recorded cycle."""
+        return (min(period.until_ms, self.recorded_ms or 0) - period.since_ms) / HOUR_MS
 
-    def keeps_hours(self, period: Period) -> bool:
-        """Whether every single hour of it is known; also if it began before the first of them all."""
+    def has_hours(self, period: Period) -> bool:
+        """Whether all its hours are kept; also for a period that began before the first recorded hour."""
         if self.oldest_hour_ms is None:
             return False
-        gave_up = self.oldest_day_ms is not None and self.oldest_day_ms < floor_day(self.oldest_hour_ms)
-        return period.since_ms >= self.oldest_hour_ms or not gave_up
+        are_deleted = self.oldest_day_ms is not None and self.oldest_day_ms < floor_day(self.oldest_hour_ms)
+        return period.since_ms >= self.oldest_hour_ms or not are_deleted
 
 
-def read_books(connection: Connection) -> Books:
-    return Books(
-        read_progress(connection, BOOKED),
-        read_progress(connection, ROLLED) or 0,
-        read_oldest_hour(connection),
-        connection.execute(select(func.min(usage_daily.c.day_ms))).scalar(),
+def read_extent(connection: Connection) -> LedgerExtent:
+    return LedgerExtent(
+        recorded_ms=read_progress(connection, RECORDED),
+        rolled_ms=read_progress(connection, ROLLED) or 0,
+        oldest_hour_ms=read_oldest_hour(connection),
+        oldest_day_ms=connection.execute(select(func.min(usage_daily.c.day_ms))).scalar(),
     )
 
 
 def round_query(query: ReportQuery, *, now_ms: int) -> tuple[int, int]:
-    """Both ends at the full hour behind them, so that the length stays as asked; never beyond the hour under way."""
+    """Both ends rounded up to the hour, so that the length stays as requested; not beyond the current hour."""
     until_ms = min(_ceil_hour(query.until_ms), _ceil_hour(now_ms))
     since_ms = _ceil_hour(query.since_ms)
     return (since_ms if since_ms < until_ms else floor_hour(query.since_ms)), until_ms
 
 
-def describe_range(query: ReportQuery, period: Period, *, books: Books, first_ms: int | None, now_ms: int) -> Range:
-    """`first_ms`: the first sighting of anything in the period."""
+def describe_range(
+    query: ReportQuery, period: Period, *, extent: LedgerExtent, first_ms: int | None, now_ms: int
+) -> Range:
+    """`first_ms`: the first observation of an allocation in the period."""
     since_ms, until_ms = round_query(query, now_ms=now_ms)
-    begin_ms, booked_ms = books.begin_ms, books.booked_ms
-    is_empty = None in (first_ms, begin_ms, booked_ms)
+    begin_ms, recorded_ms = extent.begin_ms, extent.recorded_ms
+    is_empty = None in (first_ms, begin_ms, recorded_ms)
     return Range(
-        query.since_ms,
-        query.until_ms,
-        period.since_ms,
-        period.until_ms,
-        None if is_empty else max(period.since_ms, begin_ms or 0, first_ms or 0),
-        None if is_empty else min(period.until_ms, booked_ms or 0),
+        asked_since_ms=query.since_ms,
+        asked_until_ms=query.until_ms,
+        since_ms=period.since_ms,
+        until_ms=period.until_ms,
+        first_ms=None if is_empty else max(period.since_ms, begin_ms or 0, first_ms or 0),
+        last_ms=None if is_empty else min(period.until_ms, recorded_ms or 0),
         is_widened=(period.since_ms < since_ms or period.until_ms > until_ms) and (begin_ms or 0) < since_ms,
     )
 

@@ -1,4 +1,4 @@
-"""The books, asked: one transaction, one state of them, one report."""
+"""Makes a report from the ledger, in one transaction that reads one state of it."""
 
 import time
 from collections.abc import Iterator
@@ -10,64 +10,62 @@ from sqlalchemy.exc import SQLAlchemyError
 from gpusteward.analyzer.ledger.db_engine import describe_error
 from gpusteward.analyzer.ledger.migrations.upgrade import HEAD, read_version
 from gpusteward.analyzer.prices import PriceSettings
-from gpusteward.analyzer.reports.amounts import make_amounts, read_sums
-from gpusteward.analyzer.reports.chart_series import read_points
-from gpusteward.analyzer.reports.currencies import fit_prices, read_currencies
+from gpusteward.analyzer.reports.amounts import make_amounts, read_currencies, read_sums, use_currency
+from gpusteward.analyzer.reports.chart_series import read_chart
 from gpusteward.analyzer.reports.groups import read_groups
-from gpusteward.analyzer.reports.ledger_extent import describe_range, read_books, round_query
-from gpusteward.analyzer.reports.period_totals import SHEET, UNSEEN, Sheet
-from gpusteward.analyzer.reports.previous_period import make_trend, read_before
+from gpusteward.analyzer.reports.ledger_extent import describe_range, read_extent, round_query
+from gpusteward.analyzer.reports.period_totals import TOTALS, UNMEASURED, PeriodTotals
+from gpusteward.analyzer.reports.previous_period import read_previous
 from gpusteward.analyzer.reports.report import Report, ReportQuery, Waster
-from gpusteward.analyzer.reports.right_sizing import LARGEST_PART_RATIO, Holder, find_smaller
+from gpusteward.analyzer.reports.right_sizing import MAX_PART_RATIO, WholeGpuWorkload, find_smaller
 from gpusteward.analyzer.reports.unallocated import read_coverage, read_unallocated, read_unused
 from gpusteward.core.errors import SourceError
+from gpusteward.messages import ledger_errors
 
 
 def make_report(
     engine: Engine, query: ReportQuery, *, prices: PriceSettings | None = None, now_ms: int | None = None
 ) -> Report:
-    """Raises SourceError when the books are out of reach. Takes as long as the database: never on an event loop."""
+    """Takes as long as the database: never on an event loop. Raises SourceError when the ledger cannot be read."""
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     try:
-        with _one_state(engine) as connection:
+        with _read_only(engine) as connection:
             _check_version(connection)
-            return _ask(connection, query, prices=prices or PriceSettings(), now_ms=now_ms)
+            return _read_report(connection, query, prices=prices or PriceSettings(), now_ms=now_ms)
     except SQLAlchemyError as error:
-        raise SourceError(f"the ledger cannot be read: {describe_error(error)}") from error
+        raise SourceError(ledger_errors.NOT_READABLE, reason=describe_error(error)) from error
 
 
 def _check_version(connection: Connection) -> None:
-    """Raises SourceError for books of another version: only an analyzer upgrades them."""
+    """Raises SourceError for another schema version: only an analyzer upgrades a ledger."""
     version = read_version(connection)
     if version not in (None, HEAD):
-        raise SourceError(
-            f"the ledger cannot be read: it is of version {version}, this gpusteward reads {HEAD}; "
-            "`gpusteward serve` of the newer one upgrades it"
-        )
+        raise SourceError(ledger_errors.OTHER_SCHEMA, version=version, supported=HEAD)
 
 
 @contextmanager
-def _one_state(engine: Engine) -> Iterator[Connection]:
-    """Everything that is read belongs together; the sheets are thrown away with the transaction."""
+def _read_only(engine: Engine) -> Iterator[Connection]:
+    """One consistent state of the ledger; the temporary tables are rolled back at the end."""
     isolated = {"isolation_level": "REPEATABLE READ"} if engine.dialect.name == "postgresql" else {}
     with engine.connect().execution_options(**isolated) as connection:
         yield connection
         connection.rollback()
 
 
-def _ask(connection: Connection, query: ReportQuery, *, prices: PriceSettings, now_ms: int) -> Report:
-    books = read_books(connection)
-    period = books.divide(*round_query(query, now_ms=now_ms))
-    money = read_currencies(connection)
-    prices, has_money = fit_prices(prices, money.name(period)), money.is_one(period)
-    sheet = Sheet(connection, SHEET, period=period, namespaces=query.namespaces, has_money=has_money)
-    places = {} if query.namespaces else read_unallocated(connection, period)
-    sums = read_sums(sheet.read_total())
-    total = make_amounts(sums, prices=prices, unallocated_ms=sum(places.values()) if places else None)
-    before = read_before(connection, query, books=books, period=period, money=money)
-    groups, others = read_groups(sheet, query, total=sums, places=places, prices=prices, before=before)
-    chart = read_points(connection, period, books=books, namespaces=query.namespaces, has_money=has_money)
-    covered = describe_range(query, period, books=books, first_ms=sheet.read_first(), now_ms=now_ms)
+def _read_report(connection: Connection, query: ReportQuery, *, prices: PriceSettings, now_ms: int) -> Report:
+    extent = read_extent(connection)
+    period = extent.divide(*round_query(query, now_ms=now_ms))
+    currencies = read_currencies(connection)
+    prices, has_costs = use_currency(prices, currencies.find_single(period)), currencies.are_comparable(period)
+    totals = PeriodTotals(connection, TOTALS, period=period, namespaces=query.namespaces, has_costs=has_costs)
+    unallocated = {} if query.namespaces else read_unallocated(connection, period)
+    sums = read_sums(totals.read_total())
+    total = make_amounts(sums, prices=prices, unallocated_ms=sum(unallocated.values()) if unallocated else None)
+    previous = read_previous(connection, query, extent=extent, period=period, currencies=currencies)
+    groups, others = read_groups(totals, query, total=sums, unallocated=unallocated, prices=prices, previous=previous)
+    chart = read_chart(connection, period, extent=extent, namespaces=query.namespaces, has_costs=has_costs)
+    covered = describe_range(query, period, extent=extent, first_ms=totals.read_first_ms(), now_ms=now_ms)
+    workloads = totals.read_whole_gpu_workloads(max_core_ratio=MAX_PART_RATIO)
     return Report(
         made_ms=now_ms,
         currency=prices.currency,
@@ -77,18 +75,18 @@ def _ask(connection: Connection, query: ReportQuery, *, prices: PriceSettings, n
         total=total,
         groups=groups,
         others=others,
-        wasters=[_waster(row, prices) for row in sheet.read_wasters(limit=query.top)],
-        findings=find_smaller(map(_holder, sheet.read_holders(most_core_ratio=LARGEST_PART_RATIO)))[: query.top],
-        trend=make_trend(before, total) if before else None,
-        step_ms=chart[0],
-        points=chart[1],
-        unused=read_unused(connection, query.namespaces, books=books, until_ms=covered.until_ms),
+        wasters=[_make_waster(row, prices) for row in totals.read_wasters(limit=query.top)],
+        findings=find_smaller(map(_make_workload, workloads))[: query.top],
+        trend=previous.make_trend(total) if previous else None,
+        step_ms=chart.step_ms,
+        points=chart.points,
+        unused=read_unused(connection, query.namespaces, extent=extent, until_ms=covered.until_ms),
         fleet_coverage_ratio=None if query.namespaces else read_coverage(connection, period, covered),
-        currency_changes=money.list_changes(period),
+        currency_changes=currencies.list_changes(period),
     )
 
 
-def _waster(row: RowMapping, prices: PriceSettings) -> Waster:
+def _make_waster(row: RowMapping, prices: PriceSettings) -> Waster:
     more = int(row["models"]) - 1
     return Waster(
         kind=row["owner_kind"],
@@ -101,8 +99,8 @@ def _waster(row: RowMapping, prices: PriceSettings) -> Waster:
     )
 
 
-def _holder(row: RowMapping) -> Holder:
-    return Holder(
+def _make_workload(row: RowMapping) -> WholeGpuWorkload:
+    return WholeGpuWorkload(
         kind=row["owner_kind"],
         namespace=row["namespace"],
         name=row["owner_name"],
@@ -110,7 +108,7 @@ def _holder(row: RowMapping) -> Holder:
         gpus=int(row["gpus"]),
         allocated_gpu_ms=int(row["allocated_ms"]),
         active_gpu_ms=int(row["active_ms"]),
-        unseen_gpu_ms=int(row[UNSEEN]),
+        unmeasured_gpu_ms=int(row[UNMEASURED]),
         cost_micros=int(row["active_cost"]) + int(row["idle_cost"]) + int(row["unknown_cost"]),
         core_peak_ratio=row["core_peak"],
         memory_peak_bytes=row["memory_peak_bytes"],

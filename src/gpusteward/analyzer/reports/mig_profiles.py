@@ -1,8 +1,8 @@
-"""MIG profiles by board: how much of the compute and of the memory each one has.
+"""MIG profiles by board: the share of compute and memory of each.
 
 Names and fractions are those of NVIDIA's MIG user guide ("Supported MIG Profiles") and of the GPU operator's default
-configuration. Profiles with media extensions have the size of their namesakes; the profile of the whole board is none
-that anybody could shrink to. Boards whose profiles could not be looked up are left out: no row is better than a guess.
+configuration. Profiles with media extensions have the same size as those without; the profile of the whole board is
+omitted, since it is not smaller. Boards whose profiles are not documented there are left out rather than guessed.
 """
 
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from gpusteward.analyzer.judge.models import split_words
 
 MIB = 1 << 20
 USABLE_OF_NOMINAL = 0.9
-"""An instance has less than its fraction of the board's memory: 9.5 of 10 GiB on an A100 80GB, 16.0 of 17.5 on an H200,
-which is the lowest seen. A profile is only offered for what surely fits."""
-SAME_MEMORY_RATIO = 0.06  # drivers and ECC take some; the nearest two boards of one name differ by a sixth
+"""An instance has less memory than its fraction of the board: 9.5 of 10 GiB on an A100 80GB, 16.0 of 17.5 on an H200,
+which is the lowest known. A profile is only suggested for what certainly fits."""
+SAME_MEMORY_RATIO = 0.06  # driver and ECC reserve some; the closest two boards of one name differ by a sixth
 
 
 @dataclass(frozen=True, slots=True)
 class MigProfile:
-    """A smaller part of a board."""
+    """A part of a board."""
 
     name: str
     compute_fraction: float
@@ -27,7 +27,7 @@ class MigProfile:
 
     @property
     def board_fraction(self) -> float:
-        """What nobody else can have meanwhile: the larger of the two."""
+        """The part that is unavailable to others: the larger of the two."""
         return max(self.compute_fraction, self.memory_fraction)
 
 
@@ -35,7 +35,7 @@ class MigProfile:
 class MigBoard:
     """A board that can be divided."""
 
-    words: frozenset[str]  # all of them are in its name
+    words: frozenset[str]  # all of them occur in the model name
     memory_mib: int
     profiles: tuple[MigProfile, ...]  # smallest first
 
@@ -48,7 +48,8 @@ def _board(words: str, memory_mib: int, names: str) -> MigBoard:
     profiles = names.split()
     shapes, compute, memory = (_OF_SEVEN, 7, 8) if len(profiles) == len(_OF_SEVEN) else (_OF_FOUR, 4, 4)
     made = [
-        MigProfile(name, ours / compute, held / memory) for name, (ours, held) in zip(profiles, shapes, strict=True)
+        MigProfile(name, compute_slices / compute, memory_slices / memory)
+        for name, (compute_slices, memory_slices) in zip(profiles, shapes, strict=True)
     ]
     return MigBoard(frozenset(words.split()), memory_mib, tuple(made))
 
@@ -79,7 +80,7 @@ BOARDS: tuple[MigBoard, ...] = (
 
 
 def find_board(model: str, memory_bytes: float, boards: Sequence[MigBoard] = BOARDS) -> MigBoard | None:
-    """The board of this name and memory; None where it cannot be divided, or nothing is known of it."""
+    """The board with this name and memory; None if it has no MIG or is not known."""
     words = set(split_words(model))
     return next((board for board in boards if words >= board.words and _is_near(board, memory_bytes)), None)
 

@@ -1,11 +1,11 @@
-"""Sums over a period of the books, made by the database.
+"""Sums over a period, computed by the database.
 
-The rows of a period are added up once per allocation into a temporary table, the sheet; every question is then asked of
-the sheet. The transaction of the report sees one state of the books, and its end throws the sheets away.
+The rows of a period are added up once per allocation into a temporary table; every further query reads that table. The
+transaction of the report reads one state of the ledger and removes the temporary tables when it ends.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Column as TableColumn
 from sqlalchemy import (
@@ -25,41 +25,46 @@ from sqlalchemy import (
 )
 
 from gpusteward.analyzer.ledger.periods import Period
-from gpusteward.analyzer.ledger.schema import Number, allocations, usage_daily, usage_hourly
-from gpusteward.analyzer.reports.amounts import ADDED, COSTS, UNPRICED
+from gpusteward.analyzer.ledger.schema import Number, allocations, time_column, usage_daily, usage_hourly
+from gpusteward.analyzer.reports.amounts import COSTS, SUMMED, UNPRICED
 from gpusteward.analyzer.reports.report import By
 from gpusteward.core.allocations import Share
 
 PEAKS = ("core_peak", "memory_peak_bytes", "memory_total_bytes")
-UNSEEN = "unseen_ms"
+UNMEASURED = "unmeasured_ms"
 
-Question = TypeVar("Question", bound="Select[*tuple[Any, ...]]")
-Rows = Sequence[tuple[Table, ColumnElement[bool]]]
-"""Tables, and which of their rows."""
+Query = TypeVar("Query", bound="Select[*tuple[Any, ...]]")
 
-KEYS: Mapping[By, tuple[str, ...]] = {
+GROUP_COLUMNS: Mapping[By, tuple[str, ...]] = {
     "namespace": ("namespace",),
     "owner": ("owner_kind", "namespace", "owner_name"),
     "model": ("model",),
     "node": ("node",),
     "user": ("user_name",),
 }
-"""Which columns of an allocation make up a group."""
+"""Columns of `allocations` that make up a group."""
 
 
-def _make_table(name: str, *amounts: str) -> Table:
-    kinds = {each: usage_hourly.c[each].type for each in PEAKS}
-    columns = (TableColumn(each, kinds.get(each, Number)) for each in ("allocation_id", *amounts))
-    return Table(name, MetaData(), *columns, prefixes=["TEMPORARY"])
+class RowSelection(NamedTuple):
+    """Rows of one table."""
+
+    table: Table
+    condition: ColumnElement[bool]
 
 
-SHEET = _make_table("report_sheet", *ADDED, UNPRICED, UNSEEN, *PEAKS)
-SHEET_BEFORE = _make_table("report_sheet_before", "allocated_ms", "idle_ms", "idle_cost", UNPRICED)
-"""Of the period before only what is compared: every column of a row costs time."""
+def _make_table(name: str, *columns: str) -> Table:
+    types = {each: usage_hourly.c[each].type for each in PEAKS}
+    made = (TableColumn(each, types.get(each, Number)) for each in ("allocation_id", *columns))
+    return Table(name, MetaData(), *made, prefixes=["TEMPORARY"])
 
 
-class Sheet:
-    """A period, added up per allocation."""
+TOTALS = _make_table("report_totals", *SUMMED, UNPRICED, UNMEASURED, *PEAKS)
+PREVIOUS_TOTALS = _make_table("report_previous_totals", "allocated_ms", "idle_ms", "idle_cost", UNPRICED)
+"""Only what is compared of the previous period: every column of a row costs time."""
+
+
+class PeriodTotals:
+    """A period, summed per allocation."""
 
     def __init__(
         self,
@@ -68,120 +73,127 @@ class Sheet:
         *,
         period: Period,
         namespaces: Sequence[str] = (),
-        has_money: bool = True,
+        has_costs: bool = True,
     ) -> None:
-        """`table`: one of those above, each once a transaction. Without money nothing has a price. Raises
+        """`table`: one of the two above, each once per transaction. Without costs nothing has a price. Raises
         SQLAlchemyError."""
         self._connection = connection
         self._namespaces = tuple(namespaces)
         self._table = table
         table.create(connection, checkfirst=False)
-        for rows in choose_rows(period):
-            connection.execute(_add_up(table, rows, has_money=has_money))
+        for selection in select_usage_rows(period):
+            connection.execute(_insert_sums(table, selection, has_costs=has_costs))
 
-    def sum_up(self, *keys: str) -> Select[Any]:
-        """One row a key, or one in all: the amounts by name, and how many allocations."""
-        table = self._table.c
-        columns = [allocations.c[key] for key in keys]
-        amounts = [whole(func.sum(table[name])).label(name) for name in (*ADDED, UNPRICED) if name in table]
-        counted = func.count(table.allocation_id.distinct()).label("allocations")
-        return self.choose(*columns, *amounts, counted).group_by(*columns)
+    def sum_by(self, *columns: str) -> Select[Any]:
+        """One row per group, or a single one without columns: sums by name, and the number of allocations."""
+        totals = self._table.c
+        keys = [allocations.c[name] for name in columns]
+        sums = [to_integer(func.sum(totals[name])).label(name) for name in (*SUMMED, UNPRICED) if name in totals]
+        count = func.count(totals.allocation_id.distinct()).label("allocations")
+        return self.select(*keys, *sums, count).group_by(*keys)
 
-    def choose(self, *columns: ColumnElement[Any]) -> Select[Any]:
-        """Columns of the sheet and of its allocations."""
+    def select(self, *columns: ColumnElement[Any]) -> Select[Any]:
+        """Columns of the totals and of their allocations."""
         joined = self._table.join(allocations, allocations.c.id == self._table.c.allocation_id)
-        return within(select(*columns).select_from(joined), self._namespaces)
+        return only_namespaces(select(*columns).select_from(joined), self._namespaces)
 
     def read(self, statement: Select[Any]) -> Sequence[RowMapping]:
         return self._connection.execute(statement).mappings().all()
 
     def read_total(self) -> RowMapping:
-        return self._connection.execute(self.sum_up()).mappings().one()
+        return self._connection.execute(self.sum_by()).mappings().one()
 
-    def read_first(self) -> int | None:
-        """When the oldest of its allocations was first seen."""
-        return self._connection.execute(self.choose(func.min(allocations.c.first_ms))).scalar()
+    def read_first_ms(self) -> int | None:
+        """When the oldest of the allocations was first observed."""
+        return self._connection.execute(self.select(func.min(allocations.c.first_ms))).scalar()
 
     def read_groups(self, by: By, *, limit: int | None) -> Sequence[RowMapping]:
-        """Those with the dearest idle time first."""
-        return self.read(_worst_first(self.sum_up(*KEYS[by]), KEYS[by]).limit(limit))
+        """Groups with the highest idle cost first."""
+        return self.read(_order_by_waste(self.sum_by(*GROUP_COLUMNS[by]), GROUP_COLUMNS[by]).limit(limit))
 
     def count_groups(self, by: By) -> int:
-        keys = [allocations.c[key] for key in KEYS[by]]
-        groups = self.choose(*keys).group_by(*keys).subquery()
+        keys = [allocations.c[name] for name in GROUP_COLUMNS[by]]
+        groups = self.select(*keys).group_by(*keys).subquery()
         return int(self._connection.execute(select(func.count()).select_from(groups)).scalar_one())
 
     def read_wasters(self, *, limit: int) -> Sequence[RowMapping]:
         """Workloads with idle time."""
-        keys = KEYS["owner"]
+        keys = GROUP_COLUMNS["owner"]
         device = allocations.c.gpu_uuid + "/" + allocations.c.gpu_instance
-        statement = self.sum_up(*keys).add_columns(
+        statement = self.sum_by(*keys).add_columns(
             func.min(allocations.c.user_name).label("user_name"),
             func.count(allocations.c.user_name.distinct()).label("users"),
             func.min(allocations.c.model).label("model"),
             func.count(allocations.c.model.distinct()).label("models"),
             func.count(device.distinct()).label("gpus"),
         )
-        return self.read(_worst_first(statement.having(func.sum(self._table.c.idle_ms) > 0), keys).limit(limit))
+        return self.read(_order_by_waste(statement.having(func.sum(self._table.c.idle_ms) > 0), keys).limit(limit))
 
-    def read_holders(self, *, most_core_ratio: float) -> Sequence[RowMapping]:
-        """Workloads by model that worked, but never harder than this, of the containers that hold exactly one GPU, and
-        that one whole."""
-        table = self._table.c
-        keys = [allocations.c[key] for key in (*KEYS["owner"], "model")]
-        statement = self.choose(
+    def read_whole_gpu_workloads(self, *, max_core_ratio: float) -> Sequence[RowMapping]:
+        """By workload and model: containers that hold exactly one GPU, a whole one, with some activity but never more
+        than this."""
+        totals = self._table.c
+        keys = [allocations.c[name] for name in (*GROUP_COLUMNS["owner"], "model")]
+        statement = self.select(
             *keys,
-            *(whole(func.sum(table[name])).label(name) for name in (*ADDED, UNSEEN)),
-            *(func.max(table[name]).label(name) for name in PEAKS),
+            *(to_integer(func.sum(totals[name])).label(name) for name in (*SUMMED, UNMEASURED)),
+            *(func.max(totals[name]).label(name) for name in PEAKS),
             func.count(allocations.c.gpu_uuid.distinct()).label("gpus"),
         )
-        fits = (func.sum(table.active_ms) > 0) & (func.max(table.core_peak) <= most_core_ratio)
+        is_candidate = (func.sum(totals.active_ms) > 0) & (func.max(totals.core_peak) <= max_core_ratio)
         is_whole = allocations.c.share.in_(("", Share.EXCLUSIVE.value)) & (allocations.c.gpu_instance == "")
-        return self.read(statement.where(is_whole, _is_lone(self._table)).group_by(*keys).having(fits))
+        return self.read(statement.where(is_whole, _is_only_gpu(self._table)).group_by(*keys).having(is_candidate))
 
 
-def choose_rows(period: Period) -> Rows:
-    """Which rows of which tables make up a period."""
-    parts = [(usage_hourly, usage_hourly.c.hour_ms, each) for each in period.hourly]
-    if period.daily[0] < period.daily[1]:
-        parts.append((usage_daily, usage_daily.c.day_ms, period.daily))
-    return [(table, (moment >= since) & (moment < until)) for table, moment, (since, until) in parts]
+def select_usage_rows(period: Period) -> Sequence[RowSelection]:
+    """The usage rows of a period."""
+    return select_rows(period, hourly=usage_hourly, daily=usage_daily)
 
 
-def within(statement: Question, namespaces: Sequence[str]) -> Question:
+def select_rows(period: Period, *, hourly: Table, daily: Table) -> Sequence[RowSelection]:
+    spans = [(hourly, span) for span in period.hourly]
+    if period.daily.begin_ms < period.daily.end_ms:
+        spans.append((daily, period.daily))
+    return [
+        RowSelection(table, (time_column(table) >= span.begin_ms) & (time_column(table) < span.end_ms))
+        for table, span in spans
+    ]
+
+
+def only_namespaces(statement: Query, namespaces: Sequence[str]) -> Query:
     return statement.where(allocations.c.namespace.in_(namespaces)) if namespaces else statement
 
 
-def whole(amount: ColumnElement[Any]) -> ColumnElement[Any]:
-    """PostgreSQL adds up big integers to decimals."""
+def to_integer(amount: ColumnElement[Any]) -> ColumnElement[Any]:
+    """PostgreSQL returns sums of big integers as decimals."""
     return cast(amount, Number)
 
 
-def _add_up(sheet: Table, rows: tuple[Table, ColumnElement[bool]], *, has_money: bool) -> Any:
-    table, chosen = rows
-    names = [column.name for column in sheet.c][1:]
-    sums = select(table.c.allocation_id, *(_summed(table, name, has_money=has_money) for name in names))
-    question = sums.where(chosen).group_by(table.c.allocation_id)
-    return insert(sheet).from_select(["allocation_id", *names], question)
+def _insert_sums(totals: Table, selection: RowSelection, *, has_costs: bool) -> Any:
+    table = selection.table
+    names = [column.name for column in totals.c if column.name != "allocation_id"]
+    sums = select(table.c.allocation_id, *(_sum_column(table, name, has_costs=has_costs) for name in names))
+    query = sums.where(selection.condition).group_by(table.c.allocation_id)
+    return insert(totals).from_select(["allocation_id", *names], query)
 
 
-def _summed(table: Table, name: str, *, has_money: bool) -> ColumnElement[Any]:
-    """One column of a sheet, over many rows of the books."""
-    if not has_money and name in COSTS:
+def _sum_column(table: Table, name: str, *, has_costs: bool) -> ColumnElement[Any]:
+    """One column of the totals, over many rows of the ledger."""
+    if not has_costs and name in COSTS:
         return literal(0, Number)
-    if not has_money and name == UNPRICED:
+    if not has_costs and name == UNPRICED:
         return func.sum(table.c.allocated_ms)
     if name in PEAKS:
         return func.max(table.c[name])
     if name == UNPRICED:
         return func.sum(case((_is_free(table), table.c.allocated_ms), else_=0))
-    if name == UNSEEN:
+    if name == UNMEASURED:
         return func.sum(case((_has_no_peak(table), table.c.allocated_ms), else_=table.c.unknown_ms))
     return func.sum(table.c[name])
 
 
 def _is_free(table: Table) -> ColumnElement[bool]:
-    """Nothing was charged: there was no price, or all of it was waived."""
+    """Nothing was charged: there was no price, or a discount of 100 percent."""
     return (table.c.active_cost == 0) & (table.c.idle_cost == 0) & (table.c.unknown_cost == 0)
 
 
@@ -189,19 +201,19 @@ def _has_no_peak(table: Table) -> ColumnElement[bool]:
     return or_(table.c.core_peak.is_(None), table.c.memory_peak_bytes.is_(None))
 
 
-def _is_lone(sheet: Table) -> ColumnElement[bool]:
-    """Of a container with one GPU in this period."""
+def _is_only_gpu(totals: Table) -> ColumnElement[bool]:
+    """The allocation of a container with one GPU in this period."""
     names = ("namespace", "pod", "pod_uid", "container")
-    held = (
+    single = (
         select(func.min(allocations.c.id))
-        .select_from(sheet.join(allocations, allocations.c.id == sheet.c.allocation_id))
+        .select_from(totals.join(allocations, allocations.c.id == totals.c.allocation_id))
         .group_by(*(allocations.c[name] for name in names))
         .having(func.count(allocations.c.id.distinct()) == 1)
     )
-    return allocations.c.id.in_(held)
+    return allocations.c.id.in_(single)
 
 
-def _worst_first(statement: Select[Any], keys: Sequence[str]) -> Select[Any]:
-    named = statement.subquery()
-    ranks = (named.c.idle_cost.desc(), named.c.idle_ms.desc(), named.c.allocated_ms.desc())
-    return select(named).order_by(*ranks, *(named.c[key] for key in keys))
+def _order_by_waste(statement: Select[Any], keys: Sequence[str]) -> Select[Any]:
+    sums = statement.subquery()
+    order = (sums.c.idle_cost.desc(), sums.c.idle_ms.desc(), sums.c.allocated_ms.desc())
+    return select(sums).order_by(*order, *(sums.c[key] for key in keys))

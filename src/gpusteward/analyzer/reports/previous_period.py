@@ -1,4 +1,4 @@
-"""The period before, as long as this one, and what has changed since."""
+"""The period before, as long as this one, and how this one differs from it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,80 +6,77 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, Period, floor_day
-from gpusteward.analyzer.reports.amounts import UNPRICED
-from gpusteward.analyzer.reports.currencies import Currencies
-from gpusteward.analyzer.reports.ledger_extent import Books
-from gpusteward.analyzer.reports.period_totals import KEYS, SHEET_BEFORE, Sheet
+from gpusteward.analyzer.reports.amounts import UNPRICED, Currencies
+from gpusteward.analyzer.reports.ledger_extent import LedgerExtent
+from gpusteward.analyzer.reports.period_totals import GROUP_COLUMNS, PREVIOUS_TOTALS, PeriodTotals
 from gpusteward.analyzer.reports.report import Amounts, ReportQuery, Trend
 
 WHOLE_DAYS_FROM_MS = 14 * DAY_MS
-"""Against so long a period whole days are compared: they are read from far fewer rows than the hours at their edges."""
+"""From this length on, whole days are compared: they need far fewer rows than the hours at the edges."""
 
 
-@dataclass(frozen=True, slots=True)
-class Before:
-    """What is compared with, per hour: the newer period may still be under way."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreviousPeriod:
+    """Compared per hour, because the newer period may not be over yet."""
 
     period: Period
     allocated_ms: int
     idle_ms: int
     idle_cost: int | None
-    idle_by_key: Mapping[tuple[str, ...], int]
+    idle_by_group: Mapping[tuple[str, ...], int]
     hours: float
     hours_now: float
 
     def compare_group(self, key: tuple[str, ...], idle_ms: int) -> float | None:
-        return self.compare(idle_ms, self.idle_by_key.get(key))
+        return self.compare(idle_ms, self.idle_by_group.get(key))
 
     def compare(self, now: int | None, before: int | None) -> float | None:
-        """By how much the rate has changed; None where there is nothing to compare with."""
+        """The relative change of the amount per hour; None if there is nothing to compare with."""
         if now is None or not before or self.hours_now <= 0:
             return None
         return (now / self.hours_now) / (before / self.hours) - 1
 
+    def make_trend(self, now: Amounts) -> Trend:
+        return Trend(
+            since_ms=self.period.since_ms,
+            until_ms=self.period.until_ms,
+            allocated_gpu_ms=self.allocated_ms,
+            idle_gpu_ms=self.idle_ms,
+            idle_cost_micros=self.idle_cost,
+            allocated_change_ratio=self.compare(now.allocated_gpu_ms, self.allocated_ms),
+            idle_change_ratio=self.compare(now.idle_gpu_ms, self.idle_ms),
+            idle_cost_change_ratio=self.compare(now.idle_cost_micros, self.idle_cost),
+        )
 
-def read_before(
-    connection: Connection, query: ReportQuery, *, books: Books, period: Period, money: Currencies
-) -> Before | None:
-    """None when the books do not reach back that far."""
-    earlier = books.divide(*_step_back(period))
-    if books.begin_ms is None or books.begin_ms > earlier.since_ms:
+
+def read_previous(
+    connection: Connection, query: ReportQuery, *, extent: LedgerExtent, period: Period, currencies: Currencies
+) -> PreviousPeriod | None:
+    """None if the ledger does not reach back that far."""
+    earlier = extent.divide(*_step_back(period))
+    if extent.begin_ms is None or extent.begin_ms > earlier.since_ms:
         return None
-    has_money = money.is_one(earlier, period)
-    sheet = Sheet(connection, SHEET_BEFORE, period=earlier, namespaces=query.namespaces, has_money=has_money)
-    keys = KEYS[query.by]
-    idle = {tuple(row[name] for name in keys): int(row["idle_ms"] or 0) for row in sheet.read(sheet.sum_up(*keys))}
-    total = {name: int(amount or 0) for name, amount in sheet.read_total().items()}
+    has_costs = currencies.are_comparable(earlier, period)
+    totals = PeriodTotals(connection, PREVIOUS_TOTALS, period=earlier, namespaces=query.namespaces, has_costs=has_costs)
+    keys = GROUP_COLUMNS[query.by]
+    idle = {tuple(row[name] for name in keys): int(row["idle_ms"] or 0) for row in totals.read(totals.sum_by(*keys))}
+    total = {name: int(amount or 0) for name, amount in totals.read_total().items()}
     is_priced = total[UNPRICED] < total["allocated_ms"]
-    hours = (earlier.until_ms - earlier.since_ms) / HOUR_MS
-    return Before(
-        earlier,
-        total["allocated_ms"],
-        total["idle_ms"],
-        total["idle_cost"] if is_priced else None,
-        idle,
-        hours,
-        books.count_hours(period),
+    return PreviousPeriod(
+        period=earlier,
+        allocated_ms=total["allocated_ms"],
+        idle_ms=total["idle_ms"],
+        idle_cost=total["idle_cost"] if is_priced else None,
+        idle_by_group=idle,
+        hours=(earlier.until_ms - earlier.since_ms) / HOUR_MS,
+        hours_now=extent.count_hours(period),
     )
 
 
 def _step_back(period: Period) -> tuple[int, int]:
-    """As long a time right before it."""
+    """The same length of time right before the period."""
     length_ms = period.until_ms - period.since_ms
     if length_ms < WHOLE_DAYS_FROM_MS:
         return period.since_ms - length_ms, period.since_ms
     until_ms = floor_day(period.since_ms)
     return until_ms - floor_day(length_ms), until_ms
-
-
-def make_trend(before: Before, now: Amounts) -> Trend:
-    return Trend(
-        before.period.since_ms,
-        before.period.until_ms,
-        before.allocated_ms,
-        before.idle_ms,
-        before.idle_cost,
-        before.compare(now.allocated_gpu_ms, before.allocated_ms),
-        before.compare(now.idle_gpu_ms, before.idle_ms),
-        before.compare(now.idle_cost_micros, before.idle_cost),
-    )

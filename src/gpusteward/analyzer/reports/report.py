@@ -1,7 +1,7 @@
-"""A report as plain values: what is asked for, and what comes out. Standard library only: clients read it too.
+"""The query and the contents of a report. Standard library only, because clients read reports too.
 
-Time is GPU-milliseconds, money micro-units of the currency, energy millijoules, moments milliseconds since 1970; all of
-them integers, so that sums are exact. None is unknown, never 0.
+Durations are GPU-milliseconds, money micro-units of the currency, energy millijoules, times milliseconds since 1970:
+all integers, so that sums are exact. None is unknown, never 0.
 """
 
 import re
@@ -10,54 +10,56 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
-SPAN = "[1-9][0-9]{0,4}[hdw]"
+from gpusteward.core.errors import ConfigurationError
+from gpusteward.messages import ledger_errors
+
+_DURATION = "[1-9][0-9]{0,4}[hdw]"
 _UNITS_MS = {"h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
-_WAYS = "write a length of time such as 24h, 7d or 4w, or a moment such as 2026-11-01 or 2026-11-01T08:00Z"
 
 By = Literal["namespace", "owner", "model", "node", "user"]
 
 
 @dataclass(frozen=True, slots=True)
 class ReportQuery:
-    """What a report is about."""
+    """What a report covers."""
 
     since_ms: int
     until_ms: int
     by: By = "namespace"
-    namespaces: tuple[str, ...] = ()  # only these; none: all
-    top: int = 10  # so many wasters and findings
-    rows: int = 1000  # so many groups; the others are summed up in one row
+    namespaces: tuple[str, ...] = ()  # only these; empty: all
+    top: int = 10  # number of wasters and findings
+    rows: int = 1000  # number of groups; the others are summed in one row
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Which time a report is about. The books are kept by the hour, and by the day (UTC) where they are old."""
+    """The time a report covers: by the hour, and by the day (UTC) where hours are no longer kept."""
 
     asked_since_ms: int
     asked_until_ms: int
-    since_ms: int  # what is summed up: whole hours, or whole days
+    since_ms: int  # covered: whole hours, or whole days
     until_ms: int
-    first_ms: int | None  # from when to when there is something in the books; None: nothing
+    first_ms: int | None  # the recorded part of it; None: nothing is recorded
     last_ms: int | None
-    is_widened: bool  # to whole days, at the edge where only days are kept
+    is_widened: bool  # to whole days, because hours are no longer kept
 
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """What some allocations come to. Allocated is active + idle + unknown, always."""
+    """Sums over some allocations. Allocated is always active + idle + unknown."""
 
     allocations: int
     allocated_gpu_ms: int
     active_gpu_ms: int
     idle_gpu_ms: int
     unknown_gpu_ms: int
-    unallocated_gpu_ms: int | None  # nobody held them, while it was known how many GPUs there are; None: it never was
-    active_cost_micros: int | None  # None where nothing of it had a price
+    unallocated_gpu_ms: int | None  # while the number of GPUs was known; None: it never was
+    active_cost_micros: int | None  # None if no part of the time had a price
     idle_cost_micros: int | None
     unknown_cost_micros: int | None
-    unpriced_gpu_ms: int  # of the allocated time, what cost nothing, or nothing that could be added up
+    unpriced_gpu_ms: int  # of the allocated time, without a cost that can be added
     energy_mj: int | None
-    energy_gpu_ms: int  # of the allocated time, for which the power is known
+    energy_gpu_ms: int  # of the allocated time, with known power
     electricity_micros: int | None
     mean_score: float | None
 
@@ -73,18 +75,18 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One row: a namespace, an owner (then `kind` and `namespace` tell which), a model, a node or a user."""
+    """One row: a namespace, an owner (with `kind` and `namespace`), a model, a node or a user."""
 
     name: str
     kind: str
     namespace: str
     amounts: Amounts
-    idle_change_ratio: float | None  # of idle GPU-hours an hour against the period before; None: there is none
+    idle_change_ratio: float | None  # of idle GPU-hours per hour against the previous period; None: there is none
 
 
 @dataclass(frozen=True, slots=True)
 class Waster:
-    """A workload with GPUs it did not use."""
+    """A workload with idle GPUs."""
 
     kind: str
     namespace: str
@@ -105,7 +107,7 @@ class Finding:
     model: str
     gpus: int
     allocated_gpu_ms: int
-    part: str  # "mig", or "share" where the board has no MIG
+    part: str  # "mig", or "share" if the board has no MIG
     profile: str  # "2g.20gb", "1/2"
     board_fraction: float
     core_peak_ratio: float
@@ -124,15 +126,15 @@ class Point:
     idle_gpu_ms: int
     unknown_gpu_ms: int
     unallocated_gpu_ms: int | None
-    idle_cost_micros: int | None  # None where amounts cannot be added up
+    idle_cost_micros: int | None  # None if costs cannot be added
 
 
 @dataclass(frozen=True, slots=True)
 class Unused:
-    """How many GPUs did nothing in the last full hour of the books; means over it, rounded."""
+    """How many GPUs were not used in the last full recorded hour; means over the hour, rounded."""
 
     hour_ms: int
-    gpus: int  # all there are, or all that are held where that is all that is known
+    gpus: int  # all existing ones, or all allocated ones if only those are known
     idle: int
     unallocated: int | None
 
@@ -143,7 +145,7 @@ class Unused:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """The period before, as long as this one, and how this one differs from it, per hour."""
+    """The previous period of the same length, and the relative change since, per hour."""
 
     since_ms: int
     until_ms: int
@@ -157,7 +159,7 @@ class Trend:
 
 @dataclass(frozen=True, slots=True)
 class CurrencyChange:
-    """From then on money was counted in another currency."""
+    """From `at_ms` on, costs are in another currency."""
 
     at_ms: int
     before: str
@@ -166,7 +168,7 @@ class CurrencyChange:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the books say about a time."""
+    """GPU-hours and costs of a period."""
 
     made_ms: int
     currency: str
@@ -175,39 +177,40 @@ class Report:
     range: Range
     total: Amounts
     groups: Sequence[Group]
-    others: Group | None  # the groups beyond those that were asked for, summed up
+    others: Group | None  # the groups beyond `rows` of the query, summed
     wasters: Sequence[Waster]
     findings: Sequence[Finding]
-    trend: Trend | None  # None: the books do not go back that far
+    trend: Trend | None  # None: the ledger does not reach back that far
     step_ms: int  # of the points
     points: Sequence[Point]
     unused: Unused | None
-    fleet_coverage_ratio: float | None = (
-        None  # for how much of it the number of GPUs is known; None: of some namespaces
-    )
-    currency_changes: Sequence[CurrencyChange] = ()  # within it: then amounts are not added up, and money is unknown
+    fleet_coverage_ratio: float | None = None  # part of the time with a known number of GPUs; None: some namespaces
+    currency_changes: Sequence[CurrencyChange] = ()  # within the period: costs are then not added, and unknown
 
 
 def parse_time_range(since: str, until: str | None, *, now_ms: int) -> tuple[int, int]:
-    """Both ends in milliseconds since 1970; a length of time as `since` counts back from `until`. Raises ValueError."""
+    """Both ends in milliseconds since 1970; a duration as `since` counts back from `until`.
+
+    Raises ConfigurationError.
+    """
     until_ms = parse_time(until, before_ms=now_ms) if until else now_ms
     since_ms = parse_time(since, before_ms=until_ms)
     if since_ms >= until_ms:
-        raise ValueError("since must be before until")
+        raise ConfigurationError(ledger_errors.SINCE_NOT_BEFORE_UNTIL)
     return since_ms, until_ms
 
 
 def parse_time(text: str, *, before_ms: int) -> int:
     """`7d` (before `before_ms`), `2026-11-01` (UTC) or `2026-11-01T08:00:00+08:00` in milliseconds since 1970.
 
-    Raises ValueError.
+    Raises ConfigurationError.
     """
     text = text.strip()
-    if re.fullmatch(SPAN, text):
+    if re.fullmatch(_DURATION, text):
         return max(0, before_ms - int(text[:-1]) * _UNITS_MS[text[-1]])
     try:
-        moment = datetime.fromisoformat(text.upper())
+        time = datetime.fromisoformat(text.upper())
     except ValueError:
-        raise ValueError(_WAYS) from None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return max(0, int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000))
+        raise ConfigurationError(ledger_errors.INVALID_TIME) from None
+    time = time if time.tzinfo else time.replace(tzinfo=UTC)
+    return max(0, int((time - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000))

@@ -1,15 +1,15 @@
-"""Who holds a whole GPU, works on it, and would fit into a part of it. Pure: peaks in, findings out.
+"""Finds workloads that hold whole GPUs, use them, and would fit into a part of each. Pure: peaks in, findings out.
 
-A part is offered only where the peak of the whole period fits with room to spare:
+A part is suggested only if the peak of the whole period fits with a margin:
 
-- memory: the peak and a fifth more. A sample every half minute misses the top of a short rise, a CUDA context of a few
-  hundred MiB comes on top, and a GPU, unlike a host, kills at the first byte too many. (krr keeps 15 % over the peak
-  for host memory.)
-- compute: the peak share of busy time is at most four fifths of the part's share of the board. The measure tells that
-  some kernel ran, not how much of the GPU it filled; this holds even if every kernel filled all of it.
+- memory: the peak plus 20 %. A sample every 30 seconds misses the top of a short rise, a CUDA context of a few hundred
+  MiB comes on top, and an allocation beyond the memory of a GPU fails at once. (krr keeps 15 % over the peak for host
+  memory.)
+- compute: the peak utilization is at most 80 % of the part's share of the board. Utilization only means that some
+  kernel ran, not how much of the GPU it filled; the rule holds even if every kernel filled all of it.
 
-Who never worked is not offered a smaller GPU: that one is idle, and the report lists it as such. A container with
-several GPUs is left alone: instances of MIG cannot talk to each other, and a process sees one of them only.
+Workloads that were never active are not included: they are idle, and the report lists them as such. Containers with
+several GPUs are not included either: MIG instances cannot communicate with each other, and a process sees only one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,22 +23,22 @@ from gpusteward.analyzer.reports.report import Finding
 
 @dataclass(frozen=True, slots=True)
 class Margins:
-    """How sure one must be."""
+    """What is required for a suggestion."""
 
     memory_ratio: float = 1.2  # of the peak
     core_ratio: float = 0.8  # of the part
-    least_hours: float = 24  # a day with its night: less says little about what a workload does
-    most_unseen_ratio: float = 0.1  # of the time, without a peak or of unknown activity
+    min_hours: float = 24  # a day and a night: less says little about a workload
+    max_unmeasured_ratio: float = 0.1  # of the time, without a peak or with unknown activity
 
 
 MARGINS = Margins()
-LARGEST_PART_RATIO = 0.6
-"""No part that is offered has more of the compute of its board; who needs more need not be looked at."""
+MAX_PART_RATIO = 0.6
+"""No part has a larger share of the compute of its board: workloads with a higher peak need not be read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
-    """What a workload did with the GPUs of one model that it held whole and one a container."""
+class WholeGpuWorkload:
+    """What a workload did with whole GPUs of one model, one per container."""
 
     kind: str
     namespace: str
@@ -47,7 +47,7 @@ class Holder:
     gpus: int
     allocated_gpu_ms: int
     active_gpu_ms: int
-    unseen_gpu_ms: int
+    unmeasured_gpu_ms: int
     cost_micros: int
     core_peak_ratio: float | None
     memory_peak_bytes: int | None
@@ -56,7 +56,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Something smaller than a whole GPU."""
+    """A part of a GPU."""
 
     kind: str
     name: str
@@ -65,39 +65,42 @@ class _Part:
     board: float
 
 
-SHARES = (_Part("share", "1/4", 0.25, 0.25, 0.25), _Part("share", "1/2", 0.5, 0.5, 0.5))
-"""For boards without MIG: time-slicing or MPS. Finer ones gain little and disturb each other more."""
+SHARES = (
+    _Part(kind="share", name="1/4", compute=0.25, memory=0.25, board=0.25),
+    _Part(kind="share", name="1/2", compute=0.5, memory=0.5, board=0.5),
+)
+"""For boards without MIG: time-slicing or MPS. Smaller shares save little more and interfere with each other more."""
 
 
-def find_smaller(holders: Iterable[Holder], margins: Margins = MARGINS) -> list[Finding]:
-    """One finding a workload and model that fits into less; the largest saving first."""
-    found = [finding for holder in holders if (finding := _shrink(holder, margins)) is not None]
+def find_smaller(workloads: Iterable[WholeGpuWorkload], margins: Margins = MARGINS) -> list[Finding]:
+    """One finding per workload and model that fits into a part; the largest saving first."""
+    found = [finding for workload in workloads if (finding := _find_smallest(workload, margins)) is not None]
     return sorted(found, key=lambda each: (-(each.saving_micros or 0), -each.saving_gpu_ms, each.namespace, each.name))
 
 
-def _shrink(holder: Holder, margins: Margins) -> Finding | None:
-    total_bytes = _memory_of(holder)
-    if not _is_evident(holder, margins) or total_bytes is None:
+def _find_smallest(workload: WholeGpuWorkload, margins: Margins) -> Finding | None:
+    total_bytes = _memory_of(workload)
+    if not _has_evidence(workload, margins) or total_bytes is None:
         return None
-    board = find_board(holder.model, total_bytes)
-    fitting = [part for part in _parts_of(board) if _fits(part, holder, margins, total_bytes=total_bytes)]
+    board = find_board(workload.model, total_bytes)
+    fitting = [part for part in _parts_of(board) if _fits(part, workload, margins, total_bytes=total_bytes)]
     smallest = min(fitting, key=lambda part: (part.board, part.compute), default=None)
-    return _describe(holder, smallest, total_bytes) if smallest else None
+    return _make_finding(workload, smallest, total_bytes) if smallest else None
 
 
-def _memory_of(holder: Holder) -> int | None:
-    """As measured, else as typical of the model."""
-    if holder.memory_total_bytes:
-        return holder.memory_total_bytes
-    facts = find_model(holder.model)
+def _memory_of(workload: WholeGpuWorkload) -> int | None:
+    """As measured, otherwise as typical of the model."""
+    if workload.memory_total_bytes:
+        return workload.memory_total_bytes
+    facts = find_model(workload.model)
     return int(facts.memory_mib * MIB) if facts else None
 
 
-def _is_evident(holder: Holder, margins: Margins) -> bool:
+def _has_evidence(workload: WholeGpuWorkload, margins: Margins) -> bool:
     return (
-        holder.active_gpu_ms > 0
-        and holder.allocated_gpu_ms >= margins.least_hours * HOUR_MS
-        and holder.unseen_gpu_ms <= margins.most_unseen_ratio * holder.allocated_gpu_ms
+        workload.active_gpu_ms > 0
+        and workload.allocated_gpu_ms >= margins.min_hours * HOUR_MS
+        and workload.unmeasured_gpu_ms <= margins.max_unmeasured_ratio * workload.allocated_gpu_ms
     )
 
 
@@ -105,36 +108,42 @@ def _parts_of(board: MigBoard | None) -> Sequence[_Part]:
     if board is None:
         return SHARES
     return [
-        _Part("mig", each.name, each.compute_fraction, each.memory_fraction * USABLE_OF_NOMINAL, each.board_fraction)
+        _Part(
+            kind="mig",
+            name=each.name,
+            compute=each.compute_fraction,
+            memory=each.memory_fraction * USABLE_OF_NOMINAL,
+            board=each.board_fraction,
+        )
         for each in board.profiles
     ]
 
 
-def _fits(part: _Part, holder: Holder, margins: Margins, *, total_bytes: int) -> bool:
-    if holder.core_peak_ratio is None or holder.memory_peak_bytes is None:
+def _fits(part: _Part, workload: WholeGpuWorkload, margins: Margins, *, total_bytes: int) -> bool:
+    if workload.core_peak_ratio is None or workload.memory_peak_bytes is None:
         return False
     return (
-        holder.memory_peak_bytes * margins.memory_ratio <= part.memory * total_bytes
-        and holder.core_peak_ratio <= part.compute * margins.core_ratio
+        workload.memory_peak_bytes * margins.memory_ratio <= part.memory * total_bytes
+        and workload.core_peak_ratio <= part.compute * margins.core_ratio
     )
 
 
-def _describe(holder: Holder, part: _Part, total_bytes: int) -> Finding:
-    assert holder.core_peak_ratio is not None
-    assert holder.memory_peak_bytes is not None
+def _make_finding(workload: WholeGpuWorkload, part: _Part, total_bytes: int) -> Finding:
+    assert workload.core_peak_ratio is not None
+    assert workload.memory_peak_bytes is not None
     return Finding(
-        kind=holder.kind,
-        namespace=holder.namespace,
-        name=holder.name,
-        model=holder.model,
-        gpus=holder.gpus,
-        allocated_gpu_ms=holder.allocated_gpu_ms,
+        kind=workload.kind,
+        namespace=workload.namespace,
+        name=workload.name,
+        model=workload.model,
+        gpus=workload.gpus,
+        allocated_gpu_ms=workload.allocated_gpu_ms,
         part=part.kind,
         profile=part.name,
         board_fraction=round(part.board, 4),
-        core_peak_ratio=round(holder.core_peak_ratio, 4),
-        memory_peak_bytes=holder.memory_peak_bytes,
+        core_peak_ratio=round(workload.core_peak_ratio, 4),
+        memory_peak_bytes=workload.memory_peak_bytes,
         memory_total_bytes=total_bytes,
-        saving_gpu_ms=int(holder.allocated_gpu_ms * (1 - part.board)),
-        saving_micros=int(holder.cost_micros * (1 - part.board)) if holder.cost_micros else None,
+        saving_gpu_ms=int(workload.allocated_gpu_ms * (1 - part.board)),
+        saving_micros=int(workload.cost_micros * (1 - part.board)) if workload.cost_micros else None,
     )

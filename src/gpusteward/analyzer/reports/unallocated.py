@@ -1,149 +1,150 @@
-"""GPUs that nobody held: all there are, less what was allocated while somebody said how many there are.
+"""GPUs that were not allocated: all existing GPUs minus what was allocated while their number was known.
 
-Rows of the fleet say how long that was, and what was held meanwhile. Those of version 0001 do not: they are taken to
-speak of the whole hour, or day, and what was held in it is added up here.
+Rows of the fleet tables contain for how long the number was known, and what was allocated in that time. Rows of schema
+version 0001 do not: they are taken to cover the whole hour or day, and what was allocated in it is added up here.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Table, exists, func, select
 
+from gpusteward.analyzer.ledger.cycle_record import NodeModel
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, Period, floor_hour
-from gpusteward.analyzer.ledger.schema import allocations, fleet_daily, fleet_hourly, usage_daily, usage_hourly
-from gpusteward.analyzer.reports.ledger_extent import Books
-from gpusteward.analyzer.reports.period_totals import Rows, within
+from gpusteward.analyzer.ledger.schema import (
+    allocations,
+    fleet_daily,
+    fleet_hourly,
+    time_column,
+    usage_daily,
+    usage_hourly,
+)
+from gpusteward.analyzer.reports.ledger_extent import LedgerExtent
+from gpusteward.analyzer.reports.period_totals import RowSelection, only_namespaces, select_rows
 from gpusteward.analyzer.reports.report import Range, Unused
 
-Place = tuple[str, str]  # node, model
+
+def select_fleet_rows(period: Period) -> Sequence[RowSelection]:
+    """The fleet rows of a period."""
+    return select_rows(period, hourly=fleet_hourly, daily=fleet_daily)
 
 
-def choose_fleet(period: Period) -> Rows:
-    """The rows of the fleet that go with those of the usage."""
-    parts = [(fleet_hourly, fleet_hourly.c.hour_ms, each) for each in period.hourly]
-    if period.daily[0] < period.daily[1]:
-        parts.append((fleet_daily, fleet_daily.c.day_ms, period.daily))
-    return [(table, (moment >= since) & (moment < until)) for table, moment, (since, until) in parts]
-
-
-def read_unallocated(connection: Connection, period: Period) -> dict[Place, int]:
-    """By node and model; nothing of a place whose size nobody told."""
-    fleet, held, untold = Counter[Place](), Counter[Place](), Counter[Place]()
-    for table, chosen in choose_fleet(period):
+def read_unallocated(connection: Connection, period: Period) -> dict[NodeModel, int]:
+    """GPU-milliseconds; only nodes and models whose number of GPUs was known."""
+    fleet, held, missing = Counter[NodeModel](), Counter[NodeModel](), Counter[NodeModel]()
+    for selection in select_fleet_rows(period):
+        table = selection.table
         keys = (table.c.node, table.c.model)
-        sums = (func.sum(table.c.gpu_ms), func.sum(table.c.held_ms), func.count(), func.count(table.c.held_ms))
-        rows = connection.execute(select(*keys, *sums).where(chosen).group_by(*keys)).all()
-        for node, model, gpu_ms, held_ms, *_ in rows:
-            fleet[node, model] += int(gpu_ms)
-            held[node, model] += int(held_ms or 0)
-        if any(told < count for *_, count, told in rows):
-            untold.update(_add_up_held(connection, table, chosen))
-    return _subtract(fleet, held, untold)
+        sums = (
+            func.sum(table.c.gpu_ms).label("gpu_ms"),
+            func.sum(table.c.held_ms).label("held_ms"),
+            (func.count() - func.count(table.c.held_ms)).label("without_held"),
+        )
+        rows = connection.execute(select(*keys, *sums).where(selection.condition).group_by(*keys)).all()
+        for row in rows:
+            key = NodeModel(row.node, row.model)
+            fleet[key] += int(row.gpu_ms)
+            held[key] += int(row.held_ms or 0)
+        if any(row.without_held for row in rows):
+            missing.update(_sum_allocated(connection, table, selection.condition))
+    return _subtract(fleet, held, missing)
 
 
-def _add_up_held(connection: Connection, fleet: Table, chosen: ColumnElement[bool]) -> Mapping[Place, int]:
-    """What was allocated on a node in the hours, or days, whose rows do not say it themselves."""
+def _sum_allocated(connection: Connection, fleet: Table, condition: ColumnElement[bool]) -> Mapping[NodeModel, int]:
+    """What was allocated on a node in the hours or days whose fleet rows lack it."""
     usage = usage_hourly if fleet is fleet_hourly else usage_daily
-    moment, at = next(iter(usage.c)), next(iter(fleet.c))
-    untold = select(at).where(chosen, fleet.c.held_ms.is_(None)).distinct()  # an index leads to them
-    is_there = exists().where(at == moment, fleet.c.node == allocations.c.node, fleet.c.held_ms.is_(None), chosen)
+    usage_time, fleet_time = time_column(usage), time_column(fleet)
+    incomplete = select(fleet_time).where(condition, fleet.c.held_ms.is_(None)).distinct()  # uses the index
+    has_fleet_row = exists().where(
+        fleet_time == usage_time, fleet.c.node == allocations.c.node, fleet.c.held_ms.is_(None), condition
+    )
     joined = usage.join(allocations, allocations.c.id == usage.c.allocation_id)
     keys = (allocations.c.node, allocations.c.model)
     sums = (
-        select(*keys, func.sum(usage.c.allocated_ms))
+        select(*keys, func.sum(usage.c.allocated_ms).label("allocated_ms"))
         .select_from(joined)
-        .where(moment.in_(untold), is_there)
+        .where(usage_time.in_(incomplete), has_fleet_row)
         .group_by(*keys)
     )
-    return {(node, model): int(held) for node, model, held in connection.execute(sums)}
+    return {NodeModel(row.node, row.model): int(row.allocated_ms) for row in connection.execute(sums)}
 
 
-def _subtract(fleet: Mapping[Place, int], held: Mapping[Place, int], untold: Mapping[Place, int]) -> dict[Place, int]:
-    """What is left of each place. Holders of the one model of a node are told by the node alone, as in the ledger."""
-    models = Counter(node for node, _ in fleet)
-    untold_on = Counter[str]()
-    for (node, _), gpu_ms in untold.items():
-        untold_on[node] += gpu_ms
+def _subtract(
+    fleet: Mapping[NodeModel, int], held: Mapping[NodeModel, int], missing: Mapping[NodeModel, int]
+) -> dict[NodeModel, int]:
+    """On a node with a single model, all allocations of the node count, as when they were recorded."""
+    models = Counter(key.node for key in fleet)
+    missing_on = Counter[str]()
+    for key, gpu_ms in missing.items():
+        missing_on[key.node] += gpu_ms
     return {
-        (node, model): max(
-            0, gpu_ms - held[node, model] - (untold_on[node] if models[node] == 1 else untold.get((node, model), 0))
-        )
-        for (node, model), gpu_ms in fleet.items()
+        key: max(0, gpu_ms - held[key] - (missing_on[key.node] if models[key.node] == 1 else missing.get(key, 0)))
+        for key, gpu_ms in fleet.items()
     }
 
 
 def read_coverage(connection: Connection, period: Period, covered: Range) -> float | None:
-    """For how much of the time in the books somebody said how many GPUs there are; None: nothing is in the books."""
+    """The part of the recorded time for which the number of GPUs was known; None if nothing is recorded."""
     if covered.first_ms is None or covered.last_ms is None or covered.last_ms <= covered.first_ms:
         return None
     known_ms = 0
-    for table, chosen in choose_fleet(period):
-        moment, whole_ms = next(iter(table.c)), HOUR_MS if table is fleet_hourly else DAY_MS
-        longest = select(func.max(func.coalesce(table.c.known_ms, whole_ms))).where(chosen).group_by(moment)
-        known_ms += sum(int(each) for each in connection.scalars(longest))
+    for selection in select_fleet_rows(period):
+        table = selection.table
+        whole_ms = HOUR_MS if table is fleet_hourly else DAY_MS
+        longest = select(func.max(func.coalesce(table.c.known_ms, whole_ms))).where(selection.condition)
+        known_ms += sum(int(each) for each in connection.scalars(longest.group_by(time_column(table))))
     return min(1.0, known_ms / (covered.last_ms - covered.first_ms))
 
 
-def read_fleet_steps(connection: Connection, rows: Rows, *, step_ms: int) -> dict[int, tuple[int, int | None]]:
-    """By step: the time of all GPUs, and what was held of it; None where some row does not say."""
-    steps: dict[int, tuple[int, int | None]] = {}
-    for at_ms, gpu_ms, held_ms in _read_moments(connection, rows):
-        step = at_ms - at_ms % step_ms
-        fleet, held = steps.get(step, (0, 0))
-        steps[step] = fleet + gpu_ms, None if held is None or held_ms is None else held + held_ms
-    return steps
-
-
-def _read_moments(connection: Connection, rows: Rows) -> Iterator[tuple[int, int, int | None]]:
-    for table, chosen in rows:
-        moment = next(iter(table.c))
-        sums = (func.sum(table.c.gpu_ms), func.sum(table.c.held_ms), func.count(), func.count(table.c.held_ms))
-        for at_ms, gpu_ms, held_ms, count, told in connection.execute(
-            select(moment, *sums).where(chosen).group_by(moment)
-        ):
-            yield int(at_ms), int(gpu_ms), int(held_ms) if told == count else None
-
-
-def read_unused(connection: Connection, namespaces: Sequence[str], *, books: Books, until_ms: int) -> Unused | None:
-    """Of the last full hour that is asked for and in the books; None without one. The first hour of all may have begun
-    before them."""
-    if books.booked_ms is None or books.begin_ms is None:
+def read_unused(
+    connection: Connection, namespaces: Sequence[str], *, extent: LedgerExtent, until_ms: int
+) -> Unused | None:
+    """Of the last full recorded hour before `until_ms`; None without one. The first recorded hour may be incomplete."""
+    if extent.recorded_ms is None or extent.begin_ms is None:
         return None
-    hour_ms = floor_hour(min(books.booked_ms, until_ms)) - HOUR_MS
-    if hour_ms <= books.begin_ms:
+    hour_ms = floor_hour(min(extent.recorded_ms, until_ms)) - HOUR_MS
+    if hour_ms <= extent.begin_ms:
         return None
     held, idle = _read_hour(connection, hour_ms, namespaces)
     fleet = None if namespaces else _read_fleet_hour(connection, hour_ms, held=int(held or 0))
     if held is None and fleet is None:
         return None
-    return _count(hour_ms, held=int(held or 0), idle=int(idle or 0), fleet=fleet)
+    return _count_gpus(hour_ms, held=int(held or 0), idle=int(idle or 0), fleet=fleet)
 
 
 def _read_hour(connection: Connection, hour_ms: int, namespaces: Sequence[str]) -> tuple[int | None, int | None]:
+    """Allocated and idle GPU-milliseconds; None without rows."""
     usage = usage_hourly.c
     joined = usage_hourly.join(allocations, allocations.c.id == usage.allocation_id)
     sums = select(func.sum(usage.allocated_ms), func.sum(usage.idle_ms)).select_from(joined)
-    held, idle = connection.execute(within(sums.where(usage.hour_ms == hour_ms), namespaces)).one()
+    held, idle = connection.execute(only_namespaces(sums.where(usage.hour_ms == hour_ms), namespaces)).one()
     return held, idle
 
 
-def _read_fleet_hour(connection: Connection, hour_ms: int, *, held: int) -> tuple[float, float] | None:
-    """The time of all GPUs and of those nobody held, as if what was known of a part were true of the whole hour."""
-    row = fleet_hourly.c
-    asked = select(row.gpu_ms, row.held_ms, row.known_ms).where(row.hour_ms == hour_ms)
-    rows = connection.execute(asked).all()
+class FleetHour(NamedTuple):
+    """GPU-milliseconds of all GPUs in one hour, and of those that were not allocated."""
+
+    total: float
+    unallocated: float
+
+
+def _read_fleet_hour(connection: Connection, hour_ms: int, *, held: int) -> FleetHour | None:
+    """What was known for a part of the hour is extrapolated to the whole hour."""
+    fleet = fleet_hourly.c
+    query = select(fleet.gpu_ms, fleet.held_ms, fleet.known_ms).where(fleet.hour_ms == hour_ms)
+    rows = connection.execute(query).all()
     if not rows:
         return None
-    fleet = sum(gpu_ms * HOUR_MS / (known_ms or HOUR_MS) for gpu_ms, _, known_ms in rows)
-    if any(held_ms is None for _, held_ms, _ in rows):
-        return fleet, fleet - held
-    return fleet, sum((gpu_ms - held_ms) * HOUR_MS / (known_ms or HOUR_MS) for gpu_ms, held_ms, known_ms in rows)
+    total = sum(row.gpu_ms * HOUR_MS / (row.known_ms or HOUR_MS) for row in rows)
+    if any(row.held_ms is None for row in rows):
+        return FleetHour(total, total - held)
+    return FleetHour(total, sum((row.gpu_ms - row.held_ms) * HOUR_MS / (row.known_ms or HOUR_MS) for row in rows))
 
 
-def _count(hour_ms: int, *, held: int, idle: int, fleet: tuple[float, float] | None) -> Unused:
-    there, free = fleet or (0.0, 0.0)
-    gpus = round(max(held, there) / HOUR_MS)
+def _count_gpus(hour_ms: int, *, held: int, idle: int, fleet: FleetHour | None) -> Unused:
+    gpus = round(max(held, fleet.total if fleet else 0.0) / HOUR_MS)
     idle_gpus = min(gpus, round(idle / HOUR_MS))
     if fleet is None:
         return Unused(hour_ms, gpus, idle_gpus, None)
-    return Unused(hour_ms, gpus, idle_gpus, min(gpus - idle_gpus, round(max(0.0, free) / HOUR_MS)))
+    return Unused(hour_ms, gpus, idle_gpus, min(gpus - idle_gpus, round(max(0.0, fleet.unallocated) / HOUR_MS)))

@@ -20,6 +20,7 @@ from gpusteward.analyzer.reports.render.csv_text import render_csv
 from gpusteward.analyzer.reports.render.html_page import content_policy, render_html
 from gpusteward.analyzer.reports.render.json_text import render_json
 from gpusteward.analyzer.reports.report import By, Report, ReportQuery, parse_time_range
+from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language
 from gpusteward.core.negotiation import parse_accept
 from gpusteward.messages import api_errors
@@ -54,8 +55,8 @@ class ReportParameters(BaseModel):
         """Raises a 422 problem."""
         try:
             since_ms, until_ms = parse_time_range(self.since, self.until, now_ms=now_ms)
-        except ValueError as error:
-            raise ProblemError(422, "invalid-parameter", api_errors.INVALID_TIME_RANGE, reason=error) from None
+        except ConfigurationError as error:
+            raise ProblemError(422, "invalid-parameter", api_errors.INVALID_TIME_RANGE, reason=error.message) from None
         return ReportQuery(since_ms, until_ms, self.by, self.namespace, self.top, self.rows)
 
 

@@ -1,4 +1,4 @@
-"""What alembic runs to take steps: on the connection, and in the transaction, that `upgrades.py` gives it."""
+"""Run by alembic: applies migrations on the connection and in the transaction of `upgrade.py`."""
 
 from alembic import context
 

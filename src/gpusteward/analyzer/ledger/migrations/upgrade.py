@@ -1,4 +1,4 @@
-"""Brings the tables to the version of this program. Alembic is loaded only for books of an older one."""
+"""Upgrades the tables to the schema of this program. Alembic is loaded only for a ledger with an older schema."""
 
 from pathlib import Path
 
@@ -8,18 +8,19 @@ from gpusteward.analyzer.ledger.db_engine import with_write_lock
 from gpusteward.analyzer.ledger.schema import METADATA
 from gpusteward.core.errors import SourceError
 from gpusteward.logs import Log
+from gpusteward.messages import ledger_errors
 
 log = Log(__name__)
 
 HEAD = "0002"
-"""The schema version that this program writes. Known without alembic, which is loaded only to run migrations."""
+"""The schema version that this program writes. Known without alembic."""
 VERSION_TABLE = "alembic_version"
 _FOLDER = Path(__file__).parent
-_LOCK_NUMBER = 4_770_837_001  # any number, as long as every gpusteward has the same
+_LOCK_NUMBER = 4_770_837_001  # arbitrary, but the same in every gpusteward
 
 
 def upgrade(engine: Engine) -> None:
-    """All of it or nothing. Raises SourceError for books of a newer program, SQLAlchemyError when it cannot be done."""
+    """In one transaction. Raises SourceError for a ledger of a newer program, SQLAlchemyError if the upgrade fails."""
     with engine.connect() as connection:
         if read_version(connection) == HEAD:
             return
@@ -28,22 +29,22 @@ def upgrade(engine: Engine) -> None:
             connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _LOCK_NUMBER})
         version = read_version(connection)
         if version is None:
-            _create(connection)
+            _create_tables(connection)
         elif version != HEAD:
-            take_steps(connection, version)
+            run_migrations(connection, version)
             log.info("ledger_upgraded", before=version, now=HEAD)
 
 
 def read_version(connection: Connection) -> str | None:
-    """None where there are no books yet."""
+    """The schema version; None for an empty database."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     version: str | None = connection.execute(select(column("version_num")).select_from(table(VERSION_TABLE))).scalar()
     return version
 
 
-def _create(connection: Connection) -> None:
-    """What all steps together make, without taking them; a test compares the two."""
+def _create_tables(connection: Connection) -> None:
+    """The result of all migrations without running them; a test compares the two."""
     METADATA.create_all(connection, checkfirst=False)
     version = Table(VERSION_TABLE, MetaData(), Column("version_num", String(32), primary_key=True))
     version.create(connection)
@@ -51,8 +52,8 @@ def _create(connection: Connection) -> None:
     log.info("ledger_created", version=HEAD)
 
 
-def take_steps(connection: Connection, version: str | None) -> None:
-    """From this version to that of today. Raises SourceError for a version this program does not know."""
+def run_migrations(connection: Connection, version: str | None) -> None:
+    """From this version to HEAD. Raises SourceError for a version that this program does not know."""
     from alembic import command
     from alembic.config import Config
     from alembic.script import ScriptDirectory
@@ -61,10 +62,7 @@ def take_steps(connection: Connection, version: str | None) -> None:
     config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
     config.set_main_option("path_separator", "newline")
     config.attributes["connection"] = connection
-    known = {step.revision for step in ScriptDirectory.from_config(config).walk_revisions()}
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     if version is not None and version not in known:
-        raise SourceError(
-            f"the books are of version {version}, this gpusteward knows up to {HEAD}: a newer one wrote them; "
-            "use that one, or another database (ledger.url)"
-        )
+        raise SourceError(ledger_errors.NEWER_SCHEMA, version=version, supported=HEAD)
     command.upgrade(config, HEAD)

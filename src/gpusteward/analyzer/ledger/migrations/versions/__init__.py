@@ -1,1 +1,1 @@
-"""The steps, oldest first. A released one never changes."""
+"""The migrations, oldest first. A released one never changes."""

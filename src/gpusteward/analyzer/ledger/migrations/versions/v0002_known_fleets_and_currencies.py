@@ -1,4 +1,4 @@
-"""For how long the number of GPUs was known, what was held meanwhile, and the currency of the money."""
+"""For how long the number of GPUs was known, what was allocated in that time, and the currency of the costs."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ Number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Rows that are there say neither (NULL): to work it out would read every row of the books at a start."""
+    """Existing rows get NULL: computing the values would read the whole ledger at a start."""
     for name in ("fleet_hourly", "fleet_daily"):
         op.add_column(name, sa.Column("known_ms", Number))
         op.add_column(name, sa.Column("held_ms", Number))

@@ -1,4 +1,4 @@
-"""The first books."""
+"""The first schema."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -7,7 +7,7 @@ revision = "0001"
 down_revision = None
 
 Number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-_KEPT_IN_ORDER = {"sqlite_with_rowid": False}
+_STORED_IN_KEY_ORDER = {"sqlite_with_rowid": False}
 
 
 def upgrade() -> None:
@@ -17,10 +17,10 @@ def upgrade() -> None:
         sa.Column("at_ms", Number, nullable=False),
     )
     _create_allocations()
-    for name, moment in (("usage_hourly", "hour_ms"), ("usage_daily", "day_ms")):
-        _create_usage(name, moment)
-    for name, moment in (("fleet_hourly", "hour_ms"), ("fleet_daily", "day_ms")):
-        _create_fleet(name, moment)
+    for name, time in (("usage_hourly", "hour_ms"), ("usage_daily", "day_ms")):
+        _create_usage(name, time)
+    for name, time in (("fleet_hourly", "hour_ms"), ("fleet_daily", "day_ms")):
+        _create_fleet(name, time)
     _create_verdict_changes()
     _create_notices()
     _create_outbox()
@@ -38,30 +38,30 @@ def _create_allocations() -> None:
     op.create_index("allocations_by_end", "allocations", ["ended_ms"])
 
 
-def _create_usage(name: str, moment: str) -> None:
+def _create_usage(name: str, time: str) -> None:
     op.create_table(
         name,
-        *_numbers(moment, "allocation_id", "allocated_ms", "active_ms", "idle_ms", "unknown_ms"),
+        *_numbers(time, "allocation_id", "allocated_ms", "active_ms", "idle_ms", "unknown_ms"),
         *_numbers("active_cost", "idle_cost", "unknown_cost"),
         sa.Column("energy_mj", Number),
         *_numbers("energy_ms", "score_ms_sum", "scored_ms"),
         sa.Column("core_peak", sa.Float(53)),
         sa.Column("memory_peak_bytes", Number),
         sa.Column("memory_total_bytes", Number),
-        sa.PrimaryKeyConstraint(moment, "allocation_id"),
+        sa.PrimaryKeyConstraint(time, "allocation_id"),
         sa.CheckConstraint("allocated_ms = active_ms + idle_ms + unknown_ms", name=f"{name}_adds_up"),
-        **_KEPT_IN_ORDER,
+        **_STORED_IN_KEY_ORDER,
     )
 
 
-def _create_fleet(name: str, moment: str) -> None:
+def _create_fleet(name: str, time: str) -> None:
     op.create_table(
         name,
-        *_numbers(moment),
+        *_numbers(time),
         *_texts("node", "model"),
         *_numbers("gpu_ms"),
-        sa.PrimaryKeyConstraint(moment, "node", "model"),
-        **_KEPT_IN_ORDER,
+        sa.PrimaryKeyConstraint(time, "node", "model"),
+        **_STORED_IN_KEY_ORDER,
     )
 
 

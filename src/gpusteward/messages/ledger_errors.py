@@ -1,0 +1,26 @@
+"""Error texts of the ledger and of reports that read it."""
+
+from gpusteward.core.messages import Message
+
+INVALID_URL = Message(
+    "ledger.url cannot be used ({reason}); use sqlite:///PATH or postgresql://USER:PASSWORD@HOST:PORT/DATABASE",
+    "ledger.url 无效（{reason}）；格式为 sqlite:///PATH 或 postgresql://USER:PASSWORD@HOST:PORT/DATABASE",
+)
+NEWER_SCHEMA = Message(
+    "the ledger has schema version {version}, this gpusteward supports versions up to {supported}; use the newer "
+    "gpusteward that wrote it, or another database (ledger.url)",
+    "账本的 schema 版本为 {version}，当前 gpusteward 最高支持 {supported}；请使用写入该账本的新版 gpusteward，"
+    "或更换数据库（ledger.url）",
+)
+OTHER_SCHEMA = Message(
+    "the ledger cannot be read: it has schema version {version}, this gpusteward reads version {supported}; "
+    "`gpusteward serve` of the newer version upgrades it",
+    "无法读取账本：schema 版本为 {version}，当前 gpusteward 支持的版本为 {supported}；"
+    "运行新版的 `gpusteward serve` 可升级账本",
+)
+NOT_READABLE = Message("the ledger cannot be read: {reason}", "无法读取账本：{reason}")
+INVALID_TIME = Message(
+    "use a duration such as 24h, 7d or 4w, or a time such as 2026-11-01 or 2026-11-01T08:00Z",
+    "请使用 24h、7d、4w 这样的时长，或 2026-11-01、2026-11-01T08:00Z 这样的时间",
+)
+SINCE_NOT_BEFORE_UNTIL = Message("since must be before until", "since 必须早于 until")
