@@ -9,7 +9,7 @@ from gpusteward.agent.http.server import serve
 from tests.agent.http.clients import LOOPBACK
 from tests.analyzer.api.sample_results import small_result
 from tests.analyzer.api.server import Api, running_api
-from tests.cli.nodes import SnapshotAnswers
+from tests.cli.nodes import SnapshotPages
 
 VARIABLES = (
     "GPUSTEWARD_SERVER",
@@ -44,7 +44,7 @@ def analyzer() -> Iterator[Api]:
 
 @pytest.fixture
 def node_url() -> Iterator[str]:
-    """The agent's real HTTP server, with the snapshot of a simulated node at a fixed moment."""
-    server = serve(SnapshotAnswers(), LOOPBACK)
+    """The agent's real HTTP server, with the snapshot of a simulated node at a fixed time."""
+    server = serve(SnapshotPages(), LOOPBACK)
     yield server.url
     server.close()

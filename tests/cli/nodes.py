@@ -15,7 +15,7 @@ def make_snapshot(at: float = AT) -> Snapshot:
     return default_node(3, name="gpu-box").snapshot(at)
 
 
-class SnapshotAnswers(FakeContent):
+class SnapshotPages(FakeContent):
     def __init__(self, snapshot: Snapshot | dict[str, Any] | None = None, **misfortunes: Any) -> None:
         super().__init__(**misfortunes)
         self.body = msgspec.json.encode(snapshot or make_snapshot())

@@ -64,15 +64,15 @@ def test_a_refused_connection_is_reported_with_a_hint_how_to_start_the_server(
 ) -> None:
     flag = "--agent" if command == "ps" else "--server"
     assert main([command, flag, f"http://127.0.0.1:{free_port()}"]) == 1
-    said = capsys.readouterr().err
-    assert "connection refused" in said
-    assert way in said
-    assert said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert "connection refused" in printed
+    assert way in printed
+    assert printed.count("\n") == 1
 
 
 def test_a_server_that_does_not_respond_is_reported_after_the_timeout(capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         assert main(["idle", "--server", url, "--timeout", "0.2"]) == 1
     assert f"no response from the analyzer at {url}: no complete response within 0.2 s" in capsys.readouterr().err
 
@@ -95,9 +95,9 @@ def test_a_rejected_token_is_reported_by_its_origin_and_never_printed(
 ) -> None:
     monkeypatch.setenv("GPUSTEWARD_TOKEN", "wrong-secret")
     assert main(["idle", "--server", guarded.url]) == 1
-    said = capsys.readouterr().err
-    assert "rejected the token from GPUSTEWARD_TOKEN" in said
-    assert "wrong-secret" not in said
+    printed = capsys.readouterr().err
+    assert "rejected the token from GPUSTEWARD_TOKEN" in printed
+    assert "wrong-secret" not in printed
 
 
 def test_a_token_from_a_file_is_accepted(guarded: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,12 +153,12 @@ def test_an_incomplete_response_leaves_no_socket_open() -> None:
         pytest.raises(UnreachableError, match="no response from the analyzer") as lost,
     ):
         make_client(Peer.ANALYZER, url, timeout_seconds=0.2).read("/x")
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         lost.value.__notes__ = [lost]  # a reference cycle, as an error kept with its frames is
         del lost
         gc.collect()
-    assert [str(each.message) for each in told if each.category is ResourceWarning] == []
+    assert [str(each.message) for each in caught if each.category is ResourceWarning] == []
 
 
 def test_an_unchanged_document_is_not_transferred_again() -> None:

@@ -69,7 +69,7 @@ def test_csv_has_the_same_columns_as_json(analyzer: Api, capsys: pytest.CaptureF
         (["-n", "chat", "-n", "vision"], ["server", "trainer"]),
         (["--longer-than", "10m"], ["server"]),
         (["--longer-than", "1h"], []),
-        (["-n", "nobody"], []),
+        (["-n", "missing"], []),
     ],
 )
 def test_rows_are_filtered_by_namespace_and_duration(
@@ -83,7 +83,7 @@ def test_with_the_flag_the_exit_code_is_3_if_a_workload_is_listed(
     analyzer: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["idle", "--server", analyzer.url, "--exit-code"]) == 3
-    assert main(["idle", "--server", analyzer.url, "--exit-code", "-n", "nobody"]) == 0
+    assert main(["idle", "--server", analyzer.url, "--exit-code", "-n", "missing"]) == 0
     assert capsys.readouterr().err == NOTHING
 
 

@@ -166,17 +166,17 @@ def test_a_duration_flag_needs_a_unit(text: str) -> None:
 
 
 def test_a_gap_in_the_data_is_blank() -> None:
-    points = [(moment, 1.0) for moment in (0, 1, 2, 3, 8, 9, 10)]
+    points = [(at, 1.0) for at in (0, 1, 2, 3, 8, 9, 10)]
     assert draw_sparkline(points, start=0, end=10, width=10) == "████    ██"
 
 
 def test_zero_is_a_low_block_and_unknown_is_blank() -> None:
-    points = [(float(moment), moment % 2 / 1.0) for moment in range(4)]
+    points = [(float(at), at % 2 / 1.0) for at in range(4)]
     assert draw_sparkline(points, start=0, end=8, width=8, top=1.0) == "▁█▁█    "
 
 
 def test_points_further_apart_than_cells_leave_no_gaps() -> None:
-    points = [(float(moment), 0.5) for moment in range(0, 100, 10)]
+    points = [(float(at), 0.5) for at in range(0, 100, 10)]
     assert draw_sparkline(points, start=0, end=100, width=50, top=1.0) == "▅" * 50
 
 

@@ -26,36 +26,36 @@ def run_on_terminal(words: Sequence[str], *, until: bytes = b"") -> tuple[bytes,
     env = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=theirs, env=env) as process:
         os.close(theirs)
-        said = _read(ours, until)
+        shown = _read(ours, until)
         if until:
             process.terminate()
         assert process.stdout is not None
         printed = process.stdout.read()
-        said += _read(ours, b"")
+        shown += _read(ours, b"")
     os.close(ours)
-    return printed, said
+    return printed, shown
 
 
 def _read(terminal: int, until: bytes) -> bytes:
-    said, deadline = b"", time.monotonic() + 60
-    while not (until and until in said) and time.monotonic() < deadline:
+    shown, deadline = b"", time.monotonic() + 60
+    while not (until and until in shown) and time.monotonic() < deadline:
         if not select.select([terminal], [], [], 1)[0]:
             continue
         try:
-            said += os.read(terminal, 65536)
+            shown += os.read(terminal, 65536)
         except OSError:  # the other end is closed
-            return said
-    return said
+            return shown
+    return shown
 
 
 def test_on_a_terminal_a_bar_is_shown_and_removed() -> None:
-    printed, said = run_on_terminal([sys.executable, "-c", WORK])
+    printed, shown = run_on_terminal([sys.executable, "-c", WORK])
     assert printed == b"result\n", "standard output has no bar"
-    assert b"counting" in said
-    assert b"7/7" in said
-    assert b"counting ..." not in said
-    assert said.rindex(CLEAR_LINE) > said.rindex(b"7/7"), "the bar is removed"
-    assert SHOW_CURSOR in said
+    assert b"counting" in shown
+    assert b"7/7" in shown
+    assert b"counting ..." not in shown
+    assert shown.rindex(CLEAR_LINE) > shown.rindex(b"7/7"), "the bar is removed"
+    assert SHOW_CURSOR in shown
 
 
 def test_without_a_terminal_one_line_is_printed() -> None:
@@ -65,13 +65,13 @@ def test_without_a_terminal_one_line_is_printed() -> None:
 
 def test_without_rich_one_line_is_printed() -> None:
     hide = "import importlib.util as util; util.find_spec = lambda name: None\n"
-    printed, said = run_on_terminal([sys.executable, "-c", hide + WORK])
-    assert (printed, said) == (b"result\n", b"counting ...\r\n")
+    printed, shown = run_on_terminal([sys.executable, "-c", hide + WORK])
+    assert (printed, shown) == (b"result\n", b"counting ...\r\n")
 
 
 @pytest.mark.timeout(180)
 def test_the_demo_shows_the_progress_of_its_history() -> None:
     words = [sys.executable, "-m", "gpusteward.cli.main", "demo", "--nodes", "30", "--address", "127.0.0.1:0"]
-    _, said = run_on_terminal(words, until=b"/5")  # of five hundred and some hours
-    assert b"simulating three weeks of history" in said
-    assert b"history ..." not in said
+    _, shown = run_on_terminal(words, until=b"/5")  # of five hundred and some hours
+    assert b"simulating three weeks of history" in shown
+    assert b"history ..." not in shown

@@ -17,7 +17,7 @@ from gpusteward.cli.main import main
 from tests.agent.http.clients import LOOPBACK
 from tests.agent.test_agent_process import RunningAgent, is_ready, running
 from tests.cli.golden_files import assert_golden
-from tests.cli.nodes import SnapshotAnswers, make_snapshot
+from tests.cli.nodes import SnapshotPages, make_snapshot
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -32,7 +32,7 @@ def test_without_kubernetes_the_column_is_called_holder(
 ) -> None:
     holder = {"namespace": "alice", "pod": "train", "workload": {"kind": "Program", "name": "train"}}
     process = {"pid": 7, "gpu_uuid": "GPU-x", "name": "/opt/train", "place": "container", "container": holder}
-    server = serve(SnapshotAnswers({"node": "n", "processes": [process], "holders_are_processes": True}), LOOPBACK)
+    server = serve(SnapshotPages({"node": "n", "processes": [process], "holders_are_processes": True}), LOOPBACK)
     try:
         assert main(["ps", "--agent", server.url, "--language", language]) == 0
     finally:
@@ -65,8 +65,8 @@ def test_all_adds_pods_that_hold_a_gpu_without_a_process(node_url: str, capsys: 
 
 def test_unknown_values_are_a_dash_not_a_zero(capsys: pytest.CaptureFixture[str]) -> None:
     process = {"pid": 7, "gpu_uuid": "GPU-x", "name": "x", "memory_bytes": None, "sm_ratio": None, "place": "host"}
-    answers = SnapshotAnswers({"node": "n", "processes": [process, {**process, "pid": 8, "sm_ratio": 0.0}]})
-    server = serve(answers, LOOPBACK)
+    pages = SnapshotPages({"node": "n", "processes": [process, {**process, "pid": 8, "sm_ratio": 0.0}]})
+    server = serve(pages, LOOPBACK)
     try:
         assert main(["ps", "--agent", server.url]) == 0
     finally:
@@ -87,7 +87,7 @@ def test_rows_are_filtered_by_gpu_and_namespace(node_url: str, capsys: pytest.Ca
 
 def test_names_of_processes_cannot_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
     process = {"pid": 7, "gpu_uuid": "GPU-x", "name": "evil\x1b]0;owned\x07\n[bold]训练", "place": "host"}
-    server = serve(SnapshotAnswers({"node": "n", "processes": [process]}), LOOPBACK)
+    server = serve(SnapshotPages({"node": "n", "processes": [process]}), LOOPBACK)
     try:
         for output in ("table", "json", "csv"):
             assert main(["ps", "--agent", server.url, "-o", output]) == 0
@@ -101,7 +101,7 @@ def test_names_of_processes_cannot_move_the_cursor(capsys: pytest.CaptureFixture
 
 def test_failures_of_the_agent_are_printed_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     snapshot = {"node": "n", "failures": [{"collector": "kubelet", "reason": "the socket is missing"}]}
-    server = serve(SnapshotAnswers(snapshot), LOOPBACK)
+    server = serve(SnapshotPages(snapshot), LOOPBACK)
     try:
         assert main(["ps", "--agent", server.url]) == 0
     finally:
@@ -112,9 +112,9 @@ def test_failures_of_the_agent_are_printed_on_standard_error(capsys: pytest.Capt
 
 @pytest.mark.parametrize("body", [b"null", b"[1, 2]", b'{"processes": 5, "readings": [null, {"gpu": 3}]}'])
 def test_an_invalid_snapshot_is_treated_as_empty(body: bytes, capsys: pytest.CaptureFixture[str]) -> None:
-    answers = SnapshotAnswers()
-    answers.body = body
-    server = serve(answers, LOOPBACK)
+    pages = SnapshotPages()
+    pages.body = body
+    server = serve(pages, LOOPBACK)
     try:
         assert main(["ps", "--all", "--agent", server.url, "-o", "json"]) == 0
     finally:
@@ -126,7 +126,7 @@ def test_a_password_in_the_address_is_accepted(tmp_path: Path, capsys: pytest.Ca
     hashed = bcrypt.hashpw(b"right", bcrypt.gensalt(4)).decode()
     (tmp_path / "web.yml").write_text(f"basic_auth_users:\n  alice: {hashed}\n")
     config = WebConfigFile(tmp_path / "web.yml")
-    server = serve(SnapshotAnswers(), LOOPBACK, web=config.current)
+    server = serve(SnapshotPages(), LOOPBACK, web=config.current)
     host = server.url.removeprefix("http://")
     try:
         assert main(["ps", "--agent", server.url]) == 1

@@ -36,10 +36,10 @@ class PulsingSource(FakeSource):
     """Every series is an hour of work that comes and goes, with a gap in the middle."""
 
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
-        moments = [at - seconds + seconds * number / 120 for number in range(121)]
-        seen = [moment for number, moment in enumerate(moments) if not 50 < number < 70]
-        core = [(moment, abs((moment - at) / seconds * 4 % 2 - 1)) for moment in seen]
-        return Chart(allocation, {Measure.CORE: core, Measure.MEMORY_USED: [(moment, 40 * GIB) for moment in seen]})
+        times = [at - seconds + seconds * number / 120 for number in range(121)]
+        seen = [instant for number, instant in enumerate(times) if not 50 < number < 70]
+        core = [(instant, abs((instant - at) / seconds * 4 % 2 - 1)) for instant in seen]
+        return Chart(allocation, {Measure.CORE: core, Measure.MEMORY_USED: [(instant, 40 * GIB) for instant in seen]})
 
 
 @pytest.fixture
@@ -146,17 +146,17 @@ def test_an_opened_workload_is_shown_in_chinese(cluster: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    ("running", "said"),
+    ("running", "text"),
     [
         (PodProcesses(), "Processes of 1 pod are unknown: no gpusteward agent reports them."),
         (PodProcesses(reported=frozenset({Pod("vision", "trainer-0")})), "No processes on its GPUs."),
     ],
 )
-def test_no_processes_and_unknown_processes_have_different_texts(running: PodProcesses, said: str) -> None:
+def test_no_processes_and_unknown_processes_have_different_texts(running: PodProcesses, text: str) -> None:
     async def watch(url: str) -> None:
         async with watching("--server", url) as pilot:
             await pilot.press("j", "enter")
-            await until(pilot, lambda: said in read_detail(pilot).replace("\n", " "))
+            await until(pilot, lambda: text in read_detail(pilot).replace("\n", " "))
 
     with running_api(small_result(at=time.time()), source=FakeSource(running=running)) as api:
         run(watch(api.url))
@@ -166,11 +166,11 @@ def test_an_error_in_reading_processes_leaves_the_rest() -> None:
     async def watch(url: str) -> None:
         async with watching("--server", url) as pilot:
             await pilot.press("j", "enter")
-            await until(pilot, lambda: "none of 2 agents answered" in read_detail(pilot))
+            await until(pilot, lambda: "none of 2 agents responded" in read_detail(pilot))
             await until_seen(pilot, "core GPU-a", "verdict", "1 of 2 GPUs unused")
 
     with running_api(
-        small_result(at=time.time()), source=FakeSource(processes_failure="none of 2 agents answered")
+        small_result(at=time.time()), source=FakeSource(processes_failure="none of 2 agents responded")
     ) as api:
         run(watch(api.url))
 

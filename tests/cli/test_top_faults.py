@@ -96,8 +96,8 @@ def test_a_hanging_server_does_not_block_the_screen() -> None:
             await pilot.press("escape", "q")
             await until(pilot, lambda: not app.is_running, seconds=5)
 
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        run(watch(f"http://127.0.0.1:{silent.getsockname()[1]}"))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        run(watch(f"http://127.0.0.1:{listener.getsockname()[1]}"))
 
 
 def test_names_are_never_interpreted_as_markup_or_escapes() -> None:

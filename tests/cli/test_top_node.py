@@ -9,7 +9,7 @@ from gpusteward.agent.http.server import serve
 from tests.agent.http.clients import LOOPBACK
 from tests.agent.test_agent_process import RunningAgent, is_ready, running
 from tests.cli.golden_files import assert_golden
-from tests.cli.nodes import AT, SnapshotAnswers, make_snapshot
+from tests.cli.nodes import AT, SnapshotPages, make_snapshot
 from tests.cli.screens import LARGE, SMALL, app_of, read_screen, run, until, until_seen, watching
 
 
@@ -53,14 +53,14 @@ def test_rows_of_an_agent_cannot_be_filtered_by_verdict(node_url: str) -> None:
 
 
 def test_charts_show_the_history_since_the_start() -> None:
-    answers = SnapshotAnswers()
-    server = serve(answers, LOOPBACK)
+    pages = SnapshotPages()
+    server = serve(pages, LOOPBACK)
 
     async def watch() -> None:
         async with watching("--agent", server.url, "--view", "workloads", "--refresh", "0.05") as pilot:
             app = app_of(pilot)
             for step in range(1, 11):
-                answers.body = SnapshotAnswers(make_snapshot(AT + 60 * step)).body
+                pages.body = SnapshotPages(make_snapshot(AT + 60 * step)).body
                 await until(pilot, lambda: app.listing and app.listing.at == AT + 60 * step)  # noqa: B023 - waited for
             await pilot.press("enter")
             seen = await until_seen(pilot, "charts of the last 10m", "core GPU 0")
@@ -94,7 +94,7 @@ def test_the_data_of_a_running_agent_is_refreshed(agent: RunningAgent) -> None:
 
 
 def test_an_agent_that_exits_is_reported() -> None:
-    server = serve(SnapshotAnswers(), LOOPBACK)
+    server = serve(SnapshotPages(), LOOPBACK)
 
     async def watch() -> None:
         async with watching("--agent", server.url, "--refresh", "0.1") as pilot:

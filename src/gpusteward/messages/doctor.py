@@ -138,14 +138,14 @@ SHORTEN_INTERVAL = Message(
 
 # Analyzer and agent
 
-NOT_RUNNING = Message("none is running at {url}", "{url} 上没有运行")
+NOT_RUNNING = Message("none is running at {url}", "{url} 上没有运行中的服务")
 START_ANALYZER = Message(
     "no action needed unless you expect one: start gpusteward serve, or set --server URL",
-    "无需处理，除非应有：启动 gpusteward serve，或指定 --server URL",
+    "如不需要则无需处理；否则请启动 gpusteward serve，或指定 --server URL",
 )
 START_AGENT = Message(
     "no action needed unless you expect one: start gpusteward agent, or set --agent URL",
-    "无需处理，除非应有：启动 gpusteward agent，或指定 --agent URL",
+    "如不需要则无需处理；否则请启动 gpusteward agent，或指定 --agent URL",
 )
 CHECK_LOG = Message("check its log and its listen address", "请查看其日志，并确认监听地址")
 HEALTHY = Message(

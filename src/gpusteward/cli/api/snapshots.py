@@ -34,9 +34,7 @@ def read_snapshot(client: Client) -> Snapshot:
         readings=get_objects(document, "readings"),
         processes=get_objects(document, "processes"),
         allocations=get_objects(document, "allocations"),
-        failures=[
-            f"{get_text(one, 'collector')}: {get_text(one, 'reason')}" for one in get_objects(document, "failures")
-        ],
+        failures=list(_list_failures(document)),
         holders_are_processes=document.get("holders_are_processes") is True,
     )
 

@@ -29,7 +29,7 @@ from gpusteward.cli.output.terminal_text import fit
 from gpusteward.core.messages import Language
 from gpusteward.messages import doctor as messages
 
-KEYS = ("check", "status", "finding", "mend")
+KEYS = ("check", "status", "finding", "mend")  # of JSON and CSV: scripts read them
 
 Check = Callable[[], Iterable[Finding]]
 

@@ -1,0 +1,109 @@
+"""With `--language zh` or a Chinese locale every error of a command is Chinese."""
+
+import re
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from gpusteward.analyzer.settings.settings import ServerSettings, Settings
+from gpusteward.cli.flags import ARGPARSE_ERRORS
+from gpusteward.cli.language import find_error_language
+from gpusteward.cli.main import main
+from tests.agent.test_agent_process import free_port
+from tests.analyzer.api.sample_results import small_result
+from tests.analyzer.api.server import Api, running_api
+
+CHINESE = re.compile("[\u4e00-\u9fff]")
+ENGLISH_SENTENCE = re.compile(r"(?:[a-z]+ ){3,}[a-z]+")
+
+
+def read_error(capsys: pytest.CaptureFixture[str], arguments: Sequence[str], *, code: int) -> str:
+    """The only line on standard error."""
+    assert main([*arguments]) == code
+    (line,) = capsys.readouterr().err.splitlines()
+    return line.removeprefix("gpusteward: ")
+
+
+def assert_chinese(line: str) -> None:
+    assert CHINESE.search(line), line
+    assert not ENGLISH_SENTENCE.search(line), line
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("idle", "--longer-than", "soon"),
+        ("idle", "--output", "xml"),
+        ("idle", "--outptu", "json"),
+        ("idle", "--xyzzy"),
+        ("idle", "extra"),
+        ("idle", "--timeout", "never"),
+        ("idle", "--exit-code=1"),
+        ("idle", "--server", "ftp://host"),
+        ("idle", "--token-file", "/missing"),
+        ("explain",),
+        ("explain", "a/b/c/d"),
+        ("report", "--rows", "0"),
+        ("report", "--ledger", "/missing.db"),
+        ("report", "--ledger", "mysql://host/db"),
+        ("top", "--agent", "a:1", "--server", "b:1", "--output", "json"),
+    ],
+    ids=" ".join,
+)
+def test_usage_errors_are_chinese(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert_chinese(read_error(capsys, (*arguments, "--language", "zh"), code=2))
+
+
+def test_an_unknown_command_is_reported_in_the_language_of_the_locale(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LANG", "zh_CN.UTF-8")
+    assert read_error(capsys, ("idel",), code=2) == "未知命令 'idel'；您是否想输入 'idle'？"
+
+
+@pytest.mark.parametrize("arguments", [("idle", "--server"), ("ps", "--agent"), ("explain", "x", "--server")])
+def test_a_refused_connection_is_reported_in_chinese(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = read_error(capsys, (*arguments, f"127.0.0.1:{free_port()}", "--language=zh"), code=1)
+    assert "连接被拒绝" in line
+    assert_chinese(line)
+
+
+def test_a_timeout_is_reported_in_chinese(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        arguments = ("idle", "--server", url, "--timeout", "0.2", "--language", "zh")
+        assert_chinese(read_error(capsys, arguments, code=1))
+
+
+def test_a_missing_token_is_reported_in_chinese(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    server = ServerSettings(anonymous_reads="never", tokens="viewer: right-token-of-a-viewer")
+    (tmp_path / "token").write_text("wrong-token")
+    with running_api(small_result(), settings=Settings(server=server)) as api:
+        arguments = ("idle", "--server", api.url, "--language", "zh")
+        assert_chinese(read_error(capsys, arguments, code=1))
+        assert_chinese(read_error(capsys, (*arguments, "--token-file", str(tmp_path / "token")), code=1))
+
+
+def test_an_unknown_workload_is_reported_in_chinese(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("explain", "chat/servr", "--server", analyzer.url, "--language", "zh")
+    assert_chinese(read_error(capsys, arguments, code=1))
+
+
+def test_the_error_detail_of_the_analyzer_is_requested_in_chinese(capsys: pytest.CaptureFixture[str]) -> None:
+    with running_api(None) as api:
+        assert_chinese(read_error(capsys, ("idle", "--server", api.url, "--language", "zh"), code=1))
+
+
+def test_the_last_language_flag_counts() -> None:
+    assert find_error_language(["idle", "--language", "en", "--language=zh"], {}) == "zh"
+    assert find_error_language(["idle", "--language"], {"LANG": "zh_CN.UTF-8"}) == "zh"
+    assert find_error_language(["idle", "--language", "fr"], {"LANG": "C"}) == "en"
+
+
+def test_every_pattern_of_argparse_has_the_fields_of_its_message() -> None:
+    for pattern, message in ARGPARSE_ERRORS:
+        assert set(re.findall(r"\{(\w+)", message.en)) == set(re.compile(pattern).groupindex)
