@@ -28,7 +28,7 @@ def test_an_event_is_one_line_with_its_facts(capsys: pytest.CaptureFixture[str])
     assert rest == 'WARNING csv_refused path=/etc/x.csv line=7 reason="unknown field" hint=""\n'
 
 
-def test_text_from_outside_cannot_forge_a_line_or_a_fact(capsys: pytest.CaptureFixture[str]) -> None:
+def test_external_text_cannot_forge_a_line_or_a_fact(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs(level="info", as_json=False)
     LOG.info("pod_seen", name='x level=error\n2026-01-01T00:00:00Z ERROR forged "\x1b[2J\x9b2J\u2028', team="模型 组")
     (line,) = capsys.readouterr().err.splitlines()
@@ -37,7 +37,7 @@ def test_text_from_outside_cannot_forge_a_line_or_a_fact(capsys: pytest.CaptureF
     assert line.endswith(' team="模型 组"')
 
 
-def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_one_object_per_line(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs(level="info", as_json=True)
     LOG.error("gpu_lost", gpu="GPU-1", count=2, reason=ValueError("außer Betrieb"))
     told = json.loads(capsys.readouterr().err)
@@ -45,7 +45,7 @@ def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert told == {"level": "error", "event": "gpu_lost", "gpu": "GPU-1", "count": 2, "reason": "außer Betrieb"}
 
 
-def test_what_is_less_serious_than_the_level_is_not_written(capsys: pytest.CaptureFixture[str]) -> None:
+def test_events_below_the_level_are_not_logged(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs(level="warning", as_json=False)
     LOG.debug("a_said")
     LOG.info("b_said")

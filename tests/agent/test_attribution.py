@@ -27,7 +27,7 @@ def held(container: Container, share: Share = Share.EXCLUSIVE) -> Allocation:
     return Allocation(container, GPU, share)
 
 
-def test_the_cgroup_and_the_pods_of_the_node_name_a_process():
+def test_a_process_is_attributed_by_its_cgroup_and_the_pods_of_the_node():
     process = attributed(HOST_PID_ADVICE, pods=[POD], allocations=[held(TRAINER)])
     assert (process.place, process.container, process.name) == (Place.CONTAINER, TRAINER, "python")
     assert not process.outside_allocation
@@ -40,7 +40,7 @@ def test_a_process_on_a_gpu_its_pod_does_not_hold_is_flagged():
     assert process.outside_allocation
 
 
-def test_nobody_is_flagged_while_it_is_unknown_who_holds_what():
+def test_no_process_is_flagged_while_allocations_are_unknown():
     assert not attributed(HOST_PID_ADVICE, pods=[POD], known=False).outside_allocation
 
 
@@ -51,21 +51,21 @@ def test_a_sidecar_of_a_pod_that_holds_the_gpu_is_not_flagged():
     assert not process.outside_allocation
 
 
-def test_without_the_api_server_the_one_holder_of_the_gpu_is_who_runs_on_it():
+def test_without_the_api_server_a_process_is_attributed_to_the_only_holder():
     holder = Container("ml", "trainer-0", "", "main")
     assert attributed(HOST_PID_ADVICE, allocations=[held(holder)]).container == holder
 
 
-def test_a_holder_with_another_uid_is_not_taken_for_the_process():
+def test_a_process_is_not_attributed_to_a_holder_with_another_uid():
     holder = Container("ml", "other-0", "another-uid", "main")
     assert attributed(HOST_PID_ADVICE, allocations=[held(holder)]).container == Container(pod_uid=UID)
 
 
-def test_without_hostpid_the_one_holder_of_the_gpu_is_who_runs_on_it():
+def test_without_hostpid_a_process_is_attributed_to_the_only_holder():
     assert attributed(GONE, allocations=[held(TRAINER)]).container == TRAINER
 
 
-def test_without_hostpid_nobody_is_named_on_a_shared_gpu():
+def test_without_hostpid_processes_on_a_shared_gpu_are_unattributed():
     process = attributed(GONE, allocations=[held(TRAINER, Share.TIME_SLICED)])
     assert (process.place, process.container) == (Place.UNKNOWN, None)
 
@@ -76,7 +76,7 @@ def test_a_pod_known_by_its_cgroup_alone_keeps_its_uid():
     assert not process.outside_allocation
 
 
-def test_a_process_of_the_host_stays_the_hosts_even_on_a_held_gpu():
+def test_a_host_process_is_not_attributed_to_the_holder():
     process = attributed(ProcessIdentity("Xorg", Place.HOST), allocations=[held(TRAINER)])
     assert (process.place, process.container) == (Place.HOST, None)
 
@@ -91,13 +91,13 @@ def test_a_container_the_api_server_does_not_list_yet_is_the_pods_only_claim():
     assert attributed(HOST_PID_ADVICE, pods=[pod], allocations=[held(TRAINER)]).container == TRAINER
 
 
-def test_a_pod_whose_device_was_not_found_is_not_accused_of_running_elsewhere():
+def test_a_process_of_a_pod_with_an_unresolved_device_is_not_flagged():
     witnesses = AttributionInput({7: HOST_PID_ADVICE}, {UID: POD}, (), unplaced=frozenset({("ml", "trainer-0")}))
     (process,) = attribute_processes([GpuProcess(7, GPU)], witnesses)
     assert not process.outside_allocation
 
 
-def test_where_the_cgroup_names_no_pod_the_containers_id_does():
+def test_without_a_pod_uid_in_the_cgroup_the_container_id_identifies_the_pod():
     process = attributed(ProcessIdentity("python", Place.CONTAINER, "", CID), pods=[POD], allocations=[held(TRAINER)])
     assert (process.container, process.outside_allocation) == (TRAINER, False)
 

@@ -18,28 +18,28 @@ def runner() -> CollectorRunner:
     return CollectorRunner()
 
 
-def test_a_result_comes_through_and_is_timed(runner: CollectorRunner):
+def test_a_result_is_returned_and_its_duration_recorded(runner: CollectorRunner):
     assert runner.run("nvml", lambda: 42, 0) == 42
     assert runner.durations_seconds["nvml"] >= 0
     assert runner.error_counts == {"nvml": 0}
 
 
 @pytest.mark.parametrize("error", [SourceError("no driver"), KeyError("a bug of ours")])
-def test_whatever_goes_wrong_costs_only_its_own_part(runner: CollectorRunner, error: Exception):
+def test_a_failure_affects_only_its_own_collector(runner: CollectorRunner, error: Exception):
     assert runner.run("nvml", lambda: fail(error), None) is None
     assert runner.run("proc", lambda: "fine", "") == "fine"
     assert runner.error_counts == {"nvml": 1, "proc": 0}
     assert [failure.collector for failure in runner.failures] == ["nvml"]
 
 
-def test_a_new_cycle_starts_with_no_failures_but_keeps_the_account(runner: CollectorRunner):
+def test_a_new_cycle_resets_failures_and_keeps_the_counts(runner: CollectorRunner):
     runner.run("nvml", lambda: fail(SourceError("no driver")), None)
     runner.start_cycle()
     assert runner.failures == []
     assert runner.error_counts == {"nvml": 1}
 
 
-def test_a_failure_that_stays_is_said_once_and_its_end_is_said_too(
+def test_a_lasting_failure_is_logged_once_and_its_recovery_too(
     runner: CollectorRunner, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level(logging.INFO, "gpusteward")
@@ -52,9 +52,7 @@ def test_a_failure_that_stays_is_said_once_and_its_end_is_said_too(
     assert [record.message for record in caplog.records] == ["collector_failed", "collector_recovered"]
 
 
-def test_what_fails_beside_a_run_that_went_well_is_said_once_too(
-    runner: CollectorRunner, caplog: pytest.LogCaptureFixture
-):
+def test_a_failure_beside_a_successful_run_is_logged_once(runner: CollectorRunner, caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.INFO, "gpusteward")
     for cycle in range(20):
         runner.start_cycle()
@@ -66,9 +64,7 @@ def test_what_fails_beside_a_run_that_went_well_is_said_once_too(
     assert runner.error_counts == {"nvml": 30}
 
 
-def test_a_reason_that_reads_differently_every_time_does_not_fill_the_log(
-    runner: CollectorRunner, caplog: pytest.LogCaptureFixture
-):
+def test_a_reason_with_changing_text_does_not_fill_the_log(runner: CollectorRunner, caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.INFO, "gpusteward")
     for cycle in range(RECOVERY_CYCLES):
         runner.start_cycle()

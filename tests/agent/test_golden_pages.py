@@ -62,7 +62,7 @@ def render(machine: Machine, folder: Path, *flags: str, openmetrics: bool = Fals
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_the_page_is_the_one_that_was_found_right(name: str, fake_nvml: FakeNvml, tmp_path: Path):
+def test_the_page_equals_the_golden_file(name: str, fake_nvml: FakeNvml, tmp_path: Path):
     machine = MACHINES[name]()
     fake_nvml.load(machine.scenario)
     page = render(machine, tmp_path)
@@ -72,7 +72,7 @@ def test_the_page_is_the_one_that_was_found_right(name: str, fake_nvml: FakeNvml
     assert page == golden.read_text()
 
 
-def test_v49_names_and_per_pod_copies_are_the_ones_that_were_found_right(fake_nvml: FakeNvml, tmp_path: Path):
+def test_v49_names_and_per_pod_samples_equal_the_golden_file(fake_nvml: FakeNvml, tmp_path: Path):
     machine = MACHINES["time_sliced"]()
     fake_nvml.load(machine.scenario)
     page = render(machine, tmp_path, "--dialects=dcgm", "--dcgm-names=v4.9", "--kubernetes-virtual-gpus")
@@ -83,7 +83,7 @@ def test_v49_names_and_per_pod_copies_are_the_ones_that_were_found_right(fake_nv
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_openmetrics_accepts_every_page(name: str, fake_nvml: FakeNvml, tmp_path: Path):
+def test_every_page_is_valid_openmetrics(name: str, fake_nvml: FakeNvml, tmp_path: Path):
     machine = MACHINES[name]()
     fake_nvml.load(machine.scenario)
     page = render(machine, tmp_path, "--dcgm-names=both", openmetrics=True)

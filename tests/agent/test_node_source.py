@@ -63,7 +63,7 @@ def node(fake_nvml: FakeNvml, tmp_path: Path) -> Iterator[Node]:
         yield one
 
 
-def test_a_silent_kubelet_keeps_its_word_for_a_minute_then_holders_are_unknown(node: Node):
+def test_claims_stay_valid_for_a_minute_without_the_kubelet_then_they_are_unknown(node: Node):
     assert len(node.read().allocations) == 7
     node.running.kubelet.fault = Fault.REFUSES
     kept = node.read(after=CLAIMS_REFRESH_SECONDS)
@@ -76,7 +76,7 @@ def test_a_silent_kubelet_keeps_its_word_for_a_minute_then_holders_are_unknown(n
     assert node.read().allocations_known
 
 
-def test_the_kubelet_is_not_asked_again_while_no_pod_has_changed(node: Node):
+def test_the_kubelet_is_not_queried_again_while_no_pod_changes(node: Node):
     for _cycle in range(3):
         node.read(after=CLAIMS_REFRESH_SECONDS / 5)
     assert node.running.kubelet.requests == 1
@@ -84,7 +84,7 @@ def test_the_kubelet_is_not_asked_again_while_no_pod_has_changed(node: Node):
     assert node.running.kubelet.requests == 2
 
 
-def test_a_changed_pod_makes_it_ask_the_kubelet_at_once(node: Node):
+def test_a_changed_pod_triggers_a_query_of_the_kubelet(node: Node):
     node.read()
     added = exclusive().pods[1]
     added.pod = "added-0"
@@ -96,7 +96,7 @@ def test_a_changed_pod_makes_it_ask_the_kubelet_at_once(node: Node):
     assert node.running.kubelet.requests == 2
 
 
-def test_without_the_api_server_the_kubelet_is_asked_in_every_cycle(fake_nvml: FakeNvml, tmp_path: Path):
+def test_without_the_api_server_the_kubelet_is_queried_in_every_cycle(fake_nvml: FakeNvml, tmp_path: Path):
     machine = exclusive()
     fake_nvml.load(machine.scenario)
     with running_node(machine, tmp_path, watch_pods=False) as node:
@@ -106,7 +106,7 @@ def test_without_the_api_server_the_kubelet_is_asked_in_every_cycle(fake_nvml: F
     assert [(each.container.pod, each.outside_allocation) for each in trainer] == [("bert-worker-0", False)]
 
 
-def test_without_the_kubelet_processes_are_still_named_by_their_cgroups(fake_nvml: FakeNvml, tmp_path: Path):
+def test_without_the_kubelet_processes_are_attributed_by_their_cgroups(fake_nvml: FakeNvml, tmp_path: Path):
     machine = time_sliced()
     fake_nvml.load(machine.scenario)
     with running_node(machine, tmp_path) as node:
@@ -131,7 +131,7 @@ def test_a_terminated_pod_holds_nothing_although_the_kubelet_still_lists_it(fake
         assert {allocation.container.pod for allocation in node.read().allocations} == {"bert-worker-0"}
 
 
-def test_while_nvml_is_released_nothing_is_measured_and_then_it_comes_back(node: Node, fake_nvml: FakeNvml):
+def test_nothing_is_measured_while_nvml_is_released_and_reads_resume_afterwards(node: Node, fake_nvml: FakeNvml):
     node.read()
     node.source.release(seconds=30)
     assert fake_nvml.open_handles == 0

@@ -43,7 +43,7 @@ def test_processes_that_nvml_hides_leave_sharers_unknown_not_idle(fake_nvml: Fak
     assert [failure.collector for failure in snapshot.failures] == ["processes"]
 
 
-def test_a_proc_without_the_processes_is_said(fake_nvml: FakeNvml, tmp_path: Path):
+def test_a_proc_mount_without_the_gpu_processes_is_a_failure(fake_nvml: FakeNvml, tmp_path: Path):
     machine = time_sliced()
     fake_nvml.load(machine.scenario)
     for pod in machine.pods:
@@ -55,7 +55,9 @@ def test_a_proc_without_the_processes_is_said(fake_nvml: FakeNvml, tmp_path: Pat
     assert "hostPID" in snapshot.failures[0].reason
 
 
-def test_pods_known_before_stand_while_the_api_server_is_away_and_it_is_said(fake_nvml: FakeNvml, tmp_path: Path):
+def test_known_pods_are_used_while_the_api_server_is_down_and_a_failure_is_recorded(
+    fake_nvml: FakeNvml, tmp_path: Path
+):
     machine = exclusive()
     fake_nvml.load(machine.scenario)
     with running_node(machine, tmp_path) as node:
@@ -69,9 +71,7 @@ def test_pods_known_before_stand_while_the_api_server_is_away_and_it_is_said(fak
         assert {allocation.container.pod_uid for allocation in away.allocations} <= watch.pods.keys()
 
 
-def test_a_device_id_nobody_answers_to_is_said_once(
-    fake_nvml: FakeNvml, tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
+def test_an_unresolved_device_id_is_logged_once(fake_nvml: FakeNvml, tmp_path: Path, caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.INFO, "gpusteward")
     machine = exclusive()
     machine.pods[1].gpus = ["GPU-of-another-node"]
@@ -83,13 +83,13 @@ def test_a_device_id_nobody_answers_to_is_said_once(
     assert told == ["collector_failed"]
 
 
-def test_without_a_driver_nobody_complains_about_device_ids(fake_nvml: FakeNvml, tmp_path: Path):
+def test_without_a_driver_device_ids_are_not_reported_as_unresolved(fake_nvml: FakeNvml, tmp_path: Path):
     fake_nvml.load(no_driver())
     with running_node(exclusive(), tmp_path) as node:
         assert [failure.collector for failure in node.read().failures] == ["nvml"]
 
 
-def test_a_claim_on_one_of_two_instances_that_look_alike_accuses_nobody(fake_nvml: FakeNvml, tmp_path: Path):
+def test_an_ambiguous_claim_on_two_equal_instances_flags_no_process(fake_nvml: FakeNvml, tmp_path: Path):
     machine = mig()
     fake_nvml.load(machine.scenario)
     with running_node(machine, tmp_path) as node:

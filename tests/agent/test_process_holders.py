@@ -45,7 +45,7 @@ def test_several_holders_of_a_gpu_share_it_and_several_processes_of_one_are_one_
     ]
 
 
-def test_a_program_that_calls_itself_a_folder_has_a_name_all_the_same():
+def test_a_program_name_that_ends_with_a_slash_is_kept():
     _, (held,) = seat(("GPU-0", replace(BOB, name="hidden/")))
     assert held.container.pod == "hidden/"
 
@@ -55,14 +55,12 @@ def test_a_container_is_known_by_its_short_id():
     assert held.container.workload == Workload("Container", "root", "c0ffeec0ffee")
 
 
-def test_a_process_nobody_could_look_up_stays_unattributed():
+def test_a_process_without_identity_stays_unattributed():
     (process,), held = seat(("GPU-0", ProcessIdentity()))
     assert (process.place, process.container, held) == (Place.UNKNOWN, None, ())
 
 
-def test_the_whole_machine_is_told_without_a_kubelet_and_its_parts_sum_to_the_device(
-    fake_nvml: FakeNvml, tmp_path: Path
-):
+def test_a_machine_without_a_kubelet_is_exported_and_its_parts_sum_to_the_device(fake_nvml: FakeNvml, tmp_path: Path):
     pids = [2001, 2002, 2003, 2004]
     fake_nvml.change(crowd(2, 4, pids=pids))
     for pid in pids[:2]:
@@ -87,7 +85,7 @@ def test_the_whole_machine_is_told_without_a_kubelet_and_its_parts_sum_to_the_de
         assert not division.parts[-1].memory_bytes or division.parts[-1].by is Place.UNKNOWN
 
 
-def test_no_advice_is_given_that_only_a_pod_could_follow(fake_nvml: FakeNvml, tmp_path: Path):
+def test_without_kubernetes_no_advice_about_pods_is_given(fake_nvml: FakeNvml, tmp_path: Path):
     scenario = crowd(2, 1, pids=[2001])  # of the first GPU; nobody is on the second, whose memory is held
     fake_nvml.change(scenario)
     source = NodeSource(

@@ -103,7 +103,7 @@ def test_pods_keep_their_own_labels(query: Callable[[str], list]):
     assert all(row["metric"]["Hostname"] == "sim-0" and row["metric"]["namespace"] for row in rows)
 
 
-def test_promtool_has_nothing_to_say_about_our_own_names(agent: RunningAgent, component: Callable[[str], str]):
+def test_promtool_accepts_our_own_names(agent: RunningAgent, component: Callable[[str], str]):
     page = agent.get("/metrics")[1]
     own = "".join(f"{line}\n" for line in page.splitlines() if "gpusteward_" in line.split("{")[0])
     checked = subprocess.run(
@@ -112,7 +112,7 @@ def test_promtool_has_nothing_to_say_about_our_own_names(agent: RunningAgent, co
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
 
-def test_a_load_that_a_person_starts_is_seen_in_the_numbers():
+def test_a_load_started_by_hand_is_visible_in_the_metrics():
     with running("--source=simulated", "--simulate-load=0=0.97", env=dict(os.environ)) as loaded:
         loaded.wait_for(lambda agent: max(host_utilizations(agent), default=0) >= 0.9)
 

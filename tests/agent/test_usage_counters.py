@@ -42,7 +42,7 @@ def test_busy_seconds_are_utilization_times_time():
     assert view.use_busy_seconds[key(BOB)] == pytest.approx(2.0)
 
 
-def test_energy_follows_the_devices_counter_and_the_share_of_use():
+def test_energy_is_the_devices_counter_split_by_utilization():
     meters = UsageCounters(longest_gap_seconds=15)
     meters.advance(snapshot(100.0, joules=10_000))
     view = meters.advance(snapshot(105.0, joules=11_200))
@@ -56,7 +56,7 @@ def test_without_an_energy_counter_power_is_integrated():
     assert sum(meters.advance(snapshot(105.0)).use_energy_joules.values()) == pytest.approx(1000)
 
 
-def test_a_silence_longer_than_three_intervals_is_not_counted_as_use():
+def test_a_gap_longer_than_three_intervals_is_not_counted_as_usage():
     meters = UsageCounters(longest_gap_seconds=15)
     meters.advance(snapshot(100.0))
     assert meters.advance(snapshot(160.0)).gpu_busy_seconds[GPU.uuid] == 0
@@ -75,7 +75,7 @@ def test_a_driver_reload_that_resets_energy_never_counts_backwards():
     assert sum(view.use_energy_joules.values()) == pytest.approx(1000)
 
 
-def test_whoever_is_gone_is_forgotten():
+def test_counters_of_users_that_left_are_dropped():
     meters = UsageCounters(longest_gap_seconds=15)
     meters.advance(snapshot(100.0))
     view = meters.advance(replace(snapshot(105.0), processes=(), allocations=()))
@@ -96,7 +96,7 @@ def test_a_gap_in_the_reading_resets_no_counter():
     assert view.use_energy_joules[key(ALICE)] == pytest.approx(1500.0)
 
 
-def test_a_counter_whose_growth_is_unknown_is_not_shown_and_goes_on_when_it_is_known():
+def test_a_counter_with_unknown_growth_is_hidden_and_continues_later():
     meters = UsageCounters(longest_gap_seconds=15)
     for at in (100.0, 105.0):
         meters.advance(snapshot(at))

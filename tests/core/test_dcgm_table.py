@@ -19,18 +19,18 @@ def field_of(name: str) -> DcgmField:
     return field
 
 
-def test_every_field_stands_on_signals_that_exist() -> None:
+def test_every_field_uses_known_signals() -> None:
     needed = {signal for field in dcgm.FIELDS for signal in field.signals}
     needed |= {signal for event in dcgm.EVENTS for signal in event.signals}
     assert needed <= SIGNALS.keys()
 
 
-def test_every_label_stands_on_a_fact_or_on_the_gpu_itself() -> None:
+def test_every_label_uses_a_fact_or_an_attribute_of_the_gpu() -> None:
     own = {"model", "index", "device_uuid", "minor", "pci_bus_id"}
     assert {label.fact for label in dcgm.LABELS} <= {*FACTS, *own}
 
 
-def test_names_and_ids_are_there_once() -> None:
+def test_names_and_ids_are_unique() -> None:
     for values in (CLASSIC, RENAMED, [one.id for one in WITH_ID]):
         assert len(values) == len(set(values))
     assert not set(CLASSIC) & set(RENAMED)
@@ -64,7 +64,7 @@ def test_the_default_set_is_25_families_and_the_driver_version() -> None:
         ("dcgm_sm_clock", 1_410_000_000.0, 1410),
     ],
 )
-def test_each_spelling_has_its_own_unit(name: str, base: float, shown: float) -> None:
+def test_each_name_has_its_own_unit(name: str, base: float, shown: float) -> None:
     value = CONVERT[field_of(name).unit_of(name)](base)
     assert value == shown
     assert type(value) is type(shown)
@@ -75,7 +75,7 @@ def test_eleven_default_fields_change_their_unit_in_4_9() -> None:
     assert sum(field.v49_unit is not None for field in dcgm.DEFAULT_FIELDS) == 11
 
 
-def test_help_says_the_unit_of_the_spelling() -> None:
+def test_the_help_text_has_the_unit_of_the_name() -> None:
     field = field_of("DCGM_FI_DEV_SM_CLOCK")
     assert field.help_of("DCGM_FI_DEV_SM_CLOCK").endswith("(in MHz).")
     assert field.help_of("DCGM_FI_DEV_SM_CLOCK_HERTZ").endswith("(in Hz).")
@@ -91,7 +91,7 @@ def test_nvlink_bandwidth_is_a_gauge_because_it_is_a_rate() -> None:
     ("used", "total", "reserved", "ratio"),
     [(30.0, 100.0, 40.0, 0.5), (50.0, 100.0, None, 0.5), (1.0, 10.0, 10.0, None), (None, 10.0, 1.0, None)],
 )
-def test_used_percent_is_the_share_of_what_can_be_used(
+def test_used_percent_is_the_share_of_the_usable_memory(
     used: float | None, total: float, reserved: float | None, ratio: float | None
 ) -> None:
     signals = {"memory_used_bytes": used, "memory_total_bytes": total, "memory_reserved_bytes": reserved}
@@ -105,7 +105,7 @@ def test_all_41_names_of_1_x_are_known() -> None:
     assert {field_of(name).id for name in ("dcgm_fb_free", "dcgm_fb_used")} == {251, 252}
 
 
-def test_another_spelling_never_hides_a_real_name() -> None:
+def test_an_alias_never_hides_a_real_name() -> None:
     assert not (DCGM_46.keys() | DCGM_1.keys()) & {*CLASSIC, *RENAMED}
 
 
@@ -122,13 +122,13 @@ def test_another_spelling_never_hides_a_real_name() -> None:
         "DCGM_FI_PROCESS_NAME",
     ],
 )
-def test_fields_only_dcgm_has_are_known_but_not_served(name: str) -> None:
+def test_fields_that_only_dcgm_provides_are_known_but_not_exported(name: str) -> None:
     assert is_unserved(name)
     assert name not in SERVED
 
 
 @pytest.mark.parametrize("name", ["DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_NVLINK_BANDWIDTH_L0", "DCGM_FI_DEV_NOTHING"])
-def test_what_is_served_or_invented_is_not_unserved(name: str) -> None:
+def test_exported_and_unknown_names_are_not_unserved(name: str) -> None:
     assert not is_unserved(name)
 
 
@@ -142,7 +142,7 @@ def test_what_is_served_or_invented_is_not_unserved(name: str) -> None:
         ("dcgm_sm_clok", "dcgm_sm_clock"),
     ],
 )
-def test_a_mistyped_name_is_answered_with_the_one_meant(wrong: str, meant: str) -> None:
+def test_a_mistyped_name_gets_a_suggestion(wrong: str, meant: str) -> None:
     assert suggest_name(wrong) == f"; did you mean {meant!r}?"
 
 

@@ -26,11 +26,11 @@ def test_a_family_reads_back_as_it_was_written():
     assert family.documentation == GAUGE.help
 
 
-def test_a_family_without_samples_leaves_no_trace():
+def test_a_family_without_samples_is_omitted():
     assert render_page([Family(GAUGE, [])]).text == b""
 
 
-def test_an_old_counter_name_survives_openmetrics():
+def test_a_counter_without_total_suffix_has_unknown_type_in_openmetrics():
     (family,) = openmetrics(Family(OLD_COUNTER, [('{gpu="0"}', 7)]))
     assert family.samples[0].name == "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
     assert family.type == "unknown"
@@ -64,7 +64,7 @@ def test_any_text_in_a_label_is_contained_in_it(labels):
         assert sample.labels.keys() == {name for name, value in labels.items() if value}
 
 
-def test_kept_labels_are_forgotten_when_a_whole_cycle_did_not_ask_for_them():
+def test_cached_labels_are_dropped_after_a_cycle_without_use():
     cache = LabelCache()
     for cycle in range(1000):
         cache.start_cycle()
@@ -72,7 +72,7 @@ def test_kept_labels_are_forgotten_when_a_whole_cycle_did_not_ask_for_them():
         assert len(cache) <= 2
 
 
-def test_every_name_of_the_treaty_is_unique_and_follows_its_kind():
+def test_every_metric_name_is_unique_and_follows_its_type():
     names = [metric.name for metric in METRICS]
     assert len(names) == len(set(names))
     for metric in METRICS:

@@ -49,5 +49,5 @@ def test_the_format_of_the_highest_weight_is_chosen(accept: str, content_type: s
         ("br", False),
     ],
 )
-def test_gzip_is_used_only_where_it_is_welcome(accept_encoding: str, expected: bool) -> None:
+def test_gzip_is_used_only_if_accepted(accept_encoding: str, expected: bool) -> None:
     assert accepts_gzip(accept_encoding) is expected

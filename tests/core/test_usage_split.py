@@ -43,24 +43,24 @@ def part(divided: Division, who: Container | Place) -> Part:
     return one
 
 
-def test_a_pod_that_never_touched_its_gpu_gets_an_explicit_zero():
+def test_a_pod_that_does_not_use_its_gpu_has_an_explicit_zero():
     own = part(division(reading(utilization_ratio=0.0, memory_used_bytes=4 << 20), [], [claim(ALICE)]), ALICE)
     assert (own.utilization_ratio, own.memory_bytes, own.processes) == (0.0, 0.0, 0)
 
 
-def test_driver_memory_nobody_holds_is_unattributed():
+def test_memory_without_a_process_is_unattributed():
     divided = division(reading(memory_used_bytes=3 * GIB), [process(1, ALICE, 2 * GIB)], [claim(ALICE)])
     assert part(divided, ALICE).memory_bytes == 2 * GIB
     assert part(divided, Place.UNKNOWN).memory_bytes == GIB
 
 
-def test_a_sole_holder_has_all_the_device_does_even_without_process_utilization():
+def test_an_exclusive_holder_has_the_device_utilization_without_process_utilization():
     divided = division(reading(utilization_ratio=0.8), [process(1, ALICE, sm=None)], [claim(ALICE)])
     assert part(divided, ALICE).utilization_ratio == 0.8
     assert part(divided, Place.UNKNOWN).utilization_ratio == 0.0
 
 
-def test_pods_on_a_shared_gpu_get_their_own_use():
+def test_pods_on_a_shared_gpu_have_their_own_utilization():
     shared = [claim(ALICE, Share.TIME_SLICED), claim(BOB, Share.TIME_SLICED)]
     divided = division(reading(utilization_ratio=0.9), [process(1, ALICE, sm=0.6), process(2, BOB, sm=0.2)], shared)
     assert part(divided, ALICE).utilization_ratio == 0.6
@@ -68,7 +68,7 @@ def test_pods_on_a_shared_gpu_get_their_own_use():
     assert part(divided, Place.UNKNOWN).utilization_ratio == pytest.approx(0.1)
 
 
-def test_a_process_nobody_can_name_makes_silent_sharers_unknown_not_idle():
+def test_an_unattributed_process_makes_holders_without_processes_unknown_not_idle():
     shared = [claim(ALICE, Share.TIME_SLICED), claim(BOB, Share.TIME_SLICED)]
     divided = division(reading(utilization_ratio=0.9), [process(1, None, sm=0.9)], shared)
     assert part(divided, ALICE).utilization_ratio is None
@@ -98,7 +98,7 @@ def test_a_holder_whose_uid_is_known_is_not_taken_for_a_pod_with_another():
     assert part(divided, ALICE).utilization_ratio == 0.0
 
 
-def test_a_container_of_a_pod_that_has_no_name_yet_makes_its_silent_sisters_unknown():
+def test_an_unnamed_container_makes_other_containers_of_its_pod_unknown():
     helper = Container("research", "alice-0", "uid-a", "helper")
     shared = [claim(who, Share.TIME_SLICED) for who in (ALICE, helper, BOB)]
     unnamed = Container("research", "alice-0", "uid-a", "")
@@ -106,7 +106,7 @@ def test_a_container_of_a_pod_that_has_no_name_yet_makes_its_silent_sisters_unkn
     assert [part(divided, who).utilization_ratio for who in (ALICE, helper, BOB)] == [None, None, 0.0]
 
 
-def test_of_a_device_that_did_nothing_nobody_has_a_part():
+def test_all_parts_of_an_idle_device_are_zero():
     shared = [claim(ALICE, Share.TIME_SLICED), claim(BOB, Share.TIME_SLICED)]
     divided = division(reading(utilization_ratio=0.0), [process(1, None, sm=None)], shared)
     assert [each.utilization_ratio for each in divided.parts] == [0.0] * 4
@@ -119,14 +119,14 @@ def test_without_a_device_total_one_unknown_part_makes_the_total_unknown():
     assert part(divided, BOB).utilization_ratio == 0.0
 
 
-def test_processes_seen_busy_lift_a_device_sample_that_missed_them():
+def test_the_device_total_is_at_least_the_sum_of_its_processes():
     shared = [claim(ALICE, Share.TIME_SLICED), claim(BOB, Share.TIME_SLICED)]
     divided = division(reading(utilization_ratio=0.0), [process(1, ALICE, sm=0.5)], shared)
     assert divided.utilization_ratio == 0.5
     assert part(divided, ALICE).utilization_ratio == 0.5
 
 
-def test_power_follows_use_and_idle_power_belongs_to_the_holders():
+def test_power_follows_utilization_and_idle_power_is_split_among_the_holders():
     shared = [claim(ALICE, Share.MPS), claim(BOB, Share.MPS)]
     busy = division(reading(utilization_ratio=0.8), [process(1, ALICE, sm=0.6), process(2, BOB, sm=0.2)], shared)
     assert part(busy, ALICE).power_watts == pytest.approx(225.0)
@@ -136,7 +136,7 @@ def test_power_follows_use_and_idle_power_belongs_to_the_holders():
     assert part(free, Place.UNKNOWN).power_watts == 300.0
 
 
-def test_power_of_a_user_whose_use_is_unknown_is_unknown_not_zero():
+def test_power_is_unknown_where_utilization_is_unknown():
     shared = [claim(ALICE, Share.MPS), claim(BOB, Share.MPS)]
     divided = division(reading(utilization_ratio=0.8), [process(1, ALICE, sm=None), process(2, BOB, sm=0.2)], shared)
     assert part(divided, ALICE).power_watts is None
@@ -144,7 +144,7 @@ def test_power_of_a_user_whose_use_is_unknown_is_unknown_not_zero():
     assert part(divided, Place.UNKNOWN).power_watts == pytest.approx(225.0)
 
 
-def test_where_nobody_knows_who_works_power_is_nobodys_unless_one_is_alone():
+def test_with_unknown_utilization_power_is_unattributed_unless_there_is_one_holder():
     busy = [process(1, ALICE, sm=None), process(2, BOB, sm=None)]
     alone = division(reading(), busy[:1], [claim(ALICE, Share.MIG)])
     assert part(alone, ALICE).power_watts == 300.0
@@ -172,7 +172,7 @@ def test_a_mig_devices_power_is_split_over_its_instances_by_activity():
     assert watts_of_instances(("1g.10gb", 1.0), ("3g.40gb", 1.0), ("1g.10gb", None)) == [50.0, 150.0, 0.0]
 
 
-def test_power_follows_slices_where_an_instance_at_work_does_not_tell_how_hard():
+def test_power_is_split_by_slices_if_an_activity_is_unknown():
     running = (GpuProcess(1, "MIG-1", place=Place.CONTAINER, container=ALICE),)
     assert watts_of_instances(("1g.10gb", 1.0), ("3g.40gb", None), running=running) == [50.0, 150.0]
     assert watts_of_instances(("1c.3g.40gb", None), ("3c.3g.40gb", None), running=running) == [50.0, 150.0]

@@ -51,7 +51,7 @@ def test_pids_are_unique_and_below_the_limit_of_the_kernel():
     assert 1 < min(pids) < max(pids) < 4_194_304
 
 
-def test_pods_are_told_apart_and_keep_to_one_node():
+def test_pods_are_unique_and_stay_on_one_node():
     nodes_of = defaultdict(set)
     names_of = defaultdict(set)
     for each in LARGE:

@@ -45,25 +45,25 @@ near = st.floats(1.79e9 - 200, 1.79e9 + 400)
 
 @pytest.mark.parametrize("name", COURSES)
 @given(at=moments | near, step=st.floats(0, 3 * DAY) | st.floats(0, 100))
-def test_counts_never_fall_and_never_outrun_time(name, at, step):
+def test_a_curve_never_decreases_and_never_grows_faster_than_time(name, at, step):
     counted = COURSES[name](at + step) - COURSES[name](at)
     assert -1e-5 <= counted <= step + 1e-5
 
 
 @pytest.mark.parametrize("name", COURSES)
 @given(at=moments | near)
-def test_counts_do_not_jump(name, at):
+def test_a_curve_is_continuous(name, at):
     assert abs(COURSES[name](math.nextafter(at, math.inf)) - COURSES[name](at)) < 1e-5
 
 
 @given(block=st.integers(1_000_000, 1_100_000))
-def test_a_ripple_gives_back_what_it_took(block):
+def test_a_ripple_cancels_out_within_its_block(block):
     steady = Steady(9, 0.9, 0.03, fast=20.0, slow=20.0)
     assert steady(20.0 * (block + 1)) - steady(20.0 * block) == pytest.approx(18.0, abs=1e-5)
 
 
 @given(block=st.integers(20_000_000, 20_100_000))
-def test_a_burst_does_all_that_was_due_in_its_block(block):
+def test_a_burst_does_all_the_work_of_its_block(block):
     mean_work = DayAndNight(0.4, 0.3, 12 * HOUR)
     bursts = Bursts(9, 90.0, mean_work, lowest_level=0.1)
     start, end = 90.0 * block, 90.0 * (block + 1)
@@ -79,19 +79,19 @@ def test_office_hours_are_on_working_days_only():
     assert office(monday + DAY) == office(monday + 18 * HOUR)
 
 
-def test_yielding_work_loses_its_part_only_while_the_load_lasts():
+def test_work_is_reduced_only_while_the_load_runs():
     work = ReducedWork(Constant(0.5), 0.8, 100.0, 200.0)
     assert work(100.0) == 50.0
     assert work(200.0) - work(100.0) == pytest.approx(50.0 * 0.2)
     assert work(300.0) - work(200.0) == pytest.approx(50.0)
 
 
-def test_yielding_may_last_forever():
+def test_work_can_be_reduced_forever():
     work = ReducedWork(Constant(0.5), 0.8, 100.0, math.inf)
     assert work(1100.0) - work(100.0) == pytest.approx(100.0)
 
 
-def test_turns_tell_who_is_on():
+def test_lifetimes_have_generations_and_start_times():
     lifetimes = Lifetimes(100.0, 10.0, 80.0)
     assert lifetimes.is_on(10.0)
     assert lifetimes.is_on(89.9)

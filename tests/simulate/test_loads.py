@@ -47,13 +47,13 @@ def test_a_load_is_written_as_gpu_ratio_and_seconds(text, load):
         ("3=0.5:0", "has no effect"),
     ],
 )
-def test_a_load_that_cannot_be_understood_is_refused_with_the_reason_and_an_example(text, reason):
+def test_an_invalid_load_is_refused_with_the_reason_and_an_example(text, reason):
     with pytest.raises(ConfigurationError, match=reason) as caught:
         parse_load(text, now=NOW)
     assert "3=0.9:120" in str(caught.value)
 
 
-def test_a_load_on_a_gpu_that_is_not_there_is_refused():
+def test_a_load_on_a_missing_gpu_is_refused():
     with pytest.raises(ConfigurationError, match="has GPUs 0 to 7"):
         default_node(1).with_load(Load(8, 0.5, NOW))
 
@@ -83,7 +83,7 @@ def test_a_load_is_a_process_of_the_host_and_the_parts_still_add_up():
     assert sum(part.utilization_ratio for part in division.parts) == pytest.approx(division.utilization_ratio)
 
 
-def test_those_on_the_gpu_get_what_the_load_leaves():
+def test_other_work_on_the_gpu_is_reduced_by_the_load():
     at = start_of_pod(Kind.TRAINING, 2) + 900
     node = single_workload_node(Kind.TRAINING, 2)
     loaded = node.with_load(Load(0, 0.8, at))
@@ -93,7 +93,7 @@ def test_those_on_the_gpu_get_what_the_load_leaves():
     assert only_reading(loaded, at + 30).signals["utilization_ratio"] <= 1
 
 
-def test_a_load_leaves_the_other_gpus_alone():
+def test_a_load_does_not_affect_other_gpus():
     node = default_node(1)
     plain, loaded = (
         [each for each in one.snapshot(NOW + 60).readings if each.gpu.index != 3]
@@ -102,14 +102,14 @@ def test_a_load_leaves_the_other_gpus_alone():
     assert plain == loaded
 
 
-def test_a_load_on_a_sliced_gpu_runs_on_its_first_instance():
+def test_a_load_on_a_mig_device_runs_on_its_first_instance():
     loaded = default_node(1).with_load(Load(2, 0.6, NOW))
     parent, first, *_ = (each for each in loaded.snapshot(NOW + 30).readings if each.gpu.index == 2)
     assert first.signals["gr_engine_ratio"] >= 0.6
     assert parent.signals["gr_engine_ratio"] >= 0.6 * 3 / 7 - 1e-4
 
 
-def test_loads_may_meet_on_one_gpu():
+def test_several_loads_can_run_on_one_gpu():
     loaded = default_node(1).with_load(Load(7, 0.5, NOW)).with_load(Load(7, 0.5, NOW + 60))
     signals = device(loaded, 7, NOW + 100).signals
     processes = [each for each in loaded.snapshot(NOW + 100).processes if each.name == "gpusteward-load"]

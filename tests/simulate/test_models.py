@@ -26,14 +26,14 @@ def test_every_signal_is_one_of_the_table(model):
 
 
 @every_model
-def test_profiling_signals_are_there_from_hopper_on_only(model):
+def test_only_hopper_and_newer_models_have_profiling_signals(model):
     names = set(only_reading(single_workload_node(Kind.TRAINING, 1, model=model), NOW).signals)
     is_new = any(name in model.name for name in ("H100", "H200", "B200"))
     assert (names & PROFILING) == (PROFILING if is_new else set())
 
 
 @every_model
-def test_hardware_that_is_not_there_reports_nothing(model):
+def test_missing_hardware_reports_nothing(model):
     signals = only_reading(single_workload_node(Kind.PARKED, 1, model=model), NOW).signals
     assert ("fan_ratio" in signals) is ("GeForce" in model.name)
     assert ("memory_temperature_celsius" in signals) is model.has_hbm
@@ -45,7 +45,7 @@ def test_hardware_that_is_not_there_reports_nothing(model):
 
 @every_model
 @pytest.mark.parametrize("kind", [Kind.TRAINING, Kind.PARKED, Kind.EMPTY, Kind.INFERENCE, Kind.KEEP_ALIVE])
-def test_power_heat_and_clocks_stay_within_what_the_model_can(model, kind):
+def test_power_temperature_and_clocks_stay_within_the_models_limits(model, kind):
     node = single_workload_node(kind, 3, model=model)
     for number in range(40):
         signals = only_reading(node, NOW + 613.7 * number).signals
@@ -58,7 +58,7 @@ def test_power_heat_and_clocks_stay_within_what_the_model_can(model, kind):
 
 
 @every_model
-def test_work_costs_power_heat_and_clocks(model):
+def test_work_raises_power_temperature_and_clocks(model):
     worked = single_workload_node(Kind.TRAINING, 3, model=model)
     busy = only_reading(worked, start_of_pod(Kind.TRAINING, 3) + HOUR / 3).signals
     rested = only_reading(single_workload_node(Kind.PARKED, 3, model=model), NOW).signals
@@ -82,7 +82,7 @@ def test_tensor_and_memory_activity_come_with_work_only():
 
 
 @every_model
-def test_utilizations_come_in_per_cents(model):
+def test_utilizations_are_whole_percents(model):
     node = single_workload_node(Kind.STARVED, 3, model=model)
     for number in range(50):
         signals = only_reading(node, NOW + 3.3 * number).signals
@@ -91,7 +91,7 @@ def test_utilizations_come_in_per_cents(model):
 
 
 @sliceable
-def test_a_sliced_gpu_is_followed_by_its_instances(model):
+def test_a_mig_device_is_followed_by_its_instances(model):
     parent, *instances = sliced_node(model).snapshot(NOW).readings
     assert parent.is_mig_parent
     assert [reading.gpu.mig.profile[:2] for reading in instances] == ["3g", "2g", "1g", "1g"]

@@ -29,7 +29,7 @@ def test_the_same_seed_makes_the_same_node():
     assert default_node(7).snapshot(NOW) != default_node(8).snapshot(NOW)
 
 
-def test_the_order_of_asking_does_not_matter():
+def test_the_order_of_snapshots_does_not_matter():
     moments = [NOW - 40 * DAY + 31_337.3 * number for number in range(80)]
     node = default_node(7)
     forth = {at: node.snapshot(at) for at in moments}
@@ -88,7 +88,7 @@ def test_energy_is_the_integral_of_power(kind):
     assert drawn == pytest.approx(600 * mean(each["power_watts"] for each in readings[1:]), abs=0.5)
 
 
-def test_energy_is_the_integral_of_power_on_a_shared_and_on_a_sliced_gpu():
+def test_energy_is_the_integral_of_power_on_a_shared_gpu_and_with_mig():
     node = default_node(3)
     snapshots = [node.snapshot(NOW + second) for second in range(121)]
     for each in zip(*(snapshot.readings for snapshot in snapshots), strict=True):
@@ -99,7 +99,7 @@ def test_energy_is_the_integral_of_power_on_a_shared_and_on_a_sliced_gpu():
 
 @given(node=nodes, at=moments, step=st.floats(0.001, 30 * DAY) | st.floats(0.001, 10))
 @settings(max_examples=150, deadline=None)
-def test_energy_grows_until_the_driver_is_loaded_anew(node, at, step):
+def test_energy_grows_until_the_driver_is_loaded_again(node, at, step):
     if node.booted_at(at) != node.booted_at(at + step):
         return
     for before, after in zip(node.snapshot(at).readings, node.snapshot(at + step).readings, strict=True):
@@ -109,7 +109,7 @@ def test_energy_grows_until_the_driver_is_loaded_anew(node, at, step):
             assert after.signals["energy_joules_total"] <= most
 
 
-def test_energy_starts_at_nothing_when_the_driver_is_loaded():
+def test_energy_starts_at_zero_when_the_driver_is_loaded():
     node = default_node(3)
     boot = node.booted_at(NOW)
     assert only_device(node, boot).signals["energy_joules_total"] == 0
@@ -130,7 +130,7 @@ def test_every_allocation_has_a_truth_and_every_truth_an_allocation(node, at):
 
 @given(node=nodes, at=moments)
 @settings(max_examples=100, deadline=None)
-def test_processes_live_in_containers_that_hold_their_gpu(node, at):
+def test_processes_are_in_containers_that_hold_their_gpu(node, at):
     snapshot = node.snapshot(at)
     claims = {(allocation.gpu_uuid, allocation.container) for allocation in snapshot.allocations}
     for process in snapshot.processes:
@@ -154,7 +154,7 @@ def test_the_default_node_always_shows_every_sharing_mode_and_every_kind_of_work
     assert [reading.gpu.index for reading in snapshot.readings if reading.is_mps] == [4]
 
 
-def test_allocations_say_what_their_sharing_system_would():
+def test_allocations_have_the_values_of_their_sharing_system():
     found = {allocation.share: allocation for node in NODES for allocation in node.snapshot(NOW).allocations}
     assert found[Share.EXCLUSIVE].resource == "nvidia.com/gpu"
     assert found[Share.EXCLUSIVE].memory_limit_bytes is None
@@ -165,7 +165,7 @@ def test_allocations_say_what_their_sharing_system_would():
     assert 0 < found[Share.HAMI].core_limit_ratio <= 1
 
 
-def test_replicas_of_a_time_sliced_gpu_are_told_apart():
+def test_replicas_of_a_time_sliced_gpu_have_different_numbers():
     snapshot = default_node(1).snapshot(NOW)
     sliced = [each for each in snapshot.allocations if each.share is Share.TIME_SLICED]
     assert len({each.gpu_uuid for each in sliced}) == 1

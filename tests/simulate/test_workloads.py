@@ -35,14 +35,14 @@ def spread(kind: Kind, seed: int, *, count: int) -> list[float]:
 
 
 @pytest.mark.parametrize("kind", Kind)
-def test_the_truth_names_the_kind_and_the_pod_is_there_all_its_life(kind):
+def test_the_truth_has_the_kind_during_the_whole_lifetime_of_the_pod(kind):
     for seed in SOME:
         start, end = life(kind, seed)
         assert only_truth(single_workload_node(kind, seed), start).kind is kind
         assert only_truth(single_workload_node(kind, seed), end - 1).started_at == start
 
 
-def test_an_empty_claim_has_no_process_and_does_nothing():
+def test_an_empty_workload_has_no_process_and_no_activity():
     for seed in MANY:
         node = single_workload_node(Kind.EMPTY, seed)
         for at in spread(Kind.EMPTY, seed, count=3):
@@ -55,7 +55,7 @@ def test_an_empty_claim_has_no_process_and_does_nothing():
             assert not only_truth(node, at).is_active(at)
 
 
-def test_a_parked_model_holds_memory_and_never_works():
+def test_a_parked_workload_holds_memory_without_activity():
     for seed in MANY:
         node = single_workload_node(Kind.PARKED, seed)
         for at in spread(Kind.PARKED, seed, count=3):
@@ -66,7 +66,7 @@ def test_a_parked_model_holds_memory_and_never_works():
             assert not only_truth(node, at).is_active(at)
 
 
-def test_training_never_rests_for_longer_than_a_checkpoint():
+def test_training_never_pauses_for_longer_than_a_checkpoint():
     for seed in MANY:
         start, end = life(Kind.TRAINING, seed)
         truth = only_truth(single_workload_node(Kind.TRAINING, seed), start)
@@ -81,7 +81,7 @@ def test_a_training_pod_is_active_from_its_first_minutes_on():
         assert only_truth(single_workload_node(Kind.TRAINING, seed), start + 300).is_active(start + 300)
 
 
-def test_inference_works_more_by_day_than_by_night_and_never_stops():
+def test_inference_is_busier_by_day_than_by_night_and_never_stops():
     for seed in MANY:
         truth = only_truth(single_workload_node(Kind.INFERENCE, seed), NOW)
         hours = [truth.work(NOW + (hour + 1) * HOUR) - truth.work(NOW + hour * HOUR) for hour in range(24)]
@@ -96,7 +96,7 @@ def test_inference_comes_in_bursts():
         assert pstdev(values) > 0.5 * mean(values)
 
 
-def test_a_notebook_has_spells_of_work_and_of_idleness():
+def test_a_notebook_has_active_and_idle_periods():
     for seed in MANY:
         start, _ = life(Kind.NOTEBOOK, seed)
         truth = only_truth(single_workload_node(Kind.NOTEBOOK, seed), start)
@@ -114,7 +114,7 @@ def test_a_notebook_keeps_its_memory_while_idle():
         assert all(process.memory_bytes for process in node.snapshot(at).processes)
 
 
-def test_starved_work_is_low_but_never_away_for_long():
+def test_starved_work_is_low_but_never_pauses_for_long():
     for seed in MANY:
         start, end = life(Kind.STARVED, seed)
         truth = only_truth(single_workload_node(Kind.STARVED, seed), start)
@@ -151,7 +151,7 @@ def test_a_keep_alive_script_is_low_flat_and_above_zero():
         assert only_truth(node, start + 60).is_active(start + 60)
 
 
-def test_the_truth_of_a_pod_leaves_out_the_pods_before_it():
+def test_the_truth_of_a_pod_excludes_earlier_pods():
     start = start_of_pod(Kind.TRAINING, 4)
     truth = only_truth(single_workload_node(Kind.TRAINING, 4), start + 10)
     assert truth.busy_seconds(start - 30 * DAY, start + 10) <= 10
@@ -166,7 +166,7 @@ def test_jobs_leave_the_gpu_free_between_two_pods():
     assert utilizations(node, [end + BREAK_SECONDS]) == [0]
 
 
-def test_lives_are_whole_seconds():
+def test_lifetimes_are_whole_seconds():
     for seed in SOME:
         lifetimes = single_application(Kind.STARVED, seed).lifetimes
         assert isinstance(lifetimes, Lifetimes)

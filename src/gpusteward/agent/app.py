@@ -202,10 +202,10 @@ def _dcgm_options(settings: AgentSettings) -> DcgmOptions:
     )
 
 
-def _listen(settings: AgentSettings, answers: AgentEndpoints) -> Server:
+def _listen(settings: AgentSettings, endpoints: AgentEndpoints) -> Server:
     web = WebConfigFile(settings.web_config_file).current if settings.web_config_file else WebConfig
     return serve(
-        answers,
+        endpoints,
         settings.address,
         web=web,
         max_concurrent_scrapes=settings.max_concurrent_scrapes,

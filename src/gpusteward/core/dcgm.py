@@ -88,7 +88,7 @@ class DcgmField:
     def help_of(self, name: str) -> str:
         """The help text of the field under this name."""
         signal = SIGNALS.get(self.signal)
-        text = signal.help if signal else "Share of the usable memory in use"
+        text = signal.help if signal else "Share of the memory in use, without the driver's reserve"
         unit = self.unit_of(name)
         return f"{text} (in {unit})." if unit else f"{text}."
 

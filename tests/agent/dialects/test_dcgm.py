@@ -33,14 +33,14 @@ DASHBOARD_12239 = {
 """What the expressions of NVIDIA's Grafana dashboard ask for, each with the labels `instance` and `gpu`."""
 
 
-def test_the_dashboard_12239_finds_every_name_it_asks_for() -> None:
+def test_every_metric_of_dashboard_12239_is_exported() -> None:
     page = speak(view([reading(0), reading(1)]))
     assert page.names() >= DASHBOARD_12239
     for name in DASHBOARD_12239:
         assert [labels["gpu"] for labels, _ in page.samples(name)] == ["0", "1"]
 
 
-def test_values_come_in_the_peers_units() -> None:
+def test_values_have_dcgm_exporters_units() -> None:
     page = speak(view([reading()]))
     shown = {name: page.values(name) for name in page.names()}
     assert shown["DCGM_FI_DEV_SM_CLOCK"] == [1980]
@@ -84,12 +84,12 @@ def test_labels_of_a_mig_instance_are_the_real_ones_with_the_parents_uuid() -> N
     assert value == 2048
 
 
-def test_nobody_holding_a_gpu_means_no_pod_labels_not_empty_ones() -> None:
+def test_an_unallocated_gpu_has_no_pod_labels() -> None:
     labels, _ = speak(view([reading()])).only("DCGM_FI_DEV_GPU_TEMP")
     assert not {"pod", "namespace", "container"} & labels.keys()
 
 
-def test_power_of_a_sliced_gpu_stands_once_and_its_temperature_on_each_instance() -> None:
+def test_power_of_a_mig_device_is_exported_once_and_its_temperature_per_instance() -> None:
     page = speak(view([reading(0, is_mig_parent=True), instance(0, 7), instance(0, 8)]))
     labels, watts = page.only("DCGM_FI_DEV_POWER_USAGE")
     assert watts == 112.252
@@ -107,14 +107,14 @@ def test_mig_instances_have_no_gpu_util() -> None:
     assert len(page.values("DCGM_FI_DEV_GPU_UTIL")) == 1
 
 
-def test_two_compute_instances_of_one_gpu_instance_are_told_apart() -> None:
+def test_two_compute_instances_of_one_gpu_instance_have_different_labels() -> None:
     readings = [reading(0, is_mig_parent=True), instance(0, 7, compute=0), instance(0, 7, compute=1), instance(0, 8)]
     page = speak(view(readings))
     found = [labels.get("GPU_CI_ID") for labels, _ in page.samples("DCGM_FI_DEV_FB_USED")]
     assert found == ["0", "1", None]
 
 
-def test_a_lost_gpu_has_no_rows_and_costs_nobody_else() -> None:
+def test_a_lost_gpu_has_no_rows_and_does_not_affect_others() -> None:
     page = speak(view([reading(0, lost=True), reading(1)]))
     assert {labels["gpu"] for name in page.names() for labels, _ in page.samples(name)} == {"1"}
 
@@ -144,7 +144,7 @@ def test_names_follow_the_option(names: str, used: dict[str, float], driver: set
     assert ("DCGM_FI_DEV_FB_CAPACITY_BYTES" in page.names()) == (names != "classic")
 
 
-def test_a_spelling_written_in_the_list_stays_as_written_and_no_family_comes_twice() -> None:
+def test_a_name_in_the_list_is_exported_as_written_and_only_once() -> None:
     chosen = fields("dcgm_fb_used", "DCGM_FI_DEV_FB_USED_BYTES", "DCGM_FI_DEV_FB_FREE_BYTES", "DCGM_FI_DEV_FB_FREE")
     page = DcgmDialect(DcgmOptions(names="both"), chosen, labels=LabelCache()).families(view([reading()]))
     assert [family.metric.name for family in page] == [
@@ -185,7 +185,7 @@ def test_label_rows_are_sorted_and_absent_where_unknown() -> None:
         (DcgmOptions(hostname="n", hostname_label="both"), ["Hostname", "hostname"]),
     ],
 )
-def test_the_host_label_is_spelled_as_asked(options: DcgmOptions, found: list[str]) -> None:
+def test_the_hostname_label_follows_the_option(options: DcgmOptions, found: list[str]) -> None:
     labels, _ = speak(view([reading()]), options).only("DCGM_FI_DEV_GPU_TEMP")
     assert [name for name in labels if name.lower() == "hostname"] == found
 

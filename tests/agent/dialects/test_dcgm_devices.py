@@ -23,7 +23,7 @@ from tests.agent.dialects.snapshot_views import instance, reading, speak, view
         ("g+i", ["0", "1"], [("0", None), ("0", "7"), ("0", "8"), ("1", None)]),
     ],
 )
-def test_devices_are_chosen_as_asked(text: str, util: list[str], used: list[tuple[str, str | None]]) -> None:
+def test_only_selected_devices_are_exported(text: str, util: list[str], used: list[tuple[str, str | None]]) -> None:
     readings = [reading(0, is_mig_parent=True), instance(0, 7), instance(0, 8), reading(1)]
     page = speak(view(readings), DcgmOptions(devices=parse_devices(text)))
     assert [labels["gpu"] for labels, _ in page.samples("DCGM_FI_DEV_POWER_USAGE")] == util
@@ -43,7 +43,7 @@ def test_a_gpu_ready_for_mig_without_an_instance_is_a_whole_gpu() -> None:
         ("i:2-2", DeviceSelection("i", frozenset({2}))),
     ],
 )
-def test_a_selection_is_read(text: str, selection: DeviceSelection) -> None:
+def test_a_device_selection_is_parsed(text: str, selection: DeviceSelection) -> None:
     assert parse_devices(text) == selection
 
 
@@ -62,13 +62,13 @@ def test_a_selection_is_read(text: str, selection: DeviceSelection) -> None:
         ("g:5-3", "runs backwards"),
     ],
 )
-def test_a_bad_selection_is_refused(text: str, reason: str) -> None:
+def test_an_invalid_device_selection_is_refused(text: str, reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
         parse_devices(text)
 
 
 @pytest.mark.parametrize(("text", "ids"), [("g:0,9", "9"), ("i:0,1,2", "2"), ("g:0", None), ("f", None)])
-def test_ids_that_nothing_has_are_said_once(text: str, ids: str | None) -> None:
+def test_missing_device_ids_are_logged_once(text: str, ids: str | None) -> None:
     dialect = DcgmDialect(DcgmOptions(devices=parse_devices(text)), default_fields(), labels=LabelCache())
     said: list[str] = []
 

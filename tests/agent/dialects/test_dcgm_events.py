@@ -34,7 +34,7 @@ class Story:
         return {labels["clock_event"]: count for labels, count in seen if count}
 
 
-def test_labels_of_an_xid_count_stand_sorted_before_the_pod() -> None:
+def test_labels_of_an_xid_count_are_sorted_before_the_pod() -> None:
     chosen = fields("DCGM_FI_DRIVER_VERSION,label,", XIDS)
     seen = view([reading(xid_counts={42: 1})], [claim("a")])
     labels, value = speak(seen, DcgmOptions(hostname="node-1"), chosen).only(XIDS)
@@ -50,7 +50,7 @@ def test_labels_of_an_xid_count_stand_sorted_before_the_pod() -> None:
     assert (labels["window_size_in_ms"], labels["xid"], value) == ("300000", "42", 1)
 
 
-def test_no_xid_is_a_0_without_a_code() -> None:
+def test_without_xids_the_count_is_0_without_an_xid_label() -> None:
     assert Story(XIDS).xids(0, {}) == {None: 0}
 
 
@@ -69,7 +69,7 @@ def test_a_view_without_gpus_does_not_count_old_xids_again() -> None:
     assert story.xids(62, {31: 5}) == {None: 0}
 
 
-def test_a_gpu_that_comes_later_brings_no_xids_of_unknown_time() -> None:
+def test_xids_of_a_gpu_that_appears_later_are_not_counted() -> None:
     story = Story(XIDS)
     story.at(0, [reading(1)])
     assert story.xids(5, {79: 1}) == {None: 0}
@@ -105,13 +105,13 @@ def test_xids_in_all_are_a_counter_per_code() -> None:
     assert [(labels["xid"], value) for labels, value in totals] == [("31", 7), ("48", 1)]
 
 
-def test_events_nobody_could_watch_are_unknown_not_0() -> None:
+def test_events_that_cannot_be_read_are_unknown_not_0() -> None:
     blind = [reading(signals={"temperature_celsius": 36.0})]
     for name in (XIDS, CLOCKS, "DCGM_EXP_XID_ERRORS_TOTAL", "DCGM_EXP_CLOCK_EVENTS_TOTAL"):
         assert Story(name).at(0, blind) == []
 
 
-def test_events_of_a_sliced_gpu_stand_once_on_the_gpu() -> None:
+def test_events_of_a_mig_device_are_exported_once() -> None:
     sliced = [reading(0, is_mig_parent=True, xid_counts={31: 1}), instance(0, 7), instance(0, 8)]
     [(labels, value)] = Story(XIDS).at(0, sliced)
     assert value == 1

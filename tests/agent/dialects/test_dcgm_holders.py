@@ -19,12 +19,12 @@ def process(pid: int, holder: Allocation, *, memory: float, sm: float) -> GpuPro
 
 
 @pytest.mark.parametrize("share", SHARED)
-def test_a_shared_gpu_names_no_pod_even_while_one_alone_holds_it(share: Share) -> None:
+def test_a_shared_gpu_has_no_pod_label_even_with_one_holder(share: Share) -> None:
     labels, _ = speak(view([reading()], [claim("a", share=share)])).only("DCGM_FI_DEV_GPU_UTIL")
     assert "pod" not in labels
 
 
-def test_a_gpu_claimed_by_two_pods_names_neither() -> None:
+def test_a_gpu_held_by_two_pods_has_no_pod_label() -> None:
     labels, _ = speak(view([reading()], [claim("a"), claim("b")])).only("DCGM_FI_DEV_GPU_UTIL")
     assert "pod" not in labels
 
@@ -41,14 +41,14 @@ def test_a_dynamic_resource_claim_is_labelled() -> None:
     assert list(labels)[-5:] == ["container", "dra_claim_name", "dra_driver_name", "namespace", "pod"]
 
 
-def test_only_what_is_known_of_the_holder_is_labelled() -> None:
+def test_unknown_values_of_the_holder_have_no_label() -> None:
     unnamed = Allocation(Container(pod_uid="uid-1"), "GPU-0")
     labels, _ = speak(view([reading()], [unnamed]), DcgmOptions(pod_uid=True)).only("DCGM_FI_DEV_GPU_UTIL")
     assert list(labels)[-1] == "pod_uid"
     assert "pod" not in labels
 
 
-def test_pod_labels_stand_sorted_among_the_label_rows() -> None:
+def test_pod_labels_are_sorted_with_the_label_rows() -> None:
     chosen = fields("DCGM_FI_DRIVER_VERSION,label,", "DCGM_FI_DEV_SERIAL,label,", "DCGM_FI_DEV_GPU_TEMP")
     held = claim("a", labels={"app.kubernetes.io/name": "x", "Dx": "y", "zone": "z"})
     labels, _ = speak(view([reading()], [held]), DcgmOptions(pod_labels=True), chosen).only("DCGM_FI_DEV_GPU_TEMP")
@@ -64,7 +64,7 @@ def test_pod_labels_stand_sorted_among_the_label_rows() -> None:
     ]
 
 
-def test_pod_labels_are_off_unless_asked_for() -> None:
+def test_pod_labels_are_off_by_default() -> None:
     labels, _ = speak(view([reading()], [claim("a", labels={"app": "x"})])).only("DCGM_FI_DEV_GPU_TEMP")
     assert "app" not in labels
 
@@ -96,7 +96,7 @@ def sliced(pod: str, replica: str) -> Allocation:
     return claim(pod, share=Share.TIME_SLICED, replica=replica)
 
 
-def test_the_per_pod_form_gives_each_pod_its_own_use_and_nothing_beside() -> None:
+def test_the_per_pod_form_has_only_the_usage_of_each_pod() -> None:
     a, b = sliced("a", "0"), sliced("b", "1")
     used = [process(1, a, memory=6 * GIB, sm=0.3), process(2, b, memory=3 * GIB, sm=0.1)]
     energy: dict[UserKey, float] = {("GPU-0", Place.CONTAINER, a.container): 5.0}
@@ -110,13 +110,13 @@ def test_the_per_pod_form_gives_each_pod_its_own_use_and_nothing_beside() -> Non
     assert [x["vgpu"] for x, _ in page.samples("DCGM_FI_DEV_GPU_TEMP")] == ["0", "1"]
 
 
-def test_a_pod_that_holds_a_share_and_never_touched_it_uses_0() -> None:
+def test_a_pod_that_holds_a_share_without_using_it_has_0() -> None:
     a, b = sliced("a", "0"), sliced("b", "1")
     page = speak(view([reading()], [a, b], processes=[process(1, a, memory=GIB, sm=0.3)]), PER_POD)
     assert page.values("DCGM_FI_DEV_GPU_UTIL") == [30, 0]
 
 
-def test_what_cannot_be_known_of_a_pod_is_absent_in_the_per_pod_form() -> None:
+def test_unknown_values_of_a_pod_are_absent_in_the_per_pod_form() -> None:
     stranger = GpuProcess(9, "GPU-0", memory_bytes=None, sm_ratio=None, place=Place.UNKNOWN)
     page = speak(view([reading()], [sliced("a", "0"), sliced("b", "1")], processes=[stranger]), PER_POD)
     assert page.values("DCGM_FI_DEV_GPU_UTIL") == []
@@ -131,7 +131,7 @@ def test_two_replicas_of_one_container_do_not_count_its_use_twice() -> None:
     assert sum(page.values("DCGM_FI_DEV_FB_USED")) == 8192
 
 
-def test_claims_no_label_tells_apart_are_one_sample_with_their_sum() -> None:
+def test_claims_with_identical_labels_are_summed_in_one_sample() -> None:
     first, second = sliced("a", ""), sliced("a", "")
     page = speak(view([reading()], [first, second], processes=[process(1, first, memory=8 * GIB, sm=0.4)]), PER_POD)
     assert page.values("DCGM_FI_DEV_GPU_UTIL") == [40]

@@ -83,7 +83,9 @@ options = st.builds(
 
 @settings(max_examples=150, deadline=None)
 @given(options, readings(), st.data())
-def test_no_series_and_no_label_comes_twice(chosen: DcgmOptions, found: list[GpuReading], data: st.DataObject) -> None:
+def test_no_series_and_no_label_is_duplicated(
+    chosen: DcgmOptions, found: list[GpuReading], data: st.DataObject
+) -> None:
     held = data.draw(allocations(found))
     used = [
         GpuProcess(pid, one.gpu_uuid, memory_bytes=pid, sm_ratio=0.1, place=Place.CONTAINER, container=one.container)

@@ -38,13 +38,13 @@ def samples(view: SnapshotView, dialect: type) -> list:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_every_series_is_in_the_treaty_with_no_label_beyond_it(view: SnapshotView, dialect: type):
+def test_every_series_is_in_the_metric_table_with_only_its_labels(view: SnapshotView, dialect: type):
     for sample in samples(view, dialect):
         assert sample.labels.keys() <= set(PROMISED[sample.name].labels), sample
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_no_series_is_told_twice(view: SnapshotView, dialect: type):
+def test_no_series_is_exported_twice(view: SnapshotView, dialect: type):
     keys = [(sample.name, *sorted(sample.labels.items())) for sample in samples(view, dialect)]
     assert len(keys) == len(set(keys))
 
@@ -76,13 +76,13 @@ def test_power_of_all_users_is_the_power_of_all_boards(view: SnapshotView):
     assert used == pytest.approx(drawn, rel=1e-5)
 
 
-def test_memory_of_a_sliced_gpu_is_told_by_its_instances_alone(view: SnapshotView):
+def test_memory_of_a_mig_device_is_exported_by_its_instances_only(view: SnapshotView):
     parents = {reading.gpu.uuid for reading in view.snapshot.readings if reading.is_mig_parent}
     told = {s.labels["uuid"] for s in samples(view, NativeDialect) if s.name == "gpusteward_gpu_memory_total_bytes"}
     assert not parents & told
 
 
-def test_a_pod_that_holds_a_gpu_and_never_touched_it_is_an_explicit_zero():
+def test_a_pod_that_holds_a_gpu_without_using_it_has_an_explicit_zero():
     view = view_of([default_node(7).snapshot(AT)])
     busy = {process.container for process in view.snapshot.processes}
     silent = next(a.container for a in view.snapshot.allocations if a.container not in busy)
@@ -96,7 +96,7 @@ def test_a_pod_that_holds_a_gpu_and_never_touched_it_is_an_explicit_zero():
     assert found["gpusteward_use_memory_bytes"] == 0
 
 
-def test_a_process_of_a_pod_on_two_gpus_has_one_row_in_pid2pod_with_its_memory_added_up(view: SnapshotView):
+def test_a_process_on_two_gpus_has_one_pid2pod_sample_with_the_sum_of_its_memory(view: SnapshotView):
     rows = {sample.labels["pid"]: sample.value for sample in samples(view, Pid2PodDialect)}
     held: dict[str, int] = defaultdict(int)
     for process in view.snapshot.processes:

@@ -34,7 +34,7 @@ def lent(*allocations: Allocation) -> list[float]:
     return values(VgpuMonitorDialect(LabelCache()), snapshot(allocations=allocations), "pod_total_gpu_memory")
 
 
-def test_a_pod_is_never_lent_more_memory_than_its_gpu_has():
+def test_memory_allocated_to_a_pod_never_exceeds_its_gpu():
     slices = [Allocation(who, "GPU-0", Share.TIME_SLICED) for who in (MAIN, HELPER)]
     assert lent(*slices) == [81920]
     assert lent(*(replace(each, memory_limit_bytes=10 * GIB) for each in slices)) == [20480]

@@ -37,7 +37,7 @@ def test_a_list_keeps_the_order_types_and_help_of_its_file() -> None:
     assert [(row.name, row.field.fact) for row in fields.labels] == [("DCGM_FI_DRIVER_VERSION", "driver_version")]
 
 
-def test_the_built_in_list_is_the_peers() -> None:
+def test_the_built_in_list_equals_dcgm_exporters() -> None:
     fields = default_fields()
     assert len(fields.metrics) == 25
     assert [row.name for row in fields.labels] == ["DCGM_FI_DRIVER_VERSION"]
@@ -51,7 +51,7 @@ def test_an_unknown_field_is_named_with_its_line_and_the_nearest_known_one() -> 
     )
 
 
-def test_the_first_fault_is_told_and_the_others_are_counted() -> None:
+def test_the_first_error_is_reported_and_the_others_are_counted() -> None:
     one = "DCGM_FI_DEV_GPU_TEMP, gauge\n"
     assert refuse(one + "NOTHING, gauge, x\n").endswith("(and 1 more invalid line)")
     assert refuse(one + "NOTHING, gauge, x\nDCGM_FI_DEV_FB_USED, meter, x\n").endswith("(and 2 more invalid lines)")
@@ -62,7 +62,7 @@ def test_an_empty_list_is_refused(text: str) -> None:
     assert refuse(text) == "counters.csv: no metrics found, every line is empty or a comment"
 
 
-def test_a_list_of_labels_alone_is_refused() -> None:
+def test_a_list_with_only_labels_is_refused() -> None:
     assert "only labels" in refuse("DCGM_FI_DRIVER_VERSION, label, x\n")
 
 
@@ -86,19 +86,19 @@ def test_a_list_of_labels_alone_is_refused() -> None:
         ("DCGM_EXP_GPU_HEALTH_STATUS, summary, x", "supported types are"),
     ],
 )
-def test_a_faulty_line_is_refused_with_its_reason(line: str, reason: str) -> None:
+def test_an_invalid_line_is_refused_with_its_reason(line: str, reason: str) -> None:
     message = refuse(f"DCGM_FI_DEV_FB_USED, gauge, x\r\n{line}")
     assert message.startswith("counters.csv line 2: ")
     assert reason in message
 
 
-def test_quotes_may_hold_commas_quotes_and_line_breaks() -> None:
+def test_quotes_may_contain_commas_quotes_and_line_breaks() -> None:
     fields = parse('DCGM_FI_DEV_GPU_TEMP,gauge,"a, ""b""\r\n# c"\r\nDCGM_FI_DEV_FB_USED,gauge,x\r\n')
     assert [row.help for row in fields.metrics] == ['a, "b"\n# c', "x"]
     assert "line 3:" in refuse('DCGM_FI_DEV_GPU_TEMP,gauge,"a\nb"\nNOTHING,gauge,x\n')
 
 
-def test_the_first_row_of_a_field_wins_whatever_the_later_one_calls_it() -> None:
+def test_the_first_row_of_a_field_wins_over_other_names_of_it() -> None:
     fields = parse(
         "dcgm_gpu_temp, gauge, first\n"
         "DCGM_FI_DEV_GPU_TEMP, counter, second\n"

@@ -51,7 +51,7 @@ def test_a_missing_file_is_refused_at_the_start(tmp_path: Path) -> None:
         FieldFile(tmp_path / "nowhere.csv")
 
 
-def test_a_folder_and_bytes_that_are_no_text_are_refused_at_the_start(tmp_path: Path) -> None:
+def test_a_directory_and_binary_data_are_refused_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot be read: Is a directory"):
         FieldFile(tmp_path)
     (tmp_path / "latin.csv").write_bytes(b"DCGM_FI_DEV_GPU_TEMP, gauge, 5 \xb0C\n")
@@ -59,7 +59,7 @@ def test_a_folder_and_bytes_that_are_no_text_are_refused_at_the_start(tmp_path: 
         FieldFile(tmp_path / "latin.csv")
 
 
-def test_a_byte_order_mark_does_no_harm(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "mark.csv").write_text(TEMP, encoding="utf-8-sig")
     assert names(FieldFile(tmp_path / "mark.csv")) == ["DCGM_FI_DEV_GPU_TEMP"]
 
@@ -89,7 +89,7 @@ def mount(folder: Path, version: str, text: str) -> None:
     (folder / "..data_tmp").rename(folder / "..data")
 
 
-def test_the_swap_of_a_mounted_config_map_is_seen(tmp_path: Path) -> None:
+def test_the_symlink_swap_of_a_mounted_config_map_is_noticed(tmp_path: Path) -> None:
     mount(tmp_path, "..2026_01", TEMP)
     (tmp_path / "counters.csv").symlink_to("..data/counters.csv")
     source = FieldFile(tmp_path / "counters.csv")
@@ -99,7 +99,7 @@ def test_the_swap_of_a_mounted_config_map_is_seen(tmp_path: Path) -> None:
     assert source.reloads_ok == 1
 
 
-def test_a_bad_file_keeps_the_last_good_list_and_says_so_once(counters: Path, said: list[str]) -> None:
+def test_an_invalid_file_keeps_the_last_valid_list_and_is_logged_once(counters: Path, said: list[str]) -> None:
     source = FieldFile(counters)
     good = source.poll(0.0)
     counters.write_text(TEMP + "DCGM_FI_DEV_GPU_TEMPP, gauge, x\n")
@@ -109,7 +109,7 @@ def test_a_bad_file_keeps_the_last_good_list_and_says_so_once(counters: Path, sa
     assert (source.reloads_ok, source.reloads_refused) == (0, 1)
 
 
-def test_a_mended_file_is_taken_and_a_new_fault_is_said_again(counters: Path, said: list[str]) -> None:
+def test_a_fixed_file_is_used_and_a_new_error_is_logged_again(counters: Path, said: list[str]) -> None:
     source = FieldFile(counters)
     for now, text in enumerate(("", "NOTHING, gauge, x\n", USED, "")):
         counters.write_text(text)
@@ -118,7 +118,7 @@ def test_a_mended_file_is_taken_and_a_new_fault_is_said_again(counters: Path, sa
     assert names(source, 9.0) == ["DCGM_FI_DEV_FB_USED"]
 
 
-def test_a_file_that_goes_and_comes_back_as_it_was_is_no_reload(counters: Path, said: list[str]) -> None:
+def test_a_file_that_reappears_unchanged_is_not_a_reload(counters: Path, said: list[str]) -> None:
     source = FieldFile(counters)
     for now in range(3):
         counters.unlink(missing_ok=True)
@@ -173,19 +173,19 @@ def test_a_config_map_is_read_again_only_after_its_period() -> None:
         ({"metrics": "NOTHING, gauge, x"}, r"^ConfigMap gpu:fields line 1: unknown field 'NOTHING'"),
     ],
 )
-def test_a_config_map_that_cannot_be_used_is_refused_at_the_start(data: dict[str, str], reason: str) -> None:
+def test_an_invalid_config_map_is_refused_at_the_start(data: dict[str, str], reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
         FieldConfigMap("gpu:fields", FakeConfigMap(data))
 
 
-def test_an_api_server_that_fails_at_the_start_is_told_with_the_flag() -> None:
+def test_an_api_server_failure_at_the_start_is_reported_with_the_flag() -> None:
     config_map = FakeConfigMap({})
     config_map.refuse = True
     with pytest.raises(SourceError, match=r"^ConfigMap gpu:fields cannot be read: .*; check --configmap-data$"):
         FieldConfigMap("gpu:fields", config_map)
 
 
-def test_an_api_server_that_fails_later_costs_nothing(said: list[str]) -> None:
+def test_a_later_api_server_failure_keeps_the_list(said: list[str]) -> None:
     config_map = FakeConfigMap({"metrics": TEMP})
     source = FieldConfigMap("gpu:fields", config_map, period_seconds=1.0)
     config_map.refuse = True

@@ -71,7 +71,7 @@ def test_pages_are_served_over_tls(start: Starter, authority: Authority) -> None
     assert fetch_securely(server, "/metrics", authority.trusting()) == b"text\n"
 
 
-def test_a_renewed_certificate_is_shown_to_the_next_client(start: Starter, authority: Authority) -> None:
+def test_a_renewed_certificate_is_used_for_the_next_client(start: Starter, authority: Authority) -> None:
     server = start(web=authority.configure(TLS).current)
     fetch_securely(server, "/metrics", authority.trusting())
     authority.authority = trustme.CA()
@@ -79,7 +79,7 @@ def test_a_renewed_certificate_is_shown_to_the_next_client(start: Starter, autho
     assert fetch_securely(server, "/metrics", authority.trusting()) == b"text\n"
 
 
-def test_a_client_that_never_shakes_hands_stops_nobody(start: Starter, authority: Authority) -> None:
+def test_a_client_without_a_tls_handshake_blocks_no_other(start: Starter, authority: Authority) -> None:
     server = start(web=authority.configure(TLS).current, read_seconds=0.5)
     with socket.create_connection(server.address) as silent:
         wait_until(lambda: len(server.connections) == 1)
@@ -88,14 +88,14 @@ def test_a_client_that_never_shakes_hands_stops_nobody(start: Starter, authority
         assert silent.recv(1) == b""
 
 
-def test_a_client_that_speaks_plain_http_to_tls_is_dropped(start: Starter, authority: Authority) -> None:
+def test_a_client_that_sends_plain_http_to_tls_is_dropped(start: Starter, authority: Authority) -> None:
     server = start(web=authority.configure(TLS).current)
     with pytest.raises((OSError, http.client.HTTPException)):
         fetch(server, "/metrics")
     assert fetch_securely(server, "/metrics", authority.trusting()) == b"text\n"
 
 
-def test_only_clients_with_a_certificate_come_in_where_one_is_required(start: Starter, authority: Authority) -> None:
+def test_a_client_certificate_is_required_if_configured(start: Starter, authority: Authority) -> None:
     server = start(web=authority.configure(TLS + CLIENTS).current)
     assert fetch_securely(server, "/metrics", authority.trusting(client="prometheus")) == b"text\n"
     for stranger in (authority.trusting(), Authority(authority.folder, trustme.CA()).trusting(client="prometheus")):
@@ -104,14 +104,14 @@ def test_only_clients_with_a_certificate_come_in_where_one_is_required(start: St
             fetch_securely(server, "/metrics", stranger)
 
 
-def test_only_certificates_with_an_allowed_name_come_in(start: Starter, authority: Authority) -> None:
+def test_only_client_certificates_with_an_allowed_name_are_accepted(start: Starter, authority: Authority) -> None:
     server = start(web=authority.configure(TLS + CLIENTS + "  client_allowed_sans: [prometheus]\n").current)
     assert fetch_securely(server, "/metrics", authority.trusting(client="prometheus")) == b"text\n"
     with pytest.raises((OSError, http.client.HTTPException)):
         fetch_securely(server, "/metrics", authority.trusting(client="grafana"))
 
 
-def test_a_password_opens_every_page_and_nothing_else_does(start: Starter, authority: Authority) -> None:
+def test_every_page_requires_the_password(start: Starter, authority: Authority) -> None:
     server = start(web=authority.configure(USERS).current)
     for path in ("/metrics", "/snapshot", "/"):
         response, body = fetch(server, path)
@@ -123,9 +123,7 @@ def test_a_password_opens_every_page_and_nothing_else_does(start: Starter, autho
     assert fetch(server, "/nothing", Authorization=ALICE)[0].status == 404
 
 
-def test_clients_without_a_password_take_no_scrape_from_those_who_have_one(
-    start: Starter, authority: Authority
-) -> None:
+def test_unauthenticated_clients_do_not_use_the_scrape_limit(start: Starter, authority: Authority) -> None:
     server = start(web=authority.configure(USERS).current, max_concurrent_scrapes=1)
     with server.context.scrapes:
         assert fetch(server, "/metrics")[0].status == 401
@@ -147,7 +145,7 @@ def fetch_from_afar(server: Server, path: str, client_address: str = "10.1.2.3")
         return b"".join(iter(lambda: client.recv(65536), b""))
 
 
-def test_a_snapshot_goes_to_other_machines_only_with_a_password_or_by_choice(
+def test_remote_clients_get_the_snapshot_only_with_a_password_or_expose_snapshot(
     start: Starter, authority: Authority
 ) -> None:
     for address in ("10.1.2.3", "::ffff:10.1.2.3", "127.0.0.6"):  # the last is how a mesh's proxy brings others in
@@ -159,7 +157,7 @@ def test_a_snapshot_goes_to_other_machines_only_with_a_password_or_by_choice(
     assert fetch_from_afar(start(web=authority.configure(USERS).current), "/snapshot").startswith(b"HTTP/1.1 200")
 
 
-def test_headers_of_the_file_are_on_every_answer(start: Starter, authority: Authority) -> None:
+def test_headers_of_the_file_are_in_every_response(start: Starter, authority: Authority) -> None:
     web = authority.configure("http_server_config:\n  headers:\n    X-Frame-Options: deny\n")
     for path in ("/metrics", "/nothing"):
         assert fetch(start(web=web.current), path)[0].headers["X-Frame-Options"] == "deny"

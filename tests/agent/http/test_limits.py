@@ -18,7 +18,7 @@ def test_a_client_that_sends_nothing_is_dropped(start: Starter) -> None:
         assert client.recv(1) == b""
 
 
-def test_a_client_that_drips_is_dropped_at_the_same_deadline(start: Starter) -> None:
+def test_a_client_that_sends_byte_by_byte_is_dropped_at_the_same_deadline(start: Starter) -> None:
     with socket.create_connection(start(read_seconds=0.3).address) as client:
         client.settimeout(0.02)
         begun = time.monotonic()
@@ -42,7 +42,7 @@ def test_a_client_that_does_not_read_is_dropped(start: Starter) -> None:
         wait_until(lambda: not server.connections)
 
 
-def test_scrapes_over_the_limit_get_503_and_health_is_still_told(start: Starter) -> None:
+def test_scrapes_over_the_limit_get_503_and_health_is_still_served(start: Starter) -> None:
     server = start(FakeContent(size=4_000_000), max_concurrent_scrapes=1)
     with socket.create_connection(server.address) as slow:
         slow.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
@@ -76,7 +76,7 @@ def test_connections_over_the_limit_get_503_at_once_and_no_thread(start: Starter
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET /metrics HTTP/1.1\r\nX: "])
-def test_clients_that_never_finish_a_request_keep_nobody_out(begun: bytes, start: Starter) -> None:
+def test_clients_that_never_finish_a_request_block_no_other(begun: bytes, start: Starter) -> None:
     server = start()
     slow = open_connections(server, server.max_connections)
     for client in slow:
@@ -91,7 +91,7 @@ def count_waiting(server: Server) -> int:
     return sum(each.waiting_since is not None for each in server.connections)
 
 
-def test_the_connection_that_waits_longest_makes_room_for_a_new_client(start: Starter) -> None:
+def test_the_longest_waiting_connection_is_closed_for_a_new_client(start: Starter) -> None:
     server = start()
     clients = open_connections(server, server.max_connections)
     oldest, silent = clients[:2]

@@ -17,7 +17,7 @@ from tests.core.test_negotiation import PROMETHEUS_2
 from tests.fakes.apiserver import wait_until
 
 
-def test_metrics_are_served_as_text_or_openmetrics_as_the_client_likes(start: Starter) -> None:
+def test_metrics_are_served_as_text_or_openmetrics_by_accept_header(start: Starter) -> None:
     server = start()
     response, body = fetch(server, "/metrics")
     assert (response.status, response.headers["Content-Type"], body) == (200, TEXT_TYPE, b"text\n")
@@ -26,13 +26,13 @@ def test_metrics_are_served_as_text_or_openmetrics_as_the_client_likes(start: St
     assert response.headers["Vary"] == "Accept, Accept-Encoding"
 
 
-def test_metrics_are_compressed_for_those_who_want_it(start: Starter) -> None:
+def test_metrics_are_compressed_on_request(start: Starter) -> None:
     response, body = fetch(start(), "/metrics", Accept_Encoding="gzip")
     assert response.headers["Content-Encoding"] == "gzip"
     assert gzip.decompress(body) == b"text\n"
 
 
-def test_health_and_readiness_tell_the_truth(start: Starter) -> None:
+def test_health_and_readiness_have_their_status_codes(start: Starter) -> None:
     server = start(FakeContent(healthy=False))
     for path in ("/healthz", "/health"):
         assert fetch(server, path)[0].status == 200
@@ -47,20 +47,20 @@ def test_the_landing_page_links_to_everything(start: Starter) -> None:
         assert path in body
 
 
-def test_no_answer_names_the_server_or_lets_the_browser_guess(start: Starter) -> None:
+def test_no_response_names_the_server_or_allows_content_sniffing(start: Starter) -> None:
     for path in ("/", "/metrics", "/nothing"):
         response, _ = fetch(start(), path)
         assert "Server" not in response.headers
         assert response.headers["X-Content-Type-Options"] == "nosniff"
 
 
-def test_a_snapshot_is_shown_on_this_machine(start: Starter) -> None:
+def test_a_local_client_gets_the_snapshot(start: Starter) -> None:
     response, body = fetch(start(), "/snapshot")
     assert (response.headers["Content-Type"], json.loads(body)) == ("application/json", {"node": "n1"})
 
 
 @pytest.mark.parametrize("header", ["X_Forwarded_For", "Forwarded"])
-def test_a_snapshot_is_not_shown_through_a_proxy_on_this_machine(header: str, start: Starter) -> None:
+def test_a_local_proxy_does_not_get_the_snapshot(header: str, start: Starter) -> None:
     assert fetch(start(), "/snapshot", **{header: "127.0.0.1"})[0].status == 403
 
 
@@ -74,7 +74,7 @@ def test_errors_have_one_shape(start: Starter) -> None:
         assert b"secret detail" not in body
 
 
-def test_only_get_and_head_are_possible_and_a_body_does_not_confuse(start: Starter) -> None:
+def test_only_get_and_head_are_allowed_and_a_body_is_skipped(start: Starter) -> None:
     connection = connect(start())
     connection.request("POST", "/metrics", b"GET /healthz HTTP/1.1\r\n\r\n")
     response = connection.getresponse()
@@ -140,7 +140,9 @@ def test_a_page_larger_than_any_buffer_arrives_whole(start: Starter) -> None:
         (b"GET http://node:9400/healthz HTTP/1.1\r\nConnection: close\r\n\r\n", b"200"),
     ],
 )
-def test_strange_requests_get_one_answer_and_the_end(request_bytes: bytes, status: bytes, start: Starter) -> None:
+def test_invalid_requests_get_one_response_and_the_connection_is_closed(
+    request_bytes: bytes, status: bytes, start: Starter
+) -> None:
     with socket.create_connection(start().address) as client:
         client.settimeout(10)
         client.sendall(request_bytes)
@@ -149,7 +151,7 @@ def test_strange_requests_get_one_answer_and_the_end(request_bytes: bytes, statu
         assert answer.count(b"HTTP/1.1") == 1
 
 
-def test_close_hangs_up_on_everybody_and_frees_the_port() -> None:
+def test_close_shuts_all_connections_down_and_frees_the_port() -> None:
     server = serve(FakeContent(), LOOPBACK)
     address = server.address
     with socket.create_connection(address) as client:
@@ -160,18 +162,18 @@ def test_close_hangs_up_on_everybody_and_frees_the_port() -> None:
     listen(address).close()
 
 
-def test_a_port_in_use_is_told_with_the_way_out(start: Starter) -> None:
+def test_a_port_in_use_is_reported_with_advice(start: Starter) -> None:
     address = start().address
     with pytest.raises(ConfigurationError, match=rf"127\.0\.0\.1:{address.port}: port \d+ is in use; .*--address"):
         listen(address)
 
 
-def test_an_address_of_another_machine_is_told() -> None:
+def test_an_address_of_another_machine_is_reported() -> None:
     with pytest.raises(ConfigurationError, match=r"192\.0\.2\.1 is not an address of this machine"):
         listen(ListenAddress("192.0.2.1", 0))
 
 
-def test_an_unknown_host_is_told() -> None:
+def test_an_unknown_host_is_reported() -> None:
     with pytest.raises(ConfigurationError, match="unknown host 'no such host'"):
         listen(ListenAddress("no such host", 9400))
 

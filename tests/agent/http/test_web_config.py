@@ -48,7 +48,7 @@ def certified(tmp_path: Path) -> Path:
 TLS = "tls_server_config:\n  cert_file: server.crt\n  key_file: server.key\n"
 
 
-def test_an_empty_file_is_plain_http_for_everybody(tmp_path: Path) -> None:
+def test_an_empty_file_means_plain_http_without_authentication(tmp_path: Path) -> None:
     assert read_web_config(write(tmp_path, "")) == WebConfig()
 
 
@@ -61,7 +61,7 @@ def test_paths_are_relative_to_the_file(certified: Path) -> None:
     assert not config.knows_its_clients
 
 
-def test_certificate_and_key_may_stand_in_the_file_itself(certified: Path) -> None:
+def test_certificate_and_key_can_be_inline(certified: Path) -> None:
     def indent(name: str) -> str:
         return "\n".join("    " + line for line in (certified / name).read_text().splitlines())
 
@@ -73,7 +73,7 @@ def test_certificate_and_key_may_stand_in_the_file_itself(certified: Path) -> No
     assert config.knows_its_clients
 
 
-def test_versions_ciphers_and_preferences_are_taken_over(certified: Path) -> None:
+def test_tls_versions_ciphers_and_preferences_are_applied(certified: Path) -> None:
     more = (
         "  min_version: TLS12\n  max_version: TLS12\n  prefer_server_cipher_suites: false\n"
         "  cipher_suites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, TLS_AES_128_GCM_SHA256]\n"
@@ -126,7 +126,7 @@ def test_headers_http2_and_the_rate_limit_are_read(tmp_path: Path) -> None:
         ("rate_limit: {interval: often, burst: 1}", ["rate_limit.interval", "'often': write a duration"]),
     ],
 )
-def test_what_cannot_be_used_is_told_with_file_and_key(text: str, words: list[str], certified: Path) -> None:
+def test_an_invalid_value_is_reported_with_file_and_key(text: str, words: list[str], certified: Path) -> None:
     path = write(certified, text)
     with pytest.raises(ConfigurationError) as caught:
         read_web_config(path)
@@ -134,18 +134,18 @@ def test_what_cannot_be_used_is_told_with_file_and_key(text: str, words: list[st
         assert word in str(caught.value)
 
 
-def test_a_hash_never_shows_in_an_error(tmp_path: Path) -> None:
+def test_an_error_never_contains_a_hash(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
         read_web_config(write(tmp_path, "basic_auth_users: {alice: $2y$10$nearlyahash}"))
     assert "nearlyahash" not in str(caught.value)
 
 
-def test_a_missing_file_is_told_plainly(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"gone\.yml cannot be read: No such file"):
         WebConfigFile(tmp_path / "gone.yml")
 
 
-def test_a_changed_file_comes_into_force_and_a_bad_change_does_not(tmp_path: Path) -> None:
+def test_a_changed_file_is_applied_and_an_invalid_change_is_not(tmp_path: Path) -> None:
     path = write(tmp_path, f"basic_auth_users: {{alice: {hash_password('one')}}}")
     file = WebConfigFile(path)
     before = file.current()
@@ -159,7 +159,7 @@ def test_a_changed_file_comes_into_force_and_a_bad_change_does_not(tmp_path: Pat
     assert not after.check("alice", b"one")
 
 
-def test_whenever_a_file_is_written_its_last_state_comes_into_force(tmp_path: Path) -> None:
+def test_the_last_state_of_a_file_is_applied(tmp_path: Path) -> None:
     path = write(tmp_path, "")
     file = WebConfigFile(path)
 
@@ -174,7 +174,7 @@ def test_whenever_a_file_is_written_its_last_state_comes_into_force(tmp_path: Pa
     assert file.current().headers == {"X-XSS-Protection": "x" * 100}
 
 
-def test_a_renewed_certificate_comes_into_force(certified: Path) -> None:
+def test_a_renewed_certificate_is_applied(certified: Path) -> None:
     file = WebConfigFile(write(certified, TLS))
     before = file.current().context
     renewed = trustme.CA().issue_cert("localhost")
@@ -185,7 +185,7 @@ def test_a_renewed_certificate_comes_into_force(certified: Path) -> None:
     assert file.current().context is not before
 
 
-def test_passwords_let_in_the_right_and_nobody_else() -> None:
+def test_only_the_right_password_is_accepted() -> None:
     authentication = BasicAuthentication({"alice": hash_password("sécret"), "bob": hash_password("other")})
     assert authentication.allow(basic("alice", "sécret"))
     assert authentication.allow(basic("alice", "sécret"))
@@ -242,11 +242,11 @@ def test_a_known_client_does_not_wait_while_a_wrong_password_is_computed() -> No
         guess.join()
 
 
-def test_a_password_may_hold_colons() -> None:
+def test_a_password_may_contain_colons() -> None:
     assert parse_basic(basic("alice", "a:b")) == ("alice", b"a:b")
 
 
-def test_the_bucket_lets_a_burst_through_and_then_one_an_interval() -> None:
+def test_the_token_bucket_allows_a_burst_and_then_one_request_per_interval() -> None:
     now = [100.0]
     bucket = TokenBucket(2.0, 3, clock=lambda: now[0])
     assert [bucket.take() for _ in range(4)] == [True, True, True, False]

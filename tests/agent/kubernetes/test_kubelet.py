@@ -36,7 +36,7 @@ def ask(path):
     resources.close()
 
 
-def test_a_device_is_told_with_the_container_that_holds_it(path, ask):
+def test_a_device_is_listed_with_its_container(path, ask):
     with FakeKubelet(path, response(TRAINER, device_claim("web", "api", "infer", "GPU-2::0", "GPU-2::1"))):
         assert ask.read() == (
             TRAINERS_CLAIM,
@@ -61,13 +61,13 @@ def test_a_device_is_told_with_the_container_that_holds_it(path, ask):
         ("", False),
     ],
 )
-def test_only_gpu_resources_and_those_asked_for_are_told(resource, accepted):
+def test_only_gpu_resources_and_configured_ones_are_listed(resource, accepted):
     accepts = accept_names(["volcano.sh/vgpu-number", " example.com/slice-* ", ""])
     claims = decode_claims(response(device_claim("team", "pod", "main", "id", resource=resource)), accepts)
     assert [claim.resource for claim in claims] == [resource] * accepted
 
 
-def test_a_dynamic_claim_is_told_by_device_name_with_its_labels():
+def test_a_dra_claim_has_its_device_name_and_labels():
     pod = dra_claim(
         "team", "train", "main", "gpu-0", cdi="k8s.gpu.nvidia.com/claim=dab5ab50-d59a-42a6-af16-cfd4628c0f7a-gpu-0"
     )
@@ -85,7 +85,7 @@ def test_a_dynamic_claim_is_told_by_device_name_with_its_labels():
 @pytest.mark.parametrize(
     "uuid", ["GPU-8b2281de-6d3c-22ed-0ec8-d3b864870b8b", "MIG-8b2281de-6d3c-22ed-0ec8-d3b864870b8b"]
 )
-def test_a_uuid_in_a_cdi_name_is_better_than_a_device_name(uuid):
+def test_a_uuid_in_a_cdi_name_takes_precedence_over_the_device_name(uuid):
     pod = dra_claim("team", "train", "main", "gpu-0", cdi=f"nvidia.com/gpu={uuid}")
     assert decode_claims(response(pod), accept_names(()))[0].device_id == uuid
 
@@ -94,11 +94,11 @@ def test_a_uuid_in_a_cdi_name_is_better_than_a_device_name(uuid):
     ("device", "driver"),
     [("gpu-vfio-0", "gpu.nvidia.com"), ("channel-0", "compute-domain.nvidia.com"), ("", "gpu.nvidia.com")],
 )
-def test_a_dynamic_device_that_is_no_gpu_of_nvml_is_not_told(device, driver):
+def test_a_dra_device_that_is_not_visible_to_nvml_is_skipped(device, driver):
     assert decode_claims(response(dra_claim("team", "vm", "main", device, driver=driver)), accept_names(())) == ()
 
 
-def test_what_has_no_name_is_left_out_and_what_is_said_twice_told_once():
+def test_entries_without_a_name_and_duplicates_are_skipped():
     nameless = [
         device_claim("", "pod", "main", "GPU-1"),
         device_claim("team", "", "main", "GPU-1"),
@@ -114,7 +114,7 @@ def encode(number: int, content: bytes | str) -> bytes:
     return bytes([number << 3 | 2, len(content) & 0x7F | 0x80, len(content) >> 7]) + content
 
 
-def test_the_field_numbers_are_the_kubelets(path, ask):
+def test_the_field_numbers_match_the_kubelets(path, ask):
     """Written down from k8s.io/kubelet's v1 api.proto, with the fields we skip: CPUs, memory, NUMA topology."""
     device = encode(1, "nvidia.com/gpu") + encode(2, "GPU-1") + encode(3, encode(1, b"\x08\x01"))
     resource = encode(1, encode(1, "cdi")) + encode(2, "gpu.nvidia.com") + encode(3, "node-1") + encode(4, "gpu-3")
@@ -135,7 +135,7 @@ def test_one_connection_serves_every_read(path, ask):
         assert (kubelet.requests, len(kubelet.connections)) == (5, 1)
 
 
-def test_a_connection_is_renewed_before_its_memory_of_questions_grows_large(path):
+def test_the_connection_is_renewed_after_a_number_of_requests(path):
     with (
         FakeKubelet(path, response(TRAINER)) as kubelet,
         contextlib.closing(PodResources(path, requests_per_connection=2)) as asked,
@@ -144,14 +144,14 @@ def test_a_connection_is_renewed_before_its_memory_of_questions_grows_large(path
         assert len(kubelet.connections) == 3
 
 
-def test_a_restarted_kubelet_is_asked_again_without_a_failure(path, ask):
+def test_a_restarted_kubelet_is_queried_without_a_failure(path, ask):
     with FakeKubelet(path, response(TRAINER)):
         ask.read()
     with FakeKubelet(path, response()):
         assert ask.read() == ()
 
 
-def test_a_kubelet_that_went_away_is_told_and_found_again(path, ask):
+def test_a_stopped_kubelet_is_reported_and_found_again(path, ask):
     with FakeKubelet(path, response(TRAINER)):
         ask.read()
     with pytest.raises(SourceError, match=r"does not exist: mount its directory .* --pod-resources-kubelet-socket"):
@@ -179,7 +179,7 @@ def test_a_fault_is_explained_with_advice(path, ask, fault, text):
 
 
 @pytest.mark.parametrize("fault", [Fault.HANGS, Fault.SENDS_NOTHING])
-def test_a_kubelet_that_hangs_costs_the_timeout_and_no_more(path, fault):
+def test_a_hanging_kubelet_costs_only_the_timeout(path, fault):
     resources = PodResources(path, timeout_seconds=0.05)
     with (
         FakeKubelet(path, response(TRAINER), fault=fault),
@@ -202,7 +202,7 @@ def test_after_a_fault_the_next_read_succeeds(path, ask):
 @pytest.mark.parametrize(
     "nonsense", [b"\xff\xff\xff", b"\x0a\x7f", b"\x0a\x04\x0a\x02\xff\xfe"], ids=["tag", "length", "utf-8"]
 )
-def test_a_malformed_answer_is_told(path, ask, nonsense):
+def test_a_malformed_response_is_reported(path, ask, nonsense):
     with FakeKubelet(path, nonsense), pytest.raises(SourceError, match="not pod-resources v1"):
         ask.read()
 
@@ -214,20 +214,20 @@ def test_fields_of_wrong_types_are_skipped(path, ask):
 
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=200))
-def test_whatever_bytes_decode_give_claims(data):
+def test_any_decodable_bytes_give_claims(data):
     with contextlib.suppress(DecodeError):
         message = wire.ListPodResourcesResponse.FromString(data)
         assert all(claim.pod and claim.device_id for claim in decode_claims(message, accept_names(["*"])))
 
 
-def test_an_answer_of_over_ten_mebibytes_is_read(path, ask):
+def test_a_response_of_over_ten_mebibytes_is_read(path, ask):
     ids = [f"GPU-{number:060d}" for number in range(180_000)]
     with FakeKubelet(path, response(device_claim("team", "train-0", "main", *ids))) as kubelet:
         assert 10 * 2**20 < kubelet.response.ByteSize() < MESSAGE_LIMIT_BYTES
         assert len(ask.read()) == len(ids)
 
 
-def test_an_answer_over_the_limit_is_refused_and_the_next_one_read(path, ask):
+def test_a_response_over_the_limit_is_refused_and_the_next_one_is_read(path, ask):
     with FakeKubelet(path, bytes(MESSAGE_LIMIT_BYTES + 1)) as kubelet:
         with pytest.raises(SourceError, match="16777217 bytes, more than the limit of 16 MiB"):
             ask.read()
@@ -235,28 +235,28 @@ def test_an_answer_over_the_limit_is_refused_and_the_next_one_read(path, ask):
         assert ask.read() == (TRAINERS_CLAIM,)
 
 
-def test_a_socket_that_may_not_be_opened_is_told(path, ask):
+def test_a_socket_without_permission_is_reported(path, ask):
     with FakeKubelet(path, response(TRAINER)):
         path.chmod(0)
         with without_rights(), pytest.raises(SourceError, match="lack of permission: run as root"):
             ask.read()
 
 
-def test_a_path_that_is_no_socket_is_told(path, ask):
+def test_a_path_that_is_not_a_socket_is_reported(path, ask):
     path.write_text("")
     with pytest.raises(SourceError, match="refuses connections"):
         ask.read()
 
 
 @pytest.mark.parametrize("name", ["x" * 200, "a\0b"])
-def test_a_path_that_cannot_be_a_socket_is_told(tmp_path, name):
+def test_a_path_that_cannot_be_a_socket_is_reported(tmp_path, name):
     resources = PodResources(tmp_path / name)
     with pytest.raises(SourceError):
         resources.read()
     resources.close()
 
 
-def test_a_closed_door_says_so_and_closes_twice(path, ask):
+def test_a_closed_client_reports_that_and_can_be_closed_twice(path, ask):
     with FakeKubelet(path, response(TRAINER)):
         ask.read()
         ask.close()

@@ -55,7 +55,7 @@ def test_a_long_list_is_read_page_by_page(server: FakeApiServer) -> None:
         wait_until(lambda: len(watch.pods) == 8)
 
 
-def test_a_list_whose_next_page_is_gone_is_begun_anew(server: FakeApiServer) -> None:
+def test_a_list_whose_next_page_is_gone_starts_again(server: FakeApiServer) -> None:
     server.page_size, server.gone_next_continue = 3, True
     for number in range(8):
         server.add_pod(pod(f"p{number}"))
@@ -64,7 +64,7 @@ def test_a_list_whose_next_page_is_gone_is_begun_anew(server: FakeApiServer) -> 
         assert watch.failure is None
 
 
-def test_what_is_needed_of_a_pod_is_kept_and_the_rest_dropped(server: FakeApiServer) -> None:
+def test_only_needed_fields_of_a_pod_are_kept(server: FakeApiServer) -> None:
     server.add_pod(
         pod(
             "trainer-abc",
@@ -103,7 +103,7 @@ def test_init_and_ephemeral_containers_are_known_by_their_ids(server: FakeApiSer
     assert kept.finished_init_containers == {"fetch"}
 
 
-def test_a_static_pod_is_found_under_the_uid_its_cgroup_carries_too(server: FakeApiServer) -> None:
+def test_a_static_pod_is_also_found_by_the_uid_of_its_cgroup(server: FakeApiServer) -> None:
     server.add_pod(pod("etcd", uid="mirror", annotations={"kubernetes.io/config.hash": "static"}, owner=("Node", "n")))
     with watching(server) as watch:
         wait_until(lambda: set(watch.pods) == {"mirror", "static"})
@@ -112,7 +112,7 @@ def test_a_static_pod_is_found_under_the_uid_its_cgroup_carries_too(server: Fake
         wait_until(lambda: not watch.pods)
 
 
-def test_pods_that_come_change_and_go_are_followed(server: FakeApiServer) -> None:
+def test_added_changed_and_deleted_pods_are_followed(server: FakeApiServer) -> None:
     with watching(server) as watch:
         server.add_pod(pod("trainer", phase="Pending"))
         wait_for_names(watch, "trainer")
@@ -122,7 +122,7 @@ def test_pods_that_come_change_and_go_are_followed(server: FakeApiServer) -> Non
         wait_for_names(watch)
 
 
-def test_a_namesake_with_another_uid_is_another_pod(server: FakeApiServer) -> None:
+def test_a_pod_of_the_same_name_with_another_uid_is_another_pod(server: FakeApiServer) -> None:
     with watching(server) as watch:
         server.add_pod(pod("worker-0", uid="first"))
         wait_until(lambda: set(watch.pods) == {"first"})
@@ -141,7 +141,7 @@ def test_a_published_mapping_never_changes(server: FakeApiServer) -> None:
 
 
 @pytest.mark.parametrize("how", ["status", "event"])
-def test_a_version_that_is_gone_is_answered_by_a_new_list(server: FakeApiServer, how: str) -> None:
+def test_an_expired_resource_version_leads_to_a_new_list(server: FakeApiServer, how: str) -> None:
     server.add_pod(pod("old"))
     with watching(server) as watch:
         wait_until(lambda: server.open_watches == 1)
@@ -159,7 +159,9 @@ def test_a_version_that_is_gone_is_answered_by_a_new_list(server: FakeApiServer,
 
 
 @pytest.mark.parametrize("mid_line", [False, True])
-def test_a_lost_connection_is_taken_up_where_it_broke_off(server: FakeApiServer, mid_line: bool) -> None:
+def test_after_a_lost_connection_the_watch_continues_from_its_last_version(
+    server: FakeApiServer, mid_line: bool
+) -> None:
     server.add_pod(pod("one"))
     with watching(server) as watch:
         wait_until(lambda: server.open_watches == 1)
@@ -170,7 +172,7 @@ def test_a_lost_connection_is_taken_up_where_it_broke_off(server: FakeApiServer,
         assert sum("watch" not in each for each in server.requests) == 1
 
 
-def test_a_bookmark_moves_the_place_to_go_on_from(server: FakeApiServer) -> None:
+def test_a_bookmark_updates_the_resource_version(server: FakeApiServer) -> None:
     with watching(server) as watch:
         wait_until(lambda: server.open_watches == 1)
         server.send_bookmark()
@@ -180,7 +182,7 @@ def test_a_bookmark_moves_the_place_to_go_on_from(server: FakeApiServer) -> None
 
 
 @pytest.mark.parametrize("line", [b"garbage\n", b"{}\n", b"\n", b'{"type":"ADDED","object":[]}\n', b"\xff\xfe\n"])
-def test_a_line_that_is_no_event_leads_to_a_new_list(server: FakeApiServer, line: bytes) -> None:
+def test_an_invalid_event_leads_to_a_new_list(server: FakeApiServer, line: bytes) -> None:
     server.add_pod(pod("old"))
     with watching(server) as watch:
         wait_until(lambda: server.open_watches == 1)
@@ -190,7 +192,7 @@ def test_a_line_that_is_no_event_leads_to_a_new_list(server: FakeApiServer, line
         wait_until(lambda: watch.failure is None)
 
 
-def test_one_unreadable_pod_costs_only_itself(server: FakeApiServer) -> None:
+def test_an_invalid_pod_does_not_affect_others(server: FakeApiServer) -> None:
     broken = pod("broken")
     broken["metadata"]["labels"] = "not a mapping"
     server.add_pod(broken)
@@ -202,7 +204,7 @@ def test_one_unreadable_pod_costs_only_itself(server: FakeApiServer) -> None:
         wait_for_names(watch, "whole", "later")
 
 
-def test_what_was_known_stays_while_the_api_server_is_down(server: FakeApiServer) -> None:
+def test_known_pods_stay_while_the_api_server_is_down(server: FakeApiServer) -> None:
     server.add_pod(pod("one"))
     with watching(server) as watch:
         wait_until(lambda: server.open_watches == 1)
@@ -214,7 +216,7 @@ def test_what_was_known_stays_while_the_api_server_is_down(server: FakeApiServer
         wait_until(lambda: watch.failure is None)
 
 
-def test_missing_rights_are_told_until_they_are_granted(server: FakeApiServer) -> None:
+def test_missing_permissions_are_reported_until_they_are_granted(server: FakeApiServer) -> None:
     server.forbidden = True
     server.add_pod(pod("one"))
     with watching(server) as watch:
@@ -225,7 +227,7 @@ def test_missing_rights_are_told_until_they_are_granted(server: FakeApiServer) -
         wait_until(lambda: watch.failure is None)
 
 
-def test_two_thousand_changes_leave_nothing_behind(server: FakeApiServer) -> None:
+def test_deleted_pods_are_dropped_after_two_thousand_changes(server: FakeApiServer) -> None:
     with watching(server) as watch:
         wait_until(lambda: server.open_watches == 1)
         for number in range(1000):
@@ -236,7 +238,7 @@ def test_two_thousand_changes_leave_nothing_behind(server: FakeApiServer) -> Non
         assert len(watch.pods) == 1
 
 
-def test_a_stop_interrupts_a_read_that_waits(server: FakeApiServer) -> None:
+def test_stop_interrupts_a_waiting_read(server: FakeApiServer) -> None:
     with watching(server) as watch:
         wait_until(lambda: server.open_watches == 1)
         started = monotonic()
@@ -249,12 +251,12 @@ def test_a_watch_that_never_started_can_be_stopped(server: FakeApiServer) -> Non
     PodWatch(ApiServer(server.url), "node-a").stop()
 
 
-def test_waits_grow_to_a_limit_and_differ() -> None:
+def test_backoff_grows_to_a_limit_with_jitter() -> None:
     waits = [Backoff(failures=failures).wait_seconds() for failures in (0, 3, 50)]
     assert 0.5 <= waits[0] <= 1 < 4 <= waits[1] <= 8 < 15 <= waits[2] <= 30
     assert len({Backoff(failures=50).wait_seconds() for _ in range(50)}) > 1
 
 
-def test_a_label_pattern_that_is_no_expression_is_a_configuration_error(server: FakeApiServer) -> None:
+def test_an_invalid_label_pattern_is_a_configuration_error(server: FakeApiServer) -> None:
     with pytest.raises(ConfigurationError, match=r"pod label pattern '\(' is not a regular expression"):
         PodWatch(ApiServer(server.url), "node-a", label_patterns=["("])

@@ -27,7 +27,7 @@ def test_the_last_xid_is_zero_from_the_start(open_nvml: Opener) -> None:
         assert (reading.signals, dict(reading.xid_counts)) == ({"last_xid": 0}, {})
 
 
-def test_a_gpu_that_tells_of_no_events_has_no_last_xid(open_nvml: Opener) -> None:
+def test_a_gpu_without_event_support_has_no_last_xid(open_nvml: Opener) -> None:
     scenario = Scenario([a100(0), a100(1)])
     del scenario.gpus[1].numbers["events"]
     first, second = open_nvml(scenario).read(XID).readings
@@ -49,7 +49,7 @@ def test_xids_are_counted_by_code_on_their_own_gpu(open_nvml: Opener, fake_nvml:
     assert reading.readings[4].signals["last_xid"] == 0
 
 
-def test_counts_outlive_release_and_a_reloaded_driver(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
+def test_counts_survive_release_and_a_driver_reload(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
     scenario = a100x8()
     scenario.xid(1, 0, xid=63)
     nvml = open_nvml(scenario)
@@ -63,7 +63,7 @@ def test_counts_outlive_release_and_a_reloaded_driver(open_nvml: Opener, fake_nv
     assert reading.readings[0].signals["last_xid"] == 63
 
 
-def test_a_wait_that_fails_does_not_end_the_watch(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
+def test_a_failing_wait_does_not_end_the_event_thread(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
     scenario = a100x8()
     scenario.fail("nvmlEventSetWait_v2", 15)
     scenario.xid(1, 0, xid=48)

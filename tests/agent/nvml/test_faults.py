@@ -48,7 +48,7 @@ def read_in_a_subprocess(env: dict[str, str]) -> str:
     return done.stdout
 
 
-def test_a_lost_gpu_is_reported_as_lost_and_the_others_go_on(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
+def test_a_lost_gpu_is_reported_and_the_others_are_read(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
     nvml = open_nvml(a100x8())
     before = nvml.read(EVERYTHING).readings[2].gpu
     fake_nvml.change(with_lost_gpu(2))
@@ -62,7 +62,7 @@ def test_a_lost_gpu_is_reported_as_lost_and_the_others_go_on(open_nvml: Opener, 
     assert "fell off the bus" in failure.reason
 
 
-def test_a_gpu_that_comes_back_is_read_again(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
+def test_a_recovered_gpu_is_read_again(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
     nvml = open_nvml(a100x8())
     nvml.read(EVERYTHING)
     fake_nvml.change(with_lost_gpu(2))
@@ -89,7 +89,7 @@ def test_a_gpu_lost_before_the_agent_started_is_a_failure(open_nvml: Opener) -> 
     assert [failure.reason[:13] for failure in found.failures] == ["GPU 2 is lost"]
 
 
-def test_a_call_that_fails_on_one_gpu_costs_one_signal(open_nvml: Opener) -> None:
+def test_a_failing_call_on_one_gpu_affects_one_signal(open_nvml: Opener) -> None:
     scenario = a100x8()
     scenario.gpus[5].fail("nvmlDeviceGetPowerUsage", UNKNOWN)
     found = open_nvml(scenario).read(EVERYTHING)
@@ -98,14 +98,14 @@ def test_a_call_that_fails_on_one_gpu_costs_one_signal(open_nvml: Opener) -> Non
     assert [failure.reason for failure in found.failures] == ["nvmlDeviceGetPowerUsage: Unknown Error"]
 
 
-def test_a_call_with_nothing_to_tell_is_no_failure(open_nvml: Opener) -> None:
+def test_a_call_without_data_is_not_a_failure(open_nvml: Opener) -> None:
     scenario = a100x8()
     scenario.fail("nvmlDeviceGetFanSpeed", NOT_FOUND)
     scenario.fail("nvmlDeviceGetPcieReplayCounter", NOT_FOUND)
     assert open_nvml(scenario).read(EVERYTHING).failures == ()
 
 
-def test_without_a_driver_the_error_says_what_helps_and_the_driver_is_found_when_it_comes(
+def test_without_a_driver_the_error_has_advice_and_the_driver_is_found_later(
     open_nvml: Opener, fake_nvml: FakeNvml
 ) -> None:
     nvml = open_nvml(no_driver())
@@ -116,7 +116,7 @@ def test_without_a_driver_the_error_says_what_helps_and_the_driver_is_found_when
     assert len(nvml.read(EVERYTHING).readings) == 8
 
 
-def test_without_the_library_the_error_says_what_helps() -> None:
+def test_without_the_library_the_error_has_advice() -> None:
     text = read_in_a_subprocess({"PYTHONPATH": "src"})
     assert "libnvidia-ml.so.1 was not found" in text
     assert "--source simulated" in text
@@ -133,9 +133,7 @@ def test_after_a_driver_was_reloaded_nvml_is_opened_again(open_nvml: Opener, fak
     assert len(nvml.read(EVERYTHING).readings) == 8
 
 
-def test_when_every_gpu_answers_nothing_but_unknown_errors_nvml_is_opened_again(
-    open_nvml: Opener, fake_nvml: FakeNvml
-) -> None:
+def test_nvml_is_opened_again_when_every_gpu_returns_unknown_errors(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
     scenario = Scenario([a100(0), a100(1)])
     nvml = open_nvml(scenario)
     nvml.read(frozenset({"power_watts"}))
@@ -145,7 +143,7 @@ def test_when_every_gpu_answers_nothing_but_unknown_errors_nvml_is_opened_again(
         nvml.read(frozenset({"power_watts"}))
 
 
-def test_gpus_that_come_and_go_are_seen(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
+def test_added_and_removed_gpus_are_noticed(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
     nvml = open_nvml(Scenario([a100(0)]))
     assert len(nvml.read(EVERYTHING).readings) == 1
     fake_nvml.change(a100x8())
@@ -155,7 +153,7 @@ def test_gpus_that_come_and_go_are_seen(open_nvml: Opener, fake_nvml: FakeNvml) 
 
 
 @pytest.mark.parametrize("scenario", [a100x8, mig, h100_gpm])
-def test_after_release_nothing_is_held_and_the_next_read_opens_again(
+def test_release_frees_all_handles_and_the_next_read_opens_nvml_again(
     open_nvml: Opener, fake_nvml: FakeNvml, scenario
 ) -> None:
     nvml: Nvml = open_nvml(scenario())
@@ -175,7 +173,7 @@ def test_a_node_without_gpus_is_empty_and_not_a_failure(open_nvml: Opener) -> No
     assert (found.readings, found.processes, found.failures) == ((), (), ())
 
 
-def test_a_hung_call_ends_when_the_driver_comes_to_life(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
+def test_a_hanging_call_ends_when_the_driver_recovers(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
     nvml = open_nvml(hung_call())
     done = threading.Event()
     thread = threading.Thread(target=lambda: (nvml.read(EVERYTHING), done.set()))
@@ -201,7 +199,7 @@ def test_a_driver_of_2021_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     assert "memory_reserved_bytes" not in text
 
 
-def test_profiling_that_cannot_begin_costs_only_the_profiling_signals(open_nvml: Opener) -> None:
+def test_failing_profiling_affects_only_the_profiling_signals(open_nvml: Opener) -> None:
     scenario = h100_gpm()
     scenario.fail("nvmlGpmSampleAlloc", 20)
     found = open_nvml(scenario).read(EVERYTHING)
@@ -209,7 +207,7 @@ def test_profiling_that_cannot_begin_costs_only_the_profiling_signals(open_nvml:
     assert {failure.reason for failure in found.failures} == {"GPM: Insufficient Memory"}
 
 
-def test_a_gpu_lost_while_nvml_makes_its_acquaintance_costs_only_itself(open_nvml: Opener) -> None:
+def test_a_gpu_lost_during_identification_does_not_affect_others(open_nvml: Opener) -> None:
     scenario = h100_gpm()
     scenario.gpus[1].fail("nvmlGpmQueryDeviceSupport", 15)
     assert [reading.lost for reading in open_nvml(scenario).read(EVERYTHING).readings] == [False, True]

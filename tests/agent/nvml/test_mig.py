@@ -24,7 +24,7 @@ def test_instances_follow_their_parent(open_nvml: Opener) -> None:
     assert [one.is_mig_parent for one in readings] == [True, False, False, False, False]
 
 
-def test_an_instance_knows_who_it_is(open_nvml: Opener) -> None:
+def test_an_instance_has_its_identity(open_nvml: Opener) -> None:
     parent, _large, small, *_rest = open_nvml(mig()).read(EVERYTHING).readings
     gpu = small.gpu
     assert gpu.mig is not None
@@ -37,7 +37,7 @@ def test_an_instance_knows_who_it_is(open_nvml: Opener) -> None:
     assert gpu.facts["driver_version"] == "550.54.14"
 
 
-def test_the_profile_is_worked_out_where_the_name_does_not_say_it(open_nvml: Opener) -> None:
+def test_the_profile_is_computed_if_the_name_does_not_contain_it(open_nvml: Opener) -> None:
     scenario = mig()
     for instance in scenario.gpus[0].instances:
         instance.texts["model"] = "NVIDIA H100 80GB HBM3"
@@ -64,7 +64,7 @@ def test_an_instance_has_its_own_memory_and_profiling(open_nvml: Opener) -> None
     assert "gr_engine_ratio" not in unused.signals  # a GPU instance without work to sample says nothing
 
 
-def test_heat_is_copied_to_instances_and_power_is_not(open_nvml: Opener) -> None:
+def test_temperature_is_copied_to_instances_and_power_is_not(open_nvml: Opener) -> None:
     nvml = open_nvml(mig())
     nvml.read(EVERYTHING)
     parent, *slices = nvml.read(EVERYTHING).readings[:4]
@@ -75,12 +75,12 @@ def test_heat_is_copied_to_instances_and_power_is_not(open_nvml: Opener) -> None
         assert not [name for name in one.signals if SIGNALS[name].scope is Scope.DEVICE]
 
 
-def test_what_nvml_refuses_on_mig_is_absent_not_zero(open_nvml: Opener) -> None:
+def test_signals_not_supported_on_mig_are_absent_not_zero(open_nvml: Opener) -> None:
     for one in open_nvml(mig()).read(EVERYTHING).readings[:4]:
         assert {"utilization_ratio", "utilization_mean_ratio", "encoder_ratio"}.isdisjoint(one.signals)
 
 
-def test_processes_live_on_their_instance_and_their_use_is_unknown(open_nvml: Opener) -> None:
+def test_processes_are_listed_on_their_instance_with_unknown_utilization(open_nvml: Opener) -> None:
     reading = open_nvml(mig()).read(EVERYTHING)
     large, small, _unused = instances(reading)
     found = {process.pid: process for process in reading.processes}
@@ -88,7 +88,7 @@ def test_processes_live_on_their_instance_and_their_use_is_unknown(open_nvml: Op
     assert (found[5000].memory_bytes, found[5000].sm_ratio) == (12 * GIB, None)
 
 
-def test_a_gpu_cut_anew_is_seen_in_the_next_read(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
+def test_changed_mig_instances_are_read_in_the_next_cycle(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
     scenario = mig()
     nvml = open_nvml(scenario)
     nvml.read(EVERYTHING)
@@ -115,7 +115,7 @@ def test_switching_mig_off_makes_the_gpu_whole_again(open_nvml: Opener, fake_nvm
     assert reading.readings[0].signals["utilization_ratio"] == 0.33
 
 
-def test_an_instance_that_cannot_be_read_costs_only_itself(open_nvml: Opener) -> None:
+def test_an_unreadable_instance_does_not_affect_others(open_nvml: Opener) -> None:
     scenario = mig()
     scenario.gpus[0].instances[1].fail("nvmlDeviceGetMemoryInfo_v2", UNKNOWN)
     reading = open_nvml(scenario).read(EVERYTHING)
@@ -134,7 +134,7 @@ def test_the_instances_of_a_lost_gpu_are_lost_with_it(open_nvml: Opener, fake_nv
     assert len(reading.failures) == 1
 
 
-def test_instances_are_lost_with_their_gpu_and_nothing_leaks_if_it_happens_while_they_are_counted(
+def test_instances_are_lost_with_their_gpu_and_nothing_leaks_if_it_is_lost_while_listing_them(
     open_nvml: Opener, fake_nvml: FakeNvml
 ) -> None:
     scenario, lost = mig(), mig()
@@ -166,7 +166,9 @@ def test_an_xid_of_an_instance_is_counted_there_and_not_again_on_its_parent(
     assert [one.signals["last_xid"] for one in (parent, large, small)] == [43, 0, 43]
 
 
-def test_what_two_compute_instances_share_is_told_of_neither(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
+def test_signals_shared_by_two_compute_instances_are_exported_for_neither(
+    open_nvml: Opener, fake_nvml: FakeNvml
+) -> None:
     scenario = mig()
     one, other, alone = scenario.gpus[0].instances
     for number, sibling in enumerate((one, other)):

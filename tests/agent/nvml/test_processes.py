@@ -42,7 +42,7 @@ def test_each_exclusive_gpu_has_its_process(open_nvml: Opener) -> None:
     assert not any(gpu.is_mps for gpu in reading.readings)
 
 
-def test_processes_that_share_a_gpu_have_each_their_own_use(open_nvml: Opener) -> None:
+def test_processes_on_a_shared_gpu_have_their_own_utilization(open_nvml: Opener) -> None:
     found = by_pid(open_nvml(time_sliced()).read(NOTHING))
     assert [found[2000 + number].sm_ratio for number in range(6)] == [0.1, 0.2, 0.3, 0.4, 0.0, 0.0]
     assert found[2005].memory_bytes == 6 * GIB
@@ -53,7 +53,7 @@ def test_a_process_on_two_lists_is_one_process_with_the_larger_memory(open_nvml:
     assert found[2000].memory_bytes == 2 * GIB  # 1 GiB on the compute list, 2 GiB on the graphics list
 
 
-def test_clients_of_mps_are_seen_and_their_gpu_is_marked(open_nvml: Opener) -> None:
+def test_mps_clients_are_listed_and_their_gpu_is_marked(open_nvml: Opener) -> None:
     reading = open_nvml(mps()).read(NOTHING)
     found = by_pid(reading)
     assert {3000, 3001, 3002, 3003} <= found.keys()
@@ -66,7 +66,7 @@ def test_an_mps_server_without_clients_marks_its_gpu_too(open_nvml: Opener) -> N
 
 
 @pytest.mark.parametrize("scenario", [blackwell_legacy_empty, modern_empty])
-def test_where_one_call_finds_nothing_on_a_busy_gpu_the_other_is_asked(open_nvml: Opener, scenario) -> None:
+def test_the_other_call_is_made_if_one_returns_nothing_on_a_busy_gpu(open_nvml: Opener, scenario) -> None:
     nvml = open_nvml(scenario())
     for _cycle in range(2):
         found = by_pid(nvml.read(NOTHING))
@@ -74,13 +74,13 @@ def test_where_one_call_finds_nothing_on_a_busy_gpu_the_other_is_asked(open_nvml
 
 
 @pytest.mark.parametrize("symbol", [MODERN_UTILIZATION, LEGACY_UTILIZATION])
-def test_where_one_call_is_not_supported_the_other_is_asked(open_nvml: Opener, symbol: str) -> None:
+def test_the_other_call_is_made_if_one_is_not_supported(open_nvml: Opener, symbol: str) -> None:
     scenario = time_sliced()
     scenario.fail(symbol, NOT_SUPPORTED)
     assert by_pid(open_nvml(scenario).read(NOTHING))[2003].sm_ratio == 0.4
 
 
-def test_use_that_no_call_can_tell_is_unknown_not_zero(open_nvml: Opener) -> None:
+def test_utilization_without_a_working_call_is_unknown_not_zero(open_nvml: Opener) -> None:
     scenario = time_sliced()
     scenario.fail(MODERN_UTILIZATION, NOT_SUPPORTED)
     scenario.fail(LEGACY_UTILIZATION, NOT_SUPPORTED)
@@ -99,7 +99,7 @@ def test_a_process_without_a_sample_on_an_idle_gpu_was_idle(open_nvml: Opener) -
     assert by_pid(open_nvml(idle_gpu(0)).read(NOTHING))[8000].sm_ratio == 0.0
 
 
-def test_a_busy_gpu_on_which_nobody_is_seen_at_work_is_not_taken_for_idle(open_nvml: Opener) -> None:
+def test_processes_are_not_idle_on_a_busy_gpu_without_samples(open_nvml: Opener) -> None:
     assert by_pid(open_nvml(idle_gpu(90)).read(NOTHING))[8000].sm_ratio is None
 
 
@@ -136,13 +136,13 @@ def test_samples_over_a_hundred_percent_are_discarded(open_nvml: Opener) -> None
     assert by_pid(open_nvml(scenario).read(NOTHING))[8000].sm_ratio == 0.4
 
 
-def test_a_sample_of_a_process_that_is_gone_makes_no_process(open_nvml: Opener) -> None:
+def test_a_sample_of_an_ended_process_creates_no_process(open_nvml: Opener) -> None:
     scenario = idle_gpu(0)
     scenario.gpus[0].uses(9999, 50)
     assert by_pid(open_nvml(scenario).read(NOTHING)).keys() == {8000}
 
 
-def test_memory_that_nobody_can_tell_is_unknown_not_huge(open_nvml: Opener) -> None:
+def test_unavailable_memory_is_unknown_not_huge(open_nvml: Opener) -> None:
     scenario = idle_gpu(0)
     scenario.gpus[0].compute(8001, None)
     scenario.gpus[0].graphics(8001, 30 * MIB)
@@ -158,7 +158,7 @@ def test_more_processes_than_the_buffers_hold_are_all_read(open_nvml: Opener) ->
     assert found[10_002].sm_ratio == 0.0
 
 
-def test_a_list_that_grows_while_it_is_read_is_asked_again(open_nvml: Opener) -> None:
+def test_a_process_list_that_outgrows_its_buffer_is_read_again(open_nvml: Opener) -> None:
     scenario = time_sliced()
     scenario.gpus[0].lines.append("growing 3")
     reading = open_nvml(scenario).read(NOTHING)
@@ -166,7 +166,7 @@ def test_a_list_that_grows_while_it_is_read_is_asked_again(open_nvml: Opener) ->
     assert reading.failures == ()
 
 
-def test_a_list_that_never_stops_growing_is_given_up_and_said(open_nvml: Opener) -> None:
+def test_a_process_list_that_keeps_growing_is_a_failure(open_nvml: Opener) -> None:
     scenario = time_sliced()
     scenario.gpus[0].lines.append("growing 1000000")
     reading = open_nvml(scenario).read(NOTHING)
@@ -174,7 +174,7 @@ def test_a_list_that_never_stops_growing_is_given_up_and_said(open_nvml: Opener)
     assert [failure.collector for failure in reading.failures] == ["processes"]
 
 
-def test_a_list_that_cannot_be_read_costs_only_its_own_gpu(open_nvml: Opener) -> None:
+def test_a_failing_process_list_affects_only_its_gpu(open_nvml: Opener) -> None:
     scenario = a100x8()
     scenario.gpus[2].fail("nvmlDeviceGetComputeRunningProcesses_v3", UNKNOWN)
     reading = open_nvml(scenario).read(frozenset({"power_watts"}))
@@ -194,14 +194,14 @@ def test_a_gpu_without_processes_needs_no_utilization_calls(open_nvml: Opener) -
 
 
 @pytest.mark.parametrize("percent", [0, 90])
-def test_a_call_that_fails_is_no_witness_of_idleness(open_nvml: Opener, percent: int) -> None:
+def test_a_failing_call_does_not_prove_idleness(open_nvml: Opener, percent: int) -> None:
     scenario = idle_gpu(percent)
     for symbol in (MODERN_UTILIZATION, LEGACY_UTILIZATION):
         scenario.fail(symbol, UNKNOWN)
     assert by_pid(open_nvml(scenario).read(NOTHING))[8000].sm_ratio is None
 
 
-def test_a_process_of_whom_only_rubbish_is_told_is_unknown_not_idle(open_nvml: Opener) -> None:
+def test_a_process_with_only_impossible_samples_is_unknown_not_idle(open_nvml: Opener) -> None:
     scenario = idle_gpu(0)
     scenario.gpus[0].compute(8001, GIB)
     scenario.gpus[0].uses(8000, 4_000_000_000)
@@ -211,7 +211,7 @@ def test_a_process_of_whom_only_rubbish_is_told_is_unknown_not_idle(open_nvml: O
     assert (found[8000].sm_ratio, found[8000].encoder_ratio, found[8001].sm_ratio) == (None, None, 0.4)
 
 
-def test_after_the_clock_was_set_back_samples_are_seen_at_once(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
+def test_samples_are_read_right_after_the_clock_was_set_back(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
     now, scenario, wanted = time.time(), idle_gpu(0), frozenset({"utilization_mean_ratio"})
     gpu, before = scenario.gpus[0], list(scenario.gpus[0].lines)
     gpu.used(8000, now + 3600, sm=10)
@@ -230,21 +230,21 @@ def test_after_the_clock_was_set_back_samples_are_seen_at_once(open_nvml: Opener
 MEMORY = frozenset({"memory_used_bytes", "memory_reserved_bytes"})
 
 
-def test_nobody_on_a_gpu_whose_memory_is_held_is_hidden_not_absent(open_nvml: Opener) -> None:
+def test_an_empty_process_list_with_memory_in_use_is_unknown(open_nvml: Opener) -> None:
     reading = open_nvml(Scenario([a100(0)])).read(MEMORY)
     assert not reading.readings[0].processes_known
     assert [failure.collector for failure in reading.failures] == ["processes"]
     assert "hostPID" in reading.failures[0].reason
 
 
-def test_nobody_on_an_empty_gpu_is_absent(open_nvml: Opener) -> None:
+def test_an_empty_process_list_on_an_unused_gpu_is_known(open_nvml: Opener) -> None:
     scenario = Scenario([a100(0)])
     scenario.gpus[0].rest()
     reading = open_nvml(scenario).read(MEMORY)
     assert (reading.readings[0].processes_known, reading.failures) == (True, ())
 
 
-def test_where_the_drivers_reserve_is_not_told_apart_memory_proves_nothing(open_nvml: Opener) -> None:
+def test_without_reserved_memory_in_the_reading_memory_in_use_proves_nothing(open_nvml: Opener) -> None:
     scenario = Scenario([a100(0)])
     scenario.gpus[0].numbers["no_memory_v2"] = 1
     assert open_nvml(scenario).read(MEMORY).readings[0].processes_known

@@ -34,11 +34,11 @@ class Clock:
         (gpm.METRIC, pynvml.c_nvmlGpmMetric_t),
     ],
 )
-def test_our_layouts_have_the_size_of_the_bindings_structs(ours, theirs) -> None:
+def test_our_layouts_have_the_size_of_pynvmls_structs(ours, theirs) -> None:
     assert ours.size == ctypes.sizeof(theirs)
 
 
-def test_eight_gpus_are_read_with_who_they_are(open_nvml: Opener) -> None:
+def test_eight_gpus_are_read_with_their_identity(open_nvml: Opener) -> None:
     readings = open_nvml(a100x8()).read(frozenset()).readings
     assert [reading.gpu.index for reading in readings] == list(range(8))
     gpu = readings[3].gpu
@@ -111,9 +111,7 @@ def test_a_gpu_that_supports_nothing_has_no_signals_and_no_failures(open_nvml: O
         assert not any(reading.processes_known for reading in found.readings)
 
 
-def test_what_is_not_supported_is_not_asked_again_until_nvml_is_opened_anew(
-    open_nvml: Opener, fake_nvml: FakeNvml
-) -> None:
+def test_unsupported_calls_are_not_repeated_until_nvml_is_opened_again(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
     nvml = open_nvml(not_supported())
     nvml.read(EVERYTHING)
     before = fake_nvml.calls
@@ -125,7 +123,7 @@ def test_what_is_not_supported_is_not_asked_again_until_nvml_is_opened_anew(
     assert nvml.read(EVERYTHING).readings[0].signals["temperature_celsius"] == 40
 
 
-def test_values_that_cannot_be_true_are_left_out(open_nvml: Opener) -> None:
+def test_impossible_values_are_dropped(open_nvml: Opener) -> None:
     gpu = a100(0)
     gpu.numbers |= {"temperature": 3000, "gpu_percent": 8 * 10**8, "encoder_percent": 101, "pstate": 32}
     gpu.numbers |= {"memory_free": 2**64 - 1, "power_mw": 2**32 - 1}
@@ -138,7 +136,7 @@ def test_values_that_cannot_be_true_are_left_out(open_nvml: Opener) -> None:
     assert signals["memory_copy_ratio"] == 0.2
 
 
-def test_without_memory_v2_nothing_is_said_of_the_reserve(open_nvml: Opener) -> None:
+def test_without_memory_v2_reserved_memory_is_absent(open_nvml: Opener) -> None:
     gpu = a100(0)
     gpu.numbers["no_memory_v2"] = 1
     nvml = open_nvml(Scenario([gpu]))
@@ -148,7 +146,7 @@ def test_without_memory_v2_nothing_is_said_of_the_reserve(open_nvml: Opener) -> 
         assert "memory_reserved_bytes" not in signals
 
 
-def test_a_mislabelled_memory_temperature_is_read_right(open_nvml: Opener) -> None:
+def test_a_memory_temperature_with_a_wrong_value_type_is_read_correctly(open_nvml: Opener) -> None:
     gpu = a100(0)
     gpu.fields[82, 0] = ("double", 2.5e-322)  # 51 as an unsigned integer
     assert open_nvml(Scenario([gpu])).read(EVERYTHING).readings[0].signals["memory_temperature_celsius"] == 51
@@ -194,7 +192,7 @@ def test_profiling_needs_two_samples(open_nvml: Opener) -> None:
     assert signals["nvlink_rx_bytes_per_second"] == 3000 * MIB
 
 
-def test_a_profiling_value_that_is_not_a_number_is_left_out(open_nvml: Opener) -> None:
+def test_a_profiling_value_that_is_nan_is_dropped(open_nvml: Opener) -> None:
     scenario = h100_gpm()
     scenario.gpus[0].gpm |= {5: float("nan"), 10: 250.0, 11: -1.0, 20: float("inf")}
     nvml = open_nvml(scenario)
@@ -204,7 +202,7 @@ def test_a_profiling_value_that_is_not_a_number_is_left_out(open_nvml: Opener) -
     assert signals["sm_active_ratio"] == 0.58
 
 
-def test_a_vgpu_licence_is_seen_to_expire(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
+def test_an_expired_vgpu_licence_is_reported(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
     scenario = Scenario([a100(0)])
     scenario.gpus[0].numbers |= {"licence_supported": 1, "licence_state": 1}
     nvml = open_nvml(scenario)
@@ -241,7 +239,7 @@ def test_clock_events_are_counted_when_a_reason_begins(open_nvml: Opener, fake_n
     assert (reading.clock_event_counts["sw_thermal"], reading.clock_event_counts["hw_thermal"]) == (1, 1)
 
 
-def test_peers_are_told_only_if_asked_for(open_nvml: Opener) -> None:
+def test_peer_status_is_read_only_if_wanted(open_nvml: Opener) -> None:
     nvml = open_nvml(a100x8())
     assert nvml.read(frozenset()).readings[2].peer_status == {}
     assert nvml.read(frozenset(), peers=True).readings[2].peer_status == dict.fromkeys({0, 1, 3, 4, 5, 6, 7}, 0)

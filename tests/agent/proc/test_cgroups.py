@@ -25,7 +25,7 @@ def load_cases() -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("case", load_cases(), ids=lambda case: case["name"])
-def test_every_collected_cgroup_file_is_understood(case):
+def test_every_collected_cgroup_file_is_parsed(case):
     identity = parse_cgroup(case["text"])
     strict = {"pod_uid", "container_id", "qos"} - set(case["loose"])
     assert {name: getattr(identity, name) for name in strict} == {name: case[name] or "" for name in strict}
@@ -101,17 +101,17 @@ def test_a_path_is_read_name_by_name(path, expected):
     assert parse_cgroup(f"0::{path}\n") == expected
 
 
-def test_a_removed_cgroup_still_says_whose_it_was():
+def test_a_removed_cgroup_is_parsed():
     assert parse_cgroup(f"0::/kubepods/pod{UID}/{A} (deleted)\n") == CgroupIdentity(UID, A, "guaranteed")
 
 
-def test_the_line_that_tells_most_wins():
+def test_the_most_specific_line_wins():
     text = f"3:cpu:/\n2:pids:/docker/{A}\n1:name=systemd:/kubepods/pod{UID}/{B}\n0::/system.slice/containerd.service\n"
     assert parse_cgroup(text).container_id == B
 
 
 @pytest.mark.parametrize("line", [f"13:/docker/{A}", f"a:cpu:/docker/{A}", f":cpu:/docker/{A}", f"/docker/{A}", A])
-def test_a_line_of_another_form_says_nothing(line):
+def test_an_invalid_line_is_ignored(line):
     assert parse_cgroup(line) == CgroupIdentity()
 
 
@@ -119,7 +119,7 @@ def test_blanks_and_carriage_returns_around_a_line_do_not_matter():
     assert parse_cgroup(f"\r\n   13:name=systemd:/docker/{A}   \r\n").container_id == A
 
 
-def test_a_container_is_told_from_the_host():
+def test_containers_are_distinguished_from_the_host():
     assert parse_cgroup(f"0::/docker/{A}").is_container
     assert parse_cgroup(f"0::/kubepods/pod{UID}/crio-conmon-{A}").is_container
     assert not parse_cgroup("0::/system.slice/sshd.service").is_container

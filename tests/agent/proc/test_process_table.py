@@ -50,7 +50,7 @@ def test_a_process_in_a_pod_is_named_with_pod_and_container(proc):
     assert ProcessTable(proc.root).identify(7) == ProcessIdentity("/usr/bin/python3", Place.CONTAINER, UID, ID, ME)
 
 
-def test_a_process_outside_of_containers_is_the_hosts(proc):
+def test_a_process_outside_of_containers_is_on_the_host(proc):
     proc.add(7, cgroup=ON_HOST)
     assert ProcessTable(proc.root).identify(7) == ProcessIdentity("python", Place.HOST, user=ME)
 
@@ -82,19 +82,19 @@ def test_brackets_and_blanks_in_a_name_do_not_shift_the_start_time(proc):
     assert table.identify(7).place is Place.CONTAINER
 
 
-def test_a_pid_that_is_not_there_is_unknown(proc):
+def test_a_missing_pid_is_unknown(proc):
     proc.root.joinpath("8").mkdir()
     table = ProcessTable(proc.root)
     assert [table.identify(pid) for pid in (7, 8, 0, -1)] == [ProcessIdentity()] * 4
 
 
 @pytest.mark.parametrize("stat", [b"", b"7 (python", b"7 (python) S 1", b"\xff\0"])
-def test_a_stat_of_another_form_is_unknown(proc, stat):
+def test_an_invalid_stat_file_is_unknown(proc, stat):
     (proc.add(7, cgroup=HOST_PID_ADVICE) / "stat").write_bytes(stat)
     assert ProcessTable(proc.root).identify(7).place is Place.UNKNOWN
 
 
-def test_a_process_that_ended_is_forgotten_at_once(proc):
+def test_an_ended_process_is_removed_from_the_cache(proc):
     home = proc.add(7, cgroup=HOST_PID_ADVICE)
     table = ProcessTable(proc.root)
     assert table.identify(7).place is Place.CONTAINER
@@ -102,13 +102,13 @@ def test_a_process_that_ended_is_forgotten_at_once(proc):
     assert table.identify(7) == ProcessIdentity()
 
 
-def test_a_process_that_may_not_be_read_is_unknown(proc):
+def test_an_unreadable_process_is_unknown(proc):
     (proc.add(7, cgroup=HOST_PID_ADVICE) / "cgroup").chmod(0)
     with without_rights():
         assert ProcessTable(proc.root).identify(7) == ProcessIdentity()
 
 
-def test_a_cgroup_that_cannot_be_read_is_unknown_and_asked_again(proc):
+def test_an_unreadable_cgroup_is_unknown_and_read_again(proc):
     home = proc.add(7, cgroup=HOST_PID_ADVICE)
     (home / "cgroup").unlink()
     (home / "cgroup").mkdir()
@@ -119,7 +119,7 @@ def test_a_cgroup_that_cannot_be_read_is_unknown_and_asked_again(proc):
     assert table.identify(7).place is Place.CONTAINER
 
 
-def test_a_known_process_costs_one_read_of_its_stat(proc):
+def test_a_cached_process_costs_one_stat_call(proc):
     home = proc.add(7, cgroup=HOST_PID_ADVICE)
     table = ProcessTable(proc.root)
     first = table.identify(7)
@@ -128,7 +128,7 @@ def test_a_known_process_costs_one_read_of_its_stat(proc):
     assert table.identify(7) is first
 
 
-def test_a_pid_given_to_another_process_is_looked_up_again(proc):
+def test_a_reused_pid_is_read_again(proc):
     table = ProcessTable(proc.root)
     proc.add(7, cgroup=HOST_PID_ADVICE, start=77)
     table.identify(7)
@@ -136,7 +136,7 @@ def test_a_pid_given_to_another_process_is_looked_up_again(proc):
     assert table.identify(7).place is Place.HOST
 
 
-def test_what_nobody_asks_for_any_more_is_forgotten(proc):
+def test_unused_cache_entries_are_dropped(proc):
     table = ProcessTable(proc.root)
     homes = {pid: proc.add(pid, cgroup=HOST_PID_ADVICE) for pid in (7, 8)}
     for pid in homes:
@@ -159,7 +159,7 @@ def test_what_nobody_asks_for_any_more_is_forgotten(proc):
         (OWN_NAMESPACE, "", Place.UNKNOWN),
     ],
 )
-def test_the_root_cgroup_is_the_hosts_only_for_who_sees_the_hosts_root(proc, namespace, cgroup, place):
+def test_the_root_cgroup_is_the_host_only_in_the_hosts_cgroup_namespace(proc, namespace, cgroup, place):
     proc.read_in_namespace(namespace)
     proc.add(7, cgroup=cgroup)
     assert ProcessTable(proc.root).identify(7).place is place

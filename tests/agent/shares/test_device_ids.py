@@ -54,7 +54,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("device_id", CASES)
-def test_a_device_id_means_one_gpu_and_says_how_it_is_lent(device_id: str) -> None:
+def test_a_device_id_resolves_to_one_gpu_and_its_share(device_id: str) -> None:
     device = TABLE.find(device_id)
     assert device is not None
     assert (device.gpu.uuid, device.share, device.replica) == CASES[device_id]
@@ -87,7 +87,7 @@ def test_a_device_id_means_one_gpu_and_says_how_it_is_lent(device_id: str) -> No
         "nvidia\u0663",
     ],
 )
-def test_an_id_that_means_no_gpu_for_certain_means_none(device_id: str) -> None:
+def test_an_ambiguous_device_id_resolves_to_none(device_id: str) -> None:
     assert TABLE.find(device_id) is None
 
 
@@ -104,5 +104,5 @@ def test_a_driver_that_names_instances_the_old_way_is_matched_as_it_is() -> None
 
 
 @given(st.text(st.characters(codec="utf-8")) | st.from_regex(r"(GPU|MIG|gpu|nvidia)[-/:\[\]0-9a-fgimvpu]*"))
-def test_any_text_at_all_is_answered(device_id: str) -> None:
+def test_any_text_is_handled(device_id: str) -> None:
     TABLE.find(device_id)

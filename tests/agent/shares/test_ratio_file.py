@@ -40,13 +40,13 @@ def test_a_directory_is_a_configuration_error(tmp_path: Path) -> None:
         RatioFile(tmp_path)
 
 
-def test_a_change_is_followed(tmp_path: Path) -> None:
+def test_a_change_is_applied(tmp_path: Path) -> None:
     ratio = RatioFile(write(tmp_path / "gpu_allocation.txt", "2"))
     write(tmp_path / "gpu_allocation.txt", "10")
     assert ratio.poll() == 10.0
 
 
-def test_a_mounted_config_maps_swap_of_symlinks_is_followed(tmp_path: Path) -> None:
+def test_the_symlink_swap_of_a_mounted_config_map_is_applied(tmp_path: Path) -> None:
     for version, text in (("..1", "2"), ("..2", "4")):
         (tmp_path / version).mkdir()
         write(tmp_path / version / "gpu_allocation.txt", text)
@@ -59,7 +59,7 @@ def test_a_mounted_config_maps_swap_of_symlinks_is_followed(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("text", ["none", "0", "-3"])
-def test_a_bad_change_keeps_the_last_good_value_and_is_said_once(
+def test_an_invalid_change_keeps_the_last_valid_value_and_is_logged_once(
     tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

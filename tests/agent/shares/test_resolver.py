@@ -67,7 +67,7 @@ def test_a_finished_pod_holds_nothing_though_the_kubelet_still_lists_it(phase: s
     assert resolve(claim(A), claim("unknown"), pods=by_uid(finished)) == Resolution()
 
 
-def test_a_device_id_nobody_answers_to_is_reported_and_costs_only_itself() -> None:
+def test_an_unresolved_device_id_is_reported_and_does_not_affect_others() -> None:
     resolution = resolve(claim("GPU-elsewhere"), claim(A), claim("GPU-elsewhere", "other"))
     assert resolution.unresolved == ("GPU-elsewhere",)
     assert resolution.unplaced == {("ml", "trainer"), ("ml", "other")}
@@ -79,13 +79,13 @@ def test_a_mig_instance_is_a_share_of_its_own() -> None:
     assert (held.gpu_uuid, held.share) == (M, Share.MIG)
 
 
-def test_slices_of_one_gpu_in_one_container_are_one_allocation() -> None:
+def test_replicas_of_one_gpu_in_one_container_are_one_allocation() -> None:
     held = only(resolve(claim(f"{A}::10"), claim(f"{A}::9"), claim(f"{A}::9")))
     assert (held.share, held.replica) == (Share.TIME_SLICED, "9,10")
 
 
 @pytest.mark.parametrize(("is_mps", "share"), [(False, Share.TIME_SLICED), (True, Share.MPS)])
-def test_slices_are_of_time_unless_an_mps_server_shares_the_gpu(is_mps: bool, share: Share) -> None:
+def test_replicas_are_time_sliced_unless_an_mps_server_shares_the_gpu(is_mps: bool, share: Share) -> None:
     readings = [replace(READING_A, is_mps=is_mps)]
     resolution = resolve_allocations([claim(f"{A}::0"), claim(f"{A}::1", "other")], {}, readings, ratio=None)
     assert [each.share for each in resolution.allocations] == [share, share]
@@ -96,7 +96,7 @@ def test_a_gpu_held_whole_by_two_containers_is_not_exclusive() -> None:
     assert {each.share for each in resolution.allocations} == {Share.TIME_SLICED}
 
 
-def test_a_gpu_that_two_containers_of_one_pod_hold_is_still_the_pods_alone() -> None:
+def test_a_gpu_held_by_two_containers_of_one_pod_is_exclusive_to_the_pod() -> None:
     resolution = resolve(claim(A), claim(A, container="sidecar"))
     assert {each.share for each in resolution.allocations} == {Share.EXCLUSIVE}
 
@@ -107,14 +107,14 @@ def test_the_labels_of_a_dynamic_resource_claim_are_kept() -> None:
 
 
 @pytest.mark.parametrize("annotation", [HAMI, VOLCANO])
-def test_the_schedulers_grant_outweighs_the_id_the_kubelet_picked(annotation: str) -> None:
+def test_the_schedulers_grant_takes_precedence_over_the_kubelets_device_id(annotation: str) -> None:
     known = pod(annotations={annotation: f"{A},NVIDIA,3000,30:;"})
     held = only(resolve(claim(f"{B}-7", resource="volcano.sh/vgpu-number"), pods=by_uid(known)))
     assert (held.gpu_uuid, held.share, held.resource) == (A, Share.HAMI, "volcano.sh/vgpu-number")
     assert (held.memory_limit_bytes, held.core_limit_ratio) == (3000 * MIB, 0.3)
 
 
-def test_grants_are_enough_where_the_kubelet_is_silent() -> None:
+def test_grants_are_used_without_the_kubelet() -> None:
     known = pod(
         container_names=("main", "helper"), annotations={HAMI: f"{A},NVIDIA,1,0:;{A},NVIDIA,2,0:{B},NVIDIA,0,0:;"}
     )
@@ -153,7 +153,7 @@ def test_instances_that_hami_made_are_found_by_their_uuid() -> None:
 
 
 @pytest.mark.parametrize("text", ["", ";", "nonsense", f"{A},NVIDIA,much,1:;", f"{A},NVIDIA,1", "GPU-x,NVIDIA,1,1:;"])
-def test_without_a_usable_grant_the_kubelets_word_stands(text: str) -> None:
+def test_without_a_usable_grant_the_kubelets_claims_are_used(text: str) -> None:
     held = only(resolve(claim(f"{A}-3"), pods=by_uid(pod(annotations={HAMI: text}))))
     assert (held.gpu_uuid, held.share, held.replica) == (A, Share.HAMI, "3")
 
@@ -166,7 +166,7 @@ def reserved(device_id: str = A) -> Claim:
     return Claim("kai-resource-reservation", "gpu-reservation", "resource-reservation", "nvidia.com/gpu", device_id, ())
 
 
-def test_a_reserved_gpu_belongs_to_the_pods_of_its_group() -> None:
+def test_a_reserved_gpu_is_held_by_the_pods_of_its_group() -> None:
     half = pod("half", labels={"runai-gpu-group": "g1"}, annotations={"gpu-fraction": "0.5"})
     some = pod(
         "some", labels={"runai-gpu-group/g1": "g1", "runai-gpu-group/g2": "g2"}, annotations={"gpu-memory": "2000"}
@@ -185,12 +185,12 @@ def test_the_container_that_gets_the_fraction_can_be_named() -> None:
     assert only(resolve(reserved(), pods=by_uid(reservation(), user))).container.name == "second"
 
 
-def test_a_reservation_holds_its_gpu_itself_while_nobody_knows_its_users() -> None:
+def test_a_reservation_holds_its_gpu_while_its_users_are_unknown() -> None:
     held = only(resolve(reserved()))
     assert (held.container.pod, held.share) == ("gpu-reservation", Share.FRACTION)
 
 
-def test_a_reservation_is_known_by_its_own_note_where_the_kubelet_is_silent() -> None:
+def test_a_reservation_is_found_by_its_annotation_without_the_kubelet() -> None:
     user = pod("user", labels={"runai-gpu-group": "g1"}, annotations={"gpu-fraction": "0.25"})
     noted = reservation(annotations={"run.ai/reserve_for_gpu_index": A})
     held = only(resolve(pods=by_uid(replace(noted, namespace="renamed"), user)))
@@ -203,7 +203,7 @@ def test_the_ratio_limits_every_pod_on_a_whole_gpu() -> None:
     assert limits == [(Share.RATIO, 40 * GIB), (Share.RATIO, 40 * GIB), (Share.MIG, None)]
 
 
-def test_a_finer_limit_outweighs_the_ratio() -> None:
+def test_another_limit_takes_precedence_over_the_ratio() -> None:
     held = only(resolve(pods=by_uid(pod(annotations={HAMI: f"{A},NVIDIA,3000,30:;"})), ratio=4))
     assert (held.share, held.memory_limit_bytes) == (Share.HAMI, 3000 * MIB)
 
@@ -219,7 +219,7 @@ def test_a_gpu_of_unknown_size_has_no_limit_rather_than_a_wrong_one() -> None:
     assert (held.share, held.memory_limit_bytes) == (Share.RATIO, None)
 
 
-def test_what_has_not_changed_is_not_resolved_anew() -> None:
+def test_unchanged_input_is_not_resolved_again() -> None:
     resolver, pods = Resolver(), by_uid(pod())
     first = resolver.resolve([claim(A)], pods, READINGS, ratio=None)
     busier = [replace(each, signals={"utilization_ratio": 0.9}) for each in READINGS]
@@ -249,7 +249,7 @@ ANY_TEXT = st.text(st.characters(codec="utf-8")) | st.from_regex(rf"({A}|{M}|x)(
     ids=st.lists(st.sampled_from([A, f"{A}::1", f"{A}-2", M, "nvidia0", "nvidia1/gi3"]) | ANY_TEXT),
     ratio=st.none() | st.floats(min_value=5e-324, max_value=1e308),
 )
-def test_no_text_at_all_breaks_it_and_keys_stay_unique(
+def test_any_text_is_handled_and_keys_stay_unique(
     annotations: dict[str, str], groups: dict[str, str], ids: list[str], ratio: float | None
 ) -> None:
     user = pod("user", annotations=annotations, labels=groups, container_names=("main", "helper"))

@@ -63,7 +63,7 @@ class GpuReader:
     def _read_whole(self, device: Device, result: ReadResult) -> bool:
         signals: dict[str, float] = {}
         reasons = list(device.read(self.wanted, signals))
-        has_answered = bool(signals) or not reasons
+        has_responded = bool(signals) or not reasons
         _follow_power_limit(device, signals)
         result.fail("nvml", reasons, uuid=device.gpu.uuid)
         if device.partition.is_on:
@@ -78,7 +78,7 @@ class GpuReader:
                 device.process_utilization.read(lambda: _is_busy(device, signals)) if processes.memory else None
             )
             _add_processes(device.gpu, processes, utilization, result=result)
-        return has_answered
+        return has_responded
 
     def _read_instance(self, instance: Instance, parent: Mapping[str, float], result: ReadResult) -> None:
         signals = {name: value for name, value in parent.items() if name in COPIED}
