@@ -122,7 +122,7 @@ def test_the_wheel_carries_the_package_and_nothing_of_the_repository(installed: 
 def test_the_analyzers_image_needs_no_more_than_its_lock(uv: str, tmp_path: Path):
     programs = install(uv, tmp_path, "analyzer")
     assert "usage: gpusteward serve" in ask(programs, tmp_path, "gpusteward", "serve", "--help")
-    parts = "import gpusteward.analyzer.app, gpusteward.analyzer.explain.models; print('all there')"
+    parts = "import gpusteward.analyzer.app, gpusteward.analyzer.explain.model_client; print('all there')"
     assert "all there" in ask(programs, tmp_path, "python", "-c", parts)
 
 

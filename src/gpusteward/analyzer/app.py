@@ -67,7 +67,7 @@ class Analyzer:
             source=self.source,
             ledger=self.ledger,
             deliveries=self.notifier,
-            model_calls=self.explainer.tally,
+            model_calls=self.explainer.counters,
         )
         self.api = build_api(dependencies, lifespan=self._live)
 

@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from gpusteward.analyzer.explain.answers import Opinion
 from gpusteward.analyzer.explain.caution import Caution, restrain_all, weigh_all
-from gpusteward.analyzer.explain.choosing import rows_worth_asking
 from gpusteward.analyzer.explain.explainer import Explainer
-from gpusteward.analyzer.explain.prompt_cases import case_of
+from gpusteward.analyzer.explain.opinions import Opinion
+from gpusteward.analyzer.explain.prompt_cases import choose_rows, make_case
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.reasons import make_verdict
@@ -215,10 +214,10 @@ class Pipeline:
     def _read_opinions(self, cycle: Cycle) -> Mapping[int, Opinion]:
         verdicts, settings = cycle.verdicts, cycle.settings
         cases = [
-            case_of(
+            make_case(
                 str(row), make_verdict(verdicts, row, rules=settings.rules, language=settings.ai.language), now=cycle.at
             )
-            for row in rows_worth_asking(verdicts, limit=CASES_OFFERED)
+            for row in choose_rows(verdicts, limit=CASES_OFFERED)
         ]
         return {int(key): opinion for key, opinion in self._components.explainer.explain(cases, now=cycle.at).items()}
 

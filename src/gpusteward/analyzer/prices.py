@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from gpusteward.analyzer.judge.models import split_words
+from gpusteward.analyzer.judge.gpu_models import split_words
 
 MICROS = 1_000_000
 HOUR_MS = 3_600_000

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpusteward.analyzer.explain.answers import Opinion
 from gpusteward.analyzer.explain.caution import Caution
+from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.judge.workloads import WorkloadTable
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.tables import VerdictTable

@@ -1,6 +1,6 @@
 """A small cluster with one allocation of each kind, for tests of the API."""
 
-from gpusteward.analyzer.explain.answers import Opinion
+from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.containers import Container, Workload

@@ -23,9 +23,9 @@ from gpusteward.analyzer.api.event_feed import EventFeed
 from gpusteward.analyzer.api.http.roles import Roles
 from gpusteward.analyzer.api.publisher import ResultPublisher
 from gpusteward.analyzer.api.result_store import ResultStore
-from gpusteward.analyzer.explain.answers import Opinion
 from gpusteward.analyzer.explain.caution import restrain_all, weigh_all
-from gpusteward.analyzer.explain.tallies import Tally
+from gpusteward.analyzer.explain.counters import ModelCounters
+from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
@@ -217,7 +217,7 @@ def make_dependencies(
         source=FakeSource(),
         ledger=FakeLedger(),
         deliveries=FakeDeliveries(),
-        model_calls=Tally(failures=Counter()),
+        model_calls=ModelCounters(failures=Counter()),
     )
     dependencies = replace(dependencies, **others)
     if result is not None:

@@ -72,9 +72,9 @@ def test_the_same_evidence_is_paid_for_once_and_changed_evidence_again(model: Fa
     noisy = parked(evidence={"core_ratio_mean": 0.0, "core_ratio_peak": 0.0, "memory_used_bytes_mean": 3.0e10 + 4096})
     assert explainer.explain([noisy], now=NOW + 600) == first
     explainer.explain([parked(evidence={"core_ratio_mean": 0.4})], now=NOW + 900)
-    tally = explainer.tally
-    assert (tally.calls, tally.opinions, tally.recalled) == (2, 2, 2)
-    assert (tally.input_tokens, tally.output_tokens, tally.cost) == (2000, 200, pytest.approx(0.026))
+    counters = explainer.counters
+    assert (counters.calls, counters.opinions, counters.recalled) == (2, 2, 2)
+    assert (counters.input_tokens, counters.output_tokens, counters.cost) == (2000, 200, pytest.approx(0.026))
 
 
 def test_gpus_that_would_be_answered_alike_are_one_question(model: FakeModel) -> None:
@@ -99,13 +99,13 @@ def test_a_missing_sdk_costs_only_the_opinion(model: FakeModel, monkeypatch: pyt
     monkeypatch.setitem(sys.modules, "pydantic_ai.models.openai", None)
     explainer = Explainer(ai(model.url + CHAT))
     assert explainer.explain([parked()], now=NOW) == {}
-    assert explainer.tally.failures == {Failure.NOT_INSTALLED: 1}
+    assert explainer.counters.failures == {Failure.NOT_INSTALLED: 1}
 
 
 def test_a_cycle_makes_no_more_calls_than_its_budget_and_later_cycles_go_on(model: FakeModel) -> None:
     explainer = Explainer(ai(model.url + CHAT, budget=3))
     assert len(explainer.explain(several(5), now=NOW)) == 3
-    assert explainer.tally.skipped == 2
+    assert explainer.counters.skipped == 2
     assert len(explainer.explain(several(5), now=NOW)) == 5
     assert len(model.requests) == 5
 
@@ -115,7 +115,7 @@ def test_repetitions_are_part_of_the_budget(model: FakeModel, concurrency: int) 
     model.always = 500
     explainer = Explainer(ai(model.url + CHAT, budget=6, retry_times=10, concurrency=concurrency))
     assert explainer.explain(several(9), now=NOW) == {}
-    assert explainer.tally.calls == len(model.requests) == 6
+    assert explainer.counters.calls == len(model.requests) == 6
 
 
 @pytest.mark.parametrize("status", [429, 500, 503, 529])
@@ -124,7 +124,7 @@ def test_a_passing_failure_is_asked_again(model: FakeModel, status: int) -> None
     explainer = Explainer(ai(model.url + CHAT))
     assert len(explainer.explain([parked()], now=NOW)) == 1
     kind = Failure.RATE_LIMITED if status == 429 else Failure.SERVER_ERROR
-    assert explainer.tally.failures == {kind: 2}
+    assert explainer.counters.failures == {kind: 2}
 
 
 @pytest.mark.parametrize(("asked", "least"), [(None, 0.1 + 0.2), ("1", 1 + 1)])
@@ -145,7 +145,7 @@ def test_what_repeating_cannot_mend_is_not_repeated(model: FakeModel, status: in
     model.always = status
     explainer = Explainer(ai(model.url + CHAT, output="tool"))
     assert explainer.explain([parked()], now=NOW) == {}
-    assert explainer.tally.failures == {kind: 1}
+    assert explainer.counters.failures == {kind: 1}
 
 
 def test_a_redirect_is_not_followed(model: FakeModel) -> None:
@@ -157,15 +157,15 @@ def test_a_redirect_is_not_followed(model: FakeModel) -> None:
 def test_a_model_that_is_down_is_given_up_for_the_cycle_after_one_case() -> None:
     explainer = Explainer(ai(nobody_there() + CHAT, concurrency=1, retry_times=1))
     assert explainer.explain(several(9), now=NOW) == {}
-    assert explainer.tally.failures == {Failure.CONNECTION: 2}
-    assert explainer.tally.skipped == 8
+    assert explainer.counters.failures == {Failure.CONNECTION: 2}
+    assert explainer.counters.skipped == 8
 
 
 def test_a_silent_model_is_waited_for_no_longer_than_the_timeout(model: FakeModel) -> None:
     model.is_silent = True
     explainer = Explainer(ai(model.url + CHAT, timeout=0.3, retry_times=0, concurrency=1))
     assert explainer.explain(several(3), now=NOW) == {}
-    assert explainer.tally.failures == {Failure.TIMEOUT: 1}
+    assert explainer.counters.failures == {Failure.TIMEOUT: 1}
 
 
 def test_all_calls_of_a_cycle_together_take_no_longer_than_its_time_and_early_opinions_stay(model: FakeModel) -> None:
@@ -198,7 +198,7 @@ def test_the_key_is_read_anew_from_its_file_for_every_cycle(model: FakeModel, tm
     file = tmp_path / "key"
     explainer = Explainer(ai(model.url + CHAT, api_key="", api_key_file=file))
     assert explainer.explain([parked()], now=NOW) == {}
-    assert explainer.tally.failures == {Failure.KEY_UNREADABLE: 1}
+    assert explainer.counters.failures == {Failure.KEY_UNREADABLE: 1}
     for key in ("first-key", "second-key"):
         file.write_text(key + "\n")
         explainer.explain([parked(key)], now=NOW)

@@ -41,7 +41,7 @@ def test_bytes_that_are_no_answer_cost_only_the_opinion(model: FakeModel, body: 
     model.body = body
     explainer = Explainer(ai(model.url + CHAT, retry_times=1))
     assert explainer.explain([parked()], now=NOW) == {}
-    assert explainer.tally.failures.total() == explainer.tally.calls > 0
+    assert explainer.counters.failures.total() == explainer.counters.calls > 0
 
 
 @pytest.mark.parametrize("body", BAD_BODIES.values(), ids=BAD_BODIES)
@@ -49,7 +49,7 @@ def test_bytes_that_are_no_message_of_anthropic_cost_only_the_opinion(model: Fak
     model.body = body
     explainer = Explainer(ai(model.url + "/v1/messages", retry_times=0))
     assert explainer.explain([parked()], now=NOW) == {}
-    assert explainer.tally.failures.total() == 1
+    assert explainer.counters.failures.total() == 1
 
 
 def test_an_endless_or_compressed_answer_is_not_read(model: FakeModel) -> None:
@@ -59,7 +59,7 @@ def test_an_endless_or_compressed_answer_is_not_read(model: FakeModel) -> None:
     model.is_endless = False
     model.body, model.headers = gzip.compress(b" " * 10_000_000), {"content-encoding": "gzip"}
     assert explainer.explain([parked()], now=NOW) == {}
-    assert explainer.tally.failures == {Failure.WRONG_ANSWER: 2}
+    assert explainer.counters.failures == {Failure.INVALID_RESPONSE: 2}
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_an_answer_of_another_shape_is_none(model: FakeModel, wrong: dict[str, A
     model.answer = ANSWER | wrong
     explainer = Explainer(ai(model.url + CHAT, retry_times=1))
     assert explainer.explain([parked()], now=NOW) == {}
-    assert explainer.tally.failures == {Failure.WRONG_ANSWER: 2}
+    assert explainer.counters.failures == {Failure.INVALID_RESPONSE: 2}
 
 
 def test_numbers_are_clamped_and_text_is_cleaned_and_cut(model: FakeModel) -> None:

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusteward.analyzer.explain.answers import Opinion
 from gpusteward.analyzer.explain.caution import restrain, weigh
 from gpusteward.analyzer.explain.explainer import Explainer
-from gpusteward.analyzer.explain.questions import question
+from gpusteward.analyzer.explain.opinions import Opinion
+from gpusteward.analyzer.explain.prompts import write_prompt
 from gpusteward.core.verdicts import Activity, Step
 from tests.analyzer.explain.cases import NOW, ai, parked
 from tests.fakes.model_server import FakeModel
@@ -56,7 +56,7 @@ def test_a_model_that_obeys_a_pod_name_changes_no_verdict(name: str, activity: A
         opinion = Explainer(ai(model.url + "/v1/chat/completions")).explain([case], now=NOW)["k"]
     assert opinion.status == "idle"
     caution = weigh(activity, case.score, opinion=opinion, threshold=0.7)
-    assert (caution.doubt, caution.score) == (False, 64.0)
+    assert (caution.objection, caution.score) == (None, 64.0)
     assert restrain(Step.NOTICE, caution) is Step.NOTICE
 
 
@@ -83,12 +83,12 @@ def test_never_does_an_opinion_allow_more_or_score_less_than_the_rules(
     assert steps.index(restrain(step, caution)) <= steps.index(step)
     assert (caution.score is None) == (score is None)
     assert score is None or (caution.score or 0) >= score
-    assert activity is Activity.IDLE or not caution.doubt
+    assert activity is Activity.IDLE or caution.objection is None
 
 
 @given(st.text(), st.dictionaries(st.text(), st.text()))
 def test_any_text_survives_quoting_as_data(name: str, labels: dict[str, str]) -> None:
-    sent = question(parked("k", names={"pod": name}, labels=labels))
+    sent = write_prompt(parked("k", names={"pod": name}, labels=labels))
     data = json.loads(sent)
     assert sent.isascii()
     assert sent.isprintable()
@@ -105,12 +105,12 @@ def test_a_confident_contradiction_of_idle_is_a_doubt_that_stops_at_a_notice(
 ) -> None:
     opinion = Opinion(status, confidence, "loading data", "wait", 40, 5.0, "m", NOW)
     caution = weigh(Activity.IDLE, 5.0, opinion=opinion, threshold=0.7)
-    assert caution.doubt is doubt
+    assert (caution.objection is not None) is doubt
     assert caution.score == 40
     assert restrain(Step.RECLAIM, caution) is (Step.NOTICE if doubt else Step.RECLAIM)
 
 
 def test_without_an_opinion_nothing_changes() -> None:
     caution = weigh(Activity.IDLE, 5.0, opinion=None, threshold=0.7)
-    assert (caution.doubt, caution.score) == (False, 5.0)
+    assert (caution.objection, caution.score) == (None, 5.0)
     assert restrain(Step.RECLAIM, caution) is Step.RECLAIM

@@ -7,12 +7,10 @@ import sys
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.explain.answers import Opinion, clean_text
-from gpusteward.analyzer.explain.choosing import rows_worth_asking
 from gpusteward.analyzer.explain.endpoints import Endpoint, locate
-from gpusteward.analyzer.explain.opinion_cache import OpinionMemory
-from gpusteward.analyzer.explain.prompt_cases import case_of, fingerprint
-from gpusteward.analyzer.explain.questions import question
+from gpusteward.analyzer.explain.opinions import Opinion, OpinionCache, clean_text
+from gpusteward.analyzer.explain.prompt_cases import choose_rows, make_case, make_fingerprint
+from gpusteward.analyzer.explain.prompts import write_prompt
 from gpusteward.analyzer.explain.settings import AiSettings
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, UsageTable, VerdictTable
 from gpusteward.core.containers import Container, Workload
@@ -71,9 +69,9 @@ def test_suspicious_rows_are_asked_about_first_then_the_longest_idle_and_active_
         (Activity.ACTIVE, Signature.KEEP_ALIVE, np.nan),
         (Activity.UNKNOWN, Signature.UNKNOWN, np.nan),
     )
-    assert rows_worth_asking(verdicts, limit=10) == [3, 2, 1]
-    assert rows_worth_asking(verdicts, limit=2) == [3, 2]
-    assert rows_worth_asking(table(), limit=2) == []
+    assert choose_rows(verdicts, limit=10) == [3, 2, 1]
+    assert choose_rows(verdicts, limit=2) == [3, 2]
+    assert choose_rows(table(), limit=2) == []
 
 
 def test_a_verdict_becomes_a_case_with_names_labels_and_evidence() -> None:
@@ -83,7 +81,7 @@ def test_a_verdict_becomes_a_case_with_names_labels_and_evidence() -> None:
     verdict = Verdict(
         usage, 30.0, State.IDLE, Activity.IDLE, Signature.EMPTY, Step.RECLAIM, idle_since=NOW - 60, reasons=("r",)
     )
-    case = case_of("k", verdict, now=NOW)
+    case = make_case("k", verdict, now=NOW)
     assert case.names == {
         "namespace": "ml", "pod": "p-0", "container": "main", "model": "H100", "workload": "Job/p",
     }  # fmt: skip
@@ -106,27 +104,27 @@ def test_a_verdict_becomes_a_case_with_names_labels_and_evidence() -> None:
     ids=str,
 )
 def test_only_news_to_a_model_changes_the_fingerprint(changes: dict[str, object], is_news: bool) -> None:
-    before = fingerprint(parked(evidence={"core_ratio_mean": 0.0}), asked_as="m")
-    assert (fingerprint(parked(**changes), asked_as="m") != before) is is_news
+    before = make_fingerprint(parked(evidence={"core_ratio_mean": 0.0}), asked_as="m")
+    assert (make_fingerprint(parked(**changes), asked_as="m") != before) is is_news
 
 
 def test_what_is_no_number_is_left_out_of_the_question() -> None:
-    data = json.loads(question(parked(evidence={"core_ratio_mean": float("nan"), "power_watts_mean": 71.23456789})))
+    data = json.loads(write_prompt(parked(evidence={"core_ratio_mean": float("nan"), "power_watts_mean": 71.23456789})))
     assert data["evidence"] == {"power_watts_mean": 71.2346}
 
 
 def test_another_model_is_asked_anew() -> None:
-    assert fingerprint(parked(), asked_as="a") != fingerprint(parked(), asked_as="b")
+    assert make_fingerprint(parked(), asked_as="a") != make_fingerprint(parked(), asked_as="b")
 
 
 def test_memory_forgets_what_was_unused_the_longest() -> None:
-    memory = OpinionMemory(2)
+    memory = OpinionCache(2)
     opinion = Opinion("idle", 1, "", "", 0, 0, "m", NOW)
     for name in ("a", "b"):
-        memory.remember(name, opinion)
-    assert memory.recall("a") is opinion
-    memory.remember("c", opinion)
-    assert (memory.recall("a"), memory.recall("b"), len(memory)) == (opinion, None, 2)
+        memory.add(name, opinion)
+    assert memory.find("a") is opinion
+    memory.add("c", opinion)
+    assert (memory.find("a"), memory.find("b"), len(memory)) == (opinion, None, 2)
     memory.resize(0)
     assert len(memory) == 0
 

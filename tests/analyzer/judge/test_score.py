@@ -5,10 +5,10 @@ import pytest
 from pydantic import ValidationError
 
 from gpusteward.analyzer.judge.capacities import GpuDefaults, find_capacities
+from gpusteward.analyzer.judge.gpu_models import MODELS, find_model
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.keys import read_keys
-from gpusteward.analyzer.judge.models import MODELS, find_model
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.score import Scoring
 from gpusteward.analyzer.judge.states import Thresholds

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.analyzer.explain.answers import Opinion
+from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.notify.control_webhook import control_events
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.usages import Measure

@@ -11,7 +11,7 @@ from gpusteward.analyzer.api.http.concurrency_limits import ConcurrencyLimit
 from gpusteward.analyzer.api.http.problems import not_ready
 from gpusteward.analyzer.api.http.roles import Roles
 from gpusteward.analyzer.api.result_store import PublishedResult, ResultStore
-from gpusteward.analyzer.explain.tallies import Tally
+from gpusteward.analyzer.explain.counters import ModelCounters
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
 from gpusteward.analyzer.reports.report import Report, ReportQuery
@@ -105,7 +105,7 @@ class ApiDependencies:
     source: SourceReader
     ledger: LedgerReader
     deliveries: DeliveryControl
-    model_calls: Tally
+    model_calls: ModelCounters
     limits: RequestLimits = field(default_factory=RequestLimits)
 
     def describe_ledger(self) -> Mapping[str, Any] | None:

@@ -1,17 +1,15 @@
-"""A second opinion of a language model, shown beside the rule's verdict; plain-rules text without one.
+"""The second opinion of a language model, shown beside the verdict of the rules.
 
-    settings.py   `ai.*`
-    cases.py      what is asked about: a verdict with its evidence, and the key it is remembered by
-    choosing.py   which allocations are worth the price of a question
-    questions.py  a case -> instructions and quoted data
-    answers.py    what a model may answer; cleaned and bounded
-    endpoints.py  `ai.api_url` -> which provider speaks there, and where exactly
-    models.py     the only place that imports a model SDK, and only when a question is asked
-    failures.py   what went wrong, by kind, and whether asking again may help
-    memory.py     opinions by evidence, the oldest forgotten first
-    tallies.py    calls, failures, tokens, cost
-    explainer.py  asks within budget and time; costs nothing but its opinion when the model fails
-    caution.py    verdict + opinion -> perhaps a doubt (pure): never the other way
+    settings.py      `ai.*`
+    prompt_cases.py  which allocations a model is asked about, with their evidence; fingerprints for the cache
+    prompts.py       a case -> instructions and data as JSON
+    opinions.py      the output of a model, cleaned and bounded; opinions and their cache
+    endpoints.py     `ai.api_url` -> protocol and base address
+    model_client.py  the only module that imports a model SDK, and only when a request is made
+    failures.py      failures by kind, and whether a retry may help
+    counters.py      calls, failures, tokens, cost
+    explainer.py     requests opinions within budget and time; never raises
+    caution.py       what an opinion changes in a verdict
 
-A model has no path to an action: its opinion may only make the system more careful.
+A model cannot cause an action: its opinion can only make the system more careful.
 """

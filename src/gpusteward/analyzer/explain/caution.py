@@ -1,4 +1,4 @@
-"""Verdict + opinion -> perhaps a doubt. An opinion only ever makes the system more careful (pure).
+"""What an opinion changes in a verdict: it can only make the system more careful (pure).
 
 It never turns active or unknown into idle, never lowers a score, and never allows a step the rules do not.
 """
@@ -8,25 +8,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gpusteward.analyzer.explain.answers import Opinion
+from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.tables import ACTIVITIES, STEPS, VerdictTable
 from gpusteward.core.verdicts import Activity, Objection, Step
 
 
 @dataclass(frozen=True, slots=True)
 class Caution:
-    """What an opinion changes: nothing, or a doubt about idleness."""
+    """What an opinion changes: perhaps a higher score, perhaps an objection to idleness."""
 
     score: float | None = None  # the rule's, or the model's where it is higher
     objection: Objection | None = None
 
-    @property
-    def doubt(self) -> bool:
-        return self.objection is not None
-
 
 def weigh(activity: Activity, score: float | None, *, opinion: Opinion | None, threshold: float) -> Caution:
-    """Doubt where the rule says idle and a confident model does not."""
+    """An objection where the rules say idle and a confident model does not."""
     if opinion is None:
         return Caution(score)
     raised = None if score is None else max(score, opinion.adjusted_score)
@@ -36,12 +32,12 @@ def weigh(activity: Activity, score: float | None, *, opinion: Opinion | None, t
 
 
 def restrain(step: Step, caution: Caution) -> Step:
-    """A doubted verdict goes no further than a notice."""
-    return Step.NOTICE if caution.doubt and step is Step.RECLAIM else step
+    """The highest step of a verdict with an objection is a notice."""
+    return Step.NOTICE if caution.objection and step is Step.RECLAIM else step
 
 
 def weigh_all(verdicts: VerdictTable, opinions: Mapping[int, Opinion], *, threshold: float) -> Mapping[int, Caution]:
-    """What each opinion changes, by row."""
+    """The caution of each row that has an opinion."""
     return {
         row: weigh(
             ACTIVITIES[verdicts.activity[row]],
@@ -54,9 +50,9 @@ def weigh_all(verdicts: VerdictTable, opinions: Mapping[int, Opinion], *, thresh
 
 
 def restrain_all(verdicts: VerdictTable, cautions: Mapping[int, Caution]) -> VerdictTable:
-    """The same verdicts; the doubted ones with their objection, and going no further than a notice.
+    """The same verdicts with the objections; the highest step of those rows is a notice.
 
-    Before they are joined to workloads: a workload goes as far as its most careful row.
+    Called before verdicts are joined to workloads: the highest step of a workload is the lowest of its rows.
     """
     objections = {row: caution.objection for row, caution in cautions.items() if caution.objection is not None}
     if not objections:

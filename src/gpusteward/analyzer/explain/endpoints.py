@@ -1,4 +1,4 @@
-"""`ai.api_url` -> which provider speaks there, and where exactly (pure)."""
+"""`ai.api_url` -> the protocol and the base address for the SDK (pure)."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -16,7 +16,7 @@ _DEPLOYMENTS = "/openai/deployments/"
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a model is; an empty base is the provider's own address."""
+    """The address of a model; an empty base is the provider's own address."""
 
     protocol: Protocol
     base: str
@@ -25,7 +25,7 @@ class Endpoint:
 
 
 def locate(settings: AiSettings) -> Endpoint:
-    """The address as a client library wants it: without the last steps, which it adds itself."""
+    """The address as the SDK expects it: without the last path segments, which it adds itself."""
     protocol = settings.provider if settings.provider != "auto" else _guess(settings.api_url, settings.model)
     if protocol == "azure":
         return _locate_azure(settings)

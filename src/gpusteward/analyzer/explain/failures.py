@@ -1,42 +1,42 @@
-"""What went wrong with a question, by kind, and whether asking again may help.
+"""Failures of requests to a model, by kind, and whether a retry may help.
 
-Only kinds and status codes are told, never the provider's words: they may repeat a key, or be written to be read.
+Logs show only the kind and the status code, never the provider's text: it may repeat a key or contain an injection.
 """
 
 from enum import StrEnum
 
 
 class Failure(StrEnum):
-    """Why there is no opinion."""
+    """Why there is no opinion. The values are labels of a metric."""
 
     CONNECTION = "connection"
     TIMEOUT = "timeout"
     RATE_LIMITED = "rate_limited"
     SERVER_ERROR = "server_error"
     UNAUTHORIZED = "unauthorized"
-    REFUSED = "refused"  # any other status: a wrong address, model, or request
-    WRONG_ANSWER = "wrong_answer"  # not JSON, not the fields asked for, too long
+    REFUSED = "refused"  # any other status: a wrong address, model or request
+    INVALID_RESPONSE = "wrong_answer"  # not JSON, not the requested fields, too long
     KEY_UNREADABLE = "key_unreadable"
     NOT_INSTALLED = "not_installed"
     UNEXPECTED = "unexpected"
 
 
-WORTH_REPEATING = frozenset(
-    {Failure.CONNECTION, Failure.TIMEOUT, Failure.RATE_LIMITED, Failure.SERVER_ERROR, Failure.WRONG_ANSWER}
+RETRYABLE = frozenset(
+    {Failure.CONNECTION, Failure.TIMEOUT, Failure.RATE_LIMITED, Failure.SERVER_ERROR, Failure.INVALID_RESPONSE}
 )
-HOPELESS = frozenset(
+FATAL = frozenset(
     {Failure.CONNECTION, Failure.TIMEOUT, Failure.UNAUTHORIZED, Failure.NOT_INSTALLED, Failure.KEY_UNREADABLE}
 )
-"""After one of these, asked as often as allowed, the other cases of the cycle would only fail alike."""
+"""After one of these (and all its retries) the other cases of the cycle would fail in the same way."""
 
 
-class AskError(Exception):
-    """A question without an answer."""
+class ModelError(Exception):
+    """A request without a usable response."""
 
     def __init__(self, failure: Failure, *, detail: str = "", wait_seconds: float | None = None) -> None:
         super().__init__(f"{failure.value} ({detail})" if detail else failure.value)
         self.failure = failure
-        self.wait_seconds = wait_seconds  # how long the provider asked to wait
+        self.wait_seconds = wait_seconds  # from the provider's Retry-After
 
 
 def by_status(status: int) -> Failure:

@@ -1,4 +1,4 @@
-"""What is asked about: a verdict with its evidence, and the key its opinion is remembered by."""
+"""The cases that a model is asked about: which rows, their evidence, and the fingerprint for the cache."""
 
 import hashlib
 import json
@@ -6,15 +6,30 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, VerdictTable
 from gpusteward.core.usages import Measure, Stat, Usage
 from gpusteward.core.verdicts import Activity, Signature, State, Verdict
 
 
+def choose_rows(verdicts: VerdictTable, *, limit: int) -> list[int]:
+    """Idle or suspicious rows: suspicious ones first, then those idle for the longest time."""
+    suspicious = np.isin(
+        verdicts.signature, [SIGNATURES.index(signature) for signature in Signature if signature.is_suspicious]
+    )
+    idle = verdicts.activity == ACTIVITIES.index(Activity.IDLE)
+    rows = np.flatnonzero(idle | suspicious)
+    since = np.nan_to_num(verdicts.idle_since[rows], nan=np.inf)
+    order = np.lexsort((since, ~suspicious[rows]))
+    return [int(row) for row in rows[order[:limit]]]
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One allocation as the rules see it. Names and labels were chosen by other people: data, never instructions."""
+    """One allocation as judged by the rules. Names and labels were chosen by users: data, never instructions."""
 
-    key: str  # names the allocation to whoever asked
+    key: str  # identifies the allocation for the caller
     state: State
     activity: Activity
     signature: Signature
@@ -28,8 +43,8 @@ class Case:
     idle_seconds: float | None = None
 
 
-def case_of(key: str, verdict: Verdict, *, now: float) -> Case:
-    """The case that a verdict makes."""
+def make_case(key: str, verdict: Verdict, *, now: float) -> Case:
+    """The case of a verdict."""
     usage = verdict.usage
     return Case(
         key=key,
@@ -48,7 +63,7 @@ def case_of(key: str, verdict: Verdict, *, now: float) -> Case:
 
 
 def _evidence(usage: Usage) -> dict[str, float]:
-    """How many samples there were is told by the coverage, and one more or less of them is no news."""
+    """Without the counts of samples: coverage shows them, and one more or less must not change the fingerprint."""
     return {
         f"{measure.value}_{stat.value}": value
         for (measure, stat), value in usage.stats.items()
@@ -71,10 +86,10 @@ def _names(usage: Usage) -> dict[str, str]:
     return {key: name for key, name in names.items() if name}
 
 
-def fingerprint(case: Case, *, asked_as: str) -> str:
+def make_fingerprint(case: Case, *, asked_as: str) -> str:
     """Equal for cases that a model would answer alike: evidence in coarse steps, everything else as it is.
 
-    `asked_as` is whatever else shapes the answer: model, language.
+    `asked_as` is what else determines the opinion: model, language.
     """
     known = [
         asked_as,
@@ -95,7 +110,7 @@ _STEPS = {
     Measure.SM_CLOCK: 1e8,
     Measure.PROCESSES: 1.0,
 }
-"""Steps in which a change is news to a model. Chosen by judgement: below them, noise would buy new answers."""
+"""Smaller changes do not cause a new request. Chosen by judgement: above the noise of the measurements."""
 
 _RATIO_STEP = 0.05
 
@@ -105,10 +120,10 @@ def _coarse(name: str, value: float) -> float:
         return -1.0
     step = next((step for measure, step in _STEPS.items() if name.startswith(measure.value)), _RATIO_STEP)
     if value and abs(value) < step / 2:
-        return 0.5  # a little is something else than nothing
+        return 0.5  # a little is not the same as nothing
     return float(round(value / step))
 
 
 def _doublings(seconds: float) -> int:
-    """Quarters of an hour, in powers of two: longer idleness is news ever more rarely."""
+    """Quarters of an hour, in powers of two: the longer it is idle, the rarer a new request."""
     return int(math.log2(seconds / 900 + 1))

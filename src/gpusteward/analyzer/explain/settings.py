@@ -1,4 +1,4 @@
-"""`ai.*`: the seed's settings under their names, and what bounds the model."""
+"""`ai.*`: gpu-oour's settings under their names, and the limits of the model."""
 
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -19,43 +19,45 @@ class AiSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
 
-    enabled: bool = Field(default=False, description="Whether a model is asked in every cycle.")
+    enabled: bool = Field(default=False, description="Whether a model is asked for a second opinion in every cycle.")
     api_url: Annotated[str, AfterValidator(_check_url)] = Field(
         default="",
-        description="Where the model is; may end in /chat/completions or /messages. Empty: the provider's own address.",
+        description="Address of the model; may end in /chat/completions or /messages. Empty: that of the provider.",
     )
-    api_key: SecretStr = Field(default=SecretStr(""), description="The key; better given as AI_API_KEY or in a file.")
-    api_key_file: Path | None = Field(default=None, description="A file with the key, read anew for every cycle.")
-    model: str = Field(default="gpt-4", min_length=1, description="The model's name; on Azure the deployment's.")
+    api_key: SecretStr = Field(
+        default=SecretStr(""), description="The API key; preferably set as AI_API_KEY or in a file."
+    )
+    api_key_file: Path | None = Field(default=None, description="File with the API key, read again in every cycle.")
+    model: str = Field(
+        default="gpt-4", min_length=1, description="Name of the model; on Azure the name of the deployment."
+    )
     threshold: float = Field(
-        default=0.7, ge=0, le=1, description="An opinion of less confidence than this is shown, but raises no doubt."
+        default=0.7, ge=0, le=1, description="An opinion with less confidence than this is shown, but is no objection."
     )
-    max_tokens: int = Field(default=2000, ge=64, le=100_000, description="The longest answer, in tokens.")
-    retry_times: int = Field(default=3, ge=0, le=10, description="How often a failed question is asked again.")
+    max_tokens: int = Field(default=2000, ge=64, le=100_000, description="Longest response, in tokens.")
+    retry_times: int = Field(default=3, ge=0, le=10, description="Retries of a failed request.")
     retry_delay: float = Field(
         default=2.0,
         ge=0,
         le=60,
-        description="Seconds before the first repetition; each further one waits twice as long.",
+        description="Seconds before the first retry; doubles with each further one.",
     )
     provider: Literal["auto", "openai", "anthropic", "azure"] = Field(
-        default="auto", description="Which protocol the address speaks; auto: told from the address and the model."
+        default="auto", description="Protocol of the address; auto: derived from the address and the model."
     )
-    api_version: str = Field(default="2024-10-21", description="Azure's api-version, where the address has none.")
-    language: Literal["zh", "en"] = Field(default="zh", description="The language of reasons and recommendations.")
+    api_version: str = Field(default="2024-10-21", description="api-version of Azure, where the address has none.")
+    language: Literal["zh", "en"] = Field(default="zh", description="Language of reasons and recommendations.")
     output: Literal["auto", "tool", "prompted"] = Field(
         default="auto",
-        description="How the answer is asked for: as a tool call, as JSON text, or auto: text where tools are refused.",
+        description="Output mode: a tool call, JSON text, or auto: JSON text where tools are refused.",
     )
-    budget: int = Field(
-        default=20, ge=0, le=10_000, description="How many calls one cycle may make, repetitions included."
-    )
-    concurrency: int = Field(default=4, ge=1, le=64, description="How many calls may be under way at once.")
-    timeout: float = Field(default=30, gt=0, le=600, description="Seconds one call may take.")
+    budget: int = Field(default=20, ge=0, le=10_000, description="Requests per cycle, retries included.")
+    concurrency: int = Field(default=4, ge=1, le=64, description="Concurrent requests.")
+    timeout: float = Field(default=30, gt=0, le=600, description="Timeout of one request in seconds.")
     cycle_timeout: float = Field(
-        default=60, gt=0, le=3600, description="Seconds all calls of one cycle may take together."
+        default=60, gt=0, le=3600, description="Timeout of all requests of a cycle together, in seconds."
     )
-    cache_size: int = Field(default=5000, ge=0, le=1_000_000, description="How many opinions are remembered.")
+    cache_size: int = Field(default=5000, ge=0, le=1_000_000, description="Opinions kept in the cache.")
     price_per_1k_input_tokens: float = Field(default=0, ge=0, description="For the cost metric; 0: not counted.")
     price_per_1k_output_tokens: float = Field(default=0, ge=0, description="For the cost metric; 0: not counted.")
 

@@ -7,8 +7,8 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.judge.clamped_ratios import first_known
+from gpusteward.analyzer.judge.gpu_models import MIB, ModelFacts, find_model
 from gpusteward.analyzer.judge.keys import Keys
-from gpusteward.analyzer.judge.models import MIB, ModelFacts, find_model
 from gpusteward.analyzer.tables import Column, UsageTable
 from gpusteward.core.usages import Measure, Stat
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gpusteward import __version__
-from gpusteward.analyzer.explain.tallies import Tally
+from gpusteward.analyzer.explain.counters import ModelCounters
 from gpusteward.analyzer.metrics.result_metrics import family_by
 from gpusteward.analyzer.pipeline import DURATION_BUCKETS, CycleStats
 from gpusteward.analyzer.results import Result
@@ -48,11 +48,13 @@ def _service_info(result: Result) -> Family:
     return Family(metrics.SERVICE_INFO, [(render_labels(labels), 1)])
 
 
-def model_families(tally: Tally) -> Iterable[Family]:
-    failures = {failure.value: count for failure, count in tally.failures.copy().items()}  # another thread counts
-    yield family_by(metrics.MODEL_CALLS, "result", {"ok": tally.opinions, "recalled": tally.recalled, **failures})
-    yield family_by(metrics.MODEL_TOKENS, "direction", {"input": tally.input_tokens, "output": tally.output_tokens})
-    yield Family(metrics.MODEL_COST, [("", round(tally.cost, 6))])
+def model_families(counters: ModelCounters) -> Iterable[Family]:
+    failures = {failure.value: count for failure, count in counters.failures.copy().items()}  # another thread counts
+    yield family_by(metrics.MODEL_CALLS, "result", {"ok": counters.opinions, "recalled": counters.recalled, **failures})
+    yield family_by(
+        metrics.MODEL_TOKENS, "direction", {"input": counters.input_tokens, "output": counters.output_tokens}
+    )
+    yield Family(metrics.MODEL_COST, [("", round(counters.cost, 6))])
 
 
 def query_families(counts: Mapping[str, int]) -> Iterator[Family]:

@@ -38,7 +38,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from gpusteward.analyzer.explain.answers import Opinion
+from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.judge.states import find_low
 from gpusteward.analyzer.ledger.identities import clean_text, make_allocation_id
 from gpusteward.analyzer.notify.errors import DeliveryError

@@ -8,7 +8,7 @@ omitted, since it is not smaller. Boards whose profiles are not documented there
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpusteward.analyzer.judge.models import split_words
+from gpusteward.analyzer.judge.gpu_models import split_words
 
 MIB = 1 << 20
 USABLE_OF_NOMINAL = 0.9

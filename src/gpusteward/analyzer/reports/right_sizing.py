@@ -15,7 +15,7 @@ several GPUs are not included either: MIG instances cannot communicate with each
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gpusteward.analyzer.judge.models import MIB, find_model
+from gpusteward.analyzer.judge.gpu_models import MIB, find_model
 from gpusteward.analyzer.prices import HOUR_MS
 from gpusteward.analyzer.reports.mig_profiles import USABLE_OF_NOMINAL, MigBoard, find_board
 from gpusteward.analyzer.reports.report import Finding

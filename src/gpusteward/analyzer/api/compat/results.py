@@ -20,8 +20,8 @@ from gpusteward.analyzer.api.dependencies import Dependencies
 from gpusteward.analyzer.api.http.responses import JSON_TYPE, has_current, send_body, send_json, send_not_modified
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.pagination import make_etag
-from gpusteward.analyzer.explain.answers import Opinion
 from gpusteward.analyzer.explain.caution import Caution
+from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.gzip_blocks import MOST_PLAIN_ROWS, Body, pack
 from gpusteward.analyzer.judge.capacities import find_capacities
 from gpusteward.analyzer.judge.keys import Mask, encode, read_keys

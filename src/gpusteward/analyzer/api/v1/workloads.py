@@ -27,7 +27,7 @@ from gpusteward.analyzer.api.v1.pagination import (
     send_page,
     stamp,
 )
-from gpusteward.analyzer.explain.answers import Opinion
+from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.judge.reasons import explain_row
 from gpusteward.analyzer.judge.workloads import WorkloadTable
 from gpusteward.analyzer.results import Result

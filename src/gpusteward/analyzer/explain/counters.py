@@ -1,4 +1,4 @@
-"""Calls, failures, tokens, cost: counted for the metrics page since the start."""
+"""Calls, failures, tokens and cost since the start, for the metrics."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -8,19 +8,19 @@ from gpusteward.analyzer.explain.settings import AiSettings
 
 
 @dataclass(slots=True)
-class Tally:
+class ModelCounters:
     """Written and read by the worker thread only."""
 
-    calls: int = 0  # requests sent, repetitions included
-    opinions: int = 0  # answers that could be used
-    recalled: int = 0  # opinions that cost nothing
-    skipped: int = 0  # cases left for a later cycle: budget, time or hope used up
+    calls: int = 0  # requests sent, retries included
+    opinions: int = 0  # usable responses
+    recalled: int = 0  # opinions from the cache
+    skipped: int = 0  # cases left for a later cycle: no budget or time left, or a fatal failure
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float = 0.0  # in the currency of the prices
     failures: Counter[Failure] = field(default_factory=Counter)
 
-    def pay(self, input_tokens: int, output_tokens: int, *, settings: AiSettings) -> None:
+    def add_tokens(self, input_tokens: int, output_tokens: int, *, settings: AiSettings) -> None:
         self.input_tokens += input_tokens
         self.output_tokens += output_tokens
         self.cost += input_tokens / 1000 * settings.price_per_1k_input_tokens

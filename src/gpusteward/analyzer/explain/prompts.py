@@ -1,4 +1,4 @@
-"""A case -> instructions and quoted data. What people named goes in as JSON strings only, cut to length."""
+"""The prompt of a case: instructions, and the data as JSON. Names chosen by users are JSON strings, cut to length."""
 
 import json
 import math
@@ -40,12 +40,12 @@ _LANGUAGE = {
 }
 
 
-def instructions(language: str) -> str:
+def write_instructions(language: str) -> str:
     return f"{_RULES}\n{_LANGUAGE[language]}"
 
 
-def question(case: Case) -> str:
-    """The case as one line of JSON, in which nothing can end the string it stands in, or look like markup."""
+def write_prompt(case: Case) -> str:
+    """The case as one line of JSON; no value can end its string or look like markup."""
     data = {
         "rule": {"state": case.state, "activity": case.activity, "signature": case.signature, "score": case.score},
         "reasons": [_cut(reason, REASON_LENGTH) for reason in case.reasons[:REASONS]],
@@ -57,12 +57,12 @@ def question(case: Case) -> str:
         "labels": _quote(case.labels, LABEL_LENGTH),
     }
     text = json.dumps(data, ensure_ascii=True)
-    # Markup is spelled out too: some protocols frame messages with tags.
+    # Escape markup too: some protocols frame messages with tags.
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _numbers(evidence: Mapping[str, float]) -> dict[str, float]:
-    """JSON knows no NaN: what is not known is left out."""
+    """Without unknown values: JSON has no NaN."""
     return {name: float(f"{value:.6g}") for name, value in sorted(evidence.items()) if math.isfinite(value)}
 
 

@@ -1,4 +1,4 @@
-"""The door to language models: the only place that imports a model SDK, and only when a question is asked."""
+"""The client of language models: the only module that imports a model SDK, and only when a request is made."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from gpusteward.analyzer.explain.answers import Answer
 from gpusteward.analyzer.explain.endpoints import Endpoint, locate
-from gpusteward.analyzer.explain.failures import AskError, Failure, by_status
-from gpusteward.analyzer.explain.questions import instructions
+from gpusteward.analyzer.explain.failures import Failure, ModelError, by_status
+from gpusteward.analyzer.explain.opinions import ModelOutput
+from gpusteward.analyzer.explain.prompts import write_instructions
 from gpusteward.analyzer.explain.settings import AiSettings
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
 RESPONSE_LIMIT_BYTES = 1024 * 1024
-"""An answer is a few hundred bytes of JSON; what is longer than this is not one."""
+"""A valid response is a few hundred bytes of JSON."""
 
-TEMPERATURE = 0.3  # as gpu-oour asks
+TEMPERATURE = 0.3  # as in gpu-oour
 _OPENAI = "https://api.openai.com/v1"
 _ANTHROPIC = "https://api.anthropic.com"
 _MODULES = {
@@ -28,53 +28,53 @@ _MODULES = {
     "azure": ("pydantic_ai", "pydantic_ai.models.openai", "pydantic_ai.providers.azure"),
     "anthropic": ("pydantic_ai", "pydantic_ai.models.anthropic", "pydantic_ai.providers.anthropic"),
 }
-_NO_KEY = "none"  # local servers want none, client libraries insist on one
+_NO_KEY = "none"  # local servers need no key, but the SDKs require one
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
-    """A usable answer and what it took."""
+class ModelResponse:
+    """A usable output and the tokens it used."""
 
-    answer: Answer
+    output: ModelOutput
     input_tokens: int
     output_tokens: int
 
 
-class Asker:
-    """One model, open for questions."""
+class ModelClient:
+    """One model, ready for requests."""
 
     def __init__(self, model: "Model", settings: AiSettings) -> None:
         self._model = model
         self._settings = settings
 
-    async def ask(self, question: str, *, as_tool: bool) -> Reply:
-        """Raises AskError. One call, one request: repeating is the caller's."""
+    async def ask(self, prompt: str, *, as_tool: bool) -> ModelResponse:
+        """One request, no retries. Raises ModelError."""
         from pydantic_ai import exceptions
 
         try:
             async with asyncio.timeout(self._settings.timeout):
-                return await self._run(question, as_tool=as_tool)
+                return await self._run(prompt, as_tool=as_tool)
         except (TimeoutError, exceptions.ModelTimeoutError):
-            raise AskError(Failure.TIMEOUT) from None
+            raise ModelError(Failure.TIMEOUT) from None
         except exceptions.ModelHTTPError as error:
             failure = by_status(error.status_code)
-            raise AskError(failure, detail=f"HTTP {error.status_code}", wait_seconds=error.retry_after) from None
+            raise ModelError(failure, detail=f"HTTP {error.status_code}", wait_seconds=error.retry_after) from None
         except (exceptions.UnexpectedModelBehavior, ResponseTooLongError, ValueError):
-            raise AskError(Failure.WRONG_ANSWER) from None
+            raise ModelError(Failure.INVALID_RESPONSE) from None
         except exceptions.ModelAPIError as error:
-            raise AskError(_unless_connected(error)) from None
+            raise ModelError(_classify_api_error(error)) from None
         except Exception as error:
-            # Whatever an SDK makes of hostile bytes costs one opinion only.
-            raise AskError(Failure.UNEXPECTED, detail=type(error).__name__) from error
+            # Any error of an SDK costs one opinion only.
+            raise ModelError(Failure.UNEXPECTED, detail=type(error).__name__) from error
 
-    async def _run(self, question: str, *, as_tool: bool) -> Reply:
+    async def _run(self, prompt: str, *, as_tool: bool) -> ModelResponse:
         from pydantic_ai import Agent, PromptedOutput, ToolOutput
 
         settings = self._settings
-        agent: Agent[object, Answer] = Agent(
+        agent: Agent[object, ModelOutput] = Agent(
             self._model,
-            output_type=ToolOutput(Answer) if as_tool else PromptedOutput(Answer),
-            instructions=instructions(settings.language),
+            output_type=ToolOutput(ModelOutput) if as_tool else PromptedOutput(ModelOutput),
+            instructions=write_instructions(settings.language),
             retries=0,
             model_settings={
                 "max_tokens": settings.max_tokens,
@@ -82,46 +82,46 @@ class Asker:
                 "temperature": TEMPERATURE,
             },
         )
-        result = await agent.run(question)
-        return Reply(result.output, result.usage.input_tokens, result.usage.output_tokens)
+        result = await agent.run(prompt)
+        return ModelResponse(result.output, result.usage.input_tokens, result.usage.output_tokens)
 
 
-def _unless_connected(error: BaseException) -> Failure:
-    """An answer that was cut off for its length comes out of the SDK as a broken connection."""
+def _classify_api_error(error: BaseException) -> Failure:
+    """The SDK reports a response that was cut off for its length as a broken connection."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ResponseTooLongError):
-            return Failure.WRONG_ANSWER
+            return Failure.INVALID_RESPONSE
         cause = cause.__cause__ or cause.__context__
     return Failure.CONNECTION
 
 
 class ResponseTooLongError(Exception):
-    """More bytes than any answer has."""
+    """More bytes than any valid response has."""
 
 
 def load_sdk(settings: AiSettings) -> None:
-    """Import what `open_model` needs, so that no time limit of a question pays for it. Raises AskError."""
+    """Import what `open_model` needs, so that it does not count against the timeout of a request. Raises ModelError."""
     try:
         for name in _MODULES[locate(settings).protocol]:
             import_module(name)
     except ImportError as error:
-        raise AskError(Failure.NOT_INSTALLED, detail=error.name or "") from error
+        raise ModelError(Failure.NOT_INSTALLED, detail=error.name or "") from error
 
 
 @asynccontextmanager
-async def open_model(settings: AiSettings) -> AsyncIterator[Asker]:
-    """The model of the settings; its connections are closed at the end. Raises AskError when its key is unreadable."""
+async def open_model(settings: AiSettings) -> AsyncIterator[ModelClient]:
+    """The model of the settings; connections are closed at the end. Raises ModelError when the key is unreadable."""
     client, model = _open(settings)
     async with client:
-        yield Asker(model, settings)
+        yield ModelClient(model, settings)
 
 
 def _open(settings: AiSettings) -> "tuple[httpx2.AsyncClient, Model]":
     try:
         key = settings.read_key() or _NO_KEY
     except (OSError, UnicodeDecodeError) as error:
-        raise AskError(Failure.KEY_UNREADABLE, detail=str(settings.api_key_file)) from error
+        raise ModelError(Failure.KEY_UNREADABLE, detail=str(settings.api_key_file)) from error
     client = _open_client(settings)
     return client, _build(locate(settings), key, client=client)
 
@@ -132,25 +132,25 @@ def _open_client(settings: AiSettings) -> "httpx2.AsyncClient":
     return httpx2.AsyncClient(
         follow_redirects=False,  # a redirect could carry the key elsewhere
         headers={"accept-encoding": "identity"},
-        event_hooks={"response": [_bound]},
+        event_hooks={"response": [_limit_response]},
         limits=httpx2.Limits(max_connections=settings.concurrency),
     )
 
 
-async def _bound(response: "httpx2.Response") -> None:
-    """Neither endless nor compressed: a small body may unpack to a very large one."""
+async def _limit_response(response: "httpx2.Response") -> None:
+    """Limit the size, and refuse compression: a small body may unpack to a very large one."""
     if response.headers.get("content-encoding", "identity") != "identity":
         raise ResponseTooLongError
-    response.stream = _bounded_stream(response.stream)
+    response.stream = _limit_stream(response.stream)
 
 
-def _bounded_stream(stream: object) -> "httpx2.AsyncByteStream":
+def _limit_stream(stream: object) -> "httpx2.AsyncByteStream":
     import httpx2
 
     assert isinstance(stream, httpx2.AsyncByteStream)
     inner = stream
 
-    class Bounded(httpx2.AsyncByteStream):
+    class LimitedStream(httpx2.AsyncByteStream):
         async def __aiter__(self) -> AsyncIterator[bytes]:
             total = 0
             async for chunk in inner:
@@ -162,7 +162,7 @@ def _bounded_stream(stream: object) -> "httpx2.AsyncByteStream":
         async def aclose(self) -> None:
             await inner.aclose()
 
-    return Bounded()
+    return LimitedStream()
 
 
 def _build(endpoint: Endpoint, key: str, *, client: "httpx2.AsyncClient") -> "Model":

@@ -1,6 +1,7 @@
-"""What a model may answer, cleaned and bounded: numbers into their range, text without control characters."""
+"""Opinions: the structured output of a model, cleaned and bounded; the opinion made from it; and their cache."""
 
 import unicodedata
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -13,13 +14,13 @@ Status = Literal["active", "idle", "suspicious"]
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """What a model thinks of a case, beside the rule's score."""
+    """The opinion of a model on a case, beside the score of the rules."""
 
     status: Status
     confidence: float  # 0 to 1
     reason: str
     recommendation: str
-    adjusted_score: float  # 0 to 100, as the model sees it; caution.py says what it may change: nothing downwards
+    adjusted_score: float  # 0 to 100, by the model; it can only raise the score, see caution.py
     rule_score: float | None
     model: str
     asked_at: float  # unix seconds
@@ -28,7 +29,7 @@ class Opinion:
 def clean_text(text: str) -> str:
     """One line without control, formatting or unassigned characters, cut to length.
 
-    Formatting characters include those that reverse or hide text on a screen.
+    Formatting characters include those that reverse or hide text.
     """
     kept = (" " if each.isspace() else each for each in text if each.isspace() or unicodedata.category(each)[0] != "C")
     line = " ".join("".join(kept).split())
@@ -43,7 +44,7 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 Text = Annotated[str, AfterValidator(clean_text)]
 
 
-class Answer(BaseModel):
+class ModelOutput(BaseModel):
     """A second opinion on one GPU allocation."""
 
     model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
@@ -56,3 +57,33 @@ class Answer(BaseModel):
 
     def opinion(self, *, rule_score: float | None, model: str, asked_at: float) -> Opinion:
         return Opinion(**self.model_dump(), rule_score=rule_score, model=model, asked_at=asked_at)
+
+
+class OpinionCache:
+    """Opinions by the fingerprint of their case; the least recently used is dropped first. Size 0 keeps nothing."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._opinions: OrderedDict[str, Opinion] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._opinions)
+
+    def resize(self, size: int) -> None:
+        self._size = size
+        self._trim()
+
+    def find(self, fingerprint: str) -> Opinion | None:
+        opinion = self._opinions.get(fingerprint)
+        if opinion is not None:
+            self._opinions.move_to_end(fingerprint)
+        return opinion
+
+    def add(self, fingerprint: str, opinion: Opinion) -> None:
+        self._opinions[fingerprint] = opinion
+        self._opinions.move_to_end(fingerprint)
+        self._trim()
+
+    def _trim(self) -> None:
+        while len(self._opinions) > self._size:
+            self._opinions.popitem(last=False)
