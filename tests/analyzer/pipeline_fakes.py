@@ -9,6 +9,7 @@ from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import UsageTable
+from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import AllocationKey
 
 Events = list[tuple[str, object]]
@@ -81,7 +82,7 @@ class FakeNotifier:
             raise self.failure
         self.events.append(("notified", result.number))
 
-    def announce_outage(self, reason: str, *, at: float) -> None:
+    def announce_outage(self, reason: str | SourceError, *, at: float) -> None:
         if self.failure:
             raise self.failure
-        self.events.append(("outage", reason))
+        self.events.append(("outage", str(reason)))

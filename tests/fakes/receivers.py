@@ -101,7 +101,10 @@ class Receiver:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers.get("content-length", 0)))
+                length = int(self.headers.get("content-length", 0))
+                body = self.rfile.read(length)
+                if len(body) < length:
+                    return  # the client was killed while sending
                 call = Call(self.path, {name.lower(): value for name, value in self.headers.items()}, body)
                 with fake._lock:
                     fake.calls.append(call)

@@ -59,7 +59,7 @@ class CycleNotifier(Protocol):
 
     def notify(self, result: Result) -> None: ...
 
-    def announce_outage(self, reason: str, *, at: float) -> None: ...
+    def announce_outage(self, reason: str | SourceError, *, at: float) -> None: ...
 
 
 @dataclass
@@ -75,6 +75,7 @@ class Cycle:
     opinions: Mapping[int, Opinion] = field(init=False)  # by row of `verdicts`
     cautions: Mapping[int, Caution] = field(init=False)
     result: Result = field(init=False)
+    source_error: SourceError | None = None  # of the stage that ended the cycle; people can read it in their language
 
 
 class Stage(NamedTuple):
@@ -131,7 +132,7 @@ class StageRunner:
         try:
             stage.run(cycle)
         except SourceError as raised:
-            error = str(raised)
+            error, cycle.source_error = str(raised), raised
         except Exception as raised:  # noqa: BLE001 - a defect costs this stage or this cycle, never the thread
             error = f"unexpected {type(raised).__name__}: {raised}"
         seconds = time.monotonic() - started
@@ -262,5 +263,9 @@ class Pipeline:
         self.stats.last_error = reason
         notifier = self._components.notifier
         if notifier is not None:
-            announce = Stage("notify", lambda _: notifier.announce_outage(reason, at=time.time()), is_required=False)
+            announce = Stage(
+                "notify",
+                lambda _: notifier.announce_outage(cycle.source_error or reason, at=time.time()),
+                is_required=False,
+            )
             self._runner.run(announce, cycle)

@@ -42,8 +42,8 @@ NEXT_NOTICE = Message(
     "系统不会停止任何工作负载；如继续空闲，{repeat}后将再次通知。",
 )
 WHAT_TO_DO = Message(
-    "To release the GPUs, scale the workload down or delete it.",
-    "如不再需要，请缩容或删除该工作负载，以释放 GPU。",
+    "Use the GPUs, or release them: scale the workload down or delete it.",
+    "请恢复使用；如不再需要，请缩容或删除该工作负载，以释放 GPU。",
 )
 
 OUTAGE_TITLE = Message("gpusteward cannot read GPU usage", "gpusteward 无法读取 GPU 使用数据")

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from gpusteward.analyzer.notify.notices.messages import MessageOptions, write_outage
 from gpusteward.analyzer.notify.notices.notice_history import NoticeHistory, NoticeKind
 from gpusteward.analyzer.notify.notices.planner import NoticePlanner
 from gpusteward.analyzer.notify.outbox.records import NoticeRecord, OutboxEvent
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.core.errors import SourceError
+from gpusteward.core.messages import Message
 from gpusteward.core.usages import AllocationKey
 from tests.analyzer.notify.notifier_setup import (
     BUSY,
@@ -77,7 +80,7 @@ def test_a_notice_names_gpus_time_peak_memory_cost_and_what_happens_next():
         "GPU memory in use: 8.0 GiB",
         "Cost of the idle time so far: 10.83 USD",
         "Nothing will be stopped. If the GPUs stay idle, the next notice follows in 24 h.",
-        "To release the GPUs, scale the workload down or delete it.",
+        "Use the GPUs, or release them: scale the workload down or delete it.",
     ]
 
 
@@ -245,6 +248,13 @@ def test_an_outage_and_its_end_are_announced_once(tmp_path: Path):
     outage, recovery = receiver.texts
     assert "No data could be read since 2026-09-21 14:13 UTC (15 min). Reason: HTTP 503 from all" in outage
     assert recovery.startswith("gpusteward can read GPU usage again")
+
+
+def test_the_reason_of_an_outage_is_in_the_language_of_the_channel():
+    error = SourceError(Message("no response within {seconds} s", "{seconds} 秒内没有响应"), seconds=10)
+    for language, text in (("en", "Reason: no response within 10 s"), ("zh", "原因：10 秒内没有响应")):
+        options = MessageOptions(language, "UTC", "USD", repeat_hours=24, window_seconds=600)
+        assert text in write_outage(error, options, since=AT, now=AT + HOUR)
 
 
 def test_kinds_reserved_for_reclaim_exist():

@@ -102,7 +102,7 @@ class Notifier:
             self._alerts.publish(result)
             self._store(self._plan(result))
 
-    def announce_outage(self, reason: str, *, at: float) -> None:
+    def announce_outage(self, reason: str | SourceError, *, at: float) -> None:
         """A cycle failed: usage could not be read."""
         with self._guarded():
             since = self._outage_since = at if self._outage_since is None else self._outage_since

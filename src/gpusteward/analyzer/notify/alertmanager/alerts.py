@@ -14,7 +14,7 @@ import numpy as np
 
 from gpusteward.analyzer.judge.workloads import WorkloadKey
 from gpusteward.analyzer.notify.notices.findings import FindingBuilder, IdleFinding, find_idle_workloads
-from gpusteward.analyzer.notify.notices.formatting import safe_label, safe_line
+from gpusteward.analyzer.notify.notices.formatting import safe_label
 from gpusteward.analyzer.notify.notices.messages import MessageOptions, describe_idle
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.notify import AlertmanagerSettings
@@ -66,12 +66,12 @@ class ActiveAlerts:
         self.firing = firing
 
     def start_outage(
-        self, reason: str, settings: AlertmanagerSettings, *, since: float, now: float, lifetime: float
+        self, settings: AlertmanagerSettings, *, summary: str, description: str, since: float, ends_at: float
     ) -> Alert:
         """Usage cannot be read: an alert of its own. The others expire."""
         self.outage_since = since
-        annotations = {"summary": "gpusteward cannot read GPU usage", "description": safe_line(reason)}
-        return _alert(_outage_labels(settings), annotations, starts_at=since, ends_at=now + lifetime)
+        annotations = {"summary": summary, "description": description}
+        return _alert(_outage_labels(settings), annotations, starts_at=since, ends_at=ends_at)
 
     def end_outage(self, settings: AlertmanagerSettings, *, now: float) -> Iterator[Alert]:
         """Usage can be read again: resolves the alert if there was one."""

@@ -14,13 +14,15 @@ import msgspec
 from gpusteward.analyzer.notify.alertmanager.alerts import LIFETIME_INTERVALS, ActiveAlerts, Alert, is_resolved
 from gpusteward.analyzer.notify.errors import DeliveryError
 from gpusteward.analyzer.notify.http_post import post
-from gpusteward.analyzer.notify.notices.messages import MessageOptions
+from gpusteward.analyzer.notify.notices.messages import MessageOptions, describe_outage
 from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
 from gpusteward.analyzer.notify.outbox.retry import backoff_seconds
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.notify import AlertmanagerSettings
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.core.errors import SourceError
 from gpusteward.logs import Log
+from gpusteward.messages.notices import OUTAGE_TITLE
 
 log = Log(__name__)
 
@@ -70,11 +72,17 @@ class AlertPublisher:
         firing_and_resolved = self._alerts.update(result, settings, options)
         self._push([*firing_and_resolved, *self._alerts.end_outage(settings, now=result.at)])
 
-    def publish_outage(self, reason: str, *, since: float, now: float) -> None:
+    def publish_outage(self, reason: str | SourceError, *, since: float, now: float) -> None:
         """Usage cannot be read."""
-        lifetime = float(LIFETIME_INTERVALS * self._settings.scheduler.interval)
-        settings = self._settings.alertmanager
-        self._push([self._alerts.start_outage(reason, settings, since=since, now=now, lifetime=lifetime)])
+        language = self._settings.notify.language
+        alert = self._alerts.start_outage(
+            self._settings.alertmanager,
+            summary=OUTAGE_TITLE.text(language),
+            description=describe_outage(reason, language),
+            since=since,
+            ends_at=now + LIFETIME_INTERVALS * self._settings.scheduler.interval,
+        )
+        self._push([alert])
 
     def describe(self) -> Mapping[str, Any]:
         """For /api/v1/health."""

@@ -14,6 +14,7 @@ from gpusteward.analyzer.notify.notices.formatting import (
     safe_line,
     safe_name,
 )
+from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Language
 from gpusteward.core.usages import AllocationKey
 from gpusteward.messages import notices as messages
@@ -49,17 +50,23 @@ def write_idle(findings: Sequence[IdleFinding], options: MessageOptions) -> str:
     )
 
 
-def write_outage(reason: str, options: MessageOptions, *, since: float, now: float) -> str:
+def write_outage(reason: str | SourceError, options: MessageOptions, *, since: float, now: float) -> str:
     """Usage cannot be read."""
     language = options.language
     since_text, duration = format_time(since, options.time_zone), format_duration(now - since, language)
     return "\n".join(
         (
             messages.OUTAGE_TITLE.text(language),
-            messages.OUTAGE.text(language, since=since_text, duration=duration, reason=safe_line(reason)),
+            messages.OUTAGE.text(
+                language, since=since_text, duration=duration, reason=describe_outage(reason, language)
+            ),
             messages.OUTAGE_EFFECT.text(language),
         )
     )
+
+
+def describe_outage(reason: str | SourceError, language: Language) -> str:
+    return safe_line(reason if isinstance(reason, str) else reason.text(language))
 
 
 def write_recovery(options: MessageOptions, *, since: float, now: float) -> str:

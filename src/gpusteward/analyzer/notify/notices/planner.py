@@ -83,7 +83,7 @@ class NoticePlanner:
                 self._add_idle(batch, channel, findings, at=result.at, now=now)
         return batch
 
-    def announce_outage(self, reason: str, *, since: float, now: float) -> OutboxBatch:
+    def announce_outage(self, reason: str | SourceError, *, since: float, now: float) -> OutboxBatch:
         """Usage cannot be read. Sent after `lost_minutes`, then every `repeat_hours`, also in quiet hours."""
         notify, is_new = self._notify, self._history.outage_ms is None
         interval_hours = notify.owner_minutes / 60 if is_new else notify.repeat_hours
