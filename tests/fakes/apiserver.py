@@ -4,7 +4,7 @@
         server.add_pod(pod("trainer"))
         server.gone_next_watch = True
 
-True HTTP: the agent's client talks to it as it would to a real one (over TLS, if given a context).
+Real HTTP, over TLS if given a context.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ def pod(
     owner: tuple[str, str] | None = None,
     containers: tuple[str, ...] = ("main",),
 ) -> Json:
-    """A pod as the API server tells it, with the noise that real ones carry."""
+    """A pod as the API server returns it, with fields that are not used."""
     uid = uid or f"uid-of-{name}"
     references = (
         [{"apiVersion": "v1", "kind": owner[0], "name": owner[1], "uid": "o", "controller": True}] if owner else []
@@ -92,12 +92,12 @@ class FakeApiServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._hang_up()
+        self._close_connections()
 
     @contextlib.contextmanager
     def down(self) -> Iterator[None]:
         """Not there for a while: connections are refused, watches cut; then back on the same port with all it knew."""
-        self._hang_up()
+        self._close_connections()
         yield
         self._listen()
 
@@ -111,7 +111,7 @@ class FakeApiServer:
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
 
-    def _hang_up(self) -> None:
+    def _close_connections(self) -> None:
         self._is_down = True  # also for a watch whose request is still on its way
         self.close_watches()
         self._http.shutdown()
@@ -136,7 +136,7 @@ class FakeApiServer:
             self._note("DELETED", item | {"metadata": item["metadata"] | {"resourceVersion": str(self._version)}})
 
     def forget_pod(self, name: str, namespace: str = "ml") -> None:
-        """A deletion no watch is told of: only a new list shows it."""
+        """A deletion without a watch event: only a new list shows it."""
         with self._changed:
             del self._pods[namespace, name]
 
@@ -159,7 +159,7 @@ class FakeApiServer:
             self._changed.notify_all()
 
     def close_watches(self, *, mid_line: bool = False) -> None:
-        """Cut every open watch; in the middle of a line if asked to."""
+        """Close every open watch, on request in the middle of a line."""
         if mid_line:
             self.send_raw(b'{"type":"ADDED","object":{"metadata":{"na')
         with self._changed:
@@ -234,7 +234,7 @@ class FakeApiServer:
         request.send_header("Content-Type", "application/json")
         request.send_header("Transfer-Encoding", "chunked")
         request.end_headers()
-        with self._changed:  # whoever sees it open may cut it or send on it at once
+        with self._changed:  # a test that sees it open may close it or send events at once
             self.open_watches += 1
             lines = self._lines(int(query["resourceVersion"]), query, cuts=self._cuts, sent=len(self._raw))
         try:
@@ -277,8 +277,8 @@ def _refuse(request: BaseHTTPRequestHandler, code: int, message: str) -> None:
     _send(request, {"kind": "Status", "code": code, "message": message}, code)
 
 
-def _send(request: BaseHTTPRequestHandler, answer: Json, code: int = 200) -> None:
-    _send_bytes(request, json.dumps(answer).encode(), code)
+def _send(request: BaseHTTPRequestHandler, body: Json, code: int = 200) -> None:
+    _send_bytes(request, json.dumps(body).encode(), code)
 
 
 def _send_bytes(request: BaseHTTPRequestHandler, body: bytes, code: int = 200) -> None:

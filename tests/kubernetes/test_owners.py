@@ -1,4 +1,4 @@
-"""Who deployed a pod, case by case, as far as the pod itself can tell."""
+"""The workload of a pod, derived from the pod alone, case by case."""
 
 import pytest
 
@@ -6,8 +6,8 @@ from gpusteward.core.containers import Workload
 from gpusteward.kubernetes.owners import Owner, find_workload
 
 CASES = {
-    "a pod nobody owns is its own workload": (None, {}, "Pod", "p-0"),
-    "a mirror of a static pod is owned by its node, which nobody deployed": (("Node", "node-a"), {}, "Pod", "p-0"),
+    "a pod without an owner is its own workload": (None, {}, "Pod", "p-0"),
+    "a mirror of a static pod, which its node owns, is its own workload": (("Node", "node-a"), {}, "Pod", "p-0"),
     "a replica set named after the hash of its pods belongs to a deployment": (
         ("ReplicaSet", "llm-web-6d4cf56db6"),
         {"pod-template-hash": "6d4cf56db6"},
@@ -74,7 +74,7 @@ CASES = {
     ),
     "a job of a job set": (("Job", "sft-workers-0"), {"jobset.sigs.k8s.io/jobset-name": "sft"}, "JobSet", "sft"),
     "a ray cluster": (("RayCluster", "search"), {"ray.io/cluster": "search"}, "RayCluster", "search"),
-    "a ray cluster whose pods say what it was made for": (
+    "a ray cluster whose pods name the object it was created for": (
         ("RayCluster", "tune-x2x9p"),
         {"ray.io/originated-from-crd": "RayJob", "ray.io/originated-from-cr-name": "tune"},
         "RayJob",
@@ -87,13 +87,13 @@ CASES = {
 
 
 @pytest.mark.parametrize(("owner", "labels", "kind", "name"), CASES.values(), ids=CASES.keys())
-def test_the_workload_is_the_outermost_owner_a_pod_gives_away(
+def test_the_workload_is_the_outermost_owner_that_a_pod_names(
     owner: tuple[str, str] | None, labels: dict[str, str], kind: str, name: str
 ) -> None:
     owners = [Owner(*owner, controller=True)] if owner else []
     assert find_workload("ml", "p-0", owners=owners, labels=labels) == Workload(kind, "ml", name)
 
 
-def test_an_owner_that_does_not_control_the_pod_did_not_deploy_it() -> None:
+def test_an_owner_that_is_not_the_controller_is_ignored() -> None:
     owners = [Owner("ConfigMap", "settings", controller=None), Owner("Job", "train", controller=True)]
     assert find_workload("ml", "p-0", owners=owners, labels={}).name == "train"

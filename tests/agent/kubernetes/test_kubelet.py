@@ -17,7 +17,7 @@ from gpusteward.agent.kubernetes.claims import accept_names, decode_claims
 from gpusteward.agent.kubernetes.kubelet import MESSAGE_LIMIT_BYTES, Claim, PodResources
 from gpusteward.core.errors import SourceError
 from tests.fakes.kubelet import FakeKubelet, Fault, device_claim, dra_claim, response
-from tests.fakes.nobody import without_rights
+from tests.fakes.unprivileged_user import as_unprivileged_user
 
 SOURCE = Path(__file__).parents[3] / "src"
 TRAINER = device_claim("team", "train-0", "main", "GPU-1")
@@ -238,7 +238,7 @@ def test_a_response_over_the_limit_is_refused_and_the_next_one_is_read(path, ask
 def test_a_socket_without_permission_is_reported(path, ask):
     with FakeKubelet(path, response(TRAINER)):
         path.chmod(0)
-        with without_rights(), pytest.raises(SourceError, match="lack of permission: run as root"):
+        with as_unprivileged_user(), pytest.raises(SourceError, match="lack of permission: run as root"):
             ask.read()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from gpusteward.agent.proc.process_table import ProcessIdentity, ProcessTable
 from gpusteward.core.gpus import Place
-from tests.fakes.nobody import without_rights
+from tests.fakes.unprivileged_user import as_unprivileged_user
 
 UID = "2c48913c-b29f-11e7-9350-020968147796"
 ID = "9bca8d63d5fa610783847915bcff0ecac1273e5b4bed3f6fa1b07350e0135961"
@@ -104,7 +104,7 @@ def test_an_ended_process_is_removed_from_the_cache(proc):
 
 def test_an_unreadable_process_is_unknown(proc):
     (proc.add(7, cgroup=HOST_PID_ADVICE) / "cgroup").chmod(0)
-    with without_rights():
+    with as_unprivileged_user():
         assert ProcessTable(proc.root).identify(7) == ProcessIdentity()
 
 

@@ -118,9 +118,9 @@ def test_only_the_pods_that_were_asked_for_are_told(tmp_path: Path):
     ):
         for source, at in ((asked, AT), (scraped, time.time())):
             assert by_pod(source.read_processes({pod, namesake}, at)) == {pod: truth[pod]}
-        before = len(server.asked)
+        before = len(server.requests)
         scraped.read_processes({pod}, time.time())
-        (path,) = {path for path, _ in server.asked[before:]}
+        (path,) = {path for path, _ in server.requests[before:]}
         assert path == f"/{next(iter(truth[pod])).node}:9400", "no node is asked but its own"
 
 

@@ -1,4 +1,4 @@
-"""Pages as exporters would have served them, and servers that serve them well or badly."""
+"""Pages as exporters serve them, and a server that serves them or fails."""
 
 import re
 import threading
@@ -16,7 +16,7 @@ _TARGET = re.compile(r',?instance="([^"]*)",job="[^"]*"')
 
 
 def pages_of(samples: Iterable[Sample]) -> Iterator[tuple[str, bytes, float]]:
-    """What each target served at each moment: the samples without what the engine added to them."""
+    """The page of each target at each time: the samples without the labels that the engine added."""
     pages: dict[tuple[float, str], list[str]] = {}
     for name, labels, value, at in samples:
         found = _TARGET.search(labels)
@@ -29,7 +29,7 @@ def pages_of(samples: Iterable[Sample]) -> Iterator[tuple[str, bytes, float]]:
 
 
 def fed_source(samples: Iterable[Sample], *, interval: float = STEP, window: float = WINDOW) -> ScrapeSource:
-    """A source that scraped these, without a network."""
+    """A source with these samples, without a network."""
     source = ScrapeSource(ScrapeSettings(interval=interval, kubernetes="never"), window_seconds=window)
     for target, page, at in pages_of(samples):
         source.ingest(target, page, at)
@@ -37,21 +37,21 @@ def fed_source(samples: Iterable[Sample], *, interval: float = STEP, window: flo
 
 
 class PageServer(ThreadingHTTPServer):
-    """Serves pages by path; what is not there is a 404, what is None hangs."""
+    """Serves pages by path; others are 404, None never responds."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.pages: dict[str, bytes | None] = {}
-        self.asked: list[tuple[str, dict[str, str]]] = []
-        self.over = threading.Event()
+        self.requests: list[tuple[str, dict[str, str]]] = []
+        self.stopping = threading.Event()
 
     def address(self, path: str) -> str:
         return f"http://127.0.0.1:{self.server_port}{path}"
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that went away is what some of these tests are about."""
+        """Clients that disconnect are part of some tests."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -59,10 +59,10 @@ class _Handler(BaseHTTPRequestHandler):
     server: PageServer
 
     def do_GET(self) -> None:
-        self.server.asked.append((self.path, dict(self.headers)))
+        self.server.requests.append((self.path, dict(self.headers)))
         page = self.server.pages.get(self.path, b"")
         if page is None:
-            self.server.over.wait(60)
+            self.server.stopping.wait(60)
             self.close_connection = True
             return
         self.send_response_only(200 if self.path in self.server.pages else 404)
@@ -71,7 +71,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(page)
 
     def log_message(self, *_: object) -> None:
-        """Tests are quiet."""
+        """No log lines in tests."""
 
 
 @contextmanager
@@ -83,7 +83,7 @@ def serving_pages(pages: Mapping[str, bytes | None]) -> Iterator[PageServer]:
     try:
         yield server
     finally:
-        server.over.set()
+        server.stopping.set()
         server.shutdown()
         thread.join()
         server.server_close()
@@ -92,5 +92,5 @@ def serving_pages(pages: Mapping[str, bytes | None]) -> Iterator[PageServer]:
 def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
+        assert time.monotonic() < deadline, "timeout"
         time.sleep(0.02)

@@ -16,21 +16,21 @@ from gpusteward.http.urls import HttpUrl
 
 PAGE = b'DCGM_FI_DEV_GPU_UTIL{gpu="0"} 5\n' * 50
 LIMIT = 100_000
-Answering = Callable[[asyncio.StreamWriter, bytes], Awaitable[None]]
+Respond = Callable[[asyncio.StreamWriter, bytes], Awaitable[None]]
 
 
-def send(*pieces: bytes, pause: float = 0.0, then_close: bool = True) -> Answering:
-    """Answers with these bytes, piece by piece."""
+def send(*parts: bytes, pause: float = 0.0, then_close: bool = True) -> Respond:
+    """Responds with these bytes, one part after the other."""
 
-    async def answer(writer: asyncio.StreamWriter, _: bytes) -> None:
-        for piece in pieces:
-            writer.write(piece)
+    async def respond(writer: asyncio.StreamWriter, _: bytes) -> None:
+        for part in parts:
+            writer.write(part)
             await writer.drain()
             await asyncio.sleep(pause)
         if then_close:
             writer.close()
 
-    return answer
+    return respond
 
 
 def ok(body: bytes, *headers: bytes, length: int | None = None) -> bytes:
@@ -38,16 +38,16 @@ def ok(body: bytes, *headers: bytes, length: int | None = None) -> bytes:
     return b"\r\n".join([b"HTTP/1.1 200 OK", size, *headers, b"", body])
 
 
-async def _converse(
-    answers: list[Answering], times: int, tls: tuple[ssl.SSLContext, ssl.SSLContext] | None, **fetching: object
+async def _run_exchange(
+    responses: list[Respond], times: int, tls: tuple[ssl.SSLContext, ssl.SSLContext] | None, **options: object
 ) -> tuple[list[bytes | SourceError], list[bytes]]:
-    asked: list[bytes] = []
+    requests: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
-                asked.append(head)
-                await answers[min(len(asked), len(answers)) - 1](writer, head)
+                requests.append(head)
+                await responses[min(len(requests), len(responses)) - 1](writer, head)
                 if writer.is_closing():
                     return
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
@@ -58,8 +58,8 @@ async def _converse(
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls[0] if tls else None)
     port = server.sockets[0].getsockname()[1]
     address = HttpUrl("https" if tls else "http", "127.0.0.1", port, "/metrics")
-    options = {"limit_bytes": LIMIT, "timeout_seconds": 5.0, "tls": tls[1] if tls else None, **fetching}
-    fetcher = Fetcher(address, **options)
+    arguments = {"limit_bytes": LIMIT, "timeout_seconds": 5.0, "tls": tls[1] if tls else None, **options}
+    fetcher = Fetcher(address, **arguments)
     got: list[bytes | SourceError] = []
     for _ in range(times):
         try:
@@ -68,33 +68,33 @@ async def _converse(
             got.append(error)
     fetcher.close()
     server.close()
-    return got, asked
+    return got, requests
 
 
-def converse(*answers: Answering, times: int = 1, tls=None, **fetching: object):
-    return asyncio.run(_converse(list(answers), times, tls, **fetching))
+def exchange(*responses: Respond, times: int = 1, tls=None, **options: object):
+    return asyncio.run(_run_exchange(list(responses), times, tls, **options))
 
 
-def fetch(answer: Answering, **fetching: object) -> bytes:
-    (got,), _ = converse(answer, **fetching)
+def fetch(respond: Respond, **options: object) -> bytes:
+    (got,), _ = exchange(respond, **options)
     if isinstance(got, SourceError):
         raise got
     return got
 
 
-def test_a_page_is_read_as_it_is_and_packed():
+def test_plain_and_compressed_pages_are_read():
     assert fetch(send(ok(PAGE))) == PAGE
     assert fetch(send(ok(gzip.compress(PAGE), b"Content-Encoding: gzip"))) == PAGE
 
 
-def test_a_page_in_chunks_or_until_the_connection_ends_is_read_too():
+def test_a_chunked_page_and_one_that_ends_with_the_connection_are_read():
     chunks = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n" + PAGE[:5] + b"\r\n2\r\n" + PAGE[5:7]
     assert fetch(send(chunks + b"\r\n0\r\n\r\n")) == PAGE[:7]
     assert fetch(send(b"HTTP/1.1 200 OK\r\n\r\n", PAGE)) == PAGE
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason"),
+    ("respond", "reason"),
     [
         (send(ok(PAGE, length=10 * len(PAGE))), "before the end of the response"),
         (send(ok(b"x" * (LIMIT + 1))), f"larger than {LIMIT} bytes"),
@@ -114,42 +114,42 @@ def test_a_page_in_chunks_or_until_the_connection_ends_is_read_too():
         (send(b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"), "HTTP 503"),
     ],
 )
-def test_a_broken_answer_is_told_with_its_reason(answer: Answering, reason: str):
+def test_a_broken_response_is_reported_with_its_reason(respond: Respond, reason: str):
     with pytest.raises(SourceError, match=reason):
-        fetch(answer)
+        fetch(respond)
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "respond",
     [
         send(b"", pause=30, then_close=False),
         send(*[bytes([byte]) for byte in ok(PAGE)], pause=0.01),
         send(b"HTTP/1.1 200 OK\r\n", *[b"X-%d: 1\r\n" % n for n in range(500)], pause=0.01),
     ],
-    ids=["silence", "a drip of the page", "a drip of the head"],
+    ids=["no response", "a slow page", "slow headers"],
 )
-def test_the_time_of_a_scrape_is_bounded_however_it_is_wasted(answer: Answering):
+def test_the_timeout_limits_the_whole_scrape(respond: Respond):
     with pytest.raises(SourceError, match=r"within 0\.2 s"):
-        fetch(answer, timeout_seconds=0.2)
+        fetch(respond, timeout_seconds=0.2)
 
 
-def test_what_is_sent_beyond_the_length_is_no_page_and_costs_the_connection_only():
-    pages, asked = converse(send(ok(PAGE) + b"more than was said", then_close=False), times=3)
+def test_data_beyond_the_content_length_is_ignored_and_closes_the_connection():
+    pages, requests = exchange(send(ok(PAGE) + b"more than announced", then_close=False), times=3)
     assert pages == [PAGE] * 3
-    assert len(asked) == 3
+    assert len(requests) == 3
 
 
 TRAILERS = b"".join(b"X-%d: y\r\n" % number for number in range(100_000))
 
 
-def test_headers_behind_the_page_are_refused_when_they_do_not_end():
+def test_trailers_without_end_are_refused():
     begun = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
     with pytest.raises(SourceError, match="more chunk headers or trailers than content"):
         fetch(send(begun, TRAILERS, then_close=False))
 
 
-def test_who_talks_without_being_asked_is_hung_up_on():
-    async def hear() -> None:
+def test_a_connection_with_unrequested_data_is_closed():
+    async def receive() -> None:
         ours, theirs = socket.socketpair()
         connection = AsyncConnection(limit_bytes=LIMIT)
         await asyncio.get_running_loop().create_connection(lambda: connection, sock=ours)
@@ -160,64 +160,64 @@ def test_who_talks_without_being_asked_is_hung_up_on():
                 while connection.is_open:
                     await asyncio.sleep(0)
 
-    asyncio.run(hear())
+    asyncio.run(receive())
 
 
 def test_a_connection_is_kept_between_scrapes():
     connections: set[object] = set()
 
-    async def answer(writer: asyncio.StreamWriter, _: bytes) -> None:
+    async def respond(writer: asyncio.StreamWriter, _: bytes) -> None:
         connections.add(writer.get_extra_info("peername"))
         writer.write(ok(PAGE))
 
-    assert converse(answer, times=3)[0] == [PAGE] * 3
+    assert exchange(respond, times=3)[0] == [PAGE] * 3
     assert len(connections) == 1
 
 
 def test_a_connection_is_opened_again_when_the_target_closed_it():
-    pages, asked = converse(send(ok(PAGE), then_close=False), send(ok(PAGE)), send(ok(PAGE)), times=4)
+    pages, requests = exchange(send(ok(PAGE), then_close=False), send(ok(PAGE)), send(ok(PAGE)), times=4)
     assert pages == [PAGE] * 4
-    assert all(b"Accept-Encoding: gzip" in head and b"X-Secret: 1" in head for head in asked)
+    assert all(b"Accept-Encoding: gzip" in head and b"X-Secret: 1" in head for head in requests)
 
 
-def redirect(where: str) -> Answering:
+def redirect(where: str) -> Respond:
     return send(b"HTTP/1.1 302 Found\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n" % where.encode(), then_close=False)
 
 
 def test_a_redirect_within_the_target_is_followed():
-    pages, asked = converse(redirect("/other/metrics"), send(ok(PAGE)))
+    pages, requests = exchange(redirect("/other/metrics"), send(ok(PAGE)))
     assert pages == [PAGE]
-    assert asked[1].startswith(b"GET /other/metrics HTTP/1.1\r\n")
+    assert requests[1].startswith(b"GET /other/metrics HTTP/1.1\r\n")
 
 
 @pytest.mark.parametrize(
     "where", ["http://169.254.169.254/latest", "//elsewhere/metrics", "https://127.0.0.1/", "ftp:x"]
 )
-def test_a_redirect_to_anywhere_else_is_not_followed(where: str):
-    (error,), asked = converse(redirect(where))
+def test_a_redirect_to_another_server_is_not_followed(where: str):
+    (error,), requests = exchange(redirect(where))
     assert "not followed" in str(error)
-    assert len(asked) == 1
+    assert len(requests) == 1
 
 
-def test_a_circle_of_redirects_ends():
-    (error,), asked = converse(redirect("/metrics"))
+def test_a_redirect_loop_ends():
+    (error,), requests = exchange(redirect("/metrics"))
     assert "redirects" in str(error)
-    assert len(asked) == 4
+    assert len(requests) == 4
 
 
 def test_certificates_are_checked_against_the_right_authority():
     authority, other = trustme.CA(), trustme.CA()
-    server, trusting, doubting = (
+    server, trusting, distrusting = (
         ssl.SSLContext(kind) for kind in (ssl.PROTOCOL_TLS_SERVER, *[ssl.PROTOCOL_TLS_CLIENT] * 2)
     )
     authority.issue_cert("gpu-node").configure_cert(server)
     authority.configure_trust(trusting)
-    other.configure_trust(doubting)
-    assert converse(send(ok(PAGE)), tls=(server, trusting), server_name="gpu-node")[0] == [PAGE]
-    for client, name in ((doubting, "gpu-node"), (trusting, "another-node")):
-        ((error,), asked) = converse(send(ok(PAGE)), tls=(server, client), server_name=name)
+    other.configure_trust(distrusting)
+    assert exchange(send(ok(PAGE)), tls=(server, trusting), server_name="gpu-node")[0] == [PAGE]
+    for client, name in ((distrusting, "gpu-node"), (trusting, "another-node")):
+        ((error,), requests) = exchange(send(ok(PAGE)), tls=(server, client), server_name=name)
         assert "TLS failed" in str(error)
-        assert not asked
+        assert not requests
 
 
 def test_a_refused_connection_is_reported():

@@ -1,4 +1,4 @@
-"""Pages that real dcgm-exporters wrote, through the embedded source: how many GPUs, and what they say."""
+"""Pages of real dcgm-exporters through the embedded source: number of GPUs and values."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,15 +14,15 @@ from tests.analyzer.sources.scrape.test_page_parser import AT, parse_errors, rea
 from tests.analyzer.tables import of_pod
 
 COLLECTION = Path(__file__).parents[5] / "shared" / "data" / "dcgm-exporter-pages"
-"""The whole collection lies beside the repository where the project is built; a clone has some lines of one page."""
+"""The whole collection is outside of the repository; a clone has some lines of one page."""
 EXCERPT = Path(__file__).parents[2] / "data" / "t4-with-pod-excerpt.prom"
 
 Value = tuple[str, str, str]  # metric, UUID, GPU instance
 ERROR = b"ERROR - FAILED TO CONVERT TO STRING"
-CUT_OFF = {page_parser.CUT_OFF: 1}  # those who collected the page took its last newline off
+CUT_OFF = {page_parser.CUT_OFF: 1}  # the last newline is missing in the collected page
 
 HELD, FREE = "GPU-7a2e92f2-be71-d37e-a744-541600ffc722", "GPU-5f587dd4-6505-0873-c6db-8324dbfe5ba9"
-SLICED = "GPU-473571f2-fb37-ef7e-50fe-9885b74a23cd"
+MIG_PARENT = "GPU-473571f2-fb37-ef7e-50fe-9885b74a23cd"
 T4 = {
     ("DCGM_FI_DEV_POWER_USAGE", HELD, ""): 28.722,
     ("DCGM_FI_DEV_FB_USED", HELD, ""): 128.0,
@@ -32,7 +32,7 @@ T4 = {
 
 
 class Expected(NamedTuple):
-    """What a page says."""
+    """What a page contains."""
 
     gpus: Mapping[tuple[str, str], int]  # by node and model
     values: Mapping[Value, float]  # some of them
@@ -61,10 +61,10 @@ EXPECTED = {
     COLLECTION / "a100-mig-4-workloads-runai.prom": Expected(
         {("nvidia-dcgm-exporter-tl46n", "NVIDIA A100-SXM4-40GB"): 1},
         {
-            ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", SLICED, "8"): 0.408493,
-            ("DCGM_FI_DEV_FB_USED", SLICED, "8"): 4384.0,
-            ("DCGM_FI_DEV_FB_USED", SLICED, "5"): 13.0,
-            ("DCGM_FI_DEV_SM_CLOCK", SLICED, "7"): 1410.0,
+            ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", MIG_PARENT, "8"): 0.408493,
+            ("DCGM_FI_DEV_FB_USED", MIG_PARENT, "8"): 4384.0,
+            ("DCGM_FI_DEV_FB_USED", MIG_PARENT, "5"): 13.0,
+            ("DCGM_FI_DEV_SM_CLOCK", MIG_PARENT, "7"): 1410.0,
         },
         CUT_OFF,
     ),
@@ -81,7 +81,7 @@ def list_values(source: ScrapeSource) -> dict[Value, float]:
 
 
 @every_page
-def test_a_real_page_is_read_to_its_gpus_and_values(path: Path):
+def test_a_real_page_gives_its_gpus_and_values(path: Path):
     source = scraped(path.read_bytes())
     expected = EXPECTED[path]
     assert read(source).fleet == expected.gpus
@@ -91,7 +91,7 @@ def test_a_real_page_is_read_to_its_gpus_and_values(path: Path):
 
 
 @every_page
-def test_a_value_that_dcgm_could_not_write_costs_its_line_only(path: Path):
+def test_a_value_that_dcgm_could_not_write_affects_no_other(path: Path):
     page = path.read_bytes()
     whole = list_values(scraped(page))
     start = page.index(b"\nDCGM_FI_DEV_POWER_USAGE{") + 1
@@ -105,7 +105,7 @@ def test_a_value_that_dcgm_could_not_write_costs_its_line_only(path: Path):
 
 
 @every_page
-def test_only_who_is_named_holds_a_gpu(path: Path):
+def test_only_named_pods_hold_a_gpu(path: Path):
     table = read(scraped(path.read_bytes()))
     if HELD not in path.read_text():
         assert len(table) == 0

@@ -24,7 +24,7 @@ SINGLE = 1e-5
 """The embedded source keeps gauges in 32 bits, and its windows are a millisecond longer."""
 
 
-def tell(kind: str) -> tuple[Sample, ...]:
+def make_samples(kind: str) -> tuple[Sample, ...]:
     match kind:
         case "native":
             return tuple(tell_history(NODES, moments()))
@@ -47,53 +47,53 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[P
     with ExitStack() as stack:
         sources = {}
         for kind in KINDS:
-            samples = tell(kind)
+            samples = make_samples(kind)
             engine = stack.enter_context(running_prometheus(tmp_path_factory.mktemp(kind), samples))
-            asked = stack.enter_context(closing(PrometheusSource(PrometheusSettings(url=engine.url))))
-            sources[kind] = (asked, stack.enter_context(closing(fed_source(samples))))
+            queried = stack.enter_context(closing(PrometheusSource(PrometheusSettings(url=engine.url))))
+            sources[kind] = (queried, stack.enter_context(closing(fed_source(samples))))
         yield sources
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_embedded_source_gives_the_same_table_as_prometheus(both, kind: str):
-    asked, scraped = both[kind]
-    assert_alike(scraped.read(AT), asked.read(AT), rtol=SINGLE)
+    queried, scraped = both[kind]
+    assert_alike(scraped.read(AT), queried.read(AT), rtol=SINGLE)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_so_it_does_when_the_window_begins_and_ends_right_on_a_sample(both, kind: str):
-    asked, scraped = both[kind]
-    assert_alike(scraped.read(moments()[-1]), asked.read(moments()[-1]), rtol=SINGLE)
+def test_the_tables_are_the_same_when_the_window_begins_and_ends_at_a_sample(both, kind: str):
+    queried, scraped = both[kind]
+    assert_alike(scraped.read(moments()[-1]), queried.read(moments()[-1]), rtol=SINGLE)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_both_count_the_same_fleet(both, kind: str):
-    asked, scraped = both[kind]
+    queried, scraped = both[kind]
     mine = scraped.read(AT).fleet
-    assert mine == asked.read(AT).fleet
+    assert mine == queried.read(AT).fleet
     whole = [one for node in NODES for one in node.snapshot(AT).readings if one.gpu.mig is None]
     assert sum(mine.values()) == len(whole)
 
 
-def test_both_draw_the_same_course(both):
-    asked, scraped = both["native"]
-    table, other = scraped.read(AT), asked.read(AT)
+def test_both_give_the_same_chart(both):
+    queried, scraped = both["native"]
+    table, other = scraped.read(AT), queried.read(AT)
     for place, row in places(table).items():
         mine = scraped.read_series(table.allocations[row], AT, seconds=WINDOW).lines
-        theirs = asked.read_series(other.allocations[places(other)[place]], AT, seconds=WINDOW).lines
+        theirs = queried.read_series(other.allocations[places(other)[place]], AT, seconds=WINDOW).lines
         assert mine.keys() == theirs.keys()
         if Measure.CORE in mine:
             assert mine[Measure.CORE][-1][1] == pytest.approx(theirs[Measure.CORE][-1][1], rel=SINGLE)
 
 
-def test_the_agents_golden_pages_say_the_same_in_both(tmp_path: Path):
+def test_the_golden_pages_of_the_agent_give_the_same_table_in_both(tmp_path: Path):
     samples = tuple(tell_golden_pages())
     with (
         running_prometheus(tmp_path, samples) as engine,
-        closing(PrometheusSource(PrometheusSettings(url=engine.url))) as asked,
+        closing(PrometheusSource(PrometheusSettings(url=engine.url))) as queried,
         closing(fed_source(samples)) as scraped,
     ):
-        assert_alike(scraped.read(AT), asked.read(AT), rtol=SINGLE)
+        assert_alike(scraped.read(AT), queried.read(AT), rtol=SINGLE)
 
 
 def tell_golden_pages() -> Iterator[Sample]:
@@ -107,7 +107,7 @@ def tell_golden_pages() -> Iterator[Sample]:
                 yield name, with_target(labels, target), float(value), at
 
 
-def test_who_falls_silent_is_unknown_and_who_ended_is_gone_in_both(both, tmp_path: Path):
+def test_holders_without_samples_are_unknown_and_deleted_ones_are_gone_in_both(both, tmp_path: Path):
     """A node that stops answering while others go on, and pods that are no longer on a page."""
     times = moments()
     samples = (
@@ -116,11 +116,11 @@ def test_who_falls_silent_is_unknown_and_who_ended_is_gone_in_both(both, tmp_pat
     )
     with (
         running_prometheus(tmp_path, samples) as engine,
-        closing(PrometheusSource(PrometheusSettings(url=engine.url))) as asked,
+        closing(PrometheusSource(PrometheusSettings(url=engine.url))) as queried,
         closing(fed_source(samples)) as scraped,
     ):
         later = AT + 240
-        mine, theirs = scraped.read(later), asked.read(later)
+        mine, theirs = scraped.read(later), queried.read(later)
         assert_alike(mine, theirs, rtol=SINGLE)
         assert mine.unknown
         assert mine.column(Measure.CORE, Stat.MEAN).size == len(mine)

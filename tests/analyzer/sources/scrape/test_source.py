@@ -1,4 +1,4 @@
-"""The embedded source as a whole: real HTTP, targets that come and go, and what people are told."""
+"""The embedded source as a whole: real HTTP, targets that come and go, and the status report."""
 
 import json
 import os
@@ -54,13 +54,13 @@ def test_a_target_that_hangs_or_is_gone_costs_itself_and_the_reason_is_shown():
     with serving_pages(pages) as server, closing(source_of(server, "/good", "/hangs", "/gone", timeout=0.5)) as source:
         table = source.read(time.time())
         assert [one.container.pod for one in table.allocations] == ["one"]
-        told = source.describe()
-        assert (told["targets"], told["targets_up"]) == (3, 1)
+        report = source.describe()
+        assert (report["targets"], report["targets_up"]) == (3, 1)
         assert "within 0.5 s" in state(source, "/hangs")["error"]
         assert "404" in state(source, "/gone")["error"]
         assert state(source, "/good")["error"] == ""
-        assert [one["target"][-5:] for one in told["states"]][-1] == "/good"
-        assert json.dumps(told)
+        assert [one["target"][-5:] for one in report["states"]][-1] == "/good"
+        assert json.dumps(report)
 
 
 def test_bad_lines_are_counted_by_reason_where_the_sources_are_shown():
@@ -132,9 +132,9 @@ def test_credentials_go_with_every_scrape_and_nowhere_into_what_is_shown(tmp_pat
         source.read(time.time())
         assert "s3cret" not in json.dumps(source.describe()) + repr(vars(source))
         token.write_text("s3cret-two\n")
-        wait_for(lambda: server.asked[-1][1].get("Authorization") == "Bearer s3cret-two")
-    assert server.asked[0][1]["Authorization"] == "Bearer s3cret-one"
-    assert server.asked[0][1]["X-Tenant"] == "s3cret"
+        wait_for(lambda: server.requests[-1][1].get("Authorization") == "Bearer s3cret-two")
+    assert server.requests[0][1]["Authorization"] == "Bearer s3cret-one"
+    assert server.requests[0][1]["X-Tenant"] == "s3cret"
 
 
 def test_files_that_cannot_be_used_are_refused_at_the_start(tmp_path: Path):
@@ -179,7 +179,7 @@ def test_it_is_the_source_where_no_engine_is_set_and_turns_without_losing_its_sa
 def test_closing_ends_its_thread_and_may_be_done_twice():
     with serving_pages({"/a": None}) as server:
         source = source_of(server, "/a", timeout=60)
-        wait_for(lambda: bool(server.asked))
+        wait_for(lambda: bool(server.requests))
         before = time.monotonic()
         source.close()
         source.close()

@@ -8,14 +8,14 @@ from gpusteward.analyzer.setting_values import SECTION, check_url
 
 
 class KubernetesSettings(BaseModel):
-    """The API server, asked for the owners of pods; nothing is ever written there by reading."""
+    """The API server that owners of pods are read from; nothing is written there."""
 
     model_config = SECTION
 
     owners: Literal["auto", "always", "never"] = Field(
-        default="auto", description="Whether owners are asked for: where there is an API server, always, or never."
+        default="auto", description="Whether owners are read: auto (where there is an API server), always or never."
     )
     api_url: Annotated[str, AfterValidator(check_url)] = Field(
-        default="", description="Address of the API server, such as a kubectl proxy; empty: that of this cluster."
+        default="", description="URL of the API server, such as a kubectl proxy; empty: that of this cluster."
     )
     timeout: float = Field(default=10, gt=0, le=300, description="Seconds one request may take.")

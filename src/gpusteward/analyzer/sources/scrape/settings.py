@@ -43,53 +43,61 @@ def _check_targets(targets: list[str]) -> list[str]:
 
 
 class ScrapeSettings(BaseModel):
-    """Exporters that are scraped where no `prometheus.url` is set."""
+    """Exporters that are scraped if `prometheus.url` is not set."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
 
     targets: Annotated[list[str], AfterValidator(_check_targets)] = Field(
-        default_factory=list, description="Whom to scrape: HOST, HOST:PORT or a URL; without a port it is 9400."
+        default_factory=list,
+        description="Targets to scrape: HOST, HOST:PORT or a URL; the default port of a host is scrape.port.",
     )
     targets_file: Path | None = Field(
-        default=None, description="Targets in a file of Prometheus' file_sd form (JSON or YAML); read when it changes."
+        default=None,
+        description="File with targets in Prometheus' file_sd format (JSON or YAML); read again when it changes.",
     )
     kubernetes: Literal["auto", "never"] = Field(
-        default="auto", description="auto: without targets and file, the exporters among the pods of this cluster."
+        default="auto",
+        description="auto: without targets and file, the pods of this cluster that match the selector; never: no pods.",
     )
-    selector: str = Field(default=DEFAULT_SELECTOR, description="Labels of the pods that are exporters.")
-    namespace: str = Field(default="", description="Namespace of those pods; empty: all.")
+    selector: str = Field(default=DEFAULT_SELECTOR, description="Label selector of the pods that are exporters.")
+    namespace: str = Field(default="", description="Namespace of those pods; empty: all namespaces.")
     port: int = Field(
-        default=9400, ge=1, le=65535, description="Port of pods that name no port `metrics`, and of bare hosts."
+        default=9400,
+        ge=1,
+        le=65535,
+        description="Port of pods without a port named `metrics`, and of hosts without a port.",
     )
     scheme: Literal["http", "https"] = Field(
-        default="http", description="How to speak to targets that are not written as a URL."
+        default="http", description="Scheme of targets that are not written as a URL."
     )
     interval: float = Field(default=15, ge=1, le=300, description="Seconds between two scrapes of a target.")
-    timeout: float = Field(default=10, gt=0, le=120, description="Seconds a scrape may take, connecting included.")
-    keep_minutes: float = Field(
-        default=60, gt=0, le=1440, description="Minutes kept for charts; at least the judged window is kept."
+    timeout: float = Field(
+        default=10, gt=0, le=120, description="Longest duration of a scrape in seconds, connecting included."
     )
-    max_concurrent: int = Field(default=100, ge=1, le=1000, description="Scrapes under way at once.")
-    target_limit: int = Field(default=5_000, ge=1, description="Targets at most; further ones are left out.")
-    series_limit: int = Field(default=1_000_000, ge=100, description="Series kept of all targets together.")
-    target_series_limit: int = Field(default=20_000, ge=10, description="Series kept of one target.")
+    keep_minutes: float = Field(
+        default=60, gt=0, le=1440, description="Minutes of samples kept for charts; at least the judged window."
+    )
+    max_concurrent: int = Field(default=100, ge=1, le=1000, description="Largest number of concurrent scrapes.")
+    target_limit: int = Field(default=5_000, ge=1, description="Largest number of targets; further ones are left out.")
+    series_limit: int = Field(default=1_000_000, ge=100, description="Largest number of series of all targets.")
+    target_series_limit: int = Field(default=20_000, ge=10, description="Largest number of series of one target.")
     target_label_limit_bytes: int = Field(
-        default=16 * 1024 * 1024, ge=1024, description="Names and labels kept of one target, as its page writes them."
+        default=16 * 1024 * 1024,
+        ge=1024,
+        description="Largest total size of names and labels of one target, as on its page.",
     )
     page_limit_bytes: int = Field(
-        default=32 * 1024 * 1024, ge=1024, description="Largest page that is read, unpacked and as it is sent."
+        default=32 * 1024 * 1024, ge=1024, description="Largest size of a page, both compressed and uncompressed."
     )
     username: str = Field(default="", description="User name for basic authentication.")
     password: SecretStr = Field(default=SecretStr(""), description="Password for basic authentication.")
-    password_file: Path | None = Field(default=None, description="File with that password, read at every start.")
+    password_file: Path | None = Field(default=None, description="File with the password; read at every start.")
     bearer_token: SecretStr = Field(default=SecretStr(""), description="Bearer token.")
     bearer_token_file: Path | None = Field(
         default=None, description="File with the bearer token; read again when it changes."
     )
-    headers: dict[str, SecretStr] = Field(default_factory=dict, description="More headers for every scrape.")
-    ca_file: Path | None = Field(
-        default=None, description="Certificates that those of the targets are checked against."
-    )
+    headers: dict[str, SecretStr] = Field(default_factory=dict, description="Additional headers of every scrape.")
+    ca_file: Path | None = Field(default=None, description="CA certificates for those of the targets.")
     server_name: str = Field(
-        default="", description="Name in the certificates of the targets, where they are scraped by address."
+        default="", description="Name in the certificates of targets that are scraped by IP address."
     )
