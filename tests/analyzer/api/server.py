@@ -92,7 +92,16 @@ def make_result(
     cautions = weigh_all(verdicts, opinions or {}, threshold=settings.ai.threshold)
     verdicts = restrain_all(verdicts, cautions)
     workloads = judge_workloads(verdicts, settings.rules)
-    return Result(number, table.at, 0.25, settings, verdicts, workloads, opinions or {}, {}, cautions)
+    return Result(
+        number=number,
+        at=table.at,
+        seconds=0.25,
+        settings=settings,
+        verdicts=verdicts,
+        workloads=workloads,
+        opinions=opinions or {},
+        cautions=cautions,
+    )
 
 
 @dataclass

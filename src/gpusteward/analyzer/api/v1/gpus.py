@@ -223,7 +223,13 @@ class GpuView:
     def _holder(self, row: int) -> Holder:
         allocation, activity = self._verdicts.usage.allocations[row], ACTIVITIES[self._verdicts.activity[row]].value
         container = allocation.container
-        return Holder(container.namespace, container.pod, container.name, str(allocation.share), activity)
+        return Holder(
+            namespace=container.namespace,
+            pod=container.pod,
+            container=container.name,
+            share=str(allocation.share),
+            activity=activity,
+        )
 
 
 def view_gpus(published: PublishedResult) -> GpuView:

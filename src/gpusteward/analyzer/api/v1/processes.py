@@ -70,22 +70,28 @@ async def read_processes(
     running = await query_source(
         lambda: dependencies.source.read_processes(requested, time.time()), dependencies.limits.processes
     )
-    untold = [pod.name for pod in requested if pod not in running.reported]
-    listed = [_describe(each) for each in running.processes[:MOST_PROCESSES]]
-    return send_json(Processes(listed, len(running.processes), untold, len(pods), stamp(result)))
+    return send_json(
+        Processes(
+            processes=[_describe(each) for each in running.processes[:MOST_PROCESSES]],
+            total=len(running.processes),
+            untold=[pod.name for pod in requested if pod not in running.reported],
+            pods=len(pods),
+            result=stamp(result),
+        )
+    )
 
 
 def _describe(process: RunningProcess) -> Process:
     parts = (process.gpu_index, process.mig_profile, process.gpu_instance)
     return Process(
-        process.pod.name,
-        process.container,
-        process.node,
-        process.gpu_uuid,
-        "/".join(part for part in parts if part),
-        process.pid,
-        process.name,
-        process.memory_bytes,
-        process.sm_ratio,
-        process.outside_allocation,
+        pod=process.pod.name,
+        container=process.container,
+        node=process.node,
+        gpu=process.gpu_uuid,
+        index="/".join(part for part in parts if part),
+        pid=process.pid,
+        process=process.name,
+        memory_bytes=process.memory_bytes,
+        sm_ratio=process.sm_ratio,
+        outside_allocation=process.outside_allocation,
     )

@@ -57,7 +57,14 @@ class ReportParameters(BaseModel):
             since_ms, until_ms = parse_time_range(self.since, self.until, now_ms=now_ms)
         except ConfigurationError as error:
             raise ProblemError(422, "invalid-parameter", api_errors.INVALID_TIME_RANGE, reason=error.message) from None
-        return ReportQuery(since_ms, until_ms, self.by, self.namespace, self.top, self.rows)
+        return ReportQuery(
+            since_ms=since_ms,
+            until_ms=until_ms,
+            by=self.by,
+            namespaces=self.namespace,
+            top=self.top,
+            rows=self.rows,
+        )
 
 
 @router.get(

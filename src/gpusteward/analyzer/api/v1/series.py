@@ -64,7 +64,7 @@ async def read_series(
         return [dependencies.source.read_series(allocation, result.at, seconds=seconds) for allocation in allocations]
 
     series = [_make_series(chart) for chart in await query_source(read, dependencies.limits.series)]
-    return send_json(Series(series, len(rows), seconds, stamp(result)))
+    return send_json(Series(courses=series, total=len(rows), seconds=seconds, result=stamp(result)))
 
 
 def _make_series(chart: Chart) -> AllocationSeries:
