@@ -113,4 +113,5 @@ def _fill_window(fleet: SimulatedFleet, analyzer: Analyzer, targets: Sequence[st
 
 
 def _announce(url: str, *, agent_url: str, language: Language) -> None:
-    print(messages.DEMO_STARTED.text(language, url=url, agent_url=agent_url), flush=True)
+    commands = "gpusteward top, gpusteward idle, gpusteward report --since 7d"
+    print(messages.DEMO_STARTED.text(language, url=url, agent_url=agent_url, commands=commands), flush=True)

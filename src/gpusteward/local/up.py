@@ -150,4 +150,5 @@ def _add_settings(flags: Flags, target: str) -> Flags:
 
 
 def _announce(url: str, *, agent_url: str, language: Language) -> None:
-    print(messages.UP_STARTED.text(language, url=url, agent_url=agent_url), flush=True)
+    commands = "gpusteward top, gpusteward ps, gpusteward report --since 7d"
+    print(messages.UP_STARTED.text(language, url=url, agent_url=agent_url, commands=commands), flush=True)

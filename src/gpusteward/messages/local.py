@@ -6,20 +6,20 @@ SIMULATING_HISTORY = Message("simulating three weeks of history", "正在模拟�
 DEMO_STARTED = Message(
     "Simulated cluster at {url} ({url}/api/v1/workloads, {url}/docs, {url}/metrics); stop it with Ctrl-C.\n"
     "In another terminal: export GPUSTEWARD_SERVER={url}\n"
-    "then: gpusteward top, gpusteward idle, gpusteward report --since 7d\n"
+    "then: {commands}\n"
     "and for one of its nodes: gpusteward ps --agent {agent_url}",
     "模拟集群已启动：{url}（{url}/api/v1/workloads、{url}/docs、{url}/metrics）；按 Ctrl-C 停止。\n"
     "在另一个终端中执行：export GPUSTEWARD_SERVER={url}\n"
-    "然后执行：gpusteward top、gpusteward idle、gpusteward report --since 7d\n"
+    "然后执行：{commands}\n"
     "查看其中一个节点：gpusteward ps --agent {agent_url}",
 )
 UP_STARTED = Message(
     "GPUs of this machine at {url}; stop it with Ctrl-C.\n"
     "In another terminal: export GPUSTEWARD_SERVER={url} GPUSTEWARD_AGENT={agent_url}\n"
-    "then: gpusteward top, gpusteward ps, gpusteward report --since 7d",
+    "then: {commands}",
     "本机 GPU 的使用情况：{url}；按 Ctrl-C 停止。\n"
     "在另一个终端中执行：export GPUSTEWARD_SERVER={url} GPUSTEWARD_AGENT={agent_url}\n"
-    "然后执行：gpusteward top、gpusteward ps、gpusteward report --since 7d",
+    "然后执行：{commands}",
 )
 DRIVER_UNUSABLE = Message(
     "{reason}. Without a GPU, run gpusteward demo: it simulates a cluster",
