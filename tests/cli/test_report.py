@@ -92,7 +92,7 @@ def test_a_pipe_has_every_column_and_unwrapped_names(
 
 def test_a_period_before_the_ledger_has_no_current_values(ledger: Path, capsys: pytest.CaptureFixture[str]):
     text = run(capsys, "--ledger", str(ledger), "--since", "2020-01-01", "--until", "2020-01-02")
-    assert "Nothing is in the books" in text
+    assert "The ledger has no records for this period" in text
     assert "unused" not in text
     assert "no source tells" not in text
 
@@ -185,7 +185,7 @@ def test_the_error_detail_of_the_analyzer_is_shown(capsys: pytest.CaptureFixture
 
 def test_a_long_report_begins_where_the_ledger_begins(ledger: Path, capsys: pytest.CaptureFixture[str]):
     text = run(capsys, "--ledger", str(ledger), "--since", "2020-01-01", "--until", "2025-11-14T16:00Z")
-    assert "The books begin at 2025-11-12 00:00 UTC." in text
+    assert "The ledger begins at 2025-11-12 00:00 UTC." in text
 
 
 class ClosedPipe(io.StringIO):

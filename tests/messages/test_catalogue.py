@@ -27,7 +27,6 @@ STATE_WORDS = re.compile(
 DOCUMENTS = [ROOT / "README.zh-CN.md", *sorted((ROOT / "docs" / "zh-CN").glob("*.md"))]
 NOT_MESSAGES = {
     "analyzer/explain/prompts.py",  # tells the model its language
-    "analyzer/reports/render/descriptions.py",
 }
 
 

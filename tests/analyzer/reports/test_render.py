@@ -16,10 +16,11 @@ import pytest
 from gpusteward.analyzer.ledger.periods import HOUR_MS
 from gpusteward.analyzer.reports.render import quantities
 from gpusteward.analyzer.reports.render.csv_text import COLUMNS, render_csv
-from gpusteward.analyzer.reports.render.descriptions import LANGUAGES, Language, list_notes
+from gpusteward.analyzer.reports.render.descriptions import list_notes
 from gpusteward.analyzer.reports.render.html_page import render_html
 from gpusteward.analyzer.reports.render.json_text import read_report, render_json
 from gpusteward.analyzer.reports.report import Group, Report
+from gpusteward.core.messages import LANGUAGES, Language
 from tests.analyzer.reports.example_reports import CHINESE, FORMULA, HOSTILE, example_report, make_amounts
 
 REPORT = example_report()
@@ -114,7 +115,17 @@ def test_a_page_shows_names_as_text():
 @pytest.mark.parametrize(
     ("language", "words"),
     [
-        ("en", ["26 of 64 GPUs unused", "Top wasters", "Right-sizing", "MIG 1g.10gb", "1/4 share", "+30% vs. before"]),
+        (
+            "en",
+            [
+                "26 of 64 GPUs unused",
+                "Top wasters",
+                "Right-sizing",
+                "MIG 1g.10gb",
+                "1/4 share",
+                "+30% vs. previous period",
+            ],
+        ),
         ("zh", ["64 张 GPU 中有 26 张未使用", "浪费最多的工作负载", "规格建议", "共享 1/4", "较上期 +30%"]),
     ],
 )
@@ -143,7 +154,7 @@ def test_drawings_are_well_formed_and_a_missing_day_is_a_gap():
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_report_of_nothing_says_so(language: Language):
     text = Page(render_html(EMPTY, language)).text
-    assert ("Nothing is in the books" if language == "en" else "没有记录") in text
+    assert ("no records for this period" if language == "en" else "没有记录") in text
     assert len(read_csv(EMPTY)) == 1
 
 
@@ -153,9 +164,9 @@ def test_notes_tell_what_the_numbers_cover():
     )
     total = replace(REPORT.total, unpriced_gpu_ms=HOUR_MS, unallocated_gpu_ms=None)
     notes = " ".join(list_notes(replace(REPORT, range=covered, total=total), "en"))
-    for word in ("kept by the hour", "widened", "begin at", "end at", "1.0 GPU-hours have no price", "67% of"):
+    for word in ("records whole hours", "widened", "begins at", "ends at", "1.0 GPU-hours have no price", "67% of"):
         assert word in notes
-    assert "no source tells how many GPUs" in notes
+    assert "no source reports the number of GPUs" in notes
 
 
 @pytest.mark.parametrize(

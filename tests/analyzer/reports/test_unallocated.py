@@ -85,7 +85,7 @@ def test_a_report_says_for_how_much_of_its_time_the_number_was_known(tmp_path):
     part = ask(ledger, hour(), hour(4))
     assert whole.fleet_coverage_ratio == 1.0
     assert not [note for note in list_notes(whole, "en") if "was known for" in note]
-    assert [note for note in list_notes(part, "en") if "was known for 25% of this time" in note]
+    assert [note for note in list_notes(part, "en") if "was known for 25% of this period" in note]
     assert "25%" in render_html(part, "zh").split("GPU 总数仅在")[1]
     assert '"fleet_coverage_ratio":0.25' in render_json(part)
     some = make_report(ledger.engine, ReportQuery(hour(), hour(4), namespaces=("team",)), now_ms=hour(4))

@@ -1,18 +1,17 @@
-"""What the books come to: reports and right-sizing. Reads the ledger, never writes to it.
+"""Reports and right-sizing. Reads the ledger, never writes to it.
 
-    reports.py         a report as plain values: what is asked for, what comes out; standard library only
-    moments.py         `7d`, `2026-11-01` -> a moment
-    make.py            the door: `make_report(engine, query)`; one transaction, one state of the books
-    ranges.py          which whole hours and days answer a question
-    sums.py            the sheet: a period added up per allocation, by the database
-    amounts.py         sums -> amounts (pure)
-    groups.py          the rows of a report, which add up to its total
-    fleets.py          GPUs that nobody held
-    points.py          the bars of the chart
-    trends.py          the period before
-    right_sizing.py    who would fit into a part of a GPU (pure)
-    mig.py             which parts a board has
-    render/            CSV, JSON, HTML
+    report.py           the query and the contents of a report; standard library only
+    make_report.py      `make_report(engine, query)`: one transaction, one state of the ledger
+    ledger_extent.py    how far the ledger reaches, and which time a report covers
+    period_totals.py    sums over a period per allocation, computed by the database
+    amounts.py          sums -> amounts, and their currency
+    groups.py           the rows of a report, which add up to its total
+    unallocated.py      GPUs that were not allocated
+    chart_series.py     the bars of the chart
+    previous_period.py  comparison with the period before
+    right_sizing.py     workloads that would fit into a part of a GPU (pure)
+    mig_profiles.py     MIG profiles by board
+    render/             CSV, JSON, HTML
 
-Money and time are integers: nothing is ever lost by adding up. What is unknown is None, never 0.
+Money and time are integers, so that sums are exact. Unknown is None, never 0.
 """

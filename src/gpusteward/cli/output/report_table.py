@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, TextIO
 
 from gpusteward.analyzer.reports.render import quantities
 from gpusteward.analyzer.reports.render.descriptions import (
-    Language,
     describe_evidence,
     describe_profile,
     describe_total,
     describe_unused,
     list_notes,
     name_group,
-    name_holder,
-    say,
+    name_workload,
 )
 from gpusteward.analyzer.reports.report import Amounts, Finding, Group, Report, Waster
 from gpusteward.cli.extras import needing
 from gpusteward.cli.output.console import open_console
 from gpusteward.cli.output.terminal_text import clean, measure
+from gpusteward.core.messages import Language, Message
+from gpusteward.messages import reports as messages
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,7 +50,7 @@ def print_report(report: Report, language: Language, out: TextIO) -> None:
     has_width = out.isatty() or "COLUMNS" in os.environ
     with needing("cli"):
         console = open_console(out, width=None if has_width else PIPE_WIDTH)
-    _print(console, say("title", language, by=say(f"by.{report.by}", language)), style="bold")
+    _print(console, messages.TITLE.text(language, by=messages.GROUPED_BY[report.by]), style="bold")
     _print(console, f"{quantities.moment(report.range.since_ms)} – {quantities.moment(report.range.until_ms)} UTC")
     if report.unused:
         _print(console, describe_unused(report.unused, language))
@@ -60,7 +60,7 @@ def print_report(report: Report, language: Language, out: TextIO) -> None:
         _print_wasters(console, report, language)
         _print_findings(console, report, language)
     else:
-        _print(console, say("nothing", language))
+        _print(console, messages.NOTHING.text(language))
     _print(console, "")
     for note in list_notes(report, language):
         _print(console, note, style="dim")
@@ -76,46 +76,52 @@ def _print_groups(console: "Console", report: Report, language: Language) -> Non
     names = [name_group(row, language) for row in rows]
     amounts = [row.amounts for row in rows]
 
-    def column(key: str, write: Callable[[Amounts], str], rank: int) -> _Column:
-        return _Column(say(key, language), [write(each) for each in amounts], rank)
+    def column(label: Message, write: Callable[[Amounts], str], rank: int) -> _Column:
+        return _Column(label.text(language), [write(each) for each in amounts], rank)
 
     columns = [
-        column("allocated", lambda each: quantities.hours(each.allocated_gpu_ms), 0),
-        column("active", lambda each: quantities.hours(each.active_gpu_ms), 3),
-        column("idle", lambda each: quantities.hours(each.idle_gpu_ms), 0),
-        column("unknown", lambda each: quantities.hours(each.unknown_gpu_ms), 2 if report.total.unknown_gpu_ms else 6),
-        column("unallocated", lambda each: quantities.hours(each.unallocated_gpu_ms), 7),
-        column("idle_share", lambda each: quantities.percent(each.idle_ratio), 1),
-        column("cost", lambda each: quantities.money(each.cost_micros), 5),
-        column("idle_cost", lambda each: quantities.money(each.idle_cost_micros), 1),
-        column("score", lambda each: quantities.score(each.mean_score), 4),
-        _Column(say("idle_trend", language), [quantities.change(row.idle_change_ratio) for row in rows], 4),
+        column(messages.ALLOCATED, lambda each: quantities.hours(each.allocated_gpu_ms), 0),
+        column(messages.ACTIVE, lambda each: quantities.hours(each.active_gpu_ms), 3),
+        column(messages.IDLE, lambda each: quantities.hours(each.idle_gpu_ms), 0),
+        column(
+            messages.UNKNOWN,
+            lambda each: quantities.hours(each.unknown_gpu_ms),
+            2 if report.total.unknown_gpu_ms else 6,
+        ),
+        column(messages.UNALLOCATED, lambda each: quantities.hours(each.unallocated_gpu_ms), 7),
+        column(messages.IDLE_SHARE, lambda each: quantities.percent(each.idle_ratio), 1),
+        column(messages.COST, lambda each: quantities.money(each.cost_micros), 5),
+        column(messages.IDLE_COST, lambda each: quantities.money(each.idle_cost_micros), 1),
+        column(messages.SCORE, lambda each: quantities.score(each.mean_score), 4),
+        _Column(messages.IDLE_TREND.text(language), [quantities.change(row.idle_change_ratio) for row in rows], 4),
     ]
-    heading = say("hours_by", language, by=say(f"by.{report.by}", language), currency=report.currency)
-    _print_table(console, heading, _Column(say(report.by, language), names), columns, has_total=True)
+    heading = messages.HOURS_BY.text(language, by=messages.GROUPED_BY[report.by], currency=report.currency)
+    _print_table(
+        console, heading, _Column(messages.GROUP_TITLES[report.by].text(language), names), columns, has_total=True
+    )
 
 
 def _total(report: Report, language: Language) -> Group:
     change = report.trend.idle_change_ratio if report.trend else None
-    return Group(say("total", language), "", "", report.total, change)
+    return Group(messages.TOTAL.text(language), "", "", report.total, change)
 
 
 def _print_wasters(console: "Console", report: Report, language: Language) -> None:
     shown: Sequence[Waster] = report.wasters
     if not shown:
         _print(console, "")
-        _print(console, say("no_wasters", language))
+        _print(console, messages.NO_WASTERS.text(language))
         return
     columns = [
-        _Column(say("model", language), [one.models for one in shown], 3),
-        _Column(say("gpus", language), [str(one.gpus) for one in shown], 1),
-        _Column(say("idle", language), [quantities.hours(one.amounts.idle_gpu_ms) for one in shown]),
-        _Column(say("idle_share", language), [quantities.percent(one.amounts.idle_ratio) for one in shown], 1),
-        _Column(say("idle_cost", language), [quantities.money(one.amounts.idle_cost_micros) for one in shown]),
-        _Column(say("user", language), [one.user or quantities.UNKNOWN for one in shown], 2),
+        _Column(messages.MODEL.text(language), [one.models for one in shown], 3),
+        _Column(messages.GPUS.text(language), [str(one.gpus) for one in shown], 1),
+        _Column(messages.IDLE.text(language), [quantities.hours(one.amounts.idle_gpu_ms) for one in shown]),
+        _Column(messages.IDLE_SHARE.text(language), [quantities.percent(one.amounts.idle_ratio) for one in shown], 1),
+        _Column(messages.IDLE_COST.text(language), [quantities.money(one.amounts.idle_cost_micros) for one in shown]),
+        _Column(messages.USER.text(language), [one.user or quantities.UNKNOWN for one in shown], 2),
     ]
-    name = _Column(say("workload", language), [name_holder(one) for one in shown])
-    _print_table(console, say("wasters", language), name, columns)
+    name = _Column(messages.WORKLOAD.text(language), [name_workload(one) for one in shown])
+    _print_table(console, messages.WASTERS.text(language), name, columns)
 
 
 def _print_findings(console: "Console", report: Report, language: Language) -> None:
@@ -123,14 +129,14 @@ def _print_findings(console: "Console", report: Report, language: Language) -> N
     if not shown:
         return
     columns = [
-        _Column(say("model", language), [one.model for one in shown], 3),
-        _Column(say("gpus", language), [str(one.gpus) for one in shown], 2),
-        _Column(say("fits", language), [describe_profile(one, language) for one in shown]),
-        _Column(say("evidence", language), [describe_evidence(one) for one in shown], 1),
-        _Column(say("saving", language), [_save(one) for one in shown]),
+        _Column(messages.MODEL.text(language), [one.model for one in shown], 3),
+        _Column(messages.GPUS.text(language), [str(one.gpus) for one in shown], 2),
+        _Column(messages.WOULD_FIT.text(language), [describe_profile(one, language) for one in shown]),
+        _Column(messages.PEAKS.text(language), [describe_evidence(one) for one in shown], 1),
+        _Column(messages.SAVING.text(language), [_save(one) for one in shown]),
     ]
-    name = _Column(say("workload", language), [name_holder(one) for one in shown])
-    _print_table(console, say("findings", language), name, columns)
+    name = _Column(messages.WORKLOAD.text(language), [name_workload(one) for one in shown])
+    _print_table(console, messages.FINDINGS.text(language), name, columns)
 
 
 def _save(finding: Finding) -> str:

@@ -1,12 +1,12 @@
-"""A report as a text: CSV, JSON, HTML. Values in, text out; the standard library only, so that clients can use it too.
+"""Renders a report as CSV, JSON or HTML. Standard library only, so that clients can use it too.
 
-    quantities.py    numbers as people read them
-    words.py         the two languages
-    csv_text.py      one row a group, safe to open in a spreadsheet
-    json_text.py     the whole report, and back
-    html_page.py     one file that opens without a network
-    charts.py        its drawings, as SVG
-    page_style.css   how it looks, by day and by night
+    quantities.py     formats numbers and times
+    descriptions.py   names, sentences and notes in both languages (texts: gpusteward/messages/reports.py)
+    csv_text.py       one row per group, safe to open in a spreadsheet
+    json_text.py      the whole report, and back
+    html_page.py      one file that needs no network
+    charts.py         its charts, as SVG
+    page_style.css    its style, light and dark
 
-Every name in a report is somebody else's text: it is escaped here, at the last moment.
+Names in a report come from outside: they are escaped here, when they are written.
 """

@@ -1,34 +1,35 @@
-"""Drawings of a report, as SVG. Colours come from the page; sizes are attributes, so that no style is needed inline."""
+"""Charts of a report, as SVG. Colours come from the page; sizes are attributes, so that no inline style is needed."""
 
 import math
 from collections.abc import Sequence
 from html import escape
 
 from gpusteward.analyzer.reports.render import quantities
-from gpusteward.analyzer.reports.render.descriptions import Language, say
 from gpusteward.analyzer.reports.report import Amounts, Point, Report
+from gpusteward.core.messages import Language
+from gpusteward.messages import reports as messages
 
 _HOUR_MS = 3_600_000
 WIDTH, HEIGHT = 1120, 300
 LEFT, RIGHT, TOP, BOTTOM = 64, 8, 10, 28
-MOST_LABELS = 16
-LAYERS = ("active", "idle", "unknown", "unallocated")  # from the ground up
+MAX_LABELS = 16
+LAYERS = ("active", "idle", "unknown", "unallocated")  # from the bottom up
 
 
 def draw_days(report: Report, language: Language) -> str:
-    """Stacked bars, one a step; a step that is not in the books is a gap, not an empty bar."""
+    """Stacked bars, one per step; a step without records is a gap, not an empty bar."""
     since_ms = max(report.range.since_ms - report.range.since_ms % report.step_ms, _first(report.points))
     steps = max(1, math.ceil((report.range.until_ms - since_ms) / report.step_ms))
     top = _round_up(max((_total(point) for point in report.points), default=0) / _HOUR_MS)
     slot = (WIDTH - LEFT - RIGHT) / steps
     bars = [
         _draw_bar(
-            point, left=LEFT + (point.at_ms - since_ms) / report.step_ms * slot, width=slot, top=top, words=language
+            point, left=LEFT + (point.at_ms - since_ms) / report.step_ms * slot, width=slot, top=top, language=language
         )
         for point in report.points
     ]
     labels = _draw_labels(report, since_ms=since_ms, steps=steps, slot=slot)
-    title = say("per_hour" if report.step_ms == _HOUR_MS else "per_day", language)
+    title = (messages.PER_HOUR if report.step_ms == _HOUR_MS else messages.PER_DAY).text(language)
     return (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">'
         f"{_draw_grid(top)}{''.join(bars)}{labels}</svg>"
@@ -51,12 +52,12 @@ def draw_share(amounts: Amounts) -> str:
 
 def draw_legend(language: Language, layers: Sequence[str] = LAYERS) -> str:
     swatch = '<svg viewBox="0 0 10 10" aria-hidden="true"><rect class="{0}" width="10" height="10" rx="2"/></svg>'
-    items = [f"<li>{swatch.format(layer)}{escape(say(layer, language))}</li>" for layer in layers]
+    items = [f"<li>{swatch.format(layer)}{escape(messages.TIME_LABELS[layer].text(language))}</li>" for layer in layers]
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 
 def _first(points: Sequence[Point]) -> int:
-    """Nothing is drawn of the time before the books begin."""
+    """The chart begins with the first record."""
     return points[0].at_ms if points else 0
 
 
@@ -68,7 +69,7 @@ def _parts(point: Point) -> tuple[int, ...]:
     return (point.active_gpu_ms, point.idle_gpu_ms, point.unknown_gpu_ms, point.unallocated_gpu_ms or 0)
 
 
-def _draw_bar(point: Point, *, left: float, width: float, top: float, words: Language) -> str:
+def _draw_bar(point: Point, *, left: float, width: float, top: float, language: Language) -> str:
     gap = min(6.0, width * 0.2)
     ground, scale = float(HEIGHT - BOTTOM), (HEIGHT - TOP - BOTTOM) / top
     drawn = []
@@ -77,12 +78,15 @@ def _draw_bar(point: Point, *, left: float, width: float, top: float, words: Lan
         ground -= height
         size = f'x="{left + gap / 2:.1f}" y="{ground:.1f}" width="{width - gap:.1f}" height="{height:.1f}"'
         drawn.append(f'<rect class="{layer}" {size}/>' if part else "")
-    return f"<g><title>{escape(_describe(point, words))}</title>{''.join(drawn)}</g>"
+    return f"<g><title>{escape(_describe(point, language))}</title>{''.join(drawn)}</g>"
 
 
 def _describe(point: Point, language: Language) -> str:
-    told = [point.active_gpu_ms, point.idle_gpu_ms, point.unknown_gpu_ms, point.unallocated_gpu_ms]
-    lines = [f"{say(layer, language)}: {quantities.hours(part)}" for layer, part in zip(LAYERS, told, strict=True)]
+    parts = [point.active_gpu_ms, point.idle_gpu_ms, point.unknown_gpu_ms, point.unallocated_gpu_ms]
+    lines = [
+        f"{messages.TIME_LABELS[layer].text(language)}: {quantities.hours(part)}"
+        for layer, part in zip(LAYERS, parts, strict=True)
+    ]
     return "\n".join([f"{quantities.moment(point.at_ms)} UTC", *lines])
 
 
@@ -98,7 +102,7 @@ def _draw_grid(top: float) -> str:
 
 def _draw_labels(report: Report, *, since_ms: int, steps: int, slot: float) -> str:
     write = quantities.hour if report.step_ms == _HOUR_MS else quantities.day
-    every = math.ceil(steps / MOST_LABELS)
+    every = math.ceil(steps / MAX_LABELS)
     return "".join(
         f'<text x="{LEFT + (number + 0.5) * slot:.1f}" y="{HEIGHT - 8}" text-anchor="middle">'
         f"{write(since_ms + number * report.step_ms)}</text>"
@@ -107,7 +111,7 @@ def _draw_labels(report: Report, *, since_ms: int, steps: int, slot: float) -> s
 
 
 def _round_up(value: float) -> float:
-    """To the next number that divides well by four."""
+    """To the next number that is easy to divide by four."""
     if value <= 0:
         return 1.0
     unit = 10.0 ** math.floor(math.log10(value))

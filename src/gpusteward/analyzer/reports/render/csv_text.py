@@ -1,4 +1,4 @@
-"""One row a group, then the others, then the total; safe to open in a spreadsheet."""
+"""A report as CSV: one row per group, then the others, then the total; safe to open in a spreadsheet."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ from gpusteward.analyzer.reports.report import Amounts, Group, Report
 
 _HOUR_MS = 3_600_000
 _FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
-_UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")  # no writing; it also moves cursors
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")  # control and direction characters
 _TIMES = ("allocated", "active", "idle", "unknown", "unallocated")
 _COSTS = ("active_cost", "idle_cost", "unknown_cost", "electricity")
 COLUMNS = (
@@ -20,7 +20,7 @@ COLUMNS = (
     *_COSTS,
     *("unpriced_gpu_ms", "energy_mj", "energy_gpu_ms", "mean_score", "idle_change_ratio"),
 )
-"""Hours are rounded, for people; milliseconds and money are exact. An empty cell is unknown."""
+"""Hours are rounded; milliseconds and money are exact. An empty cell is unknown."""
 
 
 def render_csv(report: Report) -> str:
@@ -29,7 +29,7 @@ def render_csv(report: Report) -> str:
     writer.writerow(COLUMNS)
     for row, group in _rows(report):
         cells = _cells(report, row, group)
-        writer.writerow([_guard(cells[name]) for name in COLUMNS])
+        writer.writerow([_escape_cell(cells[name]) for name in COLUMNS])
     return out.getvalue()
 
 
@@ -75,13 +75,13 @@ def _in_hours(gpu_ms: int | None) -> float | None:
 
 
 def _in_units(micros: int | None) -> str | None:
-    """Exact: six digits behind the point."""
+    """Exact: six decimals."""
     return None if micros is None else f"{micros // 1_000_000}.{micros % 1_000_000:06d}"
 
 
-def _guard(value: object) -> object:
-    """A text that a spreadsheet would take for a formula is marked as text; numbers are ours."""
+def _escape_cell(value: object) -> object:
+    """A text that a spreadsheet would treat as a formula is marked as text."""
     if not isinstance(value, str):
         return "" if value is None else value
-    text = _UNFIT.sub("\N{REPLACEMENT CHARACTER}", value)
+    text = _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", value)
     return f"'{text}" if text.lstrip(" \N{REPLACEMENT CHARACTER}").startswith(_FORMULA_STARTS) else text

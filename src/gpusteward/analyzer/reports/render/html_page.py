@@ -1,37 +1,56 @@
-"""One HTML file that opens without a network: no script, no picture, no font from elsewhere."""
+"""A report as one HTML file that needs no network: no scripts, no images, no external fonts."""
 
 import base64
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
+from typing import Generic, NamedTuple, TypeVar
 
 from gpusteward.analyzer.reports.render import quantities
 from gpusteward.analyzer.reports.render.charts import LAYERS, draw_days, draw_legend, draw_share
 from gpusteward.analyzer.reports.render.descriptions import (
-    Language,
     describe_evidence,
     describe_profile,
     describe_unused,
     list_notes,
     name_group,
-    name_holder,
-    say,
+    name_workload,
 )
-from gpusteward.analyzer.reports.report import Group, Report
+from gpusteward.analyzer.reports.report import Finding, Group, Report, Waster
+from gpusteward.core.messages import Language, Message
+from gpusteward.messages import reports as messages
 
 _LANGUAGE_TAGS = {"en": "en", "zh": "zh-CN"}
+_HOUR_MS = 3_600_000
+Row = TypeVar("Row")
+
+
+class _Column(NamedTuple, Generic[Row]):
+    """A column of a table: its title, and the text of the cell of a row."""
+
+    title: Message
+    text: Callable[[Row], str]
+
+
+class _Tile(NamedTuple):
+    """One number at the top of the page."""
+
+    label: Message
+    value: str
+    unit: str
+    change: float | None = None
 
 
 def render_html(report: Report, language: Language = "en") -> str:
-    title = say("title", language, by=say(f"by.{report.by}", language))
+    title = messages.TITLE.text(language, by=messages.GROUPED_BY[report.by])
     body = [_head(report, title, language)]
     if report.points or report.groups:
         body += [_tiles(report, language), _days(report, language), _groups(report, language)]
         body += [_wasters(report, language), _findings(report, language)]
     else:
-        body.append(f'<p class="empty">{escape(say("nothing", language))}</p>')
+        body.append(_empty(messages.NOTHING, language))
     body.append(_notes(report, language))
     return (
         f'<!DOCTYPE html>\n<html lang="{_LANGUAGE_TAGS[language]}">\n<head>\n<meta charset="utf-8">\n'
@@ -44,7 +63,7 @@ def render_html(report: Report, language: Language = "en") -> str:
 
 @cache
 def content_policy() -> str:
-    """Nothing may be loaded or run, but the one style that is in the file."""
+    """Nothing may be loaded or run except the style sheet in the file."""
     digest = base64.b64encode(hashlib.sha256(_read_style().encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 
@@ -55,10 +74,9 @@ def _read_style() -> str:
 
 
 def _head(report: Report, title: str, language: Language) -> str:
-    span = f"{quantities.moment(report.range.since_ms)} – {quantities.moment(report.range.until_ms)} UTC"
-    lines = [span]
+    lines = [f"{quantities.moment(report.range.since_ms)} – {quantities.moment(report.range.until_ms)} UTC"]
     if report.namespaces:
-        lines.append(f"{say('namespaces', language)}: {', '.join(report.namespaces)}")
+        lines.append(f"{messages.NAMESPACES.text(language)}: {', '.join(report.namespaces)}")
     if report.unused:
         lines.append(describe_unused(report.unused, language))
     paragraphs = "".join(f"<p>{escape(line)}</p>" for line in lines)
@@ -66,124 +84,153 @@ def _head(report: Report, title: str, language: Language) -> str:
 
 
 def _tiles(report: Report, language: Language) -> str:
-    total, trend = report.total, report.trend
-    rises = (
-        (trend.allocated_change_ratio, trend.idle_change_ratio, trend.idle_cost_change_ratio) if trend else (None,) * 3
-    )
-    hours, idle = say("gpu_hours", language), quantities.percent(total.idle_ratio)
-    tiles = [
-        ("allocated", quantities.hours(total.allocated_gpu_ms), hours, rises[0]),
-        ("idle", quantities.hours(total.idle_gpu_ms), f"{hours} · {idle}", rises[1]),
-        ("idle_cost", quantities.money(total.idle_cost_micros), report.currency, rises[2]),
-        ("cost", quantities.money(total.cost_micros), report.currency, None),
-        ("unallocated", quantities.hours(total.unallocated_gpu_ms), hours, None),
-        ("mean_score", quantities.score(total.mean_score), "0 – 100", None),
-    ]
-    if total.electricity_micros is not None:
-        used = f"{report.currency} · {quantities.kilowatt_hours(total.energy_mj)} kWh"
-        tiles.append(("electricity", quantities.money(total.electricity_micros), used, None))
-    drawn = [_tile(key, value, unit, change=change, language=language) for key, value, unit, change in tiles]
+    drawn = [_draw_tile(tile, language) for tile in _list_tiles(report, messages.GPU_HOURS.text(language))]
     return f'<div class="tiles">{"".join(drawn)}</div>\n'
 
 
-def _tile(key: str, value: str, unit: str, *, change: float | None, language: Language) -> str:
-    told = f"<small>{escape(unit)}</small>"
-    if change is not None:
-        kind = "" if key == "allocated" else _judge(change)  # to hold more is neither good nor bad
-        told += f'<small class="{kind}">{escape(say("versus", language, change=quantities.change(change)))}</small>'
-    return f'<div class="tile"><span>{escape(say(key, language))}</span><b>{escape(value)}</b>{told}</div>'
+def _list_tiles(report: Report, hours: str) -> list[_Tile]:
+    """`hours`: the unit."""
+    total, trend, currency = report.total, report.trend, report.currency
+    idle_unit = f"{hours} · {quantities.percent(total.idle_ratio)}"
+    tiles = [
+        _Tile(
+            messages.ALLOCATED,
+            quantities.hours(total.allocated_gpu_ms),
+            hours,
+            trend.allocated_change_ratio if trend else None,
+        ),
+        _Tile(
+            messages.IDLE, quantities.hours(total.idle_gpu_ms), idle_unit, trend.idle_change_ratio if trend else None
+        ),
+        _Tile(
+            messages.IDLE_COST,
+            quantities.money(total.idle_cost_micros),
+            currency,
+            trend.idle_cost_change_ratio if trend else None,
+        ),
+        _Tile(messages.COST, quantities.money(total.cost_micros), currency),
+        _Tile(messages.UNALLOCATED, quantities.hours(total.unallocated_gpu_ms), hours),
+        _Tile(messages.MEAN_SCORE, quantities.score(total.mean_score), "0 – 100"),
+    ]
+    if total.electricity_micros is not None:
+        used = f"{currency} · {quantities.kilowatt_hours(total.energy_mj)} kWh"
+        tiles.append(_Tile(messages.ELECTRICITY, quantities.money(total.electricity_micros), used))
+    return tiles
 
 
-def _judge(change: float) -> str:
-    """More waste is bad news."""
+def _draw_tile(tile: _Tile, language: Language) -> str:
+    below = f"<small>{escape(tile.unit)}</small>"
+    if tile.change is not None:
+        kind = "" if tile.label == messages.ALLOCATED else _rate(tile.change)  # more allocation is neither good nor bad
+        text = messages.VERSUS_PREVIOUS.text(language, change=quantities.change(tile.change))
+        below += f'<small class="{kind}">{escape(text)}</small>'
+    return f'<div class="tile"><span>{escape(tile.label.text(language))}</span><b>{escape(tile.value)}</b>{below}</div>'
+
+
+def _rate(change: float) -> str:
+    """The CSS class of a change: more waste is worse."""
     if abs(change) < 0.005:
         return ""
     return "worse" if change > 0 else "better"
 
 
 def _days(report: Report, language: Language) -> str:
-    title = say("per_hour" if report.step_ms == 3_600_000 else "per_day", language)
+    title = (messages.PER_HOUR if report.step_ms == _HOUR_MS else messages.PER_DAY).text(language)
     is_fleet_known = any(point.unallocated_gpu_ms is not None for point in report.points)
-    legend = draw_legend(language, LAYERS if is_fleet_known else LAYERS[:3])
+    layers = LAYERS if is_fleet_known else tuple(layer for layer in LAYERS if layer != "unallocated")
+    legend = draw_legend(language, layers)
     return f'<h2>{escape(title)}</h2>{legend}<div class="chart">{draw_days(report, language)}</div>\n'
 
 
 def _groups(report: Report, language: Language) -> str:
     groups = [*report.groups, *([report.others] if report.others else [])]
-    names = [name_group(group, language) for group in groups]
-    is_placed = any(group.amounts.unallocated_gpu_ms is not None for group in groups)  # a team has none of its own
-    keys = ("allocated", "active", "idle", "unknown", *(("unallocated",) if is_placed else ()))
-    keys += ("idle_share", "cost", "idle_cost", "score", "idle_trend")
-    titles = [say(report.by, language), "", *(say(key, language) for key in keys)]
-    rows = [_amounts(name, each, is_placed=is_placed) for name, each in zip(names, groups, strict=True)]
+    columns = _group_columns(groups)
+    titles = ["", *(column.title.text(language) for column in columns), messages.IDLE_TREND.text(language)]
+    rows = [_group_row(name_group(group, language), group, columns) for group in groups]
     total = Group("", "", "", report.total, report.trend.idle_change_ratio if report.trend else None)
-    foot = _amounts(say("total", language), total, is_placed=is_placed)
-    heading = say("hours_by", language, by=say(f"by.{report.by}", language), currency=report.currency)
-    return f"<h2>{escape(heading)}</h2>{_table(titles, rows, foot=foot)}\n"
+    foot = _group_row(messages.TOTAL.text(language), total, columns)
+    heading = messages.HOURS_BY.text(language, by=messages.GROUPED_BY[report.by], currency=report.currency)
+    name_title = messages.GROUP_TITLES[report.by].text(language)
+    return f"<h2>{escape(heading)}</h2>{_table([name_title, *titles], rows, foot=foot)}\n"
 
 
-def _amounts(name: str, group: Group, *, is_placed: bool) -> str:
-    amounts, change = group.amounts, group.idle_change_ratio
-    times = [amounts.allocated_gpu_ms, amounts.active_gpu_ms, amounts.idle_gpu_ms, amounts.unknown_gpu_ms]
-    texts = [quantities.hours(each) for each in (*times, *([amounts.unallocated_gpu_ms] if is_placed else []))]
-    texts += [quantities.percent(amounts.idle_ratio), quantities.money(amounts.cost_micros)]
-    texts += [quantities.money(amounts.idle_cost_micros), quantities.score(amounts.mean_score)]
-    trend = _cell(escape(quantities.change(change)), "" if change is None else _judge(change))
-    return _row([_name(name), _cell(draw_share(amounts)), *(_cell(escape(text)) for text in texts), trend])
+def _group_columns(groups: Sequence[Group]) -> list[_Column[Group]]:
+    has_unallocated = any(group.amounts.unallocated_gpu_ms is not None for group in groups)  # nodes and models only
+    unallocated: _Column[Group] = _Column(
+        messages.UNALLOCATED, lambda group: quantities.hours(group.amounts.unallocated_gpu_ms)
+    )
+    return [
+        _Column(messages.ALLOCATED, lambda group: quantities.hours(group.amounts.allocated_gpu_ms)),
+        _Column(messages.ACTIVE, lambda group: quantities.hours(group.amounts.active_gpu_ms)),
+        _Column(messages.IDLE, lambda group: quantities.hours(group.amounts.idle_gpu_ms)),
+        _Column(messages.UNKNOWN, lambda group: quantities.hours(group.amounts.unknown_gpu_ms)),
+        *([unallocated] if has_unallocated else []),
+        _Column(messages.IDLE_SHARE, lambda group: quantities.percent(group.amounts.idle_ratio)),
+        _Column(messages.COST, lambda group: quantities.money(group.amounts.cost_micros)),
+        _Column(messages.IDLE_COST, lambda group: quantities.money(group.amounts.idle_cost_micros)),
+        _Column(messages.SCORE, lambda group: quantities.score(group.amounts.mean_score)),
+    ]
+
+
+def _group_row(name: str, group: Group, columns: Sequence[_Column[Group]]) -> str:
+    """With a bar after the name, and the trend at the end."""
+    change = group.idle_change_ratio
+    trend = _cell(escape(quantities.change(change)), "" if change is None else _rate(change))
+    return _row([_name(name), _cell(draw_share(group.amounts)), *_cells(group, columns), trend])
+
+
+_WASTER_COLUMNS: Sequence[_Column[Waster]] = (
+    _Column(messages.MODEL, lambda one: one.models),
+    _Column(messages.GPUS, lambda one: str(one.gpus)),
+    _Column(messages.IDLE, lambda one: quantities.hours(one.amounts.idle_gpu_ms)),
+    _Column(messages.IDLE_SHARE, lambda one: quantities.percent(one.amounts.idle_ratio)),
+    _Column(messages.IDLE_COST, lambda one: quantities.money(one.amounts.idle_cost_micros)),
+    _Column(messages.SCORE, lambda one: quantities.score(one.amounts.mean_score)),
+)
 
 
 def _wasters(report: Report, language: Language) -> str:
-    heading = f"<h2>{escape(say('wasters', language))}</h2>"
+    heading = f"<h2>{escape(messages.WASTERS.text(language))}</h2>"
     if not report.wasters:
-        return f'{heading}<p class="empty">{escape(say("no_wasters", language))}</p>\n'
-    keys = ("workload", "model", "gpus", "idle", "idle_share", "idle_cost", "score")
-    rows = [
-        _row(
-            [
-                _name(name_holder(one), one.user),
-                *(
-                    _cell(escape(text))
-                    for text in (
-                        *(one.models, str(one.gpus), quantities.hours(one.amounts.idle_gpu_ms)),
-                        *(quantities.percent(one.amounts.idle_ratio), quantities.money(one.amounts.idle_cost_micros)),
-                        quantities.score(one.amounts.mean_score),
-                    )
-                ),
-            ]
-        )
-        for one in report.wasters
-    ]
-    return f"{heading}{_table([say(key, language) for key in keys], rows)}\n"
+        return heading + _empty(messages.NO_WASTERS, language)
+    rows = [_row([_name(name_workload(one), one.user), *_cells(one, _WASTER_COLUMNS)]) for one in report.wasters]
+    return f"{heading}{_table(_titles(_WASTER_COLUMNS, language), rows)}\n"
 
 
 def _findings(report: Report, language: Language) -> str:
-    heading = f"<h2>{escape(say('findings', language))}</h2>"
+    heading = f"<h2>{escape(messages.FINDINGS.text(language))}</h2>"
     if not report.findings:
-        return f'{heading}<p class="empty">{escape(say("no_findings", language))}</p>\n'
-    keys = ("workload", "model", "gpus", "fits", "evidence", "saving")
-    rows = [
-        _row(
-            [
-                _name(name_holder(one)),
-                *(_cell(escape(text)) for text in (one.model, str(one.gpus), describe_profile(one, language))),
-                _cell(escape(describe_evidence(one))),
-                _cell(escape(_saving(one.saving_gpu_ms, one.saving_micros, report.currency, language))),
-            ]
-        )
-        for one in report.findings
-    ]
-    return f"{heading}{_table([say(key, language) for key in keys], rows)}\n"
+        return heading + _empty(messages.NO_FINDINGS, language)
+    columns: Sequence[_Column[Finding]] = (
+        _Column(messages.MODEL, lambda one: one.model),
+        _Column(messages.GPUS, lambda one: str(one.gpus)),
+        _Column(messages.WOULD_FIT, lambda one: describe_profile(one, language)),
+        _Column(messages.PEAKS, describe_evidence),
+        _Column(messages.SAVING, lambda one: _describe_saving(one, report.currency, language)),
+    )
+    rows = [_row([_name(name_workload(one)), *_cells(one, columns)]) for one in report.findings]
+    return f"{heading}{_table(_titles(columns, language), rows)}\n"
 
 
-def _saving(gpu_ms: int, micros: int | None, currency: str, language: Language) -> str:
-    hours = f"{quantities.hours(gpu_ms)} {say('gpu_hours', language)}"
-    return hours if micros is None else f"{quantities.money(micros, currency)} · {hours}"
+def _describe_saving(finding: Finding, currency: str, language: Language) -> str:
+    hours = f"{quantities.hours(finding.saving_gpu_ms)} {messages.GPU_HOURS.text(language)}"
+    if finding.saving_micros is None:
+        return hours
+    return f"{quantities.money(finding.saving_micros, currency)} · {hours}"
 
 
 def _notes(report: Report, language: Language) -> str:
     items = "".join(f"<li>{escape(note)}</li>" for note in list_notes(report, language))
-    made = f"gpusteward, {say('made', language)} {quantities.moment(report.made_ms)} UTC"
-    return f"<footer><b>{escape(say('notes', language))}</b><ul>{items}</ul><p>{escape(made)}</p></footer>"
+    made = messages.MADE.text(language, at=quantities.moment(report.made_ms))
+    return f"<footer><b>{escape(messages.NOTES.text(language))}</b><ul>{items}</ul><p>{escape(made)}</p></footer>"
+
+
+def _empty(message: Message, language: Language) -> str:
+    return f'<p class="empty">{escape(message.text(language))}</p>\n'
+
+
+def _titles(columns: Sequence[_Column[Row]], language: Language) -> list[str]:
+    return [messages.WORKLOAD.text(language), *(column.title.text(language) for column in columns)]
 
 
 def _table(titles: Sequence[str], rows: Iterable[str], *, foot: str = "") -> str:
@@ -201,10 +248,14 @@ def _row(cells: Sequence[str]) -> str:
     return f"<tr>{''.join(cells)}</tr>"
 
 
+def _cells(row: Row, columns: Sequence[_Column[Row]]) -> list[str]:
+    return [_cell(escape(column.text(row))) for column in columns]
+
+
 def _name(text: str, below: str = "") -> str:
     return f'<td class="name">{escape(text)}{f"<small>{escape(below)}</small>" if below else ""}</td>'
 
 
 def _cell(html: str, kind: str = "") -> str:
-    """`html` is escaped already."""
+    """`html` is already escaped."""
     return f'<td class="{kind}">{html}</td>' if kind else f"<td>{html}</td>"

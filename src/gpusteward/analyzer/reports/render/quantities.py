@@ -1,4 +1,4 @@
-"""Numbers as people read them. What is not known is a dash, never a zero."""
+"""Formats numbers and times for people. Unknown is a dash, never 0."""
 
 from datetime import UTC, datetime
 
@@ -14,7 +14,7 @@ def hours(gpu_ms: int | None) -> str:
 
 
 def money(micros: int | None, currency: str = "") -> str:
-    """An amount, with its currency in front where one is given."""
+    """An amount, with the currency in front if it is given."""
     if micros is None:
         return UNKNOWN
     amount = _amount(micros / _MICROS, small_digits=2)
@@ -26,7 +26,7 @@ def _amount(value: float, *, small_digits: int) -> str:
         return "0"
     digits = small_digits if abs(value) < 1000 else 0
     shown = f"{value:,.{digits}f}"
-    # What is something must not read as nothing.
+    # A small amount must not be shown as 0.
     return f"<{10**-digits:.{digits}f}" if value > 0 and not shown.strip("0.,") else shown
 
 
