@@ -40,9 +40,9 @@ def test_external_text_cannot_forge_a_line_or_a_fact(capsys: pytest.CaptureFixtu
 def test_json_is_one_object_per_line(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs(level="info", as_json=True)
     LOG.error("gpu_lost", gpu="GPU-1", count=2, reason=ValueError("außer Betrieb"))
-    told = json.loads(capsys.readouterr().err)
-    assert told.pop("time").endswith("Z")
-    assert told == {"level": "error", "event": "gpu_lost", "gpu": "GPU-1", "count": 2, "reason": "außer Betrieb"}
+    written = json.loads(capsys.readouterr().err)
+    assert written.pop("time").endswith("Z")
+    assert written == {"level": "error", "event": "gpu_lost", "gpu": "GPU-1", "count": 2, "reason": "außer Betrieb"}
 
 
 def test_events_below_the_level_are_not_logged(capsys: pytest.CaptureFixture[str]) -> None:

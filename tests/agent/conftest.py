@@ -1,4 +1,4 @@
-"""What the agent's tests share."""
+"""Fixtures of the agent's tests."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,8 +14,8 @@ def start() -> Iterator[Starter]:
     """Starts HTTP servers and closes them afterwards."""
     servers: list[Server] = []
 
-    def start_one(answers: FakeContent | None = None, **options: Any) -> Server:
-        servers.append(serve(answers or FakeContent(), LOOPBACK, **options))
+    def start_one(content: FakeContent | None = None, **options: Any) -> Server:
+        servers.append(serve(content or FakeContent(), LOOPBACK, **options))
         return servers[-1]
 
     yield start_one

@@ -270,18 +270,18 @@ def test_the_log_is_json_by_a_flag_and_its_level_comes_from_the_environment_too(
 def test_a_port_in_use_is_one_clear_message():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        said = fails(f"--address=127.0.0.1:{port}")
-    assert str(port) in said
-    assert len(said.splitlines()) == 1
+        stderr = fails(f"--address=127.0.0.1:{port}")
+    assert str(port) in stderr
+    assert len(stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("line", ["DCGM_FI_DEV_GPU_UTILL, gauge, x", "DCGM_FI_DEV_GPU_UTIL, histogram, x"])
 def test_a_wrong_field_list_is_one_clear_message(tmp_path: Path, line: str):
     path = tmp_path / "counters.csv"
     path.write_text(f"# ours\n{line}\n")
-    said = fails(f"--collectors={path}")
-    assert "line 2" in said
-    assert "DCGM_FI_DEV_GPU_UTIL" in said
+    stderr = fails(f"--collectors={path}")
+    assert "line 2" in stderr
+    assert "DCGM_FI_DEV_GPU_UTIL" in stderr
 
 
 def test_a_config_map_that_cannot_be_read_is_one_clear_message():
@@ -291,10 +291,10 @@ def test_a_config_map_that_cannot_be_read_is_one_clear_message():
         api.forbidden = True
         forbidden = fails(*flags, code=1)
     unreachable = fails(*flags, code=1)
-    for said, reason in ((absent, "not found"), (forbidden, "403"), (unreachable, "refused")):
-        assert said.startswith("gpusteward: ConfigMap gpu:fields cannot be read: ")
-        assert reason in said
-        assert len(said.splitlines()) == 1
+    for stderr, reason in ((absent, "not found"), (forbidden, "403"), (unreachable, "refused")):
+        assert stderr.startswith("gpusteward: ConfigMap gpu:fields cannot be read: ")
+        assert reason in stderr
+        assert len(stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("text", ["0", "-2", "two", "nan", None])
@@ -302,9 +302,9 @@ def test_a_wrong_ratio_is_one_clear_message(tmp_path: Path, text: str | None):
     path = tmp_path / "gpu_allocation.txt"
     if text is not None:
         path.write_text(text)
-    said = fails(f"--ratio-file={path}")
-    assert str(path) in said
-    assert len(said.splitlines()) == 1
+    stderr = fails(f"--ratio-file={path}")
+    assert str(path) in stderr
+    assert len(stderr.splitlines()) == 1
 
 
 def test_a_missing_field_list_of_dcgm_exporters_image_is_replaced_by_the_built_in_one(scenario: Path):

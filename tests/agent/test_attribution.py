@@ -1,4 +1,4 @@
-"""Whose process it is: the most trusted witness that knows decides, and nobody is accused without proof."""
+"""Attribution of processes: the most trusted source wins, and no process is flagged without proof."""
 
 from gpusteward.agent.attribution import AttributionInput, attribute_processes
 from gpusteward.agent.kubernetes.pod_records import Pod
@@ -12,13 +12,13 @@ UID = "6eab3b7b-f0a6-4bb8-bff2-d5bc9017c04b"
 CID = "5ebf11e02dbde102cda4b76bc0e3849a65f9edac7a12bdabfd34db01b9556101"
 TRAINER = Container("ml", "trainer-0", UID, "main")
 POD = Pod("ml", "trainer-0", UID, containers={CID: "main"}, workload=Workload("Job", "ml", "trainer"))
-HOST_PID_ADVICE = ProcessIdentity("python", Place.CONTAINER, UID, CID)
+IN_POD = ProcessIdentity("python", Place.CONTAINER, UID, CID)
 GONE = ProcessIdentity()
 
 
 def attributed(identity: ProcessIdentity, *, pods=(), allocations=(), known: bool = True) -> GpuProcess:
-    witnesses = AttributionInput({7: identity}, {pod.uid: pod for pod in pods}, allocations, allocations_known=known)
-    (process,) = attribute_processes([GpuProcess(7, GPU, memory_bytes=5, sm_ratio=0.5)], witnesses)
+    known_data = AttributionInput({7: identity}, {pod.uid: pod for pod in pods}, allocations, allocations_known=known)
+    (process,) = attribute_processes([GpuProcess(7, GPU, memory_bytes=5, sm_ratio=0.5)], known_data)
     assert (process.pid, process.memory_bytes, process.sm_ratio) == (7, 5, 0.5)
     return process
 
@@ -28,37 +28,37 @@ def held(container: Container, share: Share = Share.EXCLUSIVE) -> Allocation:
 
 
 def test_a_process_is_attributed_by_its_cgroup_and_the_pods_of_the_node():
-    process = attributed(HOST_PID_ADVICE, pods=[POD], allocations=[held(TRAINER)])
+    process = attributed(IN_POD, pods=[POD], allocations=[held(TRAINER)])
     assert (process.place, process.container, process.name) == (Place.CONTAINER, TRAINER, "python")
     assert not process.outside_allocation
 
 
 def test_a_process_on_a_gpu_its_pod_does_not_hold_is_flagged():
     other = Container("ml", "other-0", "uid-o", "main")
-    process = attributed(HOST_PID_ADVICE, pods=[POD], allocations=[held(other)])
+    process = attributed(IN_POD, pods=[POD], allocations=[held(other)])
     assert process.container == TRAINER
     assert process.outside_allocation
 
 
 def test_no_process_is_flagged_while_allocations_are_unknown():
-    assert not attributed(HOST_PID_ADVICE, pods=[POD], known=False).outside_allocation
+    assert not attributed(IN_POD, pods=[POD], known=False).outside_allocation
 
 
 def test_a_sidecar_of_a_pod_that_holds_the_gpu_is_not_flagged():
     pod = Pod("ml", "trainer-0", UID, containers={CID: "sidecar"})
-    process = attributed(HOST_PID_ADVICE, pods=[pod], allocations=[held(TRAINER)])
+    process = attributed(IN_POD, pods=[pod], allocations=[held(TRAINER)])
     assert process.container == Container("ml", "trainer-0", UID, "sidecar")
     assert not process.outside_allocation
 
 
 def test_without_the_api_server_a_process_is_attributed_to_the_only_holder():
     holder = Container("ml", "trainer-0", "", "main")
-    assert attributed(HOST_PID_ADVICE, allocations=[held(holder)]).container == holder
+    assert attributed(IN_POD, allocations=[held(holder)]).container == holder
 
 
 def test_a_process_is_not_attributed_to_a_holder_with_another_uid():
     holder = Container("ml", "other-0", "another-uid", "main")
-    assert attributed(HOST_PID_ADVICE, allocations=[held(holder)]).container == Container(pod_uid=UID)
+    assert attributed(IN_POD, allocations=[held(holder)]).container == Container(pod_uid=UID)
 
 
 def test_without_hostpid_a_process_is_attributed_to_the_only_holder():
@@ -71,7 +71,7 @@ def test_without_hostpid_processes_on_a_shared_gpu_are_unattributed():
 
 
 def test_a_pod_known_by_its_cgroup_alone_keeps_its_uid():
-    process = attributed(HOST_PID_ADVICE)
+    process = attributed(IN_POD)
     assert process.container == Container(pod_uid=UID)
     assert not process.outside_allocation
 
@@ -88,12 +88,12 @@ def test_a_container_outside_kubernetes_is_known_by_its_short_id():
 
 def test_a_container_the_api_server_does_not_list_yet_is_the_pods_only_claim():
     pod = Pod("ml", "trainer-0", UID, containers={})
-    assert attributed(HOST_PID_ADVICE, pods=[pod], allocations=[held(TRAINER)]).container == TRAINER
+    assert attributed(IN_POD, pods=[pod], allocations=[held(TRAINER)]).container == TRAINER
 
 
 def test_a_process_of_a_pod_with_an_unresolved_device_is_not_flagged():
-    witnesses = AttributionInput({7: HOST_PID_ADVICE}, {UID: POD}, (), unplaced=frozenset({("ml", "trainer-0")}))
-    (process,) = attribute_processes([GpuProcess(7, GPU)], witnesses)
+    known_data = AttributionInput({7: IN_POD}, {UID: POD}, (), unplaced=frozenset({("ml", "trainer-0")}))
+    (process,) = attribute_processes([GpuProcess(7, GPU)], known_data)
     assert not process.outside_allocation
 
 

@@ -1,4 +1,4 @@
-"""One runner for every collector: a fault costs its own part, is counted, and is said once."""
+"""The collector runner: a failure affects only its collector, is counted, and is logged once."""
 
 import logging
 

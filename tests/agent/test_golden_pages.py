@@ -1,6 +1,6 @@
-"""Whole /metrics pages of a park of nodes, compared with pages that were read and found right.
+"""Complete /metrics pages of the example machines, compared with golden files.
 
-After a change on purpose: `make golden`, then read the diff.
+After an intended change: `make golden`, then read the diff.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""A whole node through its misfortunes: each costs its own part, and what was known stays known for a while."""
+"""A node with faults: each affects only its own part, and known data stays valid for a while."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

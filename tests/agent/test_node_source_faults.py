@@ -1,4 +1,4 @@
-"""What a node cannot see is unknown, never 0, and it is said once why."""
+"""Values that a node cannot read are unknown, never 0, and the reason is logged once."""
 
 import logging
 from pathlib import Path
@@ -79,8 +79,8 @@ def test_an_unresolved_device_id_is_logged_once(fake_nvml: FakeNvml, tmp_path: P
     with running_node(machine, tmp_path) as node:
         for _cycle in range(4):
             node.read()
-    told = [record.message for record in caplog.records if record.message.startswith("collector_")]
-    assert told == ["collector_failed"]
+    events = [record.message for record in caplog.records if record.message.startswith("collector_")]
+    assert events == ["collector_failed"]
 
 
 def test_without_a_driver_device_ids_are_not_reported_as_unresolved(fake_nvml: FakeNvml, tmp_path: Path):

@@ -1,4 +1,4 @@
-"""A machine without Kubernetes: whoever has a process on a GPU holds it."""
+"""A machine without Kubernetes: a GPU is attributed to the processes running on it."""
 
 import getpass
 from dataclasses import replace
@@ -24,20 +24,20 @@ BOB = ProcessIdentity(name="train", place=Place.HOST, user="bob")
 BOXED = ProcessIdentity(name="python3", place=Place.CONTAINER, container_id="c0ffee" * 10, user="root")
 
 
-def seat(*placed: tuple[str, ProcessIdentity]):
+def assign(*placed: tuple[str, ProcessIdentity]):
     processes = [GpuProcess(pid, gpu) for pid, (gpu, _) in enumerate(placed)]
     return assign_process_holders(processes, {pid: identity for pid, (_, identity) in enumerate(placed)})
 
 
 def test_a_user_alone_on_a_gpu_holds_all_of_it_under_the_name_of_the_program():
-    (process,), (held,) = seat(("GPU-0", ALICE))
+    (process,), (held,) = assign(("GPU-0", ALICE))
     assert (held.container.namespace, held.container.pod, held.share) == ("alice", "python3", Share.EXCLUSIVE)
     assert held.container.workload == Workload("Program", "alice", "python3")
     assert process.container == held.container
 
 
 def test_several_holders_of_a_gpu_share_it_and_several_processes_of_one_are_one_holder():
-    _, held = seat(("GPU-0", ALICE), ("GPU-0", ALICE), ("GPU-0", BOB), ("GPU-1", BOB))
+    _, held = assign(("GPU-0", ALICE), ("GPU-0", ALICE), ("GPU-0", BOB), ("GPU-1", BOB))
     assert [(each.gpu_uuid, each.container.namespace, each.share) for each in held] == [
         ("GPU-0", "alice", Share.TIME_SLICED),
         ("GPU-0", "bob", Share.TIME_SLICED),
@@ -46,17 +46,17 @@ def test_several_holders_of_a_gpu_share_it_and_several_processes_of_one_are_one_
 
 
 def test_a_program_name_that_ends_with_a_slash_is_kept():
-    _, (held,) = seat(("GPU-0", replace(BOB, name="hidden/")))
+    _, (held,) = assign(("GPU-0", replace(BOB, name="hidden/")))
     assert held.container.pod == "hidden/"
 
 
 def test_a_container_is_known_by_its_short_id():
-    _, (held,) = seat(("GPU-0", BOXED))
+    _, (held,) = assign(("GPU-0", BOXED))
     assert held.container.workload == Workload("Container", "root", "c0ffeec0ffee")
 
 
 def test_a_process_without_identity_stays_unattributed():
-    (process,), held = seat(("GPU-0", ProcessIdentity()))
+    (process,), held = assign(("GPU-0", ProcessIdentity()))
     assert (process.place, process.container, held) == (Place.UNKNOWN, None, ())
 
 
@@ -86,7 +86,7 @@ def test_a_machine_without_a_kubelet_is_exported_and_its_parts_sum_to_the_device
 
 
 def test_without_kubernetes_no_advice_about_pods_is_given(fake_nvml: FakeNvml, tmp_path: Path):
-    scenario = crowd(2, 1, pids=[2001])  # of the first GPU; nobody is on the second, whose memory is held
+    scenario = crowd(2, 1, pids=[2001])  # on the first GPU; the second has memory in use without processes
     fake_nvml.change(scenario)
     source = NodeSource(
         NODE, Nvml(NODE, event_wait_milliseconds=10), NodeProviders(ProcessTable(tmp_path), holders_are_processes=True)

@@ -1,4 +1,4 @@
-"""Real Prometheus: it scrapes the agent, promtool finds nothing to say, and dashboard 12239 shows data."""
+"""A real Prometheus scrapes the agent, promtool accepts the page, and dashboard 12239 shows data."""
 
 import json
 import os
@@ -52,25 +52,25 @@ def query(
     ]
     process = subprocess.Popen(command, cwd=folder)
 
-    def ask(expression: str) -> list:
+    def query(expression: str) -> list:
         question = urllib.parse.urlencode({"query": expression})
         with urllib.request.urlopen(f"http://{address}/api/v1/query?{question}", timeout=5) as answer:
             return json.load(answer)["data"]["result"]
 
     try:
-        wait_for_data(ask, process)
-        yield ask
+        wait_for_data(query, process)
+        yield query
     finally:
         process.terminate()
         process.wait(20)
 
 
-def wait_for_data(ask: Callable[[str], list], process: subprocess.Popen) -> None:
+def wait_for_data(query: Callable[[str], list], process: subprocess.Popen) -> None:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         assert process.poll() is None, "prometheus has ended"
         try:
-            if ask("DCGM_FI_DEV_GPU_TEMP"):
+            if query("DCGM_FI_DEV_GPU_TEMP"):
                 return
         except urllib.error.HTTPError as error:
             error.close()

@@ -1,4 +1,4 @@
-"""Counters between snapshots: busy seconds and energy go to whoever used the GPU, and nothing is made up."""
+"""Counters accumulated between snapshots: busy seconds and energy per user of a GPU."""
 
 from dataclasses import replace
 

@@ -1,8 +1,8 @@
-"""Machines with GPUs, and their misfortunes, as scenarios for the fake NVML (format: nvml/world.h).
+"""Scenarios for the fake NVML: machines with GPUs and their faults (format: nvml/world.h).
 
-world = a100x8()
-world.gpus[0].compute(4242, 8 * GIB)
-path.write_text(world.text())
+scenario = a100x8()
+scenario.gpus[0].compute(4242, 8 * GIB)
+path.write_text(scenario.text())
 """
 
 import os
@@ -251,7 +251,7 @@ def no_driver() -> Scenario:
 
 
 def reloaded(world: Scenario, *, generation: int = 2, code: int = 1) -> Scenario:
-    """The driver was reloaded: what was initialised before answers with this code until it starts anew."""
+    """The driver was reloaded: calls return this code until NVML is initialised again."""
     world.lines += [f"generation {generation}", f"stale {code}"]
     return world
 

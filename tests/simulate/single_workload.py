@@ -1,4 +1,4 @@
-"""A node with one GPU and one application on it: the plainest thing to look at."""
+"""A node with one GPU and one application."""
 
 from gpusteward.core.gpus import GpuReading
 from gpusteward.simulate.applications import Application, draw_application
@@ -25,7 +25,7 @@ def single_workload_node(kind: Kind, seed: int, *, model: GpuModel = H100) -> Si
 
 
 def start_of_pod(kind: Kind, seed: int) -> float:
-    """When a pod of the lone application starts: the one whose life NOW falls into."""
+    """Start time of the application's pod that runs at NOW."""
     lifetimes = single_application(kind, seed).lifetimes
     return lifetimes.starts_at(lifetimes.generation(NOW))
 

@@ -1,4 +1,4 @@
-"""A cluster that could be somebody's."""
+"""Properties of simulated fleets."""
 
 from collections import defaultdict
 

@@ -1,4 +1,4 @@
-"""Every course counts seconds: it never falls, never outruns time, and forgets nothing between two readings."""
+"""Properties of load curves: they never decrease, never grow faster than time, and are continuous."""
 
 import math
 
@@ -24,7 +24,7 @@ from gpusteward.simulate.load_curves import (
     Steady,
 )
 
-COURSES: dict[str, LoadCurve] = {
+CURVES: dict[str, LoadCurve] = {
     "rest": Idle(),
     "constant": Constant(0.3),
     "steady": Steady(5, 0.9, 0.02),
@@ -43,17 +43,17 @@ moments = st.floats(1.78e9, 1.80e9)
 near = st.floats(1.79e9 - 200, 1.79e9 + 400)
 
 
-@pytest.mark.parametrize("name", COURSES)
+@pytest.mark.parametrize("name", CURVES)
 @given(at=moments | near, step=st.floats(0, 3 * DAY) | st.floats(0, 100))
 def test_a_curve_never_decreases_and_never_grows_faster_than_time(name, at, step):
-    counted = COURSES[name](at + step) - COURSES[name](at)
+    counted = CURVES[name](at + step) - CURVES[name](at)
     assert -1e-5 <= counted <= step + 1e-5
 
 
-@pytest.mark.parametrize("name", COURSES)
+@pytest.mark.parametrize("name", CURVES)
 @given(at=moments | near)
 def test_a_curve_is_continuous(name, at):
-    assert abs(COURSES[name](math.nextafter(at, math.inf)) - COURSES[name](at)) < 1e-5
+    assert abs(CURVES[name](math.nextafter(at, math.inf)) - CURVES[name](at)) < 1e-5
 
 
 @given(block=st.integers(1_000_000, 1_100_000))

@@ -1,4 +1,4 @@
-"""A load that a person starts is seen in the numbers, and nowhere else."""
+"""A load started by hand changes the readings of its GPU only."""
 
 import math
 

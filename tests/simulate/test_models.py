@@ -117,8 +117,8 @@ def test_an_instance_reports_its_own_signals_and_copies_but_none_of_the_device(m
 def test_the_memory_of_the_instances_fits_into_their_parent(model):
     parent, *instances = sliced_node(model).snapshot(NOW).readings
     assert parent.signals["memory_used_bytes"] == sum(each.signals["memory_used_bytes"] for each in instances)
-    room = parent.signals["memory_total_bytes"] - parent.signals["memory_reserved_bytes"]
-    assert sum(each.gpu.memory_total_bytes for each in instances) <= room
+    usable = parent.signals["memory_total_bytes"] - parent.signals["memory_reserved_bytes"]
+    assert sum(each.gpu.memory_total_bytes for each in instances) <= usable
 
 
 def test_a_busy_instance_keeps_only_its_slices_of_the_device_busy():

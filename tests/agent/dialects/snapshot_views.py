@@ -1,4 +1,4 @@
-"""Views built by hand, and the dcgm dialect's answer to them as something a test can ask."""
+"""Snapshot views for tests, and access to what the dcgm dialect renders from them."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -135,7 +135,7 @@ def read_labels(text: str) -> dict[str, str]:
     return dict(pairs)
 
 
-def speak(seen: SnapshotView, options: DcgmOptions | None = None, chosen: FieldList | None = None) -> Page:
-    """One view through a new dialect."""
+def render(seen: SnapshotView, options: DcgmOptions | None = None, chosen: FieldList | None = None) -> Page:
+    """Render one view with a new dialect."""
     dialect = DcgmDialect(options or DcgmOptions(), chosen or default_fields(), labels=LabelCache())
     return Page(dialect.families(seen))

@@ -6,7 +6,17 @@ from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.agent.fields.field_list import default_fields
 from gpusteward.core.exposition import LabelCache, render_page
-from tests.agent.dialects.snapshot_views import GIB, SIGNALS, claim, fields, instance, read_labels, reading, speak, view
+from tests.agent.dialects.snapshot_views import (
+    GIB,
+    SIGNALS,
+    claim,
+    fields,
+    instance,
+    read_labels,
+    reading,
+    render,
+    view,
+)
 
 # One sample of each of three real pages (elastic integrations; run-ai fake-gpu-operator, twice), labels and value.
 REAL_PLAIN = (
@@ -30,18 +40,18 @@ DASHBOARD_12239 = {
     "DCGM_FI_DEV_FB_USED",
     "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
 }
-"""What the expressions of NVIDIA's Grafana dashboard ask for, each with the labels `instance` and `gpu`."""
+"""Metrics used by NVIDIA's Grafana dashboard, each with the labels `instance` and `gpu`."""
 
 
 def test_every_metric_of_dashboard_12239_is_exported() -> None:
-    page = speak(view([reading(0), reading(1)]))
+    page = render(view([reading(0), reading(1)]))
     assert page.names() >= DASHBOARD_12239
     for name in DASHBOARD_12239:
         assert [labels["gpu"] for labels, _ in page.samples(name)] == ["0", "1"]
 
 
 def test_values_have_dcgm_exporters_units() -> None:
-    page = speak(view([reading()]))
+    page = render(view([reading()]))
     shown = {name: page.values(name) for name in page.names()}
     assert shown["DCGM_FI_DEV_SM_CLOCK"] == [1980]
     assert shown["DCGM_FI_DEV_GPU_UTIL"] == [42]
@@ -52,8 +62,8 @@ def test_values_have_dcgm_exporters_units() -> None:
 
 
 def test_the_last_xid_is_0_from_the_start_and_changes_no_label() -> None:
-    quiet, _ = before = speak(view([reading()])).only("DCGM_FI_DEV_XID_ERRORS")
-    loud, value = speak(view([reading(signals=SIGNALS | {"last_xid": 31.0})])).only("DCGM_FI_DEV_XID_ERRORS")
+    quiet, _ = before = render(view([reading()])).only("DCGM_FI_DEV_XID_ERRORS")
+    loud, value = render(view([reading(signals=SIGNALS | {"last_xid": 31.0})])).only("DCGM_FI_DEV_XID_ERRORS")
     assert before[1] == 0
     assert value == 31
     assert quiet == loud
@@ -61,14 +71,14 @@ def test_the_last_xid_is_0_from_the_start_and_changes_no_label() -> None:
 
 
 def test_labels_are_the_real_ones_in_their_order() -> None:
-    page = speak(view([reading()]), DcgmOptions(hostname="node-1"))
+    page = render(view([reading()]), DcgmOptions(hostname="node-1"))
     labels, _ = page.only("DCGM_FI_DEV_GPU_TEMP")
     assert list(labels) == list(read_labels(REAL_PLAIN))
     assert labels["device"] == "nvidia0"  # by index, though the minor number is another one
 
 
 def test_labels_of_a_held_gpu_are_the_real_ones_and_the_bus_id() -> None:
-    page = speak(view([reading()], [claim("train")]), DcgmOptions(hostname="node-1"))
+    page = render(view([reading()], [claim("train")]), DcgmOptions(hostname="node-1"))
     labels, _ = page.only("DCGM_FI_DEV_GPU_TEMP")
     assert [name for name in labels if name != "pci_bus_id"] == list(read_labels(REAL_POD))
     assert (labels["namespace"], labels["pod"], labels["container"]) == ("team", "train", "main")
@@ -76,7 +86,7 @@ def test_labels_of_a_held_gpu_are_the_real_ones_and_the_bus_id() -> None:
 
 def test_labels_of_a_mig_instance_are_the_real_ones_with_the_parents_uuid() -> None:
     readings = [reading(0, is_mig_parent=True), instance(0, 7)]
-    page = speak(view(readings, [claim("train", "MIG-0-7-0")]), DcgmOptions(hostname="node-1"))
+    page = render(view(readings, [claim("train", "MIG-0-7-0")]), DcgmOptions(hostname="node-1"))
     labels, value = page.only("DCGM_FI_DEV_FB_USED")
     assert [name for name in labels if name != "pci_bus_id"] == list(read_labels(REAL_MIG))
     assert labels["UUID"] == "GPU-0"
@@ -85,12 +95,12 @@ def test_labels_of_a_mig_instance_are_the_real_ones_with_the_parents_uuid() -> N
 
 
 def test_an_unallocated_gpu_has_no_pod_labels() -> None:
-    labels, _ = speak(view([reading()])).only("DCGM_FI_DEV_GPU_TEMP")
+    labels, _ = render(view([reading()])).only("DCGM_FI_DEV_GPU_TEMP")
     assert not {"pod", "namespace", "container"} & labels.keys()
 
 
 def test_power_of_a_mig_device_is_exported_once_and_its_temperature_per_instance() -> None:
-    page = speak(view([reading(0, is_mig_parent=True), instance(0, 7), instance(0, 8)]))
+    page = render(view([reading(0, is_mig_parent=True), instance(0, 7), instance(0, 8)]))
     labels, watts = page.only("DCGM_FI_DEV_POWER_USAGE")
     assert watts == 112.252
     assert "GPU_I_ID" not in labels
@@ -102,25 +112,25 @@ def test_power_of_a_mig_device_is_exported_once_and_its_temperature_per_instance
 def test_mig_instances_have_no_gpu_util() -> None:
     parent = reading(0, is_mig_parent=True, signals={**SIGNALS} | {"utilization_ratio": 0.1})
     without = reading(1, is_mig_parent=True, signals={n: v for n, v in SIGNALS.items() if n != "utilization_ratio"})
-    page = speak(view([parent, instance(0, 7), without, instance(1, 7)]))
+    page = render(view([parent, instance(0, 7), without, instance(1, 7)]))
     assert all("GPU_I_ID" not in labels for labels, _ in page.samples("DCGM_FI_DEV_GPU_UTIL"))
     assert len(page.values("DCGM_FI_DEV_GPU_UTIL")) == 1
 
 
 def test_two_compute_instances_of_one_gpu_instance_have_different_labels() -> None:
     readings = [reading(0, is_mig_parent=True), instance(0, 7, compute=0), instance(0, 7, compute=1), instance(0, 8)]
-    page = speak(view(readings))
+    page = render(view(readings))
     found = [labels.get("GPU_CI_ID") for labels, _ in page.samples("DCGM_FI_DEV_FB_USED")]
     assert found == ["0", "1", None]
 
 
 def test_a_lost_gpu_has_no_rows_and_does_not_affect_others() -> None:
-    page = speak(view([reading(0, lost=True), reading(1)]))
+    page = render(view([reading(0, lost=True), reading(1)]))
     assert {labels["gpu"] for name in page.names() for labels, _ in page.samples(name)} == {"1"}
 
 
 def test_what_was_not_measured_is_absent() -> None:
-    page = speak(view([reading(0, signals={"temperature_celsius": 36.0}), reading(1)]))
+    page = render(view([reading(0, signals={"temperature_celsius": 36.0}), reading(1)]))
     assert [labels["gpu"] for labels, _ in page.samples("DCGM_FI_DEV_FB_USED")] == ["1"]
 
 
@@ -137,7 +147,7 @@ def test_what_was_not_measured_is_absent() -> None:
     ],
 )
 def test_names_follow_the_option(names: str, used: dict[str, float], driver: set[str]) -> None:
-    page = speak(view([reading()]), DcgmOptions(names=names), default_fields(names))
+    page = render(view([reading()]), DcgmOptions(names=names), default_fields(names))
     assert {name: page.values(name)[0] for name in page.names() if "FB_USED" in name} == used
     labels, _ = page.only(next(iter(used)))
     assert {name for name in labels if "DRIVER" in name} == driver
@@ -171,7 +181,7 @@ def test_label_rows_are_sorted_and_absent_where_unknown() -> None:
         "DCGM_FI_DEV_MINOR_NUMBER,label,",
         "DCGM_FI_DEV_GPU_TEMP",
     )
-    labels, _ = speak(view([reading()]), None, chosen).only("DCGM_FI_DEV_GPU_TEMP")
+    labels, _ = render(view([reading()]), None, chosen).only("DCGM_FI_DEV_GPU_TEMP")
     assert list(labels)[5:] == ["DCGM_FI_DEV_MINOR_NUMBER", "DCGM_FI_DEV_SERIAL", "DCGM_FI_DRIVER_VERSION"]
     assert labels["DCGM_FI_DEV_MINOR_NUMBER"] == "7"
 
@@ -186,13 +196,13 @@ def test_label_rows_are_sorted_and_absent_where_unknown() -> None:
     ],
 )
 def test_the_hostname_label_follows_the_option(options: DcgmOptions, found: list[str]) -> None:
-    labels, _ = speak(view([reading()]), options).only("DCGM_FI_DEV_GPU_TEMP")
+    labels, _ = render(view([reading()]), options).only("DCGM_FI_DEV_GPU_TEMP")
     assert [name for name in labels if name.lower() == "hostname"] == found
 
 
 def test_old_labels_and_dashes_in_the_model_name() -> None:
     options = DcgmOptions(old_labels=True, replace_blanks=True, pod_uid=True)
-    labels, _ = speak(view([reading()], [claim("train")]), options).only("DCGM_FI_DEV_GPU_TEMP")
+    labels, _ = render(view([reading()], [claim("train")]), options).only("DCGM_FI_DEV_GPU_TEMP")
     assert list(labels)[-4:] == ["container_name", "pod_name", "pod_namespace", "pod_uid"]
     assert (labels["uuid"], labels["modelName"]) == ("GPU-0", "NVIDIA-H100-80GB-HBM3")
 

@@ -1,4 +1,4 @@
-"""Which devices the dcgm dialect speaks of (`-d`)."""
+"""Selection of devices in the dcgm dialect (`-d`)."""
 
 import logging
 
@@ -9,7 +9,7 @@ from gpusteward.agent.dialects.dcgm_options import DcgmOptions, DeviceSelection,
 from gpusteward.agent.fields.field_list import default_fields
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.exposition import LabelCache
-from tests.agent.dialects.snapshot_views import instance, reading, speak, view
+from tests.agent.dialects.snapshot_views import instance, reading, render, view
 
 
 @pytest.mark.parametrize(
@@ -25,13 +25,13 @@ from tests.agent.dialects.snapshot_views import instance, reading, speak, view
 )
 def test_only_selected_devices_are_exported(text: str, util: list[str], used: list[tuple[str, str | None]]) -> None:
     readings = [reading(0, is_mig_parent=True), instance(0, 7), instance(0, 8), reading(1)]
-    page = speak(view(readings), DcgmOptions(devices=parse_devices(text)))
+    page = render(view(readings), DcgmOptions(devices=parse_devices(text)))
     assert [labels["gpu"] for labels, _ in page.samples("DCGM_FI_DEV_POWER_USAGE")] == util
     assert [(labels["gpu"], labels.get("GPU_I_ID")) for labels, _ in page.samples("DCGM_FI_DEV_FB_USED")] == used
 
 
 def test_a_gpu_ready_for_mig_without_an_instance_is_a_whole_gpu() -> None:
-    page = speak(view([reading(0, is_mig_parent=True)]))
+    page = render(view([reading(0, is_mig_parent=True)]))
     assert page.values("DCGM_FI_DEV_FB_USED") == [10240]
 
 
@@ -70,10 +70,10 @@ def test_an_invalid_device_selection_is_refused(text: str, reason: str) -> None:
 @pytest.mark.parametrize(("text", "ids"), [("g:0,9", "9"), ("i:0,1,2", "2"), ("g:0", None), ("f", None)])
 def test_missing_device_ids_are_logged_once(text: str, ids: str | None) -> None:
     dialect = DcgmDialect(DcgmOptions(devices=parse_devices(text)), default_fields(), labels=LabelCache())
-    said: list[str] = []
+    logged: list[str] = []
 
     def listen(record: logging.LogRecord) -> bool:
-        said.append(record.__dict__["facts"]["ids"])
+        logged.append(record.__dict__["facts"]["ids"])
         return False
 
     logger = logging.getLogger("gpusteward.agent.dialects.dcgm")
@@ -82,4 +82,4 @@ def test_missing_device_ids_are_logged_once(text: str, ids: str | None) -> None:
     for seen in (view([]), view(readings), view(readings)):
         dialect.families(seen)
     logger.removeFilter(listen)
-    assert said == ([ids] if ids else [])
+    assert logged == ([ids] if ids else [])

@@ -8,7 +8,7 @@ from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.core.exposition import LabelCache
 from gpusteward.core.gpus import GpuReading
 from gpusteward.core.signals import CLOCK_EVENTS
-from tests.agent.dialects.snapshot_views import SIGNALS, Page, Samples, claim, fields, instance, reading, speak, view
+from tests.agent.dialects.snapshot_views import SIGNALS, Page, Samples, claim, fields, instance, reading, render, view
 
 XIDS = "DCGM_EXP_XID_ERRORS_COUNT"
 CLOCKS = "DCGM_EXP_CLOCK_EVENTS_COUNT"
@@ -37,7 +37,7 @@ class Story:
 def test_labels_of_an_xid_count_are_sorted_before_the_pod() -> None:
     chosen = fields("DCGM_FI_DRIVER_VERSION,label,", XIDS)
     seen = view([reading(xid_counts={42: 1})], [claim("a")])
-    labels, value = speak(seen, DcgmOptions(hostname="node-1"), chosen).only(XIDS)
+    labels, value = render(seen, DcgmOptions(hostname="node-1"), chosen).only(XIDS)
     assert list(labels)[5:] == [
         "Hostname",
         "DCGM_FI_DRIVER_VERSION",

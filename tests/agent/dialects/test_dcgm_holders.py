@@ -7,7 +7,7 @@ from gpusteward.agent.usage_counters import UserKey
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
 from gpusteward.core.gpus import GpuProcess, Place
-from tests.agent.dialects.snapshot_views import GIB, SIGNALS, claim, fields, instance, reading, speak, view
+from tests.agent.dialects.snapshot_views import GIB, SIGNALS, claim, fields, instance, reading, render, view
 
 PER_POD = DcgmOptions(device_per_pod=True)
 SHARED = [share for share in Share if share not in (Share.EXCLUSIVE, Share.MIG)]
@@ -20,30 +20,30 @@ def process(pid: int, holder: Allocation, *, memory: float, sm: float) -> GpuPro
 
 @pytest.mark.parametrize("share", SHARED)
 def test_a_shared_gpu_has_no_pod_label_even_with_one_holder(share: Share) -> None:
-    labels, _ = speak(view([reading()], [claim("a", share=share)])).only("DCGM_FI_DEV_GPU_UTIL")
+    labels, _ = render(view([reading()], [claim("a", share=share)])).only("DCGM_FI_DEV_GPU_UTIL")
     assert "pod" not in labels
 
 
 def test_a_gpu_held_by_two_pods_has_no_pod_label() -> None:
-    labels, _ = speak(view([reading()], [claim("a"), claim("b")])).only("DCGM_FI_DEV_GPU_UTIL")
+    labels, _ = render(view([reading()], [claim("a"), claim("b")])).only("DCGM_FI_DEV_GPU_UTIL")
     assert "pod" not in labels
 
 
 def test_two_containers_of_one_pod_make_one_sample() -> None:
     both = [claim("a", container="main"), claim("a", container="init")]
-    labels, _ = speak(view([reading()], both)).only("DCGM_FI_DEV_GPU_UTIL")
+    labels, _ = render(view([reading()], both)).only("DCGM_FI_DEV_GPU_UTIL")
     assert (labels["pod"], labels["container"]) == ("a", "init")
 
 
 def test_a_dynamic_resource_claim_is_labelled() -> None:
     dra = {"dra_driver_name": "gpu.nvidia.com", "dra_claim_name": "one", "dra_pool_name": ""}
-    labels, _ = speak(view([reading()], [claim("a", dra=dra)])).only("DCGM_FI_DEV_GPU_UTIL")
+    labels, _ = render(view([reading()], [claim("a", dra=dra)])).only("DCGM_FI_DEV_GPU_UTIL")
     assert list(labels)[-5:] == ["container", "dra_claim_name", "dra_driver_name", "namespace", "pod"]
 
 
 def test_unknown_values_of_the_holder_have_no_label() -> None:
     unnamed = Allocation(Container(pod_uid="uid-1"), "GPU-0")
-    labels, _ = speak(view([reading()], [unnamed]), DcgmOptions(pod_uid=True)).only("DCGM_FI_DEV_GPU_UTIL")
+    labels, _ = render(view([reading()], [unnamed]), DcgmOptions(pod_uid=True)).only("DCGM_FI_DEV_GPU_UTIL")
     assert list(labels)[-1] == "pod_uid"
     assert "pod" not in labels
 
@@ -51,7 +51,7 @@ def test_unknown_values_of_the_holder_have_no_label() -> None:
 def test_pod_labels_are_sorted_with_the_label_rows() -> None:
     chosen = fields("DCGM_FI_DRIVER_VERSION,label,", "DCGM_FI_DEV_SERIAL,label,", "DCGM_FI_DEV_GPU_TEMP")
     held = claim("a", labels={"app.kubernetes.io/name": "x", "Dx": "y", "zone": "z"})
-    labels, _ = speak(view([reading()], [held]), DcgmOptions(pod_labels=True), chosen).only("DCGM_FI_DEV_GPU_TEMP")
+    labels, _ = render(view([reading()], [held]), DcgmOptions(pod_labels=True), chosen).only("DCGM_FI_DEV_GPU_TEMP")
     assert list(labels)[5:] == [
         "DCGM_FI_DEV_SERIAL",
         "DCGM_FI_DRIVER_VERSION",
@@ -65,7 +65,7 @@ def test_pod_labels_are_sorted_with_the_label_rows() -> None:
 
 
 def test_pod_labels_are_off_by_default() -> None:
-    labels, _ = speak(view([reading()], [claim("a", labels={"app": "x"})])).only("DCGM_FI_DEV_GPU_TEMP")
+    labels, _ = render(view([reading()], [claim("a", labels={"app": "x"})])).only("DCGM_FI_DEV_GPU_TEMP")
     assert "app" not in labels
 
 
@@ -86,7 +86,7 @@ def test_pod_labels_are_off_by_default() -> None:
 )
 def test_a_pod_label_never_takes_the_name_of_another_label(written: dict[str, str], shown: dict[str, str]) -> None:
     options = DcgmOptions(pod_labels=True, hostname="node-1")
-    labels, _ = speak(view([reading()], [claim("a", labels=written)]), options).only("DCGM_FI_DEV_GPU_TEMP")
+    labels, _ = render(view([reading()], [claim("a", labels=written)]), options).only("DCGM_FI_DEV_GPU_TEMP")
     assert shown.items() <= labels.items()
     assert labels["gpu"] == "0"
     assert labels["pod"] == "a"
@@ -100,7 +100,7 @@ def test_the_per_pod_form_has_only_the_usage_of_each_pod() -> None:
     a, b = sliced("a", "0"), sliced("b", "1")
     used = [process(1, a, memory=6 * GIB, sm=0.3), process(2, b, memory=3 * GIB, sm=0.1)]
     energy: dict[UserKey, float] = {("GPU-0", Place.CONTAINER, a.container): 5.0}
-    page = speak(view([reading()], [a, b], processes=used, energy=energy), PER_POD)
+    page = render(view([reading()], [a, b], processes=used, energy=energy), PER_POD)
     by_pod = {name: {x["pod"]: value for x, value in page.samples(name)} for name in page.names()}
     assert by_pod["DCGM_FI_DEV_GPU_UTIL"] == {"a": 30, "b": 10}
     assert by_pod["DCGM_FI_DEV_FB_USED"] == {"a": 6144, "b": 3072}
@@ -112,13 +112,13 @@ def test_the_per_pod_form_has_only_the_usage_of_each_pod() -> None:
 
 def test_a_pod_that_holds_a_share_without_using_it_has_0() -> None:
     a, b = sliced("a", "0"), sliced("b", "1")
-    page = speak(view([reading()], [a, b], processes=[process(1, a, memory=GIB, sm=0.3)]), PER_POD)
+    page = render(view([reading()], [a, b], processes=[process(1, a, memory=GIB, sm=0.3)]), PER_POD)
     assert page.values("DCGM_FI_DEV_GPU_UTIL") == [30, 0]
 
 
 def test_unknown_values_of_a_pod_are_absent_in_the_per_pod_form() -> None:
-    stranger = GpuProcess(9, "GPU-0", memory_bytes=None, sm_ratio=None, place=Place.UNKNOWN)
-    page = speak(view([reading()], [sliced("a", "0"), sliced("b", "1")], processes=[stranger]), PER_POD)
+    unattributed = GpuProcess(9, "GPU-0", memory_bytes=None, sm_ratio=None, place=Place.UNKNOWN)
+    page = render(view([reading()], [sliced("a", "0"), sliced("b", "1")], processes=[unattributed]), PER_POD)
     assert page.values("DCGM_FI_DEV_GPU_UTIL") == []
     assert page.values("DCGM_FI_DEV_FB_USED") == []
     assert len(page.values("DCGM_FI_DEV_GPU_TEMP")) == 2
@@ -126,20 +126,20 @@ def test_unknown_values_of_a_pod_are_absent_in_the_per_pod_form() -> None:
 
 def test_two_replicas_of_one_container_do_not_count_its_use_twice() -> None:
     first, second = sliced("a", "0"), sliced("a", "1")
-    page = speak(view([reading()], [first, second], processes=[process(1, first, memory=8 * GIB, sm=0.4)]), PER_POD)
+    page = render(view([reading()], [first, second], processes=[process(1, first, memory=8 * GIB, sm=0.4)]), PER_POD)
     assert page.values("DCGM_FI_DEV_GPU_UTIL") == [20, 20]
     assert sum(page.values("DCGM_FI_DEV_FB_USED")) == 8192
 
 
 def test_claims_with_identical_labels_are_summed_in_one_sample() -> None:
     first, second = sliced("a", ""), sliced("a", "")
-    page = speak(view([reading()], [first, second], processes=[process(1, first, memory=8 * GIB, sm=0.4)]), PER_POD)
+    page = render(view([reading()], [first, second], processes=[process(1, first, memory=8 * GIB, sm=0.4)]), PER_POD)
     assert page.values("DCGM_FI_DEV_GPU_UTIL") == [40]
 
 
 def test_the_per_pod_form_leaves_exclusive_and_free_gpus_as_they_are() -> None:
     readings = [reading(0), reading(1)]
-    assert speak(view(readings, [claim("a")]), PER_POD).samples("DCGM_FI_DEV_FB_USED") == speak(
+    assert render(view(readings, [claim("a")]), PER_POD).samples("DCGM_FI_DEV_FB_USED") == render(
         view(readings, [claim("a")])
     ).samples("DCGM_FI_DEV_FB_USED")
 
@@ -147,7 +147,7 @@ def test_the_per_pod_form_leaves_exclusive_and_free_gpus_as_they_are() -> None:
 def test_a_shared_mig_instance_has_a_copy_per_pod_and_the_gpu_its_power_once() -> None:
     a, b = (claim(pod, "MIG-0-7-0", share=Share.TIME_SLICED, replica=pod) for pod in "ab")
     readings = [reading(0, is_mig_parent=True), instance(0, 7)]
-    page = speak(view(readings, [a, b], processes=[process(1, a, memory=GIB, sm=0.0)]), PER_POD)
+    page = render(view(readings, [a, b], processes=[process(1, a, memory=GIB, sm=0.0)]), PER_POD)
     assert [(x["pod"], x["GPU_I_ID"], value) for x, value in page.samples("DCGM_FI_DEV_FB_USED")] == [
         ("a", "7", 1024),
         ("b", "7", 0),

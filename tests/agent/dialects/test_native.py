@@ -1,4 +1,4 @@
-"""gpusteward's own names over simulated nodes: every label promised, every sum right, nothing told twice."""
+"""The native dialect on simulated nodes: labels, sums, no duplicates."""
 
 from collections import defaultdict
 
@@ -78,19 +78,19 @@ def test_power_of_all_users_is_the_power_of_all_boards(view: SnapshotView):
 
 def test_memory_of_a_mig_device_is_exported_by_its_instances_only(view: SnapshotView):
     parents = {reading.gpu.uuid for reading in view.snapshot.readings if reading.is_mig_parent}
-    told = {s.labels["uuid"] for s in samples(view, NativeDialect) if s.name == "gpusteward_gpu_memory_total_bytes"}
-    assert not parents & told
+    exported = {s.labels["uuid"] for s in samples(view, NativeDialect) if s.name == "gpusteward_gpu_memory_total_bytes"}
+    assert not parents & exported
 
 
 def test_a_pod_that_holds_a_gpu_without_using_it_has_an_explicit_zero():
     view = view_of([default_node(7).snapshot(AT)])
     busy = {process.container for process in view.snapshot.processes}
-    silent = next(a.container for a in view.snapshot.allocations if a.container not in busy)
+    unused = next(a.container for a in view.snapshot.allocations if a.container not in busy)
     found = {
         sample.name: sample.value
         for dialect in (NativeDialect, VgpuMonitorDialect)
         for sample in samples(view, dialect)
-        if (sample.labels.get("pod") == silent.pod and "use_memory" in sample.name)
+        if (sample.labels.get("pod") == unused.pod and "use_memory" in sample.name)
         or sample.name == "pod_gpu_memory_used"
     }
     assert found["gpusteward_use_memory_bytes"] == 0

@@ -19,7 +19,7 @@ def names(source: FieldFile | FieldConfigMap, now: float = 0.0) -> list[str]:
 
 
 class Message(logging.Handler):
-    """Events said to the log, from info up."""
+    """Logged events from level info."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Message(logging.Handler):
 
 
 @pytest.fixture
-def said() -> Iterator[list[str]]:
+def logged() -> Iterator[list[str]]:
     handler, logger = Message(), logging.getLogger("gpusteward.agent.fields.reloading")
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
@@ -99,26 +99,26 @@ def test_the_symlink_swap_of_a_mounted_config_map_is_noticed(tmp_path: Path) -> 
     assert source.reloads_ok == 1
 
 
-def test_an_invalid_file_keeps_the_last_valid_list_and_is_logged_once(counters: Path, said: list[str]) -> None:
+def test_an_invalid_file_keeps_the_last_valid_list_and_is_logged_once(counters: Path, logged: list[str]) -> None:
     source = FieldFile(counters)
     good = source.poll(0.0)
     counters.write_text(TEMP + "DCGM_FI_DEV_GPU_TEMPP, gauge, x\n")
     for now in (1.0, 2.0, 3.0):
         assert source.poll(now) is good
-    assert said == ["fields_refused"]
+    assert logged == ["fields_refused"]
     assert (source.reloads_ok, source.reloads_refused) == (0, 1)
 
 
-def test_a_fixed_file_is_used_and_a_new_error_is_logged_again(counters: Path, said: list[str]) -> None:
+def test_a_fixed_file_is_used_and_a_new_error_is_logged_again(counters: Path, logged: list[str]) -> None:
     source = FieldFile(counters)
     for now, text in enumerate(("", "NOTHING, gauge, x\n", USED, "")):
         counters.write_text(text)
         source.poll(float(now))
-    assert said == ["fields_refused", "fields_refused", "fields_reloaded", "fields_refused"]
+    assert logged == ["fields_refused", "fields_refused", "fields_reloaded", "fields_refused"]
     assert names(source, 9.0) == ["DCGM_FI_DEV_FB_USED"]
 
 
-def test_a_file_that_reappears_unchanged_is_not_a_reload(counters: Path, said: list[str]) -> None:
+def test_a_file_that_reappears_unchanged_is_not_a_reload(counters: Path, logged: list[str]) -> None:
     source = FieldFile(counters)
     for now in range(3):
         counters.unlink(missing_ok=True)
@@ -128,14 +128,14 @@ def test_a_file_that_reappears_unchanged_is_not_a_reload(counters: Path, said: l
     assert (source.reloads_ok, source.reloads_refused) == (0, 1)
     counters.unlink()
     source.poll(5.0)
-    assert said == ["fields_refused", "fields_refused"]
+    assert logged == ["fields_refused", "fields_refused"]
 
 
-def test_fields_only_dcgm_has_cost_one_warning(counters: Path, said: list[str]) -> None:
+def test_fields_only_dcgm_has_cost_one_warning(counters: Path, logged: list[str]) -> None:
     counters.write_text(TEMP + "DCGM_EXP_GPU_HEALTH_STATUS, gauge, x\nDCGM_FI_DEV_BAR1_USED, gauge, x\n")
     source = FieldFile(counters)
     source.poll(1.0)
-    assert said == ["fields_unserved"]
+    assert logged == ["fields_unserved"]
 
 
 class FakeConfigMap:
@@ -149,7 +149,7 @@ class FakeConfigMap:
     def __call__(self) -> Mapping[str, str]:
         self.reads += 1
         if self.refuse:
-            raise SourceError("the API server does not answer")
+            raise SourceError("the API server does not respond")
         return self.data
 
 
@@ -185,10 +185,10 @@ def test_an_api_server_failure_at_the_start_is_reported_with_the_flag() -> None:
         FieldConfigMap("gpu:fields", config_map)
 
 
-def test_a_later_api_server_failure_keeps_the_list(said: list[str]) -> None:
+def test_a_later_api_server_failure_keeps_the_list(logged: list[str]) -> None:
     config_map = FakeConfigMap({"metrics": TEMP})
     source = FieldConfigMap("gpu:fields", config_map, period_seconds=1.0)
     config_map.refuse = True
     for now in (1.0, 2.0, 3.0):
         assert names(source, now) == ["DCGM_FI_DEV_GPU_TEMP"]
-    assert said == ["fields_refused"]
+    assert logged == ["fields_refused"]

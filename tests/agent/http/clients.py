@@ -1,4 +1,4 @@
-"""A server on real sockets, and a client for it."""
+"""Fake content and a client for the HTTP server."""
 
 import gzip
 import http.client
@@ -12,7 +12,7 @@ Starter = Callable[..., Server]
 
 
 class FakeContent:
-    """Pages made of what was asked; `healthy` and `broken` are its misfortunes."""
+    """Content that shows the requested format; `healthy` and `broken` select faults."""
 
     def __init__(self, *, healthy: bool = True, broken: bool = False, size: int = 1) -> None:
         self.healthy, self.broken, self.size = healthy, broken, size

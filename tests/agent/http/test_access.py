@@ -81,11 +81,11 @@ def test_a_renewed_certificate_is_used_for_the_next_client(start: Starter, autho
 
 def test_a_client_without_a_tls_handshake_blocks_no_other(start: Starter, authority: Authority) -> None:
     server = start(web=authority.configure(TLS).current, read_seconds=0.5)
-    with socket.create_connection(server.address) as silent:
+    with socket.create_connection(server.address) as idle:
         wait_until(lambda: len(server.connections) == 1)
         assert fetch_securely(server, "/metrics", authority.trusting()) == b"text\n"
-        silent.settimeout(10)
-        assert silent.recv(1) == b""
+        idle.settimeout(10)
+        assert idle.recv(1) == b""
 
 
 def test_a_client_that_sends_plain_http_to_tls_is_dropped(start: Starter, authority: Authority) -> None:
@@ -98,10 +98,10 @@ def test_a_client_that_sends_plain_http_to_tls_is_dropped(start: Starter, author
 def test_a_client_certificate_is_required_if_configured(start: Starter, authority: Authority) -> None:
     server = start(web=authority.configure(TLS + CLIENTS).current)
     assert fetch_securely(server, "/metrics", authority.trusting(client="prometheus")) == b"text\n"
-    for stranger in (authority.trusting(), Authority(authority.folder, trustme.CA()).trusting(client="prometheus")):
-        authority.authority.configure_trust(stranger)
+    for untrusted in (authority.trusting(), Authority(authority.folder, trustme.CA()).trusting(client="prometheus")):
+        authority.authority.configure_trust(untrusted)
         with pytest.raises(OSError):  # noqa: PT011 - TLS may end in a reset as well as in an alert
-            fetch_securely(server, "/metrics", stranger)
+            fetch_securely(server, "/metrics", untrusted)
 
 
 def test_only_client_certificates_with_an_allowed_name_are_accepted(start: Starter, authority: Authority) -> None:

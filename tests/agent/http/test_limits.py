@@ -1,4 +1,4 @@
-"""Slow, silent and too many clients."""
+"""Slow clients, idle clients and too many clients."""
 
 import json
 import socket
@@ -94,14 +94,14 @@ def count_waiting(server: Server) -> int:
 def test_the_longest_waiting_connection_is_closed_for_a_new_client(start: Starter) -> None:
     server = start()
     clients = open_connections(server, server.max_connections)
-    oldest, silent = clients[:2]
-    for client in (oldest, silent):
+    oldest, idle = clients[:2]
+    for client in (oldest, idle):
         client.settimeout(10)
     oldest.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
     assert oldest.recv(4096)
     wait_until(lambda: count_waiting(server) == len(clients))
     assert fetch(server, "/metrics")[0].status == 200
-    assert silent.recv(1) == b""
+    assert idle.recv(1) == b""
     oldest.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
     assert oldest.recv(4096).startswith(b"HTTP/1.1 200")
     for client in clients:

@@ -146,9 +146,9 @@ def test_invalid_requests_get_one_response_and_the_connection_is_closed(
     with socket.create_connection(start().address) as client:
         client.settimeout(10)
         client.sendall(request_bytes)
-        answer = receive_all(client)
-        assert answer.startswith(b"HTTP/1.1 " + status)
-        assert answer.count(b"HTTP/1.1") == 1
+        response_bytes = receive_all(client)
+        assert response_bytes.startswith(b"HTTP/1.1 " + status)
+        assert response_bytes.count(b"HTTP/1.1") == 1
 
 
 def test_close_shuts_all_connections_down_and_frees_the_port() -> None:

@@ -30,15 +30,15 @@ def path(tmp_path):
 
 
 @pytest.fixture
-def ask(path):
+def kubelet_client(path):
     resources = PodResources(path, ["volcano.sh/vgpu-number", "example.com/slice-*"], timeout_seconds=10)
     yield resources
     resources.close()
 
 
-def test_a_device_is_listed_with_its_container(path, ask):
+def test_a_device_is_listed_with_its_container(path, kubelet_client):
     with FakeKubelet(path, response(TRAINER, device_claim("web", "api", "infer", "GPU-2::0", "GPU-2::1"))):
-        assert ask.read() == (
+        assert kubelet_client.read() == (
             TRAINERS_CLAIM,
             Claim("web", "api", "infer", "nvidia.com/gpu", "GPU-2::0"),
             Claim("web", "api", "infer", "nvidia.com/gpu", "GPU-2::1"),
@@ -104,8 +104,8 @@ def test_entries_without_a_name_and_duplicates_are_skipped():
         device_claim("team", "", "main", "GPU-1"),
         device_claim("team", "pod", "", "GPU-1"),
     ]
-    said = response(*nameless, device_claim("team", "pod", "main", ""), TRAINER, TRAINER)
-    assert decode_claims(said, accept_names(())) == (TRAINERS_CLAIM,)
+    listed = response(*nameless, device_claim("team", "pod", "main", ""), TRAINER, TRAINER)
+    assert decode_claims(listed, accept_names(())) == (TRAINERS_CLAIM,)
 
 
 def encode(number: int, content: bytes | str) -> bytes:
@@ -114,7 +114,7 @@ def encode(number: int, content: bytes | str) -> bytes:
     return bytes([number << 3 | 2, len(content) & 0x7F | 0x80, len(content) >> 7]) + content
 
 
-def test_the_field_numbers_match_the_kubelets(path, ask):
+def test_the_field_numbers_match_the_kubelets(path, kubelet_client):
     """Written down from k8s.io/kubelet's v1 api.proto, with the fields we skip: CPUs, memory, NUMA topology."""
     device = encode(1, "nvidia.com/gpu") + encode(2, "GPU-1") + encode(3, encode(1, b"\x08\x01"))
     resource = encode(1, encode(1, "cdi")) + encode(2, "gpu.nvidia.com") + encode(3, "node-1") + encode(4, "gpu-3")
@@ -123,41 +123,41 @@ def test_the_field_numbers_match_the_kubelets(path, ask):
     container = encode(1, "main") + encode(2, device) + encode(3, b"\x01\x02") + memory + encode(5, claim)
     pod = encode(1, "train-0") + encode(2, "team") + encode(3, container) + encode(4, b"\x01") + encode(5, b"")
     with FakeKubelet(path, encode(1, pod)):
-        plain, dynamic = ask.read()
+        plain, dynamic = kubelet_client.read()
     assert plain == TRAINERS_CLAIM
     assert dynamic.device_id == "gpu-3"
     assert dict(dynamic.dra).items() >= {"dra_claim_name": "mine", "dra_pool_name": "node-1"}.items()
 
 
-def test_one_connection_serves_every_read(path, ask):
+def test_one_connection_serves_every_read(path, kubelet_client):
     with FakeKubelet(path, response(TRAINER)) as kubelet:
-        assert [ask.read() for _ in range(5)] == [(TRAINERS_CLAIM,)] * 5
+        assert [kubelet_client.read() for _ in range(5)] == [(TRAINERS_CLAIM,)] * 5
         assert (kubelet.requests, len(kubelet.connections)) == (5, 1)
 
 
 def test_the_connection_is_renewed_after_a_number_of_requests(path):
     with (
         FakeKubelet(path, response(TRAINER)) as kubelet,
-        contextlib.closing(PodResources(path, requests_per_connection=2)) as asked,
+        contextlib.closing(PodResources(path, requests_per_connection=2)) as client,
     ):
-        assert [asked.read() for _question in range(5)] == [(TRAINERS_CLAIM,)] * 5
+        assert [client.read() for _request in range(5)] == [(TRAINERS_CLAIM,)] * 5
         assert len(kubelet.connections) == 3
 
 
-def test_a_restarted_kubelet_is_queried_without_a_failure(path, ask):
+def test_a_restarted_kubelet_is_queried_without_a_failure(path, kubelet_client):
     with FakeKubelet(path, response(TRAINER)):
-        ask.read()
+        kubelet_client.read()
     with FakeKubelet(path, response()):
-        assert ask.read() == ()
+        assert kubelet_client.read() == ()
 
 
-def test_a_stopped_kubelet_is_reported_and_found_again(path, ask):
+def test_a_stopped_kubelet_is_reported_and_found_again(path, kubelet_client):
     with FakeKubelet(path, response(TRAINER)):
-        ask.read()
+        kubelet_client.read()
     with pytest.raises(SourceError, match=r"does not exist: mount its directory .* --pod-resources-kubelet-socket"):
-        ask.read()
+        kubelet_client.read()
     with FakeKubelet(path, response(TRAINER)):
-        assert ask.read() == (TRAINERS_CLAIM,)
+        assert kubelet_client.read() == (TRAINERS_CLAIM,)
 
 
 @pytest.mark.parametrize(
@@ -170,11 +170,11 @@ def test_a_stopped_kubelet_is_reported_and_found_again(path, ask):
         (Fault.HTTP1_ONLY, "not a gRPC server"),
     ],
 )
-def test_a_fault_is_explained_with_advice(path, ask, fault, text):
+def test_a_fault_is_explained_with_advice(path, kubelet_client, fault, text):
     with FakeKubelet(path, fault=fault):
         for _ in range(2):
             with pytest.raises(SourceError, match=text) as failure:
-                ask.read()
+                kubelet_client.read()
             assert str(path) in str(failure.value)
 
 
@@ -189,27 +189,27 @@ def test_a_hanging_kubelet_costs_only_the_timeout(path, fault):
     resources.close()
 
 
-def test_after_a_fault_the_next_read_succeeds(path, ask):
+def test_after_a_fault_the_next_read_succeeds(path, kubelet_client):
     with FakeKubelet(path, response(TRAINER)) as kubelet:
         for fault in (Fault.CLOSES, Fault.RESETS, Fault.REFUSES):
             kubelet.fault = fault
             with pytest.raises(SourceError):
-                ask.read()
+                kubelet_client.read()
             kubelet.fault = Fault.NONE
-            assert ask.read() == (TRAINERS_CLAIM,)
+            assert kubelet_client.read() == (TRAINERS_CLAIM,)
 
 
 @pytest.mark.parametrize(
     "nonsense", [b"\xff\xff\xff", b"\x0a\x7f", b"\x0a\x04\x0a\x02\xff\xfe"], ids=["tag", "length", "utf-8"]
 )
-def test_a_malformed_response_is_reported(path, ask, nonsense):
+def test_a_malformed_response_is_reported(path, kubelet_client, nonsense):
     with FakeKubelet(path, nonsense), pytest.raises(SourceError, match="not pod-resources v1"):
-        ask.read()
+        kubelet_client.read()
 
 
-def test_fields_of_wrong_types_are_skipped(path, ask):
+def test_fields_of_wrong_types_are_skipped(path, kubelet_client):
     with FakeKubelet(path, b"\x08\x01" + b"\x0a\x02\x08\x07" + response(TRAINER).SerializeToString()):
-        assert ask.read() == (TRAINERS_CLAIM,)
+        assert kubelet_client.read() == (TRAINERS_CLAIM,)
 
 
 @settings(max_examples=200, deadline=None)
@@ -220,32 +220,32 @@ def test_any_decodable_bytes_give_claims(data):
         assert all(claim.pod and claim.device_id for claim in decode_claims(message, accept_names(["*"])))
 
 
-def test_a_response_of_over_ten_mebibytes_is_read(path, ask):
+def test_a_response_of_over_ten_mebibytes_is_read(path, kubelet_client):
     ids = [f"GPU-{number:060d}" for number in range(180_000)]
     with FakeKubelet(path, response(device_claim("team", "train-0", "main", *ids))) as kubelet:
         assert 10 * 2**20 < kubelet.response.ByteSize() < MESSAGE_LIMIT_BYTES
-        assert len(ask.read()) == len(ids)
+        assert len(kubelet_client.read()) == len(ids)
 
 
-def test_a_response_over_the_limit_is_refused_and_the_next_one_is_read(path, ask):
+def test_a_response_over_the_limit_is_refused_and_the_next_one_is_read(path, kubelet_client):
     with FakeKubelet(path, bytes(MESSAGE_LIMIT_BYTES + 1)) as kubelet:
         with pytest.raises(SourceError, match="16777217 bytes, more than the limit of 16 MiB"):
-            ask.read()
+            kubelet_client.read()
         kubelet.response = response(TRAINER)
-        assert ask.read() == (TRAINERS_CLAIM,)
+        assert kubelet_client.read() == (TRAINERS_CLAIM,)
 
 
-def test_a_socket_without_permission_is_reported(path, ask):
+def test_a_socket_without_permission_is_reported(path, kubelet_client):
     with FakeKubelet(path, response(TRAINER)):
         path.chmod(0)
         with as_unprivileged_user(), pytest.raises(SourceError, match="lack of permission: run as root"):
-            ask.read()
+            kubelet_client.read()
 
 
-def test_a_path_that_is_not_a_socket_is_reported(path, ask):
+def test_a_path_that_is_not_a_socket_is_reported(path, kubelet_client):
     path.write_text("")
     with pytest.raises(SourceError, match="refuses connections"):
-        ask.read()
+        kubelet_client.read()
 
 
 @pytest.mark.parametrize("name", ["x" * 200, "a\0b"])
@@ -256,22 +256,22 @@ def test_a_path_that_cannot_be_a_socket_is_reported(tmp_path, name):
     resources.close()
 
 
-def test_a_closed_client_reports_that_and_can_be_closed_twice(path, ask):
+def test_a_closed_client_reports_that_and_can_be_closed_twice(path, kubelet_client):
     with FakeKubelet(path, response(TRAINER)):
-        ask.read()
-        ask.close()
-        ask.close()
+        kubelet_client.read()
+        kubelet_client.close()
+        kubelet_client.close()
         with pytest.raises(SourceError, match="kubelet is closed"):
-            ask.read()
+            kubelet_client.read()
 
 
-def test_it_can_be_read_from_one_thread_and_closed_from_another(path, ask):
+def test_it_can_be_read_from_one_thread_and_closed_from_another(path, kubelet_client):
     with FakeKubelet(path, response(TRAINER)):
         seen: list[tuple[Claim, ...]] = []
-        reader = threading.Thread(target=lambda: seen.append(ask.read()))
+        reader = threading.Thread(target=lambda: seen.append(kubelet_client.read()))
         reader.start()
         reader.join(10)
-        ask.close()
+        kubelet_client.close()
     assert seen == [(TRAINERS_CLAIM,)]
 
 

@@ -1,4 +1,4 @@
-"""XID errors, told by an event thread, through the true binding."""
+"""XID errors from the event thread, through the real pynvml."""
 
 import time
 from collections.abc import Callable

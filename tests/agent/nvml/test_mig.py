@@ -61,7 +61,7 @@ def test_an_instance_has_its_own_memory_and_profiling(open_nvml: Opener) -> None
     large, small, unused = instances(nvml.read(EVERYTHING))
     assert large.signals["memory_total_bytes"] == 40192 * MIB
     assert (large.signals["gr_engine_ratio"], small.signals["gr_engine_ratio"]) == (0.8, 0.1)
-    assert "gr_engine_ratio" not in unused.signals  # a GPU instance without work to sample says nothing
+    assert "gr_engine_ratio" not in unused.signals  # a GPU instance without work has no sample
 
 
 def test_temperature_is_copied_to_instances_and_power_is_not(open_nvml: Opener) -> None:

@@ -1,4 +1,4 @@
-"""Who holds which GPU, how it is shared and up to what limit, from what the kubelet and annotations say."""
+"""Allocations from the kubelet's claims and pod annotations: holder, share and limits."""
 
 import json
 from collections.abc import Mapping
