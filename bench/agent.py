@@ -1,6 +1,6 @@
-"""`python -m bench.agent`: the agent beside nvitop-exporter, against its own floor, and under endurance.
+"""`python -m bench.agent`: the agent compared with nvitop-exporter, with its lower bound, and under endurance.
 
-Writes bench/results/agent.md and agent.json. Ends with 0 whether the bars hold or not: a result is a result.
+Writes bench/results/agent.md and agent.json. Exits with 0 whether or not the limits are met.
 """
 
 import json
@@ -12,11 +12,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bench.bars import judge
-from bench.compare import Arena, Plan
-from bench.endurance import Town, endure
+from bench.compare import ComparisonRun, Plan
+from bench.endurance import PodChurn, endure
 from bench.installs import ROOT, Install, install_agent, install_nvitop
 from bench.machines import describe_run
-from bench.nodes import Node, spread_tenants, stand_node
+from bench.nodes import Node, create_pods, start_node
 from bench.progress import say
 from bench.report import render_report
 from bench.results import Comparison, Endurance, Floor, Results
@@ -36,7 +36,7 @@ ENDURANCE_INTERVAL = 0.5
 
 
 class Bench:
-    """One run in a folder of its own."""
+    """One run in its own folder."""
 
     def __init__(self, folder: Path, agent: Install, *, nvitop: Install) -> None:
         self._folder = folder
@@ -54,9 +54,9 @@ class Bench:
 
     def _measure(self, size: tuple[int, int]) -> tuple[Comparison, Floor]:
         gpus, processes = size
-        with stand_node(self._folder / f"node-{gpus}", gpus, processes=processes) as node:
-            say(f"{gpus} GPUs, {processes} processes: both sides")
-            comparison = Arena(node, PLANS[size]).compare(self._agent, self._nvitop)
+        with start_node(self._folder / f"node-{gpus}", gpus, processes=processes) as node:
+            say(f"{gpus} GPUs, {processes} processes: both exporters")
+            comparison = ComparisonRun(node, PLANS[size]).compare(self._agent, self._nvitop)
             say("  the floor")
             return comparison, self._measure_floor(node, size)
 
@@ -71,11 +71,11 @@ class Bench:
         gpus, processes = PROMISED
         say("endurance")
         with (
-            stand_node(self._folder / "endurance", gpus, processes=processes) as node,
+            start_node(self._folder / "endurance", gpus, processes=processes) as node,
             run_agent(self._agent, node, interval=ENDURANCE_INTERVAL) as side,
         ):
-            tenants = spread_tenants(crowd(gpus, processes, pids=node.pids), node.pids)
-            return endure(side, Town(node, tenants))
+            pods = create_pods(crowd(gpus, processes, pids=node.pids), node.pids)
+            return endure(side, PodChurn(node, pods))
 
 
 def write_results(results: Results) -> None:
@@ -86,7 +86,7 @@ def write_results(results: Results) -> None:
 
 
 def measure() -> Results:
-    say("installing both sides into .build/")
+    say("installing both exporters into .build/")
     agent, nvitop = install_agent(), install_nvitop()
     say(f"gpusteward {agent.versions['gpusteward']}, nvitop-exporter {nvitop.versions['nvitop-exporter']}")
     with tempfile.TemporaryDirectory(prefix="gpusteward-bench-") as folder:
@@ -94,12 +94,12 @@ def measure() -> Results:
 
 
 def main() -> int:
-    for stopping in (signal.SIGINT, signal.SIGTERM):  # however it is stopped, it stops what it started
+    for stopping in (signal.SIGINT, signal.SIGTERM):  # however it is stopped, it stops the processes it started
         signal.signal(stopping, signal.default_int_handler)
     try:
         results = measure()
     except KeyboardInterrupt:
-        say("interrupted: everything is stopped, nothing is written")
+        say("interrupted: all processes are stopped, nothing is written")
         return 130
     write_results(results)
     print(render_report(results))

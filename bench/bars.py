@@ -1,4 +1,4 @@
-"""What was promised, and whether it holds. A missed bar is said as loudly as one that holds."""
+"""The limits of the agent, and whether a run meets them."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ MB = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """An upper limit and what was measured against it."""
+    """An upper limit and the measured value."""
 
     promise: str
     limit: float
@@ -24,7 +24,7 @@ class Bar:
 
 
 def judge(results: Results) -> list[Bar]:
-    """The promises of the agent on the first of the nodes: 8 GPUs, 64 processes, 64 pods."""
+    """The limits of the agent on the first node: 8 GPUs, 64 processes, 64 pods."""
     agent, endurance = results.comparisons[0].agent, results.endurance
     highest = max(agent.peak_rss, endurance.peak_rss)
     return [

@@ -1,4 +1,4 @@
-"""Both sides on one node at the same time, measured in turns: what disturbs one of them disturbs the other."""
+"""Both exporters on one node at the same time, measured alternately, so that disturbances affect both."""
 
 import time
 from contextlib import ExitStack
@@ -14,9 +14,9 @@ from bench.sides import AGENT, NVITOP, Side, fetch_page, run_agent, run_nvitop
 
 WARM_UP_SECONDS = 12.0
 SCRAPE_SECONDS = 15.0
-"""How often a Prometheus asks, as most sites have it."""
+"""A common scrape interval."""
 LONE_PAUSE_SECONDS = 1.07
-"""Longer than the interval of the sides scraped so: each of these scrapes finds a page nobody has asked for yet."""
+"""Longer than the interval of these exporters, so that each scrape gets a new page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,14 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """When, and how much CPU each side had used by then."""
+    """CPU time used by each exporter at a moment."""
 
     at: float
     used: dict[str, float]
 
 
-class Arena:
-    """Runs both sides at every interval of a plan, and keeps what is measured of them."""
+class ComparisonRun:
+    """Runs both exporters at every interval of a plan and records the measurements."""
 
     def __init__(self, node: Node, plan: Plan) -> None:
         self._node = node
@@ -58,7 +58,7 @@ class Arena:
         self._others: list[float] = []
 
     def compare(self, agent: Install, nvitop: Install) -> Comparison:
-        """Everything of the plan, one after the other; the sides are stopped at the end."""
+        """Run the whole plan; the exporters are stopped at the end."""
         with ExitStack() as stack:
             for interval in self._plan.intervals:
                 ours = stack.enter_context(run_agent(agent, self._node, interval=interval))
@@ -98,7 +98,7 @@ class Arena:
             self._found[name].memory[moment] = read_memory(side.pid)
 
     def _measure_idle(self) -> None:
-        """All of them in the same windows, with nobody asking."""
+        """CPU shares of all exporters in the same windows, without scrapes."""
         for window in range(self._plan.windows):
             say(f"  idle window {window + 1} of {self._plan.windows}, {self._plan.window_seconds:g} s")
             busy, before = read_busy_seconds(), [_read_clocks(pair) for pair in self._pairs]
@@ -107,7 +107,7 @@ class Arena:
             self._others.append((read_busy_seconds() - busy) / self._plan.window_seconds - ours)
 
     def _measure_scraped(self) -> None:
-        """The share while a Prometheus asks both sides for gzip, as it does: what a node pays in truth."""
+        """CPU shares while both are scraped with gzip, as by Prometheus."""
         pair = self._pairs[0]
         with ExitStack() as stack:
             scrapers = [stack.enter_context(Scraper(side)) for side in pair.sides.values()]
@@ -122,7 +122,7 @@ class Arena:
                     self._found[name].scraped_shares.append(share)
 
     def _add_shares(self, pair: Pair, before: Clocks) -> float:
-        """Note how much of a core each side has used since then; return how much both have."""
+        """Record the CPU share of each exporter since then; return the sum."""
         shares = _shares(before, _read_clocks(pair))
         for name, share in shares.items():
             self._found[name].idle_shares.setdefault(f"{pair.interval:g} s", []).append(share)
@@ -143,7 +143,7 @@ class Arena:
         found.scrapes.setdefault(mode, []).append(cost)
 
     def _measure_lone_scrapes(self) -> None:
-        """One now and then, as a Prometheus asks: the processor has done other things, and the page is a new one."""
+        """Single scrapes as by Prometheus: caches are cold and the page is new."""
         if self._plan.lone_scrapes:
             say(f"  {self._plan.lone_scrapes} lone scrapes, one a second")
         with ExitStack() as stack:
@@ -162,7 +162,7 @@ class Arena:
 
 
 def read_collectors(page: str) -> dict[str, float]:
-    """How long each collector of the agent took, in seconds, as its page says."""
+    """Duration of each collector of the agent in seconds, from its page."""
     found = {}
     for line in page.splitlines():
         if line.startswith("gpusteward_collector_duration_seconds{"):

@@ -1,7 +1,7 @@
-"""The agent's own work against its floor, in one process: `python -m bench.floor ROUNDS TURNS [flags of the agent]`.
+"""CPU of the agent compared with its lower bound: `python -m bench.floor ROUNDS TURNS [flags of the agent]`.
 
-The floor is what no agent in Python can go below: the very NVML calls that one collection makes, with the same
-arguments, made again in a loop without looking at the answers. Prints JSON. Runs where the agent is installed.
+The lower bound of any agent in Python: the NVML calls of one collection, repeated in a loop with the same arguments and
+without using the results. Prints JSON. Runs in the agent's virtual environment.
 """
 
 import json
@@ -29,11 +29,11 @@ _Result = TypeVar("_Result")
 WARM_UP_TURNS = 10
 PODS_SECONDS = 10.0
 REST = "rest"
-"""What no collector accounts for: attribution, counters, the page."""
+"""The part outside of collectors: attribution, counters, the page."""
 
 
-class CpuGuard(CollectorRunner):
-    """Keeps account of CPU as well: time would count whatever else runs on the machine."""
+class CpuCollectorRunner(CollectorRunner):
+    """Also records CPU time, which other processes on the machine do not affect."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,38 +47,38 @@ class CpuGuard(CollectorRunner):
 
 
 class Loop:
-    """Cycles of the agent without the waits between them; its clocks go on as if it had waited."""
+    """Cycles of the agent without the waits in between; its clocks advance as if it had waited."""
 
-    def __init__(self, source: SnapshotSource, script: DialectSet, settings: AgentSettings) -> None:
-        pages = MetricsPage(node=settings.node_name, interval_seconds=settings.interval_seconds, clock=time.monotonic)
-        self._collection = Collection(source, script, pages, interval_seconds=settings.interval_seconds)
-        self._collection.runner = self._guard = CpuGuard()
+    def __init__(self, source: SnapshotSource, dialects: DialectSet, settings: AgentSettings) -> None:
+        page = MetricsPage(node=settings.node_name, interval_seconds=settings.interval_seconds, clock=time.monotonic)
+        self._collection = Collection(source, dialects, page, interval_seconds=settings.interval_seconds)
+        self._collection.runner = self._runner = CpuCollectorRunner()
         self._interval = settings.interval_seconds
         self._ahead = 0.0
-        self._account: list[dict[str, float]] = []  # cycle by cycle: milliseconds of each collector that ran
+        self._cpu_by_cycle: list[dict[str, float]] = []  # cycle by cycle: milliseconds of each collector that ran
 
     def run_cycle(self) -> None:
         self._ahead += self._interval
-        self._guard.used, began = {}, time.thread_time()
+        self._runner.used, began = {}, time.thread_time()
         self._collection.run_cycle(now=time.time() + self._ahead, monotonic=time.monotonic() + self._ahead)
-        rest = (time.thread_time() - began) * 1000 - sum(self._guard.used.values())
-        self._account.append({**self._guard.used, REST: rest})
+        rest = (time.thread_time() - began) * 1000 - sum(self._runner.used.values())
+        self._cpu_by_cycle.append({**self._runner.used, REST: rest})
 
     def split_cycle(self) -> dict[str, float]:
         """CPU milliseconds of a cycle by collector: the median of its runs, for as many cycles as it runs in."""
-        names = dict.fromkeys(name for ran in self._account for name in ran)
-        runs = {name: [ran[name] for ran in self._account if name in ran] for name in names}
-        return {name: median(own) * len(own) / len(self._account) for name, own in runs.items()}
+        names = dict.fromkeys(name for ran in self._cpu_by_cycle for name in ran)
+        runs = {name: [ran[name] for ran in self._cpu_by_cycle if name in ran] for name in names}
+        return {name: median(own) * len(own) / len(self._cpu_by_cycle) for name, own in runs.items()}
 
     def wait_for_pods(self) -> None:
-        """Cycles until processes are known by their pods: before that there is less to do."""
+        """Run cycles until all processes are attributed to pods."""
         deadline = time.monotonic() + PODS_SECONDS
         while not self._knows_pods():
             if time.monotonic() > deadline:
                 raise RuntimeError(f"no pods after {PODS_SECONDS:g} s: {self._collection.runner.failures}")
             time.sleep(0.05)
             self.run_cycle()
-        self._account.clear()
+        self._cpu_by_cycle.clear()
 
     def _knows_pods(self) -> bool:
         snapshot = self._collection.last_snapshot
@@ -86,7 +86,7 @@ class Loop:
 
 
 def measure_all(works: Mapping[str, Callable[[], object]], rounds: int, *, turns: int) -> dict[str, list[float]]:
-    """CPU milliseconds of each work, in turns: what disturbs one disturbs the others."""
+    """CPU milliseconds of each function, measured alternately, so that disturbances affect all."""
     found: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(rounds):
         for name, work in works.items():
@@ -99,12 +99,12 @@ def measure_all(works: Mapping[str, Callable[[], object]], rounds: int, *, turns
 
 def measure_floor(settings: AgentSettings, rounds: int, *, turns: int) -> dict[str, object]:
     api = ApiServer(settings.kubernetes_api) if settings.kubernetes_api else None
-    script = build_dialects(settings, api, LabelCache())
-    wanted = DIVIDED_SIGNALS.union(*(dialect.wanted for dialect in script.dialects))
+    dialects = build_dialects(settings, api, LabelCache())
+    wanted = DIVIDED_SIGNALS.union(*(dialect.wanted for dialect in dialects.dialects))
     source, recorded, nvml = build_source(settings, api), Nvml(settings.node_name), Nvml(settings.node_name)
     try:
         calls = record_read(recorded, wanted)
-        loop = Loop(source, script, settings)
+        loop = Loop(source, dialects, settings)
         loop.wait_for_pods()
         works = {
             "bare_calls": lambda: replay(calls),

@@ -1,4 +1,4 @@
-"""What the numbers were made on. No host name, no path: a result may be shown to anybody."""
+"""The machine of a run. No host name and no path, so that results can be published."""
 
 import os
 import platform
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """The circumstances of one run."""
+    """Machine, versions and date of one run."""
 
     command: str
     date: str

@@ -1,4 +1,4 @@
-"""The node that both sides watch: processes that live, and a driver, a kubelet and an API server that tell of them."""
+"""The node both exporters watch: live processes, and a fake driver, kubelet and API server with consistent data."""
 
 import subprocess
 import sys
@@ -24,12 +24,12 @@ for _ in range(int(sys.argv[1])):
 print(*pids, flush=True)
 os.read(0, 1)
 """
-"""Forks children that wait for the end of standard input: they end when its other end is closed, by whatever."""
+"""Forks children that wait for the end of standard input and end with their parent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node that is up."""
+    """A started node."""
 
     gpus: int
     pids: list[int]
@@ -38,13 +38,13 @@ class Node:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Nothing of this shell but where programs are: no settings, no Python switches."""
+        """Only the paths of programs from this shell: no settings, no Python switches."""
         kept = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "FAKE_NVML_SCENARIO")
         return {name: value for name, value in environment(self.scenario).items() if name in kept}
 
     @property
     def agent_flags(self) -> list[str]:
-        """What the agent is told about this node: everything it can ask is there."""
+        """Flags of the agent for this node, with all data sources."""
         return [
             f"--node-name={NODE}",
             "--kubernetes=true",
@@ -55,30 +55,30 @@ class Node:
 
 
 @contextmanager
-def stand_node(folder: Path, gpus: int, *, processes: int) -> Iterator[Node]:
-    """Bring up a node whose pods share its GPUs; all of it is gone when the `with` ends."""
+def start_node(folder: Path, gpus: int, *, processes: int) -> Iterator[Node]:
+    """Start a node whose pods share its GPUs; everything stops when the `with` block ends."""
     folder.mkdir()
     with _live_processes(processes) as pids:
         scenario = crowd(gpus, processes, pids=pids)
         scenario.write(folder / "scenario")
-        with Machine(scenario, spread_tenants(scenario, pids)).start(folder) as running:
+        with Machine(scenario, create_pods(scenario, pids)).start(folder) as running:
             _use_live_stats(running.proc, pids)
             yield Node(gpus, pids, folder / "scenario", running)
 
 
-def spread_tenants(scenario: Scenario, pids: list[int]) -> list[NodePod]:
+def create_pods(scenario: Scenario, pids: list[int]) -> list[NodePod]:
     """64 pods in the order of the processes, which `crowd` deals out to the GPUs in turn: each pod has one GPU."""
     return [
-        seat_tenant(scenario, seat, name=f"api-{seat}-7d9f8b6c5d-x2x4k", pids=pids[seat::PODS]) for seat in range(PODS)
+        create_pod(scenario, slot, name=f"api-{slot}-7d9f8b6c5d-x2x4k", pids=pids[slot::PODS]) for slot in range(PODS)
     ]
 
 
-def seat_tenant(scenario: Scenario, seat: int, *, name: str, pids: list[int]) -> NodePod:
+def create_pod(scenario: Scenario, slot: int, *, name: str, pids: list[int]) -> NodePod:
     """A pod of a Deployment with a time slice of a GPU."""
     gpus = len(scenario.gpus)
     return NodePod(
         name,
-        [f"{scenario.gpus[seat % gpus].uuid}::{seat // gpus}"],
+        [f"{scenario.gpus[slot % gpus].uuid}::{slot // gpus}"],
         pids,
         resource="nvidia.com/gpu.shared",
         owner=("ReplicaSet", name.rpartition("-")[0]),
@@ -88,7 +88,7 @@ def seat_tenant(scenario: Scenario, seat: int, *, name: str, pids: list[int]) ->
 
 @contextmanager
 def _live_processes(count: int) -> Iterator[list[int]]:
-    """Processes that do nothing: nvitop looks every pid up in the true /proc."""
+    """Processes that do nothing: nvitop reads every pid from the real /proc."""
     command = [sys.executable, "-c", _SLEEPERS, str(count)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True) as parent:
@@ -97,7 +97,7 @@ def _live_processes(count: int) -> Iterator[list[int]]:
 
 
 def _use_live_stats(proc: Path, pids: list[int]) -> None:
-    """The agent reads each `stat` every cycle: from the true /proc, which costs more than a file."""
+    """The agent reads each `stat` every cycle: from the real /proc, which costs more than a file."""
     for pid in pids:
         (proc / str(pid) / "stat").unlink()
         (proc / str(pid) / "stat").symlink_to(f"/proc/{pid}/stat")

@@ -1,4 +1,4 @@
-"""What a run says while it runs: results go to files, this to whoever waits."""
+"""Progress messages on standard error."""
 
 import sys
 

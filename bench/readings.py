@@ -38,7 +38,7 @@ def read_cpu_seconds(pid: int) -> float:
 
 
 def read_busy_seconds() -> float:
-    """CPU time that all cores of this machine have spent on anybody, what a hypervisor took away included."""
+    """CPU time of all processes on all cores of this machine, including time stolen by a hypervisor."""
     return parse_stat(Path("/proc/stat").read_text(), os.sysconf("SC_CLK_TCK"))
 
 

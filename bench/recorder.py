@@ -1,4 +1,4 @@
-"""Notes the NVML calls of one collection, so that they can be made again."""
+"""Records the NVML calls of one collection so that they can be repeated."""
 
 import ctypes
 import threading
@@ -14,7 +14,7 @@ Call = tuple[Function, tuple[Any, ...]]
 
 
 class Recorder:
-    """Stands between the agent and the library, and notes the calls that pass: with their arguments and answer."""
+    """Wraps the library's functions and records the calls with their arguments and return codes."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -30,7 +30,7 @@ class Recorder:
         pynvml._nvmlGetFunctionPointer = self._find
 
     def start(self) -> None:
-        """Forget what was before."""
+        """Drop the calls recorded so far."""
         self.calls.clear()
         self.codes.clear()
 
@@ -49,9 +49,9 @@ class Recorder:
 
 
 def record_read(nvml: Nvml, wanted: frozenset[str]) -> list[Call]:
-    """The calls of a read that is not the first: what is asked once in the life of a driver has been asked.
+    """The calls of a later read, without those that are made only once.
 
-    They can be made for as long as `nvml` stays open. Raises RuntimeError if they do not answer as they did.
+    They can be repeated while `nvml` stays open. Raises RuntimeError if they return other codes.
     """
     with Recorder() as recorder:
         for _ in range(3):
@@ -59,7 +59,7 @@ def record_read(nvml: Nvml, wanted: frozenset[str]) -> list[Call]:
             nvml.read(wanted, peers="peer_status" in wanted)
         for _ in range(2):
             if [function(*arguments) for function, arguments in recorder.calls] != recorder.codes:
-                raise RuntimeError("the recorded NVML calls answer differently when they are made again")
+                raise RuntimeError("the recorded NVML calls return other codes when they are repeated")
     return recorder.calls
 
 

@@ -1,4 +1,4 @@
-"""Results -> the page a person reads."""
+"""Renders the results as a Markdown report."""
 
 from collections.abc import Iterable, Sequence
 from statistics import median
@@ -10,38 +10,38 @@ from bench.sides import AGENT, NVITOP
 Row = Sequence[str]
 
 NOTES = """\
-- Both sides run at the same time on the same fake `libnvidia-ml.so.1` (`tests/fakes/nvml`), see the same processes,
-  and are measured in the same windows or in turns. A real driver's calls cost more than those of the fake, for both.
-- The processes live: nvitop-exporter looks them up in the true `/proc`. The agent reads each `stat` from the true
-  `/proc` too; cgroups come from a made-up tree, because 64 pods do not run here. It has its kubelet socket and its API
-  server, and speaks all four dialects. The pages differ in what they say: the agent tells of pods and of all DCGM
-  fields, nvitop-exporter of the host and of each process's own CPU and memory.
-- Each side is installed into a fresh virtual environment with its bytecode compiled, as an image ships it, and runs
+- Both exporters run at the same time on the same fake `libnvidia-ml.so.1` (`tests/fakes/nvml`) with the same processes
+  and are measured in the same windows or alternately. Calls of a real driver cost more than those of the fake.
+- The processes are real: nvitop-exporter reads them from `/proc`. The agent reads each `stat` from `/proc` too; cgroups
+  come from a fake tree, because 64 pods do not run here. It has a kubelet socket and an API server, and all four
+  dialects are enabled. The pages differ: the agent exports pods and all DCGM fields, nvitop-exporter exports the host
+  and the CPU and memory of each process.
+- Each exporter is installed into a fresh virtual environment with its bytecode compiled, as an image ships it, and runs
   with no Python switches set.
-- CPU is the process's CPU clock (`clock_getcpuclockid`): all threads, those that have ended too. CPU shares are
+- CPU is the process's CPU clock (`clock_getcpuclockid`): all threads, including ended ones. CPU shares are
   the median of windows without a scrape; a scrape's cost is that of a row of scrapes less the idle share, the median
   of the rounds. The client keeps its connection where the server does; nvitop-exporter's closes it each time.
-- CPU time is not the same on a busy machine: whoever shares a core's caches or its other thread makes the same work
-  take longer, for both sides alike. How busy the machine was otherwise stands below each table; the ratios bear it.
-- A lone scrape comes once a second, to the sides at the 1 s interval: the page is new each time, so gzip has to be
-  made, and the processor's caches are as cold as they are for a Prometheus that asks now and then.
-- MB is 1,000,000 bytes, and memory is what the kernel says: VmRSS, of it RssAnon, and VmHWM (the highest ever).
+- CPU time is higher on a busy machine, because caches and hardware threads are shared, for both exporters alike. The
+  other load of the machine is shown below each table; the ratios are not affected.
+- A single scrape is made once a second at the 1 s interval: the page is new each time, so it must be compressed, and
+  the processor's caches are as cold as for a real Prometheus.
+- MB is 1,000,000 bytes, and memory is VmRSS, RssAnon and VmHWM (the peak) of the kernel.
 """
 
 FLOOR = """\
-## Against the floor
+## Compared with the lower bound
 
-CPU for one collection. The first three are loops in one process, in turns; the last is the CPU share above for one
-interval: there the processor does other things for 5 s before each cycle. The fake answers at once; a real driver goes
-to the kernel for most calls, which makes the floor higher and leaves the rest as it is.
+CPU for one collection. The first three are loops in one process, measured alternately; the last is the CPU share above
+for one interval, with cold caches before each cycle. The fake returns at once; a real driver calls the kernel for most
+calls, which raises the lower bound and leaves the rest unchanged.
 """
 
 COLLECTORS = """\
 ## One cycle by collector
 
-In the loop: CPU of its part of a mean cycle (the kubelet is asked every 30 s or when pods change, not in each cycle).
-Running: time, not CPU, as `gpusteward_collector_duration_seconds` of the agent at the 1 s interval tells it. The rest,
-which no collector accounts for: attribution, counters, the page.
+In the loop: CPU of its part of a mean cycle (the kubelet is queried every 30 s or when pods change, not in each cycle).
+Running: time, not CPU, from `gpusteward_collector_duration_seconds` of the agent at the 1 s interval. The rest is
+outside of collectors: attribution, counters, the page.
 """
 
 
@@ -49,9 +49,9 @@ def render_report(results: Results) -> str:
     """The whole page."""
     first = results.comparisons[0]
     parts = [
-        "# The agent, measured\n",
+        "# Benchmark of the agent\n",
         _render_about(results),
-        "## What was promised\n\n" + render_bars(judge(results)),
+        "## Limits\n\n" + render_bars(judge(results)),
         *(_render_comparison(comparison) for comparison in results.comparisons),
         _render_floors(results.floors, results.comparisons),
         _render_collectors(first.agent, results.floors[0]),
@@ -74,7 +74,7 @@ def _align(line: Row, widths: Sequence[int]) -> list[str]:
 
 
 def render_bars(bars: Iterable[Bar]) -> str:
-    """Each promise with its verdict, then how each is judged."""
+    """Each limit with its result, then how it is measured."""
     bars = list(bars)
     rows = [(bar.promise, f"{bar.limit:g} {bar.unit}", f"{bar.measured:.3g}", bar.verdict) for bar in bars]
     judged = "".join(f"- {bar.promise}: {bar.judged_by}.\n" for bar in bars)
@@ -147,7 +147,7 @@ def _render_floors(floors: Iterable[Floor], comparisons: Sequence[Comparison]) -
     rows: list[Row] = []
     for floor, comparison in zip(floors, comparisons, strict=True):
         rows += _list_steps(floor, comparison.agent.cycle_milliseconds(5))
-    return f"{FLOOR}\n{render_table(('GPUs / processes', 'CPU, ms', 'times the floor'), rows)}"
+    return f"{FLOOR}\n{render_table(('GPUs / processes', 'CPU, ms', 'times the lower bound'), rows)}"
 
 
 def _list_steps(floor: Floor, running: float) -> list[Row]:

@@ -1,4 +1,4 @@
-"""What a scrape costs the side that answers it."""
+"""CPU and time of a scrape."""
 
 import http.client
 import time
@@ -10,7 +10,7 @@ from bench.readings import read_cpu_seconds
 from bench.sides import Side
 
 SETTLE_SECONDS = 0.02
-"""After the last byte: a thread that served it has its end still to come, and that is part of the cost."""
+"""After the last byte, so that the end of the serving thread is included."""
 
 MODES = {
     "identity": {"Accept-Encoding": "identity"},
@@ -23,12 +23,12 @@ MODES = {
 class Cost:
     """Milliseconds for one scrape."""
 
-    cpu: float  # of the side that answered
+    cpu: float  # of the exporter
     wall: float  # as the client saw it
 
 
 class Scraper:
-    """Asks one side for its page; keeps the connection where the side does."""
+    """Scrapes one exporter; keeps the connection if the exporter does."""
 
     def __init__(self, side: Side) -> None:
         self._side = side
@@ -44,10 +44,10 @@ class Scraper:
 
     def scrape(self, mode: str) -> bytes:
         self._connection.request("GET", "/metrics", headers=MODES[mode])
-        answer = self._connection.getresponse()
-        body = answer.read()
-        if answer.status != http.client.OK:
-            raise RuntimeError(f"{self._side.name} answered a scrape with {answer.status}")
+        response = self._connection.getresponse()
+        body = response.read()
+        if response.status != http.client.OK:
+            raise RuntimeError(f"{self._side.name} responded to a scrape with {response.status}")
         return body
 
     def measure(self, mode: str, count: int, *, idle_share: float = 0.0) -> Cost:
@@ -55,7 +55,7 @@ class Scraper:
         cpu, began = read_cpu_seconds(self._side.pid), time.perf_counter()
         for _ in range(count):
             self.scrape(mode)
-        answered = time.perf_counter() - began
+        elapsed = time.perf_counter() - began
         time.sleep(SETTLE_SECONDS)
         used = read_cpu_seconds(self._side.pid) - cpu - idle_share * (time.perf_counter() - began)
-        return Cost(used / count * 1000, answered / count * 1000)
+        return Cost(used / count * 1000, elapsed / count * 1000)

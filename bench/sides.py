@@ -1,4 +1,4 @@
-"""A side as a running process, from its start until it is stopped."""
+"""An exporter as a running process."""
 
 import http.client
 import socket
@@ -21,7 +21,7 @@ _SERIES_OF_A_PROCESS = {AGENT: "nvidia_pid_pod{", NVITOP: "process_gpu_sm_utiliz
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Something that serves /metrics."""
+    """A running exporter."""
 
     name: str
     pid: int
@@ -39,14 +39,14 @@ def run_agent(install: Install, node: Node, *, interval: float) -> Iterator[Side
 @contextmanager
 def run_nvitop(install: Install, node: Node, *, interval: float) -> Iterator[Side]:
     port = _free_port()
-    # A given host name: its default is this machine's address.
+    # An explicit host name: the default is this machine's address.
     command = [install.program("nvitop-exporter"), "--hostname=node-a", f"--port={port}", f"--interval={interval}"]
     with _serve(NVITOP, command, node=node, port=port) as side:
         yield side
 
 
 def fetch_page(port: int) -> str:
-    """The page as text; empty while nobody answers."""
+    """The page as text; empty while the exporter does not respond."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     try:
         connection.request("GET", "/metrics")
@@ -59,25 +59,25 @@ def fetch_page(port: int) -> str:
 
 @contextmanager
 def _serve(name: str, command: Sequence[str], *, node: Node, port: int) -> Iterator[Side]:
-    """Run until the `with` ends. In a session of its own: Ctrl-C is for the bench, which then stops it."""
+    """Run until the `with` block ends. In its own session, so that Ctrl-C reaches only the benchmark."""
     log = node.scenario.with_name(f"{port}.log")
     with log.open("w") as output:
         process = subprocess.Popen(
             command, env=node.environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
         try:
-            _wait_until_told(name, process, node=node, port=port, log=log)
+            _wait_until_complete(name, process, node=node, port=port, log=log)
             yield Side(name, process.pid, port)
         finally:
             _stop(process)
 
 
-def _wait_until_told(name: str, process: subprocess.Popen[bytes], *, node: Node, port: int, log: Path) -> None:
-    """Until every process of the node is on the page: only then do both sides do the same work."""
+def _wait_until_complete(name: str, process: subprocess.Popen[bytes], *, node: Node, port: int, log: Path) -> None:
+    """Wait until every process of the node is on the page, so that both exporters do the same work."""
     series, deadline = _SERIES_OF_A_PROCESS[name], time.monotonic() + START_SECONDS
-    while (told := fetch_page(port).count(f"\n{series}")) != len(node.pids):
+    while (found := fetch_page(port).count(f"\n{series}")) != len(node.pids):
         if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"{name} told of {told} of {len(node.pids)} processes; it said:\n{log.read_text()}")
+            raise RuntimeError(f"{name} exports {found} of {len(node.pids)} processes; its output:\n{log.read_text()}")
         time.sleep(0.1)
 
 
