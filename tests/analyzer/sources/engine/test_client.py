@@ -32,13 +32,13 @@ def server() -> Iterator[FaultyEngine]:
         yield one
 
 
-def ask(server: FaultyEngine, prefix: str = "", **settings: object) -> bytes:
+def query(server: FaultyEngine, prefix: str = "", **settings: object) -> bytes:
     with closing(Engine(PrometheusSettings(url=server.url + prefix, retry_delay_seconds=0.01, **settings))) as engine:
         return engine.query("up", 1.0)
 
 
-def test_a_question_carries_headers_and_asks_for_no_compression(server: FaultyEngine):
-    assert ask(server, headers={"X-Scope-OrgID": "team-a"}) == EMPTY
+def test_a_query_carries_headers_and_requests_no_compression(server: FaultyEngine):
+    assert query(server, headers={"X-Scope-OrgID": "team-a"}) == EMPTY
     (headers,) = server.headers_seen
     assert headers["X-Scope-OrgID"] == "team-a"
     assert headers["Accept-Encoding"] == "identity"
@@ -48,7 +48,7 @@ def test_a_question_carries_headers_and_asks_for_no_compression(server: FaultyEn
 
 def test_basic_authentication_takes_its_password_from_a_file(server: FaultyEngine, tmp_path: Path):
     (tmp_path / "password").write_text("s3cret\n")
-    ask(server, username="me", password_file=tmp_path / "password")
+    query(server, username="me", password_file=tmp_path / "password")
     assert server.headers_seen[0]["Authorization"] == "Basic " + base64.b64encode(b"me:s3cret").decode()
 
 
@@ -66,37 +66,37 @@ def test_a_bearer_token_is_read_again_when_its_file_changes(server: FaultyEngine
     assert [seen["Authorization"] for seen in server.headers_seen] == ["Bearer first", "Bearer second"]
 
 
-def test_a_path_prefix_and_long_questions_reach_the_engine(server: FaultyEngine):
+def test_a_path_prefix_and_long_queries_reach_the_engine(server: FaultyEngine):
     with closing(Engine(PrometheusSettings(url=server.url + "/prometheus/"))) as engine:
         engine.query("x" * 200_000, 1.0)
     assert server.asked == ["x" * 200_000]
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
-def test_what_may_pass_is_tried_again_and_then_given_up(server: FaultyEngine, status: int):
+def test_a_transient_error_is_retried_and_then_reported(server: FaultyEngine, status: int):
     server.misfortune = fails("", status=status)
     with pytest.raises(SourceError, match=str(status)):
-        ask(server, retries=2)
+        query(server, retries=2)
     assert len(server.asked) == 3
 
 
 @pytest.mark.parametrize(
     ("status", "hint"), [(400, "400"), (401, "bearer_token"), (403, "headers"), (404, "path in prometheus.url")]
 )
-def test_what_will_not_pass_is_not_tried_again_and_says_what_helps(server: FaultyEngine, status: int, hint: str):
+def test_a_permanent_error_is_not_retried_and_names_the_setting(server: FaultyEngine, status: int, hint: str):
     server.misfortune = fails("", status=status)
     with pytest.raises(SourceError, match=hint):
-        ask(server, retries=3)
+        query(server, retries=3)
     assert len(server.asked) == 1
 
 
-def test_an_engines_limit_is_told_apart(server: FaultyEngine):
+def test_a_limit_of_the_engine_is_an_error_of_its_own(server: FaultyEngine):
     server.misfortune = fails("", status=422, body=b'{"status":"error","error":"query would load too many samples"}')
     with pytest.raises(LimitError, match="too many samples"):
-        ask(server)
+        query(server)
 
 
-def test_secrets_appear_in_no_error_log_or_text(server: FaultyEngine, caplog: pytest.LogCaptureFixture):
+def test_secrets_appear_in_no_error_and_no_log(server: FaultyEngine, caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.DEBUG)
     settings = PrometheusSettings(
         url=server.url.replace("//", "//me:hush1@"),
@@ -117,15 +117,15 @@ def test_secrets_appear_in_no_error_log_or_text(server: FaultyEngine, caplog: py
     "settings",
     [{"bearer_token": "hush\n5"}, {"headers": {"X-Key": "hush\r\nX-Role: admin"}}, {"bearer_token": "hush文"}],
 )
-def test_what_no_header_can_carry_is_refused_without_repeating_it(server: FaultyEngine, settings: dict[str, object]):
+def test_an_invalid_header_is_refused_without_repeating_it(server: FaultyEngine, settings: dict[str, object]):
     with pytest.raises(SourceError, match=r"cannot be sent: check prometheus\.headers and the token") as caught:
-        ask(server, retries=0, **settings)
+        query(server, retries=0, **settings)
     assert "hush" not in f"{caught.value!r} {caught.value.__cause__!r} {caught.value.__context__!r}"
     assert not server.headers_seen
 
 
-def test_an_answer_that_breaks_off_leaves_no_socket_open(server: FaultyEngine):
-    """Found as another test found it: by the collector, when the error it hangs on is thrown away."""
+def test_an_incomplete_response_leaves_no_socket_open(server: FaultyEngine):
+    """An open socket is reported by the garbage collector when the error that refers to it is dropped."""
 
     def hang(handler, _: str) -> bool:
         handler.answer(200, EMPTY[:9], length=1000, Connection="close")
@@ -134,24 +134,25 @@ def test_an_answer_that_breaks_off_leaves_no_socket_open(server: FaultyEngine):
     server.misfortune = hang
     gc.collect()
     with pytest.raises(SourceError, match="no complete response") as caught:
-        ask(server, retries=0, timeout_seconds=0.2)
+        query(server, retries=0, timeout_seconds=0.2)
     server.over.set()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        caught.value.__notes__ = [caught]  # in a ring, as an error is that somebody keeps with its frames
+        caught.value.__notes__ = [caught]  # a reference cycle, as an error kept with its frames is
         del caught
         gc.collect()
     assert [str(each.message) for each in told if each.category is ResourceWarning] == []
 
 
-def test_no_more_questions_are_under_way_than_allowed(server: FaultyEngine):
+def test_the_number_of_concurrent_queries_is_limited(server: FaultyEngine):
     under_way, most, lock = [0], [0], threading.Lock()
+    all_slots_used = threading.Barrier(3)
 
     def count(handler, _: str) -> bool:
         with lock:
             under_way[0] += 1
             most[0] = max(most[0], under_way[0])
-        time.sleep(0.02)
+        all_slots_used.wait(5)
         with lock:
             under_way[0] -= 1
         handler.answer(200, EMPTY)
@@ -160,11 +161,11 @@ def test_no_more_questions_are_under_way_than_allowed(server: FaultyEngine):
     server.misfortune = count
     settings = PrometheusSettings(url=server.url, max_concurrent_queries=5)
     with closing(Engine(settings, max_workers=3)) as engine, ThreadPoolExecutor(10) as pool:
-        list(pool.map(lambda _: engine.query("up", 1.0), range(20)))
+        list(pool.map(lambda _: engine.query("up", 1.0), range(21)))
     assert most[0] == 3
 
 
-def test_a_body_that_drips_is_bounded_as_a_whole(server: FaultyEngine):
+def test_the_timeout_limits_the_whole_response(server: FaultyEngine):
     def drip(handler, _: str) -> bool:
         handler.answer(200, b"", length=1000)
         for _ in range(100):
@@ -176,31 +177,31 @@ def test_a_body_that_drips_is_bounded_as_a_whole(server: FaultyEngine):
     server.misfortune = drip
     began = time.monotonic()
     with pytest.raises(SourceError, match="no complete response"):
-        ask(server, timeout_seconds=0.4)
+        query(server, timeout_seconds=0.4)
     assert time.monotonic() - began < 3
 
 
-def test_an_answer_that_is_packed_is_unpacked_where_that_was_asked_for(server: FaultyEngine):
+def test_a_compressed_response_is_decoded(server: FaultyEngine):
     server.misfortune = packed(gzip.compress(EMPTY))
-    assert ask(server, accept_encoding="gzip") == EMPTY
+    assert query(server, accept_encoding="gzip") == EMPTY
     assert server.headers_seen[0]["Accept-Encoding"] == "gzip"
 
 
 @pytest.mark.parametrize("body", [gzip.compress(EMPTY, mtime=0)[:-9], b"not packed at all", b""])
-def test_what_cannot_be_unpacked_is_an_error(server: FaultyEngine, body: bytes):
+def test_a_response_that_cannot_be_decoded_is_an_error(server: FaultyEngine, body: bytes):
     server.misfortune = packed(body)
     with pytest.raises(SourceError):
-        ask(server, retries=0)
+        query(server, retries=0)
     server.misfortune = packed(EMPTY, encoding="br")
     with pytest.raises(SourceError, match="accept_encoding"):
-        ask(server, retries=0)
+        query(server, retries=0)
 
 
-def test_a_small_answer_that_unpacks_to_a_large_one_is_not_read_to_its_end(server: FaultyEngine):
+def test_a_small_response_that_expands_to_a_large_one_is_not_read_to_its_end(server: FaultyEngine):
     server.misfortune = packed(gzip.compress(b" " * (64 << 20)))
     tracemalloc.start()
     with pytest.raises(LimitError, match="response_limit_bytes"):
-        ask(server, response_limit_bytes=4 << 20)
+        query(server, response_limit_bytes=4 << 20)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 16 << 20
@@ -214,7 +215,7 @@ def packed(body: bytes, encoding: str = "gzip"):
     return answer
 
 
-def test_a_private_authority_is_believed_only_when_named(tmp_path: Path):
+def test_a_private_ca_is_trusted_only_if_it_is_set(tmp_path: Path):
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -239,7 +240,7 @@ def test_a_private_authority_is_believed_only_when_named(tmp_path: Path):
         server.server_close()
 
 
-def test_files_that_cannot_be_read_stop_the_start_with_their_setting(tmp_path: Path):
+def test_unreadable_files_are_configuration_errors_that_name_the_setting(tmp_path: Path):
     missing = tmp_path / "missing"
     with pytest.raises(ConfigurationError, match=r"prometheus\.ca_file"):
         Engine(PrometheusSettings(url="https://localhost", ca_file=missing))

@@ -39,7 +39,7 @@ def state(source: ScrapeSource, path: str) -> dict:
     return found
 
 
-def test_the_first_read_waits_for_every_target_and_later_ones_see_more():
+def test_the_first_read_waits_for_every_target_and_later_reads_have_more_samples():
     pages = {"/a": page("one").encode(), "/b": page("two").encode()}
     with serving_pages(pages) as server, closing(source_of(server, "/a", "/b")) as source:
         assert {one.container.pod for one in source.read(time.time()).allocations} == {"one", "two"}
@@ -49,7 +49,7 @@ def test_the_first_read_waits_for_every_target_and_later_ones_see_more():
         assert source.request_counts["failed"] == 0
 
 
-def test_a_target_that_hangs_or_is_gone_costs_itself_and_the_reason_is_shown():
+def test_a_failing_target_affects_no_other_and_its_reason_is_reported():
     pages = {"/good": page("one").encode(), "/hangs": None}
     with serving_pages(pages) as server, closing(source_of(server, "/good", "/hangs", "/gone", timeout=0.5)) as source:
         table = source.read(time.time())
@@ -63,7 +63,7 @@ def test_a_target_that_hangs_or_is_gone_costs_itself_and_the_reason_is_shown():
         assert json.dumps(report)
 
 
-def test_bad_lines_are_counted_by_reason_where_the_sources_are_shown():
+def test_malformed_lines_are_counted_by_reason_in_the_status_report():
     text = page("one", core="ERROR - FAILED TO CONVERT TO STRING")
     with serving_pages({"/a": text.encode()}) as server, closing(source_of(server, "/a")) as source:
         source.read(time.time())
@@ -73,7 +73,7 @@ def test_bad_lines_are_counted_by_reason_where_the_sources_are_shown():
         }
 
 
-def test_a_target_that_falls_silent_is_unknown_and_known_again_when_it_is_back():
+def test_allocations_of_a_failing_target_are_unknown_until_it_recovers():
     with serving_pages({"/a": page("one").encode()}) as server, closing(source_of(server, "/a")) as source:
         assert source.read(time.time()).unknown == {}
         kept = server.pages.pop("/a")
@@ -82,7 +82,7 @@ def test_a_target_that_falls_silent_is_unknown_and_known_again_when_it_is_back()
         wait_for(lambda: source.read(time.time()).unknown == {})
 
 
-def test_targets_of_a_file_come_and_go_while_it_runs(tmp_path: Path):
+def test_targets_of_a_file_are_added_and_removed_while_it_runs(tmp_path: Path):
     path = tmp_path / "targets.json"
     with serving_pages({"/a": page("one").encode(), "/b": page("two").encode()}) as server:
         path.write_text(json.dumps([{"targets": [server.address("/a")]}]))
@@ -103,7 +103,7 @@ def list_nodes(source: ScrapeSource) -> list[str]:
         return []
 
 
-def test_other_labels_in_the_file_are_those_of_the_target_from_then_on(tmp_path: Path):
+def test_changed_labels_in_the_file_apply_from_the_next_scrape(tmp_path: Path):
     path = tmp_path / "targets.json"
     bare = page("one").replace('Hostname="n1",', "").encode()
     with serving_pages({"/a": bare}) as server:
@@ -115,7 +115,7 @@ def test_other_labels_in_the_file_are_those_of_the_target_from_then_on(tmp_path:
             wait_for(lambda: list_nodes(source) == ["after it"])
 
 
-def test_the_agents_of_the_cluster_are_found_without_any_setting():
+def test_the_agents_of_the_cluster_are_found_without_settings():
     with serving_pages({"/metrics": page("one").encode()}) as server, FakeApiServer() as api:
         api.add_pod(exporter("agent", "127.0.0.1", port=server.server_port))
         settings = ScrapeSettings(interval=1)
@@ -124,7 +124,7 @@ def test_the_agents_of_the_cluster_are_found_without_any_setting():
             assert source.describe()["origins"] == ["pods of the cluster"]
 
 
-def test_credentials_go_with_every_scrape_and_nowhere_into_what_is_shown(tmp_path: Path):
+def test_credentials_are_sent_with_every_scrape_and_never_shown(tmp_path: Path):
     token = tmp_path / "token"
     token.write_text("s3cret-one\n")
     identity = {"bearer_token_file": token, "headers": {"X-Tenant": "s3cret"}}
@@ -137,13 +137,13 @@ def test_credentials_go_with_every_scrape_and_nowhere_into_what_is_shown(tmp_pat
     assert server.requests[0][1]["X-Tenant"] == "s3cret"
 
 
-def test_files_that_cannot_be_used_are_refused_at_the_start(tmp_path: Path):
+def test_unusable_files_are_refused_at_the_start(tmp_path: Path):
     for wrong in ({"ca_file": tmp_path / "no"}, {"username": "me", "password_file": tmp_path / "no"}):
         with pytest.raises(ConfigurationError, match=next(iter(wrong)).replace("username", "password_file")):
             ScrapeSource(ScrapeSettings(**QUICK, **wrong), window_seconds=60)
 
 
-def test_when_nothing_at_all_can_be_read_that_is_an_error_with_a_reason():
+def test_if_no_target_can_be_read_the_error_has_the_reason():
     reason = "none of 1 target could be read: the target responded with HTTP 404"
     with (
         serving_pages({}) as server,
@@ -157,7 +157,7 @@ def test_when_nothing_at_all_can_be_read_that_is_an_error_with_a_reason():
         assert source.describe()["failures"] == {"targets": NO_SOURCE.en}
 
 
-def test_it_is_the_source_where_no_engine_is_set_and_turns_without_losing_its_samples():
+def test_it_is_used_without_an_engine_and_changed_settings_keep_its_samples():
     pages = {"/a": page("one").encode(), "/b": page("two").encode()}
     with serving_pages(pages) as server:
 
@@ -176,7 +176,7 @@ def test_it_is_the_source_where_no_engine_is_set_and_turns_without_losing_its_sa
             assert isinstance(current.source, PrometheusSource)
 
 
-def test_closing_ends_its_thread_and_may_be_done_twice():
+def test_closing_ends_its_thread_and_may_be_repeated():
     with serving_pages({"/a": None}) as server:
         source = source_of(server, "/a", timeout=60)
         wait_for(lambda: bool(server.requests))
@@ -186,7 +186,7 @@ def test_closing_ends_its_thread_and_may_be_done_twice():
         assert time.monotonic() - before < 3
 
 
-def test_serve_starts_with_nothing_set_and_says_kindly_what_to_set(tmp_path: Path):
+def test_serve_starts_without_a_source_and_reports_what_to_set(tmp_path: Path):
     with running_serve(tmp_path, env=ENVIRONMENT) as server:
         server.wait_for(lambda it: it.get("/api/v1/health").json["cycles"]["last_error"] != "")
         assert server.get("/api/v1/health").json["cycles"]["last_error"] == NO_SOURCE.en
