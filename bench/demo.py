@@ -1,6 +1,6 @@
-"""`python -m bench.demo`: how long the demo takes to start, to judge, and what it needs. Writes bench/results/demo.md.
+"""`python -m bench.demo`: start time, time to the first verdicts and memory of the demo. Writes bench/results/demo.md.
 
-Ends with 0 whether the bars hold or not: a result is a result.
+Exits 0 whether the limits hold or not.
 """
 
 import json
@@ -29,9 +29,9 @@ class Run:
     """One start."""
 
     address_seconds: float  # until it listens
-    verdict_seconds: float  # until workloads are judged
+    verdict_seconds: float  # until workloads have verdicts
     start_cpu_seconds: float  # until then
-    rest_cpu_share: float  # of one core, after that
+    rest_cpu_share: float  # of one core, after the start
     peak_rss_kib: int
 
 
@@ -51,11 +51,11 @@ def measure() -> Run:
 
 
 def judge(runs: list[Run]) -> list[Bar]:
-    slowest = "the slowest of the runs, on the clock"
+    slowest = "slowest run, wall clock"
     return [
         Bar("start", 15, max(run.address_seconds for run in runs), "s", slowest),
         Bar("first verdicts", 30, max(run.verdict_seconds for run in runs), "s", slowest),
-        Bar("memory in all", 400, max(run.peak_rss_kib for run in runs) * KIB / MB, "MB", "VmHWM of its one process"),
+        Bar("total memory", 400, max(run.peak_rss_kib for run in runs) * KIB / MB, "MB", "VmHWM of the process"),
     ]
 
 
@@ -82,7 +82,7 @@ def render(runs: list[Run]) -> str:
             render_bars(judge(runs)),
             "## Every run\n",
             render_table(header, rows),
-            "40 nodes with 256 GPUs and instances, three weeks of books, from the command to the answer of its API.",
+            "40 nodes with 256 GPUs and instances, three weeks of history, from the command to its first response.",
         ]
     )
 

@@ -1,4 +1,4 @@
-"""What the images do, without a Docker engine: the same files, the same installation, the same commands."""
+"""The images without a Docker engine: the same files, installation and commands."""
 
 import os
 import re
@@ -24,13 +24,13 @@ MAKEFILE = (ROOT / "Makefile").read_text()
 
 
 @pytest.mark.parametrize("source", COPIED)
-def test_what_is_copied_is_there_and_not_ignored(source: str):
+def test_copied_files_exist_and_are_not_ignored(source: str):
     assert (ROOT / source).exists()
     assert "*" in IGNORED
     assert f"!{source}" in IGNORED
 
 
-def test_what_the_build_needs_is_copied():
+def test_all_files_of_the_build_are_copied():
     project = (ROOT / "pyproject.toml").read_text()
     locks = {"requirements/agent.txt", "requirements/analyzer.txt"}
     assert {"pyproject.toml", "src", "README.md", "LICENSE", *locks} == set(COPIED)
@@ -48,7 +48,7 @@ def read_pins(name: str) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
-def test_every_extra_is_locked_with_hashes_as_it_is_tested_and_names_no_host(extra: str):
+def test_every_extra_is_locked_with_the_tested_hashes_and_without_index_addresses(extra: str):
     pins, tested = read_pins(extra), read_pins("dev")
     assert pins
     assert all(pins.values())
@@ -60,7 +60,7 @@ def test_every_extra_is_locked_with_hashes_as_it_is_tested_and_names_no_host(ext
 
 
 @pytest.mark.parametrize(("program", "port"), [("agent", 9400), ("analyzer", 8080)])
-def test_each_image_serves_the_port_and_command_that_its_manifest_asks_for(program: str, port: int):
+def test_each_image_has_the_port_and_command_of_its_manifest(program: str, port: int):
     manifest = (ROOT / f"deploy/manifests/{program}.yaml").read_text()
     assert f"EXPOSE {port}" in DOCKERFILE
     assert f"containerPort: {port}" in manifest
@@ -75,7 +75,7 @@ def uv() -> str:
     built_by_make = ROOT / ".build/uv/bin/uv"
     path = shutil.which("uv") or (str(built_by_make) if built_by_make.exists() else None)
     if path is None:
-        give_up("uv is not installed; `make test` brings it")
+        give_up("uv is not installed; `make test` installs it")
     return str(path)
 
 
@@ -85,13 +85,13 @@ def installed(uv: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def install(uv: str, folder: Path, program: str) -> Path:
-    """The bin directory of a fresh environment with what the image of a program has, outside the repository."""
+    """The bin directory of a new environment with the contents of an image, outside the repository."""
     python = str(folder / "venv/bin/python")
 
     def run(*words: str) -> None:
         done = subprocess.run([uv, *words], check=False, cwd=folder, capture_output=True, text=True, timeout=100)
         if done.returncode and re.search(r"dns error|[Ff]ailed to (fetch|connect)|error sending request", done.stderr):
-            give_up(f"no package index can be reached: {done.stderr.strip().splitlines()[-1]}")
+            give_up(f"no package index is reachable: {done.stderr.strip().splitlines()[-1]}")
         assert done.returncode == 0, done.stderr
 
     run("venv", "-q", "--no-python-downloads", "--python", sys.executable, "venv")
@@ -103,38 +103,38 @@ def install(uv: str, folder: Path, program: str) -> Path:
     return folder / "venv/bin"
 
 
-def test_the_locked_dependencies_and_the_wheel_are_all_that_it_needs(installed: Path, tmp_path: Path):
-    done = ask(installed, tmp_path, "gpusteward", "agent", "--help")
+def test_the_agent_needs_only_its_locked_dependencies_and_the_wheel(installed: Path, tmp_path: Path):
+    done = run_installed(installed, tmp_path, "gpusteward", "agent", "--help")
     assert done.startswith("usage: gpusteward agent")
     modules = "gpusteward.agent.app, gpusteward.agent.simulated_source, bcrypt, yaml, sys"
     parts = f"import {modules}; print(gpusteward.__file__)"
-    assert str(installed.parent) in ask(installed, tmp_path, "python", "-c", parts)
+    assert str(installed.parent) in run_installed(installed, tmp_path, "python", "-c", parts)
 
 
-def test_the_wheel_carries_the_package_and_nothing_of_the_repository(installed: Path, tmp_path: Path):
-    names = ask(
+def test_the_wheel_contains_only_the_package(installed: Path, tmp_path: Path):
+    names = run_installed(
         installed, tmp_path, "python", "-c", "import os, sysconfig; print(*os.listdir(sysconfig.get_path('purelib')))"
     )
     assert "gpusteward" in names.split()
     assert not {"tests", "docs", "bench", "pytest"} & set(names.split())
 
 
-def test_the_analyzers_image_needs_no_more_than_its_lock(uv: str, tmp_path: Path):
+def test_the_analyzer_needs_only_its_locked_dependencies(uv: str, tmp_path: Path):
     programs = install(uv, tmp_path, "analyzer")
-    assert "usage: gpusteward serve" in ask(programs, tmp_path, "gpusteward", "serve", "--help")
-    parts = "import gpusteward.analyzer.app, gpusteward.analyzer.explain.model_client; print('all there')"
-    assert "all there" in ask(programs, tmp_path, "python", "-c", parts)
+    assert "usage: gpusteward serve" in run_installed(programs, tmp_path, "gpusteward", "serve", "--help")
+    parts = "import gpusteward.analyzer.app, gpusteward.analyzer.explain.model_client; print('imported')"
+    assert "imported" in run_installed(programs, tmp_path, "python", "-c", parts)
 
 
-def test_the_commands_a_person_types_need_no_more_than_their_lock(uv: str, tmp_path: Path):
+def test_the_command_line_needs_only_its_locked_dependencies(uv: str, tmp_path: Path):
     programs = install(uv, tmp_path, "cli")
-    assert "thresholds.idle" in ask(programs, tmp_path, "gpusteward", "settings")
-    parts = "import gpusteward.cli.top.app, gpusteward.cli.commands.report, rich; print('all there')"
-    assert "all there" in ask(programs, tmp_path, "python", "-c", parts)
+    assert "thresholds.idle" in run_installed(programs, tmp_path, "gpusteward", "settings")
+    parts = "import gpusteward.cli.top.app, gpusteward.cli.commands.report, rich; print('imported')"
+    assert "imported" in run_installed(programs, tmp_path, "python", "-c", parts)
 
 
-def test_the_commands_a_person_types_need_no_more_than_the_extra_cli():
-    """Of what is installed here, `gpusteward settings` loads only what that extra brings."""
+def test_the_settings_command_loads_only_libraries_of_the_extra_cli():
+    """Although more libraries are installed here."""
     code = (
         "import sys; from gpusteward.cli.main import main; main(['settings']);"
         "print('loaded', *{name.partition('.')[0] for name, module in sys.modules.items()"
@@ -143,11 +143,17 @@ def test_the_commands_a_person_types_need_no_more_than_the_extra_cli():
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=30)
     loaded = set(done.stdout.splitlines()[-1].split()[1:])
     of_extra = {"numpy", "pydantic", "yaml"}
-    below_those = {"annotated_types", "pydantic_core", "typing_extensions", "typing_inspection", "_distutils_hack"}
-    assert loaded <= of_extra | below_those
+    indirect = {
+        "annotated_types",
+        "pydantic_core",
+        "typing_extensions",
+        "typing_inspection",
+        "_distutils_hack",
+    }
+    assert loaded <= of_extra | indirect
 
 
-def ask(installed: Path, folder: Path, program: str, *words: str) -> str:
+def run_installed(installed: Path, folder: Path, program: str, *words: str) -> str:
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder)}
     done = subprocess.run(
         [str(installed / program), *words],

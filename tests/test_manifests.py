@@ -1,4 +1,4 @@
-"""What we tell people to apply asks for as little as the agent needs."""
+"""The manifests request only the permissions that agent and analyzer need."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def test_the_agent_may_only_read_pods():
     assert rules == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
 
 
-def test_the_container_keeps_no_capability_and_writes_nowhere(pod):
+def test_the_container_has_no_capabilities_and_only_read_only_mounts(pod):
     (container,) = pod["containers"]
     context = container["securityContext"]
     assert context["capabilities"] == {"drop": ["ALL"]}
@@ -36,25 +36,25 @@ def test_the_container_keeps_no_capability_and_writes_nowhere(pod):
     assert all(mount["readOnly"] for mount in container["volumeMounts"])
 
 
-def test_the_node_is_seen_through_hostpid_alone(pod):
+def test_the_agent_accesses_the_node_only_through_hostpid_and_the_kubelet_socket(pod):
     assert pod["hostPID"] is True
     assert [volume["hostPath"]["path"] for volume in pod["volumes"]] == ["/var/lib/kubelet/pod-resources"]
 
 
-def test_its_arguments_are_ones_the_agent_takes(pod):
+def test_its_arguments_are_valid_flags_of_the_agent(pod):
     command, *flags = pod["containers"][0]["args"]
     assert command == "agent"
     assert read_settings(flags, {}).address == ("", 9400)
 
 
-def test_the_service_monitor_keeps_pod_labels_and_finds_the_service():
+def test_the_service_monitor_honors_labels_and_selects_the_service():
     monitor, service = OBJECTS["ServiceMonitor"]["spec"], OBJECTS["Service"]
     assert monitor["endpoints"][0]["honorLabels"] is True
     assert monitor["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     assert monitor["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
 
 
-def test_every_selector_finds_the_daemon_set():
+def test_every_selector_matches_the_daemon_set():
     labels = OBJECTS["DaemonSet"]["spec"]["template"]["metadata"]["labels"]
     assert OBJECTS["Service"]["spec"]["selector"].items() <= labels.items()
     assert OBJECTS["DaemonSet"]["spec"]["selector"]["matchLabels"].items() <= labels.items()
@@ -88,14 +88,14 @@ GROUPS = {
     "workload.codeflare.dev": ("AppWrapper",),
     "kaiwo.silogen.ai": ("KaiwoJob",),
 }
-"""Where the owners that the analyzer knows by name live."""
+"""API groups of the owner kinds that the analyzer knows by name."""
 
 
-def test_the_analyzer_may_read_every_kind_of_owner_it_knows():
+def test_the_analyzer_may_read_every_known_owner_kind():
     known = {*RUN_THROUGH_KINDS, *MAY_HIDE_A_JOB, *CHILD_KINDS} | {
         kind for below in CHILD_KINDS.values() for kind in below
     }
-    knative = {"Revision", "Configuration", "Service"}  # only ever below a label that names what is above them
+    knative = {"Revision", "Configuration", "Service"}  # resolved by a label, not by owner references
     assert {kind for kinds in GROUPS.values() for kind in kinds} == known - knative
     for group, kinds in GROUPS.items():
         rules = [rule for rule in ANALYZER["ClusterRole"]["rules"] if group in rule["apiGroups"]]
@@ -103,15 +103,15 @@ def test_the_analyzer_may_read_every_kind_of_owner_it_knows():
         assert "*" in allowed or {plural_of(kind).removeprefix("volcano") for kind in kinds} <= allowed, group
 
 
-def test_the_analyzer_runs_without_root_and_writes_nothing_but_its_books():
+def test_the_analyzer_runs_without_root_and_writes_only_its_ledger():
     (container,) = ANALYZER["Deployment"]["spec"]["template"]["spec"]["containers"]
     context = container["securityContext"]
     assert (context["runAsNonRoot"], context["readOnlyRootFilesystem"]) == (True, True)
     assert context["capabilities"] == {"drop": ["ALL"]}
-    assert [mount["name"] for mount in container["volumeMounts"] if not mount["readOnly"]] == ["books"]
+    assert [mount["name"] for mount in container["volumeMounts"] if not mount["readOnly"]] == ["ledger"]
 
 
-def test_the_analyzers_settings_are_ones_it_takes(tmp_path: Path):
+def test_the_analyzers_settings_are_valid(tmp_path: Path):
     (tmp_path / "config.yaml").write_text(ANALYZER["ConfigMap"]["data"]["config.yaml"])
     tokens = tmp_path / "tokens.yaml"
     tokens.write_text(ANALYZER["Secret"]["stringData"]["tokens.yaml"])
@@ -120,4 +120,4 @@ def test_the_analyzers_settings_are_ones_it_takes(tmp_path: Path):
     assert file.settings.prometheus.url == "http://prometheus.monitoring:9090"
     (container,) = ANALYZER["Deployment"]["spec"]["template"]["spec"]["containers"]
     assert str(file.settings.ledger.directory) in [mount["mountPath"] for mount in container["volumeMounts"]]
-    assert Roles(tokens, SecretStr("")).are_set  # nobody may write before a token is in the Secret
+    assert Roles(tokens, SecretStr("")).are_set  # no write access before a token is in the Secret
