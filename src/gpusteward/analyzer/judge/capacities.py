@@ -1,4 +1,4 @@
-"""How much memory and power a row could use: by metric, else typical of its model, else as configured."""
+"""The memory and power limit of each row: measured, else typical of its GPU model, else as configured."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from gpusteward.core.usages import Measure, Stat
 
 
 class GpuDefaults(BaseModel):
-    """For a GPU whose memory or power limit neither a metric nor the table of models tells."""
+    """For GPUs whose memory or power limit is neither measured nor in the table of GPU models."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -26,11 +26,11 @@ class GpuDefaults(BaseModel):
 
 @dataclass(frozen=True)
 class Capacities:
-    """NaN where nothing honest can be said: an instance has neither its board's memory nor its power."""
+    """NaN where unknown: a MIG instance has neither the memory nor the power of its board."""
 
     memory_bytes: Column
     power_limit_watts: Column
-    idle_watts: Column  # typical of the model; nobody measures it
+    idle_watts: Column  # typical of the GPU model; it is not measured
 
 
 def find_capacities(table: UsageTable, keys: Keys, *, defaults: GpuDefaults) -> Capacities:
@@ -46,7 +46,7 @@ def find_capacities(table: UsageTable, keys: Keys, *, defaults: GpuDefaults) -> 
 
 
 def _measured(table: UsageTable, measure: Measure) -> Column:
-    """The newest word on it; a total of 0 is none."""
+    """The newest value; a total of 0 is unknown."""
     column = first_known(*(table.column(measure, stat) for stat in (Stat.LAST, Stat.PEAK, Stat.MEAN)))
     return np.where(column > 0, column, np.nan)
 

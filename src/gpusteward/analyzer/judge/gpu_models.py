@@ -1,8 +1,8 @@
-"""GPU models: memory, power limit, idle power, for the rows where no metric tells.
+"""GPU models: memory, power limit and idle power, for rows where they are not measured.
 
 Memory and limits are those of the boards as sold and as nvidia-smi shows them; a site may have lowered a limit, and
 drivers differ by some MiB. Idle watts are typical of a GPU without a process; boards of one model differ by a third.
-Nothing that acts leans on a last digit: these numbers weigh into the score, and tell "draws power" from "does not".
+No action depends on the last digit: these numbers are part of the score and separate "draws power" from "does not".
 """
 
 import re
@@ -14,9 +14,9 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What is typical of a model."""
+    """Typical values of a model."""
 
-    words: tuple[str, ...]  # all of them are in its name
+    words: tuple[str, ...]  # the name contains all of them
     memory_mib: float
     power_limit_watts: float
     idle_watts: float
@@ -76,7 +76,7 @@ MODELS: tuple[ModelFacts, ...] = (
     _model("RTX 3090", 24576, 350, 22),
     _model("RTX 2080 TI", 11264, 250, 15),
 )
-"""The first that fits counts: longer names stand before those they contain."""
+"""The first match counts: longer names stand before those they contain."""
 
 
 def find_model(name: str, models: Sequence[ModelFacts] = MODELS) -> ModelFacts | None:
@@ -86,5 +86,5 @@ def find_model(name: str, models: Sequence[ModelFacts] = MODELS) -> ModelFacts |
 
 
 def split_words(name: str) -> list[str]:
-    """`Tesla V100-SXM2-32GB`, `NVIDIA-A100-80GB-PCIe` and `NVIDIA A100 80GB PCIe` come apart the same way."""
+    """`Tesla V100-SXM2-32GB`, `NVIDIA-A100-80GB-PCIe` and `NVIDIA A100 80GB PCIe` are split in the same way."""
     return re.split(r"[\s_-]+", name.upper())

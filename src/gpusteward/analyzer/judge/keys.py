@@ -1,4 +1,4 @@
-"""What the holdings say, in columns: who holds what, which model, which kind of owner."""
+"""Columns made from the allocations: identity, GPU model, owner kind."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from gpusteward.core.allocations import Share
 from gpusteward.core.usages import AllocationKey
 
 AllocationKeys = NDArray[np.int64]
-"""Of each row the hash of namespace, pod, container, gpu uuid and MIG instance: as texts 50,000 are 10 MB. Python
-hashes to 64 bits under a key drawn at every start, so nobody can aim for a collision; by chance two of 50,000 rows meet
+"""The hash of namespace, pod, container, GPU uuid and MIG instance of each row: as texts 50,000 rows are 10 MB. Python
+hashes to 64 bits with a random key per process, so a collision cannot be provoked; by chance two of 50,000 rows collide
 in one of fourteen billion clusters."""
 Mask = NDArray[np.bool_]
 
@@ -20,7 +20,7 @@ _WHOLE_SHARES = ("", Share.EXCLUSIVE)
 
 @dataclass(frozen=True)
 class Coded:
-    """A column of few different texts: each row's text is `names[codes[row]]`."""
+    """A column of few different texts: the text of a row is `names[codes[row]]`."""
 
     names: tuple[str, ...]
     codes: NDArray[np.intp]
@@ -32,17 +32,17 @@ class Coded:
 
 @dataclass(frozen=True)
 class Keys:
-    """One entry a row."""
+    """One entry per row."""
 
     allocations: AllocationKeys
     models: Coded
     owner_kinds: Coded  # "" where the owner is unknown
-    is_device: Mask  # not an instance: the board's own memory and power are spoken of
-    is_whole: Mask  # a device that nobody shares
+    is_device: Mask  # not a MIG instance: memory and power are those of the board
+    is_whole: Mask  # a device that is not shared
 
 
 def read_keys(allocations: Sequence[AllocationKey]) -> Keys:
-    """The only look at each holding that `judge` takes."""
+    """The only loop over all allocations in `judge`."""
     is_device = np.array([not allocation.gpu_instance for allocation in allocations], dtype=bool)
     shares = encode([allocation.share for allocation in allocations])
     return Keys(
@@ -65,6 +65,6 @@ def encode(texts: Sequence[str]) -> Coded:
 
 
 def number_texts(texts: Sequence[str]) -> tuple[list[str], NDArray[np.intp]]:
-    """The different texts in order of appearance, and which of them each row has. Nothing is sorted."""
+    """The different texts in order of appearance, and the number of the text of each row."""
     numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     return list(numbers), np.fromiter(map(numbers.__getitem__, texts), np.intp, len(texts))

@@ -1,4 +1,4 @@
-"""One number for how well a GPU is used: four parts of 0 to 100, weighted. The formula is gpu-oour's."""
+"""The score, 0 to 100: four weighted parts. The formula is gpu-oour's."""
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -12,7 +12,7 @@ HIGHEST_SCORE = 100.0
 
 
 class Scoring(BaseModel):
-    """Weights of the parts. The defaults are gpu-oour's; nobody has derived them."""
+    """Weights of the parts. The defaults are gpu-oour's; their origin is unknown."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -25,9 +25,8 @@ class Scoring(BaseModel):
 def score_usage(table: UsageTable, capacities: Capacities, *, scoring: Scoring) -> Column:
     """0 to 100 from the window's means, NaN where core utilization is unknown.
 
-    With all parts known it is gpu-oour's score. Where another part is unknown its weight goes to the known ones:
-    counting it as 0, as gpu-oour does, holds what nobody measured against a workload, and no MIG instance (no copy
-    utilization, no power of its own) could ever score above 70.
+    With all parts known it is gpu-oour's score. The weight of an unknown part goes to the known ones: gpu-oour counts
+    it as 0, so that no MIG instance (no copy utilization, no power of its own) could ever score above 70.
     """
     parts = measure_parts(table, capacities)
     weights = _weights_of(scoring)
@@ -39,7 +38,7 @@ def score_usage(table: UsageTable, capacities: Capacities, *, scoring: Scoring) 
 
 
 def measure_parts(table: UsageTable, capacities: Capacities) -> Column:
-    """Core, copy, memory and power of each row, 0 to 100, one below the other."""
+    """Core, copy, memory and power of each row, 0 to 100: one row of the array per part."""
     used, drawn = table.column(Measure.MEMORY_USED, Stat.MEAN), table.column(Measure.POWER, Stat.MEAN)
     parts = (
         clamped_ratio(table, Measure.CORE, Stat.MEAN),

@@ -1,4 +1,4 @@
-"""The score in four words."""
+"""The state: the range that a score falls into."""
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -9,7 +9,7 @@ from gpusteward.core.verdicts import Activity, State
 
 
 class Thresholds(BaseModel):
-    """Below which score a GPU is called what. All three defaults are gpu-oour's."""
+    """The limits between the states. All three defaults are gpu-oour's."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -19,22 +19,22 @@ class Thresholds(BaseModel):
 
     @property
     def contradict(self) -> bool:
-        """Whether nobody can say what was meant. gpu-oour knows no order: its `low_utilization` is never at fault."""
+        """Whether the values contradict each other. gpu-oour has no order: `low_utilization` is always valid."""
         if "low_utilization" in self.model_fields_set:
             return self.idle > self.high and {"idle", "high"} <= self.model_fields_set
         return not self.idle <= self.low_utilization <= self.high
 
     def in_order(self) -> "Thresholds":
-        """idle <= low_utilization <= high: the other two give way to it."""
+        """idle <= low_utilization <= high: the other two are adjusted to `low_utilization`."""
         low = self.low_utilization
         wanted = {"idle": min(self.idle, low), "high": max(self.high, low)}
         return self.model_copy(update={name: value for name, value in wanted.items() if value != getattr(self, name)})
 
 
 def name_states(score: Column, activity: Codes, *, thresholds: Thresholds) -> Codes:
-    """By score, but what did nothing over the whole covered window is idle whatever memory it holds.
+    """By score, except that a row with the activity idle has the state idle, however much memory it holds.
 
-    By score alone a loaded model that nobody asks anything is "normal": 90 % of the memory is 18 points.
+    By score alone a loaded model without requests would be "normal": 90 % of the memory is 18 points.
     """
     is_idle = activity == ACTIVITIES.index(Activity.IDLE)
     return np.select(
@@ -51,6 +51,6 @@ def name_states(score: Column, activity: Codes, *, thresholds: Thresholds) -> Co
 
 
 def find_low(score: Column, state: Codes, *, thresholds: Thresholds) -> Mask:
-    """gpu-oour's "low": what has a score below the threshold, and what is idle although its memory gives it more."""
+    """gpu-oour's "low": a score below the threshold, or idle with a higher score because of held memory."""
     is_idle: Mask = np.equal(state, STATES.index(State.IDLE)) & ~np.isnan(score)
     return is_idle | np.less(score, thresholds.low_utilization)
