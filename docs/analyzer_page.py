@@ -7,7 +7,7 @@ from pydantic.fields import FieldInfo
 
 from docs.tables import code, make_page, make_table
 from gpusteward.analyzer.settings.fields import allowed, is_secret
-from gpusteward.analyzer.settings.layers import SEED_VARIABLES
+from gpusteward.analyzer.settings.layers import GPU_OOUR_VARIABLES
 from gpusteward.analyzer.settings.reading import KNOWN
 from gpusteward.core.analyzer_metrics import ANALYZER_METRICS
 from gpusteward.core.settings import VARIABLE_PREFIX
@@ -39,7 +39,7 @@ def _metrics(dialect: str) -> str:
 
 
 def _settings() -> Iterable[Sequence[str]]:
-    old_names = {path: variable for variable, path in SEED_VARIABLES.items()}
+    old_names = {path: variable for variable, path in GPU_OOUR_VARIABLES.items()}
     for path, field in KNOWN.items():
         about = (field.description or "").replace("\n", " ")
         yield f"`{path}`", code([old_names.get(path, "")]), _default(field), allowed(field), about

@@ -17,7 +17,7 @@ def read(*arguments: str, **environ: str) -> AgentSettings:
     return read_settings(arguments, environ)
 
 
-def test_nothing_given_is_the_defaults() -> None:
+def test_without_flags_and_variables_every_setting_has_its_default() -> None:
     assert read() == AgentSettings()
     assert read().address == ListenAddress("", 9400)
     assert read().dialects == ("dcgm", "vgpu-monitor", "pid2pod", "native")
@@ -71,7 +71,7 @@ def test_the_arguments_of_a_dcgm_exporter_work_unchanged() -> None:
         (["-k", "--debug"], True),
     ],
 )
-def test_switches_are_understood_as_go_programs_take_them(arguments: list[str], expected: bool) -> None:
+def test_switches_are_parsed_as_in_go_programs(arguments: list[str], expected: bool) -> None:
     assert read(*arguments).kubernetes is expected
 
 
@@ -80,7 +80,7 @@ def test_one_dash_before_a_long_flag_is_enough_as_in_go() -> None:
 
 
 @pytest.mark.parametrize("text", ["true", "1", "yes", "True"])
-def test_the_environment_may_say_yes_in_several_words(text: str) -> None:
+def test_a_variable_accepts_several_words_for_true(text: str) -> None:
     assert read(DCGM_EXPORTER_KUBERNETES=text).kubernetes is True
 
 
@@ -177,7 +177,7 @@ def test_every_flag_of_dcgm_exporter_is_known() -> None:
     assert set(facts.split()) <= known
 
 
-def test_no_flag_and_no_variable_stands_twice_in_the_table() -> None:
+def test_no_flag_and_no_variable_is_in_the_table_twice() -> None:
     flags = [flag for row in SETTINGS for flag in row.flags]
     variables = [name for row in SETTINGS for name in row.environment]
     assert len(flags) == len(set(flags))
@@ -190,7 +190,7 @@ def test_every_field_is_a_row_and_every_row_that_sets_something_has_its_field() 
     assert all(row.environment[0].startswith("GPUSTEWARD_") for row in SETTINGS if row.group is Group.OURS)
 
 
-def test_help_tells_flag_variable_and_default(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_shows_flag_variable_and_default(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         read("--help")
     text = " ".join(capsys.readouterr().out.split())

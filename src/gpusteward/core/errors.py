@@ -1,11 +1,11 @@
-"""The one error tree.
+"""The error tree.
 
     GpustewardError
-    ├── ConfigurationError    what a person wrote cannot be used; the program says so and exits with 2
-    └── SourceError           something outside could not be read: its own part is missing, the rest goes on
-        └── OutdatedError     ... and will not be until this program is started anew
+    ├── ConfigurationError    a flag, file or variable is invalid; the program prints the error and exits with 2
+    └── SourceError           an external system could not be read: its part is missing, the rest continues
+        └── OutdatedError     ... and cannot be read before this program is restarted
 
-A class exists only where somebody catches it. The foreign error travels as `__cause__`.
+A class exists only if some code catches it. The original error is the `__cause__`.
 """
 
 from gpusteward.core.messages import Language, Message
@@ -26,15 +26,12 @@ class GpustewardError(Exception):
 
 
 class ConfigurationError(GpustewardError):
-    """A flag, a file or an environment variable that cannot be used.
-
-    The text says what, where, why, and what to do about it.
-    """
+    """A flag, a file or an environment variable is invalid. The text says where, why, and what to write instead."""
 
 
 class SourceError(GpustewardError):
-    """NVML, the kubelet, the API server or a file did not answer as it should."""
+    """NVML, the kubelet, the API server, an engine or a file could not be read."""
 
 
 class OutdatedError(SourceError):
-    """What this program has loaded does not fit what it talks to any more."""
+    """A library that this program has loaded no longer matches the system, such as after a driver update."""

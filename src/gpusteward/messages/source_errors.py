@@ -65,7 +65,9 @@ TARGETS_FILE_INVALID = Message(
     "{path} is not a list of targets: {reason}; write [{{targets: [HOST:PORT]}}]",
     "{path} 不是目标列表：{reason}；请写成 [{{targets: [HOST:PORT]}}]",
 )
-TOO_MANY_PODS = Message("more than {limit} pods match scrape.selector", "匹配 scrape.selector 的 Pod 超过 {limit} 个")
+TOO_MANY_PODS = Message(
+    "more than {limit} {limit:|pod matches|pods match} scrape.selector", "匹配 scrape.selector 的 Pod 超过 {limit} 个"
+)
 NO_SOURCE = Message(
     "no source is set: set prometheus.url to a Prometheus-compatible engine, or scrape.targets or scrape.targets_file"
     " to exporters such as gpusteward's agent; in a cluster its agents are found automatically",

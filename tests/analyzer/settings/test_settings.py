@@ -9,7 +9,7 @@ from gpusteward.analyzer.setting_values import mask_password
 from gpusteward.analyzer.settings.effective import show
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags, add_settings_flags, flags_from
-from gpusteward.analyzer.settings.layers import SEED_VARIABLES, variable_of
+from gpusteward.analyzer.settings.layers import GPU_OOUR_VARIABLES, variable_of
 from gpusteward.analyzer.settings.reading import KNOWN, value_at
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.cli.flags import FlagParser
@@ -69,7 +69,9 @@ def complain(directory: Path, text: str, environ: Mapping[str, str] | None = Non
     return str(caught.value)
 
 
-def test_the_seeds_file_works_unchanged_and_without_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_file_of_gpu_oour_works_unchanged_and_without_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     settings = read(tmp_path, SEED_FILE).settings
     assert settings.prometheus.url == "http://prom:9090"
     assert (settings.thresholds.low_utilization, settings.thresholds.high) == (25, 70)
@@ -80,7 +82,7 @@ def test_the_seeds_file_works_unchanged_and_without_a_warning(tmp_path: Path, ca
     assert caplog.records == []
 
 
-def test_without_a_file_everything_is_a_default(tmp_path: Path) -> None:
+def test_without_a_file_every_setting_has_its_default(tmp_path: Path) -> None:
     file = read(tmp_path)
     assert file.settings == Settings()
     assert {each.source for each in show(file.effective)} == {"default"}
@@ -100,8 +102,8 @@ SAMPLES = {
 }
 
 
-@pytest.mark.parametrize(("variable", "path"), SEED_VARIABLES.items())
-def test_every_variable_of_the_seed_works_under_its_old_name(tmp_path: Path, variable: str, path: str) -> None:
+@pytest.mark.parametrize(("variable", "path"), GPU_OOUR_VARIABLES.items())
+def test_every_variable_of_gpu_oour_works_under_its_old_name(tmp_path: Path, variable: str, path: str) -> None:
     before = read(tmp_path, SEED_FILE).settings
     after = read(tmp_path, SEED_FILE, {variable: SAMPLES.get(variable, "33")})
     assert value_at(after.settings, path) != value_at(before, path)
@@ -144,7 +146,7 @@ def test_lists_and_mappings_can_be_written_in_a_variable(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "error_text"),
     [
         ("thresholds:\n  idle: cold", "thresholds.idle: 'cold' (config.yaml line 2): write a number from 0 to 100"),
         ("thresholds:\n  idle: 101", "thresholds.idle: 101 (config.yaml line 2): write a number from 0 to 100"),
@@ -161,34 +163,34 @@ def test_lists_and_mappings_can_be_written_in_a_variable(tmp_path: Path) -> None
         ),
         (
             "thresholds:\n  idle: 30",
-            "thresholds.idle 30 (config.yaml line 2): thresholds must rise: idle <= low_utilization <= high",
+            "thresholds.idle 30 (config.yaml line 2): thresholds must be ordered: idle <= low_utilization <= high",
         ),
         (
             "thresholds: {idle: 60, high: 30, low_utilization: 40}",
             "thresholds.low_utilization 40 (config.yaml line 1), thresholds.idle 60 (config.yaml line 1), "
-            "thresholds.high 30 (config.yaml line 1): thresholds must rise: idle <= low_utilization <= high",
+            "thresholds.high 30 (config.yaml line 1): thresholds must be ordered: idle <= low_utilization <= high",
         ),
         (
             "scoring: {gpu_util_weight: 0, mem_copy_weight: 0, mem_used_weight: 0, power_weight: 0}",
-            "the weights of scoring add up to nothing: at least one must be above 0",
+            "at least one weight of scoring must be above 0",
         ),
         (
             "control:\n  enabled: true",
             "control.enabled True (config.yaml line 2): control.enabled needs control.api_url",
         ),
-        ("thresholds: 5", "thresholds (config.yaml line 1): keys with values are expected here, found a single value"),
-        ("- a", "config.yaml line 1: keys with values are expected here, found a list"),
+        ("thresholds: 5", "thresholds (config.yaml line 1): expected keys with values, found a single value"),
+        ("- a", "config.yaml line 1: expected keys with values, found a list"),
         ("ai: {a: b", "config.yaml line 1 is not YAML: expected ',' or '}', but got '<stream end>'"),
         ("a: !!python/name:os.system x", "is not YAML: could not determine a constructor"),
     ],
 )
-def test_a_wrong_value_is_told_with_path_origin_value_and_what_is_allowed(
-    tmp_path: Path, text: str, complaint: str
+def test_an_error_names_the_setting_its_value_its_origin_and_what_is_allowed(
+    tmp_path: Path, text: str, error_text: str
 ) -> None:
-    assert complaint in complain(tmp_path, text)
+    assert error_text in complain(tmp_path, text)
 
 
-def test_several_mistakes_are_one_message_of_a_line_each(tmp_path: Path) -> None:
+def test_several_errors_are_reported_together_one_per_line(tmp_path: Path) -> None:
     said = complain(tmp_path, "ai: {language: fr}\nthresholds: {idle: x}", {"INTERVAL": "soon"}, "--address", "x:y")
     assert [line.partition(":")[0] for line in said.splitlines()] == [
         "thresholds.idle",
@@ -201,20 +203,20 @@ def test_several_mistakes_are_one_message_of_a_line_each(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("arguments", "error_text"),
     [
         (["--adress", ":1"], "unknown flag '--adress'; did you mean '--address'?"),
-        (["--set", "ai.enabled"], "--set 'ai.enabled' sets nothing: write --set PATH=VALUE"),
-        (["--set", "ai.enabeld=1"], "--set ai.enabeld: there is no such setting; did you mean 'ai.enabled'?"),
-        (["--set", "xyzzy=1"], "--set xyzzy: there is no such setting; gpusteward settings lists all"),
+        (["--set", "ai.enabled"], "--set 'ai.enabled' has no value: write --set PATH=VALUE"),
+        (["--set", "ai.enabeld=1"], "--set ai.enabeld: unknown setting; did you mean 'ai.enabled'?"),
+        (["--set", "xyzzy=1"], "--set xyzzy: unknown setting; `gpusteward settings` lists all settings"),
         (["--config", "nowhere.yaml"], "nowhere.yaml cannot be read: No such file or directory; check --config"),
-        (["--address"], "--address: expected one argument"),
+        (["--address"], "--address: a value is missing"),
     ],
 )
-def test_a_mistake_in_a_flag_is_told(tmp_path: Path, arguments: list[str], complaint: str) -> None:
+def test_an_invalid_flag_is_explained(tmp_path: Path, arguments: list[str], error_text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"\S") as caught:
         read(tmp_path, None, {}, *arguments)
-    assert str(caught.value).endswith(complaint)
+    assert str(caught.value).endswith(error_text)
 
 
 SECRET = "sk-never-to-be-seen"
@@ -232,7 +234,7 @@ SECRET = "sk-never-to-be-seen"
         ("ai: {language: fr}", {"AI_API_KEY": SECRET}),
     ],
 )
-def test_a_secret_is_in_no_complaint(tmp_path: Path, text: str, environ: dict[str, str]) -> None:
+def test_a_secret_is_in_no_error_text(tmp_path: Path, text: str, environ: dict[str, str]) -> None:
     assert SECRET not in complain(tmp_path, text, environ)
 
 
@@ -281,18 +283,16 @@ def test_no_threshold_that_gpu_oour_took_is_refused(
         file.change({"scheduler.interval": 60})  # nothing is said twice
     used = file.settings.thresholds
     assert (used.low_utilization, used.idle, used.high) == (low, *beside)
-    said = [vars(record)["facts"] for record in caplog.records if record.getMessage() == "setting_gives_way"]
+    said = [vars(record)["facts"] for record in caplog.records if record.getMessage() == "setting_adjusted"]
     assert [each["used"] for each in said] == [new for new, old in zip(beside, (10, 70), strict=True) if new != old]
 
 
-def test_an_unknown_key_is_warned_of_with_the_nearest_known_one(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_unknown_key_is_logged_with_the_nearest_known_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     environ = {"GPUSTEWARD_AI__MODLE": "x", "GPUSTEWARD_PORT_8080_TCP": "tcp://", "GPUSTEWARD_SERVICE_HOST": "1"}
     read(tmp_path, "thresholds: {idel: 5}\nfeishu: {webhook: x}\ninterval: 5", environ)
     said = [vars(record)["facts"] for record in caplog.records]
     assert [(each["setting"], each["hint"]) for each in said] == [
-        ("feishu", "gpusteward settings lists all"),
+        ("feishu", "`gpusteward settings` lists all settings"),
         ("interval", "did you mean 'scheduler.interval'?"),
         ("thresholds.idel", "did you mean 'thresholds.idle'?"),
         ("ai.modle", "did you mean 'ai.model'?"),

@@ -31,8 +31,8 @@ class ActivityRule(BaseModel):
     least_samples: float = Field(
         default=5,
         ge=1,
-        description="Idle requires this many samples in the window, where they are counted. A server that works half of "
-        "the time shows no work in two samples in one window of four, in five samples in one of thirty. A guess.",
+        description="Idle requires this many samples in the window, where they are counted. A server that works half "
+        "of the time shows no work in two samples in one window of four, in five samples in one of thirty. A guess.",
     )
     dram_floor_ratio: float = Field(
         default=0.005,

@@ -1,4 +1,4 @@
-"""The effective settings for people, secrets masked."""
+"""The effective settings as they may be printed: secrets masked."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from gpusteward.core.settings import Source
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One setting as it may be printed."""
+    """One setting, ready to be printed."""
 
     path: str
-    value: object  # what JSON can carry; a secret is a mask, or empty when it is not set
+    value: object  # a JSON type; a secret is masked, or empty when it is not set
     source: Source
     origin: str
     about: str
@@ -33,7 +33,7 @@ def _show(path: str, effective: Effective) -> Shown:
 
 
 def showable(value: object) -> object:
-    """A value as it may be shown anywhere: JSON types only, no secret, no password inside a URL."""
+    """A value as JSON types, without secrets and without passwords inside URLs."""
     if isinstance(value, SecretStr):
         return MASK if value.get_secret_value() else ""
     if isinstance(value, Mapping):
@@ -41,7 +41,7 @@ def showable(value: object) -> object:
     if isinstance(value, str | PurePath):
         return mask_password(str(value))
     if isinstance(value, float) and value.is_integer():
-        return int(value)  # as a person writes it
+        return int(value)  # as people write it
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, Iterable):

@@ -1,4 +1,4 @@
-"""`thresholds.idle`: the leaves of the sections, and what each one allows."""
+"""Every setting by its path, such as `thresholds.idle`, and the values that it allows."""
 
 import types
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ Json = Mapping[str, Any]
 
 
 def leaves(model: type[BaseModel], prefix: str = "") -> dict[str, FieldInfo]:
-    """Every setting by its path; a section is a model, everything else is a leaf."""
+    """Every setting by its path. A section is a model; all other fields are settings."""
     found: dict[str, FieldInfo] = {}
     for name, field in model.model_fields.items():
         inner = section_of(field)
@@ -26,7 +26,7 @@ def section_of(field: FieldInfo) -> type[BaseModel] | None:
 
 
 def wants_text(field: FieldInfo) -> bool:
-    """Whether `model: 4` means the text "4"."""
+    """Whether `4` means the text "4"."""
     return all(_is_textual(kind) for kind in _flatten(field.annotation))
 
 
@@ -42,13 +42,13 @@ def is_secret(field: FieldInfo) -> bool:
 
 
 def allowed(field: FieldInfo) -> str:
-    """What may be written, from the type and the bounds of the field: `a number from 0 to 100`."""
+    """The allowed values, from the type and the bounds of the field: `a number from 0 to 100`."""
     kind: Any = Annotated[field.annotation, field]
     return _in_words(TypeAdapter(kind).json_schema())
 
 
 def _flatten(kind: Any, *, deep: bool = False) -> Iterator[Any]:
-    """The members of a union, or the kind itself; `deep` looks into lists and mappings too."""
+    """The members of a union, or the type itself; `deep` also enters lists and mappings."""
     origin = get_origin(kind)
     if origin in (Union, types.UnionType) or origin is Annotated or (deep and origin not in (None, Literal)):
         for inner in get_args(kind):

@@ -1,6 +1,6 @@
-"""The settings while the program runs: a changed file is picked up, a bad change is refused and said once.
+"""The settings while the program runs: a changed file is applied, an invalid change is refused and logged once.
 
-What was bad at the start stops the program; what turns bad later leaves the last good settings in force.
+Invalid settings at the start stop the program; later the last valid settings stay in use.
 """
 
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gpusteward.analyzer.settings.flags import Flags, read_flags
 from gpusteward.analyzer.settings.layers import Layer, read_document, read_environment
-from gpusteward.analyzer.settings.reading import KNOWN, Effective, GaveWay, settle, value_at
+from gpusteward.analyzer.settings.reading import KNOWN, AdjustedValue, Effective, combine_layers, value_at
 from gpusteward.analyzer.settings.settings import NEEDS_RESTART, Settings
 from gpusteward.analyzer.settings.validation_errors import describe_unknown
 from gpusteward.analyzer.settings.yaml_lines import parse_yaml
@@ -24,9 +24,9 @@ CONFIG_VARIABLE = "GPUSTEWARD_CONFIG"
 
 
 class SettingsFile:
-    """Flags, environment and file, settled together. Only the file is looked at again.
+    """Flags, environment and file combined. Only the file is read again.
 
-    Raises ConfigurationError when what is there at the start cannot be used.
+    Raises ConfigurationError when they are invalid at the start.
     """
 
     def __init__(self, flags: Flags, environ: Mapping[str, str], *, directory: Path) -> None:
@@ -36,25 +36,25 @@ class SettingsFile:
         path = directory / (self._named or DEFAULT_FILE)
         self._watched = WatchedFile(path, setting="--config")
         self._where = str(self._named or DEFAULT_FILE)
-        self._is_optional = self._named is None  # until it has been there once
-        self._said_unknown: set[str] = set()
-        self._said_gave_way: set[GaveWay] = set()
-        self._complaint = ""
+        self._is_optional = self._named is None  # until it existed once
+        self._logged_unknown: set[str] = set()
+        self._logged_adjusted: set[AdjustedValue] = set()
+        self._last_error = ""
         self._environment = read_environment(environ, KNOWN)
         self._flags = read_flags(flags, KNOWN)
         self._requested: dict[str, Given] = {}
         self._file = self._read_file()
-        self.effective = self._settle(self._file)
-        self._warn_of_unknown()
-        self._warn_of_what_gave_way()
+        self.effective = self._combine(self._file)
+        self._warn_unknown()
+        self._warn_adjusted()
 
     @property
     def settings(self) -> Settings:
         return self.effective.settings
 
     def poll(self, now: float) -> Settings:
-        """The settings to use from now on; another object only when something changed. `now`: monotonic seconds."""
-        del now  # a look costs one stat: every poll looks
+        """The settings to use from now on; a new object only when something changed. `now`: monotonic seconds."""
+        del now  # checking costs one stat call: every poll checks
         if self._watched.has_changed():
             try:
                 self._accept(self._read_file())
@@ -63,23 +63,23 @@ class SettingsFile:
         return self.settings
 
     def change(self, values: Mapping[str, object]) -> Settings:
-        """Set these paths on top of everything, until the program ends.
+        """Set these paths with the highest precedence, until the program ends.
 
-        Raises ConfigurationError, and changes nothing, when they cannot be used.
+        Raises ConfigurationError, and changes nothing, when they are invalid.
         """
         origin = Origin(Source.REQUEST)
         requested = self._requested | {path: Given(value, origin) for path, value in values.items()}
-        effective = self._settle(self._file, requested)
+        effective = self._combine(self._file, requested)
         self._requested, self.effective = requested, effective
-        self._warn_of_what_gave_way()
+        self._warn_adjusted()
         return self.settings
 
-    def _settle(self, file: Layer, requested: Mapping[str, Given] | None = None) -> Effective:
-        on_top = Layer(self._requested if requested is None else requested)
-        return settle(file, self._environment, self._flags, on_top)
+    def _combine(self, file: Layer, requested: Mapping[str, Given] | None = None) -> Effective:
+        top = Layer(self._requested if requested is None else requested)
+        return combine_layers(file, self._environment, self._flags, top)
 
     def _read_file(self) -> Layer:
-        """No file at all is no complaint where none was asked for."""
+        """A missing file is an error only if it was named."""
         if self._is_optional and not self._watched.path.exists():
             return Layer({})
         text = self._watched.read()
@@ -87,44 +87,44 @@ class SettingsFile:
         return read_document(parse_yaml(text, where=self._where), KNOWN, where=self._where)
 
     def _accept(self, file: Layer) -> None:
-        wanted = self._settle(file)
+        wanted = self._combine(file)
         changed = [path for path in KNOWN if _differs(path, wanted.settings, self.settings)]
         held = tuple(path for path in changed if _needs_restart(path))
         self._file = _hold(file, self._file, held)
-        self._complaint = ""
-        self._warn_of_unknown()
+        self._last_error = ""
+        self._warn_unknown()
         if changed:
-            self.effective = self._settle(self._file)
-            self._tell(changed, held)
-            self._warn_of_what_gave_way()
+            self.effective = self._combine(self._file)
+            self._log_reload(changed, held)
+            self._warn_adjusted()
 
-    def _tell(self, changed: list[str], held: tuple[str, ...]) -> None:
+    def _log_reload(self, changed: list[str], held: tuple[str, ...]) -> None:
         self.reloads_ok += 1
         taken = ",".join(path for path in changed if path not in held)
         log.info("settings_reloaded", file=self._where, changed=taken or "none")
         if held:
             log.warning("settings_held_back", file=self._where, paths=",".join(held), reason="they need a restart")
 
-    def _refuse(self, complaint: str) -> None:
-        """Say it once: the same complaint comes back at every look until somebody mends the file."""
-        if complaint == self._complaint:
+    def _refuse(self, error_text: str) -> None:
+        """Log it once: the same error returns at every poll until the file is fixed."""
+        if error_text == self._last_error:
             return
-        self._complaint = complaint
+        self._last_error = error_text
         self.reloads_refused += 1
-        log.warning("settings_refused", file=self._where, reason=complaint, kept="the last good settings")
+        log.warning("settings_refused", file=self._where, reason=error_text, kept="the last valid settings")
 
-    def _warn_of_unknown(self) -> None:
+    def _warn_unknown(self) -> None:
         for path, origin in (*self._file.unknown, *self._environment.unknown):
-            if path not in self._said_unknown:
-                self._said_unknown.add(path)
+            if path not in self._logged_unknown:
+                self._logged_unknown.add(path)
                 log.warning("setting_unknown", setting=path, origin=origin, hint=describe_unknown(path, KNOWN))
 
-    def _warn_of_what_gave_way(self) -> None:
-        for each in self.effective.gave_way:
-            if each not in self._said_gave_way:
-                self._said_gave_way.add(each)
+    def _warn_adjusted(self) -> None:
+        for each in self.effective.adjusted:
+            if each not in self._logged_adjusted:
+                self._logged_adjusted.add(each)
                 facts = {"setting": each.path, "origin": each.origin, "value": each.value, "used": each.used}
-                log.warning("setting_gives_way", **facts, reason="idle <= low_utilization <= high")
+                log.warning("setting_adjusted", **facts, reason="idle <= low_utilization <= high")
 
 
 def _named_in(environ: Mapping[str, str]) -> Path | None:
@@ -141,7 +141,7 @@ def _needs_restart(path: str) -> bool:
 
 
 def _hold(new: Layer, old: Layer, paths: tuple[str, ...]) -> Layer:
-    """The new layer with the old one's word on these paths."""
+    """The new layer with the old values of these paths."""
     values = {path: given for path, given in new.values.items() if path not in paths}
     values |= {path: old.values[path] for path in paths if path in old.values}
     return Layer(values, new.unknown)

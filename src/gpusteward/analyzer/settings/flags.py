@@ -1,4 +1,4 @@
-"""Settings as flags: the common ones by name, every other one through `--set`."""
+"""Settings as flags: the common ones by name, all others with `--set`."""
 
 import argparse
 from collections.abc import Mapping
@@ -13,10 +13,10 @@ from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.settings import Given, Origin, Source
 
 FLAGS: Mapping[str, tuple[str, str]] = {
-    "--address": ("server.address", "where to listen: PORT, :PORT, HOST:PORT or [IPV6]:PORT"),
+    "--address": ("server.address", "listen address: PORT, :PORT, HOST:PORT or [IPV6]:PORT"),
     "--tokens-file": ("server.tokens_file", "file with bearer tokens and their roles"),
-    "--prometheus-url": ("prometheus.url", "the Prometheus-compatible engine to read from"),
-    "--interval": ("scheduler.interval", "seconds between two cycles"),
+    "--prometheus-url": ("prometheus.url", "URL of the Prometheus-compatible engine to query"),
+    "--interval": ("scheduler.interval", "seconds between the starts of two cycles"),
     "--log-level": ("logging.level", "debug, info, warning or error"),
     "--log-format": ("logging.format", "text or json"),
 }
@@ -24,14 +24,14 @@ FLAGS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """What was written on the command line: text by path, each with the flag it came from."""
+    """The settings on the command line: path, text and flag of each."""
 
     config: Path | None = None
     values: tuple[tuple[str, str, str], ...] = ()  # path, text, flag
 
 
 def add_settings_flags(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("settings", "A flag wins over the environment, the environment over the file.")
+    group = parser.add_argument_group("settings", "Precedence: flag, environment, file, default.")
     group.add_argument("--config", metavar="PATH", help="settings file (default config.yaml) [GPUSTEWARD_CONFIG]")
     for flag, (path, about) in FLAGS.items():
         group.add_argument(flag, dest=flag, metavar=flag.strip("-").upper().replace("-", "_"), help=f"{about} ({path})")
@@ -45,7 +45,7 @@ def add_settings_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def flags_from(namespace: argparse.Namespace) -> Flags:
-    """What `add_settings_flags` took. Raises ConfigurationError when `--set` has no value."""
+    """The flags that `add_settings_flags` defined. Raises ConfigurationError when `--set` has no value."""
     written: dict[str, object] = {name: value for name, value in vars(namespace).items() if value is not None}
     values = [(path, str(written[flag]), flag) for flag, (path, _) in FLAGS.items() if flag in written]
     values += [_split(each) for each in namespace.set or ()]
@@ -55,15 +55,15 @@ def flags_from(namespace: argparse.Namespace) -> Flags:
 def _split(assignment: str) -> tuple[str, str, str]:
     path, equals, text = assignment.partition("=")
     if not equals:
-        raise ConfigurationError(f"--set {assignment!r} sets nothing: write --set PATH=VALUE")
+        raise ConfigurationError(f"--set {assignment!r} has no value: write --set PATH=VALUE")
     return path.strip(), text, "--set"
 
 
 def read_flags(flags: Flags, known: Mapping[str, FieldInfo]) -> Layer:
-    """Raises ConfigurationError for a path that is no setting: nobody writes a flag for an older version."""
+    """Raises ConfigurationError for an unknown path."""
     for path, _, flag in flags.values:
         if path not in known:
-            raise ConfigurationError(f"{flag} {path}: there is no such setting; {describe_unknown(path, known)}")
+            raise ConfigurationError(f"{flag} {path}: unknown setting; {describe_unknown(path, known)}")
     return Layer({path: _given(text, known[path], flag=flag) for path, text, flag in flags.values})
 
 

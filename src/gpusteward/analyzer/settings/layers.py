@@ -1,4 +1,4 @@
-"""One layer of given values each: flags, environment, file. A later layer covers an earlier one, value by value."""
+"""The values given by the environment and the file, one layer each. A later layer covers an earlier one, per value."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from gpusteward.analyzer.settings.yaml_lines import Written
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.settings import VARIABLE_PREFIX, Given, Origin, Source, find_variable
 
-SEED_VARIABLES: Mapping[str, str] = {
+GPU_OOUR_VARIABLES: Mapping[str, str] = {
     "PROM_URL": "prometheus.url",
     "QUERY_CONDITION": "prometheus.query_condition",
     "TIME_WINDOW_MIN": "prometheus.time_window_min",
@@ -30,12 +30,12 @@ SEED_VARIABLES: Mapping[str, str] = {
     "AI_RETRY_DELAY": "ai.retry_delay",
     "LOG_LEVEL": "logging.level",
 }
-"""gpu-oour's names; where both are set, the setting's own variable wins."""
+"""gpu-oour's variables; where both are set, the variable of the setting itself wins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Given values by path, and what was written there that is no setting."""
+    """Given values by path, and unknown settings with their origin."""
 
     values: Mapping[str, Given]
     unknown: tuple[tuple[str, Origin], ...] = ()
@@ -47,17 +47,17 @@ def variable_of(path: str) -> str:
 
 
 def read_environment(environ: Mapping[str, str], known: Mapping[str, FieldInfo]) -> Layer:
-    """The seed's variables and our own; an empty one is not set, as manifests mean it."""
-    paths = {name: path for name, path in SEED_VARIABLES.items() if path in known}
+    """gpu-oour's variables and our own. An empty variable is not set."""
+    paths = {name: path for name, path in GPU_OOUR_VARIABLES.items() if path in known}
     paths |= {variable_of(path): path for path in known}
     values = {
         path: Given(from_text(environ[name], known[path]), Origin(Source.ENVIRONMENT, name))
         for name, path in paths.items()
         if find_variable([name], environ)
     }
-    # Single underscores are not ours to judge: Kubernetes itself sets GPUSTEWARD_PORT_8080_TCP for a Service.
-    strangers = [name for name in environ if name.startswith(VARIABLE_PREFIX) and "__" in name and name not in paths]
-    return Layer(values, tuple((_path_of(name), Origin(Source.ENVIRONMENT, name)) for name in sorted(strangers)))
+    # Without `__` it may be from Kubernetes, which sets GPUSTEWARD_PORT_8080_TCP for a Service.
+    unknown = [name for name in environ if name.startswith(VARIABLE_PREFIX) and "__" in name and name not in paths]
+    return Layer(values, tuple((_path_of(name), Origin(Source.ENVIRONMENT, name)) for name in sorted(unknown)))
 
 
 def _path_of(variable: str) -> str:
@@ -65,7 +65,7 @@ def _path_of(variable: str) -> str:
 
 
 def read_document(document: Written | None, known: Mapping[str, FieldInfo], *, where: str) -> Layer:
-    """What the file gives. Raises ConfigurationError when a section is not one."""
+    """The values of the file. Raises ConfigurationError when a section is not a mapping."""
     values: dict[str, Given] = {}
     unknown: list[tuple[str, Origin]] = []
     sections = {path[:at] for path in known for at in _dots(path)} | {""}
@@ -73,7 +73,7 @@ def read_document(document: Written | None, known: Mapping[str, FieldInfo], *, w
     while pending:
         path, written = pending.pop(0)
         origin = Origin(Source.FILE, f"{where} line {written.line}")
-        if written.value is None:  # `ai:` or `api_key:` with nothing behind it
+        if written.value is None:  # `ai:` or `api_key:` without a value
             continue
         if path in sections:
             pending += _enter(path, written, origin=origin)
@@ -91,20 +91,20 @@ def _dots(path: str) -> Iterable[int]:
 def _enter(path: str, written: Written, *, origin: Origin) -> list[tuple[str, Written]]:
     if written.children is None:
         what = f"{path} ({origin})" if path else str(origin)
-        found = "a list" if written.text is None else "a single value"  # not repeated: it may be a misplaced key
-        raise ConfigurationError(f"{what}: keys with values are expected here, found {found}")
+        found = "a list" if written.text is None else "a single value"  # the value is not repeated: it may be a secret
+        raise ConfigurationError(f"{what}: expected keys with values, found {found}")
     return [(f"{path}.{key}" if path else key, child) for key, child in written.children.items()]
 
 
 def _from_file(written: Written, field: FieldInfo) -> object:
-    """As it was written where text is wanted: a key of digits, or a tenant number in a header, is no number."""
+    """The text as written where the setting is text: an API key or a tenant id may consist of digits."""
     if written.children is not None and is_secret(field):
         return {key: child.text for key, child in written.children.items()}
     return written.text if written.text is not None and wants_text(field) else written.value
 
 
 def from_text(text: str, field: FieldInfo) -> object:
-    """What a flag or a variable means: text, or for a list `a,b` or YAML."""
+    """The value of a flag or a variable: text; for lists and mappings `a,b` or YAML."""
     if not is_plural(field):
         return text.strip()
     try:

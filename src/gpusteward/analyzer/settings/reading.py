@@ -18,8 +18,8 @@ KNOWN = leaves(Settings)
 
 
 @dataclass(frozen=True, slots=True)
-class GaveWay:
-    """A value that is not used as it stands, since others that were given contradict it."""
+class AdjustedValue:
+    """A value that is replaced because it contradicts another one."""
 
     path: str
     value: object
@@ -29,20 +29,20 @@ class GaveWay:
 
 @dataclass(frozen=True)
 class Effective:
-    """The settings in force, and who chose each of them."""
+    """The settings in use, with the origin of each value."""
 
     settings: Settings
     given: Mapping[str, Given]
-    gave_way: tuple[GaveWay, ...] = ()
+    adjusted: tuple[AdjustedValue, ...] = ()
 
     def origin(self, path: str) -> Origin:
         return self.given[path].origin if path in self.given else DEFAULT
 
 
-def settle(*layers: Layer) -> Effective:
-    """The settings that these layers make together, the last one on top.
+def combine_layers(*layers: Layer) -> Effective:
+    """The settings that these layers result in; the last layer has precedence.
 
-    Raises ConfigurationError: one message that names path, origin, value and what is allowed.
+    Raises ConfigurationError with setting, value, origin and what is allowed, for all errors at once.
     """
     given: dict[str, Given] = {}
     for layer in layers:
@@ -50,17 +50,17 @@ def settle(*layers: Layer) -> Effective:
     try:
         settings = Settings.model_validate(_nest(given))
     except ValidationError as error:
-        # Without its cause: pydantic's own text repeats the input, and that may be a secret.
+        # Without the cause: pydantic's text repeats the input, which may be a secret.
         raise ConfigurationError(describe(error, KNOWN, given)) from None
-    return _put_in_order(settings, given)
+    return _adjust_thresholds(settings, given)
 
 
-def _put_in_order(settings: Settings, given: Mapping[str, Given]) -> Effective:
+def _adjust_thresholds(settings: Settings, given: Mapping[str, Given]) -> Effective:
     used = settings.model_copy(update={"thresholds": settings.thresholds.in_order()})
     effective = Effective(used, given)
     pairs = ((path, value_at(settings, path), value_at(used, path)) for path in KNOWN)
-    gave_way = [GaveWay(path, old, new, effective.origin(path)) for path, old, new in pairs if old != new]
-    return replace(effective, gave_way=tuple(gave_way))
+    adjusted = [AdjustedValue(path, old, new, effective.origin(path)) for path, old, new in pairs if old != new]
+    return replace(effective, adjusted=tuple(adjusted))
 
 
 def value_at(settings: Settings, path: str) -> object:

@@ -1,4 +1,4 @@
-"""Every section under its key: the seed's keys, and beside them the new ones."""
+"""`Settings`: every section under its key; and the sections of the program itself: scheduler, logging, server."""
 
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -20,29 +20,29 @@ from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.core.settings import ListenAddress, parse_address
 
 NEEDS_RESTART = ("server.address", "logging.format", "kubernetes", "ledger", "outbox.workers")
-"""What is built once at the start; a section means all of it. Everything else changes from the next cycle on."""
+"""Used only at the start; a section means all its settings. All others take effect with the next cycle."""
 
 
 class SchedulerSettings(BaseModel):
-    """When a cycle runs."""
+    """`scheduler.*`: when cycles run."""
 
     model_config = SECTION
 
     interval: int = Field(default=300, ge=10, le=86400, description="Seconds between the starts of two cycles.")
-    max_workers: int = Field(default=8, ge=1, le=64, description="How many queries may be under way at once.")
+    max_workers: int = Field(default=8, ge=1, le=64, description="Concurrent queries.")
 
 
 class LoggingSettings(BaseModel):
-    """What the program says on standard error."""
+    """`logging.*`: the log on standard error."""
 
     model_config = SECTION
 
     level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(check_level)] = Field(
-        default="info", description="The least important event that is still written."
+        default="info", description="Lowest level that is logged."
     )
     format: str = Field(
         default="text",
-        description="json: one object a line. Anything else, also a format of Python's logging, is plain text.",
+        description="json: one object per line. Anything else, also a format string of Python, means plain text.",
     )
 
     @property
@@ -51,23 +51,23 @@ class LoggingSettings(BaseModel):
 
 
 class ServerSettings(BaseModel):
-    """Who may ask, and where."""
+    """`server.*`: listen address and access."""
 
     model_config = SECTION
 
     address: Annotated[str, AfterValidator(check_address)] = Field(
-        default="127.0.0.1:8080", description="Where to listen: PORT, :PORT, HOST:PORT or [IPV6]:PORT."
+        default="127.0.0.1:8080", description="Listen address: PORT, :PORT, HOST:PORT or [IPV6]:PORT."
     )
     anonymous_reads: Literal["loopback", "always", "never"] = Field(
-        default="loopback", description="From where reading needs no token: this machine only, everywhere, nowhere."
+        default="loopback", description="Where reading needs no token: on this machine only, everywhere, nowhere."
     )
     tokens_file: Path | None = Field(
         default=None,
-        description="File with bearer tokens: `viewer|operator|admin: TOKEN` or a list of tokens each. Once it is "
-        "named, every write needs a token, also on loopback.",
+        description="File with bearer tokens: `viewer|operator|admin: TOKEN`, or a list of tokens per role. If it is "
+        "set, every write needs a token, also on loopback.",
     )
     tokens: SecretStr = Field(
-        default=SecretStr(""), description="Bearer tokens in the same form, beside or without the file."
+        default=SecretStr(""), description="Bearer tokens in the same form, in addition to or instead of the file."
     )
 
     @property
@@ -77,7 +77,7 @@ class ServerSettings(BaseModel):
 
 
 class Settings(BaseModel):
-    """What a person chose, or the default."""
+    """All settings of the analyzer."""
 
     model_config = SECTION
 
@@ -114,9 +114,9 @@ class Settings(BaseModel):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if self.thresholds.contradict:
-            raise ValueError("thresholds must rise: idle <= low_utilization <= high")
+            raise ValueError("thresholds must be ordered: idle <= low_utilization <= high")
         if sum(self.scoring.model_dump().values()) <= 0:
-            raise ValueError("the weights of scoring add up to nothing: at least one must be above 0")
+            raise ValueError("at least one weight of scoring must be above 0")
         if self.control.enabled and not self.control.api_url:
             raise ValueError("control.enabled needs control.api_url")
         return self

@@ -1,4 +1,4 @@
-"""What cannot be used, in words that mend it: the path, where it came from, the value, what is allowed."""
+"""Error texts for invalid settings: the setting, its value, its origin, what is allowed."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ Known = Mapping[str, FieldInfo]
 
 
 def describe(error: ValidationError, known: Known, given: Mapping[str, Given]) -> str:
-    """One message for everything that is wrong, a line each."""
+    """All errors, one line each."""
     details = error.errors(include_url=False, include_context=False, include_input=False)
     return "\n".join(dict.fromkeys(_describe(each, known, given) for each in details))
 
@@ -25,24 +25,24 @@ def _describe(detail: ErrorDetails, known: Known, given: Mapping[str, Given]) ->
     path = _leaf(detail["loc"], known)
     if path is None:
         return _describe_section(detail, known, given)
-    told = _told(path, known, given)
+    shown = _show_with_origin(path, known, given)
     own_words = detail["type"] in ("value_error", "assertion_error")
-    return f"{path}: {told}: {_message(detail) if own_words else 'write ' + allowed(known[path])}"
+    return f"{path}: {shown}: {_message(detail) if own_words else 'write ' + allowed(known[path])}"
 
 
 def _describe_section(detail: ErrorDetails, known: Known, given: Mapping[str, Given]) -> str:
-    """Several values that do not go together: those the message names, or else all that were given."""
+    """Several values that contradict each other: those the message names, or else all given ones."""
     section = ".".join(map(str, detail["loc"]))
     message = _message(detail)
     inside = [path for path in known if path.startswith(f"{section}.") or not section]
     named = [path for path in inside if re.search(rf"\b{re.escape(path.rpartition('.')[2])}\b", message)]
     concerned = [path for path in named if path in given] or [path for path in inside if path in given]
-    told = ", ".join(f"{path} {_told(path, known, given)}" for path in concerned)
-    return f"{told or section}: {message}"
+    shown = ", ".join(f"{path} {_show_with_origin(path, known, given)}" for path in concerned)
+    return f"{shown or section}: {message}"
 
 
 def _leaf(location: Iterable[int | str], known: Known) -> str | None:
-    """The setting an error is in; an error inside a list or a mapping belongs to the whole of it."""
+    """The setting of an error; an error inside a list or a mapping belongs to the whole setting."""
     path = ""
     for part in location:
         path = f"{path}.{part}" if path else str(part)
@@ -51,7 +51,7 @@ def _leaf(location: Iterable[int | str], known: Known) -> str | None:
     return None
 
 
-def _told(path: str, known: Known, given: Mapping[str, Given]) -> str:
+def _show_with_origin(path: str, known: Known, given: Mapping[str, Given]) -> str:
     origin = given[path].origin if path in given else DEFAULT
     return f"{show_given(path, known, given)} ({origin})"
 
@@ -66,11 +66,11 @@ def _message(detail: ErrorDetails) -> str:
 
 
 def describe_unknown(path: str, known: Iterable[str]) -> str:
-    """The known setting nearest to a mistyped one, in words."""
+    """A suggestion for an unknown setting."""
     has_section = "." in path
     near = ("" if has_section else _same_key_elsewhere(path, known)) or suggest(path, known)
     near = near or _same_key_elsewhere(path, known)
-    return near.removeprefix("; ") or "gpusteward settings lists all"
+    return near.removeprefix("; ") or "`gpusteward settings` lists all settings"
 
 
 def _same_key_elsewhere(path: str, known: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""YAML text -> values that know their line. Repeated keys keep YAML's manners: the last one counts."""
+"""YAML text -> values with their line. Of repeated keys the last one counts, as usual in YAML."""
 
 import re
 from dataclasses import dataclass
@@ -9,22 +9,22 @@ import yaml
 from gpusteward.core.errors import ConfigurationError
 
 _QUOTED = re.compile(r"(alias|anchor|handle|tag) ['\"].*")
-"""What YAML quotes from the text: a secret that begins with `*` or `!` would be repeated as an alias or a tag."""
+"""YAML errors quote the text: a secret that begins with `*` or `!` would appear as an alias or a tag."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A value as it stands in the file."""
+    """A value of the file."""
 
-    value: object  # as YAML reads it
-    text: str | None  # a scalar as it was written
+    value: object  # as parsed
+    text: str | None  # of a scalar, as written
     line: int
     children: "dict[str, Written] | None" = None  # of a mapping
-    texts: tuple[str, ...] = ()  # of a list, its scalars as they were written
+    texts: tuple[str, ...] = ()  # of a list, its scalars as written
 
 
 def parse_yaml(text: str, *, where: str) -> Written | None:
-    """The document, None when it is empty. Raises ConfigurationError with the line of a mistake."""
+    """The document; None when it is empty. Raises ConfigurationError with the line of the error."""
     loader = yaml.SafeLoader(text)
     try:
         node = loader.get_single_node()
