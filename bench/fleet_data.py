@@ -97,7 +97,7 @@ def _write_block(gpus: int, moments: Sequence[int], data: Path) -> None:
 def list_import_batches(fleet: Fleet) -> Iterator[bytes]:
     """The fleet as JSON lines for `/api/v1/import` of VictoriaMetrics, in batches of about 1,000 GPUs."""
     random_values = random.Random(fleet.start)
-    timestamps = ",".join(f"{moment}000" for moment in fleet.moments)
+    timestamps = ",".join(str(moment * 1000) for moment in fleet.moments)
     for signal, (least, most) in SIGNALS.items():
         curves = [
             ",".join(str(random_values.randint(least, most)) for _ in fleet.moments)
