@@ -1,4 +1,4 @@
-"""Real engines on free loopback ports, each with a data directory filled beforehand.
+"""Real engines as processes on free loopback ports, with given samples.
 
 with running_prometheus(folder, samples) as engine: ...   # engine.url
 """
@@ -24,7 +24,7 @@ START_SECONDS = 30.0
 
 @dataclass
 class RunningEngine:
-    """An engine that answers, and the process behind it."""
+    """The URL and the process of an engine that is ready."""
 
     url: str
     process: subprocess.Popen
@@ -54,7 +54,7 @@ def find_program(name: str) -> str:
 def running_prometheus(
     folder: Path, samples: Iterable[Sample] = (), *, flags: Sequence[str] = (), rules: Path | None = None
 ) -> Iterator[RunningEngine]:
-    """Prometheus over blocks that promtool made of the samples; it scrapes nothing."""
+    """Prometheus with blocks made of the samples by promtool; it scrapes nothing."""
     program = find_program("prometheus")
     data = folder / "data"
     fill_blocks(folder, data, samples)
@@ -96,7 +96,7 @@ def running_victoria(
 
 @contextmanager
 def running_alertmanager(folder: Path, *, webhook: str = "http://127.0.0.1:9/") -> Iterator[RunningEngine]:
-    """Alertmanager that passes everything on to a webhook at once."""
+    """Alertmanager that forwards everything to a webhook at once."""
     program = find_program("prometheus-alertmanager")
     config = folder / "alertmanager.yml"
     config.write_text(
@@ -136,8 +136,8 @@ def fill_blocks(folder: Path, data: Path, samples: Iterable[Sample]) -> None:
 def import_samples(url: str, samples: Iterable[Sample]) -> None:
     text = "".join(f"{name}{labels} {value!r} {at * 1000:.0f}\n" for name, labels, value, at in samples)
     for path, body in (("/api/v1/import/prometheus", text.encode()), ("/internal/force_flush", b"")):
-        with urllib.request.urlopen(urllib.request.Request(url + path, data=body), timeout=60) as answer:
-            assert answer.status in (200, 204)
+        with urllib.request.urlopen(urllib.request.Request(url + path, data=body), timeout=60) as response:
+            assert response.status in (200, 204)
 
 
 @contextmanager
@@ -156,8 +156,8 @@ def wait_until_ready(engine: RunningEngine, path: str = "/-/ready") -> None:
     while time.monotonic() < deadline:
         assert engine.process.poll() is None, f"{engine.command[0]} has ended"
         try:
-            with urllib.request.urlopen(engine.url + path, timeout=5) as answer:
-                if answer.status == 200:
+            with urllib.request.urlopen(engine.url + path, timeout=5) as response:
+                if response.status == 200:
                     return
         except urllib.error.HTTPError as error:  # 503 until it has read its blocks
             error.close()

@@ -1,4 +1,4 @@
-"""Comparing usage tables in tests."""
+"""Comparisons of usage tables."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ Place = tuple[str, str, str, str, str]
 
 
 def places(table: UsageTable) -> dict[Place, int]:
-    """Rows by what identifies an allocation."""
+    """Rows by the identity of their allocation."""
     return {
         (one.gpu_uuid, one.gpu_instance, one.container.namespace, one.container.pod, one.container.name): row
         for row, one in enumerate(table.allocations)
@@ -24,7 +24,7 @@ def of_pod(table: UsageTable, pod: str) -> Usage:
 def assert_alike(
     one: UsageTable, other: UsageTable, *, but: tuple[tuple[Measure, Stat], ...] = (), rtol: float = 1e-9
 ) -> None:
-    """The same allocations with the same numbers, in whatever order."""
+    """The same allocations with the same numbers, in any order."""
     mine, theirs = places(one), places(other)
     assert mine.keys() == theirs.keys()
     assert mine

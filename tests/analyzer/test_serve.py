@@ -19,7 +19,7 @@ from gpusteward.simulate.fleets import default_node, fleet
 from tests.analyzer.engines import RunningEngine, running_prometheus
 from tests.analyzer.histories import moments, tell_history
 from tests.analyzer.serve_process import COMMAND, RunningServe, running_serve
-from tests.analyzer.sources.faulty_engine import faulty, silence
+from tests.analyzer.sources.faulty_engine import faulty, no_response
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 NOWHERE = "http://127.0.0.1:9"
@@ -92,14 +92,14 @@ def test_a_slow_engine_delays_cycles_and_never_causes_two_at_once(engine: Runnin
     def answer_late(handler: Any, _expression: str) -> bool:
         began = time.monotonic()
         body = urllib.parse.urlencode(handler.form, doseq=True).encode() if handler.command == "POST" else None
-        response = handler.pass_on(body)
+        response = handler.forward(body)
         time.sleep(0.15)
         spans.extend((at, began, time.monotonic()) for at in handler.form.get("time", ()))
-        handler.answer(*response)
+        handler.respond(*response)
         return True
 
     with faulty(engine.url) as proxy:
-        proxy.misfortune = answer_late
+        proxy.fault = answer_late
         with running_serve(tmp_path, prometheus_url=proxy.url, env=ENVIRONMENT) as server:
             server.wait_for(lambda _: bool(spans))
             with ThreadPoolExecutor(10) as people:
@@ -177,12 +177,12 @@ def test_a_signal_ends_it_cleanly(engine: RunningEngine, tmp_path: Path, number:
 def test_it_ends_in_time_while_a_query_hangs_and_an_event_stream_is_open(engine: RunningEngine, tmp_path: Path):
     with faulty(engine.url) as proxy, running_serve(tmp_path, prometheus_url=proxy.url, env=ENVIRONMENT) as server:
         server.wait_for(has_result)
-        proxy.misfortune = silence("")
-        asked = len(proxy.asked)
+        proxy.fault = no_response("")
+        asked = len(proxy.queries)
         with urllib.request.urlopen(server.url + "/api/v1/events", timeout=20) as stream:
             assert stream.readline()
             server.get("/analyze")
-            server.wait_for(lambda _: len(proxy.asked) > asked)
+            server.wait_for(lambda _: len(proxy.queries) > asked)
             assert server.stop() < LONGEST_END_SECONDS
             assert server.process.returncode == 0
 

@@ -23,7 +23,7 @@ NAMES = b'{"status":"success","data":[]}'
 def server() -> Iterator[FaultyEngine]:
     """Responds like an empty Prometheus."""
     with faulty("http://127.0.0.1:9") as one:
-        one.misfortune = fails("", status=200, body=NAMES)
+        one.fault = fails("", status=200, body=NAMES)
         yield one
 
 
@@ -106,7 +106,7 @@ def test_credentials_of_a_default_file_are_not_sent_to_the_address_of_the_flag(
 def test_rejected_credentials_are_reported_with_their_settings(
     server: FaultyEngine, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.misfortune = fails("", status=401, body=b"no")
+    server.fault = fails("", status=401, body=b"no")
     path = write(folder / "site.yaml", server.url, f"bearer_token: {SECRET}")
     found = diagnose(capsys, "--config", str(path))
     assert found["status"] == "fail"

@@ -1,7 +1,7 @@
-"""A proxy before a real engine, with named misfortunes.
+"""A proxy in front of a real engine, with named faults.
 
 with faulty(engine.url) as proxy:
-    proxy.misfortune = half_an_answer("DCGM_FI_DEV_GPU_UTIL")
+    proxy.fault = truncated_response("DCGM_FI_DEV_GPU_UTIL")
 """
 
 import threading
@@ -18,15 +18,15 @@ Form = dict[str, list[str]]
 
 
 class FaultyEngine(ThreadingHTTPServer):
-    """Passes everything on, unless the misfortune of the day takes it."""
+    """Forwards every request that the present fault does not handle."""
 
     daemon_threads = True
 
     def __init__(self, upstream: str) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.upstream = upstream
-        self.misfortune: Misfortune = nothing
-        self.asked: list[str] = []  # expressions, in order
+        self.fault: Fault = no_fault
+        self.queries: list[str] = []  # expressions, in order
         self.headers_seen: list[dict[str, str]] = []
         self.clock_ahead_seconds = 0.0
         self.over = threading.Event()
@@ -36,11 +36,11 @@ class FaultyEngine(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that went away is what many of these tests are about."""
+        """Many of these tests close connections on purpose."""
 
 
-Misfortune = Callable[["_Handler", str], bool]
-"""Gets the request and its expression; True if it has dealt with it."""
+Fault = Callable[["_Handler", str], bool]
+"""Gets the request and its expression; True if it has handled it."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -56,24 +56,24 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self, body: bytes | None) -> None:
         self.form: Form = urllib.parse.parse_qs((body or b"").decode() or urllib.parse.urlsplit(self.path).query)
         expression = (self.form.get("query") or self.form.get("match[]") or [""])[0]
-        self.server.asked.append(expression)
+        self.server.queries.append(expression)
         self.server.headers_seen.append(dict(self.headers))
-        if not self.server.misfortune(self, expression):
-            self.answer(*self.pass_on(body))
+        if not self.server.fault(self, expression):
+            self.respond(*self.forward(body))
 
-    def pass_on(self, body: bytes | None) -> tuple[int, bytes]:
+    def forward(self, body: bytes | None) -> tuple[int, bytes]:
         headers = {"Content-Type": self.headers.get("Content-Type", "text/plain")}
         request = urllib.request.Request(self.server.upstream + self.path, data=body, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=20) as answer:
-                return answer.status, answer.read()
+            with urllib.request.urlopen(request, timeout=20) as response:
+                return response.status, response.read()
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, error.read()
         except OSError:
             return 502, b"upstream is gone"
 
-    def answer(self, status: int, body: bytes, *, length: int | None = None, **headers: str) -> None:
+    def respond(self, status: int, body: bytes, *, length: int | None = None, **headers: str) -> None:
         self.send_response_only(status)
         self.send_header("Date", formatdate(self.date_now(), usegmt=True))
         self.send_header("Content-Length", str(len(body) if length is None else length))
@@ -86,20 +86,20 @@ class _Handler(BaseHTTPRequestHandler):
         return time.time() + self.server.clock_ahead_seconds
 
     def log_message(self, *_: object) -> None:
-        """Tests are quiet."""
+        """Keep the test output clean."""
 
 
-def nothing(_: _Handler, __: str) -> bool:
+def no_fault(_: _Handler, __: str) -> bool:
     return False
 
 
-def half_an_answer(word: str) -> Misfortune:
+def truncated_response(word: str) -> Fault:
     """The connection breaks in the middle of the body."""
 
     def break_off(handler: _Handler, expression: str) -> bool:
         if word in expression:
             body = b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{"UUID":"GPU'
-            handler.answer(200, body, length=5 * len(body))
+            handler.respond(200, body, length=5 * len(body))
             handler.close_connection = True
             handler.connection.close()
         return word in expression
@@ -107,19 +107,19 @@ def half_an_answer(word: str) -> Misfortune:
     return break_off
 
 
-def cut_json(word: str) -> Misfortune:
-    """A proxy that believes it has sent everything."""
+def cut_json(word: str) -> Fault:
+    """The body ends early, but with the right length."""
 
     def cut(handler: _Handler, expression: str) -> bool:
         if word in expression:
-            handler.answer(200, b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":"b"}')
+            handler.respond(200, b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":"b"}')
         return word in expression
 
     return cut
 
 
-def fails(word: str, *, times: int | None = None, status: int = 503, body: bytes = b"busy") -> Misfortune:
-    """Refuses what holds the word, so many times or always."""
+def fails(word: str, *, times: int | None = None, status: int = 503, body: bytes = b"busy") -> Fault:
+    """Refuses expressions with the word, a number of times or always."""
     left = [times]
 
     def refuse(handler: _Handler, expression: str) -> bool:
@@ -127,14 +127,14 @@ def fails(word: str, *, times: int | None = None, status: int = 503, body: bytes
             return False
         if left[0] is not None:
             left[0] -= 1
-        handler.answer(status, body)
+        handler.respond(status, body)
         return True
 
     return refuse
 
 
-def silence(word: str) -> Misfortune:
-    """Takes the question and says nothing."""
+def no_response(word: str) -> Fault:
+    """Accepts the request and does not respond."""
 
     def wait(handler: _Handler, expression: str) -> bool:
         if word in expression:
@@ -144,8 +144,8 @@ def silence(word: str) -> Misfortune:
     return wait
 
 
-def slow(word: str, seconds: float) -> Misfortune:
-    """Says nothing for so long, and then answers."""
+def slow(word: str, seconds: float) -> Fault:
+    """Responds after a delay."""
 
     def wait(handler: _Handler, expression: str) -> bool:
         if word in expression:
@@ -155,19 +155,19 @@ def slow(word: str, seconds: float) -> Misfortune:
     return wait
 
 
-def says(word: str, body: bytes) -> Misfortune:
-    """Answers with this instead."""
+def responds_with(word: str, body: bytes) -> Fault:
+    """Responds with this body instead."""
 
-    def say(handler: _Handler, expression: str) -> bool:
+    def respond(handler: _Handler, expression: str) -> bool:
         if word in expression:
-            handler.answer(200, body)
+            handler.respond(200, body)
         return word in expression
 
-    return say
+    return respond
 
 
-def too_much_unless(word: str) -> Misfortune:
-    """The engine's own limit, which only smaller queries pass."""
+def over_limit_unless(word: str) -> Fault:
+    """A limit of the engine that only sharded queries stay below."""
     body = (
         b'{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory"}'
     )
@@ -175,7 +175,7 @@ def too_much_unless(word: str) -> Misfortune:
     def refuse(handler: _Handler, expression: str) -> bool:
         if "_over_time(" not in expression or word in expression:
             return False
-        handler.answer(422, body)
+        handler.respond(422, body)
         return True
 
     return refuse

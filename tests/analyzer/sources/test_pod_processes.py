@@ -1,4 +1,4 @@
-"""What pods run: the same from an engine and from the agents' own pages, and unknown where nobody tells."""
+"""Processes of pods: the same from an engine and from the agents' pages, and unknown without an agent."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ Known = dict[Pod, set[RunningProcess]]
 
 
 def run_truly(nodes: Sequence[SimulatedNode]) -> Known:
-    """What is known to run in every pod that has a part of a GPU, from the simulator itself."""
+    """The simulated processes of every pod with a GPU."""
     found: Known = {}
     for node in nodes:
         snapshot = node.snapshot(LAST)
@@ -74,7 +74,7 @@ def by_pod(running: PodProcesses) -> Known:
 
 @contextmanager
 def scraping(samples: Sequence[Sample]) -> Iterator[tuple[PageServer, ScrapeSource]]:
-    """An embedded source that scrapes what these targets say last."""
+    """A scrape source over the last page of these targets."""
     pages: dict[str, bytes | None] = {f"/{target}": page for target, page, _ in pages_of(samples)}
     with serving_pages(pages) as server:
         targets = [server.address(path) for path in pages]
@@ -84,7 +84,7 @@ def scraping(samples: Sequence[Sample]) -> Iterator[tuple[PageServer, ScrapeSour
             yield server, source
 
 
-def test_the_agents_own_pages_tell_what_every_pod_runs():
+def test_the_pages_of_the_agents_give_the_processes_of_every_pod():
     truth = run_truly(NODES)
     assert sum(map(len, truth.values())) > 20
     assert any(not running for running in truth.values()), "somebody must run nothing"
@@ -95,7 +95,7 @@ def test_the_agents_own_pages_tell_what_every_pod_runs():
 
 
 @pytest.mark.parametrize("engine", [running_prometheus, running_victoria])
-def test_an_engine_tells_the_same_also_under_other_labels(tmp_path: Path, engine):
+def test_an_engine_gives_the_same_processes_also_with_renamed_labels(tmp_path: Path, engine):
     truth = run_truly(NODES)
     for name, change in (("plain", str), ("renamed", RENAMED)):
         (folder := tmp_path / name).mkdir()
@@ -107,7 +107,7 @@ def test_an_engine_tells_the_same_also_under_other_labels(tmp_path: Path, engine
             assert by_pod(source.read_processes(set(truth), AT)) == truth
 
 
-def test_only_the_pods_that_were_asked_for_are_told(tmp_path: Path):
+def test_only_the_requested_pods_are_returned(tmp_path: Path):
     truth = run_truly(NODES)
     pod = next(pod for pod, running in truth.items() if running)
     namesake = Pod("another-namespace", pod.name)
@@ -124,7 +124,7 @@ def test_only_the_pods_that_were_asked_for_are_told(tmp_path: Path):
         assert path == f"/{next(iter(truth[pod])).node}:9400", "no node is asked but its own"
 
 
-def test_where_no_agent_is_nobody_tells(tmp_path: Path):
+def test_without_an_agent_processes_are_unknown(tmp_path: Path):
     pods = set(run_truly(NODES))
     samples = tuple(tell_history(NODES, TIMES, dialects="dcgm"))
     with (
@@ -136,7 +136,7 @@ def test_where_no_agent_is_nobody_tells(tmp_path: Path):
         assert scraped.read_processes(pods, time.time()) == PodProcesses()
 
 
-def test_an_agent_that_does_not_answer_costs_its_own_pods_and_all_of_them_are_an_error():
+def test_an_unreachable_agent_affects_only_its_pods_and_if_all_are_it_is_an_error():
     here, there = NODES[0], NODES[1]
     truth = run_truly([here, there])
     with scraping(tuple(tell_history([here, there], [LAST]))) as (server, source):
@@ -147,7 +147,7 @@ def test_an_agent_that_does_not_answer_costs_its_own_pods_and_all_of_them_are_an
             source.read_processes(set(truth), time.time())
 
 
-def test_a_source_that_is_closed_says_so_at_once():
+def test_a_closed_source_fails_at_once():
     pods = set(run_truly(NODES[:1]))
     with scraping(tuple(tell_history(NODES[:1], [LAST]))) as (_, source):
         source.close()
@@ -163,11 +163,11 @@ def sample(family: str, value: float = 1.0, **labels: str) -> ProcessSample:
 
 
 @pytest.mark.parametrize("pid", ["", "-1", "x", "٣", "9" * 400, "1.0"])
-def test_a_pid_that_is_none_is_left_out(pid: str):
+def test_an_invalid_pid_is_left_out(pid: str):
     assert collect_processes([sample("process_memory_bytes", pid=pid)], {POD}, HolderLabels()) == PodProcesses()
 
 
-def test_what_is_no_number_is_unknown():
+def test_a_value_that_is_not_a_number_is_unknown():
     said = [
         sample("process_memory_bytes", 5.0, pid="7", process="python"),
         sample("process_utilization_ratio", float("nan"), pid="7", engine="sm"),
@@ -177,6 +177,6 @@ def test_what_is_no_number_is_unknown():
     assert (found.memory_bytes, found.sm_ratio, found.name) == (5.0, None, "python")
 
 
-def test_gpus_come_in_their_order():
+def test_processes_are_sorted_by_gpu():
     said = [sample("process_memory_bytes", pid="7", gpu=gpu, uuid=f"GPU-{gpu}") for gpu in ("10", "2", "1")]
     assert [each.gpu_index for each in collect_processes(said, {POD}, HolderLabels()).processes] == ["1", "2", "10"]

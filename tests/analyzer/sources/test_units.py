@@ -21,7 +21,7 @@ from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.settings import parse_duration
 
 
-def test_a_condition_is_read_and_written_again():
+def test_a_condition_is_parsed_and_written_unchanged():
     text = r'{pod!="", namespace=~"a|b\\d", x="say \"hi\"",}'
     matchers = parse_condition(text)
     assert matchers == (Matcher("pod", "!=", ""), Matcher("namespace", "=~", r"a|b\d"), Matcher("x", "=", 'say "hi"'))
@@ -31,7 +31,7 @@ def test_a_condition_is_read_and_written_again():
 
 
 @pytest.mark.parametrize("text", ["{pod}", '{pod=="a"}', '{pod="a"', '{pod="a"} or up', "{,}"])
-def test_a_condition_that_is_none_is_refused_with_where(text: str):
+def test_an_invalid_condition_is_refused_with_its_position(text: str):
     with pytest.raises(ConfigurationError, match="query_condition"):
         parse_condition(text)
     with pytest.raises(ValidationError):
@@ -39,29 +39,29 @@ def test_a_condition_that_is_none_is_refused_with_where(text: str):
 
 
 @given(st.lists(st.text(min_size=1), min_size=1))
-def test_names_with_any_signs_are_matched_literally(names: list[str]):
+def test_special_characters_are_matched_literally(names: list[str]):
     matcher = match_any("node", names)
     assert parse_condition("{" + str(matcher) + "}") == (matcher,)
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("30s", 30), ("1h30m", 5400), ("500ms", 0.5), ("1.5m", 90)])
-def test_durations(text: str, seconds: float):
+def test_durations_are_parsed(text: str, seconds: float):
     assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "30", "s", "1x", "5m "[::-1], "0s", "-1s"])
-def test_what_is_no_duration_is_refused(text: str):
+def test_an_invalid_duration_is_refused(text: str):
     with pytest.raises(ValidationError):
         PrometheusSettings(step=text)
 
 
-def test_windows_are_written_for_engines_and_for_people():
+def test_windows_are_written_as_ranges_and_durations():
     assert write_range(600) == "[599999ms]"
     assert [write_duration(seconds) for seconds in (600, 7200, 90, 0.5)] == ["10m", "2h", "90s", "0_5s"]
 
 
 @pytest.mark.parametrize("url", ["prometheus:9090", "ftp://x", "http://", "http://x/?a=b"])
-def test_an_address_that_is_none_is_refused(url: str):
+def test_an_invalid_url_is_refused(url: str):
     with pytest.raises(ValidationError):
         PrometheusSettings(url=url)
 
@@ -69,11 +69,11 @@ def test_an_address_that_is_none_is_refused(url: str):
 @pytest.mark.parametrize(
     ("samples", "seconds"), [(20, 30), (21, 30), (40, 15), (41, 15), (10, 60), (11, 60), (120, 5), (600, 1), (1, None)]
 )
-def test_the_scrape_interval_is_told_from_a_count(samples: float, seconds: float | None):
+def test_the_scrape_interval_is_inferred_from_a_count(samples: float, seconds: float | None):
     assert infer_interval(samples) == seconds
 
 
-def test_without_up_the_densest_rows_of_the_last_hour_say_what_to_expect():
+def test_without_up_the_highest_counts_of_the_last_hour_are_expected():
     expected = ExpectedSamples(window_seconds=600)
     expected.update(ScrapeIntervals(established=frozenset({"j"})))
     full, outage = np.array([20.0, 20.0, 10.0]), np.array([8.0, 8.0, 8.0])
@@ -91,7 +91,7 @@ def test_every_job_has_its_own_interval():
     assert expected.measure_coverage(counts, ["slow", "fast", ""], 0.0).tolist() == [1.0, 0.5, 0.5]
 
 
-def test_nothing_is_expected_of_a_job_before_it_has_grown():
+def test_a_new_job_has_no_expected_count():
     expected = ExpectedSamples(window_seconds=600)
     expected.update(ScrapeIntervals(established=frozenset({"old"})))
     assert np.isnan(expected.measure_coverage(np.array([5.0, 5.0]), ["new", "new"], 0.0)).all()
@@ -101,19 +101,19 @@ def test_nothing_is_expected_of_a_job_before_it_has_grown():
     assert not expected.new_jobs
 
 
-def test_a_given_interval_wins():
+def test_a_configured_interval_takes_precedence():
     expected = ExpectedSamples(window_seconds=600, fixed_interval=10)
     assert expected.measure_coverage(np.array([30.0]), ["j"], 0.0).tolist() == [0.5]
 
 
-def test_shards_keep_the_limit_and_lose_nobody():
+def test_shards_respect_the_limit_and_contain_every_node():
     sizes = [(f"n{number}", 8.0) for number in range(10)] + [("huge", 90.0)]
     groups = list(group(sizes, 20))
     assert [name for names in groups for name in names] == [name for name, _ in sizes]
     assert [len(names) for names in groups] == [2, 2, 2, 2, 2, 1]
 
 
-def test_the_exporters_own_pod_is_not_taken_for_the_holder():
+def test_the_pod_of_the_exporter_is_not_the_holder():
     mapping = map_labels(["pod", "namespace", "container", "exported_pod", "exported_namespace", "exported_container"])
     assert mapping.holder[2:] == ("exported_namespace", "exported_pod", "exported_container")
     assert map_labels(["pod", "pod_name", "pod_namespace", "namespace"]).pod == "pod_name"
@@ -125,7 +125,7 @@ def deny(core: list[float], device: list[int], **more: list[float]) -> list[bool
     return find_contradicted_zeros(np.array(core), device=np.array(device), **columns).tolist()
 
 
-def test_a_zero_is_denied_only_if_nobody_on_the_device_explains_it():
+def test_a_zero_is_contradicted_only_if_no_holder_of_the_device_explains_its_activity():
     assert deny([0, 0], [0, 0], activity=[0.5, np.nan]) == [True, True]
     assert deny([0, 0.4], [0, 0], activity=[0.5, 0.5]) == [False, False]
     assert deny([0, 0.4], [0, 1], activity=[0.5, 0.5]) == [True, False]
@@ -138,7 +138,7 @@ def test_a_zero_is_denied_only_if_nobody_on_the_device_explains_it():
 
 
 @given(st.lists(st.lists(st.floats(-1e6, 1e6) | st.none(), max_size=30), min_size=1, max_size=8), st.integers(1, 4))
-def test_folding_lines_is_folding_the_series_they_are_pieces_of(lines: list[list[float | None]], series: int):
+def test_aggregating_export_lines_equals_aggregating_their_series(lines: list[list[float | None]], series: int):
     samples = victoria.ExportedSamples("m")
     names = [f'{{"__name__":"m","a":"{number % series}"}}'.encode() for number in range(len(lines))]
     decoded = msgspec.json.Decoder(victoria.ExportLine).decode_lines(

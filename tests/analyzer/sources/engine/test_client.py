@@ -28,7 +28,7 @@ EMPTY = b'{"status":"success","data":{"resultType":"vector","result":[]}}'
 @pytest.fixture
 def server() -> Iterator[FaultyEngine]:
     with faulty("http://127.0.0.1:9") as one:
-        one.misfortune = fails("", status=200, body=EMPTY)
+        one.fault = fails("", status=200, body=EMPTY)
         yield one
 
 
@@ -69,29 +69,29 @@ def test_a_bearer_token_is_read_again_when_its_file_changes(server: FaultyEngine
 def test_a_path_prefix_and_long_queries_reach_the_engine(server: FaultyEngine):
     with closing(Engine(PrometheusSettings(url=server.url + "/prometheus/"))) as engine:
         engine.query("x" * 200_000, 1.0)
-    assert server.asked == ["x" * 200_000]
+    assert server.queries == ["x" * 200_000]
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
 def test_a_transient_error_is_retried_and_then_reported(server: FaultyEngine, status: int):
-    server.misfortune = fails("", status=status)
+    server.fault = fails("", status=status)
     with pytest.raises(SourceError, match=str(status)):
         query(server, retries=2)
-    assert len(server.asked) == 3
+    assert len(server.queries) == 3
 
 
 @pytest.mark.parametrize(
     ("status", "hint"), [(400, "400"), (401, "bearer_token"), (403, "headers"), (404, "path in prometheus.url")]
 )
 def test_a_permanent_error_is_not_retried_and_names_the_setting(server: FaultyEngine, status: int, hint: str):
-    server.misfortune = fails("", status=status)
+    server.fault = fails("", status=status)
     with pytest.raises(SourceError, match=hint):
         query(server, retries=3)
-    assert len(server.asked) == 1
+    assert len(server.queries) == 1
 
 
 def test_a_limit_of_the_engine_is_an_error_of_its_own(server: FaultyEngine):
-    server.misfortune = fails("", status=422, body=b'{"status":"error","error":"query would load too many samples"}')
+    server.fault = fails("", status=422, body=b'{"status":"error","error":"query would load too many samples"}')
     with pytest.raises(LimitError, match="too many samples"):
         query(server)
 
@@ -105,7 +105,7 @@ def test_secrets_appear_in_no_error_and_no_log(server: FaultyEngine, caplog: pyt
         bearer_token="hush3",
         headers={"X-Key": "hush4"},
     )
-    server.misfortune = fails("", status=503)
+    server.fault = fails("", status=503)
     with closing(Engine(settings)) as engine, pytest.raises(SourceError) as caught:
         engine.query("up", 1.0)
     told = f"{caught.value!r} {caught.value.__cause__!r} {engine!r} {settings.headers}"
@@ -128,10 +128,10 @@ def test_an_incomplete_response_leaves_no_socket_open(server: FaultyEngine):
     """An open socket is reported by the garbage collector when the error that refers to it is dropped."""
 
     def hang(handler, _: str) -> bool:
-        handler.answer(200, EMPTY[:9], length=1000, Connection="close")
+        handler.respond(200, EMPTY[:9], length=1000, Connection="close")
         return server.over.wait(5)
 
-    server.misfortune = hang
+    server.fault = hang
     gc.collect()
     with pytest.raises(SourceError, match="no complete response") as caught:
         query(server, retries=0, timeout_seconds=0.2)
@@ -155,10 +155,10 @@ def test_the_number_of_concurrent_queries_is_limited(server: FaultyEngine):
         all_slots_used.wait(5)
         with lock:
             under_way[0] -= 1
-        handler.answer(200, EMPTY)
+        handler.respond(200, EMPTY)
         return True
 
-    server.misfortune = count
+    server.fault = count
     settings = PrometheusSettings(url=server.url, max_concurrent_queries=5)
     with closing(Engine(settings, max_workers=3)) as engine, ThreadPoolExecutor(10) as pool:
         list(pool.map(lambda _: engine.query("up", 1.0), range(21)))
@@ -167,14 +167,14 @@ def test_the_number_of_concurrent_queries_is_limited(server: FaultyEngine):
 
 def test_the_timeout_limits_the_whole_response(server: FaultyEngine):
     def drip(handler, _: str) -> bool:
-        handler.answer(200, b"", length=1000)
+        handler.respond(200, b"", length=1000)
         for _ in range(100):
             if handler.server.over.wait(0.05):
                 break
             handler.wfile.write(b" ")
         return True
 
-    server.misfortune = drip
+    server.fault = drip
     began = time.monotonic()
     with pytest.raises(SourceError, match="no complete response"):
         query(server, timeout_seconds=0.4)
@@ -182,23 +182,23 @@ def test_the_timeout_limits_the_whole_response(server: FaultyEngine):
 
 
 def test_a_compressed_response_is_decoded(server: FaultyEngine):
-    server.misfortune = packed(gzip.compress(EMPTY))
+    server.fault = packed(gzip.compress(EMPTY))
     assert query(server, accept_encoding="gzip") == EMPTY
     assert server.headers_seen[0]["Accept-Encoding"] == "gzip"
 
 
 @pytest.mark.parametrize("body", [gzip.compress(EMPTY, mtime=0)[:-9], b"not packed at all", b""])
 def test_a_response_that_cannot_be_decoded_is_an_error(server: FaultyEngine, body: bytes):
-    server.misfortune = packed(body)
+    server.fault = packed(body)
     with pytest.raises(SourceError):
         query(server, retries=0)
-    server.misfortune = packed(EMPTY, encoding="br")
+    server.fault = packed(EMPTY, encoding="br")
     with pytest.raises(SourceError, match="accept_encoding"):
         query(server, retries=0)
 
 
 def test_a_small_response_that_expands_to_a_large_one_is_not_read_to_its_end(server: FaultyEngine):
-    server.misfortune = packed(gzip.compress(b" " * (64 << 20)))
+    server.fault = packed(gzip.compress(b" " * (64 << 20)))
     tracemalloc.start()
     with pytest.raises(LimitError, match="response_limit_bytes"):
         query(server, response_limit_bytes=4 << 20)
@@ -209,7 +209,7 @@ def test_a_small_response_that_expands_to_a_large_one_is_not_read_to_its_end(ser
 
 def packed(body: bytes, encoding: str = "gzip"):
     def answer(handler, _: str) -> bool:
-        handler.answer(200, body, Content_Encoding=encoding)
+        handler.respond(200, body, Content_Encoding=encoding)
         return True
 
     return answer
@@ -221,7 +221,7 @@ def test_a_private_ca_is_trusted_only_if_it_is_set(tmp_path: Path):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("localhost").configure_cert(context)
     server = FaultyEngine("http://127.0.0.1:9")
-    server.misfortune = fails("", status=200, body=EMPTY)
+    server.fault = fails("", status=200, body=EMPTY)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()

@@ -1,4 +1,4 @@
-"""Whatever arrives instead of an answer is a SourceError, never a number."""
+"""Decoding responses of an engine: anything unexpected is a SourceError, never a number."""
 
 import gc
 import json
@@ -23,7 +23,7 @@ def vector(*rows: tuple[dict[str, str], str], **head: object) -> bytes:
 GOOD = vector(({"UUID": "GPU-1", "pod": "a"}, "1.5"), ({"UUID": "GPU-2", "pod": 'ü\n"x'}, "NaN"), ({}, "+Inf"))
 
 
-def test_values_are_numbers_and_what_is_no_number_is_unknown():
+def test_values_are_numbers_and_anything_else_is_unknown():
     answer = decode.decode_vector(GOOD)
     assert answer.values[0] == 1.5
     assert math.isnan(answer.values[1])
@@ -47,17 +47,17 @@ def test_values_are_numbers_and_what_is_no_number_is_unknown():
         (vector(({}, "1"), warnings=["store 10.0.0.7 did not answer"]), "store 10.0.0.7"),
     ],
 )
-def test_what_is_not_a_whole_answer_is_an_error_with_a_reason(body: bytes, words: str):
+def test_an_incomplete_response_is_an_error_with_a_reason(body: bytes, words: str):
     with pytest.raises(SourceError, match=words):
         decode.decode_vector(body)
 
 
-def test_remarks_on_style_do_not_spoil_an_answer():
+def test_promql_warnings_do_not_invalidate_a_response():
     body = vector(({}, "1"), warnings=["PromQL warning: bucket"], infos=["PromQL info: metric might not be a counter"])
     assert len(decode.decode_vector(body)) == 1
 
 
-def test_labels_that_are_no_labels_are_an_error():
+def test_invalid_labels_are_an_error():
     answer = decode.decode_vector(
         b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":5},"value":[1,"2"]}]}}'
     )
@@ -67,7 +67,7 @@ def test_labels_that_are_no_labels_are_an_error():
 
 @given(st.data())
 @settings(max_examples=400, deadline=None)
-def test_a_mutilated_answer_never_raises_anything_else(data: st.DataObject):
+def test_a_corrupted_response_raises_only_source_errors(data: st.DataObject):
     body = bytearray(GOOD)
     for _ in range(data.draw(st.integers(1, 6))):
         place = data.draw(st.integers(0, max(len(body) - 1, 0)))
@@ -98,7 +98,7 @@ def test_a_mutilated_answer_never_raises_anything_else(data: st.DataObject):
     )
 )
 @settings(max_examples=300, deadline=None)
-def test_a_strange_shape_never_raises_anything_else(shape: object):
+def test_an_unexpected_shape_raises_only_source_errors(shape: object):
     read_everything(json.dumps(shape).encode())
 
 
@@ -116,7 +116,7 @@ def cut(body: bytes, size: int = 99_991) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("rows", [0, 1, 7, 20_000])
-def test_an_answer_in_slices_is_the_answer(rows: int):
+def test_a_response_decoded_in_parts_equals_the_whole_response(rows: int):
     body = long_answer(rows)
     whole = decode.decode_vector(body)
     slices = list(decode.decode_pieces(cut(body)))
@@ -126,12 +126,12 @@ def test_an_answer_in_slices_is_the_answer(rows: int):
 
 
 @pytest.mark.parametrize("place", [100, 1_500_000, -30, -2])
-def test_an_answer_cut_off_is_an_error_at_its_end(place: int):
+def test_a_truncated_response_is_an_error_at_its_end(place: int):
     with pytest.raises(SourceError):
         list(decode.decode_pieces(cut(long_answer(20_000)[:place])))
 
 
-def test_a_slice_that_is_spoilt_is_an_error():
+def test_a_corrupted_part_is_an_error():
     body = bytearray(long_answer(20_000))
     body[1_600_000] = 0
     with pytest.raises(SourceError):
@@ -154,7 +154,7 @@ def read_everything(body: bytes) -> None:
     assert gc.isenabled()
 
 
-def test_the_collector_stays_off_for_who_had_it_off():
+def test_a_disabled_garbage_collector_stays_disabled():
     gc.disable()
     try:
         with decode.paused_collector(), decode.paused_collector():

@@ -1,5 +1,4 @@
-"""What is learned once and kept for some cycles: who answers, what lasts, how many GPUs there are, how much an engine
-bears."""
+"""What is discovered once and kept for some cycles: metric schemes, static values, the fleet, the series limit."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -54,7 +53,7 @@ def up(times: Iterable[float] = TIMES) -> Iterator[Sample]:
 def site(
     folder: Path, samples: Iterable[Sample], **settings: object
 ) -> Iterator[tuple[PrometheusSource, FaultyEngine]]:
-    """An engine that takes more samples later, and the analyzer before it."""
+    """An engine that receives more samples later, behind a proxy, and a source that reads it."""
     with (
         running_victoria(folder, samples) as engine,
         faulty(engine.url) as proxy,
@@ -63,55 +62,55 @@ def site(
         yield source, proxy
 
 
-def asked_about(proxy: FaultyEngine, *words: str) -> list[str]:
-    return [asked for asked in proxy.asked if any(word in asked for word in words)]
+def queries_with(proxy: FaultyEngine, *words: str) -> list[str]:
+    return [query for query in proxy.queries if any(word in query for word in words)]
 
 
-def test_memory_and_limit_of_a_device_are_asked_for_once_and_hold(tmp_path: Path):
+def test_static_values_of_a_device_are_queried_once_and_kept(tmp_path: Path):
     with site(tmp_path, [*gpu(0), *gpu(1), *up()]) as (source, proxy):
         first = source.read(AT)
-        assert asked_about(proxy, FREE, LIMIT)
-        proxy.asked.clear()
+        assert queries_with(proxy, FREE, LIMIT)
+        proxy.queries.clear()
         assert_alike(source.read(AT), first)
-    assert asked_about(proxy, FREE, LIMIT) == []
-    assert len(proxy.asked) == 12
+    assert queries_with(proxy, FREE, LIMIT) == []
+    assert len(proxy.queries) == 12
     assert set(first.column(Measure.MEMORY_TOTAL, Stat.LAST).tolist()) == {40_000 * 2.0**20}
     assert set(first.column(Measure.POWER_LIMIT, Stat.LAST).tolist()) == {400.0}
 
 
-def test_a_pod_that_takes_a_known_device_needs_no_question_and_a_new_device_does(tmp_path: Path):
+def test_static_values_are_queried_for_a_new_device_but_not_for_a_new_pod(tmp_path: Path):
     with site(tmp_path, [*gpu(0), *gpu(1, pod=""), *up()]) as (source, proxy):
         source.read(AT)
         import_samples(proxy.upstream, gpu(1, [LATER - 15], pod="takes-over"))
-        proxy.asked.clear()
+        proxy.queries.clear()
         table = source.read(LATER)
-        assert asked_about(proxy, FREE, LIMIT) == []
+        assert queries_with(proxy, FREE, LIMIT) == []
         assert of_pod(table, "takes-over").stats[Measure.MEMORY_TOTAL, Stat.LAST] == 40_000 * 2**20
         import_samples(proxy.upstream, gpu(2, [LATER], pod="brings-its-own", **{FREE: 50_000.0}))
         table = source.read(LATER + 1)
-        assert len(asked_about(proxy, FREE)) == 1
+        assert len(queries_with(proxy, FREE)) == 1
         assert of_pod(table, "brings-its-own").stats[Measure.MEMORY_TOTAL, Stat.LAST] == 80_000 * 2**20
         source.read(LATER + 2)
-        assert len(asked_about(proxy, FREE)) == 1
+        assert len(queries_with(proxy, FREE)) == 1
 
 
-def test_what_lasts_is_asked_for_again_after_a_failure_and_when_the_site_is_learned_again(tmp_path: Path):
+def test_static_values_are_queried_again_after_a_failure_and_after_a_discovery(tmp_path: Path):
     with site(tmp_path, [*gpu(0), *up()], relearn_cycles=3, retries=0) as (source, proxy):
-        proxy.misfortune = fails(FREE)
+        proxy.fault = fails(FREE)
         assert (Measure.MEMORY_TOTAL, Stat.LAST) not in source.read(AT).usage(0).stats
-        proxy.misfortune = fails("", times=0)
+        proxy.fault = fails("", times=0)
         assert source.read(AT).usage(0).stats[Measure.MEMORY_TOTAL, Stat.LAST] == 40_000 * 2**20
-        proxy.asked.clear()
+        proxy.queries.clear()
         source.read(AT)
-        assert asked_about(proxy, FREE) == []
-        proxy.misfortune = fails(FREE)
+        assert queries_with(proxy, FREE) == []
+        proxy.fault = fails(FREE)
         table = source.read(AT)
-        assert asked_about(proxy, FREE)
+        assert queries_with(proxy, FREE)
         assert table.usage(0).stats[Measure.MEMORY_TOTAL, Stat.LAST] == 40_000 * 2**20, "it was known before"
 
 
-def test_who_has_a_core_but_no_memory_is_asked_for_as_long_as_there_is_such_a_one(tmp_path: Path):
-    """The roll call goes by memory in use; where everybody has that, one question less is asked."""
+def test_present_core_values_are_queried_while_a_holder_is_missing_in_the_presence_series(tmp_path: Path):
+    """Presence is read from used memory; where every holder has it, the present core values are not queried."""
     alone = [sample for sample in gpu(1) if sample[0] != "DCGM_FI_DEV_FB_USED"]
     with site(tmp_path / "a", [*gpu(0), *alone, *up()]) as (source, _):
         table = source.read(AT)
@@ -119,7 +118,7 @@ def test_who_has_a_core_but_no_memory_is_asked_for_as_long_as_there_is_such_a_on
     assert not table.unknown
 
 
-def test_every_gpu_is_counted_once_held_or_not_whole_or_in_slices(tmp_path: Path):
+def test_every_gpu_is_counted_once_held_or_not_with_mig_or_not(tmp_path: Path):
     nodes = fleet(6)
     for number, dialects in enumerate(("native", "dcgm", "native dcgm")):
         folder = tmp_path / str(number)
@@ -137,16 +136,16 @@ def test_every_gpu_is_counted_once_held_or_not_whole_or_in_slices(tmp_path: Path
         assert told == true
 
 
-def test_gpus_of_nobody_are_counted_and_the_count_outlives_a_failure(tmp_path: Path):
+def test_unheld_gpus_are_counted_and_the_count_survives_a_failure(tmp_path: Path):
     with site(tmp_path, [*gpu(0), *gpu(1, pod=""), *up()], relearn_cycles=1, retries=0) as (source, proxy):
         assert source.read(AT).fleet == {("n0000", "NVIDIA A100-SXM4-40GB"): 2}
-        proxy.misfortune = fails("group by")
+        proxy.fault = fails("group by")
         assert source.read(AT).fleet == {("n0000", "NVIDIA A100-SXM4-40GB"): 2}
 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """2,400 GPUs on an engine that takes no more than 2,000 samples into one query, not even to count them."""
+    """2,400 GPUs on an engine that allows 2,000 samples per query, even for counting."""
     few = {name: value for name, value in SIGNALS.items() if name in ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED")}
     samples = [sample for number in range(2400) for sample in gpu(number) if sample[0] in few]
     with running_prometheus(
@@ -167,19 +166,19 @@ def test_an_engine_that_refuses_large_queries_gets_smaller_ones_and_later_larger
         assert source.series_limit == SMALLEST_SHARD
         refused = source.request_counts["failed"]
         assert refused
-        proxy.asked.clear()
+        proxy.queries.clear()
         assert not source.read(AT).unknown
         assert source.request_counts["failed"] == refused + 1, "only counting is tried again at once"
-        assert all("Hostname=~" in asked for asked in asked_about(proxy, "_over_time(DCGM"))
-        proxy.asked.clear()
+        assert all("Hostname=~" in query for query in queries_with(proxy, "_over_time(DCGM"))
+        proxy.queries.clear()
         assert not source.read(AT).unknown
-        asked = asked_about(proxy, "max_over_time(DCGM_FI_DEV_GPU_UTIL")
-        tried = {len(re.findall(r"n\d{4}", one)) for one in asked}
+        queries = queries_with(proxy, "max_over_time(DCGM_FI_DEV_GPU_UTIL")
+        tried = {len(re.findall(r"n\d{4}", one)) for one in queries}
         assert max(tried) == 2 * SMALLEST_SHARD // 8, "learned again: twice as much is tried"
         assert source.series_limit == SMALLEST_SHARD
 
 
-def test_a_limit_is_lowered_to_what_makes_sense_and_rises_to_what_is_set():
+def test_the_series_limit_is_lowered_stepwise_and_raised_to_the_configured_value():
     limit = SeriesLimit(100_000)
     seen = []
     while limit.lower(2400):
@@ -191,7 +190,7 @@ def test_a_limit_is_lowered_to_what_makes_sense_and_rises_to_what_is_set():
     assert not SeriesLimit(SMALLEST_SHARD).lower(10)
 
 
-def test_learning_a_prometheus_fails_at_nothing(tmp_path: Path):
+def test_discovery_of_a_prometheus_has_no_failed_request(tmp_path: Path):
     with (
         running_prometheus(tmp_path, [*gpu(0), *up()]) as engine,
         closing(PrometheusSource(PrometheusSettings(url=engine.url, relearn_cycles=1))) as source,
@@ -203,7 +202,7 @@ def test_learning_a_prometheus_fails_at_nothing(tmp_path: Path):
         assert source.describe()["version"]
 
 
-def test_a_node_without_the_agent_that_joins_agents_is_seen_at_once(tmp_path: Path):
+def test_a_new_node_without_the_agent_is_seen_at_once(tmp_path: Path):
     nodes = fleet(5)
     with site(tmp_path, tell_history(nodes[:2], TIMES)) as (source, proxy):
         source.read(AT)
@@ -213,12 +212,12 @@ def test_a_node_without_the_agent_that_joins_agents_is_seen_at_once(tmp_path: Pa
     assert {one.node for one in table.allocations} == {node.name for node in nodes[:3]}
 
 
-def test_failures_of_every_dialect_are_told(tmp_path: Path):
+def test_failures_of_every_scheme_are_reported(tmp_path: Path):
     nodes = fleet(5)
     samples = [*tell_history(nodes[:2], TIMES), *tell_history(nodes[2:], TIMES, dialects="dcgm", job="dcgm")]
     with site(tmp_path, samples, retries=0) as (source, proxy):
         source.read(AT)
-        proxy.misfortune = fails("max_over_time(")
+        proxy.fault = fails("max_over_time(")
         source.read(AT)
         told = source.describe()["failures"]
     assert {name.split()[0] for name in told} == {"native", "dcgm"}
@@ -229,7 +228,7 @@ def test_failures_of_every_dialect_are_told(tmp_path: Path):
 
 @pytest.mark.parametrize("has_up", [True, False])
 @pytest.mark.parametrize("age", [75, 130, 310, 420, 580])
-def test_nothing_is_idle_on_a_site_younger_than_its_window(tmp_path: Path, age: int, has_up: bool):
+def test_nothing_is_idle_on_a_site_younger_than_the_window(tmp_path: Path, age: int, has_up: bool):
     times = [AT - age + 5 * number for number in range(age // 5 + 1)]
     idle = {"DCGM_FI_DEV_GPU_UTIL": 0.0, "DCGM_FI_DEV_MEM_COPY_UTIL": 0.0, "DCGM_FI_DEV_POWER_USAGE": 60.0}
     samples = [*gpu(0, times, **idle), *(up(times) if has_up else ())]
@@ -246,8 +245,8 @@ def test_nothing_is_idle_on_a_site_younger_than_its_window(tmp_path: Path, age: 
     assert ACTIVITIES[verdicts.activity[0]] is Activity.IDLE
 
 
-def test_a_pod_with_few_samples_is_not_covered_by_a_young_job(tmp_path: Path):
-    """Eleven minutes old: the last whole five minutes see only a part of that."""
+def test_a_pod_with_few_samples_of_a_new_job_is_not_covered(tmp_path: Path):
+    """Eleven minutes old: the last whole five minutes cover only a part of it."""
     times = [AT - 660 + 5 * number for number in range(133)]
     samples = [*gpu(0, times), *gpu(1, times[-60:]), *up(times)]
     with site(tmp_path, samples) as (source, _):

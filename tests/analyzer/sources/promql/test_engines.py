@@ -43,12 +43,12 @@ NATIVE = tuple(tell_history(NODES, moments()))
 DCGM = tuple(tell_history(NODES, moments(), dialects="dcgm", options=DcgmOptions(device_per_pod=True)))
 ENGINES = ("prometheus-native", "prometheus-dcgm", "victoria-native", "victoria-dcgm")
 WITHOUT_ENGINE = "a100-40gb-003"
-"""The one node with slices of a GPU before Hopper: NVML tells nothing of the engine of an instance there."""
+"""The node with MIG instances on a GPU before Hopper, where NVML has no engine activity per instance."""
 COUNTED = tuple(
     (measure, Stat.MEAN)
     for measure in (Measure.CORE, Measure.MEMORY_COPY, Measure.ENGINE, Measure.TENSOR, Measure.DRAM)
 )
-"""What the growth of a counter goes into: the mean of the core, and a holder's part of what only the device tells."""
+"""What depends on the increase of a counter: the mean of the core, and a holder's part of device values."""
 ONE_STEP = STEP / WINDOW
 
 
@@ -74,24 +74,24 @@ def test_prometheus_and_victoriametrics_give_the_same_table(engines: dict[str, R
     rows, others = places(one), places(other)
     here, there = list(rows.values()), [others[place] for place in rows]
     for key in COUNTED:
-        # Prometheus carries the growth between the first and the last sample on to the ends of the window,
-        # VictoriaMetrics begins with the sample before the window: a step more or less of what is counted.
+        # Prometheus extrapolates the increase between the first and the last sample to the ends of the window,
+        # VictoriaMetrics starts from the sample before the window: a difference of about one step.
         np.testing.assert_allclose(one.stats[key][here], other.stats[key][there], atol=ONE_STEP, err_msg=str(key))
 
 
 @pytest.mark.parametrize("name", ["native", "dcgm"])
-def test_whichever_engine_was_asked_and_however_the_verdicts_are_the_same(engines: dict[str, RunningEngine], name: str):
-    """What follows from a table, GPU by GPU and workload by workload; a step more or less of a counter changes none."""
+def test_verdicts_are_the_same_for_every_engine_and_way_of_reading(engines: dict[str, RunningEngine], name: str):
+    """For every GPU and workload; a difference of one step of a counter changes no verdict."""
     victoria = engines[f"victoria-{name}"]
-    asked = read(engines[f"prometheus-{name}"]), read(victoria, use_export=True), read(victoria, use_export=False)
-    one, exported, queried = map(verdicts_of, asked)
+    tables = read(engines[f"prometheus-{name}"]), read(victoria, use_export=True), read(victoria, use_export=False)
+    one, exported, queried = map(verdicts_of, tables)
     assert one == exported
     assert one == queried
     assert {words[0] for words, *_ in one.values()} >= {"active", "idle"}, "nothing was compared"
 
 
 def verdicts_of(table: UsageTable) -> dict[tuple[str, ...], tuple[object, ...]]:
-    """In words, by the place of a GPU and by the key of a workload."""
+    """As words, by GPU and by workload key."""
     verdicts, _ = judge(table, Rules(), History(), now=table.at)
     joined = judge_workloads(verdicts, Rules())
     doubts = [(DOUBTS[code].value, table.unknown.get(row, "")) for row, code in enumerate(verdicts.doubt)]
@@ -115,20 +115,20 @@ def test_the_export_gives_the_same_table_as_the_queries(engines: dict[str, Runni
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_the_work_cut_into_small_pieces_gives_the_same_table(engines: dict[str, RunningEngine], name: str):
+def test_sharded_queries_give_the_same_table(engines: dict[str, RunningEngine], name: str):
     assert_alike(read(engines[name]), read(engines[name], series_limit=100, max_concurrent_queries=4))
 
 
 @pytest.mark.parametrize("name", ["prometheus-native", "prometheus-dcgm"])
-def test_every_allocation_of_the_truth_is_a_row_and_none_else(engines: dict[str, RunningEngine], name: str):
-    """In the DCGM dialect a MIG instance is named by its parent, so there the containers are compared."""
+def test_the_rows_are_exactly_the_simulated_allocations(engines: dict[str, RunningEngine], name: str):
+    """DCGM reports a MIG instance under the uuid of its GPU, so containers are compared there."""
     told = {(one.container.namespace, one.container.pod, one.container.name) for one in read(engines[name]).allocations}
     last = moments()[-1]
     true = {key[:3] for node in NODES for key in node.truths(last)}
     assert told == true
 
 
-def test_who_truly_did_nothing_reads_zero_and_nobody_else_does(engines: dict[str, RunningEngine]):
+def test_exactly_the_idle_allocations_read_zero(engines: dict[str, RunningEngine]):
     table = read(engines["prometheus-native"])
     truths = {key[:3]: [] for node in NODES for key in node.truths(AT)}
     for node in NODES:
@@ -142,7 +142,7 @@ def test_who_truly_did_nothing_reads_zero_and_nobody_else_does(engines: dict[str
             assert table.usage(row).stats[Measure.CORE, Stat.PEAK] > 0
 
 
-def test_native_rows_know_workload_share_model_and_start(engines: dict[str, RunningEngine]):
+def test_native_rows_have_workload_share_model_and_start_time(engines: dict[str, RunningEngine]):
     table = read(engines["prometheus-native"])
     for allocation in table.allocations:
         assert allocation.container.workload is not None
@@ -161,7 +161,7 @@ def test_native_rows_know_workload_share_model_and_start(engines: dict[str, Runn
     }
 
 
-def test_a_mig_row_names_its_parent_and_its_core_is_the_engines_activity(engines: dict[str, RunningEngine]):
+def test_a_mig_row_has_its_parent_gpu_and_engine_activity_as_core(engines: dict[str, RunningEngine]):
     for name in ("prometheus-native", "prometheus-dcgm"):
         table = read(engines[name])
         sliced = [row for row, one in enumerate(table.allocations) if one.gpu_instance]
@@ -189,8 +189,8 @@ def exclusive_rows(engines: dict[str, RunningEngine]) -> tuple[UsageTable, Usage
 
 
 def test_native_and_dcgm_agree_on_whole_gpus(engines: dict[str, RunningEngine]):
-    """But for what each is known to leave out: DCGM counts in whole MiB, and the memory that the driver itself takes on
-    a GPU in use, which is nobody's, is in the device's sum and in no holder's."""
+    """Except for known differences: DCGM counts whole MiB, and the memory of the driver itself is in the device total
+    but in no holder's."""
     native, dcgm, rows = exclusive_rows(engines)
     here, there = map(list, zip(*rows, strict=True))
     for measure, stat in ((Measure.POWER, Stat.MEAN), (Measure.POWER, Stat.PEAK), (Measure.SM_CLOCK, Stat.MEAN)):
@@ -206,13 +206,13 @@ def test_native_and_dcgm_agree_on_whole_gpus(engines: dict[str, RunningEngine]):
     np.testing.assert_allclose(*totals, atol=2 * MIB)
 
 
-def test_the_core_of_either_dialect_is_what_its_signal_was(engines: dict[str, RunningEngine]):
-    """They are two signals: DCGM has the driver's last sample, the agent the mean since its last look, counted."""
+def test_the_core_of_each_scheme_matches_its_simulated_signal(engines: dict[str, RunningEngine]):
+    """Two different signals: DCGM has the last sample of the driver, the agent a counted mean."""
     native, dcgm, rows = exclusive_rows(engines)
-    of_agent, of_driver = tell_cores()
+    of_agent, of_driver = list_cores()
     for mine, other in rows:
         device = native.allocations[mine].gpu_uuid
-        counted = of_agent[device][1:]  # a counter tells what happened between its samples
+        counted = of_agent[device][1:]  # a counter includes what happened between its samples
         stats = native.usage(mine).stats
         assert stats[Measure.CORE, Stat.MEAN] == pytest.approx(np.mean(counted), abs=1e-5)
         assert stats[Measure.CORE, Stat.PEAK] == pytest.approx(max(of_agent[device]), abs=1e-6)
@@ -221,14 +221,13 @@ def test_the_core_of_either_dialect_is_what_its_signal_was(engines: dict[str, Ru
         assert stats[Measure.CORE, Stat.PEAK] == pytest.approx(max(of_driver[device]), abs=1e-6)
 
 
-Courses = dict[str, list[float]]
+Curves = dict[str, list[float]]
 
 
-def tell_cores() -> tuple[Courses, Courses]:
-    """Of each device, at every sample of the window: what its containers did as the agent sees it, and as the driver
-    says it."""
-    of_agent: Courses = {}
-    of_driver: Courses = {}
+def list_cores() -> tuple[Curves, Curves]:
+    """The use of each device by its containers at every sample of the window: seen by the agent, and by the driver."""
+    of_agent: Curves = {}
+    of_driver: Curves = {}
     for snapshot in [node.snapshot(at) for at in moments() if AT - WINDOW < at <= AT for node in NODES]:
         for division in divide(snapshot):
             parts = [part.utilization_ratio or 0.0 for part in division.parts if part.by is Place.CONTAINER]
@@ -239,7 +238,7 @@ def tell_cores() -> tuple[Courses, Courses]:
 
 
 def test_a_window_of_any_length_counts_every_sample_once(engines: dict[str, RunningEngine]):
-    """Also when the window begins and ends right on a sample."""
+    """Also if the window starts and ends exactly at a sample."""
     for name in ENGINES:
         table = read(engines[name], at=moments()[-1], time_window_min=5)
         known = [row for row in range(len(table)) if row not in table.unknown]
@@ -252,13 +251,13 @@ def test_a_window_of_any_length_counts_every_sample_once(engines: dict[str, Runn
 
 
 @pytest.mark.parametrize("name", ["victoria-native", "victoria-dcgm"])
-def test_exports_that_run_at_once_never_mix_their_series(engines: dict[str, RunningEngine], name: str):
+def test_concurrent_exports_never_mix_their_series(engines: dict[str, RunningEngine], name: str):
     first = read(engines[name])
     for _ in range(12):
         assert_alike(read(engines[name]), first)
 
 
-def test_pods_that_ended_in_the_window_are_left_out_and_silent_nodes_are_unknown(engines: dict[str, RunningEngine]):
+def test_pods_that_ended_in_the_window_are_left_out_and_stale_nodes_are_unknown(engines: dict[str, RunningEngine]):
     later = AT + 420
     for name in ("prometheus-native", "prometheus-dcgm"):
         table = read(engines[name], at=later)
@@ -268,14 +267,14 @@ def test_pods_that_ended_in_the_window_are_left_out_and_silent_nodes_are_unknown
         assert table.coverage.max() < 0.5
 
 
-def test_the_course_of_one_workload_is_bounded_and_in_base_units(engines: dict[str, RunningEngine]):
+def test_a_chart_has_a_bounded_number_of_points_in_base_units(engines: dict[str, RunningEngine]):
     for name in ENGINES:
         with closing(PrometheusSource(PrometheusSettings(url=engines[name].url))) as source:
             check_charts(source)
 
 
 def check_charts(source: PrometheusSource) -> None:
-    """A point for each sample of the window, and one for its beginning, which belongs to the window before."""
+    """A point for each sample of the window, and one at its start, which belongs to the previous window."""
     table = source.read(AT)
     for instance in (False, True):
         rows = [row for row, one in enumerate(table.allocations) if bool(one.gpu_instance) is instance]
@@ -290,7 +289,7 @@ def check_charts(source: PrometheusSource) -> None:
             assert max(value for _, value in chart.lines[Measure.CORE]) <= 1
 
 
-def test_recorded_windows_are_read_instead_of_computed_and_say_the_same(tmp_path: Path):
+def test_recorded_windows_are_read_instead_of_computed_and_give_the_same_table(tmp_path: Path):
     samples = [*tell_history(NODES[:1], moments()), *tell_history(NODES[4:6], moments(), dialects="dcgm")]
     with running_victoria(tmp_path, samples) as engine:
         plain = read(engine, use_export=False)
@@ -299,11 +298,11 @@ def test_recorded_windows_are_read_instead_of_computed_and_say_the_same(tmp_path
             recorded = source.read(AT)
             assert source.describe()["recording_rules"]
         assert_alike(plain, recorded)
-    assert [asked for asked in proxy.asked if WINDOWED.search(asked) and "up[" not in asked] == []
+    assert [query for query in proxy.queries if WINDOWED.search(query) and "up[" not in query] == []
 
 
-def test_a_real_ruler_records_what_the_analyzer_then_reads(tmp_path: Path):
-    """Prometheus itself evaluates the shipped rules, every second instead of every minute, over samples up to now."""
+def test_a_real_prometheus_records_what_the_analyzer_reads(tmp_path: Path):
+    """Prometheus evaluates the shipped rules every second instead of every minute, over samples up to now."""
     rules = tmp_path / "rules.yaml"
     rules.write_text(RULES.read_text().replace("interval: 1m", "interval: 1s"))
     times = moments(at=time.time())
@@ -316,14 +315,14 @@ def test_a_real_ruler_records_what_the_analyzer_then_reads(tmp_path: Path):
             found = source.describe()["recording_rules"]
     assert {name.split(":")[1] for name in found} >= {"DCGM_FI_DEV_GPU_UTIL", "gpusteward_use_busy_seconds_total"}
     assert_alike(plain, recorded)
-    assert [asked for asked in proxy.asked if WINDOWED.search(asked) and "up[" not in asked] == []
+    assert [query for query in proxy.queries if WINDOWED.search(query) and "up[" not in query] == []
 
 
 WINDOWED = re.compile(r"(_over_time|increase)\(")
 
 
 def wait_for_rules(engine: RunningEngine) -> float:
-    """When the native rules were evaluated last: DCGM's had been by then, and no sample was due in between."""
+    """When the native rules were last evaluated: after DCGM's, with no sample in between."""
     deadline = time.monotonic() + 40
     while time.monotonic() < deadline:
         found = ask_engine(engine, "max(timestamp(gpusteward:gpusteward_gpu_sm_clock_hertz:avg_over_time_10m))")
@@ -341,7 +340,7 @@ def ask_engine(engine: RunningEngine, expression: str, at: float | None = None) 
 
 
 def evaluate_rules(engine: RunningEngine, at: float, *, rules: Path = RULES) -> Iterator[Sample]:
-    """What a ruler would write."""
+    """What Prometheus would record."""
     groups = yaml.safe_load(rules.read_text())["groups"]
     for rule in (rule for group in groups for rule in group["rules"]):
         form = urllib.parse.urlencode({"query": rule["expr"], "time": at, "nocache": 1})
@@ -351,7 +350,7 @@ def evaluate_rules(engine: RunningEngine, at: float, *, rules: Path = RULES) -> 
                 yield rule["record"], render_labels(labels.items()), float(row["value"][1]), at - 1
 
 
-def test_rules_are_made_for_the_window_of_the_site(tmp_path: Path, component: Callable[[str], str]):
+def test_rules_are_written_for_the_given_window(tmp_path: Path, component: Callable[[str], str]):
     rules = tmp_path / "recording.yaml"
     command = [sys.executable, "-m", "gpusteward.analyzer.sources.promql.recording_rules", "--window-min"]
     rules.write_text(subprocess.run([*command, "30"], capture_output=True, text=True, check=True).stdout)
@@ -366,7 +365,7 @@ def test_rules_are_made_for_the_window_of_the_site(tmp_path: Path, component: Ca
         assert subprocess.run([*command, window], capture_output=True, check=False).returncode == 2
 
 
-def test_the_shipped_rules_are_those_of_the_plan_and_promtool_has_nothing_to_say(component: Callable[[str], str]):
+def test_the_shipped_rules_match_the_plan_and_pass_promtool(component: Callable[[str], str]):
     assert RULES.read_text() == write_rules()
     checked = subprocess.run(
         [component("promtool"), "check", "rules", RULES], capture_output=True, text=True, check=False

@@ -1,4 +1,5 @@
-"""Misfortunes between the analyzer and a real engine: unknown or SourceError, never a zero that nobody measured."""
+"""Faults between the analyzer and a real engine: rows are unknown or it is a SourceError, never a zero that was not
+measured."""
 
 import threading
 import time
@@ -19,16 +20,16 @@ from tests.agent.test_agent_process import free_port
 from tests.analyzer.engines import RunningEngine, Sample, running_prometheus, wait_until_ready
 from tests.analyzer.histories import AT, moments, steady
 from tests.analyzer.sources.faulty_engine import (
+    Fault,
     FaultyEngine,
-    Misfortune,
     cut_json,
     fails,
     faulty,
-    half_an_answer,
-    says,
-    silence,
+    no_response,
+    over_limit_unless,
+    responds_with,
     slow,
-    too_much_unless,
+    truncated_response,
 )
 from tests.analyzer.tables import assert_alike
 
@@ -38,7 +39,7 @@ MEAN_OF_CORE = f"avg_over_time({CORE}"
 
 
 def busy_fleet(times: list[float]) -> Iterator[Sample]:
-    """Nobody here is idle: whoever reads zero was made up."""
+    """No GPU here is idle: a zero would be invented."""
     for number in range(GPUS):
         labels = {"UUID": f"GPU-{number:04}", "Hostname": f"node-{number // 8}", "pod": f"train-{number}"}
         labels |= {"namespace": "ml", "container": "main", "job": "dcgm", "gpu": str(number % 8)}
@@ -79,7 +80,7 @@ def reading(url: str, *, limit: int | None = None, **settings: object) -> Iterat
 
 
 def assert_honest(table: UsageTable) -> None:
-    """Everybody works, so a number is theirs or it is missing; and what misses an essential one is unknown."""
+    """All GPUs work, so every number is right or missing; a row without an essential number is unknown."""
     for measure in (Measure.CORE, Measure.MEMORY_COPY, Measure.POWER):
         for stat in (Stat.MEAN, Stat.PEAK):
             column = table.column(measure, stat)
@@ -87,7 +88,7 @@ def assert_honest(table: UsageTable) -> None:
             assert set(np.flatnonzero(np.isnan(column)).tolist()) <= set(table.unknown)
 
 
-def test_without_misfortune_everything_is_known(proxy: FaultyEngine):
+def test_without_faults_everything_is_known(proxy: FaultyEngine):
     with reading(proxy.url) as source:
         table = source.read(AT)
     assert len(table) == GPUS
@@ -97,8 +98,8 @@ def test_without_misfortune_everything_is_known(proxy: FaultyEngine):
 
 
 @pytest.mark.parametrize(
-    "misfortune",
-    [half_an_answer, cut_json, fails, lambda word: fails(word, status=400, body=b'{"error":"bad"}')],
+    "fault",
+    [truncated_response, cut_json, fails, lambda word: fails(word, status=400, body=b'{"error":"bad"}')],
 )
 @pytest.mark.parametrize(
     "word",
@@ -110,12 +111,10 @@ def test_without_misfortune_everything_is_known(proxy: FaultyEngine):
         "avg_over_time(DCGM_FI_DEV_POWER_USAGE",
     ],
 )
-def test_a_question_that_fails_leaves_its_rows_unknown_with_the_reason(
-    proxy: FaultyEngine, misfortune: Misfortune, word: str
-):
+def test_a_failed_query_makes_its_rows_unknown_with_the_reason(proxy: FaultyEngine, fault: Fault, word: str):
     with reading(proxy.url) as source:
         source.read(AT)
-        proxy.misfortune = misfortune(word)
+        proxy.fault = fault(word)
         table = source.read(AT)
         assert source.describe()["failures"]
     assert len(table) == GPUS
@@ -124,22 +123,22 @@ def test_a_question_that_fails_leaves_its_rows_unknown_with_the_reason(
     assert_honest(table)
 
 
-def test_when_nobody_can_be_called_who_was_there_is_unknown_and_keeps_its_name(proxy: FaultyEngine):
+def test_after_a_failed_presence_query_the_previous_rows_are_unknown(proxy: FaultyEngine):
     with reading(proxy.url) as source:
         whole = source.read(AT)
-        proxy.misfortune = fails("max by (UUID, namespace, pod, container, Hostname")
+        proxy.fault = fails("max by (UUID, namespace, pod, container, Hostname")
         table = source.read(AT)
-        proxy.misfortune = fails("DCGM_FI_DEV_FB_USED")
+        proxy.fault = fails("DCGM_FI_DEV_FB_USED")
         again = source.read(AT)
     for one in (table, again):
         assert sorted(map(str, one.allocations)) == sorted(map(str, whole.allocations))
         assert_honest(one)
 
 
-def test_a_shard_that_fails_leaves_its_own_rows_unknown_and_the_others_known(proxy: FaultyEngine):
+def test_a_failed_shard_makes_only_its_own_rows_unknown(proxy: FaultyEngine):
     with reading(proxy.url, limit=20) as source:
         whole = source.read(AT)
-        proxy.misfortune = fails('Hostname=~"node-0|node-1"')
+        proxy.fault = fails('Hostname=~"node-0|node-1"')
         table = source.read(AT)
     assert {one.container.pod for one in table.allocations} == {one.container.pod for one in whole.allocations}
     unknown = {table.allocations[row].node for row in table.unknown}
@@ -147,7 +146,7 @@ def test_a_shard_that_fails_leaves_its_own_rows_unknown_and_the_others_known(pro
     assert_honest(table)
 
 
-def test_a_refused_connection_is_an_error_and_passes(proxy: FaultyEngine):
+def test_a_refused_connection_is_an_error_and_the_next_read_succeeds(proxy: FaultyEngine):
     with (
         reading(f"http://127.0.0.1:{free_port()}") as source,
         pytest.raises(SourceError, match=r"check prometheus\.url"),
@@ -155,27 +154,27 @@ def test_a_refused_connection_is_an_error_and_passes(proxy: FaultyEngine):
         source.read(AT)
 
 
-def test_everything_failing_is_an_error_and_the_next_cycle_is_well(proxy: FaultyEngine):
+def test_if_all_queries_fail_it_is_an_error_and_the_next_read_succeeds(proxy: FaultyEngine):
     with reading(proxy.url) as source:
         whole = source.read(AT)
-        proxy.misfortune = fails("")
+        proxy.fault = fails("")
         with pytest.raises(SourceError, match="503"):
             source.read(AT)
-        proxy.misfortune = fails("", times=0)
+        proxy.fault = fails("", times=0)
         assert_alike(source.read(AT), whole)
 
 
-def test_a_503_that_passes_is_tried_again(proxy: FaultyEngine):
+def test_a_temporary_503_is_retried(proxy: FaultyEngine):
     with reading(proxy.url, retries=2) as source:
-        proxy.misfortune = fails("over_time", times=2)
+        proxy.fault = fails("over_time", times=2)
         table = source.read(AT)
     assert not table.unknown
     assert_honest(table)
 
 
-def test_silence_ends_at_the_timeout_and_costs_its_own_part(proxy: FaultyEngine):
-    """A silence beyond the default of 60 s, at a hundredth of the time."""
-    proxy.misfortune = silence(MEAN_OF_CORE)
+def test_a_query_without_response_ends_at_the_timeout_and_affects_only_its_rows(proxy: FaultyEngine):
+    """Like no response within the default of 60 s, a hundred times faster."""
+    proxy.fault = no_response(MEAN_OF_CORE)
     began = time.monotonic()
     with reading(proxy.url, timeout_seconds=0.6, retries=3) as source:
         table = source.read(AT)
@@ -185,18 +184,18 @@ def test_silence_ends_at_the_timeout_and_costs_its_own_part(proxy: FaultyEngine)
     assert_honest(table)
 
 
-def test_30_seconds_of_silence_are_waited_for_and_cost_nothing(proxy: FaultyEngine):
-    proxy.misfortune = slow(MEAN_OF_CORE, 30)
+def test_a_response_after_30_seconds_is_complete(proxy: FaultyEngine):
+    proxy.fault = slow(MEAN_OF_CORE, 30)
     began = time.monotonic()
-    with closing(PrometheusSource(PrometheusSettings(url=proxy.url))) as source:  # as it is by default
+    with closing(PrometheusSource(PrometheusSettings(url=proxy.url))) as source:  # the defaults
         table = source.read(AT)
     assert time.monotonic() - began >= 30
     assert not table.unknown
     assert_honest(table)
 
 
-def test_closing_ends_a_read_that_hangs(proxy: FaultyEngine):
-    proxy.misfortune = silence("over_time")
+def test_closing_ends_a_hanging_read(proxy: FaultyEngine):
+    proxy.fault = no_response("over_time")
     with reading(proxy.url, timeout_seconds=30) as source:
         threading.Timer(0.4, source.close).start()
         began = time.monotonic()
@@ -206,25 +205,25 @@ def test_closing_ends_a_read_that_hangs(proxy: FaultyEngine):
         assert time.monotonic() - began < 5
 
 
-def test_a_partial_answer_is_no_answer(proxy: FaultyEngine):
+def test_a_partial_response_is_an_error(proxy: FaultyEngine):
     row = b'{"metric":{"UUID":"GPU-0000","pod":"train-0","namespace":"ml","container":"main"},"value":[1,"0"]}'
     body = b'{"status":"success","isPartial":true,"data":{"resultType":"vector","result":[' + row + b"]}}"
     with reading(proxy.url) as source:
-        proxy.misfortune = says(MEAN_OF_CORE, body)
+        proxy.fault = responds_with(MEAN_OF_CORE, body)
         table = source.read(AT)
     assert len(table.unknown) == GPUS
     assert_honest(table)
 
 
-def test_an_empty_answer_is_unknown_not_zero(proxy: FaultyEngine):
-    proxy.misfortune = says(MEAN_OF_CORE, b'{"status":"success","data":{"resultType":"vector","result":[]}}')
+def test_an_empty_result_is_unknown_not_zero(proxy: FaultyEngine):
+    proxy.fault = responds_with(MEAN_OF_CORE, b'{"status":"success","data":{"resultType":"vector","result":[]}}')
     with reading(proxy.url) as source:
         table = source.read(AT)
     assert set(table.unknown.values()) == {unknown_reasons.NO_CORE}
     assert_honest(table)
 
 
-def test_clocks_that_are_apart_make_everything_unknown(proxy: FaultyEngine):
+def test_clock_skew_makes_everything_unknown(proxy: FaultyEngine):
     proxy.clock_ahead_seconds = -600
     with reading(proxy.url) as source:
         table = source.read(AT)
@@ -232,33 +231,33 @@ def test_clocks_that_are_apart_make_everything_unknown(proxy: FaultyEngine):
     assert all("s apart" in reason.en for reason in table.unknown.values())
 
 
-def test_a_clock_that_runs_ahead_of_the_data_lowers_coverage(proxy: FaultyEngine):
+def test_a_clock_ahead_of_the_data_lowers_coverage(proxy: FaultyEngine):
     with reading(proxy.url) as source:
         table = source.read(AT + 240)
     assert set(table.coverage.tolist()) == {0.6}
 
 
-def test_the_engines_own_limit_is_met_by_smaller_queries(proxy: FaultyEngine):
-    proxy.misfortune = too_much_unless('Hostname=~"')
+def test_queries_over_the_limit_of_the_engine_are_sharded(proxy: FaultyEngine):
+    proxy.fault = over_limit_unless('Hostname=~"')
     with reading(proxy.url, limit=20) as source:
         first = source.read(AT)
     assert not first.unknown
     assert_honest(first)
-    groups = {asked for asked in proxy.asked if f"avg_over_time({CORE}" in asked and "Hostname=~" in asked}
+    groups = {query for query in proxy.queries if f"avg_over_time({CORE}" in query and "Hostname=~" in query}
     assert len(groups) == 3
 
 
-def test_an_answer_beyond_the_size_limit_is_not_read_to_its_end(proxy: FaultyEngine):
+def test_a_response_over_the_size_limit_is_not_read_to_its_end(proxy: FaultyEngine):
     with reading(proxy.url, response_limit_bytes=2048) as source:
         try:
             table = source.read(AT)
         except SourceError as error:
-            assert "larger than 2048 bytes" in str(error)  # noqa: PT017 - either way is honest
+            assert "larger than 2048 bytes" in str(error)  # noqa: PT017 - unknown rows are right too
         else:
             assert_honest(table)
 
 
-def test_a_restart_in_mid_cycle_is_unknown_or_an_error_then_all_is_well_again(tmp_path: Path):
+def test_an_engine_restart_during_a_read_is_unknown_or_an_error(tmp_path: Path):
     with (
         running_prometheus(tmp_path, busy_fleet(moments())) as engine,
         faulty(engine.url) as proxy,
@@ -271,10 +270,10 @@ def test_a_restart_in_mid_cycle_is_unknown_or_an_error_then_all_is_well_again(tm
                 engine.start_again()
             return False
 
-        proxy.misfortune = restart
+        proxy.fault = restart
         with suppress(SourceError):
             assert_honest(source.read(AT))
-        proxy.misfortune = fails("", times=0)
+        proxy.fault = fails("", times=0)
         wait_until_ready(engine)
         assert_alike(source.read(AT), whole)
 
@@ -286,16 +285,16 @@ WITNESSES = {
 }
 
 
-@pytest.mark.parametrize("witness", WITNESSES)
-@pytest.mark.parametrize("fold", ["avg", "max"])
-def test_a_witness_that_cannot_be_asked_is_no_proof_of_rest(tmp_path: Path, witness: str, fold: str):
-    """The core reads 0 for whatever reason; the witness knows better, and one day it does not answer."""
+@pytest.mark.parametrize("signal", WITNESSES)
+@pytest.mark.parametrize("function", ["avg", "max"])
+def test_a_zero_is_unknown_while_a_contradicting_signal_cannot_be_read(tmp_path: Path, signal: str, function: str):
+    """The core reads 0 while another signal contradicts it; then that signal cannot be read."""
     labels = {"UUID": "GPU-a", "Hostname": "n1", "pod": "p", "namespace": "ml", "container": "main", "gpu": "0"}
     signals = {
         CORE: 0.0,
         "DCGM_FI_DEV_MEM_COPY_UTIL": 0.0,
         "DCGM_FI_DEV_FB_USED": 30_000.0,
-        witness: WITNESSES[witness],
+        signal: WITNESSES[signal],
     }
     samples = [
         sample for name, value in signals.items() for sample in steady(name, value, moments(), **labels, job="dcgm")
@@ -306,8 +305,8 @@ def test_a_witness_that_cannot_be_asked_is_no_proof_of_rest(tmp_path: Path, witn
         reading(proxy.url) as source,
     ):
         source.read(AT)
-        proxy.misfortune = fails(f"{fold}_over_time({witness}")
+        proxy.fault = fails(f"{function}_over_time({signal}")
         table = source.read(AT)
-        assert any(f"{fold}_over_time({witness}" in asked for asked in proxy.asked), "it must have been asked"
+        assert any(f"{function}_over_time({signal}" in query for query in proxy.queries), "it must have been queried"
     (reason,) = table.unknown.values()
     assert "could not be read" in reason.en

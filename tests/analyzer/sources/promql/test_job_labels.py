@@ -1,4 +1,4 @@
-"""Scrape jobs that label the holder differently stand in one table."""
+"""Scrape jobs with different labels for the holder in one table."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -52,7 +52,7 @@ def site(folder: Path, samples: Iterable[Sample]) -> Iterator[tuple[PrometheusSo
         yield source, proxy
 
 
-def test_the_holders_of_every_job_have_a_row_whatever_it_calls_them(tmp_path: Path):
+def test_the_holders_of_every_job_have_a_row_whatever_their_label(tmp_path: Path):
     samples = [*honoured(1, "train-a"), *renamed(2, "train-b"), *renamed(3, ""), *renamed(4, "", job="empty"), *up()]
     with site(tmp_path, samples) as (source, _):
         for _ in range(2):
@@ -71,7 +71,7 @@ def test_the_holders_of_every_job_have_a_row_whatever_it_calls_them(tmp_path: Pa
         assert max(value for _, value in chart.lines[Measure.CORE]) == pytest.approx(0.51)
 
 
-def test_each_spelling_keeps_its_own_silent_rows(tmp_path: Path):
+def test_each_label_mapping_keeps_its_own_stale_rows(tmp_path: Path):
     samples = [
         *honoured(1, "train-a"),
         *renamed(2, "train-b"),
@@ -87,7 +87,7 @@ def test_each_spelling_keeps_its_own_silent_rows(tmp_path: Path):
     assert {table.allocations[row].container.pod for row in table.unknown} == {"quiet-a", "quiet-b"}
 
 
-def test_agents_scraped_in_two_ways_stand_in_one_table(tmp_path: Path):
+def test_agents_scraped_with_and_without_honor_labels_are_in_one_table(tmp_path: Path):
     nodes = fleet(6)
     names = respell(pod="exported_pod", namespace="exported_namespace", container="exported_container")
 
@@ -108,17 +108,17 @@ def test_agents_scraped_in_two_ways_stand_in_one_table(tmp_path: Path):
     assert len(table.unknown) == len(expected.unknown)
 
 
-def test_where_one_label_could_name_the_holder_nothing_more_is_asked(tmp_path: Path):
+def test_with_one_candidate_label_no_further_query_is_sent(tmp_path: Path):
     with site(tmp_path, [*honoured(1, "train-a"), *up()]) as (source, proxy):
         source.read(AT)
-        assert not [asked for asked in proxy.asked if "unless on (job" in asked]
+        assert not [query for query in proxy.queries if "unless on (job" in query]
 
 
-def test_where_two_could_it_is_asked_when_the_site_is_learned_and_not_in_every_cycle(tmp_path: Path):
+def test_with_two_candidate_labels_jobs_are_compared_at_discovery_only(tmp_path: Path):
     with site(tmp_path, [*renamed(1, "train-a"), *renamed(2, ""), *up()]) as (source, proxy):
         source.read(AT)
-        assert len([asked for asked in proxy.asked if "unless on (job" in asked]) == 1
+        assert len([query for query in proxy.queries if "unless on (job" in query]) == 1
         assert len(source.describe()["dialects"]) == 1
-        proxy.asked.clear()
+        proxy.queries.clear()
         source.read(AT)
-        assert not [asked for asked in proxy.asked if "job" in asked.replace("job)", "")]
+        assert not [query for query in proxy.queries if "job" in query.replace("job)", "")]

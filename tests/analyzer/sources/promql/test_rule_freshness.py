@@ -1,4 +1,4 @@
-"""Recording rules that are late: the end of the window is not in what they kept."""
+"""Late recording rules: the recorded window misses its end."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -21,7 +21,7 @@ from tests.analyzer.sources.faulty_engine import fails, faulty
 WHO = {"UUID": "GPU-A", "Hostname": "n0", "pod": "p", "namespace": "ml", "container": "main", "job": "dcgm", "gpu": "0"}
 BEGINS = AT - 200
 STOPPED = AT - 240
-"""The ruler's last evaluation."""
+"""The last rule evaluation."""
 
 
 def history() -> Iterator[Sample]:
@@ -30,9 +30,9 @@ def history() -> Iterator[Sample]:
         before = busy if name == "FB_USED" else 0.0
         yield from steady(f"DCGM_FI_DEV_{name}", before, [at for at in times if at < BEGINS], **WHO)
         yield from steady(f"DCGM_FI_DEV_{name}", busy, [at for at in times if at >= BEGINS], **WHO)
-        for fold in ("avg_over_time", "max_over_time", "stddev_over_time", "count_over_time"):
-            value = 20.0 if fold == "count_over_time" else before
-            yield from steady(f"gpusteward:DCGM_FI_DEV_{name}:{fold}_10m", value, [STOPPED - 60, STOPPED], **WHO)
+        for function in ("avg_over_time", "max_over_time", "stddev_over_time", "count_over_time"):
+            value = 20.0 if function == "count_over_time" else before
+            yield from steady(f"gpusteward:DCGM_FI_DEV_{name}:{function}_10m", value, [STOPPED - 60, STOPPED], **WHO)
     yield from steady("up", 1, times, job="dcgm", instance="n0")
 
 
@@ -47,12 +47,12 @@ def activity(table: UsageTable) -> Activity:
     return ACTIVITIES[verdicts.activity[0]]
 
 
-def test_work_that_began_after_the_last_evaluation_is_seen(engine: RunningEngine, caplog: pytest.LogCaptureFixture):
+def test_work_after_the_last_rule_evaluation_is_seen(engine: RunningEngine, caplog: pytest.LogCaptureFixture):
     with faulty(engine.url) as proxy, closing(PrometheusSource(PrometheusSettings(url=proxy.url))) as source:
         in_time = source.read(STOPPED + 30)
         assert activity(in_time) is Activity.IDLE
         assert not source.describe()["failures"]
-        assert not [asked for asked in proxy.asked if "_over_time(DCGM" in asked], "read, not computed"
+        assert not [query for query in proxy.queries if "_over_time(DCGM" in query], "read, not computed"
         late = source.read(AT)
         assert activity(late) is Activity.ACTIVE
         assert late.usage(0).stats[Measure.CORE, Stat.PEAK] == pytest.approx(0.95)
@@ -63,29 +63,29 @@ def test_work_that_began_after_the_last_evaluation_is_seen(engine: RunningEngine
     assert [one.message for one in caplog.records] == ["recording_rules_late"], "once, not in every cycle"
 
 
-def test_one_question_a_cycle_tells_their_age_and_none_where_they_are_not_read(engine: RunningEngine):
+def test_one_query_per_cycle_reads_the_age_of_rules_in_use(engine: RunningEngine):
     for settings, times in (({}, 1), ({"use_recording_rules": False}, 0)):
         with (
             faulty(engine.url) as proxy,
             closing(PrometheusSource(PrometheusSettings(url=proxy.url, **settings))) as source,
         ):
             source.read(STOPPED + 30)
-            proxy.asked.clear()
+            proxy.queries.clear()
             source.read(STOPPED + 30)
-        assert len([asked for asked in proxy.asked if "timestamp(" in asked]) == times
+        assert len([query for query in proxy.queries if "timestamp(" in query]) == times
 
 
-def test_an_age_that_cannot_be_read_is_not_taken_for_young(engine: RunningEngine):
+def test_rules_of_unknown_age_are_not_used(engine: RunningEngine):
     with (
         faulty(engine.url) as proxy,
         closing(PrometheusSource(PrometheusSettings(url=proxy.url, retries=0))) as source,
     ):
-        proxy.misfortune = fails("timestamp(")
+        proxy.fault = fails("timestamp(")
         source.read(STOPPED + 30)
-        assert [asked for asked in proxy.asked if "_over_time(DCGM" in asked]
+        assert [query for query in proxy.queries if "_over_time(DCGM" in query]
         assert "could not be read" in source.describe()["failures"]["recording rules"]
 
 
-def test_rules_of_the_shipped_interval_are_in_time():
+def test_rules_with_the_shipped_interval_are_fresh():
     assert MAX_AGE_SECONDS >= 2 * 60
     assert MAX_AGE_SECONDS < 200, "a GPU that began to work three minutes ago is seen to"

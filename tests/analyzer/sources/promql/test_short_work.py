@@ -1,4 +1,4 @@
-"""Work that begins and ends between two samples: no gauge sees it, the agent's counter does."""
+"""Work that begins and ends between two samples: invisible in a gauge, visible in the agent's counter."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -27,7 +27,7 @@ COURSES: dict[str, list[float]] = {
     "brief-restarted": [100.0] * MIDDLE + [0.0, 3.0] + [3.0] * (len(TIMES) - MIDDLE - 2),
     "always": [30.0 * number for number in range(len(TIMES))],
     "just-started": [0.0],
-    "young-always": [30.0 * number for number in range(4)],  # works from its first moment on
+    "young-always": [30.0 * number for number in range(4)],  # works from the start
     "nearly-always": [30.0 * number for number in range(19)],
 }
 ENGINES = ("prometheus", "export", "victoria")
@@ -72,14 +72,16 @@ def read(running: dict[str, RunningEngine], name: str) -> UsageTable:
 
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize("pod", ["always", "young-always", "nearly-always"])
-def test_the_time_before_a_pod_began_is_not_counted_as_rest(running: dict[str, RunningEngine], name: str, pod: str):
+def test_the_time_before_the_start_of_a_pod_does_not_lower_the_mean(
+    running: dict[str, RunningEngine], name: str, pod: str
+):
     usage = of_pod(read(running, name), pod)
-    assert usage.stats[Measure.CORE, Stat.MEAN] == pytest.approx(1.0, abs=0.06)  # a step of twenty at its beginning
+    assert usage.stats[Measure.CORE, Stat.MEAN] == pytest.approx(1.0, abs=0.06)  # one step of twenty at its start
 
 
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize(("pod", "seconds"), [("brief", 2.0), ("brief-restarted", 3.0)])
-def test_work_that_no_sample_saw_is_in_the_mean_and_forbids_idle(
+def test_work_between_two_samples_is_in_the_mean_and_prevents_idle(
     running: dict[str, RunningEngine], name: str, pod: str, seconds: float
 ):
     table = read(running, name)
@@ -93,9 +95,7 @@ def test_work_that_no_sample_saw_is_in_the_mean_and_forbids_idle(
 
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize("pod", ["idle", "idle-restarted"])
-def test_a_counter_that_stood_still_is_a_true_zero_also_when_it_began_anew(
-    running: dict[str, RunningEngine], name: str, pod: str
-):
+def test_a_constant_counter_is_zero_also_after_a_reset(running: dict[str, RunningEngine], name: str, pod: str):
     table = read(running, name)
     usage = of_pod(table, pod)
     assert usage.stats[Measure.CORE, Stat.MEAN] == 0
@@ -106,7 +106,7 @@ def test_a_counter_that_stood_still_is_a_true_zero_also_when_it_began_anew(
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_no_more_than_the_whole_window_is_worked(running: dict[str, RunningEngine], name: str):
+def test_the_mean_is_at_most_one(running: dict[str, RunningEngine], name: str):
     usage = of_pod(read(running, name), "always")
     assert usage.stats[Measure.CORE, Stat.MEAN] == pytest.approx(1, abs=1e-4)
     assert usage.stats[Measure.CORE, Stat.MEAN] <= 1
@@ -114,24 +114,22 @@ def test_no_more_than_the_whole_window_is_worked(running: dict[str, RunningEngin
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_of_a_counter_with_one_sample_nothing_is_known_and_the_gauge_speaks(
-    running: dict[str, RunningEngine], name: str
-):
+def test_a_counter_with_one_sample_is_ignored_for_the_gauge(running: dict[str, RunningEngine], name: str):
     usage = of_pod(read(running, name), "just-started")
     assert usage.stats[Measure.CORE, Stat.MEAN] == 0
     assert usage.coverage == pytest.approx(0.05)
 
 
-def test_where_the_counter_cannot_be_read_nobody_is_judged_by_the_gauge_alone(running: dict[str, RunningEngine]):
+def test_rows_are_unknown_if_the_counter_cannot_be_read(running: dict[str, RunningEngine]):
     with faulty(running["prometheus"].url) as proxy:
-        proxy.misfortune = fails(f"increase({metrics.USE_BUSY_SECONDS.name}", status=400)
+        proxy.fault = fails(f"increase({metrics.USE_BUSY_SECONDS.name}", status=400)
         with closing(PrometheusSource(PrometheusSettings(url=proxy.url, retries=0))) as source:
             table = source.read(AT)
     assert len(table.unknown) == len(table) == len(COURSES)
     assert all("busy time could not be read" in reason.en for reason in table.unknown.values())
 
 
-def test_the_rules_keep_the_growth_too():
+def test_the_rules_record_the_increase_too():
     rules = (Path(__file__).parents[4] / "deploy/rules/recording.yaml").read_text()
     for metric in (metrics.USE_BUSY_SECONDS, metrics.GPU_BUSY_SECONDS):
         assert f"record: gpusteward:{metric.name}:increase_10m\n        expr: increase({metric.name}[" in rules

@@ -1,4 +1,4 @@
-"""Sites spell and label things their own way: found out, not configured."""
+"""Sites with different metric and label names, which are discovered, not configured."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -65,7 +65,7 @@ def test_labels_are_found_under_any_of_their_names(tmp_path: Path, plain: UsageT
     assert_alike(read(tmp_path, tell_history(NODES, TIMES, dialects="dcgm", change=relabel)), plain)
 
 
-def test_the_names_and_units_of_dcgm_exporter_49_say_the_same(tmp_path: Path, plain: UsageTable):
+def test_the_names_and_units_of_dcgm_exporter_49_give_the_same_table(tmp_path: Path, plain: UsageTable):
     renamed = read(tmp_path, tell_history(NODES, TIMES, dialects="dcgm", options=DcgmOptions(names="v4.9")))
     rows, others = places(plain), places(renamed)
     assert rows.keys() == others.keys()
@@ -75,7 +75,7 @@ def test_the_names_and_units_of_dcgm_exporter_49_say_the_same(tmp_path: Path, pl
         np.testing.assert_allclose(plain.stats[key][here], renamed.stats[key][there], atol=tolerance)
 
 
-def test_both_spellings_at_once_are_one_row_each(tmp_path: Path, plain: UsageTable):
+def test_old_and_new_metric_names_at_once_give_one_row_each(tmp_path: Path, plain: UsageTable):
     both = read(tmp_path, tell_history(NODES, TIMES, dialects="dcgm", options=DcgmOptions(names="both")))
     assert places(both).keys() == places(plain).keys()
 
@@ -84,7 +84,7 @@ def test_a_shared_gpu_with_one_dcgm_sample_has_a_row_for_every_native_holder(tmp
     with site(tmp_path, tell_history(NODES, TIMES)) as source:
         table = source.read(AT)
         names = [dialect["name"] for dialect in source.describe()["dialects"]]
-    assert names == ["native"], "dcgm adds nothing here, so it is not asked"
+    assert names == ["native"], "dcgm adds nothing here, so it is not queried"
     shared = [one for one in table.allocations if one.share == "time-sliced"]
     assert len(shared) > len({one.gpu_uuid for one in shared})
     assert {one.container.pod for one in table.allocations} == {
@@ -92,7 +92,7 @@ def test_a_shared_gpu_with_one_dcgm_sample_has_a_row_for_every_native_holder(tmp
     }
 
 
-def test_nodes_with_and_without_the_agent_stand_in_one_table(tmp_path: Path, plain: UsageTable):
+def test_nodes_with_and_without_the_agent_are_in_one_table(tmp_path: Path, plain: UsageTable):
     samples = [*tell_history(NODES[:2], TIMES), *tell_history(NODES[2:], TIMES, dialects="dcgm", job="dcgm")]
     with site(tmp_path, samples) as source:
         table = source.read(AT)
@@ -119,15 +119,15 @@ def up(times: list[float] = TIMES, job: str = "dcgm") -> Iterator[Sample]:
     "signals",
     [{"copy": 30.0}, {"power": 300.0}, {"power": 60.0, "limit": 72.0}],
 )
-def test_a_zero_that_other_signals_deny_is_unknown(tmp_path: Path, signals: dict[str, float]):
+def test_a_zero_that_other_signals_contradict_is_unknown(tmp_path: Path, signals: dict[str, float]):
     table = read(tmp_path, [*core(0), *core(0, pod="b"), *device(TIMES, **signals), *up()])
     assert len(table) == 2
     assert all("signals contradict" in reason.en for reason in table.unknown.values())
     assert set(table.unknown) == {0, 1}
 
 
-def test_a_true_zero_stays_known(tmp_path: Path):
-    """A parked model keeps a small board warm; one neighbour at work explains the device."""
+def test_an_uncontradicted_zero_is_known(tmp_path: Path):
+    """A loaded model draws power on a small board; another holder at work explains the activity of the device."""
     table = read(tmp_path, [*core(0), *device(TIMES, power=27.0, limit=72.0, copy=0.0), *up()])
     assert not table.unknown
     busy = read(tmp_path / "..", [*core(0), *core(90, pod="b"), *device(TIMES, power=300.0), *up()])
@@ -150,7 +150,7 @@ def test_two_nodes_that_claim_one_allocation_are_unknown(tmp_path: Path):
     assert table.unknown == {0: unknown_reasons.CLAIMED_TWICE}
 
 
-def test_two_exporters_of_one_device_are_one_row_with_the_larger_use_and_no_added_coverage(tmp_path: Path):
+def test_two_exporters_of_one_device_give_one_row_with_the_larger_use_and_no_added_coverage(tmp_path: Path):
     half = TIMES[::2]
     table = read(tmp_path, [*core(10, half), *core(30, half, job="agent"), *up(), *up(job="agent")])
     assert len(table) == 1
@@ -158,8 +158,8 @@ def test_two_exporters_of_one_device_are_one_row_with_the_larger_use_and_no_adde
     assert table.coverage[0] == pytest.approx(0.5)
 
 
-def test_a_gap_lowers_coverage_also_when_everybody_has_it(tmp_path: Path):
-    """The engine itself stood still for five minutes: `up` of the hour before tells what was to be expected."""
+def test_a_gap_lowers_coverage_also_if_all_series_have_it(tmp_path: Path):
+    """The engine itself was down for five minutes: `up` in the hour before gives the expected count."""
     times = [at for at in moments(3600) if not AT - 400 < at < AT - 100]
     table = read(tmp_path, [*core(0, times), *up(times)])
     assert table.coverage[0] == pytest.approx(0.5, abs=0.06)
@@ -174,7 +174,7 @@ def test_a_gpu_that_never_reported_its_core_is_unknown_not_absent(tmp_path: Path
 
 
 @pytest.mark.parametrize("generation", ["new", "old"])
-def test_hami_rows_have_their_own_use_and_limit_under_both_generations_of_names(tmp_path: Path, generation: str):
+def test_hami_rows_have_their_own_use_and_limit_under_old_and_new_names(tmp_path: Path, generation: str):
     table = read(tmp_path, hami(generation, 0.0, 30.0))
     assert {one.container.pod for one in table.allocations} == {"p0", "p1"}
     busy, idle = of_pod(table, "p1"), of_pod(table, "p0")
@@ -217,15 +217,15 @@ def hami(generation: str, *cores: float) -> Iterator[Sample]:
     yield from up(job="hami")
 
 
-def test_the_condition_of_the_seed_is_honoured(tmp_path: Path):
+def test_gpu_oours_query_condition_is_applied(tmp_path: Path):
     samples = [*core(50), *core(60, pod="b", namespace="other", UUID="GPU-2"), *up()]
     table = read(tmp_path, samples, query_condition='{pod!="", namespace=~"m.*"}')
     assert [one.container.namespace for one in table.allocations] == ["ml"]
 
 
 @pytest.mark.parametrize("times", [TIMES, TIMES[:-12]], ids=["speaking", "silent"])
-def test_a_gpu_with_the_namespace_of_its_exporter_and_no_pod_is_held_by_nobody(tmp_path: Path, times: list[float]):
-    """`honor_labels` on a target that has a namespace: whatever dcgm-exporter leaves out is the exporter's own."""
+def test_a_gpu_with_the_namespace_of_its_exporter_and_no_pod_is_unheld(tmp_path: Path, times: list[float]):
+    """`honor_labels` on a target with a namespace: labels that dcgm-exporter omits are those of the exporter."""
     free = {"UUID": "GPU-2", "Hostname": "n2", "gpu": "0", "namespace": "gpu-operator", "job": "dcgm"}
     samples = [*core(50), *up()]
     for name in ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"):
@@ -244,18 +244,18 @@ def watched(folder: Path, samples: Iterable[Sample]) -> Iterator[tuple[Prometheu
         yield source, proxy
 
 
-def test_one_question_a_signal_never_one_a_gpu(tmp_path: Path):
+def test_there_is_one_query_per_signal_never_one_per_gpu(tmp_path: Path):
     with watched(tmp_path, tell_history(NODES, TIMES, dialects="dcgm")) as (source, proxy):
         source.read(AT)
-        proxy.asked.clear()
+        proxy.queries.clear()
         assert len(source.read(AT)) > 20
-    assert len(proxy.asked) == 22, "who is there, four of each core, two of six others, the clock"
-    assert not any("GPU-" in asked for asked in proxy.asked)
+    assert len(proxy.queries) == 22, "who is there, four of each core, two of six others, the clock"
+    assert not any("GPU-" in query for query in proxy.queries)
 
 
-def test_nothing_there_is_an_empty_table_and_is_looked_for_again(tmp_path: Path):
+def test_an_empty_site_gives_an_empty_table_and_a_new_discovery(tmp_path: Path):
     with watched(tmp_path, up()) as (source, proxy):
         assert len(source.read(AT)) == 0
-        proxy.asked.clear()
+        proxy.queries.clear()
         assert len(source.read(AT)) == 0
-        assert HIGHEST_COUNTS[0] in proxy.asked, "as when a site is learned"
+        assert HIGHEST_COUNTS[0] in proxy.queries, "as when a site is learned"

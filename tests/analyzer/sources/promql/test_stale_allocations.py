@@ -1,4 +1,4 @@
-"""Who falls silent is unknown, not gone: longer than the window, over a restart, and where the work is cut."""
+"""Allocations that stop reporting are unknown, not gone: beyond the window, after a restart, and with sharding."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -77,7 +77,7 @@ def reading(
 
 
 def pods(table: UsageTable) -> dict[str, str]:
-    """Pod -> why it is unknown."""
+    """Pod -> the reason why it is unknown."""
     return {
         f"{one.container.pod}@{one.node}": reason.en if (reason := table.unknown.get(row)) else ""
         for row, one in enumerate(table.allocations)
@@ -85,7 +85,7 @@ def pods(table: UsageTable) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("limit", [None, 2])
-def test_who_falls_silent_stays_unknown_for_an_hour_unless_somebody_says_that_it_has_ended(
+def test_stale_allocations_are_unknown_for_an_hour_unless_they_are_known_to_have_ended(
     engine: RunningEngine, limit: int | None
 ):
     with reading(engine.url, limit=limit) as source:
@@ -104,7 +104,7 @@ def test_who_falls_silent_stays_unknown_for_an_hour_unless_somebody_says_that_it
         assert set(pods(source.read(AT + 430 + MAX_STALE_SECONDS))) == {"stays@n0", "moves@n3", "returns@n6"}
 
 
-def test_a_silent_row_is_never_idle_and_keeps_what_was_known_of_it(engine: RunningEngine):
+def test_a_stale_row_is_never_idle_and_keeps_its_details(engine: RunningEngine):
     with reading(engine.url) as source:
         alive = of_pod(source.read(AT - 60), "dies").allocation
         table = source.read(AT + 400)
@@ -124,8 +124,8 @@ def test_stale_rows_survive_a_new_row_index(engine: RunningEngine):
         assert pods(source.read(AT + 1000))["dies@n1"] == STALE
 
 
-def test_a_site_that_is_learned_again_does_not_forget_whom_it_cannot_find(tmp_path: Path):
-    """The only node without the agent dies: for all that can be found, the agent is everywhere now."""
+def test_a_discovery_keeps_schemes_with_stale_rows(tmp_path: Path):
+    """The only node without the agent fails: the agent seems to run everywhere now."""
     agents = tell_history(NODES[:2], moments(1800, at=AT + 1020))
     with (
         running_prometheus(tmp_path, [*agents, *gpu(9, "dies", 90.0, until(AT))]) as engine,
@@ -139,23 +139,23 @@ def test_a_site_that_is_learned_again_does_not_forget_whom_it_cannot_find(tmp_pa
 
 @pytest.fixture(scope="module", params=["native", "dcgm"])
 def quiet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningEngine]:
-    """Five of eleven nodes are silent for six minutes."""
+    """Five of eleven nodes do not report for six minutes."""
     said = "native dcgm" if request.param == "native" else "dcgm"
     samples = [*tell_history(NODES[:6], moments(), dialects=said), *tell_history(NODES[6:], QUIET, dialects=said)]
     with running_prometheus(tmp_path_factory.mktemp(request.param), samples) as one:
         yield one
 
 
-def test_after_a_restart_the_silent_have_their_node_and_their_workload(quiet: RunningEngine):
+def test_after_a_restart_stale_rows_have_their_node_and_workload(quiet: RunningEngine):
     with reading(quiet.url) as source:
         source.read(AT - 390)
         known = source.read(AT)
     with faulty(quiet.url) as proxy, reading(proxy.url) as restarted:
         table = restarted.read(AT)
-        assert [asked for asked in proxy.asked if ") unless " in asked and "max_over_time(" in asked]
-        proxy.asked.clear()
+        assert [query for query in proxy.queries if ") unless " in query and "max_over_time(" in query]
+        proxy.queries.clear()
         again = restarted.read(AT)
-        assert not [asked for asked in proxy.asked if ") unless " in asked], "once is enough"
+        assert not [query for query in proxy.queries if ") unless " in query], "once is enough"
     assert {one.node for one in table.allocations} <= {node.name for node in NODES}
     assert {NO_CURRENT_SAMPLE} <= set(table.unknown.values())
     assert set(map(_who, table.allocations)) == set(map(_who, known.allocations)) == set(map(_who, again.allocations))
@@ -166,27 +166,27 @@ def _who(allocation: AllocationKey) -> tuple[object, ...]:
     return allocation.gpu_instance, allocation.node, allocation.share, who.namespace, who.pod, who.workload
 
 
-def test_who_could_not_be_described_is_asked_for_again(quiet: RunningEngine):
+def test_missing_details_of_stale_rows_are_queried_again(quiet: RunningEngine):
     with faulty(quiet.url) as proxy, reading(proxy.url, retries=0) as source:
-        proxy.misfortune = fails(") unless ")
+        proxy.fault = fails(") unless ")
         assert "" in {one.node for one in source.read(AT).allocations}
-        proxy.misfortune = fails("", times=0)
+        proxy.fault = fails("", times=0)
         assert "" not in {one.node for one in source.read(AT).allocations}
 
 
-def test_where_nobody_is_silent_nothing_more_is_asked(tmp_path: Path):
+def test_without_stale_rows_no_further_query_is_sent(tmp_path: Path):
     with (
         running_prometheus(tmp_path, tell_history(NODES[:4], moments())) as engine,
         faulty(engine.url) as proxy,
         reading(proxy.url) as source,
     ):
         source.read(AT)
-        proxy.asked.clear()
+        proxy.queries.clear()
         source.read(AT)
-    assert not [asked for asked in proxy.asked if ") unless " in asked]
+    assert not [query for query in proxy.queries if ") unless " in query]
 
 
-def test_cut_into_groups_of_nodes_nobody_silent_is_lost(quiet: RunningEngine):
+def test_sharding_loses_no_stale_rows(quiet: RunningEngine):
     with reading(quiet.url) as whole, reading(quiet.url, limit=20) as cut:
         expected = whole.read(AT)
         table = cut.read(AT)
@@ -195,7 +195,7 @@ def test_cut_into_groups_of_nodes_nobody_silent_is_lost(quiet: RunningEngine):
         assert len(cut.read(AT)) == len(expected)
 
 
-def test_cut_into_groups_series_without_a_node_are_not_lost(tmp_path: Path):
+def test_sharding_loses_no_series_without_a_node_label(tmp_path: Path):
     times = moments()
     nameless = [*gpu(7, "no-node", 50.0, times, Hostname=""), *gpu(8, "no-node-quiet", 50.0, QUIET, Hostname="")]
     samples = [*(one for number in range(6) for one in gpu(number, f"p{number}", 50.0, times)), *nameless]
@@ -208,7 +208,7 @@ def test_cut_into_groups_series_without_a_node_are_not_lost(tmp_path: Path):
     }
 
 
-def test_without_a_node_label_the_work_is_cut_by_namespace(tmp_path: Path):
+def test_without_a_node_label_queries_are_sharded_by_namespace(tmp_path: Path):
     samples = [
         *(one for n in range(6) for one in gpu(n, f"p{n}", 50.0, moments(), Hostname="", namespace=f"team-{n % 3}")),
         *gpu(7, "quiet", 50.0, QUIET, Hostname="", namespace="quiet-team"),
@@ -220,15 +220,15 @@ def test_without_a_node_label_the_work_is_cut_by_namespace(tmp_path: Path):
         reading(proxy.url, limit=2) as source,
     ):
         table = source.read(AT)
-    means = [asked for asked in proxy.asked if "avg_over_time(DCGM_FI_DEV_GPU_UTIL{" in asked]
+    means = [query for query in proxy.queries if "avg_over_time(DCGM_FI_DEV_GPU_UTIL{" in query]
     assert len(means) == 4
-    assert all('namespace=~"' in asked for asked in means)
+    assert all('namespace=~"' in query for query in means)
     assert {one.container.pod for one in table.allocations} == {*(f"p{n}" for n in range(6)), "quiet"}
     assert table.unknown == {6: NO_CURRENT_SAMPLE}
     np.testing.assert_allclose(table.coverage[:6], 1.0)
 
 
-def test_the_embedded_source_awaits_the_silent_too():
+def test_the_scrape_source_keeps_stale_allocations_too():
     times = moments(1800, at=AT + 900)
     dead = [at for at in times if at < AT]
     samples = [*tell_history(NODES[:2], times), *tell_history(NODES[2:4], dead)]
@@ -244,7 +244,7 @@ def test_the_embedded_source_awaits_the_silent_too():
     assert silent
 
 
-def test_who_is_only_awaited_gives_way_to_whoever_speaks_of_the_device():
+def test_stale_rows_yield_to_any_scheme_that_reports_their_gpu():
     def block(*devices: str) -> PartialTable:
         allocations = [AllocationKey(device, "", Container("ml", device, "", "main")) for device in devices]
         return PartialTable(allocations, {}, np.zeros(len(devices)), {}, [*range(len(devices))])
@@ -259,7 +259,7 @@ def test_who_is_only_awaited_gives_way_to_whoever_speaks_of_the_device():
     assert tell([native], {1}) == [[0, 1]]
 
 
-def test_no_more_are_awaited_than_memory_bears():
+def test_the_number_of_stale_allocations_is_bounded():
     since = {(str(number),): float(number) for number in range(10)}
     assert keep_latest(since, 10) is since
     assert keep_latest(since, 3) == {("7",): 7.0, ("8",): 8.0, ("9",): 9.0}
