@@ -278,14 +278,14 @@ def test_an_engine_restart_during_a_read_is_unknown_or_an_error(tmp_path: Path):
         assert_alike(source.read(AT), whole)
 
 
-WITNESSES = {
+CONTRADICTING_SIGNALS = {
     "DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.5,
     "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": 0.3,
     "DCGM_FI_PROF_DRAM_ACTIVE": 0.2,
 }
 
 
-@pytest.mark.parametrize("signal", WITNESSES)
+@pytest.mark.parametrize("signal", CONTRADICTING_SIGNALS)
 @pytest.mark.parametrize("function", ["avg", "max"])
 def test_a_zero_is_unknown_while_a_contradicting_signal_cannot_be_read(tmp_path: Path, signal: str, function: str):
     """The core reads 0 while another signal contradicts it; then that signal cannot be read."""
@@ -294,7 +294,7 @@ def test_a_zero_is_unknown_while_a_contradicting_signal_cannot_be_read(tmp_path:
         CORE: 0.0,
         "DCGM_FI_DEV_MEM_COPY_UTIL": 0.0,
         "DCGM_FI_DEV_FB_USED": 30_000.0,
-        signal: WITNESSES[signal],
+        signal: CONTRADICTING_SIGNALS[signal],
     }
     samples = [
         sample for name, value in signals.items() for sample in steady(name, value, moments(), **labels, job="dcgm")
