@@ -235,24 +235,24 @@ def test_the_scrape_source_keeps_stale_allocations_too():
     with closing(fed_source(samples)) as source:
         alive = source.read(AT - 1)
         for target in (f"{node.name}:9400" for node in NODES[2:4]):
-            source.store.miss(target, AT)
+            source.store.add_failed_scrape(target, AT)
         for after in (120, 420, 720, 890):
             table = source.read(AT + after)
             assert places(table).keys() == places(alive).keys()
-    silent = {one.node for row, one in enumerate(table.allocations) if table.unknown.get(row) == NO_CURRENT_SAMPLE}
-    assert silent == {node.name for node in NODES[2:4] if any(one.node == node.name for one in alive.allocations)}
-    assert silent
+    stale = {one.node for row, one in enumerate(table.allocations) if table.unknown.get(row) == NO_CURRENT_SAMPLE}
+    assert stale == {node.name for node in NODES[2:4] if any(one.node == node.name for one in alive.allocations)}
+    assert stale
 
 
 def test_stale_rows_yield_to_any_scheme_that_reports_their_gpu():
-    def block(*devices: str) -> PartialTable:
+    def table_of(*devices: str) -> PartialTable:
         allocations = [AllocationKey(device, "", Container("ml", device, "", "main")) for device in devices]
         return PartialTable(allocations, {}, np.zeros(len(devices)), {}, [*range(len(devices))])
 
     def tell(blocks: list[PartialTable], *unseen: set[int]) -> list[list[int]]:
         return choose_rows(blocks, unseen)
 
-    native, dcgm, third = block("a", "b"), block("b", "c"), block("b", "d")
+    native, dcgm, third = table_of("a", "b"), table_of("b", "c"), table_of("b", "d")
     assert tell([native, dcgm, third], {1}, set(), set()) == [[0], [0, 1], [1]]
     assert tell([native, dcgm, third], {1}, {0}, {0}) == [[0, 1], [1], [1]], "if nobody speaks, the first is trusted"
     assert tell([native, dcgm, third], set(), {0}, set()) == [[0, 1], [1], [1]]
