@@ -1,4 +1,4 @@
-"""Scenarios for the fake NVML: machines with GPUs and their faults (format: nvml/world.h).
+"""Scenarios for the fake NVML: machines with GPUs and their faults (format: nvml/scenario.h).
 
 scenario = a100x8()
 scenario.gpus[0].compute(4242, 8 * GIB)
@@ -63,7 +63,7 @@ class FakeGpu:
         self.lines.append(f"fail {symbol} {code}")
 
     def rest(self) -> None:
-        """Nobody on it: no work, no memory but for a few MiB."""
+        """Make it unused: no work, only a few MiB of memory."""
         self.lines.clear()
         self.gpm = dict.fromkeys(self.gpm, 0.0)
         self.numbers |= {name: 0 for name in ("gpu_percent", "memory_percent") if name in self.numbers}
@@ -81,7 +81,7 @@ class FakeGpu:
 
 @dataclass
 class Scenario:
-    """A machine: its GPUs, its driver, and what is wrong with it."""
+    """A machine: its GPUs, its driver and its faults."""
 
     gpus: list[FakeGpu] = field(default_factory=list)
     driver: str = "550.54.14"
@@ -115,7 +115,7 @@ class Scenario:
 
 
 def a100(index: int) -> FakeGpu:
-    """An A100 80GB at work."""
+    """A busy A100 80GB."""
     gpu = _bare_gpu(index, "NVIDIA A100-SXM4-80GB")
     gpu.numbers |= _memory(80 * GIB, used=20 * GIB, reserved=600 * MIB)
     gpu.numbers |= {
@@ -152,7 +152,7 @@ def a100x8() -> Scenario:
 
 
 def crowd(gpus: int, processes: int, pids: Sequence[int] = ()) -> Scenario:
-    """Many processes spread over many GPUs, every second of them at work: what benchmarks measure.
+    """Many processes spread over many GPUs, every second one busy, for benchmarks.
 
     `pids` are those of processes that live, where a reader looks them up; made up otherwise.
     """
@@ -189,7 +189,7 @@ def mps() -> Scenario:
 
 
 def mig() -> Scenario:
-    """An H100 cut in three, two of the parts at work, and a whole one beside it."""
+    """An H100 with three MIG instances, two of them busy, and a whole H100."""
     parent = h100(0)
     parent.numbers["mig_mode"] = 1
     for name in ("gpu_percent", "memory_percent", "encoder_percent", "decoder_percent"):
@@ -237,7 +237,7 @@ def with_lost_gpu(index: int, world: Scenario | None = None) -> Scenario:
 
 
 def not_supported() -> Scenario:
-    """GPUs that tell who they are and nothing else."""
+    """GPUs that report only their identity."""
     world = Scenario([_bare_gpu(0, "NVIDIA Unhelpful"), _bare_gpu(1, "NVIDIA Unhelpful")])
     kinds = ("Compute", "Graphics", "MPSCompute")
     for symbol in (f"nvmlDeviceGet{kind}RunningProcesses_v{v}" for kind in kinds for v in (2, 3)):

@@ -1,8 +1,8 @@
-/* What every call of the fake begins with: take the lock, look at the world, fail if the scenario says so. */
+/* Start of every fake call: take the lock, refresh the scenario, fail if the scenario requires it. */
 #ifndef FAKE_NVML_CALL_H
 #define FAKE_NVML_CALL_H
 
-#include "world.h"
+#include "scenario.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -11,9 +11,9 @@ typedef struct { int code; } Guard;
 typedef struct {
     unsigned init_count, samples, event_sets;
     unsigned long long init_generation, delivered_xid, calls;
-} Ledger;
+} OpenHandles;
 
-extern Ledger ledger; /* what callers hold open; guarded by world_lock */
+extern OpenHandles open_handles; /* what callers hold open; guarded by scenario_lock */
 
 Guard enter(const char *symbol, const Gpu *gpu);
 void leave(Guard *guard);

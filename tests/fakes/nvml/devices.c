@@ -6,23 +6,23 @@
 
 EXPORT int nvmlDeviceGetCount_v2(unsigned *count) {
     ENTER(NULL);
-    *count = world.gpu_count;
+    *count = scenario.gpu_count;
     return SUCCESS;
 }
 
 EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, Gpu **gpu) {
     ENTER(NULL);
-    if (index >= world.gpu_count) return INVALID_ARGUMENT;
-    *gpu = &world.gpus[index];
+    if (index >= scenario.gpu_count) return INVALID_ARGUMENT;
+    *gpu = &scenario.gpus[index];
     return gpu_state(*gpu, __func__);
 }
 
 static Gpu *find_by_text(int text, const char *wanted) {
-    for (unsigned i = 0; i < world.gpu_count; i++) {
-        if (strcmp(world.gpus[i].text[text], wanted) == 0) return &world.gpus[i];
+    for (unsigned i = 0; i < scenario.gpu_count; i++) {
+        if (strcmp(scenario.gpus[i].text[text], wanted) == 0) return &scenario.gpus[i];
         for (unsigned k = 0; k < MOST_INSTANCES; k++)
-            if (world.instances[i][k].exists && strcmp(world.instances[i][k].text[text], wanted) == 0)
-                return &world.instances[i][k];
+            if (scenario.instances[i][k].exists && strcmp(scenario.instances[i][k].text[text], wanted) == 0)
+                return &scenario.instances[i][k];
     }
     return NULL;
 }
@@ -42,7 +42,7 @@ EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, Gpu **gpu) {
 EXPORT int nvmlDeviceGetIndex(Gpu *gpu, unsigned *index) {
     ENTER(gpu);
     if (gpu->parent) return NOT_SUPPORTED;
-    *index = (unsigned)(gpu - world.gpus);
+    *index = (unsigned)(gpu - scenario.gpus);
     return SUCCESS;
 }
 
@@ -97,7 +97,7 @@ EXPORT int nvmlDeviceGetMaxMigDeviceCount(Gpu *gpu, unsigned *count) {
 EXPORT int nvmlDeviceGetMigDeviceHandleByIndex(Gpu *gpu, unsigned index, Gpu **instance) {
     ENTER(gpu);
     if (gpu->parent || index >= 7) return INVALID_ARGUMENT;
-    *instance = &world.instances[gpu - world.gpus][index];
+    *instance = &scenario.instances[gpu - scenario.gpus][index];
     return (*instance)->exists ? SUCCESS : NOT_FOUND;
 }
 

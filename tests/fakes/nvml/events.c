@@ -1,4 +1,4 @@
-/* Events: XID errors, told once each. */
+/* Events: XID errors, each delivered once. */
 #include "call.h"
 
 #include <stdlib.h>
@@ -11,15 +11,15 @@ typedef struct { Gpu *gpu; unsigned long long type, data; unsigned gi, ci; } Eve
 EXPORT int nvmlEventSetCreate(EventSet **set) {
     ENTER(NULL);
     *set = calloc(1, sizeof **set);
-    ledger.event_sets++;
+    open_handles.event_sets++;
     return SUCCESS;
 }
 
 EXPORT int nvmlEventSetFree(EventSet *set) {
-    pthread_mutex_lock(&world_lock);
+    pthread_mutex_lock(&scenario_lock);
     free(set);
-    ledger.event_sets--;
-    pthread_mutex_unlock(&world_lock);
+    open_handles.event_sets--;
+    pthread_mutex_unlock(&scenario_lock);
     return SUCCESS;
 }
 
@@ -32,16 +32,16 @@ EXPORT int nvmlDeviceGetSupportedEventTypes(Gpu *gpu, unsigned long long *types)
 EXPORT int nvmlDeviceRegisterEvents(Gpu *gpu, unsigned long long types, EventSet *set) {
     ENTER(gpu);
     if (gpu->parent || (types & ~gpu->number[N_events])) return NOT_SUPPORTED;
-    set->registered[gpu - world.gpus] = true;
+    set->registered[gpu - scenario.gpus] = true;
     return SUCCESS;
 }
 
 static bool next_event(const EventSet *set, EventData *out) {
-    for (unsigned i = 0; i < world.xids.count; i++) {
-        const Xid *xid = &world.xids.items[i];
-        if (xid->number <= ledger.delivered_xid || !set->registered[xid->gpu]) continue;
-        ledger.delivered_xid = xid->number;
-        *out = (EventData){&world.gpus[xid->gpu], XID_CRITICAL_ERROR, xid->xid, xid->gi, xid->ci};
+    for (unsigned i = 0; i < scenario.xids.count; i++) {
+        const Xid *xid = &scenario.xids.items[i];
+        if (xid->number <= open_handles.delivered_xid || !set->registered[xid->gpu]) continue;
+        open_handles.delivered_xid = xid->number;
+        *out = (EventData){&scenario.gpus[xid->gpu], XID_CRITICAL_ERROR, xid->xid, xid->gi, xid->ci};
         return true;
     }
     return false;
@@ -53,10 +53,10 @@ EXPORT int nvmlEventSetWait_v2(EventSet *set, EventData *out, unsigned timeout_m
     while (!next_event(set, out)) {
         unsigned long long now = now_microseconds();
         if (now >= until) return TIMEOUT;
-        pthread_mutex_unlock(&world_lock);
-        world_wait((until - now + 999) / 1000);
-        pthread_mutex_lock(&world_lock);
-        world_refresh();
+        pthread_mutex_unlock(&scenario_lock);
+        scenario_wait((until - now + 999) / 1000);
+        pthread_mutex_lock(&scenario_lock);
+        scenario_refresh();
         int code = library_state();
         if (code) return code;
     }

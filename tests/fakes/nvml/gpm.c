@@ -17,15 +17,15 @@ EXPORT int nvmlGpmQueryDeviceSupport(Gpu *gpu, GpmSupport *support) {
 EXPORT int nvmlGpmSampleAlloc(GpmSample **sample) {
     ENTER(NULL);
     *sample = calloc(1, sizeof **sample);
-    ledger.samples++;
+    open_handles.samples++;
     return SUCCESS;
 }
 
 EXPORT int nvmlGpmSampleFree(GpmSample *sample) {
-    pthread_mutex_lock(&world_lock);
+    pthread_mutex_lock(&scenario_lock);
     free(sample);
-    ledger.samples--;
-    pthread_mutex_unlock(&world_lock);
+    open_handles.samples--;
+    pthread_mutex_unlock(&scenario_lock);
     return SUCCESS;
 }
 
@@ -44,7 +44,7 @@ EXPORT int nvmlGpmSampleGet(Gpu *gpu, GpmSample *sample) {
 EXPORT int nvmlGpmMigSampleGet(Gpu *gpu, unsigned gi, GpmSample *sample) {
     ENTER(gpu);
     for (unsigned k = 0; k < MOST_INSTANCES; k++) {
-        const Gpu *instance = &world.instances[gpu - world.gpus][k];
+        const Gpu *instance = &scenario.instances[gpu - scenario.gpus][k];
         if (instance->exists && instance->number[N_gi] == gi) return take_sample(instance, sample);
     }
     return NOT_FOUND;

@@ -1,4 +1,4 @@
-/* A fake libnvidia-ml.so.1: the calls of NVML that monitoring uses, answered from a scenario (world.h).
+/* A fake libnvidia-ml.so.1: the NVML calls used for monitoring, with values from a scenario (scenario.h).
  *
  * Struct layouts and symbol names are those of NVIDIA's own Python binding. The scenario is named by
  * FAKE_NVML_SCENARIO when the library is first initialised, or at any time by fake_nvml_scenario().
@@ -10,11 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
-Ledger ledger;
+OpenHandles open_handles;
 
 void leave(Guard *guard) {
     (void)guard;
-    pthread_mutex_unlock(&world_lock);
+    pthread_mutex_unlock(&scenario_lock);
 }
 
 static int failure_of(const Failure *failures, unsigned count, const char *symbol) {
@@ -24,18 +24,18 @@ static int failure_of(const Failure *failures, unsigned count, const char *symbo
 }
 
 void wait_while_hanging(const char *symbol) {
-    while (*world.hanging && strcmp(world.hanging, symbol) == 0) {
-        pthread_mutex_unlock(&world_lock);
+    while (*scenario.hanging && strcmp(scenario.hanging, symbol) == 0) {
+        pthread_mutex_unlock(&scenario_lock);
         usleep(2000);
-        pthread_mutex_lock(&world_lock);
-        world_refresh();
+        pthread_mutex_lock(&scenario_lock);
+        scenario_refresh();
     }
 }
 
 int library_state(void) {
-    if (world.init_code) return world.init_code;
-    if (!ledger.init_count) return UNINITIALIZED;
-    return ledger.init_generation == world.generation ? SUCCESS : world.stale_code;
+    if (scenario.init_code) return scenario.init_code;
+    if (!open_handles.init_count) return UNINITIALIZED;
+    return open_handles.init_generation == scenario.generation ? SUCCESS : scenario.stale_code;
 }
 
 int gpu_state(const Gpu *gpu, const char *symbol) {
@@ -45,12 +45,12 @@ int gpu_state(const Gpu *gpu, const char *symbol) {
 }
 
 Guard enter(const char *symbol, const Gpu *gpu) {
-    pthread_mutex_lock(&world_lock);
-    ledger.calls++;
-    world_refresh();
+    pthread_mutex_lock(&scenario_lock);
+    open_handles.calls++;
+    scenario_refresh();
     wait_while_hanging(symbol);
     int code = library_state();
-    if (!code) code = failure_of(world.failures, world.failure_count, symbol);
+    if (!code) code = failure_of(scenario.failures, scenario.failure_count, symbol);
     if (!code && gpu) code = gpu_state(gpu, symbol);
     return (Guard){code};
 }
@@ -58,46 +58,46 @@ Guard enter(const char *symbol, const Gpu *gpu) {
 /* ---- controls for tests ---- */
 
 EXPORT void fake_nvml_scenario(const char *path) {
-    pthread_mutex_lock(&world_lock);
-    ledger.delivered_xid = 0;
-    world_use(path);
-    pthread_mutex_unlock(&world_lock);
+    pthread_mutex_lock(&scenario_lock);
+    open_handles.delivered_xid = 0;
+    scenario_use(path);
+    pthread_mutex_unlock(&scenario_lock);
 }
 
-/* The same world, changed: events already delivered stay delivered. */
+/* The same scenario, changed: events already delivered stay delivered. */
 EXPORT void fake_nvml_changed(const char *path) {
-    pthread_mutex_lock(&world_lock);
-    world_use(path);
-    pthread_mutex_unlock(&world_lock);
+    pthread_mutex_lock(&scenario_lock);
+    scenario_use(path);
+    pthread_mutex_unlock(&scenario_lock);
 }
 
-EXPORT unsigned fake_nvml_open_handles(void) { return ledger.init_count + ledger.samples + ledger.event_sets; }
-EXPORT unsigned long long fake_nvml_calls(void) { return ledger.calls; }
+EXPORT unsigned fake_nvml_open_handles(void) { return open_handles.init_count + open_handles.samples + open_handles.event_sets; }
+EXPORT unsigned long long fake_nvml_calls(void) { return open_handles.calls; }
 
 /* ---- library and system ---- */
 
 EXPORT int nvmlInitWithFlags(unsigned flags) {
     (void)flags;
-    pthread_mutex_lock(&world_lock);
+    pthread_mutex_lock(&scenario_lock);
     static bool read_environment;
-    const char *scenario = getenv("FAKE_NVML_SCENARIO");
-    if (scenario && !read_environment) world_use(scenario);
+    const char *path = getenv("FAKE_NVML_SCENARIO");
+    if (path && !read_environment) scenario_use(path);
     read_environment = true;
-    world_refresh();
+    scenario_refresh();
     wait_while_hanging(__func__);
-    int code = world.init_code;
-    if (!code && !ledger.init_count++) ledger.init_generation = world.generation;
-    pthread_mutex_unlock(&world_lock);
+    int code = scenario.init_code;
+    if (!code && !open_handles.init_count++) open_handles.init_generation = scenario.generation;
+    pthread_mutex_unlock(&scenario_lock);
     return code;
 }
 
 EXPORT int nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
 
 EXPORT int nvmlShutdown(void) {
-    pthread_mutex_lock(&world_lock);
-    int code = ledger.init_count ? SUCCESS : UNINITIALIZED;
-    if (ledger.init_count) ledger.init_count--;
-    pthread_mutex_unlock(&world_lock);
+    pthread_mutex_lock(&scenario_lock);
+    int code = open_handles.init_count ? SUCCESS : UNINITIALIZED;
+    if (open_handles.init_count) open_handles.init_count--;
+    pthread_mutex_unlock(&scenario_lock);
     return code;
 }
 
@@ -119,17 +119,17 @@ int give_text(char *out, unsigned room, const char *text) {
 
 EXPORT int nvmlSystemGetDriverVersion(char *out, unsigned room) {
     ENTER(NULL);
-    return give_text(out, room, world.driver);
+    return give_text(out, room, scenario.driver);
 }
 
 EXPORT int nvmlSystemGetNVMLVersion(char *out, unsigned room) {
     ENTER(NULL);
-    return give_text(out, room, world.nvml);
+    return give_text(out, room, scenario.nvml);
 }
 
 EXPORT int nvmlSystemGetCudaDriverVersion(int *version) {
     ENTER(NULL);
-    *version = world.cuda;
+    *version = scenario.cuda;
     return SUCCESS;
 }
 
@@ -137,7 +137,7 @@ EXPORT int nvmlSystemGetCudaDriverVersion_v2(int *version) { return nvmlSystemGe
 
 EXPORT int nvmlSystemGetProcessName(unsigned pid, char *out, unsigned room) {
     ENTER(NULL);
-    for (unsigned i = 0; i < world.names.count; i++)
-        if (world.names.items[i].pid == pid) return give_text(out, room, world.names.items[i].name);
+    for (unsigned i = 0; i < scenario.names.count; i++)
+        if (scenario.names.items[i].pid == pid) return give_text(out, room, scenario.names.items[i].name);
     return NOT_FOUND;
 }

@@ -1,5 +1,5 @@
-/* Reads a scenario file into the world. See world.h for the format. */
-#include "world.h"
+/* Reads a scenario file. See scenario.h for the format. */
+#include "scenario.h"
 
 #include <libgen.h>
 #include <poll.h>
@@ -11,14 +11,14 @@
 #include <time.h>
 #include <unistd.h>
 
-World world;
-pthread_mutex_t world_lock = PTHREAD_MUTEX_INITIALIZER;
+Scenario scenario;
+pthread_mutex_t scenario_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static char path[4096];
 static struct timespec modified;
 static off_t size;
 static unsigned long long looked_at;
-static int watch = -1; /* tells of changes in the folder of the scenario */
+static int watch = -1; /* inotify watch of the scenario folder */
 
 /* Often enough for a test that waits, seldom enough to cost nothing in a benchmark. */
 static const unsigned long long LOOK_EVERY_MICROSECONDS = 5000;
@@ -139,15 +139,15 @@ static void read_gpu_fact(Gpu *gpu, char **rest, const char *line) {
 static void read_gpu_line(char **rest, const char *line) {
     unsigned index = (unsigned)next_number(rest);
     if (index >= MOST_GPUS) complain(line);
-    Gpu *gpu = &world.gpus[index];
+    Gpu *gpu = &scenario.gpus[index];
     gpu->exists = true;
-    if (index >= world.gpu_count) world.gpu_count = index + 1;
+    if (index >= scenario.gpu_count) scenario.gpu_count = index + 1;
     if (*rest && strncmp(*rest, "mig ", 4) == 0) {
         next_word(rest);
         unsigned instance = (unsigned)next_number(rest);
         if (instance >= MOST_INSTANCES) complain(line);
         Gpu *parent = gpu;
-        gpu = &world.instances[index][instance];
+        gpu = &scenario.instances[index][instance];
         gpu->exists = true;
         gpu->parent = parent;
     }
@@ -155,8 +155,8 @@ static void read_gpu_line(char **rest, const char *line) {
 }
 
 static void add_xid(char **rest) {
-    GROW(world.xids);
-    Xid *xid = &world.xids.items[world.xids.count++];
+    GROW(scenario.xids);
+    Xid *xid = &scenario.xids.items[scenario.xids.count++];
     xid->number = next_number(rest);
     xid->gpu = (unsigned)next_number(rest);
     xid->xid = (unsigned)next_number(rest);
@@ -165,8 +165,8 @@ static void add_xid(char **rest) {
 }
 
 static void add_name(char **rest) {
-    GROW(world.names);
-    Name *name = &world.names.items[world.names.count++];
+    GROW(scenario.names);
+    Name *name = &scenario.names.items[scenario.names.count++];
     name->pid = (unsigned)next_number(rest);
     snprintf(name->name, sizeof name->name, "%s", *rest ? *rest : "");
 }
@@ -177,14 +177,14 @@ static void read_line(char *line) {
     char *rest = line;
     const char *key = next_word(&rest);
     if (strcmp(key, "gpu") == 0) read_gpu_line(&rest, copy);
-    else if (strcmp(key, "driver") == 0) snprintf(world.driver, sizeof world.driver, "%s", next_word(&rest));
-    else if (strcmp(key, "nvml") == 0) snprintf(world.nvml, sizeof world.nvml, "%s", next_word(&rest));
-    else if (strcmp(key, "cuda") == 0) world.cuda = (int)next_number(&rest);
-    else if (strcmp(key, "init") == 0) world.init_code = (int)next_number(&rest);
-    else if (strcmp(key, "generation") == 0) world.generation = next_number(&rest);
-    else if (strcmp(key, "stale") == 0) world.stale_code = (int)next_number(&rest);
-    else if (strcmp(key, "hang") == 0) snprintf(world.hanging, sizeof world.hanging, "%s", next_word(&rest));
-    else if (strcmp(key, "fail") == 0) add_failure(world.failures, &world.failure_count, &rest);
+    else if (strcmp(key, "driver") == 0) snprintf(scenario.driver, sizeof scenario.driver, "%s", next_word(&rest));
+    else if (strcmp(key, "nvml") == 0) snprintf(scenario.nvml, sizeof scenario.nvml, "%s", next_word(&rest));
+    else if (strcmp(key, "cuda") == 0) scenario.cuda = (int)next_number(&rest);
+    else if (strcmp(key, "init") == 0) scenario.init_code = (int)next_number(&rest);
+    else if (strcmp(key, "generation") == 0) scenario.generation = next_number(&rest);
+    else if (strcmp(key, "stale") == 0) scenario.stale_code = (int)next_number(&rest);
+    else if (strcmp(key, "hang") == 0) snprintf(scenario.hanging, sizeof scenario.hanging, "%s", next_word(&rest));
+    else if (strcmp(key, "fail") == 0) add_failure(scenario.failures, &scenario.failure_count, &rest);
     else if (strcmp(key, "xid") == 0) add_xid(&rest);
     else if (strcmp(key, "process") == 0) add_name(&rest);
     else complain(copy);
@@ -199,13 +199,13 @@ static void forget_gpu(Gpu *gpu) {
 /* GPUs stay at their addresses: a handle outlives a change of the scenario, as it does in a driver. */
 static void forget_world(void) {
     for (int i = 0; i < MOST_GPUS; i++) {
-        forget_gpu(&world.gpus[i]);
-        for (int k = 0; k < MOST_INSTANCES; k++) forget_gpu(&world.instances[i][k]);
+        forget_gpu(&scenario.gpus[i]);
+        for (int k = 0; k < MOST_INSTANCES; k++) forget_gpu(&scenario.instances[i][k]);
     }
-    free(world.xids.items);
-    free(world.names.items);
-    memset(&world, 0, sizeof world);
-    world.stale_code = UNINITIALIZED;
+    free(scenario.xids.items);
+    free(scenario.names.items);
+    memset(&scenario, 0, sizeof scenario);
+    scenario.stale_code = UNINITIALIZED;
 }
 
 static void read_world(void) {
@@ -243,14 +243,14 @@ static void watch_folder(void) {
     inotify_add_watch(watch, dirname(folder), IN_MOVED_TO | IN_CLOSE_WRITE);
 }
 
-void world_use(const char *new_path) {
+void scenario_use(const char *new_path) {
     snprintf(path, sizeof path, "%s", new_path);
     watch_folder();
     size = -1;
     look_at_file();
 }
 
-void world_refresh(void) {
+void scenario_refresh(void) {
     unsigned long long now = now_microseconds();
     if (now - looked_at < LOOK_EVERY_MICROSECONDS) return;
     looked_at = now;
@@ -258,7 +258,7 @@ void world_refresh(void) {
 }
 
 /* Waits as a driver does: asleep until something happens, at no cost. */
-void world_wait(unsigned milliseconds) {
+void scenario_wait(unsigned milliseconds) {
     char changes[4096];
     struct pollfd change = {.fd = watch, .events = POLLIN};
     if (poll(&change, 1, (int)milliseconds) > 0)

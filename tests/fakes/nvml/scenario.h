@@ -1,11 +1,11 @@
-/* The world a fake NVML tells of: read from a scenario file, read again when the file changes.
+/* The scenario of the fake NVML: read from a file, reloaded when the file changes.
  *
  * One fact a line; `#` begins a comment. Whatever a GPU has no fact about is NOT_SUPPORTED.
  *
  *   driver 550.54.14            versions of driver, NVML (`nvml`) and CUDA (`cuda 12040`)
  *   init 9                      nvmlInit and every call return this code (9: driver not loaded)
  *   generation 2                the driver was reloaded: calls return `stale` until shutdown and init
- *   stale 999                   the code they return meanwhile (1 unless told)
+ *   stale 999                   the code they return meanwhile (1 by default)
  *   hang nvmlDeviceGetName      this call blocks until the line is gone
  *   fail nvmlDeviceGetName 3    this call returns this code, on every GPU
  *   xid 7 0 79 [gi ci]          event number 7: XID 79 on GPU 0 (numbers only grow)
@@ -13,7 +13,7 @@
  *   gpu 0 ...                   a fact of a GPU; `gpu 0 mig 1 ...` of its second MIG instance:
  *     uuid|model|bus_id|serial|vbios|inforom_image|inforom_oem|inforom_ecc|inforom_power TEXT
  *     NAME VALUE                a number, see NUMBERS below
- *     lost                      every call says GPU_IS_LOST
+ *     lost                      every call returns GPU_IS_LOST
  *     fail SYMBOL CODE          as above, on this GPU
  *     compute|graphics|mps PID BYTES|none
  *     usage PID SM MEM ENC DEC  a utilization sample of a process, always as young as the call
@@ -23,8 +23,8 @@
  *     field ID SCOPE TYPE VALUE a field value; TYPE is double, uint, ulong, ull, sll, int or ushort
  *     gpm ID VALUE              a GPM metric (`nan` is a value)
  */
-#ifndef FAKE_NVML_WORLD_H
-#define FAKE_NVML_WORLD_H
+#ifndef FAKE_NVML_SCENARIO_H
+#define FAKE_NVML_SCENARIO_H
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -94,14 +94,14 @@ typedef struct {
     char hanging[64];
     GROWABLE(Xid) xids;
     GROWABLE(Name) names;
-} World;
+} Scenario;
 
-extern World world;
-extern pthread_mutex_t world_lock;
+extern Scenario scenario;
+extern pthread_mutex_t scenario_lock;
 
-void world_refresh(void);            /* caller holds the lock; looks at the file at most every few milliseconds */
-void world_use(const char *path);    /* caller holds the lock; reads this file now */
-void world_wait(unsigned milliseconds); /* without the lock; until the scenario changes or the time is over */
+void scenario_refresh(void);            /* caller holds the lock; checks the file at most every few milliseconds */
+void scenario_use(const char *path);    /* caller holds the lock; reads this file now */
+void scenario_wait(unsigned milliseconds); /* without the lock; until the scenario changes or the time is over */
 unsigned long long now_microseconds(void);
 
 #endif
