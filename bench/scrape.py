@@ -1,6 +1,6 @@
 """`python -m bench.scrape`: `gpusteward serve` without an engine, scraping many nodes itself.
 
-Writes bench/results/scrape.md and scrape.json. Ends with 0 whether the bars hold or not: a result is a result.
+Writes bench/results/scrape.md and scrape.json. Exits with 0 whether the limits hold or not.
 """
 
 import argparse
@@ -39,7 +39,7 @@ LOOP_NODES = 100
 
 @contextmanager
 def run_nodes(nodes: int) -> Iterator[int]:
-    """The port where all nodes are served."""
+    """The port of a server with the pages of all nodes."""
     command = [sys.executable, "-m", "bench.scrape_server", str(nodes)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -52,7 +52,7 @@ def run_nodes(nodes: int) -> Iterator[int]:
 
 @contextmanager
 def run_serve(folder: Path, targets: Sequence[str], *, interval: float) -> Iterator[tuple[int, int]]:
-    """The pid and the port of a program that scrapes these."""
+    """The pid and the port of an analyzer that scrapes these targets."""
     (folder / "targets.json").write_text(json.dumps([{"targets": list(targets)}]))
     port = free_port()
     chosen = {
@@ -82,7 +82,7 @@ def measure(nodes: int, *, seconds: float, interval: float, command: str) -> Res
             _wait_for_all(address, nodes)
             first_round, first_cpu = time.monotonic() - began, read_cpu_seconds(pid)
             shares, others, cycles = _watch(pid, address, seconds=seconds)
-            sources, health = _ask(address, "/api/v1/sources"), _ask(address, "/api/v1/health")
+            sources, health = _get_json(address, "/api/v1/sources"), _get_json(address, "/api/v1/health")
             memory = read_memory(pid)
     say(f"  {memory.peak} KiB at most, {shares} of a core, cycles {cycles} s")
     return Results(
@@ -107,17 +107,17 @@ def measure(nodes: int, *, seconds: float, interval: float, command: str) -> Res
     )
 
 
-def _ask(port: int, path: str) -> dict[str, Any]:
+def _get_json(port: int, path: str) -> dict[str, Any]:
     return dict(json.loads(Client(port).get(path)))
 
 
 def _wait_for_all(port: int, nodes: int) -> None:
-    """Until every target was read once."""
+    """Wait until every target was scraped once."""
     deadline = time.monotonic() + FIRST_ROUND_SECONDS
     while time.monotonic() < deadline:
         time.sleep(0.2)
         try:
-            if _ask(port, "/api/v1/sources")["scrapes"]["ok"] >= nodes:
+            if _get_json(port, "/api/v1/sources")["scrapes"]["ok"] >= nodes:
                 return
         except OSError:
             continue
@@ -133,10 +133,10 @@ def _watch(pid: int, port: int, *, seconds: float) -> tuple[list[float], list[fl
         passed, mine = time.monotonic() - began, read_cpu_seconds(pid) - cpu
         shares.append(mine / passed)
         others.append(max((read_busy_seconds() - busy - mine) / passed, 0.0))
-        told = _ask(port, "/api/v1/health")["cycles"]
-        if told["last_error"]:
-            raise RuntimeError(f"a cycle failed: {told['last_error']}")
-        cycles.append(told["last_seconds"])
+        cycle = _get_json(port, "/api/v1/health")["cycles"]
+        if cycle["last_error"]:
+            raise RuntimeError(f"a cycle failed: {cycle['last_error']}")
+        cycles.append(cycle["last_seconds"])
     return shares, others, cycles
 
 

@@ -1,4 +1,4 @@
-"""What a run of `bench.scrape` has found, judged and drawn."""
+"""Results of `bench.scrape`: limits and report."""
 
 from dataclasses import dataclass, field
 from statistics import median
@@ -15,17 +15,17 @@ NOTES = """\
   under other names; three of each node take turns, packed.
 - CPU is the process's CPU clock: scrapes, cycles and the HTTP server. The window begins when every target has been read
   once; what that first round costs (every line is new then) stands in its own row.
-- Memory does not grow with time: the rings have their full size from a target's first page on. VmHWM is the most it
-  ever had.
-- The parts are loops in the bench's own process: CPU time. On a machine that others keep busy, as the row above tells,
-  the same work takes longer.
+- Memory does not grow with time: the ring buffers have their full size from a target's first page on. VmHWM is its
+  peak.
+- The parts are loops in the bench's own process: CPU time. If other processes keep the machine busy, as the row above
+  shows, the same work takes longer.
 - MB is 1,000,000 bytes.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """CPU of the pieces, in one process."""
+    """CPU of the single steps, in one process."""
 
     unpack_microseconds: float  # a page
     first_milliseconds: float  # a page of which every line is new

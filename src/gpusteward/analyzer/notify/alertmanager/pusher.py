@@ -4,7 +4,6 @@ Alerts do not go through the outbox: they are a state, not events. A state that 
 by that of the next cycle; delivered later, it would fire and resolve alerts of the past.
 """
 
-import base64
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,6 +20,7 @@ from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.notify import AlertmanagerSettings
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.errors import SourceError
+from gpusteward.http.credentials import basic_authorization
 from gpusteward.logs import Log
 from gpusteward.messages.notices import OUTAGE_TITLE
 
@@ -193,8 +193,7 @@ class AlertPusher:
             return {"Authorization": f"Bearer {token}"}
         if not settings.username:
             return {}
-        pair = f"{settings.username}:{settings.password.get_secret_value()}"
-        return {"Authorization": "Basic " + base64.b64encode(pair.encode()).decode()}
+        return {"Authorization": basic_authorization(settings.username, settings.password.get_secret_value())}
 
 
 def _identity(alert: Alert) -> frozenset[tuple[str, str]]:
