@@ -1,6 +1,6 @@
-"""`python -m bench.ledger`: what the books cost: a cycle of 50,000 allocations, and a report over 30 days of 5,000.
+"""`python -m bench.ledger`: measures recording a cycle of 50,000 allocations, and a report over 30 days of 5,000.
 
-Writes bench/results/ledger.md and ledger.json. Ends with 0 whether the bars hold or not: a result is a result.
+Writes bench/results/ledger.md and ledger.json. Exits with 0 whether the limits hold or not.
 """
 
 import json
@@ -53,25 +53,25 @@ BY: tuple[By, ...] = ("namespace", "owner", "model", "node", "user")
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Seconds of the analyzer's CPU, and on the clock."""
+    """Seconds of CPU and of wall-clock time."""
 
     cpu: float
     wall: float
 
 
 @dataclass(frozen=True, slots=True)
-class Booking:
-    """What cycles cost on one database."""
+class RecordingCosts:
+    """Costs of cycles on one database."""
 
     database: str
-    first: Cost  # every allocation is new
+    first: Cost  # all allocations are new
     steady: Cost  # median of the others
-    dearest: Cost  # of the others
+    slowest: Cost  # of the others
 
 
 @dataclass(frozen=True, slots=True)
-class Reporting:
-    """What a report costs."""
+class ReportCosts:
+    """Costs of a report."""
 
     by: str
     rows: int
@@ -79,27 +79,27 @@ class Reporting:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
-    promise: str
+class Limit:
+    name: str
     limit: str
-    measured: str  # on the clock
+    measured: str  # wall-clock time
     cpu: str
     holds: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """All of one run."""
+    """All results of one run."""
 
     about: About
-    bookings: list[Booking]
-    kilobytes_buffered: int  # by one cycle, were the database away
+    recordings: list[RecordingCosts]
+    kilobytes_buffered: int  # by one cycle while the database is unavailable
     hourly_rows: int
     daily_rows: int
     megabytes: float
-    reports: list[Reporting]
+    reports: list[ReportCosts]
     load: float  # of the machine, at the end
-    bars: list[Bar]
+    limits: list[Limit]
 
 
 @contextmanager
@@ -114,7 +114,7 @@ def middle(costs: list[Cost]) -> Cost:
 
 
 def make_results(rows: int, count: int) -> Iterator[Result]:
-    """Cycles five minutes apart in which a third of all rows changes what it does."""
+    """Cycles five minutes apart; in each, a third of all rows changes its activity."""
     memory = History()
     for number in range(count):
         table = large_table(rows, at=AT + 300 * number, seed=number)
@@ -122,7 +122,7 @@ def make_results(rows: int, count: int) -> Iterator[Result]:
         yield Result(number + 1, table.at, 0.0, SETTINGS, verdicts, judge_workloads(verdicts, SETTINGS.rules))
 
 
-def measure_booking(name: str, url: str) -> Booking:
+def measure_recording(name: str, url: str) -> RecordingCosts:
     say(f"  {name}")
     ledger = Ledger(LedgerSettings(url=url))
     costs: list[Cost] = []
@@ -131,12 +131,12 @@ def measure_booking(name: str, url: str) -> Booking:
             ledger.record(result)
         assert not ledger.describe()["error"]
     ledger.close()
-    dearest = max(costs[1:], key=lambda cost: cost.wall)
-    return Booking(name, costs[0], middle(costs[1:]), dearest)
+    slowest = max(costs[1:], key=lambda cost: cost.wall)
+    return RecordingCosts(name, costs[0], middle(costs[1:]), slowest)
 
 
 def measure_buffer() -> int:
-    """Kilobytes of one cycle, were the database away."""
+    """Kilobytes of one cycle while the database is unavailable."""
     ledger = Ledger(LedgerSettings(directory=Path("/dev/null/nowhere"), buffer_megabytes=500))
     sizes = []
     for result in make_results(ROWS, 2):
@@ -146,7 +146,7 @@ def measure_buffer() -> int:
 
 
 def fill_month(ledger: Ledger) -> int:
-    """A cycle an hour, and the month before as days only; returns the end."""
+    """One cycle per hour, and the month before as days only; returns the end."""
     hourly = SETTINGS.model_copy(update={"scheduler": SchedulerSettings(interval=3600)})
     (result,) = make_results(REPORT_ROWS, 1)
     for hour in range(DAYS * 24 + 1):
@@ -162,7 +162,7 @@ def fill_month(ledger: Ledger) -> int:
     return BEGIN * 1000 + DAYS * DAY_MS
 
 
-def measure_reports(ledger: Ledger, end_ms: int) -> list[Reporting]:
+def measure_reports(ledger: Ledger, end_ms: int) -> list[ReportCosts]:
     found = []
     for by in BY:
         query = ReportQuery(since_ms=end_ms - DAYS * DAY_MS, until_ms=end_ms, by=by)
@@ -171,16 +171,16 @@ def measure_reports(ledger: Ledger, end_ms: int) -> list[Reporting]:
             with clocked(costs):
                 report = make_report(ledger.engine, query, prices=SETTINGS.prices, now_ms=end_ms)
         assert report.total.allocated_gpu_ms == REPORT_ROWS * DAYS * 24 * HOUR_MS, report.total
-        found.append(Reporting(by, len(report.groups), middle(costs)))
+        found.append(ReportCosts(by, len(report.groups), middle(costs)))
     return found
 
 
 def run(folder: Path) -> Found:
     say("cycles")
-    bookings = [measure_booking("SQLite", f"sqlite:///{folder / 'cycles.db'}")]
-    if shutil.which("initdb") or any(Path("/usr/lib/postgresql").glob("*/bin/initdb")):  # the bars are SQLite's
+    recordings = [measure_recording("SQLite", f"sqlite:///{folder / 'cycles.db'}")]
+    if shutil.which("initdb") or any(Path("/usr/lib/postgresql").glob("*/bin/initdb")):  # the limits are for SQLite
         with running_postgres() as server:
-            bookings.append(measure_booking("PostgreSQL", server.url))
+            recordings.append(measure_recording("PostgreSQL", server.url))
     say("  30 days")
     ledger = Ledger(LedgerSettings(url=f"sqlite:///{folder / 'month.db'}"))
     end_ms = fill_month(ledger)
@@ -192,13 +192,13 @@ def run(folder: Path) -> Found:
     versions = {"sqlalchemy": version("sqlalchemy"), "SQLite": sqlite_version, "psycopg": version("psycopg")}
     return Found(
         describe_run(COMMAND, {"ledger": versions}),
-        bookings,
+        recordings,
         measure_buffer(),
         *counts,
         size,
         reports,
         os.getloadavg()[1],
-        set_bars(bookings[0], reports),
+        check_limits(recordings[0], reports),
     )
 
 
@@ -207,44 +207,44 @@ def _count(ledger: Ledger, table: str) -> int:
         return int(connection.execute(text(f"SELECT count(*) FROM {table}")).scalar_one())
 
 
-def set_bars(sqlite: Booking, reports: list[Reporting]) -> list[Bar]:
+def check_limits(sqlite: RecordingCosts, reports: list[ReportCosts]) -> list[Limit]:
     slowest = max(reports, key=lambda report: report.cost.wall)
     return [
-        _bar(f"first cycle of {ROWS:,} allocations, SQLite", 2, sqlite.first),
-        _bar("every later cycle, median", 2, sqlite.steady),
-        _bar("every later cycle, the dearest", 2, sqlite.dearest),
-        _bar(f"report over {DAYS} days of {REPORT_ROWS:,} allocations, by {slowest.by}", 1, slowest.cost),
+        _check_limit(f"first cycle of {ROWS:,} allocations, SQLite", 2, sqlite.first),
+        _check_limit("every later cycle, median", 2, sqlite.steady),
+        _check_limit("every later cycle, slowest", 2, sqlite.slowest),
+        _check_limit(f"report over {DAYS} days of {REPORT_ROWS:,} allocations, by {slowest.by}", 1, slowest.cost),
     ]
 
 
-def _bar(promise: str, limit: float, cost: Cost) -> Bar:
-    return Bar(promise, f"{limit:.0f} s", f"{cost.wall:.2f} s", f"{cost.cpu:.2f} s", cost.wall <= limit)
+def _check_limit(name: str, limit: float, cost: Cost) -> Limit:
+    return Limit(name, f"{limit:.0f} s", f"{cost.wall:.2f} s", f"{cost.cpu:.2f} s", cost.wall <= limit)
 
 
 def render_page(found: Found) -> str:
     about = found.about
-    bars = [(bar.promise, bar.limit, bar.measured, bar.cpu, "PASS" if bar.holds else "MISSED") for bar in found.bars]
-    bookings = [
-        (one.database, *(f"{cost.cpu:.2f} / {cost.wall:.2f}" for cost in (one.first, one.steady, one.dearest)))
-        for one in found.bookings
+    limits = [(one.name, one.limit, one.measured, one.cpu, "PASS" if one.holds else "MISSED") for one in found.limits]
+    recordings = [
+        (one.database, *(f"{cost.cpu:.2f} / {cost.wall:.2f}" for cost in (one.first, one.steady, one.slowest)))
+        for one in found.recordings
     ]
     reports = [(one.by, f"{one.rows:,}", f"{one.cost.cpu:.2f} / {one.cost.wall:.2f}") for one in found.reports]
     return "\n".join(
         [
-            "# What the books cost\n",
+            "# Cost of the ledger\n",
             f"- Made by `{about.command}` on {about.date}.\n- {about.processor}, {about.cores} cores; {about.python}\n",
-            "## What was promised\n\n"
-            + render_table(("promise", "limit", "on the clock", "CPU", "verdict"), bars)
-            + f"\nThe clock counts what else the machine does: on average {found.load:.1f} programs wanted one of its "
+            "## Limits\n\n"
+            + render_table(("measurement", "limit", "wall-clock time", "CPU", "result"), limits)
+            + f"\nWall-clock time includes other load: on average {found.load:.1f} programs competed for the "
             f"{about.cores} cores.\n",
-            f"## A cycle of {ROWS:,} allocations\n\nSeconds of the analyzer's CPU / on the clock, over {CYCLES} cycles "
-            "five minutes apart. In the first one everything is new; in one of the others an hour is over and is added "
-            "to its day. Every cycle a good part of the verdicts changes, and is written down.\n\n"
-            + render_table(("database", "first", "steady (median)", "dearest"), bookings),
-            f"A cycle that has to wait for its database takes {found.kilobytes_buffered:,} kB.\n",
+            f"## A cycle of {ROWS:,} allocations\n\nSeconds of CPU / wall-clock time, over {CYCLES} cycles "
+            "five minutes apart. In the first one all allocations are new; one of the others includes the rollup of an "
+            "hour. In every cycle about a third of the verdicts change.\n\n"
+            + render_table(("database", "first", "later (median)", "slowest"), recordings),
+            f"A cycle that is buffered while the database is unavailable takes {found.kilobytes_buffered:,} kB.\n",
             f"## A report over {DAYS} days\n\n{REPORT_ROWS:,} allocations: {found.hourly_rows:,} hourly and "
-            f"{found.daily_rows:,} daily rows, {found.megabytes:,.0f} MB. The daily rows go back far enough for the "
-            f"trend. Seconds of CPU / on the clock, median of {ROUNDS}.\n\n"
+            f"{found.daily_rows:,} daily rows, {found.megabytes:,.0f} MB. The daily rows reach back far enough for "
+            f"the trend. Seconds of CPU / wall-clock time, median of {ROUNDS}.\n\n"
             + render_table(("by", "rows", "seconds"), reports),
         ]
     )

@@ -19,7 +19,7 @@ from gpusteward.cli.output.report_table import print_report
 from gpusteward.cli.output.terminal_text import measure
 from tests.analyzer.api.server import FakeLedger, running_api
 from tests.analyzer.reports.example_reports import example_report
-from tests.analyzer.reports.ledger_rows import A100, GIB, H100, T4, make_usage, open_books
+from tests.analyzer.reports.ledger_rows import A100, GIB, H100, T4, make_usage, open_ledger_rows
 from tests.cli.golden_files import assert_golden
 
 TIME = ("--since", "2d", "--until", "2025-11-14T16:00Z")  # the hours from 16 to 64
@@ -30,14 +30,14 @@ SMALL = {"core_peak": 0.05, "memory_peak_bytes": 4 * GIB, "memory_total_bytes": 
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Sixty-four hours of four workloads."""
     path = tmp_path_factory.mktemp("ledger") / "ledger.db"
-    with open_books(f"sqlite:///{path}") as books:
-        books.hold(1, namespace="vision", owner_name="train", model=H100, node="gpu-1", user_name="li.na")
-        books.hold(2, namespace="notebooks", owner_kind="StatefulSet", owner_name="jupyter-zhang-wei-with-a-long-name")
-        books.hold(3, namespace="推荐系统", owner_kind="Deployment", owner_name="特征服务", user_name="王伟")
-        books.hold(4, namespace="search\x1b[31m", owner_name="[bold]=embed", model=T4, node="gpu-2")
+    with open_ledger_rows(f"sqlite:///{path}") as ledger:
+        ledger.hold(1, namespace="vision", owner_name="train", model=H100, node="gpu-1", user_name="li.na")
+        ledger.hold(2, namespace="notebooks", owner_kind="StatefulSet", owner_name="jupyter-zhang-wei-with-a-long-name")
+        ledger.hold(3, namespace="推荐系统", owner_kind="Deployment", owner_name="特征服务", user_name="王伟")
+        ledger.hold(4, namespace="search\x1b[31m", owner_name="[bold]=embed", model=T4, node="gpu-2")
         for hour in range(64):
             quarter = HOUR_MS // 4
-            books.use_all(
+            ledger.use_all(
                 [
                     make_usage(
                         1, hour=hour, active=HOUR_MS, price=3_500_000, score_ms_sum=90 * HOUR_MS, scored_ms=HOUR_MS
@@ -47,8 +47,8 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     make_usage(4, hour=hour, active=quarter, idle=2 * quarter, unknown=quarter, price=400_000),
                 ]
             )
-        books.tell_fleet(*range(64), gpu_ms=8 * HOUR_MS, node="node-1", model=A100)
-        books.book_until(64)
+        ledger.add_fleet(*range(64), gpu_ms=8 * HOUR_MS, node="node-1", model=A100)
+        ledger.record_until(64)
     return path
 
 

@@ -1,4 +1,4 @@
-"""The made-up past: books like any other, true to the simulation, and gone on with."""
+"""The seeded history matches the simulation, and recording continues after it."""
 
 import time
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ NODES = 10
 
 
 @pytest.fixture(scope="module")
-def books(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     engine = open_engine(f"sqlite:///{tmp_path_factory.mktemp('past') / 'ledger.db'}")
     upgrade(engine)
     prices = PriceList(PriceSettings(default=2.0))
@@ -35,37 +35,37 @@ def total(engine: Engine, *columns: object) -> tuple[int, ...]:
         return tuple(connection.execute(select(*(func.sum(column) for column in columns))).one())
 
 
-def test_every_hour_until_now_is_there(books: Engine):
-    with books.connect() as connection:
+def test_every_hour_until_now_is_recorded(ledger: Engine):
+    with ledger.connect() as connection:
         hours = connection.execute(select(usage_hourly.c.hour_ms).distinct()).scalars().all()
         assert read_progress(connection, RECORDED) == UNTIL * 1000
     until_ms = int(UNTIL * 1000)
     assert sorted(hours) == list(range(floor_day(until_ms - DAYS * DAY_MS), floor_hour(until_ms) + 1, HOUR_MS))
 
 
-def test_time_adds_up_and_every_kind_of_it_occurs(books: Engine):
+def test_time_adds_up_and_is_both_active_and_idle(ledger: Engine):
     columns = usage_hourly.c
     allocated, active, idle, unknown = total(
-        books, columns.allocated_ms, columns.active_ms, columns.idle_ms, columns.unknown_ms
+        ledger, columns.allocated_ms, columns.active_ms, columns.idle_ms, columns.unknown_ms
     )
     assert allocated == active + idle + unknown
     assert min(active, idle) > 0
 
 
-def test_nobody_holds_more_than_there_is(books: Engine):
-    ((held,), (there,)) = total(books, usage_hourly.c.allocated_ms), total(books, fleet_hourly.c.gpu_ms)
+def test_no_more_gpus_are_allocated_than_exist(ledger: Engine):
+    ((held,), (there,)) = total(ledger, usage_hourly.c.allocated_ms), total(ledger, fleet_hourly.c.gpu_ms)
     assert 0 < held <= there
 
 
-def test_hours_that_are_over_are_in_their_days(books: Engine):
-    with books.connect() as connection:
+def test_finished_hours_are_in_their_days(ledger: Engine):
+    with ledger.connect() as connection:
         now_hour = floor_hour(int(UNTIL * 1000))
         over = select(func.sum(usage_hourly.c.allocated_ms)).where(usage_hourly.c.hour_ms < now_hour)
-        assert connection.execute(over).scalar() == total(books, usage_daily.c.allocated_ms)[0]
+        assert connection.execute(over).scalar() == total(ledger, usage_daily.c.allocated_ms)[0]
 
 
-def test_who_is_there_now_is_held_and_who_left_has_an_end(books: Engine):
-    with books.connect() as connection:
+def test_existing_allocations_are_held_and_former_ones_have_an_end(ledger: Engine):
+    with ledger.connect() as connection:
         open_ones = connection.execute(
             select(func.count()).select_from(allocations).where(allocations.c.ended_ms.is_(None))
         ).scalar()
@@ -74,7 +74,7 @@ def test_who_is_there_now_is_held_and_who_left_has_an_end(books: Engine):
     assert all(users)
 
 
-def test_an_idle_claim_is_booked_as_idle_and_a_working_one_as_active(tmp_path: Path):
+def test_an_idle_allocation_is_recorded_as_idle_and_a_working_one_as_active(tmp_path: Path):
     nodes = fleet(NODES, 3)
     truths = {key: truth for node in nodes for key, truth in node.truths(UNTIL).items()}
     engine = open_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
@@ -98,7 +98,7 @@ def test_an_idle_claim_is_booked_as_idle_and_a_working_one_as_active(tmp_path: P
     assert checked > 20
 
 
-def test_three_weeks_of_forty_nodes_cost_seconds(tmp_path: Path):
+def test_three_weeks_of_forty_nodes_take_seconds(tmp_path: Path):
     engine = open_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
     upgrade(engine)
     began = time.process_time()

@@ -19,7 +19,7 @@ from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import ServerSettings, Settings
 from gpusteward.core.errors import SourceError
 from tests.analyzer.api.server import Api, FakeLedger, running_api
-from tests.analyzer.reports.ledger_rows import A100, T4, at, open_books
+from tests.analyzer.reports.ledger_rows import A100, T4, at, open_ledger_rows
 
 PATH = "/api/v1/reports"
 WEEK = f"{PATH}?since=2025-11-12&until=2025-11-13"
@@ -28,17 +28,17 @@ WEEK = f"{PATH}?since=2025-11-12&until=2025-11-13"
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     folder: Path = tmp_path_factory.mktemp("ledger")
-    with open_books(f"sqlite:///{folder / 'ledger.db'}") as books:
-        books.hold(1, namespace="vision", model=A100)
-        books.hold(2, namespace="lab", model=T4)
+    with open_ledger_rows(f"sqlite:///{folder / 'ledger.db'}") as ledger:
+        ledger.hold(1, namespace="vision", model=A100)
+        ledger.hold(2, namespace="lab", model=T4)
         for hour in range(24):
-            books.use(1, hour=hour, active=HOUR_MS)
-            books.use(2, hour=hour, idle=HOUR_MS)
-        books.book_until(24)
+            ledger.use(1, hour=hour, active=HOUR_MS)
+            ledger.use(2, hour=hour, idle=HOUR_MS)
+        ledger.record_until(24)
 
         class OpenLedger(FakeLedger):
             def read_report(self, query: ReportQuery) -> Report:
-                return make_report(books.engine, query, prices=PriceSettings(currency="CNY"), now_ms=at(24))
+                return make_report(ledger.engine, query, prices=PriceSettings(currency="CNY"), now_ms=at(24))
 
         with running_api(ledger=OpenLedger()) as running:
             yield running

@@ -1,4 +1,4 @@
-"""A real PostgreSQL on a free loopback port, with its data in a folder of its own.
+"""A real PostgreSQL on a free loopback port, with its data in its own folder.
 
 with running_postgres(folder) as server: ...   # server.url, server.stop(), server.start()
 """
@@ -48,11 +48,13 @@ class RunningPostgres:
 
     def start(self) -> None:
         command = [find_postgres("postgres"), "-D", str(self.data), "-p", str(self.port), "-h", "127.0.0.1", *QUICK]
-        self.process = subprocess.Popen(_as_somebody(command), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            _as_unprivileged_user(command), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         self._wait_until_ready()
 
     def stop(self) -> None:
-        """At once, whoever is connected."""
+        """At once, with open connections."""
         if self.process is not None:
             self.process.send_signal(2)
             try:
@@ -64,7 +66,7 @@ class RunningPostgres:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """It keeps its connections and answers nothing, as one whose disk hangs."""
+        """It keeps its connections and does not respond, like a server whose disk hangs."""
         assert self.process is not None
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         pids = [self.process.pid, *map(int, children)]
@@ -77,7 +79,7 @@ class RunningPostgres:
                 os.kill(pid, signal.SIGCONT)
 
     def empty(self) -> None:
-        """Everything in it is gone: the next test finds a new database."""
+        """Delete everything: the next test gets an empty database."""
         self._run("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
 
     def _wait_until_ready(self) -> None:
@@ -102,17 +104,17 @@ class RunningPostgres:
 
 @contextmanager
 def running_postgres() -> Iterator[RunningPostgres]:
-    """Its folder is its own: whoever it runs as must be able to reach it, which pytest's folders do not allow."""
+    """In its own folder: its unprivileged user could not access pytest's folders."""
     program = find_postgres("initdb")
     with tempfile.TemporaryDirectory(prefix="gpusteward-postgres-") as made:
         folder = Path(made)
-        _give_away(folder)
+        _hand_over(folder)
         secret = folder / "password"
         secret.write_text("s3cret")
-        _give_away(secret)
+        _hand_over(secret)
         command = [program, "-D", str(folder / "data"), "-U", "steward", "--pwfile", str(secret), "-A", "scram-sha-256"]
         made_data = subprocess.run(
-            _as_somebody([*command, "--no-sync", "-E", "UTF8", "--locale=C"]),
+            _as_unprivileged_user([*command, "--no-sync", "-E", "UTF8", "--locale=C"]),
             capture_output=True,
             text=True,
             timeout=60,
@@ -127,7 +129,7 @@ def running_postgres() -> Iterator[RunningPostgres]:
             server.stop()
 
 
-def _as_somebody(command: Sequence[str]) -> list[str]:
+def _as_unprivileged_user(command: Sequence[str]) -> list[str]:
     """PostgreSQL refuses to run as root."""
     if os.geteuid() != 0:
         return list(command)
@@ -135,7 +137,7 @@ def _as_somebody(command: Sequence[str]) -> list[str]:
     return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups", "--", *command]
 
 
-def _give_away(path: Path) -> None:
+def _hand_over(path: Path) -> None:
     if os.geteuid() == 0:
         user = pwd.getpwnam("nobody")
         os.chown(path, user.pw_uid, user.pw_gid)

@@ -1,4 +1,4 @@
-"""How much of a GPU an allocation is."""
+"""The fraction of a GPU that an allocation holds."""
 
 from dataclasses import replace
 
@@ -23,41 +23,41 @@ def test_a_whole_gpu_is_one():
     assert weights_of((allocation(0), 80), (allocation(1), None)) == [1, 1]
 
 
-def test_holders_of_one_gpu_have_equal_parts():
+def test_allocations_of_one_gpu_have_equal_fractions():
     sharing = [replace(allocation(number, share="hami"), gpu_uuid="GPU-x") for number in range(4)]
     assert weights_of(*((held, 10) for held in sharing)) == [0.25] * 4
 
 
-def test_a_mig_instance_is_its_part_of_the_memory_of_the_board():
+def test_a_mig_instance_is_its_fraction_of_the_memory_of_the_board():
     (weight,) = weights_of((instance(1), 9.75))
     assert weight == pytest.approx(9.75 * 1024 / 81559)
 
 
-def test_the_profile_counts_more_than_a_memory_that_may_be_the_boards():
+def test_the_profile_overrides_a_memory_size_that_may_be_that_of_the_board():
     (weight,) = weights_of((instance(1, model="NVIDIA A100-SXM4-80GB MIG 2g.20gb"), 80))
     assert weight == pytest.approx(0.25)
 
 
-def test_an_instance_nothing_is_known_of_is_the_smallest_there_is():
+def test_an_instance_of_unknown_size_has_the_smallest_fraction():
     assert weights_of((instance(1, model="a GPU of tomorrow"), None)) == [SMALLEST_INSTANCE]
 
 
-def test_holders_of_one_instance_share_its_part():
+def test_allocations_of_one_instance_share_its_fraction():
     two = [replace(instance(1), container=allocation(number).container) for number in (1, 2)]
     one, other = weights_of(*((held, 20) for held in two))
     assert one == other == pytest.approx(10 * 1024 / 81559)
 
 
-def test_parts_that_claim_more_than_the_board_are_scaled_down():
+def test_fractions_that_exceed_the_board_are_scaled_down():
     weights = weights_of(*((instance(number), 80) for number in range(1, 5)))
     assert weights == pytest.approx([0.25] * 4)
 
 
-def test_a_device_without_a_uuid_is_known_by_its_node_and_index():
+def test_a_device_without_a_uuid_is_identified_by_node_and_index():
     two = [replace(allocation(number), gpu_uuid="") for number in (0, 1)]
     assert weights_of(*((held, 80) for held in two)) == [1, 1]
 
 
-def test_an_empty_table_has_no_weights():
+def test_an_empty_table_has_no_fractions():
     assert compute_gpu_fractions(table_of()).tolist() == []
     assert np.isnan(table_of().column(Measure.CORE, Stat.MEAN)).all()

@@ -1,4 +1,4 @@
-"""Since when a workload is idle outlives a restart of the analyzer; nothing else does."""
+"""The begin of idle time survives a restart of the analyzer; other history does not."""
 
 import math
 
@@ -16,7 +16,7 @@ OLD = START - 86_400.0
 
 
 def idle_since(url: str, rows: Rows, at: float) -> list[float | None]:
-    """What the first cycle after a restart says, in seconds after the start of the books."""
+    """Idle since, in the first cycle after a restart, in seconds after the ledger begins."""
     engine = open_engine(url)
     try:
         table = cycle(rows, at).verdicts.usage
@@ -27,7 +27,7 @@ def idle_since(url: str, rows: Rows, at: float) -> list[float | None]:
 
 
 def first_window(rows: Rows, at: float) -> float:
-    """Since when it would be idle without any memory."""
+    """Idle since without any history."""
     table = cycle(rows, at).verdicts.usage
     verdicts, _ = judge(table, SETTINGS.rules, History(), now=at)
     return float(verdicts.idle_since[0]) - START
@@ -40,20 +40,20 @@ def test_an_idle_workload_is_idle_since_before_the_restart(database_url: str):
     assert idle_since(database_url, rows, START + 3000) == [before] != [first_window(rows, START + 3000)]
 
 
-def test_a_restart_longer_than_the_window_begins_anew(database_url: str):
+def test_after_an_outage_longer_than_the_window_idle_time_starts_again(database_url: str):
     rows = [(allocation(0, started_at=OLD), RESTING)]
     record_all(database_url, [cycle(rows, START + 300 * number) for number in range(3)])
     assert idle_since(database_url, rows, START + 86_400) == [first_window(rows, START + 86_400)]
 
 
-def test_what_worked_last_has_no_idle_past(database_url: str):
+def test_a_workload_that_was_active_last_has_no_idle_history(database_url: str):
     held = allocation(0, started_at=OLD)
     record_all(database_url, [cycle([(held, RESTING)], START), cycle([(held, WORKING)], START + 300)])
     rows = [(held, RESTING)]
     assert idle_since(database_url, rows, START + 600) == [first_window(rows, START + 600)]
 
 
-def test_a_pod_that_came_later_is_not_idle_since_before_it_was_there(database_url: str):
+def test_a_pod_started_later_is_not_idle_since_before_its_start(database_url: str):
     record_all(database_url, [cycle([(allocation(0, started_at=OLD), RESTING)], START + 300 * n) for n in range(3)])
     rows = [(allocation(0, started_at=START + 700), RESTING)]
     (since,) = idle_since(database_url, rows, START + 1500)
@@ -61,7 +61,7 @@ def test_a_pod_that_came_later_is_not_idle_since_before_it_was_there(database_ur
 
 
 @pytest.mark.parametrize("are_made", [True, False])
-def test_empty_and_missing_books_are_no_memory(database_url: str, are_made: bool):
+def test_an_empty_or_missing_ledger_gives_no_history(database_url: str, are_made: bool):
     engine = open_engine(database_url)
     if are_made:
         upgrade(engine)

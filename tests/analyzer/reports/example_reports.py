@@ -1,4 +1,4 @@
-"""A report made by hand, with names nobody should trust."""
+"""A hand-made report with hostile names."""
 
 from dataclasses import replace
 from typing import Any
@@ -46,7 +46,7 @@ def make_amounts(*, active: int = 0, idle: int = 0, unknown: int = 0, **given: A
 
 
 def example_report(query: ReportQuery | None = None) -> Report:
-    """Three namespaces, a week, everything a report can have."""
+    """Three namespaces, a week, and everything else a report can contain."""
     query = query or ReportQuery(at(0), at(168))
     groups = [
         Group(HOSTILE, "", "", make_amounts(active=10, idle=90), 0.25),
@@ -54,25 +54,90 @@ def example_report(query: ReportQuery | None = None) -> Report:
         Group(FORMULA, "", "", make_amounts(active=95, unknown=5), None),
     ]
     total = make_amounts(active=165, idle=130, unknown=5, unallocated_gpu_ms=36 * HOUR_MS, mean_score=61.4)
-    days = [Point(at(24 * day), 20 * HOUR_MS, 15 * HOUR_MS, HOUR_MS, 5 * HOUR_MS, 30_000_000) for day in (0, 1, 3)]
+    days = [
+        Point(
+            at_ms=at(24 * day),
+            active_gpu_ms=20 * HOUR_MS,
+            idle_gpu_ms=15 * HOUR_MS,
+            unknown_gpu_ms=HOUR_MS,
+            unallocated_gpu_ms=5 * HOUR_MS,
+            idle_cost_micros=30_000_000,
+        )
+        for day in (0, 1, 3)
+    ]
     return Report(
         made_ms=at(168),
         currency="USD",
         by=query.by,
         namespaces=query.namespaces,
-        range=Range(query.since_ms, query.until_ms, at(0), at(168), at(0), at(168), is_widened=False),
+        range=Range(
+            asked_since_ms=query.since_ms,
+            asked_until_ms=query.until_ms,
+            since_ms=at(0),
+            until_ms=at(168),
+            first_ms=at(0),
+            last_ms=at(168),
+            is_widened=False,
+        ),
         total=replace(total, electricity_micros=1_234_567, energy_mj=18 * 10**9, energy_gpu_ms=200 * HOUR_MS),
         groups=groups[: query.rows],
         others=None,
-        wasters=[Waster("Job", HOSTILE, FORMULA, "zhang\x1b[31m", f"{A100} +1", 2, make_amounts(active=10, idle=90))],
-        findings=[
-            Finding("Deployment", CHINESE, "serve", T4, 3, 300 * HOUR_MS, "share", "1/4", 0.25, 0.12, 3 * GIB, 15 * GIB,
-                    225 * HOUR_MS, 90_000_000),
-            Finding("Job", HOSTILE, "embed", A100, 1, 168 * HOUR_MS, "mig", "1g.10gb", 0.1429, 0.05, 4 * GIB, 80 * GIB,
-                    144 * HOUR_MS, None),
+        wasters=[
+            Waster(
+                kind="Job",
+                namespace=HOSTILE,
+                name=FORMULA,
+                user="zhang\x1b[31m",
+                models=f"{A100} +1",
+                gpus=2,
+                amounts=make_amounts(active=10, idle=90),
+            )
         ],
-        trend=Trend(at(-168), at(0), 250 * HOUR_MS, 100 * HOUR_MS, 200_000_000, 0.2, 0.3, 0.3),
+        findings=[
+            Finding(
+                kind="Deployment",
+                namespace=CHINESE,
+                name="serve",
+                model=T4,
+                gpus=3,
+                allocated_gpu_ms=300 * HOUR_MS,
+                part="share",
+                profile="1/4",
+                board_fraction=0.25,
+                core_peak_ratio=0.12,
+                memory_peak_bytes=3 * GIB,
+                memory_total_bytes=15 * GIB,
+                saving_gpu_ms=225 * HOUR_MS,
+                saving_micros=90_000_000,
+            ),
+            Finding(
+                kind="Job",
+                namespace=HOSTILE,
+                name="embed",
+                model=A100,
+                gpus=1,
+                allocated_gpu_ms=168 * HOUR_MS,
+                part="mig",
+                profile="1g.10gb",
+                board_fraction=0.1429,
+                core_peak_ratio=0.05,
+                memory_peak_bytes=4 * GIB,
+                memory_total_bytes=80 * GIB,
+                saving_gpu_ms=144 * HOUR_MS,
+                saving_micros=None,
+            ),
+        ],
+        trend=Trend(
+            since_ms=at(-168),
+            until_ms=at(0),
+            allocated_gpu_ms=250 * HOUR_MS,
+            idle_gpu_ms=100 * HOUR_MS,
+            idle_cost_micros=200_000_000,
+            allocated_change_ratio=0.2,
+            idle_change_ratio=0.3,
+            idle_cost_change_ratio=0.3,
+        ),
         step_ms=DAY_MS,
         points=days,
-        unused=Unused(at(167), 64, 12, 14),
-    )  # fmt: skip
+        unused=Unused(hour_ms=at(167), gpus=64, idle=12, unallocated=14),
+    )

@@ -1,9 +1,9 @@
-"""Books written by hand: rows straight into the real tables, so that a test knows every number of them.
+"""Writes rows directly into the tables of a ledger, so that a test knows every number.
 
-with open_books(database_url) as books:
-    books.hold(1, namespace="vision", model=A100)
-    books.use(1, hour=0, active=HOUR_MS)
-    books.book_until(1)
+with open_books(database_url) as ledger:
+    ledger.hold(1, namespace="vision", model=A100)
+    ledger.use(1, hour=0, active=HOUR_MS)
+    ledger.record_until(1)
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,18 +22,16 @@ from gpusteward.analyzer.settings.ledger import LedgerSettings
 BEGIN_MS = 1_762_905_600_000  # 2025-11-12 00:00 UTC
 A100, H100, T4 = "NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3", "Tesla T4"
 GIB = 1 << 30
-PRICES = {A100: 2_000_000, H100: 3_500_000, T4: 400_000}  # micros a GPU-hour
-
-_NAMES = ("allocated_ms", "active_ms", "idle_ms", "unknown_ms", "active_cost", "idle_cost", "unknown_cost")
+PRICES = {A100: 2_000_000, H100: 3_500_000, T4: 400_000}  # micros per GPU-hour
 
 
 def at(hours: float) -> int:
-    """So many hours after the books begin."""
+    """This many hours after the ledger begins."""
     return BEGIN_MS + round(hours * HOUR_MS)
 
 
-class Books:
-    """One ledger."""
+class LedgerRows:
+    """A ledger."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -41,7 +39,7 @@ class Books:
         METADATA.create_all(with_write_lock(engine))
 
     def hold(self, number: int, **given: Any) -> None:
-        """An allocation; what is not said of it is made up of its number."""
+        """An allocation; columns that are not given are derived from its number."""
         row = {
             "id": number,
             "namespace": "team",
@@ -72,27 +70,27 @@ class Books:
     def use_all(self, rows: list[Mapping[str, Any]]) -> None:
         self._insert(usage_hourly, rows)
 
-    def tell_fleet(self, *hours: int, gpu_ms: int, node: str = "node-1", model: str = A100) -> None:
+    def add_fleet(self, *hours: int, gpu_ms: int, node: str = "node-1", model: str = A100) -> None:
         """The time of all GPUs of a node in each of these hours."""
         rows = [{"hour_ms": at(hour), "node": node, "model": model, "gpu_ms": gpu_ms} for hour in hours]
         self._insert(fleet_hourly, rows)
 
-    def book_until(self, hours: float) -> None:
-        """The last cycle ended then; hours that are over become parts of their days, as the ledger itself does it."""
+    def record_until(self, hours: float) -> None:
+        """The last cycle ended then; finished hours are rolled up as the ledger does it."""
         with with_write_lock(self.engine).begin() as connection:
             connection.execute(delete(progress).where(progress.c.name == RECORDED))
         self._insert(progress, [{"name": RECORDED, "at_ms": at(hours)}])
         while roll_up(self.engine):
             pass
 
-    def forget_hours(self, *, before: int) -> None:
-        """As ageing does with whole days."""
+    def delete_hours(self, *, before: int) -> None:
+        """As retention does with whole days."""
         with with_write_lock(self.engine).begin() as connection:
             for table in (usage_hourly, fleet_hourly):
                 connection.execute(table.delete().where(table.c.hour_ms < at(before)))
 
     def wipe(self) -> None:
-        """Empty again, for the next example of a property."""
+        """Delete all rows, for the next example of a property."""
         with with_write_lock(self.engine).begin() as connection:
             for table in reversed(METADATA.sorted_tables):
                 connection.execute(delete(table))
@@ -106,11 +104,16 @@ def make_usage(
     number: int, *, hour: int, active: int = 0, idle: int = 0, unknown: int = 0, price: int = 0, **given: Any
 ) -> dict[str, Any]:
     """One row of an hour."""
-    costs = [part * price // HOUR_MS for part in (active, idle, unknown)]
     return {
         "hour_ms": at(hour),
         "allocation_id": number,
-        **dict(zip(_NAMES, (active + idle + unknown, active, idle, unknown, *costs), strict=True)),
+        "allocated_ms": active + idle + unknown,
+        "active_ms": active,
+        "idle_ms": idle,
+        "unknown_ms": unknown,
+        "active_cost": active * price // HOUR_MS,
+        "idle_cost": idle * price // HOUR_MS,
+        "unknown_cost": unknown * price // HOUR_MS,
         "energy_mj": None,
         "energy_ms": 0,
         "score_ms_sum": 0,
@@ -123,9 +126,9 @@ def make_usage(
 
 
 @contextmanager
-def open_books(url: str) -> Iterator[Books]:
+def open_ledger_rows(url: str) -> Iterator[LedgerRows]:
     engine = open_engine(LedgerSettings(url=SecretStr(url)).locate())
     try:
-        yield Books(engine)
+        yield LedgerRows(engine)
     finally:
         engine.dispose()

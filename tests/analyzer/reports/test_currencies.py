@@ -1,4 +1,4 @@
-"""Money of two currencies is never added: a report over both tells hours, and where to ask for the money."""
+"""Costs in two currencies are never added: a report over both has hours, and a note about the currencies."""
 
 from itertools import pairwise
 
@@ -43,7 +43,7 @@ def changed(database_url):
     ledger.close()
 
 
-def test_each_time_has_its_money_in_its_currency(changed: Ledger):
+def test_costs_of_a_period_are_in_the_currency_of_the_period(changed: Ledger):
     before, after = ask(changed, 0, 2), ask(changed, 3, 6)
     assert (before.currency, before.total.idle_cost_micros) == ("USD", 2_400_000)
     assert (after.currency, after.total.idle_cost_micros) == ("CNY", 36_000_000)
@@ -57,7 +57,7 @@ def test_each_time_has_its_money_in_its_currency(changed: Ledger):
 
 
 @pytest.mark.parametrize(("since", "until"), [(0, 6), (2, 3), (2, 6)])
-def test_a_time_with_both_tells_hours_and_no_money(changed: Ledger, since: int, until: int):
+def test_a_period_with_both_currencies_has_hours_and_no_costs(changed: Ledger, since: int, until: int):
     report = ask(changed, since, until)
     hours = until - since
     assert (report.total.allocated_gpu_ms, report.total.idle_gpu_ms) == (2 * hours * HOUR_MS, hours * HOUR_MS)
@@ -68,7 +68,7 @@ def test_a_time_with_both_tells_hours_and_no_money(changed: Ledger, since: int, 
     assert report.currency_changes == [CurrencyChange(hour() + 150 * 60_000, "USD", "CNY")]
 
 
-def test_the_reader_is_told_why_and_what_to_ask_for(changed: Ledger):
+def test_a_note_names_the_change_and_suggests_other_periods(changed: Ledger):
     report = ask(changed, 0, 6)
     notes = list_notes(report, "en")
     assert [note for note in notes if "changed from USD to CNY at 2026-09-21 17:30 UTC" in note]
@@ -77,7 +77,7 @@ def test_the_reader_is_told_why_and_what_to_ask_for(changed: Ledger):
     assert render_csv(report).splitlines()[-1].split(",")[19:22] == ["", "", ""]
 
 
-def test_waste_is_still_sorted_by_its_time(database_url):
+def test_without_costs_waste_is_sorted_by_time(database_url):
     ledger = open_ledger(database_url)
     dear = PriceSettings(currency="USD", per_gpu_hour={"A100": 1000.0}, default=1.0)
     rows = {"long": allocation(0), "dear": allocation(1, model="NVIDIA A100")}
@@ -92,13 +92,13 @@ def test_waste_is_still_sorted_by_its_time(database_url):
     ledger.close()
 
 
-def test_money_is_not_compared_with_that_of_another_currency(changed: Ledger):
+def test_costs_are_not_compared_with_those_in_another_currency(changed: Ledger):
     trend = ask(changed, 4, 6).trend
     assert trend is not None
     assert (trend.idle_gpu_ms, trend.idle_cost_micros, trend.idle_cost_change_ratio) == (2 * HOUR_MS, None, None)
 
 
-def test_a_currency_set_before_there_was_any_price_is_no_change(database_url):
+def test_a_currency_set_before_any_price_is_not_a_change(database_url):
     ledger = open_ledger(database_url)
     record(ledger, range(0, 125, 5), NO_PRICES)
     record(ledger, range(125, 245, 5), YUAN)
@@ -107,7 +107,7 @@ def test_a_currency_set_before_there_was_any_price_is_no_change(database_url):
     ledger.close()
 
 
-def test_going_back_to_the_first_currency_is_a_change_too(database_url):
+def test_returning_to_the_first_currency_is_a_change_too(database_url):
     ledger = open_ledger(database_url)
     for begin, prices in ((0, DOLLARS), (65, YUAN), (125, DOLLARS)):
         record(ledger, range(begin, begin + 60, 5), prices)
@@ -116,7 +116,7 @@ def test_going_back_to_the_first_currency_is_a_change_too(database_url):
     ledger.close()
 
 
-def test_days_whose_hours_are_gone_know_it_as_well(database_url):
+def test_days_without_hours_keep_their_currency(database_url):
     ledger = open_ledger(database_url, hourly_days=1)
     record(ledger, range(0, 2 * 1440, 60), DOLLARS)
     record(ledger, range(2 * 1440, 5 * 1440, 60), YUAN)

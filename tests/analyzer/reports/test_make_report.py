@@ -1,4 +1,4 @@
-"""Reports on real books, in SQLite and in PostgreSQL: every number is known beforehand, and the sums are exact."""
+"""Reports on ledgers in SQLite and PostgreSQL with known rows: all numbers and sums are exact."""
 
 from collections.abc import Iterator
 from typing import get_args
@@ -13,21 +13,21 @@ from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.make_report import make_report
 from gpusteward.analyzer.reports.report import Amounts, By, Report, ReportQuery
 from gpusteward.core.errors import SourceError
-from tests.analyzer.reports.ledger_rows import A100, GIB, H100, T4, Books, at, make_usage, open_books
+from tests.analyzer.reports.ledger_rows import A100, GIB, H100, T4, LedgerRows, at, make_usage, open_ledger_rows
 
 ELECTRIC = PriceSettings(currency="EUR", electricity_per_kwh=0.3)
 WATTS_200_FOR_AN_HOUR = 200 * 3_600_000  # millijoules
 
 
 @pytest.fixture
-def books(database_url: str) -> Iterator[Books]:
-    with open_books(database_url) as opened:
+def ledger(database_url: str) -> Iterator[LedgerRows]:
+    with open_ledger_rows(database_url) as opened:
         yield opened
 
 
-def ask(books: Books, since: float, until: float, **query: object) -> Report:
-    """Hours after the books begin; asked as soon as the time is over."""
-    return make_report(books.engine, ReportQuery(at(since), at(until), **query), prices=ELECTRIC, now_ms=at(until))
+def read(ledger: LedgerRows, since: float, until: float, **query: object) -> Report:
+    """From and to in hours after the ledger begins; made when the period is over."""
+    return make_report(ledger.engine, ReportQuery(at(since), at(until), **query), prices=ELECTRIC, now_ms=at(until))
 
 
 def times(amounts: Amounts) -> tuple[float, ...]:
@@ -36,21 +36,21 @@ def times(amounts: Amounts) -> tuple[float, ...]:
     return tuple(part / HOUR_MS for part in parts)
 
 
-def two_teams(books: Books) -> None:
-    """Vision works on an A100 for four hours, the lab lets a T4 lie idle for three."""
-    books.hold(1, namespace="vision", owner_name="train", model=A100, node="a", user_name="li")
-    books.hold(2, namespace="lab", owner_name="notebook", model=T4, node="b", user_name="wu")
+def two_teams(ledger: LedgerRows) -> None:
+    """Vision works on an A100 for four hours, the lab has an idle T4 for three."""
+    ledger.hold(1, namespace="vision", owner_name="train", model=A100, node="a", user_name="li")
+    ledger.hold(2, namespace="lab", owner_name="notebook", model=T4, node="b", user_name="wu")
     for hour in range(4):
-        books.use(1, hour=hour, active=HOUR_MS, score_ms_sum=80 * HOUR_MS, scored_ms=HOUR_MS,
+        ledger.use(1, hour=hour, active=HOUR_MS, score_ms_sum=80 * HOUR_MS, scored_ms=HOUR_MS,
                   energy_mj=WATTS_200_FOR_AN_HOUR, energy_ms=HOUR_MS)  # fmt: skip
     for hour in range(3):
-        books.use(2, hour=hour, idle=HOUR_MS // 2, unknown=HOUR_MS // 2)
-    books.book_until(4)
+        ledger.use(2, hour=hour, idle=HOUR_MS // 2, unknown=HOUR_MS // 2)
+    ledger.record_until(4)
 
 
-def test_a_report_tells_hours_money_score_and_electricity_of_each_group(books: Books):
-    two_teams(books)
-    report = ask(books, 0, 4)
+def test_a_report_has_hours_costs_score_and_electricity_of_each_group(ledger: LedgerRows):
+    two_teams(ledger)
+    report = read(ledger, 0, 4)
     lab, vision = report.groups
     assert (lab.name, times(lab.amounts)) == ("lab", (3.0, 0.0, 1.5, 1.5))
     assert (vision.name, times(vision.amounts)) == ("vision", (4.0, 4.0, 0.0, 0.0))
@@ -72,89 +72,89 @@ def test_a_report_tells_hours_money_score_and_electricity_of_each_group(books: B
         ("user", ["wu", "li"]),
     ],
 )
-def test_rows_are_about_what_was_asked_for_the_dearest_waste_first(books: Books, by: By, names: list[str]):
-    two_teams(books)
-    assert [group.name for group in ask(books, 0, 4, by=by).groups] == names
+def test_rows_are_grouped_as_requested_with_the_highest_idle_cost_first(ledger: LedgerRows, by: By, names: list[str]):
+    two_teams(ledger)
+    assert [group.name for group in read(ledger, 0, 4, by=by).groups] == names
 
 
-def test_only_the_namespaces_asked_for_are_counted(books: Books):
-    books.tell_fleet(0, gpu_ms=8 * HOUR_MS)
-    two_teams(books)
-    report = ask(books, 0, 4, namespaces=("lab",))
+def test_only_the_requested_namespaces_are_counted(ledger: LedgerRows):
+    ledger.add_fleet(0, gpu_ms=8 * HOUR_MS)
+    two_teams(ledger)
+    report = read(ledger, 0, 4, namespaces=("lab",))
     assert [group.name for group in report.groups] == ["lab"]
     assert times(report.total) == (3.0, 0.0, 1.5, 1.5)
     assert sum(point.idle_gpu_ms for point in report.points) == report.total.idle_gpu_ms
-    assert report.total.unallocated_gpu_ms is None  # what nobody holds is in no namespace
+    assert report.total.unallocated_gpu_ms is None  # unallocated time belongs to no namespace
 
 
-def test_groups_beyond_those_asked_for_are_one_row(books: Books):
-    two_teams(books)
-    report = ask(books, 0, 4, rows=1)
+def test_groups_beyond_the_limit_are_one_row(ledger: LedgerRows):
+    two_teams(ledger)
+    report = read(ledger, 0, 4, rows=1)
     assert [group.name for group in report.groups] == ["lab"]
     assert report.others is not None
     assert times(report.others.amounts) == (4.0, 4.0, 0.0, 0.0)
     assert report.others.amounts.mean_score == 80.0
 
 
-def test_what_has_no_price_costs_an_unknown_amount_and_is_said(books: Books):
-    books.hold(1, model="a model without a price")
-    books.use(1, hour=0, idle=HOUR_MS)
-    books.book_until(1)
-    total = ask(books, 0, 1).total
+def test_time_without_a_price_has_an_unknown_cost_and_is_reported(ledger: LedgerRows):
+    ledger.hold(1, model="a model without a price")
+    ledger.use(1, hour=0, idle=HOUR_MS)
+    ledger.record_until(1)
+    total = read(ledger, 0, 1).total
     assert (total.idle_cost_micros, total.cost_micros, total.unpriced_gpu_ms) == (None, None, HOUR_MS)
 
 
-def test_unallocated_is_what_exists_less_what_is_held(books: Books):
-    books.tell_fleet(*range(4), node="a", model=A100, gpu_ms=2 * HOUR_MS)
-    books.tell_fleet(*range(4), node="c", model=H100, gpu_ms=HOUR_MS)
-    two_teams(books)
-    report = ask(books, 0, 4, by="node")
+def test_unallocated_is_existing_minus_allocated(ledger: LedgerRows):
+    ledger.add_fleet(*range(4), node="a", model=A100, gpu_ms=2 * HOUR_MS)
+    ledger.add_fleet(*range(4), node="c", model=H100, gpu_ms=HOUR_MS)
+    two_teams(ledger)
+    report = read(ledger, 0, 4, by="node")
     assert report.total.unallocated_gpu_ms == 8 * HOUR_MS
     assert {group.name: group.amounts.unallocated_gpu_ms for group in report.groups} == {
         "a": 4 * HOUR_MS,
-        "b": None,  # nobody told how many GPUs there are
-        "c": 4 * HOUR_MS,  # nobody held one
+        "b": None,  # the number of GPUs is unknown
+        "c": 4 * HOUR_MS,  # none was allocated
     }
-    assert ask(books, 0, 4, by="namespace").total.unallocated_gpu_ms == 8 * HOUR_MS
+    assert read(ledger, 0, 4, by="namespace").total.unallocated_gpu_ms == 8 * HOUR_MS
 
 
-def test_unallocated_is_unknown_where_nobody_told_how_many_gpus_there_are(books: Books):
-    two_teams(books)
-    report = ask(books, 0, 4)
+def test_unallocated_is_unknown_where_the_number_of_gpus_is_unknown(ledger: LedgerRows):
+    two_teams(ledger)
+    report = read(ledger, 0, 4)
     assert report.total.unallocated_gpu_ms is None
     assert report.unused is not None
     assert report.unused.unallocated is None
 
 
-def test_a_model_spelled_otherwise_by_its_holder_is_not_counted_as_unallocated(books: Books):
-    books.hold(1, node="a", model="A100")
-    books.use(1, hour=0, active=HOUR_MS)
-    books.tell_fleet(0, node="a", model=A100, gpu_ms=HOUR_MS)
-    books.book_until(1)
-    assert ask(books, 0, 1).total.unallocated_gpu_ms == 0
+def test_a_model_spelled_differently_in_the_allocation_is_not_counted_as_unallocated(ledger: LedgerRows):
+    ledger.hold(1, node="a", model="A100")
+    ledger.use(1, hour=0, active=HOUR_MS)
+    ledger.add_fleet(0, node="a", model=A100, gpu_ms=HOUR_MS)
+    ledger.record_until(1)
+    assert read(ledger, 0, 1).total.unallocated_gpu_ms == 0
 
 
-def test_unused_gpus_are_those_idle_and_those_not_held_in_the_last_full_hour(books: Books):
+def test_unused_gpus_are_idle_or_unallocated_in_the_last_full_hour(ledger: LedgerRows):
     for number in range(3):
-        books.hold(number, gpu_uuid=f"GPU-{number}")
-        books.use(number, hour=0, active=HOUR_MS // 2)
-        books.use(number, hour=1, active=HOUR_MS if number else 0, idle=0 if number else HOUR_MS)
-    books.tell_fleet(0, 1, gpu_ms=8 * HOUR_MS)
-    books.book_until(1.5)
-    assert ask(books, 0, 2).unused is None  # only a part of the first hour is in the books
-    books.book_until(2.5)
-    unused = ask(books, 0, 3).unused
+        ledger.hold(number, gpu_uuid=f"GPU-{number}")
+        ledger.use(number, hour=0, active=HOUR_MS // 2)
+        ledger.use(number, hour=1, active=HOUR_MS if number else 0, idle=0 if number else HOUR_MS)
+    ledger.add_fleet(0, 1, gpu_ms=8 * HOUR_MS)
+    ledger.record_until(1.5)
+    assert read(ledger, 0, 2).unused is None  # only a part of the first hour is in the ledger
+    ledger.record_until(2.5)
+    unused = read(ledger, 0, 3).unused
     assert unused is not None
     assert (unused.unused, unused.gpus, unused.idle, unused.unallocated) == (6, 8, 1, 5)
 
 
-def test_the_trend_compares_with_the_period_before_per_hour(books: Books):
-    books.hold(1, namespace="vision")
+def test_the_trend_compares_with_the_previous_period_per_hour(ledger: LedgerRows):
+    ledger.hold(1, namespace="vision")
     for hour in range(48):
         idle = HOUR_MS // 4 if hour < 24 else HOUR_MS // 2
-        books.use(1, hour=hour, active=HOUR_MS - idle, idle=idle)
-    books.book_until(48)
-    report = ask(books, 24, 48)
+        ledger.use(1, hour=hour, active=HOUR_MS - idle, idle=idle)
+    ledger.record_until(48)
+    report = read(ledger, 24, 48)
     assert report.trend is not None
     assert (report.trend.since_ms, report.trend.until_ms) == (at(0), at(24))
     assert report.trend.idle_change_ratio == pytest.approx(1.0)
@@ -162,92 +162,92 @@ def test_the_trend_compares_with_the_period_before_per_hour(books: Books):
     assert report.groups[0].idle_change_ratio == pytest.approx(1.0)
 
 
-def test_a_period_under_way_is_compared_by_the_part_that_is_over(books: Books):
-    books.hold(1)
+def test_an_unfinished_period_is_compared_by_the_part_that_is_over(ledger: LedgerRows):
+    ledger.hold(1)
     for hour in range(24, 42):
-        books.use(1, hour=hour, idle=HOUR_MS)
+        ledger.use(1, hour=hour, idle=HOUR_MS)
     for hour in range(24):
-        books.use(1, hour=hour, idle=HOUR_MS)
-    books.book_until(42)
-    report = make_report(books.engine, ReportQuery(at(24), at(48)), now_ms=at(48))
+        ledger.use(1, hour=hour, idle=HOUR_MS)
+    ledger.record_until(42)
+    report = make_report(ledger.engine, ReportQuery(at(24), at(48)), now_ms=at(48))
     assert report.trend is not None
     assert report.trend.idle_change_ratio == pytest.approx(0.0)
 
 
-def test_without_books_that_far_back_there_is_no_trend(books: Books):
-    two_teams(books)
-    assert ask(books, 2, 4).trend is not None
-    assert ask(books, 1, 4).trend is None
+def test_there_is_no_trend_if_the_ledger_does_not_reach_back_far_enough(ledger: LedgerRows):
+    two_teams(ledger)
+    assert read(ledger, 2, 4).trend is not None
+    assert read(ledger, 1, 4).trend is None
 
 
-def test_the_range_is_rounded_to_full_hours_and_keeps_its_length(books: Books):
-    two_teams(books)
-    report = ask(books, 0.4, 3.4)
+def test_the_range_is_rounded_to_full_hours_and_keeps_its_length(ledger: LedgerRows):
+    two_teams(ledger)
+    report = read(ledger, 0.4, 3.4)
     assert (report.range.since_ms, report.range.until_ms) == (at(1), at(4))
     assert (report.range.asked_since_ms, report.range.asked_until_ms) == (at(0.4), at(3.4))
     assert times(report.total) == (5.0, 3.0, 1.0, 1.0)
     assert not report.range.is_widened
 
 
-def test_where_only_days_are_kept_the_range_is_widened_to_them_and_says_so(books: Books):
-    books.hold(1)
+def test_where_only_days_are_kept_the_range_is_widened_and_marked(ledger: LedgerRows):
+    ledger.hold(1)
     for hour in range(96):
-        books.use(1, hour=hour, active=HOUR_MS)
-    books.book_until(96)
-    books.forget_hours(before=48)
-    report = ask(books, 30, 96)
+        ledger.use(1, hour=hour, active=HOUR_MS)
+    ledger.record_until(96)
+    ledger.delete_hours(before=48)
+    report = read(ledger, 30, 96)
     assert report.range.is_widened
     assert report.range.since_ms == at(24)
     assert times(report.total)[0] == 72.0
-    assert not ask(books, 50, 96).range.is_widened
+    assert not read(ledger, 50, 96).range.is_widened
 
 
-def test_the_books_say_from_when_to_when_they_reach(books: Books):
-    books.hold(1, first_ms=at(5.5))
-    books.use(1, hour=5, active=HOUR_MS // 2)
-    books.use(1, hour=6, active=HOUR_MS // 4)
-    books.book_until(6.25)
-    report = make_report(books.engine, ReportQuery(at(-100), at(7)), now_ms=at(7))
+def test_a_report_contains_the_recorded_range(ledger: LedgerRows):
+    ledger.hold(1, first_ms=at(5.5))
+    ledger.use(1, hour=5, active=HOUR_MS // 2)
+    ledger.use(1, hour=6, active=HOUR_MS // 4)
+    ledger.record_until(6.25)
+    report = make_report(ledger.engine, ReportQuery(at(-100), at(7)), now_ms=at(7))
     assert (report.range.first_ms, report.range.last_ms) == (at(5.5), at(6.25))
 
 
-def test_empty_books_make_an_empty_report(books: Books):
-    report = ask(books, 0, 24)
+def test_an_empty_ledger_makes_an_empty_report(ledger: LedgerRows):
+    report = read(ledger, 0, 24)
     assert (report.groups, report.points, report.wasters, report.trend, report.unused) == ([], [], [], None, None)
     assert report.total.allocated_gpu_ms == 0
     assert (report.range.first_ms, report.range.last_ms) == (None, None)
 
 
-def test_a_short_period_is_drawn_by_the_hour_a_long_one_by_the_day(books: Books):
-    two_teams(books)
-    short, long = ask(books, 0, 4), ask(books, 0, 72)
+def test_a_short_period_is_charted_by_hour_a_long_one_by_day(ledger: LedgerRows):
+    two_teams(ledger)
+    short, long = read(ledger, 0, 4), read(ledger, 0, 72)
     assert (short.step_ms, len(short.points)) == (HOUR_MS, 4)
     assert (long.step_ms, len(long.points)) == (DAY_MS, 1)
     assert sum(point.idle_gpu_ms for point in short.points) == sum(point.idle_gpu_ms for point in long.points)
 
 
-def test_wasters_are_workloads_with_their_gpus_models_and_user(books: Books):
+def test_wasters_are_workloads_with_their_gpus_models_and_user(ledger: LedgerRows):
     for number, (user, model) in enumerate([("li", A100), ("li", H100)]):
-        books.hold(number, namespace="vision", owner_name="train", user_name=user, model=model)
-        books.use(number, hour=0, idle=HOUR_MS)
-    books.book_until(1)
-    (waster,) = ask(books, 0, 1).wasters
+        ledger.hold(number, namespace="vision", owner_name="train", user_name=user, model=model)
+        ledger.use(number, hour=0, idle=HOUR_MS)
+    ledger.record_until(1)
+    (waster,) = read(ledger, 0, 1).wasters
     assert (waster.kind, waster.namespace, waster.name, waster.user) == ("Job", "vision", "train", "li")
     assert (waster.gpus, waster.models) == (2, f"{A100} +1")
     assert waster.amounts.idle_cost_micros == 5_500_000
 
 
-def test_who_holds_one_whole_gpu_and_would_fit_into_a_part_is_told(books: Books):
+def test_workloads_with_one_whole_gpu_that_fit_into_a_part_are_findings(ledger: LedgerRows):
     small = {"core_peak": 0.05, "memory_peak_bytes": 4 * GIB, "memory_total_bytes": 80 * GIB}
-    books.hold(1, owner_name="alone")
-    books.hold(2, owner_name="instance", gpu_instance="7", share="mig")
-    books.hold(3, owner_name="sliced", share="time-sliced")
+    ledger.hold(1, owner_name="alone")
+    ledger.hold(2, owner_name="instance", gpu_instance="7", share="mig")
+    ledger.hold(3, owner_name="sliced", share="time-sliced")
     for number in (4, 5):  # two GPUs of one container
-        books.hold(number, owner_name="pair", pod="pair", pod_uid="pair")
+        ledger.hold(number, owner_name="pair", pod="pair", pod_uid="pair")
     for number in range(1, 6):
-        books.use_all([make_usage(number, hour=hour, active=HOUR_MS, price=2_000_000, **small) for hour in range(30)])
-    books.book_until(30)
-    (finding,) = ask(books, 0, 30).findings
+        ledger.use_all([make_usage(number, hour=hour, active=HOUR_MS, price=2_000_000, **small) for hour in range(30)])
+    ledger.record_until(30)
+    (finding,) = read(ledger, 0, 30).findings
     assert (finding.name, finding.profile) == ("alone", "1g.10gb")
     assert finding.saving_micros == int(60_000_000 * 6 / 7)
 
@@ -271,10 +271,10 @@ ROWS = st.lists(
 )
 
 
-def fill(books: Books, rows: list[tuple[int, int, int, int, int, int | None]]) -> None:
-    books.wipe()
+def fill(ledger: LedgerRows, rows: list[tuple[int, int, int, int, int, int | None]]) -> None:
+    ledger.wipe()
     for number in range(8):
-        books.hold(
+        ledger.hold(
             number,
             namespace=f"team-{number % 3}",
             owner_name=f"job-{number % 4}",
@@ -289,10 +289,10 @@ def fill(books: Books, rows: list[tuple[int, int, int, int, int, int | None]]) -
         for number, hour, active, idle, unknown, energy in rows
     ]  # fmt: skip
     if made:
-        books.use_all(made)
-    for node, model in (("node-0", A100), ("node-9", T4)):  # how many there are became known later
-        books.tell_fleet(*range(20, 61), node=node, model=model, gpu_ms=3 * HOUR_MS)
-    books.book_until(61)
+        ledger.use_all(made)
+    for node, model in (("node-0", A100), ("node-9", T4)):  # their number became known later
+        ledger.add_fleet(*range(20, 61), node=node, model=model, gpu_ms=3 * HOUR_MS)
+    ledger.record_until(61)
 
 
 SUMMED = Amounts.__dataclass_fields__.keys() - {"mean_score"}
@@ -319,30 +319,30 @@ def check_sums(report: Report) -> None:
     forgotten=st.sampled_from([0, 24, 48]),
 )
 def test_rows_add_up_to_the_total_and_parts_to_what_is_allocated(
-    books: Books, rows: list, since: int, length: int, shown: int, forgotten: int
+    ledger: LedgerRows, rows: list, since: int, length: int, shown: int, forgotten: int
 ):
-    fill(books, rows)
-    books.forget_hours(before=forgotten)
+    fill(ledger, rows)
+    ledger.delete_hours(before=forgotten)
     for by in get_args(By):
-        report = ask(books, since, min(61, since + length), by=by, rows=shown)
+        report = read(ledger, since, min(61, since + length), by=by, rows=shown)
         check_sums(report)
-    whole = ask(books, 0, 61)
+    whole = read(ledger, 0, 61)
     assert whole.total.allocated_gpu_ms == sum(sum(row[2:5]) for row in rows)
 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=ROWS, cut=st.integers(min_value=1, max_value=60))
-def test_two_reports_side_by_side_count_every_hour_once(books: Books, rows: list, cut: int):
-    fill(books, rows)
-    one, other, both = ask(books, 0, cut).total, ask(books, cut, 61).total, ask(books, 0, 61).total
+def test_two_reports_side_by_side_count_every_hour_once(ledger: LedgerRows, rows: list, cut: int):
+    fill(ledger, rows)
+    one, other, both = read(ledger, 0, cut).total, read(ledger, cut, 61).total, read(ledger, 0, 61).total
     for name in ("allocated_gpu_ms", "idle_gpu_ms", "unpriced_gpu_ms"):
         assert getattr(one, name) + getattr(other, name) == getattr(both, name)
 
 
-def test_there_is_no_trend_against_a_day_in_the_middle_of_which_the_books_begin(books: Books):
-    books.hold(1)
+def test_there_is_no_trend_against_the_incomplete_first_day_of_the_ledger(ledger: LedgerRows):
+    ledger.hold(1)
     for hour in range(15, 72):
-        books.use(1, hour=hour, idle=HOUR_MS)
-    books.book_until(72)
-    assert ask(books, 24, 48).trend is None
-    assert ask(books, 48, 72).trend is not None
+        ledger.use(1, hour=hour, idle=HOUR_MS)
+    ledger.record_until(72)
+    assert read(ledger, 24, 48).trend is None
+    assert read(ledger, 48, 72).trend is not None

@@ -1,4 +1,4 @@
-"""A report as CSV, JSON and HTML: nothing of it is taken for a formula, for markup or for an address to fetch."""
+"""Reports as CSV, JSON and HTML: names are never formulas, markup or addresses to load."""
 
 import csv
 import io
@@ -30,7 +30,7 @@ EMPTY = replace(
 
 
 class Page(HTMLParser):
-    """What is in a page: its tags, its text, and everything it would fetch or run."""
+    """The tags and the text of a page, and everything it would load or run."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ def read_csv(report: Report) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(render_csv(report))))
 
 
-def test_csv_has_one_row_a_group_and_the_total_with_exact_numbers():
+def test_csv_has_one_row_per_group_and_the_total_with_exact_numbers():
     rows = read_csv(REPORT)
     assert [row["row"] for row in rows] == ["group", "group", "group", "total"]
     assert list(rows[0]) == list(COLUMNS)
@@ -70,7 +70,7 @@ def test_no_cell_of_a_csv_is_a_formula(start: str):
         assert cell.startswith("'")
 
 
-def test_a_csv_moves_no_cursor():
+def test_a_csv_contains_no_control_characters():
     report = replace(REPORT, groups=[Group("a\x1b[2Jb\u202e", "", "", make_amounts(idle=1), None)])
     assert read_csv(report)[0]["name"] == "a\ufffd[2Jb\ufffd"
 
@@ -79,13 +79,13 @@ def test_a_negative_change_stays_a_number():
     assert read_csv(REPORT)[1]["idle_change_ratio"] == "-0.125"
 
 
-def test_json_comes_back_as_the_same_report():
+def test_json_can_be_read_back():
     again = read_report(json.loads(render_json(REPORT)))
     assert render_json(again) == render_json(REPORT)
     assert again.total == REPORT.total
 
 
-def test_json_of_a_newer_analyzer_can_still_be_read():
+def test_json_of_a_newer_analyzer_can_be_read():
     value = json.loads(render_json(REPORT))
     value["something_new"] = {"of": "tomorrow"}
     value["total"]["another"] = 1
@@ -95,7 +95,7 @@ def test_json_of_a_newer_analyzer_can_still_be_read():
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_a_page_fetches_and_runs_nothing(language: Language):
+def test_a_page_loads_and_runs_nothing(language: Language):
     html = render_html(REPORT, language)
     page = Page(html)
     assert page.loads == []
@@ -129,19 +129,19 @@ def test_a_page_shows_names_as_text():
         ("zh", ["64 张 GPU 中有 26 张未使用", "浪费最多的工作负载", "规格建议", "共享 1/4", "较上期 +30%"]),
     ],
 )
-def test_a_page_says_everything_in_its_language(language: Language, words: list[str]):
+def test_a_page_is_in_the_requested_language(language: Language, words: list[str]):
     text = Page(render_html(REPORT, language)).text
     for word in words:
         assert word in text
 
 
-def test_a_chinese_page_has_no_english_titles_left():
+def test_a_chinese_page_has_no_english_titles():
     text = Page(render_html(REPORT, "zh")).text
     for word in ("Allocated", "Idle", "Workload", "Total", "Covers", "Notes"):
         assert word not in text
 
 
-def test_drawings_are_well_formed_and_a_missing_day_is_a_gap():
+def test_charts_are_well_formed_and_a_missing_day_is_a_gap():
     html = render_html(REPORT)
     drawings = [ElementTree.fromstring(each) for each in re.findall(r"(?s)<svg.*?</svg>", html)]
     chart = max(drawings, key=lambda each: len(list(each.iter())))
@@ -152,13 +152,13 @@ def test_drawings_are_well_formed_and_a_missing_day_is_a_gap():
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_a_report_of_nothing_says_so(language: Language):
+def test_an_empty_report_says_that_there_are_no_records(language: Language):
     text = Page(render_html(EMPTY, language)).text
     assert ("no records for this period" if language == "en" else "没有记录") in text
     assert len(read_csv(EMPTY)) == 1
 
 
-def test_notes_tell_what_the_numbers_cover():
+def test_notes_describe_what_the_numbers_cover():
     covered = replace(
         REPORT.range, is_widened=True, first_ms=REPORT.range.since_ms + HOUR_MS, last_ms=1_763_000_000_000
     )
@@ -184,11 +184,11 @@ def test_notes_tell_what_the_numbers_cover():
         (quantities.change(1e9), ">+999%"),
     ],
 )
-def test_what_is_something_never_reads_as_nothing(shown: str, text: str):
+def test_small_amounts_are_never_shown_as_zero(shown: str, text: str):
     assert shown == text
 
 
-def test_a_browser_draws_the_page_without_a_complaint(tmp_path: Path, component: Callable[[str], str]):
+def test_a_browser_renders_the_page_without_errors(tmp_path: Path, component: Callable[[str], str]):
     browser = component("chromium")
     page = tmp_path / "report.html"
     page.write_text(render_html(REPORT, "zh"), encoding="utf-8")
@@ -204,7 +204,7 @@ def test_a_browser_draws_the_page_without_a_complaint(tmp_path: Path, component:
     assert "CONSOLE" not in done.stderr
 
 
-def test_a_page_writes_less_than_as_text():
+def test_a_page_escapes_less_than():
     report = example_report()
     little = replace(report.wasters[0], amounts=make_amounts(active=1000, idle=1, idle_cost_micros=1))
     page = render_html(replace(report, wasters=[little]))

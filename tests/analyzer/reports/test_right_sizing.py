@@ -1,4 +1,4 @@
-"""Who would fit into a part of a GPU, and who must not be told so."""
+"""Workloads that would fit into a part of a GPU, and those that must not be suggested."""
 
 from dataclasses import replace
 
@@ -50,7 +50,7 @@ def test_a_small_workload_fits_the_smallest_profile_with_the_evidence_and_the_sa
     ("core", "memory", "profile"),
     [
         (0.1, 7.4, "1g.10gb"),
-        (0.1, 7.6, "1g.20gb"),  # a fifth more than the peak is above nine tenths of 10 GiB
+        (0.1, 7.6, "1g.20gb"),  # 1.2 times the peak is more than 90 % of 10 GiB
         (0.2, 7.0, "2g.20gb"),  # one seventh of the board is busy at 0.114 already
         (0.3, 16.0, "3g.40gb"),
         (0.4, 20.0, "4g.40gb"),
@@ -58,7 +58,7 @@ def test_a_small_workload_fits_the_smallest_profile_with_the_evidence_and_the_sa
         (0.1, 31.0, None),
     ],
 )
-def test_memory_and_compute_both_fit_with_room_to_spare(core: float, memory: float, profile: str | None):
+def test_memory_and_compute_both_fit_with_a_margin(core: float, memory: float, profile: str | None):
     assert profile_of(core_peak_ratio=core, memory_peak_bytes=int(memory * GIB)) == profile
 
 
@@ -97,7 +97,7 @@ def test_a_board_of_unknown_memory_size_is_shared_rather_than_given_a_guessed_pr
     assert found.part == "share"
 
 
-def test_the_size_of_a_known_model_stands_in_where_nobody_measured_it():
+def test_the_memory_of_a_known_model_is_used_where_it_was_not_measured():
     assert profile_of(memory_total_bytes=None) == "1g.10gb"
     assert profile_of(memory_total_bytes=None, model="something else") is None
 
@@ -112,7 +112,7 @@ def test_the_size_of_a_known_model_stands_in_where_nobody_measured_it():
         {"unmeasured_gpu_ms": 40 * HOUR_MS},
     ],
 )
-def test_never_advises_on_an_idle_a_young_or_a_badly_seen_workload(doubt: dict[str, object]):
+def test_never_suggests_for_an_idle_a_new_or_a_poorly_measured_workload(doubt: dict[str, object]):
     assert fit(**doubt) is None
 
 
@@ -133,7 +133,7 @@ def test_the_largest_saving_comes_first():
     core=st.floats(min_value=0, max_value=1),
     memory=st.floats(min_value=0, max_value=1),
 )
-def test_what_is_advised_always_holds_the_peaks(board: object, core: float, memory: float):
+def test_a_suggested_part_always_holds_the_peaks(board: object, core: float, memory: float):
     total = board.memory_mib * MIB
     model = "NVIDIA " + " ".join(
         sorted(board.words, key=["RTX", "PRO", "6000"].index if len(board.words) > 1 else None)

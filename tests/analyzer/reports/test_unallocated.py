@@ -1,4 +1,4 @@
-"""Unallocated time is that of the time in which the number of GPUs was known, and the report says how much that is."""
+"""Unallocated time covers the time in which the number of GPUs was known; the report states how much that is."""
 
 import json
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ EIGHT = {("node-0", H100): 8}
 
 
 def record(ledger: Ledger, minutes: range, fleet: Mapping[tuple[str, str], int]) -> None:
-    """Two of the GPUs of node-0, and one of node-1, are held all the time."""
+    """Two GPUs of node-0 and one of node-1 are allocated all the time."""
     rows = [(allocation(0), WORKING), (allocation(1), RESTING), (allocation(8), WORKING)]
     settings = SETTINGS.model_copy(update={"scheduler": SchedulerSettings(interval=60 * minutes.step)})
     for minute in minutes:
@@ -32,7 +32,7 @@ def ask(ledger: Ledger, since_ms: int, until_ms: int, by: By = "namespace") -> R
     return make_report(ledger.engine, ReportQuery(since_ms, until_ms, by=by), now_ms=until_ms)
 
 
-def test_what_was_held_while_nobody_knew_the_number_of_gpus_is_not_subtracted(database_url):
+def test_time_allocated_while_the_number_of_gpus_was_unknown_is_not_subtracted(database_url):
     ledger = open_ledger(database_url)
     record(ledger, range(0, 65, 5), EIGHT)
     record(ledger, range(65, 245, 5), {})
@@ -47,7 +47,7 @@ def test_what_was_held_while_nobody_knew_the_number_of_gpus_is_not_subtracted(da
     ledger.close()
 
 
-def test_a_part_of_an_hour_counts_as_that_part(database_url):
+def test_part_of_an_hour_counts_as_that_part(database_url):
     ledger = open_ledger(database_url)
     record(ledger, range(0, 95, 5), {})
     record(ledger, range(95, 125, 5), EIGHT)
@@ -60,7 +60,7 @@ def test_a_part_of_an_hour_counts_as_that_part(database_url):
 
 
 @pytest.mark.parametrize("forgets", [False, True])
-def test_days_know_it_as_their_hours_did(database_url, forgets):
+def test_days_have_the_same_unallocated_time_as_their_hours(database_url, forgets):
     ledger = open_ledger(database_url, hourly_days=1 if forgets else 35)
     days = 4
     for day in range(days):  # each day for a quarter of it
@@ -77,7 +77,7 @@ def test_days_know_it_as_their_hours_did(database_url, forgets):
     ledger.close()
 
 
-def test_a_report_says_for_how_much_of_its_time_the_number_was_known(tmp_path):
+def test_a_report_states_for_how_much_of_its_time_the_number_was_known(tmp_path):
     ledger = open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
     record(ledger, range(0, 65, 5), EIGHT)
     whole = ask(ledger, hour(), hour(1))
@@ -93,7 +93,7 @@ def test_a_report_says_for_how_much_of_its_time_the_number_was_known(tmp_path):
     ledger.close()
 
 
-def test_a_report_of_an_older_analyzer_is_still_read(tmp_path):
+def test_a_report_of_an_older_analyzer_can_be_read(tmp_path):
     ledger = open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
     record(ledger, range(0, 65, 5), EIGHT)
     old = json.loads(render_json(ask(ledger, hour(), hour(1))))
