@@ -1,4 +1,4 @@
-"""Where the books are, how long they stay, and how much may wait while they are out of reach."""
+"""Settings of the ledger: its database, retention, and the buffer while the database is unavailable."""
 
 import os
 import re
@@ -17,7 +17,7 @@ FILE_NAME = "gpusteward.db"
 
 
 def check_database_url(secret: SecretStr) -> SecretStr:
-    """Empty stays empty: not set. The text itself is never repeated, it may carry a password."""
+    """Empty means not set. The URL is never repeated in an error: it may contain a password."""
     text = secret.get_secret_value().strip()
     if text and not _URL.fullmatch(text):
         raise ValueError("write sqlite:///PATH or postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
@@ -29,7 +29,7 @@ class LedgerSettings(BaseModel):
 
     model_config = SECTION
 
-    enabled: bool = Field(default=True, description="Whether books are kept; without them there are no reports.")
+    enabled: bool = Field(default=True, description="Record GPU-hours; without the ledger there are no reports.")
     url: Annotated[SecretStr, AfterValidator(check_database_url)] = Field(
         default=SecretStr(""),
         description="The database: sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE; "
@@ -37,29 +37,34 @@ class LedgerSettings(BaseModel):
     )
     directory: Path | None = Field(
         default=None,
-        description="Where the SQLite file is; not set: gpusteward in $XDG_DATA_HOME, or in ~/.local/share.",
+        description="Folder of the SQLite file; default: gpusteward in $XDG_DATA_HOME, or in ~/.local/share.",
     )
-    hourly_days: int = Field(default=35, ge=1, le=3660, description="Days for which every single hour is kept.")
-    daily_days: int = Field(default=400, ge=1, le=36600, description="Days for which anything is kept.")
+    hourly_days: int = Field(default=35, ge=1, le=3660, description="Retention of hourly rows, in days.")
+    daily_days: int = Field(
+        default=400, ge=1, le=36600, description="Retention of daily rows and of everything else, in days."
+    )
     buffer_megabytes: int = Field(
-        default=64, ge=1, le=4096, description="Memory for cycles that wait while the database cannot be written."
+        default=64,
+        ge=1,
+        le=4096,
+        description="Memory for cycles that are buffered while the database is unavailable, in megabytes.",
     )
     user_labels: tuple[str, ...] = Field(
         default=USER_LABELS,
-        description="Pod labels that name a user where the agent does not; the first one a pod has counts.",
+        description="Pod labels with the user, if the agent does not report one; the first one that a pod has is used.",
     )
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if self.daily_days < self.hourly_days:
-            raise ValueError("daily_days must not be less than hourly_days: hours are kept as parts of their days")
+            raise ValueError("daily_days must not be less than hourly_days")
         return self
 
     def locate(self, environ: Mapping[str, str] = os.environ) -> str:
-        """The URL of the database. It may carry a password."""
-        told = self.url.get_secret_value()
-        if told:
-            return re.sub(r"^(?:postgres|postgresql)://", "postgresql+psycopg://", told)
+        """The URL of the database. It may contain a password."""
+        url = self.url.get_secret_value()
+        if url:
+            return re.sub(r"^(?:postgres|postgresql)://", "postgresql+psycopg://", url)
         return f"sqlite:///{quote(str(self._folder(environ) / FILE_NAME))}"
 
     def _folder(self, environ: Mapping[str, str]) -> Path:
