@@ -47,6 +47,7 @@ def assert_chinese(line: str) -> None:
         ("explain", "a/b/c/d"),
         ("report", "--rows", "0"),
         ("report", "--ledger", "/missing.db"),
+        ("report", "--ledger", "/missing.db", "--since", "soon"),
         ("report", "--ledger", "mysql://host/db"),
         ("top", "--agent", "a:1", "--server", "b:1", "--output", "json"),
     ],

@@ -110,7 +110,7 @@ def _make_query(options: argparse.Namespace) -> ReportQuery:
     try:
         since_ms, until_ms = parse_time_range(options.since, options.until, now_ms=time.time_ns() // 1_000_000)
     except ConfigurationError as error:
-        raise ConfigurationError(messages.INVALID_TIME_RANGE, reason=error.message) from None
+        raise ConfigurationError(messages.INVALID_TIME_RANGE, reason=error) from None
     return ReportQuery(since_ms, until_ms, options.by, tuple(options.namespace or ()), options.top, _rows(options))
 
 
