@@ -15,12 +15,12 @@ RULES = Rules()
 CYCLE = 300.0
 
 
-def run(*tables: UsageTable, memory: History | None = None) -> tuple[list[VerdictTable], History]:
-    memory, found = memory or History(), []
+def run(*tables: UsageTable, history: History | None = None) -> tuple[list[VerdictTable], History]:
+    history, found = history or History(), []
     for table in tables:
-        verdicts, memory = judge(table, RULES, memory, now=table.at)
+        verdicts, history = judge(table, RULES, history, now=table.at)
         found.append(verdicts)
-    return found, memory
+    return found, history
 
 
 def cycles(*rows: Stats, coverage: float = 1.0) -> list[UsageTable]:
@@ -77,34 +77,34 @@ def test_idleness_never_bridges_time_that_nobody_saw():
 
 def test_an_allocation_missing_from_one_cycle_is_still_remembered():
     first, gap, last = cycles(resting(), resting(), resting())
-    verdicts, memory = run(first, replace(gap, allocations=[allocation(7)]), last)
+    verdicts, history = run(first, replace(gap, allocations=[allocation(7)]), last)
     assert verdicts[2].idle_since[0] == AT - WINDOW
-    assert len(memory) == 2
+    assert len(history) == 2
 
 
 def test_who_is_gone_for_an_hour_is_forgotten():
-    _, memory = run(*cycles(resting()))
-    _, memory = run(table_of(resting(), allocations=[allocation(7)], at=AT + 3600), memory=memory)
-    assert len(memory) == 2
-    _, memory = run(table_of(resting(), allocations=[allocation(7)], at=AT + 3601), memory=memory)
-    assert len(memory) == 1
-    assert len(memory.past.seen_at) == 1
+    _, history = run(*cycles(resting()))
+    _, history = run(table_of(resting(), allocations=[allocation(7)], at=AT + 3600), history=history)
+    assert len(history) == 2
+    _, history = run(table_of(resting(), allocations=[allocation(7)], at=AT + 3601), history=history)
+    assert len(history) == 1
+    assert len(history.past.seen_at) == 1
 
 
-def test_memory_is_bounded_while_pods_come_and_go():
-    memory = History()
+def test_the_history_is_bounded_while_pods_come_and_go():
+    history = History()
     for number in range(100):
         at = AT + number * CYCLE
         table = table_of(resting(), resting(), allocations=[allocation(2 * number), allocation(2 * number + 1)], at=at)
-        _, memory = judge(table, RULES, memory, now=at)
-    assert len(memory) == len(memory.past.seen_at) == 2 * (3600 // CYCLE + 1)
+        _, history = judge(table, RULES, history, now=at)
+    assert len(history) == len(history.past.seen_at) == 2 * (3600 // CYCLE + 1)
 
 
-def test_duplicate_rows_do_not_grow_the_memory():
+def test_duplicate_rows_do_not_grow_the_history():
     twice = [allocation(), allocation()]
     tables = [table_of(resting(), resting(), allocations=twice, at=AT + number * CYCLE) for number in range(20)]
-    _, memory = run(*tables)
-    assert len(memory.past.seen_at) <= 2 + 1
+    _, history = run(*tables)
+    assert len(history.past.seen_at) <= 2 + 1
 
 
 def test_a_pod_of_the_same_name_that_started_anew_has_no_past():
@@ -114,14 +114,14 @@ def test_a_pod_of_the_same_name_that_started_anew_has_no_past():
     assert activities(verdicts) == [Activity.ACTIVE, Activity.IDLE]
 
 
-def test_judging_changes_neither_the_memory_nor_the_table_it_was_given():
-    _, memory = run(*cycles(working()))
-    past, keys = memory.past.worked_at.copy(), memory.keys.copy()
+def test_judging_changes_neither_the_history_nor_the_table_it_was_given():
+    _, history = run(*cycles(working()))
+    past, keys = history.past.worked_at.copy(), history.keys.copy()
     table = table_of(resting(), at=AT + CYCLE)
     stats = {name: column.copy() for name, column in table.stats.items()}
-    first, _ = judge(table, RULES, memory, now=table.at)
-    second, _ = judge(table, RULES, memory, now=table.at)
-    np.testing.assert_array_equal(memory.past.worked_at, past)
-    np.testing.assert_array_equal(memory.keys, keys)
+    first, _ = judge(table, RULES, history, now=table.at)
+    second, _ = judge(table, RULES, history, now=table.at)
+    np.testing.assert_array_equal(history.past.worked_at, past)
+    np.testing.assert_array_equal(history.keys, keys)
     assert all(np.array_equal(table.stats[name], column) for name, column in stats.items())
     np.testing.assert_array_equal(first.activity, second.activity)

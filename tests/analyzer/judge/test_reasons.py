@@ -22,11 +22,11 @@ JOB = Workload("PyTorchJob", "team", "train")
 def explain(
     row: Stats, *earlier: Stats, language: Language = "en", owner: Workload | None = None, **options: object
 ) -> str:
-    memory = History()
+    history = History()
     for back, each in reversed(list(enumerate((row, *earlier)))):
         at = AT - 300 * back
         table = table_of(each, at=at, allocations=[allocation(owner=owner)], **(options if not back else {}))
-        verdicts, memory = judge(table, RULES, memory, now=at)
+        verdicts, history = judge(table, RULES, history, now=at)
     return " ".join(explain_row(verdicts, 0, rules=RULES, language=language))
 
 

@@ -28,11 +28,11 @@ def name(
     window: float = WINDOW,
 ) -> Signature:
     """The signature of the last of several cycles, given newest first."""
-    memory = History()
+    history = History()
     for back, each in reversed(list(enumerate((row, *earlier)))):
         at = AT - back * every
         table = table_of(each, allocations=[allocation(owner=owner, started_at=started_at)], at=at)
-        verdicts, memory = judge(replace(table, window_seconds=window), RULES, memory, now=at)
+        verdicts, history = judge(replace(table, window_seconds=window), RULES, history, now=at)
     return SIGNATURES[verdicts.signature[0]]
 
 
@@ -112,11 +112,11 @@ def test_a_pod_is_not_accused_for_the_time_before_it_was_there():
 
 
 def test_a_pod_that_was_replaced_begins_anew():
-    memory = History()
+    history = History()
     for number in range(9):
         at, started_at = AT + 300 * number, AT - DAY if number < 5 else AT + 1300
         table = table_of(flat(0.1), allocations=[allocation(started_at=started_at)], at=at)
-        verdicts, memory = judge(table, RULES, memory, now=at)
+        verdicts, history = judge(table, RULES, history, now=at)
         expected = Signature.KEEP_ALIVE if number == 4 else Signature.STEADY
         assert SIGNATURES[verdicts.signature[0]] is expected
 

@@ -77,11 +77,11 @@ def judge_nodes(
 ) -> list[Case]:
     """Judge as the analyzer does, cycle after cycle up to a moment, and set the truth beside it."""
     sampled = Sampled(nodes)
-    memory = History()
+    history = History()
     for back in reversed(range(cycles)):
         now = at - back * CYCLE
         table = sampled.table(now, window=window, step=step, counter_step=counter_step)
-        verdicts, memory = judge(table, RULES, memory, now=now)
+        verdicts, history = judge(table, RULES, history, now=now)
     return list(compare(verdicts, sampled))
 
 

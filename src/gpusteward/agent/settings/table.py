@@ -34,26 +34,26 @@ ALIKE = Group.COMPATIBLE  # works here as it does in dcgm-exporter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSettings:
-    """What a person chose, or the default."""
+    """All settings of the agent."""
 
     source: Literal["nvml", "simulated"] = setting(
         "nvml",
         "--source",
         parse=one_of("nvml", "simulated"),
-        about="Where GPUs come from: this machine, or GPUs that do not exist.",
+        about="Source of the GPUs: this machine (nvml), or simulated ones.",
     )
     address: ListenAddress = setting(
         ListenAddress("", 9400),
         "--address -a",
         environment="DCGM_EXPORTER_LISTEN",
         parse=parse_address,
-        about="Where to listen: PORT, :PORT, HOST:PORT or [IPV6]:PORT.",
+        about="Listen address: PORT, :PORT, HOST:PORT or [IPV6]:PORT.",
     )
     interval_seconds: float = setting(
         5.0,
         "--interval",
         parse=number_between(0.5, 600, unit="seconds"),
-        about="Seconds between two looks at the GPUs, 0.5 to 600.",
+        about="Seconds between two readings of the GPUs, 0.5 to 600.",
     )
     node_name: str = setting(
         os.uname().nodename,
@@ -74,7 +74,7 @@ class AgentSettings:
         "--dialects",
         parse=some_of(*DIALECTS),
         separator=",",
-        about="Under whose names metrics are exported, a comma list.",
+        about="Metric dialects that are exported, a comma list.",
     )
     dcgm_names: Literal["classic", "v4.9", "both"] = setting(
         "classic",
@@ -86,13 +86,13 @@ class AgentSettings:
         "Hostname",
         "--hostname-label",
         parse=one_of("Hostname", "hostname", "both"),
-        about="How the dcgm dialect spells its host label.",
+        about="Spelling of the host label in the dcgm dialect.",
     )
     holders: Literal["claims", "processes"] = setting(
         "claims",
         "--holders",
         parse=one_of("claims", "processes"),
-        about="Who holds a GPU: pods that claim it, or, on a machine without Kubernetes, whoever has a process on it.",
+        about="Holders of a GPU: the pods that claim it, or, without Kubernetes, the users and programs on it.",
     )
     ratio_file: Path | None = setting(
         None,
@@ -136,7 +136,7 @@ class AgentSettings:
         "info",
         "--log-level",
         parse=one_of(*LEVELS),
-        about="The least serious log lines to write.",
+        about="Lowest level that is logged.",
     )
     log_format: Literal["text", "json"] = setting(
         "text",
@@ -187,7 +187,7 @@ class AgentSettings:
         parse=parse_switch,
         default_text="where there is a kubelet socket or a service account",
         group=ALIKE,
-        about="Tell which pod holds which GPU.",
+        about="Find out which pod holds which GPU.",
     )
     pod_resources_kubelet_socket: Path = setting(
         Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
@@ -294,7 +294,7 @@ class AgentSettings:
         environment="DCGM_EXPORTER_MAX_CONCURRENT_SCRAPES",
         parse=whole_between(1, 1000),
         group=ALIKE,
-        about="Scrapes answered at the same time; one more gets 503.",
+        about="Concurrent scrapes; further ones get 503.",
     )
     web_read_timeout_seconds: float = setting(
         10.0,
@@ -312,7 +312,7 @@ class AgentSettings:
         parse=parse_duration,
         default_text="30s",
         group=ALIKE,
-        about="How long a client may take to read the answer.",
+        about="How long a client may take to read the response.",
     )
     ignored: tuple[str, ...] = ()  # flags and variables that were given and mean nothing here
 
