@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gpusteward.simulate.fleets import default_node, fleet
 from tests.analyzer.engines import RunningEngine, running_prometheus
-from tests.analyzer.histories import moments, tell_history
+from tests.analyzer.scraped_history import scrape_history, scrape_times
 from tests.analyzer.serve_process import COMMAND, RunningServe, running_serve
 from tests.analyzer.sources.faulty_engine import faulty, no_response
 
@@ -29,8 +29,8 @@ LONGEST_END_SECONDS = 5.0
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningEngine]:
     """Prometheus with a small fleet, whose history reaches a few minutes beyond now."""
-    times = moments(1500, at=time.time() + 300)
-    samples = tell_history([default_node(1, name="showcase"), *fleet(10)], times)
+    times = scrape_times(1500, at=time.time() + 300)
+    samples = scrape_history([default_node(1, name="showcase"), *fleet(10)], times)
     with running_prometheus(tmp_path_factory.mktemp("prometheus"), samples) as running:
         yield running
 

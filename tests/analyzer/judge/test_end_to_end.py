@@ -23,7 +23,7 @@ from gpusteward.simulate.fleets import default_node, fleet
 from gpusteward.simulate.ground_truth import Truth, allocation_key
 from gpusteward.simulate.workloads import Kind
 from tests.analyzer.engines import RunningEngine, Sample, running_prometheus
-from tests.analyzer.histories import AT, WINDOW, moments, tell_history
+from tests.analyzer.scraped_history import AT, WINDOW, scrape_history, scrape_times
 
 CYCLE, CYCLES = 300.0, 5
 """Half an hour: after that even made-up work may be called so."""
@@ -89,8 +89,8 @@ def scrape(dialects: str, options: DcgmOptions | None = None) -> Iterator[Sample
     """All that the analyzer could ask for, of all nodes: collected every 5 s as the agent does, scraped every 30 s."""
     known = {metric.name for metric in metrics.METRICS}
     asked = {signal.metric for signal in native_signals(known)} | set(dcgm_names()) | {"up"}
-    times = moments(WINDOW + CYCLES * CYCLE)
-    told = tell_history(NODES, times, dialects=dialects, options=options, collect_seconds=5.0)
+    times = scrape_times(WINDOW + CYCLES * CYCLE)
+    told = scrape_history(NODES, times, dialects=dialects, options=options, collect_seconds=5.0)
     return (sample for sample in told if sample[0] in asked)
 
 

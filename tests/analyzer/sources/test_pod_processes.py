@@ -23,13 +23,13 @@ from gpusteward.core.errors import SourceError
 from gpusteward.simulate.fleets import default_node, fleet
 from gpusteward.simulate.nodes import SimulatedNode
 from tests.analyzer.engines import Sample, running_prometheus, running_victoria
-from tests.analyzer.histories import AT, moments, respell, tell_history
+from tests.analyzer.scraped_history import AT, rename_labels, scrape_history, scrape_times
 from tests.analyzer.sources.scrape.page_server import PageServer, pages_of, serving_pages
 
 NODES = [default_node(1, name="showcase"), *fleet(10)]
-LAST = moments()[-1]
-TIMES = moments(seconds=60)
-RENAMED = respell(namespace="exported_namespace", pod="exported_pod", container="exported_container")
+LAST = scrape_times()[-1]
+TIMES = scrape_times(seconds=60)
+RENAMED = rename_labels(namespace="exported_namespace", pod="exported_pod", container="exported_container")
 POD = Pod("team", "trainer-0")
 Known = dict[Pod, set[RunningProcess]]
 
@@ -88,7 +88,7 @@ def test_the_pages_of_the_agents_give_the_processes_of_every_pod():
     truth = run_truly(NODES)
     assert sum(map(len, truth.values())) > 20
     assert any(not running for running in truth.values()), "somebody must run nothing"
-    with scraping(tuple(tell_history(NODES, [LAST]))) as (_, source):
+    with scraping(tuple(scrape_history(NODES, [LAST]))) as (_, source):
         running = source.read_processes(set(truth), time.time())
     assert by_pod(running) == truth
     assert running.reported == truth.keys()
@@ -99,7 +99,7 @@ def test_an_engine_gives_the_same_processes_also_with_renamed_labels(tmp_path: P
     truth = run_truly(NODES)
     for name, change in (("plain", str), ("renamed", RENAMED)):
         (folder := tmp_path / name).mkdir()
-        samples = tuple(tell_history(NODES, TIMES, change=change))
+        samples = tuple(scrape_history(NODES, TIMES, change=change))
         with (
             engine(folder, samples) as running,
             closing(PrometheusSource(PrometheusSettings(url=running.url, time_window_min=1))) as source,
@@ -112,9 +112,9 @@ def test_only_the_requested_pods_are_returned(tmp_path: Path):
     pod = next(pod for pod, running in truth.items() if running)
     namesake = Pod("another-namespace", pod.name)
     with (
-        running_prometheus(tmp_path, tuple(tell_history(NODES, TIMES))) as engine,
+        running_prometheus(tmp_path, tuple(scrape_history(NODES, TIMES))) as engine,
         closing(PrometheusSource(PrometheusSettings(url=engine.url))) as asked,
-        scraping(tuple(tell_history(NODES, [LAST]))) as (server, scraped),
+        scraping(tuple(scrape_history(NODES, [LAST]))) as (server, scraped),
     ):
         for source, at in ((asked, AT), (scraped, time.time())):
             assert by_pod(source.read_processes({pod, namesake}, at)) == {pod: truth[pod]}
@@ -126,7 +126,7 @@ def test_only_the_requested_pods_are_returned(tmp_path: Path):
 
 def test_without_an_agent_processes_are_unknown(tmp_path: Path):
     pods = set(run_truly(NODES))
-    samples = tuple(tell_history(NODES, TIMES, dialects="dcgm"))
+    samples = tuple(scrape_history(NODES, TIMES, dialects="dcgm"))
     with (
         running_prometheus(tmp_path, samples) as engine,
         closing(PrometheusSource(PrometheusSettings(url=engine.url))) as asked,
@@ -139,7 +139,7 @@ def test_without_an_agent_processes_are_unknown(tmp_path: Path):
 def test_an_unreachable_agent_affects_only_its_pods_and_if_all_are_it_is_an_error():
     here, there = NODES[0], NODES[1]
     truth = run_truly([here, there])
-    with scraping(tuple(tell_history([here, there], [LAST]))) as (server, source):
+    with scraping(tuple(scrape_history([here, there], [LAST]))) as (server, source):
         server.pages[f"/{there.name}:9400"] = None  # hangs
         assert by_pod(source.read_processes(set(truth), time.time())) == run_truly([here])
         del server.pages[f"/{here.name}:9400"]
@@ -149,7 +149,7 @@ def test_an_unreachable_agent_affects_only_its_pods_and_if_all_are_it_is_an_erro
 
 def test_a_closed_source_fails_at_once():
     pods = set(run_truly(NODES[:1]))
-    with scraping(tuple(tell_history(NODES[:1], [LAST]))) as (_, source):
+    with scraping(tuple(scrape_history(NODES[:1], [LAST]))) as (_, source):
         source.close()
         began = time.monotonic()
         with pytest.raises(SourceError):

@@ -20,11 +20,11 @@ from gpusteward.core.verdicts import Activity
 from gpusteward.messages import unknown_reasons
 from gpusteward.simulate.fleets import fleet
 from tests.analyzer.engines import Sample, import_samples, running_prometheus, running_victoria
-from tests.analyzer.histories import AT, moments, steady, tell_history
+from tests.analyzer.scraped_history import AT, scrape_history, scrape_times, steady
 from tests.analyzer.sources.faulty_engine import FaultyEngine, fails, faulty
 from tests.analyzer.tables import assert_alike, of_pod
 
-TIMES = moments()
+TIMES = scrape_times()
 LATER = AT + 30
 FREE, LIMIT = "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_ENFORCED_POWER_LIMIT"
 SIGNALS = {
@@ -124,7 +124,7 @@ def test_every_gpu_is_counted_once_held_or_not_with_mig_or_not(tmp_path: Path):
         folder = tmp_path / str(number)
         folder.mkdir()
         with (
-            running_prometheus(folder, tell_history(nodes, TIMES, dialects=dialects)) as engine,
+            running_prometheus(folder, scrape_history(nodes, TIMES, dialects=dialects)) as engine,
             closing(PrometheusSource(PrometheusSettings(url=engine.url))) as source,
         ):
             told = source.read(AT).fleet
@@ -204,17 +204,17 @@ def test_discovery_of_a_prometheus_has_no_failed_request(tmp_path: Path):
 
 def test_a_new_node_without_the_agent_is_seen_at_once(tmp_path: Path):
     nodes = fleet(5)
-    with site(tmp_path, tell_history(nodes[:2], TIMES)) as (source, proxy):
+    with site(tmp_path, scrape_history(nodes[:2], TIMES)) as (source, proxy):
         source.read(AT)
         assert [one["name"] for one in source.describe()["dialects"]] == ["native"]
-        import_samples(proxy.upstream, tell_history(nodes[2:3], TIMES, dialects="dcgm", job="dcgm"))
+        import_samples(proxy.upstream, scrape_history(nodes[2:3], TIMES, dialects="dcgm", job="dcgm"))
         table = source.read(AT)
     assert {one.node for one in table.allocations} == {node.name for node in nodes[:3]}
 
 
 def test_failures_of_every_scheme_are_reported(tmp_path: Path):
     nodes = fleet(5)
-    samples = [*tell_history(nodes[:2], TIMES), *tell_history(nodes[2:], TIMES, dialects="dcgm", job="dcgm")]
+    samples = [*scrape_history(nodes[:2], TIMES), *scrape_history(nodes[2:], TIMES, dialects="dcgm", job="dcgm")]
     with site(tmp_path, samples, retries=0) as (source, proxy):
         source.read(AT)
         proxy.fault = fails("max_over_time(")

@@ -33,14 +33,14 @@ from gpusteward.simulate.fleets import default_node, fleet
 from gpusteward.simulate.models import MIB
 from gpusteward.simulate.readings import CONTEXT_MIB, EMPTY_MIB
 from tests.analyzer.engines import RunningEngine, Sample, import_samples, running_prometheus, running_victoria
-from tests.analyzer.histories import AT, STEP, WINDOW, moments, tell_history
+from tests.analyzer.scraped_history import AT, STEP, WINDOW, scrape_history, scrape_times
 from tests.analyzer.sources.faulty_engine import faulty
 from tests.analyzer.tables import assert_alike, places
 
 RULES = Path(__file__).parents[4] / "deploy/rules/recording.yaml"
 NODES = [default_node(1, name="showcase"), *fleet(10)]
-NATIVE = tuple(tell_history(NODES, moments()))
-DCGM = tuple(tell_history(NODES, moments(), dialects="dcgm", options=DcgmOptions(device_per_pod=True)))
+NATIVE = tuple(scrape_history(NODES, scrape_times()))
+DCGM = tuple(scrape_history(NODES, scrape_times(), dialects="dcgm", options=DcgmOptions(device_per_pod=True)))
 ENGINES = ("prometheus-native", "prometheus-dcgm", "victoria-native", "victoria-dcgm")
 WITHOUT_ENGINE = "a100-40gb-003"
 """The node with MIG instances on a GPU before Hopper, where NVML has no engine activity per instance."""
@@ -123,7 +123,7 @@ def test_sharded_queries_give_the_same_table(engines: dict[str, RunningEngine], 
 def test_the_rows_are_exactly_the_simulated_allocations(engines: dict[str, RunningEngine], name: str):
     """DCGM reports a MIG instance under the uuid of its GPU, so containers are compared there."""
     told = {(one.container.namespace, one.container.pod, one.container.name) for one in read(engines[name]).allocations}
-    last = moments()[-1]
+    last = scrape_times()[-1]
     true = {key[:3] for node in NODES for key in node.truths(last)}
     assert told == true
 
@@ -228,7 +228,7 @@ def list_cores() -> tuple[Curves, Curves]:
     """The use of each device by its containers at every sample of the window: seen by the agent, and by the driver."""
     of_agent: Curves = {}
     of_driver: Curves = {}
-    for snapshot in [node.snapshot(at) for at in moments() if AT - WINDOW < at <= AT for node in NODES]:
+    for snapshot in [node.snapshot(at) for at in scrape_times() if AT - WINDOW < at <= AT for node in NODES]:
         for division in divide(snapshot):
             parts = [part.utilization_ratio or 0.0 for part in division.parts if part.by is Place.CONTAINER]
             of_agent.setdefault(division.gpu.uuid, []).append(sum(parts))
@@ -240,7 +240,7 @@ def list_cores() -> tuple[Curves, Curves]:
 def test_a_window_of_any_length_counts_every_sample_once(engines: dict[str, RunningEngine]):
     """Also if the window starts and ends exactly at a sample."""
     for name in ENGINES:
-        table = read(engines[name], at=moments()[-1], time_window_min=5)
+        table = read(engines[name], at=scrape_times()[-1], time_window_min=5)
         known = [row for row in range(len(table)) if row not in table.unknown]
         assert set(table.coverage[known].tolist()) == {1.0}, name
         for row, reason in table.unknown.items():
@@ -290,7 +290,7 @@ def check_charts(source: PrometheusSource) -> None:
 
 
 def test_recorded_windows_are_read_instead_of_computed_and_give_the_same_table(tmp_path: Path):
-    samples = [*tell_history(NODES[:1], moments()), *tell_history(NODES[4:6], moments(), dialects="dcgm")]
+    samples = [*scrape_history(NODES[:1], scrape_times()), *scrape_history(NODES[4:6], scrape_times(), dialects="dcgm")]
     with running_victoria(tmp_path, samples) as engine:
         plain = read(engine, use_export=False)
         import_samples(engine.url, evaluate_rules(engine, AT))
@@ -305,8 +305,8 @@ def test_a_real_prometheus_records_what_the_analyzer_reads(tmp_path: Path):
     """Prometheus evaluates the shipped rules every second instead of every minute, over samples up to now."""
     rules = tmp_path / "rules.yaml"
     rules.write_text(RULES.read_text().replace("interval: 1m", "interval: 1s"))
-    times = moments(at=time.time())
-    samples = [*tell_history(NODES[:1], times), *tell_history(NODES[4:6], times, dialects="dcgm")]
+    times = scrape_times(at=time.time())
+    samples = [*scrape_history(NODES[:1], times), *scrape_history(NODES[4:6], times, dialects="dcgm")]
     with running_prometheus(tmp_path, samples, rules=rules) as engine, faulty(engine.url) as proxy:
         at = wait_for_rules(engine)
         plain = read(engine, at=at, use_recording_rules=False)
@@ -356,7 +356,7 @@ def test_rules_are_written_for_the_given_window(tmp_path: Path, component: Calla
     rules.write_text(subprocess.run([*command, "30"], capture_output=True, text=True, check=True).stdout)
     checked = subprocess.run([component("promtool"), "check", "rules", rules], capture_output=True, check=False)
     assert checked.returncode == 0, checked.stderr
-    with running_victoria(tmp_path, tell_history(NODES[:1], moments(1800))) as engine:
+    with running_victoria(tmp_path, scrape_history(NODES[:1], scrape_times(1800))) as engine:
         import_samples(engine.url, evaluate_rules(engine, AT, rules=rules))
         with closing(PrometheusSource(PrometheusSettings(url=engine.url, time_window_min=30))) as source:
             source.read(AT)

@@ -18,7 +18,7 @@ from gpusteward.core.usages import Measure, Stat
 from gpusteward.messages import unknown_reasons
 from tests.agent.test_agent_process import free_port
 from tests.analyzer.engines import RunningEngine, Sample, running_prometheus, wait_until_ready
-from tests.analyzer.histories import AT, moments, steady
+from tests.analyzer.scraped_history import AT, scrape_times, steady
 from tests.analyzer.sources.faulty_engine import (
     Fault,
     FaultyEngine,
@@ -58,7 +58,7 @@ def busy_fleet(times: list[float]) -> Iterator[Sample]:
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningEngine]:
-    with running_prometheus(tmp_path_factory.mktemp("faults"), busy_fleet(moments())) as one:
+    with running_prometheus(tmp_path_factory.mktemp("faults"), busy_fleet(scrape_times())) as one:
         yield one
 
 
@@ -259,7 +259,7 @@ def test_a_response_over_the_size_limit_is_not_read_to_its_end(proxy: FaultyEngi
 
 def test_an_engine_restart_during_a_read_is_unknown_or_an_error(tmp_path: Path):
     with (
-        running_prometheus(tmp_path, busy_fleet(moments())) as engine,
+        running_prometheus(tmp_path, busy_fleet(scrape_times())) as engine,
         faulty(engine.url) as proxy,
         reading(proxy.url, retries=0) as source,
     ):
@@ -297,10 +297,12 @@ def test_a_zero_is_unknown_while_a_contradicting_signal_cannot_be_read(tmp_path:
         signal: CONTRADICTING_SIGNALS[signal],
     }
     samples = [
-        sample for name, value in signals.items() for sample in steady(name, value, moments(), **labels, job="dcgm")
+        sample
+        for name, value in signals.items()
+        for sample in steady(name, value, scrape_times(), **labels, job="dcgm")
     ]
     with (
-        running_prometheus(tmp_path, [*samples, *steady("up", 1, moments(), job="dcgm")]) as engine,
+        running_prometheus(tmp_path, [*samples, *steady("up", 1, scrape_times(), job="dcgm")]) as engine,
         faulty(engine.url) as proxy,
         reading(proxy.url) as source,
     ):

@@ -12,11 +12,11 @@ from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.simulate.fleets import fleet
 from tests.analyzer.engines import Sample, running_prometheus
-from tests.analyzer.histories import AT, moments, respell, steady, tell_history
+from tests.analyzer.scraped_history import AT, rename_labels, scrape_history, scrape_times, steady
 from tests.analyzer.sources.faulty_engine import FaultyEngine, faulty
 from tests.analyzer.tables import of_pod, places
 
-TIMES = moments()
+TIMES = scrape_times()
 QUIET = [at for at in TIMES if at < AT - 360]
 EXPORTER = {"pod": "dcgm-exporter-x", "namespace": "gpu-operator", "container": "exporter"}
 
@@ -89,15 +89,15 @@ def test_each_label_mapping_keeps_its_own_stale_rows(tmp_path: Path):
 
 def test_agents_scraped_with_and_without_honor_labels_are_in_one_table(tmp_path: Path):
     nodes = fleet(6)
-    names = respell(pod="exported_pod", namespace="exported_namespace", container="exported_container")
+    names = rename_labels(pod="exported_pod", namespace="exported_namespace", container="exported_container")
 
     def rename(labels: str) -> str:
         return names(labels)[:-1] + ',pod="agent-x",namespace="gpusteward"}' if labels else labels
 
-    one_way = [*tell_history(nodes[:3], TIMES, job="a")]
-    other_way = [*tell_history(nodes[3:], TIMES, job="b", change=rename)]
+    one_way = [*scrape_history(nodes[:3], TIMES, job="a")]
+    other_way = [*scrape_history(nodes[3:], TIMES, job="b", change=rename)]
     (tmp_path / "plain").mkdir()
-    with site(tmp_path / "plain", tell_history(nodes, TIMES)) as (source, _):
+    with site(tmp_path / "plain", scrape_history(nodes, TIMES)) as (source, _):
         expected = source.read(AT)
     with site(tmp_path, [*one_way, *other_way, *steady("up", 1, TIMES, job="b", pod="agent-x")]) as (source, _):
         table = source.read(AT)

@@ -15,7 +15,7 @@ from gpusteward.analyzer.tables import ACTIVITIES, UsageTable
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity
 from tests.analyzer.engines import RunningEngine, Sample, running_prometheus
-from tests.analyzer.histories import AT, moments, steady
+from tests.analyzer.scraped_history import AT, scrape_times, steady
 from tests.analyzer.sources.faulty_engine import fails, faulty
 
 WHO = {"UUID": "GPU-A", "Hostname": "n0", "pod": "p", "namespace": "ml", "container": "main", "job": "dcgm", "gpu": "0"}
@@ -25,7 +25,7 @@ STOPPED = AT - 240
 
 
 def history() -> Iterator[Sample]:
-    times = moments(1800)
+    times = scrape_times(1800)
     for name, busy in (("GPU_UTIL", 95.0), ("MEM_COPY_UTIL", 50.0), ("FB_USED", 30_000.0)):
         before = busy if name == "FB_USED" else 0.0
         yield from steady(f"DCGM_FI_DEV_{name}", before, [at for at in times if at < BEGINS], **WHO)

@@ -13,11 +13,11 @@ from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core import metrics
 from gpusteward.core.usages import Measure, Stat
 from tests.analyzer.engines import RunningEngine, Sample, running_prometheus, running_victoria
-from tests.analyzer.histories import AT, WINDOW, moments, steady
+from tests.analyzer.scraped_history import AT, WINDOW, scrape_times, steady
 from tests.analyzer.sources.faulty_engine import fails, faulty
 from tests.analyzer.tables import of_pod
 
-TIMES = moments()
+TIMES = scrape_times()
 MIDDLE = next(number for number, at in enumerate(TIMES) if at > AT - WINDOW / 2)
 COPY = metrics.DEVICE_SIGNALS["memory_copy_ratio"].name
 COURSES: dict[str, list[float]] = {

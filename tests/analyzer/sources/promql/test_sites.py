@@ -16,12 +16,12 @@ from gpusteward.core.usages import Measure, Stat
 from gpusteward.messages import unknown_reasons
 from gpusteward.simulate.fleets import fleet
 from tests.analyzer.engines import Sample, running_prometheus
-from tests.analyzer.histories import AT, moments, respell, steady, tell_history
+from tests.analyzer.scraped_history import AT, rename_labels, scrape_history, scrape_times, steady
 from tests.analyzer.sources.faulty_engine import FaultyEngine, faulty
 from tests.analyzer.tables import assert_alike, of_pod, places
 
 NODES = fleet(5)
-TIMES = moments()
+TIMES = scrape_times()
 DEVICE = {"UUID": "GPU-1", "Hostname": "n1", "gpu": "0", "modelName": "A100", "job": "dcgm"}
 HOLDER = {"namespace": "ml", "container": "main"}
 
@@ -42,16 +42,16 @@ def read(folder: Path, samples: Iterable[Sample], **settings: object) -> UsageTa
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> UsageTable:
-    return read(tmp_path_factory.mktemp("plain"), tell_history(NODES, TIMES, dialects="dcgm"))
+    return read(tmp_path_factory.mktemp("plain"), scrape_history(NODES, TIMES, dialects="dcgm"))
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        respell(pod="exported_pod", namespace="exported_namespace", container="exported_container"),
-        respell(pod="pod_name", namespace="pod_namespace", container="container_name"),
-        respell(Hostname="hostname"),
-        respell(Hostname="node"),
+        rename_labels(pod="exported_pod", namespace="exported_namespace", container="exported_container"),
+        rename_labels(pod="pod_name", namespace="pod_namespace", container="container_name"),
+        rename_labels(Hostname="hostname"),
+        rename_labels(Hostname="node"),
     ],
 )
 def test_labels_are_found_under_any_of_their_names(tmp_path: Path, plain: UsageTable, change):
@@ -62,11 +62,11 @@ def test_labels_are_found_under_any_of_their_names(tmp_path: Path, plain: UsageT
         is_plain_pod = renamed == labels or '{pod="' in renamed or ',pod="' in renamed
         return renamed if is_plain_pod or "pod" not in renamed else "{" + target + renamed[1:]
 
-    assert_alike(read(tmp_path, tell_history(NODES, TIMES, dialects="dcgm", change=relabel)), plain)
+    assert_alike(read(tmp_path, scrape_history(NODES, TIMES, dialects="dcgm", change=relabel)), plain)
 
 
 def test_the_names_and_units_of_dcgm_exporter_49_give_the_same_table(tmp_path: Path, plain: UsageTable):
-    renamed = read(tmp_path, tell_history(NODES, TIMES, dialects="dcgm", options=DcgmOptions(names="v4.9")))
+    renamed = read(tmp_path, scrape_history(NODES, TIMES, dialects="dcgm", options=DcgmOptions(names="v4.9")))
     rows, others = places(plain), places(renamed)
     assert rows.keys() == others.keys()
     here, there = list(rows.values()), [others[place] for place in rows]
@@ -76,12 +76,12 @@ def test_the_names_and_units_of_dcgm_exporter_49_give_the_same_table(tmp_path: P
 
 
 def test_old_and_new_metric_names_at_once_give_one_row_each(tmp_path: Path, plain: UsageTable):
-    both = read(tmp_path, tell_history(NODES, TIMES, dialects="dcgm", options=DcgmOptions(names="both")))
+    both = read(tmp_path, scrape_history(NODES, TIMES, dialects="dcgm", options=DcgmOptions(names="both")))
     assert places(both).keys() == places(plain).keys()
 
 
 def test_a_shared_gpu_with_one_dcgm_sample_has_a_row_for_every_native_holder(tmp_path: Path):
-    with site(tmp_path, tell_history(NODES, TIMES)) as source:
+    with site(tmp_path, scrape_history(NODES, TIMES)) as source:
         table = source.read(AT)
         names = [dialect["name"] for dialect in source.describe()["dialects"]]
     assert names == ["native"], "dcgm adds nothing here, so it is not queried"
@@ -93,7 +93,7 @@ def test_a_shared_gpu_with_one_dcgm_sample_has_a_row_for_every_native_holder(tmp
 
 
 def test_nodes_with_and_without_the_agent_are_in_one_table(tmp_path: Path, plain: UsageTable):
-    samples = [*tell_history(NODES[:2], TIMES), *tell_history(NODES[2:], TIMES, dialects="dcgm", job="dcgm")]
+    samples = [*scrape_history(NODES[:2], TIMES), *scrape_history(NODES[2:], TIMES, dialects="dcgm", job="dcgm")]
     with site(tmp_path, samples) as source:
         table = source.read(AT)
         assert [one["name"] for one in source.describe()["dialects"]] == ["native", "dcgm"]
@@ -160,7 +160,7 @@ def test_two_exporters_of_one_device_give_one_row_with_the_larger_use_and_no_add
 
 def test_a_gap_lowers_coverage_also_if_all_series_have_it(tmp_path: Path):
     """The engine itself was down for five minutes: `up` in the hour before gives the expected count."""
-    times = [at for at in moments(3600) if not AT - 400 < at < AT - 100]
+    times = [at for at in scrape_times(3600) if not AT - 400 < at < AT - 100]
     table = read(tmp_path, [*core(0, times), *up(times)])
     assert table.coverage[0] == pytest.approx(0.5, abs=0.06)
 
@@ -245,7 +245,7 @@ def watched(folder: Path, samples: Iterable[Sample]) -> Iterator[tuple[Prometheu
 
 
 def test_there_is_one_query_per_signal_never_one_per_gpu(tmp_path: Path):
-    with watched(tmp_path, tell_history(NODES, TIMES, dialects="dcgm")) as (source, proxy):
+    with watched(tmp_path, scrape_history(NODES, TIMES, dialects="dcgm")) as (source, proxy):
         source.read(AT)
         proxy.queries.clear()
         assert len(source.read(AT)) > 20

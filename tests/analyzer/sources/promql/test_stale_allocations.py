@@ -22,15 +22,15 @@ from gpusteward.core.verdicts import Activity
 from gpusteward.messages.unknown_reasons import NO_CURRENT_SAMPLE
 from gpusteward.simulate.fleets import default_node, fleet
 from tests.analyzer.engines import RunningEngine, Sample, running_prometheus
-from tests.analyzer.histories import AT, moments, steady, tell_history
+from tests.analyzer.scraped_history import AT, scrape_history, scrape_times, steady
 from tests.analyzer.sources.faulty_engine import fails, faulty
 from tests.analyzer.sources.scrape.page_server import fed_source
 from tests.analyzer.tables import of_pod, places
 
 STALE = NO_CURRENT_SAMPLE.en
 NODES = [default_node(1, name="showcase"), *fleet(10)]
-QUIET = [at for at in moments() if at < AT - 360]
-EVER = moments(6000, at=AT + 4800)
+QUIET = [at for at in scrape_times() if at < AT - 360]
+EVER = scrape_times(6000, at=AT + 4800)
 
 
 def gpu(number: int, pod: str, core: float, times: Iterable[float], **labels: str) -> Iterator[Sample]:
@@ -126,7 +126,7 @@ def test_stale_rows_survive_a_new_row_index(engine: RunningEngine):
 
 def test_a_discovery_keeps_schemes_with_stale_rows(tmp_path: Path):
     """The only node without the agent fails: the agent seems to run everywhere now."""
-    agents = tell_history(NODES[:2], moments(1800, at=AT + 1020))
+    agents = scrape_history(NODES[:2], scrape_times(1800, at=AT + 1020))
     with (
         running_prometheus(tmp_path, [*agents, *gpu(9, "dies", 90.0, until(AT))]) as engine,
         reading(engine.url, relearn_cycles=1) as source,
@@ -141,7 +141,10 @@ def test_a_discovery_keeps_schemes_with_stale_rows(tmp_path: Path):
 def quiet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningEngine]:
     """Five of eleven nodes do not report for six minutes."""
     said = "native dcgm" if request.param == "native" else "dcgm"
-    samples = [*tell_history(NODES[:6], moments(), dialects=said), *tell_history(NODES[6:], QUIET, dialects=said)]
+    samples = [
+        *scrape_history(NODES[:6], scrape_times(), dialects=said),
+        *scrape_history(NODES[6:], QUIET, dialects=said),
+    ]
     with running_prometheus(tmp_path_factory.mktemp(request.param), samples) as one:
         yield one
 
@@ -176,7 +179,7 @@ def test_missing_details_of_stale_rows_are_queried_again(quiet: RunningEngine):
 
 def test_without_stale_rows_no_further_query_is_sent(tmp_path: Path):
     with (
-        running_prometheus(tmp_path, tell_history(NODES[:4], moments())) as engine,
+        running_prometheus(tmp_path, scrape_history(NODES[:4], scrape_times())) as engine,
         faulty(engine.url) as proxy,
         reading(proxy.url) as source,
     ):
@@ -196,7 +199,7 @@ def test_sharding_loses_no_stale_rows(quiet: RunningEngine):
 
 
 def test_sharding_loses_no_series_without_a_node_label(tmp_path: Path):
-    times = moments()
+    times = scrape_times()
     nameless = [*gpu(7, "no-node", 50.0, times, Hostname=""), *gpu(8, "no-node-quiet", 50.0, QUIET, Hostname="")]
     samples = [*(one for number in range(6) for one in gpu(number, f"p{number}", 50.0, times)), *nameless]
     with running_prometheus(tmp_path, samples) as engine, reading(engine.url, limit=2) as source:
@@ -210,9 +213,13 @@ def test_sharding_loses_no_series_without_a_node_label(tmp_path: Path):
 
 def test_without_a_node_label_queries_are_sharded_by_namespace(tmp_path: Path):
     samples = [
-        *(one for n in range(6) for one in gpu(n, f"p{n}", 50.0, moments(), Hostname="", namespace=f"team-{n % 3}")),
+        *(
+            one
+            for n in range(6)
+            for one in gpu(n, f"p{n}", 50.0, scrape_times(), Hostname="", namespace=f"team-{n % 3}")
+        ),
         *gpu(7, "quiet", 50.0, QUIET, Hostname="", namespace="quiet-team"),
-        *steady("up", 1, moments(), job="dcgm"),
+        *steady("up", 1, scrape_times(), job="dcgm"),
     ]
     with (
         running_prometheus(tmp_path, samples) as engine,
@@ -229,9 +236,9 @@ def test_without_a_node_label_queries_are_sharded_by_namespace(tmp_path: Path):
 
 
 def test_the_scrape_source_keeps_stale_allocations_too():
-    times = moments(1800, at=AT + 900)
+    times = scrape_times(1800, at=AT + 900)
     dead = [at for at in times if at < AT]
-    samples = [*tell_history(NODES[:2], times), *tell_history(NODES[2:4], dead)]
+    samples = [*scrape_history(NODES[:2], times), *scrape_history(NODES[2:4], dead)]
     with closing(fed_source(samples)) as source:
         alive = source.read(AT - 1)
         for target in (f"{node.name}:9400" for node in NODES[2:4]):

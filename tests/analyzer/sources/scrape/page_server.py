@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from tests.analyzer.engines import Sample
-from tests.analyzer.histories import STEP, WINDOW
+from tests.analyzer.scraped_history import STEP, WINDOW
 
 _TARGET = re.compile(r',?instance="([^"]*)",job="[^"]*"')
 

@@ -14,7 +14,7 @@ from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.simulate.fleets import default_node, fleet
 from tests.analyzer.engines import Sample, running_prometheus
-from tests.analyzer.histories import AT, WINDOW, moments, tell_history, with_target
+from tests.analyzer.scraped_history import AT, WINDOW, scrape_history, scrape_times, with_target
 from tests.analyzer.sources.scrape.page_server import fed_source
 from tests.analyzer.tables import assert_alike, places
 
@@ -27,15 +27,17 @@ SINGLE = 1e-5
 def make_samples(kind: str) -> tuple[Sample, ...]:
     match kind:
         case "native":
-            return tuple(tell_history(NODES, moments()))
+            return tuple(scrape_history(NODES, scrape_times()))
         case "dcgm":
-            return tuple(tell_history(NODES, moments(), dialects="dcgm", options=DcgmOptions(device_per_pod=True)))
+            return tuple(
+                scrape_history(NODES, scrape_times(), dialects="dcgm", options=DcgmOptions(device_per_pod=True))
+            )
         case "renamed":
-            return tuple(tell_history(NODES, moments(), dialects="dcgm", options=DcgmOptions(names="v4.9")))
+            return tuple(scrape_history(NODES, scrape_times(), dialects="dcgm", options=DcgmOptions(names="v4.9")))
         case _:  # some nodes have the agent, others an exporter of DCGM
             return (
-                *tell_history(NODES[:5], moments()),
-                *tell_history(NODES[5:], moments(), dialects="dcgm", job="dcgm"),
+                *scrape_history(NODES[:5], scrape_times()),
+                *scrape_history(NODES[5:], scrape_times(), dialects="dcgm", job="dcgm"),
             )
 
 
@@ -63,7 +65,7 @@ def test_the_embedded_source_gives_the_same_table_as_prometheus(both, kind: str)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_tables_are_the_same_when_the_window_begins_and_ends_at_a_sample(both, kind: str):
     queried, scraped = both[kind]
-    assert_alike(scraped.read(moments()[-1]), queried.read(moments()[-1]), rtol=SINGLE)
+    assert_alike(scraped.read(scrape_times()[-1]), queried.read(scrape_times()[-1]), rtol=SINGLE)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -101,7 +103,7 @@ def tell_golden_pages() -> Iterator[Sample]:
     for number, path in enumerate(sorted(GOLDEN.glob("*.prom"))):
         page = path.read_text().replace('"node-a"', f'"node-{number}"').replace("-aaaa-bbbb-", f"-{number:04}-bbbb-")
         target = f'{{instance="node-{number}:9400",job="gpus"}}'
-        for at in moments():
+        for at in scrape_times():
             yield "up", target, 1.0, at
             for name, labels, value in re.findall(r"^(\w+)(\{.*\})? (\S+)$", page, re.MULTILINE):
                 yield name, with_target(labels, target), float(value), at
@@ -109,10 +111,10 @@ def tell_golden_pages() -> Iterator[Sample]:
 
 def test_holders_without_samples_are_unknown_and_deleted_ones_are_gone_in_both(both, tmp_path: Path):
     """A node that stops answering while others go on, and pods that are no longer on a page."""
-    times = moments()
+    times = scrape_times()
     samples = (
-        *tell_history(NODES[:1], times[:-5]),
-        *tell_history(NODES[1:4], times),
+        *scrape_history(NODES[:1], times[:-5]),
+        *scrape_history(NODES[1:4], times),
     )
     with (
         running_prometheus(tmp_path, samples) as engine,

@@ -1,4 +1,4 @@
-"""What engines would have scraped: pages of simulated nodes over time, and rows made by hand."""
+"""Samples as an engine would have scraped them: from pages of simulated nodes over time, or constant series."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,20 +13,20 @@ from gpusteward.simulate.nodes import SimulatedNode
 from tests.analyzer.engines import Sample
 
 AT = 1_790_000_015.0
-"""The end of every window; between two samples, as it usually is."""
+"""The end of every window; between two scrapes, as usual."""
 STEP = 30.0
 WINDOW = 600.0
 
 Change = Callable[[str], str]
 
 
-def moments(seconds: float = WINDOW + 300, *, at: float = AT, step: float = STEP) -> list[float]:
-    """When scrapes happened, from oldest to newest."""
+def scrape_times(seconds: float = WINDOW + 300, *, at: float = AT, step: float = STEP) -> list[float]:
+    """The times of scrapes, from oldest to newest."""
     last = at - at % step
     return [last - step * number for number in reversed(range(int(seconds / step) + 1))]
 
 
-def tell_history(
+def scrape_history(
     nodes: Sequence[SimulatedNode],
     times: Sequence[float],
     *,
@@ -38,7 +38,7 @@ def tell_history(
 ) -> Iterator[Sample]:
     """All pages of these nodes, as scraped by a job; the agent collects as often, or every `collect_seconds`."""
     for node in nodes:
-        speakers = list(_speakers(dialects, node.name, options))
+        made = list(_make_dialects(dialects, node.name, options))
         meters = UsageCounters(longest_gap_seconds=120)
         target = f'{{instance="{node.name}:9400",job="{job}"}}'
         for number, at in enumerate(times):
@@ -46,8 +46,8 @@ def tell_history(
                 meters.advance(node.snapshot(between))
             view = meters.advance(node.snapshot(at))
             yield "up", target, 1.0, at
-            for speaker in speakers:
-                for family in speaker.families(view):
+            for dialect in made:
+                for family in dialect.families(view):
                     for labels, value in family.samples:
                         yield family.metric.name, change(with_target(labels, target)), float(value), at
 
@@ -62,8 +62,8 @@ def with_target(labels: str, target: str) -> str:
     return f"{labels[:-1]},{target[1:]}" if labels else target
 
 
-def respell(**names: str) -> Change:
-    """Rename labels, as relabelling would."""
+def rename_labels(**names: str) -> Change:
+    """Rename labels, as relabeling does."""
 
     def change(labels: str) -> str:
         for old, new in names.items():
@@ -73,7 +73,7 @@ def respell(**names: str) -> Change:
     return change
 
 
-def _speakers(dialects: str, node: str, options: DcgmOptions | None) -> Iterator[DcgmDialect | NativeDialect]:
+def _make_dialects(dialects: str, node: str, options: DcgmOptions | None) -> Iterator[DcgmDialect | NativeDialect]:
     if "native" in dialects:
         yield NativeDialect(LabelCache())
     if "dcgm" in dialects:
@@ -83,7 +83,7 @@ def _speakers(dialects: str, node: str, options: DcgmOptions | None) -> Iterator
 
 
 def steady(name: str, value: float, times: Iterable[float], **labels: str) -> Iterator[Sample]:
-    """One series that never moves."""
+    """One series with a constant value."""
     text = render_labels(sorted(labels.items()))
     for at in times:
         yield name, text, value, at
