@@ -90,11 +90,11 @@ def test_each_bar_is_missed_by_itself(agent: Measured, enduring: Endurance, miss
     assert [number for number, verdict in enumerate(verdicts(agent, enduring)) if verdict == "MISSED"] == [missed]
 
 
-def test_growth_in_the_warm_up_is_not_held_against_the_agent():
+def test_growth_during_warm_up_does_not_count():
     assert endurance(*range(30_000, 40_000, 1000), *[40_000] * 30).growth_kib == 0
 
 
-def test_a_table_is_aligned_for_those_who_read_it_raw():
+def test_the_source_text_of_a_table_is_aligned():
     assert render_table(("what", "ms"), [("a", "1.5"), ("longer", "10")]) == (
         "| what   |  ms |\n| ------ | --: |\n| a      | 1.5 |\n| longer |  10 |\n"
     )

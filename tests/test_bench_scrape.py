@@ -37,7 +37,7 @@ def results(*, share: float = 0.1, peak: int = 400_000, failed: int = 0) -> Resu
     )
 
 
-def test_every_node_is_a_page_of_its_own_with_values_that_move():
+def test_every_node_has_its_own_page_with_changing_values():
     first, second = (gzip.decompress(pages[0]) for pages in pack_pages(2))
     assert first.count(b"\n") == second.count(b"\n") == GOLDEN.read_bytes().count(b"\n")
     assert len(set(read_variants())) == VARIANTS

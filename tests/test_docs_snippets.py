@@ -78,7 +78,7 @@ def test_every_csv_block_is_a_field_list_that_is_served_in_full(block: Block):
     assert fields.unserved == ()
 
 
-def test_arguments_in_yaml_are_ones_the_agent_takes():
+def test_arguments_in_yaml_are_valid_flags_of_the_agent():
     for command, *flags in find_yaml("args"):
         assert command == "agent"
         read_settings(flags, {})
@@ -91,21 +91,21 @@ def test_every_expression_is_promql(promtool: Callable[..., str], block: Block):
 
 
 @pytest.mark.parametrize("block", list_blocks("promql", "docs/questions.md"), ids=str)
-def test_every_question_has_an_answer_on_a_simulated_node(query: Callable[[str], list], block: Block):
+def test_every_documented_query_has_a_result_on_a_simulated_node(query: Callable[[str], list], block: Block):
     """A rate needs a second sample, so it may take a moment."""
     deadline = time.monotonic() + 20
     while not query(block.text) and "may-be-empty" not in block.mark:
-        assert time.monotonic() < deadline, "no answer in 20 s"
+        assert time.monotonic() < deadline, "no result in 20 s"
         time.sleep(0.2)
 
 
-def test_answers_by_namespace_name_the_namespace(query: Callable[[str], list]):
+def test_results_by_namespace_have_the_namespace_label(query: Callable[[str], list]):
     for block in list_blocks("promql", "docs/questions.md"):
         if block.text.startswith("sum by (namespace)"):
             assert all(row["metric"].get("namespace") for row in query(block.text)), block.text
 
 
-def test_the_scrape_job_is_one_prometheus_takes(promtool: Callable[..., str]):
+def test_the_documented_scrape_job_is_valid(promtool: Callable[..., str]):
     """Debian's Prometheus is built without the discovery of Kubernetes: that one key cannot be tried."""
     ((job,),) = find_yaml("scrape_configs")
     assert job.pop("kubernetes_sd_configs")
@@ -144,7 +144,7 @@ WELL = {
 
 
 @pytest.mark.parametrize("name", MISFORTUNES)
-def test_an_alert_fires_on_its_misfortune_and_only_then(promtool: Callable[..., str], tmp_path: Path, name: str):
+def test_an_alert_fires_only_on_its_fault(promtool: Callable[..., str], tmp_path: Path, name: str):
     (groups,) = find_yaml("groups")
     rules = tmp_path / "rules.yml"
     rules.write_text(json.dumps({"groups": groups}))
@@ -162,12 +162,12 @@ def test_an_alert_fires_on_its_misfortune_and_only_then(promtool: Callable[..., 
     promtool("test", "rules", document={"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": [test]})
 
 
-def test_every_alert_is_tried():
+def test_every_alert_is_tested():
     (groups,) = find_yaml("groups")
     assert {rule["alert"] for group in groups for rule in group["rules"]} == MISFORTUNES.keys()
 
 
-def test_the_web_config_serves_https_to_who_has_the_password(tmp_path: Path):
+def test_the_web_config_serves_https_with_the_password(tmp_path: Path):
     (block,) = (block for block in YAML if "tls_server_config" in block.text)
     authority = trustme.CA()
     certificate = authority.issue_cert("127.0.0.1")
@@ -186,8 +186,8 @@ def check_password(url: str, authority: trustme.CA) -> None:
     authority.configure_trust(context)
     password = base64.b64encode(b"prometheus:change-me").decode()
     request = urllib.request.Request(url, headers={"Authorization": f"Basic {password}"})
-    with urllib.request.urlopen(request, timeout=5, context=context) as answer:
-        assert answer.status == 200
+    with urllib.request.urlopen(request, timeout=5, context=context) as response:
+        assert response.status == 200
     with pytest.raises(urllib.error.HTTPError, match="401") as refusal:
         urllib.request.urlopen(url, timeout=5, context=context)
     refusal.value.close()
@@ -201,8 +201,8 @@ CHOSEN = [
 
 
 @pytest.mark.parametrize("block", CHOSEN, ids=str)
-def test_settings_shown_are_ones_the_analyzer_takes(tmp_path: Path, block: Block):
-    """With no key it does not know, and with channels somebody can deliver to."""
+def test_documented_settings_are_valid(tmp_path: Path, block: Block):
+    """All keys are known and all channels can be delivered to."""
     path = tmp_path / "config.yaml"
     path.write_text(block.text)
     file = SettingsFile(Flags(config=path), {}, directory=tmp_path)
@@ -217,13 +217,13 @@ def test_the_guides_show_every_section_a_site_has_to_choose():
     assert shown >= {"prometheus", "scrape", "ledger", "prices", "notify", "control", "alertmanager"}
 
 
-def test_the_tokens_shown_are_roles_the_analyzer_knows():
+def test_the_documented_tokens_have_valid_roles():
     (block,) = (block for block in YAML if block.text.startswith("viewer:"))
     assert {role.value for role in parse_tokens(block.text, where="docs").values()} == {"viewer", "operator"}
 
 
 @pytest.mark.parametrize("block", list_blocks("python"), ids=str)
-def test_the_recipe_tells_a_genuine_call_from_a_forged_and_an_old_one(block: Block):
+def test_the_documented_check_accepts_a_genuine_call_and_rejects_forged_and_old_ones(block: Block):
     names: dict[str, Callable[..., bool]] = {}
     exec(block.text, names)  # our own document, as a reader would run it
     is_genuine = names["is_genuine"]

@@ -54,8 +54,8 @@ def query(
 
     def query(expression: str) -> list:
         question = urllib.parse.urlencode({"query": expression})
-        with urllib.request.urlopen(f"http://{address}/api/v1/query?{question}", timeout=5) as answer:
-            return json.load(answer)["data"]["result"]
+        with urllib.request.urlopen(f"http://{address}/api/v1/query?{question}", timeout=5) as response:
+            return json.load(response)["data"]["result"]
 
     try:
         wait_for_data(query, process)

@@ -157,7 +157,7 @@ def test_flags_that_mean_nothing_here_are_accepted_and_remembered() -> None:
     }
 
 
-def test_flags_whose_effect_is_always_there_are_not_called_ignored() -> None:
+def test_flags_that_are_always_in_effect_are_not_reported_as_ignored() -> None:
     assert read("--kubernetes-enable-dra", "--kubernetes-gpu-id-type=device-name").ignored == ()
 
 

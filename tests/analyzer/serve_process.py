@@ -37,7 +37,7 @@ class RunningServe(Client):
             time.sleep(0.02)
 
     def has_address(self) -> bool:
-        """Whether its log says where it listens; from then on requests go there."""
+        """Whether its log has the listen address; from then on requests go there."""
         found = re.search(r"analyzer_started.*?(http://127\.0\.0\.1:\d+)", self.log.read_text())
         self.url = found[1] if found else ""
         return bool(found)
@@ -54,7 +54,7 @@ class RunningServe(Client):
 def running_serve(
     folder: Path, *flags: str, prometheus_url: str = "", env: Mapping[str, str] | None = None
 ) -> Iterator[RunningServe]:
-    """`gpusteward serve` in a folder of its own, on a free port."""
+    """`gpusteward serve` in its own folder, on a free port."""
     log = folder / "serve.log"
     engine = [f"--prometheus-url={prometheus_url}"] if prometheus_url else []
     command = [*COMMAND, "--address=127.0.0.1:0", *engine, *flags]

@@ -5,10 +5,10 @@ import numpy as np
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.usages import Measure, Stat, Usage
 
-Place = tuple[str, str, str, str, str]
+RowKey = tuple[str, str, str, str, str]
 
 
-def places(table: UsageTable) -> dict[Place, int]:
+def index_rows(table: UsageTable) -> dict[RowKey, int]:
     """Rows by the identity of their allocation."""
     return {
         (one.gpu_uuid, one.gpu_instance, one.container.namespace, one.container.pod, one.container.name): row
@@ -25,10 +25,10 @@ def assert_alike(
     one: UsageTable, other: UsageTable, *, but: tuple[tuple[Measure, Stat], ...] = (), rtol: float = 1e-9
 ) -> None:
     """The same allocations with the same numbers, in any order."""
-    mine, theirs = places(one), places(other)
+    mine, theirs = index_rows(one), index_rows(other)
     assert mine.keys() == theirs.keys()
     assert mine
-    here, there = list(mine.values()), [theirs[place] for place in mine]
+    here, there = list(mine.values()), [theirs[key] for key in mine]
     assert one.stats.keys() == other.stats.keys()
     for key in one.stats.keys() - set(but):
         np.testing.assert_allclose(

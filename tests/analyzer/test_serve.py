@@ -89,7 +89,7 @@ def test_a_requested_cycle_is_run(engine: RunningEngine, tmp_path: Path):
 def test_a_slow_engine_delays_cycles_and_never_causes_two_at_once(engine: RunningEngine, tmp_path: Path):
     spans: list[tuple[str, float, float]] = []  # of each question: the end of its cycle's window, begin, end
 
-    def answer_late(handler: Any, _expression: str) -> bool:
+    def respond_late(handler: Any, _expression: str) -> bool:
         began = time.monotonic()
         body = urllib.parse.urlencode(handler.form, doseq=True).encode() if handler.command == "POST" else None
         response = handler.forward(body)
@@ -99,7 +99,7 @@ def test_a_slow_engine_delays_cycles_and_never_causes_two_at_once(engine: Runnin
         return True
 
     with faulty(engine.url) as proxy:
-        proxy.fault = answer_late
+        proxy.fault = respond_late
         with running_serve(tmp_path, prometheus_url=proxy.url, env=ENVIRONMENT) as server:
             server.wait_for(lambda _: bool(spans))
             with ThreadPoolExecutor(10) as people:
@@ -178,11 +178,11 @@ def test_it_ends_in_time_while_a_query_hangs_and_an_event_stream_is_open(engine:
     with faulty(engine.url) as proxy, running_serve(tmp_path, prometheus_url=proxy.url, env=ENVIRONMENT) as server:
         server.wait_for(has_result)
         proxy.fault = no_response("")
-        asked = len(proxy.queries)
+        before = len(proxy.queries)
         with urllib.request.urlopen(server.url + "/api/v1/events", timeout=20) as stream:
             assert stream.readline()
             server.get("/analyze")
-            server.wait_for(lambda _: len(proxy.queries) > asked)
+            server.wait_for(lambda _: len(proxy.queries) > before)
             assert server.stop() < LONGEST_END_SECONDS
             assert server.process.returncode == 0
 

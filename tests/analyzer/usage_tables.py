@@ -87,7 +87,7 @@ def table_of(
     unknown: Mapping[int, str] | None = None,
     at: float = AT,
 ) -> UsageTable:
-    """A table of these rows; what a row does not say is unknown."""
+    """A table of these rows; what a row omits is unknown."""
     names = {name for row in rows for name in row}
     stats = {name: np.array([row.get(name, np.nan) for row in rows], dtype=float) for name in names}
     held = list(allocations) or [allocation(number) for number in range(len(rows))]
@@ -149,7 +149,7 @@ class Sampled:
     def _rows(
         self, number: int, moments: Sequence[float], counter_step: float | None
     ) -> Iterable[tuple[AllocationKey, list[Values], float]]:
-        """Who is there at the end of the window, with every sample of it, and the counter's mean."""
+        """The allocations at the end of the window, with all their samples, and the mean of the counter."""
         at = moments[-1]
         seen = [self._moment(number, moment) for moment in moments]
         for held in seen[-1]:

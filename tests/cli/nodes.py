@@ -16,8 +16,8 @@ def make_snapshot(at: float = AT) -> Snapshot:
 
 
 class SnapshotPages(FakeContent):
-    def __init__(self, snapshot: Snapshot | dict[str, Any] | None = None, **misfortunes: Any) -> None:
-        super().__init__(**misfortunes)
+    def __init__(self, snapshot: Snapshot | dict[str, Any] | None = None, **faults: Any) -> None:
+        super().__init__(**faults)
         self.body = msgspec.json.encode(snapshot or make_snapshot())
 
     def snapshot(self) -> bytes:

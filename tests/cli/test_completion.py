@@ -126,7 +126,7 @@ def test_zsh_completes_a_word_at_its_prompt(
 
 @contextmanager
 def at_prompt(*command: str) -> Iterator[tuple[int, Callable[[bytes], None]]]:
-    """A shell at a terminal of its own."""
+    """A shell in its own terminal."""
     master, slave = pty.openpty()
     process = subprocess.Popen(
         command, stdin=slave, stdout=slave, stderr=slave, env={**os.environ, "TERM": "dumb"}, start_new_session=True

@@ -62,7 +62,7 @@ def pod(
 
 
 class FakeApiServer:
-    """Pods of any node, their history as versions, and the misfortunes below."""
+    """Pods of any node, their history as versions, and the faults below."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.forbidden = False  # 403 to everything, as without RBAC
@@ -185,11 +185,11 @@ class FakeApiServer:
 
             def do_GET(self) -> None:
                 with contextlib.suppress(OSError):
-                    server._answer(self)
+                    server._respond(self)
 
         return Handler
 
-    def _answer(self, request: BaseHTTPRequestHandler) -> None:
+    def _respond(self, request: BaseHTTPRequestHandler) -> None:
         self.requests.append(request.path)
         self.headers.append(dict(request.headers))
         where, query = (
@@ -200,19 +200,19 @@ class FakeApiServer:
             if is_on:
                 return _refuse(request, code, "pods is forbidden: User cannot list resource")
         if "/configmaps/" in where.path:
-            return self._answer_config_map(request, where.path)
+            return self._send_config_map(request, where.path)
         if query.get("watch") == "true":
-            return self._answer_watch(request, query)
-        return self._answer_list(request, query)
+            return self._send_watch(request, query)
+        return self._send_list(request, query)
 
-    def _answer_config_map(self, request: BaseHTTPRequestHandler, path: str) -> None:
+    def _send_config_map(self, request: BaseHTTPRequestHandler, path: str) -> None:
         *_, namespace, _kind, name = path.split("/")
         data = self.config_maps.get((namespace, name))
         if data is None:
             return _refuse(request, 404, f'configmaps "{name}" not found')
         return _send(request, {"kind": "ConfigMap", "data": data})
 
-    def _answer_list(self, request: BaseHTTPRequestHandler, query: dict[str, str]) -> None:
+    def _send_list(self, request: BaseHTTPRequestHandler, query: dict[str, str]) -> None:
         if self.raw_list is not None:
             return _send_bytes(request, self.raw_list)
         if "continue" in query and self.gone_next_continue:
@@ -226,7 +226,7 @@ class FakeApiServer:
         metadata = {"resourceVersion": version} | ({"continue": str(end)} if end < len(items) else {})
         return _send(request, {"kind": "PodList", "metadata": metadata, "items": items[start:end]})
 
-    def _answer_watch(self, request: BaseHTTPRequestHandler, query: dict[str, str]) -> None:
+    def _send_watch(self, request: BaseHTTPRequestHandler, query: dict[str, str]) -> None:
         if self.gone_next_watch:
             self.gone_next_watch = False
             return _refuse(request, 410, "too old resource version")

@@ -26,7 +26,7 @@ ENDLESS_CHUNKS = 200
 
 
 class FakeModel:
-    """Answers every question with `answer`, unless told to fail."""
+    """Responds to every request with `answer`, unless a failure is configured."""
 
     def __init__(self) -> None:
         self.answer: Json | Callable[[Json], Json] = ANSWER
@@ -35,10 +35,10 @@ class FakeModel:
         self.retry_after: str | None = None
         self.body: bytes | None = None  # sent in place of an answer
         self.headers: dict[str, str] = {}  # sent along with it
-        self.is_silent = False  # takes the request and never answers
-        self.is_endless = False  # answers with megabytes
+        self.never_responds = False  # accepts the request and never responds
+        self.is_endless = False  # responds with megabytes
         self.refuses_tools = False  # 400 to a request with tools, JSON text otherwise
-        self.speaks_text = False  # JSON text even when tools are offered
+        self.responds_with_text = False  # JSON text even when tools are offered
         self.requests: list[Json] = []
         self.paths: list[str] = []
         self.credentials: list[str] = []
@@ -68,7 +68,7 @@ class FakeModel:
 
     @property
     def user(self) -> str:
-        """What the user said in the last request."""
+        """The user message of the last request."""
         content = self.requests[-1]["messages"][-1]["content"]
         return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
@@ -92,7 +92,7 @@ class FakeModel:
         return Handler
 
     def _respond(self, to: BaseHTTPRequestHandler, request: Json) -> None:
-        if self.is_silent:
+        if self.never_responds:
             self._closed.wait(60)
             to.close_connection = True
         elif self.is_endless:
@@ -102,7 +102,7 @@ class FakeModel:
         elif self.refuses_tools and "tools" in request:
             self._fail(to, 400)
         else:
-            self._send(to, 200, self.body if self.body is not None else self._speak(to.path, request))
+            self._send(to, 200, self.body if self.body is not None else self._response_body(to.path, request))
 
     def _fail(self, to: BaseHTTPRequestHandler, status: int) -> None:
         error = {"error": {"type": "some_error", "message": f"no luck with {self.credentials[-1]}"}}
@@ -130,14 +130,14 @@ class FakeModel:
         except OSError:  # the client had enough
             pass
 
-    def _speak(self, path: str, request: Json) -> bytes:
+    def _response_body(self, path: str, request: Json) -> bytes:
         answer = self.answer(request) if callable(self.answer) else self.answer
-        as_text = self.speaks_text or "tools" not in request
-        speak = _speak_anthropic if path.endswith("/messages") else _speak_openai
-        return json.dumps(speak(request, answer, as_text=as_text)).encode()
+        as_text = self.responds_with_text or "tools" not in request
+        respond = _anthropic_response if path.endswith("/messages") else _openai_response
+        return json.dumps(respond(request, answer, as_text=as_text)).encode()
 
 
-def _speak_openai(request: Json, answer: Json, *, as_text: bool) -> Json:
+def _openai_response(request: Json, answer: Json, *, as_text: bool) -> Json:
     call = {
         "id": "call_1",
         "type": "function",
@@ -156,7 +156,7 @@ def _speak_openai(request: Json, answer: Json, *, as_text: bool) -> Json:
     }
 
 
-def _speak_anthropic(request: Json, answer: Json, *, as_text: bool) -> Json:
+def _anthropic_response(request: Json, answer: Json, *, as_text: bool) -> Json:
     content: Json = {"type": "tool_use", "id": "toolu_1", "name": "final_result", "input": answer}
     if as_text:
         content = {"type": "text", "text": json.dumps(answer)}
@@ -172,7 +172,7 @@ def _speak_anthropic(request: Json, answer: Json, *, as_text: bool) -> Json:
     }
 
 
-def nobody_there() -> str:
+def unreachable_url() -> str:
     """An address at which connections are refused."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -1,7 +1,7 @@
-"""A webhook receiver on loopback: real HTTP, with misfortunes as attributes.
+"""A webhook receiver on loopback: real HTTP, with faults as attributes.
 
 with Receiver() as receiver: receiver.url; receiver.accepted
-receiver.misfortune = "hang"   # accepts the call and does not respond
+receiver.fault = "hang"   # accepts the call and does not respond
 receiver.feishu_secret = "x"   # a Feishu bot with signature check: 200 and an error code for unsigned messages
 receiver.restart()             # on the same port; `calls` and `accepted` are kept
 """
@@ -42,13 +42,13 @@ class _Server(ThreadingHTTPServer):
 
 
 class Receiver:
-    """Accepts everything, unless a misfortune is set."""
+    """Accepts everything, unless a fault is set."""
 
     def __init__(self) -> None:
         self._reserved = _reserve_port()
         self.port: int = self._reserved.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self.misfortune = ""  # hang, drop, redirect, drip, or a status such as 500
+        self.fault = ""  # hang, drop, redirect, drip, or a status such as 500
         self.response_body = b'{"code":0,"msg":"success"}'
         self.retry_after = ""
         self.feishu_secret = ""
@@ -116,19 +116,19 @@ class Receiver:
         return Handler
 
     def _respond(self, to: BaseHTTPRequestHandler, call: Call) -> None:
-        misfortune = self.misfortune
-        if misfortune == "hang":
+        fault = self.fault
+        if fault == "hang":
             self._closing.wait(30)
-        elif misfortune == "drip":
+        elif fault == "drip":
             while not self._closing.wait(0.02):
                 to.wfile.write(b"H")
                 to.wfile.flush()
-        elif misfortune == "drop":
+        elif fault == "drop":
             to.connection.close()
-        elif misfortune == "redirect":
+        elif fault == "redirect":
             self._send(to, 307, location=f"{self.url}/elsewhere")
-        elif misfortune:
-            self._send(to, int(misfortune))
+        elif fault:
+            self._send(to, int(fault))
         elif self.feishu_secret and not _is_signed(call.json, self.feishu_secret):
             self._send(
                 to, 200, body=b'{"code":19021,"data":{},"msg":"sign match fail or timestamp is not within one hour"}'

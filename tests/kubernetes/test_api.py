@@ -129,7 +129,7 @@ def test_a_403_names_the_missing_rbac_rule(server: FakeApiServer) -> None:
         ApiServer(server.url).read_config_map("gpu", "fields")
 
 
-def test_410_is_an_error_of_its_own(server: FakeApiServer) -> None:
+def test_410_has_its_own_error(server: FakeApiServer) -> None:
     server.gone_next_watch = True
     with pytest.raises(GoneError, match="410"):
         ApiServer(server.url).watch(WATCH, idle_timeout_seconds=5)
@@ -150,8 +150,8 @@ def test_a_refused_connection_is_reported() -> None:
 
 
 def test_a_server_that_does_not_respond_is_given_up_after_the_timeout() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        api = ApiServer(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_seconds=0.05)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        api = ApiServer(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout_seconds=0.05)
         with pytest.raises(SourceError, match=r"no complete response within 0\.05 s"):
             api.read_json(PODS, Listing)
 

@@ -14,14 +14,14 @@ CASES = {
         "Deployment",
         "llm-web",
     ),
-    "a replica set without that hash stands for itself": (("ReplicaSet", "by-hand"), {}, "ReplicaSet", "by-hand"),
+    "a replica set without that hash is its own workload": (("ReplicaSet", "by-hand"), {}, "ReplicaSet", "by-hand"),
     "a hash that is not in the name proves nothing": (
         ("ReplicaSet", "by-hand"),
         {"pod-template-hash": "6d4cf56db6"},
         "ReplicaSet",
         "by-hand",
     ),
-    "an argo rollout marks its pods with a hash of its own": (
+    "an argo rollout marks its pods with its own hash": (
         ("ReplicaSet", "llm-86666d6ffc"),
         {"rollouts-pod-template-hash": "86666d6ffc"},
         "Rollout",
@@ -33,8 +33,8 @@ CASES = {
         "CronJob",
         "nightly-eval",
     ),
-    "a job named after a date was named by a person": (("Job", "train-20261115"), {}, "Job", "train-20261115"),
-    "a job with a short number was named by a person": (("Job", "train-7"), {}, "Job", "train-7"),
+    "a job named after a date was named by a user": (("Job", "train-20261115"), {}, "Job", "train-20261115"),
+    "a job with a short number was named by a user": (("Job", "train-7"), {}, "Job", "train-7"),
     "a stateful set with a notebook's label belongs to a notebook": (
         ("StatefulSet", "alice"),
         {"notebook-name": "alice"},

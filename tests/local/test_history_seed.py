@@ -104,4 +104,4 @@ def test_three_weeks_of_forty_nodes_take_seconds(tmp_path: Path):
     began = time.process_time()
     SeededHistory(fleet(40, 7), PriceList(PriceSettings())).write(engine, days=3, until=UNTIL)
     engine.dispose()
-    assert (time.process_time() - began) * 7 < 20, "a seventh of it, measured in CPU, with much room for a busy machine"
+    assert (time.process_time() - began) * 7 < 20, "a seventh of it in CPU time, with a margin for a busy machine"

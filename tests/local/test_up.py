@@ -64,7 +64,7 @@ def test_a_kubelet_socket_without_permission_is_not_accessible():
     assert not is_accessible(Closed("/var/lib/kubelet/x"))
 
 
-def test_without_a_driver_the_error_says_what_is_missing_and_suggests_the_demo(tmp_path: Path):
+def test_without_a_driver_the_error_names_what_is_missing_and_suggests_the_demo(tmp_path: Path):
     done = subprocess.run(
         [sys.executable, "-m", "gpusteward.cli.main", "up"],
         env={**os.environ, "HOME": str(tmp_path)},

@@ -26,7 +26,7 @@ STATE_WORDS = re.compile(
 )
 DOCUMENTS = [ROOT / "README.zh-CN.md", *sorted((ROOT / "docs" / "zh-CN").glob("*.md"))]
 NOT_MESSAGES = {
-    "analyzer/explain/prompts.py",  # tells the model its language
+    "analyzer/explain/prompts.py",  # sets the language of the model
 }
 
 
@@ -101,7 +101,7 @@ def test_both_languages_have_a_text_with_the_same_fields(text: Text):
     assert not CHINESE.search(text.en)
 
 
-def test_chinese_stands_in_messages_only():
+def test_chinese_text_is_in_messages_only():
     for path, tree in modules():
         if path in NOT_MESSAGES:
             continue

@@ -1,4 +1,4 @@
-"""Whole nodes: the same at every asking, nothing lost between the parts and the whole."""
+"""Whole nodes: deterministic snapshots, and parts that add up to the whole."""
 
 from statistics import mean
 

@@ -106,7 +106,7 @@ def test_a_connection_serves_many_requests(start: Starter) -> None:
 
 
 def receive_all(client: socket.socket) -> bytes:
-    """What comes until the server hangs up; closing on bytes it did not read ends in a reset."""
+    """All bytes until the server closes the connection; closing it with unread bytes causes a reset."""
     received = b""
     with suppress(ConnectionResetError):
         while part := client.recv(65536):

@@ -55,7 +55,7 @@ def test_a_long_list_is_read_page_by_page(server: FakeApiServer) -> None:
         wait_until(lambda: len(watch.pods) == 8)
 
 
-def test_a_list_whose_next_page_is_gone_starts_again(server: FakeApiServer) -> None:
+def test_a_list_whose_next_page_has_expired_starts_again(server: FakeApiServer) -> None:
     server.page_size, server.gone_next_continue = 3, True
     for number in range(8):
         server.add_pod(pod(f"p{number}"))

@@ -1,4 +1,4 @@
-"""Who is on a GPU and what each process uses, through the true binding."""
+"""Processes on a GPU and what each of them uses, through the real binding."""
 
 import time
 

@@ -73,7 +73,7 @@ def test_every_collected_cgroup_file_is_parsed(case):
          CgroupIdentity(UID, C, "burstable")),
         (f"/kubepods/burstable/pod{UID}/{A}/docker/{B}", CgroupIdentity(UID, A, "burstable")),
         (f"/kubepods/burstable/pod{UID}/{A}/libpod_parent/libpod-{B}/conmon", CgroupIdentity(UID, A, "burstable")),
-        # Nobody's.
+        # Without a pod, without a container, or without both.
         (f"/kubepods/besteffort/pod123/docker-{A}.scope", CgroupIdentity("", A, "")),
         (f"/kubepods/pod{UID}/crio-{A}.mount", CgroupIdentity(UID, "", "guaranteed")),
         (f"/x.slice:crio-conmon:{A}", CgroupIdentity()),

@@ -74,7 +74,7 @@ def test_a_device_id_resolves_to_one_gpu_and_its_share(device_id: str) -> None:
         f"{SLICED}[0-7]",
         f"MIG-{SLICED}/2/5",
         "gpu-5",
-        "gpu-0-mig-1g5gb-19-4",  # two instances of this profile: which one, the name does not tell us
+        "gpu-0-mig-1g5gb-19-4",  # two instances have this profile: the name is ambiguous
         "gpu-0-mig-19-4-1",
         "gpu-0-mig-14-4-2",
         "gpu-0-mig-9-4-2",  # no card has a profile of this id and size

@@ -74,7 +74,7 @@ def test_an_unresolved_device_id_is_reported_and_does_not_affect_others() -> Non
     assert only(resolution).gpu_uuid == A
 
 
-def test_a_mig_instance_is_a_share_of_its_own() -> None:
+def test_a_mig_instance_has_its_own_share() -> None:
     held = only(resolve(claim(M, resource="nvidia.com/mig-2g.20gb")))
     assert (held.gpu_uuid, held.share) == (M, Share.MIG)
 

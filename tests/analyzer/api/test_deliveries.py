@@ -32,7 +32,7 @@ class DeadDelivery:
 def dead(tmp_path: Path) -> Iterator[DeadDelivery]:
     engine = open_ledger(tmp_path)
     with Receiver() as receiver:
-        receiver.misfortune = "400"
+        receiver.fault = "400"
         url = f"{receiver.url}/s3cret-path?token=s3cret".replace("://", "://user:s3cret@")
         settings = settings_of(control={"enabled": True, "api_url": url})
         with running_notifier(settings, engine) as notifier:
@@ -65,7 +65,7 @@ def test_a_dead_delivery_is_shown_without_its_content_and_address(dead: DeadDeli
 
 def test_an_operator_can_retry_it_and_it_is_delivered(dead: DeadDelivery):
     number = dead.api.get(PATH).json["items"][0]["id"]
-    dead.receiver.misfortune = ""
+    dead.receiver.fault = ""
     response = dead.api.post(f"{PATH}/{number}/retry", token=OPERATOR)
     assert (response.status, response.json["state"], response.json["attempts"]) == (200, "pending", 0)
     dead.receiver.wait_for(lambda it: len(it.accepted) == 1)

@@ -40,7 +40,7 @@ def api() -> Iterator[Api]:
     suppress_health_check=list(HealthCheck),
 )
 def test_every_response_matches_the_openapi_document(api: Api, case: schemathesis.Case):
-    # No schema can say which cursors were given out, nor which of two moments is the earlier one.
+    # No schema can express which cursors are valid, nor which of two times is the earlier one.
     unsaid = {"cursor", "since", "until"} & set(case.query or {})
     excluded = [positive_data_acceptance] if unsaid else []
     case.call_and_validate(base_url=api.url, excluded_checks=excluded)
@@ -65,7 +65,7 @@ def test_nothing_blocks_the_event_loop():
     app = build_api(make_dependencies(small_result(), source=SlowSource()))
     app.openapi()
 
-    async def ask_everything() -> None:
+    async def call_every_operation() -> None:
         transport = httpx2.ASGITransport(app=app, client=("127.0.0.1", 1))
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
             for path in [*PATHS, WORKLOAD, f"{WORKLOAD}/series", "/docs", "/docs/docs.js", "/openapi.json"]:
@@ -74,7 +74,7 @@ def test_nothing_blocks_the_event_loop():
             assert (await client.post("/config/update?threshold=30")).status_code == 200
 
     with blockbuster_ctx() as guard:
-        asyncio.run(ask_everything())
+        asyncio.run(call_every_operation())
         with pytest.raises(BlockingError):
             asyncio.run(_block())
         assert guard is not None

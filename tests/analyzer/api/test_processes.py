@@ -78,7 +78,7 @@ def test_a_mig_instance_is_named_by_index_profile_and_instance():
 
 
 def test_agents_that_do_not_respond_and_unknown_workloads_are_problems():
-    source = FakeSource(processes_failure="none of 2 agents answered: no connection")
+    source = FakeSource(processes_failure="none of 2 agents responded: no connection")
     with running_api(small_result(), source=source) as api:
         response = api.get(TRAINER)
         assert (response.status, response.json["type"]) == (503, "urn:gpusteward:problem:engine-failed")

@@ -1,4 +1,4 @@
-"""A second opinion through a whole cycle and the API: it takes steps away, gives none, and says so."""
+"""A second opinion through a whole cycle and the API: it can lower the step, never raise it, and it is shown."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ def model() -> Iterator[FakeModel]:
 
 
 def run(model: FakeModel, *rows: tuple[Workload, Stats], use_ai: bool = True, **changes: Any) -> Result:
-    """One cycle over these rows, each with its owner, and the model asked about them."""
+    """One cycle over these rows, each with its owner, with opinions of the model."""
     settings = Settings(ai=ai(model.url + "/v1", **changes))
     allocations = [allocation(number, owner=owner) for number, (owner, _) in enumerate(rows)]
     table = table_of(*(row for _, row in rows), allocations=allocations)
@@ -88,9 +88,9 @@ def test_one_doubted_gpu_restrains_its_whole_workload_and_no_other(model: FakeMo
         (ANSWER, {"use_ai": False}),
         (ANSWER, {"budget": 0}),
     ],
-    ids=["agrees", "is not sure", "is not sure enough for the settings", "was not asked", "may not be asked"],
+    ids=["agrees", "is not sure", "is not sure enough for the settings", "was not called", "has no budget"],
 )
-def test_without_a_confident_objection_the_rules_stand(
+def test_without_a_confident_objection_the_rules_apply(
     model: FakeModel, answer: dict[str, Any], changes: dict[str, Any]
 ):
     model.answer = answer
@@ -114,7 +114,7 @@ def test_no_opinion_ever_gives_a_step_or_makes_anything_idle(model: FakeModel, s
         assert getattr(result, table).state.tolist() == getattr(without, table).state.tolist()
 
 
-def test_a_model_that_fails_costs_nothing_but_its_opinion(model: FakeModel):
+def test_a_failing_model_costs_only_its_opinion(model: FakeModel):
     model.always = 500
     result = run(model, (SERVER, resting()), retry_times=0)
     assert (steps(result), dict(result.cautions)) == ([Step.RECLAIM], {})
@@ -127,7 +127,7 @@ def show(api: Api, owner: Workload, language: str) -> dict[str, Any]:
     return dict(answer.json)
 
 
-def test_the_api_shows_the_restraint_and_says_why_in_both_languages(model: FakeModel):
+def test_the_api_shows_the_restraint_with_its_reason_in_both_languages(model: FakeModel):
     model.answer = doubt_only("pod-0")
     with running_api(run(model, (SERVER, resting()), (SERVER, resting(16)), (OTHER, resting()))) as api:
         english, chinese = (show(api, SERVER, language) for language in ("en", "zh"))
@@ -165,7 +165,7 @@ def test_the_exported_score_is_never_below_the_rules(model: FakeModel, theirs: f
     assert row["score"] == round(float(result.verdicts.score[0]), 1)
 
 
-def test_words_of_a_model_are_shown_as_they_are_and_fill_in_nothing(model: FakeModel):
+def test_braces_in_a_text_of_the_model_are_not_interpreted(model: FakeModel):
     model.answer = ANSWER | {"reason": "{gpus} {0} %s <b>{secret}</b>"}
     with running_api(run(model, (SERVER, resting()))) as api:
         shown = show(api, SERVER, "en")["allocations"][0]["reasons"][-1]

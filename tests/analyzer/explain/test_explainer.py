@@ -1,4 +1,4 @@
-"""Asking a model through the true SDKs, and what it costs when the model fails: nothing but its opinion."""
+"""Requests to a model through the real SDKs; a failing model costs only its opinion."""
 
 import logging
 import sys
@@ -13,7 +13,7 @@ import pytest
 from gpusteward.analyzer.explain.explainer import Explainer
 from gpusteward.analyzer.explain.failures import Failure
 from tests.analyzer.explain.cases import KEY, NOW, ai, parked, several
-from tests.fakes.model_server import ANSWER, FakeModel, nobody_there
+from tests.fakes.model_server import ANSWER, FakeModel, unreachable_url
 
 CHAT = "/v1/chat/completions"
 
@@ -40,7 +40,7 @@ def model() -> Iterator[FakeModel]:
         ("", {"provider": "azure", "model": "j"}, "/openai/deployments/j/chat/completions?api-version=2024-10-21"),
     ],
 )
-def test_every_protocol_is_spoken_at_the_address_the_settings_name(
+def test_every_protocol_is_supported_at_the_configured_address(
     model: FakeModel, address: str, changes: dict[str, Any], path: str
 ) -> None:
     found = Explainer(ai(model.url + address, **changes)).explain([parked()], now=NOW)
@@ -51,21 +51,21 @@ def test_every_protocol_is_spoken_at_the_address_the_settings_name(
     assert (opinion.reason, opinion.rule_score, opinion.asked_at) == ("memory held, core at 0", 18.0, NOW)
 
 
-@pytest.mark.parametrize("limits", [{"refuses_tools": True}, {"speaks_text": True}])
-def test_a_server_without_tools_is_asked_for_json_text_from_then_on(model: FakeModel, limits: dict[str, bool]) -> None:
+@pytest.mark.parametrize("limits", [{"refuses_tools": True}, {"responds_with_text": True}])
+def test_a_server_without_tools_is_sent_requests_for_json_text(model: FakeModel, limits: dict[str, bool]) -> None:
     vars(model).update(limits)
     explainer = Explainer(ai(model.url + CHAT, concurrency=1))
     assert len(explainer.explain(several(3), now=NOW)) == 3
     assert ["tools" in request for request in model.requests] == [True, False, False, False]
 
 
-def test_the_language_and_the_longest_answer_are_asked_for(model: FakeModel) -> None:
+def test_the_request_has_the_language_and_the_maximum_length(model: FakeModel) -> None:
     Explainer(ai(model.url + CHAT, language="zh", max_tokens=321)).explain([parked()], now=NOW)
     assert "Chinese" in model.system
     assert model.requests[-1]["max_completion_tokens"] == 321
 
 
-def test_the_same_evidence_is_paid_for_once_and_changed_evidence_again(model: FakeModel) -> None:
+def test_the_same_evidence_is_sent_once_and_changed_evidence_again(model: FakeModel) -> None:
     explainer = Explainer(ai(model.url + CHAT, price_per_1k_input_tokens=0.01, price_per_1k_output_tokens=0.03))
     first = explainer.explain([parked()], now=NOW)
     assert explainer.explain([parked()], now=NOW + 300) == first
@@ -77,7 +77,7 @@ def test_the_same_evidence_is_paid_for_once_and_changed_evidence_again(model: Fa
     assert (counters.input_tokens, counters.output_tokens, counters.cost) == (2000, 200, pytest.approx(0.026))
 
 
-def test_gpus_that_would_be_answered_alike_are_one_question(model: FakeModel) -> None:
+def test_gpus_with_equal_cases_share_one_request(model: FakeModel) -> None:
     names = {"pod": "trainer", "namespace": "ml"}
     cases = [parked(f"gpu-{number}", names=names, score=float(number)) for number in range(8)]
     explainer = Explainer(ai(model.url + CHAT))
@@ -87,7 +87,7 @@ def test_gpus_that_would_be_answered_alike_are_one_question(model: FakeModel) ->
     assert len(model.requests) == 1
 
 
-def test_other_settings_count_from_the_next_cycle_on(model: FakeModel) -> None:
+def test_changed_settings_apply_from_the_next_cycle(model: FakeModel) -> None:
     explainer = Explainer(ai(model.url + CHAT))
     explainer.explain([parked()], now=NOW)
     explainer.adopt(ai(model.url + CHAT, model="another"))
@@ -102,7 +102,7 @@ def test_a_missing_sdk_costs_only_the_opinion(model: FakeModel, monkeypatch: pyt
     assert explainer.counters.failures == {Failure.NOT_INSTALLED: 1}
 
 
-def test_a_cycle_makes_no_more_calls_than_its_budget_and_later_cycles_go_on(model: FakeModel) -> None:
+def test_a_cycle_makes_no_more_calls_than_its_budget_and_later_cycles_continue(model: FakeModel) -> None:
     explainer = Explainer(ai(model.url + CHAT, budget=3))
     assert len(explainer.explain(several(5), now=NOW)) == 3
     assert explainer.counters.skipped == 2
@@ -111,7 +111,7 @@ def test_a_cycle_makes_no_more_calls_than_its_budget_and_later_cycles_go_on(mode
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
-def test_repetitions_are_part_of_the_budget(model: FakeModel, concurrency: int) -> None:
+def test_retries_count_towards_the_budget(model: FakeModel, concurrency: int) -> None:
     model.always = 500
     explainer = Explainer(ai(model.url + CHAT, budget=6, retry_times=10, concurrency=concurrency))
     assert explainer.explain(several(9), now=NOW) == {}
@@ -119,7 +119,7 @@ def test_repetitions_are_part_of_the_budget(model: FakeModel, concurrency: int) 
 
 
 @pytest.mark.parametrize("status", [429, 500, 503, 529])
-def test_a_passing_failure_is_asked_again(model: FakeModel, status: int) -> None:
+def test_a_transient_failure_is_retried(model: FakeModel, status: int) -> None:
     model.statuses = [status, status]
     explainer = Explainer(ai(model.url + CHAT))
     assert len(explainer.explain([parked()], now=NOW)) == 1
@@ -128,7 +128,7 @@ def test_a_passing_failure_is_asked_again(model: FakeModel, status: int) -> None
 
 
 @pytest.mark.parametrize(("asked", "least"), [(None, 0.1 + 0.2), ("1", 1 + 1)])
-def test_repetitions_wait_twice_as_long_each_time_or_as_long_as_the_provider_asks(
+def test_retries_back_off_exponentially_or_follow_retry_after(
     model: FakeModel, asked: str | None, least: float
 ) -> None:
     model.statuses, model.retry_after = [500, 500], asked
@@ -141,7 +141,7 @@ def test_repetitions_wait_twice_as_long_each_time_or_as_long_as_the_provider_ask
 @pytest.mark.parametrize(
     ("status", "kind"), [(401, Failure.UNAUTHORIZED), (403, Failure.UNAUTHORIZED), (404, Failure.REFUSED)]
 )
-def test_what_repeating_cannot_mend_is_not_repeated(model: FakeModel, status: int, kind: Failure) -> None:
+def test_a_permanent_failure_is_not_retried(model: FakeModel, status: int, kind: Failure) -> None:
     model.always = status
     explainer = Explainer(ai(model.url + CHAT, output="tool"))
     assert explainer.explain([parked()], now=NOW) == {}
@@ -154,15 +154,15 @@ def test_a_redirect_is_not_followed(model: FakeModel) -> None:
     assert model.paths == [CHAT]
 
 
-def test_a_model_that_is_down_is_given_up_for_the_cycle_after_one_case() -> None:
-    explainer = Explainer(ai(nobody_there() + CHAT, concurrency=1, retry_times=1))
+def test_an_unreachable_model_is_not_called_again_in_the_cycle() -> None:
+    explainer = Explainer(ai(unreachable_url() + CHAT, concurrency=1, retry_times=1))
     assert explainer.explain(several(9), now=NOW) == {}
     assert explainer.counters.failures == {Failure.CONNECTION: 2}
     assert explainer.counters.skipped == 8
 
 
-def test_a_silent_model_is_waited_for_no_longer_than_the_timeout(model: FakeModel) -> None:
-    model.is_silent = True
+def test_a_model_that_does_not_respond_costs_only_the_timeout(model: FakeModel) -> None:
+    model.never_responds = True
     explainer = Explainer(ai(model.url + CHAT, timeout=0.3, retry_times=0, concurrency=1))
     assert explainer.explain(several(3), now=NOW) == {}
     assert explainer.counters.failures == {Failure.TIMEOUT: 1}
@@ -170,7 +170,7 @@ def test_a_silent_model_is_waited_for_no_longer_than_the_timeout(model: FakeMode
 
 def test_all_calls_of_a_cycle_together_take_no_longer_than_its_time_and_early_opinions_stay(model: FakeModel) -> None:
     def answer(request: dict[str, Any]) -> dict[str, Any]:
-        model.is_silent = True  # from the second question on
+        model.never_responds = True  # from the second request on
         return ANSWER
 
     model.answer = answer
@@ -180,8 +180,8 @@ def test_all_calls_of_a_cycle_together_take_no_longer_than_its_time_and_early_op
     assert time.monotonic() - started < 10
 
 
-def test_an_interruption_ends_the_asking_at_once(model: FakeModel) -> None:
-    model.is_silent = True
+def test_an_interruption_stops_the_requests_at_once(model: FakeModel) -> None:
+    model.never_responds = True
     explainer = Explainer(ai(model.url + CHAT))
     worker = threading.Thread(target=explainer.explain, args=([parked()],), kwargs={"now": NOW})
     worker.start()
@@ -194,7 +194,7 @@ def test_an_interruption_ends_the_asking_at_once(model: FakeModel) -> None:
     assert len(model.requests) == 1
 
 
-def test_the_key_is_read_anew_from_its_file_for_every_cycle(model: FakeModel, tmp_path: Path) -> None:
+def test_the_key_is_read_again_from_its_file_in_every_cycle(model: FakeModel, tmp_path: Path) -> None:
     file = tmp_path / "key"
     explainer = Explainer(ai(model.url + CHAT, api_key="", api_key_file=file))
     assert explainer.explain([parked()], now=NOW) == {}
@@ -212,7 +212,7 @@ def test_the_key_is_in_no_log_line_even_when_the_provider_repeats_it(
     model.always = 401
     settings = ai(model.url + CHAT)
     Explainer(settings).explain([parked()], now=NOW)
-    told = "\n".join(f"{record.getMessage()} {vars(record)}" for record in caplog.records)
-    assert "opinions_missing" in told
-    assert "unauthorized (HTTP 401)" in told
-    assert KEY not in told + repr(settings)
+    logged = "\n".join(f"{record.getMessage()} {vars(record)}" for record in caplog.records)
+    assert "opinions_missing" in logged
+    assert "unauthorized (HTTP 401)" in logged
+    assert KEY not in logged + repr(settings)

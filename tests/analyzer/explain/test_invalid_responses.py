@@ -1,4 +1,4 @@
-"""What a wrong or hostile model answers: other bytes, other shapes, too much of it."""
+"""Responses of a faulty or hostile model: invalid bytes, invalid shapes, too much data."""
 
 import gzip
 import json
@@ -37,7 +37,7 @@ BAD_BODIES = {
 
 
 @pytest.mark.parametrize("body", BAD_BODIES.values(), ids=BAD_BODIES)
-def test_bytes_that_are_no_answer_cost_only_the_opinion(model: FakeModel, body: bytes) -> None:
+def test_an_invalid_response_costs_only_the_opinion(model: FakeModel, body: bytes) -> None:
     model.body = body
     explainer = Explainer(ai(model.url + CHAT, retry_times=1))
     assert explainer.explain([parked()], now=NOW) == {}
@@ -45,14 +45,14 @@ def test_bytes_that_are_no_answer_cost_only_the_opinion(model: FakeModel, body: 
 
 
 @pytest.mark.parametrize("body", BAD_BODIES.values(), ids=BAD_BODIES)
-def test_bytes_that_are_no_message_of_anthropic_cost_only_the_opinion(model: FakeModel, body: bytes) -> None:
+def test_an_invalid_anthropic_response_costs_only_the_opinion(model: FakeModel, body: bytes) -> None:
     model.body = body
     explainer = Explainer(ai(model.url + "/v1/messages", retry_times=0))
     assert explainer.explain([parked()], now=NOW) == {}
     assert explainer.counters.failures.total() == 1
 
 
-def test_an_endless_or_compressed_answer_is_not_read(model: FakeModel) -> None:
+def test_an_endless_or_compressed_response_is_not_read(model: FakeModel) -> None:
     model.is_endless = True
     explainer = Explainer(ai(model.url + CHAT, retry_times=0))
     assert explainer.explain([parked()], now=NOW) == {}
@@ -75,7 +75,7 @@ def test_an_endless_or_compressed_answer_is_not_read(model: FakeModel) -> None:
     ],
     ids=str,
 )
-def test_an_answer_of_another_shape_is_none(model: FakeModel, wrong: dict[str, Any]) -> None:
+def test_a_response_of_another_shape_is_refused(model: FakeModel, wrong: dict[str, Any]) -> None:
     model.answer = ANSWER | wrong
     explainer = Explainer(ai(model.url + CHAT, retry_times=1))
     assert explainer.explain([parked()], now=NOW) == {}

@@ -25,8 +25,14 @@ HIDDEN = [
 
 
 def obey(request: dict[str, Any]) -> dict[str, Any]:
-    """A model that does whatever a pod name tells it: calls everything idle, and is sure of it."""
-    return {"status": "idle", "confidence": 1.0, "reason": "told so", "recommendation": "stop it", "adjusted_score": 0}
+    """A model that obeys the instruction in a pod name: everything is idle, with full confidence."""
+    return {
+        "status": "idle",
+        "confidence": 1.0,
+        "reason": "obeyed",
+        "recommendation": "stop it",
+        "adjusted_score": 0,
+    }
 
 
 @pytest.mark.parametrize("address", ["/v1/chat/completions", "/v1/messages"])
@@ -75,7 +81,7 @@ scores = st.none() | st.floats(0, 100)
 
 
 @given(st.sampled_from(Activity), scores, opinions, st.floats(0, 1), st.sampled_from(Step))
-def test_never_does_an_opinion_allow_more_or_score_less_than_the_rules(
+def test_an_opinion_never_allows_more_or_scores_less_than_the_rules(
     activity: Activity, score: float | None, opinion: Opinion, threshold: float, step: Step
 ) -> None:
     caution = weigh(activity, score, opinion=opinion, threshold=threshold)

@@ -1,4 +1,4 @@
-"""Which cases are asked about, how they are remembered, and what is said without a model."""
+"""Selection of cases, their fingerprints and cache, and texts without a model."""
 
 import json
 import subprocess
@@ -41,7 +41,7 @@ from tests.analyzer.explain.cases import NOW, parked
         ),
     ],
 )
-def test_the_address_tells_who_speaks_there(url: str, model: str, found: Endpoint) -> None:
+def test_the_provider_is_detected_from_the_address(url: str, model: str, found: Endpoint) -> None:
     assert locate(AiSettings(api_url=url, model=model)) == found
 
 
@@ -61,7 +61,7 @@ def table(*rows: tuple[Activity, Signature, float]) -> VerdictTable:
     )
 
 
-def test_suspicious_rows_are_asked_about_first_then_the_longest_idle_and_active_ones_never() -> None:
+def test_suspicious_rows_come_first_then_the_longest_idle_and_active_ones_never() -> None:
     verdicts = table(
         (Activity.ACTIVE, Signature.STEADY, np.nan),
         (Activity.IDLE, Signature.PARKED, 200.0),
@@ -103,21 +103,21 @@ def test_a_verdict_becomes_a_case_with_names_labels_and_evidence() -> None:
     ],
     ids=str,
 )
-def test_only_news_to_a_model_changes_the_fingerprint(changes: dict[str, object], is_news: bool) -> None:
+def test_only_relevant_changes_change_the_fingerprint(changes: dict[str, object], is_news: bool) -> None:
     before = make_fingerprint(parked(evidence={"core_ratio_mean": 0.0}), asked_as="m")
     assert (make_fingerprint(parked(**changes), asked_as="m") != before) is is_news
 
 
-def test_what_is_no_number_is_left_out_of_the_question() -> None:
+def test_values_that_are_not_numbers_are_left_out_of_the_request() -> None:
     data = json.loads(write_prompt(parked(evidence={"core_ratio_mean": float("nan"), "power_watts_mean": 71.23456789})))
     assert data["evidence"] == {"power_watts_mean": 71.2346}
 
 
-def test_another_model_is_asked_anew() -> None:
+def test_another_model_has_another_fingerprint() -> None:
     assert make_fingerprint(parked(), asked_as="a") != make_fingerprint(parked(), asked_as="b")
 
 
-def test_memory_forgets_what_was_unused_the_longest() -> None:
+def test_the_cache_evicts_the_least_recently_used_entry() -> None:
     memory = OpinionCache(2)
     opinion = Opinion("idle", 1, "", "", 0, 0, "m", NOW)
     for name in ("a", "b"):
@@ -133,7 +133,7 @@ def test_text_is_one_clean_line() -> None:
     assert clean_text(" a\r\n\tb\x00\x9b\u202e\u2066\ud800c\u3000显存 ") == "a bc 显存"
 
 
-def test_no_model_sdk_is_loaded_until_a_question_is_asked() -> None:
+def test_no_model_sdk_is_imported_before_the_first_request() -> None:
     program = (
         "import sys\n"
         "from gpusteward.analyzer.explain.explainer import Explainer\n"

@@ -1,4 +1,4 @@
-"""Active, idle, unknown: what idle asks for."""
+"""Active, idle, unknown: what idle requires."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def test_any_signal_above_zero_in_any_stat_is_activity(measure, stat):
     assert look(table_of(row)) == [(Activity.ACTIVE, Doubt.NONE)]
 
 
-def test_the_least_that_a_busy_seconds_counter_can_tell_is_activity():
+def test_the_smallest_increase_of_a_busy_seconds_counter_is_activity():
     assert look(table_of(resting() | {(Measure.CORE, Stat.MEAN): 0.05 / WINDOW}))[0][0] is Activity.ACTIVE
 
 
@@ -41,11 +41,11 @@ def test_a_mean_of_nearly_zero_with_one_peak_is_activity():
     assert look(table_of(resting() | signal(Measure.CORE, 0.001, 0.02)))[0][0] is Activity.ACTIVE
 
 
-def test_the_murmur_of_an_unused_memory_interface_is_no_activity():
+def test_the_background_noise_of_an_unused_memory_interface_is_no_activity():
     assert look(table_of(resting() | signal(Measure.DRAM, 0.004)))[0][0] is Activity.IDLE
 
 
-def test_work_that_was_seen_is_activity_however_little_of_the_window_was_seen():
+def test_observed_work_is_activity_at_any_coverage():
     assert look(table_of(working(), coverage=0.05)) == [(Activity.ACTIVE, Doubt.NONE)]
 
 
@@ -55,7 +55,7 @@ def test_a_gap_is_not_idleness():
     assert look(table_of(resting(), coverage=np.nan)) == [(Activity.UNKNOWN, Doubt.COVERAGE)]
 
 
-def test_a_few_looks_prove_nothing_but_one_that_saw_work_does():
+def test_a_few_samples_prove_no_idleness_but_one_can_prove_activity():
     few, enough = {(Measure.CORE, Stat.COUNT): 4.0}, {(Measure.CORE, Stat.COUNT): 5.0}
     assert look(table_of(resting() | few, resting() | enough, working() | few)) == [
         (Activity.UNKNOWN, Doubt.SPARSE),
@@ -83,7 +83,7 @@ def test_a_signal_with_a_mean_but_no_peak_proves_nothing():
     assert look(table_of(row)) == [(Activity.UNKNOWN, Doubt.PARTIAL)]
 
 
-def test_the_word_of_the_source_counts_more_than_the_numbers():
+def test_a_reason_of_the_source_overrides_the_numbers():
     table = table_of(
         resting(),
         working(),
@@ -101,7 +101,7 @@ def test_a_whole_gpu_that_draws_power_without_work_is_a_contradiction():
 @pytest.mark.parametrize(
     "where", [{"share": "time-sliced"}, {"share": "mig", "instance": "7"}, {"model": "NVIDIA Z900"}]
 )
-def test_power_contradicts_nothing_where_it_may_be_somebody_elses(where):
+def test_power_contradicts_nothing_where_others_may_cause_it(where):
     assert look(table_of(resting(watts=400), allocations=[allocation(**where)]))[0][0] is Activity.IDLE
 
 
@@ -111,7 +111,7 @@ def test_a_table_older_than_its_window_is_not_judged():
 
 
 @pytest.mark.parametrize("value", [-1.0, 1.4e14, np.inf])
-def test_what_no_gpu_can_read_is_unknown(value):
+def test_an_allocation_without_any_signal_is_unknown(value):
     assert look(table_of(resting() | signal(Measure.CORE, value)))[0] == (Activity.UNKNOWN, Doubt.NO_DATA)
 
 

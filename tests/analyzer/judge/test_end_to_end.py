@@ -36,7 +36,7 @@ PLAUSIBLE: Mapping[tuple[Kind, bool], set[Signature]] = {
     (Kind.NOTEBOOK, True): {Signature.BURSTY, Signature.STEADY},
     (Kind.STARVED, True): {Signature.STARVED},
     (Kind.HUNG, True): {Signature.STEADY, Signature.BURSTY},  # before it hangs
-    (Kind.KEEP_ALIVE, True): {Signature.KEEP_ALIVE, Signature.STEADY},  # of a shared GPU nobody tells what it moves
+    (Kind.KEEP_ALIVE, True): {Signature.KEEP_ALIVE, Signature.STEADY},  # data transfer of a shared GPU is unknown
     (Kind.EMPTY, False): {Signature.EMPTY},
     (Kind.PARKED, False): {Signature.PARKED},
     (Kind.NOTEBOOK, False): {Signature.PARKED},
@@ -48,16 +48,16 @@ RECLAIMABLE = (Kind.EMPTY, Kind.PARKED, Kind.NOTEBOOK)
 
 @dataclass(frozen=True)
 class Row:
-    """One allocation: what is said of it, and what is true."""
+    """One allocation: its verdict and the truth."""
 
     allocation: AllocationKey
     truth: Truth
     activity: Activity
     signature: Signature
     step: Step
-    share: Share  # by truth: DCGM's names do not tell it
+    share: Share  # from the truth: DCGM metrics do not have it
     at: float
-    is_measurable: bool  # of MIG instances before Hopper nobody but DCGM could tell
+    is_measurable: bool  # MIG instances before Hopper: only DCGM could measure them
 
     @property
     def worked(self) -> bool:
@@ -86,12 +86,12 @@ class Judged:
 
 
 def scrape(dialects: str, options: DcgmOptions | None = None) -> Iterator[Sample]:
-    """All that the analyzer could ask for, of all nodes: collected every 5 s as the agent does, scraped every 30 s."""
+    """All metrics that the analyzer can query, of all nodes: collected every 5 s like the agent, scraped every 30 s."""
     known = {metric.name for metric in metrics.METRICS}
-    asked = {signal.metric for signal in native_signals(known)} | set(dcgm_names()) | {"up"}
+    queried = {signal.metric for signal in native_signals(known)} | set(dcgm_names()) | {"up"}
     times = scrape_times(WINDOW + CYCLES * CYCLE)
-    told = scrape_history(NODES, times, dialects=dialects, options=options, collect_seconds=5.0)
-    return (sample for sample in told if sample[0] in asked)
+    samples = scrape_history(NODES, times, dialects=dialects, options=options, collect_seconds=5.0)
+    return (sample for sample in samples if sample[0] in queried)
 
 
 def judge_engine(engine: RunningEngine) -> Judged:
@@ -112,15 +112,15 @@ def set_beside_truth(verdicts: VerdictTable) -> Iterator[Row]:
     claims = [claim for node in NODES for claim in node.snapshot(at).allocations]
     shares = {allocation_key(claim)[:3]: claim.share for claim in claims}
     for row, held in enumerate(verdicts.usage.allocations):
-        place = held.container.namespace, held.container.pod, held.container.name
-        node, truth = truths.get((*place, held.gpu_uuid)) or by_container[place]  # a MIG row names its parent
+        key = held.container.namespace, held.container.pod, held.container.name
+        node, truth = truths.get((*key, held.gpu_uuid)) or by_container[key]  # a MIG row names its parent
         yield Row(
             held,
             truth,
             ACTIVITIES[verdicts.activity[row]],
             SIGNATURES[verdicts.signature[row]],
             STEPS[verdicts.step[row]],
-            shares[place],
+            shares[key],
             at,
             is_measurable=node.model.has_gpm or not held.gpu_instance,
         )
@@ -154,7 +154,7 @@ def test_every_kind_and_every_sharing_mode_is_there(native: Judged):
     assert len(native.rows) >= 150
 
 
-def test_nobody_who_works_is_called_idle(either: Judged):
+def test_no_active_allocation_is_judged_idle(either: Judged):
     assert not [row for row in either.rows if row.worked and row.activity is Activity.IDLE]
     assert sum(row.worked for row in either.rows) >= 80
 
@@ -165,13 +165,13 @@ def test_the_agents_counter_shows_work_between_two_scrapes_from_the_first_cycle_
     assert not [row for row in rows if row.worked and row.activity is Activity.IDLE]
 
 
-def test_nearly_all_who_do_nothing_are_called_idle(native: Judged):
+def test_nearly_all_idle_allocations_are_judged_idle(native: Judged):
     rested = [row for row in native.rows if row.rested and row.is_measurable]
     assert len(rested) >= 40
     assert sum(row.activity is Activity.IDLE for row in rested) >= 0.95 * len(rested)
 
 
-def test_with_dcgms_names_alone_nearly_all_are_who_have_a_gpu_of_their_own(dcgm: Judged):
+def test_with_dcgm_metrics_alone_nearly_all_idle_exclusive_allocations_are_judged_idle(dcgm: Judged):
     rested = [row for row in dcgm.rows if row.rested and row.is_measurable and row.is_lone]
     assert len(rested) >= 10
     assert sum(row.activity is Activity.IDLE for row in rested) >= 0.95 * len(rested)
@@ -188,19 +188,19 @@ def test_signatures_are_plausible(native: Judged):
 
 
 def test_what_cannot_be_measured_is_unknown(native: Judged):
-    """But for what nobody is on: nothing needs no measuring."""
+    """Except for empty allocations: without a process there is nothing to measure."""
     hidden = [row for row in native.rows if not row.is_measurable]
     assert {row.activity for row in hidden if row.truth.kind is not Kind.EMPTY} == {Activity.UNKNOWN}
     assert {row.activity for row in hidden if row.truth.kind is Kind.EMPTY} == {Activity.IDLE}
 
 
-def test_honest_work_is_not_accused_of_keep_alive(either: Judged):
+def test_real_work_is_not_classified_as_keep_alive(either: Judged):
     accused = {row.truth.kind for row in either.rows if row.signature is Signature.KEEP_ALIVE}
     assert accused == {Kind.KEEP_ALIVE}
 
 
 def test_nothing_that_works_or_hangs_may_be_reclaimed(either: Judged):
-    """Also where nobody says who owns it, and so whether it should run through."""
+    """Also where the owner is unknown, and with it whether the workload should run without pauses."""
     free = [row for row in either.rows if row.step is Step.RECLAIM]
     assert {row.truth.kind for row in free} <= set(RECLAIMABLE)
     assert not [row for row in free if row.worked]

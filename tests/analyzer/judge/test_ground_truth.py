@@ -19,7 +19,7 @@ def judged(kind: Kind) -> list[Case]:
 
 
 @pytest.mark.parametrize("kind", Kind)
-def test_no_active_workload_is_called_idle_and_nearly_all_idle_ones_are(kind):
+def test_no_active_workload_is_judged_idle_and_nearly_all_idle_ones_are(kind):
     cases = judged(kind)
     assert len(cases) >= 300
     assert not [case for case in cases if case.is_false_idle]
@@ -32,7 +32,7 @@ def test_no_active_workload_is_called_idle_and_nearly_all_idle_ones_are(kind):
     assert accused >= 0.95 * len(cases) if kind is Kind.KEEP_ALIVE else not accused  # some pods are too young
 
 
-def test_a_server_under_a_low_and_even_load_is_not_accused_of_keep_alive():
+def test_a_server_under_a_low_and_even_load_is_not_classified_as_keep_alive():
     cases = [case for at in MOMENTS[:2] for case in judge_nodes(even_servers(range(80)), at)]
     assert len(cases) >= 150
     assert {case.signature for case in cases} == {Signature.STEADY}
@@ -41,7 +41,7 @@ def test_a_server_under_a_low_and_even_load_is_not_accused_of_keep_alive():
 @pytest.mark.parametrize(
     ("window", "step"), [(60, 30), (60, 15), (60, 5), (120, 30), (600, 300), (600, 150)], ids=lambda each: f"{each}s"
 )
-def test_a_short_window_or_few_samples_accuse_nobody_and_call_no_worker_idle(window, step):
+def test_with_a_short_window_or_few_samples_nothing_is_keep_alive_and_no_active_workload_idle(window, step):
     """Within one burst of requests everything is flat, between two of them there is nothing."""
     nodes = [*lone_nodes(Kind.INFERENCE, range(80)), *lone_nodes(Kind.STARVED, range(20))]
     cases = [case for at in MOMENTS[:2] for case in judge_nodes(nodes, at, window=window, step=step, cycles=1)]
@@ -58,7 +58,7 @@ def test_in_a_fleet_with_every_sharing_mode_nothing_that_works_or_hangs_may_be_r
             assert case.kind in (Kind.EMPTY, Kind.PARKED, Kind.NOTEBOOK)
 
 
-def test_with_the_agents_counter_not_even_seconds_of_work_between_two_scrapes_are_missed():
+def test_with_the_agents_counter_even_seconds_of_work_between_two_scrapes_are_seen():
     """Gauges scraped every 30 s miss some of these; the busy-seconds counter sees all of them."""
     seen = 0
     for seed in range(25):

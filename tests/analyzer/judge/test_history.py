@@ -32,7 +32,7 @@ def activities(verdicts: list[VerdictTable]) -> list[Activity]:
     return [ACTIVITIES[each.activity[0]] for each in verdicts]
 
 
-def test_a_pause_shorter_than_a_window_is_a_part_of_working():
+def test_a_pause_shorter_than_a_window_counts_as_active():
     verdicts, _ = run(*cycles(working(), resting(), resting(), resting()))
     assert activities(verdicts) == [Activity.ACTIVE, Activity.ACTIVE, Activity.IDLE, Activity.IDLE]
     assert SIGNATURES[verdicts[1].signature[0]] is Signature.BURSTY
@@ -48,13 +48,13 @@ def test_idle_since_is_the_start_of_the_first_idle_window():
     assert [each.idle_since[0] for each in verdicts] == [AT - WINDOW] * 4
 
 
-def test_idle_since_is_never_before_the_pod_began():
+def test_idle_since_is_never_before_the_start_of_the_pod():
     young = [allocation(started_at=AT - 100)]
     verdicts, _ = run(table_of(resting(), allocations=young))
     assert verdicts[0].idle_since[0] == AT - 100
 
 
-def test_work_ends_idleness_and_it_begins_anew():
+def test_work_ends_idleness_and_a_new_idle_period_starts_later():
     verdicts, _ = run(*cycles(resting(), working(), resting(), resting()))
     assert np.isnan(verdicts[1].idle_since[0])
     assert np.isnan(verdicts[2].idle_since[0])
@@ -69,7 +69,7 @@ def test_a_gap_shorter_than_a_window_does_not_break_idleness():
     assert verdicts[2].idle_since[0] == AT - WINDOW
 
 
-def test_idleness_never_bridges_time_that_nobody_saw():
+def test_idleness_never_spans_unobserved_time():
     first, *_, last = cycles(*[resting()] * 4)
     verdicts, _ = run(first, last)
     assert verdicts[1].idle_since[0] == last.at - WINDOW
@@ -82,7 +82,7 @@ def test_an_allocation_missing_from_one_cycle_is_still_remembered():
     assert len(history) == 2
 
 
-def test_who_is_gone_for_an_hour_is_forgotten():
+def test_an_allocation_missing_for_an_hour_is_forgotten():
     _, history = run(*cycles(resting()))
     _, history = run(table_of(resting(), allocations=[allocation(7)], at=AT + 3600), history=history)
     assert len(history) == 2
@@ -107,7 +107,7 @@ def test_duplicate_rows_do_not_grow_the_history():
     assert len(history.past.seen_at) <= 2 + 1
 
 
-def test_a_pod_of_the_same_name_that_started_anew_has_no_past():
+def test_a_restarted_pod_of_the_same_name_has_no_history():
     before = table_of(working(), at=AT)
     after = table_of(resting(), at=AT + CYCLE, allocations=[allocation(started_at=AT - DAY + 60)])
     verdicts, _ = run(before, after)

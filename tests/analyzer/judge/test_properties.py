@@ -145,14 +145,14 @@ def test_a_score_is_from_0_to_100_and_a_state_is_unknown_without_one(table):
 
 @given(tables(), tables())
 @MANY
-def test_no_past_makes_idle_what_is_not_idle_by_itself(earlier, table):
+def test_no_history_makes_a_row_idle_that_is_not_idle_now(earlier, table):
     _, memory = judge(replace(earlier, at=AT - 300), RULES, History(), now=AT - 300)
     assert not (idle_rows(table, memory) & ~idle_rows(table)).any()
 
 
 @given(tables())
 @MANY
-def test_everything_can_be_put_into_words(table):
+def test_every_verdict_can_be_explained(table):
     verdicts, _ = judge(table, RULES, History(), now=AT)
     for row in range(len(table)):
         assert all(make_verdict(verdicts, row, rules=RULES).reasons)

@@ -30,7 +30,7 @@ def explain(
     return " ".join(explain_row(verdicts, 0, rules=RULES, language=language))
 
 
-def test_an_idle_gpu_says_what_it_holds_since_when_and_why_the_score_is_not_believed():
+def test_the_reasons_of_an_idle_gpu_have_its_memory_its_start_and_why_the_score_is_ignored():
     text = explain(resting(72))
     assert "every activity signal peaked at 0 over 10 minutes, with 100% of the samples present" in text
     assert "Idle since 2026-09-21 14:03 UTC" in text
@@ -38,13 +38,13 @@ def test_an_idle_gpu_says_what_it_holds_since_when_and_why_the_score_is_not_beli
     assert "would not mean idle" in text
 
 
-def test_the_same_is_said_in_chinese():
+def test_reasons_are_available_in_chinese():
     text = explain(resting(72), language="zh")
     assert "峰值均为 0" in text
     assert "72.0 GiB 显存" in text
 
 
-def test_work_is_told_with_its_numbers():
+def test_the_reason_of_an_active_gpu_has_its_utilization():
     assert "60.0% on average and 90% at its peak over 10 minutes" in explain(working())
 
 
@@ -63,7 +63,7 @@ def test_work_that_only_another_signal_shows_names_that_signal():
         (resting() | {(Measure.DRAM, Stat.MEAN): 0.0}, {}, "a mean but no peak"),
     ],
 )
-def test_what_is_unknown_says_why(row, options, words):
+def test_an_unknown_verdict_has_its_reason(row, options, words):
     assert words in explain(row, **options)
 
 
@@ -73,11 +73,11 @@ def test_why_a_source_could_not_measure_is_explained_in_both_languages():
     assert "未作判断：无法读取 core：timeout {x}。" in explain(working(), unknown={0: reason}, language="zh")
 
 
-def test_a_pause_tells_when_work_was_last_seen():
+def test_the_reason_of_a_pause_has_the_time_of_the_last_work():
     assert "shortly before (2026-09-21 14:08 UTC): this is still a pause" in explain(resting(), working())
 
 
-def test_a_hung_job_tells_when_it_stopped_or_that_nobody_saw_it():
+def test_the_reason_of_a_hung_job_has_the_time_it_stopped_if_it_was_observed():
     assert "worked until about 2026-09-21 13:58 UTC" in explain(resting(), resting(), resting(), working(), owner=JOB)
     assert "before it was first observed" in explain(resting(), owner=JOB)
 
@@ -88,7 +88,7 @@ def test_every_doubt_signature_and_activity_has_a_text():
     assert texts.WORKLOADS.keys() == set(Activity)
 
 
-def test_a_row_becomes_a_value_with_everything_in_it():
+def test_a_row_becomes_a_complete_verdict():
     verdicts, _ = judge(table_of(resting(72)), RULES, History(), now=AT)
     verdict = make_verdict(verdicts, 0, rules=RULES)
     assert (verdict.state, verdict.activity, verdict.signature) == (State.IDLE, Activity.IDLE, Signature.PARKED)
@@ -105,7 +105,7 @@ def test_what_could_not_be_scored_has_no_score():
     assert verdict.idle_since is None
 
 
-def test_a_workload_speaks_both_languages():
+def test_a_workload_has_reasons_in_both_languages():
     verdicts, _ = judge(table_of(resting(), working()), RULES, History(), now=AT)
     workloads = judge_workloads(verdicts, RULES)
     assert workloads.verdict(0).reasons == ("1 of 2 GPUs of this workload is in use.",)

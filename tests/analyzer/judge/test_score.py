@@ -134,7 +134,7 @@ def test_an_unknown_model_is_not_guessed():
     assert find_model("") is None
 
 
-def test_no_model_hides_behind_one_that_stands_before_it():
+def test_no_model_is_shadowed_by_an_earlier_one():
     assert [find_model(" ".join(model.words)) for model in MODELS] == list(MODELS)
 
 
@@ -170,7 +170,7 @@ def test_a_setting_out_of_range_is_refused():
         Rules.model_validate({"scoring": {"gpu_util": 1}})
 
 
-def test_every_setting_says_what_it_is():
+def test_every_setting_has_a_description():
     models = [Rules]
     while models:
         for field in models.pop().model_fields.values():

@@ -40,11 +40,11 @@ def without(row: Stats, *measures: Measure) -> Stats:
     return {key: value for key, value in row.items() if key[0] not in measures}
 
 
-def test_a_claim_without_a_process_is_empty():
+def test_an_allocation_without_a_process_is_empty():
     assert name(resting(0.0, processes=0)) is Signature.EMPTY
 
 
-def test_a_claim_without_memory_is_empty_where_nobody_counts_processes():
+def test_an_allocation_without_memory_is_empty_where_processes_are_unknown():
     assert name(without(resting(0.003), Measure.PROCESSES)) is Signature.EMPTY
 
 
@@ -58,11 +58,11 @@ def test_an_idle_gpu_of_which_neither_memory_nor_processes_are_known_has_no_name
     assert name(without(resting(), Measure.PROCESSES, Measure.MEMORY_USED)) is Signature.UNKNOWN
 
 
-def test_a_job_that_worked_and_stands_still_is_hung():
+def test_a_job_that_worked_and_then_stopped_is_hung():
     assert name(resting(), working(), owner=JOB, started_at=AT - 2000) is Signature.HUNG
 
 
-def test_a_job_whose_beginning_nobody_saw_may_hang():
+def test_a_job_that_started_before_the_first_observation_may_hang():
     assert name(resting(), owner=JOB) is Signature.HUNG
     assert name(resting(), resting(), resting(), owner=JOB) is Signature.HUNG
     assert name(resting(), owner=JOB, started_at=None) is Signature.HUNG
@@ -73,7 +73,7 @@ def test_a_job_that_never_worked_since_it_was_first_seen_is_parked():
 
 
 @pytest.mark.parametrize("kind", ["Notebook", "StatefulSet", "Deployment", "Pod"])
-def test_what_waits_for_somebody_never_hangs(kind):
+def test_an_interactive_workload_or_a_server_never_hangs(kind):
     assert name(resting(), working(), owner=Workload(kind, "team", "x")) is Signature.PARKED
 
 
@@ -98,20 +98,20 @@ def test_work_that_is_flat_low_and_constant_for_half_an_hour_is_keep_alive(level
     [(1, 300, 600), (4, 300, 600), (1, 60, 60), (29, 60, 60), (10, 900, 600), (100, 300, 60)],
     ids=["one window", "25 minutes", "one minute", "29 minutes", "gaps between", "short windows far apart"],
 )
-def test_too_short_a_look_accuses_nobody(windows, every, window):
+def test_too_short_an_observation_is_not_keep_alive(windows, every, window):
     assert name(*[flat(0.1)] * windows, every=every, window=window) is Signature.STEADY
 
 
 @pytest.mark.parametrize("before", [flat(0.15), resting(2), working(), {}], ids=["level", "rest", "work", "gap"])
-def test_a_change_begins_the_look_anew(before):
+def test_a_change_restarts_the_observation(before):
     assert name(*[flat(0.1)] * 4, before, *[flat(0.1)] * 4, every=300) is Signature.STEADY
 
 
-def test_a_pod_is_not_accused_for_the_time_before_it_was_there():
+def test_time_before_the_start_of_a_pod_does_not_count_towards_keep_alive():
     assert name(flat(0.1), window=3600, started_at=AT - 1000) is Signature.STEADY
 
 
-def test_a_pod_that_was_replaced_begins_anew():
+def test_a_replaced_pod_has_no_history():
     history = History()
     for number in range(9):
         at, started_at = AT + 300 * number, AT - DAY if number < 5 else AT + 1300
@@ -143,7 +143,7 @@ def test_a_pod_that_was_replaced_begins_anew():
         *("allocates", "allocates, no spread", "spread unknown", "few samples"),
     ],
 )
-def test_nobody_is_accused_of_keep_alive_who_may_be_honest(row):
+def test_work_that_may_be_real_is_not_keep_alive(row):
     assert name(*[row] * 12, every=300) is not Signature.KEEP_ALIVE
 
 
@@ -160,7 +160,7 @@ def test_a_low_job_that_holds_next_to_nothing_is_not_starved():
     assert name(row, owner=JOB) is Signature.BURSTY
 
 
-def test_where_no_spread_is_known_a_high_peak_makes_bursty():
+def test_without_a_spread_a_high_peak_means_bursty():
     row = {key: value for key, value in working(0.2, 0.9).items() if key[1] is not Stat.SPREAD}
     assert name(row) is Signature.BURSTY
 
@@ -175,7 +175,7 @@ def test_a_young_pod_without_work_is_starting():
     assert name(resting(), started_at=AT - 901) is Signature.PARKED
 
 
-def test_a_young_pod_at_work_has_started():
+def test_a_young_active_pod_has_started():
     assert name(working(0.9, 0.97, spread=0.03), started_at=AT - 60) is Signature.STEADY
 
 
@@ -183,7 +183,7 @@ def test_a_pod_of_unknown_age_is_not_starting():
     assert name(resting(), owner=NOTEBOOK, started_at=None) is Signature.PARKED
 
 
-def test_what_is_not_known_has_no_name():
+def test_an_unknown_verdict_has_no_signature():
     assert name({}) is Signature.UNKNOWN
 
 
@@ -193,7 +193,7 @@ def test_only_empty_and_parked_may_ever_be_reclaimed(signature):
     assert (signature.highest_step is Step.RECLAIM) == is_free
 
 
-def test_what_is_parked_by_nobody_knows_whom_may_hang_and_is_never_reclaimed():
+def test_a_parked_allocation_of_unknown_owner_may_hang_and_is_never_reclaimed():
     owners = [None, Workload("Pod", "team", "pod-1"), None, Workload("RayCluster", "team", "of-a-job")]
     held = [replace(allocation(number), container=replace(allocation(number).container, workload=owner))
             for number, owner in enumerate(owners)]  # fmt: skip
@@ -204,5 +204,5 @@ def test_what_is_parked_by_nobody_knows_whom_may_hang_and_is_never_reclaimed():
     assert "A RayCluster may belong to a job" in " ".join(explain_row(verdicts, 3, rules=RULES))
 
 
-def test_nothing_is_done_about_what_is_starting():
+def test_a_starting_pod_leads_to_no_action():
     assert Signature.STARTING.highest_step is Step.NOTHING

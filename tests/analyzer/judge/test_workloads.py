@@ -38,7 +38,7 @@ def test_a_workload_is_idle_if_every_gpu_is():
     assert verdict.finding == ""
 
 
-def test_one_gpu_at_work_makes_the_rest_a_finding():
+def test_idle_gpus_beside_an_active_one_are_a_finding():
     verdict = only(*[resting()] * 3, *[working()] * 5)
     assert verdict.activity is Activity.ACTIVE
     assert verdict.idle_since is None
@@ -73,16 +73,16 @@ def test_the_most_careful_signature_of_an_idle_workload_counts():
     assert only(resting(), resting(0, processes=0), owner=owner).highest_step is Step.NOTICE
 
 
-def test_one_pod_that_still_starts_keeps_the_whole_from_any_action():
+def test_a_starting_pod_prevents_any_action_on_its_workload():
     allocations = [allocation(0), allocation(1, started_at=AT - 60)]
     assert join(table_of(resting(), resting(), allocations=allocations)).verdict(0).highest_step is Step.NOTHING
 
 
-def test_every_signature_has_a_rank_of_its_own():
+def test_every_signature_has_its_own_rank():
     assert len({signature.rank for signature in Signature}) == len(Signature)
 
 
-def test_a_pod_that_nobody_owns_is_its_own_workload():
+def test_a_pod_without_an_owner_is_its_own_workload():
     held = [AllocationKey(f"GPU-{pod}", "", Container("team", f"pod-{pod}", f"uid-{pod}", "main")) for pod in (0, 0, 1)]
     workloads = join(table_of(resting(), working(), resting(), allocations=held))
     assert list(workloads.keys) == [("Pod", "team", "pod-0"), ("Pod", "team", "pod-1")]
@@ -114,8 +114,8 @@ def test_an_empty_cluster_has_no_workloads():
     assert len(join(table_of())) == 0
 
 
-def test_fifty_thousand_rows_are_judged_and_joined_in_a_blink():
-    """A guard against a loop, with room for a busy machine; `bench.judge_truth` measures."""
+def test_fifty_thousand_rows_are_judged_and_joined_quickly():
+    """Detects a loop over rows, with a margin for a busy machine; `bench.judge_truth` measures."""
     table, memory = large_table(50_000), History()
     verdicts, memory = judge(table, RULES, memory, now=AT)
     spent = []

@@ -1,4 +1,4 @@
-"""kill -9 at any point leaves the ledger as if nothing had happened."""
+"""kill -9 at any point leaves the same ledger as an uninterrupted run."""
 
 import json
 import subprocess

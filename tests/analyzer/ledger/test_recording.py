@@ -68,7 +68,7 @@ def test_a_cycle_recorded_by_two_analyzers_counts_once(database_url):
     other.close()
 
 
-def test_two_analyzers_that_take_turns_book_every_minute_once(database_url):
+def test_two_analyzers_that_take_turns_record_every_minute_once(database_url):
     one, other = open_ledger(database_url), open_ledger(database_url)
     held = [(allocation(0), WORKING), (allocation(1), RESTING)]
     for number, result in enumerate(cycles(held, range(0, 55, 5))):

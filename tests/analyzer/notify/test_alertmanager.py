@@ -89,7 +89,7 @@ def test_a_thousand_alerts_are_sent_in_batches_and_a_member_that_was_down_gets_t
                 assert max(len(call.json) for call in late.accepted) <= 200
 
 
-def test_an_outage_is_an_alert_of_its_own(tmp_path: Path):
+def test_an_outage_has_its_own_alert(tmp_path: Path):
     with running_alertmanager(tmp_path) as engine:
         settings, now = push_settings(engine.url), time.time()
         with running_notifier(settings) as notifier:

@@ -115,9 +115,9 @@ def test_other_services_are_called_through_apprise():
     assert message["message"].startswith("ml / Deployment ?all holds 1 GPU and has not used it since")
 
 
-def test_apprise_follows_no_redirect_even_if_its_url_asks_for_it():
+def test_apprise_follows_no_redirect_even_if_its_url_requests_it():
     with Receiver() as receiver:
-        receiver.misfortune = "redirect"
+        receiver.fault = "redirect"
         settings = settings_of(notify=notify(hook=f"json://127.0.0.1:{receiver.port}/notices?redirect=yes"))
         with running_notifier(settings) as notifier:
             notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
@@ -127,12 +127,12 @@ def test_apprise_follows_no_redirect_even_if_its_url_asks_for_it():
 
 def test_of_several_addresses_only_the_failed_one_is_retried():
     with Receiver() as working, Receiver() as failing:
-        failing.misfortune = "500"
+        failing.fault = "500"
         settings = settings_of(notify=notify(ops=f"{working.url}{HOOK} {failing.url}{HOOK}"))
         with running_notifier(settings) as notifier:
             notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
             failing.wait_for(lambda it: len(it.calls) >= 3)
-            failing.misfortune = ""
+            failing.fault = ""
             failing.wait_for(lambda it: len(it.accepted) == 1)
             assert len(working.accepted) == 1
             wait_until(lambda: notifier.counters.sent["notice"] == 2)

@@ -105,12 +105,12 @@ def test_a_receiver_can_verify_the_signature_and_a_changed_call_fails(tmp_path: 
 
 def test_every_attempt_has_the_same_key_and_a_new_timestamp():
     with Receiver() as receiver:
-        receiver.misfortune = "500"
+        receiver.fault = "500"
         settings = settings_of(control=control(receiver.url, secret=SECRET))
         with running_notifier(settings) as notifier:
             notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
             receiver.wait_for(lambda it: len(it.calls) >= 3)
-            receiver.misfortune = ""
+            receiver.fault = ""
             receiver.wait_for(lambda it: len(it.accepted) == 1)
     assert len({call.headers["idempotency-key"] for call in receiver.calls}) == 1
     assert all(is_genuine(call, SECRET, now=time.time()) for call in receiver.calls)
@@ -137,7 +137,7 @@ def test_a_cycle_notified_twice_is_delivered_once_even_after_a_restart(tmp_path:
 
 def test_a_redirect_is_not_followed():
     with Receiver() as receiver:
-        receiver.misfortune = "redirect"
+        receiver.fault = "redirect"
         settings = settings_of(control=control(receiver.url, secret=SECRET))
         with running_notifier(settings) as notifier:
             notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
@@ -164,7 +164,7 @@ def test_secret_and_secret_file_exclude_each_other():
 def test_no_address_or_secret_is_shown_or_stored(tmp_path: Path):
     engine = open_ledger(tmp_path)
     with Receiver() as receiver:
-        receiver.misfortune = "500"
+        receiver.fault = "500"
         url = f"http://user:hunter2@127.0.0.1:{receiver.port}"
         settings = settings_of(control=control(url, secret=SECRET))
         with running_notifier(settings, engine) as notifier:

@@ -49,7 +49,7 @@ def test_the_digest_reports_the_recorded_week_and_is_sent_once(tmp_path: Path):
     ]
 
 
-def test_a_digest_without_records_says_so_and_lists_what_is_idle_now(tmp_path: Path):
+def test_a_digest_without_records_states_that_and_lists_what_is_idle_now(tmp_path: Path):
     settings = settings_of()
     result = result_of([gpu_of("ml", "web"), gpu_of("chat", "x")], settings=settings)
     options = MessageOptions("en", "UTC", "USD", repeat_hours=24, window_seconds=600)

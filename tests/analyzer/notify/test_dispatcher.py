@@ -45,17 +45,17 @@ def deliver_other_notices(notifier: Notifier, receiver: Receiver, settings, *, c
 def test_a_receiver_restarted_sixty_times_gets_every_event_in_order_for_each_workload(tmp_path: Path):
     engine = open_ledger(tmp_path)
     allocations = [gpu_of("ml", f"web-{number}") for number in range(PODS)]
-    misfortunes = cycle(["500", "", "hang", "drop", "503", "drip", ""])
+    faults = cycle(["500", "", "hang", "drop", "503", "drip", ""])
     with Receiver() as receiver:
         settings = settings_of(control=control(receiver.url, 0.1))
         for number in range(CYCLES):
             with running_notifier(settings, engine) as notifier:  # the notifier is restarted as well
                 notifier.notify(result_of(allocations, settings=settings, at=AT + 300 * number))
                 for _ in range(RESTARTS_PER_CYCLE):
-                    calls, receiver.misfortune = len(receiver.calls), next(misfortunes)
+                    calls, receiver.fault = len(receiver.calls), next(faults)
                     receiver.wait_for(lambda it, calls=calls: len(it.calls) > calls or not pending(notifier))
                     receiver.restart()
-        receiver.misfortune = ""
+        receiver.fault = ""
         with running_notifier(settings, engine) as notifier:
             expected = CYCLES * PODS
             receiver.wait_for(lambda it: len({call.headers["idempotency-key"] for call in it.accepted}) == expected, 60)
@@ -87,9 +87,9 @@ def test_pending_events_survive_a_restart(tmp_path: Path):
     engine.dispose()
 
 
-def test_a_host_that_hangs_does_not_hold_up_another():
+def test_a_host_that_hangs_does_not_delay_another():
     with Receiver() as hanging, Receiver() as working:
-        hanging.misfortune = "hang"
+        hanging.fault = "hang"
         settings = settings_of(control=control(hanging.url, 30), notify=channel(working))
         with running_notifier(settings) as notifier:
             allocations = [gpu_of("ml", f"web-{number}") for number in range(20)]
@@ -100,7 +100,7 @@ def test_a_host_that_hangs_does_not_hold_up_another():
 
 def test_a_response_that_never_ends_is_aborted_after_the_timeout():
     with Receiver() as receiver:
-        receiver.misfortune = "drip"
+        receiver.fault = "drip"
         settings = settings_of(control=control(receiver.url, 0.3))
         with running_notifier(settings) as notifier:
             notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
@@ -109,13 +109,13 @@ def test_a_response_that_never_ends_is_aborted_after_the_timeout():
 
 def test_after_max_attempts_a_delivery_is_dead_and_the_next_of_its_stream_is_sent():
     with Receiver() as receiver:
-        receiver.misfortune = "500"
+        receiver.fault = "500"
         settings = settings_of(control=control(receiver.url), outbox={**QUICK, "max_attempts": 3})
         with running_notifier(settings) as notifier:
             notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
             notifier.notify(result_of([gpu_of("ml", "web")], settings=settings, at=AT + 300))
             wait_until(lambda: notifier.counters.dead["control"] == 1)
-            receiver.misfortune = ""
+            receiver.fault = ""
             receiver.wait_for(lambda it: len(it.accepted) == 1)
             assert receiver.accepted[0].json["timestamp"] == "2026-09-21T14:18:20"
             assert notifier.counters.counts()["failed"]["control"] == 3
@@ -123,7 +123,7 @@ def test_after_max_attempts_a_delivery_is_dead_and_the_next_of_its_stream_is_sen
 
 def test_a_rejected_message_is_given_up_after_five_attempts():
     with Receiver() as receiver:
-        receiver.misfortune = "422"
+        receiver.fault = "422"
         settings = settings_of(control=control(receiver.url))
         with running_notifier(settings) as notifier:
             notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
@@ -134,25 +134,25 @@ def test_a_rejected_message_is_given_up_after_five_attempts():
 @pytest.mark.parametrize("status", ["401", "403", "404"])
 def test_a_gateway_whose_backend_is_being_replaced_loses_no_event(status: str):
     with Receiver() as receiver:
-        receiver.misfortune = status
+        receiver.fault = status
         settings = settings_of(control=control(receiver.url))
         with running_notifier(settings) as notifier:
             notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
             receiver.wait_for(lambda it: len(it.calls) > 5)
-            receiver.misfortune = ""
+            receiver.fault = ""
             receiver.wait_for(lambda it: len(it.accepted) == 1)
 
 
 def test_retry_after_is_respected():
     now = [AT]
     with Receiver() as receiver:
-        receiver.misfortune, receiver.retry_after = "429", "600"
+        receiver.fault, receiver.retry_after = "429", "600"
         settings = settings_of(control=control(receiver.url))
         with running_notifier(settings, clock=lambda: now[0]) as notifier:
             notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
             wait_until(lambda: notifier.read_deliveries("pending", 1)[0].attempts == 1)
             assert notifier.read_deliveries("pending", 1)[0].next_ms == round((AT + 600) * 1000)
-            receiver.misfortune = ""
+            receiver.fault = ""
             now[0] = AT + 600
             receiver.wait_for(lambda it: len(it.accepted) == 1)
     assert len(receiver.calls) == 2
@@ -194,13 +194,13 @@ def test_a_target_that_returns_to_the_settings_gets_its_pending_events(tmp_path:
     with Receiver() as receiver, Receiver() as working:
         enabled = settings_of(control=control(receiver.url), notify=channel(working))
         disabled = settings_of(control={"enabled": False}, notify=channel(working))
-        receiver.misfortune = "500"
+        receiver.fault = "500"
         with running_notifier(enabled, engine) as notifier:
             notifier.notify(result_of([gpu_of("ml", "web")], settings=enabled))
             wait_until(lambda: notifier.counters.failed["control"] > 0)
             working.wait_for(lambda it: len(it.accepted) == 1)
             deliver_other_notices(notifier, working, disabled, count=3)  # a last call may still be in flight before
-            receiver.misfortune = ""
+            receiver.fault = ""
             deliver_other_notices(notifier, working, disabled, count=3)
             assert receiver.accepted == []
             notifier.apply_settings(enabled)

@@ -1,6 +1,6 @@
 """Writes rows directly into the tables of a ledger, so that a test knows every number.
 
-with open_books(database_url) as ledger:
+with open_ledger_rows(database_url) as ledger:
     ledger.hold(1, namespace="vision", model=A100)
     ledger.use(1, hour=0, active=HOUR_MS)
     ledger.record_until(1)

@@ -29,7 +29,7 @@ def record(ledger: Ledger, minutes: range, prices: PriceSettings) -> None:
         ledger.record(cycle(ROWS, START + 60 * minute, settings=settings))
 
 
-def ask(ledger: Ledger, since: float, until: float, prices: PriceSettings = YUAN) -> Report:
+def report_of(ledger: Ledger, since: float, until: float, prices: PriceSettings = YUAN) -> Report:
     return make_report(ledger.engine, ReportQuery(hour(since), hour(until)), prices=prices, now_ms=hour(until))
 
 
@@ -44,7 +44,7 @@ def changed(database_url):
 
 
 def test_costs_of_a_period_are_in_the_currency_of_the_period(changed: Ledger):
-    before, after = ask(changed, 0, 2), ask(changed, 3, 6)
+    before, after = report_of(changed, 0, 2), report_of(changed, 3, 6)
     assert (before.currency, before.total.idle_cost_micros) == ("USD", 2_400_000)
     assert (after.currency, after.total.idle_cost_micros) == ("CNY", 36_000_000)
     assert (before.currency_changes, after.currency_changes) == ([], [])
@@ -58,7 +58,7 @@ def test_costs_of_a_period_are_in_the_currency_of_the_period(changed: Ledger):
 
 @pytest.mark.parametrize(("since", "until"), [(0, 6), (2, 3), (2, 6)])
 def test_a_period_with_both_currencies_has_hours_and_no_costs(changed: Ledger, since: int, until: int):
-    report = ask(changed, since, until)
+    report = report_of(changed, since, until)
     hours = until - since
     assert (report.total.allocated_gpu_ms, report.total.idle_gpu_ms) == (2 * hours * HOUR_MS, hours * HOUR_MS)
     everything = [report.total, *(group.amounts for group in report.groups), *(one.amounts for one in report.wasters)]
@@ -69,7 +69,7 @@ def test_a_period_with_both_currencies_has_hours_and_no_costs(changed: Ledger, s
 
 
 def test_a_note_names_the_change_and_suggests_other_periods(changed: Ledger):
-    report = ask(changed, 0, 6)
+    report = report_of(changed, 0, 6)
     notes = list_notes(report, "en")
     assert [note for note in notes if "changed from USD to CNY at 2026-09-21 17:30 UTC" in note]
     assert not [note for note in notes if "have no price" in note]
@@ -93,7 +93,7 @@ def test_without_costs_waste_is_sorted_by_time(database_url):
 
 
 def test_costs_are_not_compared_with_those_in_another_currency(changed: Ledger):
-    trend = ask(changed, 4, 6).trend
+    trend = report_of(changed, 4, 6).trend
     assert trend is not None
     assert (trend.idle_gpu_ms, trend.idle_cost_micros, trend.idle_cost_change_ratio) == (2 * HOUR_MS, None, None)
 
@@ -102,7 +102,7 @@ def test_a_currency_set_before_any_price_is_not_a_change(database_url):
     ledger = open_ledger(database_url)
     record(ledger, range(0, 125, 5), NO_PRICES)
     record(ledger, range(125, 245, 5), YUAN)
-    report = ask(ledger, 0, 4)
+    report = report_of(ledger, 0, 4)
     assert (report.currency, report.total.idle_cost_micros, report.currency_changes) == ("CNY", 24_000_000, [])
     ledger.close()
 
@@ -111,7 +111,7 @@ def test_returning_to_the_first_currency_is_a_change_too(database_url):
     ledger = open_ledger(database_url)
     for begin, prices in ((0, DOLLARS), (65, YUAN), (125, DOLLARS)):
         record(ledger, range(begin, begin + 60, 5), prices)
-    changes = ask(ledger, 0, 3, DOLLARS).currency_changes
+    changes = report_of(ledger, 0, 3, DOLLARS).currency_changes
     assert [(each.before, each.after) for each in changes] == [("USD", "CNY"), ("CNY", "USD")]
     ledger.close()
 

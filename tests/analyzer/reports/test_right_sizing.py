@@ -77,7 +77,7 @@ def test_memory_and_compute_both_fit_with_a_margin(core: float, memory: float, p
         ("NVIDIA RTX PRO 6000 Blackwell Server Edition", 95.6, "1g.24gb"),
     ],
 )
-def test_every_board_has_profiles_of_its_own(model: str, total_gib: float, profile: str):
+def test_every_board_has_its_own_profiles(model: str, total_gib: float, profile: str):
     memory = 4.4 if "A30" in model else 5.0
     found = fit(model=model, memory_total_bytes=int(total_gib * GIB), memory_peak_bytes=int(memory * GIB))
     assert found is not None

@@ -28,7 +28,7 @@ def record(ledger: Ledger, minutes: range, fleet: Mapping[tuple[str, str], int])
         ledger.record(cycle(rows, START + 60 * minute, fleet=fleet, settings=settings))
 
 
-def ask(ledger: Ledger, since_ms: int, until_ms: int, by: By = "namespace") -> Report:
+def report_of(ledger: Ledger, since_ms: int, until_ms: int, by: By = "namespace") -> Report:
     return make_report(ledger.engine, ReportQuery(since_ms, until_ms, by=by), now_ms=until_ms)
 
 
@@ -36,7 +36,7 @@ def test_time_allocated_while_the_number_of_gpus_was_unknown_is_not_subtracted(d
     ledger = open_ledger(database_url)
     record(ledger, range(0, 65, 5), EIGHT)
     record(ledger, range(65, 245, 5), {})
-    report = ask(ledger, hour(), hour(4), by="node")
+    report = report_of(ledger, hour(), hour(4), by="node")
     assert report.total.unallocated_gpu_ms == 6 * HOUR_MS
     assert {group.name: group.amounts.unallocated_gpu_ms for group in report.groups} == {
         "node-0": 6 * HOUR_MS,
@@ -51,7 +51,7 @@ def test_part_of_an_hour_counts_as_that_part(database_url):
     ledger = open_ledger(database_url)
     record(ledger, range(0, 95, 5), {})
     record(ledger, range(95, 125, 5), EIGHT)
-    report = ask(ledger, hour(), hour(2))
+    report = report_of(ledger, hour(), hour(2))
     assert report.total.unallocated_gpu_ms == 6 * HOUR_MS // 2
     assert report.fleet_coverage_ratio == 0.25
     assert report.unused is not None
@@ -70,7 +70,7 @@ def test_days_have_the_same_unallocated_time_as_their_hours(database_url, forget
     for _ in range(20):
         ledger.prune(START + days * 86_400)
     since_ms = floor_day(hour()) + DAY_MS
-    report = ask(ledger, since_ms, since_ms + 2 * DAY_MS)
+    report = report_of(ledger, since_ms, since_ms + 2 * DAY_MS)
     known_ms = 2 * 6 * HOUR_MS
     assert report.fleet_coverage_ratio == pytest.approx(0.25, abs=0.01)
     assert report.total.unallocated_gpu_ms == pytest.approx(6 * known_ms, rel=0.05)
@@ -80,9 +80,9 @@ def test_days_have_the_same_unallocated_time_as_their_hours(database_url, forget
 def test_a_report_states_for_how_much_of_its_time_the_number_was_known(tmp_path):
     ledger = open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
     record(ledger, range(0, 65, 5), EIGHT)
-    whole = ask(ledger, hour(), hour(1))
+    whole = report_of(ledger, hour(), hour(1))
     record(ledger, range(65, 245, 5), {})
-    part = ask(ledger, hour(), hour(4))
+    part = report_of(ledger, hour(), hour(4))
     assert whole.fleet_coverage_ratio == 1.0
     assert not [note for note in list_notes(whole, "en") if "was known for" in note]
     assert [note for note in list_notes(part, "en") if "was known for 25% of this period" in note]
@@ -96,7 +96,7 @@ def test_a_report_states_for_how_much_of_its_time_the_number_was_known(tmp_path)
 def test_a_report_of_an_older_analyzer_can_be_read(tmp_path):
     ledger = open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
     record(ledger, range(0, 65, 5), EIGHT)
-    old = json.loads(render_json(ask(ledger, hour(), hour(1))))
+    old = json.loads(render_json(report_of(ledger, hour(), hour(1))))
     del old["fleet_coverage_ratio"], old["currency_changes"]
     assert read_report(old).fleet_coverage_ratio is None
     ledger.close()

@@ -1,4 +1,4 @@
-"""What a person wrote -> settings: the seed's file and variables, precedence, and mistakes in words that mend them."""
+"""Settings from gpu-oour's file and variables, their precedence, and error texts that suggest a fix."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.cli.flags import FlagParser
 from gpusteward.core.errors import ConfigurationError
 
-SEED_FILE = """\
+OOUR_FILE = """\
 prometheus:
   url: "http://prom:9090"
   query_condition: '{pod!=""}'
@@ -72,7 +72,7 @@ def complain(directory: Path, text: str, environ: Mapping[str, str] | None = Non
 def test_the_file_of_gpu_oour_works_unchanged_and_without_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings = read(tmp_path, SEED_FILE).settings
+    settings = read(tmp_path, OOUR_FILE).settings
     assert settings.prometheus.url == "http://prom:9090"
     assert (settings.thresholds.low_utilization, settings.thresholds.high) == (25, 70)
     assert (settings.scheduler.interval, settings.scheduler.max_workers) == (600, 16)
@@ -104,8 +104,8 @@ SAMPLES = {
 
 @pytest.mark.parametrize(("variable", "path"), GPU_OOUR_VARIABLES.items())
 def test_every_variable_of_gpu_oour_works_under_its_old_name(tmp_path: Path, variable: str, path: str) -> None:
-    before = read(tmp_path, SEED_FILE).settings
-    after = read(tmp_path, SEED_FILE, {variable: SAMPLES.get(variable, "33")})
+    before = read(tmp_path, OOUR_FILE).settings
+    after = read(tmp_path, OOUR_FILE, {variable: SAMPLES.get(variable, "33")})
     assert value_at(after.settings, path) != value_at(before, path)
     assert str(after.effective.origin(path)) == f"environment variable {variable}"
 
@@ -191,15 +191,15 @@ def test_an_error_names_the_setting_its_value_its_origin_and_what_is_allowed(
 
 
 def test_several_errors_are_reported_together_one_per_line(tmp_path: Path) -> None:
-    said = complain(tmp_path, "ai: {language: fr}\nthresholds: {idle: x}", {"INTERVAL": "soon"}, "--address", "x:y")
-    assert [line.partition(":")[0] for line in said.splitlines()] == [
+    errors = complain(tmp_path, "ai: {language: fr}\nthresholds: {idle: x}", {"INTERVAL": "soon"}, "--address", "x:y")
+    assert [line.partition(":")[0] for line in errors.splitlines()] == [
         "thresholds.idle",
         "scheduler.interval",
         "ai.language",
         "server.address",
     ]
-    assert "'soon' (environment variable INTERVAL)" in said
-    assert "'x:y' (flag --address)" in said
+    assert "'soon' (environment variable INTERVAL)" in errors
+    assert "'x:y' (flag --address)" in errors
 
 
 @pytest.mark.parametrize(
@@ -263,35 +263,35 @@ def test_a_secret_is_in_nothing_that_is_shown(tmp_path: Path) -> None:
         ("http://[::1]:9090/me@here", "http://[::1]:9090/me@here"),
     ],
 )
-def test_of_a_url_nothing_is_shown_that_may_be_a_credential(url: str, shown: str) -> None:
+def test_no_part_of_a_url_that_may_be_a_credential_is_shown(url: str, shown: str) -> None:
     assert mask_password(url) == shown
 
 
-SEED_THRESHOLDS = {0: (0, 70), 5: (5, 70), 9: (9, 70), 10: (10, 70), 20: (10, 70), 70: (10, 70), 90: (10, 90)}
-"""gpu-oour takes any of these; what of ours stands beside it then."""
+OOUR_THRESHOLDS = {0: (0, 70), 5: (5, 70), 9: (9, 70), 10: (10, 70), 20: (10, 70), 70: (10, 70), 90: (10, 90)}
+"""gpu-oour accepts each of these; the values are our two thresholds that are used with it."""
 
 
-@pytest.mark.parametrize(("low", "beside"), SEED_THRESHOLDS.items())
-@pytest.mark.parametrize("way", ["file", "environment", "request", "seed file and environment"])
-def test_no_threshold_that_gpu_oour_took_is_refused(
+@pytest.mark.parametrize(("low", "beside"), OOUR_THRESHOLDS.items())
+@pytest.mark.parametrize("way", ["file", "environment", "request", "gpu-oour file and environment"])
+def test_every_threshold_that_gpu_oour_accepted_is_accepted(
     tmp_path: Path, low: int, beside: tuple[int, int], way: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    text = {"file": f"thresholds: {{low_utilization: {low}}}", "seed file and environment": SEED_FILE}.get(way)
+    text = {"file": f"thresholds: {{low_utilization: {low}}}", "gpu-oour file and environment": OOUR_FILE}.get(way)
     file = read(tmp_path, text, {"THRESHOLD": str(low)} if "environment" in way else {})
     if way == "request":
         file.change({"thresholds.low_utilization": float(low)})
-        file.change({"scheduler.interval": 60})  # nothing is said twice
+        file.change({"scheduler.interval": 60})  # nothing is logged twice
     used = file.settings.thresholds
     assert (used.low_utilization, used.idle, used.high) == (low, *beside)
-    said = [vars(record)["facts"] for record in caplog.records if record.getMessage() == "setting_adjusted"]
-    assert [each["used"] for each in said] == [new for new, old in zip(beside, (10, 70), strict=True) if new != old]
+    logged = [vars(record)["facts"] for record in caplog.records if record.getMessage() == "setting_adjusted"]
+    assert [each["used"] for each in logged] == [new for new, old in zip(beside, (10, 70), strict=True) if new != old]
 
 
 def test_an_unknown_key_is_logged_with_the_nearest_known_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     environ = {"GPUSTEWARD_AI__MODLE": "x", "GPUSTEWARD_PORT_8080_TCP": "tcp://", "GPUSTEWARD_SERVICE_HOST": "1"}
     read(tmp_path, "thresholds: {idel: 5}\nfeishu: {webhook: x}\ninterval: 5", environ)
-    said = [vars(record)["facts"] for record in caplog.records]
-    assert [(each["setting"], each["hint"]) for each in said] == [
+    logged = [vars(record)["facts"] for record in caplog.records]
+    assert [(each["setting"], each["hint"]) for each in logged] == [
         ("feishu", "`gpusteward settings` lists all settings"),
         ("interval", "did you mean 'scheduler.interval'?"),
         ("thresholds.idel", "did you mean 'thresholds.idle'?"),
@@ -299,5 +299,5 @@ def test_an_unknown_key_is_logged_with_the_nearest_known_one(tmp_path: Path, cap
     ]
 
 
-def test_no_flags_at_all_are_no_flags(tmp_path: Path) -> None:
+def test_an_empty_list_of_flags_is_valid(tmp_path: Path) -> None:
     assert SettingsFile(Flags(), {}, directory=tmp_path).settings == Settings()

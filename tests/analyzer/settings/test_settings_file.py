@@ -77,7 +77,7 @@ def test_an_invalid_change_is_refused_and_logged_once_and_the_last_valid_setting
     assert (site.file.reloads_ok, site.file.reloads_refused) == (1, 1)
 
 
-def test_a_file_that_vanishes_leaves_the_settings_and_may_come_back(site: Site) -> None:
+def test_a_deleted_file_leaves_the_settings_and_may_reappear(site: Site) -> None:
     site.path.unlink()
     for _ in range(3):
         assert site.poll().thresholds.idle == 5

@@ -87,7 +87,7 @@ def scraping(samples: Sequence[Sample]) -> Iterator[tuple[PageServer, ScrapeSour
 def test_the_pages_of_the_agents_give_the_processes_of_every_pod():
     truth = run_truly(NODES)
     assert sum(map(len, truth.values())) > 20
-    assert any(not running for running in truth.values()), "somebody must run nothing"
+    assert any(not running for running in truth.values()), "a pod without a process is needed"
     with scraping(tuple(scrape_history(NODES, [LAST]))) as (_, source):
         running = source.read_processes(set(truth), time.time())
     assert by_pod(running) == truth
@@ -113,15 +113,15 @@ def test_only_the_requested_pods_are_returned(tmp_path: Path):
     namesake = Pod("another-namespace", pod.name)
     with (
         running_prometheus(tmp_path, tuple(scrape_history(NODES, TIMES))) as engine,
-        closing(PrometheusSource(PrometheusSettings(url=engine.url))) as asked,
+        closing(PrometheusSource(PrometheusSettings(url=engine.url))) as queried,
         scraping(tuple(scrape_history(NODES, [LAST]))) as (server, scraped),
     ):
-        for source, at in ((asked, AT), (scraped, time.time())):
+        for source, at in ((queried, AT), (scraped, time.time())):
             assert by_pod(source.read_processes({pod, namesake}, at)) == {pod: truth[pod]}
         before = len(server.requests)
         scraped.read_processes({pod}, time.time())
         (path,) = {path for path, _ in server.requests[before:]}
-        assert path == f"/{next(iter(truth[pod])).node}:9400", "no node is asked but its own"
+        assert path == f"/{next(iter(truth[pod])).node}:9400", "only its own node is scraped"
 
 
 def test_without_an_agent_processes_are_unknown(tmp_path: Path):
@@ -129,10 +129,10 @@ def test_without_an_agent_processes_are_unknown(tmp_path: Path):
     samples = tuple(scrape_history(NODES, TIMES, dialects="dcgm"))
     with (
         running_prometheus(tmp_path, samples) as engine,
-        closing(PrometheusSource(PrometheusSettings(url=engine.url))) as asked,
+        closing(PrometheusSource(PrometheusSettings(url=engine.url))) as queried,
         scraping(samples) as (_, scraped),
     ):
-        assert asked.read_processes(pods, AT) == PodProcesses()
+        assert queried.read_processes(pods, AT) == PodProcesses()
         assert scraped.read_processes(pods, time.time()) == PodProcesses()
 
 
@@ -168,15 +168,15 @@ def test_an_invalid_pid_is_left_out(pid: str):
 
 
 def test_a_value_that_is_not_a_number_is_unknown():
-    said = [
+    samples = [
         sample("process_memory_bytes", 5.0, pid="7", process="python"),
         sample("process_utilization_ratio", float("nan"), pid="7", engine="sm"),
         sample("process_utilization_ratio", 0.5, pid="7", engine="memory"),
     ]
-    (found,) = collect_processes(said, {POD}, HolderLabels()).processes
+    (found,) = collect_processes(samples, {POD}, HolderLabels()).processes
     assert (found.memory_bytes, found.sm_ratio, found.name) == (5.0, None, "python")
 
 
 def test_processes_are_sorted_by_gpu():
-    said = [sample("process_memory_bytes", pid="7", gpu=gpu, uuid=f"GPU-{gpu}") for gpu in ("10", "2", "1")]
-    assert [each.gpu_index for each in collect_processes(said, {POD}, HolderLabels()).processes] == ["1", "2", "10"]
+    samples = [sample("process_memory_bytes", pid="7", gpu=gpu, uuid=f"GPU-{gpu}") for gpu in ("10", "2", "1")]
+    assert [each.gpu_index for each in collect_processes(samples, {POD}, HolderLabels()).processes] == ["1", "2", "10"]

@@ -20,7 +20,7 @@ void leave(Guard *guard);
 void wait_while_hanging(const char *symbol);
 int library_state(void);
 int gpu_state(const Gpu *gpu, const char *symbol);
-int give_text(char *out, unsigned room, const char *text);
+int give_text(char *out, unsigned capacity, const char *text);
 int give(const Gpu *gpu, int number, unsigned *out);
 
 #define ENTER(gpu) \

@@ -47,9 +47,9 @@ EXPORT int nvmlDeviceGetIndex(Gpu *gpu, unsigned *index) {
 }
 
 #define TEXT_CALL(symbol, text_index) \
-    EXPORT int symbol(Gpu *gpu, char *out, unsigned room) { \
+    EXPORT int symbol(Gpu *gpu, char *out, unsigned capacity) { \
         ENTER(gpu); \
-        return give_text(out, room, gpu->text[text_index]); \
+        return give_text(out, capacity, gpu->text[text_index]); \
     }
 TEXT_CALL(nvmlDeviceGetName, T_model)
 TEXT_CALL(nvmlDeviceGetUUID, T_uuid)
@@ -57,10 +57,10 @@ TEXT_CALL(nvmlDeviceGetSerial, T_serial)
 TEXT_CALL(nvmlDeviceGetVbiosVersion, T_vbios)
 TEXT_CALL(nvmlDeviceGetInforomImageVersion, T_inforom_image)
 
-EXPORT int nvmlDeviceGetInforomVersion(Gpu *gpu, unsigned object, char *out, unsigned room) {
+EXPORT int nvmlDeviceGetInforomVersion(Gpu *gpu, unsigned object, char *out, unsigned capacity) {
     ENTER(gpu);
     if (object > 2) return NOT_SUPPORTED;
-    return give_text(out, room, gpu->text[T_inforom_oem + object]);
+    return give_text(out, capacity, gpu->text[T_inforom_oem + object]);
 }
 
 typedef struct {

@@ -110,21 +110,21 @@ EXPORT const char *nvmlErrorString(int code) {
     }
 }
 
-int give_text(char *out, unsigned room, const char *text) {
+int give_text(char *out, unsigned capacity, const char *text) {
     if (!*text) return NOT_SUPPORTED;
-    if (strlen(text) >= room) return INSUFFICIENT_SIZE;
+    if (strlen(text) >= capacity) return INSUFFICIENT_SIZE;
     strcpy(out, text);
     return SUCCESS;
 }
 
-EXPORT int nvmlSystemGetDriverVersion(char *out, unsigned room) {
+EXPORT int nvmlSystemGetDriverVersion(char *out, unsigned capacity) {
     ENTER(NULL);
-    return give_text(out, room, scenario.driver);
+    return give_text(out, capacity, scenario.driver);
 }
 
-EXPORT int nvmlSystemGetNVMLVersion(char *out, unsigned room) {
+EXPORT int nvmlSystemGetNVMLVersion(char *out, unsigned capacity) {
     ENTER(NULL);
-    return give_text(out, room, scenario.nvml);
+    return give_text(out, capacity, scenario.nvml);
 }
 
 EXPORT int nvmlSystemGetCudaDriverVersion(int *version) {
@@ -135,9 +135,9 @@ EXPORT int nvmlSystemGetCudaDriverVersion(int *version) {
 
 EXPORT int nvmlSystemGetCudaDriverVersion_v2(int *version) { return nvmlSystemGetCudaDriverVersion(version); }
 
-EXPORT int nvmlSystemGetProcessName(unsigned pid, char *out, unsigned room) {
+EXPORT int nvmlSystemGetProcessName(unsigned pid, char *out, unsigned capacity) {
     ENTER(NULL);
     for (unsigned i = 0; i < scenario.names.count; i++)
-        if (scenario.names.items[i].pid == pid) return give_text(out, room, scenario.names.items[i].name);
+        if (scenario.names.items[i].pid == pid) return give_text(out, capacity, scenario.names.items[i].name);
     return NOT_FOUND;
 }

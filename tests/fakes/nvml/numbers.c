@@ -154,7 +154,7 @@ EXPORT int nvmlDeviceGetP2PStatus(Gpu *gpu, Gpu *other, unsigned caps, unsigned 
     return give(gpu, N_p2p, out);
 }
 
-/* ---- what only a dashboard asks for ---- */
+/* ---- what only a dashboard needs ---- */
 
 #define CONSTANT_CALL(symbol, value) \
     EXPORT int symbol(Gpu *gpu, unsigned *out) { \
@@ -219,15 +219,15 @@ EXPORT int nvmlDeviceGetFieldValues(Gpu *gpu, int count, FieldValue *values) {
 
 typedef struct { unsigned long long at; union { unsigned u; unsigned long long ull; } value; } Sample;
 
-enum { UTILIZATION_SAMPLES = 1, SAMPLE_ROOM = 120 };
+enum { UTILIZATION_SAMPLES = 1, SAMPLE_CAPACITY = 120 };
 
-static unsigned copy_newer(const Gpu *gpu, unsigned long long seen, Sample *out, unsigned room) {
+static unsigned copy_newer(const Gpu *gpu, unsigned long long seen, Sample *out, unsigned capacity) {
     unsigned k = 0;
-    if (!gpu->busy.count && room) {
+    if (!gpu->busy.count && capacity) {
         out[k].value.u = (unsigned)gpu->number[N_gpu_percent];
         out[k++].at = now_microseconds();
     }
-    for (unsigned i = 0; i < gpu->busy.count && k < room; i++) {
+    for (unsigned i = 0; i < gpu->busy.count && k < capacity; i++) {
         if (gpu->busy.items[i].at <= seen) continue;
         out[k].value.u = gpu->busy.items[i].percent;
         out[k++].at = gpu->busy.items[i].at;
@@ -240,7 +240,7 @@ EXPORT int nvmlDeviceGetSamples(Gpu *gpu, unsigned type, unsigned long long seen
     if (type != UTILIZATION_SAMPLES || !gpu->has[N_gpu_percent]) return NOT_SUPPORTED;
     *value_type = 1;
     if (!out) {
-        *count = SAMPLE_ROOM;
+        *count = SAMPLE_CAPACITY;
         return SUCCESS;
     }
     *count = copy_newer(gpu, seen, out, *count);

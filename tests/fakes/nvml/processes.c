@@ -6,14 +6,14 @@
 typedef struct { unsigned pid; unsigned long long memory; unsigned gi, ci; } ProcessInfo;
 
 static int give_processes(Gpu *gpu, int list, unsigned *count, ProcessInfo *out) {
-    unsigned room = *count, found = gpu->processes[list].count;
+    unsigned capacity = *count, found = gpu->processes[list].count;
     if (gpu->growing) {
         gpu->growing--;
-        *count = room + 1;
+        *count = capacity + 1;
         return INSUFFICIENT_SIZE;
     }
     *count = found;
-    if (found > room) return INSUFFICIENT_SIZE;
+    if (found > capacity) return INSUFFICIENT_SIZE;
     for (unsigned i = 0; i < found; i++) {
         const Process *process = &gpu->processes[list].items[i];
         out[i] = (ProcessInfo){process->pid, process->memory, ~0u, ~0u};
@@ -39,7 +39,7 @@ PROCESS_CALL(nvmlDeviceGetGraphicsRunningProcesses_v3, GRAPHICS)
 PROCESS_CALL(nvmlDeviceGetMPSComputeRunningProcesses_v3, MPS)
 #endif
 
-/* A sample without a time is as young as the call that asks for it. */
+/* A sample without a time is as recent as the call that requests it. */
 static unsigned long long time_of(const Usage *usage) { return usage->at ? usage->at : now_microseconds(); }
 
 static unsigned count_newer(const Gpu *gpu, unsigned long long seen) {
@@ -51,13 +51,13 @@ static unsigned count_newer(const Gpu *gpu, unsigned long long seen) {
 
 static int check_samples(const Gpu *gpu, unsigned long long seen, unsigned *count, bool has_buffer) {
     if (gpu->parent || gpu->number[N_mig_mode]) return NOT_SUPPORTED;
-    unsigned room = *count, newer = count_newer(gpu, seen);
+    unsigned capacity = *count, newer = count_newer(gpu, seen);
     if (!newer) {
         *count = 0;
         return NOT_FOUND;
     }
     *count = newer;
-    return has_buffer && room >= newer ? SUCCESS : INSUFFICIENT_SIZE;
+    return has_buffer && capacity >= newer ? SUCCESS : INSUFFICIENT_SIZE;
 }
 
 typedef struct { unsigned pid; unsigned long long at; unsigned sm, memory, encoder, decoder; } LegacySample;

@@ -30,9 +30,9 @@ static const char *type_names[] = {"double", "uint", "ulong", "ull", "sll", "int
 
 #define GROW(list) \
     do { \
-        if ((list).count == (list).room) { \
-            (list).room = (list).room ? (list).room * 2 : 16; \
-            (list).items = realloc((list).items, (list).room * sizeof *(list).items); \
+        if ((list).count == (list).capacity) { \
+            (list).capacity = (list).capacity ? (list).capacity * 2 : 16; \
+            (list).items = realloc((list).items, (list).capacity * sizeof *(list).items); \
         } \
     } while (0)
 
@@ -216,8 +216,8 @@ static void read_world(void) {
     }
     forget_world();
     char *line = NULL;
-    size_t room = 0;
-    while (getline(&line, &room, file) >= 0) {
+    size_t capacity = 0;
+    while (getline(&line, &capacity, file) >= 0) {
         line[strcspn(line, "#\n")] = '\0';
         if (*line) read_line(line);
     }

@@ -6,7 +6,7 @@
  *   init 9                      nvmlInit and every call return this code (9: driver not loaded)
  *   generation 2                the driver was reloaded: calls return `stale` until shutdown and init
  *   stale 999                   the code they return meanwhile (1 by default)
- *   hang nvmlDeviceGetName      this call blocks until the line is gone
+ *   hang nvmlDeviceGetName      this call blocks until the line is removed
  *   fail nvmlDeviceGetName 3    this call returns this code, on every GPU
  *   xid 7 0 79 [gi ci]          event number 7: XID 79 on GPU 0 (numbers only grow)
  *   process 4242 NAME           the name of a process
@@ -62,7 +62,7 @@ typedef struct { char symbol[64]; int code; } Failure;
 typedef struct { unsigned long long number; unsigned gpu, xid, gi, ci; } Xid;
 typedef struct { unsigned pid; char name[128]; } Name;
 
-#define GROWABLE(type) struct { type *items; unsigned count, room; }
+#define GROWABLE(type) struct { type *items; unsigned count, capacity; }
 
 typedef struct Gpu {
     bool exists, lost;

@@ -90,7 +90,7 @@ def test_a_permanent_error_is_not_retried_and_names_the_setting(server: FaultyEn
     assert len(server.queries) == 1
 
 
-def test_a_limit_of_the_engine_is_an_error_of_its_own(server: FaultyEngine):
+def test_a_limit_of_the_engine_has_its_own_error(server: FaultyEngine):
     server.fault = fails("", status=422, body=b'{"status":"error","error":"query would load too many samples"}')
     with pytest.raises(LimitError, match="too many samples"):
         query(server)
@@ -108,9 +108,9 @@ def test_secrets_appear_in_no_error_and_no_log(server: FaultyEngine, caplog: pyt
     server.fault = fails("", status=503)
     with closing(Engine(settings)) as engine, pytest.raises(SourceError) as caught:
         engine.query("up", 1.0)
-    told = f"{caught.value!r} {caught.value.__cause__!r} {engine!r} {settings.headers}"
-    told += " ".join(f"{record.getMessage()} {getattr(record, 'facts', '')}" for record in caplog.records)
-    assert "hush" not in told
+    exposed = f"{caught.value!r} {caught.value.__cause__!r} {engine!r} {settings.headers}"
+    exposed += " ".join(f"{record.getMessage()} {getattr(record, 'facts', '')}" for record in caplog.records)
+    assert "hush" not in exposed
 
 
 @pytest.mark.parametrize(
@@ -136,12 +136,12 @@ def test_an_incomplete_response_leaves_no_socket_open(server: FaultyEngine):
     with pytest.raises(SourceError, match="no complete response") as caught:
         query(server, retries=0, timeout_seconds=0.2)
     server.over.set()
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as recorded:
         warnings.simplefilter("always")
         caught.value.__notes__ = [caught]  # a reference cycle, as an error kept with its frames is
         del caught
         gc.collect()
-    assert [str(each.message) for each in told if each.category is ResourceWarning] == []
+    assert [str(each.message) for each in recorded if each.category is ResourceWarning] == []
 
 
 def test_the_number_of_concurrent_queries_is_limited(server: FaultyEngine):
@@ -208,11 +208,11 @@ def test_a_small_response_that_expands_to_a_large_one_is_not_read_to_its_end(ser
 
 
 def packed(body: bytes, encoding: str = "gzip"):
-    def answer(handler, _: str) -> bool:
+    def respond(handler, _: str) -> bool:
         handler.respond(200, body, Content_Encoding=encoding)
         return True
 
-    return answer
+    return respond
 
 
 def test_a_private_ca_is_trusted_only_if_it_is_set(tmp_path: Path):

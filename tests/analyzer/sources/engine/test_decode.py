@@ -24,11 +24,11 @@ GOOD = vector(({"UUID": "GPU-1", "pod": "a"}, "1.5"), ({"UUID": "GPU-2", "pod": 
 
 
 def test_values_are_numbers_and_anything_else_is_unknown():
-    answer = decode.decode_vector(GOOD)
-    assert answer.values[0] == 1.5
-    assert math.isnan(answer.values[1])
-    assert math.isnan(answer.values[2])
-    assert decode.decode_labels(answer.labels[1]) == {"UUID": "GPU-2", "pod": 'ü\n"x'}
+    response = decode.decode_vector(GOOD)
+    assert response.values[0] == 1.5
+    assert math.isnan(response.values[1])
+    assert math.isnan(response.values[2])
+    assert decode.decode_labels(response.labels[1]) == {"UUID": "GPU-2", "pod": 'ü\n"x'}
 
 
 @pytest.mark.parametrize(
@@ -58,11 +58,11 @@ def test_promql_warnings_do_not_invalidate_a_response():
 
 
 def test_invalid_labels_are_an_error():
-    answer = decode.decode_vector(
+    response = decode.decode_vector(
         b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":5},"value":[1,"2"]}]}}'
     )
     with pytest.raises(SourceError, match="labels"):
-        TextRowIndex(DeviceKey("a", "b")).add_texts(answer.labels)
+        TextRowIndex(DeviceKey("a", "b")).add_texts(response.labels)
 
 
 @given(st.data())
@@ -70,18 +70,18 @@ def test_invalid_labels_are_an_error():
 def test_a_corrupted_response_raises_only_source_errors(data: st.DataObject):
     body = bytearray(GOOD)
     for _ in range(data.draw(st.integers(1, 6))):
-        place = data.draw(st.integers(0, max(len(body) - 1, 0)))
+        at = data.draw(st.integers(0, max(len(body) - 1, 0)))
         kind = data.draw(st.sampled_from(["flip", "drop", "insert", "cut", "repeat"]))
         if kind == "flip" and body:
-            body[place] = data.draw(st.integers(0, 255))
+            body[at] = data.draw(st.integers(0, 255))
         elif kind == "drop":
-            del body[place : place + data.draw(st.integers(1, 20))]
+            del body[at : at + data.draw(st.integers(1, 20))]
         elif kind == "insert":
-            body[place:place] = data.draw(st.binary(min_size=1, max_size=12))
+            body[at:at] = data.draw(st.binary(min_size=1, max_size=12))
         elif kind == "cut":
-            del body[place:]
+            del body[at:]
         else:
-            body[place:place] = body[: data.draw(st.integers(0, 60))]
+            body[at:at] = body[: data.draw(st.integers(0, 60))]
     read_everything(bytes(body))
 
 
@@ -102,7 +102,7 @@ def test_an_unexpected_shape_raises_only_source_errors(shape: object):
     read_everything(json.dumps(shape).encode())
 
 
-def long_answer(rows: int) -> bytes:
+def long_response(rows: int) -> bytes:
     row = {"namespace": 'a"},{"metric":{', "pod": "p" * 150}
     return (
         vector(*((row | {"UUID": str(number)}, str(number)) for number in range(rows)))
@@ -117,22 +117,22 @@ def cut(body: bytes, size: int = 99_991) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("rows", [0, 1, 7, 20_000])
 def test_a_response_decoded_in_parts_equals_the_whole_response(rows: int):
-    body = long_answer(rows)
+    body = long_response(rows)
     whole = decode.decode_vector(body)
     slices = list(decode.decode_pieces(cut(body)))
     assert (len(slices) > 1) is (rows == 20_000)
-    told = {text: value for piece in slices for text, value in zip(piece.labels, piece.values.tolist(), strict=True)}
-    assert told == dict(zip(whole.labels, whole.values.tolist(), strict=True))
+    decoded = {text: value for piece in slices for text, value in zip(piece.labels, piece.values.tolist(), strict=True)}
+    assert decoded == dict(zip(whole.labels, whole.values.tolist(), strict=True))
 
 
-@pytest.mark.parametrize("place", [100, 1_500_000, -30, -2])
-def test_a_truncated_response_is_an_error_at_its_end(place: int):
+@pytest.mark.parametrize("at", [100, 1_500_000, -30, -2])
+def test_a_truncated_response_is_an_error_at_its_end(at: int):
     with pytest.raises(SourceError):
-        list(decode.decode_pieces(cut(long_answer(20_000)[:place])))
+        list(decode.decode_pieces(cut(long_response(20_000)[:at])))
 
 
 def test_a_corrupted_part_is_an_error():
-    body = bytearray(long_answer(20_000))
+    body = bytearray(long_response(20_000))
     body[1_600_000] = 0
     with pytest.raises(SourceError):
         list(decode.decode_pieces(cut(bytes(body))))
@@ -146,9 +146,9 @@ def test_deep_nesting_is_an_error_and_no_crash():
 def read_everything(body: bytes) -> None:
     for read in (decode.decode_vector, decode.decode_matrix, decode.decode_names, decode.decode_plain):
         try:
-            answer = read(body)
-            if isinstance(answer, decode.Vector):
-                TextRowIndex(DeviceKey("UUID", "pod")).add_texts(answer.labels)
+            response = read(body)
+            if isinstance(response, decode.Vector):
+                TextRowIndex(DeviceKey("UUID", "pod")).add_texts(response.labels)
         except SourceError:
             pass
     assert gc.isenabled()

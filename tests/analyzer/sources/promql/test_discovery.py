@@ -127,13 +127,13 @@ def test_every_gpu_is_counted_once_held_or_not_with_mig_or_not(tmp_path: Path):
             running_prometheus(folder, scrape_history(nodes, TIMES, dialects=dialects)) as engine,
             closing(PrometheusSource(PrometheusSettings(url=engine.url))) as source,
         ):
-            told = source.read(AT).fleet
+            reported = source.read(AT).fleet
         true: dict[tuple[str, str], int] = {}
         for reading in (reading for node in nodes for reading in node.snapshot(TIMES[-1]).readings):
             if reading.gpu.mig is None:
-                place = reading.gpu.node, reading.gpu.model
-                true[place] = true.get(place, 0) + 1
-        assert told == true
+                key = reading.gpu.node, reading.gpu.model
+                true[key] = true.get(key, 0) + 1
+        assert reported == true
 
 
 def test_unheld_gpus_are_counted_and_the_count_survives_a_failure(tmp_path: Path):
@@ -219,8 +219,8 @@ def test_failures_of_every_scheme_are_reported(tmp_path: Path):
         source.read(AT)
         proxy.fault = fails("max_over_time(")
         source.read(AT)
-        told = source.describe()["failures"]
-    assert {name.split()[0] for name in told} == {"native", "dcgm"}
+        reported = source.describe()["failures"]
+    assert {name.split()[0] for name in reported} == {"native", "dcgm"}
     with site(tmp_path, samples, retries=0) as (source, _):
         source.read(AT)
         assert source.describe()["failures"] == {}

@@ -35,7 +35,7 @@ from gpusteward.simulate.readings import CONTEXT_MIB, EMPTY_MIB
 from tests.analyzer.engines import RunningEngine, Sample, import_samples, running_prometheus, running_victoria
 from tests.analyzer.scraped_history import AT, STEP, WINDOW, scrape_history, scrape_times
 from tests.analyzer.sources.faulty_engine import faulty
-from tests.analyzer.tables import assert_alike, places
+from tests.analyzer.tables import assert_alike, index_rows
 
 RULES = Path(__file__).parents[4] / "deploy/rules/recording.yaml"
 NODES = [default_node(1, name="showcase"), *fleet(10)]
@@ -71,8 +71,8 @@ def read(engine: RunningEngine, at: float = AT, **settings: object) -> UsageTabl
 def test_prometheus_and_victoriametrics_give_the_same_table(engines: dict[str, RunningEngine], name: str):
     one, other = read(engines[f"prometheus-{name}"]), read(engines[f"victoria-{name}"], use_export=False)
     assert_alike(one, other, but=COUNTED if name == "native" else ())
-    rows, others = places(one), places(other)
-    here, there = list(rows.values()), [others[place] for place in rows]
+    rows, others = index_rows(one), index_rows(other)
+    here, there = list(rows.values()), [others[key] for key in rows]
     for key in COUNTED:
         # Prometheus extrapolates the increase between the first and the last sample to the ends of the window,
         # VictoriaMetrics starts from the sample before the window: a difference of about one step.
@@ -97,7 +97,7 @@ def verdicts_of(table: UsageTable) -> dict[tuple[str, ...], tuple[object, ...]]:
     doubts = [(DOUBTS[code].value, table.unknown.get(row, "")) for row, code in enumerate(verdicts.doubt)]
     of_gpus = zip(words_of(verdicts), doubts, strict=True)
     of_workloads = zip(words_of(joined), joined.gpus.tolist(), joined.idle_gpus.tolist(), strict=True)
-    return dict(zip(places(table), of_gpus, strict=True)) | dict(zip(joined.keys, of_workloads, strict=True))
+    return dict(zip(index_rows(table), of_gpus, strict=True)) | dict(zip(joined.keys, of_workloads, strict=True))
 
 
 def words_of(table: VerdictTable | WorkloadTable) -> list[tuple[object, ...]]:
@@ -122,10 +122,12 @@ def test_sharded_queries_give_the_same_table(engines: dict[str, RunningEngine], 
 @pytest.mark.parametrize("name", ["prometheus-native", "prometheus-dcgm"])
 def test_the_rows_are_exactly_the_simulated_allocations(engines: dict[str, RunningEngine], name: str):
     """DCGM reports a MIG instance under the uuid of its GPU, so containers are compared there."""
-    told = {(one.container.namespace, one.container.pod, one.container.name) for one in read(engines[name]).allocations}
+    reported = {
+        (one.container.namespace, one.container.pod, one.container.name) for one in read(engines[name]).allocations
+    }
     last = scrape_times()[-1]
     true = {key[:3] for node in NODES for key in node.truths(last)}
-    assert told == true
+    assert reported == true
 
 
 def test_exactly_the_idle_allocations_read_zero(engines: dict[str, RunningEngine]):
@@ -180,9 +182,9 @@ def test_a_mig_row_has_its_parent_gpu_and_engine_activity_as_core(engines: dict[
 
 def exclusive_rows(engines: dict[str, RunningEngine]) -> tuple[UsageTable, UsageTable, list[tuple[int, int]]]:
     native, dcgm = read(engines["prometheus-native"]), read(engines["prometheus-dcgm"])
-    theirs = places(dcgm)
+    theirs = index_rows(dcgm)
     rows = [
-        (row, theirs[place]) for place, row in places(native).items() if native.allocations[row].share == "exclusive"
+        (row, theirs[key]) for key, row in index_rows(native).items() if native.allocations[row].share == "exclusive"
     ]
     assert len(rows) > 20
     return native, dcgm, rows
@@ -325,18 +327,20 @@ def wait_for_rules(engine: RunningEngine) -> float:
     """When the native rules were last evaluated: after DCGM's, with no sample in between."""
     deadline = time.monotonic() + 40
     while time.monotonic() < deadline:
-        found = ask_engine(engine, "max(timestamp(gpusteward:gpusteward_gpu_sm_clock_hertz:avg_over_time_10m))")
+        found = query_engine(engine, "max(timestamp(gpusteward:gpusteward_gpu_sm_clock_hertz:avg_over_time_10m))")
         when = float(found[0]["value"][1]) if found else 0.0
-        if 3 < when % STEP < STEP - 3 and ask_engine(engine, "gpusteward:DCGM_FI_DEV_SM_CLOCK:avg_over_time_10m", when):
+        if 3 < when % STEP < STEP - 3 and query_engine(
+            engine, "gpusteward:DCGM_FI_DEV_SM_CLOCK:avg_over_time_10m", when
+        ):
             return when
         time.sleep(0.2)
     raise AssertionError("the rules were not evaluated")
 
 
-def ask_engine(engine: RunningEngine, expression: str, at: float | None = None) -> list[dict[str, list[str]]]:
+def query_engine(engine: RunningEngine, expression: str, at: float | None = None) -> list[dict[str, list[str]]]:
     form = urllib.parse.urlencode({"query": expression, "time": at or time.time()})
-    with urllib.request.urlopen(f"{engine.url}/api/v1/query?{form}", timeout=20) as answer:
-        return json.load(answer)["data"]["result"]
+    with urllib.request.urlopen(f"{engine.url}/api/v1/query?{form}", timeout=20) as response:
+        return json.load(response)["data"]["result"]
 
 
 def evaluate_rules(engine: RunningEngine, at: float, *, rules: Path = RULES) -> Iterator[Sample]:
@@ -344,8 +348,8 @@ def evaluate_rules(engine: RunningEngine, at: float, *, rules: Path = RULES) -> 
     groups = yaml.safe_load(rules.read_text())["groups"]
     for rule in (rule for group in groups for rule in group["rules"]):
         form = urllib.parse.urlencode({"query": rule["expr"], "time": at, "nocache": 1})
-        with urllib.request.urlopen(f"{engine.url}/api/v1/query?{form}", timeout=20) as answer:
-            for row in json.load(answer)["data"]["result"]:
+        with urllib.request.urlopen(f"{engine.url}/api/v1/query?{form}", timeout=20) as response:
+            for row in json.load(response)["data"]["result"]:
                 labels = {name: value for name, value in row["metric"].items() if name != "__name__"}
                 yield rule["record"], render_labels(labels.items()), float(row["value"][1]), at - 1
 

@@ -14,7 +14,7 @@ from gpusteward.simulate.fleets import fleet
 from tests.analyzer.engines import Sample, running_prometheus
 from tests.analyzer.scraped_history import AT, rename_labels, scrape_history, scrape_times, steady
 from tests.analyzer.sources.faulty_engine import FaultyEngine, faulty
-from tests.analyzer.tables import of_pod, places
+from tests.analyzer.tables import index_rows, of_pod
 
 TIMES = scrape_times()
 QUIET = [at for at in TIMES if at < AT - 360]
@@ -64,9 +64,9 @@ def test_the_holders_of_every_job_have_a_row_whatever_their_label(tmp_path: Path
             assert of_pod(table, pod).stats[Measure.CORE, Stat.MEAN] == pytest.approx(core)
             assert of_pod(table, pod).allocation.container.namespace == "ml"
         assert sum(table.fleet.values()) == 4
-        told = source.describe()["dialects"]
-        assert [one["labels"]["pod"] for one in told] == ["exported_pod", "pod"]
-        assert [one.get("only") for one in told] == [None, '{job=~"honours"}']
+        dialects = source.describe()["dialects"]
+        assert [one["labels"]["pod"] for one in dialects] == ["exported_pod", "pod"]
+        assert [one.get("only") for one in dialects] == [None, '{job=~"honours"}']
         chart = source.read_series(of_pod(table, "train-a").allocation, AT, seconds=300)
         assert max(value for _, value in chart.lines[Measure.CORE]) == pytest.approx(0.51)
 
@@ -104,7 +104,7 @@ def test_agents_scraped_with_and_without_honor_labels_are_in_one_table(tmp_path:
         assert [one["name"] for one in source.describe()["dialects"]] == ["native", "native"]
         pods = {Pod(one.container.namespace, one.container.pod) for one in table.allocations}
         assert source.read_processes(pods, AT).reported == pods
-    assert places(table).keys() == places(expected).keys()
+    assert index_rows(table).keys() == index_rows(expected).keys()
     assert len(table.unknown) == len(expected.unknown)
 
 

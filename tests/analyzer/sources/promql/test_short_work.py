@@ -33,7 +33,7 @@ COURSES: dict[str, list[float]] = {
 ENGINES = ("prometheus", "export", "victoria")
 
 
-def tell_pod(number: int, pod: str, busy: list[float]) -> Iterator[Sample]:
+def pod_samples(number: int, pod: str, busy: list[float]) -> Iterator[Sample]:
     """A pod whose utilization reads 0 at every sample, or always 1."""
     times = TIMES[-len(busy) :]
     gpu = {"node": "n1", "gpu": str(number), "uuid": f"GPU-{number}", "job": "gpusteward", "instance": "n1:9400"}
@@ -53,7 +53,7 @@ def tell_pod(number: int, pod: str, busy: list[float]) -> Iterator[Sample]:
 def history() -> Iterator[Sample]:
     yield from steady("up", 1, TIMES, job="gpusteward", instance="n1:9400")
     for number, (pod, busy) in enumerate(COURSES.items()):
-        yield from tell_pod(number, pod, busy)
+        yield from pod_samples(number, pod, busy)
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from gpusteward.simulate.fleets import fleet
 from tests.analyzer.engines import Sample, running_prometheus
 from tests.analyzer.scraped_history import AT, rename_labels, scrape_history, scrape_times, steady
 from tests.analyzer.sources.faulty_engine import FaultyEngine, faulty
-from tests.analyzer.tables import assert_alike, of_pod, places
+from tests.analyzer.tables import assert_alike, index_rows, of_pod
 
 NODES = fleet(5)
 TIMES = scrape_times()
@@ -67,9 +67,9 @@ def test_labels_are_found_under_any_of_their_names(tmp_path: Path, plain: UsageT
 
 def test_the_names_and_units_of_dcgm_exporter_49_give_the_same_table(tmp_path: Path, plain: UsageTable):
     renamed = read(tmp_path, scrape_history(NODES, TIMES, dialects="dcgm", options=DcgmOptions(names="v4.9")))
-    rows, others = places(plain), places(renamed)
+    rows, others = index_rows(plain), index_rows(renamed)
     assert rows.keys() == others.keys()
-    here, there = list(rows.values()), [others[place] for place in rows]
+    here, there = list(rows.values()), [others[key] for key in rows]
     for key in plain.stats:
         tolerance = {Measure.MEMORY_USED: 2**20, Measure.MEMORY_TOTAL: 2**23, Measure.SM_CLOCK: 1e6}.get(key[0], 0.006)
         np.testing.assert_allclose(plain.stats[key][here], renamed.stats[key][there], atol=tolerance)
@@ -77,7 +77,7 @@ def test_the_names_and_units_of_dcgm_exporter_49_give_the_same_table(tmp_path: P
 
 def test_old_and_new_metric_names_at_once_give_one_row_each(tmp_path: Path, plain: UsageTable):
     both = read(tmp_path, scrape_history(NODES, TIMES, dialects="dcgm", options=DcgmOptions(names="both")))
-    assert places(both).keys() == places(plain).keys()
+    assert index_rows(both).keys() == index_rows(plain).keys()
 
 
 def test_a_shared_gpu_with_one_dcgm_sample_has_a_row_for_every_native_holder(tmp_path: Path):
@@ -98,7 +98,7 @@ def test_nodes_with_and_without_the_agent_are_in_one_table(tmp_path: Path, plain
         table = source.read(AT)
         assert [one["name"] for one in source.describe()["dialects"]] == ["native", "dcgm"]
     assert {one.node for one in table.allocations} >= {one.node for one in plain.allocations}
-    assert len(places(table)) == len(table)
+    assert len(index_rows(table)) == len(table)
 
 
 def device(times: list[float], **values: float) -> Iterator[Sample]:
@@ -223,7 +223,7 @@ def test_gpu_oours_query_condition_is_applied(tmp_path: Path):
     assert [one.container.namespace for one in table.allocations] == ["ml"]
 
 
-@pytest.mark.parametrize("times", [TIMES, TIMES[:-12]], ids=["speaking", "silent"])
+@pytest.mark.parametrize("times", [TIMES, TIMES[:-12]], ids=["reporting", "stale"])
 def test_a_gpu_with_the_namespace_of_its_exporter_and_no_pod_is_unheld(tmp_path: Path, times: list[float]):
     """`honor_labels` on a target with a namespace: labels that dcgm-exporter omits are those of the exporter."""
     free = {"UUID": "GPU-2", "Hostname": "n2", "gpu": "0", "namespace": "gpu-operator", "job": "dcgm"}
@@ -249,7 +249,7 @@ def test_there_is_one_query_per_signal_never_one_per_gpu(tmp_path: Path):
         source.read(AT)
         proxy.queries.clear()
         assert len(source.read(AT)) > 20
-    assert len(proxy.queries) == 22, "who is there, four of each core, two of six others, the clock"
+    assert len(proxy.queries) == 22, "presence, four of each core, two of six others, the clock"
     assert not any("GPU-" in query for query in proxy.queries)
 
 

@@ -25,7 +25,7 @@ from tests.analyzer.engines import RunningEngine, Sample, running_prometheus
 from tests.analyzer.scraped_history import AT, scrape_history, scrape_times, steady
 from tests.analyzer.sources.faulty_engine import fails, faulty
 from tests.analyzer.sources.scrape.page_server import fed_source
-from tests.analyzer.tables import of_pod, places
+from tests.analyzer.tables import index_rows, of_pod
 
 STALE = NO_CURRENT_SAMPLE.en
 NODES = [default_node(1, name="showcase"), *fleet(10)]
@@ -34,12 +34,12 @@ EVER = scrape_times(6000, at=AT + 4800)
 
 
 def gpu(number: int, pod: str, core: float, times: Iterable[float], **labels: str) -> Iterator[Sample]:
-    said = {"UUID": f"GPU-{number}", "Hostname": f"n{number}", "gpu": "0", "modelName": "A100", "job": "dcgm"} | labels
-    said |= {"pod": pod, "namespace": said.get("namespace", "ml"), "container": "main"} if pod else {}
-    said = {name: value for name, value in said.items() if value}
+    own = {"UUID": f"GPU-{number}", "Hostname": f"n{number}", "gpu": "0", "modelName": "A100", "job": "dcgm"} | labels
+    own |= {"pod": pod, "namespace": own.get("namespace", "ml"), "container": "main"} if pod else {}
+    own = {name: value for name, value in own.items() if value}
     times = list(times)
     for name, value in (("GPU_UTIL", core), ("MEM_COPY_UTIL", 0.0), ("FB_USED", 30_000.0), ("POWER_USAGE", 70.0)):
-        yield from steady(f"DCGM_FI_DEV_{name}", value, times, **said)
+        yield from steady(f"DCGM_FI_DEV_{name}", value, times, **own)
 
 
 def until(end: float, start: float = 0.0) -> list[float]:
@@ -61,7 +61,7 @@ def life() -> Iterator[Sample]:
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningEngine]:
-    with running_prometheus(tmp_path_factory.mktemp("silence"), life()) as one:
+    with running_prometheus(tmp_path_factory.mktemp("stale"), life()) as one:
         yield one
 
 
@@ -140,10 +140,10 @@ def test_a_discovery_keeps_schemes_with_stale_rows(tmp_path: Path):
 @pytest.fixture(scope="module", params=["native", "dcgm"])
 def quiet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningEngine]:
     """Five of eleven nodes do not report for six minutes."""
-    said = "native dcgm" if request.param == "native" else "dcgm"
+    dialects = "native dcgm" if request.param == "native" else "dcgm"
     samples = [
-        *scrape_history(NODES[:6], scrape_times(), dialects=said),
-        *scrape_history(NODES[6:], QUIET, dialects=said),
+        *scrape_history(NODES[:6], scrape_times(), dialects=dialects),
+        *scrape_history(NODES[6:], QUIET, dialects=dialects),
     ]
     with running_prometheus(tmp_path_factory.mktemp(request.param), samples) as one:
         yield one
@@ -193,7 +193,7 @@ def test_sharding_loses_no_stale_rows(quiet: RunningEngine):
     with reading(quiet.url) as whole, reading(quiet.url, limit=20) as cut:
         expected = whole.read(AT)
         table = cut.read(AT)
-        assert places(table).keys() == places(expected).keys()
+        assert index_rows(table).keys() == index_rows(expected).keys()
         assert len(table.unknown) == len(expected.unknown)
         assert len(cut.read(AT)) == len(expected)
 
@@ -245,7 +245,7 @@ def test_the_scrape_source_keeps_stale_allocations_too():
             source.store.add_failed_scrape(target, AT)
         for after in (120, 420, 720, 890):
             table = source.read(AT + after)
-            assert places(table).keys() == places(alive).keys()
+            assert index_rows(table).keys() == index_rows(alive).keys()
     stale = {one.node for row, one in enumerate(table.allocations) if table.unknown.get(row) == NO_CURRENT_SAMPLE}
     assert stale == {node.name for node in NODES[2:4] if any(one.node == node.name for one in alive.allocations)}
     assert stale
@@ -256,14 +256,14 @@ def test_stale_rows_yield_to_any_scheme_that_reports_their_gpu():
         allocations = [AllocationKey(device, "", Container("ml", device, "", "main")) for device in devices]
         return PartialTable(allocations, {}, np.zeros(len(devices)), {}, [*range(len(devices))])
 
-    def tell(blocks: list[PartialTable], *unseen: set[int]) -> list[list[int]]:
+    def rows_of(blocks: list[PartialTable], *unseen: set[int]) -> list[list[int]]:
         return choose_rows(blocks, unseen)
 
     native, dcgm, third = table_of("a", "b"), table_of("b", "c"), table_of("b", "d")
-    assert tell([native, dcgm, third], {1}, set(), set()) == [[0], [0, 1], [1]]
-    assert tell([native, dcgm, third], {1}, {0}, {0}) == [[0, 1], [1], [1]], "if nobody speaks, the first is trusted"
-    assert tell([native, dcgm, third], set(), {0}, set()) == [[0, 1], [1], [1]]
-    assert tell([native], {1}) == [[0, 1]]
+    assert rows_of([native, dcgm, third], {1}, set(), set()) == [[0], [0, 1], [1]]
+    assert rows_of([native, dcgm, third], {1}, {0}, {0}) == [[0, 1], [1], [1]], "if none reports, the first is used"
+    assert rows_of([native, dcgm, third], set(), {0}, set()) == [[0, 1], [1], [1]]
+    assert rows_of([native], {1}) == [[0, 1]]
 
 
 def test_the_number_of_stale_allocations_is_bounded():

@@ -51,7 +51,7 @@ async def _run_exchange(
                 if writer.is_closing():
                     return
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            pass  # the client is gone, or the test is over
+            pass  # the client has disconnected, or the test is over
         finally:
             writer.close()
 

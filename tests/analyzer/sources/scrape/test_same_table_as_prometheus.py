@@ -16,7 +16,7 @@ from gpusteward.simulate.fleets import default_node, fleet
 from tests.analyzer.engines import Sample, running_prometheus
 from tests.analyzer.scraped_history import AT, WINDOW, scrape_history, scrape_times, with_target
 from tests.analyzer.sources.scrape.page_server import fed_source
-from tests.analyzer.tables import assert_alike, places
+from tests.analyzer.tables import assert_alike, index_rows
 
 NODES = [default_node(1, name="showcase"), *fleet(10)]
 GOLDEN = Path(__file__).parents[3] / "agent/golden"
@@ -80,16 +80,16 @@ def test_both_count_the_same_fleet(both, kind: str):
 def test_both_give_the_same_chart(both):
     queried, scraped = both["native"]
     table, other = scraped.read(AT), queried.read(AT)
-    for place, row in places(table).items():
+    for key, row in index_rows(table).items():
         mine = scraped.read_series(table.allocations[row], AT, seconds=WINDOW).lines
-        theirs = queried.read_series(other.allocations[places(other)[place]], AT, seconds=WINDOW).lines
+        theirs = queried.read_series(other.allocations[index_rows(other)[key]], AT, seconds=WINDOW).lines
         assert mine.keys() == theirs.keys()
         if Measure.CORE in mine:
             assert mine[Measure.CORE][-1][1] == pytest.approx(theirs[Measure.CORE][-1][1], rel=SINGLE)
 
 
 def test_the_golden_pages_of_the_agent_give_the_same_table_in_both(tmp_path: Path):
-    samples = tuple(tell_golden_pages())
+    samples = tuple(golden_page_samples())
     with (
         running_prometheus(tmp_path, samples) as engine,
         closing(PrometheusSource(PrometheusSettings(url=engine.url))) as queried,
@@ -98,8 +98,8 @@ def test_the_golden_pages_of_the_agent_give_the_same_table_in_both(tmp_path: Pat
         assert_alike(scraped.read(AT), queried.read(AT), rtol=SINGLE)
 
 
-def tell_golden_pages() -> Iterator[Sample]:
-    """Each page as that of a node of its own, again and again; what they count stands still."""
+def golden_page_samples() -> Iterator[Sample]:
+    """Each page as that of its own node, repeated; counters do not grow."""
     for number, path in enumerate(sorted(GOLDEN.glob("*.prom"))):
         page = path.read_text().replace('"node-a"', f'"node-{number}"').replace("-aaaa-bbbb-", f"-{number:04}-bbbb-")
         target = f'{{instance="node-{number}:9400",job="gpus"}}'
@@ -109,8 +109,8 @@ def tell_golden_pages() -> Iterator[Sample]:
                 yield name, with_target(labels, target), float(value), at
 
 
-def test_holders_without_samples_are_unknown_and_deleted_ones_are_gone_in_both(both, tmp_path: Path):
-    """A node that stops answering while others go on, and pods that are no longer on a page."""
+def test_holders_without_samples_are_unknown_and_deleted_ones_are_absent_in_both(both, tmp_path: Path):
+    """A node that stops responding while others continue, and pods that are no longer on a page."""
     times = scrape_times()
     samples = (
         *scrape_history(NODES[:1], times[:-5]),

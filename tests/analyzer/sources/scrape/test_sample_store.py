@@ -113,7 +113,7 @@ def test_a_target_that_is_not_scraped_any_more_expires_with_all_its_samples():
     assert (source.store.series, len(source.store), source.store.nbytes) == (0, 0, 0)
 
 
-def test_series_long_gone_no_longer_count_towards_the_limit():
+def test_expired_series_no_longer_count_towards_the_limit():
     store = SampleStore(StoreOptions(interval=15, keep_seconds=60, target_series_limit=30))
     for number in range(300):
         store.ingest("a", page(f"pod-{number}").encode(), AT + 15 * number)
@@ -136,7 +136,7 @@ def test_one_target_cannot_fill_the_memory_with_long_labels():
     assert store.describe_target("a").error_counts[TOO_MUCH_TEXT] == 8 * 100 - store.series
 
 
-def test_long_labels_of_series_long_gone_are_dropped_even_if_they_are_few():
+def test_long_labels_of_expired_series_are_dropped_even_if_they_are_few():
     store = SampleStore(StoreOptions(interval=15, keep_seconds=15))
     tracemalloc.start()
     try:
@@ -150,7 +150,7 @@ def test_long_labels_of_series_long_gone_are_dropped_even_if_they_are_few():
     assert held < 40 << 20, "all labels ever scraped would be 90 MB"
 
 
-def test_rows_of_pods_long_gone_are_dropped_and_the_others_keep_their_values():
+def test_rows_of_pods_deleted_long_ago_are_dropped_and_the_others_keep_their_values():
     source = ScrapeSource(ScrapeSettings(kubernetes="never", keep_minutes=1), window_seconds=60)
     for number in range(70):
         gone = "".join(page(f"pod-{number}-{other}") for other in range(300))

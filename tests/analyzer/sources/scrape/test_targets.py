@@ -91,9 +91,9 @@ def test_an_invalid_address_in_a_file_leaves_out_only_itself_and_is_reported(tmp
     registry = TargetRegistry([FileTargets(path, ScrapeSettings())], limit=100)
     for moment in (0, 10):
         assert list(registry.refresh(moment)) == URLS
-        said = registry.errors["scrape.targets_file"]
-        assert said.startswith("3 of 6 targets left out: target 'n0': write HOST")
-        assert "secret" not in said
+        error = registry.errors["scrape.targets_file"]
+        assert error.startswith("3 of 6 targets left out: target 'n0': write HOST")
+        assert "secret" not in error
     replace_file(path, json.dumps(GROUPS))
     assert list(registry.refresh(20)) == URLS
     assert registry.errors == {}
