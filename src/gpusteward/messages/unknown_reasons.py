@@ -2,7 +2,7 @@
 
 from gpusteward.core.messages import Message
 
-CLAIMED_TWICE = Message("two nodes report this allocation", "两个节点都上报了该分配")
+REPORTED_BY_TWO_NODES = Message("two nodes report this allocation", "两个节点都上报了该分配")
 NO_CURRENT_SAMPLE = Message(
     "no current sample: its exporter or its node does not report", "当前没有样本，其 exporter 或节点没有上报"
 )

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.judge.activity import SIGNALS
+from gpusteward.analyzer.judge.activity import WORK_MEASURES
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
@@ -26,7 +26,7 @@ def test_no_signal_above_zero_in_a_covered_window_is_idle():
     assert look(table_of(*rows)) == [(Activity.IDLE, Doubt.NONE)] * 2
 
 
-@pytest.mark.parametrize("measure", SIGNALS)
+@pytest.mark.parametrize("measure", WORK_MEASURES)
 @pytest.mark.parametrize("stat", [Stat.PEAK, Stat.MEAN, Stat.LAST])
 def test_any_signal_above_zero_in_any_stat_is_activity(measure, stat):
     row = resting() | signal(measure, 0.0) | {(measure, stat): 0.01}
@@ -88,7 +88,7 @@ def test_a_reason_of_the_source_overrides_the_numbers():
         resting(),
         working(),
         resting(),
-        unknown={0: unknown_reasons.CONTRADICTED_ZERO, 1: unknown_reasons.CLAIMED_TWICE},
+        unknown={0: unknown_reasons.CONTRADICTED_ZERO, 1: unknown_reasons.REPORTED_BY_TWO_NODES},
     )
     assert look(table) == [(Activity.UNKNOWN, Doubt.SOURCE)] * 2 + [(Activity.IDLE, Doubt.NONE)]
 

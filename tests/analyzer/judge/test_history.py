@@ -116,12 +116,12 @@ def test_a_restarted_pod_of_the_same_name_has_no_history():
 
 def test_judging_changes_neither_the_history_nor_the_table_it_was_given():
     _, history = run(*cycles(working()))
-    past, keys = history.past.worked_at.copy(), history.keys.copy()
+    past, keys = history.past.worked_at.copy(), history.hashes.copy()
     table = table_of(resting(), at=AT + CYCLE)
     stats = {name: column.copy() for name, column in table.stats.items()}
     first, _ = judge(table, RULES, history, now=table.at)
     second, _ = judge(table, RULES, history, now=table.at)
     np.testing.assert_array_equal(history.past.worked_at, past)
-    np.testing.assert_array_equal(history.keys, keys)
+    np.testing.assert_array_equal(history.hashes, keys)
     assert all(np.array_equal(table.stats[name], column) for name, column in stats.items())
     np.testing.assert_array_equal(first.activity, second.activity)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpusteward.analyzer.judge.activity import SIGNALS
+from gpusteward.analyzer.judge.activity import WORK_MEASURES
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.reasons import make_verdict
@@ -34,7 +34,9 @@ def make_table(seed: int) -> UsageTable:
     size = int(chance.integers(1, 7))
     present = [(measure, stat) for measure in Measure for stat in SUMS if chance.random() < 0.6]
     present += [(Measure.CORE, Stat.PEAK), (Measure.CORE, Stat.MEAN)]
-    stats = {(measure, stat): _draw(chance, size, 1.0 if measure in SIGNALS else 1e11) for measure, stat in present}
+    stats = {
+        (measure, stat): _draw(chance, size, 1.0 if measure in WORK_MEASURES else 1e11) for measure, stat in present
+    }
     stats[Measure.CORE, Stat.COUNT] = chance.choice([20.0, 20.0, 5.0, 4.0, 0.0, np.nan], size)
     allocations = [
         allocation(
@@ -77,7 +79,7 @@ def test_idle_is_only_what_was_covered_and_peaked_at_zero(table):
         assert not table.column(Measure.CORE, Stat.COUNT)[row] < 5
         assert table.column(Measure.CORE, Stat.PEAK)[row] == table.column(Measure.CORE, Stat.MEAN)[row] == 0
         assert row not in table.unknown
-        others = [measure for measure in SIGNALS if measure is not Measure.DRAM]
+        others = [measure for measure in WORK_MEASURES if measure is not Measure.DRAM]
         assert not any(0 < table.column(measure, Stat.PEAK)[row] <= 1 for measure in others)
 
 
@@ -114,7 +116,7 @@ def test_a_nan_in_core_utilization_never_becomes_idle(table, stat, chances):
 @given(tables())
 @MANY
 def test_losing_the_peak_of_a_signal_that_is_there_never_makes_idle(table):
-    for measure in {measure for measure, stat in table.stats if measure in SIGNALS and stat is Stat.PEAK}:
+    for measure in {measure for measure, stat in table.stats if measure in WORK_MEASURES and stat is Stat.PEAK}:
         whole = with_stats(table, {(measure, Stat.MEAN): np.zeros(len(table))})
         lost = with_stats(whole, {(measure, Stat.PEAK): np.full(len(table), np.nan)})
         assert not (idle_rows(lost) & ~idle_rows(whole)).any()

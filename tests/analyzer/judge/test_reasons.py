@@ -57,7 +57,11 @@ def test_work_that_only_another_signal_shows_names_that_signal():
     [
         (resting(), {"coverage": 0.5}, "only 50% of the samples are present; idle requires 90%"),
         ({}, {}, "could not be measured"),
-        (working(), {"unknown": {0: unknown_reasons.CLAIMED_TWICE}}, "Not judged: two nodes report this allocation."),
+        (
+            working(),
+            {"unknown": {0: unknown_reasons.REPORTED_BY_TWO_NODES}},
+            "Not judged: two nodes report this allocation.",
+        ),
         (resting(watts=400), {}, "draws 400 W"),
         (resting() | {(Measure.CORE, Stat.COUNT): 2.0}, {}, "only in 2 samples; idle requires 5 in 10 minutes"),
         (resting() | {(Measure.DRAM, Stat.MEAN): 0.0}, {}, "a mean but no peak"),

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from gpusteward.analyzer.judge.allocation_columns import read_allocation_columns
 from gpusteward.analyzer.judge.capacities import GpuDefaults, find_capacities
 from gpusteward.analyzer.judge.gpu_models import MODELS, find_model
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
-from gpusteward.analyzer.judge.keys import read_keys
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.score import Scoring
 from gpusteward.analyzer.judge.states import Thresholds
@@ -88,7 +88,7 @@ def test_memory_and_power_come_from_the_metric_then_the_model_then_the_default()
     table = table_of(
         signal(Measure.MEMORY_TOTAL, 5.0) | signal(Measure.POWER_LIMIT, 6.0), {}, {}, {}, allocations=allocations
     )
-    found = find_capacities(table, read_keys(allocations), defaults=GpuDefaults(memory_mb=1, power_w=99))
+    found = find_capacities(table, read_allocation_columns(allocations), defaults=GpuDefaults(memory_mb=1, power_w=99))
     np.testing.assert_array_equal(found.memory_bytes, [5.0, 81559 << 20, 1 << 20, np.nan])
     np.testing.assert_array_equal(found.power_limit_watts, [6.0, 700.0, 99.0, np.nan])
     np.testing.assert_array_equal(found.idle_watts, [71.0, 71.0, np.nan, np.nan])
@@ -96,7 +96,7 @@ def test_memory_and_power_come_from_the_metric_then_the_model_then_the_default()
 
 def test_a_total_of_0_is_no_total():
     found = find_capacities(
-        table_of(signal(Measure.MEMORY_TOTAL, 0.0)), read_keys([allocation()]), defaults=GpuDefaults()
+        table_of(signal(Measure.MEMORY_TOTAL, 0.0)), read_allocation_columns([allocation()]), defaults=GpuDefaults()
     )
     assert found.memory_bytes.tolist() == [81559 << 20]
 
@@ -158,7 +158,7 @@ def test_a_loaded_model_that_did_nothing_is_idle_whatever_its_score():
 
 
 def test_a_row_that_must_not_be_judged_has_neither_score_nor_state():
-    table = table_of(working(), unknown={0: unknown_reasons.CLAIMED_TWICE})
+    table = table_of(working(), unknown={0: unknown_reasons.REPORTED_BY_TWO_NODES})
     assert np.isnan(scores(table)).all()
     assert states(table) == [State.UNKNOWN]
 

@@ -1,18 +1,18 @@
 """Rules: usage of allocations -> verdicts. Pure functions over columns; a rule is a settings class and a function.
 
-    judge.py           a usage table becomes a verdict table
-    rules.py           the settings of all rules
-    keys.py            columns made from the allocations: identity, GPU model, owner kind
-    clamped_ratios.py  measured ratios; impossible values are unknown
-    gpu_models.py      typical memory, power limit and idle power of GPU models
-    capacities.py      memory and power limit of each row: metric, GPU model, configured default
-    score.py           0 to 100, four weighted parts
-    activity.py        active, idle or unknown, and why unknown
-    states.py          the range that a score falls into, corrected by activity
-    history.py         what is known from earlier cycles
-    signatures/        the kind of use or idleness
-    workloads.py       verdicts of allocations joined to their root owner
-    reasons.py         the reasons of a verdict, with its numbers
+    judge.py               a usage table becomes a verdict table
+    rules.py               the settings of all rules
+    allocation_columns.py  columns made from the allocations: identity, GPU model, owner kind
+    valid_ratios.py        measured ratios; impossible values are unknown
+    gpu_models.py          typical memory, power limit and idle power of GPU models
+    capacities.py          memory and power limit of each row: metric, GPU model, configured default
+    score.py               0 to 100, four weighted parts
+    activity.py            active, idle or unknown, and why unknown
+    states.py              the range that a score falls into, corrected by activity
+    history.py             what is known from earlier cycles
+    signatures/            the kind of use or idleness
+    workloads.py           verdicts of allocations joined to their root owner
+    reasons.py             the reasons of a verdict, with its numbers
 
 No clock, no I/O, no client, no logs. Imports only `core`, `messages`, `analyzer.tables` and `analyzer.setting_values`,
 besides numpy and pydantic. NaN is unknown: no rule may turn it into 0.

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from gpusteward.analyzer.judge.allocation_columns import AllocationColumns, Mask
 from gpusteward.analyzer.judge.capacities import Capacities
-from gpusteward.analyzer.judge.clamped_ratios import clamped_ratio
-from gpusteward.analyzer.judge.keys import Keys, Mask
+from gpusteward.analyzer.judge.valid_ratios import valid_ratio
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, Codes, Column, UsageTable
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, Doubt
 
-SIGNALS = (Measure.CORE, Measure.MEMORY_COPY, Measure.ENGINE, Measure.TENSOR, Measure.DRAM)
-"""Each of them shows work. One that a GPU does not report shows nothing."""
+WORK_MEASURES = (Measure.CORE, Measure.MEMORY_COPY, Measure.ENGINE, Measure.TENSOR, Measure.DRAM)
+"""A value above zero in any of these measures means work. A measure that the GPU does not report is ignored."""
 
 
 class ActivityRule(BaseModel):
@@ -58,7 +58,13 @@ class Activities:
 
 
 def judge_activity(
-    table: UsageTable, keys: Keys, *, capacities: Capacities, rule: ActivityRule, worked_at: Column, is_stale: bool
+    table: UsageTable,
+    columns: AllocationColumns,
+    *,
+    capacities: Capacities,
+    rule: ActivityRule,
+    worked_at: Column,
+    is_stale: bool,
 ) -> Activities:
     """Any work that was seen means active, however little of the window is covered. Idle needs proof; else unknown.
 
@@ -67,7 +73,7 @@ def judge_activity(
     not, which is why the mean is used here beside the peak. For the same reason a window is not idle while it overlaps
     one in which work was seen: such a short pause is part of the work.
     """
-    doubt = _find_doubts(table, keys, capacities=capacities, rule=rule, is_stale=is_stale)
+    doubt = _find_doubts(table, columns, capacities=capacities, rule=rule, is_stale=is_stale)
     may_not_judge = np.isin(doubt, [DOUBTS.index(Doubt.STALE), DOUBTS.index(Doubt.SOURCE)])
     worked = find_work(table, rule) & ~may_not_judge
     paused = (worked_at > table.at - table.window_seconds) & ~worked & (doubt == 0)
@@ -79,14 +85,16 @@ def judge_activity(
 def find_work(table: UsageTable, rule: ActivityRule) -> Mask:
     """Whether any statistic of any signal is above zero."""
     worked = np.zeros(len(table), dtype=bool)
-    for measure in SIGNALS:
+    for measure in WORK_MEASURES:
         floor = rule.dram_floor_ratio if measure is Measure.DRAM else 0.0
         for stat in (Stat.PEAK, Stat.MEAN, Stat.LAST):
-            worked |= clamped_ratio(table, measure, stat) > floor
+            worked |= valid_ratio(table, measure, stat) > floor
     return worked
 
 
-def _find_doubts(table: UsageTable, keys: Keys, *, capacities: Capacities, rule: ActivityRule, is_stale: bool) -> Codes:
+def _find_doubts(
+    table: UsageTable, columns: AllocationColumns, *, capacities: Capacities, rule: ActivityRule, is_stale: bool
+) -> Codes:
     """The first reason why a row without work must not be judged idle."""
     doubts = {
         Doubt.STALE: np.full(len(table), is_stale),
@@ -95,7 +103,7 @@ def _find_doubts(table: UsageTable, keys: Keys, *, capacities: Capacities, rule:
         Doubt.COVERAGE: ~(table.coverage >= rule.coverage),
         Doubt.SPARSE: table.column(Measure.CORE, Stat.COUNT) < rule.least_samples,
         Doubt.PARTIAL: _lacks_peak(table),
-        Doubt.POWER: _draws_power(table, keys, capacities=capacities, rule=rule),
+        Doubt.POWER: _draws_power(table, columns, capacities=capacities, rule=rule),
     }
     return np.select(list(doubts.values()), [DOUBTS.index(doubt) for doubt in doubts], 0).astype(np.int8)
 
@@ -108,21 +116,21 @@ def _is_marked_unknown(table: UsageTable) -> Mask:
 
 def _lacks_core(table: UsageTable) -> Mask:
     """Both are needed: the peak is the proof; the mean may come from a counter, which misses nothing."""
-    peak, mean = (clamped_ratio(table, Measure.CORE, stat) for stat in (Stat.PEAK, Stat.MEAN))
+    peak, mean = (valid_ratio(table, Measure.CORE, stat) for stat in (Stat.PEAK, Stat.MEAN))
     return np.isnan(peak) | np.isnan(mean)
 
 
 def _lacks_peak(table: UsageTable) -> Mask:
     """A signal is reported, but without the peak that reclaim relies on."""
     lacks = np.zeros(len(table), dtype=bool)
-    for measure in SIGNALS:
+    for measure in WORK_MEASURES:
         is_there = ~np.isnan(table.column(measure, Stat.MEAN)) | ~np.isnan(table.column(measure, Stat.LAST))
-        lacks |= is_there & np.isnan(clamped_ratio(table, measure, Stat.PEAK))
+        lacks |= is_there & np.isnan(valid_ratio(table, measure, Stat.PEAK))
     return lacks
 
 
-def _draws_power(table: UsageTable, keys: Keys, *, capacities: Capacities, rule: ActivityRule) -> Mask:
+def _draws_power(table: UsageTable, columns: AllocationColumns, *, capacities: Capacities, rule: ActivityRule) -> Mask:
     """Only for devices that are not shared: otherwise the power belongs to others or is an estimate."""
     drawn = table.column(Measure.POWER, Stat.MEAN)
     part = (drawn - capacities.idle_watts) / (capacities.power_limit_watts - capacities.idle_watts)
-    return keys.is_whole & (part > rule.power_ratio)
+    return columns.is_whole & (part > rule.power_ratio)

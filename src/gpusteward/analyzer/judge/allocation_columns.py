@@ -9,17 +9,17 @@ from numpy.typing import NDArray
 from gpusteward.core.allocations import Share
 from gpusteward.core.usages import AllocationKey
 
-AllocationKeys = NDArray[np.int64]
-"""The hash of namespace, pod, container, GPU uuid and MIG instance of each row: as texts 50,000 rows are 10 MB. Python
-hashes to 64 bits with a random key per process, so a collision cannot be provoked; by chance two of 50,000 rows collide
-in one of fourteen billion clusters."""
+AllocationHashes = NDArray[np.int64]
+"""The hash of namespace, pod, container, GPU uuid and MIG instance of each row: as texts, 50,000 rows take 10 MB.
+Python hashes to 64 bits with a random key per process, so a collision cannot be provoked; by chance two of 50,000
+rows collide in one of fourteen billion clusters."""
 Mask = NDArray[np.bool_]
 
 _WHOLE_SHARES = ("", Share.EXCLUSIVE)
 
 
 @dataclass(frozen=True)
-class Coded:
+class CodedColumn:
     """A column of few different texts: the text of a row is `names[codes[row]]`."""
 
     names: tuple[str, ...]
@@ -31,21 +31,21 @@ class Coded:
 
 
 @dataclass(frozen=True)
-class Keys:
-    """One entry per row."""
+class AllocationColumns:
+    """What the rules need of each allocation, one entry per row."""
 
-    allocations: AllocationKeys
-    models: Coded
-    owner_kinds: Coded  # "" where the owner is unknown
+    hashes: AllocationHashes
+    models: CodedColumn
+    owner_kinds: CodedColumn  # "" where the owner is unknown
     is_device: Mask  # not a MIG instance: memory and power are those of the board
     is_whole: Mask  # a device that is not shared
 
 
-def read_keys(allocations: Sequence[AllocationKey]) -> Keys:
+def read_allocation_columns(allocations: Sequence[AllocationKey]) -> AllocationColumns:
     """The only loop over all allocations in `judge`."""
     is_device = np.array([not allocation.gpu_instance for allocation in allocations], dtype=bool)
     shares = encode([allocation.share for allocation in allocations])
-    return Keys(
+    return AllocationColumns(
         np.fromiter(map(_hash, allocations), np.int64, len(allocations)),
         encode([allocation.model for allocation in allocations]),
         encode([owner.kind if (owner := allocation.container.workload) else "" for allocation in allocations]),
@@ -59,9 +59,9 @@ def _hash(allocation: AllocationKey) -> int:
     return hash((container.namespace, container.pod, container.name, allocation.gpu_uuid, allocation.gpu_instance))
 
 
-def encode(texts: Sequence[str]) -> Coded:
+def encode(texts: Sequence[str]) -> CodedColumn:
     names, codes = number_texts(texts)
-    return Coded(tuple(names), codes)
+    return CodedColumn(tuple(names), codes)
 
 
 def number_texts(texts: Sequence[str]) -> tuple[list[str], NDArray[np.intp]]:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from gpusteward.analyzer.judge.clamped_ratios import first_known
+from gpusteward.analyzer.judge.allocation_columns import AllocationColumns
 from gpusteward.analyzer.judge.gpu_models import MIB, ModelFacts, find_model
-from gpusteward.analyzer.judge.keys import Keys
+from gpusteward.analyzer.judge.valid_ratios import first_known
 from gpusteward.analyzer.tables import Column, UsageTable
 from gpusteward.core.usages import Measure, Stat
 
@@ -33,15 +33,15 @@ class Capacities:
     idle_watts: Column  # typical of the GPU model; it is not measured
 
 
-def find_capacities(table: UsageTable, keys: Keys, *, defaults: GpuDefaults) -> Capacities:
+def find_capacities(table: UsageTable, columns: AllocationColumns, *, defaults: GpuDefaults) -> Capacities:
     default = ModelFacts((), defaults.memory_mb, defaults.power_w, np.nan)
-    models = [find_model(name) or default for name in keys.models.names]
-    memory = _of_devices(keys, [facts.memory_mib * MIB for facts in models])
-    power = _of_devices(keys, [facts.power_limit_watts for facts in models])
+    models = [find_model(name) or default for name in columns.models.names]
+    memory = _of_devices(columns, [facts.memory_mib * MIB for facts in models])
+    power = _of_devices(columns, [facts.power_limit_watts for facts in models])
     return Capacities(
         first_known(_measured(table, Measure.MEMORY_TOTAL), memory),
         first_known(_measured(table, Measure.POWER_LIMIT), power),
-        _of_devices(keys, [facts.idle_watts for facts in models]),
+        _of_devices(columns, [facts.idle_watts for facts in models]),
     )
 
 
@@ -51,6 +51,6 @@ def _measured(table: UsageTable, measure: Measure) -> Column:
     return np.where(column > 0, column, np.nan)
 
 
-def _of_devices(keys: Keys, by_model: Sequence[float]) -> Column:
-    values = np.array(by_model, dtype=np.float64)[keys.models.codes]
-    return np.where(keys.is_device, values, np.nan)
+def _of_devices(columns: AllocationColumns, by_model: Sequence[float]) -> Column:
+    values = np.array(by_model, dtype=np.float64)[columns.models.codes]
+    return np.where(columns.is_device, values, np.nan)

@@ -1,4 +1,4 @@
-"""What is known of allocations from earlier cycles. A cycle gets one history and returns the next."""
+"""What is known of allocations from earlier cycles. A cycle gets the history of the last one and returns the next."""
 
 from dataclasses import dataclass, field, fields
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from gpusteward.analyzer.judge.keys import AllocationKeys, Mask
+from gpusteward.analyzer.judge.allocation_columns import AllocationHashes, Mask
 from gpusteward.analyzer.tables import Column
 
 SAME_START_SECONDS = 2.0
@@ -73,30 +73,30 @@ class Past:
 class History:
     """`History()` is empty: before the first cycle."""
 
-    keys: AllocationKeys = field(default_factory=lambda: np.empty(0, np.int64))  # of the rows of `past`
+    hashes: AllocationHashes = field(default_factory=lambda: np.empty(0, np.int64))  # of the rows of `past`
     past: Past = field(default_factory=Past)
 
     def __len__(self) -> int:
-        return len(self.keys)
+        return len(self.hashes)
 
-    def find(self, keys: AllocationKeys, *, started_at: Column) -> Past:
+    def find(self, hashes: AllocationHashes, *, started_at: Column) -> Past:
         """The past of these allocations. A pod of the same name that was started again has none."""
-        past = self.past.take(_find_positions(keys, among=self.keys))
+        past = self.past.take(_find_positions(hashes, among=self.hashes))
         return past.without(np.abs(past.started_at - started_at) > SAME_START_SECONDS)
 
-    def update(self, keys: AllocationKeys, *, past: Past, now: float, rule: HistoryRule) -> "History":
+    def update(self, hashes: AllocationHashes, *, past: Past, now: float, rule: HistoryRule) -> "History":
         """A new history: the past of these allocations, and of others that were seen recently."""
         is_recent = self.past.seen_at >= now - rule.forget_after_seconds
-        left = np.flatnonzero(is_recent & (_find_positions(self.keys, among=keys) < 0))
-        return History(np.concatenate((keys, self.keys[left])), past.join(self.past.take(left)))
+        left = np.flatnonzero(is_recent & (_find_positions(self.hashes, among=hashes) < 0))
+        return History(np.concatenate((hashes, self.hashes[left])), past.join(self.past.take(left)))
 
 
-def _find_positions(keys: AllocationKeys, *, among: AllocationKeys) -> Positions:
+def _find_positions(hashes: AllocationHashes, *, among: AllocationHashes) -> Positions:
     """The last position of each key among the others, or -1. `np.isin` would load a module of 3 MB."""
-    if np.array_equal(keys, among):
-        return np.arange(len(keys))  # the same allocations as before: most cycles
+    if np.array_equal(hashes, among):
+        return np.arange(len(hashes))  # the same allocations as before: most cycles
     if not len(among):
-        return np.full(len(keys), -1)
+        return np.full(len(hashes), -1)
     order = np.argsort(among, kind="stable")
-    positions = order[np.searchsorted(among, keys, side="right", sorter=order) - 1]
-    return np.where(among[positions] == keys, positions, -1)
+    positions = order[np.searchsorted(among, hashes, side="right", sorter=order) - 1]
+    return np.where(among[positions] == hashes, positions, -1)

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from gpusteward.analyzer.judge.activity import Activities, judge_activity
+from gpusteward.analyzer.judge.allocation_columns import read_allocation_columns
 from gpusteward.analyzer.judge.capacities import find_capacities
 from gpusteward.analyzer.judge.history import History, Past
-from gpusteward.analyzer.judge.keys import read_keys
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.score import score_usage
 from gpusteward.analyzer.judge.signatures.active import find_streaks
@@ -21,17 +21,17 @@ from gpusteward.core.verdicts import Activity
 @np.errstate(invalid="ignore", divide="ignore")  # NaN is unknown
 def judge(table: UsageTable, rules: Rules, history: History, *, now: float) -> tuple[VerdictTable, History]:
     """A verdict for every row, and the history for the next cycle. `now` is only used for the age of the table."""
-    keys = read_keys(table.allocations)
-    capacities = find_capacities(table, keys, defaults=rules.gpu_defaults)
-    past = history.find(keys.allocations, started_at=table.started_at)
+    columns = read_allocation_columns(table.allocations)
+    capacities = find_capacities(table, columns, defaults=rules.gpu_defaults)
+    past = history.find(columns.hashes, started_at=table.started_at)
     is_stale = now - table.at > table.window_seconds
     activities = judge_activity(
-        table, keys, capacities=capacities, rule=rules.activity, worked_at=past.worked_at, is_stale=is_stale
+        table, columns, capacities=capacities, rule=rules.activity, worked_at=past.worked_at, is_stale=is_stale
     )
     is_unknown, is_idle = (activities.codes == ACTIVITIES.index(each) for each in (Activity.UNKNOWN, Activity.IDLE))
     score = np.where(is_unknown, np.nan, score_usage(table, capacities, scoring=rules.scoring))
     state = name_states(score, activities.codes, thresholds=rules.thresholds)
-    evidence = Evidence(table, keys, capacities, activities, past)
+    evidence = Evidence(table, columns, capacities, activities, past)
     evidence = replace(evidence, streak=find_streaks(evidence, rules.signatures.keep_alive))
     signature = classify(evidence, rules.signatures)
     present = _update_past(past, table, activities=activities, streak=evidence.streak)
@@ -47,7 +47,7 @@ def judge(table: UsageTable, rules: Rules, history: History, *, now: float) -> t
         present.worked_at,
         find_highest_steps(evidence, signature),
     )
-    return verdicts, history.update(keys.allocations, past=present, now=now, rule=rules.history)
+    return verdicts, history.update(columns.hashes, past=present, now=now, rule=rules.history)
 
 
 def _update_past(past: Past, table: UsageTable, *, activities: Activities, streak: Streak) -> Past:

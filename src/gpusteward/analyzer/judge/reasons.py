@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from gpusteward.analyzer.judge.activity import SIGNALS
+from gpusteward.analyzer.judge.activity import WORK_MEASURES
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.signatures.evidence import MAY_HIDE_A_JOB
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, STATES, STEPS, VerdictTable
@@ -104,7 +104,7 @@ def _explain_work(usage: Usage) -> Reason:
     mean, peak = usage.stats.get((Measure.CORE, Stat.MEAN)), usage.stats.get((Measure.CORE, Stat.PEAK))
     if mean is not None and peak is not None and max(mean, peak) > 0:
         return Reason(texts.WORKED, {"mean": mean, "peak": peak, "minutes": usage.window_seconds / 60})
-    highest = {signal: max(usage.stats.get((signal, stat), 0.0) for stat in RATIO_STATS) for signal in SIGNALS}
+    highest = {signal: max(usage.stats.get((signal, stat), 0.0) for stat in RATIO_STATS) for signal in WORK_MEASURES}
     signal = max(highest, key=lambda each: highest[each])
     return Reason(texts.WORKED_ELSEWHERE, {"signal": signal, "peak": highest[signal]})
 

@@ -4,7 +4,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.judge.capacities import Capacities
-from gpusteward.analyzer.judge.clamped_ratios import clamped_ratio
+from gpusteward.analyzer.judge.valid_ratios import valid_ratio
 from gpusteward.analyzer.tables import Column, UsageTable
 from gpusteward.core.usages import Measure, Stat
 
@@ -41,8 +41,8 @@ def measure_parts(table: UsageTable, capacities: Capacities) -> Column:
     """Core, copy, memory and power of each row, 0 to 100: one row of the array per part."""
     used, drawn = table.column(Measure.MEMORY_USED, Stat.MEAN), table.column(Measure.POWER, Stat.MEAN)
     parts = (
-        clamped_ratio(table, Measure.CORE, Stat.MEAN),
-        clamped_ratio(table, Measure.MEMORY_COPY, Stat.MEAN),
+        valid_ratio(table, Measure.CORE, Stat.MEAN),
+        valid_ratio(table, Measure.MEMORY_COPY, Stat.MEAN),
         used / capacities.memory_bytes,
         drawn / capacities.power_limit_watts,
     )

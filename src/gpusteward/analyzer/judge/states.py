@@ -3,7 +3,7 @@
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from gpusteward.analyzer.judge.keys import Mask
+from gpusteward.analyzer.judge.allocation_columns import Mask
 from gpusteward.analyzer.tables import ACTIVITIES, STATES, Codes, Column
 from gpusteward.core.verdicts import Activity, State
 

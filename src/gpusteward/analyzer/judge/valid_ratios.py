@@ -10,8 +10,8 @@ HIGHEST_RATIO = 1.5
 DCGM read 1.4e14, which is no value. The limit between them is a guess."""
 
 
-def clamped_ratio(table: UsageTable, measure: Measure, stat: Stat) -> Column:
-    """A column of ratios; impossible values are NaN."""
+def valid_ratio(table: UsageTable, measure: Measure, stat: Stat) -> Column:
+    """A column of ratios; impossible values become NaN."""
     column = table.column(measure, stat)
     is_possible = (column >= 0) & (column <= HIGHEST_RATIO)
     return np.where(is_possible, column, np.nan)

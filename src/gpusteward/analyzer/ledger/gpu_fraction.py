@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from gpusteward.analyzer.judge.allocation_columns import encode
 from gpusteward.analyzer.judge.gpu_models import MIB, find_model
-from gpusteward.analyzer.judge.keys import encode
 from gpusteward.analyzer.tables import Column, UsageTable
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 

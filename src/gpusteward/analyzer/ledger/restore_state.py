@@ -6,8 +6,8 @@ import numpy as np
 from sqlalchemy import Engine, and_, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
+from gpusteward.analyzer.judge.allocation_columns import read_allocation_columns
 from gpusteward.analyzer.judge.history import History, Past
-from gpusteward.analyzer.judge.keys import read_keys
 from gpusteward.analyzer.judge.workloads import WorkloadKey
 from gpusteward.analyzer.ledger.db_engine import describe_error
 from gpusteward.analyzer.ledger.identities import name_owner
@@ -63,7 +63,7 @@ def _make_history(table: UsageTable, idle: Mapping[WorkloadKey, float], *, recor
         flat_since=nothing,
         flat_ratio=nothing,
     )
-    return History(read_keys(table.allocations).allocations, past)
+    return History(read_allocation_columns(table.allocations).hashes, past)
 
 
 def _only_where(known: Column, column: Column) -> Column:

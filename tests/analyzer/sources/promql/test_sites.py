@@ -147,7 +147,7 @@ def test_not_a_number_is_unknown(tmp_path: Path):
 
 def test_two_nodes_that_claim_one_allocation_are_unknown(tmp_path: Path):
     table = read(tmp_path, [*core(0), *core(0, Hostname="n2"), *up()])
-    assert table.unknown == {0: unknown_reasons.CLAIMED_TWICE}
+    assert table.unknown == {0: unknown_reasons.REPORTED_BY_TWO_NODES}
 
 
 def test_two_exporters_of_one_device_give_one_row_with_the_larger_use_and_no_added_coverage(tmp_path: Path):

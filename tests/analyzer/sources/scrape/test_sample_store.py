@@ -212,7 +212,7 @@ def test_a_device_that_two_nodes_report_is_unknown():
     source = idle_source()
     feed(source, [page("one")], target="a")
     feed(source, [page("one", Hostname="n2")], target="b")
-    assert source.read(AT + 1).unknown == {0: unknown_reasons.CLAIMED_TWICE}
+    assert source.read(AT + 1).unknown == {0: unknown_reasons.REPORTED_BY_TWO_NODES}
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ from gpusteward.analyzer.api.v1.pagination import make_etag
 from gpusteward.analyzer.explain.caution import Caution
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.gzip_blocks import MOST_PLAIN_ROWS, Body, pack
+from gpusteward.analyzer.judge.allocation_columns import Mask, encode, read_allocation_columns
 from gpusteward.analyzer.judge.capacities import find_capacities
-from gpusteward.analyzer.judge.keys import Mask, encode, read_keys
 from gpusteward.analyzer.judge.states import find_low
 from gpusteward.analyzer.metrics.result_metrics import MIB, gpu_id
 from gpusteward.analyzer.results import Result
@@ -193,7 +193,9 @@ class ResultRows:
 
     def __init__(self, result: Result) -> None:
         usage = result.verdicts.usage
-        capacities = find_capacities(usage, read_keys(usage.allocations), defaults=result.settings.gpu_defaults)
+        capacities = find_capacities(
+            usage, read_allocation_columns(usage.allocations), defaults=result.settings.gpu_defaults
+        )
         used = usage.column(Measure.MEMORY_USED, Stat.MEAN)
         self._result = result
         self._timestamp = format_time(result.at)

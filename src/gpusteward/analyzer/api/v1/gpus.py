@@ -14,7 +14,7 @@ from gpusteward.analyzer.api.dependencies import LastResult
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.listing import Listing, TextColumn, filter_codes, filter_groups, known_value, mean_by
 from gpusteward.analyzer.api.v1.pagination import ActivityName, FilterValues, ListQuery, Page, send_page
-from gpusteward.analyzer.judge.keys import encode
+from gpusteward.analyzer.judge.allocation_columns import encode
 from gpusteward.analyzer.judge.states import name_states
 from gpusteward.analyzer.metrics.result_metrics import gpu_id
 from gpusteward.analyzer.results import Result

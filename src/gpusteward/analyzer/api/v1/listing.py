@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusteward.analyzer.judge.keys import Coded, Mask, encode
+from gpusteward.analyzer.judge.allocation_columns import CodedColumn, Mask, encode
 from gpusteward.analyzer.tables import Codes, Column
 
 Order = NDArray[np.intp]
@@ -67,7 +67,7 @@ class TextColumn:
         self._read = read
 
     @cached_property
-    def _coded(self) -> Coded:
+    def _coded(self) -> CodedColumn:
         return encode(self._read())
 
     def sort(self) -> Sortable:

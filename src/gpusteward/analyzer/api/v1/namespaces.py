@@ -12,7 +12,7 @@ from gpusteward.analyzer.api.dependencies import LastResult
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.listing import Listing, TextColumn, known_value, mean_by, sum_by
 from gpusteward.analyzer.api.v1.pagination import FilterValues, ListQuery, Page, send_page
-from gpusteward.analyzer.judge.keys import encode
+from gpusteward.analyzer.judge.allocation_columns import encode
 from gpusteward.analyzer.judge.states import find_low
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from gpusteward.analyzer.judge.clamped_ratios import first_known
-from gpusteward.analyzer.judge.keys import Mask
+from gpusteward.analyzer.judge.allocation_columns import Mask
 from gpusteward.analyzer.judge.signatures.evidence import RUN_THROUGH_KINDS, Evidence, Streak
+from gpusteward.analyzer.judge.valid_ratios import first_known
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Signature
 

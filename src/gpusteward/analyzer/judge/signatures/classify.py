@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from gpusteward.analyzer.judge.keys import Mask
+from gpusteward.analyzer.judge.allocation_columns import Mask
 from gpusteward.analyzer.judge.signatures.active import ACTIVE_SIGNATURES, ActiveRules
 from gpusteward.analyzer.judge.signatures.evidence import Evidence
 from gpusteward.analyzer.judge.signatures.idle import IDLE_SIGNATURES, IdleRules, is_starting

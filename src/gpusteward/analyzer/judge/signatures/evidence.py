@@ -1,15 +1,15 @@
-"""What the rules of signatures may use."""
+"""`Evidence`: the input of the signature rules."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from gpusteward.analyzer.judge.activity import SIGNALS, Activities
+from gpusteward.analyzer.judge.activity import WORK_MEASURES, Activities
+from gpusteward.analyzer.judge.allocation_columns import AllocationColumns, Mask
 from gpusteward.analyzer.judge.capacities import Capacities
-from gpusteward.analyzer.judge.clamped_ratios import clamped_ratio, first_known
 from gpusteward.analyzer.judge.history import Past
-from gpusteward.analyzer.judge.keys import Keys, Mask
+from gpusteward.analyzer.judge.valid_ratios import first_known, valid_ratio
 from gpusteward.analyzer.tables import ACTIVITIES, Column, UsageTable
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity
@@ -24,7 +24,7 @@ for people or requests."""
 
 
 MAY_HIDE_A_JOB: Sequence[str] = ("RayCluster",)
-"""Owner kinds that are created by people and by jobs: where only pods can be read, a RayJob's pods look like this."""
+"""Owner kinds that both people and jobs create. Where only pods can be read, the pods of a RayJob have this owner."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Evidence:
     """The facts of one cycle, one entry per row of the usage table."""
 
     table: UsageTable
-    keys: Keys
+    columns: AllocationColumns
     capacities: Capacities
     activities: Activities
     past: Past  # before this cycle
@@ -50,15 +50,15 @@ class Evidence:
         return np.equal(self.activities.codes, ACTIVITIES.index(activity))
 
     def stat(self, measure: Measure, stat: Stat) -> Column:
-        return clamped_ratio(self.table, measure, stat) if measure in SIGNALS else self.table.column(measure, stat)
+        return valid_ratio(self.table, measure, stat) if measure in WORK_MEASURES else self.table.column(measure, stat)
 
     def runs_through(self, kinds: Sequence[str]) -> Mask:
-        return self.keys.owner_kinds.among(kinds)
+        return self.columns.owner_kinds.among(kinds)
 
     @property
     def is_owned(self) -> Mask:
         """Whether the owner is known for certain; a pod without an owner is known to be one."""
-        return ~self.keys.owner_kinds.among(["", *MAY_HIDE_A_JOB])
+        return ~self.columns.owner_kinds.among(["", *MAY_HIDE_A_JOB])
 
     @property
     def samples(self) -> Column:

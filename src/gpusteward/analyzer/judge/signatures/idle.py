@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from gpusteward.analyzer.judge.keys import Mask
+from gpusteward.analyzer.judge.allocation_columns import Mask
 from gpusteward.analyzer.judge.signatures.evidence import RUN_THROUGH_KINDS, Evidence
 from gpusteward.core.verdicts import Activity, Signature
 

@@ -6,7 +6,7 @@
     query_plan.py        the queries of a cycle
     query_runner.py      runs them and collects the results
     (engine.client, engine.decode, engine.label_text_index: request -> rows and values)
-    (usage.query_results, usage.presence, usage.measures, usage.partial_tables: rows and values -> usage table)
+    (usage.query_results, usage.partial_tables, usage.presence, usage.measures: rows and values -> usage table)
 
 Details of the above: expressions.py (PromQL texts), scheme_detection.py (metric names and labels), scrape_intervals.py,
 recording_rules.py. Outside the cycle: on_demand_queries.py (charts and processes).

@@ -125,7 +125,7 @@ def write_missing_presence(detected: DetectedScheme, condition: Matchers) -> Ite
 
 
 def holder_matchers(condition: Matchers) -> Matchers:
-    """The part of a condition that applies to series about holders; that they are held is added separately."""
+    """The part of a condition that applies to series about holders, without `pod!=""`, which is added separately."""
     return tuple(matcher for matcher in condition if not _means_held(matcher))
 
 
@@ -158,8 +158,9 @@ def _holder_signals(detected: DetectedScheme) -> list[Signal]:
 
 
 def _held_label(detected: DetectedScheme) -> str:
-    """The label that is cheapest to check for being held. An engine goes through all values of a label that must not be
-    empty, and a cluster has a hundred times as many pods as namespaces; dcgm-exporter sets both or neither."""
+    """The label that shows whether a device is held. For `label!=""` an engine goes through all values of the label,
+    and a cluster has a hundred times as many pods as namespaces, so the namespace is cheaper; dcgm-exporter sets both
+    or neither."""
     mapping = detected.holder.mapping
     return (mapping.namespace if detected.scheme is MetricScheme.DCGM else "") or mapping.pod
 

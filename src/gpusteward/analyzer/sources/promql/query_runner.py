@@ -34,7 +34,7 @@ class QueryTask:
 
 
 class ResultCollector:
-    """Reads and merges results, one thread at a time."""
+    """Converts results to rows and merges them, one thread at a time."""
 
     def __init__(self, holders: HolderIndex, devices: DeviceIndex, *, previous_rows: Sequence[int] = ()) -> None:
         """`previous_rows`: holder rows of earlier cycles that are not known to have ended."""

@@ -78,8 +78,8 @@ class PresenceTable:
         return [known.get(row, _NO_DEVICE_DETAILS) for row in self._device_rows.tolist()]
 
     @cached_property
-    def claimed_twice(self) -> Flags:
-        return np.isin(self._rows, list(self.results.claimed_twice))
+    def reported_by_two_nodes(self) -> Flags:
+        return np.isin(self._rows, list(self.results.reported_by_two_nodes))
 
     @cached_property
     def jobs(self) -> list[str]:
@@ -146,8 +146,8 @@ def _list_stale_previous_rows(results: QueryResults, present: set[int]) -> list[
 
 
 def _list_rows_with_core(results: QueryResults) -> list[int]:
-    """Holders with a core value now. It is not queried where only the presence series tell allocations, as in the
-    native scheme: a process without one belongs to no allocation."""
+    """Holders with a core value now. It is not queried for the native scheme: there only the presence series
+    decide, and a process without an allocation also has a core value."""
     if not results.has(Level.HOLDER, Quantity.CORE, Aggregation.LAST):
         return []
     return np.flatnonzero(np.isfinite(results.column(Level.HOLDER, Quantity.CORE, Aggregation.LAST))).tolist()

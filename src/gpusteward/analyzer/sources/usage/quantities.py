@@ -1,4 +1,5 @@
-"""What is queried (quantities), over what (holders or devices) and how a window becomes one number (aggregations)."""
+"""What is queried (`Quantity`), of what (`Level`: holders or devices), and how the samples of a window become one
+number (`Aggregation`). A holder is a container on a device; a device is a GPU or a MIG instance."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -44,7 +45,7 @@ class Aggregation(StrEnum):
 
 
 class Level(StrEnum):
-    """What a series is about."""
+    """What a series describes: a container on a device, or the device."""
 
     HOLDER = "holder"
     DEVICE = "device"
@@ -52,7 +53,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A metric of this site that provides a quantity."""
+    """A metric that provides a quantity. `metric_schemes.py` lists them by exporter."""
 
     quantity: Quantity
     metric: str

@@ -49,7 +49,7 @@ class QueryResults:
     devices: RowIndex[DeviceKey]
     present: dict[int, HolderDetails] = field(default_factory=dict)  # holder rows that exist now
     device_details: dict[int, DeviceDetails] = field(default_factory=dict)  # device rows that exist now
-    claimed_twice: set[int] = field(default_factory=set)  # holder rows that two nodes report
+    reported_by_two_nodes: set[int] = field(default_factory=set)  # holder rows; only one node can have the device
     failures: dict[QueryKey, SourceError] = field(default_factory=dict)
     hit_limit: bool = False  # the engine refused a query because it selects too much
     previous_rows: Sequence[int] = ()  # holder rows of earlier cycles that are not known to have ended
@@ -82,7 +82,7 @@ class QueryResults:
         present = self.present
         for row, details in holders:
             if (first := present.setdefault(row, details)) is not details and first.node != details.node:
-                self.claimed_twice.add(row)
+                self.reported_by_two_nodes.add(row)
 
     @property
     def is_empty(self) -> bool:

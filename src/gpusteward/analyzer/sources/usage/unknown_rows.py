@@ -45,7 +45,7 @@ _ESSENTIAL = (
 def find_unknown_rows(
     presence: PresenceTable, stats: Stats, coverage: Column, new_jobs: Collection[str]
 ) -> dict[int, Message]:
-    """The reason of each row that must not be judged; of several the most concrete one."""
+    """The reason of each row that must not be judged. If there are several, the first of `_list_reasons` counts."""
     unknown: dict[int, Message] = {}
     for flags, reason in _list_reasons(presence, stats, coverage, new_jobs):
         for row in np.flatnonzero(flags).tolist():
@@ -56,7 +56,7 @@ def find_unknown_rows(
 def _list_reasons(
     presence: PresenceTable, stats: Stats, coverage: Column, new_jobs: Collection[str]
 ) -> Iterator[tuple[Flags, Message]]:
-    yield presence.claimed_twice, unknown_reasons.CLAIMED_TWICE
+    yield presence.reported_by_two_nodes, unknown_reasons.REPORTED_BY_TWO_NODES
     yield from _failed_queries(presence)
     yield presence.is_stale, unknown_reasons.NO_CURRENT_SAMPLE
     core_mean, core_peak = stats[Measure.CORE, Stat.MEAN], stats[Measure.CORE, Stat.PEAK]
