@@ -20,7 +20,7 @@ from gpusteward.agent.node_source import SnapshotSource
 from gpusteward.agent.nvml import Nvml
 from gpusteward.agent.settings.table import AgentSettings, read_settings
 from gpusteward.core.exposition import LabelCache
-from gpusteward.core.usage_split import DIVIDED_SIGNALS
+from gpusteward.core.usage_split import SPLIT_SIGNALS
 from gpusteward.kubernetes.api import ApiServer
 from gpusteward.process_memory import limit_malloc_arenas
 
@@ -100,7 +100,7 @@ def measure_all(works: Mapping[str, Callable[[], object]], rounds: int, *, turns
 def measure_floor(settings: AgentSettings, rounds: int, *, turns: int) -> dict[str, object]:
     api = ApiServer(settings.kubernetes_api) if settings.kubernetes_api else None
     dialects = build_dialects(settings, api, LabelCache())
-    wanted = DIVIDED_SIGNALS.union(*(dialect.wanted for dialect in dialects.dialects))
+    wanted = SPLIT_SIGNALS.union(*(dialect.wanted for dialect in dialects.dialects))
     source, recorded, nvml = build_source(settings, api), Nvml(settings.node_name), Nvml(settings.node_name)
     try:
         calls = record_read(recorded, wanted)

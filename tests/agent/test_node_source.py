@@ -13,7 +13,7 @@ from gpusteward.agent.node_source import CLAIMS_REFRESH_SECONDS, CLAIMS_VALID_SE
 from gpusteward.agent.nvml import Nvml
 from gpusteward.agent.proc.process_table import ProcessTable
 from gpusteward.core.snapshots import Snapshot
-from gpusteward.core.usage_split import DIVIDED_SIGNALS
+from gpusteward.core.usage_split import SPLIT_SIGNALS
 from gpusteward.kubernetes.api import ApiServer
 from tests.fakes.apiserver import wait_until
 from tests.fakes.kubelet import Fault
@@ -21,7 +21,7 @@ from tests.fakes.machine_examples import exclusive, time_sliced
 from tests.fakes.machines import NODE, Machine, RunningMachine
 from tests.fakes.nvml_library import FakeNvml
 
-WANTED = DIVIDED_SIGNALS
+WANTED = SPLIT_SIGNALS
 START = 1_800_000_000.0
 
 

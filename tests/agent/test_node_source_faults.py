@@ -7,7 +7,7 @@ import pytest
 
 from gpusteward.core.allocations import Share
 from gpusteward.core.snapshots import Snapshot
-from gpusteward.core.usage_split import Part, divide
+from gpusteward.core.usage_split import Part, split_usage
 from tests.agent.test_node_source import running_node
 from tests.fakes.apiserver import wait_until
 from tests.fakes.kubelet import dra_claim, response
@@ -19,7 +19,7 @@ from tests.fakes.nvml_scenarios import no_driver
 def held_parts(snapshot: Snapshot) -> dict[str, Part]:
     """The part of every pod that holds a GPU."""
     holders = {allocation.container for allocation in snapshot.allocations}
-    parts = [part for division in divide(snapshot) for part in division.parts]
+    parts = [part for split in split_usage(snapshot) for part in split.parts]
     return {part.container.pod: part for part in parts if part.container and part.container in holders}
 
 

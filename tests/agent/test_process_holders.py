@@ -13,7 +13,7 @@ from gpusteward.core.allocations import Share
 from gpusteward.core.containers import Workload
 from gpusteward.core.gpus import GpuProcess, Place
 from gpusteward.core.snapshots import Snapshot
-from gpusteward.core.usage_split import DIVIDED_SIGNALS, divide
+from gpusteward.core.usage_split import SPLIT_SIGNALS, split_usage
 from tests.fakes.machines import NODE, write_process
 from tests.fakes.nvml_library import FakeNvml
 from tests.fakes.nvml_scenarios import crowd
@@ -71,7 +71,7 @@ def test_a_machine_without_a_kubelet_is_exported_and_its_parts_sum_to_the_device
         NODE, Nvml(NODE, event_wait_milliseconds=10), NodeProviders(ProcessTable(tmp_path), holders_are_processes=True)
     )
     try:
-        snapshot: Snapshot = source.read(DIVIDED_SIGNALS, now=1.0, runner=CollectorRunner())
+        snapshot: Snapshot = source.read(SPLIT_SIGNALS, now=1.0, runner=CollectorRunner())
     finally:
         source.close()
     assert snapshot.allocations_known
@@ -80,9 +80,9 @@ def test_a_machine_without_a_kubelet_is_exported_and_its_parts_sum_to_the_device
         (getpass.getuser(), "train"),
         (getpass.getuser(), "abababababab"),
     }
-    for division in divide(snapshot):
-        assert sum(part.memory_bytes for part in division.parts) == division.memory_used_bytes
-        assert not division.parts[-1].memory_bytes or division.parts[-1].by is Place.UNKNOWN
+    for split in split_usage(snapshot):
+        assert sum(part.memory_bytes for part in split.parts) == split.memory_used_bytes
+        assert not split.parts[-1].memory_bytes or split.parts[-1].by is Place.UNKNOWN
 
 
 def test_without_kubernetes_no_advice_about_pods_is_given(fake_nvml: FakeNvml, tmp_path: Path):
@@ -92,7 +92,7 @@ def test_without_kubernetes_no_advice_about_pods_is_given(fake_nvml: FakeNvml, t
         NODE, Nvml(NODE, event_wait_milliseconds=10), NodeProviders(ProcessTable(tmp_path), holders_are_processes=True)
     )
     try:
-        snapshot: Snapshot = source.read(DIVIDED_SIGNALS | {"memory_reserved_bytes"}, now=1.0, runner=CollectorRunner())
+        snapshot: Snapshot = source.read(SPLIT_SIGNALS | {"memory_reserved_bytes"}, now=1.0, runner=CollectorRunner())
     finally:
         source.close()
     assert [failure.collector for failure in snapshot.failures] == ["processes", "proc"]

@@ -10,7 +10,7 @@ from gpusteward.core.allocations import Share
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.gpus import GpuReading
 from gpusteward.core.snapshots import Snapshot
-from gpusteward.core.usage_split import Part, divide
+from gpusteward.core.usage_split import Part, split_usage
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.simulate.ground_truth import Truth, TruthKey
 from gpusteward.simulate.nodes import SimulatedNode
@@ -175,7 +175,7 @@ def truth_key(held: AllocationKey) -> TruthKey:
 def read_snapshot(snapshot: Snapshot, *, counts_processes: bool = True) -> Mapping[AllocationKey, Values]:
     """What is measured of every allocation at a moment: its own part, and of the device what is its own too."""
     readings = {reading.gpu.uuid: reading for reading in snapshot.readings}
-    parts = {(each.gpu.uuid, part.container): part for each in divide(snapshot) for part in each.parts}
+    parts = {(each.gpu.uuid, part.container): part for each in split_usage(snapshot) for part in each.parts}
     rows = {}
     for allocation in snapshot.allocations:
         reading = readings[allocation.gpu_uuid]

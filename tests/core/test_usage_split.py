@@ -10,7 +10,7 @@ from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
 from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading, MigInstance, Place
 from gpusteward.core.snapshots import Snapshot
-from gpusteward.core.usage_split import Division, Part, divide
+from gpusteward.core.usage_split import GpuSplit, Part, split_usage
 
 GIB = 1024**3
 GPU = Gpu("node-a", 0, "GPU-0", "NVIDIA A100-SXM4-80GB", memory_total_bytes=80 * GIB)
@@ -33,124 +33,124 @@ def claim(container: Container, share: Share = Share.EXCLUSIVE) -> Allocation:
     return Allocation(container, GPU.uuid, share)
 
 
-def division(reading: GpuReading, processes=(), allocations=()) -> Division:
-    (one,) = divide(Snapshot("node-a", 1.0, (reading,), tuple(processes), tuple(allocations)))
+def split_one(reading: GpuReading, processes=(), allocations=()) -> GpuSplit:
+    (one,) = split_usage(Snapshot("node-a", 1.0, (reading,), tuple(processes), tuple(allocations)))
     return one
 
 
-def part(divided: Division, who: Container | Place) -> Part:
-    (one,) = [each for each in divided.parts if who in (each.container, each.by) and (each.container or who is each.by)]
+def part(split: GpuSplit, who: Container | Place) -> Part:
+    (one,) = [each for each in split.parts if who in (each.container, each.by) and (each.container or who is each.by)]
     return one
 
 
 def test_a_pod_that_does_not_use_its_gpu_has_an_explicit_zero():
-    own = part(division(reading(utilization_ratio=0.0, memory_used_bytes=4 << 20), [], [claim(ALICE)]), ALICE)
+    own = part(split_one(reading(utilization_ratio=0.0, memory_used_bytes=4 << 20), [], [claim(ALICE)]), ALICE)
     assert (own.utilization_ratio, own.memory_bytes, own.processes) == (0.0, 0.0, 0)
 
 
 def test_memory_without_a_process_is_unattributed():
-    divided = division(reading(memory_used_bytes=3 * GIB), [process(1, ALICE, 2 * GIB)], [claim(ALICE)])
-    assert part(divided, ALICE).memory_bytes == 2 * GIB
-    assert part(divided, Place.UNKNOWN).memory_bytes == GIB
+    split = split_one(reading(memory_used_bytes=3 * GIB), [process(1, ALICE, 2 * GIB)], [claim(ALICE)])
+    assert part(split, ALICE).memory_bytes == 2 * GIB
+    assert part(split, Place.UNKNOWN).memory_bytes == GIB
 
 
 def test_an_exclusive_holder_has_the_device_utilization_without_process_utilization():
-    divided = division(reading(utilization_ratio=0.8), [process(1, ALICE, sm=None)], [claim(ALICE)])
-    assert part(divided, ALICE).utilization_ratio == 0.8
-    assert part(divided, Place.UNKNOWN).utilization_ratio == 0.0
+    split = split_one(reading(utilization_ratio=0.8), [process(1, ALICE, sm=None)], [claim(ALICE)])
+    assert part(split, ALICE).utilization_ratio == 0.8
+    assert part(split, Place.UNKNOWN).utilization_ratio == 0.0
 
 
 def test_pods_on_a_shared_gpu_have_their_own_utilization():
     shared = [claim(ALICE, Share.TIME_SLICED), claim(BOB, Share.TIME_SLICED)]
-    divided = division(reading(utilization_ratio=0.9), [process(1, ALICE, sm=0.6), process(2, BOB, sm=0.2)], shared)
-    assert part(divided, ALICE).utilization_ratio == 0.6
-    assert part(divided, BOB).utilization_ratio == 0.2
-    assert part(divided, Place.UNKNOWN).utilization_ratio == pytest.approx(0.1)
+    split = split_one(reading(utilization_ratio=0.9), [process(1, ALICE, sm=0.6), process(2, BOB, sm=0.2)], shared)
+    assert part(split, ALICE).utilization_ratio == 0.6
+    assert part(split, BOB).utilization_ratio == 0.2
+    assert part(split, Place.UNKNOWN).utilization_ratio == pytest.approx(0.1)
 
 
 def test_an_unattributed_process_makes_holders_without_processes_unknown_not_idle():
     shared = [claim(ALICE, Share.TIME_SLICED), claim(BOB, Share.TIME_SLICED)]
-    divided = division(reading(utilization_ratio=0.9), [process(1, None, sm=0.9)], shared)
-    assert part(divided, ALICE).utilization_ratio is None
-    assert part(divided, BOB).memory_bytes is None
+    split = split_one(reading(utilization_ratio=0.9), [process(1, None, sm=0.9)], shared)
+    assert part(split, ALICE).utilization_ratio is None
+    assert part(split, BOB).memory_bytes is None
 
 
 def test_an_unreadable_process_list_makes_holders_unknown_not_idle():
     blind = GpuReading(GPU, {"memory_used_bytes": 9.0 * GIB}, processes_known=False)
     shared = [claim(ALICE, Share.TIME_SLICED), claim(BOB, Share.TIME_SLICED)]
-    divided = division(blind, [], shared)
-    assert part(divided, ALICE).memory_bytes is None
-    assert part(divided, Place.UNKNOWN).memory_bytes == 9 * GIB
+    split = split_one(blind, [], shared)
+    assert part(split, ALICE).memory_bytes is None
+    assert part(split, Place.UNKNOWN).memory_bytes == 9 * GIB
 
 
 def test_a_holder_known_by_name_alone_is_unknown_while_a_pod_known_by_uid_alone_runs():
     named = [claim(Container("research", name, "", "main"), Share.TIME_SLICED) for name in ("alice-0", "bob-0")]
-    divided = division(reading(utilization_ratio=0.9), [process(1, Container(pod_uid="uid-a"), sm=0.9)], named)
+    split = split_one(reading(utilization_ratio=0.9), [process(1, Container(pod_uid="uid-a"), sm=0.9)], named)
     for holder in named:
-        own = part(divided, holder.container)
+        own = part(split, holder.container)
         assert (own.utilization_ratio, own.memory_bytes, own.processes, own.power_watts) == (None, None, None, None)
-    assert part(divided, Container(pod_uid="uid-a")).utilization_ratio == 0.9
+    assert part(split, Container(pod_uid="uid-a")).utilization_ratio == 0.9
 
 
 def test_a_holder_whose_uid_is_known_is_not_taken_for_a_pod_with_another():
     shared = [claim(ALICE, Share.TIME_SLICED), claim(BOB, Share.TIME_SLICED)]
-    divided = division(reading(utilization_ratio=0.9), [process(1, Container(pod_uid="uid-c"), sm=0.9)], shared)
-    assert part(divided, ALICE).utilization_ratio == 0.0
+    split = split_one(reading(utilization_ratio=0.9), [process(1, Container(pod_uid="uid-c"), sm=0.9)], shared)
+    assert part(split, ALICE).utilization_ratio == 0.0
 
 
 def test_an_unnamed_container_makes_other_containers_of_its_pod_unknown():
     helper = Container("research", "alice-0", "uid-a", "helper")
     shared = [claim(who, Share.TIME_SLICED) for who in (ALICE, helper, BOB)]
     unnamed = Container("research", "alice-0", "uid-a", "")
-    divided = division(reading(utilization_ratio=0.9), [process(1, unnamed, sm=0.9)], shared)
-    assert [part(divided, who).utilization_ratio for who in (ALICE, helper, BOB)] == [None, None, 0.0]
+    split = split_one(reading(utilization_ratio=0.9), [process(1, unnamed, sm=0.9)], shared)
+    assert [part(split, who).utilization_ratio for who in (ALICE, helper, BOB)] == [None, None, 0.0]
 
 
 def test_all_parts_of_an_idle_device_are_zero():
     shared = [claim(ALICE, Share.TIME_SLICED), claim(BOB, Share.TIME_SLICED)]
-    divided = division(reading(utilization_ratio=0.0), [process(1, None, sm=None)], shared)
-    assert [each.utilization_ratio for each in divided.parts] == [0.0] * 4
+    split = split_one(reading(utilization_ratio=0.0), [process(1, None, sm=None)], shared)
+    assert [each.utilization_ratio for each in split.parts] == [0.0] * 4
 
 
 def test_without_a_device_total_one_unknown_part_makes_the_total_unknown():
     shared = [claim(ALICE, Share.MIG), claim(BOB, Share.TIME_SLICED)]
-    divided = division(GpuReading(GPU, {}), [process(1, ALICE, sm=None)], shared)
-    assert divided.utilization_ratio is None
-    assert part(divided, BOB).utilization_ratio == 0.0
+    split = split_one(GpuReading(GPU, {}), [process(1, ALICE, sm=None)], shared)
+    assert split.utilization_ratio is None
+    assert part(split, BOB).utilization_ratio == 0.0
 
 
 def test_the_device_total_is_at_least_the_sum_of_its_processes():
     shared = [claim(ALICE, Share.TIME_SLICED), claim(BOB, Share.TIME_SLICED)]
-    divided = division(reading(utilization_ratio=0.0), [process(1, ALICE, sm=0.5)], shared)
-    assert divided.utilization_ratio == 0.5
-    assert part(divided, ALICE).utilization_ratio == 0.5
+    split = split_one(reading(utilization_ratio=0.0), [process(1, ALICE, sm=0.5)], shared)
+    assert split.utilization_ratio == 0.5
+    assert part(split, ALICE).utilization_ratio == 0.5
 
 
 def test_power_follows_utilization_and_idle_power_is_split_among_the_holders():
     shared = [claim(ALICE, Share.MPS), claim(BOB, Share.MPS)]
-    busy = division(reading(utilization_ratio=0.8), [process(1, ALICE, sm=0.6), process(2, BOB, sm=0.2)], shared)
+    busy = split_one(reading(utilization_ratio=0.8), [process(1, ALICE, sm=0.6), process(2, BOB, sm=0.2)], shared)
     assert part(busy, ALICE).power_watts == pytest.approx(225.0)
-    idle = division(reading(utilization_ratio=0.0), [], shared)
+    idle = split_one(reading(utilization_ratio=0.0), [], shared)
     assert [each.power_watts for each in idle.parts] == [150.0, 150.0, 0.0, 0.0]
-    free = division(reading(utilization_ratio=0.0))
+    free = split_one(reading(utilization_ratio=0.0))
     assert part(free, Place.UNKNOWN).power_watts == 300.0
 
 
 def test_power_is_unknown_where_utilization_is_unknown():
     shared = [claim(ALICE, Share.MPS), claim(BOB, Share.MPS)]
-    divided = division(reading(utilization_ratio=0.8), [process(1, ALICE, sm=None), process(2, BOB, sm=0.2)], shared)
-    assert part(divided, ALICE).power_watts is None
-    assert part(divided, BOB).power_watts == pytest.approx(75.0)
-    assert part(divided, Place.UNKNOWN).power_watts == pytest.approx(225.0)
+    split = split_one(reading(utilization_ratio=0.8), [process(1, ALICE, sm=None), process(2, BOB, sm=0.2)], shared)
+    assert part(split, ALICE).power_watts is None
+    assert part(split, BOB).power_watts == pytest.approx(75.0)
+    assert part(split, Place.UNKNOWN).power_watts == pytest.approx(225.0)
 
 
 def test_with_unknown_utilization_power_is_unattributed_unless_there_is_one_holder():
     busy = [process(1, ALICE, sm=None), process(2, BOB, sm=None)]
-    alone = division(reading(), busy[:1], [claim(ALICE, Share.MIG)])
+    alone = split_one(reading(), busy[:1], [claim(ALICE, Share.MIG)])
     assert part(alone, ALICE).power_watts == 300.0
     for held in ([claim(ALICE), claim(BOB)], [claim(ALICE)]):
-        divided = division(reading(), busy, held)
-        assert [part(divided, who).power_watts for who in (ALICE, BOB, Place.UNKNOWN)] == [None, None, 300.0]
+        split = split_one(reading(), busy, held)
+        assert [part(split, who).power_watts for who in (ALICE, BOB, Place.UNKNOWN)] == [None, None, 300.0]
 
 
 def watts_of_instances(
@@ -164,7 +164,7 @@ def watts_of_instances(
         )
         for i, (profile, busy) in enumerate(instances)
     ]
-    return [each.power_watts for each in divide(Snapshot("node-a", 1.0, (parent, *readings), running))]
+    return [each.power_watts for each in split_usage(Snapshot("node-a", 1.0, (parent, *readings), running))]
 
 
 def test_a_mig_devices_power_is_split_over_its_instances_by_activity():
@@ -179,7 +179,7 @@ def test_power_is_split_by_slices_if_an_activity_is_unknown():
 
 
 def test_a_lost_gpu_is_not_divided():
-    assert divide(Snapshot("node-a", 1.0, (GpuReading(GPU, lost=True),))) == ()
+    assert split_usage(Snapshot("node-a", 1.0, (GpuReading(GPU, lost=True),))) == ()
 
 
 maybe_ratio = st.none() | st.floats(0, 1)
@@ -221,11 +221,11 @@ readings = st.builds(
 
 @given(readings, processes, claims)
 def test_the_parts_always_sum_to_the_device(seen, running, held):
-    divided = division(seen, running, held)
+    split = split_one(seen, running, held)
     for total, parts in (
-        (divided.utilization_ratio, [each.utilization_ratio for each in divided.parts]),
-        (divided.memory_used_bytes, [each.memory_bytes for each in divided.parts]),
-        (divided.power_watts, [each.power_watts for each in divided.parts]),
+        (split.utilization_ratio, [each.utilization_ratio for each in split.parts]),
+        (split.memory_used_bytes, [each.memory_bytes for each in split.parts]),
+        (split.power_watts, [each.power_watts for each in split.parts]),
     ):
         if total is not None:
             assert math.isclose(sum(value or 0.0 for value in parts), total, rel_tol=1e-9, abs_tol=1e-9)
@@ -234,8 +234,6 @@ def test_the_parts_always_sum_to_the_device(seen, running, held):
 
 @given(readings, processes, claims)
 def test_the_total_is_never_less_than_measured_nor_more_than_the_device_has(seen, running, held):
-    divided = division(seen, running, held)
-    assert (
-        divided.utilization_ratio is None or seen.signals.get("utilization_ratio", 0) <= divided.utilization_ratio <= 1
-    )
-    assert divided.memory_used_bytes is None or divided.memory_used_bytes <= 80 * GIB
+    split = split_one(seen, running, held)
+    assert split.utilization_ratio is None or seen.signals.get("utilization_ratio", 0) <= split.utilization_ratio <= 1
+    assert split.memory_used_bytes is None or split.memory_used_bytes <= 80 * GIB

@@ -6,7 +6,7 @@ import pytest
 
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.gpus import Place
-from gpusteward.core.usage_split import divide
+from gpusteward.core.usage_split import split_usage
 from gpusteward.simulate.fleets import default_node
 from gpusteward.simulate.loads import Load, parse_load
 from gpusteward.simulate.workloads import Kind
@@ -77,10 +77,10 @@ def test_a_load_is_a_process_of_the_host_and_the_parts_still_add_up():
     (process,) = (each for each in snapshot.processes if each.name == "gpusteward-load")
     assert process.place is Place.HOST
     assert process.sm_ratio == 0.9
-    (division,) = (each for each in divide(snapshot) if each.gpu.index == 3 and not each.gpu.mig)
-    parts = {part.by: part.utilization_ratio for part in division.parts if part.container is None}
+    (split,) = (each for each in split_usage(snapshot) if each.gpu.index == 3 and not each.gpu.mig)
+    parts = {part.by: part.utilization_ratio for part in split.parts if part.container is None}
     assert parts[Place.HOST] == 0.9
-    assert sum(part.utilization_ratio for part in division.parts) == pytest.approx(division.utilization_ratio)
+    assert sum(part.utilization_ratio for part in split.parts) == pytest.approx(split.utilization_ratio)
 
 
 def test_other_work_on_the_gpu_is_reduced_by_the_load():

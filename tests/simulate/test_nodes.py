@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpusteward.core.allocations import Share
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.gpus import Place
-from gpusteward.core.usage_split import divide
+from gpusteward.core.usage_split import split_usage
 from gpusteward.simulate.assembly import GpuPlan
 from gpusteward.simulate.devices import WINDOW_SECONDS
 from gpusteward.simulate.fleets import default_node, fleet
@@ -70,14 +70,14 @@ def ratios_on(snapshot, uuid):
 @settings(max_examples=150, deadline=None)
 def test_divided_parts_add_up_to_the_device(node, at):
     snapshot = node.snapshot(at)
-    divisions = divide(snapshot)
-    assert len(divisions) == sum(not reading.is_mig_parent for reading in snapshot.readings)
-    for division in divisions:
-        memory = [part.memory_bytes for part in division.parts]
-        assert sum(memory) == pytest.approx(division.memory_used_bytes)
-        if division.utilization_ratio is not None:
-            ratios = [part.utilization_ratio or 0.0 for part in division.parts]
-            assert sum(ratios) == pytest.approx(division.utilization_ratio)
+    splits = split_usage(snapshot)
+    assert len(splits) == sum(not reading.is_mig_parent for reading in snapshot.readings)
+    for split in splits:
+        memory = [part.memory_bytes for part in split.parts]
+        assert sum(memory) == pytest.approx(split.memory_used_bytes)
+        if split.utilization_ratio is not None:
+            ratios = [part.utilization_ratio or 0.0 for part in split.parts]
+            assert sum(ratios) == pytest.approx(split.utilization_ratio)
 
 
 @pytest.mark.parametrize("kind", [Kind.TRAINING, Kind.INFERENCE, Kind.STARVED, Kind.HUNG, Kind.PARKED])

@@ -84,7 +84,7 @@ def _find_pod(identity: ProcessIdentity, pods: Mapping[str, Pod]) -> Pod | None:
 
 
 def _container_of_pod(pod: Pod, container_id: str, holders: Sequence[Allocation]) -> Container:
-    """Find the container by id; if the API server does not know the id yet, take the pod's only claim on the GPU."""
+    """Find by container id; if the API server does not know the id yet, use the pod's only allocation on this GPU."""
     name = pod.containers.get(container_id, "")
     own = [
         each.container
@@ -112,7 +112,7 @@ def _is_mps_server(identity: ProcessIdentity) -> bool:
 def _is_outside(
     container: Container | None, holders: Sequence[Allocation], unplaced: frozenset[tuple[str, str]]
 ) -> bool:
-    """Whether the pod has no claim on this GPU. False for pods with an unresolved claim: it may be on this GPU."""
+    """Whether the pod has no allocation on this GPU. False for pods with an unresolved claim: it may be on this GPU."""
     if container is None or not container.pod:
         return False
     pod = (container.namespace, container.pod)

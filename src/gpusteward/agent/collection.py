@@ -15,7 +15,7 @@ from gpusteward.agent.node_source import SnapshotSource
 from gpusteward.agent.usage_counters import SnapshotView, UsageCounters
 from gpusteward.core.exposition import Family, LabelCache
 from gpusteward.core.snapshots import Snapshot
-from gpusteward.core.usage_split import DIVIDED_SIGNALS
+from gpusteward.core.usage_split import SPLIT_SIGNALS
 from gpusteward.logs import Log
 
 log = Log(__name__)
@@ -52,7 +52,7 @@ class Collection:
     ) -> None:
         self._source = source
         self._dialect_set = dialect_set
-        self._pages = page
+        self._page = page
         self._counters = UsageCounters(longest_gap_seconds=interval_seconds * STALE_AFTER_INTERVALS)
         self._cycles = 0
         self.runner = CollectorRunner()
@@ -74,7 +74,7 @@ class Collection:
             reloads=self._dialect_set.count_reloads(),
             labels=self._dialect_set.labels,
         )
-        self._pages.publish(families, taken_at=monotonic)
+        self._page.publish(families, taken_at=monotonic)
         self.last_snapshot = snapshot
         self.has_seen_gpus |= bool(snapshot.readings)
 
@@ -82,7 +82,7 @@ class Collection:
         self._source.release(seconds=seconds)
 
     def _wanted(self) -> frozenset[str]:
-        return DIVIDED_SIGNALS.union(*(dialect.wanted for dialect in self._dialect_set.dialects))
+        return SPLIT_SIGNALS.union(*(dialect.wanted for dialect in self._dialect_set.dialects))
 
     def _families(self, view: SnapshotView) -> list[Family]:
         families: list[Family] = []

@@ -1,4 +1,7 @@
-"""Counters accumulated from snapshot to snapshot: busy seconds and estimated energy, per GPU and per user of it."""
+"""Counters accumulated from snapshot to snapshot: busy seconds and estimated energy, per GPU and per part of it.
+
+The parts of a GPU are those of `core.usage_split`: its containers, the host, and an unattributed rest.
+"""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -7,9 +10,9 @@ from typing import Generic, TypeVar
 from gpusteward.core.containers import Container
 from gpusteward.core.gpus import Place
 from gpusteward.core.snapshots import Snapshot
-from gpusteward.core.usage_split import Division, Part, divide
+from gpusteward.core.usage_split import GpuSplit, Part, split_usage
 
-UserKey = tuple[str, Place, Container | None]  # gpu uuid, place, container
+PartKey = tuple[str, Place, Container | None]  # gpu uuid, place, container
 _Key = TypeVar("_Key", bound=Hashable)
 
 
@@ -18,10 +21,10 @@ class SnapshotView:
     """Input of every dialect: a snapshot, the usage split of its GPUs, and the counters so far."""
 
     snapshot: Snapshot
-    divisions: tuple[Division, ...] = ()
+    splits: tuple[GpuSplit, ...] = ()
     gpu_busy_seconds: Mapping[str, float] = field(default_factory=dict)
-    use_busy_seconds: Mapping[UserKey, float] = field(default_factory=dict)
-    use_energy_joules: Mapping[UserKey, float] = field(default_factory=dict)
+    part_busy_seconds: Mapping[PartKey, float] = field(default_factory=dict)
+    part_energy_joules: Mapping[PartKey, float] = field(default_factory=dict)
 
 
 class _Counters(Generic[_Key]):
@@ -44,38 +47,36 @@ class _Counters(Generic[_Key]):
 
 
 class UsageCounters:
-    """Integrates usage over time. Users that left a GPU are dropped, so memory is bounded by what is running."""
+    """Integrates usage over time. The counters of a container that left a GPU are dropped, which bounds memory."""
 
     def __init__(self, *, longest_gap_seconds: float) -> None:
         """`longest_gap_seconds`: a longer gap between snapshots is a collection failure and not counted as usage."""
         self._longest_gap = longest_gap_seconds
         self._last = Snapshot("", 0.0)
         self._gpu_busy: _Counters[str] = _Counters()
-        self._use_busy: _Counters[UserKey] = _Counters()
-        self._use_energy: _Counters[UserKey] = _Counters()
+        self._part_busy: _Counters[PartKey] = _Counters()
+        self._part_energy: _Counters[PartKey] = _Counters()
 
     def advance(self, snapshot: Snapshot) -> SnapshotView:
         """Add the usage since the last snapshot and return the view of the new one."""
-        divisions = divide(snapshot)
+        splits = split_usage(snapshot)
         seconds = snapshot.taken_at - self._last.taken_at
         seconds = seconds if 0 < seconds <= self._longest_gap else 0.0
-        joules = _joules_per_watt(self._last, snapshot, seconds)
+        joules = _energy_per_watt(self._last, snapshot, seconds)
         is_unread = _unread(snapshot)
         self._last = snapshot
         return SnapshotView(
             snapshot,
-            divisions,
-            self._gpu_busy.grow(
-                {each.gpu.uuid: _times(each.utilization_ratio, seconds) for each in divisions}, is_unread
-            ),
-            self._use_busy.grow(
-                {key: _times(part.utilization_ratio, seconds) for _, part, key in _parts(divisions)},
+            splits,
+            self._gpu_busy.grow({each.gpu.uuid: _times(each.utilization_ratio, seconds) for each in splits}, is_unread),
+            self._part_busy.grow(
+                {key: _times(part.utilization_ratio, seconds) for _, part, key in _parts(splits)},
                 lambda key: is_unread(key[0]),
             ),
-            self._use_energy.grow(
+            self._part_energy.grow(
                 {
                     key: _times(part.power_watts, joules.get(each.gpu.device_uuid, seconds))
-                    for each, part, key in _parts(divisions)
+                    for each, part, key in _parts(splits)
                 },
                 lambda key: is_unread(key[0]),
             ),
@@ -83,7 +84,7 @@ class UsageCounters:
 
 
 def _unread(snapshot: Snapshot) -> Callable[[str], bool]:
-    """Which GPUs could not be read, so that it is unknown which users left them: the lost ones, or all."""
+    """Which GPUs could not be read, so that it is unknown which containers left them: the lost ones, or all."""
     lost = {reading.gpu.uuid for reading in snapshot.readings if reading.lost}
     return lambda uuid: not snapshot.readings or uuid in lost
 
@@ -92,13 +93,13 @@ def _times(rate: float | None, seconds: float) -> float | None:
     return None if rate is None else rate * seconds
 
 
-def _parts(divisions: tuple[Division, ...]) -> Iterator[tuple[Division, Part, UserKey]]:
-    for division in divisions:
-        for part in division.parts:
-            yield division, part, (division.gpu.uuid, part.by, part.container)
+def _parts(splits: tuple[GpuSplit, ...]) -> Iterator[tuple[GpuSplit, Part, PartKey]]:
+    for split in splits:
+        for part in split.parts:
+            yield split, part, (split.gpu.uuid, part.by, part.container)
 
 
-def _joules_per_watt(before: Snapshot, now: Snapshot, seconds: float) -> Mapping[str, float]:
+def _energy_per_watt(before: Snapshot, now: Snapshot, seconds: float) -> Mapping[str, float]:
     """Energy since the last snapshot per watt drawn now: the energy counter is exact, power is only a sample."""
     if not seconds:
         return {}

@@ -33,13 +33,13 @@ class Page:
 
     @cached_property
     def text(self) -> bytes:
-        return self._put_together(render_text_header)
+        return self._assemble(render_text_header)
 
     @cached_property
     def openmetrics(self) -> bytes:
-        return self._put_together(render_openmetrics_header)
+        return self._assemble(render_openmetrics_header)
 
-    def _put_together(self, render_header: Callable[[Metric], str]) -> bytes:
+    def _assemble(self, render_header: Callable[[Metric], str]) -> bytes:
         return "".join([part for metric, lines in self.families for part in (render_header(metric), lines)]).encode()
 
 
@@ -59,14 +59,14 @@ class LabelCache:
 
     def render(self, labels: Labels) -> str:
         """`{a="b",c="d"}`, or empty without labels."""
-        return self.keep(labels, lambda: labels)
+        return self.get_or_render(labels, lambda: labels)
 
-    def keep(self, key: Hashable, build: Callable[[], Labels]) -> str:
-        """Render labels under a shorter key; they are built only for a new key."""
-        return self.keep_all(key, lambda: (build(),))[0]
+    def get_or_render(self, key: Hashable, build: Callable[[], Labels]) -> str:
+        """The rendered labels cached under `key`; `build` is called only for a new key."""
+        return self.get_or_render_all(key, lambda: (build(),))[0]
 
-    def keep_all(self, key: Hashable, build: Callable[[], Iterable[Labels]]) -> tuple[str, ...]:
-        """Render several label sets under one key."""
+    def get_or_render_all(self, key: Hashable, build: Callable[[], Iterable[Labels]]) -> tuple[str, ...]:
+        """The same for several label sets under one key."""
         texts = self._now.get(key)
         if texts is None:
             texts = self._before.get(key)

@@ -28,8 +28,8 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Division:
-    """One GPU and its parts; a total of `None` could not be measured."""
+class GpuSplit:
+    """The usage of one GPU, split into parts; a total of `None` could not be measured."""
 
     gpu: Gpu
     utilization_ratio: float | None
@@ -38,23 +38,23 @@ class Division:
     parts: tuple[Part, ...]
 
 
-DIVIDED_SIGNALS = frozenset(
+SPLIT_SIGNALS = frozenset(
     {"utilization_mean_ratio", "utilization_ratio", "gr_engine_ratio", "memory_used_bytes", "memory_total_bytes"}
     | {"memory_reserved_bytes", "power_watts", "energy_joules_total"}
 )
-"""Signals needed to split a GPU and to accumulate the usage of its users."""
+"""Signals needed to split a GPU and to accumulate the usage of its parts."""
 
-_Users = dict[tuple[Place, Container | None], list[GpuProcess]]
+_ProcessesByPart = dict[tuple[Place, Container | None], list[GpuProcess]]
 _OnGpu = TypeVar("_OnGpu", GpuProcess, Allocation)
 
 
-def divide(snapshot: Snapshot) -> tuple[Division, ...]:
+def split_usage(snapshot: Snapshot) -> tuple[GpuSplit, ...]:
     """Split every GPU of the snapshot that can be allocated: whole GPUs, and MIG instances instead of their parent."""
     processes = _by_gpu(snapshot.processes)
     allocations = _by_gpu(snapshot.allocations)
     instance_watts = _instance_watts(snapshot.readings, processes)
     return tuple(
-        divide_gpu(
+        split_gpu(
             reading,
             processes.get(reading.gpu.uuid, ()),
             allocations.get(reading.gpu.uuid, ()),
@@ -65,25 +65,27 @@ def divide(snapshot: Snapshot) -> tuple[Division, ...]:
     )
 
 
-def divide_gpu(
+def split_gpu(
     reading: GpuReading,
     processes: Sequence[GpuProcess],
     allocations: Sequence[Allocation],
     *,
     watts: float | None,
-) -> Division:
+) -> GpuSplit:
     """Split one GPU among the containers that hold it and the processes on it."""
-    users = _users(processes, allocations)
-    known = _known_processes(reading, users)
-    sizes = _sum_per_user(known, lambda process: process.memory_bytes)
+    groups = _group_processes(processes, allocations)
+    known = _known_processes(reading, groups)
+    sizes = _sum_per_part(known, lambda process: process.memory_bytes)
     held, memory = _reconcile_total(reading.signals.get("memory_used_bytes"), sizes, _capacity(reading))
-    busy, utilization = _reconcile_total(utilization_of(reading), _utilization(reading, users, known, allocations), 1.0)
+    busy, utilization = _reconcile_total(
+        utilization_of(reading), _utilization(reading, groups, known, allocations), 1.0
+    )
     power = _power(watts, utilization, len(allocations))
     parts = tuple(
         Part(by, container, None if own is None else len(own), ratio, size, watt)
-        for (by, container), own, ratio, size, watt in zip(users, known, utilization, memory, power, strict=True)
+        for (by, container), own, ratio, size, watt in zip(groups, known, utilization, memory, power, strict=True)
     )
-    return Division(reading.gpu, busy, held, watts, parts)
+    return GpuSplit(reading.gpu, busy, held, watts, parts)
 
 
 def utilization_of(reading: GpuReading) -> float | None:
@@ -94,32 +96,32 @@ def utilization_of(reading: GpuReading) -> float | None:
     return None
 
 
-def _users(processes: Sequence[GpuProcess], allocations: Sequence[Allocation]) -> _Users:
-    """Processes by user: containers with an allocation, then other containers with a process, host, unattributed."""
-    users: _Users = {(Place.CONTAINER, allocation.container): [] for allocation in allocations}
-    rest: _Users = {(Place.HOST, None): [], (Place.UNKNOWN, None): []}
+def _group_processes(processes: Sequence[GpuProcess], allocations: Sequence[Allocation]) -> _ProcessesByPart:
+    """Processes by part: containers with an allocation, then other containers with a process, host, unattributed."""
+    groups: _ProcessesByPart = {(Place.CONTAINER, allocation.container): [] for allocation in allocations}
+    rest: _ProcessesByPart = {(Place.HOST, None): [], (Place.UNKNOWN, None): []}
     for process in processes:
         if process.place is Place.CONTAINER:
-            users.setdefault((Place.CONTAINER, process.container), []).append(process)
+            groups.setdefault((Place.CONTAINER, process.container), []).append(process)
         else:
             rest[process.place, None].append(process)
-    return users | rest
+    return groups | rest
 
 
-def _known_processes(reading: GpuReading, users: _Users) -> list[list[GpuProcess] | None]:
-    """The processes of each user; None if unknown.
+def _known_processes(reading: GpuReading, groups: _ProcessesByPart) -> list[list[GpuProcess] | None]:
+    """The processes of each part; None if unknown.
 
-    A user without processes is known to have none only if all processes on the GPU could be listed and attributed.
+    A part without processes is known to have none only if all processes on the GPU could be listed and attributed.
     """
     unnamed = [
         container
-        for (_, container), own in users.items()
+        for (_, container), own in groups.items()
         if container and own and not (container.pod and container.name)
     ]
-    is_complete = reading.processes_known and not users[Place.UNKNOWN, None]
+    is_complete = reading.processes_known and not groups[Place.UNKNOWN, None]
     return [
         own if own or (is_complete and not any(_may_be(other, container) for other in unnamed)) else None
-        for (_, container), own in users.items()
+        for (_, container), own in groups.items()
     ]
 
 
@@ -132,7 +134,7 @@ def _may_be(unnamed: Container, holder: Container | None) -> bool:
     return not holder.pod_uid
 
 
-def _sum_per_user(
+def _sum_per_part(
     known: Iterable[list[GpuProcess] | None], read: Callable[[GpuProcess], float | None]
 ) -> list[float | None]:
     return [None if own is None else _known_sum(map(read, own)) for own in known]
@@ -140,20 +142,20 @@ def _sum_per_user(
 
 def _utilization(
     reading: GpuReading,
-    users: _Users,
+    groups: _ProcessesByPart,
     known: Sequence[list[GpuProcess] | None],
     allocations: Sequence[Allocation],
 ) -> list[float | None]:
-    """Utilization of each user; an exclusive holder without other processes on the GPU has all of it."""
-    device, ratios = utilization_of(reading), _sum_per_user(known, lambda process: process.sm_ratio)
-    if device is not None and _has_sole_holder(users, allocations):
+    """Utilization of each part; an exclusive holder without other processes on the GPU has all of it."""
+    device, ratios = utilization_of(reading), _sum_per_part(known, lambda process: process.sm_ratio)
+    if device is not None and _has_sole_holder(groups, allocations):
         return [max(device, ratios[0] or 0.0), 0.0, 0.0]
     return ratios
 
 
-def _has_sole_holder(users: _Users, allocations: Sequence[Allocation]) -> bool:
+def _has_sole_holder(groups: _ProcessesByPart, allocations: Sequence[Allocation]) -> bool:
     is_exclusive = len(allocations) == 1 and allocations[0].share in (Share.EXCLUSIVE, Share.MIG)
-    return is_exclusive and len(users) == 3 and not users[Place.HOST, None] and not users[Place.UNKNOWN, None]
+    return is_exclusive and len(groups) == 3 and not groups[Place.HOST, None] and not groups[Place.UNKNOWN, None]
 
 
 def _known_sum(values: Iterable[float | None]) -> float | None:

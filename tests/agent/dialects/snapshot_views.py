@@ -8,13 +8,13 @@ from typing import Any
 from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.agent.fields.field_list import FieldList, default_fields, parse_fields
-from gpusteward.agent.usage_counters import SnapshotView, UserKey
+from gpusteward.agent.usage_counters import PartKey, SnapshotView
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
 from gpusteward.core.exposition import Family, LabelCache
 from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading, MigInstance
 from gpusteward.core.snapshots import Snapshot
-from gpusteward.core.usage_split import divide
+from gpusteward.core.usage_split import split_usage
 
 H100 = "NVIDIA H100 80GB HBM3"
 GIB = float(2**30)
@@ -97,11 +97,11 @@ def view(
     allocations: Iterable[Allocation] = (),
     *,
     processes: Iterable[GpuProcess] = (),
-    energy: Mapping[UserKey, float] = NOTHING,
+    energy: Mapping[PartKey, float] = NOTHING,
     taken_at: float = 1000.0,
 ) -> SnapshotView:
     snapshot = Snapshot("node-1", taken_at, tuple(readings), tuple(processes), tuple(allocations))
-    return SnapshotView(snapshot, divide(snapshot), use_energy_joules=energy)
+    return SnapshotView(snapshot, split_usage(snapshot), part_energy_joules=energy)
 
 
 def fields(*rows: str) -> FieldList:

@@ -3,7 +3,7 @@
 import pytest
 
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
-from gpusteward.agent.usage_counters import UserKey
+from gpusteward.agent.usage_counters import PartKey
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
 from gpusteward.core.gpus import GpuProcess, Place
@@ -99,7 +99,7 @@ def sliced(pod: str, replica: str) -> Allocation:
 def test_the_per_pod_form_has_only_the_usage_of_each_pod() -> None:
     a, b = sliced("a", "0"), sliced("b", "1")
     used = [process(1, a, memory=6 * GIB, sm=0.3), process(2, b, memory=3 * GIB, sm=0.1)]
-    energy: dict[UserKey, float] = {("GPU-0", Place.CONTAINER, a.container): 5.0}
+    energy: dict[PartKey, float] = {("GPU-0", Place.CONTAINER, a.container): 5.0}
     page = render(view([reading()], [a, b], processes=used, energy=energy), PER_POD)
     by_pod = {name: {x["pod"]: value for x, value in page.samples(name)} for name in page.names()}
     assert by_pod["DCGM_FI_DEV_GPU_UTIL"] == {"a": 30, "b": 10}

@@ -42,7 +42,7 @@ class DcgmOptions:
     names: str = "classic"  # or "v4.9", or "both"
     hostname_label: str = "Hostname"  # or "hostname", or "both"
     hostname: str = ""  # empty: no hostname label
-    device_per_pod: bool = False  # one sample per claim on a shared GPU instead of one per GPU
+    device_per_pod: bool = False  # one sample per allocation of a shared GPU instead of one per GPU
     old_labels: bool = False  # the label names of dcgm-exporter 1.x
     pod_labels: bool = False
     pod_uid: bool = False

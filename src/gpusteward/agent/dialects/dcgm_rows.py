@@ -56,9 +56,9 @@ Rows = Mapping[Scope, list[Row]]
 def list_rows(view: SnapshotView, options: DcgmOptions, label_builder: LabelBuilder, *, cache: LabelCache) -> Rows:
     """All rows by scope, in the order of the GPUs. A lost GPU has none."""
     rows: dict[Scope, list[Row]] = {scope: [] for scope in ALL_SCOPES}
-    claims = _Claims(view)
+    usage = _AllocationUsage(view)
     for entity in list_entities(view.snapshot.readings, options.devices):
-        for labels, signals in _list_copies(entity, claims, label_builder, per_pod=options.device_per_pod):
+        for labels, signals in _list_copies(entity, usage, label_builder, per_pod=options.device_per_pod):
             row = Row(entity.reading, signals, labels, cache.render(labels.all()))
             for scope in entity.scopes:
                 rows[scope].append(row)
@@ -116,18 +116,18 @@ def _split_instances(instances: Sequence[GpuReading]) -> set[int]:
     return {number for number, count in counts.items() if count > 1}
 
 
-class _Claims:
+class _AllocationUsage:
     """Allocations per GPU, and the measured part of each holder."""
 
     def __init__(self, view: SnapshotView) -> None:
-        self._energy = view.use_energy_joules
+        self._energy = view.part_energy_joules
         self._by_gpu: dict[str, list[Allocation]] = {}
         for allocation in view.snapshot.allocations:
             self._by_gpu.setdefault(allocation.gpu_uuid, []).append(allocation)
         self._parts: dict[tuple[str, Container | None], Part] = {
-            (division.gpu.uuid, part.container): part
-            for division in view.divisions
-            for part in division.parts
+            (split.gpu.uuid, part.container): part
+            for split in view.splits
+            for part in split.parts
             if part.by is Place.CONTAINER
         }
 
@@ -135,7 +135,7 @@ class _Claims:
         return self._by_gpu.get(gpu_uuid, ())
 
     def measure(self, allocation: Allocation, *, of: int) -> dict[str, float | None]:
-        """The measured part of one claim. Usage of a container with several claims is spread evenly over them."""
+        """The usage of one allocation. If a container has `of` allocations, its usage is spread evenly over them."""
         gpu_uuid, container = allocation.gpu_uuid, allocation.container
         part = self._parts.get((gpu_uuid, container), _UNKNOWN)
         own = {
@@ -151,10 +151,10 @@ _UNKNOWN = Part(Place.CONTAINER)
 _Copy = tuple[EntityLabels, Mapping[str, float]]
 
 
-def _list_copies(entity: Entity, claims: _Claims, label_builder: LabelBuilder, *, per_pod: bool) -> list[_Copy]:
-    """One sample per device, labelled with its exclusive holder; in the per-pod form one sample per claim on a shared
-    device instead."""
-    allocations = claims.on(entity.reading.gpu.uuid)
+def _list_copies(entity: Entity, usage: _AllocationUsage, label_builder: LabelBuilder, *, per_pod: bool) -> list[_Copy]:
+    """One sample per device, labelled with its exclusive holder; in the per-pod form one sample per allocation of a
+    shared device instead."""
+    allocations = usage.on(entity.reading.gpu.uuid)
     holder = find_holder(allocations)
     signals = entity.signals()
     if not per_pod or holder or not allocations:
@@ -162,7 +162,7 @@ def _list_copies(entity: Entity, claims: _Claims, label_builder: LabelBuilder, *
     shared = Counter(allocation.container for allocation in allocations)
     merged: dict[EntityLabels, dict[str, float | None]] = {}
     for allocation in allocations:
-        own = claims.measure(allocation, of=shared[allocation.container])
+        own = usage.measure(allocation, of=shared[allocation.container])
         labels = _label(entity, label_builder, allocation)
         merged[labels] = _add(merged[labels], own) if labels in merged else own
     return [(labels, _replace(signals, own)) for labels, own in merged.items()]
@@ -173,7 +173,7 @@ def _label(entity: Entity, label_builder: LabelBuilder, holder: Allocation | Non
 
 
 def find_holder(allocations: Sequence[Allocation]) -> Allocation | None:
-    """The claim of the pod that holds the device exclusively.
+    """The allocation of the pod that holds the device exclusively.
 
     A device that can be shared counts as shared even while one pod holds it, so that its labels stay stable.
     """
@@ -188,7 +188,7 @@ def _is_same_pod(one: Container, other: Container) -> bool:
 
 
 def _add(one: Mapping[str, float | None], other: Mapping[str, float | None]) -> dict[str, float | None]:
-    """Claims with identical labels become one sample: the sum, or unknown if one is unknown."""
+    """Allocations with identical labels become one sample: the sum, or unknown if one is unknown."""
     return {
         name: None if value is None or (more := other[name]) is None else value + more for name, value in one.items()
     }

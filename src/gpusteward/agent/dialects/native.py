@@ -10,7 +10,7 @@ from gpusteward.core.containers import Container
 from gpusteward.core.exposition import Family, FamilyBuilder, LabelCache, Labels, Samples
 from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading
 from gpusteward.core.signals import SIGNALS, Scope
-from gpusteward.core.usage_split import Division, Part
+from gpusteward.core.usage_split import GpuSplit, Part
 
 _NO_CONTAINER = Container()
 Counts = Mapping[int, int] | Mapping[str, int]
@@ -29,7 +29,7 @@ class NativeDialect:
         builder = FamilyBuilder()
         gpus = {reading.gpu.uuid: reading.gpu for reading in view.snapshot.readings}
         self._write_readings(builder, view.snapshot.readings)
-        self._write_divisions(builder, view.divisions, gpu_busy_seconds=view.gpu_busy_seconds)
+        self._write_splits(builder, view.splits, gpu_busy_seconds=view.gpu_busy_seconds)
         self._write_parts(builder, view)
         self._write_allocations(builder, [each for each in view.snapshot.allocations if each.gpu_uuid in gpus], gpus)
         self._write_processes(builder, [each for each in view.snapshot.processes if each.gpu_uuid in gpus], gpus)
@@ -46,7 +46,7 @@ class NativeDialect:
         for reading in readings:
             gpu, version = reading.gpu, reading.gpu.facts.get("driver_version")
             key = ("gpu", gpu.uuid, gpu.index, version)
-            own, identity = self._labels.keep_all(key, partial(_labels_of_reading, gpu))
+            own, identity = self._labels.get_or_render_all(key, partial(_labels_of_reading, gpu))
             info.write(identity, 1)
             up.write(own, int(not reading.lost))
             names, rows = by_level[_level(reading)]
@@ -61,17 +61,17 @@ class NativeDialect:
         for reading in readings:
             counts = count(reading)
             key = (label, reading.gpu.uuid, reading.gpu.index, *counts)
-            texts = self._labels.keep_all(key, partial(_labels_of_events, reading.gpu, label, counts))
+            texts = self._labels.get_or_render_all(key, partial(_labels_of_events, reading.gpu, label, counts))
             samples += zip(texts, counts.values(), strict=True)
 
-    def _write_divisions(
-        self, builder: FamilyBuilder, divisions: Sequence[Division], *, gpu_busy_seconds: Mapping[str, float]
+    def _write_splits(
+        self, builder: FamilyBuilder, splits: Sequence[GpuSplit], *, gpu_busy_seconds: Mapping[str, float]
     ) -> None:
         rows = builder.rows(metrics.GPU_UTILIZATION, metrics.GPU_MEMORY_USED, metrics.GPU_BUSY_SECONDS)
-        for each in divisions:
+        for each in splits:
             gpu = each.gpu
             rows.write(
-                self._labels.keep(("division", gpu.uuid, gpu.index), partial(gpu_labels, gpu)),
+                self._labels.get_or_render(("split", gpu.uuid, gpu.index), partial(gpu_labels, gpu)),
                 _round(each.utilization_ratio),
                 each.memory_used_bytes,
                 _round(gpu_busy_seconds.get(gpu.uuid)),
@@ -79,19 +79,19 @@ class NativeDialect:
 
     def _write_parts(self, builder: FamilyBuilder, view: SnapshotView) -> None:
         rows = builder.rows(*_PART_METRICS)
-        for division in view.divisions:
-            gpu = division.gpu
-            for part in division.parts:
+        for split in view.splits:
+            gpu = split.gpu
+            for part in split.parts:
                 key = (gpu.uuid, part.by, part.container)
                 workload = part.container.workload if part.container else None
                 rows.write(
-                    self._labels.keep(("use", key, gpu.index, workload), partial(_labels_of_part, gpu, part)),
+                    self._labels.get_or_render(("use", key, gpu.index, workload), partial(_labels_of_part, gpu, part)),
                     _round(part.utilization_ratio),
                     part.memory_bytes,
                     part.processes,
                     _round(part.power_watts),
-                    _round(view.use_energy_joules.get(key)),
-                    _round(view.use_busy_seconds.get(key)),
+                    _round(view.part_energy_joules.get(key)),
+                    _round(view.part_busy_seconds.get(key)),
                 )
 
     def _write_allocations(
@@ -101,8 +101,8 @@ class NativeDialect:
         for each in allocations:
             gpu, holder = gpus[each.gpu_uuid], each.container
             key = (gpu.uuid, gpu.index, holder, holder.workload, holder.user, each.share, each.resource, each.replica)
-            own, terms = self._labels.keep_all(key, partial(_labels_of_allocation, each, gpu))
-            info.write(terms, 1)
+            own, with_terms = self._labels.get_or_render_all(key, partial(_labels_of_allocation, each, gpu))
+            info.write(with_terms, 1)
             rows.write(own, each.memory_limit_bytes, each.core_limit_ratio, holder.started_at)
 
     def _write_processes(
@@ -113,7 +113,7 @@ class NativeDialect:
         for each in processes:
             gpu = gpus[each.gpu_uuid]
             key = ("process", gpu.uuid, gpu.index, each.pid, each.name, each.place, each.container)
-            own, *by_engine = self._labels.keep_all(key, partial(_labels_of_process, each, gpu))
+            own, *by_engine = self._labels.get_or_render_all(key, partial(_labels_of_process, each, gpu))
             rows.write(own, each.memory_bytes, 1 if each.outside_allocation else None)
             ratios = (each.sm_ratio, each.memory_ratio, each.encoder_ratio, each.decoder_ratio)
             for labels, ratio in zip(by_engine, ratios, strict=True):

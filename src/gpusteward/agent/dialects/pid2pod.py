@@ -26,7 +26,7 @@ class Pid2PodDialect:
             who = process.container
             if who and who.pod:
                 key = ("pid2pod", process.pid, process.name, who.pod, who.namespace)
-                labels = self._labels.keep(key, partial(_labels, process, who, view.snapshot.node))
+                labels = self._labels.get_or_render(key, partial(_labels, process, who, view.snapshot.node))
                 held[labels] = _plus(held.get(labels, 0), process.memory_bytes)
         return [Family(metrics.PID_POD, [(labels, size // MIB) for labels, size in held.items() if size is not None])]
 

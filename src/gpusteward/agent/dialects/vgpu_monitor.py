@@ -27,7 +27,7 @@ class VgpuMonitorDialect:
         allocated = _memory_allocated(view)
         for key, (ratio, used) in _use_by_pod(view).items():
             rows.write(
-                self._labels.keep(("vgpu-monitor", key), partial(_labels, *key)),
+                self._labels.get_or_render(("vgpu-monitor", key), partial(_labels, *key)),
                 None if ratio is None else round(ratio * 100, 2),
                 None if used is None else used // MIB,
                 allocated.get(key),
@@ -42,10 +42,10 @@ def _labels(index: int, pod: str, namespace: str) -> Labels:
 def _use_by_pod(view: SnapshotView) -> dict[_PodOnGpu, tuple[float | None, float | None]]:
     """Utilization and memory per pod and GPU, summed over containers and MIG instances."""
     rows: dict[_PodOnGpu, tuple[float | None, float | None]] = {}
-    for division in view.divisions:
-        for part in division.parts:
+    for split in view.splits:
+        for part in split.parts:
             if part.by is Place.CONTAINER and part.container and part.container.pod:
-                key = (division.gpu.index, part.container.pod, part.container.namespace)
+                key = (split.gpu.index, part.container.pod, part.container.namespace)
                 ratio, used = rows.get(key, (0.0, 0.0))
                 rows[key] = _plus(ratio, part.utilization_ratio), _plus(used, part.memory_bytes)
     return rows
@@ -58,18 +58,18 @@ def _plus(left: float | None, right: float | None) -> float | None:
 def _memory_allocated(view: SnapshotView) -> dict[_PodOnGpu, float]:
     """Memory each pod may use: its limit if the sharing system sets one, else the whole device.
 
-    Claims of several containers are summed, up to the size of the device.
+    Allocations of several containers are summed, up to the size of the device.
     """
-    gpus = {division.gpu.uuid: division.gpu for division in view.divisions}
-    claims: dict[tuple[str, str, str], float] = {}
+    gpus = {split.gpu.uuid: split.gpu for split in view.splits}
+    by_device: dict[tuple[str, str, str], float] = {}
     for allocation in view.snapshot.allocations:
         gpu = gpus.get(allocation.gpu_uuid)
         size = allocation.memory_limit_bytes or (gpu.memory_total_bytes if gpu else None)
         if gpu is not None and size:
-            claim = (gpu.uuid, allocation.container.pod, allocation.container.namespace)
-            claims[claim] = min(claims.get(claim, 0) + size, gpu.memory_total_bytes or math.inf)
+            pod_on_device = (gpu.uuid, allocation.container.pod, allocation.container.namespace)
+            by_device[pod_on_device] = min(by_device.get(pod_on_device, 0) + size, gpu.memory_total_bytes or math.inf)
     allocated: dict[_PodOnGpu, float] = {}
-    for (uuid, pod, namespace), claimed in claims.items():
+    for (uuid, pod, namespace), total in by_device.items():
         key = (gpus[uuid].index, pod, namespace)
-        allocated[key] = allocated.get(key, 0) + claimed // MIB
+        allocated[key] = allocated.get(key, 0) + total // MIB
     return allocated

@@ -16,7 +16,7 @@ Accepts = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One device assigned to one container."""
+    """One device that the kubelet lists for one container; not to be confused with a ResourceClaim object of DRA."""
 
     namespace: str
     pod: str

@@ -31,28 +31,28 @@ class FieldSignal:
 
     name: str
     alternatives: tuple[tuple[Key, ...], ...]
-    times: int = 1
-    per: int = 1
-    highest: float = NO_VALUE_64 - 1
+    multiplier: int = 1  # to the base unit, of a rate
+    divisor: int = 1  # to the base unit, of any other value
+    max_value: float = NO_VALUE_64 - 1
     is_rate: bool = False  # the field is a counter, the signal its rate
 
 
-def _count(name: str, field_id: int, *newer: int, per: int = 1) -> FieldSignal:
+def _count(name: str, field_id: int, *newer: int, divisor: int = 1) -> FieldSignal:
     """A field of the device; on later GPU generations replaced by `newer` fields, summed over the links."""
-    return FieldSignal(name, (((field_id, 0),), *(((other, ALL_LINKS),) for other in newer)), per=per)
+    return FieldSignal(name, (((field_id, 0),), *(((other, ALL_LINKS),) for other in newer)), divisor=divisor)
 
 
 def _violation(name: str, field_id: int) -> FieldSignal:
-    return _count(f"{name}_violation_seconds_total", field_id, per=NANOSECONDS)
+    return _count(f"{name}_violation_seconds_total", field_id, divisor=NANOSECONDS)
 
 
 def _nvlink_rate(name: str, scope: int) -> FieldSignal:
-    return FieldSignal(name, (((138, scope), (139, scope)),), times=KIBIBYTE, is_rate=True)
+    return FieldSignal(name, (((138, scope), (139, scope)),), multiplier=KIBIBYTE, is_rate=True)
 
 
 FIELDS: tuple[FieldSignal, ...] = (
-    FieldSignal("memory_temperature_celsius", (((82, 0),),), highest=HIGHEST_TEMPERATURE),
-    _count("energy_joules_total", 83, per=1000),
+    FieldSignal("memory_temperature_celsius", (((82, 0),),), max_value=HIGHEST_TEMPERATURE),
+    _count("energy_joules_total", 83, divisor=1000),
     _count("ecc_single_bit_volatile_total", 3),
     _count("ecc_double_bit_volatile_total", 4),
     _count("ecc_single_bit_aggregate_total", 5),
@@ -156,16 +156,16 @@ class FieldReader:
                 value = found[keys[0]] if len(keys) == 1 else sum([found[key] for key in keys])
             except KeyError:  # a field without a value this time
                 continue
-            if not 0 <= value <= signal.highest:
+            if not 0 <= value <= signal.max_value:
                 continue
             if signal.is_rate:
                 self._take_rate(signal, now, value=value, into=into)
             else:
-                into[signal.name] = value / signal.per
+                into[signal.name] = value / signal.divisor
 
     def _take_rate(self, signal: FieldSignal, now: float, *, value: float, into: Signals) -> None:
         """The rate since the last read; nothing at the first read or after a counter reset."""
         before = self._rates.get(signal.name)
         self._rates[signal.name] = (now, value)
         if before is not None and now > before[0] and value >= before[1]:
-            into[signal.name] = (value - before[1]) * signal.times / (now - before[0])
+            into[signal.name] = (value - before[1]) * signal.multiplier / (now - before[0])

@@ -13,8 +13,8 @@ from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading
 from gpusteward.core.signals import SIGNALS, Scope
 from gpusteward.core.snapshots import Failure
 
-OWN = frozenset(name for name, signal in SIGNALS.items() if signal.scope is Scope.INSTANCE)
-COPIED = frozenset(name for name, signal in SIGNALS.items() if signal.scope is Scope.COPY)
+INSTANCE_SIGNALS = frozenset(name for name, signal in SIGNALS.items() if signal.scope is Scope.INSTANCE)
+COPIED_SIGNALS = frozenset(name for name, signal in SIGNALS.items() if signal.scope is Scope.COPY)
 
 BUSY_RATIO = 0.05
 """A device above this ratio is busy; less can be hidden from the per-process samples by rounding. The value is our
@@ -40,7 +40,7 @@ class GpuReader:
     """Reads GPUs, one after the other, into one `ReadResult`."""
 
     wanted: frozenset[str]
-    wanted_of_instances: frozenset[str]
+    wanted_instance_signals: frozenset[str]
     process_lists: ProcessLists
     counters: LifetimeCounters
     xid_devices: frozenset[str]  # uuids of the devices whose XIDs are watched
@@ -64,7 +64,7 @@ class GpuReader:
         signals: dict[str, float] = {}
         reasons = list(device.read(self.wanted, signals))
         has_responded = bool(signals) or not reasons
-        _follow_power_limit(device, signals)
+        _update_power_limit(device, signals)
         result.fail("nvml", reasons, uuid=device.gpu.uuid)
         if device.partition.is_on:
             self._add(device.gpu, signals, GpuProcessList(), result=result, is_mig_parent=True)
@@ -72,7 +72,7 @@ class GpuReader:
                 self._read_instance(instance, signals, result)
         else:
             processes = self.process_lists.read(device.handle)
-            processes.check_memory(signals)
+            processes.detect_hidden_processes(signals)
             self._add(device.gpu, signals, processes, result=result)
             utilization = (
                 device.process_utilization.read(lambda: _is_busy(device, signals)) if processes.memory else None
@@ -81,10 +81,10 @@ class GpuReader:
         return has_responded
 
     def _read_instance(self, instance: Instance, parent: Mapping[str, float], result: ReadResult) -> None:
-        signals = {name: value for name, value in parent.items() if name in COPIED}
-        result.fail("nvml", instance.read(self.wanted_of_instances, signals), uuid=instance.gpu.uuid)
+        signals = {name: value for name, value in parent.items() if name in COPIED_SIGNALS}
+        result.fail("nvml", instance.read(self.wanted_instance_signals, signals), uuid=instance.gpu.uuid)
         processes = self.process_lists.read(instance.handle)
-        processes.check_memory(signals)
+        processes.detect_hidden_processes(signals)
         self._add(instance.gpu, signals, processes, result=result)
         _add_processes(instance.gpu, processes, None, result=result)  # NVML has no process utilization on MIG
 
@@ -144,8 +144,8 @@ def _is_busy(device: Device, signals: Mapping[str, float]) -> bool:
     return max(last, mean) >= BUSY_RATIO
 
 
-def _follow_power_limit(device: Device, signals: Mapping[str, float]) -> None:
-    """The power limit is the only part of the identity that can change while the driver runs."""
+def _update_power_limit(device: Device, signals: Mapping[str, float]) -> None:
+    """Update the only part of the identity that can change while the driver runs."""
     limit = signals.get("enforced_power_limit_watts")
     if limit is not None and limit != device.gpu.power_limit_watts:
         device.gpu = replace(device.gpu, power_limit_watts=limit)

@@ -41,8 +41,8 @@ class GpuProcessList:
     is_known: bool = True
     failures: list[str] = field(default_factory=list)
 
-    def check_memory(self, signals: Mapping[str, float]) -> None:
-        """An empty list on a device with memory in use means that its processes are hidden from us."""
+    def detect_hidden_processes(self, signals: Mapping[str, float]) -> None:
+        """Mark the list as unknown if it is empty although memory is in use: the agent cannot see the processes."""
         held = signals.get("memory_used_bytes", 0.0)
         if self.is_known and not self.memory and "memory_reserved_bytes" in signals and held >= MIN_HELD_BYTES:
             self.is_known = False

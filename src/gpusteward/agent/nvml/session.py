@@ -8,7 +8,7 @@ import pynvml
 
 from gpusteward.agent.nvml.devices import Device
 from gpusteward.agent.nvml.events import EventThread, LifetimeCounters
-from gpusteward.agent.nvml.gpu_reader import OWN, GpuReader, ReadResult, report_lost
+from gpusteward.agent.nvml.gpu_reader import INSTANCE_SIGNALS, GpuReader, ReadResult, report_lost
 from gpusteward.agent.nvml.identity import read_gpu
 from gpusteward.agent.nvml.library import (
     DriverGoneError,
@@ -72,7 +72,7 @@ class Session:
         Raises DriverGoneError.
         """
         result = ReadResult()
-        reader = GpuReader(wanted, wanted & OWN, self._process_lists, self._counters, self._xid_devices)
+        reader = GpuReader(wanted, wanted & INSTANCE_SIGNALS, self._process_lists, self._counters, self._xid_devices)
         responses = [self._read_device(index, reader, result) for index in range(max(self._count, 0))]
         if responses and not any(responses):
             raise DriverGoneError("no GPU responds")

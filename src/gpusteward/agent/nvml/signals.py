@@ -28,7 +28,7 @@ MEGA = 1_000_000
 HIGHEST_TEMPERATURE = 200  # as in DCGM: a higher value means a broken sensor
 HIGHEST_PERFORMANCE_STATE = 15  # 32 is NVML's "unknown"
 NO_VALUE_32, NO_VALUE_64 = 2**32 - 1, 2**64 - 1
-"""Written by drivers that have no value."""
+"""What drivers return when they have no value."""
 MEMORY_V2 = struct.pack("<I", 0x02000028)  # nvmlMemory_v2: size and version of the struct
 
 
@@ -44,34 +44,34 @@ class Call:
     signals: tuple[str, ...]
     arguments: tuple[int, ...] = ()
     layout: str = "<I"
-    times: int = 1
-    per: int = 1
-    highest: float = NO_VALUE_32 - 1
+    multiplier: int = 1  # multiplier and divisor convert to the base unit
+    divisor: int = 1
+    max_value: float = NO_VALUE_32 - 1  # as NVML reports it; a higher value is discarded
     pointers: tuple[int, ...] = (0,)
-    preset: bytes = b""
+    preset: bytes = b""  # initial content of the buffer
     is_constant: bool = False  # read once, valid until the driver is loaded again
     fallback: "Call | None" = None  # used if the driver does not have the symbol
 
 
 def _percent(symbol: str, *signals: str, pointers: tuple[int, ...] = (0,)) -> Call:
-    return Call(symbol, signals, layout="<II", per=PERCENT, highest=100, pointers=pointers)
+    return Call(symbol, signals, layout="<II", divisor=PERCENT, max_value=100, pointers=pointers)
 
 
 def _clock(kind: int, signal: str) -> Call:
-    return Call("nvmlDeviceGetClockInfo", (signal,), (kind,), times=MEGA)
+    return Call("nvmlDeviceGetClockInfo", (signal,), (kind,), multiplier=MEGA)
 
 
 def _max_clock(kind: int, signal: str) -> Call:
-    return Call("nvmlDeviceGetMaxClockInfo", (signal,), (kind,), times=MEGA, is_constant=True)
+    return Call("nvmlDeviceGetMaxClockInfo", (signal,), (kind,), multiplier=MEGA, is_constant=True)
 
 
 def _watts(symbol: str, signal: str) -> Call:
-    return Call(symbol, (signal,), per=1000)
+    return Call(symbol, (signal,), divisor=1000)
 
 
 def _pcie(counter: int, signal: str) -> Call:
     # The unit is 1000 bytes although NVML calls it KB. The call blocks for 20 ms.
-    return Call("nvmlDeviceGetPcieThroughput", (signal,), (counter,), times=1000)
+    return Call("nvmlDeviceGetPcieThroughput", (signal,), (counter,), multiplier=1000)
 
 
 _MEMORY = ("memory_total_bytes", "memory_free_bytes", "memory_used_bytes")
@@ -82,10 +82,10 @@ MEMORY = Call(
     "nvmlDeviceGetMemoryInfo_v2",
     ("", "memory_total_bytes", "memory_reserved_bytes", "memory_free_bytes", "memory_used_bytes"),
     layout="<I4xQQQQ",
-    highest=NO_VALUE_64 - 1,
+    max_value=NO_VALUE_64 - 1,
     preset=MEMORY_V2,
     # Drivers before 510 do not report reserved memory; `used` includes it there.
-    fallback=Call("nvmlDeviceGetMemoryInfo", _MEMORY, layout="<QQQ", highest=NO_VALUE_64 - 1),
+    fallback=Call("nvmlDeviceGetMemoryInfo", _MEMORY, layout="<QQQ", max_value=NO_VALUE_64 - 1),
 )
 ENFORCED_POWER_LIMIT = _watts("nvmlDeviceGetEnforcedPowerLimit", "enforced_power_limit_watts")
 
@@ -94,7 +94,7 @@ CALLS: tuple[Call, ...] = (
     _percent("nvmlDeviceGetEncoderUtilization", "encoder_ratio", "", pointers=(0, 4)),
     _percent("nvmlDeviceGetDecoderUtilization", "decoder_ratio", "", pointers=(0, 4)),
     MEMORY,
-    Call("nvmlDeviceGetTemperature", ("temperature_celsius",), (0,), highest=HIGHEST_TEMPERATURE),
+    Call("nvmlDeviceGetTemperature", ("temperature_celsius",), (0,), max_value=HIGHEST_TEMPERATURE),
     _watts("nvmlDeviceGetPowerUsage", "power_watts"),
     _watts("nvmlDeviceGetPowerManagementLimit", "power_limit_watts"),
     ENFORCED_POWER_LIMIT,
@@ -107,11 +107,11 @@ CALLS: tuple[Call, ...] = (
         "nvmlDeviceGetCurrentClocksEventReasons",
         _REASONS,
         layout="<Q",
-        highest=NO_VALUE_64 - 1,
-        fallback=Call("nvmlDeviceGetCurrentClocksThrottleReasons", _REASONS, layout="<Q", highest=NO_VALUE_64 - 1),
+        max_value=NO_VALUE_64 - 1,
+        fallback=Call("nvmlDeviceGetCurrentClocksThrottleReasons", _REASONS, layout="<Q", max_value=NO_VALUE_64 - 1),
     ),
-    Call("nvmlDeviceGetPerformanceState", ("performance_state",), highest=HIGHEST_PERFORMANCE_STATE),
-    Call("nvmlDeviceGetFanSpeed", ("fan_ratio",), per=PERCENT),
+    Call("nvmlDeviceGetPerformanceState", ("performance_state",), max_value=HIGHEST_PERFORMANCE_STATE),
+    Call("nvmlDeviceGetFanSpeed", ("fan_ratio",), divisor=PERCENT),
     Call("nvmlDeviceGetPcieReplayCounter", ("pcie_replays_total",)),
     Call("nvmlDeviceGetCurrPcieLinkGeneration", ("pcie_link_generation",)),
     Call("nvmlDeviceGetCurrPcieLinkWidth", ("pcie_link_width",)),
@@ -135,8 +135,8 @@ class BoundCall:
         """The values written by the call, in base units, without impossible ones."""
         call = self.call
         for name, value in zip(self.names, self.layout.unpack(self.buffer), strict=True):
-            if name and value <= call.highest:
-                yield name, value * call.times / call.per
+            if name and value <= call.max_value:
+                yield name, value * call.multiplier / call.divisor
 
 
 def bind(call: Call, handle: Handle, wanted: Collection[str]) -> BoundCall:
@@ -169,7 +169,7 @@ class CallReader:
             if code in UNSUPPORTED:
                 code = self._fall_back(bound, into)
             elif code == 0:
-                self._keep(bound, into)
+                self._store(bound, into)
             if code and not is_absent(code):
                 raise_if_fatal(code)
                 yield f"{bound.call.symbol}: {describe(code)}"
@@ -181,7 +181,7 @@ class CallReader:
         calls = [call for call in self._supported_calls if not wanted.isdisjoint(call.signals)]
         self._bound = [bind(call, self._handle, wanted) for call in calls]
 
-    def _keep(self, bound: BoundCall, into: Signals) -> None:
+    def _store(self, bound: BoundCall, into: Signals) -> None:
         if bound.call.is_constant:
             self._constants.update(bound.values())
             self._bound.remove(bound)
@@ -200,7 +200,7 @@ class CallReader:
             self._supported_calls.append(older.call)
             self._bound.append(older)
         if code == 0:
-            self._keep(older, into)
+            self._store(older, into)
         return code
 
 

@@ -26,7 +26,7 @@ from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, STATES, STEPS, UsageTable, VerdictTable
 from gpusteward.core.exposition import render_labels
 from gpusteward.core.gpus import Place
-from gpusteward.core.usage_split import divide
+from gpusteward.core.usage_split import split_usage
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.messages import unknown_reasons
 from gpusteward.simulate.fleets import default_node, fleet
@@ -231,9 +231,9 @@ def list_cores() -> tuple[Curves, Curves]:
     of_agent: Curves = {}
     of_driver: Curves = {}
     for snapshot in [node.snapshot(at) for at in scrape_times() if AT - WINDOW < at <= AT for node in NODES]:
-        for division in divide(snapshot):
-            parts = [part.utilization_ratio or 0.0 for part in division.parts if part.by is Place.CONTAINER]
-            of_agent.setdefault(division.gpu.uuid, []).append(sum(parts))
+        for split in split_usage(snapshot):
+            parts = [part.utilization_ratio or 0.0 for part in split.parts if part.by is Place.CONTAINER]
+            of_agent.setdefault(split.gpu.uuid, []).append(sum(parts))
         for reading in snapshot.readings:
             of_driver.setdefault(reading.gpu.uuid, []).append(reading.signals.get("utilization_ratio", np.nan))
     return of_agent, of_driver
