@@ -14,7 +14,7 @@ help: ## this list
 demo: .venv/ready ## the whole product on 40 simulated nodes; prints its address
 	$(BIN)/gpusteward demo --address $(DEMO_ADDRESS)
 
-test: .venv/ready ## all tests; those that need a component which is not installed say so and are skipped
+test: .venv/ready ## all tests; those that need a component which is not installed are skipped with a reason
 	$(BIN)/python -m pytest
 
 check: .venv/ready ## format, lint, types, import contracts

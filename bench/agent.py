@@ -17,7 +17,7 @@ from bench.endurance import PodChurn, endure
 from bench.installs import ROOT, Install, install_agent, install_nvitop
 from bench.machines import describe_run
 from bench.nodes import Node, create_pods, start_node
-from bench.progress import say
+from bench.progress import print_progress
 from bench.report import render_report
 from bench.results import Comparison, Endurance, Floor, Results
 from bench.sides import AGENT, NVITOP, run_agent
@@ -26,12 +26,12 @@ from tests.fakes.nvml_scenarios import crowd
 COMMAND = "make bench"
 RESULTS = Path(__file__).parent / "results"
 
-PROMISED, LARGE = (8, 64), (16, 512)  # GPUs, processes
+STANDARD, LARGE = (8, 64), (16, 512)  # GPUs, processes
 PLANS = {
-    PROMISED: Plan(intervals=(5.0, 1.0), scrapes={AGENT: 200, NVITOP: 50}, lone_scrapes=30),
+    STANDARD: Plan(intervals=(5.0, 1.0), scrapes={AGENT: 200, NVITOP: 50}, lone_scrapes=30),
     LARGE: Plan(intervals=(5.0,), scrapes={AGENT: 50, NVITOP: 20}, rounds=4),
 }
-FLOOR_ROUNDS = {PROMISED: (20, 20), LARGE: (12, 8)}  # rounds, turns in each
+FLOOR_ROUNDS = {STANDARD: (20, 20), LARGE: (12, 8)}  # rounds, turns in each
 ENDURANCE_INTERVAL = 0.5
 
 
@@ -55,9 +55,9 @@ class Bench:
     def _measure(self, size: tuple[int, int]) -> tuple[Comparison, Floor]:
         gpus, processes = size
         with start_node(self._folder / f"node-{gpus}", gpus, processes=processes) as node:
-            say(f"{gpus} GPUs, {processes} processes: both exporters")
+            print_progress(f"{gpus} GPUs, {processes} processes: both exporters")
             comparison = ComparisonRun(node, PLANS[size]).compare(self._agent, self._nvitop)
-            say("  the floor")
+            print_progress("  the floor")
             return comparison, self._measure_floor(node, size)
 
     def _measure_floor(self, node: Node, size: tuple[int, int]) -> Floor:
@@ -68,8 +68,8 @@ class Bench:
         return Floor(*size, **json.loads(done.stdout))
 
     def _endure(self) -> Endurance:
-        gpus, processes = PROMISED
-        say("endurance")
+        gpus, processes = STANDARD
+        print_progress("endurance")
         with (
             start_node(self._folder / "endurance", gpus, processes=processes) as node,
             run_agent(self._agent, node, interval=ENDURANCE_INTERVAL) as side,
@@ -86,24 +86,24 @@ def write_results(results: Results) -> None:
 
 
 def measure() -> Results:
-    say("installing both exporters into .build/")
+    print_progress("installing both exporters into .build/")
     agent, nvitop = install_agent(), install_nvitop()
-    say(f"gpusteward {agent.versions['gpusteward']}, nvitop-exporter {nvitop.versions['nvitop-exporter']}")
+    print_progress(f"gpusteward {agent.versions['gpusteward']}, nvitop-exporter {nvitop.versions['nvitop-exporter']}")
     with tempfile.TemporaryDirectory(prefix="gpusteward-bench-") as folder:
         return Bench(Path(folder), agent, nvitop=nvitop).run()
 
 
 def main() -> int:
-    for stopping in (signal.SIGINT, signal.SIGTERM):  # however it is stopped, it stops the processes it started
+    for stopping in (signal.SIGINT, signal.SIGTERM):  # stops the processes it started
         signal.signal(stopping, signal.default_int_handler)
     try:
         results = measure()
     except KeyboardInterrupt:
-        say("interrupted: all processes are stopped, nothing is written")
+        print_progress("interrupted: all processes are stopped, nothing is written")
         return 130
     write_results(results)
     print(render_report(results))
-    say("written to bench/results/agent.md and agent.json")
+    print_progress("written to bench/results/agent.md and agent.json")
     return 0
 
 

@@ -27,7 +27,7 @@ from bench.fleet_limits import LONG, SHORT, check_limits
 from bench.fleet_report import render_report
 from bench.fleet_results import Results, Served, Ways
 from bench.machines import describe_run
-from bench.progress import say
+from bench.progress import print_progress
 from bench.readings import read_busy_seconds
 from bench.request_recorder import RecordedRequest
 from bench.served import measure_serve
@@ -59,7 +59,9 @@ def run_fleet(folder: Path, gpus: int, *, window_seconds: float) -> Iterator[tup
         )
         began = time.monotonic()
         write_blocks(fleet, own)
-        say(f"  {len(fleet.moments) * gpus * 6 / 1e6:.1f} million samples in {time.monotonic() - began:.0f} s")
+        print_progress(
+            f"  {len(fleet.moments) * gpus * 6 / 1e6:.1f} million samples in {time.monotonic() - began:.0f} s"
+        )
         with running_prometheus(own) as engine:
             yield fleet, engine.url
 
@@ -101,7 +103,9 @@ class Comparison:
         if not is_curl_first:
             ways.curl.append(self._curl.run())
         ways.curl_all_signals.append(self._curl_all_signals.run())
-        say(f"  {ways.gpus:,} GPUs, {ways.window_minutes:g} min: curl {ways.curl[-1]:.3f} s, cycle {cycle.whole:.3f} s")
+        print_progress(
+            f"  {ways.gpus:,} GPUs, {ways.window_minutes:g} min: curl {ways.curl[-1]:.3f} s, cycle {cycle.whole:.3f} s"
+        )
         _run_oour(ways, self._oour, self._sample)
 
     def close(self) -> None:
@@ -114,7 +118,7 @@ def _run_oour(ways: Ways, oour: GpuOour, sample: Sequence[int]) -> None:
     ways.oour.append(oour.run(sample))
     ways.oour_by_uuid.append(oour.run(sample, condition=""))
     ways.oour_kept.append(oour.run(sample, condition="", keeps_connections=True))
-    say(f"  gpu-oour's queries {ways.oour[-1]:.1f} s, by UUID {ways.oour_by_uuid[-1]:.1f} s")
+    print_progress(f"  gpu-oour's queries {ways.oour[-1]:.1f} s, by UUID {ways.oour_by_uuid[-1]:.1f} s")
 
 
 def _wait_for_quiet() -> float:
@@ -145,7 +149,7 @@ def measure(sizes: Sequence[int], long_sizes: Sequence[int], *, rounds: int, com
         folder = Path(name)
         fleets = []
         for gpus, minutes in sorted(wanted):
-            say(f"{gpus:,} GPUs, {minutes:g} min")
+            print_progress(f"{gpus:,} GPUs, {minutes:g} min")
             fleet, url = stack.enter_context(run_fleet(folder, gpus, window_seconds=minutes * 60))
             fleets.append((fleet, url, minutes))
             if minutes == SHORT:  # at once: it reads the present, and the data ends soon
@@ -164,7 +168,7 @@ def measure(sizes: Sequence[int], long_sizes: Sequence[int], *, rounds: int, com
 
 def _measure_serve(url: str, gpus: int, folder: Path) -> Served:
     served = measure_serve(url, gpus, folder=folder)
-    say(f"  served: {served.after_requests.peak} KiB at most, cycles {served.cycle_seconds} s")
+    print_progress(f"  served: {served.after_requests.peak} KiB at most, cycles {served.cycle_seconds} s")
     return served
 
 
@@ -213,11 +217,11 @@ def main() -> int:
     try:
         results = measure(chosen.sizes, chosen.long_sizes, rounds=chosen.rounds, command=command)
     except KeyboardInterrupt:
-        say("interrupted: everything is stopped, nothing is written")
+        print_progress("interrupted: everything is stopped, nothing is written")
         return 130
     write_results(results)
     print(render_report(results))
-    say("written to bench/results/analyzer.md and analyzer.json")
+    print_progress("written to bench/results/analyzer.md and analyzer.json")
     return 0
 
 

@@ -30,7 +30,7 @@ def judge(results: Results) -> list[Bar]:
     return [
         Bar("RSS", 45, highest * KIB / MB, "MB", "VmHWM: the most it ever had, start-up and endurance included"),
         Bar("CPU at the 5 s interval", 0.3, agent.cpu_share(5) * 100, "% of a core", "median of the idle windows"),
-        Bar("CPU of a scrape", 2, agent.dearest_scrape_cpu, "ms", "the dearest of the ways to scrape below"),
+        Bar("CPU of a scrape", 2, agent.highest_scrape_cpu, "ms", "the highest of the ways to scrape below"),
         Bar(
             "RSS stays flat under scrapes and pod changes",
             1,

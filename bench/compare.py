@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bench.installs import Install
 from bench.nodes import PODS, Node
-from bench.progress import say
+from bench.progress import print_progress
 from bench.readings import read_busy_seconds, read_cpu_seconds, read_memory
 from bench.results import Comparison, Measured
 from bench.scrapes import MODES, Scraper
@@ -100,7 +100,7 @@ class ComparisonRun:
     def _measure_idle(self) -> None:
         """CPU shares of all exporters in the same windows, without scrapes."""
         for window in range(self._plan.windows):
-            say(f"  idle window {window + 1} of {self._plan.windows}, {self._plan.window_seconds:g} s")
+            print_progress(f"  idle window {window + 1} of {self._plan.windows}, {self._plan.window_seconds:g} s")
             busy, before = read_busy_seconds(), [_read_clocks(pair) for pair in self._pairs]
             time.sleep(self._plan.window_seconds)
             ours = sum(self._add_shares(*each) for each in zip(self._pairs, before, strict=True))
@@ -112,7 +112,7 @@ class ComparisonRun:
         with ExitStack() as stack:
             scrapers = [stack.enter_context(Scraper(side)) for side in pair.sides.values()]
             for window in range(self._plan.windows):
-                say(f"  scraped window {window + 1} of {self._plan.windows}, {2 * SCRAPE_SECONDS:g} s")
+                print_progress(f"  scraped window {window + 1} of {self._plan.windows}, {2 * SCRAPE_SECONDS:g} s")
                 before = _read_clocks(pair)
                 for _ in range(2):
                     time.sleep(SCRAPE_SECONDS)
@@ -130,7 +130,7 @@ class ComparisonRun:
 
     def _measure_scrapes(self) -> None:
         for turn in range(self._plan.rounds):
-            say(f"  scrapes, round {turn + 1} of {self._plan.rounds}")
+            print_progress(f"  scrapes, round {turn + 1} of {self._plan.rounds}")
             for mode in MODES:
                 for name, side in self._pairs[0].sides.items():
                     self._measure_round(name, side, mode=mode)
@@ -145,7 +145,7 @@ class ComparisonRun:
     def _measure_lone_scrapes(self) -> None:
         """Single scrapes as by Prometheus: caches are cold and the page is new."""
         if self._plan.lone_scrapes:
-            say(f"  {self._plan.lone_scrapes} lone scrapes, one a second")
+            print_progress(f"  {self._plan.lone_scrapes} lone scrapes, one a second")
         with ExitStack() as stack:
             sides = self._pairs[-1].sides.items()
             scrapers = {name: stack.enter_context(Scraper(side)) for name, side in sides}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.bars import KIB, MB, Bar
 from bench.machines import describe_run
-from bench.progress import say
+from bench.progress import print_progress
 from bench.readings import read_cpu_seconds, read_memory
 from bench.report import render_bars, render_table
 from tests.local.processes import running
@@ -78,7 +78,7 @@ def render(runs: list[Run]) -> str:
             "# The demo, measured\n",
             f"- Made by `{about.command}` on {about.date}.",
             f"- {about.processor}, {about.cores} cores; {about.kernel}; {about.python}\n",
-            "## What was promised\n",
+            "## Limits\n",
             render_bars(judge(runs)),
             "## Every run\n",
             render_table(header, rows),
@@ -90,7 +90,7 @@ def render(runs: list[Run]) -> str:
 def main() -> int:
     runs = []
     for number in range(RUNS):
-        say(f"demo, run {number + 1} of {RUNS}")
+        print_progress(f"demo, run {number + 1} of {RUNS}")
         runs.append(measure())
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "demo.md").write_text(render(runs) + "\n")

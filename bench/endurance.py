@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from bench.nodes import PODS, Node, create_pod
-from bench.progress import say
+from bench.progress import print_progress
 from bench.readings import read_memory
 from bench.results import Endurance, Moment
 from bench.scrapes import Scraper
@@ -72,11 +72,11 @@ class PodChurn:
             api.modify_pod(pod.as_json())
             self.changes += 1
             yield
-        for gone, new in zip(removed, added, strict=True):
-            api.delete_pod(gone.pod, gone.namespace)
+        for removed_pod, added_pod in zip(removed, added, strict=True):
+            api.delete_pod(removed_pod.pod, removed_pod.namespace)
             self.changes += 1
             yield
-            api.add_pod(new.as_json())
+            api.add_pod(added_pod.as_json())
             self.changes += 1
             yield
 
@@ -91,7 +91,7 @@ def endure(side: Side, churn: PodChurn) -> Endurance:
             scrapes += _scrape_until(scraper, churn.newest)
             moments.append(Moment(scrapes, churn.changes, read_memory(side.pid)))
             if number % 10 == 9:
-                say(f"  {scrapes} scrapes, {churn.changes} pod changes")
+                print_progress(f"  {scrapes} scrapes, {churn.changes} pod changes")
     return Endurance(before, moments)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.fleet_data import STEP, Fleet, list_import_batches
 from bench.fleet_results import ExportPath
-from bench.progress import say
+from bench.progress import print_progress
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from tests.analyzer.engines import running_victoria
@@ -40,7 +40,9 @@ def _measure(gpus: int, *, rounds: int, folder: Path) -> ExportPath:
             measured.export_seconds.append(_time_read(export, at))
             if not number % 2:
                 measured.query_seconds.append(_time_read(queries, at))
-    say(f"  {gpus:,} GPUs on VictoriaMetrics: export {measured.export_seconds}, queries {measured.query_seconds} s")
+    print_progress(
+        f"  {gpus:,} GPUs on VictoriaMetrics: export {measured.export_seconds}, queries {measured.query_seconds} s"
+    )
     return measured
 
 

@@ -57,9 +57,9 @@ def uuid_of(gpu: int) -> str:
 
 def labels_of(gpu: int) -> str:
     """Eleven labels; eight GPUs per node, four per pod."""
-    node, place = divmod(gpu, 8)
+    node, index = divmod(gpu, 8)
     return (
-        f'gpu="{place}",UUID="{uuid_of(gpu)}",device="nvidia{place}",pci_bus_id="00000000:{place + 7:02X}:00.0",'
+        f'gpu="{index}",UUID="{uuid_of(gpu)}",device="nvidia{index}",pci_bus_id="00000000:{index + 7:02X}:00.0",'
         f'modelName="NVIDIA A100-SXM4-80GB",Hostname="node-{node:05}",container="main",'
         f'namespace="team-{gpu // 4 % 40}",pod="train-{gpu // 4:05}-0",'
         f'instance="10.{node >> 8}.{node & 255}.7:9400",job="dcgm-exporter"'

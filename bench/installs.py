@@ -54,7 +54,7 @@ def _list_versions(folder: Path) -> dict[str, str]:
 
 
 def _uv(*arguments: str, into: Path | None = None) -> str:
-    """Run uv; what it has to say against it goes to standard error."""
+    """Run uv; its errors go to standard error."""
     program = shutil.which("uv") or str(BUILD / "uv/bin/uv")
     target = ("--python", str(into / "bin/python")) if into else ()
     command = [program, "-q", *arguments, *target]

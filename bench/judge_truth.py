@@ -1,6 +1,6 @@
 """`python -m bench.judge_truth`: the judge against the truth of simulated workloads, and what judging costs.
 
-Writes bench/results/judge.md and judge.json. Ends with 0 whether the bars hold or not: a result is a result.
+Writes bench/results/judge.md and judge.json. Exits with 0 whether the limits hold or not.
 """
 
 import json
@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 from bench.machines import About, describe_run
-from bench.progress import say
+from bench.progress import print_progress
 from bench.report import render_table
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
@@ -70,20 +70,20 @@ class Brief:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at servers at work, with too short a window or too few samples."""
+    """One cycle over servers at work, with too short a window or too few samples."""
 
     window_seconds: float
     step_seconds: float
     active: int
     idle: int
     unknown: int
-    wrongly_idle: int  # there were requests, between two samples
-    accused: int  # of keeping the GPU busy for nothing
+    wrongly_idle: int  # there were requests between two samples
+    accused: int  # classified as keep-alive
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """All of one run."""
+    """All results of one run."""
 
     about: About
     activities: Counts  # kind and truth -> verdict
@@ -101,7 +101,7 @@ def judge_kinds() -> list[Case]:
     """Every kind on a working morning and at night; notebooks, which change the most, at four moments."""
     cases = []
     for kind in Kind:
-        say(f"  {kind}")
+        print_progress(f"  {kind}")
         nodes = lone_nodes(kind, SEEDS)
         for at in MOMENTS if kind is Kind.NOTEBOOK else MOMENTS[:2]:
             cases += judge_nodes(nodes, at)
@@ -122,7 +122,7 @@ def judge_brief_work() -> Brief:
 
 
 def look_once(window: float, step: float) -> Look:
-    """Servers at one glance, without the memory of an earlier one."""
+    """Servers in a single cycle, without the history of an earlier one."""
     nodes = lone_nodes(Kind.INFERENCE, SEEDS)
     cases = [case for at in MOMENTS[:2] for case in judge_nodes(nodes, at, window=window, step=step, cycles=1)]
     counts = Counter(case.activity for case in cases)
@@ -138,13 +138,13 @@ def look_once(window: float, step: float) -> Look:
 
 
 def measure_cost() -> tuple[list[float], list[float]]:
-    """CPU milliseconds of judging, and of joining to workloads; a full memory, as in every cycle but the first."""
-    _, memory = judge(large_table(ROWS), RULES, History(), now=AT)
+    """CPU milliseconds of judging and of joining to workloads; with a full history, as in every cycle but the first."""
+    _, history = judge(large_table(ROWS), RULES, History(), now=AT)
     judging, joining = [], []
     for number in range(ROUNDS):
         table = large_table(ROWS, at=AT + CYCLE * (number + 1), seed=number)
         start = time.process_time()
-        verdicts, memory = judge(table, RULES, memory, now=table.at)
+        verdicts, history = judge(table, RULES, history, now=table.at)
         middle = time.process_time()
         judge_workloads(verdicts, RULES)
         judging.append((middle - start) * 1000)
@@ -162,41 +162,41 @@ def tabulate(cases: Iterable[Case], name: Callable[[Case], str], *, by: Callable
 def set_bars(
     cases: Sequence[Case], others: Sequence[Case], *, brief: Brief, looks: Sequence[Look], costs: Sequence[float]
 ) -> list[Bar]:
-    """`others` are the fleet's and the even servers'."""
+    """`others`: the cases of the fleet and of the servers under an even load."""
     false = sum(case.is_false_idle for case in (*cases, *others))
     bars = [
-        Bar("active workloads called idle", "0", str(false), false == 0),
+        Bar("active workloads judged idle", "0", str(false), false == 0),
         Bar("the same, brief work, agent's counter", "0", str(brief.missed_by_counter), brief.missed_by_counter == 0),
     ]
     for kind in (Kind.EMPTY, Kind.PARKED, Kind.NOTEBOOK, Kind.HUNG):
         rested = [case for case in cases if case.kind is kind and not case.worked]
         share = sum(case.activity is Activity.IDLE for case in rested) / len(rested)
-        bars.append(Bar(f"idle {kind} called idle", "at least 95 %", f"{share:.1%} of {len(rested)}", share >= 0.95))
+        bars.append(Bar(f"idle {kind} judged idle", "at least 95 %", f"{share:.1%} of {len(rested)}", share >= 0.95))
     made_up = [case for case in cases if case.kind is Kind.KEEP_ALIVE]
     honest = [case for case in (*cases, *others) if case.kind is not Kind.KEEP_ALIVE]
     found, accused = (sum(case.signature is Signature.KEEP_ALIVE for case in each) for each in (made_up, honest))
     accused += sum(look.accused for look in looks)
     share = found / len(made_up)
     bars += [
-        Bar("made-up work found", "at least 95 %", f"{share:.1%} of {len(made_up)}", share >= 0.95),
-        Bar("honest work accused", "0", str(accused), accused == 0),
+        Bar("keep-alive work found", "at least 95 %", f"{share:.1%} of {len(made_up)}", share >= 0.95),
+        Bar("real work classified as keep-alive", "0", str(accused), accused == 0),
     ]
     cost = median(costs)
     return [*bars, Bar(f"CPU to judge {ROWS:,} rows", "100 ms", f"{cost:.0f} ms", cost < 100)]
 
 
 def run() -> Found:
-    say("kinds")
+    print_progress("kinds")
     cases = judge_kinds()
-    say("fleet")
+    print_progress("fleet")
     fleet_cases = judge_nodes(fleet(FLEET_NODES), MOMENTS[0])
-    say("even servers")
+    print_progress("even servers")
     even_cases = [case for at in MOMENTS[:2] for case in judge_nodes(even_servers(SEEDS), at)]
-    say("brief work")
+    print_progress("brief work")
     brief = judge_brief_work()
-    say("short looks")
+    print_progress("short looks")
     looks = [look_once(*each) for each in LOOKS]
-    say("cost")
+    print_progress("cost")
     judging, joining = measure_cost()
     return Found(
         describe_run(COMMAND, {"judge": {"numpy": version("numpy"), "pydantic": version("pydantic")}}),
@@ -224,27 +224,27 @@ def render_page(found: Found) -> str:
         [
             "# The judge, against the truth\n",
             f"- Made by `{about.command}` on {about.date}.\n- {about.processor}, {about.cores} cores; {about.python}\n",
-            "## What was promised\n\n" + render_table(("promise", "limit", "measured", "verdict"), bars),
+            "## Limits\n\n" + render_table(("limit of", "limit", "measured", "verdict"), bars),
             f"## Truth and verdict\n\n{len(SEEDS)} seeds of each kind, one workload on one GPU, all models in turn; "
             f"{WINDOW / 60:.0f} minutes sampled every {STEP:.0f} s, {CYCLES} cycles, one every {CYCLE / 60:.0f} "
             "minutes. The truth is whether any kernel ran within the window.\n\n" + _render_counts(found.activities),
-            "An idle row that is called active stopped less than a window ago: a pause so far.\n",
+            "An idle row that is judged active stopped less than a window ago: a pause so far.\n",
             "## Kind and signature\n\n" + _render_counts(found.signatures),
-            "A hung workload that still works is steady, a notebook that rests is parked, made-up work of a pod "
+            "A hung workload that still works is steady, a notebook that rests is parked, keep-alive work of a pod "
             f"younger than {RULES.signatures.keep_alive.least_seconds / 60:.0f} minutes is steady. Even load: servers "
-            "at a constant 1 to 40 %, as flat as made-up work.\n",
+            "at a constant 1 to 40 %, as flat as keep-alive work.\n",
             f"## A fleet of {FLEET_NODES} nodes, by sharing mode\n\n" + _render_counts(found.fleet),
             f"Why unknown: {', '.join(f'{doubt} ({count})' for doubt, count in found.doubts.items())}. No data: MIG "
-            "instances of models before Hopper, whose activity only DCGM could tell.\n",
+            "instances of models before Hopper, whose activity only DCGM can measure.\n",
             "## Work between two samples\n\n"
-            f"{brief.windows} windows in which a notebook worked for 0.05 to 12 s only. Called idle: "
+            f"{brief.windows} windows in which a notebook worked for 0.05 to 12 s only. Judged idle: "
             f"{brief.missed_by_gauges} by gauges sampled every {STEP:.0f} s alone, {brief.missed_with_memory} with the "
-            f"memory of the cycle before, {brief.missed_by_counter} with a mean from the agent's busy-seconds counter. "
-            "What is over before the next sample no gauge can show.\n",
+            f"history of one cycle, {brief.missed_by_counter} with a mean from the agent's busy-seconds counter. "
+            "No gauge can show work that ends before the next sample.\n",
             "## Too short a window, too few samples\n\n"
-            f"{len(SEEDS)} servers at two moments, one look each. Less than {RULES.activity.least_samples:.0f} samples "
-            "without work are unknown, not idle; nobody is accused within one window. What is called idle wrongly had "
-            f"all its requests between two samples: the agent's counter sees those.\n\n{_render_looks(found.looks)}",
+            f"{len(SEEDS)} servers at two moments, one cycle each. Fewer than {RULES.activity.least_samples:.0f} "
+            "samples without work are unknown, not idle; nothing is keep-alive within one window. Rows wrongly judged "
+            f"idle had all their requests between two samples: the counter sees those.\n\n{_render_looks(found.looks)}",
             f"## Cost at {ROWS:,} rows\n\nCPU, median of {ROUNDS} rounds: {median(found.judge_milliseconds):.0f} ms to "
             f"judge (least {min(found.judge_milliseconds):.0f}), {median(found.workloads_milliseconds):.0f} ms to join "
             f"to workloads (least {min(found.workloads_milliseconds):.0f}).\n",
@@ -267,7 +267,7 @@ def _render_looks(looks: Sequence[Look]) -> str:
         )
         for look in looks
     ]
-    columns = ("window", "a sample every", "active", "unknown", "idle", "wrongly", "accused")
+    columns = ("window", "a sample every", "active", "unknown", "idle", "wrongly idle", "keep-alive")
     return render_table(columns, rows)
 
 
@@ -278,7 +278,7 @@ def main() -> int:
     (RESULTS / "judge.md").write_text(page)
     (RESULTS / "judge.json").write_text(json.dumps(asdict(found), indent=1) + "\n")
     print(page)
-    say("written to bench/results/judge.md and judge.json")
+    print_progress("written to bench/results/judge.md and judge.json")
     return 0
 
 

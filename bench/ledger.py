@@ -20,7 +20,7 @@ from statistics import median
 from sqlalchemy import text
 
 from bench.machines import About, describe_run
-from bench.progress import say
+from bench.progress import print_progress
 from bench.report import render_table
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
@@ -123,7 +123,7 @@ def make_results(rows: int, count: int) -> Iterator[Result]:
 
 
 def measure_recording(name: str, url: str) -> RecordingCosts:
-    say(f"  {name}")
+    print_progress(f"  {name}")
     ledger = Ledger(LedgerSettings(url=url))
     costs: list[Cost] = []
     for result in make_results(ROWS, CYCLES):
@@ -152,7 +152,7 @@ def fill_month(ledger: Ledger) -> int:
     for hour in range(DAYS * 24 + 1):
         ledger.record(replace(result, at=BEGIN + 3600 * hour, settings=hourly))
         if hour % 120 == 0:
-            say(f"    day {hour // 24} of {DAYS}")
+            print_progress(f"    day {hour // 24} of {DAYS}")
     while roll_up(ledger.engine):
         pass
     names = [column.name for column in usage_daily.columns][1:]
@@ -176,15 +176,15 @@ def measure_reports(ledger: Ledger, end_ms: int) -> list[ReportCosts]:
 
 
 def run(folder: Path) -> Found:
-    say("cycles")
+    print_progress("cycles")
     recordings = [measure_recording("SQLite", f"sqlite:///{folder / 'cycles.db'}")]
     if shutil.which("initdb") or any(Path("/usr/lib/postgresql").glob("*/bin/initdb")):  # the limits are for SQLite
         with running_postgres() as server:
             recordings.append(measure_recording("PostgreSQL", server.url))
-    say("  30 days")
+    print_progress("  30 days")
     ledger = Ledger(LedgerSettings(url=f"sqlite:///{folder / 'month.db'}"))
     end_ms = fill_month(ledger)
-    say("reports")
+    print_progress("reports")
     reports = measure_reports(ledger, end_ms)
     counts = [_count(ledger, name) for name in ("usage_hourly", "usage_daily")]
     ledger.close()
@@ -258,7 +258,7 @@ def main() -> int:
     (RESULTS / "ledger.md").write_text(page)
     (RESULTS / "ledger.json").write_text(json.dumps(asdict(found), indent=1) + "\n")
     print(page)
-    say("written to bench/results/ledger.md and ledger.json")
+    print_progress("written to bench/results/ledger.md and ledger.json")
     return 0
 
 

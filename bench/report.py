@@ -78,7 +78,7 @@ def render_bars(bars: Iterable[Bar]) -> str:
     bars = list(bars)
     rows = [(bar.promise, f"{bar.limit:g} {bar.unit}", f"{bar.measured:.3g}", bar.verdict) for bar in bars]
     judged = "".join(f"- {bar.promise}: {bar.judged_by}.\n" for bar in bars)
-    return f"{render_table(('promise', 'at most', 'measured', 'verdict'), rows)}\n{judged}"
+    return f"{render_table(('limit of', 'at most', 'measured', 'verdict'), rows)}\n{judged}"
 
 
 def _render_about(results: Results) -> str:
@@ -102,7 +102,7 @@ def _render_comparison(comparison: Comparison) -> str:
 
 
 def _render_windows(comparison: Comparison) -> str:
-    """Every window behind the medians: how much the machine wavered."""
+    """Every window behind the medians: how much the machine varied."""
     lines = [
         f"- CPU at {interval}, % of a core, window by window: {AGENT} {_join(ours)}; {NVITOP} {_join(theirs)}.\n"
         for (interval, ours), theirs in zip(

@@ -1,4 +1,4 @@
-"""All that a run has found, as plain data: what is written to bench/results/*.json."""
+"""The results of a run as plain data: the content of bench/results/*.json."""
 
 from dataclasses import dataclass, field
 from statistics import median
@@ -17,7 +17,7 @@ class Measured:
     memory: dict[str, Memory] = field(default_factory=dict)  # by moment
     scrapes: dict[str, list[Cost]] = field(default_factory=dict)  # by mode, round by round
     lone_scrapes: dict[str, list[Cost]] = field(default_factory=dict)  # by mode, scrape by scrape
-    collectors: dict[str, list[float]] = field(default_factory=dict)  # seconds, as the agent says of itself
+    collectors: dict[str, list[float]] = field(default_factory=dict)  # seconds, as the agent reports them
     page_bytes: dict[str, int] = field(default_factory=dict)  # by mode
     series: int = 0
 
@@ -38,14 +38,14 @@ class Measured:
         return median(cost.cpu for cost in self.lone_scrapes[mode])
 
     @property
-    def dearest_scrape_cpu(self) -> float:
+    def highest_scrape_cpu(self) -> float:
         """The highest of all the ways to scrape that were measured."""
         kinds = [self.scrape_cpu(mode) for mode in self.scrapes]
         return max(kinds + [self.lone_scrape_cpu(mode) for mode in self.lone_scrapes])
 
     @property
     def peak_rss(self) -> int:
-        """The most it ever had, its start included, in KiB."""
+        """The peak including the start, in KiB."""
         return max(memory.peak for memory in self.memory.values())
 
 
@@ -112,6 +112,6 @@ class Results:
     """One run."""
 
     about: About
-    comparisons: list[Comparison]  # the promised size first
+    comparisons: list[Comparison]  # the standard size first
     floors: list[Floor]
     endurance: Endurance

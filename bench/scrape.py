@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.machines import describe_run
-from bench.progress import say
+from bench.progress import print_progress
 from bench.readings import read_busy_seconds, read_cpu_seconds, read_memory
 from bench.scrape_pages import GOLDEN, VARIANTS, pack_pages, read_variants, rename
 from bench.scrape_report import Parts, Results, judge, render_report
@@ -73,7 +73,7 @@ def run_serve(folder: Path, targets: Sequence[str], *, interval: float) -> Itera
 
 
 def measure(nodes: int, *, seconds: float, interval: float, command: str) -> Results:
-    say(f"{nodes:,} nodes, every {interval:g} s, for {seconds:g} s")
+    print_progress(f"{nodes:,} nodes, every {interval:g} s, for {seconds:g} s")
     parts = measure_parts(nodes, interval=interval)
     with tempfile.TemporaryDirectory() as name, run_nodes(nodes) as port:
         targets = [f"http://127.0.0.1:{port}/{node}/metrics" for node in range(nodes)]
@@ -84,7 +84,7 @@ def measure(nodes: int, *, seconds: float, interval: float, command: str) -> Res
             shares, others, cycles = _watch(pid, address, seconds=seconds)
             sources, health = _get_json(address, "/api/v1/sources"), _get_json(address, "/api/v1/health")
             memory = read_memory(pid)
-    say(f"  {memory.peak} KiB at most, {shares} of a core, cycles {cycles} s")
+    print_progress(f"  {memory.peak} KiB at most, {shares} of a core, cycles {cycles} s")
     return Results(
         about=describe_run(
             command, {"analyzer": {name: version(name) for name in ("gpusteward", "numpy", "httptools")}}
@@ -141,7 +141,7 @@ def _watch(pid: int, port: int, *, seconds: float) -> tuple[list[float], list[fl
 
 
 def measure_parts(nodes: int, *, interval: float) -> Parts:
-    """Each piece in a loop of its own; the table over as many nodes as are scraped."""
+    """Each part in its own loop; the table over as many nodes as are scraped."""
     variants = read_variants()
     some = [[rename(page, node) for node in range(min(nodes, LOOP_NODES))] for page in variants]
     packed = [gzip.compress(page, compresslevel=1) for page in some[0]]
@@ -207,14 +207,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def main() -> int:
-    for stopping in (signal.SIGINT, signal.SIGTERM):  # however it is stopped, it stops what it started
+    for stopping in (signal.SIGINT, signal.SIGTERM):  # stops the processes it started
         signal.signal(stopping, signal.default_int_handler)
     chosen = parse(sys.argv[1:])
     command = shlex.join(("python", "-m", "bench.scrape", *sys.argv[1:]))
     try:
         results = measure(chosen.nodes, seconds=chosen.seconds, interval=chosen.interval, command=command)
     except KeyboardInterrupt:
-        say("interrupted: everything is stopped, nothing is written")
+        print_progress("interrupted: everything is stopped, nothing is written")
         return 130
     if not chosen.dry:
         write_results(results)

@@ -9,7 +9,7 @@ from random import Random
 GOLDEN = Path(__file__).parents[1] / "tests/agent/golden/exclusive.prom"
 GPUS_PER_NODE = 8
 VARIANTS = 3
-"""So many pages of each node take turns: values move, lines stay."""
+"""The number of pages per node, served in turn: values change, series stay."""
 _RATIO = re.compile(rb"(\w*_ratio|DCGM_FI_\w*_UTIL)\{")
 
 

@@ -14,7 +14,7 @@ NOTES = """\
   other process, so the network is the loopback. Pages are the agent's golden page of eight GPUs (all four dialects)
   under other names; three of each node take turns, packed.
 - CPU is the process's CPU clock: scrapes, cycles and the HTTP server. The window begins when every target has been read
-  once; what that first round costs (every line is new then) stands in its own row.
+  once; what that first round costs (every line is new then) is in its own row.
 - Memory does not grow with time: the ring buffers have their full size from a target's first page on. VmHWM is its
   peak.
 - The parts are loops in the bench's own process: CPU time. If other processes keep the machine busy, as the row above
@@ -77,7 +77,7 @@ def render_report(results: Results) -> str:
             "# The embedded source, measured\n",
             f"- Made by `{about.command}` on {about.date}.",
             f"- {about.processor}, {about.cores} cores; {about.kernel}; {about.python}; {about.c_library}\n",
-            f"## What was promised\n\n{render_bars(judge(results))}",
+            f"## Limits\n\n{render_bars(judge(results))}",
             f"## The whole program\n\n{render_table(('', 'measured'), _list_whole(results))}",
             f"## Its parts\n\n{render_table(('', 'CPU'), _list_parts(results))}",
             f"## How it was measured\n\n{NOTES}",

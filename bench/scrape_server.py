@@ -1,4 +1,4 @@
-"""`python -m bench.scrape_server NODES`: one process that is every node; prints its port and serves until it is ended.
+"""`python -m bench.scrape_server NODES`: serves the pages of all nodes; prints its port.
 
 A node is a path: /17/metrics. Pages are packed beforehand, so that serving costs next to nothing.
 """

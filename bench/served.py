@@ -56,7 +56,7 @@ def run_serve(engine_url: str, folder: Path) -> Iterator[tuple[subprocess.Popen[
     port = free_port()
     flags = (f"--address=127.0.0.1:{port}", f"--prometheus-url={engine_url}", "--interval=86400", "--log-level=warning")
     program = Path(sys.executable).with_name("gpusteward")
-    own = os.environ | {"XDG_DATA_HOME": str(folder)}  # a ledger of its own
+    own = os.environ | {"XDG_DATA_HOME": str(folder)}  # its own ledger
     process = subprocess.Popen([program, "serve", *flags], cwd=folder, env=own)
     try:
         yield process, port

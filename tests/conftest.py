@@ -1,4 +1,4 @@
-"""What every test may rely on: no stray threads' errors, and real components found or honestly skipped."""
+"""For all tests: errors in threads fail the test, and tests without their real component are skipped."""
 
 import os
 import shutil

@@ -15,7 +15,7 @@ from gpusteward.core.snapshots import Snapshot
 from gpusteward.simulate.fleets import default_node, fleet
 
 AT = 1_800_000_000.0
-PROMISED = {metric.name: metric for metric in METRICS}
+DOCUMENTED = {metric.name: metric for metric in METRICS}
 DIALECTS = (NativeDialect, VgpuMonitorDialect, Pid2PodDialect)
 
 
@@ -40,7 +40,7 @@ def samples(view: SnapshotView, dialect: type) -> list:
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_series_is_in_the_metric_table_with_only_its_labels(view: SnapshotView, dialect: type):
     for sample in samples(view, dialect):
-        assert sample.labels.keys() <= set(PROMISED[sample.name].labels), sample
+        assert sample.labels.keys() <= set(DOCUMENTED[sample.name].labels), sample
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

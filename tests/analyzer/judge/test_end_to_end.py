@@ -26,7 +26,7 @@ from tests.analyzer.engines import RunningEngine, Sample, running_prometheus
 from tests.analyzer.scraped_history import AT, WINDOW, scrape_history, scrape_times
 
 CYCLE, CYCLES = 300.0, 5
-"""Half an hour: after that even made-up work may be called so."""
+"""Half an hour: after that work may be classified as keep-alive."""
 RULES = Rules()
 NODES = (default_node(1, name="showcase"), *fleet(20))
 
@@ -195,8 +195,8 @@ def test_what_cannot_be_measured_is_unknown(native: Judged):
 
 
 def test_real_work_is_not_classified_as_keep_alive(either: Judged):
-    accused = {row.truth.kind for row in either.rows if row.signature is Signature.KEEP_ALIVE}
-    assert accused == {Kind.KEEP_ALIVE}
+    found = {row.truth.kind for row in either.rows if row.signature is Signature.KEEP_ALIVE}
+    assert found == {Kind.KEEP_ALIVE}
 
 
 def test_nothing_that_works_or_hangs_may_be_reclaimed(either: Judged):

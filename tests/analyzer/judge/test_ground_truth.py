@@ -28,8 +28,8 @@ def test_no_active_workload_is_judged_idle_and_nearly_all_idle_ones_are(kind):
     expected = {Kind.EMPTY: Signature.EMPTY, Kind.PARKED: Signature.PARKED}
     if kind in expected:
         assert {case.signature for case in cases} == {expected[kind]}
-    accused = sum(case.signature is Signature.KEEP_ALIVE for case in cases)
-    assert accused >= 0.95 * len(cases) if kind is Kind.KEEP_ALIVE else not accused  # some pods are too young
+    found = sum(case.signature is Signature.KEEP_ALIVE for case in cases)
+    assert found >= 0.95 * len(cases) if kind is Kind.KEEP_ALIVE else not found  # some pods are too young
 
 
 def test_a_server_under_a_low_and_even_load_is_not_classified_as_keep_alive():

@@ -116,12 +116,12 @@ def test_an_empty_cluster_has_no_workloads():
 
 def test_fifty_thousand_rows_are_judged_and_joined_quickly():
     """Detects a loop over rows, with a margin for a busy machine; `bench.judge_truth` measures."""
-    table, memory = large_table(50_000), History()
-    verdicts, memory = judge(table, RULES, memory, now=AT)
+    table, history = large_table(50_000), History()
+    verdicts, history = judge(table, RULES, history, now=AT)
     spent = []
     for _ in range(5):
         start = time.process_time()
-        verdicts, memory = judge(table, RULES, memory, now=AT)
+        verdicts, history = judge(table, RULES, history, now=AT)
         workloads = judge_workloads(verdicts, RULES)
         spent.append(time.process_time() - start)
     assert min(spent) < 0.3

@@ -18,7 +18,7 @@ from tests.simulate.single_workload import only_truth, single_application, singl
 
 CYCLE = 300.0
 CYCLES = 5
-"""Windows of ten minutes, one every five: half an hour, after which even made-up work may be called so."""
+"""Windows of ten minutes, one every five: half an hour, after which work may be classified as keep-alive."""
 DAY = 86_400.0
 HOUR = 3_600.0
 RULES = Rules()
@@ -58,7 +58,7 @@ def lone_nodes(kind: Kind, seeds: Iterable[int]) -> list[SimulatedNode]:
 
 
 def even_servers(seeds: Iterable[int]) -> list[SimulatedNode]:
-    """Honest servers under an even load of 1 to 40 %: as flat as made-up work, but they read their weights."""
+    """Real servers under an even load of 1 to 40 %: as flat as keep-alive work, but they read their weights."""
     nodes = lone_nodes(Kind.INFERENCE, seeds)
     for seed, node in zip(seeds, nodes, strict=True):
         (placement,) = node.devices[0].placements

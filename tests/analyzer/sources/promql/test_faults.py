@@ -79,7 +79,7 @@ def reading(url: str, *, limit: int | None = None, **settings: object) -> Iterat
         yield source
 
 
-def assert_honest(table: UsageTable) -> None:
+def assert_nothing_invented(table: UsageTable) -> None:
     """All GPUs work, so every number is right or missing; a row without an essential number is unknown."""
     for measure in (Measure.CORE, Measure.MEMORY_COPY, Measure.POWER):
         for stat in (Stat.MEAN, Stat.PEAK):
@@ -94,7 +94,7 @@ def test_without_faults_everything_is_known(proxy: FaultyEngine):
     assert len(table) == GPUS
     assert not table.unknown
     assert set(table.coverage.tolist()) == {1.0}
-    assert_honest(table)
+    assert_nothing_invented(table)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_failed_query_makes_its_rows_unknown_with_the_reason(proxy: FaultyEngi
     assert len(table) == GPUS
     assert set(table.unknown) == set(range(GPUS))
     assert all("could not be read" in reason.en for reason in table.unknown.values())
-    assert_honest(table)
+    assert_nothing_invented(table)
 
 
 def test_after_a_failed_presence_query_the_previous_rows_are_unknown(proxy: FaultyEngine):
@@ -132,7 +132,7 @@ def test_after_a_failed_presence_query_the_previous_rows_are_unknown(proxy: Faul
         again = source.read(AT)
     for one in (table, again):
         assert sorted(map(str, one.allocations)) == sorted(map(str, whole.allocations))
-        assert_honest(one)
+        assert_nothing_invented(one)
 
 
 def test_a_failed_shard_makes_only_its_own_rows_unknown(proxy: FaultyEngine):
@@ -143,7 +143,7 @@ def test_a_failed_shard_makes_only_its_own_rows_unknown(proxy: FaultyEngine):
     assert {one.container.pod for one in table.allocations} == {one.container.pod for one in whole.allocations}
     unknown = {table.allocations[row].node for row in table.unknown}
     assert unknown == {"node-0", "node-1"}
-    assert_honest(table)
+    assert_nothing_invented(table)
 
 
 def test_a_refused_connection_is_an_error_and_the_next_read_succeeds(proxy: FaultyEngine):
@@ -169,7 +169,7 @@ def test_a_temporary_503_is_retried(proxy: FaultyEngine):
         proxy.fault = fails("over_time", times=2)
         table = source.read(AT)
     assert not table.unknown
-    assert_honest(table)
+    assert_nothing_invented(table)
 
 
 def test_a_query_without_response_ends_at_the_timeout_and_affects_only_its_rows(proxy: FaultyEngine):
@@ -181,7 +181,7 @@ def test_a_query_without_response_ends_at_the_timeout_and_affects_only_its_rows(
     assert time.monotonic() - began < 5
     assert len(table) == GPUS
     assert all("no complete response within 0.6 s" in reason.en for reason in table.unknown.values())
-    assert_honest(table)
+    assert_nothing_invented(table)
 
 
 def test_a_response_after_30_seconds_is_complete(proxy: FaultyEngine):
@@ -191,7 +191,7 @@ def test_a_response_after_30_seconds_is_complete(proxy: FaultyEngine):
         table = source.read(AT)
     assert time.monotonic() - began >= 30
     assert not table.unknown
-    assert_honest(table)
+    assert_nothing_invented(table)
 
 
 def test_closing_ends_a_hanging_read(proxy: FaultyEngine):
@@ -212,7 +212,7 @@ def test_a_partial_response_is_an_error(proxy: FaultyEngine):
         proxy.fault = responds_with(MEAN_OF_CORE, body)
         table = source.read(AT)
     assert len(table.unknown) == GPUS
-    assert_honest(table)
+    assert_nothing_invented(table)
 
 
 def test_an_empty_result_is_unknown_not_zero(proxy: FaultyEngine):
@@ -220,7 +220,7 @@ def test_an_empty_result_is_unknown_not_zero(proxy: FaultyEngine):
     with reading(proxy.url) as source:
         table = source.read(AT)
     assert set(table.unknown.values()) == {unknown_reasons.NO_CORE}
-    assert_honest(table)
+    assert_nothing_invented(table)
 
 
 def test_clock_skew_makes_everything_unknown(proxy: FaultyEngine):
@@ -242,7 +242,7 @@ def test_queries_over_the_limit_of_the_engine_are_sharded(proxy: FaultyEngine):
     with reading(proxy.url, limit=20) as source:
         first = source.read(AT)
     assert not first.unknown
-    assert_honest(first)
+    assert_nothing_invented(first)
     groups = {query for query in proxy.queries if f"avg_over_time({CORE}" in query and "Hostname=~" in query}
     assert len(groups) == 3
 
@@ -254,7 +254,7 @@ def test_a_response_over_the_size_limit_is_not_read_to_its_end(proxy: FaultyEngi
         except SourceError as error:
             assert "larger than 2048 bytes" in str(error)  # noqa: PT017 - unknown rows are right too
         else:
-            assert_honest(table)
+            assert_nothing_invented(table)
 
 
 def test_an_engine_restart_during_a_read_is_unknown_or_an_error(tmp_path: Path):
@@ -272,7 +272,7 @@ def test_an_engine_restart_during_a_read_is_unknown_or_an_error(tmp_path: Path):
 
         proxy.fault = restart
         with suppress(SourceError):
-            assert_honest(source.read(AT))
+            assert_nothing_invented(source.read(AT))
         proxy.fault = fails("", times=0)
         wait_until_ready(engine)
         assert_alike(source.read(AT), whole)
