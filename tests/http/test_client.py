@@ -204,6 +204,26 @@ def test_an_idle_timeout_replaces_that_of_the_whole_response() -> None:
                 next(received.chunks)
 
 
+def test_an_idle_timeout_is_not_used_for_the_body_of_an_error() -> None:
+    def respond(connection: socket.socket, _: bytes) -> None:
+        connection.sendall(b"HTTP/1.1 500 Internal Server Error\r\n\r\n")
+        server.stopping.wait(10)
+
+    with serving(respond) as server:
+        client = HttpClient(parse_url(server.url))
+        with client.send(GET, timeout_seconds=0.2, idle_timeout_seconds=30) as received:
+            assert received.status == 500
+            with pytest.raises(ResponseTimeoutError, match=r"no complete response within 0\.2 s"):
+                received.read()
+
+
+def test_the_status_can_be_read_where_the_body_cannot() -> None:
+    with serving(response(b"x", "Content-Encoding: br")) as server:
+        client = HttpClient(parse_url(server.url))
+        with client.send(GET, timeout_seconds=5) as received:
+            assert received.status == 200
+
+
 @pytest.mark.parametrize("start", [b"", b"HTTP/1.1 200 OK\r\n\r\n"], ids=["before the headers", "in the body"])
 def test_closing_the_client_from_another_thread_cancels_a_request(start: bytes) -> None:
     client: HttpClient

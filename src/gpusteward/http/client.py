@@ -130,8 +130,8 @@ class HttpClient:
         """The response, whatever its status; its body is read inside the block. Raises HttpError.
 
         `timeout_seconds` limits the time from connecting to the end of the body. With `idle_timeout_seconds` it ends
-        with the headers, and from there on each read may take that long. `limit_bytes` limits the body, both as it is
-        sent and decoded.
+        with the headers, and from there on each read may take that long; not for errors, whose bodies are short.
+        `limit_bytes` limits the body, both as it is sent and decoded.
         """
         _check(self._prefix + request.path, request.headers)
         deadline = time.monotonic() + timeout_seconds
@@ -140,9 +140,10 @@ class HttpClient:
         try:
             connection.timed.set_deadline(deadline)
             with contextlib.closing(self._exchange(connection, request, timeout_seconds)) as raw:
-                if idle_timeout_seconds is not None:
-                    connection.timed.set_idle_timeout(idle_timeout_seconds)
-                yield self._make_response(raw, timeout_seconds, limit_bytes, idle_timeout_seconds)
+                idle_seconds = idle_timeout_seconds if raw.status < 300 else None
+                if idle_seconds is not None:
+                    connection.timed.set_idle_timeout(idle_seconds)
+                yield self._make_response(raw, timeout_seconds, limit_bytes, idle_seconds)
                 is_reusable = self._keeps_connections and raw.isclosed() and not raw.will_close
         finally:
             self._put_back(connection, is_reusable=is_reusable)

@@ -15,14 +15,13 @@ _MEMBER_LIMIT = 16
 def decode(chunks: Iterable[bytes], encoding: str, *, limit_bytes: int | None = None) -> Iterator[bytes]:
     """The content of a response; the limit is that of the sent and of the decoded bytes.
 
-    Raises ProtocolError and ResponseTooLargeError, also while it is read.
+    Raises ProtocolError and ResponseTooLargeError while it is read: the status may be all that a caller needs.
     """
     name = encoding.strip().lower()
-    if name in ("", "identity"):
-        return _limit(chunks, limit_bytes)
-    if name not in ("gzip", "deflate"):
+    if name not in ("", "identity", "gzip", "deflate"):
         raise ProtocolError(messages.UNSUPPORTED_ENCODING, encoding=name[:40])
-    return _limit(_decompress(_limit(chunks, limit_bytes)), limit_bytes)
+    chunks = _limit(chunks, limit_bytes)
+    yield from _limit(_decompress(chunks), limit_bytes) if name in ("gzip", "deflate") else chunks
 
 
 def _limit(chunks: Iterable[bytes], limit_bytes: int | None) -> Iterator[bytes]:

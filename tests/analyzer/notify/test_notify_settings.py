@@ -14,6 +14,7 @@ from gpusteward.analyzer.settings.reading import KNOWN
 from gpusteward.core.errors import ConfigurationError
 from tests.analyzer.settings.test_settings import read
 from tests.fakes.receivers import Receiver
+from tests.http.servers import response, serving
 
 HOOK = "https://open.feishu.cn/open-apis/bot/v2/hook/0a1b-secret"
 FILE = f"""\
@@ -124,3 +125,8 @@ def test_an_invalid_proxy_address_fails_only_the_call(monkeypatch: pytest.Monkey
     monkeypatch.setenv("http_proxy", "http://proxy:nonsense")
     with pytest.raises(DeliveryError, match="the host or the port is invalid"):
         post("http://example.test/", b"", headers={}, timeout=1)
+
+
+def test_a_delivered_message_is_not_repeated_because_of_the_encoding_of_the_response():
+    with serving(response(b"x", "Content-Encoding: br")) as server:
+        assert post(server.url, b"{}", headers={}, timeout=5) == b""

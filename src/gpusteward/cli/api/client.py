@@ -121,7 +121,8 @@ def make_client(
         server = parse_url(url if "://" in url else f"http://{url}")
     except ValueError:
         raise ConfigurationError(messages.INVALID_URL, peer=peer.value) from None
-    basic = basic_authorization(server.username, server.password) if server.username else ""
+    has_credentials = server.username or server.password
+    basic = basic_authorization(server.username, server.password) if has_credentials else ""
     return Client(
         peer=peer,
         server=server,
