@@ -39,7 +39,12 @@ def ok(body: bytes, *headers: bytes, length: int | None = None) -> bytes:
 
 
 async def _run_exchange(
-    responses: list[Respond], times: int, tls: tuple[ssl.SSLContext, ssl.SSLContext] | None, **options: object
+    responses: list[Respond],
+    times: int,
+    tls: tuple[ssl.SSLContext, ssl.SSLContext] | None,
+    *,
+    host: str = "127.0.0.1",
+    **options: object,
 ) -> tuple[list[bytes | SourceError], list[bytes]]:
     requests: list[bytes] = []
 
@@ -57,7 +62,7 @@ async def _run_exchange(
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls[0] if tls else None)
     port = server.sockets[0].getsockname()[1]
-    address = HttpUrl("https" if tls else "http", "127.0.0.1", port, "/metrics")
+    address = HttpUrl("https" if tls else "http", host, port, "/metrics")
     arguments = {"limit_bytes": LIMIT, "timeout_seconds": 5.0, "tls": tls[1] if tls else None, **options}
     fetcher = Fetcher(address, **arguments)
     got: list[bytes | SourceError] = []
@@ -190,8 +195,14 @@ def test_a_redirect_within_the_target_is_followed():
     assert requests[1].startswith(b"GET /other/metrics HTTP/1.1\r\n")
 
 
+def test_a_redirect_is_followed_whatever_the_case_of_the_host():
+    pages, requests = exchange(redirect("/other/metrics?x=1"), send(ok(PAGE)), host="LocalHost")
+    assert pages == [PAGE]
+    assert requests[1].startswith(b"GET /other/metrics?x=1 HTTP/1.1\r\n")
+
+
 @pytest.mark.parametrize(
-    "where", ["http://169.254.169.254/latest", "//elsewhere/metrics", "https://127.0.0.1/", "ftp:x"]
+    "where", ["http://169.254.169.254/latest", "//elsewhere/metrics", "https://127.0.0.1/", "ftp:x", "/two words"]
 )
 def test_a_redirect_to_another_server_is_not_followed(where: str):
     (error,), requests = exchange(redirect(where))

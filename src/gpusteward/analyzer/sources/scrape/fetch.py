@@ -10,10 +10,11 @@ import ssl
 from collections.abc import Mapping
 from urllib.parse import urljoin
 
-from gpusteward.core.errors import SourceError
+from gpusteward.analyzer.sources.scrape.settings import parse_target
+from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.http.async_connection import AsyncConnection, open_async_connection
 from gpusteward.http.errors import NoResponseError, ResponseTimeoutError, ResponseTooLargeError
-from gpusteward.http.urls import HttpUrl, parse_url
+from gpusteward.http.urls import HttpUrl
 from gpusteward.messages import http_errors
 from gpusteward.messages import source_errors as messages
 
@@ -99,12 +100,12 @@ class Fetcher:
         """The new path. Redirects to other servers, which would receive the credentials, raise SourceError."""
         address = urljoin(f"{self._url.scheme}://{self._url.address}{path}", location.decode("latin-1"))
         try:
-            url = parse_url(address, allows_query=True)
-        except ValueError:
+            url = parse_target(address)  # keeps the case of the host, as in the settings
+        except ConfigurationError:
             url = None
-        if url is None or url.username or (url.scheme, url.address) != (self._url.scheme, self._url.address):
+        if url is None or (url.scheme, url.address) != (self._url.scheme, self._url.address):
             raise SourceError(messages.TARGET_REDIRECTED_AWAY, address=address[:100])
-        return url.target
+        return url.path
 
 
 def _read_page(response: AsyncConnection) -> bytes:
