@@ -269,3 +269,4 @@ class Pipeline:
                 is_required=False,
             )
             self._runner.run(announce, cycle)
+        cycle.source_error = None  # its traceback refers to the cycle, which would stay in memory

@@ -24,6 +24,10 @@ class GpustewardError(Exception):
         """The error text in one language; plain English where there is no translation."""
         return self.message.text(language, **self.fields) if isinstance(self.message, Message) else self.message
 
+    def as_message(self) -> Message:
+        """The text in all languages. To be kept instead of the error, whose traceback keeps the data of its frames."""
+        return Message(self.text("en"), self.text("zh"))
+
 
 class ConfigurationError(GpustewardError):
     """A flag, a file or an environment variable is invalid. The text says where, why, and what to write instead."""

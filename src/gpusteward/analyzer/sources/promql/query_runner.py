@@ -65,7 +65,7 @@ class ResultCollector:
 
     def fail(self, queries: Iterable[Query], error: SourceError) -> None:
         with self._lock:
-            self.results.fail((query.key for query in queries), error)
+            self.results.fail((query.key for query in queries), error.as_message())
             self.results.hit_limit |= isinstance(error, LimitError)
 
 

@@ -130,10 +130,9 @@ class SchemeReader:
         while results.hit_limit and self._limit.lower(len(results.holders)):
             self._shards.expire()
             results = self._query(detected, cycle)
-        cycle.failures.update({f"{detected.scheme} {key}": str(error) for key, error in results.failures.items()})
+        cycle.failures.update({f"{detected.scheme} {key}": reason.en for key, reason in results.failures.items()})
         if results.is_empty and results.failures:
-            first = next(iter(results.failures.values()))
-            raise SourceError(first.message, **first.fields) from first
+            raise SourceError(next(iter(results.failures.values())))
         state = self._states[detected.key]
         table = build_partial_table(
             detected.scheme, results, expected=self.expected, allocations=state.allocations, at=cycle.at

@@ -25,7 +25,7 @@ from gpusteward.analyzer.sources.usage.row_index import (
     Rows,
 )
 from gpusteward.analyzer.tables import Column
-from gpusteward.core.errors import SourceError
+from gpusteward.core.messages import Message
 
 _NO_ROWS: Column = np.empty(0)
 
@@ -50,7 +50,7 @@ class QueryResults:
     present: dict[int, HolderDetails] = field(default_factory=dict)  # holder rows that exist now
     device_details: dict[int, DeviceDetails] = field(default_factory=dict)  # device rows that exist now
     reported_by_two_nodes: set[int] = field(default_factory=set)  # holder rows; only one node can have the device
-    failures: dict[QueryKey, SourceError] = field(default_factory=dict)
+    failures: dict[QueryKey, Message] = field(default_factory=dict)  # reasons
     hit_limit: bool = False  # the engine refused a query because it selects too much
     previous_rows: Sequence[int] = ()  # holder rows of earlier cycles that are not known to have ended
     last_details: dict[int, HolderDetails] = field(default_factory=dict)  # of holder rows that do not exist now
@@ -89,9 +89,9 @@ class QueryResults:
         """Whether no query returned anything."""
         return not self.present and not self._columns
 
-    def fail(self, keys: Iterable[QueryKey], error: SourceError) -> None:
+    def fail(self, keys: Iterable[QueryKey], reason: Message) -> None:
         for key in keys:
-            self.failures[key] = error
+            self.failures[key] = reason
 
     def has(self, level: Level, quantity: Quantity, aggregation: Aggregation) -> bool:
         return (level, quantity, aggregation) in self._columns

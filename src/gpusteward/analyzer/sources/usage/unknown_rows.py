@@ -75,13 +75,13 @@ def _list_reasons(
 
 def _failed_queries(presence: PresenceTable) -> Iterator[tuple[Flags, Message]]:
     failures = presence.results.failures
-    if error := failures.get(PRESENCE_NOW):
-        yield presence.is_stale, unknown_reasons.PRESENCE_FAILED.fill(error=error)
+    if reason := failures.get(PRESENCE_NOW):
+        yield presence.is_stale, unknown_reasons.PRESENCE_FAILED.fill(error=reason)
     for level in Level:
         for quantity, aggregation in _ESSENTIAL:
-            if error := failures.get(QueryKey(level, quantity, aggregation)):
+            if reason := failures.get(QueryKey(level, quantity, aggregation)):
                 column = presence.column(level, quantity, aggregation)
-                yield ~np.isfinite(column), unknown_reasons.QUERY_FAILED.fill(quantity=quantity, error=error)
+                yield ~np.isfinite(column), unknown_reasons.QUERY_FAILED.fill(quantity=quantity, error=reason)
 
 
 def _unmeasured_mig(presence: PresenceTable, has_no_sample: Flags) -> Iterator[tuple[Flags, Message]]:
