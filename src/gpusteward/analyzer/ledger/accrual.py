@@ -1,4 +1,4 @@
-"""Computes the rows that a cycle adds to `usage_hourly` and `fleet_hourly`, hour by hour and exact. Pure."""
+"""Computes the rows that a cycle adds to `usage_hourly` and `fleet_hourly`, hour by hour. Pure: no database."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusteward.analyzer.ledger.cycle_record import NOT_IN_FLEET, UNKNOWN_START, CycleRecord, Ids
+from gpusteward.analyzer.ledger.cycle_record import NOT_IN_FLEET, UNKNOWN_START, CycleRecord, IntColumn
 from gpusteward.analyzer.ledger.periods import HOUR_MS, floor_hour
 from gpusteward.analyzer.ledger.upsert import Columns
 from gpusteward.analyzer.prices import costs_of
@@ -35,11 +35,12 @@ class HourSlice:
 
 
 def split_gap(record: CycleRecord, recorded_ms: int) -> Iterator[HourSlice]:
-    """The time between the last recorded cycle and what this one covers."""
+    """The time after the last recorded cycle that this cycle does not cover: it is recorded as unknown."""
     return split_by_hour(recorded_ms, record.at_ms - record.covered_ms, is_observed=False)
 
 
 def split_observed(record: CycleRecord, recorded_ms: int) -> Iterator[HourSlice]:
+    """The time that this cycle covers and that is not recorded yet."""
     return split_by_hour(max(recorded_ms, record.at_ms - record.covered_ms), record.at_ms, is_observed=True)
 
 
@@ -54,47 +55,47 @@ def split_by_hour(begin_ms: int, end_ms: int, *, is_observed: bool) -> Iterator[
 class AccruedTime:
     """The time of one slice, by the rows of a cycle record."""
 
-    durations: Ids  # milliseconds for which the allocation existed
-    allocated: Ids  # GPU-milliseconds
+    durations: IntColumn  # milliseconds for which the allocation existed
+    allocated: IntColumn  # GPU-milliseconds
 
 
-def accrue_time(record: CycleRecord, part: HourSlice, was_held: Mask) -> AccruedTime:
+def accrue_time(record: CycleRecord, hour_slice: HourSlice, was_held: Mask) -> AccruedTime:
     """`was_held`: allocations that are in the ledger already.
 
     Others accrue time from the start of their pod where that is known and covered, otherwise from now on.
     """
-    durations = np.maximum(part.end_ms - _begin_times(record, part, was_held), 0)
+    durations = np.maximum(hour_slice.end_ms - _begin_times(record, hour_slice, was_held), 0)
     return AccruedTime(durations, np.floor(durations * record.gpu_fractions + _ROUNDING).astype(np.int64))
 
 
-def _begin_times(record: CycleRecord, part: HourSlice, was_held: Mask) -> Ids:
-    if not part.is_observed:
-        return np.where(was_held, part.begin_ms, part.end_ms)
+def _begin_times(record: CycleRecord, hour_slice: HourSlice, was_held: Mask) -> IntColumn:
+    if not hour_slice.is_observed:
+        return np.where(was_held, hour_slice.begin_ms, hour_slice.end_ms)
     is_unknown = record.started_ms == UNKNOWN_START
-    started = np.where(is_unknown, record.at_ms, np.maximum(record.started_ms, part.begin_ms))
-    return np.where(was_held, part.begin_ms, started)
+    started = np.where(is_unknown, record.at_ms, np.maximum(record.started_ms, hour_slice.begin_ms))
+    return np.where(was_held, hour_slice.begin_ms, started)
 
 
-def make_usage_rows(record: CycleRecord, part: HourSlice, time: AccruedTime) -> Iterator[Columns]:
+def make_usage_rows(record: CycleRecord, hour_slice: HourSlice, time: AccruedTime) -> Iterator[Columns]:
     """Rows of `usage_hourly` for one slice, a block at a time."""
     with_time = np.flatnonzero(time.allocated)
     for first in range(0, len(with_time), BLOCK_ROWS):
         rows = with_time[first : first + BLOCK_ROWS]
-        keys = {"hour_ms": [part.hour_ms] * len(rows), "allocation_id": record.ids[rows].tolist()}
+        keys = {"hour_ms": [hour_slice.hour_ms] * len(rows), "allocation_id": record.ids[rows].tolist()}
         allocated = time.allocated[rows]
-        if part.is_observed:
+        if hour_slice.is_observed:
             yield keys | _observed_amounts(record, rows, allocated=allocated, durations=time.durations[rows])
         else:
             yield keys | _unknown_amounts(record, rows, allocated=allocated)
 
 
-def make_fleet_rows(record: CycleRecord, part: HourSlice, time: AccruedTime) -> Columns:
+def make_fleet_rows(record: CycleRecord, hour_slice: HourSlice, time: AccruedTime) -> Columns:
     """Rows of `fleet_hourly`. In a gap, nodes are assumed to exist, since allocations on them accrue time too."""
-    duration_ms, count = part.end_ms - part.begin_ms, len(record.fleet)
+    duration_ms, count = hour_slice.end_ms - hour_slice.begin_ms, len(record.fleet)
     # Sums of floats, but exact: a slice of a million GPUs is far below 53 bits.
     held = np.bincount(record.fleet_rows - NOT_IN_FLEET, weights=time.allocated, minlength=count + 1)[1:]
     return {
-        "hour_ms": [part.hour_ms] * count,
+        "hour_ms": [hour_slice.hour_ms] * count,
         "node": [key.node for key in record.fleet],
         "model": [key.model for key in record.fleet],
         "gpu_ms": [gpus * duration_ms for gpus in record.fleet.values()],
@@ -103,7 +104,7 @@ def make_fleet_rows(record: CycleRecord, part: HourSlice, time: AccruedTime) -> 
     }
 
 
-def _unknown_amounts(record: CycleRecord, rows: NDArray[np.intp], *, allocated: Ids) -> dict[str, list[Any]]:
+def _unknown_amounts(record: CycleRecord, rows: NDArray[np.intp], *, allocated: IntColumn) -> dict[str, list[Any]]:
     zeros, nulls = [0] * len(rows), [None] * len(rows)
     allocated_ms = allocated.tolist()
     return {
@@ -125,7 +126,7 @@ def _unknown_amounts(record: CycleRecord, rows: NDArray[np.intp], *, allocated: 
 
 
 def _observed_amounts(
-    record: CycleRecord, rows: NDArray[np.intp], *, allocated: Ids, durations: Ids
+    record: CycleRecord, rows: NDArray[np.intp], *, allocated: IntColumn, durations: IntColumn
 ) -> dict[str, list[Any]]:
     cost, activity = costs_of(allocated, record.prices[rows]), record.activity[rows]
     masks = {each.value: activity == ACTIVITIES.index(each) for each in Activity}  # active, idle, unknown

@@ -1,4 +1,5 @@
-"""A result in compact columns: what the ledger needs of a cycle, and what is buffered while it cannot be written."""
+"""`CycleRecord`: the part of a result that the ledger stores, in compact columns. Records are buffered while the
+database is unavailable."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -21,13 +22,13 @@ from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import Codes, Column
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 
-Ids = NDArray[np.int64]
-Half = NDArray[np.float32]
+IntColumn = NDArray[np.int64]
+Float32Column = NDArray[np.float32]
 FleetRows = NDArray[np.int32]
 PriceOf = Callable[[str, str], int]  # model, namespace -> micros per GPU-hour
 
 COVERED_INTERVALS = 3
-"""A cycle covers this many intervals back; the time between the last recorded cycle and that is unknown."""
+"""A cycle covers the time since the last recorded cycle, but at most this many intervals. Earlier time is unknown."""
 UNKNOWN_START = -1
 NOT_IN_FLEET = -1
 MAX_BYTES, MAX_WATTS, MAX_RATIO, MAX_SECONDS = 1e15, 1e5, 1e3, 1e11
@@ -36,7 +37,7 @@ MAX_GPUS = 1_000_000
 _IDENTITY_BYTES = 600  # of one identity with its texts; measured, rounded up
 _CHANGE_BYTES = 500
 _FLEET_ROW_BYTES = 100
-_NO_IDS: Ids = np.empty(0, np.int64)
+_NO_IDS: IntColumn = np.empty(0, np.int64)
 
 
 class NodeModel(NamedTuple):
@@ -50,8 +51,8 @@ class NodeModel(NamedTuple):
 class HeldAllocations:
     """The allocations of one cycle: ids, ascending, and a hash of the attributes of each."""
 
-    ids: Ids
-    attribute_hashes: Ids
+    ids: IntColumn
+    attribute_hashes: IntColumn
 
 
 NO_ALLOCATIONS = HeldAllocations(_NO_IDS, _NO_IDS)
@@ -62,33 +63,37 @@ class CycleRecord:
     """One cycle, one row per allocation, in the order of their ids. NaN is unknown."""
 
     at_ms: int
-    covered_ms: int  # how far back from `at_ms` the cycle covers
-    ids: Ids
+    covered_ms: int  # length of the time before `at_ms` that the cycle covers
+    ids: IntColumn
     gpu_fractions: Column
-    prices: Ids  # micros per GPU-hour
-    started_ms: Ids  # of the pod
+    prices: IntColumn  # micros per GPU-hour
+    started_ms: IntColumn  # of the pod
     memory_total: Column
     memory_peak: Column
     core_peak: Column
     activity: Codes
-    score: Half
-    watts: Half
+    score: Float32Column
+    watts: Float32Column
     fleet: Mapping[NodeModel, int]  # number of existing GPUs
     fleet_rows: FleetRows  # per allocation: the position in `fleet` it counts for
     currency: str  # of the prices
     new: NewAllocations  # not in the record before, or with changed attributes
     changes: VerdictChanges
 
-    size_bytes: int = 0  # memory it takes beside the record before
+    size_bytes: int = 0  # memory of the columns that it does not share with the record before
 
     def share_columns(self, before: "CycleRecord | None") -> "CycleRecord":
         """The same record, with columns that have not changed taken from the record before instead of copied."""
-        shared = {} if before is None else {name: getattr(before, name) for name in _STABLE if self._has(name, before)}
+        shared = (
+            {}
+            if before is None
+            else {name: getattr(before, name) for name in _STABLE if self._is_unchanged(name, before)}
+        )
         own = sum(value.nbytes for name, value in vars(self).items() if _is_column(value) and name not in shared)
         texts = len(self.new) * _IDENTITY_BYTES + len(self.changes) * _CHANGE_BYTES + len(self.fleet) * _FLEET_ROW_BYTES
         return replace(self, **shared, size_bytes=own + texts)
 
-    def _has(self, name: str, before: "CycleRecord") -> bool:
+    def _is_unchanged(self, name: str, before: "CycleRecord") -> bool:
         return np.array_equal(getattr(self, name), getattr(before, name), equal_nan=name in _WITH_NAN)
 
 
@@ -99,7 +104,10 @@ _WITH_NAN = ("gpu_fractions", "memory_total")
 def make_cycle_record(
     result: Result, before: HeldAllocations, *, user_labels: UserLabels, price_of: PriceOf, changes: VerdictChanges
 ) -> tuple[CycleRecord, HeldAllocations]:
-    """`before`: the allocations of the last record; only others are described with texts."""
+    """The record of a result, and its allocations as `before` of the next record.
+
+    `before`: the allocations of the last record. `new` contains only allocations that are not among them.
+    """
     verdicts, table = result.verdicts, result.verdicts.usage
     held, rows, users = _index_allocations(table.allocations, user_labels)
     fleet = _clean_fleet(table.fleet)
@@ -128,7 +136,7 @@ def make_cycle_record(
 def _index_allocations(
     allocations: Sequence[AllocationKey], user_labels: UserLabels
 ) -> tuple[HeldAllocations, NDArray[np.intp], list[str]]:
-    """Each allocation once, in the order of the ids; the row of each; the user of every row."""
+    """Each allocation once, in the order of the ids; the row of each in the table; the user of every row."""
     users = [one.container.user or user_labels.find_user(one.container.pod_labels) for one in allocations]
     ids = np.fromiter(map(make_allocation_id, allocations), np.int64, len(allocations))
     hashes = np.fromiter(map(hash_attributes, allocations, users), np.int64, len(allocations))
@@ -158,7 +166,7 @@ def find_new(held: HeldAllocations, before: HeldAllocations) -> NDArray[np.intp]
     return np.flatnonzero(~is_same)
 
 
-def find_positions(ids: Ids, among: Ids) -> NDArray[np.intp]:
+def find_positions(ids: IntColumn, among: IntColumn) -> NDArray[np.intp]:
     """The position of each id among ascending ones; -1 where it is missing."""
     if not len(among):
         return np.full(len(ids), -1, np.intp)
@@ -171,11 +179,11 @@ def _is_column(value: object) -> bool:
 
 
 def _drop_implausible(column: Column, limit: float) -> Column:
-    """Values that cannot have been measured are unknown; they would not fit into the database either."""
+    """Values that cannot be right become unknown; they would not fit into the database either."""
     return np.where((column >= 0) & (column <= limit), column, np.nan)
 
 
-def _to_ms(seconds: Column) -> Ids:
+def _to_ms(seconds: Column) -> IntColumn:
     plausible = _drop_implausible(seconds, MAX_SECONDS)
     return np.where(np.isnan(plausible), UNKNOWN_START, np.nan_to_num(plausible) * 1000).astype(np.int64)
 

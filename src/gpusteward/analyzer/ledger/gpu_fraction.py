@@ -17,7 +17,8 @@ _NOMINAL_GIB = 1024 * MIB
 
 
 def compute_gpu_fractions(table: UsageTable) -> Column:
-    """1 for a whole GPU, the part of the board's memory for a MIG instance; divided equally among its allocations."""
+    """1 for a whole GPU, its share of the board's memory for a MIG instance; divided equally if several allocations
+    share the device."""
     allocations = table.allocations
     devices = encode([one.gpu_uuid or f"{one.node}/{one.gpu_index}" for one in allocations]).codes
     instances = encode([f"{device}/{one.gpu_instance}" for device, one in zip(devices, allocations, strict=True)]).codes
@@ -28,7 +29,7 @@ def compute_gpu_fractions(table: UsageTable) -> Column:
 
 
 def _instance_fractions(table: UsageTable) -> Column:
-    """Per row, the part of the board that its device or MIG instance is."""
+    """The size of the GPU or MIG instance of each row, as a fraction of the board."""
     fractions = np.ones(len(table))
     rows = [row for row, one in enumerate(table.allocations) if one.gpu_instance]
     if rows:

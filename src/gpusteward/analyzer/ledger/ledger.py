@@ -75,7 +75,7 @@ class Ledger:
         self._try(self._open)
 
     def record(self, result: Result) -> None:
-        """Record a cycle. One that is not newer than the ledger is ignored."""
+        """Record a cycle. A result that is not newer than the last recorded cycle is ignored."""
         with self._lock:
             self._try(self._open)
             if self._pending:
@@ -110,7 +110,7 @@ class Ledger:
         self.engine.dispose()
 
     def _try(self, work: Callable[[], None]) -> None:
-        """A database error is logged once, and ends with the next successful write."""
+        """Run it. A database error is logged once and shown by `describe` until the next successful write."""
         try:
             work()
         except _DATABASE_ERRORS as error:
@@ -131,7 +131,7 @@ class Ledger:
             self._read_state()
 
     def _read_state(self) -> None:
-        """Only without pending records: those were made from the state before."""
+        """Only called without pending records, because those were made from the previous state."""
         state = self._writer.read_state()
         self._held, self._last_verdicts = state.held, state.last_verdicts.copy()
         self._must_reread = False
@@ -203,7 +203,7 @@ class Ledger:
         return True
 
     def _skip(self, record: CycleRecord, reason: str) -> None:
-        """It would fail every time: this cycle is lost, the others are written."""
+        """Writing it would fail every time: this cycle is lost, the others are written."""
         self._lost += 1
         self._skipped += 1
         self._must_reread = True

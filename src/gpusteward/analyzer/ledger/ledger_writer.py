@@ -1,4 +1,5 @@
-"""Writes cycle records to the tables, each in one transaction with its progress: never twice, never partly."""
+"""Writes cycle records to the tables. A record and its progress are one transaction, so it is never written twice. A
+long gap before it is written first, one transaction per hour."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +17,13 @@ from gpusteward.analyzer.ledger.accrual import (
     split_gap,
     split_observed,
 )
-from gpusteward.analyzer.ledger.cycle_record import NO_ALLOCATIONS, CycleRecord, HeldAllocations, Ids, find_positions
+from gpusteward.analyzer.ledger.cycle_record import (
+    NO_ALLOCATIONS,
+    CycleRecord,
+    HeldAllocations,
+    IntColumn,
+    find_positions,
+)
 from gpusteward.analyzer.ledger.db_engine import with_write_lock
 from gpusteward.analyzer.ledger.identities import Attributes, Identity
 from gpusteward.analyzer.ledger.periods import RECORDED, lock_progress, read_progress, set_progress
@@ -98,23 +105,23 @@ def _write_observed(connection: Connection, record: CycleRecord, state: LedgerSt
     was_held = _find_held(record, state)
     _write_allocations(connection, record, state, was_held=was_held)
     if state.recorded_ms is not None:
-        for part in split_observed(record, state.recorded_ms):
-            _write_slice(connection, record, part, was_held=was_held)
+        for hour_slice in split_observed(record, state.recorded_ms):
+            _write_slice(connection, record, hour_slice, was_held=was_held)
     changes = state.last_verdicts.select_unrecorded(record.changes)
     rows = [{"at_ms": record.at_ms, **change._asdict()} for change in changes]
     if rows:
         connection.execute(insert(verdict_changes), rows)
 
 
-def _write_slice(connection: Connection, record: CycleRecord, part: HourSlice, *, was_held: Mask) -> None:
-    time = accrue_time(record, part, was_held)
-    for columns in make_usage_rows(record, part, time):
+def _write_slice(connection: Connection, record: CycleRecord, hour_slice: HourSlice, *, was_held: Mask) -> None:
+    time = accrue_time(record, hour_slice, was_held)
+    for columns in make_usage_rows(record, hour_slice, time):
         upsert(connection, usage_hourly, columns, USAGE_RULES)
-    upsert(connection, fleet_hourly, make_fleet_rows(record, part, time), FLEET_RULES)
+    upsert(connection, fleet_hourly, make_fleet_rows(record, hour_slice, time), FLEET_RULES)
 
 
 def _write_currency(connection: Connection, record: CycleRecord, state: LedgerState) -> str:
-    """Written with the first costs in it. Costs before any currency was written are taken to be in the same one."""
+    """A new currency is written with the first costs in it. The first currency also applies to all earlier costs."""
     if state.recorded_ms is None or record.currency == state.currency or not record.prices.any():
         return state.currency
     since_ms = state.recorded_ms if state.currency else 0
@@ -139,15 +146,15 @@ def _write_allocations(connection: Connection, record: CycleRecord, state: Ledge
         upsert(connection, allocations, {**columns, **times, "ended_ms": [None] * len(block)}, _ALLOCATION_RULES)
 
 
-def _update(connection: Connection, ids: Ids, **values: int | None) -> None:
+def _update(connection: Connection, ids: IntColumn, **values: int | None) -> None:
     if len(ids):
         change = update(allocations).where(allocations.c.id == bindparam("allocation_id")).values(values)
         connection.execute(change, [{"allocation_id": each} for each in ids.tolist()])
 
 
-def _find_returned(record: CycleRecord, was_held: Mask) -> Ids:
-    """Known before this record and ended since, by another analyzer that did not observe them."""
-    absent: Ids = record.ids[~was_held]
+def _find_returned(record: CycleRecord, was_held: Mask) -> IntColumn:
+    """Allocations that this analyzer knows and that another analyzer has marked as ended."""
+    absent: IntColumn = record.ids[~was_held]
     return absent[find_positions(absent, record.new.ids) < 0]
 
 
@@ -179,7 +186,7 @@ def _read_held(connection: Connection) -> HeldAllocations:
 
 
 def _read_last_verdicts(connection: Connection) -> LastVerdicts:
-    """The last verdict of every workload that holds something now."""
+    """The last verdict of every workload that holds an allocation now."""
     changes, held = verdict_changes.c, allocations.c
     existing = (
         select(held.owner_kind, held.namespace, held.owner_name).where(held.ended_ms.is_(None)).distinct().subquery()

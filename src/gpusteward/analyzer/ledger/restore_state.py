@@ -1,4 +1,4 @@
-"""Restores from the ledger since when workloads are idle, so that a restart does not reset it."""
+"""Reads from the ledger since when workloads are idle, so that a restart does not reset their idle time."""
 
 from collections.abc import Mapping
 

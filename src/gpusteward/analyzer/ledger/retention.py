@@ -1,4 +1,4 @@
-"""Rolls hours up into days and deletes expired rows, in small batches: a cycle never waits for long."""
+"""Rolls hours up into days and deletes expired rows, in small batches that do not delay a cycle."""
 
 from sqlalchemy import Connection, Engine, Table, delete, func, select
 
@@ -45,8 +45,8 @@ def roll_up(engine: Engine) -> int:
 def prune(engine: Engine, settings: LedgerSettings, *, now_ms: int) -> int:
     """Delete rows older than the settings allow; returns how many hours and days of them. Raises SQLAlchemyError.
 
-    An hour is deleted only after its rollup. The hours of a day are deleted in batches; from the first batch on, none
-    of them counts any more ("pruned").
+    An hour is deleted only after its rollup. The hours of a day are deleted in several batches. The progress "pruned"
+    is set with the first batch: from then on, reports read only the daily row.
     """
     daily_ms = floor_day(now_ms - settings.daily_days * DAY_MS)
     with with_write_lock(engine).begin() as connection:

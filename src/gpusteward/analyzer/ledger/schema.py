@@ -1,4 +1,4 @@
-"""The tables. Times are milliseconds since 1970, durations GPU-milliseconds, amounts of money micro-units of the
+"""The tables. Times are milliseconds since 1970, durations GPU-milliseconds, amounts of money millionths of the
 currency, energy millijoules: all integers, so that sums are exact."""
 
 from sqlalchemy import (
@@ -24,7 +24,7 @@ progress = Table(
     Column("name", Text, primary_key=True),
     Column("at_ms", Number, nullable=False),
 )
-"""How far the ledger is recorded ("booked"), rolled up ("rolled") and pruned ("pruned"); no row: not yet."""
+"""How far the ledger is recorded ("booked"), rolled up ("rolled") and pruned ("pruned"); no row means not yet."""
 
 allocations = Table(
     "allocations",

@@ -1,6 +1,6 @@
 """The query and the contents of a report. Standard library only, because clients read reports too.
 
-Durations are GPU-milliseconds, money micro-units of the currency, energy millijoules, times milliseconds since 1970:
+Durations are GPU-milliseconds, money millionths of the currency, energy millijoules, times milliseconds since 1970:
 all integers, so that sums are exact. None is unknown, never 0.
 """
 
