@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from gpusteward.analyzer.notify.notices.findings import FindingBuilder
+from gpusteward.analyzer.notify.notices.idle_workloads import IdleWorkloadBuilder
 from gpusteward.analyzer.notify.notices.formatting import MAX_NAME_LENGTH, safe_label, safe_line, safe_name
 from gpusteward.analyzer.notify.notices.messages import MessageOptions, write_idle, write_outage
 from tests.analyzer.notify.notifier_setup import gpu_of, result_of, settings_of
@@ -68,7 +68,9 @@ def test_a_hostile_name_adds_no_line_and_no_markup_to_a_message(name: str, langu
             [gpu_of(name, name, gpu=n, node=name, kind=name.replace("/", "")) for n in range(count)],
             settings=settings,
         )
-        expected, written = (write_idle(list(FindingBuilder(each).build([0])), options) for each in (ordinary, hostile))
+        expected, written = (
+            write_idle(list(IdleWorkloadBuilder(each).build([0])), options) for each in (ordinary, hostile)
+        )
         assert written.count("\n") == expected.count("\n")
         own = re.sub(r"[()（）]", "", written.replace("[.]", "").replace("\n", ""))
         assert not FORBIDDEN.search(own)

@@ -12,7 +12,7 @@ from gpusteward.analyzer.ledger.db_engine import open_engine, with_write_lock
 from gpusteward.analyzer.ledger.schema import METADATA, notices, outbox
 from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
 from gpusteward.analyzer.notify.outbox.records import NoticeRecord, OutboxEvent, Outcome
-from gpusteward.analyzer.notify.outbox.store import MAX_HELD, Outbox
+from gpusteward.analyzer.notify.outbox.store import MAX_BUFFERED, Outbox
 from gpusteward.analyzer.settings.notify import OutboxSettings
 from tests.analyzer.notify.notifier_setup import gpu_of, open_ledger, result_of, running_notifier, settings_of
 from tests.fakes.receivers import Receiver, wait_until
@@ -120,7 +120,7 @@ def test_a_row_whose_target_left_the_settings_is_dead_after_max_age_hours(ledger
 def test_without_a_ledger_rows_are_kept_in_memory_with_a_lower_limit(caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.INFO, "gpusteward")
     box, counters = opened(None)
-    box.add([event(f"s{number}", f"k{number}") for number in range(MAX_HELD + 5)], at_ms=NOW)
+    box.add([event(f"s{number}", f"k{number}") for number in range(MAX_BUFFERED + 5)], at_ms=NOW)
     assert counters.refused == {"control": 5}
     assert box.describe()["in_memory"]
     assert [record.message for record in caplog.records] == ["outbox_in_memory", "outbox_full"]
@@ -134,8 +134,8 @@ def test_events_are_held_in_memory_while_the_database_is_unavailable(ledger: Eng
     METADATA.drop_all(ledger)
     for number in range(1, 4):
         box.add([event("a", f"a{number}")], at_ms=NOW)
-    box.add([event(f"s{number}", f"k{number}") for number in range(MAX_HELD)], at_ms=NOW)
-    assert box.describe()["held"] == MAX_HELD
+    box.add([event(f"s{number}", f"k{number}") for number in range(MAX_BUFFERED)], at_ms=NOW)
+    assert box.describe()["held"] == MAX_BUFFERED
     assert box.describe()["trouble"]
     assert counters.refused == {"control": 3}
     METADATA.create_all(ledger)

@@ -52,7 +52,7 @@ class Notifier:
     ) -> None:
         """`engine` is the ledger's, None without a ledger. Raises ConfigurationError for an unusable channel."""
         self.counters = DeliveryCounters()
-        self._settings = self._last_settings = settings  # in force; last seen, which may have an unusable channel
+        self._settings = self._last_settings = settings  # in use; last given, which may have an unusable channel
         self._engine = engine
         self._read_notify_annotation = read_notify_annotation
         self._clock = clock
@@ -95,7 +95,7 @@ class Notifier:
         self._alerts.apply_settings(settings)
 
     def notify(self, result: Result) -> None:
-        """Everything that a successful cycle has to report."""
+        """Write notices and control webhook events of a successful cycle to the outbox, and push its alerts."""
         with self._guarded():
             self._follow_settings(result.settings)
             self._outage_since = None
@@ -109,7 +109,7 @@ class Notifier:
             if at - since >= self._settings.notify.lost_minutes * 60:
                 self._alerts.publish_outage(reason, since=since, now=at)
             if self._may_send_notices():
-                self._store(self._planner.announce_outage(reason, since=since, now=at))
+                self._store(self._planner.plan_outage(reason, since=since, now=at))
 
     def describe(self) -> Mapping[str, Any]:
         """The state of deliveries for /api/v1/health: no secrets, and only the hosts of addresses."""

@@ -13,8 +13,8 @@ from typing import NamedTuple, TypedDict
 import numpy as np
 
 from gpusteward.analyzer.judge.workloads import WorkloadKey
-from gpusteward.analyzer.notify.notices.findings import FindingBuilder, IdleFinding, find_idle_workloads
 from gpusteward.analyzer.notify.notices.formatting import safe_label
+from gpusteward.analyzer.notify.notices.idle_workloads import IdleWorkload, IdleWorkloadBuilder, find_idle_workloads
 from gpusteward.analyzer.notify.notices.messages import MessageOptions, describe_idle
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.notify import AlertmanagerSettings
@@ -53,9 +53,9 @@ class ActiveAlerts:
         """Alerts to push after a cycle: all that fire, and those that are resolved now."""
         expires_at = result.at + LIFETIME_INTERVALS * result.settings.scheduler.interval
         firing: dict[WorkloadKey, _Firing] = {}
-        for finding in self._select(result, settings):
-            firing[finding.key] = _Firing(finding.idle_since, expires_at)
-            yield _idle_alert(finding, settings, options, ends_at=expires_at)
+        for workload in self._select(result, settings):
+            firing[workload.key] = _Firing(workload.idle_since, expires_at)
+            yield _idle_alert(workload, settings, options, ends_at=expires_at)
         for key, alert in self.firing.items():
             if key in firing or alert.expires_at <= result.at:
                 continue
@@ -79,13 +79,13 @@ class ActiveAlerts:
         if since is not None:
             yield _alert(_outage_labels(settings), {}, starts_at=since, ends_at=now)
 
-    def _select(self, result: Result, settings: AlertmanagerSettings) -> Iterator[IdleFinding]:
+    def _select(self, result: Result, settings: AlertmanagerSettings) -> Iterator[IdleWorkload]:
         """The largest workloads, if there are too many."""
         numbers = np.array(find_idle_workloads(result, minutes=settings.idle_minutes), dtype=np.intp)
         largest = numbers[np.argsort(-result.workloads.gpus[numbers], kind="stable")]
         self.left_out = max(0, len(largest) - settings.max_alerts)
         if len(largest):
-            yield from FindingBuilder(result).build(largest[: settings.max_alerts].tolist())
+            yield from IdleWorkloadBuilder(result).build(largest[: settings.max_alerts].tolist())
 
 
 def is_resolved(alert: Alert) -> bool:
@@ -99,11 +99,11 @@ def _is_unknown(result: Result, key: WorkloadKey) -> bool:
 
 
 def _idle_alert(
-    finding: IdleFinding, settings: AlertmanagerSettings, options: MessageOptions, *, ends_at: float
+    workload: IdleWorkload, settings: AlertmanagerSettings, options: MessageOptions, *, ends_at: float
 ) -> Alert:
-    summary, *evidence = describe_idle(finding, options)
-    annotations = {"summary": summary, "description": "\n".join(evidence), "signature": finding.signature}
-    return _alert(_idle_labels(finding.key, settings), annotations, starts_at=finding.idle_since, ends_at=ends_at)
+    summary, *evidence = describe_idle(workload, options)
+    annotations = {"summary": summary, "description": "\n".join(evidence), "signature": workload.signature}
+    return _alert(_idle_labels(workload.key, settings), annotations, starts_at=workload.idle_since, ends_at=ends_at)
 
 
 def _idle_labels(key: WorkloadKey, settings: AlertmanagerSettings) -> Mapping[str, str]:

@@ -3,11 +3,11 @@
 Nothing here sends anything: the result is an `OutboxBatch`.
 
 planner.py         decides which notices a cycle produces
-findings.py        idle workloads with their evidence
+idle_workloads.py  idle workloads with GPUs, idle time, memory and cost
 routing.py         which channels receive notices about a namespace
 notice_history.py  which notices were sent when: repeat interval and rate limit
 quiet_hours.py     quiet hours and the time of the weekly digest
-messages.py        finding -> text of a message
+messages.py        text of a message
 digest.py          the weekly digest
 formatting.py      names made safe for chat clients; durations, times, amounts
 """

@@ -1,10 +1,9 @@
-"""Findings -> the text of one message (pure). The first line is the title."""
+"""Writes the text of one message about idle workloads or an outage (pure). The first line is the title."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from gpusteward.analyzer.notify.notices.findings import MAX_ALLOCATIONS, IdleFinding
 from gpusteward.analyzer.notify.notices.formatting import (
     format_duration,
     format_memory,
@@ -14,6 +13,7 @@ from gpusteward.analyzer.notify.notices.formatting import (
     safe_line,
     safe_name,
 )
+from gpusteward.analyzer.notify.notices.idle_workloads import MAX_ALLOCATIONS, IdleWorkload
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Language
 from gpusteward.core.usages import AllocationKey
@@ -35,14 +35,14 @@ class MessageOptions:
     window_seconds: float
 
 
-def write_idle(findings: Sequence[IdleFinding], options: MessageOptions) -> str:
+def write_idle(workloads: Sequence[IdleWorkload], options: MessageOptions) -> str:
     """One message about one or several idle workloads."""
     language = options.language
-    body = describe_idle(findings[0], options) if len(findings) == 1 else _list_workloads(findings, options)
+    body = describe_idle(workloads[0], options) if len(workloads) == 1 else _list_workloads(workloads, options)
     repeat = format_duration(options.repeat_hours * 3600, language)
     return "\n".join(
         (
-            messages.IDLE_TITLE.text(language, where=_name_namespaces(findings, language)),
+            messages.IDLE_TITLE.text(language, where=_name_namespaces(workloads, language)),
             *body,
             messages.NEXT_NOTICE.text(language, repeat=repeat),
             messages.WHAT_TO_DO.text(language),
@@ -76,41 +76,41 @@ def write_recovery(options: MessageOptions, *, since: float, now: float) -> str:
     return "\n".join((messages.RECOVERY_TITLE.text(language), messages.RECOVERY.text(language, duration=duration)))
 
 
-def describe_idle(finding: IdleFinding, options: MessageOptions) -> Iterator[str]:
+def describe_idle(workload: IdleWorkload, options: MessageOptions) -> Iterator[str]:
     """One workload with all its evidence, line by line."""
     language = options.language
     yield messages.IDLE_WORKLOAD.text(
         language,
-        workload=name_workload(*finding.key),
-        gpus=finding.gpus,
-        since=format_time(finding.idle_since, options.time_zone),
-        duration=format_duration(finding.idle_seconds, language),
+        workload=name_workload(*workload.key),
+        gpus=workload.gpus,
+        since=format_time(workload.idle_since, options.time_zone),
+        duration=format_duration(workload.idle_seconds, language),
     )
-    yield messages.GPUS.text(language, gpus=_name_gpus(finding, language, shown=MAX_ALLOCATIONS, name=_name_gpu))
-    if finding.core_peak_ratio is not None:
+    yield messages.GPUS.text(language, gpus=_name_gpus(workload, language, shown=MAX_ALLOCATIONS, name=_name_gpu))
+    if workload.core_peak_ratio is not None:
         minutes = round(options.window_seconds / 60)
-        yield messages.CORE_PEAK.text(language, minutes=minutes, peak=format_percent(finding.core_peak_ratio))
-    if finding.memory_used_bytes is not None:
-        yield messages.MEMORY.text(language, memory=format_memory(finding.memory_used_bytes))
-    if finding.cost_micros is not None:
-        yield messages.COST.text(language, cost=format_money(finding.cost_micros, options.currency))
+        yield messages.CORE_PEAK.text(language, minutes=minutes, peak=format_percent(workload.core_peak_ratio))
+    if workload.memory_used_bytes is not None:
+        yield messages.MEMORY.text(language, memory=format_memory(workload.memory_used_bytes))
+    if workload.cost_micros is not None:
+        yield messages.COST.text(language, cost=format_money(workload.cost_micros, options.currency))
 
 
 def name_workload(kind: str, namespace: str, name: str) -> str:
     return f"{safe_name(namespace)} / {safe_name(kind)} {safe_name(name)}"
 
 
-def _name_namespaces(findings: Sequence[IdleFinding], language: Language) -> str:
-    namespaces = {finding.namespace for finding in findings}
+def _name_namespaces(workloads: Sequence[IdleWorkload], language: Language) -> str:
+    namespaces = {workload.namespace for workload in workloads}
     if len(namespaces) > 1:
         return messages.NAMESPACES.text(language, number=len(namespaces))
-    return safe_name(findings[0].namespace)
+    return safe_name(workloads[0].namespace)
 
 
-def _name_gpus(finding: IdleFinding, language: Language, *, shown: int, name: Callable[[AllocationKey], str]) -> str:
-    named = [name(allocation) for allocation in finding.allocations[:shown]]
-    if finding.gpus > shown:
-        named.append(messages.MORE_GPUS.text(language, number=finding.gpus - shown))
+def _name_gpus(workload: IdleWorkload, language: Language, *, shown: int, name: Callable[[AllocationKey], str]) -> str:
+    named = [name(allocation) for allocation in workload.allocations[:shown]]
+    if workload.gpus > shown:
+        named.append(messages.MORE_GPUS.text(language, number=workload.gpus - shown))
     return ", ".join(named)
 
 
@@ -126,41 +126,41 @@ def _name_gpu_slot(allocation: AllocationKey) -> str:
     return f"{safe_name(allocation.node)}{index}{instance}"
 
 
-def _list_workloads(findings: Sequence[IdleFinding], options: MessageOptions) -> Iterator[str]:
-    language, gpus = options.language, sum(finding.gpus for finding in findings)
-    yield messages.IDLE_WORKLOADS.text(language, workloads=len(findings), gpus=gpus)
-    largest = sorted(findings, key=lambda each: (-each.gpus, each.idle_since, each.key))
+def _list_workloads(workloads: Sequence[IdleWorkload], options: MessageOptions) -> Iterator[str]:
+    language, gpus = options.language, sum(workload.gpus for workload in workloads)
+    yield messages.IDLE_WORKLOADS.text(language, workloads=len(workloads), gpus=gpus)
+    largest = sorted(workloads, key=lambda each: (-each.gpus, each.idle_since, each.key))
     named, others = largest[:MAX_LINES], largest[MAX_LINES:]
     for namespace, group in groupby(sorted(named, key=lambda each: each.namespace), key=lambda each: each.namespace):
         yield messages.NAMESPACE.text(language, namespace=safe_name(namespace))
         yield from (_write_line(each, options) for each in group)
     if others:
         yield messages.MORE_WORKLOADS.text(language, number=len(others), gpus=sum(each.gpus for each in others))
-    costs = [finding.cost_micros for finding in findings]
+    costs = [workload.cost_micros for workload in workloads]
     if None not in costs:
         total = sum(cost or 0 for cost in costs)
         yield messages.TOTAL_COST.text(language, cost=format_money(total, options.currency))
 
 
-def _write_line(finding: IdleFinding, options: MessageOptions) -> str:
+def _write_line(workload: IdleWorkload, options: MessageOptions) -> str:
     language = options.language
     return messages.LINE.text(
         language,
-        workload=f"{safe_name(finding.kind)} {safe_name(finding.name)}",
-        gpus=finding.gpus,
-        duration=format_duration(finding.idle_seconds, language),
-        since=format_time(finding.idle_since, options.time_zone),
-        details="".join(_write_details(finding, options)),
+        workload=f"{safe_name(workload.kind)} {safe_name(workload.name)}",
+        gpus=workload.gpus,
+        duration=format_duration(workload.idle_seconds, language),
+        since=format_time(workload.idle_since, options.time_zone),
+        details="".join(_write_details(workload, options)),
     )
 
 
-def _write_details(finding: IdleFinding, options: MessageOptions) -> Iterator[str]:
+def _write_details(workload: IdleWorkload, options: MessageOptions) -> Iterator[str]:
     language = options.language
-    if finding.core_peak_ratio is not None:
-        yield messages.LINE_PEAK.text(language, peak=format_percent(finding.core_peak_ratio))
-    if finding.memory_used_bytes is not None:
-        yield messages.LINE_MEMORY.text(language, memory=format_memory(finding.memory_used_bytes))
-    if finding.cost_micros is not None:
-        yield messages.LINE_COST.text(language, cost=format_money(finding.cost_micros, options.currency))
-    gpus = _name_gpus(finding, language, shown=GPUS_PER_LINE, name=_name_gpu_slot)
+    if workload.core_peak_ratio is not None:
+        yield messages.LINE_PEAK.text(language, peak=format_percent(workload.core_peak_ratio))
+    if workload.memory_used_bytes is not None:
+        yield messages.LINE_MEMORY.text(language, memory=format_memory(workload.memory_used_bytes))
+    if workload.cost_micros is not None:
+        yield messages.LINE_COST.text(language, cost=format_money(workload.cost_micros, options.currency))
+    gpus = _name_gpus(workload, language, shown=GPUS_PER_LINE, name=_name_gpu_slot)
     yield messages.LINE_GPUS.text(language, gpus=gpus)

@@ -1,6 +1,7 @@
-"""Decides which notices a cycle produces: no repetitions, none in quiet hours, one message instead of many.
+"""Decides which notices a cycle sends: no repetition within the repeat interval, no idle notices in quiet hours, one
+message for many workloads.
 
-A notice that may not be sent now is not stored: a workload that stays idle is found again in the next cycle.
+An idle notice that must wait is not stored: if the workload is still idle, a later cycle sends the notice.
 """
 
 from collections import defaultdict
@@ -11,7 +12,7 @@ from sqlalchemy import Engine
 
 from gpusteward.analyzer.judge.workloads import WorkloadKey
 from gpusteward.analyzer.notify.notices.digest import read_week, write_digest
-from gpusteward.analyzer.notify.notices.findings import FindingBuilder, IdleFinding, find_idle_workloads
+from gpusteward.analyzer.notify.notices.idle_workloads import IdleWorkload, IdleWorkloadBuilder, find_idle_workloads
 from gpusteward.analyzer.notify.notices.messages import MessageOptions, write_idle, write_outage, write_recovery
 from gpusteward.analyzer.notify.notices.notice_history import NoticeHistory, NoticeKind, clean_key
 from gpusteward.analyzer.notify.notices.quiet_hours import find_due_digest, is_quiet
@@ -39,7 +40,7 @@ DIGESTS_PER_CYCLE = 5
 
 
 class NoticePlanner:
-    """Lives as long as the settings do not change; `history` outlives it."""
+    """Created again when the settings change; `history` is kept."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class NoticePlanner:
 
     def plan(self, result: Result, *, now: float) -> OutboxBatch:
         """All notices of a successful cycle."""
-        batch = self.announce_recovery(now=now)
+        batch = self.plan_recovery(now=now)
         batch.extend(self.plan_idle(result, now=now))
         batch.extend(self._plan_digests(result, now=now))
         return batch
@@ -75,31 +76,31 @@ class NoticePlanner:
         self._history.prune(_ms(now) - self._longest_interval_ms)
         for channel, by_namespace in self._route(self._find_due(result, now=now)).items():
             groups = [
-                findings
-                for namespace, findings in sorted(by_namespace.items())
+                idle_workloads
+                for namespace, idle_workloads in sorted(by_namespace.items())
                 if self._is_within_rate(channel, namespace, now=now)
             ]
-            for findings in self._merge(groups):
-                self._add_idle(batch, channel, findings, at=result.at, now=now)
+            for idle_workloads in self._merge(groups):
+                self._add_idle(batch, channel, idle_workloads, at=result.at, now=now)
         return batch
 
-    def announce_outage(self, reason: str | SourceError, *, since: float, now: float) -> OutboxBatch:
+    def plan_outage(self, reason: str | SourceError, *, since: float, now: float) -> OutboxBatch:
         """Usage cannot be read. Sent after `lost_minutes`, then every `repeat_hours`, also in quiet hours."""
         notify, is_new = self._notify, self._history.outage_ms is None
         interval_hours = notify.owner_minutes / 60 if is_new else notify.repeat_hours
         is_long = now - since >= notify.lost_minutes * 60
         if not is_long or not self._is_due(NoticeKind.OUTAGE, NO_WORKLOAD, now=now, hours=interval_hours):
             return OutboxBatch()
-        return self._notify_default(
+        return self._plan_for_default_channels(
             NoticeKind.OUTAGE, now, lambda options: write_outage(reason, options, since=since, now=now)
         )
 
-    def announce_recovery(self, *, now: float) -> OutboxBatch:
+    def plan_recovery(self, *, now: float) -> OutboxBatch:
         """Usage can be read again: sent if the outage was announced."""
         outage_ms = self._history.outage_ms
         if outage_ms is None:
             return OutboxBatch()
-        return self._notify_default(
+        return self._plan_for_default_channels(
             NoticeKind.RECOVERY, now, lambda options: write_recovery(options, since=outage_ms / 1000, now=now)
         )
 
@@ -126,7 +127,7 @@ class NoticePlanner:
     def _write_digest(self, result: Result, channel: str, namespaces: Sequence[str], *, day: date, now: float) -> str:
         """Raises SourceError when the ledger cannot be read."""
         week = None if self._engine is None else read_week(self._engine, result, namespaces=namespaces, now=now)
-        return write_digest(week, result, day=day, namespaces=namespaces, options=self._options(channel))
+        return write_digest(week, result, day=day, namespaces=namespaces, options=self._message_options(channel))
 
     def _is_quiet(self, now: float) -> bool:
         return is_quiet(now, self._notify.quiet_hours, self._notify.time_zone)
@@ -138,46 +139,48 @@ class NoticePlanner:
         key = (NoticeKind.IDLE, channel, namespace)
         return self._history.is_within_rate(key, now_ms=_ms(now), minutes=self._notify.owner_minutes)
 
-    def _find_due(self, result: Result, *, now: float) -> Iterable[IdleFinding]:
+    def _find_due(self, result: Result, *, now: float) -> Iterable[IdleWorkload]:
         keys, hours = result.workloads.keys, self._notify.repeat_hours
         due = [
             number
             for number in find_idle_workloads(result, minutes=self._notify.idle_minutes)
             if self._is_due(NoticeKind.IDLE, clean_key(keys[number]), now=now, hours=hours)
         ]
-        return FindingBuilder(result).build(due) if due else ()
+        return IdleWorkloadBuilder(result).build(due) if due else ()
 
-    def _route(self, findings: Iterable[IdleFinding]) -> Mapping[str, Mapping[str, list[IdleFinding]]]:
-        """Channel -> namespace -> findings."""
-        routed: dict[str, dict[str, list[IdleFinding]]] = defaultdict(lambda: defaultdict(list))
-        for finding in findings:
+    def _route(self, idle_workloads: Iterable[IdleWorkload]) -> Mapping[str, Mapping[str, list[IdleWorkload]]]:
+        """Channel -> namespace -> idle workloads."""
+        routed: dict[str, dict[str, list[IdleWorkload]]] = defaultdict(lambda: defaultdict(list))
+        for idle_workload in idle_workloads:
             annotation = ""
             if self._notify.annotation:
-                annotation = self._read_notify_annotation(finding.namespace, finding.pod)
-            for channel in self._router.find(finding.namespace, annotation=annotation):
-                routed[channel][finding.namespace].append(finding)
+                annotation = self._read_notify_annotation(idle_workload.namespace, idle_workload.pod)
+            for channel in self._router.find(idle_workload.namespace, annotation=annotation):
+                routed[channel][idle_workload.namespace].append(idle_workload)
         return routed
 
-    def _merge(self, groups: list[list[IdleFinding]]) -> list[list[IdleFinding]]:
+    def _merge(self, groups: list[list[IdleWorkload]]) -> list[list[IdleWorkload]]:
         """One message per namespace; where a channel would get too many of them, one message for all."""
         if len(groups) <= self._notify.merge_above:
             return groups
-        return [[finding for group in groups for finding in group]]
+        return [[idle_workload for group in groups for idle_workload in group]]
 
     def _add_idle(
-        self, batch: OutboxBatch, channel: str, findings: Sequence[IdleFinding], *, at: float, now: float
+        self, batch: OutboxBatch, channel: str, idle_workloads: Sequence[IdleWorkload], *, at: float, now: float
     ) -> None:
-        namespaces = sorted({finding.namespace for finding in findings})
+        namespaces = sorted({idle_workload.namespace for idle_workload in idle_workloads})
         key = make_event_key(NoticeKind.IDLE, channel, *namespaces, str(_ms(at)))
-        body = write_idle(findings, self._options(channel))
-        workloads = [clean_key(finding.key) for finding in findings]
-        self._add(batch, NoticeKind.IDLE, channel, workloads, body=body, key=key, now=now)
+        body = write_idle(idle_workloads, self._message_options(channel))
+        keys = [clean_key(idle_workload.key) for idle_workload in idle_workloads]
+        self._add(batch, NoticeKind.IDLE, channel, keys, body=body, key=key, now=now)
 
-    def _notify_default(self, kind: NoticeKind, now: float, write: Callable[[MessageOptions], str]) -> OutboxBatch:
+    def _plan_for_default_channels(
+        self, kind: NoticeKind, now: float, write: Callable[[MessageOptions], str]
+    ) -> OutboxBatch:
         batch = OutboxBatch()
         for channel in self._router.default:
             key = make_event_key(kind, channel, str(_ms(now)))
-            self._add(batch, kind, channel, [NO_WORKLOAD], body=write(self._options(channel)), key=key, now=now)
+            self._add(batch, kind, channel, [NO_WORKLOAD], body=write(self._message_options(channel)), key=key, now=now)
         return batch
 
     def _add(
@@ -210,7 +213,7 @@ class NoticePlanner:
             )
             self._history.add(kind, channel, workload, at_ms=_ms(now), key=record_key)
 
-    def _options(self, channel: str) -> MessageOptions:
+    def _message_options(self, channel: str) -> MessageOptions:
         return MessageOptions(
             language=self._notify.languages.get(channel, self._notify.language),
             time_zone=self._notify.time_zone,

@@ -1,4 +1,4 @@
-"""Records that go into the outbox and come out of it, and the names of their targets."""
+"""Rows that are written to the outbox and read from it, and the names of their targets."""
 
 import hashlib
 from collections.abc import Mapping
@@ -74,7 +74,7 @@ class PendingDelivery:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A row as people see it: without its content, and with the host instead of the address."""
+    """A row as the API shows it: without its content, and with the host instead of the address."""
 
     id: int
     stream: str

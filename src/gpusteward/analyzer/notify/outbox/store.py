@@ -6,8 +6,8 @@
 - When a working database refuses a batch, the batch is split in halves until the refused event is alone. That event is
   dropped, counted and logged; all others are stored.
 - Without a ledger the same tables are kept in memory, with a lower limit, and pending rows are lost at a restart. When
-  the database fails at run time, new events are held in memory up to `MAX_HELD` and stored when it is back. Nothing is
-  sent meanwhile: older events of the same stream may still be in the database.
+  the database fails at run time, new events are buffered in memory up to `MAX_BUFFERED` and stored when it is back.
+  Nothing is sent meanwhile: older events of the same stream may still be in the database.
 """
 
 import threading
@@ -32,8 +32,8 @@ from gpusteward.logs import Log
 
 log = Log(__name__)
 
-MAX_HELD = 10_000
-"""Events held while the database is unavailable, and pending events without a ledger: about 10 MB."""
+MAX_BUFFERED = 10_000
+"""Events buffered while the database is unavailable, and pending events without a ledger: about 10 MB."""
 NOTICE_DAYS = 92
 MAX_REFUSALS = 3
 """A single event that the database has refused this often is dropped."""
@@ -53,8 +53,8 @@ _UPDATE_OUTCOME = (
 
 
 @dataclass(frozen=True, slots=True)
-class _HeldBatch:
-    """Events and notice records on their way into the database."""
+class _BufferedBatch:
+    """Events and notice records that are not in the database yet."""
 
     events: tuple[OutboxEvent, ...]
     notices: tuple[NoticeRecord, ...]
@@ -64,12 +64,12 @@ class _HeldBatch:
     def __len__(self) -> int:
         return len(self.events) + len(self.notices)
 
-    def split(self) -> tuple["_HeldBatch", "_HeldBatch"]:
+    def split(self) -> tuple["_BufferedBatch", "_BufferedBatch"]:
         """Two halves in order: events first, notice records after them."""
         middle = len(self) // 2
         notices_middle = max(0, middle - len(self.events))
-        first = _HeldBatch(self.events[:middle], self.notices[:notices_middle], self.at_ms)
-        return first, _HeldBatch(self.events[middle:], self.notices[notices_middle:], self.at_ms)
+        first = _BufferedBatch(self.events[:middle], self.notices[:notices_middle], self.at_ms)
+        return first, _BufferedBatch(self.events[middle:], self.notices[notices_middle:], self.at_ms)
 
 
 class Outbox:
@@ -80,7 +80,7 @@ class Outbox:
         self._settings = settings
         self._counters = counters
         self._lock = threading.RLock()  # the in-memory database has one connection: one transaction at a time
-        self._held: deque[_HeldBatch] = deque()
+        self._buffered: deque[_BufferedBatch] = deque()
         self._failure = self._refusal = ""
         self._refused_in_a_row = 0
         self._is_full = False
@@ -94,18 +94,18 @@ class Outbox:
         self._settings = settings
 
     def add(self, events: Sequence[OutboxEvent], records: Sequence[NoticeRecord] = (), *, at_ms: int) -> None:
-        """Store them, or hold them while the database is unavailable. Never raises for a failing database."""
+        """Store them, or buffer them while the database is unavailable. Never raises for a failing database."""
         with self._lock:
             if events or records:
-                self._hold(_HeldBatch(tuple(events), tuple(records), at_ms))
+                self._buffer(_BufferedBatch(tuple(events), tuple(records), at_ms))
             self.flush()
 
     def flush(self) -> bool:
-        """Store what is held. False while the database is unavailable."""
+        """Store what is buffered. False while the database is unavailable."""
         with self._lock:
-            while self._held:
+            while self._buffered:
                 try:
-                    self._write(self._held[0])
+                    self._write(self._buffered[0])
                 except Exception as error:
                     if is_data_error(error):
                         self._split_or_drop(describe_error(error))
@@ -114,7 +114,7 @@ class Outbox:
                         raise
                     self.report_failure(error)
                     return False
-                self._held.popleft()
+                self._buffered.popleft()
                 self._refused_in_a_row = 0
             return True
 
@@ -181,8 +181,8 @@ class Outbox:
 
     def describe(self) -> dict[str, Any]:
         """For /api/v1/health."""
-        held = self._count_held()
-        return {"in_memory": self.in_memory, "held": held, "trouble": self._failure, "refusal": self._refusal}
+        buffered = self._count_buffered()
+        return {"in_memory": self.in_memory, "held": buffered, "trouble": self._failure, "refusal": self._refusal}
 
     def close(self) -> None:
         """Close the in-memory database; the ledger closes its own engine."""
@@ -194,42 +194,42 @@ class Outbox:
         """Log a failing database, once per reason."""
         reason = describe_error(error)
         if reason != self._failure:
-            log.error("outbox_unwritable", reason=reason, held=self._count_held())
+            log.error("outbox_unwritable", reason=reason, buffered=self._count_buffered())
         self._failure = reason
 
     def _report_recovery(self) -> None:
-        if self._failure and not self._held:
+        if self._failure and not self._buffered:
             log.info("outbox_writable_again")
             self._failure = ""
 
-    def _count_held(self) -> int:
-        return sum(len(batch.events) for batch in self._held)
+    def _count_buffered(self) -> int:
+        return sum(len(batch.events) for batch in self._buffered)
 
-    def _hold(self, batch: _HeldBatch) -> None:
-        free = max(0, MAX_HELD - self._count_held())
-        if self._held and free < len(batch.events):
+    def _buffer(self, batch: _BufferedBatch) -> None:
+        free = max(0, MAX_BUFFERED - self._count_buffered())
+        if self._buffered and free < len(batch.events):
             self._refuse(batch.events[free:], reason="the database has been unavailable for too long")
             batch = replace(batch, events=batch.events[:free])
-        self._held.append(batch)
+        self._buffered.append(batch)
 
     def _split_or_drop(self, reason: str) -> None:
-        """The database refuses the first batch and would always do so: find the part that it accepts."""
-        batch = self._held.popleft()
+        """The database refuses the first batch every time: split it to find the part that the database accepts."""
+        batch = self._buffered.popleft()
         if len(batch) > 1 and self._refused_in_a_row < MAX_REFUSALS_IN_A_ROW:
-            self._held.extendleft(reversed(batch.split()))
+            self._buffered.extendleft(reversed(batch.split()))
         elif batch.refusals + 1 < MAX_REFUSALS:
-            self._held.appendleft(replace(batch, refusals=batch.refusals + 1))
+            self._buffered.appendleft(replace(batch, refusals=batch.refusals + 1))
         else:
             self._drop(batch, reason)
 
-    def _drop(self, batch: _HeldBatch, reason: str) -> None:
+    def _drop(self, batch: _BufferedBatch, reason: str) -> None:
         self._refused_in_a_row += 1
         if reason != self._refusal:
             log.error("outbox_refused", reason=reason, effect="this event is dropped, the others are stored")
         self._refusal = reason
         self._count_refused(batch.events)
 
-    def _write(self, batch: _HeldBatch) -> None:
+    def _write(self, batch: _BufferedBatch) -> None:
         with self._writing.begin() as connection:
             events = self._select_fitting(connection, batch.events)
             _insert(connection, outbox, (_outbox_row(each, batch.at_ms) for each in events))
@@ -239,7 +239,7 @@ class Outbox:
 
     def _select_fitting(self, connection: Connection, events: tuple[OutboxEvent, ...]) -> list[OutboxEvent]:
         """The limit is per kind: a webhook that is down must not use up the space of notices."""
-        limit = min(self._settings.max_pending, MAX_HELD) if self.in_memory else self._settings.max_pending
+        limit = min(self._settings.max_pending, MAX_BUFFERED) if self.in_memory else self._settings.max_pending
         pending, fitting, others = Counter(_count_pending(connection)), list[OutboxEvent](), list[OutboxEvent]()
         for each in events:
             pending[each.kind] += 1

@@ -1,4 +1,4 @@
-"""Idle workloads with their evidence (pure): which GPUs, since when, memory in use, cost so far."""
+"""Finds idle workloads and the facts that a message contains: GPUs, idle time, memory in use, cost so far. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.core.verdicts import Activity
 
 MAX_ALLOCATIONS = 8
-"""A finding names this many GPUs; `gpus` counts all of them."""
+"""A message lists at most this many GPUs of a workload; `gpus` counts all of them."""
 
 WorkloadNumbers = Sequence[int]  # positions in `Result.workloads`
 
 
 @dataclass(frozen=True, slots=True)
-class IdleFinding:
+class IdleWorkload:
     """One workload with only idle GPUs. None means unknown."""
 
     kind: str
@@ -42,7 +42,7 @@ class IdleFinding:
 
 
 def find_idle_workloads(result: Result, *, minutes: float) -> WorkloadNumbers:
-    """Workloads that have been idle for at least this long."""
+    """Workloads that have been idle for at least this many minutes."""
     table = result.workloads
     is_idle = table.activity == ACTIVITIES.index(Activity.IDLE)
     with np.errstate(invalid="ignore"):
@@ -51,29 +51,29 @@ def find_idle_workloads(result: Result, *, minutes: float) -> WorkloadNumbers:
     return found
 
 
-class FindingBuilder:
-    """Builds findings from one result; columns that all findings need are computed once."""
+class IdleWorkloadBuilder:
+    """Builds idle workloads from one result; columns that all of them need are computed once."""
 
     def __init__(self, result: Result) -> None:
         usage = result.verdicts.usage
         self._result = result
-        self._weights: Column = compute_gpu_fractions(usage)
+        self._gpu_fractions: Column = compute_gpu_fractions(usage)
         self._prices = PriceList(result.settings.prices)
         self._peaks = usage.column(Measure.CORE, Stat.PEAK)
         held, means = usage.column(Measure.MEMORY_USED, Stat.LAST), usage.column(Measure.MEMORY_USED, Stat.MEAN)
         self._memory = np.where(np.isnan(held), means, held)
 
-    def build(self, numbers: WorkloadNumbers) -> Iterator[IdleFinding]:
+    def build(self, numbers: WorkloadNumbers) -> Iterator[IdleWorkload]:
         for number in numbers:
             yield self._build(number)
 
-    def _build(self, number: int) -> IdleFinding:
+    def _build(self, number: int) -> IdleWorkload:
         result, table = self._result, self._result.workloads
         kind, namespace, name = table.keys[number]
         rows = table.rows(number).tolist()
         allocations = result.verdicts.usage.allocations
         since = float(table.idle_since[number])
-        return IdleFinding(
+        return IdleWorkload(
             kind=kind,
             namespace=namespace,
             name=name,
@@ -96,7 +96,7 @@ class FindingBuilder:
             price = self._prices.micros_per_gpu_hour(allocation.model, allocation.container.namespace)
             if not price:
                 return None
-            total += cost_of(round(seconds * 1000 * float(self._weights[row])), price)
+            total += cost_of(round(seconds * 1000 * float(self._gpu_fractions[row])), price)
         return total
 
 
