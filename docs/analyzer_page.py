@@ -6,9 +6,9 @@ from enum import Enum
 from pydantic.fields import FieldInfo
 
 from docs.tables import code, make_page, make_table
-from gpusteward.analyzer.settings.fields import allowed, is_secret
+from gpusteward.analyzer.settings.effective import KNOWN
+from gpusteward.analyzer.settings.fields import describe_allowed, is_secret
 from gpusteward.analyzer.settings.layers import GPU_OOUR_VARIABLES
-from gpusteward.analyzer.settings.reading import KNOWN
 from gpusteward.core.analyzer_metrics import ANALYZER_METRICS
 from gpusteward.core.settings import VARIABLE_PREFIX
 
@@ -42,7 +42,7 @@ def _settings() -> Iterable[Sequence[str]]:
     old_names = {path: variable for variable, path in GPU_OOUR_VARIABLES.items()}
     for path, field in KNOWN.items():
         about = (field.description or "").replace("\n", " ")
-        yield f"`{path}`", code([old_names.get(path, "")]), _default(field), allowed(field), about
+        yield f"`{path}`", code([old_names.get(path, "")]), _default(field), describe_allowed(field), about
 
 
 def _default(field: FieldInfo) -> str:

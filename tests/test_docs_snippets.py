@@ -22,9 +22,9 @@ from gpusteward.agent.settings.table import read_settings
 from gpusteward.analyzer.api.http.roles import parse_tokens
 from gpusteward.analyzer.notify.channels import build_senders
 from gpusteward.analyzer.notify.control_webhook import KEY_HEADER, SIGNATURE_HEADER, sign
+from gpusteward.analyzer.settings.effective import KNOWN
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags
-from gpusteward.analyzer.settings.reading import KNOWN
 from gpusteward.analyzer.settings.settings import Settings
 from tests.agent import test_prometheus
 from tests.agent.http.clients import LOOPBACK, FakeContent

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from gpusteward.analyzer.notify.notices.idle_workloads import IdleWorkloadBuilder
 from gpusteward.analyzer.notify.notices.formatting import MAX_NAME_LENGTH, safe_label, safe_line, safe_name
+from gpusteward.analyzer.notify.notices.idle_workloads import IdleWorkloadBuilder
 from gpusteward.analyzer.notify.notices.messages import MessageOptions, write_idle, write_outage
 from tests.analyzer.notify.notifier_setup import gpu_of, result_of, settings_of
 from tests.analyzer.usage_tables import AT

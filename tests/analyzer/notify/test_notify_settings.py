@@ -6,11 +6,11 @@ import pytest
 
 from gpusteward.analyzer.notify.errors import DeliveryError
 from gpusteward.analyzer.notify.http_post import post
-from gpusteward.analyzer.settings.effective import show
-from gpusteward.analyzer.settings.fields import allowed
+from gpusteward.analyzer.settings.effective import KNOWN
+from gpusteward.analyzer.settings.fields import describe_allowed
 from gpusteward.analyzer.settings.file import SettingsFile
+from gpusteward.analyzer.settings.masked import mask_settings
 from gpusteward.analyzer.settings.notify import AlertmanagerSettings, NotifySettings, secrets_of, urls_of
-from gpusteward.analyzer.settings.reading import KNOWN
 from gpusteward.core.errors import ConfigurationError
 from tests.analyzer.settings.test_settings import read
 from tests.fakes.receivers import Receiver
@@ -55,7 +55,7 @@ def test_channels_can_be_set_by_environment_variables(tmp_path: Path):
 
 def test_secrets_are_never_shown(tmp_path: Path):
     file: SettingsFile = read(tmp_path, FILE)
-    shown = str(show(file.effective)) + str(file.settings) + repr(file.settings)
+    shown = str(mask_settings(file.effective)) + str(file.settings) + repr(file.settings)
     assert "ml-team" in shown
     for secret in ("0a1b-secret", "mail-secret", "json-secret", "sign-secret", "am-secret", "bot-secret"):
         assert secret not in shown
@@ -65,7 +65,7 @@ def test_every_setting_has_a_description_and_its_allowed_values():
     for path, field in KNOWN.items():
         if path.split(".")[0] in ("notify", "alertmanager", "outbox", "control"):
             assert field.description, path
-            assert allowed(field), path
+            assert describe_allowed(field), path
 
 
 @pytest.mark.parametrize(

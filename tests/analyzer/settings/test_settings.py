@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.setting_values import mask_password
-from gpusteward.analyzer.settings.effective import show
+from gpusteward.analyzer.settings.effective import KNOWN, value_at
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags, add_settings_flags, flags_from
 from gpusteward.analyzer.settings.layers import GPU_OOUR_VARIABLES, variable_of
-from gpusteward.analyzer.settings.reading import KNOWN, value_at
+from gpusteward.analyzer.settings.masked import mask_settings
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.cli.flags import FlagParser
 from gpusteward.core.errors import ConfigurationError
@@ -85,7 +85,7 @@ def test_the_file_of_gpu_oour_works_unchanged_and_without_a_warning(
 def test_without_a_file_every_setting_has_its_default(tmp_path: Path) -> None:
     file = read(tmp_path)
     assert file.settings == Settings()
-    assert {each.source for each in show(file.effective)} == {"default"}
+    assert {each.source for each in mask_settings(file.effective)} == {"default"}
 
 
 SAMPLES = {
@@ -244,8 +244,8 @@ def test_a_secret_is_in_nothing_that_is_shown(tmp_path: Path) -> None:
         f"control: {{enabled: true, api_url: 'http://hook/low?team=a&token={SECRET}'}}"
     )
     file = read(tmp_path, text, {"AI_API_KEY": SECRET, variable_of("server.tokens"): f"admin: {SECRET}"})
-    assert SECRET not in repr(show(file.effective)) + repr(file.settings.ai) + repr(file.settings.server)
-    shown = {each.path: each.value for each in show(file.effective)}
+    assert SECRET not in repr(mask_settings(file.effective)) + repr(file.settings.ai) + repr(file.settings.server)
+    shown = {each.path: each.value for each in mask_settings(file.effective)}
     assert shown["prometheus.url"] == "http://**********@prom:9090"
     assert shown["control.api_url"] == "http://hook/low?team=**********&token=**********"
     assert shown["ai.api_key"] == "**********"

@@ -2,14 +2,14 @@
 
     settings.py           `Settings`: every section under its key
     ledger.py, notify.py  the sections of packages that are above this one
-    fields.py             `thresholds.idle`: every setting by its path, and what each one allows
+    fields.py             finds every setting by its path (`thresholds.idle`) and describes the allowed values
     layers.py             the values given by flags, environment and file
     flags.py              the flags that `serve` and `settings` take
     yaml_lines.py         YAML text -> values that know their line
-    reading.py            layers -> settings with their origins
-    validation_errors.py  error texts: setting, origin, value, what is allowed
+    effective.py          layers -> `EffectiveSettings`: settings with the origin of each value
+    validation_errors.py  error texts: setting, origin, value, allowed values
     file.py               the settings while the program runs: a changed file is applied, a bad one is refused
-    effective.py          the effective settings for people, secrets masked
+    masked.py             the effective settings without secrets, for `gpusteward settings` and the API
 
 `sources`, `judge`, `explain` and `prices` are below this package: they declare their own sections, which may only use
 `analyzer.setting_values`, and never import this package. Nothing else in the analyzer reads the environment or

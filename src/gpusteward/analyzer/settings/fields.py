@@ -1,4 +1,4 @@
-"""Every setting by its path, such as `thresholds.idle`, and the values that it allows."""
+"""Finds every setting by its path, such as `thresholds.idle`, and describes its allowed values."""
 
 import types
 from collections.abc import Iterator, Mapping
@@ -11,29 +11,30 @@ from pydantic.fields import FieldInfo
 Json = Mapping[str, Any]
 
 
-def leaves(model: type[BaseModel], prefix: str = "") -> dict[str, FieldInfo]:
+def find_settings(model: type[BaseModel], prefix: str = "") -> dict[str, FieldInfo]:
     """Every setting by its path. A section is a model; all other fields are settings."""
     found: dict[str, FieldInfo] = {}
     for name, field in model.model_fields.items():
-        inner = section_of(field)
-        found |= leaves(inner, f"{prefix}{name}.") if inner else {f"{prefix}{name}": field}
+        inner = find_section(field)
+        found |= find_settings(inner, f"{prefix}{name}.") if inner else {f"{prefix}{name}": field}
     return found
 
 
-def section_of(field: FieldInfo) -> type[BaseModel] | None:
+def find_section(field: FieldInfo) -> type[BaseModel] | None:
+    """The model of a section; None for a setting."""
     kind = field.annotation
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
-def wants_text(field: FieldInfo) -> bool:
-    """Whether `4` means the text "4"."""
-    return all(_is_textual(kind) for kind in _flatten(field.annotation))
+def is_text(field: FieldInfo) -> bool:
+    """Whether the setting is text, so that `4` in the file means the text "4"."""
+    return all(_is_text_type(kind) for kind in _flatten(field.annotation))
 
 
-def is_plural(field: FieldInfo) -> bool:
+def is_collection(field: FieldInfo) -> bool:
     """Whether the value is a list or a mapping."""
     return any(
-        isinstance(get_origin(kind) or kind, type) and _is_collection(kind) for kind in _flatten(field.annotation)
+        isinstance(get_origin(kind) or kind, type) and _is_collection_type(kind) for kind in _flatten(field.annotation)
     )
 
 
@@ -41,10 +42,10 @@ def is_secret(field: FieldInfo) -> bool:
     return any(kind is SecretStr for kind in _flatten(field.annotation, deep=True))
 
 
-def allowed(field: FieldInfo) -> str:
+def describe_allowed(field: FieldInfo) -> str:
     """The allowed values, from the type and the bounds of the field: `a number from 0 to 100`."""
     kind: Any = Annotated[field.annotation, field]
-    return _in_words(TypeAdapter(kind).json_schema())
+    return _describe_schema(TypeAdapter(kind).json_schema())
 
 
 def _flatten(kind: Any, *, deep: bool = False) -> Iterator[Any]:
@@ -57,20 +58,22 @@ def _flatten(kind: Any, *, deep: bool = False) -> Iterator[Any]:
         yield kind
 
 
-def _is_textual(kind: Any) -> bool:
+def _is_text_type(kind: Any) -> bool:
     if get_origin(kind) is Literal:
         return all(isinstance(word, str) for word in get_args(kind))
     return kind in (str, SecretStr, Path, types.NoneType)
 
 
-def _is_collection(kind: Any) -> bool:
+def _is_collection_type(kind: Any) -> bool:
     plain = get_origin(kind) or kind
     return issubclass(plain, list | tuple | dict | set | frozenset | Mapping)
 
 
-def _in_words(schema: Json) -> str:
+def _describe_schema(schema: Json) -> str:
     if "anyOf" in schema:
-        return " or ".join(dict.fromkeys(_in_words(part) for part in schema["anyOf"] if part.get("type") != "null"))
+        return " or ".join(
+            dict.fromkeys(_describe_schema(part) for part in schema["anyOf"] if part.get("type") != "null")
+        )
     if "enum" in schema or "const" in schema:
         return "one of " + ", ".join(map(str, schema.get("enum") or [schema["const"]]))
     word = _WORDS.get(str(schema.get("type")), "another value")

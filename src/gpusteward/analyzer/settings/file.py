@@ -6,9 +6,9 @@ Invalid settings at the start stop the program; later the last valid settings st
 from collections.abc import Mapping
 from pathlib import Path
 
+from gpusteward.analyzer.settings.effective import KNOWN, AdjustedValue, EffectiveSettings, combine_layers, value_at
 from gpusteward.analyzer.settings.flags import Flags, read_flags
 from gpusteward.analyzer.settings.layers import Layer, read_document, read_environment
-from gpusteward.analyzer.settings.reading import KNOWN, AdjustedValue, Effective, combine_layers, value_at
 from gpusteward.analyzer.settings.settings import NEEDS_RESTART, Settings
 from gpusteward.analyzer.settings.validation_errors import describe_unknown
 from gpusteward.analyzer.settings.yaml_lines import parse_yaml
@@ -74,7 +74,7 @@ class SettingsFile:
         self._warn_adjusted()
         return self.settings
 
-    def _combine(self, file: Layer, requested: Mapping[str, Given] | None = None) -> Effective:
+    def _combine(self, file: Layer, requested: Mapping[str, Given] | None = None) -> EffectiveSettings:
         top = Layer(self._requested if requested is None else requested)
         return combine_layers(file, self._environment, self._flags, top)
 

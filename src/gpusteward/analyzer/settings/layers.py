@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import yaml
 from pydantic.fields import FieldInfo
 
-from gpusteward.analyzer.settings.fields import is_plural, is_secret, wants_text
+from gpusteward.analyzer.settings.fields import is_collection, is_secret, is_text
 from gpusteward.analyzer.settings.yaml_lines import Written
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.settings import VARIABLE_PREFIX, Given, Origin, Source, find_variable
@@ -100,12 +100,12 @@ def _from_file(written: Written, field: FieldInfo) -> object:
     """The text as written where the setting is text: an API key or a tenant id may consist of digits."""
     if written.children is not None and is_secret(field):
         return {key: child.text for key, child in written.children.items()}
-    return written.text if written.text is not None and wants_text(field) else written.value
+    return written.text if written.text is not None and is_text(field) else written.value
 
 
 def from_text(text: str, field: FieldInfo) -> object:
     """The value of a flag or a variable: text; for lists and mappings `a,b` or YAML."""
-    if not is_plural(field):
+    if not is_collection(field):
         return text.strip()
     try:
         value = yaml.safe_load(text)

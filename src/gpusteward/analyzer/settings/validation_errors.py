@@ -8,7 +8,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from gpusteward.analyzer.setting_values import mask_password
-from gpusteward.analyzer.settings.fields import allowed, is_secret
+from gpusteward.analyzer.settings.fields import describe_allowed, is_secret
 from gpusteward.core.did_you_mean import suggest
 from gpusteward.core.settings import DEFAULT, Given
 
@@ -27,7 +27,7 @@ def _describe(detail: ErrorDetails, known: Known, given: Mapping[str, Given]) ->
         return _describe_section(detail, known, given)
     shown = _show_with_origin(path, known, given)
     own_words = detail["type"] in ("value_error", "assertion_error")
-    return f"{path}: {shown}: {_message(detail) if own_words else 'write ' + allowed(known[path])}"
+    return f"{path}: {shown}: {_message(detail) if own_words else 'write ' + describe_allowed(known[path])}"
 
 
 def _describe_section(detail: ErrorDetails, known: Known, given: Mapping[str, Given]) -> str:

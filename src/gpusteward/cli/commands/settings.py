@@ -16,7 +16,7 @@ from gpusteward.core.messages import Message
 from gpusteward.logs import configure_logs
 
 if TYPE_CHECKING:
-    from gpusteward.analyzer.settings.effective import Shown
+    from gpusteward.analyzer.settings.masked import MaskedSetting
 
 KEYS = ("setting", "value", "source", "origin", "about")
 MAX_CELL_LENGTH = 60  # longer values are cut in the table, not in JSON and CSV
@@ -32,23 +32,23 @@ def build_parser() -> FlagParser:
 def run(arguments: Sequence[str]) -> int:
     """Read the settings as `serve` does. Raises ConfigurationError."""
     with needing("analyzer"):
-        from gpusteward.analyzer.settings import effective, flags
+        from gpusteward.analyzer.settings import flags, masked
         from gpusteward.analyzer.settings.file import SettingsFile
     options = build_parser().parse(arguments)
     configure_logs(level="warning", as_json=False)
     file = SettingsFile(flags.flags_from(options), os.environ, directory=Path.cwd())
-    rows = [_row(each) for each in effective.show(file.effective)]
+    rows = [_row(each) for each in masked.mask_settings(file.effective)]
     write_rows(rows, COLUMNS, keys=KEYS, output=options.output, language=find_language(None, os.environ))
     return EXIT_OK
 
 
-def _row(shown: "Shown") -> Cells:
+def _row(setting: "MaskedSetting") -> Cells:
     return {
-        "setting": shown.path,
-        "value": shown.value,
-        "source": shown.source.value,
-        "origin": shown.origin,
-        "about": shown.about,
+        "setting": setting.path,
+        "value": setting.value,
+        "source": setting.source.value,
+        "origin": setting.origin,
+        "about": setting.about,
     }
 
 

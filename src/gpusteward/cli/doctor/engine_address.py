@@ -17,7 +17,7 @@ from gpusteward.logs import configure_logs
 from gpusteward.messages import doctor as messages
 
 if TYPE_CHECKING:
-    from gpusteward.analyzer.settings.reading import Effective
+    from gpusteward.analyzer.settings.effective import EffectiveSettings
     from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 
 FLAG = "--prometheus-url"
@@ -66,7 +66,9 @@ def _find_in_settings(
     return _make_client(settings, timeout_seconds), clean(effective.origin("prometheus.url").place)
 
 
-def _read_settings(url: str | None, config: Path | None, environ: Mapping[str, str], *, directory: Path) -> "Effective":
+def _read_settings(
+    url: str | None, config: Path | None, environ: Mapping[str, str], *, directory: Path
+) -> "EffectiveSettings":
     with needing("cli"):
         from gpusteward.analyzer.settings.file import SettingsFile
         from gpusteward.analyzer.settings.flags import Flags

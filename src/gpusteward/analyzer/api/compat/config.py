@@ -12,7 +12,7 @@ from gpusteward.analyzer.api.dependencies import Dependencies
 from gpusteward.analyzer.api.http.problems import find_language
 from gpusteward.analyzer.api.http.responses import send_json
 from gpusteward.analyzer.api.v1.health import find_status, is_connected, is_late
-from gpusteward.analyzer.settings.effective import showable
+from gpusteward.analyzer.settings.masked import mask_value
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.logs import Log
 
@@ -48,10 +48,10 @@ async def show_service(dependencies: Dependencies) -> Response:
                 "control_api": settings.control.enabled,
             },
             "config": {
-                "prometheus_url": showable(settings.prometheus.url),
-                "threshold": showable(settings.thresholds.low_utilization),
+                "prometheus_url": mask_value(settings.prometheus.url),
+                "threshold": mask_value(settings.thresholds.low_utilization),
                 "interval": settings.scheduler.interval,
-                "time_window_min": showable(settings.prometheus.time_window_min),
+                "time_window_min": mask_value(settings.prometheus.time_window_min),
                 "max_workers": settings.scheduler.max_workers,
             },
             "endpoints": _ENDPOINTS,
@@ -108,7 +108,7 @@ async def show_config(dependencies: Dependencies) -> Response:
         "ai": {"enabled": ai.enabled, "model": ai.model if ai.enabled else None},
         "control": {"enabled": control.enabled, "api_url": control.api_url if control.enabled else None},
     }
-    return send_json(showable(shown))
+    return send_json(mask_value(shown))
 
 
 @router.post("/config/update", summary="Change settings", response_model=Json, dependencies=_OPERATE)
@@ -134,4 +134,4 @@ def update_config(
         return send_json({"error": error.text(find_language(request.headers))})
     log.info("settings_changed", **updates)
     note = "takes effect with the next cycle, until the service restarts; config.yaml is not changed"
-    return send_json({"status": "updated", "updates": showable(updates), "note": note})
+    return send_json({"status": "updated", "updates": mask_value(updates), "note": note})

@@ -28,7 +28,7 @@ from gpusteward.analyzer.judge.capacities import find_capacities
 from gpusteward.analyzer.judge.states import find_low
 from gpusteward.analyzer.metrics.result_metrics import MIB, gpu_id
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.settings.effective import showable
+from gpusteward.analyzer.settings.masked import mask_value
 from gpusteward.analyzer.tables import STATES, Column
 from gpusteward.core.negotiation import accepts_gzip
 from gpusteward.core.usages import Measure, Stat
@@ -134,7 +134,7 @@ def list_low_results(request: Request, dependencies: Dependencies) -> Response:
     published = dependencies.results.published
     if published is None:
         threshold = dependencies.settings.current.thresholds.low_utilization
-        return send_json({"count": 0, "threshold": showable(threshold), "timestamp": None, "gpus": []})
+        return send_json({"count": 0, "threshold": mask_value(threshold), "timestamp": None, "gpus": []})
     etag = make_etag(request, published.result)
     if has_current(request, etag):
         return send_not_modified(etag)
@@ -172,7 +172,7 @@ def _pack_results(result: Result) -> Body:
 def _pack_low(result: Result) -> Body:
     threshold, rows = result.settings.thresholds.low_utilization, np.flatnonzero(_is_low(result)).tolist()
     head = msgspec.json.encode(
-        {"count": len(rows), "threshold": showable(threshold), "timestamp": format_time(result.at)}
+        {"count": len(rows), "threshold": mask_value(threshold), "timestamp": format_time(result.at)}
     )
     return _pack(result, rows, before=head[:-1] + b',"gpus":[', after=b"]}")
 
