@@ -13,7 +13,7 @@ import pytest
 from gpusteward.cli.api.client import make_client
 from gpusteward.cli.api.errors import Peer
 from gpusteward.cli.doctor import driver, engine, node
-from gpusteward.cli.doctor.findings import Finding, Status
+from gpusteward.cli.doctor.check_results import CheckResult, Status
 from gpusteward.cli.main import main
 from tests.agent.test_agent_process import free_port
 from tests.analyzer.api.sample_results import small_result
@@ -29,7 +29,7 @@ DOCTOR = (sys.executable, "-m", "gpusteward.cli.main", "doctor")
 
 
 def diagnose(*flags: str, env: Mapping[str, str] | None = None) -> tuple[int, dict[str, list[dict[str, str]]]]:
-    """Exit code and findings of the program, by check."""
+    """Exit code and results of the program, by check."""
     done = subprocess.run(
         [*DOCTOR, "-o", "json", *flags],
         env=dict(env or os.environ),
@@ -45,8 +45,8 @@ def diagnose(*flags: str, env: Mapping[str, str] | None = None) -> tuple[int, di
     return done.returncode, found
 
 
-def statuses(findings: Iterable[Finding]) -> list[Status]:
-    return [finding.status for finding in findings]
+def statuses(results: Iterable[CheckResult]) -> list[Status]:
+    return [result.status for result in results]
 
 
 def test_it_runs_without_any_component() -> None:
@@ -206,25 +206,25 @@ def prometheus_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_prometheus_is_queried_for_names_and_intervals(prometheus_url: str) -> None:
-    findings = [
+    results = [
         one.describe("en")
         for one in engine.check_engine(make_client(Peer.PROMETHEUS, prometheus_url), origin="--prometheus-url")
     ]
-    assert [(one["check"], one["status"]) for one in findings] == [
+    assert [(one["check"], one["status"]) for one in results] == [
         ("prometheus", "ok"),
         ("metrics", "ok"),
         ("scrape interval", "warn"),
     ]
-    assert findings[1]["finding"] == "GPU metrics of DCGM"
-    assert findings[2]["finding"].startswith("job dcgm is scraped every ")
-    assert "30s or less" in findings[2]["mend"]
+    assert results[1]["finding"] == "GPU metrics of DCGM"
+    assert results[2]["finding"].startswith("job dcgm is scraped every ")
+    assert "30s or less" in results[2]["mend"]
 
 
 def test_a_prometheus_without_gpu_metrics_is_a_failure(tmp_path: Path) -> None:
     with running_prometheus(tmp_path) as empty:
-        findings = list(engine.check_engine(make_client(Peer.PROMETHEUS, empty.url), origin="PROM_URL"))
-    assert statuses(findings) == [Status.OK, Status.FAIL]
-    assert "ServiceMonitor" in findings[1].describe("en")["mend"]
+        results = list(engine.check_engine(make_client(Peer.PROMETHEUS, empty.url), origin="PROM_URL"))
+    assert statuses(results) == [Status.OK, Status.FAIL]
+    assert "ServiceMonitor" in results[1].describe("en")["mend"]
 
 
 def test_a_server_that_is_not_prometheus_is_a_failure(analyzer: Api) -> None:

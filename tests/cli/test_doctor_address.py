@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def diagnose(capsys: pytest.CaptureFixture[str], *flags: str) -> dict[str, str]:
-    """The finding about Prometheus; the output contains no secret."""
+    """The result of the check of Prometheus; the output contains no secret."""
     main(["doctor", "-o", "json", "--server", "127.0.0.1:1", "--agent", "127.0.0.1:1", *flags])
     printed = capsys.readouterr()
     assert SECRET not in printed.out + printed.err

@@ -1,4 +1,4 @@
-"""Findings of the doctor about sample coverage."""
+"""The check of sample coverage."""
 
 import time
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ import pytest
 
 from gpusteward.cli.api.client import make_client
 from gpusteward.cli.api.errors import Peer
-from gpusteward.cli.doctor.findings import Finding, Status
+from gpusteward.cli.doctor.check_results import CheckResult, Status
 from gpusteward.cli.doctor.servers import check_analyzer
 from tests.analyzer.api.server import FakeSource, make_result, running_api
 from tests.analyzer.usage_tables import resting, table_of
@@ -24,8 +24,8 @@ HEALTHY: Mapping[str, Any] = {
 }
 
 
-def diagnose(coverage: list[float], sources: Mapping[str, Any]) -> Finding:
-    """The one finding about samples."""
+def diagnose(coverage: list[float], sources: Mapping[str, Any]) -> CheckResult:
+    """The only result of the check of samples."""
     table = table_of(*(resting() for _ in coverage), coverage=coverage, at=time.time())
     with running_api(make_result(table), source=FakeSource(described=sources)) as api:
         _, *found = check_analyzer(make_client(Peer.ANALYZER, api.url), is_required=True)

@@ -14,7 +14,7 @@ import pytest
 from gpusteward.cli.api.client import Client, make_client
 from gpusteward.cli.api.errors import Peer
 from gpusteward.cli.doctor import permissions, servers
-from gpusteward.cli.doctor.findings import Finding, Status
+from gpusteward.cli.doctor.check_results import CheckResult, Status
 
 
 class ReviewServer(ThreadingHTTPServer):
@@ -98,13 +98,13 @@ def test_an_api_server_that_refuses_the_review_is_a_failure(status: int) -> None
 
 def test_outside_of_a_cluster_permissions_are_skipped() -> None:
     found = permissions.find_api_server({}, None)
-    assert isinstance(found, Finding)
+    assert isinstance(found, CheckResult)
     assert found.status is Status.SKIP
 
 
 def test_a_pod_without_a_token_is_a_failure(tmp_path: Path) -> None:
     found = permissions.find_api_server({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, None, account=tmp_path)
-    assert isinstance(found, Finding)
+    assert isinstance(found, CheckResult)
     assert found.status is Status.FAIL
     assert "automountServiceAccountToken" in found.describe("en")["mend"]
 

@@ -27,7 +27,7 @@ RELOAD_SECONDS = 2.0
 """How often the files of settings and tokens are checked for changes; a check costs two stat calls."""
 CYCLE_GRACE_SECONDS = 1.5
 NOTIFIER_GRACE_SECONDS = 1.0
-"""Together with the grace for requests below the 5 s within which the program ends, whatever the engine does."""
+"""Time to end a cycle and deliveries. With the grace period of HTTP requests, the program ends within 5 s."""
 
 
 class Owners(OwnerNames, Protocol):
@@ -38,10 +38,10 @@ class Owners(OwnerNames, Protocol):
 
 
 class Analyzer:
-    """Every component of the program."""
+    """Creates all components and connects them; starts and stops their threads."""
 
     def __init__(self, file: SettingsFile, *, owners: Owners | None = None) -> None:
-        """Raises ConfigurationError for settings that cannot be used. Without `owners`, metric labels name them."""
+        """Raises ConfigurationError for unusable settings. Without `owners`, owners come from metric labels."""
         settings, owners = file.settings, owners or ClusterOwners(None)
         self.source, self.explainer = ActiveSource(settings), Explainer(settings.ai)
         self.settings = RuntimeSettings(file, source=self.source, explainer=self.explainer)
@@ -69,10 +69,11 @@ class Analyzer:
             deliveries=self.notifier,
             model_calls=self.explainer.counters,
         )
-        self.api = build_api(dependencies, lifespan=self._live)
+        self.api = build_api(dependencies, lifespan=self._run_lifespan)
 
     @asynccontextmanager
-    async def _live(self, _: FastAPI) -> AsyncIterator[None]:
+    async def _run_lifespan(self, _: FastAPI) -> AsyncIterator[None]:
+        """Start all threads with the HTTP server, and stop them at its end."""
         self.events.open()
         await run_in_threadpool(len, "")  # loads what threads need, so that the first request does not wait for it
         self.notifier.start()

@@ -33,20 +33,20 @@ CASES_OFFERED = 1000
 
 
 class OwnerNames(Protocol):
-    """Adds the owners of pods to a usage table."""
+    """Adds the owners of pods to a usage table. Implemented by `sources.owners.cluster_owners.ClusterOwners`."""
 
     def resolve_owners(self, table: UsageTable) -> UsageTable:
         """The same table with the owner of each pod, as far as it is known."""
 
 
 class Publisher(Protocol):
-    """Makes a result visible to clients."""
+    """Makes a result visible to clients. Implemented by `api.publisher.ResultPublisher`."""
 
     def publish(self, result: Result) -> None: ...
 
 
 class CycleLedger(Protocol):
-    """Stores cycles, and restores what earlier ones have seen."""
+    """Stores results, and restores the history of allocations. Implemented by `ledger_access.LedgerAccess`."""
 
     def restore(self, table: UsageTable) -> History:
         """The history of these allocations before the first cycle of this process."""
@@ -55,7 +55,7 @@ class CycleLedger(Protocol):
 
 
 class CycleNotifier(Protocol):
-    """Sends notifications about results, and about cycles without one."""
+    """Sends notifications about results and outages. Implemented by `notify.notifier.Notifier`."""
 
     def notify(self, result: Result) -> None: ...
 
@@ -75,7 +75,7 @@ class Cycle:
     opinions: Mapping[int, Opinion] = field(init=False)  # by row of `verdicts`
     cautions: Mapping[int, Caution] = field(init=False)
     result: Result = field(init=False)
-    source_error: SourceError | None = None  # of the stage that ended the cycle; people can read it in their language
+    source_error: SourceError | None = None  # of the stage that failed; has texts in all languages
 
 
 class Stage(NamedTuple):
@@ -148,7 +148,7 @@ class StageRunner:
 
 @dataclass(frozen=True)
 class Components:
-    """What the stages use. Without a ledger or a notifier their stages do nothing."""
+    """What the stages use. Without a ledger, stage `record` does nothing; without a notifier, stage `notify`."""
 
     source: UsageSource
     owners: OwnerNames
@@ -159,7 +159,7 @@ class Components:
 
 
 class Pipeline:
-    """Runs cycles one after another, in one thread. A cycle needs of the earlier ones only their history."""
+    """Runs cycles one after another, in one thread. Only `History` is carried over from cycle to cycle."""
 
     def __init__(self, components: Components) -> None:
         self.stats = CycleStats()

@@ -12,8 +12,8 @@ class MissingLibraryError(ConfigurationError):
 
 
 @contextmanager
-def needing(extra: str) -> Iterator[None]:
-    """Around imports. Raises MissingLibraryError, with the extra that installs the missing library."""
+def require_extra(extra: str) -> Iterator[None]:
+    """Wraps imports: if a library is missing, raises MissingLibraryError, which names the extra that installs it."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""The application with all its routes."""
+"""Builds the FastAPI application with the routes of all resources."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager

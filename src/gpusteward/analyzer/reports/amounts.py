@@ -1,4 +1,4 @@
-"""Sums from the database -> amounts of a report, and the currencies they are in.
+"""Converts sums of database columns to `Amounts` of a report, and finds the currency of their costs.
 
 Costs in different currencies are never added: a period with several currencies has no costs.
 """

@@ -1,5 +1,5 @@
-"""How far the ledger reaches, and which time a report therefore covers: whole hours, or whole days where only those are
-kept."""
+"""The time for which the ledger has hourly and daily rows, and the time that a report covers: whole hours, or whole
+days where hourly rows are deleted."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ from gpusteward.analyzer.reports.report import Range, ReportQuery
 
 @dataclass(frozen=True, slots=True)
 class LedgerExtent:
-    """None where the ledger is empty."""
+    """Where the rows of the ledger begin and end; None where it is empty."""
 
     recorded_ms: int | None
     rolled_ms: int
@@ -37,7 +37,7 @@ class LedgerExtent:
         return self.oldest_day_ms if self.oldest_day_ms < floor_day(self.oldest_hour_ms) else self.oldest_hour_ms
 
     def divide(self, since_ms: int, until_ms: int) -> Period:
-        """The rows of a time range."""
+        """The hourly and daily rows that cover a time range."""
         return divide_period(since_ms, until_ms, rolled_ms=self.rolled_ms, oldest_hour_ms=self.oldest_hour_ms)
 
     def count_hours(self, period: Period) -> float:

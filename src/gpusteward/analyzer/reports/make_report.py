@@ -1,4 +1,4 @@
-"""Makes a report from the ledger, in one transaction that reads one state of it."""
+"""Makes a report from the ledger, in one transaction: all queries see the same state."""
 
 import time
 from collections.abc import Iterator

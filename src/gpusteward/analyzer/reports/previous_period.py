@@ -1,4 +1,4 @@
-"""The period before, as long as this one, and how this one differs from it."""
+"""Compares the period of a report with the period of the same length before it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

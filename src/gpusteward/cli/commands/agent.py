@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 
 from gpusteward.agent.settings.table import read_settings
-from gpusteward.cli.extras import needing
+from gpusteward.cli.extras import require_extra
 from gpusteward.logs import Log, configure_logs
 
 log = Log(__name__)
@@ -19,6 +19,6 @@ def run(arguments: Sequence[str]) -> int:
     configure_logs(level="debug" if settings.debug else settings.log_level, as_json=settings.log_format == "json")
     if settings.ignored:
         log.warning("flags_ignored", flags=",".join(settings.ignored), reason="they have no effect without DCGM")
-    with needing("agent"):
+    with require_extra("agent"):
         from gpusteward.agent.app import run_agent
     return run_agent(settings)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 
 from gpusteward.cli.commands.serve import build_settings_parser
-from gpusteward.cli.extras import needing
+from gpusteward.cli.extras import require_extra
 from gpusteward.cli.flags import FlagParser, integer_between
 from gpusteward.cli.language import find_language
 from gpusteward.cli.output.console import show_progress
@@ -30,7 +30,7 @@ def build_parser() -> FlagParser:
 
 def run(arguments: Sequence[str]) -> int:
     """Serve a simulated cluster until Ctrl-C. Raises ConfigurationError."""
-    with needing("agent,analyzer"):
+    with require_extra("agent,analyzer"):
         from gpusteward.analyzer.serve import exit_without_threads
         from gpusteward.analyzer.settings.flags import flags_from
         from gpusteward.local.demo import run_demo

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from gpusteward.cli.doctor import driver, engine, engine_address, node, permissions, servers
-from gpusteward.cli.doctor.findings import STATUS_LABELS, Finding, Status
+from gpusteward.cli.doctor.check_results import STATUS_LABELS, CheckResult, Status
 from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_OK, describe_exits
 from gpusteward.cli.flags import (
     AGENT_VARIABLE,
@@ -31,7 +31,7 @@ from gpusteward.messages import doctor as messages
 
 KEYS = ("check", "status", "finding", "mend")  # of JSON and CSV: scripts read them
 
-Check = Callable[[], Iterable[Finding]]
+Check = Callable[[], Iterable[CheckResult]]
 
 
 def build_parser() -> FlagParser:
@@ -71,26 +71,26 @@ def run(arguments: Sequence[str]) -> int:
     """Raises ConfigurationError."""
     options = build_parser().parse(arguments)
     language, checks = language_of(options), list(_plan(options))
-    findings: list[Finding] = []
+    results: list[CheckResult] = []
     with show_progress(messages.CHECKING.text(language)) as advance:
         for number, check in enumerate(checks, start=1):
-            findings += check()
+            results += check()
             advance(number, len(checks))
     if options.output == "table":
-        write_paragraphs(_describe(findings, language), sys.stdout)
+        write_paragraphs(_describe(results, language), sys.stdout)
     else:
-        rows = [finding.describe(language) for finding in findings]
+        rows = [result.describe(language) for result in results]
         write_rows(rows, (), keys=KEYS, output=options.output, language=language)
-    return EXIT_FAILURE if any(finding.status is Status.FAIL for finding in findings) else EXIT_OK
+    return EXIT_FAILURE if any(result.status is Status.FAIL for result in results) else EXIT_OK
 
 
-def _describe(findings: Iterable[Finding], language: Language) -> Iterator[Line]:
-    for finding in findings:
-        row = finding.describe(language)
-        status = fit(STATUS_LABELS[finding.status].text(language), 5)
+def _describe(results: Iterable[CheckResult], language: Language) -> Iterator[Line]:
+    for result in results:
+        row = result.describe(language)
+        status = fit(STATUS_LABELS[result.status].text(language), 5)
         yield Line(row["finding"], f"{status} {row['check']}", row["status"])
         if row["mend"]:
-            is_problem = finding.status in (Status.WARN, Status.FAIL)
+            is_problem = result.status in (Status.WARN, Status.FAIL)
             yield Line(messages.FIX.text(language, how=row["mend"]) if is_problem else row["mend"], " ")
 
 
@@ -115,7 +115,7 @@ def _plan_servers(options: argparse.Namespace) -> Iterator[Check]:
         ("API server", permissions.find_api_server(os.environ, options.kubernetes_api), permissions.check_permissions),
         ("Prometheus", prometheus, partial(engine.check_engine, origin=origin)),
     ):
-        if isinstance(found, Finding):
+        if isinstance(found, CheckResult):
             yield partial(list, [found])
         else:
             clients[name] = found
@@ -132,7 +132,7 @@ def _is_node(socket: Path) -> bool:
     return _is_pod() or socket != node.KUBELET_SOCKET or socket.parent.parent.exists()
 
 
-def _find_engine(options: argparse.Namespace) -> engine_address.Found:
+def _find_engine(options: argparse.Namespace) -> engine_address.EngineOrReason:
     return engine_address.find_engine(
         options.prometheus_url, options.config, os.environ, directory=Path.cwd(), timeout_seconds=options.timeout
     )

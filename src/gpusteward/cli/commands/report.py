@@ -13,7 +13,7 @@ from gpusteward.analyzer.reports.render.html_page import render_html
 from gpusteward.analyzer.reports.render.json_text import read_report, render_json
 from gpusteward.analyzer.reports.report import By, Report, ReportQuery, parse_time_range
 from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
-from gpusteward.cli.extras import needing
+from gpusteward.cli.extras import require_extra
 from gpusteward.cli.flags import (
     FlagParser,
     add_language_flag,
@@ -82,7 +82,12 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _read_from_server(options: argparse.Namespace) -> Report:
-    query = [("since", options.since), ("by", options.by), ("top", str(options.top)), ("rows", str(_rows(options)))]
+    query = [
+        ("since", options.since),
+        ("by", options.by),
+        ("top", str(options.top)),
+        ("rows", str(_row_limit(options))),
+    ]
     query += [("until", options.until)] if options.until else []
     query += [("namespace", name) for name in options.namespace or ()]
     client = make_analyzer_client(options)
@@ -95,7 +100,7 @@ def _read_from_server(options: argparse.Namespace) -> Report:
 def _read_from_ledger(options: argparse.Namespace) -> Report:
     """Loads the analyzer's libraries."""
     query = _make_query(options)
-    with needing("analyzer"):
+    with require_extra("analyzer"):
         from gpusteward.analyzer.ledger.db_engine import open_engine
         from gpusteward.analyzer.reports.make_report import make_report
     settings = _read_settings(options)
@@ -111,7 +116,7 @@ def _make_query(options: argparse.Namespace) -> ReportQuery:
         since_ms, until_ms = parse_time_range(options.since, options.until, now_ms=time.time_ns() // 1_000_000)
     except ConfigurationError as error:
         raise ConfigurationError(messages.INVALID_TIME_RANGE, reason=error) from None
-    return ReportQuery(since_ms, until_ms, options.by, tuple(options.namespace or ()), options.top, _rows(options))
+    return ReportQuery(since_ms, until_ms, options.by, tuple(options.namespace or ()), options.top, _row_limit(options))
 
 
 def _read_settings(options: argparse.Namespace) -> "Settings":
@@ -123,7 +128,7 @@ def _read_settings(options: argparse.Namespace) -> "Settings":
 
 
 def _locate(text: str, settings: "Settings") -> str:
-    """The URL of the ledger. A missing SQLite file would be created, and be empty."""
+    """The URL of the ledger. Raises ConfigurationError for a missing SQLite file, which would be created empty."""
     from pydantic import SecretStr, ValidationError
 
     from gpusteward.analyzer.settings.ledger import LedgerSettings
@@ -139,7 +144,7 @@ def _locate(text: str, settings: "Settings") -> str:
     return located
 
 
-def _rows(options: argparse.Namespace) -> int:
+def _row_limit(options: argparse.Namespace) -> int:
     return int(options.rows or (TABLE_ROWS if options.format == "table" else FILE_ROWS))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpusteward.cli.exit_codes import describe_exits
-from gpusteward.cli.extras import needing
+from gpusteward.cli.extras import require_extra
 from gpusteward.cli.flags import FlagParser
 from gpusteward.logs import configure_logs
 
@@ -28,7 +28,7 @@ def build_parser() -> FlagParser:
 
 def run(arguments: Sequence[str]) -> int:
     """Run the analyzer until a signal stops it. Raises ConfigurationError."""
-    with needing("analyzer"):
+    with require_extra("analyzer"):
         from gpusteward.analyzer.settings.file import SettingsFile
         from gpusteward.analyzer.settings.flags import flags_from
 
@@ -36,7 +36,7 @@ def run(arguments: Sequence[str]) -> int:
     configure_logs(level="info", as_json=False)
     file = SettingsFile(flags, os.environ, directory=Path.cwd())
     configure_logs(level=file.settings.logging.level, as_json=file.settings.logging.as_json)
-    with needing("analyzer"):
+    with require_extra("analyzer"):
         from gpusteward.analyzer.serve import exit_without_threads, run_analyzer
     code = run_analyzer(file)
     exit_without_threads()

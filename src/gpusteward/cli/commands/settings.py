@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpusteward.cli.commands.serve import build_settings_parser
 from gpusteward.cli.exit_codes import EXIT_OK
-from gpusteward.cli.extras import needing
+from gpusteward.cli.extras import require_extra
 from gpusteward.cli.flags import FlagParser, add_output_flags
 from gpusteward.cli.language import find_language
 from gpusteward.cli.output.formats import Cells, Column, write_rows
@@ -31,7 +31,7 @@ def build_parser() -> FlagParser:
 
 def run(arguments: Sequence[str]) -> int:
     """Read the settings as `serve` does. Raises ConfigurationError."""
-    with needing("analyzer"):
+    with require_extra("analyzer"):
         from gpusteward.analyzer.settings import flags, masked
         from gpusteward.analyzer.settings.file import SettingsFile
     options = build_parser().parse(arguments)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
-from gpusteward.cli.extras import needing
+from gpusteward.cli.extras import require_extra
 from gpusteward.cli.flags import (
     AGENT,
     OUTPUTS,
@@ -68,7 +68,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def make_app(options: argparse.Namespace) -> "TopApp":
     """Raises MissingLibraryError if Textual is not installed, ConfigurationError for invalid flags."""
-    with needing("cli"):
+    with require_extra("cli"):
         from gpusteward.cli.top.app import TopApp
     language = language_of(options)
     choice = _choose_source(options, language)

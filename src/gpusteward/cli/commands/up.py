@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 
 from gpusteward.cli.commands.serve import build_settings_parser
-from gpusteward.cli.extras import needing
+from gpusteward.cli.extras import require_extra
 from gpusteward.cli.flags import FlagParser
 from gpusteward.cli.language import find_language
 
@@ -15,7 +15,7 @@ def build_parser() -> FlagParser:
 
 def run(arguments: Sequence[str]) -> int:
     """Serve until Ctrl-C. Raises SourceError without a GPU, ConfigurationError for invalid settings."""
-    with needing("agent,analyzer"):
+    with require_extra("agent,analyzer"):
         from gpusteward.analyzer.serve import exit_without_threads
         from gpusteward.analyzer.settings.flags import flags_from
         from gpusteward.local.up import run_up

@@ -1,6 +1,6 @@
-"""The checks of `gpusteward doctor`. Each returns findings, changes nothing and is limited in time.
+"""The checks of `gpusteward doctor`. Each returns check results, changes nothing and is limited in time.
 
-findings.py        a finding: status, text, and how to fix it
+check_results.py   `CheckResult`: status, text, and how to fix it
 driver.py          NVML and /dev/nvidia*
 node.py            /proc, cgroups, and the kubelet's pod-resources socket
 permissions.py     permissions of this pod at the API server

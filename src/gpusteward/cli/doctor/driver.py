@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusteward.cli.doctor.findings import Finding, Status
+from gpusteward.cli.doctor.check_results import CheckResult, Status
 from gpusteward.core.errors import SourceError
 from gpusteward.messages import doctor as messages
 
@@ -23,19 +23,19 @@ DISPLAY_CLASSES = ("0x0300", "0x0302")  # PCI classes of VGA and 3D controllers
 
 def check_nvml(
     *, pci: Path = Path("/sys/bus/pci/devices"), timeout_seconds: float = TIMEOUT_SECONDS
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """Open NVML as the agent does, read once, release it. A call that hangs in the driver is abandoned."""
     try:
         from gpusteward.agent.nvml import Nvml
     except ModuleNotFoundError as error:
         status = Status.FAIL if has_gpu(pci) else Status.SKIP
-        yield Finding("driver", status, messages.NO_LIBRARY, messages.INSTALL_AGENT, {"name": error.name})
+        yield CheckResult("driver", status, messages.NO_LIBRARY, messages.INSTALL_AGENT, {"name": error.name})
         return
     nvml = Nvml("", event_wait_milliseconds=10)
     try:
         reading = _wait_for(lambda: _read_once(nvml), timeout_seconds)
     except TimeoutError:
-        yield Finding("driver", Status.FAIL, messages.DRIVER_HANGS, messages.REBOOT, {"seconds": timeout_seconds})
+        yield CheckResult("driver", Status.FAIL, messages.DRIVER_HANGS, messages.REBOOT, {"seconds": timeout_seconds})
     except SourceError as error:
         yield _explain(error, has_gpu(pci))
     else:
@@ -63,20 +63,20 @@ def _wait_for(work: "Callable[[], NvmlReading]", seconds: float) -> "NvmlReading
     return done.result(seconds)
 
 
-def _describe(reading: "NvmlReading") -> Iterator[Finding]:
+def _describe(reading: "NvmlReading") -> Iterator[CheckResult]:
     whole = [one.gpu for one in reading.readings if one.gpu.mig is None]
     versions = sorted({gpu.facts.get("driver_version", "?") for gpu in whole})
-    yield Finding(
+    yield CheckResult(
         "driver", Status.OK, messages.DRIVER_READ, fields={"gpus": len(whole), "version": ", ".join(versions) or "?"}
     )
     for reason in dict.fromkeys(failure.reason for failure in reading.failures):
-        yield Finding("driver", Status.FAIL, messages.REASON, messages.RESET_GPU, {"reason": reason})
+        yield CheckResult("driver", Status.FAIL, messages.REASON, messages.RESET_GPU, {"reason": reason})
 
 
-def _explain(reason: SourceError, is_needed: bool) -> Finding:
+def _explain(reason: SourceError, is_needed: bool) -> CheckResult:
     if not is_needed:
-        return Finding("driver", Status.SKIP, messages.NO_GPU, messages.ONLY_FOR_AGENTS)
-    return Finding("driver", Status.FAIL, messages.REASON, messages.RUN_NVIDIA_SMI, {"reason": reason})
+        return CheckResult("driver", Status.SKIP, messages.NO_GPU, messages.ONLY_FOR_AGENTS)
+    return CheckResult("driver", Status.FAIL, messages.REASON, messages.RUN_NVIDIA_SMI, {"reason": reason})
 
 
 def has_gpu(pci: Path) -> bool:
@@ -100,21 +100,21 @@ def _read(path: Path) -> str:
         return ""
 
 
-def check_devices(dev: Path = Path("/dev")) -> Iterator[Finding]:
+def check_devices(dev: Path = Path("/dev")) -> Iterator[CheckResult]:
     """Every process that uses a GPU opens these for reading and writing."""
     devices = [
         path for path in sorted(dev.glob("nvidia*")) if path.name.removeprefix("nvidia")[:1] in (*"0123456789", "c")
     ]
     if not devices:
-        yield Finding("devices", Status.SKIP, messages.NO_DEVICES, messages.ONLY_FOR_AGENTS)
+        yield CheckResult("devices", Status.SKIP, messages.NO_DEVICES, messages.ONLY_FOR_AGENTS)
         return
     closed = [path for path in devices if not os.access(path, os.R_OK | os.W_OK)]
     for path in closed:
-        yield Finding(
+        yield CheckResult(
             "devices", Status.FAIL, messages.DEVICE_CLOSED, messages.JOIN_GROUP, {"path": path, "group": _group(path)}
         )
     if not closed:
-        yield Finding("devices", Status.OK, messages.DEVICES_OPEN, fields={"count": len(devices)})
+        yield CheckResult("devices", Status.OK, messages.DEVICES_OPEN, fields={"count": len(devices)})
 
 
 def _group(path: Path) -> str:

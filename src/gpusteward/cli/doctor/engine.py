@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from gpusteward.cli.api.client import Client, Query
-from gpusteward.cli.doctor.findings import Finding, Status
+from gpusteward.cli.doctor.check_results import CheckResult, Status
 from gpusteward.cli.json_access import Row, as_object, get_object, get_objects
 from gpusteward.core import metrics
 from gpusteward.core.errors import SourceError
@@ -19,20 +19,22 @@ DIALECTS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def check_engine(client: Client, *, origin: str) -> Iterator[Finding]:
+def check_engine(client: Client, *, origin: str) -> Iterator[CheckResult]:
     """Three cheap queries, independent of the length of the history. `origin`: where the address comes from."""
     try:
         names = _read_names(client)
     except SourceError as error:
         fields = {"reason": getattr(error, "problem", error), "origin": origin}
-        yield Finding("prometheus", Status.FAIL, messages.REASON, messages.REACH_PROMETHEUS, fields)
+        yield CheckResult("prometheus", Status.FAIL, messages.REASON, messages.REACH_PROMETHEUS, fields)
         return
-    yield Finding("prometheus", Status.OK, messages.PROMETHEUS_RESPONDS, fields={"url": client.url, "origin": origin})
+    yield CheckResult(
+        "prometheus", Status.OK, messages.PROMETHEUS_RESPONDS, fields={"url": client.url, "origin": origin}
+    )
     found = {dialect: name for dialect, wanted in DIALECTS.items() for name in wanted if name in names}
     if not found:
-        yield Finding("metrics", Status.FAIL, messages.NO_METRICS, messages.SCRAPE_AGENTS)
+        yield CheckResult("metrics", Status.FAIL, messages.NO_METRICS, messages.SCRAPE_AGENTS)
         return
-    yield Finding("metrics", Status.OK, messages.METRICS_FOUND, fields={"dialects": ", ".join(found)})
+    yield CheckResult("metrics", Status.OK, messages.METRICS_FOUND, fields={"dialects": ", ".join(found)})
     for name in found.values():
         yield from _check_interval(client, name, origin)
 
@@ -45,29 +47,29 @@ def _read_names(client: Client) -> set[str]:
     return {str(name) for name in data} if isinstance(data, list) else set()
 
 
-def _check_interval(client: Client, name: str, origin: str) -> Iterator[Finding]:
+def _check_interval(client: Client, name: str, origin: str) -> Iterator[CheckResult]:
     """From the number of samples that `up` has for the target of one series."""
     try:
         sample = _query(client, f"topk(1, {name})")
         labels = {key: str(value) for key, value in get_object(sample, "metric").items() if key in ("job", "instance")}
         if not sample:
-            yield Finding("metrics", Status.WARN, messages.NO_RECENT_SAMPLES, messages.RESTORE_EXPORTERS)
+            yield CheckResult("metrics", Status.WARN, messages.NO_RECENT_SAMPLES, messages.RESTORE_EXPORTERS)
             return
         selector = ", ".join(f"{key}={_literal(value)}" for key, value in labels.items())
         seen = _value(_query(client, f"count_over_time(up{{{selector}}}[{LOOKBACK_SECONDS}s])"))
     except SourceError as error:
         fields = {"reason": error, "origin": origin}
-        yield Finding("scrape interval", Status.WARN, messages.REASON, messages.REACH_PROMETHEUS, fields)
+        yield CheckResult("scrape interval", Status.WARN, messages.REASON, messages.REACH_PROMETHEUS, fields)
         return
     if seen is not None and seen > 1:
         yield _describe_interval(labels.get("job", "?"), LOOKBACK_SECONDS / seen)
 
 
-def _describe_interval(job: str, seconds: float) -> Finding:
+def _describe_interval(job: str, seconds: float) -> CheckResult:
     fields = {"job": job, "seconds": seconds}
     if seconds > MAX_INTERVAL_SECONDS:
-        return Finding("scrape interval", Status.WARN, messages.SCRAPE_INTERVAL, messages.SHORTEN_INTERVAL, fields)
-    return Finding("scrape interval", Status.OK, messages.SCRAPE_INTERVAL, fields=fields)
+        return CheckResult("scrape interval", Status.WARN, messages.SCRAPE_INTERVAL, messages.SHORTEN_INTERVAL, fields)
+    return CheckResult("scrape interval", Status.OK, messages.SCRAPE_INTERVAL, fields=fields)
 
 
 def _literal(value: str) -> str:

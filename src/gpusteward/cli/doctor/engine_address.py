@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from gpusteward.cli.api.client import Client, make_client
 from gpusteward.cli.api.errors import Peer
-from gpusteward.cli.doctor.findings import Finding, Status
-from gpusteward.cli.extras import MissingLibraryError, needing
+from gpusteward.cli.doctor.check_results import CheckResult, Status
+from gpusteward.cli.extras import MissingLibraryError, require_extra
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.core.errors import ConfigurationError, GpustewardError, SourceError
 from gpusteward.logs import configure_logs
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 FLAG = "--prometheus-url"
 VARIABLES = ("GPUSTEWARD_PROMETHEUS__URL", "PROM_URL")
 CONFIG_VARIABLE, DEFAULT_FILE = "GPUSTEWARD_CONFIG", "config.yaml"  # as in `analyzer.settings.file`
-Found = tuple[Client | Finding, str]  # a client, or why there is none; where the address comes from
+EngineOrReason = tuple[Client | CheckResult, str]  # a client, or why there is none; where the address comes from
 
 
 def find_engine(
     url: str | None, config: Path | None, environ: Mapping[str, str], *, directory: Path, timeout_seconds: float
-) -> Found:
+) -> EngineOrReason:
     """With the flag alone no settings are read: their credentials are for another address.
 
     Raises ConfigurationError for an invalid address in the flag.
@@ -38,7 +38,7 @@ def find_engine(
     named = config or environ.get(CONFIG_VARIABLE, "").strip()
     variable = next((name for name in VARIABLES if environ.get(name, "").strip()), "")
     if not named and not variable and not (directory / DEFAULT_FILE).exists():
-        return Finding("prometheus", Status.SKIP, messages.NO_PROMETHEUS, messages.SET_PROMETHEUS), ""
+        return CheckResult("prometheus", Status.SKIP, messages.NO_PROMETHEUS, messages.SET_PROMETHEUS), ""
     try:
         return _find_in_settings(url, config, environ, directory=directory, timeout_seconds=timeout_seconds)
     except MissingLibraryError as error:
@@ -49,27 +49,27 @@ def find_engine(
         return _explain_invalid(error, is_chosen=bool(named or variable)), ""
 
 
-def _explain_invalid(error: GpustewardError, *, is_chosen: bool) -> Finding:
+def _explain_invalid(error: GpustewardError, *, is_chosen: bool) -> CheckResult:
     """A `config.yaml` that is not chosen by flag or variable may belong to another program."""
     status = Status.FAIL if is_chosen else Status.WARN
-    return Finding("prometheus", status, messages.SETTINGS_INVALID, messages.FIX_SETTINGS, {"reason": error})
+    return CheckResult("prometheus", status, messages.SETTINGS_INVALID, messages.FIX_SETTINGS, {"reason": error})
 
 
 def _find_in_settings(
     url: str | None, config: Path | None, environ: Mapping[str, str], *, directory: Path, timeout_seconds: float
-) -> Found:
+) -> EngineOrReason:
     """Raises MissingLibraryError, ConfigurationError, SourceError."""
     effective = _read_settings(url, config, environ, directory=directory)
     settings = effective.settings.prometheus
     if not settings.url:
-        return Finding("prometheus", Status.SKIP, messages.NO_PROMETHEUS, messages.SET_PROMETHEUS), ""
+        return CheckResult("prometheus", Status.SKIP, messages.NO_PROMETHEUS, messages.SET_PROMETHEUS), ""
     return _make_client(settings, timeout_seconds), clean(effective.origin("prometheus.url").place)
 
 
 def _read_settings(
     url: str | None, config: Path | None, environ: Mapping[str, str], *, directory: Path
 ) -> "EffectiveSettings":
-    with needing("cli"):
+    with require_extra("cli"):
         from gpusteward.analyzer.settings.file import SettingsFile
         from gpusteward.analyzer.settings.flags import Flags
     configure_logs(level="warning", as_json=False)

@@ -4,7 +4,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpusteward.cli.doctor.findings import Finding, Status
+from gpusteward.cli.doctor.check_results import CheckResult, Status
 from gpusteward.core.errors import SourceError
 from gpusteward.messages import doctor as messages
 from gpusteward.messages.os_errors import explain_os_error
@@ -14,12 +14,12 @@ KUBELET_SOCKET = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
 TIMEOUT_SECONDS = 3.0
 
 
-def check_proc(proc: Path = Path("/proc"), *, in_container: bool = False) -> Iterator[Finding]:
+def check_proc(proc: Path = Path("/proc"), *, in_container: bool = False) -> Iterator[CheckResult]:
     """Whether processes of the host are visible and their cgroups readable."""
     try:
         pids = sorted(int(each.name) for each in proc.iterdir() if each.name.isdigit())[:MAX_PROCESSES]
     except OSError as error:
-        yield Finding(
+        yield CheckResult(
             "processes",
             Status.FAIL,
             messages.CANNOT_READ,
@@ -30,11 +30,11 @@ def check_proc(proc: Path = Path("/proc"), *, in_container: bool = False) -> Ite
     hidden = sum(_is_hidden(proc / str(pid) / "cgroup") for pid in pids)
     fields = {"count": len(pids), "hidden": hidden}
     if hidden:
-        yield Finding("processes", Status.FAIL, messages.CGROUPS_HIDDEN, messages.UNHIDE_PROC, fields)
+        yield CheckResult("processes", Status.FAIL, messages.CGROUPS_HIDDEN, messages.UNHIDE_PROC, fields)
     elif in_container and not (proc / "2" / "comm").exists():  # kthreadd, which exists on every host
-        yield Finding("processes", Status.WARN, messages.OWN_PID_NAMESPACE, messages.SET_HOST_PID, fields)
+        yield CheckResult("processes", Status.WARN, messages.OWN_PID_NAMESPACE, messages.SET_HOST_PID, fields)
     else:
-        yield Finding("processes", Status.OK, messages.PROCESSES_SEEN, fields=fields)
+        yield CheckResult("processes", Status.OK, messages.PROCESSES_SEEN, fields=fields)
 
 
 def _is_hidden(path: Path) -> bool:
@@ -48,30 +48,30 @@ def _is_hidden(path: Path) -> bool:
     return False
 
 
-def check_cgroups(root: Path = Path("/sys/fs/cgroup")) -> Iterator[Finding]:
+def check_cgroups(root: Path = Path("/sys/fs/cgroup")) -> Iterator[CheckResult]:
     if not root.is_dir():
-        yield Finding("cgroups", Status.WARN, messages.MISSING_PATH, messages.MOUNT_CGROUP, {"path": root})
+        yield CheckResult("cgroups", Status.WARN, messages.MISSING_PATH, messages.MOUNT_CGROUP, {"path": root})
         return
     version = "v2" if (root / "cgroup.controllers").exists() else "v1"
-    yield Finding("cgroups", Status.OK, messages.CGROUP_VERSION, fields={"version": version})
+    yield CheckResult("cgroups", Status.OK, messages.CGROUP_VERSION, fields={"version": version})
 
 
-def check_kubelet(path: Path = KUBELET_SOCKET, *, is_node: bool) -> Iterator[Finding]:
+def check_kubelet(path: Path = KUBELET_SOCKET, *, is_node: bool) -> Iterator[CheckResult]:
     """Query the socket as the agent does. `is_node`: a kubelet is expected here."""
     if not path.exists():
         if is_node:
-            yield Finding("kubelet", Status.FAIL, messages.MISSING_PATH, messages.MOUNT_SOCKET, {"path": path})
+            yield CheckResult("kubelet", Status.FAIL, messages.MISSING_PATH, messages.MOUNT_SOCKET, {"path": path})
         else:
-            yield Finding("kubelet", Status.SKIP, messages.NO_KUBELET, messages.ONLY_ON_NODES)
+            yield CheckResult("kubelet", Status.SKIP, messages.NO_KUBELET, messages.ONLY_ON_NODES)
         return
     try:
         claims = _count_claims(path)
     except (OSError, SourceError) as error:
         reason = explain_os_error(error) if isinstance(error, OSError) else error
         fields = {"path": path, "reason": reason}
-        yield Finding("kubelet", Status.FAIL, messages.SOCKET_FAILS, messages.RUN_AS_ROOT, fields)
+        yield CheckResult("kubelet", Status.FAIL, messages.SOCKET_FAILS, messages.RUN_AS_ROOT, fields)
         return
-    yield Finding(
+    yield CheckResult(
         "kubelet", Status.OK, messages.SOCKET_LISTENS if claims is None else messages.CLAIMS, fields={"claims": claims}
     )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gpusteward.cli.api.client import Client, make_client
 from gpusteward.cli.api.errors import Peer
-from gpusteward.cli.doctor.findings import Finding, Status
+from gpusteward.cli.doctor.check_results import CheckResult, Status
 from gpusteward.cli.json_access import as_object, get_object
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.messages import doctor as messages
@@ -16,35 +16,35 @@ REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 VERBS = ("get", "list", "watch")
 
 
-def find_api_server(environ: Mapping[str, str], url: str | None, *, account: Path = ACCOUNT) -> Client | Finding:
+def find_api_server(environ: Mapping[str, str], url: str | None, *, account: Path = ACCOUNT) -> Client | CheckResult:
     """A client of the API server, or why there is none. Raises ConfigurationError for an invalid URL."""
     if url:
         return make_client(Peer.API_SERVER, url, timeout_seconds=5.0)
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
-        return Finding("rights", Status.SKIP, messages.NOT_IN_POD, messages.USE_KUBECTL_PROXY)
+        return CheckResult("rights", Status.SKIP, messages.NOT_IN_POD, messages.USE_KUBECTL_PROXY)
     try:
         token = (account / "token").read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
-        return Finding(
+        return CheckResult(
             "rights", Status.FAIL, messages.NO_SERVICE_ACCOUNT, messages.MOUNT_TOKEN, {"path": account / "token"}
         )
     server = f"https://{f'[{host}]' if ':' in host else host}:{port}"
     return make_client(Peer.API_SERVER, server, token=token, timeout_seconds=5.0, ca_file=str(account / "ca.crt"))
 
 
-def check_permissions(client: Client) -> Iterator[Finding]:
+def check_permissions(client: Client) -> Iterator[CheckResult]:
     """One review per verb."""
     try:
         allowed = {verb: _is_allowed(client, verb) for verb in VERBS}
     except (SourceError, ConfigurationError) as error:
-        yield Finding("rights", Status.FAIL, messages.REASON, messages.REACH_API_SERVER, {"reason": error})
+        yield CheckResult("rights", Status.FAIL, messages.REASON, messages.REACH_API_SERVER, {"reason": error})
         return
     denied = [verb for verb, is_allowed in allowed.items() if not is_allowed]
     if denied:
-        yield Finding("rights", Status.FAIL, messages.NOT_ALLOWED, messages.GRANT, {"verbs": ", ".join(denied)})
+        yield CheckResult("rights", Status.FAIL, messages.NOT_ALLOWED, messages.GRANT, {"verbs": ", ".join(denied)})
     else:
-        yield Finding("rights", Status.OK, messages.ALLOWED, fields={"verbs": ", ".join(allowed)})
+        yield CheckResult("rights", Status.OK, messages.ALLOWED, fields={"verbs": ", ".join(allowed)})
 
 
 def _is_allowed(client: Client, verb: str) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from gpusteward.cli.api.client import Client
-from gpusteward.cli.doctor.findings import Finding, Status
+from gpusteward.cli.doctor.check_results import CheckResult, Status
 from gpusteward.cli.json_access import Row, as_object, get_count, get_number, get_object, get_objects, get_text
 from gpusteward.cli.output.quantities import percent
 from gpusteward.core.errors import SourceError
@@ -13,8 +13,8 @@ from gpusteward.messages import doctor as messages
 MIN_COVERAGE = 0.9
 
 
-def check_samples(client: Client, health: Row) -> Iterator[Finding]:
-    """No finding without allocations."""
+def check_samples(client: Client, health: Row) -> Iterator[CheckResult]:
+    """No result without allocations."""
     coverage, window = (
         get_number(health, "measured_coverage"),
         get_number(get_object(health, "result"), "window_seconds") or 0.0,
@@ -30,31 +30,31 @@ def check_samples(client: Client, health: Row) -> Iterator[Finding]:
     if coverage is not None and coverage < MIN_COVERAGE:
         yield _explain(_read_sources(client), fields, window_seconds=window)
     elif coverage is not None and measured < allocations:
-        yield Finding("samples", Status.OK, messages.COVERED_WHERE_MEASURABLE, messages.SEE_REASONS, fields)
+        yield CheckResult("samples", Status.OK, messages.COVERED_WHERE_MEASURABLE, messages.SEE_REASONS, fields)
     elif coverage is not None:
-        yield Finding("samples", Status.OK, messages.COVERED, fields=fields)
+        yield CheckResult("samples", Status.OK, messages.COVERED, fields=fields)
     elif allocations and "measured" in health:
-        yield Finding("samples", Status.WARN, messages.NO_UTILIZATION, messages.EXPORT_UTILIZATION, fields)
+        yield CheckResult("samples", Status.WARN, messages.NO_UTILIZATION, messages.EXPORT_UTILIZATION, fields)
 
 
-def _explain(sources: Row, fields: Mapping[str, object], *, window_seconds: float) -> Finding:
+def _explain(sources: Row, fields: Mapping[str, object], *, window_seconds: float) -> CheckResult:
     """Failed scrapes are named as the cause only if the analyzer reports failures."""
     failures, scrapes = get_object(sources, "failures"), get_object(sources, "scrapes")
     if failing := next(iter(failures), ""):
         failure = {**fields, "failing": get_text({"name": failing}, "name"), "reason": get_text(failures, failing)}
-        return Finding("samples", Status.WARN, messages.LOW_COVERAGE, messages.RESTORE_FAILING, failure)
+        return CheckResult("samples", Status.WARN, messages.LOW_COVERAGE, messages.RESTORE_FAILING, failure)
     if failed := get_count(scrapes, "failed"):
         scraped = {
             "failed": failed,
             "scrapes": failed + get_count(scrapes, "ok"),
             "targets": get_count(sources, "targets"),
         }
-        return Finding(
+        return CheckResult(
             "samples", Status.WARN, messages.LOW_COVERAGE, messages.FIND_FAILING_TARGETS, {**fields, **scraped}
         )
     if _is_filling(sources, window_seconds):
-        return Finding("samples", Status.OK, messages.WINDOW_FILLING, messages.WAIT_FOR_WINDOW, fields)
-    return Finding("samples", Status.WARN, messages.LOW_COVERAGE, messages.FIND_GAPS, fields)
+        return CheckResult("samples", Status.OK, messages.WINDOW_FILLING, messages.WAIT_FOR_WINDOW, fields)
+    return CheckResult("samples", Status.WARN, messages.LOW_COVERAGE, messages.FIND_GAPS, fields)
 
 
 def _is_filling(sources: Row, window_seconds: float) -> bool:

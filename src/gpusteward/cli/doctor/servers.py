@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.errors import UnreachableError
-from gpusteward.cli.doctor.findings import Finding, Status
+from gpusteward.cli.doctor.check_results import CheckResult, Status
 from gpusteward.cli.doctor.samples import check_samples
 from gpusteward.cli.json_access import Row, as_object, get_count, get_number, get_object, get_text
 from gpusteward.cli.output.terminal_text import clean
@@ -19,7 +19,7 @@ BROKEN_SECONDS = 60.0
 """Prometheus rejects samples from the future, and windows of minutes shift by as much."""
 
 
-def check_analyzer(client: Client, *, is_required: bool) -> Iterator[Finding]:
+def check_analyzer(client: Client, *, is_required: bool) -> Iterator[CheckResult]:
     """`is_required`: its address was given, so it has to run."""
     try:
         health = as_object(client.read("/api/v1/health"))
@@ -27,13 +27,13 @@ def check_analyzer(client: Client, *, is_required: bool) -> Iterator[Finding]:
         yield _explain_unreachable("analyzer", client, error, is_required=is_required, fix=messages.START_ANALYZER)
         return
     except SourceError as error:
-        yield Finding("analyzer", Status.FAIL, messages.REASON, messages.CHECK_LOG, {"reason": error})
+        yield CheckResult("analyzer", Status.FAIL, messages.REASON, messages.CHECK_LOG, {"reason": error})
         return
     yield _describe_health(health)
     yield from check_samples(client, health)
 
 
-def _describe_health(health: Row) -> Finding:
+def _describe_health(health: Row) -> CheckResult:
     cycles, status = get_object(health, "cycles"), get_text(health, "status")
     fields = {
         "version": get_text(health, "version"),
@@ -43,49 +43,49 @@ def _describe_health(health: Row) -> Finding:
         "error": get_text(cycles, "last_error") or "-",
     }
     if get_text(cycles, "last_error"):
-        return Finding("analyzer", Status.FAIL, messages.UNHEALTHY, messages.REACH_SOURCE, fields)
+        return CheckResult("analyzer", Status.FAIL, messages.UNHEALTHY, messages.REACH_SOURCE, fields)
     if health.get("ready") is not True:
-        return Finding("analyzer", Status.WARN, messages.NO_CYCLE, messages.WAIT_FOR_CYCLE, fields)
+        return CheckResult("analyzer", Status.WARN, messages.NO_CYCLE, messages.WAIT_FOR_CYCLE, fields)
     if status != "healthy":
-        return Finding("analyzer", Status.WARN, messages.RESULT_OLD, messages.CHECK_CYCLES, fields)
-    return Finding("analyzer", Status.OK, messages.HEALTHY, fields=fields)
+        return CheckResult("analyzer", Status.WARN, messages.RESULT_OLD, messages.CHECK_CYCLES, fields)
+    return CheckResult("analyzer", Status.OK, messages.HEALTHY, fields=fields)
 
 
-def check_agent(client: Client, *, is_required: bool) -> Iterator[Finding]:
+def check_agent(client: Client, *, is_required: bool) -> Iterator[CheckResult]:
     try:
         response = client.request("/readyz")
     except UnreachableError as error:
         yield _explain_unreachable("agent", client, error, is_required=is_required, fix=messages.START_AGENT)
         return
     if response.status == 200:
-        yield Finding("agent", Status.OK, messages.AGENT_READY)
+        yield CheckResult("agent", Status.OK, messages.AGENT_READY)
     else:
         reason = clean(response.body[:300].decode("utf-8", "replace").strip()) or str(response.status)
-        yield Finding("agent", Status.FAIL, messages.AGENT_NOT_READY, messages.RUN_DOCTOR_THERE, {"reason": reason})
+        yield CheckResult("agent", Status.FAIL, messages.AGENT_NOT_READY, messages.RUN_DOCTOR_THERE, {"reason": reason})
 
 
 def _explain_unreachable(
     check: str, client: Client, error: UnreachableError, *, is_required: bool, fix: Message
-) -> Finding:
+) -> CheckResult:
     if is_required:
-        return Finding(check, Status.FAIL, messages.REASON, messages.CHECK_LOG, {"reason": error.problem})
-    return Finding(check, Status.SKIP, messages.NOT_RUNNING, fix, {"url": client.url})
+        return CheckResult(check, Status.FAIL, messages.REASON, messages.CHECK_LOG, {"reason": error.problem})
+    return CheckResult(check, Status.SKIP, messages.NOT_RUNNING, fix, {"url": client.url})
 
 
-def check_clocks(servers: Mapping[str, Client]) -> Iterator[Finding]:
+def check_clocks(servers: Mapping[str, Client]) -> Iterator[CheckResult]:
     """Compare the Date headers of the servers with the clock of this machine."""
     skews = {name: skew for name, client in servers.items() if (skew := measure_skew(client)) is not None}
     agreeing = {name: skew for name, skew in skews.items() if abs(skew) <= MAX_SKEW_SECONDS}
     if not skews:
-        yield Finding("clock", Status.SKIP, messages.NO_CLOCK)
+        yield CheckResult("clock", Status.SKIP, messages.NO_CLOCK)
     if agreeing:
         worst = max(map(abs, agreeing.values()))
         fields = {"servers": ", ".join(agreeing), "skew": max(1.0, worst)}
-        yield Finding("clock", Status.OK, messages.CLOCKS_AGREE, fields=fields)
+        yield CheckResult("clock", Status.OK, messages.CLOCKS_AGREE, fields=fields)
     for name in skews.keys() - agreeing.keys():
         status = Status.FAIL if abs(skews[name]) > BROKEN_SECONDS else Status.WARN
         fields = {"server": name, "skew": skews[name]}
-        yield Finding("clock", status, messages.CLOCK_DIFFERS, messages.SYNCHRONISE, fields)
+        yield CheckResult("clock", status, messages.CLOCK_DIFFERS, messages.SYNCHRONISE, fields)
 
 
 def measure_skew(client: Client) -> float | None:

@@ -16,7 +16,7 @@ from gpusteward.analyzer.reports.render.descriptions import (
     name_workload,
 )
 from gpusteward.analyzer.reports.report import Amounts, Finding, Group, Report, Waster
-from gpusteward.cli.extras import needing
+from gpusteward.cli.extras import require_extra
 from gpusteward.cli.output.console import open_console
 from gpusteward.cli.output.terminal_text import clean, measure
 from gpusteward.core.messages import Language, Message
@@ -48,7 +48,7 @@ class _Column:
 def print_report(report: Report, language: Language, out: TextIO) -> None:
     """Raises MissingLibraryError if rich is not installed."""
     has_width = out.isatty() or "COLUMNS" in os.environ
-    with needing("cli"):
+    with require_extra("cli"):
         console = open_console(out, width=None if has_width else PIPE_WIDTH)
     _print(console, messages.TITLE.text(language, by=messages.GROUPED_BY[report.by]), style="bold")
     _print(console, f"{quantities.moment(report.range.since_ms)} – {quantities.moment(report.range.until_ms)} UTC")
@@ -133,14 +133,14 @@ def _print_findings(console: "Console", report: Report, language: Language) -> N
         _Column(messages.GPUS.text(language), [str(one.gpus) for one in shown], 2),
         _Column(messages.WOULD_FIT.text(language), [describe_profile(one, language) for one in shown]),
         _Column(messages.PEAKS.text(language), [describe_evidence(one) for one in shown], 1),
-        _Column(messages.SAVING.text(language), [_save(one) for one in shown]),
+        _Column(messages.SAVING.text(language), [_format_saving(one) for one in shown]),
     ]
     name = _Column(messages.WORKLOAD.text(language), [name_workload(one) for one in shown])
     _print_table(console, messages.FINDINGS.text(language), name, columns)
 
 
-def _save(finding: Finding) -> str:
-    """Money where there is a price, else GPU-hours."""
+def _format_saving(finding: Finding) -> str:
+    """The saving as money where there is a price, else as GPU-hours."""
     if finding.saving_micros is None:
         return f"{quantities.hours(finding.saving_gpu_ms)} h"
     return quantities.money(finding.saving_micros)
@@ -152,7 +152,7 @@ def _print_table(
     from rich.table import Table
     from rich.text import Text
 
-    chosen = _choose(columns, width=console.width - min(name.width, MIN_NAME_WIDTH))
+    chosen = _fit_columns(columns, width=console.width - min(name.width, MIN_NAME_WIDTH))
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
     table.add_column(Text(name.title), overflow="fold")
     for column in chosen:
@@ -166,7 +166,7 @@ def _print_table(
     console.print(table)
 
 
-def _choose(columns: Sequence[_Column], *, width: int) -> list[_Column]:
+def _fit_columns(columns: Sequence[_Column], *, width: int) -> list[_Column]:
     """The columns that fit, in their order; empty ones are left out."""
     kept = [each for each in columns if set(each.cells) - {quantities.UNKNOWN}]
     while kept and sum(each.width + GAP for each in kept) > width:

@@ -1,6 +1,6 @@
-"""Slow requests to the source or the database: a few at once, each with a time limit, in threads of their own.
+"""Runs slow requests to the source or the database in their own threads: limited in number and in time.
 
-Further requests are refused, so that clients cannot slow down cycles.
+Requests beyond the limit get a 503 problem, so that clients cannot slow down cycles.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
 """/api/v1/reports: GPU-hours and cost of a period, as JSON, CSV or HTML. Reads the database.
 
-A few reports can be made at once, each with a time limit: a hanging database costs its clients an error, and no other
-client anything.
+The number of concurrent reports and the time for each are limited: a hanging database does not affect other requests.
 """
 
 import time
@@ -83,7 +82,7 @@ async def make_report(
     query = parameters.to_query(now_ms=time.time_ns() // 1_000_000)
     chosen = parameters.format or _choose_format(request.headers.get("accept", ""))
     body = await query_ledger(
-        lambda: _write(dependencies.ledger, query, chosen, parameters.lang), dependencies.limits.reports
+        lambda: _render(dependencies.ledger, query, chosen, parameters.lang), dependencies.limits.reports
     )
     headers = {"Cache-Control": "private, no-store", "Vary": "Accept"}
     if chosen == "html":
@@ -93,8 +92,8 @@ async def make_report(
     return Response(body, headers=headers, media_type=TYPES[chosen])
 
 
-def _write(ledger: LedgerReader, query: ReportQuery, chosen: Format, language: Language) -> bytes:
-    """Runs in a thread."""
+def _render(ledger: LedgerReader, query: ReportQuery, chosen: Format, language: Language) -> bytes:
+    """Read the report and render it. Runs in a thread, because it waits for the database."""
     report = ledger.read_report(query)
     if chosen == "html":
         return render_html(report, language).encode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""A finding: status, text, and how to fix it."""
+"""The result of a check: status, text, and how to fix it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ NO_FIX = Message("", "")
 
 
 class Status(StrEnum):
-    """Result of a check."""
+    """Whether a check succeeded."""
 
     OK = "ok"
     WARN = "warn"  # works with limitations
@@ -27,7 +27,7 @@ STATUS_LABELS: Mapping[str, Message] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """One result of a check."""
 
     check: str
