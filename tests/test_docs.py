@@ -16,6 +16,7 @@ from docs.generate import PAGES, REFERENCE
 from gpusteward.agent.http.handler import ROUTES
 from gpusteward.agent.settings.flags import build_parser
 from gpusteward.agent.settings.table import SETTINGS, read_settings
+from gpusteward.analyzer.ledger.schema import METADATA
 from gpusteward.cli.commands import doctor, explain, idle, ps, report, top
 from tests.agent.test_agent_process import RunningAgent, free_port, is_ready, running
 from tests.documents import DOCUMENTS, READMES, ROOT, list_blocks, list_fences, prose, read_document
@@ -281,3 +282,15 @@ def test_every_file_that_the_architecture_names_exists():
     named = set(re.findall(r"`([\w/]+\.py)`", prose(ARCHITECTURE)))
     assert len(named) > 50
     assert [name for name in sorted(named) if not (ROOT / name).exists() and not [*SOURCE.rglob(name)]] == []
+
+
+def test_the_ledger_diagram_has_every_table_and_column():
+    (diagram,) = list_blocks("mermaid", ARCHITECTURE)
+    drawn = {
+        table: re.findall(r"^    \w+ (\w+)", body, re.MULTILINE)
+        for table, body in re.findall(r"^  (\w+) \{\n(.*?)^  \}", diagram.text, re.MULTILINE | re.DOTALL)
+    }
+    assert drawn.keys() == METADATA.tables.keys()
+    for name, table in METADATA.tables.items():
+        columns = table.primary_key.columns if name.endswith("_daily") else table.columns  # daily as hourly
+        assert drawn[name] == [column.name for column in columns]

@@ -116,7 +116,7 @@ def test_rejected_credentials_are_reported_with_their_settings(
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("prometheus: 5", "keys with values are expected here"),
+        ("prometheus: 5", "expected keys with values, found a single value"),
         ("prometheus:\n  url: ftp://x", "prometheus.url"),
         ("prometheus:\n  url: http://x\n  bearer_token_file: none", "cannot read prometheus.bearer_token_file none"),
         ("prometheus:\n  url: https://x\n  ca_file: none", "cannot use the CA file none"),
@@ -124,7 +124,7 @@ def test_rejected_credentials_are_reported_with_their_settings(
         (f'prometheus:\n  url: http://x\n  bearer_token: "{SECRET}文"', "'Authorization'"),
     ],
 )
-def test_invalid_settings_are_a_finding(
+def test_invalid_settings_are_reported(
     text: str, reason: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "config.yaml").write_text(text)
