@@ -158,7 +158,7 @@ def test_the_kubelet_is_queried_over_its_socket(tmp_path: Path) -> None:
     with FakeKubelet(path, pods):
         (found,) = node.check_kubelet(path, is_node=True)
     assert found.status is Status.OK
-    assert found.describe("en")["finding"] == "it responds, 2 GPU claims on this node"
+    assert found.describe("en")["finding"] == "it responds; 2 GPU claims on this node"
     assert statuses(node.check_kubelet(path, is_node=True)) == [Status.FAIL], "no process listens on the socket"
 
 
@@ -215,7 +215,7 @@ def test_prometheus_is_queried_for_names_and_intervals(prometheus_url: str) -> N
         ("metrics", "ok"),
         ("scrape interval", "warn"),
     ]
-    assert results[1]["finding"] == "GPU metrics of DCGM"
+    assert results[1]["finding"] == "found GPU metrics of DCGM"
     assert results[2]["finding"].startswith("job dcgm is scraped every ")
     assert "30s or less" in results[2]["mend"]
 

@@ -41,7 +41,7 @@ def test_allocations_that_cannot_be_measured_do_not_lower_the_coverage() -> None
         "sample coverage 100% of 2 allocations; the utilization of 2 others cannot be measured, such as MIG instances"
         " before Hopper"
     )
-    assert "另有 2 个无利用率可测" in found.describe("zh")["finding"]
+    assert "另有 2 个分配无法测得利用率" in found.describe("zh")["finding"]
 
 
 def test_full_coverage_is_one_short_text() -> None:
@@ -52,7 +52,7 @@ def test_the_first_window_is_not_full_yet() -> None:
     young = {**HEALTHY, "scrapes": {"ok": 4, "failed": 0}, "states": [{"target": "a", "scrapes": 2}]}
     found = diagnose([0.3, 0.3], young)
     assert found.status is Status.OK
-    assert found.describe("en")["finding"].startswith("the window is not full yet: coverage 30% of ")
+    assert found.describe("en")["finding"].startswith("the window is not full yet: sample coverage 30% of ")
     assert "窗口尚未填满" in found.describe("zh")["finding"]
 
 

@@ -150,7 +150,7 @@ def test_prices_and_the_ledger_url_come_from_the_settings(
     ("flags", "words"),
     [
         (("--ledger", "/nowhere/ledger.db"), "there is no ledger at /nowhere/ledger.db"),
-        (("--ledger", "mysql://root:geheim@host/db"), "--ledger is not a database"),
+        (("--ledger", "mysql://root:geheim@host/db"), "--ledger is not the address of a database"),
         (("--since", "soon", "--ledger", "x.db"), "--since, --until: use a duration"),
         (("--rows", "0"), "is not a number from 1 to 1000"),
         (("--by", "pod"), "'pod' is not one of"),

@@ -169,7 +169,7 @@ def test_without_a_terminal_the_view_is_printed_once(
 
 def test_agent_and_server_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", "--agent", "a:1", "--server", "b:1", "-o", "json"]) == 2
-    assert "exclude each other" in capsys.readouterr().err
+    assert "cannot be used together" in capsys.readouterr().err
 
 
 def test_a_missing_textual_is_reported_with_the_extra() -> None:

@@ -22,25 +22,25 @@ TITLES: Mapping[int, Message] = {
 
 NOT_READY = Message(
     "no cycle has finished yet; /api/v1/health shows the state of the analyzer",
-    "第一轮分析尚未完成；analyzer 的状态见 /api/v1/health",
+    "第一个分析周期尚未完成；analyzer 的状态见 /api/v1/health",
 )
 UNKNOWN_PATH = Message("there is no such endpoint; /docs lists all of them", "没有这个端点；全部端点见 /docs")
 METHOD_NOT_ALLOWED = Message("this endpoint does not support {method}", "该端点不支持 {method}")
-INTERNAL = Message("internal error; the log of the analyzer has more", "内部错误；详情见 analyzer 的日志")
+INTERNAL = Message("internal error; see the log of the analyzer", "内部错误；详情见 analyzer 的日志")
 TOO_LARGE = Message("the request body exceeds {bytes} bytes", "请求体超过 {bytes} 字节")
 
 READING_NEEDS_TOKEN = Message(
-    "reading requires a bearer token from this address: send Authorization: Bearer TOKEN",
+    "reading from this address requires a bearer token: send Authorization: Bearer TOKEN",
     "从该地址读取数据需要令牌：请发送 Authorization: Bearer TOKEN",
 )
 WRITING_NEEDS_TOKEN = Message(
-    "this requires the bearer token of an operator; tokens are defined in server.tokens_file",
+    "this requires a bearer token of the role operator; tokens are defined in server.tokens_file",
     "此操作需要 operator 角色的令牌；令牌在 server.tokens_file 中定义",
 )
 UNKNOWN_TOKEN = Message("the bearer token is not valid", "令牌无效")
 ROLE_TOO_LOW = Message(
-    "a token of the role {role} does not permit this; the role {needed} is required",
-    "{role} 角色的令牌没有此权限，需要 {needed} 角色",
+    "the role {role} does not permit this; a token of the role {needed} is required",
+    "{role} 角色没有此权限，需要 {needed} 角色的令牌",
 )
 
 SERIES = Message("charts", "图表")
@@ -59,20 +59,23 @@ LEDGER_DISABLED = Message("the ledger is disabled (ledger.enabled: false)", "账
 
 CURSOR_INVALID = Message("cursor: use `next` of the previous page", "cursor：请使用上一页返回的 `next`")
 CURSOR_EXPIRED = Message(
-    "a new result has been published: start again without a cursor", "结果已更新：请去掉 cursor 重新开始"
+    "a new result has been published: start again from the first page, without a cursor",
+    "结果已更新：请去掉 cursor，从第一页重新读取",
 )
 CURSOR_MISMATCH = Message(
-    "cursor: it belongs to another sort order or other filters", "cursor：与当前的排序或筛选条件不符"
+    "cursor: it was made for another sort order or other filters", "cursor：与当前的排序或筛选条件不符"
 )
 WORKLOAD_NOT_FOUND = Message(
-    "no workload of this kind and name holds a GPU in the last result", "最近的结果中没有占用 GPU 的同名工作负载"
+    "no workload of this kind and name holds a GPU in the last result",
+    "最近一次结果中，没有该类型和名称的工作负载占用 GPU",
 )
 DELIVERY_NOT_FOUND = Message(
-    "there is no such delivery, or no longer; GET /api/v1/deliveries lists them",
-    "该投递不存在或已清除；列表见 GET /api/v1/deliveries",
+    "the delivery does not exist or was removed; GET /api/v1/deliveries lists all deliveries",
+    "该投递不存在或已清除；全部投递见 GET /api/v1/deliveries",
 )
 DELIVERY_NOT_DEAD = Message(
-    "this delivery is {state}: only dead ones can be retried", "该投递的状态为 {state}，只有 dead 状态可以重试"
+    "the state of this delivery is {state}: only dead deliveries can be retried",
+    "该投递的状态为 {state}，只能重试 dead 状态的投递",
 )
 INVALID_TIME_RANGE = Message("since, until: {reason}", "since、until：{reason}")
 

@@ -23,7 +23,7 @@ NOT_JSON = Message(
 START_ANALYZER = Message(
     "start one with `gpusteward serve`, forward a port of the cluster with `kubectl port-forward`, or set its address"
     " with --server URL or GPUSTEWARD_SERVER",
-    "请用 `gpusteward serve` 启动，用 `kubectl port-forward` 转发集群中的端口，或用 --server URL 或 GPUSTEWARD_SERVER"
+    "请用 `gpusteward serve` 启动，用 `kubectl port-forward` 转发集群中的端口，或通过 --server URL 或 GPUSTEWARD_SERVER"
     " 指定地址",
 )
 START_AGENT = Message(
@@ -58,7 +58,7 @@ TOKEN_REJECTED = Message(
 )
 NEEDS_TOKEN = Message(
     "{peer} at {url} requires a bearer token: set GPUSTEWARD_TOKEN or --token-file",
-    "{url} 上的 {peer} 需要 bearer token：请设置 GPUSTEWARD_TOKEN 或 --token-file",
+    "{url} 上的 {peer} 需要令牌：请设置 GPUSTEWARD_TOKEN 或 --token-file",
 )
 
 # Flags and arguments
@@ -79,7 +79,7 @@ INVALID_FLAG = Message("{flag}: {problem}", "{flag}：{problem}")
 INVALID_CHOICE = Message("{value} is not one of {choices}", "{value} 不是有效值，可选：{choices}")
 MISSING_VALUE = Message("a value is missing", "缺少取值")
 TOO_MANY_VALUES = Message("at most one value is allowed", "最多只能有一个取值")
-UNEXPECTED_VALUE = Message("takes no value, but has {value}", "不接受取值 {value}")
+UNEXPECTED_VALUE = Message("takes no value, but has {value}", "不接受取值，但给出了 {value}")
 NOT_A_NUMBER = Message("{value} is not a number", "{value} 不是数字")
 NOT_SECONDS = Message("{value!r} is not a number of seconds from 0 to 3600", "{value!r} 不是 0 到 3600 之间的秒数")
 NOT_A_DURATION = Message(
@@ -93,15 +93,15 @@ INVALID_TOKEN_VARIABLE = Message(
     "environment variable {name} does not contain a token", "环境变量 {name} 的内容不是令牌"
 )
 INVALID_TOKEN_FILE = Message(
-    "--token-file {path} does not contain a token: one line without blanks",
-    "--token-file {path} 的内容不是令牌：应为一行，不含空格",
+    "--token-file {path} does not contain a token: write one line without spaces",
+    "--token-file {path} 的内容不是令牌：应只有一行，且不含空格",
 )
 FILE_ERROR = Message("{flag} {path}: {reason}", "{flag} {path}：{reason}")
 
 # Workloads
 
 UNKNOWN_WORKLOAD = Message(
-    "no workload {name!r} holds a GPU{suggestion}", "没有名为 {name!r} 且占用 GPU 的工作负载{suggestion}"
+    "no workload {name!r} holds a GPU{suggestion}", "没有名为 {name!r} 的工作负载占用 GPU{suggestion}"
 )
 AMBIGUOUS_WORKLOAD = Message(
     "{count} {count:|workload|workloads} match {name!r}: write one of {names}",
@@ -131,32 +131,34 @@ VERDICT_WITHOUT_SCORE = Message("{verdict}; no score", "{verdict}；没有评分
 GPUS = Message("GPUs", "GPU")
 GPU_COUNTS = Message("{gpus} held, {idle} idle, {unknown} unknown", "占用 {gpus}，空闲 {idle}，未知 {unknown}")
 IDLE_SINCE = Message("idle since", "空闲始于")
+IDLE_SINCE_TEXT = Message("{at} ({length})", "{at}（{length}）")
 FINDING = Message("finding", "发现")
-HIGHEST_ACTION = Message("highest action", "处置上限")
+HIGHEST_STEP = Message("highest step", "处置上限")
 NODES = Message("nodes", "节点")
 WINDOW = Message("window", "窗口")
 WINDOW_TEXT = Message("{length} until {at}", "截至 {at} 的 {length}")
-REASONS = Message("reasons", "理由")
+REASONS = Message("reasons", "原因")
 EVIDENCE = Message("evidence", "依据")
 OPINION = Message("language model ({model})", "语言模型（{model}）")
 OPINION_TEXT = Message("{status}, confidence {confidence}: {reason}", "{status}，置信度 {confidence}：{reason}")
 ALLOCATION_VALUES = Message(
     "core {mean} mean, {peak} peak; memory {memory}; power {power}; coverage {coverage}",
-    "核心利用率平均 {mean}、峰值 {peak}；显存 {memory}；功率 {power}；采样覆盖率 {coverage}",
+    "核心利用率均值 {mean}、峰值 {peak}；显存 {memory}；功率 {power}；采样覆盖率 {coverage}",
 )
-MORE_ALLOCATIONS = Message("and {count} more; see --output json", "另有 {count} 个；--output json 可查看")
+MORE_ALLOCATIONS = Message("and {count} more; see --output json", "另有 {count} 个；请用 --output json 查看")
 
 # Reports
 
 UNEXPECTED_REPORT = Message(
-    "the report of {url} cannot be read; check that the analyzer has the version of this command",
-    "无法读取 {url} 的报告；请确认 analyzer 与本命令版本一致",
+    "the report of {url} cannot be read; check that the analyzer and this command have the same version",
+    "无法读取 {url} 的报表；请确认 analyzer 与本命令的版本一致",
 )
 INVALID_TIME_RANGE = Message("--since, --until: {reason}", "--since、--until：{reason}")
 INVALID_LEDGER_URL = Message(
-    "--ledger is not a database: write a path, sqlite:///PATH or postgresql://USER:PASSWORD@HOST:PORT/DATABASE",
-    "--ledger 不是数据库：请写成路径、sqlite:///PATH 或 postgresql://USER:PASSWORD@HOST:PORT/DATABASE",
+    "--ledger is not the address of a database: write a path, sqlite:///PATH or postgresql://USER:PASSWORD@HOST:PORT/DATABASE",
+    "--ledger 不是数据库地址：请写成文件路径、sqlite:///PATH 或 postgresql://USER:PASSWORD@HOST:PORT/DATABASE",
 )
 NO_LEDGER_FILE = Message(
-    "there is no ledger at {path}; `gpusteward serve` creates one", "{path} 处没有账本；`gpusteward serve` 会创建"
+    "there is no ledger at {path}; `gpusteward serve` creates one",
+    "{path} 中没有账本；运行 `gpusteward serve` 会创建账本",
 )

@@ -12,12 +12,12 @@ MISSING_PATH = Message("{path} does not exist", "{path} 不存在")
 
 NO_GPU = Message("this machine has no NVIDIA GPU", "此机器没有 NVIDIA GPU")
 ONLY_FOR_AGENTS = Message(
-    "no action needed unless an agent is to run here", "无需处理，除非要在此运行 agent（可用 --source simulated 模拟）"
+    "no action needed unless an agent will run on this machine", "无需处理，除非要在此机器上运行 agent"
 )
 NO_LIBRARY = Message("the Python package {name} is not installed", "未安装 Python 包 {name}")
 INSTALL_AGENT = Message("pip install 'gpusteward[agent]'", "pip install 'gpusteward[agent]'")
 RUN_NVIDIA_SMI = Message(
-    "run nvidia-smi as the same user and fix what it reports", "以同一用户运行 nvidia-smi，并按其提示修复"
+    "run nvidia-smi as the same user and fix what it reports", "请以同一用户运行 nvidia-smi，并按其提示修复"
 )
 DRIVER_READ = Message("{gpus} {gpus:|GPU|GPUs}, driver {version}", "{gpus} 张 GPU，驱动版本 {version}")
 DRIVER_HANGS = Message("the driver did not respond within {seconds:.0f} s", "驱动在 {seconds:.0f} 秒内没有响应")
@@ -39,14 +39,14 @@ JOIN_GROUP = Message(
 # Processes and cgroups
 
 MOUNT_PROC = Message(
-    "mount the host's /proc and set its path with --proc", "请挂载宿主机的 /proc，并用 --proc 指定其位置"
+    "mount the host's /proc and set its path with --proc", "请挂载宿主机的 /proc，并用 --proc 指定路径"
 )
 PROCESSES_SEEN = Message(
     "{count} {count:|process|processes} visible, all cgroups readable", "可见 {count} 个进程，cgroup 均可读取"
 )
 OWN_PID_NAMESPACE = Message(
     "only {count} {count:|process is|processes are} visible: this is a separate PID namespace",
-    "仅可见 {count} 个进程：处于独立的 PID 命名空间",
+    "仅可见 {count} 个进程：当前处于独立的 PID 命名空间",
 )
 SET_HOST_PID = Message(
     "an agent needs hostPID: true to identify the processes of other pods",
@@ -56,7 +56,7 @@ CGROUPS_HIDDEN = Message(
     "the cgroups of {hidden} of {count} {count:|process|processes} cannot be read",
     "{count} 个进程中有 {hidden} 个的 cgroup 不可读",
 )
-UNHIDE_PROC = Message("run as root, or mount /proc without hidepid", "以 root 运行，或在挂载 /proc 时去掉 hidepid")
+UNHIDE_PROC = Message("run as root, or mount /proc without hidepid", "请以 root 运行，或在挂载 /proc 时去掉 hidepid")
 CGROUP_VERSION = Message("cgroup {version}", "cgroup {version}")
 MOUNT_CGROUP = Message("mount /sys/fs/cgroup of the host", "请挂载宿主机的 /sys/fs/cgroup")
 
@@ -66,7 +66,7 @@ NO_KUBELET = Message("no kubelet on this machine", "此机器没有 kubelet")
 ONLY_ON_NODES = Message("no action needed unless this is a node of a cluster", "无需处理，除非此机器是集群节点")
 MOUNT_SOCKET = Message(
     "mount /var/lib/kubelet/pod-resources of the host into the pod, or set the socket with --kubelet-socket",
-    "请将宿主机的 /var/lib/kubelet/pod-resources 挂载进 Pod，或用 --kubelet-socket 指定",
+    "请将宿主机的 /var/lib/kubelet/pod-resources 挂载到 Pod 中，或用 --kubelet-socket 指定套接字",
 )
 SOCKET_FAILS = Message("no response on {path}: {reason}", "{path} 无响应：{reason}")
 RUN_AS_ROOT = Message(
@@ -74,16 +74,16 @@ RUN_AS_ROOT = Message(
     "该套接字属于 root：请以 root 运行 agent，并确认 kubelet 正在运行",
 )
 CLAIMS = Message(
-    "it responds, {claims} GPU {claims:|claim|claims} on this node", "响应正常，本节点有 {claims} 个 GPU 分配"
+    "it responds; {claims} GPU {claims:|claim|claims} on this node", "响应正常，本节点有 {claims} 个 GPU 设备声明"
 )
 SOCKET_LISTENS = Message(
-    "it is listening; to query it, pip install 'gpusteward[agent]'",
-    "正在监听；如需查询请 pip install 'gpusteward[agent]'",
+    "it is listening; to query it, run pip install 'gpusteward[agent]'",
+    "正在监听；如需查询，请运行 pip install 'gpusteward[agent]'",
 )
 
 # Permissions at the API server
 
-NOT_IN_POD = Message("not running in a pod", "当前不在集群的 Pod 中")
+NOT_IN_POD = Message("not running in a pod", "当前不在 Pod 中")
 USE_KUBECTL_PROXY = Message(
     "no action needed; to check a cluster from here, run kubectl proxy and set --kubernetes-api http://127.0.0.1:8001",
     "无需处理；如需从此处检查集群，请运行 kubectl proxy 并指定 --kubernetes-api http://127.0.0.1:8001",
@@ -102,34 +102,34 @@ NOT_AN_API_SERVER = Message("{url} does not respond like an API server", "{url} 
 
 # Prometheus
 
-NO_PROMETHEUS = Message("no Prometheus configured", "未指定 Prometheus")
+NO_PROMETHEUS = Message("no Prometheus is configured", "未配置 Prometheus")
 SET_PROMETHEUS = Message(
     "no action needed if the analyzer scrapes agents itself; otherwise set --prometheus-url URL, PROM_URL, or"
     " prometheus.url in the settings file of the analyzer (--config FILE)",
-    "若由 analyzer 直接抓取 agent 则无需处理；否则请指定 --prometheus-url URL、PROM_URL，或在 analyzer 的设置文件"
+    "若由 analyzer 直接抓取 agent 则无需处理；否则请指定 --prometheus-url URL、PROM_URL，或在 analyzer 的配置文件"
     "（--config FILE）中设置 prometheus.url",
 )
-SETTINGS_INVALID = Message("the settings of the analyzer are invalid: {reason}", "analyzer 的设置无效：{reason}")
+SETTINGS_INVALID = Message("the settings of the analyzer are invalid: {reason}", "analyzer 的配置无效：{reason}")
 FIX_SETTINGS = Message(
-    "correct them; gpusteward settings shows the effective ones, and --prometheus-url URL bypasses them",
-    "请修正；gpusteward settings 显示生效的设置，--prometheus-url URL 可绕过这些设置",
+    "correct them; gpusteward settings shows the effective settings, and --prometheus-url URL bypasses them",
+    "请修正；gpusteward settings 显示生效的配置，指定 --prometheus-url URL 则不使用该配置",
 )
 NOT_PROMETHEUS = Message("{url} does not respond like Prometheus", "{url} 的响应不像 Prometheus")
 REACH_PROMETHEUS = Message(
     "check the address, which comes from {origin}, and the network policies", "请检查地址（来自 {origin}）及网络策略"
 )
 PROMETHEUS_RESPONDS = Message("{url} responds; the address comes from {origin}", "{url} 响应正常；地址来自 {origin}")
-METRICS_FOUND = Message("GPU metrics of {dialects}", "找到 GPU 指标：{dialects}")
+METRICS_FOUND = Message("found GPU metrics of {dialects}", "找到 GPU 指标：{dialects}")
 NO_METRICS = Message("no GPU metrics in the last hour", "最近一小时没有 GPU 指标")
 SCRAPE_AGENTS = Message(
     "have it scrape the agents (or dcgm-exporter) with a ServiceMonitor or the annotation prometheus.io/scrape",
     "请让它抓取 agent（或 dcgm-exporter）：使用 ServiceMonitor 或 prometheus.io/scrape 注解",
 )
 NO_RECENT_SAMPLES = Message(
-    "it has GPU metric names, but no samples of the last minutes", "有 GPU 指标名，但最近几分钟没有样本"
+    "it has GPU metric names, but no samples from the last minutes", "有 GPU 指标名，但最近几分钟没有样本"
 )
 RESTORE_EXPORTERS = Message(
-    "restore the exporters that are down, see its /targets page", "请恢复已停止的 exporter：见其 /targets 页面"
+    "restore the exporters that are down; see its /targets page", "请恢复已停止的 exporter；见其 /targets 页面"
 )
 SCRAPE_INTERVAL = Message("job {job} is scraped every {seconds:.0f} s", "任务 {job} 每 {seconds:.0f} 秒抓取一次")
 SHORTEN_INTERVAL = Message(
@@ -138,7 +138,7 @@ SHORTEN_INTERVAL = Message(
 
 # Analyzer and agent
 
-NOT_RUNNING = Message("none is running at {url}", "{url} 上没有运行中的服务")
+NOT_RUNNING = Message("not running at {url}", "{url} 上没有运行")
 START_ANALYZER = Message(
     "no action needed unless you expect one: start gpusteward serve, or set --server URL",
     "如不需要则无需处理；否则请启动 gpusteward serve，或指定 --server URL",
@@ -151,20 +151,20 @@ CHECK_LOG = Message("check its log and its listen address", "请查看其日志�
 HEALTHY = Message(
     "version {version}, {allocations} {allocations:|allocation|allocations}", "版本 {version}，{allocations} 个分配"
 )
-NO_CYCLE = Message("no cycle has finished yet", "尚未完成任何周期")
+NO_CYCLE = Message("no cycle has finished yet", "第一个分析周期尚未完成")
 WAIT_FOR_CYCLE = Message(
-    "wait for one interval ({interval:.0f} s), then check its log",
-    "请等待一个周期（{interval:.0f} 秒）；仍无结果请查看日志",
+    "wait for one interval ({interval:.0f} s); if there is still no result, check its log",
+    "请等待一个周期（{interval:.0f} 秒）；如仍无结果，请查看其日志",
 )
-UNHEALTHY = Message("status {status}: {error}", "{status}：{error}")
+UNHEALTHY = Message("status {status}: {error}", "状态{status}：{error}")
 REACH_SOURCE = Message(
     "make its source reachable: /api/v1/sources shows the addresses and the results",
-    "请让它能访问数据源：/api/v1/sources 给出地址和结果",
+    "请确保它能访问数据源：地址和结果见 /api/v1/sources",
 )
-RESULT_OLD = Message("its last result is outdated", "最近一次结果过旧")
+RESULT_OLD = Message("its last result is outdated", "最近一次结果已过旧")
 CHECK_CYCLES = Message(
-    "check in its log how long a cycle takes, and raise scheduler.interval if it takes longer",
-    "请在日志中查看周期耗时；若超过 scheduler.interval，请调大该设置",
+    "check in its log how long a cycle takes; if it takes longer than scheduler.interval, raise that setting",
+    "请在其日志中查看分析周期的耗时；如超过 scheduler.interval，请增大该配置项",
 )
 AGENT_READY = Message("it is ready", "已就绪")
 AGENT_NOT_READY = Message("it is not ready: {reason}", "未就绪：{reason}")
@@ -174,7 +174,7 @@ RUN_DOCTOR_THERE = Message(
 
 # Clocks
 
-NO_CLOCK = Message("no server responded to compare with", "没有可供对比的服务器响应")
+NO_CLOCK = Message("no server responded, so there is no clock to compare with", "没有服务器响应，无法对比时钟")
 CLOCKS_AGREE = Message(
     "within {skew:.0f} s of this machine: {servers}", "与本机时钟相差不超过 {skew:.0f} 秒：{servers}"
 )
@@ -194,7 +194,7 @@ COVERED = Message(
 COVERED_WHERE_MEASURABLE = Message(
     "sample coverage {coverage} of {measured} {measured:|allocation|allocations}; the utilization of {unmeasured}"
     " {unmeasured:|other|others} cannot be measured, such as MIG instances before Hopper",
-    "{measured} 个分配的采样覆盖率为 {coverage}；另有 {unmeasured} 个无利用率可测（例如 Hopper 之前的 MIG 实例）",
+    "{measured} 个分配的采样覆盖率为 {coverage}；另有 {unmeasured} 个分配无法测得利用率（例如 Hopper 之前的 MIG 实例）",
 )
 SEE_REASONS = Message(
     "no action needed; /api/v1/allocations?activity=unknown gives the reason for each",
@@ -210,12 +210,12 @@ EXPORT_UTILIZATION = Message(
     "请让 exporter 提供利用率：gpusteward agent，或 DCGM_FI_DEV_GPU_UTIL；MIG 需要 DCGM_FI_PROF_GR_ENGINE_ACTIVE",
 )
 WINDOW_FILLING = Message(
-    "the window is not full yet: coverage {coverage} of {minutes:.0f} {minutes:|minute|minutes}",
+    "the window is not full yet: sample coverage {coverage} of {minutes:.0f} {minutes:|minute|minutes}",
     "窗口尚未填满：{minutes:.0f} 分钟窗口的采样覆盖率目前为 {coverage}",
 )
 WAIT_FOR_WINDOW = Message(
-    "no action needed: an allocation is judged idle only once its coverage is 90%",
-    "无需处理，窗口会自行填满；采样覆盖率达到 90% 之前，分配不会被判定为空闲",
+    "no action needed: the window fills by itself; an allocation is not judged idle until its sample coverage is 90%",
+    "无需处理：窗口会自行填满；采样覆盖率达到 90% 之前，分配不会被判定为空闲",
 )
 LOW_COVERAGE = Message(
     "sample coverage only {coverage} of {measured} {measured:|allocation|allocations}; an allocation below 90% is not"
@@ -224,16 +224,16 @@ LOW_COVERAGE = Message(
 )
 RESTORE_FAILING = Message(
     "restore {failing}: {reason}; /api/v1/sources lists all failures",
-    "请恢复 {failing}：{reason}；详见 /api/v1/sources",
+    "请恢复 {failing}：{reason}；全部故障见 /api/v1/sources",
 )
 FIND_FAILING_TARGETS = Message(
-    "find the targets that fail at times ({failed} of {scrapes} {scrapes:|scrape|scrapes} of {targets}"
+    "find the targets that sometimes fail ({failed} of {scrapes} {scrapes:|scrape|scrapes} of {targets}"
     " {targets:|target|targets} failed): the log of the analyzer names them; raise scrape.timeout for slow ones",
-    "请找出 {targets} 个目标中时有失联的：{scrapes} 次抓取失败 {failed} 次，名称见日志；"
-    "较慢的目标请调大 scrape.timeout",
+    "请找出偶尔抓取失败的目标（{targets} 个目标共抓取 {scrapes} 次，失败 {failed} 次）：名称见 analyzer 的日志；"
+    "对于较慢的目标，请增大 scrape.timeout",
 )
 FIND_GAPS = Message(
     "look for gaps in the metric `up` of the exporters; if there are none, set prometheus.scrape_interval_seconds to"
     " their actual interval",
-    "请检查 exporter 的 up 指标是否有缺口；如果没有，请将 prometheus.scrape_interval_seconds 设为实际抓取间隔",
+    "请检查 exporter 的 `up` 指标是否有缺口；如果没有，请将 prometheus.scrape_interval_seconds 设为实际抓取间隔",
 )

@@ -10,11 +10,11 @@ NOT_A_NUMBER = Message("the engine sent {text} instead of a number", "引擎返�
 WRONG_RESULT_TYPE = Message(
     "the engine returned {actual} instead of {expected}", "引擎返回的是 {actual}，而不是 {expected}"
 )
-NO_RESULT = Message("no result", "空结果")
+NO_RESULT = Message("no result", "没有结果")
 PARTIAL_RESPONSE = Message("the response is incomplete: {reason}", "响应不完整：{reason}")
 STORAGE_NODE_MISSING = Message("a storage node did not respond", "有存储节点没有响应")
 
 BAD_CONDITION = Message(
-    'query_condition {condition} cannot be read from {rest} on: write {{label="value", other!=""}}',
+    'query_condition {condition} cannot be parsed from {rest} on: write {{label="value", other!=""}}',
     '无法解析 query_condition {condition}，错误从 {rest} 开始；请写成 {{label="value", other!=""}}',
 )

@@ -25,14 +25,14 @@ CLOSED_EARLY = Message(
     "the server closed the connection before the end of the response", "服务器在响应结束前关闭了连接"
 )
 RESPONSE_TIMEOUT = Message("no complete response within {seconds:g} s", "{seconds:g} 秒内未收到完整响应")
-IDLE_TIMEOUT = Message("no data for {seconds:g} s", "{seconds:g} 秒内未收到任何数据")
+IDLE_TIMEOUT = Message("no data for {seconds:g} s", "{seconds:g} 秒内未收到数据")
 RESPONSE_TOO_LARGE = Message("the response is larger than {limit_bytes} bytes", "响应超过 {limit_bytes} 字节")
 LINE_TOO_LONG = Message(
     "a line of the response is longer than {limit_bytes} bytes", "响应中有一行超过 {limit_bytes} 字节"
 )
 HEADERS_TOO_LARGE = Message("response headers too large", "响应头过大")
 TOO_MUCH_FRAMING = Message(
-    "the response has more chunk headers or trailers than content", "响应中分块头或尾部字段多于正文"
+    "the response has more chunk headers or trailers than content", "响应中的分块头或尾部字段多于正文"
 )
 INVALID_RESPONSE = Message("invalid HTTP response: {reason}", "无效的 HTTP 响应：{reason}")
 UNSUPPORTED_ENCODING = Message("unsupported content encoding {encoding!r}", "不支持的内容编码 {encoding!r}")

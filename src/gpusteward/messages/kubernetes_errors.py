@@ -4,15 +4,15 @@ from gpusteward.core.messages import Message
 
 NOT_IN_A_POD = Message(
     "no API server: KUBERNETES_SERVICE_HOST is not set, so this is not a pod",
-    "没有 API server：未设置 KUBERNETES_SERVICE_HOST，当前不在 Pod 中",
+    "没有 API server：未设置 KUBERNETES_SERVICE_HOST，说明当前不在 Pod 中",
 )
 NO_TOKEN_MOUNTED = Message(
     "no API server: {path} is missing; is automountServiceAccountToken off?",
     "没有 API server：缺少 {path}；是否关闭了 automountServiceAccountToken？",
 )
-NOT_A_TOKEN = Message("{path} does not contain a service account token", "{path} 中不是服务账号令牌")
+NOT_A_TOKEN = Message("{path} does not contain a service account token", "{path} 的内容不是服务账号令牌")
 INVALID_URL = Message(
-    "API server {url!r} is not a plain URL ({reason}); write http://host:port or https://host:port",
+    "API server {url!r} is not a valid URL ({reason}); write http://host:port or https://host:port",
     "API server {url!r} 不是有效的 URL（{reason}）；请写成 http://host:port 或 https://host:port",
 )
 URL_WITH_CREDENTIALS = Message(
@@ -32,15 +32,15 @@ REDIRECTED = Message(
     "{url} 对 {path} 返回了重定向（{status}），不会跟随",
 )
 GONE = Message(
-    "{url} no longer has the version that {path} continues from ({status}): {reason}",
-    "{url} 已不再保留 {path} 所需的版本（{status}）：{reason}",
+    "{url} no longer has the resource version that {path} continues from ({status}): {reason}",
+    "{url} 不再保留 {path} 所需的资源版本（{status}）：{reason}",
 )
 UNAUTHORIZED = Message(
     "{url} does not accept the service account token ({status}): {reason}",
     "{url} 不接受服务账号令牌（{status}）：{reason}",
 )
 FORBIDDEN = Message(
-    "{url} forbids {path} ({status}): {reason}; {rule}", "{url} 不允许访问 {path}（{status}）：{reason}；{rule}"
+    "{url} denies access to {path} ({status}): {reason}; {rule}", "{url} 拒绝访问 {path}（{status}）：{reason}；{rule}"
 )
 BAD_STATUS = Message("{url} responded to {path} with {status}: {reason}", "{url} 对 {path} 返回 {status}：{reason}")
 CONFIG_MAP_RULE = Message(

@@ -7,13 +7,13 @@ INVALID_URL = Message(
     "ledger.url 无效（{reason}）；格式为 sqlite:///PATH 或 postgresql://USER:PASSWORD@HOST:PORT/DATABASE",
 )
 NEWER_SCHEMA = Message(
-    "the ledger has schema version {version}, this gpusteward supports versions up to {supported}; use the newer "
+    "the ledger has schema version {version}, but this gpusteward supports versions up to {supported}; use the newer "
     "gpusteward that wrote it, or another database (ledger.url)",
     "账本的 schema 版本为 {version}，当前 gpusteward 最高支持 {supported}；请使用写入该账本的新版 gpusteward，"
     "或更换数据库（ledger.url）",
 )
 OTHER_SCHEMA = Message(
-    "the ledger cannot be read: it has schema version {version}, this gpusteward reads version {supported}; "
+    "the ledger cannot be read: it has schema version {version}, but this gpusteward reads version {supported}; "
     "`gpusteward serve` of the newer version upgrades it",
     "无法读取账本：schema 版本为 {version}，当前 gpusteward 支持的版本为 {supported}；"
     "运行新版的 `gpusteward serve` 可升级账本",

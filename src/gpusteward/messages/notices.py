@@ -48,11 +48,11 @@ WHAT_TO_DO = Message(
 
 OUTAGE_TITLE = Message("gpusteward cannot read GPU usage", "gpusteward 无法读取 GPU 使用数据")
 OUTAGE = Message(
-    "No data could be read since {since} ({duration}). Reason: {reason}",
+    "No data has been read since {since} ({duration}). Reason: {reason}",
     "自 {since} 起无法读取数据（已持续 {duration}）。原因：{reason}",
 )
 OUTAGE_EFFECT = Message(
-    "Until data is available again, the last verdicts remain on display and no idle notices are sent.",
+    "Until data is available again, the last verdicts are shown and no idle notices are sent.",
     "数据恢复前仍显示上一次的结论，并暂停发送空闲通知。",
 )
 RECOVERY_TITLE = Message("gpusteward can read GPU usage again", "gpusteward 已恢复读取 GPU 使用数据")
@@ -79,8 +79,8 @@ DIGEST_NOW = Message(
     "目前：{workloads} 个工作负载（共 {gpus} 张 GPU）完全空闲；另有 {partly} 个工作负载有部分 GPU 未使用。",
 )
 DIGEST_EMPTY = Message(
-    "No usage was recorded this week: the ledger is disabled or was not available.",
-    "本周没有使用记录：账本未启用或无法访问。",
+    "No usage was recorded this week: the ledger is disabled or was unavailable.",
+    "本周没有使用记录：账本未启用或曾无法访问。",
 )
 
 MINUTES = Message("{number} min", "{number} 分钟")

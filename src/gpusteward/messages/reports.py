@@ -10,7 +10,7 @@ VERSUS_PREVIOUS = Message("{change} vs. previous period", "较上期 {change}")
 
 GROUP_TITLES: Mapping[str, Message] = {
     "namespace": Message("Namespace", "命名空间"),
-    "owner": Message("Owner", "工作负载"),
+    "owner": Message("Workload", "工作负载"),
     "model": Message("Model", "GPU 型号"),
     "node": Message("Node", "节点"),
     "user": Message("User", "用户"),
@@ -18,7 +18,7 @@ GROUP_TITLES: Mapping[str, Message] = {
 """By `ReportQuery.by`."""
 GROUPED_BY: Mapping[str, Message] = {
     "namespace": Message("by namespace", "按命名空间"),
-    "owner": Message("by owner", "按工作负载"),
+    "owner": Message("by workload", "按工作负载"),
     "model": Message("by model", "按型号"),
     "node": Message("by node", "按节点"),
     "user": Message("by user", "按用户"),
@@ -37,7 +37,7 @@ TIME_LABELS: Mapping[str, Message] = {
     "unallocated": UNALLOCATED,
 }
 """The layers of the chart, from the bottom up."""
-IDLE_SHARE = Message("Idle %", "空闲率")
+IDLE_SHARE = Message("Idle %", "空闲占比")
 COST = Message("Cost", "费用")
 IDLE_COST = Message("Idle cost", "空闲费用")
 ELECTRICITY = Message("Electricity", "电费")
@@ -49,15 +49,18 @@ GPUS = Message("GPUs", "GPU 数")
 PER_DAY = Message("GPU-hours per day", "每日 GPU 小时")
 PER_HOUR = Message("GPU-hours per hour", "每小时 GPU 小时")
 TOTAL = Message("Total", "合计")
+SEPARATOR = Message("; ", "；")
+"""Between the totals of one line."""
 WORKLOAD = Message("Workload", "工作负载")
 MODEL = GROUP_TITLES["model"]
 USER = GROUP_TITLES["user"]
 
-WASTERS = Message("Top wasters", "浪费最多的工作负载")
-NO_WASTERS = Message("No workload had an idle GPU.", "没有工作负载占用空闲 GPU。")
+WASTERS = Message("Most wasteful workloads", "浪费最多的工作负载")
+NO_WASTERS = Message("No workload had an idle GPU.", "没有工作负载的 GPU 出现空闲。")
 FINDINGS = Message("Right-sizing", "规格建议")
 NO_FINDINGS = Message(
-    "No workload with whole GPUs is certain to fit into a part of one.", "没有整卡工作负载可以确定地改用更小的规格。"
+    "No workload that holds whole GPUs is certain to fit into a part of one.",
+    "没有占用整卡的工作负载确定可以改用更小的规格。",
 )
 WOULD_FIT = Message("Would fit", "可改用")
 SHARED_PART = Message("{part} share", "共享 {part}")
@@ -76,7 +79,7 @@ UNUSED_IDLE = Message(
 OTHERS = Message("{number} {number:|other|others}", "其他 {number} 项")
 NO_NAME = Message("(none)", "（无）")
 NOTHING = Message("The ledger has no records for this period.", "账本在该时段内没有记录。")
-MADE = Message("gpusteward, made {at} UTC", "gpusteward，生成于 {at}（UTC）")
+MADE = Message("gpusteward, generated {at} UTC", "gpusteward，生成于 {at}（UTC）")
 
 NOTES = Message("Notes", "说明")
 NOTE_RANGE = Message(
@@ -91,14 +94,14 @@ NOTE_BEGIN = Message("The ledger begins at {first} UTC.", "账本自 {first}（U
 NOTE_END = Message("The ledger ends at {last} UTC.", "账本记录截至 {last}（UTC）。")
 NOTE_UNPRICED = Message(
     "{hours} GPU-hours have no price; set one with `prices.per_gpu_hour` or `prices.default`.",
-    "{hours} GPU 小时没有价格，可通过 prices.per_gpu_hour 或 prices.default 设置。",
+    "{hours} GPU 小时没有单价，可通过 `prices.per_gpu_hour` 或 `prices.default` 设置。",
 )
 NOTE_UNKNOWN = Message(
     "Unknown: allocated, but utilization could not be measured. Unknown time counts as neither used nor idle.",
-    "未知：已分配但无法测量使用情况，既不算使用也不算空闲。",
+    "未知：已分配，但无法测得利用率。未知时间既不算使用也不算空闲。",
 )
 NOTE_NO_FLEET = Message(
-    "Unallocated time is unknown: no source reports the number of GPUs.", "未分配时间未知：数据源没有提供 GPU 总数。"
+    "Unallocated time is unknown: no source reports the number of GPUs.", "未分配时间未知：没有数据源上报 GPU 总数。"
 )
 NOTE_PART_FLEET = Message(
     "The number of GPUs was known for {share} of this period; unallocated time covers only that part.",
@@ -107,15 +110,17 @@ NOTE_PART_FLEET = Message(
 NOTE_CURRENCIES = Message(
     "Costs are not added up: the currency changed from {before} to {after} at {at} UTC. "
     "Select a period before or after that.",
-    "货币在 {at}（UTC）由 {before} 改为 {after}，费用不予相加。请分别查询此前或此后的时段。",
+    "货币在 {at}（UTC）由 {before} 改为 {after}，因此费用不相加。请选择此前或此后的时段。",
 )
 NOTE_PART_ENERGY = Message(
     "Electricity covers {share} of the allocated time; for the rest the power is unknown.",
     "电费仅覆盖已分配时间的 {share}，其余时间功率未知。",
 )
 NOTE_RIGHT_SIZING = Message(
-    "Right-sizing keeps a margin of 20 % above peak memory and peak utilization. A saving assumes that others use the "
-    "rest of the GPU.",
-    "规格建议在显存与算力峰值之上保留 20% 余量；节省的前提是剩余部分被其他工作负载使用。",
+    "Right-sizing keeps a margin of 20% above peak memory and peak compute. A saving assumes that other workloads "
+    "use the rest of the GPU.",
+    "规格建议在显存与算力峰值之上保留 20% 余量；节省的前提是其他工作负载使用 GPU 的剩余部分。",
 )
-NOTE_TREND = Message("Compared with {since} to {until} UTC, per hour.", "与 {since} 至 {until}（UTC）按小时均值对比。")
+NOTE_TREND = Message(
+    "Compared with {since} to {until} UTC, per hour.", "与 {since} 至 {until}（UTC）按每小时的量对比。"
+)

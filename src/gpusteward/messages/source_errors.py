@@ -20,7 +20,7 @@ ENGINE_NOT_UNDERSTOOD = Message(
     "{path}: {reason}; check prometheus.url, and prometheus.accept_encoding, which may be identity or gzip",
     "{path}：{reason}；请检查 prometheus.url 以及 prometheus.accept_encoding（可设为 identity 或 gzip）",
 )
-ENGINE_LIMIT = Message("the engine's own limit was hit: {reason}", "达到引擎自身的限制：{reason}")
+ENGINE_LIMIT = Message("a limit of the engine was reached: {reason}", "达到引擎自身的限制：{reason}")
 ENGINE_FAILED = Message("the engine failed: {reason}", "引擎出错：{reason}")
 ENGINE_REFUSED = Message("the engine refused the request: {reason}{hint}", "引擎拒绝了请求：{reason}{hint}")
 ENGINE_HINTS = {
@@ -36,7 +36,7 @@ ENGINE_HINTS = {
 }
 NO_HINT = Message("", "")
 STOPPING = Message("the program is stopping", "程序正在停止")
-TARGET_TIMEOUT = Message("{reason}; raise scrape.timeout?", "{reason}；是否需要增大 scrape.timeout？")
+TARGET_TIMEOUT = Message("{reason}; consider raising scrape.timeout", "{reason}；可考虑增大 scrape.timeout")
 TARGET_PAGE_TOO_LARGE = Message("{reason}; raise scrape.page_limit_bytes", "{reason}；请增大 scrape.page_limit_bytes")
 TARGET_STATUS = Message("the target responded with HTTP {status}{hint}", "目标返回 HTTP {status}{hint}")
 TARGET_HINTS = {
@@ -70,9 +70,9 @@ TOO_MANY_PODS = Message(
 )
 NO_SOURCE = Message(
     "no source is set: set prometheus.url to a Prometheus-compatible engine, or scrape.targets or scrape.targets_file"
-    " to exporters such as gpusteward's agent; in a cluster its agents are found automatically",
+    " to exporters such as the gpusteward agent; in a cluster the agents are found automatically",
     "未设置数据源：请将 prometheus.url 设为兼容 Prometheus 的引擎，或将 scrape.targets 或 scrape.targets_file 设为"
-    "导出器（例如 gpusteward agent）；在集群中会自动发现 agent",
+    "exporter（例如 gpusteward agent）；在集群中会自动发现 agent",
 )
 NO_TARGET_READ = Message(
     "none of {count} {count:|target|targets} could be read: {reason}", "{count} 个目标均无法读取：{reason}"

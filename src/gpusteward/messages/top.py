@@ -8,7 +8,7 @@ READING = Message("reading ...", "正在读取 ...")
 CONNECTION_LOST = Message("no data: {error}", "没有数据：{error}")
 DATA_AGE = Message("{age} old", "{age} 前的数据")
 DATA_TIME = Message("as of {clock}", "截至 {clock}")
-FIRST_ROWS = Message("first {shown} of {total} {total:|row|rows}", "前 {shown} / 共 {total} 行")
+FIRST_ROWS = Message("first {shown} of {total} {total:|row|rows}", "前 {shown} 行，共 {total} 行")
 ALL_ROWS = Message("{total} {total:|row|rows}", "共 {total} 行")
 TENANT = Message("tenant {name}", "租户 {name}")
 
@@ -25,14 +25,14 @@ FREE_GPUS = Message("{count} {count:|GPU|GPUs}", "{count} 张")
 
 # An opened workload
 
-CHART_TITLE = Message("charts of the last {length}", "最近 {length} 的走势")
-NO_CHART = Message("no data", "没有测量数据")
+CHART_TITLE = Message("charts of the last {length}", "最近 {length} 的图表")
+NO_CHART = Message("no data", "没有数据")
 CORE = Message("core", "核心")
 MEMORY = Message("memory", "显存")
 POWER = Message("power", "功率")
 SM = Message("SM", "SM")
 HOLDS = Message("holds", "占用")
-HOLDS_NOTHING = Message("It no longer holds a GPU here.", "它在此已不再占用 GPU。")
+HOLDS_NOTHING = Message("It no longer holds a GPU here.", "该工作负载在此已不再占用 GPU。")
 PROCESS_TITLE = Message("processes", "进程")
 NO_PROCESSES = Message("No processes on its GPUs.", "其 GPU 上没有进程。")
 PROCESS = Message(
@@ -54,9 +54,9 @@ DETAIL_FOOTER = Message(
 
 UNKNOWN_COMMAND = Message("unknown command {word!r}{suggestion}", "未知命令 {word!r}{suggestion}")
 NO_VERDICTS = Message("an agent has no verdicts: use --server", "agent 不提供结论：请用 --server")
-NOT_HELD = Message("no workload holds this GPU", "没有占用者")
+NOT_HELD = Message("no workload holds this GPU", "没有工作负载占用该 GPU")
 AGENT_OR_SERVER = Message(
-    "--agent (one machine) and --server (a cluster) exclude each other",
+    "--agent (one machine) and --server (a cluster) cannot be used together",
     "--agent（单机）与 --server（集群）不能同时使用",
 )
 INTERNAL_ERROR = Message("internal error: {error}", "内部错误：{error}")

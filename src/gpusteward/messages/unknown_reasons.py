@@ -4,36 +4,36 @@ from gpusteward.core.messages import Message
 
 REPORTED_BY_TWO_NODES = Message("two nodes report this allocation", "两个节点都上报了该分配")
 NO_CURRENT_SAMPLE = Message(
-    "no current sample: its exporter or its node does not report", "当前没有样本，其 exporter 或节点没有上报"
+    "no current sample: its exporter or its node does not report", "当前没有样本：其 exporter 或节点没有上报"
 )
 NO_CORE = Message("no usable sample of core utilization in the window", "窗口内没有可用的核心利用率样本")
 UNMEASURED_MIG = Message(
     "this GPU cannot measure the use of a MIG instance (NVML can from Hopper on)",
-    "这种 GPU 无法测量 MIG 实例的使用情况（NVML 自 Hopper 起才支持）",
+    "该 GPU 无法测量 MIG 实例的使用情况（NVML 自 Hopper 起才支持）",
 )
 SHARED_MIG = Message(
     "the use of a shared MIG instance cannot be divided among its holders",
-    "共享的 MIG 实例的使用情况无法区分到各占用者",
+    "共享 MIG 实例的使用情况无法拆分到各占用者",
 )
 UNEXPORTED_MIG = Message(
     "no exporter reports the use of this MIG instance (DCGM_FI_PROF_GR_ENGINE_ACTIVE)",
-    "没有 exporter 提供该 MIG 实例的使用情况（DCGM_FI_PROF_GR_ENGINE_ACTIVE）",
+    "没有 exporter 上报该 MIG 实例的使用情况（DCGM_FI_PROF_GR_ENGINE_ACTIVE）",
 )
-NEW_EXPORTER = Message("its exporter has been scraped for less than ten minutes", "其 exporter 被采集还不到十分钟")
+NEW_EXPORTER = Message("its exporter has been scraped for less than ten minutes", "抓取其 exporter 还不到十分钟")
 UNCOUNTED_SAMPLES = Message("the samples could not be counted", "无法统计样本数")
-IMPOSSIBLE_CORE = Message("core utilization reads more than 100 %", "核心利用率读数超过 100%")
+IMPOSSIBLE_CORE = Message("core utilization reads more than 100%", "核心利用率读数超过 100%")
 CONTRADICTED_ZERO = Message(
-    "signals contradict each other: core utilization reads 0 while the device works",
-    "信号互相矛盾：核心利用率为 0 而设备有活动",
+    "signals contradict each other: core utilization reads 0 while the device is active",
+    "信号互相矛盾：核心利用率读数为 0，但设备有活动",
 )
 UNATTRIBUTED = Message(
     "signals contradict each other: the use of the device could not be attributed to its holders",
-    "信号互相矛盾：设备的使用无法归属到占用者",
+    "信号互相矛盾：无法把设备的使用归属到占用者",
 )
 PRESENCE_FAILED = Message(
     "the list of current allocations could not be read: {error}", "无法读取当前的分配列表：{error}"
 )
 QUERY_FAILED = Message("{quantity} could not be read: {error}", "无法读取 {quantity}：{error}")
 CLOCK_SKEW = Message(
-    "the clocks of the engine and the analyzer are {seconds:.0f} s apart", "引擎与分析程序的时钟相差 {seconds:.0f} 秒"
+    "the clocks of the engine and the analyzer are {seconds:.0f} s apart", "引擎与 analyzer 的时钟相差 {seconds:.0f} 秒"
 )

@@ -53,12 +53,12 @@ WORKED = Message(
 )
 WORKED_ELSEWHERE = Message(
     "{signal} reached {peak:.1%}: the GPU is in use, although core utilization does not show it.",
-    "{signal} 峰值 {peak:.1%}，说明 GPU 在使用，尽管核心利用率没有体现。",
+    "{signal} 峰值为 {peak:.1%}：GPU 在使用，只是核心利用率没有体现。",
 )
 PAUSED = Message(
-    "No work in the last {minutes:.0f} {minutes:|minute|minutes}, but some shortly before ({worked_at}): this is still "
-    "a pause.",
-    "最近 {minutes:.0f} 分钟没有活动，但此前不久（{worked_at}）仍有活动，目前只算停顿。",
+    "No work in the last {minutes:.0f} {minutes:|minute|minutes}, but some shortly before ({worked_at}): this still "
+    "counts as a pause.",
+    "最近 {minutes:.0f} 分钟没有活动，但此前不久（{worked_at}）有过活动，目前仍视为停顿。",
 )
 IDLE = Message(
     "No work: every activity signal peaked at 0 over {minutes:.0f} {minutes:|minute|minutes}, with {coverage:.0%} of "
@@ -98,11 +98,9 @@ DOUBTS: Mapping[Doubt, Message] = {
 # What the signature means, and what limits the highest step.
 
 SIGNATURE_REASONS: Mapping[Signature, Message] = {
-    Signature.EMPTY: Message(
-        "Nothing is on the GPU: no process and no memory in use.", "GPU 上没有进程，也没有占用显存。"
-    ),
+    Signature.EMPTY: Message("The GPU has no process and no memory in use.", "GPU 上没有进程，也没有占用显存。"),
     Signature.PARKED: Message(
-        "{memory:.1f} GiB of memory are held but not used.", "占用 {memory:.1f} GiB 显存但没有使用。"
+        "{memory:.1f} GiB of memory is held but not used.", "占用 {memory:.1f} GiB 显存，但没有使用。"
     ),
     Signature.STARVED: Message(
         "Utilization is low for a {kind}, which should run without pauses: it is probably waiting for input data.",
@@ -111,19 +109,19 @@ SIGNATURE_REASONS: Mapping[Signature, Message] = {
     Signature.HUNG: Message(
         "A {kind} should run without pauses; this one worked until about {worked_at}, then stopped and still holds "
         "its memory. It may be hung.",
-        "{kind} 本应持续运行；它在约 {worked_at} 之前有活动，之后停止且仍占用显存，疑似卡死。",
+        "{kind} 本应持续运行；该工作负载在 {worked_at} 前后停止活动，且仍占用显存，疑似卡死。",
     ),
-    Signature.BURSTY: Message("It works in bursts, with pauses between them.", "间歇性工作，时有停顿。"),
+    Signature.BURSTY: Message("It works in bursts, with pauses between them.", "间歇性地工作，中间有停顿。"),
     Signature.KEEP_ALIVE: Message(
         "Constant at {mean:.1%} (standard deviation {spread:.2%}) for {flat:.0f} {flat:|minute|minutes} or more, with "
         "almost no memory traffic: this looks like an artificial load that keeps the GPU occupied.",
-        "利用率恒定在 {mean:.1%}（标准差 {spread:.2%}）已至少 {flat:.0f} 分钟，且几乎没有显存读写，疑似占卡。",
+        "利用率恒定在 {mean:.1%}（标准差 {spread:.2%}）已至少 {flat:.0f} 分钟，且几乎没有显存读写：疑似人为占卡。",
     ),
     Signature.STEADY: Message("It works steadily.", "持续稳定地工作。"),
     Signature.STARTING: Message(
         "The pod is {age:.0f} {age:|minute|minutes} old and may still be starting; the grace period is {grace:.0f} "
         "{grace:|minute|minutes}.",
-        "Pod 启动仅 {age:.0f} 分钟，可能仍在启动中；宽限期为 {grace:.0f} 分钟。",
+        "Pod 仅运行了 {age:.0f} 分钟，可能仍在启动中；宽限期为 {grace:.0f} 分钟。",
     ),
     Signature.UNKNOWN: Message("The kind of use cannot be determined.", "无法判断使用类型。"),
 }
@@ -131,11 +129,11 @@ PARKED_PROCESS = Message("A process is on the GPU but does no work.", "GPU 上�
 HUNG_UNSEEN = Message(
     "A {kind} should run without pauses, but this one does nothing and holds memory. It may have worked before it was "
     "first observed, and may be hung.",
-    "{kind} 本应持续运行，但没有活动且仍占用显存；在开始观察之前它可能工作过，疑似卡死。",
+    "{kind} 本应持续运行，但该工作负载没有活动且占用显存；它可能在开始观测之前工作过，疑似卡死。",
 )
 OWNER_UNKNOWN = Message(
     "The owner is unknown: this may be a hung job, so the highest step is a notice.",
-    "归属未知：可能是卡死的任务，因此最多只发通知。",
+    "属主未知：可能是卡死的任务，因此最多只发通知。",
 )
 OWNER_OF_A_JOB = Message(
     "A {kind} may belong to a job, and that job may be hung, so the highest step is a notice.",

@@ -34,7 +34,7 @@ def test_the_reasons_of_an_idle_gpu_have_its_memory_its_start_and_why_the_score_
     text = explain(resting(72))
     assert "every activity signal peaked at 0 over 10 minutes, with 100% of the samples present" in text
     assert "Idle since 2026-09-21 14:03 UTC" in text
-    assert "72.0 GiB of memory are held but not used" in text
+    assert "72.0 GiB of memory is held but not used" in text
     assert "would not mean idle" in text
 
 
@@ -78,7 +78,7 @@ def test_why_a_source_could_not_measure_is_explained_in_both_languages():
 
 
 def test_the_reason_of_a_pause_has_the_time_of_the_last_work():
-    assert "shortly before (2026-09-21 14:08 UTC): this is still a pause" in explain(resting(), working())
+    assert "shortly before (2026-09-21 14:08 UTC): this still counts as a pause" in explain(resting(), working())
 
 
 def test_the_reason_of_a_hung_job_has_the_time_it_stopped_if_it_was_observed():

@@ -246,7 +246,7 @@ def test_an_outage_and_its_end_are_announced_once(tmp_path: Path):
             receiver.wait_for(lambda it: len(it.accepted) == 2)
     engine.dispose()
     outage, recovery = receiver.texts
-    assert "No data could be read since 2026-09-21 14:13 UTC (15 min). Reason: HTTP 503 from all" in outage
+    assert "No data has been read since 2026-09-21 14:13 UTC (15 min). Reason: HTTP 503 from all" in outage
     assert recovery.startswith("gpusteward can read GPU usage again")
 
 

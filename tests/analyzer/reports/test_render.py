@@ -119,7 +119,7 @@ def test_a_page_shows_names_as_text():
             "en",
             [
                 "26 of 64 GPUs unused",
-                "Top wasters",
+                "Most wasteful workloads",
                 "Right-sizing",
                 "MIG 1g.10gb",
                 "1/4 share",

@@ -58,7 +58,7 @@ def _cell(value: object) -> str:
 
 
 COLUMNS = (
-    Column("setting", Message("setting", "设置")),
+    Column("setting", Message("setting", "配置项")),
     Column("value", Message("value", "值"), _cell, is_flexible=True),
     Column("origin", Message("origin", "来源"), is_flexible=True),
 )

@@ -6,7 +6,7 @@ from gpusteward.core.messages import Language, Message
 
 FREE = Message("free", "未分配")  # a GPU without a holder
 MEASURES: Mapping[str, Message] = {
-    "core_mean_ratio": Message("core utilization, mean", "核心利用率平均"),
+    "core_mean_ratio": Message("core utilization, mean", "核心利用率均值"),
     "core_peak_ratio": Message("core utilization, peak", "核心利用率峰值"),
     "memory_used_bytes": Message("memory in use", "已用显存"),
     "power_watts": Message("power", "功率"),
@@ -17,7 +17,7 @@ MEASURES: Mapping[str, Message] = {
 HEALTH: Mapping[str, Message] = {
     "healthy": Message("healthy", "正常"),
     "degraded": Message("degraded", "异常"),
-    "warning": Message("warning", "结果过旧"),
+    "warning": Message("result outdated", "结果过旧"),
 }
 
 

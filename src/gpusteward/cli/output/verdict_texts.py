@@ -54,10 +54,11 @@ def describe_verdict(detail: Row, language: Language) -> Iterator[Line]:
     began, at = get_time(workload, "idle_since"), get_time(stamp, "at")
     if began is not None:
         length = quantities.duration(at - began) if at is not None else quantities.UNKNOWN
-        yield Line(f"{quantities.local_time(began)} ({length})", messages.IDLE_SINCE.text(language))
+        since = messages.IDLE_SINCE_TEXT.text(language, at=quantities.local_time(began), length=length)
+        yield Line(since, messages.IDLE_SINCE.text(language))
     if get_text(detail, "finding"):
         yield Line(get_text(detail, "finding"), messages.FINDING.text(language))
-    yield Line(translate(STEPS, get_text(workload, "highest_step"), language), messages.HIGHEST_ACTION.text(language))
+    yield Line(translate(STEPS, get_text(workload, "highest_step"), language), messages.HIGHEST_STEP.text(language))
     yield Line(", ".join(get_texts(detail, "nodes")) or quantities.UNKNOWN, messages.NODES.text(language))
     window = quantities.duration(get_number(stamp, "window_seconds"))
     yield Line(

@@ -166,7 +166,7 @@ CLUSTER: Mapping[View, Sequence[ViewColumn]] = {
     View.TENANTS: (
         NAMESPACE,
         ViewColumn(Message("gpus", "GPU"), _count("allocations"), 6, sort="allocations", to_right=True),
-        ViewColumn(Message("active", "活跃"), _count("active"), 6, to_right=True),
+        ViewColumn(Message("active", "使用中"), _count("active"), 6, to_right=True),
         ViewColumn(Message("idle", "空闲"), _count("idle"), 6, sort="idle", to_right=True),
         ViewColumn(Message("unknown", "未知"), _count("unknown"), 7, sort="unknown", to_right=True),
         ViewColumn(Message("workloads", "工作负载"), _count("workloads"), 9, sort="workloads", to_right=True),

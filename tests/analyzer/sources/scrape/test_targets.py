@@ -154,6 +154,6 @@ def test_the_last_pods_are_kept_when_the_api_server_refuses():
         assert len(registry.refresh(0)) == 1
         server.forbidden = True
         assert len(registry.refresh(100)) == 1
-        assert "forbids" in registry.errors["pods of the cluster"]
+        assert "denies access" in registry.errors["pods of the cluster"]
         with pytest.raises(SourceError):
             pods.read()

@@ -49,7 +49,7 @@ def describe_total(total: Amounts, currency: str, language: Language) -> str:
         messages.MEAN_SCORE: quantities.score(total.mean_score),
     }
     known = {label: text for label, text in texts.items() if quantities.UNKNOWN not in text.split()}
-    return "; ".join(f"{label.text(language)} {text}" for label, text in known.items())
+    return messages.SEPARATOR.text(language).join(f"{label.text(language)} {text}" for label, text in known.items())
 
 
 def _money(micros: int | None, currency: str) -> str:
