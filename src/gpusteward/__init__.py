@@ -1,14 +1,17 @@
 """gpusteward: who holds each GPU, how well it is used, what the waste costs.
 
-The rooms, from the top; imports only point down:
+The packages from the top; imports only point down:
 
-    cli        what people type, one file a command
-    agent      what a node sees: NVML, cgroups, the kubelet, pods -> one snapshot -> /metrics
-    analyzer   what the cluster means: usage is read, judged, explained and served
-    kubernetes the door to the API server, for agent and analyzer
-    simulate   GPUs that do not exist: nodes and workloads with a known truth
-    core       what things are: pure values and arithmetic, standard library only
-    logs       how every room speaks to the log
+    cli         the commands, one module each
+    local       `up` and `demo`: agent and analyzer together on one machine
+    agent       runs on every GPU node: NVML, cgroups, the kubelet and pods -> one snapshot -> /metrics
+    analyzer    runs once per cluster: reads usage, judges, explains, records, notifies and serves it
+    kubernetes  client of the API server, for agent and analyzer
+    http        HTTP client
+    simulate    simulated nodes and workloads with a known truth
+    messages    texts for users in English and Chinese
+    core        values and arithmetic; standard library only, no I/O
+    logs        structured logging
 """
 
 __version__ = "0.1.0"

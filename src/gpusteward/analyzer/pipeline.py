@@ -1,8 +1,9 @@
 """One cycle of the analyzer: read, judge, explain, publish, record, notify.
 
-`Pipeline` runs its stages in this order; `StageRunner` times, guards and counts each. A failure of a required stage
-ends the cycle: the last published result stays, and the outage is announced. A failure of `record` or `notify` costs
-only that stage. The result is published before it is recorded and notified: a slow database does not delay it.
+`Pipeline` runs its stages in this order; `StageRunner` times each, contains its failures and counts them. A
+failure of a required stage ends the cycle: the last published result stays, and the outage is announced. A failure of
+`record` or `notify` costs only that stage. The result is published before it is recorded and notified: a slow database
+does not delay it.
 """
 
 import time
@@ -120,7 +121,7 @@ class CycleStats:
 
 
 class StageRunner:
-    """Times, guards and counts stages."""
+    """Times stages, contains their failures and counts them."""
 
     def __init__(self, stats: dict[str, StageStats]) -> None:
         self._stats = stats

@@ -37,7 +37,7 @@ def run_analyzer(
     prepare: Callable[[Analyzer], None] = lambda _: None,
     announce: Callable[[str], None] = lambda _: None,
 ) -> int:
-    """Serve until SIGTERM or SIGINT. Raises ConfigurationError for what a person can fix.
+    """Serve until SIGTERM or SIGINT. Raises ConfigurationError for what the user can fix.
 
     `owners` are used instead of the API server. `prepare` is called with the analyzer before it starts, `announce`
     with the URL it listens on.

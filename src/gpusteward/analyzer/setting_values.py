@@ -1,4 +1,4 @@
-"""Values of settings as a person writes them: parsed or checked; each function raises ValueError with what is allowed.
+"""Values of settings as users write them: parsed or checked; each function raises ValueError with what is allowed.
 
 Below every package that declares settings, so that none of them needs `analyzer.settings` for its own section.
 """
@@ -16,7 +16,7 @@ SECTION = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
 
 _URL = re.compile(r"https?://[^\s/?#]+(?:[/?#]\S*)?")
 _CREDENTIALS = re.compile(r"(?<=//)[^/?#\s]*@|(?<=//)[^/?#\s@\[]*:(?!\d*(?:[/?#\s'\"]|$))\S*@")
-"""All before the last @ of the authority; the second half is a password with a slash that nobody escaped."""
+"""All before the last @ of the authority; the second half is a password with an unescaped slash."""
 _PARAMETER = re.compile(r"(?<=[?&])([^=&#\s'\"]+)=[^&#\s'\"]+")
 _LEVELS = {"warn": "warning", "critical": "error", "fatal": "error"}  # other programs' words
 _HOURS = re.compile(r"([0-2]?\d:[0-5]\d)\s*-\s*([0-2]?\d:[0-5]\d)")

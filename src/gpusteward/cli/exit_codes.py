@@ -11,7 +11,7 @@ EXIT_PIPE = 141  # 128 + SIGPIPE
 
 
 class Exit(NamedTuple):
-    """When a command exits with a code; an empty command stands for all of them."""
+    """When a command exits with a code; an empty command means all of them."""
 
     code: int
     command: str

@@ -35,7 +35,7 @@ class Doubt(StrEnum):
     COVERAGE = "coverage"  # no work in the samples, but too many samples are missing
     SPARSE = "sparse"  # no work in the samples, but there are too few of them
     PARTIAL = "partial"  # an activity signal has a mean but no peak
-    POWER = "power"  # no work in the samples, but the GPU draws power as if it worked
+    POWER = "power"  # no work in the samples, but the GPU draws the power of a working one
 
 
 class Step(StrEnum):

@@ -61,7 +61,7 @@ class Response:
 
     @property
     def retry_after_seconds(self) -> float:
-        """How long the server asks to wait; 0 if it does not say so in seconds."""
+        """The delay in seconds that the server requests; 0 if there is none or it is a date."""
         text = self.headers.get("retry-after", "")
         return float(text) if text.isascii() and text.isdecimal() and len(text) < 9 else 0.0
 
@@ -89,7 +89,7 @@ class Response:
 
 
 class HttpClient:
-    """Sends requests to one server. Safe to use from several threads; each request has a connection of its own."""
+    """Sends requests to one server. Safe to use from several threads; each request has its own connection."""
 
     def __init__(
         self,

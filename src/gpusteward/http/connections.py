@@ -35,7 +35,7 @@ def load_tls_context(ca_file: Path | str | None = None) -> ssl.SSLContext:
 class TimedSocket:
     """A connected socket as `http.client` uses it, with a time limit for everything that is sent and received.
 
-    The timeout of a plain socket begins anew with each received byte.
+    The timeout of a plain socket restarts with each received byte.
     """
 
     def __init__(self, sock: socket.socket, deadline: float) -> None:

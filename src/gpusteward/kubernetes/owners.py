@@ -35,7 +35,7 @@ _HASH_LABELS = (("rollouts-pod-template-hash", "Rollout"), ("pod-template-hash",
 _CRON_SUFFIX = re.compile(r"^(.+)-(\d{8})$")
 _CRON_MINUTES = range(26_000_000, 45_000_000)
 """The CronJob controller appends the scheduled time in minutes since 1970. These are the years 2019 to 2055. A job
-that a person named with eight digits of this range is mistaken for a CronJob's."""
+that a user named with eight digits of this range is mistaken for a CronJob's."""
 
 
 def find_workload(namespace: str, pod: str, *, owners: Sequence[Owner], labels: Mapping[str, str]) -> Workload:

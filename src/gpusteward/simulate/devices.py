@@ -28,7 +28,7 @@ PIDS_PER_PLACEMENT = GENERATIONS_WITH_OWN_PIDS * PIDS_PER_GENERATION
 
 
 class Presence(Protocol):
-    """When the placement is occupied: a load curve that also tells whether it is on."""
+    """When the placement is occupied: a load curve that also has an on/off state."""
 
     def __call__(self, at: float, /) -> float: ...
     def is_on(self, at: float, /) -> bool: ...

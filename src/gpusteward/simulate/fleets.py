@@ -218,8 +218,8 @@ def fleet(nodes: int, seed: int = 0) -> list[SimulatedNode]:
 
 
 def _node(number: int, random: SeededRandom) -> SimulatedNode:
-    group, place = divmod(number, len(LAYOUTS))
-    layout = LAYOUTS[place]
+    group, index = divmod(number, len(LAYOUTS))
+    layout = LAYOUTS[index]
     short, context = create_context(random.child("node", number), random.child("group", group), layout=layout)
     return SimulatedNode(
         f"{short}-{number:03d}",

@@ -19,7 +19,7 @@ class Connection:
     def __init__(self, client_socket: socket.socket, client: str) -> None:
         self.socket = client_socket
         self.client = client
-        self.waiting_since: float | None = time.monotonic()  # None while a complete request is being answered
+        self.waiting_since: float | None = time.monotonic()  # None while a complete request is processed
 
     def shut_down(self) -> None:
         """Shut the socket down; pending reads and writes end."""

@@ -108,7 +108,7 @@ class ConnectionHandler(BaseHTTPRequestHandler):
     def handle_one_request(self) -> None:
         self._stream.allow(seconds=self._timeout_seconds, size=MAX_REQUEST_BYTES)
         if not self._reader.peek(1):
-            self.close_connection = True  # the client is gone
+            self.close_connection = True  # the client has disconnected
             return
         try:
             accepted = self._read_request()

@@ -2,8 +2,8 @@
 
 One thread per connection. Pages are rendered in advance, so a request is cheap; a hanging NVML call releases the GIL,
 so pages are still served meanwhile. When the limit is reached, the connection that has waited longest for a complete
-request (idle or slow) is closed in favour of the new client; if all connections are being answered, the new client gets
-503 without a thread.
+request (idle or slow) is closed in favour of the new client; if all connections are processing
+requests, the new client gets 503 without a thread.
 """
 
 import errno
@@ -100,7 +100,7 @@ class Server:
 
     def admit(self, connection: Connection) -> None:
         """Serve the connection in its own thread, or refuse it when the limit is reached."""
-        if not self._make_room():
+        if not self._ensure_capacity():
             self._refuse(connection)
             return
         with self._lock:
@@ -122,7 +122,7 @@ class Server:
                 continue
             self.admit(Connection(client_socket, client[0]))
 
-    def _make_room(self) -> bool:
+    def _ensure_capacity(self) -> bool:
         """Below the limit, or after closing the connection that waited longest for a complete request."""
         with self._lock:
             if len(self._connections) < self.max_connections:

@@ -128,8 +128,8 @@ class Partition:
             elif not is_absent(code):
                 raise_if_fatal(code)
                 yield f"MIG instance {slot}: {describe(code)}"
-        for gone in self.instances.keys() - found.keys():
-            self.instances[gone].release()
+        for removed in self.instances.keys() - found.keys():
+            self.instances[removed].release()
         self.instances = found
         sizes = Counter(_gpu_instance(instance) for instance in self.instances.values())
         for instance in self.instances.values():

@@ -81,7 +81,7 @@ FIELDS: tuple[FieldSignal, ...] = (
 _VALUES = tuple(struct.Struct(code) for code in ("<d", "<I", "<Q", "<Q", "<q", "<i", "<H"))
 """By nvmlValueType_t: double, unsigned int, unsigned long, unsigned and signed long long, int, unsigned short."""
 
-_UNSIGNED_WHATEVER_IT_SAYS = frozenset((82,))
+_ALWAYS_UNSIGNED = frozenset((82,))
 """Drivers of the 545 branch report a wrong value type for the memory temperature."""
 
 
@@ -138,7 +138,7 @@ class FieldReader:
         reasons: list[str] = []
         for field_id, scope, _at, _latency, kind, code, raw in ENTRY.iter_unpack(self._buffer):
             if code == 0 and kind < len(_VALUES):
-                layout = _VALUES[1 if field_id in _UNSIGNED_WHATEVER_IT_SAYS else kind]
+                layout = _VALUES[1 if field_id in _ALWAYS_UNSIGNED else kind]
                 found[field_id, scope] = layout.unpack_from(raw)[0]
             elif code in UNSUPPORTED:
                 self._missing.add((field_id, scope))

@@ -60,7 +60,7 @@ class Session:
             self._find_device(index, ReadResult())  # failures are recorded by the read that follows
         watched = [(device.handle, device.gpu.uuid) for device in self._devices.values()]
         self._xid_devices = self._events.start(watched)
-        log.info("nvml_opened", gpus=self._count, answering=len(self._devices))
+        log.info("nvml_opened", gpus=self._count, readable=len(self._devices))
 
     def has_changed(self) -> bool:
         """Whether the number of GPUs changed: NVML updates it only when it is opened. Raises DriverGoneError."""

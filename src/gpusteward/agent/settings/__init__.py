@@ -3,5 +3,5 @@
 table.py          every setting of the agent
 foreign_flags.py  dcgm-exporter's flags that mean nothing here: accepted and logged once
 flags.py          the table -> arguments and environment -> values
-values.py         text -> value, with errors that say what to write (pure)
+values.py         text -> value, with errors that name the expected format (pure)
 """

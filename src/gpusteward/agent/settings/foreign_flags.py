@@ -1,4 +1,4 @@
-"""dcgm-exporter's flags that are no setting of their own here: another spelling, always on, or without meaning."""
+"""dcgm-exporter's flags that are no settings here: another spelling, always on, or without meaning."""
 
 from gpusteward.agent.settings.flags import Group, Setting
 from gpusteward.agent.settings.values import one_of, parse_collect_interval, parse_switch

@@ -1,6 +1,6 @@
 """Every setting of the agent: one table, from which flags, environment, `--help` and the reference page are made.
 
-A field of `AgentSettings` is a row; foreign_flags.py has the rows without a field of their own.
+A field of `AgentSettings` is a row; foreign_flags.py has the rows without a field.
 """
 
 import os
@@ -324,7 +324,7 @@ SETTINGS: tuple[Setting, ...] = (
 
 
 def read_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> AgentSettings:
-    """The settings that these arguments and this environment ask for.
+    """The settings from these arguments and this environment.
 
     Raises ConfigurationError for an unknown flag or a value that cannot be used; exits after `--help`.
     """

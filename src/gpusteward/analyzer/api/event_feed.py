@@ -14,7 +14,7 @@ from gpusteward.core.verdicts import Activity
 
 MOST_LISTENERS = 64
 QUEUE_LENGTH = 16
-"""A listener that is this many events behind loses the oldest: an event only says that there is something new."""
+"""A listener that is this many events behind loses the oldest: an event only announces that there is something new."""
 HEARTBEAT_SECONDS = 15.0
 MOST_LISTED = 50
 _RETRY = b"retry: 5000\n\n"

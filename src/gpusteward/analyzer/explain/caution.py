@@ -22,7 +22,7 @@ class Caution:
 
 
 def weigh(activity: Activity, score: float | None, *, opinion: Opinion | None, threshold: float) -> Caution:
-    """An objection where the rules say idle and a confident model does not."""
+    """An objection where the rules judge idle and a confident model does not."""
     if opinion is None:
         return Caution(score)
     raised = None if score is None else max(score, opinion.adjusted_score)

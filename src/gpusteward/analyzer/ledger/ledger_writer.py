@@ -135,10 +135,10 @@ def _find_held(record: CycleRecord, state: LedgerState) -> Mask:
 
 def _write_allocations(connection: Connection, record: CycleRecord, state: LedgerState, *, was_held: Mask) -> None:
     before = state.held.ids
-    gone = before[find_positions(before, record.ids) < 0]
-    if len(gone):
+    ended = before[find_positions(before, record.ids) < 0]
+    if len(ended):
         last_ms = int(state.recorded_ms or record.at_ms)  # when they were last observed
-        _update(connection, gone, last_ms=last_ms, ended_ms=last_ms)
+        _update(connection, ended, last_ms=last_ms, ended_ms=last_ms)
     _update(connection, _find_returned(record, was_held), ended_ms=None)
     for block in record.new.in_blocks(BLOCK_ROWS):
         columns = dict(zip(Identity._fields, zip(*block, strict=True), strict=True))

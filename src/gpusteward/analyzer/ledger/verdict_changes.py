@@ -43,10 +43,10 @@ class VerdictChanges:
     """The changes of one cycle."""
 
     changed: dict[WorkloadKey, VerdictChange] = field(default_factory=dict)
-    gone: list[WorkloadKey] = field(default_factory=list)
+    removed: list[WorkloadKey] = field(default_factory=list)
 
     def __len__(self) -> int:
-        return len(self.changed) + len(self.gone)
+        return len(self.changed) + len(self.removed)
 
 
 class LastVerdicts:
@@ -59,7 +59,7 @@ class LastVerdicts:
         return LastVerdicts(dict(self._words))
 
     def compare(self, workloads: WorkloadTable) -> VerdictChanges:
-        """A workload that was gone and reappears is new: its earlier verdict no longer counts."""
+        """A workload that disappeared and reappears is new: its earlier verdict no longer counts."""
         codes = (workloads.activity.tolist(), workloads.signature.tolist(), workloads.state.tolist())
         changes = VerdictChanges()
         for row, (key, *code) in enumerate(zip(workloads.keys, *codes, strict=True)):
@@ -67,7 +67,7 @@ class LastVerdicts:
                 changes.changed[key] = _make_change(workloads, row)
         if len(self._words) + sum(key not in self._words for key in changes.changed) > len(workloads):
             existing = set(workloads.keys)
-            changes.gone = [key for key in self._words if key not in existing]
+            changes.removed = [key for key in self._words if key not in existing]
         return changes
 
     def select_unrecorded(self, changes: VerdictChanges) -> Iterator[VerdictChange]:
@@ -75,7 +75,7 @@ class LastVerdicts:
         return (change for key, change in changes.changed.items() if self._words.get(key) != change.words)
 
     def apply(self, changes: VerdictChanges) -> None:
-        for key in changes.gone:
+        for key in changes.removed:
             self._words.pop(key, None)
         self._words.update((key, change.words) for key, change in changes.changed.items())
 

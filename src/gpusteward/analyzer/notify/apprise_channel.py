@@ -26,7 +26,7 @@ class AppriseSender:
         """Raises ConfigurationError, without the address, which is a secret."""
         import apprise
 
-        _silence_log()
+        _disable_log()
         # Nothing is stored on disk, texts are not treated as templates, redirects are not followed.
         asset = apprise.AppriseAsset(storage_mode="memory", http_redirects=False, allow_templates=False)
         with warnings.catch_warnings():
@@ -34,7 +34,7 @@ class AppriseSender:
             service = apprise.Apprise.instantiate(url, asset=asset)
         if service is None:
             raise ConfigurationError(CHANNEL_UNUSABLE, channel=name)
-        service.redirects = False  # also if the URL asks for them
+        service.redirects = False  # even if the URL enables them
         services = apprise.Apprise(asset=asset)
         services.add(service)
         return cls(f"{urlsplit(url).scheme}:{name}", services)
@@ -53,7 +53,7 @@ class AppriseSender:
             raise DeliveryError("not accepted by the service (Apprise gives no reason)")
 
 
-def _silence_log() -> None:
+def _disable_log() -> None:
     """Apprise logs addresses and bodies."""
     logger = logging.getLogger("apprise")
     logger.propagate = False

@@ -5,7 +5,7 @@ class DeliveryError(Exception):
     """The receiver did not accept the message.
 
     `is_refusal`: the receiver works but rejects this message; retrying helps only after the receiver has changed.
-    `wait_seconds`: how long the receiver asked to wait before the next attempt (Retry-After).
+    `wait_seconds`: the delay before the next attempt that the receiver requested (Retry-After).
     """
 
     def __init__(self, reason: str, *, is_refusal: bool = False, wait_seconds: float = 0.0) -> None:

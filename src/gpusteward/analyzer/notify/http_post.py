@@ -1,7 +1,7 @@
 """HTTP POST of notifications: limited in time and size, one connection per call.
 
 Redirects are refused: one could lead to another host, with the message and its signature. Proxies of the environment
-are used, as gpu-oour's client did: in a closed cluster there may be no other way out.
+are used, as gpu-oour's client did: a cluster without direct internet access may require them.
 """
 
 import contextlib

@@ -30,7 +30,7 @@ def parse_yaml(text: str, *, where: str) -> Written | None:
         node = loader.get_single_node()
         return None if node is None else _written(node, loader)
     except (yaml.YAMLError, RecursionError) as error:
-        raise ConfigurationError(f"{where}{_place(error)} is not YAML: {_reason(error)}") from None
+        raise ConfigurationError(f"{where}{_line_number(error)} is not YAML: {_reason(error)}") from None
     finally:
         loader.dispose()
 
@@ -51,7 +51,7 @@ def _construct(node: yaml.Node, loader: yaml.SafeLoader) -> Any:
     return loader.construct_object(node, deep=True)
 
 
-def _place(error: Exception) -> str:
+def _line_number(error: Exception) -> str:
     mark = getattr(error, "problem_mark", None)
     return f" line {mark.line + 1}" if mark is not None else ""
 

@@ -1,4 +1,4 @@
-"""Processes on GPUs as reported by gpusteward's agents. They are read when a person looks, and never stored."""
+"""Processes on GPUs as reported by gpusteward's agents. They are read on demand and never stored."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace

@@ -103,11 +103,11 @@ def _describe_values(evidence: Row, language: Language) -> Iterator[Line]:
 
 def describe_allocation(judged: Row, language: Language) -> Iterator[Line]:
     allocation = get_object(judged, "allocation")
-    place = " ".join(
+    device = " ".join(
         filter(None, (get_text(allocation, "node"), get_text(allocation, "gpu"), get_text(allocation, "model")))
     )
     pod = f"{get_text(allocation, 'namespace')}/{get_text(allocation, 'pod')}/{get_text(allocation, 'container')}"
-    yield Line(f"{place}  {pod}", is_title=True)
+    yield Line(f"{device}  {pod}", is_title=True)
     yield Line(_verdict(allocation, language), word=get_text(allocation, "activity"), indent=2)
     yield Line(_describe_usage(allocation, language), indent=2)
     yield from (Line(reason, is_bullet=True, indent=2) for reason in get_texts(judged, "reasons"))

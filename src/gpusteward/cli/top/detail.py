@@ -109,7 +109,7 @@ class DetailScreen(Screen[None]):
         yield from _format(self._detail.evidence, width)
 
     def _describe_processes(self, width: int) -> Iterator[Text]:
-        """If they are read by a request of their own."""
+        """If they are read by a separate request."""
         if self._processes or self._process_error:
             yield Text("")
             yield Text(messages.PROCESS_TITLE.text(self._language), style="bold")

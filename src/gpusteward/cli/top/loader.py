@@ -18,7 +18,7 @@ from gpusteward.messages import top as messages
 
 @dataclass
 class Loaded(Message):
-    """The result of a request. `key` tells the receiver which request it belongs to."""
+    """The result of a request. `key` identifies the request it belongs to."""
 
     group: str
     key: object

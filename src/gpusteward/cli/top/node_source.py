@@ -21,7 +21,7 @@ HISTORY_SECONDS = 3600.0
 
 
 class NodeSource:
-    """Used from several threads: a lock guards the history."""
+    """Used from several threads: a lock protects the history."""
 
     reads_details_separately = False
     has_verdicts = False

@@ -75,7 +75,7 @@ class Source(Protocol):
     title: str
     has_verdicts: bool
     reads_details_separately: bool
-    """Charts and processes take longer than the rest, and are read by requests of their own."""
+    """Charts and processes take longer than the rest, and are read by separate requests."""
 
     def read(self, request: ListRequest) -> Listing: ...
 

@@ -52,7 +52,7 @@ class ItemTable(DataTable[Text], inherit_bindings=False):
             self._return_to(kept, row, top)
 
     def _return_to(self, key: str | None, row: int, top: float) -> None:
-        """To the same item, or to the same position if it is gone."""
+        """To the same item, or to the same position if it no longer exists."""
         keys = [str(item.get("key", "")) for item in self.items]
         target = keys.index(key) if key in keys else 0 if key is None else min(row, len(keys) - 1)
         if keys:

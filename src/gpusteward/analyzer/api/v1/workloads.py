@@ -41,7 +41,7 @@ router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["wo
 LISTING = "workloads"
 DEFAULT_SORT: Final = "-idle_gpus"
 NO_NAME = "-"
-"""Stands for an empty part of a path; not a valid name in Kubernetes."""
+"""Represents an empty part of a path; not a valid name in Kubernetes."""
 MOST_ALLOCATIONS = 512
 
 Part = Annotated[str, Path(max_length=253, description=f"`{NO_NAME}` for an empty name.")]

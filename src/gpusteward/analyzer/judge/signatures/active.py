@@ -15,8 +15,8 @@ from gpusteward.core.verdicts import Signature
 class KeepAliveRule(BaseModel):
     """Artificial load against reclaim: flat, low, without memory traffic, and constant for a long time.
 
-    This accuses a person, so the bar is high and it never goes beyond a notice. Public scripts of this kind use 1 to
-    40 % of a GPU.
+    This blames a user, so the required evidence is strong and the action is never more than a notice. Public scripts
+    of this kind use 1 to 40 % of a GPU.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

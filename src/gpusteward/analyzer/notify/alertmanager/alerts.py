@@ -1,8 +1,8 @@
 """Idle workloads as alerts (pure).
 
-An alert fires while its workload is idle. It is resolved when the workload works again or is gone. While the workload's
-activity is unknown it is neither renewed nor resolved, and expires at its `endsAt`. So alerts also end when gpusteward
-stops.
+An alert fires while its workload is idle. It is resolved when the workload works again or is deleted. While the
+workload's activity is unknown it is neither renewed nor resolved, and expires at its `endsAt`. So alerts also end when
+gpusteward stops.
 """
 
 from collections.abc import Iterator, Mapping
@@ -68,7 +68,7 @@ class ActiveAlerts:
     def start_outage(
         self, settings: AlertmanagerSettings, *, summary: str, description: str, since: float, ends_at: float
     ) -> Alert:
-        """Usage cannot be read: an alert of its own. The others expire."""
+        """Usage cannot be read: a separate alert. The others expire."""
         self.outage_since = since
         annotations = {"summary": summary, "description": description}
         return _alert(_outage_labels(settings), annotations, starts_at=since, ends_at=ends_at)

@@ -107,7 +107,7 @@ class AlertPublisher:
 
 
 class AlertPusher:
-    """One Alertmanager, called by a thread of its own."""
+    """One Alertmanager, called by its own thread."""
 
     def __init__(self, url: str, settings: AlertmanagerSettings, counters: DeliveryCounters) -> None:
         self._url = url.rstrip("/") + _PATH

@@ -36,7 +36,7 @@ ReadNotifyAnnotation = Callable[[str, str], str]
 
 NO_WORKLOAD: WorkloadKey = ("", "", "")
 DIGESTS_PER_CYCLE = 5
-"""Each digest reads a report of its own; the other channels get theirs in the next cycles."""
+"""Each digest reads its own report; the other channels get theirs in the next cycles."""
 
 
 class NoticePlanner:

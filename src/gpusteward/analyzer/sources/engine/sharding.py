@@ -110,7 +110,7 @@ def _count_by(engine: Engine, selector: str, label: str, at: float) -> dict[str,
 
 
 def group(sizes: Sequence[tuple[str, float]], limit: int) -> Iterator[list[str]]:
-    """Groups of neighbouring names within the limit; a name that exceeds it alone is a group of its own."""
+    """Groups of consecutive names within the limit; a name that exceeds it alone is its own group."""
     names: list[str] = []
     total = 0.0
     for name, size in sizes:

@@ -128,7 +128,7 @@ def _write_uncovered(plan: QueryPlan, known: str) -> Iterator[str]:
 
 
 def _is_presence_complete(engine: Engine, detected: DetectedScheme, condition: Matchers, at: float) -> bool:
-    """Always in the native scheme, where only the presence series tell allocations."""
+    """Always in the native scheme, where only the presence series show allocations."""
     if detected.scheme is MetricScheme.NATIVE:
         return True
     missing = write_missing_presence(detected, condition)

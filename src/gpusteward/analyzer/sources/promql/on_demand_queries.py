@@ -1,4 +1,4 @@
-"""Queries outside the cycle, when a person looks: the chart of one allocation, and the processes of pods."""
+"""Queries outside the cycle, on demand: the chart of one allocation, and the processes of pods."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace

@@ -2,7 +2,7 @@
 
 The holder's labels may differ by scrape job, because `honor_labels` is set per job: where it is set, `pod` is the
 holder; where it is not, the holder is `exported_pod` and `pod` is the exporter. Jobs whose labels differ from the usual
-ones are detected as a scheme of their own; read with the usual labels, they would have no holders.
+ones are detected as a separate scheme; read with the usual labels, they would have no holders.
 """
 
 from collections.abc import Collection, Iterable, Iterator

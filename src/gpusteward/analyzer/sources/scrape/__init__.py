@@ -6,7 +6,7 @@
     scrape_loop.py     every target once per interval, a limited number at a time
     metric_filter.py   the metric families that are read, from the tables of `sources.usage`
     page_parser.py     a page -> values by series; a malformed line affects no other
-    series.py          what the labels of a series say; the series of one target in arrays
+    series.py          what the labels of a series contain; the series of one target in arrays
     ring_buffers.py    the last values of one target in arrays of fixed size; window aggregation
     target_samples.py  one target: its series, their values, its parse errors
     sample_store.py    all targets together, within limits

@@ -1,4 +1,4 @@
-"""The series of the targets: what their labels say, and the series of one target in arrays."""
+"""The series of the targets: what their labels contain, and the series of one target in arrays."""
 
 import re
 from array import array
@@ -85,7 +85,7 @@ class SeriesLabels:
         self._device_matchers = device_matchers(condition)
         self._details: dict[Details, Details] = {}  # equal ones once: many series have the same
         self._fleet_keys: dict[FleetKey, FleetKey] = {}
-        self.total_label_bytes = 0  # also of series that are gone
+        self.total_label_bytes = 0  # also of dropped series
 
     def __len__(self) -> int:
         """Holders, and texts that series share."""

@@ -107,7 +107,7 @@ class TargetSamples:
         self._write(at)
         self.scraped_at = at
         if self._pages % max(self._capacity // 4, 1) == 0:
-            self._drop_gone_series()
+            self._drop_expired_series()
         return len(rows)
 
     def add_failed_scrape(self, at: float) -> None:
@@ -240,7 +240,7 @@ class TargetSamples:
         column[series] = values
         return column
 
-    def _drop_gone_series(self) -> None:
+    def _drop_expired_series(self) -> None:
         """Drop series without a value in any kept scrape. Ignored lines are dropped too and parsed again if present."""
         is_alive = self._last_page > self._pages - self._capacity
         if is_alive.all():

@@ -3,7 +3,7 @@
 A gap is a fault of the collection, never idleness, so the expected number must not shrink with the number seen. It
 follows from the scrape interval of each job, learned from `up` (promql/scrape_intervals.py). Where there is no `up`
 (remote write from elsewhere), the highest counts of the job in the last hour are used instead; an outage that began
-before the first read cannot be told from a longer interval then. Rows of a new job are not judged.
+before the first read cannot be distinguished from a longer interval then. Rows of a new job are not judged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ _QUANTILE = 0.95
 class ScrapeIntervals:
     """What is known of the scrape jobs."""
 
-    seconds: Mapping[str, float] = field(default_factory=dict)  # by job, where `up` tells it
+    seconds: Mapping[str, float] = field(default_factory=dict)  # by job, where `up` shows it
     established: frozenset[str] = frozenset()  # jobs that had samples ten minutes ago
 
 

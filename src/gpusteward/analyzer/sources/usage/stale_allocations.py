@@ -70,14 +70,14 @@ class StaleAllocations:
             self.without_samples, self._rows = frozenset(), table.holder_rows
             return
         has_samples = _has_samples(results)
-        self.without_samples = frozenset(place for place, row in stale.items() if not has_samples[row])
+        self.without_samples = frozenset(position for position, row in stale.items() if not has_samples[row])
         dropped = set(self._list_dropped(results, table, stale, reports_unheld_devices=reports_unheld_devices))
         kept = [results.holders.keys[row] for row in stale.values() if row not in dropped]
         self._stale_since = keep_latest({key: self._stale_since.get(key, at) for key in kept}, MAX_STALE_ALLOCATIONS)
-        gone = {row for row in stale.values() if results.holders.keys[row] not in self._stale_since}
+        expired = {row for row in stale.values() if results.holders.keys[row] not in self._stale_since}
         is_ended = np.zeros(len(has_samples), dtype=bool)
         is_ended[[*self._rows, *self._ended]] = True
-        self._rows = [row for row in table.holder_rows if row not in gone] if gone else table.holder_rows
+        self._rows = [row for row in table.holder_rows if row not in expired] if expired else table.holder_rows
         is_ended[self._rows] = False
         self._ended = np.flatnonzero(is_ended & has_samples).tolist()
 
@@ -97,8 +97,8 @@ class StaleAllocations:
         if not reports_unheld_devices:
             reporting_nodes = {details.node for details in results.present.values()} - {""}
         new_nodes = {_pod_of(keys[row]): results.present[row].node for row in results.present.keys() - known}
-        for place, row in stale.items():
-            allocation = table.allocations[place]
+        for position, row in stale.items():
+            allocation = table.allocations[position]
             has_moved = row in known and new_nodes.get(_pod_of(keys[row]), allocation.node) != allocation.node
             if has_moved or allocation.gpu_uuid in reporting_gpus or allocation.node in reporting_nodes:
                 yield row
@@ -111,10 +111,10 @@ def _pod_of(key: HolderKey) -> tuple[str, str]:
 def _list_stale(results: QueryResults, table: PartialTable) -> Iterator[tuple[TableRow, HolderRow]]:
     """Every stale row is unknown, so only the unknown rows are checked: usually a few."""
     cores = results.column(Level.HOLDER, Quantity.CORE, Aggregation.LAST) if table.unknown else np.empty(0)
-    for place in table.unknown:
-        row = table.holder_rows[place]
+    for position in table.unknown:
+        row = table.holder_rows[position]
         if row not in results.present and not np.isfinite(cores[row]):
-            yield place, row
+            yield position, row
 
 
 def _has_samples(results: QueryResults) -> NDArray[np.bool_]:
