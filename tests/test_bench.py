@@ -1,4 +1,4 @@
-"""The parts of the bench that think: reading the kernel's accounts, judging the bars, drawing the tables."""
+"""The pure parts of the agent's bench: reading the kernel's counters, checking the limits, rendering the tables."""
 
 import os
 import time

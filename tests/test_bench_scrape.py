@@ -1,4 +1,4 @@
-"""The parts of the embedded source's bench that think: pages of other nodes, the bars, the report."""
+"""The pure parts of the embedded source's bench: pages of other nodes, the limits, the report."""
 
 import gzip
 

@@ -39,7 +39,7 @@ def agent() -> Iterator[RunningAgent]:
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
-    """A small one: what it prints has the same shape."""
+    """A small one: its output has the same form."""
     home = str(tmp_path_factory.mktemp("demo"))
     env = {**os.environ, "TMPDIR": home, "HOME": home}
     with running_program("demo", "--nodes", "6", "--address", "127.0.0.1:0", env=env) as one:
@@ -136,7 +136,7 @@ def try_make(targets: list[str]) -> None:
 
 
 def try_files(arguments: list[str]) -> None:
-    """Neither a Docker engine nor a cluster is needed to see that the files are there."""
+    """Checks only that the files exist: there is no Docker engine and no cluster here."""
     assert all((ROOT / arguments[index + 1]).is_file() for index, word in enumerate(arguments) if word == "-f")
 
 
@@ -210,7 +210,7 @@ def test_both_readmes_have_the_same_commands_in_their_text():
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(("document", "command"), INLINE)
 def test_a_command_in_the_text_of_a_readme_succeeds(demo: Program, agent: RunningAgent, document: str, command: str):
-    """The workload it names is one of the demo; where it names none, that one is meant."""
+    """The workload is one of the demo; commands without a workload use the same one."""
     _, verb, *flags = shlex.split(command)
     (workload,) = (words.split()[2] for name, words in INLINE if name == document and words.startswith(EXPLAIN))
     words = [verb, *(flags or ([workload] if verb == "explain" else []))]

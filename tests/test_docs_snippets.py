@@ -1,4 +1,4 @@
-"""What people copy out of the documents works: YAML, CSV and PromQL, each tried on the program that will read it."""
+"""Examples in the documents work: YAML, CSV and PromQL, each tested with the program that reads it."""
 
 import base64
 import json
@@ -55,7 +55,7 @@ def promtool(component: Callable[[str], str], tmp_path_factory: pytest.TempPathF
     folder = tmp_path_factory.mktemp("promtool")
 
     def run(*words: str, document: object) -> str:
-        """Run promtool on a document; its output, if it is content."""
+        """Run promtool on a document; return its output if it succeeds."""
         path = folder / "document.yml"
         path.write_text(json.dumps(document))
         command = [component("promtool"), *words, str(path)]
@@ -132,7 +132,7 @@ MISFORTUNES = {
     "GpuXid": {'gpusteward_gpu_xid_errors_total{node="a",gpu="2",xid="79"}': "_x13 1x7"},
     "GpuProcessOutsideAllocation": {'gpusteward_process_outside_allocation{node="a",gpu="2",pod="p"}': "1x20"},
 }
-"""What must have been going on for each alert, a sample a minute."""
+"""The series that make each alert fire, one sample per minute."""
 WELL = {
     'up{job="gpusteward-agent",instance="a"}': "1x20",
     'gpusteward_snapshot_age_seconds{node="a"}': "3x20",

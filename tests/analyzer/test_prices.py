@@ -1,4 +1,4 @@
-"""What a GPU-hour costs: by model, by namespace, in integers."""
+"""Prices of a GPU-hour by model and namespace, in integers."""
 
 import numpy as np
 import pytest

@@ -87,7 +87,7 @@ def test_a_requested_cycle_is_run(engine: RunningEngine, tmp_path: Path):
 
 
 def test_a_slow_engine_delays_cycles_and_never_causes_two_at_once(engine: RunningEngine, tmp_path: Path):
-    spans: list[tuple[str, float, float]] = []  # of each question: the end of its cycle's window, begin, end
+    spans: list[tuple[str, float, float]] = []  # of each query: the end of its cycle's window, begin, end
 
     def respond_late(handler: Any, _expression: str) -> bool:
         began = time.monotonic()

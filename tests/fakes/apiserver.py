@@ -96,7 +96,7 @@ class FakeApiServer:
 
     @contextlib.contextmanager
     def down(self) -> Iterator[None]:
-        """Not there for a while: connections are refused, watches cut; then back on the same port with all it knew."""
+        """Down for a while: connections are refused, watches closed; then up on the same port with the same data."""
         self._close_connections()
         yield
         self._listen()

@@ -1,9 +1,9 @@
 """Language models on the loopback: OpenAI's chat completions (also as Azure spells them) and Anthropic's messages.
 
     with FakeModel() as model:
-        model.statuses = [500, 429]  # the first two requests fail so, then all is well
+        model.statuses = [500, 429]  # the first two requests fail with these, later ones succeed
 
-True HTTP and true wire formats: the SDKs talk to it as they would to a real one. Misfortunes are attributes.
+Real HTTP and real wire formats, used through the real SDKs. Faults are attributes.
 """
 
 import json
@@ -127,7 +127,7 @@ class FakeModel:
         try:
             for _ in range(ENDLESS_CHUNKS):
                 to.wfile.write(b" " * 65536)
-        except OSError:  # the client had enough
+        except OSError:  # the client has disconnected
             pass
 
     def _response_body(self, path: str, request: Json) -> bytes:

@@ -1,4 +1,4 @@
-"""What a GPU of each model reports, and that it could be true."""
+"""Readings of each GPU model, and their plausibility."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""dcgm-exporter's own families: XIDs and clock events over a window and in all, and who reaches whom."""
+"""dcgm-exporter's own families: XIDs and clock events over a window and in total, and the P2P status."""
 
 from collections.abc import Iterable
 from dataclasses import replace

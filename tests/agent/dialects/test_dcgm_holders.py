@@ -1,4 +1,4 @@
-"""The dcgm dialect and who holds a GPU: exclusive holders, shared GPUs, labels of pods."""
+"""Holders in the dcgm dialect: exclusive holders, shared GPUs, labels of pods."""
 
 import pytest
 

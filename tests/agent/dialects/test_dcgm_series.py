@@ -1,4 +1,4 @@
-"""Whatever the node looks like: no series twice, no label twice, every page readable by Prometheus' own parser."""
+"""For any node: no duplicate series, no duplicate label, every page readable by Prometheus' own parser."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -137,7 +137,7 @@ def test_probes_need_no_password(start: Starter, authority: Authority) -> None:
 
 
 def fetch_from_afar(server: Server, path: str, client_address: str = "10.1.2.3") -> bytes:
-    """What a client of another machine gets: a true connection with another address on its label."""
+    """The response to a client of another machine: a real connection with a replaced address."""
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as client:
         server.admit(Connection(listener.accept()[0], client_address))
         client.settimeout(10)
@@ -148,7 +148,7 @@ def fetch_from_afar(server: Server, path: str, client_address: str = "10.1.2.3")
 def test_remote_clients_get_the_snapshot_only_with_a_password_or_expose_snapshot(
     start: Starter, authority: Authority
 ) -> None:
-    for address in ("10.1.2.3", "::ffff:10.1.2.3", "127.0.0.6"):  # the last is how a mesh's proxy brings others in
+    for address in ("10.1.2.3", "::ffff:10.1.2.3", "127.0.0.6"):  # the last is the address of a service mesh proxy
         refused = fetch_from_afar(start(), "/snapshot", address)
         assert refused.startswith(b"HTTP/1.1 403")
         assert b"--expose-snapshot" in refused

@@ -1,4 +1,4 @@
-"""kubelet: true gRPC over a unix socket, and everything that can go wrong on it."""
+"""The kubelet client: real gRPC over a unix socket, and its faults."""
 
 import ast
 import contextlib

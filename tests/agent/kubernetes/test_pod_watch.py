@@ -1,4 +1,4 @@
-"""The watch on this node's pods: what it keeps of a pod, and everything it must live through."""
+"""The watch on this node's pods: what it keeps of a pod, and the faults it must survive."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What goes wrong with drivers and GPUs, and what it costs, through the true binding."""
+"""Faults of drivers and GPUs and their effects, through the real binding."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""MIG: instances as GPUs of their own, through the true binding."""
+"""MIG instances as separate GPUs, through the real binding."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What `Nvml` reads of whole GPUs, through the true binding."""
+"""What `Nvml` reads of whole GPUs, through the real binding."""
 
 import ctypes
 

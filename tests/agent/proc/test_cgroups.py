@@ -1,4 +1,4 @@
-"""cgroups: every runtime's paths, and nothing that makes the parser raise."""
+"""cgroup paths of every runtime; no input makes the parser raise."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ def test_every_collected_cgroup_file_is_parsed(case):
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        # Who runs what: the prefix does not matter, the shape does.
+        # Runtimes: the prefix does not matter, the form of the id does.
         (f"/system.slice/nerdctl-{A}.scope", CgroupIdentity("", A, "")),
         (f"/docker.slice/docker-{A}.scope", CgroupIdentity("", A, "")),
         (f"/libpod_parent/libpod-{A}", CgroupIdentity("", A, "")),
@@ -50,7 +50,7 @@ def test_every_collected_cgroup_file_is_parsed(case):
         (f"/system.slice:docker:{A}", CgroupIdentity("", A, "")),
         (f"/libpod_parent/libpod-{A}/ctr", CgroupIdentity("", A, "")),
         (f"/user.slice/user-1000.slice/user@1000.service/user.slice/docker-{A}.scope", CgroupIdentity("", A, "")),
-        # Where pods lie.
+        # Parent cgroups of pods.
         (f"/kubepods/kubepods/besteffort/pod{UID}/{A}", CgroupIdentity(UID, A, "besteffort")),
         (f"/podruntime/docker/kubepods/burstable/pod{UID}/{A}", CgroupIdentity(UID, A, "burstable")),
         (f"/user.slice/user-1000.slice/user@1000.service/k3s-rootless.service/kubepods/pod{UID}/{A}",

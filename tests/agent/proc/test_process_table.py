@@ -1,4 +1,4 @@
-"""proc: who a process is, on a /proc tree of files and on the real one."""
+"""The identity of a process, from a fake /proc and from the real one."""
 
 import getpass
 import os

@@ -1,4 +1,4 @@
-"""The ratio file of k8s-vgpu-monitor: one number, followed as it changes, refused with words when it is none."""
+"""The ratio file of k8s-vgpu-monitor: one number, reloaded when it changes, refused with a reason if invalid."""
 
 import logging
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What people name their pods reaches a model as quoted data, and changes no verdict whatever the model makes of it."""
+"""Pod names are sent to a model as quoted data and change no verdict, whatever the model responds."""
 
 import json
 from typing import Any

@@ -104,8 +104,8 @@ def test_a_verdict_becomes_a_case_with_names_labels_and_evidence() -> None:
     ids=str,
 )
 def test_only_relevant_changes_change_the_fingerprint(changes: dict[str, object], is_news: bool) -> None:
-    before = make_fingerprint(parked(evidence={"core_ratio_mean": 0.0}), asked_as="m")
-    assert (make_fingerprint(parked(**changes), asked_as="m") != before) is is_news
+    before = make_fingerprint(parked(evidence={"core_ratio_mean": 0.0}), model_key="m")
+    assert (make_fingerprint(parked(**changes), model_key="m") != before) is is_news
 
 
 def test_values_that_are_not_numbers_are_left_out_of_the_request() -> None:
@@ -114,7 +114,7 @@ def test_values_that_are_not_numbers_are_left_out_of_the_request() -> None:
 
 
 def test_another_model_has_another_fingerprint() -> None:
-    assert make_fingerprint(parked(), asked_as="a") != make_fingerprint(parked(), asked_as="b")
+    assert make_fingerprint(parked(), model_key="a") != make_fingerprint(parked(), model_key="b")
 
 
 def test_the_cache_evicts_the_least_recently_used_entry() -> None:

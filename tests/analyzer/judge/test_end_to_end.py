@@ -1,4 +1,4 @@
-"""From the pages of simulated nodes through a real Prometheus to verdicts, against the truth of who worked."""
+"""From the pages of simulated nodes through a real Prometheus to verdicts, compared with the simulated truth."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -65,7 +65,7 @@ class Row:
 
     @property
     def rested(self) -> bool:
-        """For long enough: what overlaps with work is a pause."""
+        """For long enough: a window that overlaps with work is a pause."""
         return not self.truth.worked(self.at - 2 * WINDOW, self.at)
 
     @property
@@ -128,14 +128,14 @@ def set_beside_truth(verdicts: VerdictTable) -> Iterator[Row]:
 
 @pytest.fixture(scope="module")
 def native(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judged]:
-    """The agent's page as it is."""
+    """The agent's page unchanged."""
     with running_prometheus(tmp_path_factory.mktemp("native"), scrape("native dcgm")) as engine:
         yield judge_engine(engine)
 
 
 @pytest.fixture(scope="module")
 def dcgm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judged]:
-    """A site that has nothing but DCGM's names, on a shared GPU the device's numbers for every pod."""
+    """A site with DCGM metrics only; on a shared GPU every pod has the numbers of the device."""
     samples = scrape("dcgm", DcgmOptions(device_per_pod=True))
     with running_prometheus(tmp_path_factory.mktemp("dcgm"), samples) as engine:
         yield judge_engine(engine)
@@ -178,7 +178,7 @@ def test_with_dcgm_metrics_alone_nearly_all_idle_exclusive_allocations_are_judge
 
 
 def test_signatures_are_plausible(native: Judged):
-    """Between working and resting lies the pause, which is bursty."""
+    """Between active and idle there is a pause, which is bursty."""
     for row in native.rows:
         if row.is_measurable and (row.worked or row.rested):
             assert row.signature in PLAUSIBLE[row.truth.kind, row.worked], row

@@ -1,4 +1,4 @@
-"""What earlier cycles saw: pauses, idle since, and forgetting."""
+"""History of earlier cycles: pauses, idle since, expiry."""
 
 from dataclasses import replace
 

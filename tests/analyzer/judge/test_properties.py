@@ -1,4 +1,4 @@
-"""What holds for any numbers whatever."""
+"""Properties that hold for any numbers."""
 
 from dataclasses import replace
 
@@ -54,7 +54,7 @@ def make_table(seed: int) -> UsageTable:
 
 
 def _draw(chance: np.random.Generator, size: int, scale: float) -> Column:
-    """Mostly nothing, sometimes something, now and then what cannot be."""
+    """Mostly zero, sometimes a value, rarely an impossible one."""
     amounts = np.where(chance.random(size) < 0.9, 0.0, chance.random(size) * scale)
     return np.where(chance.random(size) < 0.05, chance.choice(ODD, size), amounts)
 

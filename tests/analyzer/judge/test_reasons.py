@@ -1,4 +1,4 @@
-"""A verdict in words."""
+"""Reasons of a verdict as text."""
 
 import pytest
 

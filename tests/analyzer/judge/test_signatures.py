@@ -1,4 +1,4 @@
-"""What kind of (in)activity it is, and how far reclaim may go on it."""
+"""Signatures: the kind of use or idleness, and the highest action for each."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Verdicts on simulated nodes beside the truth about them: what the truth tests and `bench.judge_truth` count."""
+"""Verdicts on simulated nodes with their truth, for test_ground_truth and `bench.judge_truth`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -75,7 +75,7 @@ def judge_nodes(
     counter_step: float | None = None,
     cycles: int = CYCLES,
 ) -> list[Case]:
-    """Judge as the analyzer does, cycle after cycle up to a moment, and set the truth beside it."""
+    """Judge as the analyzer does, cycle after cycle up to a moment, and add the truth."""
     sampled = Sampled(nodes)
     history = History()
     for back in reversed(range(cycles)):
@@ -86,7 +86,7 @@ def judge_nodes(
 
 
 def compare(verdicts: VerdictTable, sampled: Sampled) -> Iterator[Case]:
-    """Rows whose pods were there for the whole window."""
+    """Rows whose pods existed during the whole window."""
     at, window = verdicts.usage.at, verdicts.usage.window_seconds
     truths = sampled.truths(at)
     for row, held in enumerate(verdicts.usage.allocations):

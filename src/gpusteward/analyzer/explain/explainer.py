@@ -62,7 +62,7 @@ class Explainer:
         cycle = _Cycle(now, self._settings.budget)
         uncached = self._find_cached(cases, cycle)
         if uncached and cycle.budget and not self._interrupted.is_set():
-            self._ask_in_own_loop(uncached, cycle)
+            self._request_in_own_loop(uncached, cycle)
         self.counters.skipped += sum(
             case.key not in cycle.opinions and case.key not in cycle.failures for case in cases
         )
@@ -74,7 +74,7 @@ class Explainer:
         uncached: dict[str, list[Case]] = {}
         settings = self._settings
         for case in cases:
-            fingerprint = make_fingerprint(case, asked_as=f"{settings.api_url} {settings.model} {settings.language}")
+            fingerprint = make_fingerprint(case, model_key=f"{settings.api_url} {settings.model} {settings.language}")
             opinion = self._cache.find(fingerprint)
             if opinion is None:
                 uncached.setdefault(fingerprint, []).append(case)
@@ -83,11 +83,11 @@ class Explainer:
                 cycle.opinions[case.key] = replace(opinion, rule_score=case.score)
         return uncached
 
-    def _ask_in_own_loop(self, uncached: CasesByFingerprint, cycle: _Cycle) -> None:
+    def _request_in_own_loop(self, uncached: CasesByFingerprint, cycle: _Cycle) -> None:
         """Opinions are stored as they arrive: when time is up, those already there stay."""
         try:
             load_sdk(self._settings)  # takes seconds the first time, which must not count as the model's
-            asyncio.run(self._ask_all(uncached, cycle))
+            asyncio.run(self._request_all(uncached, cycle))
         except asyncio.CancelledError:
             log.info("opinions_interrupted", opinions=len(cycle.opinions))
         except ModelError as error:  # the client could not be opened
@@ -96,7 +96,7 @@ class Explainer:
         finally:
             self._running = None
 
-    async def _ask_all(self, uncached: CasesByFingerprint, cycle: _Cycle) -> None:
+    async def _request_all(self, uncached: CasesByFingerprint, cycle: _Cycle) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._running = (asyncio.get_running_loop(), task)
@@ -104,26 +104,28 @@ class Explainer:
             return
         try:
             async with asyncio.timeout(self._settings.cycle_timeout), open_model(self._settings) as client:
-                await self._ask_concurrently(uncached, client, cycle=cycle)
+                await self._request_concurrently(uncached, client, cycle=cycle)
         except TimeoutError:
             self.counters.failures[Failure.TIMEOUT] += 1
 
-    async def _ask_concurrently(self, uncached: CasesByFingerprint, client: ModelClient, *, cycle: _Cycle) -> None:
+    async def _request_concurrently(self, uncached: CasesByFingerprint, client: ModelClient, *, cycle: _Cycle) -> None:
         waiting = iter(uncached.items())
 
         async def work() -> None:
             for fingerprint, cases in waiting:
                 if cycle.has_failed or not cycle.budget:
                     return
-                await self._ask_about(fingerprint, cases, client=client, cycle=cycle)
+                await self._request_opinion(fingerprint, cases, client=client, cycle=cycle)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(min(self._settings.concurrency, len(uncached))):
                 group.create_task(work())
 
-    async def _ask_about(self, fingerprint: str, cases: Sequence[Case], *, client: ModelClient, cycle: _Cycle) -> None:
+    async def _request_opinion(
+        self, fingerprint: str, cases: Sequence[Case], *, client: ModelClient, cycle: _Cycle
+    ) -> None:
         try:
-            response = await self._ask_with_retries(write_prompt(cases[0]), client, cycle=cycle)
+            response = await self._request_with_retries(write_prompt(cases[0]), client, cycle=cycle)
         except ModelError as error:
             cycle.failures |= dict.fromkeys((case.key for case in cases), str(error))
             cycle.has_failed |= error.failure in FATAL
@@ -137,11 +139,11 @@ class Explainer:
         self._cache.add(fingerprint, opinion)
         cycle.opinions |= {case.key: replace(opinion, rule_score=case.score) for case in cases}
 
-    async def _ask_with_retries(self, text: str, client: ModelClient, *, cycle: _Cycle) -> ModelResponse:
+    async def _request_with_retries(self, text: str, client: ModelClient, *, cycle: _Cycle) -> ModelResponse:
         """Raises the last ModelError when a retry would not help or is not allowed."""
         for attempt in range(self._settings.retry_times + 1):
             try:
-                return await self._ask_once(text, client, cycle=cycle)
+                return await self._request_once(text, client, cycle=cycle)
             except ModelError as error:
                 changes_output = self._note_refusal_of_tools(error)
                 is_last = attempt == self._settings.retry_times or not cycle.budget
@@ -152,16 +154,16 @@ class Explainer:
                     raise
         raise ModelError(Failure.UNEXPECTED)  # unreachable: the last attempt returns or raises
 
-    async def _ask_once(self, text: str, client: ModelClient, *, cycle: _Cycle) -> ModelResponse:
+    async def _request_once(self, text: str, client: ModelClient, *, cycle: _Cycle) -> ModelResponse:
         cycle.budget -= 1
         self.counters.calls += 1
         try:
-            return await client.ask(text, as_tool=self._asks_for_tools())
+            return await client.request(text, as_tool=self._uses_tools())
         except ModelError as error:
             self.counters.failures[error.failure] += 1
             raise
 
-    def _asks_for_tools(self) -> bool:
+    def _uses_tools(self) -> bool:
         return self._settings.output == "tool" or (self._settings.output == "auto" and not self._tools_refused)
 
     def _note_refusal_of_tools(self, error: ModelError) -> bool:

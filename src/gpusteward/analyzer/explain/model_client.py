@@ -47,7 +47,7 @@ class ModelClient:
         self._model = model
         self._settings = settings
 
-    async def ask(self, prompt: str, *, as_tool: bool) -> ModelResponse:
+    async def request(self, prompt: str, *, as_tool: bool) -> ModelResponse:
         """One request, no retries. Raises ModelError."""
         from pydantic_ai import exceptions
 

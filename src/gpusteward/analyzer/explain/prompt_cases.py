@@ -86,13 +86,13 @@ def _names(usage: Usage) -> dict[str, str]:
     return {key: name for key, name in names.items() if name}
 
 
-def make_fingerprint(case: Case, *, asked_as: str) -> str:
+def make_fingerprint(case: Case, *, model_key: str) -> str:
     """Equal for cases that a model would answer alike: evidence in coarse steps, everything else as it is.
 
-    `asked_as` is what else determines the opinion: model, language.
+    `model_key` is what else determines the opinion: model, language.
     """
     known = [
-        asked_as,
+        model_key,
         [case.state, case.activity, case.signature],
         sorted((name, _coarse(name, value)) for name, value in case.evidence.items()),
         sorted(case.names.items()),
