@@ -1,6 +1,7 @@
 """`gpusteward serve` as a process: real command, real Prometheus, real signals."""
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from gpusteward.analyzer.serve import raise_file_limit
 from gpusteward.simulate.fleets import default_node, fleet
 from tests.analyzer.engines import RunningEngine, running_prometheus
 from tests.analyzer.scraped_history import scrape_history, scrape_times
@@ -239,3 +241,13 @@ def test_every_log_line_has_the_configured_format(engine: RunningEngine, tmp_pat
     assert all(line.startswith('{"time":') for line in lines)
     assert any('"event": "request_finished"' in line and '"path": "/nowhere"' in line for line in lines)
     assert "secret-in-a-query" not in "".join(lines)
+
+
+def test_as_many_files_may_be_open_as_the_system_permits():
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, before[1]), before[1]))
+    try:
+        raise_file_limit()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -3,13 +3,14 @@
 import asyncio
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import uvicorn
 from fastapi import FastAPI
@@ -43,6 +44,7 @@ def run_analyzer(
     with the URL it listens on.
     """
     limit_malloc_arenas()
+    raise_file_limit()
     listening = open_socket(file.settings.server)
     analyzer = Analyzer(file, owners=owners or open_owners(file.settings.kubernetes, os.environ))
     prepare(analyzer)
@@ -56,6 +58,14 @@ def run_analyzer(
         runner.run(_serve(analyzer, server, listening))
     log.info("analyzer_stopped")
     return 0
+
+
+def raise_file_limit() -> None:
+    """Allow as many open files as the system permits: a connection stays open for each of up to `scrape.target_limit`
+    targets, and many systems allow only 1,024 at first."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _redirect_uvicorn_logs() -> None:
