@@ -1,21 +1,27 @@
 # gpusteward: `make demo` shows it, `make test` proves it. Both set up everything they need by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench ci components lock docs golden clean
+.PHONY: help demo test test-fast check bench ci components lock docs golden clean
 
 # `python3` may be an older one; where there is a python3.11 it is the one all this is tested with.
 PYTHON ?= $(or $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null),python3)
 UV := $(or $(shell command -v uv 2>/dev/null),.build/uv/bin/uv)
 BIN := .venv/bin
 DEMO_ADDRESS ?= 127.0.0.1:8080
+# A file of tests runs in one worker; many tests wait for processes, so one worker more than cores is used.
+WORKERS ?= $(shell expr $$(nproc) + 1)
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 help: ## this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 demo: .venv/ready ## the whole product on 40 simulated nodes; prints its address
 	$(BIN)/gpusteward demo --address $(DEMO_ADDRESS)
 
 test: .venv/ready ## all tests; those that need a component which is not installed are skipped with a reason
-	$(BIN)/python -m pytest
+	$(PYTEST)
+
+test-fast: .venv/ready ## tests without processes and components, for the edit loop
+	$(PYTEST) -m 'not slow'
 
 check: .venv/ready ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .
@@ -32,7 +38,7 @@ bench: .venv/ready ## measure; results with their commands go to bench/results/
 	$(BIN)/python -m bench.demo
 
 ci: components check ## what CI runs: real components installed, a skip is a failure
-	GPUSTEWARD_NO_SKIP=1 $(BIN)/python -m pytest
+	GPUSTEWARD_NO_SKIP=1 $(PYTEST)
 
 components: .venv/ready ## install the real components the tests use (Debian packages)
 	.ci/components

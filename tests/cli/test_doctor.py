@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -172,7 +173,7 @@ def test_a_healthy_analyzer_is_ok_and_its_clock_is_compared() -> None:
         "sample coverage 100% of 4 allocations; the utilization of 1 other"
     )
     assert found["clock"][0]["status"] == "ok"
-    assert found["clock"][0]["finding"] == "within 1 s of this machine: analyzer"
+    assert re.fullmatch(r"within [1-3] s of this machine: analyzer", found["clock"][0]["finding"])
     assert code == 0
 
 
