@@ -24,6 +24,8 @@ from tests.fakes.apiserver import wait_until
 from tests.local.processes import Program
 from tests.local.processes import running as running_program
 
+pytestmark = pytest.mark.slow
+
 GOLDEN = sorted((ROOT / "tests/agent/golden").glob("*.prom"))
 SHELL_LINES = [
     (name, line) for name in READMES for block in list_blocks("sh", name) for line in block.text.splitlines()

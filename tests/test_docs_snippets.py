@@ -31,6 +31,8 @@ from tests.agent.http.clients import LOOPBACK, FakeContent
 from tests.agent.test_agent_process import RunningAgent, is_ready, running
 from tests.documents import Block, list_blocks
 
+pytestmark = pytest.mark.slow
+
 PROMQL = list_blocks("promql")
 YAML = list_blocks("yaml")
 

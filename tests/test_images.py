@@ -13,6 +13,8 @@ import pytest
 from tests.conftest import give_up
 from tests.documents import ROOT
 
+pytestmark = pytest.mark.slow
+
 DOCKERFILE = (ROOT / "deploy/images/Dockerfile").read_text()
 IGNORED = (ROOT / ".dockerignore").read_text().splitlines()
 COPIED = [

@@ -21,6 +21,8 @@ from tests.fakes.apiserver import FakeApiServer
 from tests.fakes.machine_examples import exclusive
 from tests.fakes.nvml_library import environment
 
+pytestmark = pytest.mark.slow
+
 LIB_RM_VERSION_MISMATCH = 18  # NVML_ERROR_LIB_RM_VERSION_MISMATCH
 COMMAND = (sys.executable, "-m", "gpusteward.cli.main")
 

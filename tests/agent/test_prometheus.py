@@ -13,6 +13,8 @@ import pytest
 
 from tests.agent.test_agent_process import RunningAgent, free_port, is_ready, running
 
+pytestmark = pytest.mark.slow
+
 DASHBOARD_12239 = (
     'DCGM_FI_DEV_GPU_TEMP{instance=~".*", gpu=~"0"}',
     'avg(DCGM_FI_DEV_GPU_TEMP{instance=~".*", gpu=~".*"})',

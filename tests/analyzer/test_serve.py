@@ -23,6 +23,8 @@ from tests.analyzer.scraped_history import scrape_history, scrape_times
 from tests.analyzer.serve_process import COMMAND, RunningServe, running_serve
 from tests.analyzer.sources.faulty_engine import faulty, no_response
 
+pytestmark = pytest.mark.slow
+
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 NOWHERE = "http://127.0.0.1:9"
 LONGEST_END_SECONDS = 5.0

@@ -26,6 +26,8 @@ from tests.fakes.apiserver import wait_until
 from tests.fakes.kubelet import FakeKubelet, device_claim, response
 from tests.fakes.nvml_library import FakeNvml, environment
 
+pytestmark = pytest.mark.slow
+
 DOCTOR = (sys.executable, "-m", "gpusteward.cli.main", "doctor")
 
 

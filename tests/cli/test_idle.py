@@ -19,6 +19,8 @@ from tests.analyzer.api.server import Api, FakeLedger, make_result, running_api
 from tests.analyzer.usage_tables import AT, DAY, large_table, resting, table_of
 from tests.cli.golden_files import assert_golden
 
+pytestmark = pytest.mark.slow
+
 NOTHING = "No idle or suspicious workloads.\n"
 
 

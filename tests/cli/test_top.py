@@ -29,6 +29,8 @@ from tests.cli.screens import (
     watching,
 )
 
+pytestmark = pytest.mark.slow
+
 A10 = "NVIDIA A10"
 
 

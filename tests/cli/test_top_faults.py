@@ -24,6 +24,8 @@ from tests.analyzer.api.server import Api, make_result, running_api
 from tests.analyzer.usage_tables import large_table, resting, table_of
 from tests.cli.screens import app_of, read_screen, run, until, until_seen, watching
 
+pytestmark = pytest.mark.slow
+
 
 def test_an_unreachable_server_is_reported_on_the_screen() -> None:
     async def watch() -> None:

@@ -12,6 +12,8 @@ from tests.cli.golden_files import assert_golden
 from tests.cli.nodes import AT, SnapshotPages, make_snapshot
 from tests.cli.screens import LARGE, SMALL, app_of, read_screen, run, until, until_seen, watching
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 @pytest.mark.parametrize("view", ["gpus", "workloads", "tenants"])

@@ -12,6 +12,8 @@ from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading, MigInstance, Place
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usage_split import GpuSplit, Part, split_usage
 
+pytestmark = pytest.mark.slow
+
 GIB = 1024**3
 GPU = Gpu("node-a", 0, "GPU-0", "NVIDIA A100-SXM4-80GB", memory_total_bytes=80 * GIB)
 ALICE = Container("research", "alice-0", "uid-a", "main")

@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import IO, Any
 
 ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
@@ -19,9 +20,14 @@ ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
 class Program:
     """A running command."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], stderr: IO[str] | int | None = None) -> None:
         self.process = process
         self.url = ""
+        self._log = None if stderr is None or isinstance(stderr, int) else Path(stderr.name)
+
+    def describe_exit(self) -> str:
+        """The exit code, and what it wrote to its log file."""
+        return f"it has exited with {self.process.poll()}: {self._log.read_text() if self._log else 'no log file'}"
 
     def wait_for_address(self, seconds: float) -> str:
         """The address that it prints on standard output."""
@@ -29,7 +35,7 @@ class Program:
         assert self.process.stdout is not None
         while time.monotonic() < deadline:
             line = self.process.stdout.readline()
-            assert line or self.process.poll() is None, "it has exited"
+            assert line or self.process.poll() is None, self.describe_exit()
             if found := ADDRESS.search(line):
                 self.url = found[0]
                 return self.url
@@ -49,7 +55,7 @@ class Program:
                     return found
             except (urllib.error.URLError, ConnectionError):
                 pass
-            assert self.process.poll() is None, "it has exited"
+            assert self.process.poll() is None, self.describe_exit()
             assert time.monotonic() < deadline, f"{path} has no items after {seconds} s"
             time.sleep(0.2)
 
@@ -73,7 +79,7 @@ def running_command(
         command, env=dict(env), stdout=subprocess.PIPE, stderr=stderr, text=True, start_new_session=True
     ) as process:
         try:
-            yield Program(process)
+            yield Program(process, stderr)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)

@@ -12,6 +12,8 @@ import pytest
 from tests.fakes.apiserver import wait_until
 from tests.local.processes import running, running_command
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 FLAGS = ("demo", "--address", "127.0.0.1:0")
 

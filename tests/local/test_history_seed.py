@@ -15,6 +15,8 @@ from gpusteward.analyzer.prices import PriceList, PriceSettings
 from gpusteward.local.history_seed import SeededHistory
 from gpusteward.simulate.fleets import fleet
 
+pytestmark = pytest.mark.slow
+
 UNTIL = 1_790_001_234.0
 DAYS = 2
 NODES = 10

@@ -13,6 +13,8 @@ from tests.fakes import nvml_scenarios as nvml
 from tests.fakes.nvml_library import environment
 from tests.local.processes import running
 
+pytestmark = pytest.mark.slow
+
 SLEEPER = "import sys; sys.stdin.read()"
 
 

@@ -13,6 +13,8 @@ from gpusteward.core.messages import format_text
 from gpusteward.core.verdicts import Activity, Signature, State, Step
 from gpusteward.messages import verdicts
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent.parent
 SOURCE = ROOT / "src" / "gpusteward"
 CHINESE = re.compile(r"[\u4e00-\u9fff]")

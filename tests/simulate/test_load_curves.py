@@ -24,6 +24,8 @@ from gpusteward.simulate.load_curves import (
     Steady,
 )
 
+pytestmark = pytest.mark.slow
+
 CURVES: dict[str, LoadCurve] = {
     "rest": Idle(),
     "constant": Constant(0.3),

@@ -15,6 +15,8 @@ from gpusteward.analyzer.explain.failures import Failure
 from tests.analyzer.explain.cases import KEY, NOW, ai, parked, several
 from tests.fakes.model_server import ANSWER, FakeModel, unreachable_url
 
+pytestmark = pytest.mark.slow
+
 CHAT = "/v1/chat/completions"
 
 

@@ -25,6 +25,8 @@ from gpusteward.simulate.workloads import Kind
 from tests.analyzer.engines import RunningEngine, Sample, running_prometheus
 from tests.analyzer.scraped_history import AT, WINDOW, scrape_history, scrape_times
 
+pytestmark = pytest.mark.slow
+
 CYCLE, CYCLES = 300.0, 5
 """Half an hour: after that work may be classified as keep-alive."""
 RULES = Rules()

@@ -9,6 +9,8 @@ from tests.analyzer.judge.truth_cases import MOMENTS, Case, even_servers, find_b
 from tests.analyzer.usage_tables import AGENT_STEP
 from tests.simulate.single_workload import single_workload_node
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(200)
 
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,8 @@ from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, State
 from gpusteward.messages import unknown_reasons
 from tests.analyzer.usage_tables import AT, SUMS, WINDOW, allocation, with_stats
+
+pytestmark = pytest.mark.slow
 
 RULES = Rules()
 IDLE = ACTIVITIES.index(Activity.IDLE)

@@ -24,6 +24,8 @@ from tests.analyzer.ledger.cycles import (
 )
 from tests.analyzer.usage_tables import allocation
 
+pytestmark = pytest.mark.slow
+
 DAY_MINUTES = 24 * 60
 ONE = [(allocation(0), WORKING)]
 FLEET = {("node-0", "H100"): 8}

@@ -34,6 +34,8 @@ from tests.analyzer.ledger.cycles import (
 )
 from tests.analyzer.usage_tables import allocation
 
+pytestmark = pytest.mark.slow
+
 MANY = [(allocation(number), WORKING) for number in range(1000)]
 
 

@@ -20,6 +20,8 @@ from gpusteward.core.errors import SourceError
 from tests.analyzer.ledger.cycles import WORKING, cycles, hour, hourly, minutes_of, open_ledger, read_table
 from tests.analyzer.usage_tables import allocation
 
+pytestmark = pytest.mark.slow
+
 DUMPS = sorted((Path(__file__).parent / "dumps").glob("*.sql"))
 """Tables of every released schema version with a few rows, as `sqlite3 .dump` writes them. Never changed."""
 

@@ -4,6 +4,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete, func, select
@@ -18,6 +19,8 @@ from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.core.usages import Measure
 from tests.analyzer.ledger.cycles import PARTS, RESTING, START, UNREAD, WORKING, cycle, open_ledger, read_table
 from tests.analyzer.usage_tables import GIB, allocation, signal, table_of
+
+pytestmark = pytest.mark.slow
 
 DEVICES = 3
 SLOTS = st.tuples(st.integers(0, 7), st.integers(0, DEVICES - 1), st.sampled_from(["", "1", "2"]))

@@ -26,6 +26,8 @@ from tests.analyzer.ledger.cycles import (
 )
 from tests.analyzer.usage_tables import GIB, allocation, signal
 
+pytestmark = pytest.mark.slow
+
 OLD = START - 86_400
 
 

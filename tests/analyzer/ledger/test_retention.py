@@ -22,6 +22,8 @@ from tests.analyzer.ledger.cycles import (
 )
 from tests.analyzer.usage_tables import allocation
 
+pytestmark = pytest.mark.slow
+
 AMOUNTS = (
     *("allocated_ms", "active_ms", "idle_ms", "unknown_ms", "active_cost", "idle_cost", "unknown_cost"),
     *("energy_mj", "energy_ms", "score_ms_sum", "scored_ms"),

@@ -18,6 +18,8 @@ from tests.analyzer.sources.owners.test_owners import POD, REPLICA_SET, cluster,
 from tests.fakes.kubernetes_objects import FakeObjects
 from tests.fakes.receivers import Receiver, wait_until
 
+pytestmark = pytest.mark.slow
+
 HOOK = "/open-apis/bot/v2/hook/0a1b-2c3d"
 
 __all__ = ["cluster"]

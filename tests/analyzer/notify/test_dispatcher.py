@@ -19,6 +19,8 @@ from tests.analyzer.notify.notifier_setup import (
 from tests.analyzer.usage_tables import AT
 from tests.fakes.receivers import Receiver, wait_until
 
+pytestmark = pytest.mark.slow
+
 CYCLES = 12
 RESTARTS_PER_CYCLE = 5
 PODS = 15

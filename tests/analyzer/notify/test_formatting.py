@@ -10,6 +10,8 @@ from gpusteward.analyzer.notify.notices.messages import MessageOptions, write_id
 from tests.analyzer.notify.notifier_setup import gpu_of, result_of, settings_of
 from tests.analyzer.usage_tables import AT
 
+pytestmark = pytest.mark.slow
+
 HOSTILE_NAMES = (
     "@all",
     "@everyone",

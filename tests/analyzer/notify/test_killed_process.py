@@ -5,8 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.analyzer.notify.notifier_setup import open_ledger, running_notifier, settings_of, timestamps_by_pod
 from tests.fakes.receivers import Receiver, wait_until
+
+pytestmark = pytest.mark.slow
 
 KILLS = 4
 PODS = 4

@@ -16,6 +16,8 @@ from gpusteward.analyzer.settings.settings import SchedulerSettings
 from tests.analyzer.ledger.cycles import RESTING, SETTINGS, START, WORKING, cycle, hour, open_ledger, read_table
 from tests.analyzer.usage_tables import allocation
 
+pytestmark = pytest.mark.slow
+
 DOLLARS = PriceSettings(currency="USD", default=1.2, electricity_per_kwh=0.5)
 YUAN = PriceSettings(currency="CNY", default=12.0, electricity_per_kwh=0.8)
 NO_PRICES = PriceSettings(currency="USD")

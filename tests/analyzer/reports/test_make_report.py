@@ -15,6 +15,8 @@ from gpusteward.analyzer.reports.report import Amounts, By, Report, ReportQuery
 from gpusteward.core.errors import SourceError
 from tests.analyzer.reports.ledger_rows import A100, GIB, H100, T4, LedgerRows, at, make_usage, open_ledger_rows
 
+pytestmark = pytest.mark.slow
+
 ELECTRIC = PriceSettings(currency="EUR", electricity_per_kwh=0.3)
 WATTS_200_FOR_AN_HOUR = 200 * 3_600_000  # millijoules
 

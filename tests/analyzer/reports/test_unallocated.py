@@ -16,6 +16,8 @@ from gpusteward.analyzer.settings.settings import SchedulerSettings
 from tests.analyzer.ledger.cycles import RESTING, SETTINGS, START, WORKING, cycle, hour, open_ledger
 from tests.analyzer.usage_tables import allocation
 
+pytestmark = pytest.mark.slow
+
 H100 = "NVIDIA H100 80GB HBM3"
 EIGHT = {("node-0", H100): 8}
 

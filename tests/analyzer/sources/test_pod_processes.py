@@ -26,6 +26,8 @@ from tests.analyzer.engines import Sample, running_prometheus, running_victoria
 from tests.analyzer.scraped_history import AT, rename_labels, scrape_history, scrape_times
 from tests.analyzer.sources.scrape.page_server import PageServer, pages_of, serving_pages
 
+pytestmark = pytest.mark.slow
+
 NODES = [default_node(1, name="showcase"), *fleet(10)]
 LAST = scrape_times()[-1]
 TIMES = scrape_times(seconds=60)

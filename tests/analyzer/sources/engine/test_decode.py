@@ -14,6 +14,8 @@ from gpusteward.analyzer.sources.engine.label_text_index import TextRowIndex
 from gpusteward.analyzer.sources.usage.row_index import DeviceKey
 from gpusteward.core.errors import SourceError
 
+pytestmark = pytest.mark.slow
+
 
 def vector(*rows: tuple[dict[str, str], str], **head: object) -> bytes:
     result = [{"metric": metric, "value": [1790000000.5, value]} for metric, value in rows]

@@ -20,6 +20,8 @@ from gpusteward.core.usages import AllocationKey
 from gpusteward.kubernetes.api import ApiServer
 from tests.fakes.kubernetes_objects import FakeObjects
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def cluster() -> Iterator[FakeObjects]:

@@ -24,6 +24,8 @@ from tests.analyzer.scraped_history import AT, scrape_history, scrape_times, ste
 from tests.analyzer.sources.faulty_engine import FaultyEngine, fails, faulty
 from tests.analyzer.tables import assert_alike, of_pod
 
+pytestmark = pytest.mark.slow
+
 TIMES = scrape_times()
 LATER = AT + 30
 FREE, LIMIT = "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_ENFORCED_POWER_LIMIT"

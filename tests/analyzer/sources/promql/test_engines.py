@@ -37,6 +37,8 @@ from tests.analyzer.scraped_history import AT, STEP, WINDOW, scrape_history, scr
 from tests.analyzer.sources.faulty_engine import faulty
 from tests.analyzer.tables import assert_alike, index_rows
 
+pytestmark = pytest.mark.slow
+
 RULES = Path(__file__).parents[4] / "deploy/rules/recording.yaml"
 NODES = [default_node(1, name="showcase"), *fleet(10)]
 NATIVE = tuple(scrape_history(NODES, scrape_times()))

@@ -33,6 +33,8 @@ from tests.analyzer.sources.faulty_engine import (
 )
 from tests.analyzer.tables import assert_alike
 
+pytestmark = pytest.mark.slow
+
 GPUS = 40
 CORE = "DCGM_FI_DEV_GPU_UTIL"
 MEAN_OF_CORE = f"avg_over_time({CORE}"

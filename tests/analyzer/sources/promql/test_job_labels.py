@@ -16,6 +16,8 @@ from tests.analyzer.scraped_history import AT, rename_labels, scrape_history, sc
 from tests.analyzer.sources.faulty_engine import FaultyEngine, faulty
 from tests.analyzer.tables import index_rows, of_pod
 
+pytestmark = pytest.mark.slow
+
 TIMES = scrape_times()
 QUIET = [at for at in TIMES if at < AT - 360]
 EXPORTER = {"pod": "dcgm-exporter-x", "namespace": "gpu-operator", "container": "exporter"}

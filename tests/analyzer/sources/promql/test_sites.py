@@ -20,6 +20,8 @@ from tests.analyzer.scraped_history import AT, rename_labels, scrape_history, sc
 from tests.analyzer.sources.faulty_engine import FaultyEngine, faulty
 from tests.analyzer.tables import assert_alike, index_rows, of_pod
 
+pytestmark = pytest.mark.slow
+
 NODES = fleet(5)
 TIMES = scrape_times()
 DEVICE = {"UUID": "GPU-1", "Hostname": "n1", "gpu": "0", "modelName": "A100", "job": "dcgm"}

@@ -27,6 +27,8 @@ from tests.analyzer.sources.faulty_engine import fails, faulty
 from tests.analyzer.sources.scrape.page_server import fed_source
 from tests.analyzer.tables import index_rows, of_pod
 
+pytestmark = pytest.mark.slow
+
 STALE = NO_CURRENT_SAMPLE.en
 NODES = [default_node(1, name="showcase"), *fleet(10)]
 QUIET = [at for at in scrape_times() if at < AT - 360]

@@ -18,6 +18,8 @@ from tests.analyzer.scraped_history import AT, WINDOW, scrape_history, scrape_ti
 from tests.analyzer.sources.scrape.page_server import fed_source
 from tests.analyzer.tables import assert_alike, index_rows
 
+pytestmark = pytest.mark.slow
+
 NODES = [default_node(1, name="showcase"), *fleet(10)]
 GOLDEN = Path(__file__).parents[3] / "agent/golden"
 SINGLE = 1e-5

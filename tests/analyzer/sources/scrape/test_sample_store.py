@@ -17,6 +17,8 @@ from gpusteward.messages import unknown_reasons
 from tests.analyzer.sources.scrape.test_page_parser import AT, STEP, page
 from tests.analyzer.tables import of_pod
 
+pytestmark = pytest.mark.slow
+
 
 def idle_source(**settings: object) -> ScrapeSource:
     return ScrapeSource(ScrapeSettings(kubernetes="never", **settings), window_seconds=600)

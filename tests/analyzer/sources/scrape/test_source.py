@@ -25,6 +25,8 @@ from tests.analyzer.sources.scrape.test_targets import exporter
 from tests.analyzer.tables import of_pod
 from tests.fakes.apiserver import FakeApiServer
 
+pytestmark = pytest.mark.slow
+
 QUICK = {"interval": 1, "timeout": 2.0, "kubernetes": "never"}
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
