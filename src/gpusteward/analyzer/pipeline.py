@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from gpusteward.analyzer.explain.caution import Caution, restrain_all, weigh_all
 from gpusteward.analyzer.explain.explainer import Explainer
+from gpusteward.analyzer.explain.opinion_effects import OpinionEffect, apply_objections, evaluate_opinions
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.explain.prompt_cases import choose_rows, make_case
 from gpusteward.analyzer.judge.history import History
@@ -74,7 +74,7 @@ class Cycle:
     usage: UsageTable = field(init=False)
     verdicts: VerdictTable = field(init=False)
     opinions: Mapping[int, Opinion] = field(init=False)  # by row of `verdicts`
-    cautions: Mapping[int, Caution] = field(init=False)
+    opinion_effects: Mapping[int, OpinionEffect] = field(init=False)
     result: Result = field(init=False)
     source_error: SourceError | None = None  # of the stage that failed; has texts in all languages
 
@@ -210,8 +210,8 @@ class Pipeline:
     def _explain(self, cycle: Cycle) -> None:
         """Second opinions can only make a verdict more careful."""
         cycle.opinions = self._read_opinions(cycle) if cycle.use_ai else {}
-        cycle.cautions = weigh_all(cycle.verdicts, cycle.opinions, threshold=cycle.settings.ai.threshold)
-        cycle.verdicts = restrain_all(cycle.verdicts, cycle.cautions)
+        cycle.opinion_effects = evaluate_opinions(cycle.verdicts, cycle.opinions, threshold=cycle.settings.ai.threshold)
+        cycle.verdicts = apply_objections(cycle.verdicts, cycle.opinion_effects)
 
     def _read_opinions(self, cycle: Cycle) -> Mapping[int, Opinion]:
         verdicts, settings = cycle.verdicts, cycle.settings
@@ -234,7 +234,7 @@ class Pipeline:
             verdicts=cycle.verdicts,
             workloads=workloads,
             opinions=cycle.opinions,
-            cautions=cycle.cautions,
+            opinion_effects=cycle.opinion_effects,
             sources=self._components.source.describe(),
         )
         self._components.publisher.publish(cycle.result)

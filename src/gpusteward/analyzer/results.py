@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpusteward.analyzer.explain.caution import Caution
+from gpusteward.analyzer.explain.opinion_effects import OpinionEffect
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.judge.workloads import WorkloadTable
 from gpusteward.analyzer.settings.settings import Settings
@@ -23,7 +23,7 @@ class Result:
     workloads: WorkloadTable
     opinions: Mapping[int, Opinion] = field(default_factory=dict)  # by row of `verdicts`
     sources: Mapping[str, Any] = field(default_factory=dict)  # description of the source, as plain data
-    cautions: Mapping[int, Caution] = field(default_factory=dict)  # the effect of each opinion, by the same rows
+    opinion_effects: Mapping[int, OpinionEffect] = field(default_factory=dict)  # by the same rows
 
     @property
     def tag(self) -> str:

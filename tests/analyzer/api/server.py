@@ -23,8 +23,8 @@ from gpusteward.analyzer.api.event_feed import EventFeed
 from gpusteward.analyzer.api.http.roles import Roles
 from gpusteward.analyzer.api.publisher import ResultPublisher
 from gpusteward.analyzer.api.result_store import ResultStore
-from gpusteward.analyzer.explain.caution import restrain_all, weigh_all
 from gpusteward.analyzer.explain.counters import ModelCounters
+from gpusteward.analyzer.explain.opinion_effects import apply_objections, evaluate_opinions
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
@@ -89,8 +89,8 @@ def make_result(
     """The result of a cycle over a usage table."""
     settings = settings or Settings()
     verdicts, _ = judge(table, settings.rules, History(), now=table.at)
-    cautions = weigh_all(verdicts, opinions or {}, threshold=settings.ai.threshold)
-    verdicts = restrain_all(verdicts, cautions)
+    opinion_effects = evaluate_opinions(verdicts, opinions or {}, threshold=settings.ai.threshold)
+    verdicts = apply_objections(verdicts, opinion_effects)
     workloads = judge_workloads(verdicts, settings.rules)
     return Result(
         number=number,
@@ -100,7 +100,7 @@ def make_result(
         verdicts=verdicts,
         workloads=workloads,
         opinions=opinions or {},
-        cautions=cautions,
+        opinion_effects=opinion_effects,
     )
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusteward.analyzer.explain.caution import restrain, weigh
 from gpusteward.analyzer.explain.explainer import Explainer
+from gpusteward.analyzer.explain.opinion_effects import evaluate_opinion, limit_step
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.explain.prompts import write_prompt
 from gpusteward.core.verdicts import Activity, Step
@@ -61,9 +61,9 @@ def test_a_model_that_obeys_a_pod_name_changes_no_verdict(name: str, activity: A
         model.answer = obey
         opinion = Explainer(ai(model.url + "/v1/chat/completions")).explain([case], now=NOW)["k"]
     assert opinion.status == "idle"
-    caution = weigh(activity, case.score, opinion=opinion, threshold=0.7)
-    assert (caution.objection, caution.score) == (None, 64.0)
-    assert restrain(Step.NOTICE, caution) is Step.NOTICE
+    effect = evaluate_opinion(activity, case.score, opinion=opinion, threshold=0.7)
+    assert (effect.objection, effect.score) == (None, 64.0)
+    assert limit_step(Step.NOTICE, effect) is Step.NOTICE
 
 
 opinions = st.builds(
@@ -84,12 +84,12 @@ scores = st.none() | st.floats(0, 100)
 def test_an_opinion_never_allows_more_or_scores_less_than_the_rules(
     activity: Activity, score: float | None, opinion: Opinion, threshold: float, step: Step
 ) -> None:
-    caution = weigh(activity, score, opinion=opinion, threshold=threshold)
+    effect = evaluate_opinion(activity, score, opinion=opinion, threshold=threshold)
     steps = list(Step)
-    assert steps.index(restrain(step, caution)) <= steps.index(step)
-    assert (caution.score is None) == (score is None)
-    assert score is None or (caution.score or 0) >= score
-    assert activity is Activity.IDLE or caution.objection is None
+    assert steps.index(limit_step(step, effect)) <= steps.index(step)
+    assert (effect.score is None) == (score is None)
+    assert score is None or (effect.score or 0) >= score
+    assert activity is Activity.IDLE or effect.objection is None
 
 
 @given(st.text(), st.dictionaries(st.text(), st.text()))
@@ -110,13 +110,13 @@ def test_a_confident_contradiction_of_idle_is_a_doubt_that_stops_at_a_notice(
     status: Any, confidence: float, doubt: bool
 ) -> None:
     opinion = Opinion(status, confidence, "loading data", "wait", 40, 5.0, "m", NOW)
-    caution = weigh(Activity.IDLE, 5.0, opinion=opinion, threshold=0.7)
-    assert (caution.objection is not None) is doubt
-    assert caution.score == 40
-    assert restrain(Step.RECLAIM, caution) is (Step.NOTICE if doubt else Step.RECLAIM)
+    effect = evaluate_opinion(Activity.IDLE, 5.0, opinion=opinion, threshold=0.7)
+    assert (effect.objection is not None) is doubt
+    assert effect.score == 40
+    assert limit_step(Step.RECLAIM, effect) is (Step.NOTICE if doubt else Step.RECLAIM)
 
 
 def test_without_an_opinion_nothing_changes() -> None:
-    caution = weigh(Activity.IDLE, 5.0, opinion=None, threshold=0.7)
-    assert (caution.objection, caution.score) == (None, 5.0)
-    assert restrain(Step.RECLAIM, caution) is Step.RECLAIM
+    effect = evaluate_opinion(Activity.IDLE, 5.0, opinion=None, threshold=0.7)
+    assert (effect.objection, effect.score) == (None, 5.0)
+    assert limit_step(Step.RECLAIM, effect) is Step.RECLAIM

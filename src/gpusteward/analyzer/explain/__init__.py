@@ -9,7 +9,7 @@
     failures.py      failures by kind, and whether a retry may help
     counters.py      calls, failures, tokens, cost
     explainer.py     requests opinions within budget and time; never raises
-    caution.py       what an opinion changes in a verdict
+    opinion_effects.py  what an opinion changes in a verdict
 
 A model cannot cause an action: its opinion can only make the system more careful.
 """

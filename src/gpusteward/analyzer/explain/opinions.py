@@ -20,7 +20,7 @@ class Opinion:
     confidence: float  # 0 to 1
     reason: str
     recommendation: str
-    adjusted_score: float  # 0 to 100, by the model; it can only raise the score, see caution.py
+    adjusted_score: float  # 0 to 100, by the model; it can only raise the score, see opinion_effects.py
     rule_score: float | None
     model: str
     asked_at: float  # unix seconds

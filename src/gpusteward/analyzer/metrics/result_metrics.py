@@ -51,8 +51,8 @@ def _opinions(result: Result) -> Iterable[Family]:
             seen.add(text)
             with_status = render_labels([*labels, ("ai_status", opinion.status)])
             confidence.samples.append((with_status, round(opinion.confidence, 3)))
-            if (caution := result.cautions.get(row)) is not None and caution.score is not None:
-                score.samples.append((text, round(caution.score, 1)))
+            if (effect := result.opinion_effects.get(row)) is not None and effect.score is not None:
+                score.samples.append((text, round(effect.score, 1)))
     return (confidence, score)
 
 

@@ -20,7 +20,7 @@ from gpusteward.analyzer.api.dependencies import Dependencies
 from gpusteward.analyzer.api.http.responses import JSON_TYPE, has_current, send_body, send_json, send_not_modified
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.pagination import make_etag
-from gpusteward.analyzer.explain.caution import Caution
+from gpusteward.analyzer.explain.opinion_effects import OpinionEffect
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.gzip_blocks import MOST_PLAIN_ROWS, Body, pack
 from gpusteward.analyzer.judge.allocation_columns import Mask, encode, read_allocation_columns
@@ -233,13 +233,13 @@ class ResultRows:
                 score=score,
                 status=STATES[verdicts.state[row]].value,
                 timestamp=self._timestamp,
-                ai_analysis=_analysis(name, self._result.opinions.get(row), self._result.cautions.get(row)),
+                ai_analysis=_analysis(name, self._result.opinions.get(row), self._result.opinion_effects.get(row)),
             )
 
 
-def _analysis(name: str, opinion: Opinion | None, caution: Caution | None) -> AiAnalysis | None:
+def _analysis(name: str, opinion: Opinion | None, effect: OpinionEffect | None) -> AiAnalysis | None:
     """As in `gpu_ai_adjusted_score`, the score is never below that of the rules: a client may act on it."""
-    if opinion is None or caution is None:
+    if opinion is None or effect is None:
         return None
     raw = None if opinion.rule_score is None else round(opinion.rule_score, 1)
     return AiAnalysis(
@@ -249,7 +249,7 @@ def _analysis(name: str, opinion: Opinion | None, caution: Caution | None) -> Ai
         reason=opinion.reason,
         recommendation=opinion.recommendation,
         raw_score=raw,
-        ai_adjusted_score=round(opinion.adjusted_score if caution.score is None else caution.score, 1),
+        ai_adjusted_score=round(opinion.adjusted_score if effect.score is None else effect.score, 1),
     )
 
 

@@ -14,32 +14,36 @@ from gpusteward.core.verdicts import Activity, Objection, Step
 
 
 @dataclass(frozen=True, slots=True)
-class Caution:
+class OpinionEffect:
     """What an opinion changes: perhaps a higher score, perhaps an objection to idleness."""
 
     score: float | None = None  # the rule's, or the model's where it is higher
     objection: Objection | None = None
 
 
-def weigh(activity: Activity, score: float | None, *, opinion: Opinion | None, threshold: float) -> Caution:
+def evaluate_opinion(
+    activity: Activity, score: float | None, *, opinion: Opinion | None, threshold: float
+) -> OpinionEffect:
     """An objection where the rules judge idle and a confident model does not."""
     if opinion is None:
-        return Caution(score)
+        return OpinionEffect(score)
     raised = None if score is None else max(score, opinion.adjusted_score)
     if activity is not Activity.IDLE or opinion.status == "idle" or opinion.confidence < threshold:
-        return Caution(raised)
-    return Caution(raised, Objection(opinion.status, opinion.confidence, opinion.reason))
+        return OpinionEffect(raised)
+    return OpinionEffect(raised, Objection(opinion.status, opinion.confidence, opinion.reason))
 
 
-def restrain(step: Step, caution: Caution) -> Step:
+def limit_step(step: Step, effect: OpinionEffect) -> Step:
     """The highest step of a verdict with an objection is a notice."""
-    return Step.NOTICE if caution.objection and step is Step.RECLAIM else step
+    return Step.NOTICE if effect.objection and step is Step.RECLAIM else step
 
 
-def weigh_all(verdicts: VerdictTable, opinions: Mapping[int, Opinion], *, threshold: float) -> Mapping[int, Caution]:
-    """The caution of each row that has an opinion."""
+def evaluate_opinions(
+    verdicts: VerdictTable, opinions: Mapping[int, Opinion], *, threshold: float
+) -> Mapping[int, OpinionEffect]:
+    """The effect of each opinion, by row."""
     return {
-        row: weigh(
+        row: evaluate_opinion(
             ACTIVITIES[verdicts.activity[row]],
             None if np.isnan(verdicts.score[row]) else float(verdicts.score[row]),
             opinion=opinion,
@@ -49,15 +53,15 @@ def weigh_all(verdicts: VerdictTable, opinions: Mapping[int, Opinion], *, thresh
     }
 
 
-def restrain_all(verdicts: VerdictTable, cautions: Mapping[int, Caution]) -> VerdictTable:
+def apply_objections(verdicts: VerdictTable, opinion_effects: Mapping[int, OpinionEffect]) -> VerdictTable:
     """The same verdicts with the objections; the highest step of those rows is a notice.
 
     Called before verdicts are joined to workloads: the highest step of a workload is the lowest of its rows.
     """
-    objections = {row: caution.objection for row, caution in cautions.items() if caution.objection is not None}
+    objections = {row: effect.objection for row, effect in opinion_effects.items() if effect.objection is not None}
     if not objections:
         return verdicts
     step = verdicts.step.copy()
     for row in objections:
-        step[row] = STEPS.index(restrain(STEPS[step[row]], cautions[row]))
+        step[row] = STEPS.index(limit_step(STEPS[step[row]], opinion_effects[row]))
     return replace(verdicts, step=step, objections=objections)
