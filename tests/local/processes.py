@@ -23,7 +23,8 @@ class Program:
     def __init__(self, process: subprocess.Popen[str], stderr: IO[str] | int | None = None) -> None:
         self.process = process
         self.url = ""
-        self._log = None if stderr is None or isinstance(stderr, int) else Path(stderr.name)
+        name = getattr(stderr, "name", None)
+        self._log = Path(name) if isinstance(name, str) else None  # a pipe has a number for a name
 
     def describe_exit(self) -> str:
         """The exit code, and what it wrote to its log file."""
