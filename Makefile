@@ -20,7 +20,7 @@ demo: .venv/ready ## the whole product on 40 simulated nodes; prints its address
 test: .venv/ready ## all tests; those that need a component which is not installed are skipped with a reason
 	$(PYTEST)
 
-test-fast: .venv/ready ## tests without processes and components, for the edit loop
+test-fast: .venv/ready ## tests without the slow files, for the edit loop
 	$(PYTEST) -m 'not slow'
 
 check: .venv/ready ## format, lint, types, import contracts
