@@ -6,6 +6,8 @@
 PYTHON ?= $(or $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null),python3)
 UV := $(or $(shell command -v uv 2>/dev/null),.build/uv/bin/uv)
 BIN := .venv/bin
+# Without compiled files every program that a test starts would compile the whole package first.
+unexport PYTHONDONTWRITEBYTECODE
 DEMO_ADDRESS ?= 127.0.0.1:8080
 # A file of tests runs in one worker; many tests wait for processes, so one worker more than cores is used.
 WORKERS ?= $(shell expr $$(nproc) + 1)
