@@ -13,7 +13,7 @@ import pytest
 
 from gpusteward.analyzer.settings.settings import ServerSettings, Settings
 from gpusteward.cli.api.client import make_client
-from gpusteward.cli.api.errors import Peer, StatusError, UnreachableError
+from gpusteward.cli.api.errors import Peer, StatusError, UnreachableError, explain_status
 from gpusteward.cli.main import main
 from gpusteward.core.errors import ConfigurationError
 from tests.agent.test_agent_process import free_port
@@ -143,6 +143,13 @@ def test_error_texts_of_a_server_cannot_move_the_cursor() -> None:
 def test_invalid_json_is_reported(body: bytes) -> None:
     with responding(make_response("200 OK", body)) as url, pytest.raises(UnreachableError):
         make_client(Peer.ANALYZER, url).read("/x")
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_prometheus_that_rejects_the_credentials_is_reported_with_the_settings_to_check(status: int) -> None:
+    error = explain_status(Peer.PROMETHEUS, "http://mimir", status, b"no org id")
+    for text in (str(error), error.as_message().zh):
+        assert all(word in text for word in ("bearer_token", "headers", "X-Scope-OrgID", str(status)))
 
 
 def test_an_incomplete_response_leaves_no_socket_open() -> None:

@@ -224,10 +224,18 @@ def test_prometheus_is_queried_for_names_and_intervals(prometheus_url: str) -> N
 
 
 def test_a_prometheus_without_gpu_metrics_is_a_failure(tmp_path: Path) -> None:
+    with running_prometheus(tmp_path, [("up", '{job="other"}', 1.0, time.time())]) as other:
+        results = list(engine.check_engine(make_client(Peer.PROMETHEUS, other.url), origin="PROM_URL"))
+    assert statuses(results) == [Status.OK, Status.FAIL]
+    assert "ServiceMonitor" in results[1].describe("en")["mend"]
+
+
+def test_a_tenant_without_any_series_is_told_apart_from_a_site_without_gpus(tmp_path: Path) -> None:
     with running_prometheus(tmp_path) as empty:
         results = list(engine.check_engine(make_client(Peer.PROMETHEUS, empty.url), origin="PROM_URL"))
     assert statuses(results) == [Status.OK, Status.FAIL]
-    assert "ServiceMonitor" in results[1].describe("en")["mend"]
+    for language in ("en", "zh"):
+        assert "X-Scope-OrgID" in results[1].describe(language)["mend"]
 
 
 def test_a_server_that_is_not_prometheus_is_a_failure(analyzer: Api) -> None:

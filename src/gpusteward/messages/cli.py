@@ -48,9 +48,10 @@ NEEDS_PASSWORD = Message(
     "{url} 上的 {peer} 需要用户名和密码：--agent http://NAME:PASSWORD@HOST:PORT，最好写在 GPUSTEWARD_AGENT 中",
 )
 CREDENTIALS_REJECTED = Message(
-    "{peer} at {url} rejected the credentials; check prometheus.username, prometheus.password and"
-    " prometheus.bearer_token",
-    "{url} 上的 {peer} 拒绝了凭据；请检查 prometheus.username、prometheus.password 和 prometheus.bearer_token",
+    "{peer} at {url} rejected the credentials (HTTP {status}); check prometheus.username, password, bearer_token and"
+    " headers (Mimir needs a tenant: X-Scope-OrgID)",
+    "{url} 上的 {peer} 拒绝了凭据（HTTP {status}）；请检查 prometheus.username、password、bearer_token 和 headers"
+    "（Mimir 需要用 X-Scope-OrgID 指定租户）",
 )
 TOKEN_REJECTED = Message(
     "{peer} at {url} rejected the token from {origin}; its server.tokens_file lists the accepted tokens",

@@ -121,6 +121,11 @@ REACH_PROMETHEUS = Message(
 PROMETHEUS_RESPONDS = Message("{url} responds; the address comes from {origin}", "{url} 响应正常；地址来自 {origin}")
 METRICS_FOUND = Message("found GPU metrics of {dialects}", "找到 GPU 指标：{dialects}")
 NO_METRICS = Message("no GPU metrics in the last hour", "最近一小时没有 GPU 指标")
+NO_SERIES = Message("it has no series at all", "其中没有任何序列")
+CHECK_TENANT = Message(
+    "check the address and, where the engine has tenants, prometheus.headers (X-Scope-OrgID): this tenant is empty",
+    "请检查地址；若引擎区分租户，请检查 prometheus.headers（X-Scope-OrgID）：该租户没有数据",
+)
 SCRAPE_AGENTS = Message(
     "have it scrape the agents (or dcgm-exporter) with a ServiceMonitor or the annotation prometheus.io/scrape",
     "请让它抓取 agent（或 dcgm-exporter）：使用 ServiceMonitor 或 prometheus.io/scrape 注解",

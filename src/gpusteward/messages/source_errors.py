@@ -23,18 +23,26 @@ ENGINE_NOT_UNDERSTOOD = Message(
 ENGINE_LIMIT = Message("a limit of the engine was reached: {reason}", "达到引擎自身的限制：{reason}")
 ENGINE_FAILED = Message("the engine failed: {reason}", "引擎出错：{reason}")
 ENGINE_REFUSED = Message("the engine refused the request: {reason}{hint}", "引擎拒绝了请求：{reason}{hint}")
+_CHECK_CREDENTIALS = Message(
+    "; check prometheus.username, password, bearer_token and headers (Mimir needs a tenant: X-Scope-OrgID)",
+    "；请检查 prometheus.username、password、bearer_token 和 headers（Mimir 需要用 X-Scope-OrgID 指定租户）",
+)
 ENGINE_HINTS = {
-    401: Message(
-        "; check prometheus.username, password or bearer_token",
-        "；请检查 prometheus.username、password 或 bearer_token",
-    ),
-    403: Message(
-        "; check prometheus.username, password, bearer_token or headers",
-        "；请检查 prometheus.username、password、bearer_token 或 headers",
-    ),
+    401: _CHECK_CREDENTIALS,
+    403: _CHECK_CREDENTIALS,
     404: Message("; check the path in prometheus.url", "；请检查 prometheus.url 中的路径"),
 }
 NO_HINT = Message("", "")
+ENGINE_WITHOUT_DATA = Message(
+    "the engine has no series at all, which is not the same as no GPUs: check prometheus.url and, where the engine has"
+    " tenants, prometheus.headers (X-Scope-OrgID)",
+    "引擎中没有任何序列，这不等于没有 GPU：请检查 prometheus.url；若引擎区分租户，"
+    "请检查 prometheus.headers（X-Scope-OrgID）",
+)
+NO_GPU_METRICS = Message(
+    "the engine has series, but no GPU metrics: have it scrape the gpusteward agents or dcgm-exporter",
+    "引擎中有序列，但没有 GPU 指标：请让它抓取 gpusteward agent 或 dcgm-exporter",
+)
 STOPPING = Message("the program is stopping", "程序正在停止")
 TARGET_TIMEOUT = Message("{reason}; consider raising scrape.timeout", "{reason}；可考虑增大 scrape.timeout")
 TARGET_PAGE_TOO_LARGE = Message("{reason}; raise scrape.page_limit_bytes", "{reason}；请增大 scrape.page_limit_bytes")

@@ -69,7 +69,7 @@ def explain_status(peer: Peer, url: str, status: int, body: bytes, *, token_orig
     """An error response. Its body may contain anything."""
     fields = {"peer": peer.value, "url": url, "origin": token_origin}
     detail = _read_detail(body)
-    if status == 401:
+    if status == 401 or (status == 403 and peer is Peer.PROMETHEUS):
         return StatusError(_choose_credentials_text(peer, token_origin), status=status, **fields)
     if status == 404 and not detail:
         return StatusError(messages.NOT_FOUND, status=status, **fields)

@@ -20,7 +20,7 @@ DIALECTS: Mapping[str, tuple[str, ...]] = {
 
 
 def check_engine(client: Client, *, origin: str) -> Iterator[CheckResult]:
-    """Three cheap queries, independent of the length of the history. `origin`: where the address comes from."""
+    """A few cheap queries, independent of the length of the history. `origin`: where the address comes from."""
     try:
         names = _read_names(client)
     except SourceError as error:
@@ -32,11 +32,22 @@ def check_engine(client: Client, *, origin: str) -> Iterator[CheckResult]:
     )
     found = {dialect: name for dialect, wanted in DIALECTS.items() for name in wanted if name in names}
     if not found:
-        yield CheckResult("metrics", Status.FAIL, messages.NO_METRICS, messages.SCRAPE_AGENTS)
+        yield _explain_no_metrics(client)
         return
     yield CheckResult("metrics", Status.OK, messages.METRICS_FOUND, fields={"dialects": ", ".join(found)})
     for name in found.values():
         yield from _check_interval(client, name, origin)
+
+
+def _explain_no_metrics(client: Client) -> CheckResult:
+    """An engine without any series, such as an empty tenant, is not a site without GPUs."""
+    try:
+        is_empty = not _read(client, "/api/v1/labels", []).get("data")
+    except SourceError:
+        is_empty = False
+    if is_empty:
+        return CheckResult("metrics", Status.FAIL, messages.NO_SERIES, messages.CHECK_TENANT)
+    return CheckResult("metrics", Status.FAIL, messages.NO_METRICS, messages.SCRAPE_AGENTS)
 
 
 def _read_names(client: Client) -> set[str]:

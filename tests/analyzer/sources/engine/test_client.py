@@ -81,7 +81,13 @@ def test_a_transient_error_is_retried_and_then_reported(server: FaultyEngine, st
 
 
 @pytest.mark.parametrize(
-    ("status", "hint"), [(400, "400"), (401, "bearer_token"), (403, "headers"), (404, "path in prometheus.url")]
+    ("status", "hint"),
+    [
+        (400, "400"),
+        (401, "bearer_token and headers .*X-Scope-OrgID"),
+        (403, "bearer_token and headers .*X-Scope-OrgID"),
+        (404, "path in prometheus.url"),
+    ],
 )
 def test_a_permanent_error_is_not_retried_and_names_the_setting(server: FaultyEngine, status: int, hint: str):
     server.fault = fails("", status=status)

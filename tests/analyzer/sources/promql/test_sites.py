@@ -12,6 +12,7 @@ from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.promql.scrape_intervals import HIGHEST_COUNTS
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.tables import UsageTable
+from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.messages import unknown_reasons
 from gpusteward.simulate.fleets import fleet
@@ -255,9 +256,16 @@ def test_there_is_one_query_per_signal_never_one_per_gpu(tmp_path: Path):
     assert not any("GPU-" in query for query in proxy.queries)
 
 
-def test_an_empty_site_gives_an_empty_table_and_a_new_discovery(tmp_path: Path):
+def test_a_site_without_gpus_gives_an_empty_table_and_a_new_discovery(tmp_path: Path):
     with watched(tmp_path, up()) as (source, proxy):
         assert len(source.read(AT)) == 0
+        assert "no GPU metrics" in source.describe()["failures"]["metrics"]
         proxy.queries.clear()
         assert len(source.read(AT)) == 0
         assert HIGHEST_COUNTS[0] in proxy.queries, "as when a site is learned"
+
+
+def test_an_engine_without_any_series_is_an_error_not_a_site_without_gpus(tmp_path: Path):
+    """The tenant of another team, or a wrong one: it must not look as if all GPUs were gone."""
+    with watched(tmp_path, []) as (source, _), pytest.raises(SourceError, match="X-Scope-OrgID"):
+        source.read(AT)

@@ -38,6 +38,7 @@ class DiscoveryResult:
     engine: str
     version: str
     discovered_at: float
+    has_series: bool = True  # of any metric; a tenant without data has none
     schemes: tuple[DetectedScheme, ...] = ()
     rules: frozenset[str] = frozenset()
     can_export: bool = False
@@ -78,6 +79,7 @@ def discover(engine: Engine, condition: Matchers, *, at: float, window_seconds: 
         engine=product,
         version=version,
         discovered_at=at,
+        has_series=bool(names),
         schemes=tuple(schemes),
         rules=_find_rules(engine, names, schemes, window_seconds=window_seconds, at=at),
         can_export=product == VICTORIA and _can_export(engine, at),

@@ -28,7 +28,7 @@ from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import AllocationKey
 from gpusteward.logs import Log
-from gpusteward.messages import unknown_reasons
+from gpusteward.messages import source_errors, unknown_reasons
 
 log = Log(__name__)
 
@@ -76,13 +76,13 @@ class PrometheusSource:
         return {"url": mask_password(self._settings.url), **found, "failures": dict(self._failures)}
 
     def read(self, at: float) -> UsageTable:
-        """Every allocation over the window before `at`.
+        """Every allocation over the window before `at`; none for an engine with series but without GPU metrics.
 
-        Raises SourceError when nothing could be read, also of one scheme only: its rows must neither vanish nor come
-        from a scheme that is trusted less.
+        Raises SourceError for an engine without any series, such as an empty tenant, and when nothing could be read,
+        also of one scheme only: its rows must neither vanish nor come from a scheme that is trusted less.
         """
         discovered = self._discover(at)
-        self._failures = {}
+        self._failures = {} if discovered.schemes else {"metrics": source_errors.NO_GPU_METRICS.en}
         rules = self._choose_rules(discovered, at)
         use_export = self._settings.use_export and discovered.can_export and not rules
         cycle = ReadCycle(at, Window(self._settings.window_seconds, rules), use_export, self._failures)
@@ -114,7 +114,10 @@ class PrometheusSource:
         last = self._discovered
         if last is None or self._cycles_until_discovery <= 0 or has_new_nodes(self._engine, last, at):
             found = discover(self._engine, self._condition, at=at, window_seconds=self._settings.window_seconds)
-            last = self._discovered = self._keep_stale_schemes(found)
+            last = self._keep_stale_schemes(found)
+            if not last.has_series and not last.schemes:
+                raise SourceError(source_errors.ENGINE_WITHOUT_DATA)
+            self._discovered = last
             self._cycles_until_discovery = self._settings.relearn_cycles
             self._reader.expire()
             self._fleet = self._count_fleet(last, at)
