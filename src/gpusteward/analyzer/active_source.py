@@ -63,11 +63,16 @@ class ActiveSource:
         self._source.close()
 
     def _open(self, settings: Settings, before: CountingSource | None = None) -> CountingSource:
-        """The engine if one is configured, else the scraped exporters. Imports only what is used."""
-        if settings.prometheus.url:
+        """The engine or engines if configured, else the scraped exporters. Imports only what is used."""
+        addresses, max_workers = settings.prometheus.addresses, settings.scheduler.max_workers
+        if len(addresses) > 1:
+            from gpusteward.analyzer.sources.promql.several_engines import SeveralEngines
+
+            return SeveralEngines(settings.prometheus, max_workers=max_workers)
+        if addresses:
             from gpusteward.analyzer.sources.promql.source import PrometheusSource
 
-            return PrometheusSource(settings.prometheus, max_workers=settings.scheduler.max_workers)
+            return PrometheusSource(settings.prometheus.with_url(addresses[0]), max_workers=max_workers)
         from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 
         return ScrapeSource(
@@ -91,7 +96,7 @@ class ActiveSource:
 
 
 def _relevant_settings(settings: Settings) -> tuple[object, ...]:
-    if settings.prometheus.url:
+    if settings.prometheus.addresses:
         return settings.prometheus, settings.scheduler.max_workers
     shared = settings.prometheus.window_seconds, settings.prometheus.query_condition
     return settings.scrape, settings.kubernetes, shared

@@ -27,6 +27,7 @@ _CHECK_CREDENTIALS = Message(
     "; check prometheus.username, password, bearer_token and headers (Mimir needs a tenant: X-Scope-OrgID)",
     "；请检查 prometheus.username、password、bearer_token 和 headers（Mimir 需要用 X-Scope-OrgID 指定租户）",
 )
+OF_ENGINE = Message("engine {url}: {error}", "引擎 {url}：{error}")
 ENGINE_HINTS = {
     401: _CHECK_CREDENTIALS,
     403: _CHECK_CREDENTIALS,

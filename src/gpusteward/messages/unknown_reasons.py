@@ -37,3 +37,4 @@ QUERY_FAILED = Message("{quantity} could not be read: {error}", "无法读取 {q
 CLOCK_SKEW = Message(
     "the clocks of the engine and the analyzer are {seconds:.0f} s apart", "引擎与 analyzer 的时钟相差 {seconds:.0f} 秒"
 )
+ENGINE_FAILED = Message("its engine could not be read: {error}", "无法读取其所在的引擎：{error}")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from gpusteward.cli.api.client import Client
 from gpusteward.cli.doctor import driver, engine, engine_address, node, permissions, servers
 from gpusteward.cli.doctor.check_results import STATUS_LABELS, CheckResult, Status
 from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_OK, describe_exits
@@ -110,15 +111,18 @@ def _plan_servers(options: argparse.Namespace) -> Iterator[Check]:
     yield partial(servers.check_analyzer, analyzer, is_required=bool(options.server or os.environ.get(SERVER_VARIABLE)))
     yield partial(servers.check_agent, agent, is_required=bool(options.agent or os.environ.get(AGENT_VARIABLE)))
     clients = {"analyzer": analyzer, "agent": agent}
-    prometheus, origin = _find_engine(options)
-    for name, found, check in (
-        ("API server", permissions.find_api_server(os.environ, options.kubernetes_api), permissions.check_permissions),
-        ("Prometheus", prometheus, partial(engine.check_engine, origin=origin)),
-    ):
+    engines, origin = _find_engines(options)
+    api_server = permissions.find_api_server(os.environ, options.kubernetes_api)
+    check_engine = partial(engine.check_engine, origin=origin)
+    checks: list[tuple[str, Client | CheckResult, Callable[[Client], Iterable[CheckResult]]]] = [
+        ("API server", api_server, permissions.check_permissions),
+        *(("Prometheus", one, check_engine) for one in ([engines] if isinstance(engines, CheckResult) else engines)),
+    ]
+    for name, found, check in checks:
         if isinstance(found, CheckResult):
             yield partial(list, [found])
         else:
-            clients[name] = found
+            clients[f"{name} {found.url}" if name in clients else name] = found
             yield partial(check, found)
     yield partial(servers.check_clocks, clients)
 
@@ -132,7 +136,7 @@ def _is_node(socket: Path) -> bool:
     return _is_pod() or socket != node.KUBELET_SOCKET or socket.parent.parent.exists()
 
 
-def _find_engine(options: argparse.Namespace) -> engine_address.EngineOrReason:
-    return engine_address.find_engine(
+def _find_engines(options: argparse.Namespace) -> engine_address.EnginesOrReason:
+    return engine_address.find_engines(
         options.prometheus_url, options.config, os.environ, directory=Path.cwd(), timeout_seconds=options.timeout
     )

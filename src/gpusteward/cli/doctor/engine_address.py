@@ -1,9 +1,9 @@
-"""Address and credentials of Prometheus: from a flag, or from the settings that `gpusteward serve` would read here.
+"""Addresses and credentials of the engines: from a flag, or from the settings that `gpusteward serve` would read here.
 
 The analyzer's libraries are loaded only if there are settings to read; flag and environment work without them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,18 +23,19 @@ if TYPE_CHECKING:
 FLAG = "--prometheus-url"
 VARIABLES = ("GPUSTEWARD_PROMETHEUS__URL", "PROM_URL")
 CONFIG_VARIABLE, DEFAULT_FILE = "GPUSTEWARD_CONFIG", "config.yaml"  # as in `analyzer.settings.file`
-EngineOrReason = tuple[Client | CheckResult, str]  # a client, or why there is none; where the address comes from
+EnginesOrReason = tuple[Sequence[Client] | CheckResult, str]
+"""A client per engine, or why there is none; where the addresses come from."""
 
 
-def find_engine(
+def find_engines(
     url: str | None, config: Path | None, environ: Mapping[str, str], *, directory: Path, timeout_seconds: float
-) -> EngineOrReason:
+) -> EnginesOrReason:
     """With the flag alone no settings are read: their credentials are for another address.
 
     Raises ConfigurationError for an invalid address in the flag.
     """
     if url and config is None:
-        return make_client(Peer.PROMETHEUS, url, timeout_seconds=timeout_seconds), FLAG
+        return [make_client(Peer.PROMETHEUS, url, timeout_seconds=timeout_seconds)], FLAG
     named = config or environ.get(CONFIG_VARIABLE, "").strip()
     variable = next((name for name in VARIABLES if environ.get(name, "").strip()), "")
     if not named and not variable and not (directory / DEFAULT_FILE).exists():
@@ -44,7 +45,7 @@ def find_engine(
     except MissingLibraryError as error:
         if named or not variable:
             return _explain_invalid(error, is_chosen=bool(named)), ""
-        return make_client(Peer.PROMETHEUS, environ[variable].strip(), timeout_seconds=timeout_seconds), variable
+        return [make_client(Peer.PROMETHEUS, environ[variable].strip(), timeout_seconds=timeout_seconds)], variable
     except (ConfigurationError, SourceError) as error:
         return _explain_invalid(error, is_chosen=bool(named or variable)), ""
 
@@ -57,13 +58,14 @@ def _explain_invalid(error: GpustewardError, *, is_chosen: bool) -> CheckResult:
 
 def _find_in_settings(
     url: str | None, config: Path | None, environ: Mapping[str, str], *, directory: Path, timeout_seconds: float
-) -> EngineOrReason:
+) -> EnginesOrReason:
     """Raises MissingLibraryError, ConfigurationError, SourceError."""
     effective = _read_settings(url, config, environ, directory=directory)
     settings = effective.settings.prometheus
-    if not settings.url:
+    if not settings.addresses:
         return CheckResult("prometheus", Status.SKIP, messages.NO_PROMETHEUS, messages.SET_PROMETHEUS), ""
-    return _make_client(settings, timeout_seconds), clean(effective.origin("prometheus.url").place)
+    clients = [_make_client(settings.with_url(url), timeout_seconds) for url in settings.addresses]
+    return clients, clean(effective.origin("prometheus.url" if settings.url else "prometheus.urls").place)
 
 
 def _read_settings(

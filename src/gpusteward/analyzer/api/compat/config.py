@@ -48,7 +48,7 @@ async def show_service(dependencies: Dependencies) -> Response:
                 "control_api": settings.control.enabled,
             },
             "config": {
-                "prometheus_url": mask_value(settings.prometheus.url),
+                "prometheus_url": mask_value(", ".join(settings.prometheus.addresses)),
                 "threshold": mask_value(settings.thresholds.low_utilization),
                 "interval": settings.scheduler.interval,
                 "time_window_min": mask_value(settings.prometheus.time_window_min),

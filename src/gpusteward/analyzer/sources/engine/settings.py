@@ -24,6 +24,12 @@ def _check_url(text: str) -> str:
     return text.strip().rstrip("/")
 
 
+def _check_engine_url(text: str) -> str:
+    if not text.strip():
+        raise ValueError("write a URL, or leave it out")
+    return _check_url(text)
+
+
 def _check_condition(text: str) -> str:
     try:
         parse_condition(text)
@@ -41,6 +47,12 @@ class PrometheusSettings(BaseModel):
         default="",
         description="Address of the engine, with the path prefix of Mimir, Thanos or a proxy. "
         "Empty: the analyzer scrapes exporters itself, see scrape.",
+    )
+    urls: tuple[Annotated[str, AfterValidator(_check_engine_url)], ...] = Field(
+        default=(),
+        description="Addresses of several engines, each with a part of the site; read at the same time and joined, "
+        "together with url if that is set. All use the same credentials. "
+        "Replicas with the same data belong behind one address.",
     )
     query_condition: Annotated[str, AfterValidator(_check_condition)] = Field(
         default=DEFAULT_CONDITION,
@@ -94,6 +106,15 @@ class PrometheusSettings(BaseModel):
     use_export: bool = Field(
         default=True, description="On VictoriaMetrics, read raw samples through its export API instead of queries."
     )
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The address of every engine; empty if usage is scraped."""
+        return tuple(dict.fromkeys(address for address in (self.url, *self.urls) if address))
+
+    def with_url(self, url: str) -> "PrometheusSettings":
+        """The settings of one of the engines."""
+        return self.model_copy(update={"url": url, "urls": ()})
 
     @property
     def window_seconds(self) -> float:

@@ -1,0 +1,162 @@
+"""`SeveralEngines`: one usage table from the engines of `prometheus.urls`, each of which has a part of the site."""
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gpusteward.analyzer.setting_values import mask_password
+from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
+from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
+from gpusteward.analyzer.sources.promql.source import PrometheusSource
+from gpusteward.analyzer.sources.usage.partial_tables import PartialTable, merge_partial_tables
+from gpusteward.analyzer.sources.usage_source import Chart
+from gpusteward.analyzer.tables import UsageTable
+from gpusteward.core.errors import SourceError
+from gpusteward.core.messages import Message
+from gpusteward.core.usages import AllocationKey
+from gpusteward.logs import Log
+from gpusteward.messages import source_errors, unknown_reasons
+
+log = Log(__name__)
+
+
+@dataclass
+class EngineShard:
+    """One engine, and what it had in the last cycle in which it could be read."""
+
+    url: str  # without credentials
+    source: PrometheusSource
+    table: UsageTable | None = None  # allocations and GPUs only; None: it could not be read yet
+    error: Message | None = None  # why it could not be read in this cycle
+
+    def read(self, at: float) -> UsageTable:
+        """The table of this engine. While it cannot be read, its allocations are unknown, never absent.
+
+        Raises SourceError if it could never be read: a workload may have further GPUs there.
+        """
+        try:
+            table, self.error = self.source.read(at), None
+        except SourceError as error:
+            reason = source_errors.OF_ENGINE.fill(url=self.url, error=error)
+            if self.table is None:
+                raise SourceError(reason) from error
+            if self.error is None:
+                log.warning("engine_not_read", url=self.url, reason=error)
+            self.error = reason
+            unknown = dict.fromkeys(range(len(self.table)), unknown_reasons.ENGINE_FAILED.fill(error=reason))
+            return replace(self.table, at=at, unknown=unknown)
+        self.table = UsageTable(
+            at, table.window_seconds, table.allocations, coverage=np.zeros(len(table)), fleet=table.fleet
+        )
+        return table
+
+
+class SeveralEngines:
+    """Reads all engines at the same time and joins their tables. `read` is not thread-safe."""
+
+    def __init__(self, settings: PrometheusSettings, *, max_workers: int | None = None) -> None:
+        """Raises ConfigurationError for settings that cannot be used."""
+        self._shards = [
+            EngineShard(mask_password(url), PrometheusSource(settings.with_url(url), max_workers=max_workers))
+            for url in settings.addresses
+        ]
+        self._threads = ThreadPoolExecutor(len(self._shards), thread_name_prefix="engine")
+
+    @property
+    def request_counts(self) -> Mapping[str, int]:
+        """Requests since the start by result: ok or failed."""
+        counts = Counter[str](ok=0, failed=0)
+        for shard in self._shards:
+            counts.update(shard.source.request_counts)
+        return counts
+
+    def describe(self) -> Mapping[str, Any]:
+        """What was found in each engine, as plain data, and which queries failed in the last cycle."""
+        engines = [{**shard.source.describe(), "error": str(shard.error or "")} for shard in self._shards]
+        failures = {
+            f"{engine['url']}: {query}": reason for engine in engines for query, reason in engine["failures"].items()
+        }
+        errors = {shard.url: str(shard.error) for shard in self._shards if shard.error}
+        return {
+            "url": ", ".join(shard.url for shard in self._shards),
+            "engines": engines,
+            "failures": failures | errors,
+        }
+
+    def read(self, at: float) -> UsageTable:
+        """Every allocation of every engine over the window before `at`.
+
+        Raises SourceError if no engine can be read now, or one could never be read.
+        """
+        tables = list(self._threads.map(lambda shard: shard.read(at), self._shards))
+        errors = [shard.error for shard in self._shards if shard.error]
+        if len(errors) == len(self._shards):
+            raise SourceError(errors[0])
+        return join_tables(tables)
+
+    def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
+        """The chart of one allocation, from the first engine that has it. Raises SourceError."""
+        for shard in self._shards:
+            chart = shard.source.read_series(allocation, at, seconds=seconds)
+            if chart.lines:
+                return chart
+        return Chart(allocation)
+
+    def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
+        """The processes of these pods, from all engines. Raises SourceError."""
+        parts = [shard.source.read_processes(pods, at) for shard in self._shards]
+        processes = [process for part in parts for process in part.processes]
+        return PodProcesses(processes, frozenset[Pod]().union(*(part.reported for part in parts)))
+
+    def close(self) -> None:
+        for shard in self._shards:
+            shard.source.close()
+        self._threads.shutdown(wait=False)
+
+
+def join_tables(tables: Sequence[UsageTable]) -> UsageTable:
+    """All rows of all tables; an allocation that several engines have is one row."""
+    parts = [PartialTable(list(one.allocations), dict(one.stats), one.coverage, dict(one.unknown)) for one in tables]
+    first = tables[0]
+    joined = merge_partial_tables(
+        parts, [list(range(len(one))) for one in tables], at=first.at, window_seconds=first.window_seconds
+    )
+    fleet: dict[Any, int] = {}
+    for table in tables:
+        for key, gpus in table.fleet.items():
+            fleet[key] = max(gpus, fleet.get(key, 0))
+    return replace(_join_duplicates(joined), fleet=fleet)
+
+
+def _join_duplicates(table: UsageTable) -> UsageTable:
+    """The first row of each allocation, with the largest value of all its rows: work that one engine has seen counts.
+    It is unknown only if all its rows are."""
+    numbers: dict[Hashable, int] = {}
+    targets = np.array([numbers.setdefault(_identify(one), len(numbers)) for one in table.allocations], dtype=np.intp)
+    if len(numbers) == len(table):
+        return table
+    _, rows = np.unique(targets, return_index=True)
+    stats = {key: _take_largest(column, targets, rows) for key, column in table.stats.items()}
+    known = set(targets[[row for row in range(len(table)) if row not in table.unknown]].tolist())
+    reasons = {int(targets[row]): reason for row, reason in table.unknown.items()}
+    return replace(
+        table,
+        allocations=[table.allocations[row] for row in rows.tolist()],
+        stats=stats,
+        coverage=_take_largest(table.coverage, targets, rows),
+        unknown={row: reason for row, reason in reasons.items() if row not in known},
+    )
+
+
+def _identify(allocation: AllocationKey) -> Hashable:
+    return allocation.gpu_uuid, allocation.gpu_instance, allocation.container
+
+
+def _take_largest(column: np.ndarray[Any, Any], targets: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]) -> Any:
+    largest = column[rows].copy()
+    np.fmax.at(largest, targets, column)
+    return largest

@@ -1,0 +1,96 @@
+"""`prometheus.urls`: several engines, each with a part of the site, give one table."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
+from gpusteward.analyzer.sources.promql.several_engines import SeveralEngines, join_tables
+from gpusteward.analyzer.sources.promql.source import PrometheusSource
+from gpusteward.core.errors import SourceError
+from gpusteward.core.usages import Measure, Stat
+from gpusteward.simulate.fleets import fleet
+from tests.analyzer.engines import RunningEngine, running_prometheus
+from tests.analyzer.scraped_history import AT, scrape_history, scrape_times
+from tests.analyzer.tables import assert_alike
+from tests.analyzer.usage_tables import resting, table_of, working
+
+pytestmark = pytest.mark.slow
+
+NODES = fleet(4)
+HALVES = (NODES[:2], NODES[2:])
+
+
+@pytest.fixture
+def halves(tmp_path: Path) -> Iterator[list[RunningEngine]]:
+    folders = [tmp_path / "one", tmp_path / "other"]
+    for folder in folders:
+        folder.mkdir()
+    one, other = (scrape_history(nodes, scrape_times()) for nodes in HALVES)
+    with running_prometheus(folders[0], one) as first, running_prometheus(folders[1], other) as second:
+        yield [first, second]
+
+
+def open_both(engines: list[RunningEngine]) -> SeveralEngines:
+    return SeveralEngines(PrometheusSettings(urls=tuple(engine.url for engine in engines), retries=0))
+
+
+def test_two_halves_give_the_table_of_the_whole_and_a_lost_half_is_unknown_not_absent(halves, tmp_path):
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    with (
+        running_prometheus(whole, scrape_history(NODES, scrape_times())) as engine,
+        closing(PrometheusSource(PrometheusSettings(url=engine.url))) as source,
+    ):
+        expected = source.read(AT)
+    with closing(open_both(halves)) as source:
+        table = source.read(AT)
+        assert_alike(table, expected)
+        assert table.fleet == expected.fleet
+        halves[1].stop()
+        after = source.read(AT)
+        lost_nodes = {node.name for node in HALVES[1]}
+        assert [one.container for one in after.allocations] == [one.container for one in table.allocations]
+        assert after.fleet == expected.fleet
+        for row, held in enumerate(after.allocations):
+            if held.node in lost_nodes:
+                assert "its engine could not be read" in str(after.unknown[row])
+                assert halves[1].url in str(after.unknown[row])
+            else:
+                assert after.unknown.get(row) == table.unknown.get(row)
+        assert halves[1].url in source.describe()["failures"]
+        halves[0].stop()
+        with pytest.raises(SourceError, match=r"check prometheus\.url"):
+            source.read(AT)
+
+
+def test_an_engine_that_could_never_be_read_fails_the_cycle_because_workloads_may_have_gpus_there(halves):
+    halves[1].stop()
+    with closing(open_both(halves)) as source, pytest.raises(SourceError, match=halves[1].url):
+        source.read(AT)
+
+
+def test_charts_and_processes_come_from_the_engine_that_has_them(halves):
+    with closing(open_both(halves)) as source:
+        table = source.read(AT)
+        for nodes in HALVES:
+            held = next(one for one in table.allocations if one.node == nodes[0].name)
+            assert source.read_series(held, AT, seconds=600).lines[Measure.CORE]
+        assert source.request_counts["ok"] > 0
+        assert source.request_counts["failed"] == 0
+
+
+def test_an_allocation_in_two_engines_is_one_row_and_work_seen_by_one_of_them_counts():
+    idle, busy = (table_of(values) for values in (resting(), working(peak=0.7)))
+    joined = join_tables([idle, busy])
+    assert len(joined) == 1
+    assert joined.column(Measure.CORE, Stat.PEAK).tolist() == [0.7]
+
+
+def test_addresses_are_url_and_urls_without_repetition():
+    settings = PrometheusSettings(url="http://a:1/", urls=("http://b:1", "http://a:1"))
+    assert settings.addresses == ("http://a:1", "http://b:1")
+    with pytest.raises(ValueError, match="write a URL"):
+        PrometheusSettings(urls=("",))
