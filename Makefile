@@ -1,6 +1,6 @@
 # gpusteward: `make demo` shows it, `make test` proves it. Both set up everything they need by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast check bench ci components lock docs golden clean
+.PHONY: help demo test test-fast test-engines check bench ci components components-engines lock docs golden clean
 
 # `python3` may be an older one; where there is a python3.11 it is the one all this is tested with.
 PYTHON ?= $(or $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null),python3)
@@ -35,12 +35,19 @@ bench: .venv/ready ## measure; results with their commands go to bench/results/
 	$(BIN)/python -m bench.agent
 	$(BIN)/python -m bench.judge_truth
 	$(BIN)/python -m bench.analyzer
+	$(BIN)/python -m bench.sharded
 	$(BIN)/python -m bench.scrape
 	$(BIN)/python -m bench.ledger
 	$(BIN)/python -m bench.demo
 
 ci: components check ## what CI runs: real components installed, a skip is a failure
 	GPUSTEWARD_NO_SKIP=1 $(PYTEST)
+
+components-engines: ## build Thanos, Mimir and a current VictoriaMetrics, once (about 15 minutes of CPU time; needs Go)
+	.ci/engines
+
+test-engines: .venv/ready ## the engine contract test over them; writes bench/results/engines.md
+	GPUSTEWARD_ENGINES="$$(.ci/engines)" $(BIN)/python -m pytest tests/engines
 
 components: .venv/ready ## install the real components the tests use (Debian packages)
 	.ci/components

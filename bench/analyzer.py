@@ -95,7 +95,7 @@ class Comparison:
 
     def run_round(self, *, is_curl_first: bool) -> None:
         ways = self.ways
-        ways.busy_cores.append(_wait_for_quiet())
+        ways.busy_cores.append(wait_for_quiet())
         if is_curl_first:
             ways.curl.append(self._curl.run())
         cycle, _ = self._analysis.run(self._at)
@@ -121,7 +121,7 @@ def _run_oour(ways: Ways, oour: GpuOour, sample: Sequence[int]) -> None:
     print_progress(f"  gpu-oour's queries {ways.oour[-1]:.1f} s, by UUID {ways.oour_by_uuid[-1]:.1f} s")
 
 
-def _wait_for_quiet() -> float:
+def wait_for_quiet() -> float:
     """The number of cores used by other programs, when it was quiet or the wait was over."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while (cores := _listen()) > QUIET_CORES and time.monotonic() < deadline:

@@ -16,6 +16,7 @@ import requests
 from bench.fleet_data import SIGNALS, STEP, Fleet, uuid_of
 from bench.fleet_results import CycleTime
 from bench.request_recorder import RecordedRequest, record_requests
+from gpusteward.analyzer.active_source import ActiveSource
 from gpusteward.analyzer.api.publisher import prepare
 from gpusteward.analyzer.api.result_store import ResultStore
 from gpusteward.analyzer.explain.explainer import Explainer
@@ -25,8 +26,7 @@ from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
-from gpusteward.analyzer.sources.promql.source import PrometheusSource
-from gpusteward.analyzer.sources.usage_source import Chart, UsageSource
+from gpusteward.analyzer.sources.usage_source import Chart, CountingSource, UsageSource
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.usages import AllocationKey
 from tests.analyzer.engines import find_program
@@ -36,8 +36,8 @@ OOUR_TIMEOUT = 10
 
 
 def make_settings(url: str, window_seconds: float) -> Settings:
-    """The defaults except for the engine and the window."""
-    return Settings.model_validate({"prometheus": {"url": url, "time_window_min": window_seconds / 60}})
+    """The defaults except for the engines, separated by a comma, and the window."""
+    return Settings.model_validate({"prometheus": {"urls": url.split(","), "time_window_min": window_seconds / 60}})
 
 
 @dataclass
@@ -86,10 +86,10 @@ class Analysis:
     """The analyzer: cycle after cycle, as its scheduler runs them."""
 
     settings: Settings
-    source: PrometheusSource = field(init=False)
+    source: CountingSource = field(init=False)
 
     def __post_init__(self) -> None:
-        self.source = PrometheusSource(self.settings.prometheus, max_workers=self.settings.scheduler.max_workers)
+        self.source = ActiveSource(self.settings).source
         self._timed = TimedSource(self.source)
         self._publisher = TimedPublisher()
         components = Components(self._timed, ClusterOwners(None), Explainer(self.settings.ai), self._publisher)
@@ -160,11 +160,11 @@ class Curl:
 
 
 def prepare_curl(engine_url: str, recorded: Sequence[RecordedRequest], *, concurrency: int, config: Path) -> Curl:
-    config.write_text("next\n".join(_write_request(engine_url, request) for request in recorded))
+    config.write_text("next\n".join(write_request(engine_url, request) for request in recorded))
     return Curl(config, concurrency)
 
 
-def _write_request(engine_url: str, request: RecordedRequest) -> str:
+def write_request(engine_url: str, request: RecordedRequest) -> str:
     options = {"url": engine_url + request.path, "output": "/dev/null", "write-out": "%{time_total}\n"} | (
         {"data": request.body} if request.body else {}
     )

@@ -39,6 +39,7 @@ class Fleet:
     gpus: int
     start: int
     end: int
+    first: int = 0  # number of the first GPU: fleets in several engines have different GPUs
 
     @property
     def moments(self) -> range:
@@ -72,7 +73,7 @@ def write_blocks(fleet: Fleet, folder: Path) -> None:
     data.mkdir(parents=True)
     pieces = list(cut_blocks(fleet.moments))
     with ThreadPoolExecutor() as pool:  # each promtool uses one core
-        list(pool.map(lambda piece: _write_block(fleet.gpus, piece, data), pieces))
+        list(pool.map(lambda piece: _write_block(fleet, piece, data), pieces))
 
 
 def cut_blocks(moments: Iterable[int]) -> Iterator[list[int]]:
@@ -83,10 +84,10 @@ def cut_blocks(moments: Iterable[int]) -> Iterator[list[int]]:
     yield from blocks.values()
 
 
-def _write_block(gpus: int, moments: Sequence[int], data: Path) -> None:
+def _write_block(fleet: Fleet, moments: Sequence[int], data: Path) -> None:
     source = data.parent / f"samples-{moments[0]}.txt"
     made = data.parent / f"made-{moments[0]}"
-    write_samples(source, gpus, moments=moments)
+    write_samples(source, range(fleet.first, fleet.first + fleet.gpus), moments=moments)
     command = [find_program("promtool"), "tsdb", "create-blocks-from", "openmetrics", str(source), str(made)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     source.unlink()
@@ -113,14 +114,15 @@ def list_import_batches(fleet: Fleet) -> Iterator[bytes]:
             yield "".join(lines).encode()
 
 
-def write_samples(path: Path, gpus: int, *, moments: Sequence[int]) -> None:
+def write_samples(path: Path, gpus: range, *, moments: Sequence[int]) -> None:
     """OpenMetrics text, one `join` per series, which is fast."""
     chance = random.Random(moments[0])
-    labels = [labels_of(gpu) for gpu in range(gpus)]
+    labels = [labels_of(gpu) for gpu in gpus]
     with path.open("w", buffering=1 << 20) as file:
         for signal, (least, most) in SIGNALS.items():
             curves = [
-                [f"{chance.randint(least, most)} {moment}\n" for moment in moments] for _ in range(min(CURVES, gpus))
+                [f"{chance.randint(least, most)} {moment}\n" for moment in moments]
+                for _ in range(min(CURVES, len(gpus)))
             ]
             for gpu, own in enumerate(labels):
                 series = f"{signal}{{{own}}} "

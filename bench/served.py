@@ -52,11 +52,11 @@ class Client:
 
 @contextmanager
 def run_serve(engine_url: str, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """As installed here, with its defaults; the bench triggers each cycle."""
+    """As installed here, with its defaults; the bench triggers each cycle. Several engines are separated by a comma."""
     port = free_port()
-    flags = (f"--address=127.0.0.1:{port}", f"--prometheus-url={engine_url}", "--interval=86400", "--log-level=warning")
+    flags = (f"--address=127.0.0.1:{port}", "--interval=86400", "--log-level=warning")
     program = Path(sys.executable).with_name("gpusteward")
-    own = os.environ | {"XDG_DATA_HOME": str(folder)}  # its own ledger
+    own = os.environ | {"XDG_DATA_HOME": str(folder), "GPUSTEWARD_PROMETHEUS__URLS": engine_url}  # its own ledger
     process = subprocess.Popen([program, "serve", *flags], cwd=folder, env=own)
     try:
         yield process, port

@@ -131,7 +131,7 @@ def test_moments_are_cut_where_prometheus_cuts_its_blocks():
 
 
 def test_every_series_has_a_sample_at_every_moment(tmp_path: Path):
-    write_samples(tmp_path / "samples.txt", 3, moments=[0, STEP])
+    write_samples(tmp_path / "samples.txt", range(3), moments=[0, STEP])
     lines = (tmp_path / "samples.txt").read_text().splitlines()
     assert len(lines) == 3 * 6 * 2 + 1
     assert lines[-1] == "# EOF"

@@ -52,14 +52,20 @@ def find_program(name: str) -> str:
 
 @contextmanager
 def running_prometheus(
-    folder: Path, samples: Iterable[Sample] = (), *, flags: Sequence[str] = (), rules: Path | None = None
+    folder: Path,
+    samples: Iterable[Sample] = (),
+    *,
+    flags: Sequence[str] = (),
+    rules: Path | None = None,
+    external_labels: str = "{}",
 ) -> Iterator[RunningEngine]:
     """Prometheus with blocks made of the samples by promtool; it scrapes nothing."""
     program = find_program("prometheus")
     data = folder / "data"
     fill_blocks(folder, data, samples)
     config = folder / "prometheus.yml"
-    config.write_text("global: {evaluation_interval: 1s}\n" + (f"rule_files: [{rules}]\n" if rules else ""))
+    settings = f"global: {{evaluation_interval: 1s, external_labels: {external_labels}}}\n"
+    config.write_text(settings + (f"rule_files: [{rules}]\n" if rules else ""))
     address = f"127.0.0.1:{free_port()}"
     command = [
         program,
@@ -70,7 +76,7 @@ def running_prometheus(
         "--log.level=error",
         *flags,
     ]
-    with _running(command, f"http://{address}", "/-/ready") as engine:
+    with run_engine(command, f"http://{address}", "/-/ready") as engine:
         yield engine
 
 
@@ -89,7 +95,7 @@ def running_victoria(
         "-loggerLevel=ERROR",
         *flags,
     ]
-    with _running(command, f"http://{address}", "/health") as engine:
+    with run_engine(command, f"http://{address}", "/health") as engine:
         import_samples(engine.url, samples)
         yield engine
 
@@ -112,7 +118,7 @@ def running_alertmanager(folder: Path, *, webhook: str = "http://127.0.0.1:9/") 
         "--cluster.listen-address=",
         "--log.level=error",
     ]
-    with _running(command, f"http://{address}", "/-/ready") as engine:
+    with run_engine(command, f"http://{address}", "/-/ready") as engine:
         yield engine
 
 
@@ -141,7 +147,8 @@ def import_samples(url: str, samples: Iterable[Sample]) -> None:
 
 
 @contextmanager
-def _running(command: Sequence[str], url: str, ready_path: str) -> Iterator[RunningEngine]:
+def run_engine(command: Sequence[str], url: str, ready_path: str) -> Iterator[RunningEngine]:
+    """A program that serves HTTP, once it is ready."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     engine = RunningEngine(url, process, command)
     try:

@@ -1,8 +1,12 @@
-"""Comparisons of usage tables."""
+"""Comparisons of usage tables and their verdicts."""
 
 import numpy as np
 
-from gpusteward.analyzer.tables import UsageTable
+from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.judge import judge
+from gpusteward.analyzer.judge.rules import Rules
+from gpusteward.analyzer.judge.workloads import WorkloadTable, judge_workloads
+from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, STATES, STEPS, UsageTable, VerdictTable
 from gpusteward.core.usages import Measure, Stat, Usage
 
 RowKey = tuple[str, str, str, str, str]
@@ -37,3 +41,21 @@ def assert_alike(
     np.testing.assert_allclose(one.coverage[here], other.coverage[there])
     assert [one.unknown.get(row) for row in here] == [other.unknown.get(row) for row in there]
     assert [one.allocations[row] for row in here] == [other.allocations[row] for row in there]
+
+
+def verdicts_of(table: UsageTable) -> dict[tuple[str, ...], tuple[object, ...]]:
+    """As words, by GPU and by workload key."""
+    verdicts, _ = judge(table, Rules(), History(), now=table.at)
+    joined = judge_workloads(verdicts, Rules())
+    doubts = [(DOUBTS[code].value, table.unknown.get(row, "")) for row, code in enumerate(verdicts.doubt)]
+    of_gpus = zip(words_of(verdicts), doubts, strict=True)
+    of_workloads = zip(words_of(joined), joined.gpus.tolist(), joined.idle_gpus.tolist(), strict=True)
+    return dict(zip(index_rows(table), of_gpus, strict=True)) | dict(zip(joined.keys, of_workloads, strict=True))
+
+
+def words_of(table: VerdictTable | WorkloadTable) -> list[tuple[object, ...]]:
+    codes = zip(table.activity, table.state, table.signature, table.step, table.idle_since, strict=True)
+    return [
+        (ACTIVITIES[activity].value, STATES[state].value, SIGNATURES[signature].value, STEPS[step].value, str(since))
+        for activity, state, signature, step, since in codes
+    ]

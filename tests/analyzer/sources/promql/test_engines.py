@@ -16,14 +16,10 @@ import pytest
 import yaml
 
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
-from gpusteward.analyzer.judge.history import History
-from gpusteward.analyzer.judge.judge import judge
-from gpusteward.analyzer.judge.rules import Rules
-from gpusteward.analyzer.judge.workloads import WorkloadTable, judge_workloads
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.promql.recording_rules import write_rules
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
-from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, STATES, STEPS, UsageTable, VerdictTable
+from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.exposition import render_labels
 from gpusteward.core.gpus import Place
 from gpusteward.core.usage_split import split_usage
@@ -35,7 +31,7 @@ from gpusteward.simulate.readings import CONTEXT_MIB, EMPTY_MIB
 from tests.analyzer.engines import RunningEngine, Sample, import_samples, running_prometheus, running_victoria
 from tests.analyzer.scraped_history import AT, STEP, WINDOW, scrape_history, scrape_times
 from tests.analyzer.sources.faulty_engine import faulty
-from tests.analyzer.tables import assert_alike, index_rows
+from tests.analyzer.tables import assert_alike, index_rows, verdicts_of
 
 pytestmark = pytest.mark.slow
 
@@ -90,24 +86,6 @@ def test_verdicts_are_the_same_for_every_engine_and_way_of_reading(engines: dict
     assert one == exported
     assert one == queried
     assert {words[0] for words, *_ in one.values()} >= {"active", "idle"}, "nothing was compared"
-
-
-def verdicts_of(table: UsageTable) -> dict[tuple[str, ...], tuple[object, ...]]:
-    """As words, by GPU and by workload key."""
-    verdicts, _ = judge(table, Rules(), History(), now=table.at)
-    joined = judge_workloads(verdicts, Rules())
-    doubts = [(DOUBTS[code].value, table.unknown.get(row, "")) for row, code in enumerate(verdicts.doubt)]
-    of_gpus = zip(words_of(verdicts), doubts, strict=True)
-    of_workloads = zip(words_of(joined), joined.gpus.tolist(), joined.idle_gpus.tolist(), strict=True)
-    return dict(zip(index_rows(table), of_gpus, strict=True)) | dict(zip(joined.keys, of_workloads, strict=True))
-
-
-def words_of(table: VerdictTable | WorkloadTable) -> list[tuple[object, ...]]:
-    codes = zip(table.activity, table.state, table.signature, table.step, table.idle_since, strict=True)
-    return [
-        (ACTIVITIES[activity].value, STATES[state].value, SIGNATURES[signature].value, STEPS[step].value, str(since))
-        for activity, state, signature, step, since in codes
-    ]
 
 
 @pytest.mark.parametrize("name", ["native", "dcgm"])
