@@ -95,3 +95,24 @@ def test_csv_has_one_row_per_allocation(analyzer: Api, capsys: pytest.CaptureFix
     assert [(row["gpu"], row["activity"]) for row in rows] == [("GPU-a", "active"), ("GPU-b", "idle")]
     assert rows[0]["opinion_status"] == ""
     assert "No work: every activity signal" in rows[1]["reasons"]
+
+
+@pytest.mark.parametrize(
+    ("language", "verdict", "reason"),
+    [
+        ("en", "idle, parked; score 19.7 of 100", "low by itself"),
+        ("zh", "空闲，仅占显存；评分 19.7（满分 100）", "仅看评分为偏低"),
+    ],
+)
+def test_a_score_has_no_range_that_it_is_not_in(
+    language: str, verdict: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Held memory gives an idle GPU a score above the range of idle."""
+    owner = Workload("Deployment", "team", "app")
+    held = [hold("GPU-a", owner, namespace="team", pod="p")]
+    with running_api(make_result(table_of(resting(72), allocations=held))) as api:
+        assert main(["explain", "app", "--server", api.url, "--language", language]) == 0
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[1].split(maxsplit=1)[1] == verdict
+    assert reason in printed
+    assert "alone" not in printed

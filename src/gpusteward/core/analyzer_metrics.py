@@ -30,12 +30,12 @@ AI_CONFIDENCE = _gpu_oour(
 )
 AI_SCORE = _gpu_oour("gpu_ai_adjusted_score", TENANT, "Score, 0 to 100, raised to the model's where that is higher.")
 
-TOTAL = _gpu_oour("gpu_total_count", (), "GPUs that are held by a container.")
-LOW = _gpu_oour("gpu_low_utilization_count", (), "GPUs whose score is below the low threshold, or that are idle.")
-IDLE = _gpu_oour("gpu_idle_count", (), "GPUs whose state is idle.")
-AVERAGE = _gpu_oour("gpu_average_score", (), "Mean score of all GPUs that could be scored.")
-BY_STATUS = _gpu_oour("gpu_status_count", ("status",), "GPUs by state; unknown ones are counted as unknown.")
-BY_NAMESPACE = _gpu_oour("gpu_namespace_count", ("namespace",), "GPUs by namespace.")
+TOTAL = _gpu_oour("gpu_total_count", (), "Allocations (a container on a GPU) that have a score.")
+LOW = _gpu_oour("gpu_low_utilization_count", (), "Allocations with a score below the low threshold, or idle.")
+IDLE = _gpu_oour("gpu_idle_count", (), "Allocations whose state is idle: a low score or no work.")
+AVERAGE = _gpu_oour("gpu_average_score", (), "Mean score of all allocations that have one.")
+BY_STATUS = _gpu_oour("gpu_status_count", ("status",), "Allocations by state; those without a score are unknown.")
+BY_NAMESPACE = _gpu_oour("gpu_namespace_count", ("namespace",), "Allocations that have a score, by namespace.")
 NAMESPACE_AVERAGE = _gpu_oour("gpu_namespace_average_score", ("namespace",), "Mean score by namespace.")
 
 ANALYSES = _gpu_oour("gpu_analysis_total", (), "Cycles finished since the analyzer started.", MetricType.COUNTER)
@@ -55,7 +55,15 @@ CYCLE_TIME = _own("last_cycle_timestamp_seconds", (), "End of the last cycle, un
 QUERIES = _own("queries_total", ("result",), "Queries sent to the engine by result: ok or failed.", MetricType.COUNTER)
 COVERAGE = _own("coverage_ratio", (), "Samples seen / samples expected, over all allocations.")
 UNKNOWN = _own("unknown_allocations", ("reason",), "Allocations that could not be judged, by reason.")
-ACTIVITY = _own("allocations", ("activity",), "Allocations by activity: active, idle, unknown.")
+ACTIVITY = _own("allocations", ("activity",), "Allocations (a container on a GPU) by activity: active, idle, unknown.")
+GPUS = _own(
+    "gpus",
+    ("activity",),
+    "GPUs by activity: active, idle, unknown, unallocated. A share of a GPU is a fraction; the sum is the fleet.",
+)
+NAMESPACE_GPUS = _own(
+    "namespace_gpus", ("namespace", "activity"), "GPUs held by a namespace; a share of a GPU is a fraction."
+)
 SIGNATURES = _own("allocation_signatures", ("signature",), "Allocations by signature.")
 WORKLOADS = _own("workloads", ("activity",), "Workloads by activity: active, idle, unknown.")
 MODEL_CALLS = _own("model_calls_total", ("result",), "Requests to the language model by result.", MetricType.COUNTER)

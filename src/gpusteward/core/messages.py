@@ -1,6 +1,7 @@
 """Texts in two languages, with fields filled in.
 
-In English a word can follow its number: `{gpus} {gpus:|GPU|GPUs}` is `1 GPU` or `8 GPUs`.
+In English a word can follow its number: `{gpus} {gpus:|GPU|GPUs}` is `1 GPU` or `8 GPUs`. The number may be a text,
+such as `0.5`.
 """
 
 import string
@@ -46,7 +47,8 @@ class _PluralFormatter(string.Formatter):
         if not format_spec.startswith("|"):
             return str(super().format_field(value, format_spec))
         one, many = format_spec[1:].split("|")
-        return one if round(value) == 1 else many  # rounded as it is printed: 0.7 minutes is printed as 1
+        is_one = value == "1" if isinstance(value, str) else round(value) == 1  # 0.7 minutes is printed as 1
+        return one if is_one else many
 
 
 _FORMATTER = _PluralFormatter()

@@ -111,9 +111,9 @@ class WorkloadVerdict:
     score: float | None
     signature: Signature
     highest_step: Step
-    gpus: int
-    idle_gpus: int
-    unknown_gpus: int
+    gpus: float  # a share of a GPU is a fraction
+    idle_gpus: float
+    unknown_gpus: float
     idle_since: float | None = None
     finding: str = ""  # "3 of 8 GPUs unused"
     reasons: tuple[str, ...] = ()

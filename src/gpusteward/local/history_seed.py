@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from sqlalchemy import Connection, Engine, Table, insert
 
+from gpusteward.analyzer.judge.gpu_fraction import compute_gpu_fractions
 from gpusteward.analyzer.ledger.accrual import HourSlice, accrue_time, make_fleet_rows, make_usage_rows, split_by_hour
 from gpusteward.analyzer.ledger.cycle_record import UNKNOWN_START, CycleRecord, NodeModel, find_fleet_rows
 from gpusteward.analyzer.ledger.db_engine import with_write_lock
-from gpusteward.analyzer.ledger.gpu_fraction import compute_gpu_fractions
 from gpusteward.analyzer.ledger.identities import NewAllocations, make_allocation_id, make_identity, name_owner
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, RECORDED, floor_day, set_progress
 from gpusteward.analyzer.ledger.retention import roll_up

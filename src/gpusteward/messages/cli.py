@@ -127,7 +127,7 @@ NO_PROCESSES = Message("No processes on the GPUs of {node}.", "{node} 的 GPU �
 
 VERDICT = Message("verdict", "结论")
 VERDICT_WITH_SIGNATURE = Message("{activity}, {signature}", "{activity}，{signature}")
-VERDICT_WITH_SCORE = Message("{verdict}; score {score} ({state})", "{verdict}；评分 {score}（{state}）")
+VERDICT_WITH_SCORE = Message("{verdict}; score {score} of 100", "{verdict}；评分 {score}（满分 100）")
 VERDICT_WITHOUT_SCORE = Message("{verdict}; no score", "{verdict}；没有评分")
 GPUS = Message("GPUs", "GPU")
 GPU_COUNTS = Message("{gpus} held, {idle} idle, {unknown} unknown", "占用 {gpus}，空闲 {idle}，未知 {unknown}")

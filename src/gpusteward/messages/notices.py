@@ -11,7 +11,7 @@ IDLE_WORKLOAD = Message(
     "{workload} 占用 {gpus} 张 GPU，自 {since} 起一直未使用（已空闲 {duration}）。",
 )
 GPUS = Message("GPUs: {gpus}", "GPU：{gpus}")
-MORE_GPUS = Message("and {number} more", "另有 {number} 张")
+MORE_GPUS = Message("and {number} more", "另有 {number} 个")
 CORE_PEAK = Message(
     "Peak GPU core utilization in the last {minutes} min: {peak}", "最近 {minutes} 分钟 GPU 核心利用率峰值：{peak}"
 )

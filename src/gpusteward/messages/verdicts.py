@@ -142,8 +142,9 @@ OWNER_OF_A_JOB = Message(
 
 SCORE = Message("Score {score:.1f} of 100: {state}.", "评分 {score:.1f}（满分 100）：{state}。")
 SCORE_CORRECTED = Message(
-    "The score of {score:.1f} alone would not mean idle: it counts held memory as use.",
-    "仅凭评分 {score:.1f} 不会判定为空闲：评分把占用的显存也算作使用。",
+    "Score {score:.1f} of 100: {range} by itself, because held memory counts as use. The state is idle because no work "
+    "was seen.",
+    "评分 {score:.1f}（满分 100）：仅看评分为{range}，因为占用的显存也计入评分；由于没有观测到活动，状态判定为空闲。",
 )
 OBJECTION = Message(
     "A second opinion ({confidence:.0%} confident) calls it {status}, so the highest step is a notice: {why}",

@@ -60,6 +60,8 @@ def test_without_allocations_all_gpus_are_free():
             "state": "free",
             "activity": "free",
             "holders": [],
+            "idle_gpus": 0,
+            "unknown_gpus": 0,
         }
 
 

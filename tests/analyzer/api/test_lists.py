@@ -30,12 +30,10 @@ def names(api: Api, query: str) -> list[object]:
 
 def test_workloads_with_the_most_idle_gpus_come_first_then_the_longest_idle(api: Api):
     rows = items(api, "workloads")
-    assert [(row["name"], row["gpus"], row["idle_gpus"], row["unknown_gpus"]) for row in rows] == [
-        ("server", 1, 1, 0),
-        ("trainer", 2, 1, 0),
-        ("lonely", 1, 0, 0),
-        ("unread", 1, 0, 1),
-    ]
+    counts = [(row["name"], row["allocations"], row["idle_allocations"], row["unknown_allocations"]) for row in rows]
+    assert counts == [("server", 1, 1, 0), ("trainer", 2, 1, 0), ("lonely", 1, 0, 0), ("unread", 1, 0, 1)]
+    gpus = [(row["name"], row["gpus"], row["idle_gpus"], row["unknown_gpus"]) for row in rows]
+    assert gpus == [("server", 1, 1, 0), ("trainer", 2, 1, 0), ("lonely", round(1 / 7, 6), 0, 0), ("unread", 1, 0, 1)]
 
 
 def test_unknown_values_come_last_in_both_directions(api: Api):
@@ -68,8 +66,16 @@ def test_a_gpu_lists_its_holders(api: Api):
     (row,) = items(api, "gpus?q=lonely")
     assert (row["id"], row["uuid"], row["instance"], row["activity"]) == ("GPU-d/7", "GPU-d", "7", "active")
     assert row["holders"] == [
-        {"namespace": "chat", "pod": "lonely", "container": "main", "share": "mig", "activity": "active"}
+        {
+            "namespace": "chat",
+            "pod": "lonely",
+            "container": "main",
+            "share": "mig",
+            "activity": "active",
+            "gpu_fraction": round(1 / 7, 6),
+        }
     ]
+    assert row["gpus"] == round(1 / 7, 6)
 
 
 def test_a_namespace_has_the_sums_of_its_allocations(api: Api):

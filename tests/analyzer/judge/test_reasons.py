@@ -35,7 +35,7 @@ def test_the_reasons_of_an_idle_gpu_have_its_memory_its_start_and_why_the_score_
     assert "every activity signal peaked at 0 over 10 minutes, with 100% of the samples present" in text
     assert "Idle since 2026-09-21 14:03 UTC" in text
     assert "72.0 GiB of memory is held but not used" in text
-    assert "would not mean idle" in text
+    assert "Score 19.7 of 100: low by itself, because held memory counts as use. The state is idle because" in text
 
 
 def test_reasons_are_available_in_chinese():

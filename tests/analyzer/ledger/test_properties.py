@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete, func, select
 
+from gpusteward.analyzer.judge.gpu_fraction import compute_gpu_fractions
 from gpusteward.analyzer.ledger.db_engine import open_engine
-from gpusteward.analyzer.ledger.gpu_fraction import compute_gpu_fractions
 from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from gpusteward.analyzer.ledger.schema import METADATA, time_column, usage_daily, usage_hourly

@@ -10,6 +10,8 @@
     activity.py            active, idle or unknown, and why unknown
     states.py              the range that a score falls into, corrected by activity
     history.py             what is known from earlier cycles
+    gpu_fraction.py        the fraction of a GPU that each allocation holds
+    fleet.py               all GPUs, held or not: active, idle, unknown, unallocated
     signatures/            the kind of use or idleness
     workloads.py           verdicts of allocations joined to their root owner
     reasons.py             the reasons of a verdict, with its numbers

@@ -9,7 +9,9 @@ import numpy as np
 from gpusteward.analyzer.judge.activity import WORK_MEASURES
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.signatures.evidence import MAY_HIDE_A_JOB
+from gpusteward.analyzer.judge.states import name_states
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, STATES, STEPS, VerdictTable
+from gpusteward.core.gpu_counts import format_gpus
 from gpusteward.core.messages import Language, Message
 from gpusteward.core.usages import Measure, Stat, Usage
 from gpusteward.core.verdicts import Activity, Doubt, Signature, Verdict, WorkloadVerdict
@@ -64,15 +66,16 @@ def find_reasons(verdicts: VerdictTable, row: int, *, rules: Rules) -> tuple[Rea
     )
 
 
-def explain_workload(verdict: WorkloadVerdict, *, language: Language, doubted: int = 0) -> tuple[str, ...]:
+def explain_workload(verdict: WorkloadVerdict, *, language: Language, doubted: float = 0) -> tuple[str, ...]:
     """The reasons of the verdict on a workload. `doubted`: its GPUs whose idleness a second opinion doubts."""
-    active = verdict.gpus - verdict.idle_gpus - verdict.unknown_gpus
-    values = {"gpus": verdict.gpus, "active": active, "unknown": verdict.unknown_gpus}
+    active = max(0.0, verdict.gpus - verdict.idle_gpus - verdict.unknown_gpus)
+    counts = {"gpus": verdict.gpus, "active": active, "unknown": verdict.unknown_gpus, "doubted": doubted}
+    values = {name: format_gpus(count) for name, count in counts.items()}
     reasons = [Reason(texts.WORKLOADS[verdict.activity], values)]
     if verdict.idle_since is not None:
         reasons.append(Reason(texts.IDLE_SINCE, {"idle_since": format_time(verdict.idle_since)}))
     if doubted:
-        reasons.append(Reason(texts.WORKLOAD_OBJECTION, {"doubted": doubted, "gpus": verdict.gpus}))
+        reasons.append(Reason(texts.WORKLOAD_OBJECTION, values))
     return tuple(reason.text(language) for reason in reasons)
 
 
@@ -80,7 +83,7 @@ def render_finding(verdict: WorkloadVerdict, *, language: Language) -> str:
     """The unused GPUs of a workload that is not idle as a whole; "" if there are none."""
     if verdict.activity is Activity.IDLE or not verdict.idle_gpus:
         return ""
-    return texts.FINDING.text(language, idle=verdict.idle_gpus, gpus=verdict.gpus)
+    return texts.FINDING.text(language, idle=format_gpus(verdict.idle_gpus), gpus=format_gpus(verdict.gpus))
 
 
 def format_time(at: float) -> str:
@@ -163,9 +166,16 @@ def _explain_score(verdicts: VerdictTable, row: int, *, rules: Rules) -> Iterato
     if np.isnan(score):
         return
     if ACTIVITIES[verdicts.activity[row]] is Activity.IDLE and score >= rules.thresholds.idle:
-        yield Reason(texts.SCORE_CORRECTED, {"score": score})
+        yield Reason(texts.SCORE_CORRECTED, {"score": score, "range": _name_range(score, rules)})
     else:
         yield Reason(texts.SCORE, {"score": score, "state": texts.STATES[STATES[verdicts.state[row]]]})
+
+
+def _name_range(score: float, rules: Rules) -> Message:
+    """The state of a score by itself, without the correction by activity."""
+    active = np.array([ACTIVITIES.index(Activity.ACTIVE)], dtype=np.int8)
+    (code,) = name_states(np.array([score]), active, thresholds=rules.thresholds).tolist()
+    return texts.STATES[STATES[code]]
 
 
 def _explain_objection(verdicts: VerdictTable, row: int) -> Iterator[Reason]:

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from gpusteward.analyzer.judge.gpu_fraction import compute_gpu_fractions
 from gpusteward.analyzer.judge.reasons import explain_workload, render_finding
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.states import name_states
@@ -31,9 +32,13 @@ class WorkloadTable:
     verdicts: VerdictTable
     keys: Sequence[WorkloadKey]
     codes: Counts  # which workload each row of `verdicts` belongs to
-    gpus: Counts
-    idle_gpus: Counts
-    unknown_gpus: Counts
+    fractions: Column  # the fraction of a GPU that each row of `verdicts` holds
+    allocations: Counts
+    idle_allocations: Counts
+    unknown_allocations: Counts
+    gpus: Column  # sums of fractions, as all numbers of GPUs
+    idle_gpus: Column
+    unknown_gpus: Column
     activity: Codes
     state: Codes
     signature: Codes
@@ -47,7 +52,7 @@ class WorkloadTable:
     @cached_property
     def _order(self) -> tuple[Counts, Counts]:
         """Rows sorted by workload, and the position where each workload begins."""
-        return np.argsort(self.codes, kind="stable"), np.concatenate(([0], np.cumsum(self.gpus)))
+        return np.argsort(self.codes, kind="stable"), np.concatenate(([0], np.cumsum(self.allocations)))
 
     @cached_property
     def _numbers(self) -> Mapping[WorkloadKey, int]:
@@ -65,7 +70,7 @@ class WorkloadTable:
     def verdict(self, number: int, *, language: Language = "en") -> WorkloadVerdict:
         """The verdict on one workload, with its reasons."""
         kind, namespace, name = self.keys[number]
-        gpus, idle, unknown = (int(counts[number]) for counts in (self.gpus, self.idle_gpus, self.unknown_gpus))
+        gpus, idle, unknown = (float(counts[number]) for counts in (self.gpus, self.idle_gpus, self.unknown_gpus))
         score, idle_since = float(self.score[number]), float(self.idle_since[number])
         rows = self.rows(number)
         draft = WorkloadVerdict(
@@ -81,7 +86,7 @@ class WorkloadTable:
             None if np.isnan(idle_since) else idle_since,
         )
         allocations, objections = self.verdicts.usage.allocations, self.verdicts.objections
-        doubted = sum(row in objections for row in rows.tolist()) if objections else 0
+        doubted = sum(float(self.fractions[row]) for row in rows.tolist() if row in objections)
         return replace(
             draft,
             finding=render_finding(draft, language=language),
@@ -94,10 +99,10 @@ class WorkloadTable:
 def judge_workloads(verdicts: VerdictTable, rules: Rules) -> WorkloadTable:
     """A workload is idle only if every allocation is idle; an unknown one is not idle."""
     keys, codes = _find_owners(allocation.container for allocation in verdicts.usage.allocations)
-    active, idle, unknown = (
-        np.bincount(codes[verdicts.activity == ACTIVITIES.index(each)], minlength=len(keys))
-        for each in (Activity.ACTIVE, Activity.IDLE, Activity.UNKNOWN)
-    )
+    fractions = compute_gpu_fractions(verdicts.usage)
+    rows = [verdicts.activity == ACTIVITIES.index(each) for each in (Activity.ACTIVE, Activity.IDLE, Activity.UNKNOWN)]
+    active, idle, unknown = (np.bincount(codes[chosen], minlength=len(keys)) for chosen in rows)
+    _, idle_gpus, unknown_gpus = (_sum_of(fractions[chosen], codes[chosen], size=len(keys)) for chosen in rows)
     activity = _join_activity(active, unknown)
     score = _mean_of(verdicts.score, codes, size=len(keys))
     ranks = _lowest(_RANKS[verdicts.signature], codes, size=len(keys))
@@ -106,9 +111,13 @@ def judge_workloads(verdicts: VerdictTable, rules: Rules) -> WorkloadTable:
         verdicts,
         keys,
         codes,
+        fractions,
         active + idle + unknown,
         idle,
         unknown,
+        _sum_of(fractions, codes, size=len(keys)),
+        idle_gpus,
+        unknown_gpus,
         activity,
         name_states(score, activity, thresholds=rules.thresholds),
         _BY_RANK[ranks],
@@ -133,6 +142,10 @@ def _name_owner(container: Container) -> WorkloadKey:
 def _join_activity(active: Counts, unknown: Counts) -> Codes:
     codes = [ACTIVITIES.index(Activity.ACTIVE), ACTIVITIES.index(Activity.UNKNOWN)]
     return np.select([active > 0, unknown > 0], codes, ACTIVITIES.index(Activity.IDLE)).astype(np.int8)
+
+
+def _sum_of(column: Column, codes: Counts, *, size: int) -> Column:
+    return np.bincount(codes, weights=column, minlength=size).astype(np.float64)
 
 
 def _mean_of(column: Column, codes: Counts, *, size: int) -> Column:

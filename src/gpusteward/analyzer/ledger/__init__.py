@@ -5,7 +5,6 @@ From a verdict to its rows, in reading order:
     ledger.py           `Ledger.record(result)`: buffers cycles while the database is unavailable
     cycle_record.py     a result in compact columns (`CycleRecord`)
     identities.py       ids and texts of allocations
-    gpu_fraction.py     the fraction of a GPU that an allocation holds
     verdict_changes.py  which verdicts differ from the last recorded ones
     ledger_writer.py    writes a cycle record in one transaction
     accrual.py          the rows of `usage_hourly` and `fleet_hourly` (pure)

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusteward.analyzer.ledger.gpu_fraction import compute_gpu_fractions
 from gpusteward.analyzer.ledger.identities import (
     NewAllocations,
     UserLabels,
@@ -115,7 +114,7 @@ def make_cycle_record(
         at_ms=int(result.at * 1000),
         covered_ms=COVERED_INTERVALS * result.settings.scheduler.interval * 1000,
         ids=held.ids,
-        gpu_fractions=compute_gpu_fractions(table)[rows],
+        gpu_fractions=result.workloads.fractions[rows],
         prices=np.array([price_of(one.model, one.container.namespace) for one in table.allocations], np.int64)[rows],
         started_ms=_to_ms(table.started_at)[rows],
         memory_total=_drop_implausible(table.column(Measure.MEMORY_TOTAL, Stat.LAST), MAX_BYTES)[rows],

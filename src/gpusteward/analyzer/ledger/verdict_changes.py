@@ -29,7 +29,7 @@ class VerdictChange(NamedTuple):
     signature: str
     state: str
     score: float | None
-    gpus: int
+    gpus: int  # allocations, under the name of the column
     idle_gpus: int
     idle_since_ms: int | None
 
@@ -107,7 +107,7 @@ def _make_change(workloads: WorkloadTable, row: int) -> VerdictChange:
         signature=words.signature,
         state=words.state,
         score=None if np.isnan(score) else float(score),
-        gpus=int(workloads.gpus[row]),
-        idle_gpus=int(workloads.idle_gpus[row]),
+        gpus=int(workloads.allocations[row]),
+        idle_gpus=int(workloads.idle_allocations[row]),
         idle_since_ms=None if np.isnan(since) else int(since * 1000),
     )

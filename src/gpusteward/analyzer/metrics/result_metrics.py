@@ -1,15 +1,18 @@
 """Metric families of a result for the cluster as a whole, under gpu-oour's names and our own."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 
 import numpy as np
 
-from gpusteward.analyzer.judge.allocation_columns import encode
+from gpusteward.analyzer.judge.allocation_columns import CodedColumn, encode
+from gpusteward.analyzer.judge.fleet import count_fleet, count_gpus
+from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.judge.states import find_low
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, STATES, Codes
 from gpusteward.core import analyzer_metrics as metrics
-from gpusteward.core.exposition import Family, render_labels
+from gpusteward.core.exposition import Family, Samples, render_labels
 from gpusteward.core.metrics import Metric
 from gpusteward.core.usages import AllocationKey
 from gpusteward.core.verdicts import State
@@ -58,14 +61,15 @@ def _opinions(result: Result) -> Iterable[Family]:
 
 def _counts(result: Result) -> Iterable[Family]:
     verdicts = result.verdicts
-    known = verdicts.score[~np.isnan(verdicts.score)]
-    yield Family(metrics.TOTAL, [("", len(verdicts))])
+    is_scored = ~np.isnan(verdicts.score)
+    known, states = verdicts.score[is_scored], _count_codes(verdicts.state[is_scored], STATES)
+    yield Family(metrics.TOTAL, [("", len(known))])
     is_low = find_low(verdicts.score, verdicts.state, thresholds=result.settings.thresholds)
     yield Family(metrics.LOW, [("", int(is_low.sum()))])
-    yield Family(metrics.IDLE, [("", int(np.sum(verdicts.state == STATES.index(State.IDLE))))])
+    yield Family(metrics.IDLE, [("", states[State.IDLE])])
     if len(known):
         yield Family(metrics.AVERAGE, [("", round(float(known.mean()), 1))])
-    yield family_by(metrics.BY_STATUS, "status", _count_codes(verdicts.state, STATES))
+    yield family_by(metrics.BY_STATUS, "status", {**states, State.UNKNOWN.value: len(verdicts) - len(known)})
     yield from _by_namespace(result)
 
 
@@ -74,21 +78,39 @@ def _by_namespace(result: Result) -> Iterable[Family]:
     coded = encode([allocation.container.namespace for allocation in verdicts.usage.allocations])
     codes, size = coded.codes, len(coded.names)
     scored = ~np.isnan(verdicts.score)
-    counts = np.bincount(codes, minlength=size)
     scores = np.bincount(codes[scored], minlength=size)
     sums = np.bincount(codes[scored], weights=verdicts.score[scored], minlength=size)
-    yield family_by(metrics.BY_NAMESPACE, "namespace", dict(sorted(zip(coded.names, counts.tolist(), strict=True))))
+    counts = {name: n for name, n in sorted(zip(coded.names, scores.tolist(), strict=True)) if n}
+    yield family_by(metrics.BY_NAMESPACE, "namespace", counts)
     means = {
         name: round(total / n, 1)
         for name, total, n in sorted(zip(coded.names, sums.tolist(), scores.tolist(), strict=True))
         if n
     }
     yield family_by(metrics.NAMESPACE_AVERAGE, "namespace", means)
+    yield _namespace_gpus(result, coded)
+
+
+def _namespace_gpus(result: Result, coded: CodedColumn) -> Family:
+    activity, fractions, size = result.verdicts.activity, result.workloads.fractions, len(coded.names)
+    columns = {
+        each.value: np.bincount(coded.codes, weights=fractions * (activity == code), minlength=size).tolist()
+        for code, each in enumerate(ACTIVITIES)
+    }
+    samples: Samples = [
+        (render_labels((("namespace", name), ("activity", word))), round(column[number], GPU_DIGITS))
+        for name, number in sorted(zip(coded.names, range(size), strict=True))
+        for word, column in columns.items()
+    ]
+    return Family(metrics.NAMESPACE_GPUS, samples)
 
 
 def _verdict_counts(result: Result) -> Iterable[Family]:
     verdicts = result.verdicts
     yield family_by(metrics.ACTIVITY, "activity", _count_codes(verdicts.activity, ACTIVITIES))
+    counts = asdict(count_gpus(result.workloads, count_fleet(verdicts.usage)))
+    gpus = {name: round(count, GPU_DIGITS) for name, count in counts.items() if count is not None}
+    yield family_by(metrics.GPUS, "activity", gpus)
     yield family_by(metrics.SIGNATURES, "signature", _count_codes(verdicts.signature, SIGNATURES))
     yield family_by(metrics.WORKLOADS, "activity", _count_codes(result.workloads.activity, ACTIVITIES))
     if len(verdicts):

@@ -22,7 +22,6 @@ from gpusteward.cli.flags import (
 from gpusteward.cli.json_access import (
     Row,
     as_object,
-    get_count,
     get_number,
     get_object,
     get_objects,
@@ -121,14 +120,14 @@ def _rank(row: IdleRow) -> tuple[float, float, float]:
 
 
 def _has_idle_gpus(row: Row) -> bool:
-    return get_count(row, "idle_gpus") > 0
+    return (get_number(row, "idle_gpus") or 0) > 0
 
 
 def _describe(row: Row, at: float | None) -> IdleRow:
     began = get_time(row, "idle_since")
     return {
         **{key: get_text(row, key) for key in ("kind", "namespace", "name", "signature")},
-        **{key: get_count(row, key) for key in ("gpus", "idle_gpus", "unknown_gpus")},
+        **{key: get_number(row, key) or 0 for key in ("gpus", "idle_gpus", "unknown_gpus")},
         "finding": _name_finding(row),
         "score": get_number(row, "score"),
         "idle_since": None if began is None else get_text(row, "idle_since"),
@@ -158,7 +157,7 @@ def _write(rows: Sequence[IdleRow], options: argparse.Namespace, *, language: La
 def _format(row: IdleRow) -> IdleRow:
     return {
         "workload": f"{row['kind']}/{row['name']}",
-        "held": f"{row['idle_gpus']}/{row['gpus']}",
+        "held": f"{quantities.gpus(row['idle_gpus'])}/{quantities.gpus(row['gpus'])}",
         "since": quantities.local_time(get_time(row, "idle_since")),
         "cost": None if row["idle_cost_7d"] is None else f"{row['idle_cost_7d']:.2f} {row['currency']}",
     }

@@ -2,6 +2,8 @@
 
 import time
 
+from gpusteward.core.gpu_counts import format_gpus
+
 UNKNOWN = "-"
 _UNIT_SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
@@ -15,6 +17,11 @@ def percent(ratio: float | None) -> str:
 
 def score(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.1f}"
+
+
+def gpus(count: float | None) -> str:
+    """A number of GPUs; a share is a fraction."""
+    return UNKNOWN if count is None else format_gpus(count)
 
 
 def memory(count: float | None) -> str:

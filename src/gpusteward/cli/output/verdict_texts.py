@@ -19,7 +19,7 @@ from gpusteward.cli.output.verdict_labels import MEASURES, translate
 from gpusteward.core.messages import Language
 from gpusteward.core.verdicts import Activity
 from gpusteward.messages import cli as messages
-from gpusteward.messages.verdicts import ACTIVITIES, SIGNATURES, STATES, STATUSES, STEPS
+from gpusteward.messages.verdicts import ACTIVITIES, SIGNATURES, STATUSES, STEPS
 
 
 def describe_workload(detail: Row, language: Language) -> Iterator[Line]:
@@ -47,9 +47,10 @@ def describe_evidence(detail: Row, language: Language) -> Iterator[Line]:
 def describe_verdict(detail: Row, language: Language) -> Iterator[Line]:
     workload, stamp = get_object(detail, "workload"), get_object(detail, "result")
     yield Line(_verdict(workload, language), messages.VERDICT.text(language), get_text(workload, "activity"))
-    counts = {key: get_count(workload, f"{key}_gpus") for key in ("idle", "unknown")}
+    counts = {key: quantities.gpus(get_number(workload, f"{key}_gpus")) for key in ("idle", "unknown")}
     yield Line(
-        messages.GPU_COUNTS.text(language, gpus=get_count(workload, "gpus"), **counts), messages.GPUS.text(language)
+        messages.GPU_COUNTS.text(language, gpus=quantities.gpus(get_number(workload, "gpus")), **counts),
+        messages.GPUS.text(language),
     )
     began, at = get_time(workload, "idle_since"), get_time(stamp, "at")
     if began is not None:
@@ -67,7 +68,7 @@ def describe_verdict(detail: Row, language: Language) -> Iterator[Line]:
 
 
 def _verdict(judged: Row, language: Language) -> str:
-    """`unknown` is not repeated as signature and state."""
+    """`unknown` is not repeated as signature. The range of the score is left to the reasons: it may differ."""
     activity, signature = get_text(judged, "activity"), get_text(judged, "signature")
     verdict, score = translate(ACTIVITIES, activity, language), get_number(judged, "score")
     if signature != activity:
@@ -78,8 +79,7 @@ def _verdict(judged: Row, language: Language) -> str:
         return (
             verdict if activity == Activity.UNKNOWN else messages.VERDICT_WITHOUT_SCORE.text(language, verdict=verdict)
         )
-    state = translate(STATES, get_text(judged, "state"), language)
-    return messages.VERDICT_WITH_SCORE.text(language, verdict=verdict, score=quantities.score(score), state=state)
+    return messages.VERDICT_WITH_SCORE.text(language, verdict=verdict, score=quantities.score(score))
 
 
 def describe_reasons(detail: Row, language: Language) -> Iterator[Line]:

@@ -88,7 +88,7 @@ def _gpu_name(row: Row, _: Language) -> str:
 
 
 def _idle_share(row: Row, _: Language) -> str:
-    return f"{get_count(row, 'idle_gpus')}/{get_count(row, 'gpus')}"
+    return "/".join(quantities.gpus(get_number(row, key)) for key in ("idle_gpus", "gpus"))
 
 
 def _idle_for(row: Row, _: Language) -> str:

@@ -21,6 +21,7 @@ from gpusteward.analyzer.api.v1.pagination import (
     StateName,
     send_page,
 )
+from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.metrics.result_metrics import gpu_id
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, STATES, STEPS, Column
@@ -80,6 +81,7 @@ class Allocation:
     memory_used_bytes: float | None
     memory_total_bytes: float | None
     power_watts: float | None
+    gpu_fraction: Annotated[float, Field(description="The fraction of a GPU that it holds; 1 is a whole GPU.")]
 
 
 class AllocationQuery(ListQuery):
@@ -186,6 +188,7 @@ class AllocationView:
             memory_used_bytes=used,
             memory_total_bytes=total,
             power_watts=power,
+            gpu_fraction=round(float(workloads.fractions[number]), GPU_DIGITS),
         )
 
 

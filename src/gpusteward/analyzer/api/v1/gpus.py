@@ -1,7 +1,6 @@
 """/api/v1/gpus: one row per device or MIG instance with its holders, and one for the free GPUs of a node and model."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -12,9 +11,18 @@ from pydantic import Field
 from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import LastResult
 from gpusteward.analyzer.api.result_store import PublishedResult
-from gpusteward.analyzer.api.v1.listing import Listing, TextColumn, filter_codes, filter_groups, known_value, mean_by
+from gpusteward.analyzer.api.v1.listing import (
+    Listing,
+    TextColumn,
+    filter_codes,
+    filter_groups,
+    known_value,
+    mean_by,
+)
 from gpusteward.analyzer.api.v1.pagination import ActivityName, FilterValues, ListQuery, Page, send_page
 from gpusteward.analyzer.judge.allocation_columns import encode
+from gpusteward.analyzer.judge.fleet import Fleet, GpuCounts, count_fleet, count_gpus
+from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.judge.states import name_states
 from gpusteward.analyzer.metrics.result_metrics import gpu_id
 from gpusteward.analyzer.results import Result
@@ -25,7 +33,7 @@ from gpusteward.core.verdicts import Activity
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["gpus"])
 
 LISTING = "gpus"
-NodeModel = tuple[str, str]  # node, model
+NOT_USED = (Activity.IDLE, Activity.UNKNOWN)
 GpuStateName = Literal["idle", "low", "normal", "high", "unknown", "free"]
 GpuActivityName = Literal["active", "idle", "unknown", "free"]
 GPU_STATES: Sequence[GpuStateName] = (*(each.value for each in STATES), "free")
@@ -41,6 +49,7 @@ class Holder:
     container: str
     share: str
     activity: ActivityName
+    gpu_fraction: Annotated[float, Field(description="The fraction of the GPU that it holds.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +62,13 @@ class GpuRow:
     index: str
     node: str
     model: str
-    gpus: Annotated[int, Field(description="1, or the number of free GPUs.")]
+    gpus: Annotated[float, Field(description="GPUs: 1, the fraction of a MIG instance, or the number of free GPUs.")]
     score: Annotated[float | None, Field(description="Mean of the known scores of its holders.")]
     state: GpuStateName
     activity: Annotated[GpuActivityName, Field(description="Idle only if every holder is idle; free without holders.")]
     holders: list[Holder]
+    idle_gpus: Annotated[float, Field(description="The part of `gpus` whose holders are idle.")]
+    unknown_gpus: Annotated[float, Field(description="The part of `gpus` whose holders are unknown.")]
 
 
 class GpuQuery(ListQuery):
@@ -73,44 +84,12 @@ class GpuQuery(ListQuery):
     model: FilterValues = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Fleet:
-    """How many whole GPUs there are, held or not: sources count all, and name only those that are held."""
-
-    gpus: int | None  # None: the source does not count them
-    free: Mapping[NodeModel, int]  # only where there are any
-
-    @property
-    def free_gpus(self) -> int | None:
-        return None if self.gpus is None else sum(self.free.values())
-
-
-UNKNOWN_FLEET = Fleet(None, {})
-
-
-def count_fleet(result: Result) -> Fleet:
-    """A GPU with one held MIG instance is held."""
-    counted, allocations = result.verdicts.usage.fleet, result.verdicts.usage.allocations
-    if not counted:
-        return UNKNOWN_FLEET
-    held = _count_held(allocations, counted)
-    # A source may count seldom: GPUs that are held exist, even if it counted fewer last time.
-    gpus = sum(max(count, held[key]) for key, count in counted.items())
-    elsewhere = sum(count for key, count in held.items() if key not in counted)
-    return Fleet(gpus + elsewhere, {key: count - held[key] for key, count in counted.items() if count > held[key]})
-
-
-def _count_held(allocations: Sequence[AllocationKey], counted: Mapping[NodeModel, int]) -> Counter[NodeModel]:
-    """On a node with one model, the node alone decides: an allocation may have the model in another spelling, or none
-    at all."""
-    models = Counter(node for node, _ in counted)
-    only_model = {node: (node, model) for node, model in counted if models[node] == 1}
-    keys = {one.gpu_uuid: (one.node, one.model) for one in allocations}
-    return Counter(only_model.get(key[0], key) for key in keys.values())
-
-
 def view_fleet(published: PublishedResult) -> Fleet:
-    return published.once("fleet", count_fleet)
+    return published.once("fleet", lambda result: count_fleet(result.verdicts.usage))
+
+
+def view_gpu_counts(published: PublishedResult) -> GpuCounts:
+    return published.once("gpu counts", lambda result: count_gpus(result.workloads, view_fleet(published)))
 
 
 class GpuView:
@@ -126,6 +105,11 @@ class GpuView:
         self._rows = np.argsort(self._codes, kind="stable")
         self._begins = np.concatenate(([0], np.cumsum(self._holders)))
         self._score = mean_by(result.verdicts.score, self._codes, size=len(self._ids))
+        self._fractions = result.workloads.fractions
+        self._gpus, self._idle_gpus, self._unknown_gpus = (
+            np.bincount(self._codes[rows], weights=self._fractions[rows], minlength=len(self._ids))
+            for rows in (slice(None), *(self._verdicts.activity == ACTIVITIES.index(each) for each in NOT_USED))
+        )
         self._activity = self._join_activity()
         self._state = name_states(self._score, self._activity, thresholds=result.settings.thresholds)
         self._activity[self._held :] = GPU_ACTIVITIES.index("free")
@@ -201,6 +185,8 @@ class GpuView:
             state="free",
             activity="free",
             holders=[],
+            idle_gpus=0.0,
+            unknown_gpus=0.0,
         )
 
     def _held_row(self, number: int) -> GpuRow:
@@ -213,11 +199,13 @@ class GpuView:
             index=allocation.gpu_index,
             node=allocation.node,
             model=allocation.model,
-            gpus=1,
+            gpus=round(float(self._gpus[number]), GPU_DIGITS),
             score=known_value(self._score, number, digits=1),
             state=GPU_STATES[self._state[number]],
             activity=GPU_ACTIVITIES[self._activity[number]],
             holders=[self._holder(row) for row in rows],
+            idle_gpus=round(float(self._idle_gpus[number]), GPU_DIGITS),
+            unknown_gpus=round(float(self._unknown_gpus[number]), GPU_DIGITS),
         )
 
     def _holder(self, row: int) -> Holder:
@@ -229,6 +217,7 @@ class GpuView:
             container=container.name,
             share=str(allocation.share),
             activity=activity,
+            gpu_fraction=round(float(self._fractions[row]), GPU_DIGITS),
         )
 
 

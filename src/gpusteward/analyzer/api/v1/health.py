@@ -13,8 +13,10 @@ from gpusteward import __version__
 from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies
 from gpusteward.analyzer.api.http.responses import format_utc, send_json
-from gpusteward.analyzer.api.v1.gpus import UNKNOWN_FLEET, view_fleet
+from gpusteward.analyzer.api.v1.gpus import view_fleet, view_gpu_counts
 from gpusteward.analyzer.api.v1.pagination import ResultStamp, stamp
+from gpusteward.analyzer.judge.fleet import NO_GPUS, UNKNOWN_FLEET
+from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import DOUBTS, Column
 
@@ -44,10 +46,17 @@ class Health:
     version: str
     ready: Annotated[bool, Field(description="Whether a cycle has finished.")]
     cycles: Cycles
-    allocations: int
+    allocations: Annotated[int, Field(description="Containers on GPUs: one per container and GPU.")]
     workloads: int
     gpus: Annotated[int | None, Field(description="Whole GPUs, held or not; null: the source does not count them.")]
-    free_gpus: Annotated[int | None, Field(description="Those that are not held.")]
+    free_gpus: Annotated[int | None, Field(description="Those of which no part is held.")]
+    active_gpus: Annotated[float, Field(description="GPUs in use; a share of a GPU is a fraction.")]
+    idle_gpus: Annotated[float, Field(description="GPUs that are held without being used, likewise.")]
+    unknown_gpus: Annotated[float, Field(description="GPUs that are held and could not be judged, likewise.")]
+    unallocated_gpus: Annotated[
+        float | None,
+        Field(description="Free GPUs and free parts of shared ones; the four add up to `gpus`."),
+    ]
     coverage: Annotated[float | None, Field(description="Samples seen / samples expected, over all allocations.")]
     measured: Annotated[int, Field(description="Allocations that have samples in the window.")]
     measured_coverage: Annotated[float | None, Field(description="Samples seen / samples expected, over these.")]
@@ -65,6 +74,7 @@ async def show_health(dependencies: Dependencies) -> Response:
     published = dependencies.results.published
     result = published.result if published else None
     fleet = view_fleet(published) if published else UNKNOWN_FLEET
+    counts = view_gpu_counts(published) if published else NO_GPUS
     return send_json(
         Health(
             status=find_status(dependencies),
@@ -75,6 +85,10 @@ async def show_health(dependencies: Dependencies) -> Response:
             workloads=len(result.workloads) if result else 0,
             gpus=fleet.gpus,
             free_gpus=fleet.free_gpus,
+            active_gpus=round(counts.active, GPU_DIGITS),
+            idle_gpus=round(counts.idle, GPU_DIGITS),
+            unknown_gpus=round(counts.unknown, GPU_DIGITS),
+            unallocated_gpus=None if counts.unallocated is None else round(counts.unallocated, GPU_DIGITS),
             coverage=_read_coverage(result),
             measured=len(_list_measured(result)),
             measured_coverage=_average(_list_measured(result)),

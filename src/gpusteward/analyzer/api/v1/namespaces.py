@@ -13,6 +13,7 @@ from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.listing import Listing, TextColumn, known_value, mean_by, sum_by
 from gpusteward.analyzer.api.v1.pagination import FilterValues, ListQuery, Page, send_page
 from gpusteward.analyzer.judge.allocation_columns import encode
+from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.judge.states import find_low
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES
@@ -29,16 +30,20 @@ class Namespace:
     """A namespace that holds GPUs."""
 
     namespace: str
-    allocations: int
-    active: int
-    idle: int
-    unknown: int
+    allocations: Annotated[int, Field(description="Containers on GPUs: one per container and GPU.")]
+    active: Annotated[int, Field(description="Allocations that are active.")]
+    idle: Annotated[int, Field(description="Allocations that are idle.")]
+    unknown: Annotated[int, Field(description="Allocations that could not be judged.")]
     workloads: int
     idle_workloads: int
     average_score: Annotated[float | None, Field(description="Over the allocations that have a score.")]
     low: Annotated[int, Field(description="Allocations whose score is below the low threshold, or that are idle.")]
     memory_used_bytes: float | None
     power_watts: float | None
+    gpus: Annotated[float, Field(description="GPUs that it holds; a share of a GPU is a fraction.")]
+    active_gpus: float
+    idle_gpus: float
+    unknown_gpus: float
 
 
 class NamespaceQuery(ListQuery):
@@ -57,6 +62,12 @@ class NamespaceQuery(ListQuery):
         "-average_score",
         "workloads",
         "-workloads",
+        "gpus",
+        "-gpus",
+        "idle_gpus",
+        "-idle_gpus",
+        "unknown_gpus",
+        "-unknown_gpus",
     ] = Field(default="-idle", description="`-` in front: descending. Unknown values always come last.")
     namespace: FilterValues = ()
 
@@ -72,6 +83,11 @@ class NamespaceView:
         self._counts = {
             each: np.bincount(codes[verdicts.activity == ACTIVITIES.index(each)], minlength=size) for each in Activity
         }
+        self._gpus_by_activity = {
+            each: np.bincount(codes, weights=table.fractions * (verdicts.activity == code), minlength=size)
+            for code, each in enumerate(ACTIVITIES)
+        }
+        self._gpus = np.bincount(codes, weights=table.fractions, minlength=size)
         self._allocations = np.bincount(codes, minlength=size)
         self._score = mean_by(verdicts.score, codes, size=size)
         is_low = find_low(verdicts.score, verdicts.state, thresholds=result.settings.thresholds)
@@ -96,6 +112,9 @@ class NamespaceView:
                 "unknown": lambda: self._counts[Activity.UNKNOWN],
                 "average_score": lambda: self._score,
                 "workloads": lambda: self._workloads,
+                "gpus": lambda: self._gpus,
+                "idle_gpus": lambda: self._gpus_by_activity[Activity.IDLE],
+                "unknown_gpus": lambda: self._gpus_by_activity[Activity.UNKNOWN],
             },
             filters={"namespace": namespace.is_any_of, "q": namespace.contains_all},
         )
@@ -113,6 +132,10 @@ class NamespaceView:
             low=int(self._low[number]),
             memory_used_bytes=known_value(self._memory, number),
             power_watts=known_value(self._power, number),
+            gpus=round(float(self._gpus[number]), GPU_DIGITS),
+            active_gpus=round(float(self._gpus_by_activity[Activity.ACTIVE][number]), GPU_DIGITS),
+            idle_gpus=round(float(self._gpus_by_activity[Activity.IDLE][number]), GPU_DIGITS),
+            unknown_gpus=round(float(self._gpus_by_activity[Activity.UNKNOWN][number]), GPU_DIGITS),
         )
 
 

@@ -14,7 +14,13 @@ from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import format_utc, has_current, send_json, send_not_modified
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.allocations import Allocation, HighestStep, view_allocations
-from gpusteward.analyzer.api.v1.listing import Listing, TextColumn, filter_codes, filter_groups, known_value
+from gpusteward.analyzer.api.v1.listing import (
+    Listing,
+    TextColumn,
+    filter_codes,
+    filter_groups,
+    known_value,
+)
 from gpusteward.analyzer.api.v1.pagination import (
     ActivityName,
     FilterValues,
@@ -28,6 +34,7 @@ from gpusteward.analyzer.api.v1.pagination import (
     stamp,
 )
 from gpusteward.analyzer.explain.opinions import Opinion
+from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.judge.reasons import explain_row
 from gpusteward.analyzer.judge.workloads import WorkloadTable
 from gpusteward.analyzer.results import Result
@@ -59,10 +66,13 @@ class Workload:
     activity: ActivityName
     signature: SignatureName
     highest_step: HighestStep
-    gpus: int
-    idle_gpus: int
-    unknown_gpus: int
+    gpus: Annotated[float, Field(description="GPUs that it holds; a share of a GPU is a fraction.")]
+    idle_gpus: Annotated[float, Field(description="Those that are idle.")]
+    unknown_gpus: Annotated[float, Field(description="Those that could not be judged.")]
     idle_since: str | None
+    allocations: Annotated[int, Field(description="Containers on GPUs: one per container and GPU.")]
+    idle_allocations: int
+    unknown_allocations: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +159,13 @@ class WorkloadView:
             activity=ACTIVITIES[table.activity[number]].value,
             signature=SIGNATURES[table.signature[number]].value,
             highest_step=STEPS[table.step[number]].value,
-            gpus=int(table.gpus[number]),
-            idle_gpus=int(table.idle_gpus[number]),
-            unknown_gpus=int(table.unknown_gpus[number]),
+            gpus=round(float(table.gpus[number]), GPU_DIGITS),
+            idle_gpus=round(float(table.idle_gpus[number]), GPU_DIGITS),
+            unknown_gpus=round(float(table.unknown_gpus[number]), GPU_DIGITS),
             idle_since=format_utc(float(table.idle_since[number])),
+            allocations=int(table.allocations[number]),
+            idle_allocations=int(table.idle_allocations[number]),
+            unknown_allocations=int(table.unknown_allocations[number]),
         )
 
 

@@ -11,6 +11,7 @@ from gpusteward.analyzer.notify.notices.messages import MessageOptions, name_wor
 from gpusteward.analyzer.reports.report import Report, ReportQuery, Waster
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES
+from gpusteward.core.gpu_counts import format_gpus
 from gpusteward.core.messages import Language
 from gpusteward.core.verdicts import Activity
 from gpusteward.messages import notices as messages
@@ -81,6 +82,6 @@ def _write_idle_now(result: Result, namespaces: Sequence[str], language: Languag
     return messages.DIGEST_NOW.text(
         language,
         workloads=int(is_idle.sum()),
-        gpus=int(table.gpus[is_idle].sum()),
+        gpus=format_gpus(float(table.gpus[is_idle].sum())),
         partly=int(is_partly_idle.sum()),
     )

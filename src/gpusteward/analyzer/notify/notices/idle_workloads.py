@@ -6,15 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpusteward.analyzer.judge.workloads import WorkloadKey
-from gpusteward.analyzer.ledger.gpu_fraction import compute_gpu_fractions
 from gpusteward.analyzer.prices import PriceList, cost_of
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, Column
+from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.core.verdicts import Activity
 
 MAX_ALLOCATIONS = 8
-"""A message lists at most this many GPUs of a workload; `gpus` counts all of them."""
+"""A message lists at most this many allocations of a workload."""
 
 WorkloadNumbers = Sequence[int]  # positions in `Result.workloads`
 
@@ -27,7 +26,8 @@ class IdleWorkload:
     namespace: str
     name: str
     pod: str  # one of its pods, to read the notify annotation from
-    gpus: int
+    gpus: float  # a share of a GPU is a fraction
+    allocations_total: int
     allocations: tuple[AllocationKey, ...]  # at most MAX_ALLOCATIONS
     signature: str
     idle_since: float
@@ -57,7 +57,6 @@ class IdleWorkloadBuilder:
     def __init__(self, result: Result) -> None:
         usage = result.verdicts.usage
         self._result = result
-        self._gpu_fractions: Column = compute_gpu_fractions(usage)
         self._prices = PriceList(result.settings.prices)
         self._peaks = usage.column(Measure.CORE, Stat.PEAK)
         held, means = usage.column(Measure.MEMORY_USED, Stat.LAST), usage.column(Measure.MEMORY_USED, Stat.MEAN)
@@ -78,7 +77,8 @@ class IdleWorkloadBuilder:
             namespace=namespace,
             name=name,
             pod=allocations[rows[0]].container.pod,
-            gpus=len(rows),
+            gpus=float(table.gpus[number]),
+            allocations_total=len(rows),
             allocations=tuple(allocations[row] for row in rows[:MAX_ALLOCATIONS]),
             signature=SIGNATURES[table.signature[number]].value,
             idle_since=since,
@@ -90,13 +90,13 @@ class IdleWorkloadBuilder:
 
     def _cost(self, rows: Sequence[int], *, seconds: float) -> int | None:
         """None if any GPU has no price: a partial sum would be read as the total."""
-        total = 0
+        total, result = 0, self._result
         for row in rows:
-            allocation = self._result.verdicts.usage.allocations[row]
+            allocation = result.verdicts.usage.allocations[row]
             price = self._prices.micros_per_gpu_hour(allocation.model, allocation.container.namespace)
             if not price:
                 return None
-            total += cost_of(round(seconds * 1000 * float(self._gpu_fractions[row])), price)
+            total += cost_of(round(seconds * 1000 * float(result.workloads.fractions[row])), price)
         return total
 
 

@@ -15,6 +15,7 @@ from gpusteward.analyzer.notify.notices.formatting import (
 )
 from gpusteward.analyzer.notify.notices.idle_workloads import MAX_ALLOCATIONS, IdleWorkload
 from gpusteward.core.errors import SourceError
+from gpusteward.core.gpu_counts import format_gpus
 from gpusteward.core.messages import Language
 from gpusteward.core.usages import AllocationKey
 from gpusteward.messages import notices as messages
@@ -82,7 +83,7 @@ def describe_idle(workload: IdleWorkload, options: MessageOptions) -> Iterator[s
     yield messages.IDLE_WORKLOAD.text(
         language,
         workload=name_workload(*workload.key),
-        gpus=workload.gpus,
+        gpus=format_gpus(workload.gpus),
         since=format_time(workload.idle_since, options.time_zone),
         duration=format_duration(workload.idle_seconds, language),
     )
@@ -109,8 +110,8 @@ def _name_namespaces(workloads: Sequence[IdleWorkload], language: Language) -> s
 
 def _name_gpus(workload: IdleWorkload, language: Language, *, shown: int, name: Callable[[AllocationKey], str]) -> str:
     named = [name(allocation) for allocation in workload.allocations[:shown]]
-    if workload.gpus > shown:
-        named.append(messages.MORE_GPUS.text(language, number=workload.gpus - shown))
+    if workload.allocations_total > shown:
+        named.append(messages.MORE_GPUS.text(language, number=workload.allocations_total - shown))
     return ", ".join(named)
 
 
@@ -128,14 +129,15 @@ def _name_gpu_slot(allocation: AllocationKey) -> str:
 
 def _list_workloads(workloads: Sequence[IdleWorkload], options: MessageOptions) -> Iterator[str]:
     language, gpus = options.language, sum(workload.gpus for workload in workloads)
-    yield messages.IDLE_WORKLOADS.text(language, workloads=len(workloads), gpus=gpus)
+    yield messages.IDLE_WORKLOADS.text(language, workloads=len(workloads), gpus=format_gpus(gpus))
     largest = sorted(workloads, key=lambda each: (-each.gpus, each.idle_since, each.key))
     named, others = largest[:MAX_LINES], largest[MAX_LINES:]
     for namespace, group in groupby(sorted(named, key=lambda each: each.namespace), key=lambda each: each.namespace):
         yield messages.NAMESPACE.text(language, namespace=safe_name(namespace))
         yield from (_write_line(each, options) for each in group)
     if others:
-        yield messages.MORE_WORKLOADS.text(language, number=len(others), gpus=sum(each.gpus for each in others))
+        gpus = sum(each.gpus for each in others)
+        yield messages.MORE_WORKLOADS.text(language, number=len(others), gpus=format_gpus(gpus))
     costs = [workload.cost_micros for workload in workloads]
     if None not in costs:
         total = sum(cost or 0 for cost in costs)
@@ -147,7 +149,7 @@ def _write_line(workload: IdleWorkload, options: MessageOptions) -> str:
     return messages.LINE.text(
         language,
         workload=f"{safe_name(workload.kind)} {safe_name(workload.name)}",
-        gpus=workload.gpus,
+        gpus=format_gpus(workload.gpus),
         duration=format_duration(workload.idle_seconds, language),
         since=format_time(workload.idle_since, options.time_zone),
         details="".join(_write_details(workload, options)),

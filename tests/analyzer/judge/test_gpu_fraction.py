@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.ledger.gpu_fraction import SMALLEST_INSTANCE, compute_gpu_fractions
+from gpusteward.analyzer.judge.gpu_fraction import SMALLEST_INSTANCE, compute_gpu_fractions
 from gpusteward.core.usages import Measure, Stat
 from tests.analyzer.usage_tables import GIB, allocation, signal, table_of
 

@@ -1,4 +1,7 @@
-"""The fraction of a GPU that each allocation holds. The fractions of one device never sum to more than 1."""
+"""The fraction of a GPU that each allocation holds: the unit of every number of GPUs.
+
+The fractions of one device never sum to more than 1.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,6 +13,7 @@ from gpusteward.analyzer.judge.gpu_models import MIB, find_model
 from gpusteward.analyzer.tables import Column, UsageTable
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 
+GPU_DIGITS = 6  # of numbers of GPUs: fractions such as 1/7 must still add up
 SMALLEST_INSTANCE = 1 / 7
 """The fraction of a MIG instance of unknown size: no GPU has more than seven instances."""
 _PROFILE = re.compile(r"\b[1-7]g\.(\d+)gb\b", re.IGNORECASE)
@@ -20,12 +24,20 @@ def compute_gpu_fractions(table: UsageTable) -> Column:
     """1 for a whole GPU, its share of the board's memory for a MIG instance; divided equally if several allocations
     share the device."""
     allocations = table.allocations
+    if _are_whole(allocations):
+        return np.ones(len(allocations))
     devices = encode([one.gpu_uuid or f"{one.node}/{one.gpu_index}" for one in allocations]).codes
     instances = encode([f"{device}/{one.gpu_instance}" for device, one in zip(devices, allocations, strict=True)]).codes
     sharing = np.bincount(instances, minlength=1)[instances]
     fractions = _instance_fractions(table) / sharing
     device_sums = np.bincount(devices, weights=fractions, minlength=1)[devices]
     return fractions / np.maximum(device_sums, 1.0)
+
+
+def _are_whole(allocations: Sequence[AllocationKey]) -> bool:
+    """Whether each allocation certainly has a device of its own: the common case, and quickly found."""
+    uuids = {one.gpu_uuid for one in allocations if one.gpu_uuid and not one.gpu_instance}
+    return len(uuids) == len(allocations)
 
 
 def _instance_fractions(table: UsageTable) -> Column:

@@ -1,0 +1,71 @@
+"""All GPUs of a result, held or not: how many are active, idle, unknown and unallocated."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpusteward.analyzer.judge.workloads import WorkloadTable
+from gpusteward.analyzer.tables import ACTIVITIES, UsageTable
+from gpusteward.core.usages import AllocationKey
+from gpusteward.core.verdicts import Activity
+
+NodeModel = tuple[str, str]  # node, model
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """How many whole GPUs there are, held or not: sources count all, and name only those that are held."""
+
+    gpus: int | None  # None: the source does not count them
+    free: Mapping[NodeModel, int]  # only where there are any
+
+    @property
+    def free_gpus(self) -> int | None:
+        return None if self.gpus is None else sum(self.free.values())
+
+
+UNKNOWN_FLEET = Fleet(None, {})
+
+
+@dataclass(frozen=True, slots=True)
+class GpuCounts:
+    """Numbers of GPUs; a share of a GPU is a fraction. Their sum is the number of all GPUs."""
+
+    active: float
+    idle: float
+    unknown: float
+    unallocated: float | None  # free GPUs, and free parts of shared ones; None: the source does not count GPUs
+
+
+NO_GPUS = GpuCounts(0.0, 0.0, 0.0, None)
+
+
+def count_gpus(workloads: WorkloadTable, fleet: Fleet) -> GpuCounts:
+    activity, fractions = workloads.verdicts.activity, workloads.fractions
+    by_activity = np.bincount(activity, weights=fractions, minlength=len(ACTIVITIES)).tolist()
+    active, idle, unknown = (by_activity[ACTIVITIES.index(each)] for each in Activity)
+    unallocated = None if fleet.gpus is None else max(0.0, fleet.gpus - float(fractions.sum()))
+    return GpuCounts(active, idle, unknown, unallocated)
+
+
+def count_fleet(table: UsageTable) -> Fleet:
+    """A GPU with one held MIG instance is held."""
+    counted, allocations = table.fleet, table.allocations
+    if not counted:
+        return UNKNOWN_FLEET
+    held = _count_held(allocations, counted)
+    # A source may count seldom: GPUs that are held exist, even if it counted fewer last time.
+    gpus = sum(max(count, held[key]) for key, count in counted.items())
+    elsewhere = sum(count for key, count in held.items() if key not in counted)
+    return Fleet(gpus + elsewhere, {key: count - held[key] for key, count in counted.items() if count > held[key]})
+
+
+def _count_held(allocations: Sequence[AllocationKey], counted: Mapping[NodeModel, int]) -> Counter[NodeModel]:
+    """On a node with one model, the node alone decides: an allocation may have the model in another spelling, or none
+    at all."""
+    models = Counter(node for node, _ in counted)
+    only_model = {node: (node, model) for node, model in counted if models[node] == 1}
+    keys = {one.gpu_uuid: (one.node, one.model) for one in allocations}
+    return Counter(only_model.get(key[0], key) for key in keys.values())
