@@ -32,7 +32,7 @@ from gpusteward.analyzer.ledger.retention import roll_up
 from gpusteward.analyzer.ledger.schema import usage_daily
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.make_report import make_report
-from gpusteward.analyzer.reports.report import By, ReportQuery
+from gpusteward.analyzer.reports.report import ReportQuery
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import SchedulerSettings, Settings
@@ -48,7 +48,7 @@ DAYS = 30
 ROUNDS = 5
 BEGIN = int(AT // 3600 * 3600)
 SETTINGS = Settings(prices=PriceSettings(default=2.0, electricity_per_kwh=0.2))
-BY: tuple[By, ...] = ("namespace", "owner", "model", "node", "user")
+BY: tuple[str, ...] = ("namespace", "workload", "model", "node", "user")
 
 
 @dataclass(frozen=True, slots=True)

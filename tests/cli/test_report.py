@@ -62,7 +62,9 @@ def run(capsys: pytest.CaptureFixture[str], *flags: str, code: int = 0) -> str:
     ("name", "flags"),
     [
         ("report.txt", ()),
-        ("report_owner.txt", ("--by", "owner", "--rows", "2", "--top", "2")),
+        ("report_workload.txt", ("--by", "workload", "--rows", "2", "--top", "2")),
+        ("report_workload.txt", ("--by", "owner", "--rows", "2", "--top", "2")),  # its earlier name
+        ("report_day.txt", ("--by", "day", "--top", "1")),
         ("report_zh.txt", ("--by", "model", "--language", "zh")),
     ],
 )

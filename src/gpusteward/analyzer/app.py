@@ -45,7 +45,9 @@ class Analyzer:
         settings, owners = file.settings, owners or ClusterOwners(None)
         self.source, self.explainer = ActiveSource(settings), Explainer(settings.ai)
         self.settings = RuntimeSettings(file, source=self.source, explainer=self.explainer)
-        self.ledger = LedgerAccess(settings.ledger, lambda: self.settings.current.prices)
+        self.ledger = LedgerAccess(
+            settings.ledger, lambda: self.settings.current.prices, lambda: self.settings.current.reports.teams
+        )
         self.notifier = Notifier(settings, self.ledger.engine, read_notify_annotation=owners.read_notify_annotation)
         self.results, self.events = ResultStore(), EventFeed()
         pipeline = Pipeline(

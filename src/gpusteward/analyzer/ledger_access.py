@@ -19,9 +19,15 @@ from gpusteward.messages import api_errors
 class LedgerAccess:
     """`restore` and `record` are for the thread that runs cycles; the other methods are for any thread."""
 
-    def __init__(self, settings: LedgerSettings, read_prices: Callable[[], PriceSettings]) -> None:
-        """`read_prices` returns the prices in effect. Raises ConfigurationError for a URL that cannot be used."""
-        self._read_prices = read_prices
+    def __init__(
+        self,
+        settings: LedgerSettings,
+        read_prices: Callable[[], PriceSettings],
+        read_teams: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        """`read_prices` and `read_teams` return the settings in effect. Raises ConfigurationError for a URL that cannot
+        be used."""
+        self._read_prices, self._read_teams = read_prices, read_teams
         self._ledger = Ledger(settings) if settings.enabled else None
 
     @property
@@ -49,7 +55,7 @@ class LedgerAccess:
             make_report,  # 2 MB that are not needed before the first report
         )
 
-        return make_report(self._ledger.engine, query, prices=self._read_prices())
+        return make_report(self._ledger.engine, query, prices=self._read_prices(), teams=self._read_teams())
 
     def describe(self) -> Mapping[str, Any] | None:
         """The state of the ledger without its password; None where it is disabled."""

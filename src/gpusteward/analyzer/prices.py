@@ -51,10 +51,11 @@ class PriceList:
         kept_percent = 100 - self._discounts.get(namespace, 0)
         key = (model, kept_percent)  # not the namespace: their number grows without limit
         if key not in self.cached:
-            self.cached[key] = round(self._list_price(model) * kept_percent / 100)
+            self.cached[key] = round(self.list_micros_per_gpu_hour(model) * kept_percent / 100)
         return self.cached[key]
 
-    def _list_price(self, model: str) -> int:
+    def list_micros_per_gpu_hour(self, model: str) -> int:
+        """The price without the discount of a namespace."""
         words = set(split_words(model))
         return next((price for pattern, price in self._patterns if words >= pattern), self._default)
 

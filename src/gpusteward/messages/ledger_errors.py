@@ -19,6 +19,7 @@ OTHER_SCHEMA = Message(
     "运行新版的 `gpusteward serve` 可升级账本",
 )
 NOT_READABLE = Message("the ledger cannot be read: {reason}", "无法读取账本：{reason}")
+INVALID_GROUPING = Message("'{by}' is not one of {groupings}", "“{by}”不是有效的分组方式，可选：{groupings}")
 INVALID_TIME = Message(
     "use a duration such as 24h, 7d or 4w, or a time such as 2026-11-01 or 2026-11-01T08:00Z",
     "请使用 24h、7d、4w 这样的时长，或 2026-11-01、2026-11-01T08:00Z 这样的时间",

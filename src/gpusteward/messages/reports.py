@@ -10,18 +10,22 @@ VERSUS_PREVIOUS = Message("{change} vs. previous period", "较上期 {change}")
 
 GROUP_TITLES: Mapping[str, Message] = {
     "namespace": Message("Namespace", "命名空间"),
-    "owner": Message("Workload", "工作负载"),
+    "workload": Message("Workload", "工作负载"),
     "model": Message("Model", "GPU 型号"),
     "node": Message("Node", "节点"),
     "user": Message("User", "用户"),
+    "team": Message("Team", "团队"),
+    "day": Message("Day (UTC)", "日期（UTC）"),
 }
-"""By `ReportQuery.by`."""
+"""By grouping."""
 GROUPED_BY: Mapping[str, Message] = {
     "namespace": Message("by namespace", "按命名空间"),
-    "owner": Message("by workload", "按工作负载"),
+    "workload": Message("by workload", "按工作负载"),
     "model": Message("by model", "按型号"),
     "node": Message("by node", "按节点"),
     "user": Message("by user", "按用户"),
+    "team": Message("by team", "按团队"),
+    "day": Message("by day", "按天"),
 }
 NAMESPACES = Message("Namespaces", "命名空间")
 
@@ -38,6 +42,7 @@ TIME_LABELS: Mapping[str, Message] = {
 }
 """The layers of the chart, from the bottom up."""
 IDLE_SHARE = Message("Idle %", "空闲占比")
+UNALLOCATED_COST = Message("Unallocated cost", "未分配费用")
 COST = Message("Cost", "费用")
 IDLE_COST = Message("Idle cost", "空闲费用")
 ELECTRICITY = Message("Electricity", "电费")
@@ -67,6 +72,19 @@ SHARED_PART = Message("{part} share", "共享 {part}")
 PEAKS = Message("Peak memory, compute", "显存、算力峰值")
 SAVING = Message("Saving", "可节省")
 
+PERIOD = Message("{since} – {until} UTC", "{since} – {until}（UTC）")
+PERIOD_UNTIL_NOW = Message("{since} – {until} UTC (now)", "{since} – {until}（UTC，当前）")
+WASTED = Message("Wasted: {amount} ({share} of allocated time)", "浪费：{amount}（占已分配时间的 {share}）")
+NOTHING_WASTED = Message("Wasted: nothing, no allocated GPU was idle.", "浪费：无，已分配的 GPU 均未空闲。")
+WASTED_BY = Message("Most wasted by: {names}", "浪费最多：{names}")
+IDLE_HOURS = Message("{hours} idle GPU-hours", "{hours} 空闲 GPU 小时")
+UNALLOCATED_TIME = Message("Unallocated: {amount}", "未分配：{amount}")
+HOURS = Message("{hours} GPU-hours", "{hours} GPU 小时")
+COMMA = Message(", ", "，")
+PARTIAL_MARK = " *"
+"""After a day or an hour that is recorded only in part."""
+PARTIAL = Message("(partial)", "（不完整）")
+
 UNUSED = Message(
     "{unused} of {gpus} {gpus:|GPU|GPUs} unused ({idle} idle, {unallocated} unallocated; hour from {when} UTC)",
     "{gpus} 张 GPU 中有 {unused} 张未使用（{idle} 张空闲、{unallocated} 张未分配；{when} UTC 起一小时）",
@@ -78,17 +96,23 @@ UNUSED_IDLE = Message(
 """Where the number of unallocated GPUs is unknown."""
 OTHERS = Message("{number} {number:|other|others}", "其他 {number} 项")
 NO_NAME = Message("(none)", "（无）")
+NO_TEAM = Message("(no team)", "（无团队）")
 NOTHING = Message("The ledger has no records for this period.", "账本在该时段内没有记录。")
 MADE = Message("gpusteward, generated {at} UTC", "gpusteward，生成于 {at}（UTC）")
 
 NOTES = Message("Notes", "说明")
 NOTE_RANGE = Message(
-    "Covers {since} to {until} UTC; the ledger records whole hours.",
-    "统计范围为 {since} 至 {until}（UTC），账本以小时为单位。",
+    "Covers {since} to {until} UTC; periods begin at a full hour, because the ledger records whole hours.",
+    "统计范围为 {since} 至 {until}（UTC）；账本以小时为单位，统计从整点开始。",
 )
 NOTE_WIDENED = Message(
     "For older data only whole days (UTC) are kept: the range was widened to whole days.",
     "较早的数据仅按整天（UTC）保留，统计范围已扩展到整天。",
+)
+NOTE_PARTIAL = Message("* Recorded only in part.", "* 仅有部分记录。")
+NOTE_UNALLOCATED_COST = Message(
+    "Unallocated time is priced at the current list price of the model, without discounts.",
+    "未分配时间按型号的当前单价计算，不含折扣。",
 )
 NOTE_BEGIN = Message("The ledger begins at {first} UTC.", "账本自 {first}（UTC）起有记录。")
 NOTE_END = Message("The ledger ends at {last} UTC.", "账本记录截至 {last}（UTC）。")

@@ -53,7 +53,14 @@ def example_report(query: ReportQuery | None = None) -> Report:
         Group(CHINESE, "", "", make_amounts(active=60, idle=40, mean_score=61.4), -0.125),
         Group(FORMULA, "", "", make_amounts(active=95, unknown=5), None),
     ]
-    total = make_amounts(active=165, idle=130, unknown=5, unallocated_gpu_ms=36 * HOUR_MS, mean_score=61.4)
+    total = make_amounts(
+        active=165,
+        idle=130,
+        unknown=5,
+        unallocated_gpu_ms=36 * HOUR_MS,
+        mean_score=61.4,
+        unallocated_cost_micros=72_000_000,
+    )
     days = [
         Point(
             at_ms=at(24 * day),

@@ -16,7 +16,14 @@ from sqlalchemy import Engine, delete, insert
 from gpusteward.analyzer.ledger.db_engine import open_engine, with_write_lock
 from gpusteward.analyzer.ledger.periods import HOUR_MS, RECORDED
 from gpusteward.analyzer.ledger.retention import roll_up
-from gpusteward.analyzer.ledger.schema import METADATA, allocations, fleet_hourly, progress, usage_hourly
+from gpusteward.analyzer.ledger.schema import (
+    METADATA,
+    allocations,
+    fleet_hourly,
+    progress,
+    usage_hourly,
+    verdict_changes,
+)
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 
 BEGIN_MS = 1_762_905_600_000  # 2025-11-12 00:00 UTC
@@ -69,6 +76,21 @@ class LedgerRows:
 
     def use_all(self, rows: list[Mapping[str, Any]]) -> None:
         self._insert(usage_hourly, rows)
+
+    def judge(self, at_ms: int, **given: Any) -> None:
+        """A change of the verdict of a workload."""
+        row = {
+            "at_ms": at_ms,
+            "owner_kind": "Job",
+            "namespace": "team",
+            "state": "normal",
+            "score": None,
+            "gpus": 1,
+            "idle_gpus": 0,
+            "idle_since_ms": None,
+            **given,
+        }
+        self._insert(verdict_changes, [row])
 
     def add_fleet(self, *hours: int, gpu_ms: int, node: str = "node-1", model: str = A100) -> None:
         """The time of all GPUs of a node in each of these hours."""

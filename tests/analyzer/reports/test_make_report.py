@@ -1,7 +1,6 @@
 """Reports on ledgers in SQLite and PostgreSQL with known rows: all numbers and sums are exact."""
 
 from collections.abc import Iterator
-from typing import get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,13 +10,16 @@ from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.make_report import make_report
-from gpusteward.analyzer.reports.report import Amounts, By, Report, ReportQuery
+from gpusteward.analyzer.reports.report import GROUPINGS, Amounts, Report, ReportQuery
 from gpusteward.core.errors import SourceError
 from tests.analyzer.reports.ledger_rows import A100, GIB, H100, T4, LedgerRows, at, make_usage, open_ledger_rows
 
 pytestmark = pytest.mark.slow
 
-ELECTRIC = PriceSettings(currency="EUR", electricity_per_kwh=0.3)
+ELECTRIC = PriceSettings(
+    currency="EUR", electricity_per_kwh=0.3, per_gpu_hour={"A100": 2, "T4": 0.4}, discount_percent={"vision": 50}
+)
+TEAMS = {"lab": "research", "team-*": "everyone", "team-1": "one"}
 WATTS_200_FOR_AN_HOUR = 200 * 3_600_000  # millijoules
 
 
@@ -29,7 +31,8 @@ def ledger(database_url: str) -> Iterator[LedgerRows]:
 
 def read(ledger: LedgerRows, since: float, until: float, **query: object) -> Report:
     """From and to in hours after the ledger begins; made when the period is over."""
-    return make_report(ledger.engine, ReportQuery(at(since), at(until), **query), prices=ELECTRIC, now_ms=at(until))
+    report = ReportQuery(at(since), at(until), **query)
+    return make_report(ledger.engine, report, prices=ELECTRIC, teams=TEAMS, now_ms=at(until))
 
 
 def times(amounts: Amounts) -> tuple[float, ...]:
@@ -68,13 +71,16 @@ def test_a_report_has_hours_costs_score_and_electricity_of_each_group(ledger: Le
     ("by", "names"),
     [
         ("namespace", ["lab", "vision"]),
-        ("owner", ["notebook", "train"]),
+        ("workload", ["notebook", "train"]),
+        ("owner", ["notebook", "train"]),  # its earlier name
         ("model", [T4, A100]),
         ("node", ["b", "a"]),
         ("user", ["wu", "li"]),
+        ("team", ["research", ""]),
+        ("day", ["2025-11-12"]),
     ],
 )
-def test_rows_are_grouped_as_requested_with_the_highest_idle_cost_first(ledger: LedgerRows, by: By, names: list[str]):
+def test_rows_are_grouped_as_requested_with_the_highest_idle_cost_first(ledger: LedgerRows, by: str, names: list[str]):
     two_teams(ledger)
     assert [group.name for group in read(ledger, 0, 4, by=by).groups] == names
 
@@ -182,13 +188,99 @@ def test_there_is_no_trend_if_the_ledger_does_not_reach_back_far_enough(ledger: 
     assert read(ledger, 1, 4).trend is None
 
 
-def test_the_range_is_rounded_to_full_hours_and_keeps_its_length(ledger: LedgerRows):
+def test_a_period_in_the_past_is_widened_to_full_hours(ledger: LedgerRows):
     two_teams(ledger)
-    report = read(ledger, 0.4, 3.4)
-    assert (report.range.since_ms, report.range.until_ms) == (at(1), at(4))
-    assert (report.range.asked_since_ms, report.range.asked_until_ms) == (at(0.4), at(3.4))
-    assert times(report.total) == (5.0, 3.0, 1.0, 1.0)
+    report = make_report(ledger.engine, ReportQuery(at(1.4), at(2.4)), now_ms=at(10))
+    assert (report.range.since_ms, report.range.until_ms) == (at(1), at(3))
+    assert (report.range.asked_since_ms, report.range.asked_until_ms) == (at(1.4), at(2.4))
+    assert times(report.total) == (4.0, 2.0, 1.0, 1.0)
     assert not report.range.is_widened
+    assert not report.range.is_partial
+
+
+def test_a_report_ends_now_and_an_unfinished_hour_is_partial(ledger: LedgerRows):
+    two_teams(ledger)
+    ledger.use(1, hour=4, idle=HOUR_MS // 4)
+    ledger.record_until(4.25)
+    report = make_report(ledger.engine, ReportQuery(at(2.3), at(4.3)), now_ms=at(4.3))
+    assert (report.range.since_ms, report.range.until_ms) == (at(2), at(4.3))
+    assert report.total.idle_gpu_ms == HOUR_MS * 3 // 4
+    assert report.range.is_partial
+    assert [point.is_partial for point in report.points] == [False, False, True]
+
+
+def test_days_are_partial_at_both_ends_of_a_period(ledger: LedgerRows):
+    ledger.hold(1)
+    for hour in range(100):
+        ledger.use(1, hour=hour, active=HOUR_MS)
+    ledger.record_until(100)
+    report = read(ledger, 14, 100, by="day")
+    assert [(day.name, day.is_partial, times(day.amounts)[0]) for day in report.groups] == [
+        ("2025-11-12", True, 10.0),
+        ("2025-11-13", False, 24.0),
+        ("2025-11-14", False, 24.0),
+        ("2025-11-15", False, 24.0),
+        ("2025-11-16", True, 4.0),
+    ]
+    assert [point.is_partial for point in report.points] == [True, False, False, False, True]
+    few = read(ledger, 14, 100, by="day", rows=2)
+    assert [day.name for day in few.groups] == ["2025-11-15", "2025-11-16"]
+    assert few.others is not None
+    assert (few.others.name, times(few.others.amounts)[0]) == ("3", 58.0)
+
+
+def test_a_namespace_that_is_younger_than_the_ledger_is_not_partial(ledger: LedgerRows):
+    ledger.hold(1, namespace="old")
+    ledger.hold(2, namespace="young", first_ms=at(30))
+    for hour in range(48):
+        ledger.use(1, hour=hour, active=HOUR_MS)
+    ledger.use(2, hour=30, active=HOUR_MS)
+    ledger.record_until(48)
+    report = read(ledger, 24, 48, namespaces=("young",))
+    assert (report.range.first_ms, report.range.is_partial) == (at(24), False)
+
+
+def test_unallocated_time_costs_the_list_price_of_its_model(ledger: LedgerRows):
+    ledger.add_fleet(*range(4), node="a", model=A100, gpu_ms=2 * HOUR_MS)
+    ledger.add_fleet(*range(4), node="c", model=H100, gpu_ms=HOUR_MS)  # has no price
+    two_teams(ledger)
+    report = read(ledger, 0, 4, by="model")
+    assert report.total.unallocated_cost_micros == 8_000_000  # four hours at 2; vision's discount does not apply
+    assert {group.name: group.amounts.unallocated_cost_micros for group in report.groups} == {
+        A100: 8_000_000,
+        H100: None,
+        T4: None,
+    }
+    assert read(ledger, 0, 4, by="day").groups[0].amounts.unallocated_cost_micros == 8_000_000
+    assert read(ledger, 0, 4, namespaces=("lab",)).total.unallocated_cost_micros is None
+
+
+def test_teams_are_found_by_name_and_then_by_pattern(ledger: LedgerRows):
+    for number, namespace in enumerate(["team-0", "team-1", "team-2", "other"]):
+        ledger.hold(number, namespace=namespace)
+        for hour in range(2):
+            ledger.use(number, hour=hour, idle=HOUR_MS // (1 + hour))
+    ledger.record_until(2)
+    report = read(ledger, 1, 2, by="team")
+    rows = [(group.name, times(group.amounts)[2], group.idle_change_ratio) for group in report.groups]
+    assert rows == [("everyone", 1.0, -0.5), ("", 0.5, -0.5), ("one", 0.5, -0.5)]
+
+
+@pytest.mark.parametrize(
+    ("activity", "signature", "is_listed"),
+    [("active", "steady", True), ("idle", "parked", False), ("active", "keep-alive", False)],
+)
+def test_right_sizing_leaves_out_what_is_idle_or_keep_alive(
+    ledger: LedgerRows, activity: str, signature: str, is_listed: bool
+):
+    small = {"core_peak": 0.05, "memory_peak_bytes": 4 * GIB, "memory_total_bytes": 80 * GIB}
+    ledger.hold(1, owner_name="small")
+    ledger.use_all([make_usage(1, hour=hour, active=HOUR_MS, price=2_000_000, **small) for hour in range(30)])
+    ledger.judge(at(2), owner_name="small", activity="active", signature="keep-alive")
+    ledger.judge(at(20), owner_name="small", activity=activity, signature=signature)
+    ledger.judge(at(31), owner_name="small", activity="idle", signature="parked")  # after the period
+    ledger.record_until(30)
+    assert bool(read(ledger, 0, 30).findings) is is_listed
 
 
 def test_where_only_days_are_kept_the_range_is_widened_and_marked(ledger: LedgerRows):
@@ -305,7 +397,8 @@ def check_sums(report: Report) -> None:
     for amounts in (*rows, report.total):
         parts = amounts.active_gpu_ms + amounts.idle_gpu_ms + amounts.unknown_gpu_ms
         assert amounts.allocated_gpu_ms == parts
-    for name in SUMMED if report.by in ("node", "model") else SUMMED - {"unallocated_gpu_ms"}:
+    summed = SUMMED if report.by in ("node", "model") else SUMMED - {"unallocated_gpu_ms", "unallocated_cost_micros"}
+    for name in summed - {"allocations"} if report.by == "day" else summed:
         assert sum(getattr(row, name) or 0 for row in rows) == (getattr(report.total, name) or 0), name
     for name in ("active", "idle", "unknown"):
         drawn = sum(getattr(point, f"{name}_gpu_ms") for point in report.points)
@@ -325,7 +418,7 @@ def test_rows_add_up_to_the_total_and_parts_to_what_is_allocated(
 ):
     fill(ledger, rows)
     ledger.delete_hours(before=forgotten)
-    for by in get_args(By):
+    for by in GROUPINGS:
         report = read(ledger, since, min(61, since + length), by=by, rows=shown)
         check_sums(report)
     whole = read(ledger, 0, 61)

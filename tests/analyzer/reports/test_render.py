@@ -16,7 +16,7 @@ import pytest
 from gpusteward.analyzer.ledger.periods import HOUR_MS
 from gpusteward.analyzer.reports.render import quantities
 from gpusteward.analyzer.reports.render.csv_text import COLUMNS, render_csv
-from gpusteward.analyzer.reports.render.descriptions import list_notes
+from gpusteward.analyzer.reports.render.descriptions import list_notes, list_waste
 from gpusteward.analyzer.reports.render.html_page import render_html
 from gpusteward.analyzer.reports.render.json_text import read_report, render_json
 from gpusteward.analyzer.reports.report import Group, Report
@@ -211,3 +211,53 @@ def test_a_page_escapes_less_than():
     assert "<1%" not in page
     assert "<0.01" not in page
     assert "&lt;1%" in page
+
+
+def test_a_page_begins_with_what_was_wasted_and_by_whom():
+    head = Page(render_html(REPORT)).text.partition("Idle cost")[0]
+    assert "Wasted: 260.00 USD, 130.0 idle GPU-hours (43% of allocated time)" in head
+    assert f"Most wasted by: {HOSTILE} (180.00 USD), {CHINESE} (80.00 USD)" in head
+    assert "Unallocated: 72.00 USD, 36.0 GPU-hours" in head
+    assert head.index("Wasted") < head.index("2025-11-12 00:00 – 2025-11-19 00:00 UTC (now)")
+
+
+def test_nothing_wasted_is_said():
+    report = replace(REPORT, total=make_amounts(active=10), groups=[], wasters=[])
+    assert list_waste(report, "en") == ["Wasted: nothing, no allocated GPU was idle."]
+    assert list_waste(report, "zh") == ["浪费：无，已分配的 GPU 均未空闲。"]
+
+
+@pytest.mark.parametrize(
+    ("idle", "change", "kind"),
+    [(90, 0.25, "worse"), (90, -0.25, "better"), (90, 0.09, ""), (1, 0.25, ""), (0, -1.0, "better"), (90, 0.004, "")],
+)
+def test_only_a_notable_change_is_coloured(idle: int, change: float, kind: str):
+    group = Group("one", "", "", make_amounts(active=10, idle=idle), change)
+    html = render_html(replace(REPORT, groups=[group], trend=None))
+    assert (f'<td class="{kind}">' if kind else f"<td>{quantities.change(change)}</td>") in html
+    assert ("worse" in html.partition("</style>")[2]) is (kind == "worse")
+
+
+def test_partial_days_are_marked_in_every_format():
+    points = [replace(point, is_partial=number == 2) for number, point in enumerate(REPORT.points)]
+    day = Group("2025-11-19", "", "", make_amounts(idle=1), None, is_partial=True)
+    report = replace(REPORT, by="day", groups=[replace(day, name="2025-11-18", is_partial=False), day], points=points)
+    html = render_html(report)
+    assert "2025-11-19 *" in html
+    assert "2025-11-18 *" not in html
+    assert html.count('<g class="partial">') == 1
+    assert "11-15 *</text>" in html
+    assert "Recorded only in part" in html
+    assert [row["is_partial"] for row in read_csv(report)] == ["false", "true", "false"]
+    assert [each["is_partial"] for each in json.loads(render_json(report))["groups"]] == [False, True]
+
+
+def test_a_group_without_a_team_is_called_that():
+    report = replace(REPORT, by="team", groups=[Group("", "", "", make_amounts(idle=1), None)])
+    assert "(no team)" in Page(render_html(report)).text
+    assert "（无团队）" in Page(render_html(report, "zh")).text
+
+
+def test_csv_has_the_cost_of_unallocated_time():
+    assert read_csv(REPORT)[-1]["unallocated_cost"] == "72.000000"
+    assert read_csv(REPORT)[0]["unallocated_cost"] == ""

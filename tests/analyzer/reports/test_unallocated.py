@@ -11,7 +11,7 @@ from gpusteward.analyzer.reports.make_report import make_report
 from gpusteward.analyzer.reports.render.descriptions import list_notes
 from gpusteward.analyzer.reports.render.html_page import render_html
 from gpusteward.analyzer.reports.render.json_text import read_report, render_json
-from gpusteward.analyzer.reports.report import By, Report, ReportQuery
+from gpusteward.analyzer.reports.report import Report, ReportQuery
 from gpusteward.analyzer.settings.settings import SchedulerSettings
 from tests.analyzer.ledger.cycles import RESTING, SETTINGS, START, WORKING, cycle, hour, open_ledger
 from tests.analyzer.usage_tables import allocation
@@ -30,7 +30,7 @@ def record(ledger: Ledger, minutes: range, fleet: Mapping[tuple[str, str], int])
         ledger.record(cycle(rows, START + 60 * minute, fleet=fleet, settings=settings))
 
 
-def report_of(ledger: Ledger, since_ms: int, until_ms: int, by: By = "namespace") -> Report:
+def report_of(ledger: Ledger, since_ms: int, until_ms: int, by: str = "namespace") -> Report:
     return make_report(ledger.engine, ReportQuery(since_ms, until_ms, by=by), now_ms=until_ms)
 
 

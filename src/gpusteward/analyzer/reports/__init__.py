@@ -5,11 +5,14 @@
     ledger_extent.py    how far the ledger reaches, and which time a report covers
     period_totals.py    sums over a period per allocation, computed by the database
     amounts.py          sums -> amounts, and their currency
+    grouping.py         what rows are grouped by
     groups.py           the rows of a report, which add up to its total
+    days.py             the rows of a report by day
     unallocated.py      GPUs that were not allocated
     chart_series.py     the bars of the chart
     previous_period.py  comparison with the period before
     right_sizing.py     workloads that would fit into a part of a GPU (pure)
+    flagged_workloads.py those of them that are idle or keep-alive, and left out
     mig_profiles.py     MIG profiles by board
     render/             CSV, JSON, HTML
 

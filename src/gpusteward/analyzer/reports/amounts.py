@@ -29,16 +29,30 @@ Sums = Mapping[str, int]
 NO_SUMS: Sums = dict.fromkeys(SUM_NAMES, 0)
 
 
+class Unallocated(NamedTuple):
+    """GPU time that was not allocated, and its cost at list prices; None is unknown."""
+
+    gpu_ms: int | None = None
+    cost_micros: int | None = None
+
+
+NO_UNALLOCATED = Unallocated()
+
+
 def read_sums(row: Mapping[Any, Any]) -> Sums:
     """The sum of no rows is 0."""
     return {name: int(row[name] or 0) for name in SUM_NAMES}
+
+
+def add(parts: Sequence[Sums]) -> Sums:
+    return {name: sum(part[name] for part in parts) for name in SUM_NAMES}
 
 
 def subtract(total: Sums, parts: Sequence[Sums]) -> Sums:
     return {name: total[name] - sum(part[name] for part in parts) for name in SUM_NAMES}
 
 
-def make_amounts(sums: Sums, *, prices: PriceSettings, unallocated_ms: int | None = None) -> Amounts:
+def make_amounts(sums: Sums, *, prices: PriceSettings, unallocated: Unallocated = NO_UNALLOCATED) -> Amounts:
     is_priced = sums[UNPRICED] < sums["allocated_ms"]
     has_energy = sums["energy_ms"] > 0
     return Amounts(
@@ -47,7 +61,7 @@ def make_amounts(sums: Sums, *, prices: PriceSettings, unallocated_ms: int | Non
         active_gpu_ms=sums["active_ms"],
         idle_gpu_ms=sums["idle_ms"],
         unknown_gpu_ms=sums["unknown_ms"],
-        unallocated_gpu_ms=unallocated_ms,
+        unallocated_gpu_ms=unallocated.gpu_ms,
         active_cost_micros=sums["active_cost"] if is_priced else None,
         idle_cost_micros=sums["idle_cost"] if is_priced else None,
         unknown_cost_micros=sums["unknown_cost"] if is_priced else None,
@@ -56,6 +70,7 @@ def make_amounts(sums: Sums, *, prices: PriceSettings, unallocated_ms: int | Non
         energy_gpu_ms=sums["energy_ms"],
         electricity_micros=electricity_of(sums["energy_mj"], prices) if has_energy else None,
         mean_score=sums["score_ms_sum"] / sums["scored_ms"] if sums["scored_ms"] else None,
+        unallocated_cost_micros=unallocated.cost_micros,
     )
 
 
@@ -107,7 +122,8 @@ def read_currencies(connection: Connection) -> Currencies:
 
 
 def use_currency(prices: PriceSettings, currency: str | None) -> PriceSettings:
-    """The prices for a period in this currency. The price of electricity is only known in the current currency."""
+    """The prices for a period in this currency. Prices that the ledger does not store, of electricity and of
+    unallocated time, are only known in the current currency."""
     if currency is None or currency == prices.currency:
         return prices
-    return prices.model_copy(update={"currency": currency, "electricity_per_kwh": 0.0})
+    return PriceSettings(currency=currency)

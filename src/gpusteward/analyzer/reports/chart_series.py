@@ -8,9 +8,9 @@ from sqlalchemy import Connection, FromClause, RowMapping, Select, func, select,
 
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, Period, TimeSpan
 from gpusteward.analyzer.ledger.schema import allocations, time_column
-from gpusteward.analyzer.reports.ledger_extent import LedgerExtent
+from gpusteward.analyzer.reports.ledger_extent import LedgerExtent, is_partial
 from gpusteward.analyzer.reports.period_totals import RowSelection, only_namespaces, select_usage_rows, to_integer
-from gpusteward.analyzer.reports.report import Point
+from gpusteward.analyzer.reports.report import Point, Range
 from gpusteward.analyzer.reports.unallocated import select_fleet_rows
 
 MAX_HOURLY_BARS = 48
@@ -34,7 +34,13 @@ class _FleetStep:
 
 
 def read_chart(
-    connection: Connection, period: Period, *, extent: LedgerExtent, namespaces: Sequence[str], has_costs: bool
+    connection: Connection,
+    period: Period,
+    *,
+    extent: LedgerExtent,
+    covered: Range,
+    namespaces: Sequence[str],
+    has_costs: bool,
 ) -> ChartSeries:
     is_hourly = period.until_ms - period.since_ms <= MAX_HOURLY_BARS * HOUR_MS and extent.has_hours(period)
     step_ms = HOUR_MS if is_hourly else DAY_MS
@@ -43,7 +49,15 @@ def read_chart(
     usage = _read_usage(connection, select_usage_rows(period), step_ms, namespaces)
     fleet = {} if namespaces else _read_fleet(connection, select_fleet_rows(period), step_ms)
     points = [_make_point(at, usage.get(at), fleet.get(at)) for at in sorted(usage.keys() | fleet.keys())]
-    return ChartSeries(step_ms, points if has_costs else [replace(point, idle_cost_micros=None) for point in points])
+    return ChartSeries(step_ms, [_complete(point, step_ms, covered, has_costs=has_costs) for point in points])
+
+
+def _complete(point: Point, step_ms: int, covered: Range, *, has_costs: bool) -> Point:
+    return replace(
+        point,
+        idle_cost_micros=point.idle_cost_micros if has_costs else None,
+        is_partial=is_partial(point.at_ms, point.at_ms + step_ms, first_ms=covered.first_ms, last_ms=covered.last_ms),
+    )
 
 
 def _make_point(at_ms: int, row: RowMapping | None, fleet: _FleetStep | None) -> Point:

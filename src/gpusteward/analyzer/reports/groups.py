@@ -9,93 +9,90 @@ from sqlalchemy import RowMapping
 
 from gpusteward.analyzer.ledger.cycle_record import NodeModel
 from gpusteward.analyzer.prices import PriceSettings
-from gpusteward.analyzer.reports.amounts import NO_SUMS, Sums, make_amounts, read_sums, round_electricity, subtract
-from gpusteward.analyzer.reports.period_totals import GROUP_COLUMNS, PeriodTotals
+from gpusteward.analyzer.reports.amounts import (
+    NO_SUMS,
+    NO_UNALLOCATED,
+    Sums,
+    Unallocated,
+    make_amounts,
+    read_sums,
+    round_electricity,
+    subtract,
+)
+from gpusteward.analyzer.reports.grouping import Grouping, GroupKey
+from gpusteward.analyzer.reports.period_totals import PeriodTotals
 from gpusteward.analyzer.reports.previous_period import PreviousPeriod
-from gpusteward.analyzer.reports.report import By, Group, ReportQuery
-
-GroupKey = tuple[str, ...]
-"""The values of `GROUP_COLUMNS`."""
-_WITH_UNALLOCATED: tuple[By, ...] = ("node", "model")
+from gpusteward.analyzer.reports.report import Group, ReportQuery
+from gpusteward.analyzer.reports.unallocated import sum_unallocated
 
 
-class _GroupSums(NamedTuple):
+class GroupSums(NamedTuple):
+    """One row before it is made."""
+
     key: GroupKey
     sums: Sums
+    unallocated: Unallocated = NO_UNALLOCATED
 
 
 def read_groups(
     totals: PeriodTotals,
     query: ReportQuery,
+    grouping: Grouping,
     *,
     total: Sums,
-    unallocated: Mapping[NodeModel, int],
+    unallocated: Mapping[NodeModel, Unallocated],
     prices: PriceSettings,
     previous: PreviousPeriod | None,
 ) -> tuple[list[Group], Group | None]:
     """The groups, and the remaining ones as one group."""
-    unallocated_ms = _sum_unallocated(query.by, unallocated)
-    found = [_GroupSums(_key_of(row, query.by), read_sums(row)) for row in _read_rows(totals, query)]
-    missing = sorted(unallocated_ms.keys() - {each.key for each in found})  # nothing was allocated there
-    found += [_GroupSums(key, NO_SUMS) for key in missing]
-    count = len(found) if query.by in _WITH_UNALLOCATED else totals.count_groups(query.by)
+    unheld = _group_unallocated(grouping, unallocated)
+    rows = totals.read_groups(grouping.columns, limit=None if grouping.needs_all_rows else query.rows)
+    sums = grouping.sum_groups([(_key_of(row, grouping), read_sums(row)) for row in rows])
+    found = [GroupSums(key, each, unheld.get(key, NO_UNALLOCATED)) for key, each in sums]
+    missing = sorted(unheld.keys() - {each.key for each in found})  # nothing was allocated there
+    found += [GroupSums(key, NO_SUMS, unheld[key]) for key in missing]
+    count = len(found) if grouping.needs_all_rows else totals.count_groups(grouping.columns)
     shown, cut = found[: query.rows], found[query.rows :]
-    groups = [_make_group(each, unallocated_ms.get(each.key), prices=prices, previous=previous) for each in shown]
+    groups = [_make_group(each, prices=prices, previous=previous) for each in shown]
     rest = subtract(total, [each.sums for each in shown])
-    others = _sum_others(rest, cut, unallocated_ms, count=count - len(shown), prices=prices)
-    return _round_electricity(groups, others, prices)
+    others = make_others(rest, cut, count=count - len(shown), prices=prices)
+    return round_rows(groups, others, prices)
 
 
-def _read_rows(totals: PeriodTotals, query: ReportQuery) -> Sequence[RowMapping]:
-    """All nodes and models, which are few; of other groups only those that are shown."""
-    return totals.read_groups(query.by, limit=None if query.by in _WITH_UNALLOCATED else query.rows)
+def _key_of(row: RowMapping, grouping: Grouping) -> GroupKey:
+    return tuple(row[column.name] for column in grouping.columns)
 
 
-def _key_of(row: RowMapping, by: By) -> GroupKey:
-    return tuple(row[name] for name in GROUP_COLUMNS[by])
-
-
-def _sum_unallocated(by: By, unallocated: Mapping[NodeModel, int]) -> dict[GroupKey, int]:
-    """By node or by model; other groups have no unallocated time."""
-    found: dict[GroupKey, int] = {}
-    if by in _WITH_UNALLOCATED:
-        for node_model, gpu_ms in unallocated.items():
-            key = (node_model.node if by == "node" else node_model.model,)
-            found[key] = found.get(key, 0) + gpu_ms
+def _group_unallocated(grouping: Grouping, unallocated: Mapping[NodeModel, Unallocated]) -> dict[GroupKey, Unallocated]:
+    found: dict[GroupKey, Unallocated] = {}
+    if grouping.has_unallocated:
+        for node_model, part in unallocated.items():
+            key = (getattr(node_model, grouping.name),)
+            found[key] = sum_unallocated([found.get(key, NO_UNALLOCATED), part])
     return found
 
 
-def _make_group(
-    found: _GroupSums, unallocated_ms: int | None, *, prices: PriceSettings, previous: PreviousPeriod | None
-) -> Group:
+def _make_group(found: GroupSums, *, prices: PriceSettings, previous: PreviousPeriod | None) -> Group:
     kind, namespace, name = found.key if len(found.key) == 3 else ("", "", found.key[0])
     return Group(
         name=name,
         kind=kind,
         namespace=namespace,
-        amounts=make_amounts(found.sums, prices=prices, unallocated_ms=unallocated_ms),
+        amounts=make_amounts(found.sums, prices=prices, unallocated=found.unallocated),
         idle_change_ratio=previous.compare_group(found.key, found.sums["idle_ms"]) if previous else None,
     )
 
 
-def _sum_others(
-    rest: Sums,
-    cut: Sequence[_GroupSums],
-    unallocated_ms: Mapping[GroupKey, int],
-    *,
-    count: int,
-    prices: PriceSettings,
-) -> Group | None:
+def make_others(rest: Sums, cut: Sequence[GroupSums], *, count: int, prices: PriceSettings) -> Group | None:
+    """The groups that are not shown as one; `cut`: those with unallocated time."""
     if count <= 0:
         return None
-    known = [unallocated_ms[each.key] for each in cut if each.key in unallocated_ms]
-    amounts = make_amounts(rest, prices=prices, unallocated_ms=sum(known) if known else None)
+    amounts = make_amounts(rest, prices=prices, unallocated=sum_unallocated(each.unallocated for each in cut))
     return Group(name=str(count), kind="others", namespace="", amounts=amounts, idle_change_ratio=None)
 
 
-def _round_electricity(
-    groups: list[Group], others: Group | None, prices: PriceSettings
-) -> tuple[list[Group], Group | None]:
+def round_rows(groups: list[Group], others: Group | None, prices: PriceSettings) -> tuple[list[Group], Group | None]:
+    """With amounts of electricity that add up to the total."""
     rows = [*groups, others] if others else groups
     rounded = round_electricity([row.amounts for row in rows], prices)
     made = [replace(row, amounts=amounts) for row, amounts in zip(rows, rounded, strict=True)]

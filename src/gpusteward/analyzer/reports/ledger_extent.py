@@ -1,22 +1,24 @@
-"""The time for which the ledger has hourly and daily rows, and the time that a report covers: whole hours, or whole
-days where hourly rows are deleted."""
+"""The time for which the ledger has hourly and daily rows, and the time that a report covers: whole hours up to the
+present, or whole days where hourly rows are deleted."""
 
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, func, select
 
 from gpusteward.analyzer.ledger.periods import (
+    DAY_MS,
     HOUR_MS,
     RECORDED,
     ROLLED,
     Period,
+    TimeSpan,
     divide_period,
     floor_day,
     floor_hour,
     read_oldest_hour,
     read_progress,
 )
-from gpusteward.analyzer.ledger.schema import usage_daily
+from gpusteward.analyzer.ledger.schema import allocations, usage_daily
 from gpusteward.analyzer.reports.report import Range, ReportQuery
 
 
@@ -28,6 +30,12 @@ class LedgerExtent:
     rolled_ms: int
     oldest_hour_ms: int | None
     oldest_day_ms: int | None
+    oldest_allocation_ms: int | None
+
+    @property
+    def first_ms(self) -> int | None:
+        """When recording began, as far as rows are kept: within the first hour, or the first day."""
+        return None if self.begin_ms is None else max(self.begin_ms, self.oldest_allocation_ms or 0)
 
     @property
     def begin_ms(self) -> int | None:
@@ -58,32 +66,51 @@ def read_extent(connection: Connection) -> LedgerExtent:
         rolled_ms=read_progress(connection, ROLLED) or 0,
         oldest_hour_ms=read_oldest_hour(connection),
         oldest_day_ms=connection.execute(select(func.min(usage_daily.c.day_ms))).scalar(),
+        oldest_allocation_ms=connection.execute(select(func.min(allocations.c.first_ms))).scalar(),
     )
 
 
 def round_query(query: ReportQuery, *, now_ms: int) -> tuple[int, int]:
-    """Both ends rounded up to the hour, so that the length stays as requested; not beyond the current hour."""
+    """Widened to whole hours, since the ledger has no shorter rows; the current hour is the last one."""
     until_ms = min(_ceil_hour(query.until_ms), _ceil_hour(now_ms))
-    since_ms = _ceil_hour(query.since_ms)
-    return (since_ms if since_ms < until_ms else floor_hour(query.since_ms)), until_ms
+    return min(floor_hour(query.since_ms), until_ms - HOUR_MS), until_ms
 
 
-def describe_range(
-    query: ReportQuery, period: Period, *, extent: LedgerExtent, first_ms: int | None, now_ms: int
-) -> Range:
-    """`first_ms`: the first observation of an allocation in the period."""
+def describe_range(query: ReportQuery, period: Period, *, extent: LedgerExtent, is_empty: bool, now_ms: int) -> Range:
+    """`is_empty`: the report has no rows."""
     since_ms, until_ms = round_query(query, now_ms=now_ms)
     begin_ms, recorded_ms = extent.begin_ms, extent.recorded_ms
-    is_empty = None in (first_ms, begin_ms, recorded_ms)
+    is_empty = is_empty or begin_ms is None or recorded_ms is None
+    first_ms = None if is_empty else max(period.since_ms, extent.first_ms or 0)
+    last_ms = None if is_empty else min(period.until_ms, recorded_ms or 0)
     return Range(
         asked_since_ms=query.since_ms,
         asked_until_ms=query.until_ms,
         since_ms=period.since_ms,
-        until_ms=period.until_ms,
-        first_ms=None if is_empty else max(period.since_ms, begin_ms or 0, first_ms or 0),
-        last_ms=None if is_empty else min(period.until_ms, recorded_ms or 0),
+        until_ms=min(period.until_ms, now_ms),
+        first_ms=first_ms,
+        last_ms=last_ms,
         is_widened=(period.since_ms < since_ms or period.until_ms > until_ms) and (begin_ms or 0) < since_ms,
+        is_partial=is_partial(period.since_ms, period.until_ms, first_ms=first_ms, last_ms=last_ms),
     )
+
+
+def is_partial(begin_ms: int, end_ms: int, *, first_ms: int | None, last_ms: int | None) -> bool:
+    """Whether a part of this time is outside of the recorded time."""
+    return first_ms is None or last_ms is None or begin_ms < first_ms or end_ms > last_ms
+
+
+def split_days(period: Period) -> list[Period]:
+    """The same rows, day by day (UTC)."""
+    days = range(floor_day(period.since_ms), period.until_ms, DAY_MS)
+    return [_cut(period, max(day, period.since_ms), min(day + DAY_MS, period.until_ms)) for day in days]
+
+
+def _cut(period: Period, since_ms: int, until_ms: int) -> Period:
+    daily, *hourly = (
+        TimeSpan(max(span.begin_ms, since_ms), min(span.end_ms, until_ms)) for span in (period.daily, *period.hourly)
+    )
+    return Period(since_ms, until_ms, daily, [span for span in hourly if span.begin_ms < span.end_ms])
 
 
 def _ceil_hour(at_ms: int) -> int:

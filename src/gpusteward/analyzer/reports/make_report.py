@@ -1,37 +1,55 @@
 """Makes a report from the ledger, in one transaction: all queries see the same state."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 
 from sqlalchemy import Connection, Engine, RowMapping
 from sqlalchemy.exc import SQLAlchemyError
 
+from gpusteward.analyzer.ledger.cycle_record import NodeModel
 from gpusteward.analyzer.ledger.db_engine import describe_error
 from gpusteward.analyzer.ledger.migrations.upgrade import HEAD, read_version
-from gpusteward.analyzer.prices import PriceSettings
-from gpusteward.analyzer.reports.amounts import make_amounts, read_currencies, read_sums, use_currency
+from gpusteward.analyzer.ledger.periods import Period
+from gpusteward.analyzer.prices import PriceList, PriceSettings
+from gpusteward.analyzer.reports.amounts import Unallocated, make_amounts, read_currencies, read_sums, use_currency
 from gpusteward.analyzer.reports.chart_series import read_chart
+from gpusteward.analyzer.reports.days import read_days
+from gpusteward.analyzer.reports.flagged_workloads import select_unflagged
+from gpusteward.analyzer.reports.grouping import make_grouping
 from gpusteward.analyzer.reports.groups import read_groups
 from gpusteward.analyzer.reports.ledger_extent import describe_range, read_extent, round_query
 from gpusteward.analyzer.reports.period_totals import TOTALS, UNMEASURED, PeriodTotals
 from gpusteward.analyzer.reports.previous_period import read_previous
-from gpusteward.analyzer.reports.report import Report, ReportQuery, Waster
+from gpusteward.analyzer.reports.report import Finding, Report, ReportQuery, Waster
 from gpusteward.analyzer.reports.right_sizing import MAX_PART_RATIO, WholeGpuWorkload, find_smaller
-from gpusteward.analyzer.reports.unallocated import read_coverage, read_unallocated, read_unused
+from gpusteward.analyzer.reports.unallocated import (
+    price_unallocated,
+    read_coverage,
+    read_unallocated,
+    read_unused,
+    sum_unallocated,
+)
 from gpusteward.core.errors import SourceError
 from gpusteward.messages import ledger_errors
 
 
 def make_report(
-    engine: Engine, query: ReportQuery, *, prices: PriceSettings | None = None, now_ms: int | None = None
+    engine: Engine,
+    query: ReportQuery,
+    *,
+    prices: PriceSettings | None = None,
+    teams: Mapping[str, str] | None = None,
+    now_ms: int | None = None,
 ) -> Report:
-    """Takes as long as the database: never on an event loop. Raises SourceError when the ledger cannot be read."""
+    """`teams`: names of namespaces, or patterns, and their teams. Takes as long as the database: never on an event
+    loop. Raises SourceError when the ledger cannot be read."""
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     try:
         with _read_only(engine) as connection:
             _check_version(connection)
-            return _read_report(connection, query, prices=prices or PriceSettings(), now_ms=now_ms)
+            return _read_report(connection, query, prices=prices or PriceSettings(), teams=teams or {}, now_ms=now_ms)
     except SQLAlchemyError as error:
         raise SourceError(ledger_errors.NOT_READABLE, reason=describe_error(error)) from error
 
@@ -52,20 +70,29 @@ def _read_only(engine: Engine) -> Iterator[Connection]:
         connection.rollback()
 
 
-def _read_report(connection: Connection, query: ReportQuery, *, prices: PriceSettings, now_ms: int) -> Report:
+def _read_report(
+    connection: Connection, query: ReportQuery, *, prices: PriceSettings, teams: Mapping[str, str], now_ms: int
+) -> Report:
     extent = read_extent(connection)
     period = extent.divide(*round_query(query, now_ms=now_ms))
     currencies = read_currencies(connection)
     prices, has_costs = use_currency(prices, currencies.find_single(period)), currencies.are_comparable(period)
     totals = PeriodTotals(connection, TOTALS, period=period, namespaces=query.namespaces, has_costs=has_costs)
-    unallocated = {} if query.namespaces else read_unallocated(connection, period)
+    unallocated = {} if query.namespaces else _read_unallocated(connection, period, prices if has_costs else None)
     sums = read_sums(totals.read_total())
-    total = make_amounts(sums, prices=prices, unallocated_ms=sum(unallocated.values()) if unallocated else None)
-    previous = read_previous(connection, query, extent=extent, period=period, currencies=currencies)
-    groups, others = read_groups(totals, query, total=sums, unallocated=unallocated, prices=prices, previous=previous)
-    chart = read_chart(connection, period, extent=extent, namespaces=query.namespaces, has_costs=has_costs)
-    covered = describe_range(query, period, extent=extent, first_ms=totals.read_first_ms(), now_ms=now_ms)
-    workloads = totals.read_whole_gpu_workloads(max_core_ratio=MAX_PART_RATIO)
+    total = make_amounts(sums, prices=prices, unallocated=sum_unallocated(unallocated.values()))
+    covered = describe_range(query, period, extent=extent, is_empty=not sums["allocations"], now_ms=now_ms)
+    grouping = make_grouping(query.by, teams)
+    previous = read_previous(connection, query, grouping, extent=extent, period=period, currencies=currencies)
+    if grouping.name == "day":
+        groups, others = read_days(connection, query, period, covered=covered, prices=prices, has_costs=has_costs)
+    else:
+        groups, others = read_groups(
+            totals, query, grouping, total=sums, unallocated=unallocated, prices=prices, previous=previous
+        )
+    chart = read_chart(
+        connection, period, extent=extent, covered=covered, namespaces=query.namespaces, has_costs=has_costs
+    )
     return Report(
         made_ms=now_ms,
         currency=prices.currency,
@@ -76,7 +103,7 @@ def _read_report(connection: Connection, query: ReportQuery, *, prices: PriceSet
         groups=groups,
         others=others,
         wasters=[_make_waster(row, prices) for row in totals.read_wasters(limit=query.top)],
-        findings=find_smaller(map(_make_workload, workloads))[: query.top],
+        findings=_find_smaller(connection, totals, query, until_ms=covered.until_ms),
         trend=previous.make_trend(total) if previous else None,
         step_ms=chart.step_ms,
         points=chart.points,
@@ -84,6 +111,19 @@ def _read_report(connection: Connection, query: ReportQuery, *, prices: PriceSet
         fleet_coverage_ratio=None if query.namespaces else read_coverage(connection, period, covered),
         currency_changes=currencies.list_changes(period),
     )
+
+
+def _read_unallocated(
+    connection: Connection, period: Period, prices: PriceSettings | None
+) -> dict[NodeModel, Unallocated]:
+    """`prices`: None where costs cannot be added."""
+    return price_unallocated(read_unallocated(connection, period), PriceList(prices or PriceSettings()))
+
+
+def _find_smaller(connection: Connection, totals: PeriodTotals, query: ReportQuery, *, until_ms: int) -> list[Finding]:
+    workloads = totals.read_whole_gpu_workloads(max_core_ratio=MAX_PART_RATIO)
+    findings = find_smaller(map(_make_workload, workloads))
+    return list(islice(select_unflagged(connection, findings, until_ms=until_ms), query.top))
 
 
 def _make_waster(row: RowMapping, prices: PriceSettings) -> Waster:

@@ -4,7 +4,7 @@ The rows of a period are added up once per allocation into a temporary table; ev
 transaction of the report reads one state of the ledger and removes the temporary tables when it ends.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Column as TableColumn
@@ -27,22 +27,14 @@ from sqlalchemy import (
 from gpusteward.analyzer.ledger.periods import Period
 from gpusteward.analyzer.ledger.schema import Number, allocations, time_column, usage_daily, usage_hourly
 from gpusteward.analyzer.reports.amounts import COSTS, SUMMED, UNPRICED
-from gpusteward.analyzer.reports.report import By
+from gpusteward.analyzer.reports.grouping import WORKLOAD
 from gpusteward.core.allocations import Share
 
 PEAKS = ("core_peak", "memory_peak_bytes", "memory_total_bytes")
 UNMEASURED = "unmeasured_ms"
+_WORKLOAD = [allocations.c[name] for name in WORKLOAD]
 
 Query = TypeVar("Query", bound="Select[*tuple[Any, ...]]")
-
-GROUP_COLUMNS: Mapping[By, tuple[str, ...]] = {
-    "namespace": ("namespace",),
-    "owner": ("owner_kind", "namespace", "owner_name"),
-    "model": ("model",),
-    "node": ("node",),
-    "user": ("user_name",),
-}
-"""Columns of `allocations` that make up a group."""
 
 
 class RowSelection(NamedTuple):
@@ -84,10 +76,9 @@ class PeriodTotals:
         for selection in select_usage_rows(period):
             connection.execute(_insert_sums(table, selection, has_costs=has_costs))
 
-    def sum_by(self, *columns: str) -> Select[Any]:
-        """One row per group, or a single one without columns: sums by name, and the number of allocations."""
+    def sum_by(self, *keys: ColumnElement[str]) -> Select[Any]:
+        """One row per group, or a single one without keys: sums by name, and the number of allocations."""
         totals = self._table.c
-        keys = [allocations.c[name] for name in columns]
         sums = [to_integer(func.sum(totals[name])).label(name) for name in (*SUMMED, UNPRICED) if name in totals]
         count = func.count(totals.allocation_id.distinct()).label("allocations")
         return self.select(*keys, *sums, count).group_by(*keys)
@@ -103,37 +94,31 @@ class PeriodTotals:
     def read_total(self) -> RowMapping:
         return self._connection.execute(self.sum_by()).mappings().one()
 
-    def read_first_ms(self) -> int | None:
-        """When the oldest of the allocations was first observed."""
-        return self._connection.execute(self.select(func.min(allocations.c.first_ms))).scalar()
-
-    def read_groups(self, by: By, *, limit: int | None) -> Sequence[RowMapping]:
+    def read_groups(self, keys: Sequence[ColumnElement[str]], *, limit: int | None) -> Sequence[RowMapping]:
         """Groups with the highest idle cost first."""
-        return self.read(_order_by_waste(self.sum_by(*GROUP_COLUMNS[by]), GROUP_COLUMNS[by]).limit(limit))
+        return self.read(_order_by_waste(self.sum_by(*keys), keys).limit(limit))
 
-    def count_groups(self, by: By) -> int:
-        keys = [allocations.c[name] for name in GROUP_COLUMNS[by]]
+    def count_groups(self, keys: Sequence[ColumnElement[str]]) -> int:
         groups = self.select(*keys).group_by(*keys).subquery()
         return int(self._connection.execute(select(func.count()).select_from(groups)).scalar_one())
 
     def read_wasters(self, *, limit: int) -> Sequence[RowMapping]:
         """Workloads with idle time."""
-        keys = GROUP_COLUMNS["owner"]
         device = allocations.c.gpu_uuid + "/" + allocations.c.gpu_instance
-        statement = self.sum_by(*keys).add_columns(
+        statement = self.sum_by(*_WORKLOAD).add_columns(
             func.min(allocations.c.user_name).label("user_name"),
             func.count(allocations.c.user_name.distinct()).label("users"),
             func.min(allocations.c.model).label("model"),
             func.count(allocations.c.model.distinct()).label("models"),
             func.count(device.distinct()).label("gpus"),
         )
-        return self.read(_order_by_waste(statement.having(func.sum(self._table.c.idle_ms) > 0), keys).limit(limit))
+        return self.read(_order_by_waste(statement.having(func.sum(self._table.c.idle_ms) > 0), _WORKLOAD).limit(limit))
 
     def read_whole_gpu_workloads(self, *, max_core_ratio: float) -> Sequence[RowMapping]:
         """By workload and model: containers that hold exactly one GPU, a whole one, with some activity but never more
         than this."""
         totals = self._table.c
-        keys = [allocations.c[name] for name in (*GROUP_COLUMNS["owner"], "model")]
+        keys = [*_WORKLOAD, allocations.c.model]
         statement = self.select(
             *keys,
             *(to_integer(func.sum(totals[name])).label(name) for name in (*SUMMED, UNMEASURED)),
@@ -186,15 +171,16 @@ def _sum_column(table: Table, name: str, *, has_costs: bool) -> ColumnElement[An
     if name in PEAKS:
         return func.max(table.c[name])
     if name == UNPRICED:
-        return func.sum(case((_is_free(table), table.c.allocated_ms), else_=0))
+        return func.sum(unpriced_time(table))
     if name == UNMEASURED:
         return func.sum(case((_has_no_peak(table), table.c.allocated_ms), else_=table.c.unknown_ms))
     return func.sum(table.c[name])
 
 
-def _is_free(table: Table) -> ColumnElement[bool]:
-    """Nothing was charged: there was no price, or a discount of 100 percent."""
-    return (table.c.active_cost == 0) & (table.c.idle_cost == 0) & (table.c.unknown_cost == 0)
+def unpriced_time(table: Table) -> ColumnElement[int]:
+    """The allocated time of a row for which nothing was charged: without a price, or with a discount of 100 percent."""
+    is_free = (table.c.active_cost == 0) & (table.c.idle_cost == 0) & (table.c.unknown_cost == 0)
+    return case((is_free, table.c.allocated_ms), else_=0)
 
 
 def _has_no_peak(table: Table) -> ColumnElement[bool]:
@@ -213,7 +199,7 @@ def _is_only_gpu(totals: Table) -> ColumnElement[bool]:
     return allocations.c.id.in_(single)
 
 
-def _order_by_waste(statement: Select[Any], keys: Sequence[str]) -> Select[Any]:
+def _order_by_waste(statement: Select[Any], keys: Sequence[ColumnElement[str]]) -> Select[Any]:
     sums = statement.subquery()
     order = (sums.c.idle_cost.desc(), sums.c.idle_ms.desc(), sums.c.allocated_ms.desc())
-    return select(sums).order_by(*order, *(sums.c[key] for key in keys))
+    return select(sums).order_by(*order, *(sums.c[key.name] for key in keys))

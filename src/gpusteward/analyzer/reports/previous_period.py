@@ -7,8 +7,9 @@ from sqlalchemy import Connection
 
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, Period, floor_day
 from gpusteward.analyzer.reports.amounts import UNPRICED, Currencies
+from gpusteward.analyzer.reports.grouping import Grouping, GroupKey
 from gpusteward.analyzer.reports.ledger_extent import LedgerExtent
-from gpusteward.analyzer.reports.period_totals import GROUP_COLUMNS, PREVIOUS_TOTALS, PeriodTotals
+from gpusteward.analyzer.reports.period_totals import PREVIOUS_TOTALS, PeriodTotals
 from gpusteward.analyzer.reports.report import Amounts, ReportQuery, Trend
 
 WHOLE_DAYS_FROM_MS = 14 * DAY_MS
@@ -23,11 +24,11 @@ class PreviousPeriod:
     allocated_ms: int
     idle_ms: int
     idle_cost: int | None
-    idle_by_group: Mapping[tuple[str, ...], int]
+    idle_by_group: Mapping[GroupKey, int]
     hours: float
     hours_now: float
 
-    def compare_group(self, key: tuple[str, ...], idle_ms: int) -> float | None:
+    def compare_group(self, key: GroupKey, idle_ms: int) -> float | None:
         return self.compare(idle_ms, self.idle_by_group.get(key))
 
     def compare(self, now: int | None, before: int | None) -> float | None:
@@ -50,7 +51,13 @@ class PreviousPeriod:
 
 
 def read_previous(
-    connection: Connection, query: ReportQuery, *, extent: LedgerExtent, period: Period, currencies: Currencies
+    connection: Connection,
+    query: ReportQuery,
+    grouping: Grouping,
+    *,
+    extent: LedgerExtent,
+    period: Period,
+    currencies: Currencies,
 ) -> PreviousPeriod | None:
     """None if the ledger does not reach back that far."""
     earlier = extent.divide(*_step_back(period))
@@ -58,8 +65,9 @@ def read_previous(
         return None
     has_costs = currencies.are_comparable(earlier, period)
     totals = PeriodTotals(connection, PREVIOUS_TOTALS, period=earlier, namespaces=query.namespaces, has_costs=has_costs)
-    keys = GROUP_COLUMNS[query.by]
-    idle = {tuple(row[name] for name in keys): int(row["idle_ms"] or 0) for row in totals.read(totals.sum_by(*keys))}
+    keys = grouping.columns
+    rows = totals.read(totals.sum_by(*keys)) if keys else ()
+    idle = [(tuple(row[key.name] for key in keys), int(row["idle_ms"] or 0)) for row in rows]
     total = {name: int(amount or 0) for name, amount in totals.read_total().items()}
     is_priced = total[UNPRICED] < total["allocated_ms"]
     return PreviousPeriod(
@@ -67,7 +75,7 @@ def read_previous(
         allocated_ms=total["allocated_ms"],
         idle_ms=total["idle_ms"],
         idle_cost=total["idle_cost"] if is_priced else None,
-        idle_by_group=idle,
+        idle_by_group=grouping.sum_idle(idle),
         hours=(earlier.until_ms - earlier.since_ms) / HOUR_MS,
         hours_now=extent.count_hours(period),
     )

@@ -8,7 +8,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
 
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.messages import ledger_errors
@@ -16,7 +15,21 @@ from gpusteward.messages import ledger_errors
 _DURATION = "[1-9][0-9]{0,4}[hdw]"
 _UNITS_MS = {"h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 
-By = Literal["namespace", "owner", "model", "node", "user"]
+GROUPINGS = ("namespace", "workload", "model", "node", "user", "team", "day")
+"""What rows can be grouped by."""
+_ALIASES = {"owner": "workload"}
+"""Earlier names, still accepted."""
+
+
+def find_grouping(by: str) -> str:
+    """One of `GROUPINGS`."""
+    return _ALIASES.get(by, by)
+
+
+def check_grouping(by: str) -> None:
+    """Raises ConfigurationError."""
+    if find_grouping(by) not in GROUPINGS:
+        raise ConfigurationError(ledger_errors.INVALID_GROUPING, by=by, groupings=", ".join(GROUPINGS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +38,7 @@ class ReportQuery:
 
     since_ms: int
     until_ms: int
-    by: By = "namespace"
+    by: str = "namespace"  # one of `GROUPINGS`, or an alias
     namespaces: tuple[str, ...] = ()  # only these; empty: all
     top: int = 10  # number of wasters and findings
     rows: int = 1000  # number of groups; the others are summed in one row
@@ -37,11 +50,12 @@ class Range:
 
     asked_since_ms: int
     asked_until_ms: int
-    since_ms: int  # covered: whole hours, or whole days
+    since_ms: int  # covered: whole hours, or whole days, but not beyond the present
     until_ms: int
     first_ms: int | None  # the recorded part of it; None: nothing is recorded
     last_ms: int | None
     is_widened: bool  # to whole days, because hours are no longer kept
+    is_partial: bool = False  # recorded only in part, such as an hour that is not over
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +76,7 @@ class Amounts:
     energy_gpu_ms: int  # of the allocated time, with known power
     electricity_micros: int | None
     mean_score: float | None
+    unallocated_cost_micros: int | None = None  # at the list prices of the models; None: unknown time or no price
 
     @property
     def cost_micros(self) -> int | None:
@@ -75,13 +90,14 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One row: a namespace, an owner (with `kind` and `namespace`), a model, a node or a user."""
+    """One row: a namespace, a workload (with `kind` and `namespace`), a model, a node, a user or a day (UTC)."""
 
     name: str
     kind: str
     namespace: str
     amounts: Amounts
     idle_change_ratio: float | None  # of idle GPU-hours per hour against the previous period; None: there is none
+    is_partial: bool = False  # a day that is recorded only in part
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +143,7 @@ class Point:
     unknown_gpu_ms: int
     unallocated_gpu_ms: int | None
     idle_cost_micros: int | None  # None if costs cannot be added
+    is_partial: bool = False  # recorded only in part: the first or last one of the period, or of the ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +189,7 @@ class Report:
 
     made_ms: int
     currency: str
-    by: By
+    by: str
     namespaces: Sequence[str]
     range: Range
     total: Amounts

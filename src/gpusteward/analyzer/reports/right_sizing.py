@@ -8,8 +8,10 @@ A part is suggested only if the peak of the whole period fits with a margin:
 - compute: the peak utilization is at most 80 % of the part's share of the board. Utilization only means that some
   kernel ran, not how much of the GPU it filled; the rule holds even if every kernel filled all of it.
 
-Workloads that were never active are not included: they are idle, and the report lists them as such. Containers with
-several GPUs are not included either: MIG instances cannot communicate with each other, and a process sees only one.
+Workloads that were active for less than a fifth of the time are not included: the report lists them as idle, and a
+smaller GPU would be idle too. `flagged_workloads.py` leaves out those whose verdict is idle or keep-alive. Containers
+with several GPUs are not included either: MIG instances cannot communicate with each other, and a process sees only
+one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,6 +30,7 @@ class Margins:
     memory_ratio: float = 1.2  # of the peak
     core_ratio: float = 0.8  # of the part
     min_hours: float = 24  # a day and a night: less says little about a workload
+    min_active_ratio: float = 0.2  # of the time
     max_unmeasured_ratio: float = 0.1  # of the time, without a peak or with unknown activity
 
 
@@ -98,7 +101,7 @@ def _memory_of(workload: WholeGpuWorkload) -> int | None:
 
 def _has_evidence(workload: WholeGpuWorkload, margins: Margins) -> bool:
     return (
-        workload.active_gpu_ms > 0
+        workload.active_gpu_ms >= margins.min_active_ratio * workload.allocated_gpu_ms
         and workload.allocated_gpu_ms >= margins.min_hours * HOUR_MS
         and workload.unmeasured_gpu_ms <= margins.max_unmeasured_ratio * workload.allocated_gpu_ms
     )

@@ -5,7 +5,7 @@ version 0001 do not: they are taken to cover the whole hour or day, and what was
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Table, exists, func, select
@@ -20,9 +20,28 @@ from gpusteward.analyzer.ledger.schema import (
     usage_daily,
     usage_hourly,
 )
+from gpusteward.analyzer.prices import PriceList, cost_of
+from gpusteward.analyzer.reports.amounts import Unallocated
 from gpusteward.analyzer.reports.ledger_extent import LedgerExtent
 from gpusteward.analyzer.reports.period_totals import RowSelection, only_namespaces, select_rows
 from gpusteward.analyzer.reports.report import Range, Unused
+
+
+def price_unallocated(gpu_ms: Mapping[NodeModel, int], prices: PriceList) -> dict[NodeModel, Unallocated]:
+    """No namespace holds this time, so no discount applies."""
+    listed = {key: prices.list_micros_per_gpu_hour(key.model) for key in gpu_ms}
+    return {key: Unallocated(ms, cost_of(ms, listed[key]) if listed[key] else None) for key, ms in gpu_ms.items()}
+
+
+def sum_unallocated(parts: Iterable[Unallocated]) -> Unallocated:
+    """Of the parts that are known."""
+    parts = list(parts)
+    return Unallocated(_sum_known(each.gpu_ms for each in parts), _sum_known(each.cost_micros for each in parts))
+
+
+def _sum_known(amounts: Iterable[int | None]) -> int | None:
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if known else None
 
 
 def select_fleet_rows(period: Period) -> Sequence[RowSelection]:

@@ -1,4 +1,5 @@
-"""Settings of the ledger: its database, retention, and the buffer while the database is unavailable."""
+"""Settings of the ledger: its database, retention, and the buffer while the database is unavailable. Settings of
+reports."""
 
 import os
 import re
@@ -22,6 +23,18 @@ def check_database_url(secret: SecretStr) -> SecretStr:
     if text and not _URL.fullmatch(text):
         raise ValueError("write sqlite:///PATH or postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
     return SecretStr(text)
+
+
+class ReportSettings(BaseModel):
+    """Reports."""
+
+    model_config = SECTION
+
+    teams: dict[str, str] = Field(
+        default_factory=dict,
+        description="The team of each namespace, by its name or by a pattern such as `vision-*`. A name comes before "
+        "patterns; of several patterns that match, the first is used.",
+    )
 
 
 class LedgerSettings(BaseModel):

@@ -12,7 +12,7 @@ from gpusteward.analyzer.judge.score import Scoring
 from gpusteward.analyzer.judge.states import Thresholds
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.setting_values import SECTION, check_address, check_level
-from gpusteward.analyzer.settings.ledger import LedgerSettings
+from gpusteward.analyzer.settings.ledger import LedgerSettings, ReportSettings
 from gpusteward.analyzer.settings.notify import AlertmanagerSettings, ControlSettings, NotifySettings, OutboxSettings
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
@@ -98,6 +98,7 @@ class Settings(BaseModel):
     scrape: ScrapeSettings = Field(default_factory=ScrapeSettings)
     ledger: LedgerSettings = Field(default_factory=LedgerSettings)
     prices: PriceSettings = Field(default_factory=PriceSettings)
+    reports: ReportSettings = Field(default_factory=ReportSettings)
 
     @property
     def rules(self) -> Rules:

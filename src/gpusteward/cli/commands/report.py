@@ -6,12 +6,12 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from gpusteward.analyzer.reports.render.csv_text import render_csv
 from gpusteward.analyzer.reports.render.html_page import render_html
 from gpusteward.analyzer.reports.render.json_text import read_report, render_json
-from gpusteward.analyzer.reports.report import By, Report, ReportQuery, parse_time_range
+from gpusteward.analyzer.reports.report import GROUPINGS, Report, ReportQuery, parse_time_range
 from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
 from gpusteward.cli.extras import require_extra
 from gpusteward.cli.flags import (
@@ -47,7 +47,7 @@ def build_parser() -> FlagParser:
         "--since", default="7d", metavar="TIME", help="start: 24h, 7d, 4w before --until, or a date (default 7d)"
     )
     parser.add_argument("--until", metavar="TIME", help="end: a duration before now, or a date (default now)")
-    parser.add_argument("--by", choices=get_args(By), default="namespace", help="group by (default namespace)")
+    parser.add_argument("--by", choices=(*GROUPINGS, "owner"), default="namespace", help="group by (default namespace)")
     add_namespace_flag(parser)
     count = integer_between(1, 1000)
     parser.add_argument(
@@ -106,7 +106,7 @@ def _read_from_ledger(options: argparse.Namespace) -> Report:
     settings = _read_settings(options)
     engine = open_engine(_locate(options.ledger, settings))
     try:
-        return make_report(engine, query, prices=settings.prices)
+        return make_report(engine, query, prices=settings.prices, teams=settings.reports.teams)
     finally:
         engine.dispose()
 

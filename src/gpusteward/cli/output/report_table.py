@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, TextIO
 from gpusteward.analyzer.reports.render import quantities
 from gpusteward.analyzer.reports.render.descriptions import (
     describe_evidence,
+    describe_period,
     describe_profile,
     describe_total,
     describe_unused,
     list_notes,
+    list_waste,
     name_group,
+    name_grouping,
     name_workload,
+    title_groups,
 )
 from gpusteward.analyzer.reports.report import Amounts, Finding, Group, Report, Waster
 from gpusteward.cli.extras import require_extra
@@ -50,8 +54,10 @@ def print_report(report: Report, language: Language, out: TextIO) -> None:
     has_width = out.isatty() or "COLUMNS" in os.environ
     with require_extra("cli"):
         console = open_console(out, width=None if has_width else PIPE_WIDTH)
-    _print(console, messages.TITLE.text(language, by=messages.GROUPED_BY[report.by]), style="bold")
-    _print(console, f"{quantities.moment(report.range.since_ms)} – {quantities.moment(report.range.until_ms)} UTC")
+    _print(console, messages.TITLE.text(language, by=name_grouping(report)), style="bold")
+    _print(console, describe_period(report, language))
+    for line in list_waste(report, language) if report.groups else ():
+        _print(console, line, style="bold")
     if report.unused:
         _print(console, describe_unused(report.unused, language))
     if report.groups:
@@ -73,32 +79,31 @@ def _print(console: "Console", text: str, *, style: str = "") -> None:
 
 def _print_groups(console: "Console", report: Report, language: Language) -> None:
     rows = [*report.groups, *([report.others] if report.others else []), _total(report, language)]
-    names = [name_group(row, language) for row in rows]
+    names = [name_group(row, report, language) for row in rows]
     amounts = [row.amounts for row in rows]
 
     def column(label: Message, write: Callable[[Amounts], str], rank: int) -> _Column:
         return _Column(label.text(language), [write(each) for each in amounts], rank)
 
     columns = [
+        column(messages.IDLE_COST, lambda each: quantities.money(each.idle_cost_micros), 1),
+        column(messages.IDLE, lambda each: quantities.hours(each.idle_gpu_ms), 0),
+        column(messages.IDLE_SHARE, lambda each: quantities.percent(each.idle_ratio), 1),
+        column(messages.UNALLOCATED, lambda each: quantities.hours(each.unallocated_gpu_ms), 7),
+        column(messages.UNALLOCATED_COST, lambda each: quantities.money(each.unallocated_cost_micros), 8),
         column(messages.ALLOCATED, lambda each: quantities.hours(each.allocated_gpu_ms), 0),
         column(messages.ACTIVE, lambda each: quantities.hours(each.active_gpu_ms), 3),
-        column(messages.IDLE, lambda each: quantities.hours(each.idle_gpu_ms), 0),
         column(
             messages.UNKNOWN,
             lambda each: quantities.hours(each.unknown_gpu_ms),
             2 if report.total.unknown_gpu_ms else 6,
         ),
-        column(messages.UNALLOCATED, lambda each: quantities.hours(each.unallocated_gpu_ms), 7),
-        column(messages.IDLE_SHARE, lambda each: quantities.percent(each.idle_ratio), 1),
         column(messages.COST, lambda each: quantities.money(each.cost_micros), 5),
-        column(messages.IDLE_COST, lambda each: quantities.money(each.idle_cost_micros), 1),
         column(messages.SCORE, lambda each: quantities.score(each.mean_score), 4),
         _Column(messages.IDLE_TREND.text(language), [quantities.change(row.idle_change_ratio) for row in rows], 4),
     ]
-    heading = messages.HOURS_BY.text(language, by=messages.GROUPED_BY[report.by], currency=report.currency)
-    _print_table(
-        console, heading, _Column(messages.GROUP_TITLES[report.by].text(language), names), columns, has_total=True
-    )
+    heading = messages.HOURS_BY.text(language, by=name_grouping(report), currency=report.currency)
+    _print_table(console, heading, _Column(title_groups(report).text(language), names), columns, has_total=True)
 
 
 def _total(report: Report, language: Language) -> Group:
@@ -113,11 +118,11 @@ def _print_wasters(console: "Console", report: Report, language: Language) -> No
         _print(console, messages.NO_WASTERS.text(language))
         return
     columns = [
-        _Column(messages.MODEL.text(language), [one.models for one in shown], 3),
-        _Column(messages.GPUS.text(language), [str(one.gpus) for one in shown], 1),
+        _Column(messages.IDLE_COST.text(language), [quantities.money(one.amounts.idle_cost_micros) for one in shown]),
         _Column(messages.IDLE.text(language), [quantities.hours(one.amounts.idle_gpu_ms) for one in shown]),
         _Column(messages.IDLE_SHARE.text(language), [quantities.percent(one.amounts.idle_ratio) for one in shown], 1),
-        _Column(messages.IDLE_COST.text(language), [quantities.money(one.amounts.idle_cost_micros) for one in shown]),
+        _Column(messages.GPUS.text(language), [str(one.gpus) for one in shown], 1),
+        _Column(messages.MODEL.text(language), [one.models for one in shown], 3),
         _Column(messages.USER.text(language), [one.user or quantities.UNKNOWN for one in shown], 2),
     ]
     name = _Column(messages.WORKLOAD.text(language), [name_workload(one) for one in shown])

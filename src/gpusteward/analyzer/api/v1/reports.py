@@ -18,7 +18,7 @@ from gpusteward.analyzer.api.v1.pagination import FilterValues
 from gpusteward.analyzer.reports.render.csv_text import render_csv
 from gpusteward.analyzer.reports.render.html_page import content_policy, render_html
 from gpusteward.analyzer.reports.render.json_text import render_json
-from gpusteward.analyzer.reports.report import By, Report, ReportQuery, parse_time_range
+from gpusteward.analyzer.reports.report import GROUPINGS, Report, ReportQuery, check_grouping, parse_time_range
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language
 from gpusteward.core.negotiation import parse_accept
@@ -43,7 +43,9 @@ class ReportParameters(BaseModel):
         default="7d", max_length=40, description="Start: 24h, 7d, 4w before `until`, or a date or time (ISO 8601)."
     )
     until: str | None = Field(default=None, max_length=40, description="End, in the same form; default: now.")
-    by: By = Field(default="namespace", description="What the rows are grouped by.")
+    by: str = Field(
+        default="namespace", max_length=400, description=f"What the rows are grouped by: {', '.join(GROUPINGS)}."
+    )
     namespace: FilterValues = Field(default=(), description="Only these namespaces.")
     top: int = Field(default=10, ge=0, le=1000, description="Number of top wasters and of right-sizing findings.")
     rows: int = Field(default=1000, ge=1, le=10000, description="Number of groups; all others become one row.")
@@ -56,6 +58,7 @@ class ReportParameters(BaseModel):
             since_ms, until_ms = parse_time_range(self.since, self.until, now_ms=now_ms)
         except ConfigurationError as error:
             raise ProblemError(422, "invalid-parameter", api_errors.INVALID_TIME_RANGE, reason=error.message) from None
+        _check_grouping(self.by)
         return ReportQuery(
             since_ms=since_ms,
             until_ms=until_ms,
@@ -64,6 +67,15 @@ class ReportParameters(BaseModel):
             top=self.top,
             rows=self.rows,
         )
+
+
+def _check_grouping(by: str) -> None:
+    """Raises a 422 problem."""
+    try:
+        check_grouping(by)
+    except ConfigurationError as error:
+        message = api_errors.INVALID_PARAMETER
+        raise ProblemError(422, "invalid-parameter", message, name="by", reason=error.message) from None
 
 
 @router.get(

@@ -50,9 +50,10 @@ def draw_share(amounts: Amounts) -> str:
     return f'<svg viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">{"".join(drawn)}</svg>'
 
 
-def draw_legend(language: Language, layers: Sequence[str] = LAYERS) -> str:
+def draw_legend(language: Language, layers: Sequence[str] = LAYERS, *, has_partial: bool = False) -> str:
     swatch = '<svg viewBox="0 0 10 10" aria-hidden="true"><rect class="{0}" width="10" height="10" rx="2"/></svg>'
     items = [f"<li>{swatch.format(layer)}{escape(messages.TIME_LABELS[layer].text(language))}</li>" for layer in layers]
+    items += [f"<li>{escape(messages.NOTE_PARTIAL.text(language))}</li>"] if has_partial else []
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 
@@ -78,7 +79,8 @@ def _draw_bar(point: Point, *, left: float, width: float, top: float, language: 
         ground -= height
         size = f'x="{left + gap / 2:.1f}" y="{ground:.1f}" width="{width - gap:.1f}" height="{height:.1f}"'
         drawn.append(f'<rect class="{layer}" {size}/>' if part else "")
-    return f"<g><title>{escape(_describe(point, language))}</title>{''.join(drawn)}</g>"
+    kind = ' class="partial"' if point.is_partial else ""
+    return f"<g{kind}><title>{escape(_describe(point, language))}</title>{''.join(drawn)}</g>"
 
 
 def _describe(point: Point, language: Language) -> str:
@@ -87,7 +89,8 @@ def _describe(point: Point, language: Language) -> str:
         f"{messages.TIME_LABELS[layer].text(language)}: {quantities.hours(part)}"
         for layer, part in zip(LAYERS, parts, strict=True)
     ]
-    return "\n".join([f"{quantities.moment(point.at_ms)} UTC", *lines])
+    partial = f" {messages.PARTIAL.text(language)}" if point.is_partial else ""
+    return "\n".join([f"{quantities.moment(point.at_ms)} UTC{partial}", *lines])
 
 
 def _draw_grid(top: float) -> str:
@@ -103,9 +106,10 @@ def _draw_grid(top: float) -> str:
 def _draw_labels(report: Report, *, since_ms: int, steps: int, slot: float) -> str:
     write = quantities.hour if report.step_ms == _HOUR_MS else quantities.day
     every = math.ceil(steps / MAX_LABELS)
+    partial = {(point.at_ms - since_ms) // report.step_ms for point in report.points if point.is_partial}
     return "".join(
         f'<text x="{LEFT + (number + 0.5) * slot:.1f}" y="{HEIGHT - 8}" text-anchor="middle">'
-        f"{write(since_ms + number * report.step_ms)}</text>"
+        f"{write(since_ms + number * report.step_ms)}{messages.PARTIAL_MARK if number in partial else ''}</text>"
         for number in range(0, steps, every)
     )
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gpusteward.analyzer.reports.render import quantities
-from gpusteward.analyzer.reports.report import Amounts, Group, Report
+from gpusteward.analyzer.reports.report import Amounts, Group, Report, find_grouping
 
 _HOUR_MS = 3_600_000
 _FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
@@ -19,6 +19,7 @@ COLUMNS = (
     *(f"{name}_gpu_ms" for name in _TIMES),
     *_COSTS,
     *("unpriced_gpu_ms", "energy_mj", "energy_gpu_ms", "mean_score", "idle_change_ratio"),
+    *("unallocated_cost", "is_partial"),
 )
 """Hours are rounded; milliseconds and money are exact. An empty cell is unknown."""
 
@@ -57,8 +58,15 @@ def _cells(report: Report, row: str, group: Group) -> dict[str, object]:
         **{f"{name}_gpu_ms": gpu_ms for name, gpu_ms in times.items()},
         **{name: _in_units(getattr(amounts, f"{name}_micros")) for name in _COSTS},
         **_others(amounts),
+        "unallocated_cost": _in_units(amounts.unallocated_cost_micros),
+        "is_partial": str(group.is_partial or (report.range.is_partial and not _is_day(report, row))).lower(),
         "idle_change_ratio": None if group.idle_change_ratio is None else round(group.idle_change_ratio, 4),
     }
+
+
+def _is_day(report: Report, row: str) -> bool:
+    """A day has a mark of its own; other rows are partial if the period is."""
+    return row == "group" and find_grouping(report.by) == "day"
 
 
 def _others(amounts: Amounts) -> dict[str, object]:

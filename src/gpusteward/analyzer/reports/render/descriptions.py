@@ -1,21 +1,91 @@
 """Names, sentences and notes of a report, in both languages."""
 
+from collections.abc import Sequence
+
 from gpusteward.analyzer.reports.render import quantities
-from gpusteward.analyzer.reports.report import Amounts, Finding, Group, Report, Unused, Waster
-from gpusteward.core.messages import Language
+from gpusteward.analyzer.reports.report import Amounts, Finding, Group, Report, Unused, Waster, find_grouping
+from gpusteward.core.messages import Language, Message
 from gpusteward.messages import reports as messages
 
 COMPLETE_RATIO = 0.99
 """A note is added if the number of GPUs was known for less of the time."""
 
 
-def name_group(group: Group, language: Language) -> str:
-    """The full name of an owner; `(none)` for an empty name."""
+MENTION_END_MS = 15 * 60_000
+"""A note is added if the last record is older than this at the end of the period."""
+_MOST_WASTEFUL = 3
+
+
+def name_grouping(report: Report) -> Message:
+    """`by namespace`."""
+    return messages.GROUPED_BY[find_grouping(report.by)]
+
+
+def title_groups(report: Report) -> Message:
+    """The title of the column with the names of the groups."""
+    return messages.GROUP_TITLES[find_grouping(report.by)]
+
+
+def describe_period(report: Report, language: Language) -> str:
+    is_now = report.range.until_ms == report.made_ms
+    message = messages.PERIOD_UNTIL_NOW if is_now else messages.PERIOD
+    return message.text(language, since=_at(report.range.since_ms), until=_at(report.range.until_ms))
+
+
+def list_waste(report: Report, language: Language) -> list[str]:
+    """What was wasted, by whom, and what was not allocated."""
+    total = report.total
+    lines = [_describe_waste(report, language)]
+    names = _name_most_wasteful(report, language)
+    if names:
+        lines.append(messages.WASTED_BY.text(language, names=messages.COMMA.text(language).join(names)))
+    if total.unallocated_gpu_ms is not None:
+        hours = messages.HOURS.text(language, hours=quantities.hours(total.unallocated_gpu_ms))
+        amount = _join_amount(total.unallocated_cost_micros, hours, report.currency, language)
+        lines.append(messages.UNALLOCATED_TIME.text(language, amount=amount))
+    return lines
+
+
+def _describe_waste(report: Report, language: Language) -> str:
+    total = report.total
+    if not total.idle_gpu_ms:
+        return messages.NOTHING_WASTED.text(language)
+    hours = messages.IDLE_HOURS.text(language, hours=quantities.hours(total.idle_gpu_ms))
+    amount = _join_amount(total.idle_cost_micros, hours, report.currency, language)
+    return messages.WASTED.text(language, amount=amount, share=quantities.percent(total.idle_ratio))
+
+
+def _join_amount(cost_micros: int | None, hours: str, currency: str, language: Language) -> str:
+    """Money first, if there is a price."""
+    return messages.COMMA.text(language).join([*([_money(cost_micros, currency)] if cost_micros else []), hours])
+
+
+def _name_most_wasteful(report: Report, language: Language) -> list[str]:
+    """Groups, or workloads in a report by day."""
+    rows: Sequence[Group | Waster] = report.wasters if find_grouping(report.by) == "day" else report.groups
+    wasteful = [row for row in rows if row.amounts.idle_gpu_ms][:_MOST_WASTEFUL]
+    return [f"{_name_row(row, report, language)} ({_format_idle(row.amounts, report.currency)})" for row in wasteful]
+
+
+def _name_row(row: Group | Waster, report: Report, language: Language) -> str:
+    return name_workload(row) if isinstance(row, Waster) else name_group(row, report, language)
+
+
+def _format_idle(amounts: Amounts, currency: str) -> str:
+    """Money where there is a price, else hours."""
+    if amounts.idle_cost_micros:
+        return _money(amounts.idle_cost_micros, currency)
+    return f"{quantities.hours(amounts.idle_gpu_ms)} h"
+
+
+def name_group(group: Group, report: Report, language: Language) -> str:
+    """The full name of a workload; `(none)` for an empty name; a partial day is marked."""
     if group.kind == "others":
         return messages.OTHERS.text(language, number=int(group.name))
     if group.kind:
         return _full_name(group.kind, group.namespace, group.name)
-    return group.name or messages.NO_NAME.text(language)
+    missing = messages.NO_TEAM if find_grouping(report.by) == "team" else messages.NO_NAME
+    return (group.name or missing.text(language)) + (messages.PARTIAL_MARK if group.is_partial else "")
 
 
 def name_workload(one: Waster | Finding) -> str:
@@ -41,11 +111,9 @@ def describe_unused(unused: Unused, language: Language) -> str:
 
 def describe_total(total: Amounts, currency: str, language: Language) -> str:
     """Totals that the table may have no space for."""
-    hours = messages.GPU_HOURS.text(language)
     texts = {
         messages.COST: _money(total.cost_micros, currency),
         messages.ELECTRICITY: _money(total.electricity_micros, currency),
-        messages.UNALLOCATED: f"{quantities.hours(total.unallocated_gpu_ms)} {hours}",
         messages.MEAN_SCORE: quantities.score(total.mean_score),
     }
     known = {label: text for label, text in texts.items() if quantities.UNKNOWN not in text.split()}
@@ -70,9 +138,12 @@ def describe_evidence(finding: Finding) -> str:
 def list_notes(report: Report, language: Language) -> list[str]:
     """What a reader needs to know to interpret the numbers."""
     covered, total = report.range, report.total
-    notes = [messages.NOTE_RANGE.text(language, since=_at(covered.since_ms), until=_at(covered.until_ms))]
+    notes = [messages.NOTE_PARTIAL.text(language)] if any(group.is_partial for group in report.groups) else []
+    notes += [messages.NOTE_RANGE.text(language, since=_at(covered.since_ms), until=_at(covered.until_ms))]
     notes += _list_range_notes(report, language)
     notes += _list_currency_notes(report, language)
+    if total.unallocated_cost_micros is not None:
+        notes.append(messages.NOTE_UNALLOCATED_COST.text(language))
     if total.unpriced_gpu_ms and not report.currency_changes:
         notes.append(messages.NOTE_UNPRICED.text(language, hours=quantities.hours(total.unpriced_gpu_ms)))
     if total.unknown_gpu_ms:
@@ -94,7 +165,7 @@ def _list_range_notes(report: Report, language: Language) -> list[str]:
     notes = [messages.NOTE_WIDENED.text(language)] if covered.is_widened else []
     if covered.first_ms is not None and covered.first_ms > covered.since_ms:
         notes.append(messages.NOTE_BEGIN.text(language, first=_at(covered.first_ms)))
-    if covered.last_ms is not None and covered.last_ms < covered.until_ms:
+    if covered.last_ms is not None and covered.last_ms < covered.until_ms - MENTION_END_MS:
         notes.append(messages.NOTE_END.text(language, last=_at(covered.last_ms)))
     return notes
 

@@ -12,11 +12,15 @@ from gpusteward.analyzer.reports.render import quantities
 from gpusteward.analyzer.reports.render.charts import LAYERS, draw_days, draw_legend, draw_share
 from gpusteward.analyzer.reports.render.descriptions import (
     describe_evidence,
+    describe_period,
     describe_profile,
     describe_unused,
     list_notes,
+    list_waste,
     name_group,
+    name_grouping,
     name_workload,
+    title_groups,
 )
 from gpusteward.analyzer.reports.report import Finding, Group, Report, Waster
 from gpusteward.core.messages import Language, Message
@@ -24,6 +28,9 @@ from gpusteward.messages import reports as messages
 
 _LANGUAGE_TAGS = {"en": "en", "zh": "zh-CN"}
 _HOUR_MS = 3_600_000
+NOTABLE_CHANGE_RATIO = 0.1
+NOTABLE_SHARE = 0.01
+"""A change of idle time is coloured from a tenth of what it was, and from a hundredth of all idle time."""
 Row = TypeVar("Row")
 
 
@@ -44,11 +51,11 @@ class _Tile(NamedTuple):
 
 
 def render_html(report: Report, language: Language = "en") -> str:
-    title = messages.TITLE.text(language, by=messages.GROUPED_BY[report.by])
+    title = messages.TITLE.text(language, by=name_grouping(report))
     body = [_head(report, title, language)]
     if report.points or report.groups:
-        body += [_tiles(report, language), _days(report, language), _groups(report, language)]
-        body += [_wasters(report, language), _findings(report, language)]
+        body += [_tiles(report, language), _groups(report, language), _wasters(report, language)]
+        body += [_days(report, language), _findings(report, language)]
     else:
         body.append(_empty(messages.NOTHING, language))
     body.append(_notes(report, language))
@@ -74,13 +81,15 @@ def _read_style() -> str:
 
 
 def _head(report: Report, title: str, language: Language) -> str:
-    lines = [f"{quantities.moment(report.range.since_ms)} – {quantities.moment(report.range.until_ms)} UTC"]
+    lines = [describe_period(report, language)]
     if report.namespaces:
         lines.append(f"{messages.NAMESPACES.text(language)}: {', '.join(report.namespaces)}")
     if report.unused:
         lines.append(describe_unused(report.unused, language))
     paragraphs = "".join(f"<p>{escape(line)}</p>" for line in lines)
-    return f"<header><h1>{escape(title)}</h1>{paragraphs}</header>\n"
+    waste = list_waste(report, language) if report.groups else []
+    lead = f'<p class="lead">{"<br>".join(map(escape, waste))}</p>' if waste else ""
+    return f"<header><h1>{escape(title)}</h1>{lead}{paragraphs}</header>\n"
 
 
 def _tiles(report: Report, language: Language) -> str:
@@ -92,24 +101,28 @@ def _list_tiles(report: Report, hours: str) -> list[_Tile]:
     """`hours`: the unit."""
     total, trend, currency = report.total, report.trend, report.currency
     idle_unit = f"{hours} · {quantities.percent(total.idle_ratio)}"
+    unallocated_cost = total.unallocated_cost_micros
+    unallocated_unit = (
+        hours if unallocated_cost is None else f"{hours} · {quantities.money(unallocated_cost, currency)}"
+    )
     tiles = [
-        _Tile(
-            messages.ALLOCATED,
-            quantities.hours(total.allocated_gpu_ms),
-            hours,
-            trend.allocated_change_ratio if trend else None,
-        ),
-        _Tile(
-            messages.IDLE, quantities.hours(total.idle_gpu_ms), idle_unit, trend.idle_change_ratio if trend else None
-        ),
         _Tile(
             messages.IDLE_COST,
             quantities.money(total.idle_cost_micros),
             currency,
             trend.idle_cost_change_ratio if trend else None,
         ),
+        _Tile(
+            messages.IDLE, quantities.hours(total.idle_gpu_ms), idle_unit, trend.idle_change_ratio if trend else None
+        ),
+        _Tile(messages.UNALLOCATED, quantities.hours(total.unallocated_gpu_ms), unallocated_unit),
+        _Tile(
+            messages.ALLOCATED,
+            quantities.hours(total.allocated_gpu_ms),
+            hours,
+            trend.allocated_change_ratio if trend else None,
+        ),
         _Tile(messages.COST, quantities.money(total.cost_micros), currency),
-        _Tile(messages.UNALLOCATED, quantities.hours(total.unallocated_gpu_ms), hours),
         _Tile(messages.MEAN_SCORE, quantities.score(total.mean_score), "0 – 100"),
     ]
     if total.electricity_micros is not None:
@@ -127,9 +140,13 @@ def _draw_tile(tile: _Tile, language: Language) -> str:
     return f'<div class="tile"><span>{escape(tile.label.text(language))}</span><b>{escape(tile.value)}</b>{below}</div>'
 
 
-def _rate(change: float) -> str:
-    """The CSS class of a change: more waste is worse."""
-    if abs(change) < 0.005:
+def _rate(change: float, *, idle_ms: int = 0, total_idle_ms: int = 0) -> str:
+    """The CSS class of a change: more waste is worse. A small change, or one of little time, is noise.
+
+    `idle_ms`, `total_idle_ms`: the idle time of a group and of all groups.
+    """
+    changed_ms = idle_ms * abs(change) / (1 + change) if change > -1 else total_idle_ms
+    if abs(change) < NOTABLE_CHANGE_RATIO or changed_ms < NOTABLE_SHARE * total_idle_ms:
         return ""
     return "worse" if change > 0 else "better"
 
@@ -138,7 +155,7 @@ def _days(report: Report, language: Language) -> str:
     title = (messages.PER_HOUR if report.step_ms == _HOUR_MS else messages.PER_DAY).text(language)
     is_fleet_known = any(point.unallocated_gpu_ms is not None for point in report.points)
     layers = LAYERS if is_fleet_known else tuple(layer for layer in LAYERS if layer != "unallocated")
-    legend = draw_legend(language, layers)
+    legend = draw_legend(language, layers, has_partial=any(point.is_partial for point in report.points))
     return f'<h2>{escape(title)}</h2>{legend}<div class="chart">{draw_days(report, language)}</div>\n'
 
 
@@ -146,45 +163,48 @@ def _groups(report: Report, language: Language) -> str:
     groups = [*report.groups, *([report.others] if report.others else [])]
     columns = _group_columns(groups)
     titles = ["", *(column.title.text(language) for column in columns), messages.IDLE_TREND.text(language)]
-    rows = [_group_row(name_group(group, language), group, columns) for group in groups]
+    total_idle_ms = report.total.idle_gpu_ms
+    rows = [_group_row(name_group(group, report, language), group, columns, total_idle_ms) for group in groups]
     total = Group("", "", "", report.total, report.trend.idle_change_ratio if report.trend else None)
-    foot = _group_row(messages.TOTAL.text(language), total, columns)
-    heading = messages.HOURS_BY.text(language, by=messages.GROUPED_BY[report.by], currency=report.currency)
-    name_title = messages.GROUP_TITLES[report.by].text(language)
+    foot = _group_row(messages.TOTAL.text(language), total, columns, total_idle_ms)
+    heading = messages.HOURS_BY.text(language, by=name_grouping(report), currency=report.currency)
+    name_title = title_groups(report).text(language)
     return f"<h2>{escape(heading)}</h2>{_table([name_title, *titles], rows, foot=foot)}\n"
 
 
 def _group_columns(groups: Sequence[Group]) -> list[_Column[Group]]:
-    has_unallocated = any(group.amounts.unallocated_gpu_ms is not None for group in groups)  # nodes and models only
-    unallocated: _Column[Group] = _Column(
-        messages.UNALLOCATED, lambda group: quantities.hours(group.amounts.unallocated_gpu_ms)
-    )
+    has_unallocated = any(group.amounts.unallocated_gpu_ms is not None for group in groups)  # not of namespaces
+    unallocated: list[_Column[Group]] = [
+        _Column(messages.UNALLOCATED, lambda group: quantities.hours(group.amounts.unallocated_gpu_ms)),
+        _Column(messages.UNALLOCATED_COST, lambda group: quantities.money(group.amounts.unallocated_cost_micros)),
+    ]
     return [
+        _Column(messages.IDLE_COST, lambda group: quantities.money(group.amounts.idle_cost_micros)),
+        _Column(messages.IDLE, lambda group: quantities.hours(group.amounts.idle_gpu_ms)),
+        _Column(messages.IDLE_SHARE, lambda group: quantities.percent(group.amounts.idle_ratio)),
+        *(unallocated if has_unallocated else []),
         _Column(messages.ALLOCATED, lambda group: quantities.hours(group.amounts.allocated_gpu_ms)),
         _Column(messages.ACTIVE, lambda group: quantities.hours(group.amounts.active_gpu_ms)),
-        _Column(messages.IDLE, lambda group: quantities.hours(group.amounts.idle_gpu_ms)),
         _Column(messages.UNKNOWN, lambda group: quantities.hours(group.amounts.unknown_gpu_ms)),
-        *([unallocated] if has_unallocated else []),
-        _Column(messages.IDLE_SHARE, lambda group: quantities.percent(group.amounts.idle_ratio)),
         _Column(messages.COST, lambda group: quantities.money(group.amounts.cost_micros)),
-        _Column(messages.IDLE_COST, lambda group: quantities.money(group.amounts.idle_cost_micros)),
         _Column(messages.SCORE, lambda group: quantities.score(group.amounts.mean_score)),
     ]
 
 
-def _group_row(name: str, group: Group, columns: Sequence[_Column[Group]]) -> str:
+def _group_row(name: str, group: Group, columns: Sequence[_Column[Group]], total_idle_ms: int) -> str:
     """With a bar after the name, and the trend at the end."""
-    change = group.idle_change_ratio
-    trend = _cell(escape(quantities.change(change)), "" if change is None else _rate(change))
+    change, idle_ms = group.idle_change_ratio, group.amounts.idle_gpu_ms
+    kind = "" if change is None else _rate(change, idle_ms=idle_ms, total_idle_ms=total_idle_ms)
+    trend = _cell(escape(quantities.change(change)), kind)
     return _row([_name(name), _cell(draw_share(group.amounts)), *_cells(group, columns), trend])
 
 
 _WASTER_COLUMNS: Sequence[_Column[Waster]] = (
-    _Column(messages.MODEL, lambda one: one.models),
-    _Column(messages.GPUS, lambda one: str(one.gpus)),
+    _Column(messages.IDLE_COST, lambda one: quantities.money(one.amounts.idle_cost_micros)),
     _Column(messages.IDLE, lambda one: quantities.hours(one.amounts.idle_gpu_ms)),
     _Column(messages.IDLE_SHARE, lambda one: quantities.percent(one.amounts.idle_ratio)),
-    _Column(messages.IDLE_COST, lambda one: quantities.money(one.amounts.idle_cost_micros)),
+    _Column(messages.GPUS, lambda one: str(one.gpus)),
+    _Column(messages.MODEL, lambda one: one.models),
     _Column(messages.SCORE, lambda one: quantities.score(one.amounts.mean_score)),
 )
 

@@ -68,6 +68,11 @@ def iso(at_ms: int) -> str:
     return _utc(at_ms).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def date(at_ms: int) -> str:
+    """`2026-11-01`."""
+    return _utc(at_ms).strftime("%Y-%m-%d")
+
+
 def day(at_ms: int) -> str:
     return _utc(at_ms).strftime("%m-%d")
 

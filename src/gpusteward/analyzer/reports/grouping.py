@@ -1,0 +1,81 @@
+"""What the rows of a report are grouped by: columns of `allocations`, or teams of namespaces."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from sqlalchemy import ColumnElement
+
+from gpusteward.analyzer.ledger.schema import allocations
+from gpusteward.analyzer.reports.amounts import Sums, add
+from gpusteward.analyzer.reports.report import find_grouping
+
+GroupKey = tuple[str, ...]
+"""The values of the columns of a grouping, or the team."""
+WORKLOAD = ("owner_kind", "namespace", "owner_name")
+_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "namespace": ("namespace",),
+    "workload": WORKLOAD,
+    "model": ("model",),
+    "node": ("node",),
+    "user": ("user_name",),
+    "team": ("namespace",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """`name`: one of `report.GROUPINGS`. `columns`: none for groups that are not made of allocations, such as days.
+    `teams`: names of namespaces or patterns -> teams, if rows are grouped by team."""
+
+    name: str
+    columns: Sequence[ColumnElement[str]]
+    teams: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def has_unallocated(self) -> bool:
+        """Whether unallocated time belongs to a group."""
+        return self.name in ("node", "model")
+
+    @property
+    def needs_all_rows(self) -> bool:
+        """Whether all groups must be read, also if only a few are shown. Nodes, models and namespaces are few."""
+        return self.has_unallocated or self.name == "team"
+
+    def sum_groups(self, rows: Sequence[tuple[GroupKey, Sums]]) -> list[tuple[GroupKey, Sums]]:
+        """The groups of these rows, which are in order of waste; so are the groups."""
+        if self.name != "team":
+            return list(rows)
+        parts: dict[GroupKey, list[Sums]] = {}
+        for key, sums in rows:
+            parts.setdefault(self.find_key(key), []).append(sums)
+        groups = [(key, add(each)) for key, each in parts.items()]
+        return sorted(groups, key=lambda group: (_order_of(group[1]), group[0]))
+
+    def sum_idle(self, rows: Sequence[tuple[GroupKey, int]]) -> Mapping[GroupKey, int]:
+        idle = Counter[GroupKey]()
+        for key, idle_ms in rows:
+            idle[self.find_key(key)] += idle_ms
+        return idle
+
+    def find_key(self, key: GroupKey) -> GroupKey:
+        """The group of a row."""
+        return (find_team(self.teams, key[0]),) if self.name == "team" else key
+
+
+def make_grouping(by: str, teams: Mapping[str, str]) -> Grouping:
+    name = find_grouping(by)
+    return Grouping(name, [allocations.c[column] for column in _COLUMNS.get(name, ())], teams)
+
+
+def find_team(teams: Mapping[str, str], namespace: str) -> str:
+    """The team of the name, else of the first pattern that matches; empty if there is none."""
+    if namespace in teams:
+        return teams[namespace]
+    return next((team for pattern, team in teams.items() if fnmatchcase(namespace, pattern)), "")
+
+
+def _order_of(sums: Sums) -> tuple[int, ...]:
+    """The most waste first, as the database orders other groups."""
+    return -sums["idle_cost"], -sums["idle_ms"], -sums["allocated_ms"]
