@@ -68,6 +68,7 @@ def resting(
     """A GPU that does nothing."""
     return (
         signal(Measure.CORE, 0.0)
+        | {(Measure.BUSY, Stat.MEAN): 0.0}
         | signal(Measure.MEMORY_COPY, 0.0)
         | signal(Measure.MEMORY_USED, memory_gib * GIB)
         | signal(Measure.PROCESSES, processes)
@@ -77,7 +78,12 @@ def resting(
 
 def working(mean: float = 0.6, peak: float = 0.9, *, spread: float = 0.1) -> dict[tuple[Measure, Stat], float]:
     """A GPU at work."""
-    return resting(watts=400) | signal(Measure.CORE, mean, peak, spread=spread) | signal(Measure.MEMORY_COPY, mean / 2)
+    return (
+        resting(watts=400)
+        | signal(Measure.CORE, mean, peak, spread=spread)
+        | {(Measure.BUSY, Stat.MEAN): mean}
+        | signal(Measure.MEMORY_COPY, mean / 2)
+    )
 
 
 def table_of(
@@ -137,7 +143,7 @@ class Sampled:
         columns = [_sum_up(measure, [samples for _, samples, _ in rows], len(moments)) for measure in measured]
         stats: dict[tuple[Measure, Stat], Column] = {name: column for each in columns for name, column in each.items()}
         if counter_step:
-            stats[Measure.CORE, Stat.MEAN] = np.array([mean for _, _, mean in rows])
+            stats[Measure.CORE, Stat.MEAN] = stats[Measure.BUSY, Stat.MEAN] = np.array([mean for _, _, mean in rows])
         seen = [sum(Measure.CORE in sample for sample in samples) for _, samples, _ in rows]
         stats[Measure.CORE, Stat.COUNT] = np.array(seen, dtype=float)
         coverage = np.array([len(samples) / len(moments) for _, samples, _ in rows])

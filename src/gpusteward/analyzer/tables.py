@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from gpusteward.core.messages import Message
 from gpusteward.core.usages import AllocationKey, Measure, Stat, Usage
-from gpusteward.core.verdicts import Activity, Doubt, Objection, Signature, State, Step
+from gpusteward.core.verdicts import Activity, Doubt, Objection, Proof, Signature, State, Step
 
 Column = NDArray[np.float64]
 Codes = NDArray[np.int8]
@@ -19,6 +19,7 @@ ACTIVITIES = tuple(Activity)
 SIGNATURES = tuple(Signature)
 DOUBTS = tuple(Doubt)
 STEPS = tuple(Step)
+PROOFS = tuple(Proof)
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ class UsageTable:
 
 @dataclass(frozen=True)
 class VerdictTable:
-    """The verdict of each row of a usage table; codes index `STATES`, `ACTIVITIES`, `SIGNATURES`, `DOUBTS`, `STEPS`."""
+    """The verdict of each row of a usage table. Codes index `STATES`, `ACTIVITIES`, `SIGNATURES`, `DOUBTS`, `STEPS`
+    and `PROOFS`."""
 
     usage: UsageTable
     score: Column  # NaN: could not be scored
@@ -69,6 +71,7 @@ class VerdictTable:
     doubt: Codes  # why the activity is unknown
     worked_at: Column  # end of the last window in which work was seen; NaN: never
     step: Codes  # the highest action reclaim may take
+    proof: Codes
     objections: Mapping[int, Objection] = field(default_factory=dict)  # rows in which a second opinion doubts idleness
 
     def __len__(self) -> int:

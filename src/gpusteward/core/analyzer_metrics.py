@@ -65,6 +65,7 @@ NAMESPACE_GPUS = _own(
     "namespace_gpus", ("namespace", "activity"), "GPUs held by a namespace; a share of a GPU is a fraction."
 )
 SIGNATURES = _own("allocation_signatures", ("signature",), "Allocations by signature.")
+PROOFS = _own("idle_allocations", ("proof",), "Idle allocations by proof: integrated, sampled.")
 WORKLOADS = _own("workloads", ("activity",), "Workloads by activity: active, idle, unknown.")
 MODEL_CALLS = _own("model_calls_total", ("result",), "Requests to the language model by result.", MetricType.COUNTER)
 MODEL_TOKENS = _own(

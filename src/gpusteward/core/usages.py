@@ -12,10 +12,12 @@ class Measure(StrEnum):
     """What is measured of an allocation, in base units."""
 
     CORE = "core_ratio"  # share of time a kernel ran; on MIG the engine's activity
+    BUSY = "busy_ratio"  # core integrated over the window: nothing between two samples is missed
     MEMORY_COPY = "memory_copy_ratio"
     MEMORY_USED = "memory_used_bytes"
     MEMORY_TOTAL = "memory_total_bytes"
     POWER = "power_watts"
+    ENERGY = "energy_watts"  # mean power by the energy counter
     POWER_LIMIT = "power_limit_watts"
     SM_CLOCK = "sm_clock_hertz"
     ENGINE = "engine_ratio"

@@ -38,6 +38,13 @@ class Doubt(StrEnum):
     POWER = "power"  # no work in the samples, but the GPU draws the power of a working one
 
 
+class Proof(StrEnum):
+    """How a verdict was proven, weakest first."""
+
+    SAMPLED = "sampled"  # by gauges: work between two samples is not seen
+    INTEGRATED = "integrated"  # by a signal that includes all time: busy time, engine activity, energy
+
+
 class Step(StrEnum):
     """How far reclaim may ever go on a signature; each step includes those before it."""
 
@@ -97,6 +104,7 @@ class Verdict:
     activity: Activity
     signature: Signature
     highest_step: Step
+    proof: Proof = Proof.SAMPLED
     idle_since: float | None = None  # unix seconds
     reasons: tuple[str, ...] = ()
 
@@ -114,6 +122,7 @@ class WorkloadVerdict:
     gpus: float  # a share of a GPU is a fraction
     idle_gpus: float
     unknown_gpus: float
+    proof: Proof = Proof.SAMPLED  # of its weakest allocation
     idle_since: float | None = None
     finding: str = ""  # "3 of 8 GPUs unused"
     reasons: tuple[str, ...] = ()

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from gpusteward.core.messages import Message
-from gpusteward.core.verdicts import Activity, Doubt, Signature, State, Step
+from gpusteward.core.verdicts import Activity, Doubt, Proof, Signature, State, Step
 
 WORDS: Mapping[str, Message] = {
     # activities, and the status that a second opinion gives
@@ -25,6 +25,9 @@ WORDS: Mapping[str, Message] = {
     "keep-alive": Message("keep-alive", "疑似占卡"),
     "steady": Message("steady", "稳定"),
     "starting": Message("starting", "启动中"),
+    # how it was proven
+    "integrated": Message("integrated", "累计测量"),
+    "sampled": Message("sampled", "仅采样"),
     # the highest step
     "nothing": Message("nothing", "不处理"),
     "notice": Message("notice", "仅通知"),
@@ -41,6 +44,7 @@ ACTIVITIES = _pick(Activity)
 STATES = _pick(State)
 SIGNATURES = _pick(Signature)
 STEPS = _pick(Step)
+PROOFS = _pick(Proof)
 STATUSES = _pick(("active", "idle", "suspicious"))
 FINDINGS = _pick(("idle", "partly-idle", "suspicious"))
 
@@ -66,6 +70,21 @@ IDLE = Message(
     "没有活动：{minutes:.0f} 分钟内所有活动信号的峰值均为 0，采样覆盖率 {coverage:.0%}。",
 )
 IDLE_SINCE = Message("Idle since {idle_since}.", "自 {idle_since} 起空闲。")
+PROVEN: Mapping[Proof, Message] = {
+    Proof.INTEGRATED: Message(
+        "Signals that include all of the time show no work.", "覆盖全部时间的累计信号显示没有活动。"
+    ),
+    Proof.SAMPLED: Message(
+        "Only samples show this. Work between two samples is not seen, so the highest step is a notice; gpusteward's "
+        "agent or DCGM_FI_PROF_GR_ENGINE_ACTIVE measure all of the time.",
+        "仅凭采样得出：两次采样之间的活动无法看到，因此最多只发通知；gpusteward agent 或 DCGM_FI_PROF_GR_ENGINE_ACTIVE "
+        "可以测量全部时间。",
+    ),
+}
+PROVEN_BY_ENERGY = Message(
+    "The energy counter agrees: for {minutes:.0f} {minutes:|minute|minutes} it shows no more than the power samples.",
+    "能耗计数器与之相符：{minutes:.0f} 分钟以来的能耗没有超出功率采样值。",
+)
 
 DOUBTS: Mapping[Doubt, Message] = {
     Doubt.STALE: Message(

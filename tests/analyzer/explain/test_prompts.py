@@ -58,6 +58,7 @@ def table(*rows: tuple[Activity, Signature, float]) -> VerdictTable:
         doubt=np.zeros(count, np.int8),
         worked_at=np.full(count, np.nan),
         step=np.zeros(count, np.int8),
+        proof=np.zeros(count, np.int8),
     )
 
 

@@ -99,7 +99,7 @@ def test_a_row_becomes_a_complete_verdict():
     assert verdict.highest_step is Step.RECLAIM
     assert verdict.idle_since == AT - WINDOW
     assert verdict.score == pytest.approx(20 * 72 * 1024 / 81559 + 10 * 110 / 700)
-    assert len(verdict.reasons) == 4
+    assert len(verdict.reasons) == 5
 
 
 def test_what_could_not_be_scored_has_no_score():

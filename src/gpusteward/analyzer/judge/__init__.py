@@ -8,6 +8,7 @@
     capacities.py          memory and power limit of each row: metric, GPU model, configured default
     score.py               0 to 100, four weighted parts
     activity.py            active, idle or unknown, and why unknown
+    proof.py               integrated or sampled
     states.py              the range that a score falls into, corrected by activity
     history.py             what is known from earlier cycles
     gpu_fraction.py        the fraction of a GPU that each allocation holds

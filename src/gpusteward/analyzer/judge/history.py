@@ -45,6 +45,7 @@ class Past:
     idle_until: Column = field(default_factory=_nothing)  # and their end
     flat_since: Column = field(default_factory=_nothing)  # start of the consecutive windows of constant load
     flat_ratio: Column = field(default_factory=_nothing)  # core utilization at that start
+    quiet_since: Column = field(default_factory=_nothing)  # start of the windows whose power explains their energy
 
     def take(self, positions: Positions) -> "Past":
         """The entries at these positions; NaN at -1."""

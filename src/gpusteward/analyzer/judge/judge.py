@@ -8,6 +8,7 @@ from gpusteward.analyzer.judge.activity import Activities, judge_activity
 from gpusteward.analyzer.judge.allocation_columns import read_allocation_columns
 from gpusteward.analyzer.judge.capacities import find_capacities
 from gpusteward.analyzer.judge.history import History, Past
+from gpusteward.analyzer.judge.proof import find_quiet_since, judge_proof
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.score import score_usage
 from gpusteward.analyzer.judge.signatures.active import find_streaks
@@ -31,10 +32,12 @@ def judge(table: UsageTable, rules: Rules, history: History, *, now: float) -> t
     is_unknown, is_idle = (activities.codes == ACTIVITIES.index(each) for each in (Activity.UNKNOWN, Activity.IDLE))
     score = np.where(is_unknown, np.nan, score_usage(table, capacities, scoring=rules.scoring))
     state = name_states(score, activities.codes, thresholds=rules.thresholds)
-    evidence = Evidence(table, columns, capacities, activities, past)
+    quiet_since = find_quiet_since(table, capacities, past=past, rule=rules.proof)
+    proof = judge_proof(table, is_idle=is_idle, quiet_since=quiet_since, rule=rules.proof)
+    evidence = Evidence(table, columns, capacities, activities, past, proof)
     evidence = replace(evidence, streak=find_streaks(evidence, rules.signatures.keep_alive))
     signature = classify(evidence, rules.signatures)
-    present = _update_past(past, table, activities=activities, streak=evidence.streak)
+    present = _update_past(past, table, activities=activities, streak=evidence.streak, quiet_since=quiet_since)
     idle_since = np.where(is_idle, present.idle_since, np.nan)
     verdicts = VerdictTable(
         table,
@@ -46,11 +49,12 @@ def judge(table: UsageTable, rules: Rules, history: History, *, now: float) -> t
         activities.doubt,
         present.worked_at,
         find_highest_steps(evidence, signature),
+        proof,
     )
     return verdicts, history.update(columns.hashes, past=present, now=now, rule=rules.history)
 
 
-def _update_past(past: Past, table: UsageTable, *, activities: Activities, streak: Streak) -> Past:
+def _update_past(past: Past, table: UsageTable, *, activities: Activities, streak: Streak, quiet_since: Column) -> Past:
     """The past for the next cycle. A gap keeps what was known, but ends consecutive idleness."""
     is_idle = activities.codes == ACTIVITIES.index(Activity.IDLE)
     is_active = activities.codes == ACTIVITIES.index(Activity.ACTIVE)
@@ -64,6 +68,7 @@ def _update_past(past: Past, table: UsageTable, *, activities: Activities, strea
         idle_until=np.where(is_idle, at, np.where(is_active, np.nan, past.idle_until)),
         flat_since=streak.since,
         flat_ratio=streak.ratio,
+        quiet_since=quiet_since,
     )
 
 

@@ -10,11 +10,11 @@ from gpusteward.analyzer.judge.activity import WORK_MEASURES
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.signatures.evidence import MAY_HIDE_A_JOB
 from gpusteward.analyzer.judge.states import name_states
-from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, STATES, STEPS, VerdictTable
+from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, PROOFS, SIGNATURES, STATES, STEPS, VerdictTable
 from gpusteward.core.gpu_counts import format_gpus
 from gpusteward.core.messages import Language, Message
 from gpusteward.core.usages import Measure, Stat, Usage
-from gpusteward.core.verdicts import Activity, Doubt, Signature, Verdict, WorkloadVerdict
+from gpusteward.core.verdicts import Activity, Doubt, Proof, Signature, Verdict, WorkloadVerdict
 from gpusteward.messages import verdicts as texts
 
 GIB = 1 << 30
@@ -43,6 +43,7 @@ def make_verdict(verdicts: VerdictTable, row: int, *, rules: Rules, language: La
         ACTIVITIES[verdicts.activity[row]],
         signature,
         STEPS[verdicts.step[row]],
+        PROOFS[verdicts.proof[row]],
         None if np.isnan(idle_since) else idle_since,
         explain_row(verdicts, row, rules=rules, language=language),
     )
@@ -74,6 +75,8 @@ def explain_workload(verdict: WorkloadVerdict, *, language: Language, doubted: f
     reasons = [Reason(texts.WORKLOADS[verdict.activity], values)]
     if verdict.idle_since is not None:
         reasons.append(Reason(texts.IDLE_SINCE, {"idle_since": format_time(verdict.idle_since)}))
+    if verdict.activity is Activity.IDLE:
+        reasons.append(Reason(texts.PROVEN[verdict.proof]))
     if doubted:
         reasons.append(Reason(texts.WORKLOAD_OBJECTION, values))
     return tuple(reason.text(language) for reason in reasons)
@@ -97,10 +100,17 @@ def _explain_activity(verdicts: VerdictTable, row: int, *, usage: Usage, rules: 
     elif activity is Activity.IDLE:
         yield Reason(texts.IDLE, {"minutes": minutes, "coverage": usage.coverage})
         yield Reason(texts.IDLE_SINCE, {"idle_since": format_time(float(verdicts.idle_since[row]))})
+        yield _explain_proof(PROOFS[verdicts.proof[row]], usage, rules=rules)
     elif verdicts.worked_at[row] == verdicts.usage.at:
         yield _explain_work(usage)
     else:
         yield Reason(texts.PAUSED, {"minutes": minutes, "worked_at": format_time(float(verdicts.worked_at[row]))})
+
+
+def _explain_proof(proof: Proof, usage: Usage, *, rules: Rules) -> Reason:
+    if proof is Proof.INTEGRATED and (Measure.BUSY, Stat.MEAN) not in usage.stats:
+        return Reason(texts.PROVEN_BY_ENERGY, {"minutes": rules.proof.energy_seconds / 60})
+    return Reason(texts.PROVEN[proof])
 
 
 def _explain_work(usage: Usage) -> Reason:

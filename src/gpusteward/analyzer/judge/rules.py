@@ -5,6 +5,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from gpusteward.analyzer.judge.activity import ActivityRule
 from gpusteward.analyzer.judge.capacities import GpuDefaults
 from gpusteward.analyzer.judge.history import HistoryRule
+from gpusteward.analyzer.judge.proof import ProofRule
 from gpusteward.analyzer.judge.score import Scoring
 from gpusteward.analyzer.judge.signatures.classify import SignatureRules
 from gpusteward.analyzer.judge.states import Thresholds
@@ -20,6 +21,7 @@ class Rules(BaseModel):
     thresholds: Thresholds = Field(default_factory=Thresholds, description="Scores that separate the states.")
     gpu_defaults: GpuDefaults = Field(default_factory=GpuDefaults, description="Capacity of a GPU of unknown model.")
     activity: ActivityRule = Field(default_factory=ActivityRule, description="What idle requires.")
+    proof: ProofRule = Field(default_factory=ProofRule, description="When energy proves idleness.")
     signatures: SignatureRules = Field(default_factory=SignatureRules, description="Kinds of use and idleness.")
     history: HistoryRule = Field(default_factory=HistoryRule, description="What is kept between cycles.")
 
@@ -30,5 +32,6 @@ class JudgeSettings(BaseModel):
     model_config = SECTION
 
     activity: ActivityRule = Field(default_factory=ActivityRule)
+    proof: ProofRule = Field(default_factory=ProofRule)
     signatures: SignatureRules = Field(default_factory=SignatureRules)
     memory: HistoryRule = Field(default_factory=HistoryRule)

@@ -11,7 +11,7 @@ from gpusteward.analyzer.judge.gpu_fraction import compute_gpu_fractions
 from gpusteward.analyzer.judge.reasons import explain_workload, render_finding
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.states import name_states
-from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, STATES, STEPS, Codes, Column, VerdictTable
+from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES, STEPS, Codes, Column, VerdictTable
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.messages import Language
 from gpusteward.core.usages import Measure, Stat
@@ -43,6 +43,7 @@ class WorkloadTable:
     state: Codes
     signature: Codes
     step: Codes  # indexes `STEPS`
+    proof: Codes  # of the weakest row
     score: Column  # mean of the rows that have one
     idle_since: Column  # since when all of it is idle; NaN: it is not
 
@@ -83,6 +84,7 @@ class WorkloadTable:
             gpus,
             idle,
             unknown,
+            PROOFS[self.proof[number]],
             None if np.isnan(idle_since) else idle_since,
         )
         allocations, objections = self.verdicts.usage.allocations, self.verdicts.objections
@@ -122,6 +124,7 @@ def judge_workloads(verdicts: VerdictTable, rules: Rules) -> WorkloadTable:
         name_states(score, activity, thresholds=rules.thresholds),
         _BY_RANK[ranks],
         _lowest(verdicts.step, codes, size=len(keys)),
+        _lowest(verdicts.proof, codes, size=len(keys)),
         score,
         np.where(is_idle, _latest(verdicts.idle_since, codes, size=len(keys)), np.nan),
     )

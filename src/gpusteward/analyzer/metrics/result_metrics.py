@@ -10,12 +10,12 @@ from gpusteward.analyzer.judge.fleet import count_fleet, count_gpus
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.judge.states import find_low
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, STATES, Codes
+from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, PROOFS, SIGNATURES, STATES, Codes
 from gpusteward.core import analyzer_metrics as metrics
 from gpusteward.core.exposition import Family, Samples, render_labels
 from gpusteward.core.metrics import Metric
 from gpusteward.core.usages import AllocationKey
-from gpusteward.core.verdicts import State
+from gpusteward.core.verdicts import Activity, State
 
 MIB = 1024 * 1024
 HolderLabels = tuple[str, ...]  # values of `metrics.HOLDER`
@@ -112,6 +112,8 @@ def _verdict_counts(result: Result) -> Iterable[Family]:
     gpus = {name: round(count, GPU_DIGITS) for name, count in counts.items() if count is not None}
     yield family_by(metrics.GPUS, "activity", gpus)
     yield family_by(metrics.SIGNATURES, "signature", _count_codes(verdicts.signature, SIGNATURES))
+    idle = verdicts.proof[verdicts.activity == ACTIVITIES.index(Activity.IDLE)]
+    yield family_by(metrics.PROOFS, "proof", _count_codes(idle, PROOFS))
     yield family_by(metrics.WORKLOADS, "activity", _count_codes(result.workloads.activity, ACTIVITIES))
     if len(verdicts):
         yield Family(metrics.COVERAGE, [("", round(float(verdicts.usage.coverage.mean()), 4))])

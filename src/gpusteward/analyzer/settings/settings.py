@@ -108,6 +108,7 @@ class Settings(BaseModel):
             thresholds=self.thresholds,
             gpu_defaults=self.gpu_defaults,
             activity=self.judge.activity,
+            proof=self.judge.proof,
             signatures=self.judge.signatures,
             history=self.judge.memory,
         )

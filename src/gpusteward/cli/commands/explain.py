@@ -23,6 +23,7 @@ KEYS = (
     *("namespace", "pod", "container", "gpu", "node", "index", "model", "share", "activity", "state", "signature"),
     *("score", "doubt", "idle_since", "coverage", "core_mean_ratio", "core_peak_ratio", "memory_used_bytes"),
     *("memory_total_bytes", "power_watts", "reasons", "opinion_status", "opinion_confidence", "opinion_reason"),
+    "proof",
 )
 
 

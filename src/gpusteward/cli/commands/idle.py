@@ -36,13 +36,13 @@ from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Language, Message
 from gpusteward.core.verdicts import Signature
 from gpusteward.messages import cli as messages
-from gpusteward.messages.verdicts import FINDINGS, SIGNATURES
+from gpusteward.messages.verdicts import FINDINGS, PROOFS, SIGNATURES
 
 PATH = "/api/v1/workloads"
 SUSPICIOUS = tuple(signature.value for signature in Signature if signature.is_suspicious)
 KEYS = (
     *("kind", "namespace", "name", "finding", "signature", "gpus", "idle_gpus", "unknown_gpus"),
-    *("score", "idle_since", "idle_seconds", "idle_cost_7d", "currency"),
+    *("score", "idle_since", "idle_seconds", "idle_cost_7d", "currency", "proof"),
 )
 REPORT_PATH = "/api/v1/reports"
 MICROS = 1_000_000
@@ -126,7 +126,7 @@ def _has_idle_gpus(row: Row) -> bool:
 def _describe(row: Row, at: float | None) -> IdleRow:
     began = get_time(row, "idle_since")
     return {
-        **{key: get_text(row, key) for key in ("kind", "namespace", "name", "signature")},
+        **{key: get_text(row, key) for key in ("kind", "namespace", "name", "signature", "proof")},
         **{key: get_number(row, key) or 0 for key in ("gpus", "idle_gpus", "unknown_gpus")},
         "finding": _name_finding(row),
         "score": get_number(row, "score"),
@@ -169,6 +169,7 @@ def _columns(rows: Sequence[IdleRow], language: Language) -> list[Column]:
         Column("workload", Message("workload", "工作负载"), is_flexible=True),
         Column("finding", Message("verdict", "结论"), lambda word: translate(FINDINGS, word, language), is_styled=True),
         Column("signature", Message("signature", "特征"), lambda word: translate(SIGNATURES, word, language)),
+        Column("proof", Message("proof", "测量方式"), lambda word: translate(PROOFS, word, language)),
         Column("held", Message("idle", "空闲/总数"), to_right=True),
         Column("idle_seconds", Message("for", "时长"), quantities.duration, to_right=True),
         Column("since", Message("since", "始于")),

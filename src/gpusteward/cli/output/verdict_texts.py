@@ -19,7 +19,7 @@ from gpusteward.cli.output.verdict_labels import MEASURES, translate
 from gpusteward.core.messages import Language
 from gpusteward.core.verdicts import Activity
 from gpusteward.messages import cli as messages
-from gpusteward.messages.verdicts import ACTIVITIES, SIGNATURES, STATUSES, STEPS
+from gpusteward.messages.verdicts import ACTIVITIES, PROOFS, SIGNATURES, STATUSES, STEPS
 
 
 def describe_workload(detail: Row, language: Language) -> Iterator[Line]:
@@ -59,6 +59,8 @@ def describe_verdict(detail: Row, language: Language) -> Iterator[Line]:
         yield Line(since, messages.IDLE_SINCE.text(language))
     if get_text(detail, "finding"):
         yield Line(get_text(detail, "finding"), messages.FINDING.text(language))
+    if get_text(workload, "activity") != Activity.UNKNOWN:
+        yield Line(translate(PROOFS, get_text(workload, "proof"), language), messages.PROOF.text(language))
     yield Line(translate(STEPS, get_text(workload, "highest_step"), language), messages.HIGHEST_STEP.text(language))
     yield Line(", ".join(get_texts(detail, "nodes")) or quantities.UNKNOWN, messages.NODES.text(language))
     window = quantities.duration(get_number(stamp, "window_seconds"))

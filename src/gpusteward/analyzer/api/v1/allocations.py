@@ -17,6 +17,7 @@ from gpusteward.analyzer.api.v1.pagination import (
     FilterValues,
     ListQuery,
     Page,
+    ProofName,
     SignatureName,
     StateName,
     send_page,
@@ -24,7 +25,7 @@ from gpusteward.analyzer.api.v1.pagination import (
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.metrics.result_metrics import gpu_id
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, SIGNATURES, STATES, STEPS, Column
+from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, PROOFS, SIGNATURES, STATES, STEPS, Column
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["allocations"])
@@ -39,9 +40,12 @@ _SHOWN = (
 )
 
 
+HowProven = Annotated[
+    ProofName, Field(description="integrated: all of the time was measured; sampled: work between samples is not seen.")
+]
 HighestStep = Annotated[
     Literal["nothing", "notice", "reclaim"],
-    Field(description="The highest action that the signature and the second opinion allow."),
+    Field(description="The highest action that the signature, the proof and the second opinion allow."),
 ]
 
 
@@ -73,6 +77,7 @@ class Allocation:
     activity: ActivityName
     signature: SignatureName
     highest_step: HighestStep
+    proof: HowProven
     doubt: Annotated[str, Field(description="Why the activity is unknown; empty when it is known.")]
     idle_since: str | None
     coverage: Annotated[float, Field(description="Samples seen / samples expected, 0 to 1.")]
@@ -111,6 +116,7 @@ class AllocationQuery(ListQuery):
     state: Annotated[tuple[StateName, ...], Field(max_length=5)] = ()
     activity: Annotated[tuple[ActivityName, ...], Field(max_length=3)] = ()
     signature: Annotated[tuple[SignatureName, ...], Field(max_length=len(SIGNATURES))] = ()
+    proof: Annotated[tuple[ProofName, ...], Field(max_length=len(PROOFS))] = ()
     node: FilterValues = ()
     model: FilterValues = ()
     workload: FilterValues = Field(default=(), description="By KIND/NAMESPACE/NAME.")
@@ -143,6 +149,7 @@ class AllocationView:
                 "state": filter_codes(verdicts.state, STATES),
                 "activity": filter_codes(verdicts.activity, ACTIVITIES),
                 "signature": filter_codes(verdicts.signature, SIGNATURES),
+                "proof": filter_codes(verdicts.proof, PROOFS),
             },
         )
 
@@ -180,6 +187,7 @@ class AllocationView:
             activity=ACTIVITIES[verdicts.activity[number]].value,
             signature=SIGNATURES[verdicts.signature[number]].value,
             highest_step=STEPS[verdicts.step[number]].value,
+            proof=PROOFS[verdicts.proof[number]].value,
             doubt=DOUBTS[verdicts.doubt[number]].value,
             idle_since=format_utc(float(verdicts.idle_since[number])),
             coverage=round(float(verdicts.usage.coverage[number]), 4),

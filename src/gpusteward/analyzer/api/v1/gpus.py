@@ -19,14 +19,14 @@ from gpusteward.analyzer.api.v1.listing import (
     known_value,
     mean_by,
 )
-from gpusteward.analyzer.api.v1.pagination import ActivityName, FilterValues, ListQuery, Page, send_page
+from gpusteward.analyzer.api.v1.pagination import ActivityName, FilterValues, ListQuery, Page, ProofName, send_page
 from gpusteward.analyzer.judge.allocation_columns import encode
 from gpusteward.analyzer.judge.fleet import Fleet, GpuCounts, count_fleet, count_gpus
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.judge.states import name_states
 from gpusteward.analyzer.metrics.result_metrics import gpu_id
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.tables import ACTIVITIES, STATES
+from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, STATES
 from gpusteward.core.usages import AllocationKey
 from gpusteward.core.verdicts import Activity
 
@@ -49,6 +49,7 @@ class Holder:
     container: str
     share: str
     activity: ActivityName
+    proof: ProofName
     gpu_fraction: Annotated[float, Field(description="The fraction of the GPU that it holds.")]
 
 
@@ -217,6 +218,7 @@ class GpuView:
             container=container.name,
             share=str(allocation.share),
             activity=activity,
+            proof=PROOFS[self._verdicts.proof[row]].value,
             gpu_fraction=round(float(self._fractions[row]), GPU_DIGITS),
         )
 

@@ -19,7 +19,7 @@ from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import format_utc, has_current, send_json, send_not_modified
 from gpusteward.analyzer.api.v1.listing import Listing
 from gpusteward.analyzer.results import Result
-from gpusteward.core.verdicts import Activity, Signature, State
+from gpusteward.core.verdicts import Activity, Proof, Signature, State
 from gpusteward.messages import api_errors
 
 MOST_ROWS = 1000
@@ -30,10 +30,12 @@ if TYPE_CHECKING:
     StateName = str
     ActivityName = str
     SignatureName = str
+    ProofName = str
 else:  # the enums as literals, for the API document
     StateName = Literal[tuple(each.value for each in State)]
     ActivityName = Literal[tuple(each.value for each in Activity)]
     SignatureName = Literal[tuple(each.value for each in Signature)]
+    ProofName = Literal[tuple(each.value for each in Proof)]
 
 
 class ListQuery(BaseModel):

@@ -13,7 +13,7 @@ from gpusteward.analyzer.api.dependencies import LastResult
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import format_utc, has_current, send_json, send_not_modified
 from gpusteward.analyzer.api.result_store import PublishedResult
-from gpusteward.analyzer.api.v1.allocations import Allocation, HighestStep, view_allocations
+from gpusteward.analyzer.api.v1.allocations import Allocation, HighestStep, HowProven, view_allocations
 from gpusteward.analyzer.api.v1.listing import (
     Listing,
     TextColumn,
@@ -26,6 +26,7 @@ from gpusteward.analyzer.api.v1.pagination import (
     FilterValues,
     ListQuery,
     Page,
+    ProofName,
     ResultStamp,
     SignatureName,
     StateName,
@@ -38,7 +39,7 @@ from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.judge.reasons import explain_row
 from gpusteward.analyzer.judge.workloads import WorkloadTable
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, STATES, STEPS
+from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES, STEPS
 from gpusteward.core.messages import Language
 from gpusteward.core.verdicts import WorkloadVerdict
 from gpusteward.messages import api_errors
@@ -66,6 +67,7 @@ class Workload:
     activity: ActivityName
     signature: SignatureName
     highest_step: HighestStep
+    proof: HowProven
     gpus: Annotated[float, Field(description="GPUs that it holds; a share of a GPU is a fraction.")]
     idle_gpus: Annotated[float, Field(description="Those that are idle.")]
     unknown_gpus: Annotated[float, Field(description="Those that could not be judged.")]
@@ -136,6 +138,7 @@ class WorkloadQuery(ListQuery):
     state: Annotated[tuple[StateName, ...], Field(max_length=5)] = ()
     activity: Annotated[tuple[ActivityName, ...], Field(max_length=3)] = ()
     signature: Annotated[tuple[SignatureName, ...], Field(max_length=len(SIGNATURES))] = ()
+    proof: Annotated[tuple[ProofName, ...], Field(max_length=len(PROOFS))] = ()
     node: FilterValues = Field(default=(), description="Workloads with a GPU on one of these nodes.")
     model: FilterValues = Field(default=(), description="Workloads with a GPU of one of these models.")
 
@@ -159,6 +162,7 @@ class WorkloadView:
             activity=ACTIVITIES[table.activity[number]].value,
             signature=SIGNATURES[table.signature[number]].value,
             highest_step=STEPS[table.step[number]].value,
+            proof=PROOFS[table.proof[number]].value,
             gpus=round(float(table.gpus[number]), GPU_DIGITS),
             idle_gpus=round(float(table.idle_gpus[number]), GPU_DIGITS),
             unknown_gpus=round(float(table.unknown_gpus[number]), GPU_DIGITS),
@@ -193,6 +197,7 @@ def _make_listing(result: Result) -> Listing:
             "state": filter_codes(table.state, STATES),
             "activity": filter_codes(table.activity, ACTIVITIES),
             "signature": filter_codes(table.signature, SIGNATURES),
+            "proof": filter_codes(table.proof, PROOFS),
             "node": filter_groups(node.is_any_of, table.codes, size=size),
             "model": filter_groups(model.is_any_of, table.codes, size=size),
             "q": TextColumn(lambda: ["/".join(key) for key in table.keys]).contains_all,

@@ -10,9 +10,9 @@ from gpusteward.analyzer.judge.allocation_columns import AllocationColumns, Mask
 from gpusteward.analyzer.judge.capacities import Capacities
 from gpusteward.analyzer.judge.history import Past
 from gpusteward.analyzer.judge.valid_ratios import first_known, valid_ratio
-from gpusteward.analyzer.tables import ACTIVITIES, Column, UsageTable
+from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, Codes, Column, UsageTable
 from gpusteward.core.usages import Measure, Stat
-from gpusteward.core.verdicts import Activity
+from gpusteward.core.verdicts import Activity, Proof
 
 RUN_THROUGH_KINDS: Sequence[str] = (
     *("Job", "CronJob", "JobSet", "Workflow", "CronWorkflow", "TaskRun", "PipelineRun", "AppWrapper"),
@@ -44,10 +44,16 @@ class Evidence:
     capacities: Capacities
     activities: Activities
     past: Past  # before this cycle
+    proof: Codes
     streak: Streak = Streak(np.empty(0), np.empty(0))
 
     def has(self, activity: Activity) -> Mask:
         return np.equal(self.activities.codes, ACTIVITIES.index(activity))
+
+    @property
+    def is_integrated(self) -> Mask:
+        """Whether all work in the window was seen, also between two samples."""
+        return np.equal(self.proof, PROOFS.index(Proof.INTEGRATED))
 
     def stat(self, measure: Measure, stat: Stat) -> Column:
         return valid_ratio(self.table, measure, stat) if measure in WORK_MEASURES else self.table.column(measure, stat)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
-from gpusteward.analyzer.sources.usage.presence import PresenceTable
+from gpusteward.analyzer.sources.usage.presence import Flags, PresenceTable
 from gpusteward.analyzer.sources.usage.quantities import MEASURES, STATS, Aggregation, Level, Quantity
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.usages import Measure, Stat
@@ -32,6 +32,8 @@ def compute_measures(presence: PresenceTable, window: WindowCoverage) -> Stats:
     """Every measure with data, in base units."""
     stats = _measure_holders(presence)
     _apply_busy_time(presence, stats, window)
+    if presence.scheme is MetricScheme.DCGM:
+        stats |= _integrate_engine(presence, window) | _integrate_energy(presence, window)
     stats[Measure.MEMORY_TOTAL, Stat.LAST] = _memory_total(presence)
     if presence.scheme is not MetricScheme.DCGM:
         stats |= _measure_devices(presence, stats, window)
@@ -47,9 +49,11 @@ def _measure_holders(presence: PresenceTable) -> Stats:
     stats = {
         (MEASURES[quantity], STATS[aggregation]): presence.column(Level.HOLDER, quantity, aggregation)
         for quantity in quantities
-        for aggregation in (*_AGGREGATIONS, Aggregation.COUNT)
+        for aggregation in _AGGREGATIONS
         if presence.results.has(Level.HOLDER, quantity, aggregation)
     }
+    if presence.results.has(Level.HOLDER, Quantity.CORE, Aggregation.COUNT):
+        stats[Measure.CORE, Stat.COUNT] = presence.column(Level.HOLDER, Quantity.CORE, Aggregation.COUNT)
     for stat in (Stat.MEAN, Stat.PEAK):
         stats.setdefault((Measure.CORE, stat), np.full(len(presence), np.nan))
     return stats
@@ -63,8 +67,10 @@ def _apply_busy_time(presence: PresenceTable, stats: Stats, window: WindowCovera
     if not presence.results.has(Level.HOLDER, Quantity.BUSY, Aggregation.INCREASE):
         return
     mean = _mean_core(presence, Level.HOLDER, stats[Measure.CORE, Stat.MEAN], window)
+    is_counted = np.isfinite(presence.column(Level.HOLDER, Quantity.BUSY, Aggregation.INCREASE))
     stats[Measure.CORE, Stat.MEAN] = mean
     stats[Measure.CORE, Stat.PEAK] = np.maximum(stats[Measure.CORE, Stat.PEAK], mean)
+    stats[Measure.BUSY, Stat.MEAN] = np.where(is_counted, mean, np.nan)
 
 
 def _mean_core(presence: PresenceTable, level: Level, sampled: Column, window: WindowCoverage) -> Column:
@@ -79,6 +85,38 @@ def _mean_core(presence: PresenceTable, level: Level, sampled: Column, window: W
     counted = np.where(is_covered, busy / np.where(is_covered, window.coverage, 1.0), np.fmax(busy, sampled))
     # An engine extrapolates to the ends of the window, so the result may be slightly above the truth.
     return np.where(np.isfinite(busy), np.minimum(counted, 1.0), sampled)
+
+
+def _integrate_engine(presence: PresenceTable, window: WindowCoverage) -> Stats:
+    """Engine activity as busy time: DCGM integrates it from one collection to the next, unlike GPU_UTIL.
+
+    It must cover the window: profiling can be paused for a while. Of a device with several holders only zero says
+    anything about each of them.
+    """
+    if not presence.results.has(Level.HOLDER, Quantity.ENGINE, Aggregation.COUNT):
+        return {}
+    mean, peak, count = (
+        presence.column(Level.HOLDER, Quantity.ENGINE, aggregation)
+        for aggregation in (Aggregation.MEAN, Aggregation.PEAK, Aggregation.COUNT)
+    )
+    cores = presence.column(Level.HOLDER, Quantity.CORE, Aggregation.COUNT)
+    is_covered = (count >= FULL_COVERAGE * cores) & (window.coverage >= FULL_COVERAGE)
+    is_own = ~_has_other_holders(presence) | (peak == 0)
+    return {(Measure.BUSY, Stat.MEAN): np.where(is_covered & is_own, mean, np.nan)}
+
+
+def _integrate_energy(presence: PresenceTable, window: WindowCoverage) -> Stats:
+    """The mean power of a device with one holder, by its energy counter."""
+    if not presence.results.has(Level.HOLDER, Quantity.ENERGY, Aggregation.INCREASE):
+        return {}
+    joules = presence.column(Level.HOLDER, Quantity.ENERGY, Aggregation.INCREASE)
+    is_own = (window.coverage >= FULL_COVERAGE) & ~presence.is_mig & ~_has_other_holders(presence)
+    watts = joules / window.window_seconds / np.where(is_own, window.coverage, 1.0)
+    return {(Measure.ENERGY, Stat.MEAN): np.where(is_own, watts, np.nan)}
+
+
+def _has_other_holders(presence: PresenceTable) -> Flags:
+    return presence.is_shared | (presence.holders_on_device > 1)
 
 
 def _replace_copy_of_mig(presence: PresenceTable, stats: Stats) -> None:

@@ -33,10 +33,11 @@ _DCGM: tuple[tuple[str, Quantity, tuple[Aggregation, ...]], ...] = (
     ("memory_reserved_bytes", Quantity.MEMORY_RESERVED, _LAST),
     ("memory_total_bytes", Quantity.MEMORY_TOTAL, _LAST),
     ("power_watts", Quantity.POWER, _BOTH),
+    ("energy_joules_total", Quantity.ENERGY, _INCREASE),
     ("enforced_power_limit_watts", Quantity.POWER_LIMIT, _LAST),
     ("power_limit_watts", Quantity.POWER_LIMIT, _LAST),
     ("sm_clock_hertz", Quantity.SM_CLOCK, _MEAN),
-    ("gr_engine_ratio", Quantity.ENGINE, _BOTH),
+    ("gr_engine_ratio", Quantity.ENGINE, (*_BOTH, Aggregation.COUNT)),
     ("tensor_ratio", Quantity.TENSOR, _BOTH),
     ("dram_ratio", Quantity.DRAM, _BOTH),
 )
@@ -50,6 +51,8 @@ SCALES: Mapping[Unit, float] = {
     Unit.HERTZ: 1.0,
     Unit.BYTES: 1.0,
     Unit.WATTS: 1.0,
+    Unit.MILLIJOULES: 0.001,
+    Unit.JOULES: 1.0,
 }
 """Factor from the unit of a field to the base unit."""
 
@@ -137,8 +140,9 @@ def _split_static(signal: Signal) -> Iterator[Signal]:
         yield replace(signal, aggregations=_LAST, level=Level.DEVICE)
     if signal.aggregations != _LAST and signal.level is Level.HOLDER:
         yield signal
-    elif signal.aggregations != _LAST and signal.quantity not in STATIC_QUANTITIES:
-        yield replace(signal, aggregations=tuple(each for each in signal.aggregations if each in _BOTH))
+    elif signal.quantity not in STATIC_QUANTITIES:
+        aggregations = tuple(each for each in signal.aggregations if each in _BOTH)
+        yield from [replace(signal, aggregations=aggregations)] if aggregations else []
 
 
 def dcgm_names() -> Iterator[str]:

@@ -22,6 +22,7 @@ class Quantity(StrEnum):
     MEMORY_LIMIT = "memory limit"  # of one holder
     POWER = "power"
     POWER_LIMIT = "power limit"
+    ENERGY = "energy"
     SM_CLOCK = "SM clock"
     ENGINE = "engine"
     TENSOR = "tensor"

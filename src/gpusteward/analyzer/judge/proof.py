@@ -1,0 +1,62 @@
+"""How each row was proven: by a signal that includes all of the time, or by samples only."""
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from gpusteward.analyzer.judge.allocation_columns import Mask
+from gpusteward.analyzer.judge.capacities import Capacities
+from gpusteward.analyzer.judge.history import Past
+from gpusteward.analyzer.judge.valid_ratios import valid_ratio
+from gpusteward.analyzer.tables import PROOFS, Codes, Column, UsageTable
+from gpusteward.core.usages import Measure, Stat
+from gpusteward.core.verdicts import Proof
+
+
+class ProofRule(BaseModel):
+    """When the energy counter proves idleness where neither busy time nor engine activity is measured.
+
+    The idle power of two boards of one model differs by more than short work adds, so the counter is compared with the
+    power samples of the same GPU: work that no sample saw is energy that the samples do not explain.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    energy_ratio: float = Field(
+        default=0.004,
+        gt=0,
+        description="Part of the power limit by which the mean power of the energy counter may exceed that of the "
+        "power samples. 3 s of work at half of the power range every 5 minutes add 0.5 % of the range.",
+    )
+    power_swing_ratio: float = Field(
+        default=0.05,
+        gt=0,
+        description="Part of the power limit by which the highest power sample may exceed their mean: a sample within "
+        "a burst would explain the energy of the others.",
+    )
+    energy_seconds: float = Field(
+        default=3600,
+        ge=0,
+        description="How long the two must agree without a break. Work of 3 s leaves a trace of a few watts in ten "
+        "minutes; noise of that size does not last for an hour. A guess.",
+    )
+
+
+def find_quiet_since(table: UsageTable, capacities: Capacities, *, past: Past, rule: ProofRule) -> Column:
+    """Start of the consecutive overlapping windows whose power samples explain all energy; NaN where there are none."""
+    begins = np.fmax(table.at - table.window_seconds, table.started_at)
+    since = np.where(past.seen_at >= begins, past.quiet_since, np.nan)
+    return np.where(_is_explained(table, capacities, rule), np.where(np.isnan(since), begins, since), np.nan)
+
+
+def judge_proof(table: UsageTable, *, is_idle: Mask, quiet_since: Column, rule: ProofRule) -> Codes:
+    """Energy can only prove that there was no work."""
+    is_counted = ~np.isnan(valid_ratio(table, Measure.BUSY, Stat.MEAN))
+    is_quiet = is_idle & (table.at - quiet_since >= rule.energy_seconds)
+    codes = np.where(is_counted | is_quiet, PROOFS.index(Proof.INTEGRATED), PROOFS.index(Proof.SAMPLED))
+    return codes.astype(np.int8)
+
+
+def _is_explained(table: UsageTable, capacities: Capacities, rule: ProofRule) -> Mask:
+    mean, peak = (table.column(Measure.POWER, stat) for stat in (Stat.MEAN, Stat.PEAK))
+    excess, limit = table.column(Measure.ENERGY, Stat.MEAN) - mean, capacities.power_limit_watts
+    return (excess <= rule.energy_ratio * limit) & (peak - mean <= rule.power_swing_ratio * limit)
