@@ -47,10 +47,14 @@ class Past:
     flat_ratio: Column = field(default_factory=_nothing)  # core utilization at that start
     quiet_since: Column = field(default_factory=_nothing)  # start of the windows whose power explains their energy
 
+    @classmethod
+    def unknown(cls, size: int) -> "Past":
+        return cls(*(np.full(size, np.nan) for _ in fields(cls)))
+
     def take(self, positions: Positions) -> "Past":
         """The entries at these positions; NaN at -1."""
         if not len(self.seen_at):
-            return Past(*(np.full(len(positions), np.nan) for _ in fields(Past)))
+            return Past.unknown(len(positions))
         if np.array_equal(positions, np.arange(len(self.seen_at))):
             return self  # the same allocations as before
         return Past(*(np.where(positions >= 0, column[positions], np.nan) for column in self._columns()))

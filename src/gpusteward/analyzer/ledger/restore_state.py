@@ -1,6 +1,7 @@
 """Reads from the ledger since when workloads are idle, so that a restart does not reset their idle time."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from sqlalchemy import Engine, and_, func, select
@@ -52,16 +53,14 @@ def _make_history(table: UsageTable, idle: Mapping[WorkloadKey, float], *, recor
     since = np.array([idle.get(_owner_of(one.container), np.nan) for one in table.allocations])
     since = np.where(table.started_at > recorded_at, np.nan, np.fmax(since, _only_where(since, table.started_at)))
     is_known = ~np.isnan(since)
-    nothing, recorded = np.full(len(table), np.nan), np.where(is_known, recorded_at, np.nan)
-    past = Past(
+    recorded = np.where(is_known, recorded_at, np.nan)
+    past = replace(
+        Past.unknown(len(table)),
         seen_at=recorded,
         first_seen_at=recorded,
         started_at=table.started_at,
-        worked_at=nothing,
         idle_since=since,
         idle_until=recorded,
-        flat_since=nothing,
-        flat_ratio=nothing,
     )
     return History(read_allocation_columns(table.allocations).hashes, past)
 
