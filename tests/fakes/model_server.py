@@ -133,7 +133,7 @@ class FakeModel:
     def _response_body(self, path: str, request: Json) -> bytes:
         answer = self.answer(request) if callable(self.answer) else self.answer
         as_text = self.responds_with_text or "tools" not in request
-        respond = _anthropic_response if path.endswith("/messages") else _openai_response
+        respond = _anthropic_response if path.partition("?")[0].endswith("/messages") else _openai_response
         return json.dumps(respond(request, answer, as_text=as_text)).encode()
 
 

@@ -32,7 +32,8 @@ class CycleScheduler(threading.Thread):
             settings = self._begin_cycle()
             requested, self._use_ai = self._use_ai, None
             self._pipeline.run(settings, at=time.time(), use_ai=settings.ai.enabled if requested is None else requested)
-            self._wake.wait(max(0.0, started + settings.scheduler.interval - time.monotonic()))
+            remaining = started + settings.scheduler.interval - time.monotonic()
+            self._wake.wait(min(max(0.0, remaining), threading.TIMEOUT_MAX))
             self._wake.clear()
 
     def request_cycle(self, *, use_ai: bool | None = None) -> None:

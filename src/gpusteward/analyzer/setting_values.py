@@ -18,7 +18,7 @@ _URL = re.compile(r"https?://[^\s/?#]+(?:[/?#]\S*)?")
 _CREDENTIALS = re.compile(r"(?<=//)[^/?#\s]*@|(?<=//)[^/?#\s@\[]*:(?!\d*(?:[/?#\s'\"]|$))\S*@")
 """All before the last @ of the authority; the second half is a password with an unescaped slash."""
 _PARAMETER = re.compile(r"(?<=[?&])([^=&#\s'\"]+)=[^&#\s'\"]+")
-_LEVELS = {"warn": "warning", "critical": "error", "fatal": "error"}  # other programs' words
+_LEVELS = {"warn": "warning", "critical": "error", "fatal": "error", "notset": "debug"}  # other programs' words
 _HOURS = re.compile(r"([0-2]?\d:[0-5]\d)\s*-\s*([0-2]?\d:[0-5]\d)")
 _WEEKLY = re.compile(r"([a-z]+)\s+([0-2]?\d:[0-5]\d)", re.IGNORECASE)
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")

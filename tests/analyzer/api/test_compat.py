@@ -4,8 +4,13 @@ import gzip
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import closing
+from datetime import datetime
+from http.client import HTTPConnection
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import numpy as np
 import pytest
 
 from gpusteward import __version__
@@ -20,6 +25,9 @@ from tests.analyzer.usage_tables import GIB, resting, signal, table_of, working
 GOLDEN = Path(__file__).parent / "golden"
 GPU_OOUR_SETTINGS = Settings.model_validate({"prometheus": {"url": "http://prometheus:9090"}})
 """gpu-oour always has an engine."""
+THRESHOLDS = {"low_utilization": 100, "high": 100}
+"""With these every GPU is low."""
+TEXTS = {"gpu_id", "pod", "namespace", "hostname", "model_name", "status", "timestamp", "ai_analysis", "unmeasured"}
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +85,71 @@ def test_an_idle_gpu_is_low_however_much_memory_it_holds():
     assert "gpu_low_utilization_count 1\n" in page
 
 
-def test_what_was_not_measured_is_null_and_not_zero(api: Api):
+def test_what_was_not_measured_is_zero_as_in_gpu_oour_and_is_named(api: Api):
     (instance,) = [row for row in api.get("/results").json if row["gpu_id"] == "GPU-d/7"]
-    assert (instance["gpu_util"], instance["power_usage"], instance["mem_copy"]) == (25.0, None, None)
+    assert (instance["gpu_util"], instance["power_usage"], instance["mem_copy"]) == (25.0, 0, 0)
+    assert instance["unmeasured"] == ["mem_copy", "mem_total_mb", "mem_usage_percent", "power_usage", "sm_clock"]
+
+
+@pytest.mark.parametrize("path", ["/results", "/results/low"])
+def test_no_number_is_null_whatever_was_not_measured(path: str):
+    """Only the core is needed for a score. Clients of gpu-oour compute with all other numbers."""
+    core_only = {key: value for key, value in working().items() if key[0] is Measure.CORE}
+    blank = signal(Measure.MEMORY_COPY, 1.4e14) | signal(Measure.MEMORY_TOTAL, 0) | signal(Measure.POWER, np.inf)
+    result = make_result(
+        table_of(core_only, core_only | blank, {}), settings=Settings.model_validate({"thresholds": THRESHOLDS})
+    )
+    with running_api(result, settings=GPU_OOUR_SETTINGS) as api:
+        body = api.get(path).json
+    rows = body if path == "/results" else body["gpus"]
+    assert len(rows) == 2, "the row without a core stays out"
+    for row in rows:
+        numbers = {name: value for name, value in row.items() if name not in TEXTS}
+        assert all(isinstance(value, float | int) for value in numbers.values()), numbers
+        assert row["mem_total_mb"] > 0, "gpu-oour has its default where it cannot read the total"
+        measured = {"score", "gpu_util"}
+        assert set(row["unmeasured"]) == set(numbers) - measured
+
+
+@pytest.mark.parametrize("path", ["/results", "/results/low"])
+def test_rows_ascend_by_score(path: str):
+    busy = (working(core) for core in (0.9, 0.2, 0.5, 0.1))
+    settings = Settings.model_validate({"thresholds": THRESHOLDS})
+    with running_api(make_result(table_of(*busy), settings=settings), settings=GPU_OOUR_SETTINGS) as api:
+        body = api.get(path).json
+    scores = [row["score"] for row in (body if path == "/results" else body["gpus"])]
+    assert len(set(scores)) == 4
+    assert scores == sorted(scores)
+
+
+@pytest.mark.parametrize(
+    ("path", "location"),
+    [
+        ("/results/", "/results"),
+        ("/results/low/", "/results/low"),
+        ("/health/", "/health"),
+        ("/metrics/", "/metrics"),
+        ("/analyze/?use_ai=true", "/analyze?use_ai=true"),
+        ("/api/v1/workloads/", "/api/v1/workloads"),
+    ],
+)
+def test_a_last_slash_is_redirected(api: Api, path: str, location: str):
+    for method in ("GET", "POST"):
+        assert request_once(api, method, path) == (307, location)
+
+
+def test_a_last_slash_of_an_unknown_path_is_not_redirected(api: Api):
+    for path in ("/nowhere/", "//elsewhere.example/", "/results//"):
+        assert request_once(api, "GET", path) == (404, None)
+
+
+def request_once(api: Api, method: str, path: str) -> tuple[int, str | None]:
+    """Status and location, without following the location."""
+    connection = HTTPConnection(urlsplit(api.url).netloc, timeout=20)
+    with closing(connection):
+        connection.request(method, path)
+        response = connection.getresponse()
+        return response.status, response.headers["location"]
 
 
 def test_an_opinion_has_the_keys_of_gpu_oour(api: Api):
@@ -104,7 +174,9 @@ def test_results_are_compressed_on_request(api: Api):
 def test_before_the_first_cycle_everything_is_empty_and_nothing_fails():
     with running_api(None) as api:
         assert api.get("/results").json == []
-        assert api.get("/results/low").json == {"count": 0, "threshold": 20, "timestamp": None, "gpus": []}
+        low = api.get("/results/low").json
+        assert datetime.fromisoformat(low.pop("timestamp")), "as in gpu-oour"
+        assert low == {"count": 0, "threshold": 20, "gpus": []}
         assert api.get("/results/stats").json == {
             "total_gpus": 0,
             "avg_score": 0,

@@ -35,7 +35,7 @@ def ai(url: str, **changes: Any) -> AiSettings:
         "api_url": url,
         "api_key": KEY,
         "language": "en",
-        "retry_times": 2,
+        "retry_times": 3,
         "retry_delay": 0,
         "timeout": 20,
         "cycle_timeout": 40,

@@ -32,12 +32,20 @@ def model() -> Iterator[FakeModel]:
         (CHAT, {}, CHAT),
         ("/v1", {}, CHAT),
         ("/proxy/v1/chat/completions/", {"model": "claude-3-opus"}, "/proxy" + CHAT),
+        (CHAT + "?tenant=a&route=x%2Fy&flag=", {}, CHAT + "?tenant=a&route=x%2Fy&flag="),
+        ("/v1?tenant=a&tenant=b", {}, CHAT + "?tenant=a&tenant=b"),
+        ("/v1/messages?tenant=a", {"model": "claude-3-opus"}, "/v1/messages?tenant=a"),
         ("/v1/messages", {"model": "claude-3-opus"}, "/v1/messages"),
         ("", {"model": "claude-3-opus", "provider": "anthropic"}, "/v1/messages"),
         (
             "/openai/deployments/judge/chat/completions?api-version=2024-02-01",
             {},
             "/openai/deployments/judge/chat/completions?api-version=2024-02-01",
+        ),
+        (
+            "/openai/deployments/judge/chat/completions?api-version=2024-02-01&tenant=a",
+            {},
+            "/openai/deployments/judge/chat/completions?tenant=a&api-version=2024-02-01",
         ),
         ("", {"provider": "azure", "model": "j"}, "/openai/deployments/j/chat/completions?api-version=2024-10-21"),
     ],
@@ -129,6 +137,20 @@ def test_a_transient_failure_is_retried(model: FakeModel, status: int) -> None:
     assert explainer.counters.failures == {kind: 2}
 
 
+@pytest.mark.parametrize("attempts", [0, 1, 3])
+@pytest.mark.parametrize("output", ["tool", "prompted"])
+def test_attempts_are_counted_like_those_of_gpu_oour(model: FakeModel, attempts: int, output: str) -> None:
+    model.always = 500
+    explainer = Explainer(ai(model.url + CHAT, retry_times=attempts, output=output))
+    assert explainer.explain([parked()], now=NOW) == {}
+    assert len(model.requests) == attempts
+
+
+def test_the_change_to_json_text_is_no_retry(model: FakeModel) -> None:
+    model.refuses_tools = True
+    assert len(Explainer(ai(model.url + CHAT, retry_times=1)).explain([parked()], now=NOW)) == 1
+
+
 @pytest.mark.parametrize(("asked", "least"), [(None, 0.1 + 0.2), ("1", 1 + 1)])
 def test_retries_back_off_exponentially_or_follow_retry_after(
     model: FakeModel, asked: str | None, least: float
@@ -152,12 +174,12 @@ def test_a_permanent_failure_is_not_retried(model: FakeModel, status: int, kind:
 
 def test_a_redirect_is_not_followed(model: FakeModel) -> None:
     model.always, model.headers = 307, {"location": model.url + "/elsewhere"}
-    assert Explainer(ai(model.url + CHAT, retry_times=0)).explain([parked()], now=NOW) == {}
+    assert Explainer(ai(model.url + CHAT, retry_times=1)).explain([parked()], now=NOW) == {}
     assert model.paths == [CHAT]
 
 
 def test_an_unreachable_model_is_not_called_again_in_the_cycle() -> None:
-    explainer = Explainer(ai(unreachable_url() + CHAT, concurrency=1, retry_times=1))
+    explainer = Explainer(ai(unreachable_url() + CHAT, concurrency=1, retry_times=2))
     assert explainer.explain(several(9), now=NOW) == {}
     assert explainer.counters.failures == {Failure.CONNECTION: 2}
     assert explainer.counters.skipped == 8
@@ -165,7 +187,7 @@ def test_an_unreachable_model_is_not_called_again_in_the_cycle() -> None:
 
 def test_a_model_that_does_not_respond_costs_only_the_timeout(model: FakeModel) -> None:
     model.never_responds = True
-    explainer = Explainer(ai(model.url + CHAT, timeout=0.3, retry_times=0, concurrency=1))
+    explainer = Explainer(ai(model.url + CHAT, timeout=0.3, retry_times=1, concurrency=1))
     assert explainer.explain(several(3), now=NOW) == {}
     assert explainer.counters.failures == {Failure.TIMEOUT: 1}
 

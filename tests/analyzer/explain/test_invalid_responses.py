@@ -47,14 +47,14 @@ def test_an_invalid_response_costs_only_the_opinion(model: FakeModel, body: byte
 @pytest.mark.parametrize("body", BAD_BODIES.values(), ids=BAD_BODIES)
 def test_an_invalid_anthropic_response_costs_only_the_opinion(model: FakeModel, body: bytes) -> None:
     model.body = body
-    explainer = Explainer(ai(model.url + "/v1/messages", retry_times=0))
+    explainer = Explainer(ai(model.url + "/v1/messages", retry_times=1))
     assert explainer.explain([parked()], now=NOW) == {}
     assert explainer.counters.failures.total() == 1
 
 
 def test_an_endless_or_compressed_response_is_not_read(model: FakeModel) -> None:
     model.is_endless = True
-    explainer = Explainer(ai(model.url + CHAT, retry_times=0))
+    explainer = Explainer(ai(model.url + CHAT, retry_times=1, output="tool"))
     assert explainer.explain([parked()], now=NOW) == {}
     model.is_endless = False
     model.body, model.headers = gzip.compress(b" " * 10_000_000), {"content-encoding": "gzip"}

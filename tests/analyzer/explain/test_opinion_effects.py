@@ -116,7 +116,7 @@ def test_no_opinion_ever_gives_a_step_or_makes_anything_idle(model: FakeModel, s
 
 def test_a_failing_model_costs_only_its_opinion(model: FakeModel):
     model.always = 500
-    result = run(model, (SERVER, resting()), retry_times=0)
+    result = run(model, (SERVER, resting()), retry_times=1)
     assert (steps(result), dict(result.opinion_effects)) == ([Step.RECLAIM], {})
 
 

@@ -110,6 +110,71 @@ def test_every_variable_of_gpu_oour_works_under_its_old_name(tmp_path: Path, var
     assert str(after.effective.origin(path)) == f"environment variable {variable}"
 
 
+SWITCHES = ["CONTROL_API_ENABLED", "AI_ENABLED"]
+HOOK = "control: {api_url: 'http://hook/x'}"
+
+
+@pytest.mark.parametrize("variable", SWITCHES)
+@pytest.mark.parametrize("text", ["true", "True", "TRUE"])
+def test_gpu_oours_switches_are_on_where_gpu_oour_has_them_on(tmp_path: Path, variable: str, text: str) -> None:
+    settings = read(tmp_path, HOOK, {variable: text}).settings
+    assert value_at(settings, GPU_OOUR_VARIABLES[variable]) is True
+
+
+@pytest.mark.parametrize("variable", SWITCHES)
+@pytest.mark.parametrize("text", ["yes", "1", "on", "t", "y", " true ", "perhaps", ""])
+def test_nothing_is_on_that_gpu_oour_leaves_off(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, variable: str, text: str
+) -> None:
+    file = "control: {enabled: true, api_url: 'http://hook/x'}\nai: {enabled: true}"
+    settings = read(tmp_path, file, {variable: text}).settings
+    assert value_at(settings, GPU_OOUR_VARIABLES[variable]) is False
+    assert [record.getMessage() for record in caplog.records] == ["setting_read_as_false"] * bool(text)
+
+
+@pytest.mark.parametrize(("text", "is_on"), [("1", False), ("'yes'", False), ("yes", True), ("'True'", True)])
+def test_the_switches_in_the_file_are_read_like_gpu_oours(tmp_path: Path, text: str, is_on: bool) -> None:
+    settings = read(
+        tmp_path, f"control: {{enabled: {text}, api_url: 'http://hook/x'}}\nai: {{enabled: {text}}}"
+    ).settings
+    assert (settings.control.enabled, settings.ai.enabled) == (is_on, is_on)
+
+
+def test_the_switches_under_their_own_names_know_all_words_for_true(tmp_path: Path) -> None:
+    environ = {variable_of("control.enabled"): "yes", variable_of("ai.enabled"): "1", "AI_ENABLED": "false"}
+    settings = read(tmp_path, HOOK, environ).settings
+    assert (settings.control.enabled, settings.ai.enabled) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "is_unwise"),
+    [
+        ("INTERVAL", "5", True),
+        ("INTERVAL", "1", True),
+        ("INTERVAL", "604800", True),
+        ("INTERVAL", "30", False),
+        ("MAX_WORKERS", "128", False),
+        ("AI_MAX_TOKENS", "32", True),
+        ("AI_MAX_TOKENS", "200000", True),
+        ("AI_RETRY_TIMES", "0", True),
+        ("AI_RETRY_TIMES", "20", True),
+        ("AI_RETRY_DELAY", "120", True),
+        ("TIME_WINDOW_MIN", "20160", True),
+        ("LOG_LEVEL", "NOTSET", False),
+    ],
+)
+def test_values_that_gpu_oour_starts_with_are_used_and_unwise_ones_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, variable: str, text: str, is_unwise: bool
+) -> None:
+    used = str(value_at(read(tmp_path, "", {variable: text}).settings, GPU_OOUR_VARIABLES[variable]))
+    assert used in (text, f"{text}.0", "debug")
+    assert [record.getMessage() for record in caplog.records] == ["setting_unwise"] * is_unwise
+
+
+def test_a_step_may_be_a_number_of_seconds_as_in_prometheus(tmp_path: Path) -> None:
+    assert read(tmp_path, "prometheus: {step: 15}").settings.prometheus.step_seconds == 15
+
+
 def test_a_flag_wins_over_the_environment_and_that_over_the_file_and_that_over_the_default(tmp_path: Path) -> None:
     text = "scheduler: {interval: 100}\nai: {budget: 1, model: m}\nserver: {address: ':1'}"
     environ = {
@@ -154,7 +219,7 @@ def test_lists_and_mappings_can_be_written_in_a_variable(tmp_path: Path) -> None
         ("ai: {enabled: perhaps}", "ai.enabled: 'perhaps' (config.yaml line 1): write true or false"),
         (
             "scheduler: {interval: 1.5}",
-            "scheduler.interval: 1.5 (config.yaml line 1): write a whole number from 10 to 86400",
+            "scheduler.interval: 1.5 (config.yaml line 1): write a whole number at least 1",
         ),
         ("ai: {timeout: 0}", "ai.timeout: 0 (config.yaml line 1): write a number above 0 and at most 600"),
         (

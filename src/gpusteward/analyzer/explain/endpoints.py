@@ -2,26 +2,29 @@
 
 from dataclasses import dataclass
 from typing import Literal
-from urllib.parse import parse_qs, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from gpusteward.analyzer.explain.settings import AiSettings
 
 Protocol = Literal["openai", "anthropic", "azure"]
+Query = tuple[tuple[str, str], ...]
 
 _CHAT = "/chat/completions"
 _MESSAGES = "/messages"
 _AZURE_HOSTS = (".openai.azure.com", ".cognitiveservices.azure.com")
 _DEPLOYMENTS = "/openai/deployments/"
+_API_VERSION = "api-version"
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The address of a model; an empty base is the provider's own address."""
+    """The address of a model; an empty base is the provider's own address. `query` is sent with every request."""
 
     protocol: Protocol
     base: str
     model: str
-    api_version: str = ""  # Azure only
+    api_version: str = ""  # Azure only; not in `query`
+    query: Query = ()
 
 
 def locate(settings: AiSettings) -> Endpoint:
@@ -30,10 +33,11 @@ def locate(settings: AiSettings) -> Endpoint:
     if protocol == "azure":
         return _locate_azure(settings)
     tail = _CHAT if protocol == "openai" else _MESSAGES
-    base = _without_query(settings.api_url).removesuffix("/").removesuffix(tail)
+    parts = urlsplit(settings.api_url)
+    base = urlunsplit((parts.scheme, parts.netloc, parts.path, "", "")).removesuffix("/").removesuffix(tail)
     if protocol == "anthropic":
         base = base.removesuffix("/v1")
-    return Endpoint(protocol, base, settings.model)
+    return Endpoint(protocol, base, settings.model, query=_read_query(parts.query))
 
 
 def _guess(url: str, model: str) -> Protocol:
@@ -52,11 +56,11 @@ def _locate_azure(settings: AiSettings) -> Endpoint:
     parts = urlsplit(settings.api_url)
     root, _, rest = parts.path.partition(_DEPLOYMENTS)
     deployment = rest.partition("/")[0] or settings.model
-    version = parse_qs(parts.query).get("api-version", [settings.api_version])[0]
+    query = _read_query(parts.query)
+    version = dict(query).get(_API_VERSION) or settings.api_version
     base = urlunsplit((parts.scheme, parts.netloc, root.rstrip("/").removesuffix("/openai"), "", ""))
-    return Endpoint("azure", base, deployment, version)
+    return Endpoint("azure", base, deployment, version, tuple(pair for pair in query if pair[0] != _API_VERSION))
 
 
-def _without_query(url: str) -> str:
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
+def _read_query(text: str) -> Query:
+    return tuple(parse_qsl(text, keep_blank_values=True))

@@ -61,7 +61,7 @@ class Explainer:
         """Cached opinions, and as many new ones as budget and time allow. Never raises."""
         cycle = _Cycle(now, self._settings.budget)
         uncached = self._find_cached(cases, cycle)
-        if uncached and cycle.budget and not self._interrupted.is_set():
+        if uncached and cycle.budget and self._settings.retry_times and not self._interrupted.is_set():
             self._request_in_own_loop(uncached, cycle)
         self.counters.skipped += sum(
             case.key not in cycle.opinions and case.key not in cycle.failures for case in cases
@@ -141,18 +141,19 @@ class Explainer:
 
     async def _request_with_retries(self, text: str, client: ModelClient, *, cycle: _Cycle) -> ModelResponse:
         """Raises the last ModelError when a retry would not help or is not allowed."""
-        for attempt in range(self._settings.retry_times + 1):
+        attempt = 1
+        while True:
             try:
                 return await self._request_once(text, client, cycle=cycle)
             except ModelError as error:
-                changes_output = self._note_refusal_of_tools(error)
-                is_last = attempt == self._settings.retry_times or not cycle.budget
-                if is_last or not (changes_output or error.failure in RETRYABLE):
+                changes_output = self._note_refusal_of_tools(error)  # the next request is another one, no retry
+                is_last = attempt >= self._settings.retry_times and not changes_output
+                if is_last or not cycle.budget or not (changes_output or error.failure in RETRYABLE):
                     raise
                 await asyncio.sleep(0 if changes_output else self._wait_seconds(error, attempt))
                 if not cycle.budget:  # used up by other requests meanwhile
                     raise
-        raise ModelError(Failure.UNEXPECTED)  # unreachable: the last attempt returns or raises
+                attempt += not changes_output
 
     async def _request_once(self, text: str, client: ModelClient, *, cycle: _Cycle) -> ModelResponse:
         cycle.budget -= 1
@@ -175,7 +176,7 @@ class Explainer:
         return True
 
     def _wait_seconds(self, error: ModelError, attempt: int) -> float:
-        wait = self._settings.retry_delay * 2.0**attempt
+        wait = self._settings.retry_delay * 2.0 ** min(attempt - 1, 32)
         return min(max(wait, error.wait_seconds or 0.0), LONGEST_WAIT_SECONDS)
 
     def _log_failures(self, cycle: _Cycle) -> None:

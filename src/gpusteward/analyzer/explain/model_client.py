@@ -122,14 +122,16 @@ def _open(settings: AiSettings) -> "tuple[httpx2.AsyncClient, Model]":
         key = settings.read_key() or _NO_KEY
     except (OSError, UnicodeDecodeError) as error:
         raise ModelError(Failure.KEY_UNREADABLE, detail=str(settings.api_key_file)) from error
-    client = _open_client(settings)
-    return client, _build(locate(settings), key, client=client)
+    endpoint = locate(settings)
+    client = _open_client(settings, endpoint)
+    return client, _build(endpoint, key, client=client)
 
 
-def _open_client(settings: AiSettings) -> "httpx2.AsyncClient":
+def _open_client(settings: AiSettings, endpoint: Endpoint) -> "httpx2.AsyncClient":
     import httpx2
 
     return httpx2.AsyncClient(
+        params=list(endpoint.query),
         follow_redirects=False,  # a redirect could carry the key elsewhere
         headers={"accept-encoding": "identity"},
         event_hooks={"response": [_limit_response]},

@@ -34,13 +34,18 @@ class AiSettings(BaseModel):
     threshold: float = Field(
         default=0.7, ge=0, le=1, description="An opinion with less confidence than this is shown, but is no objection."
     )
-    max_tokens: int = Field(default=2000, ge=64, le=100_000, description="Longest response, in tokens.")
-    retry_times: int = Field(default=3, ge=0, le=10, description="Retries of a failed request.")
+    max_tokens: int = Field(default=2000, ge=1, description="Longest response, in tokens.")
+    retry_times: int = Field(
+        default=3,
+        ge=0,
+        le=1000,
+        description="Attempts of a request, the first one included, as gpu-oour counts; 0: the model is never asked.",
+    )
     retry_delay: float = Field(
         default=2.0,
         ge=0,
-        le=60,
-        description="Seconds before the first retry; doubles with each further one.",
+        le=3600,
+        description="Seconds before the second attempt; doubles with each further one, up to a minute.",
     )
     provider: Literal["auto", "openai", "anthropic", "azure"] = Field(
         default="auto", description="Protocol of the address; auto: derived from the address and the model."

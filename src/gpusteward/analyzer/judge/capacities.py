@@ -39,13 +39,13 @@ def find_capacities(table: UsageTable, columns: AllocationColumns, *, defaults: 
     memory = _of_devices(columns, [facts.memory_mib * MIB for facts in models])
     power = _of_devices(columns, [facts.power_limit_watts for facts in models])
     return Capacities(
-        first_known(_measured(table, Measure.MEMORY_TOTAL), memory),
-        first_known(_measured(table, Measure.POWER_LIMIT), power),
+        first_known(read_capacity(table, Measure.MEMORY_TOTAL), memory),
+        first_known(read_capacity(table, Measure.POWER_LIMIT), power),
         _of_devices(columns, [facts.idle_watts for facts in models]),
     )
 
 
-def _measured(table: UsageTable, measure: Measure) -> Column:
+def read_capacity(table: UsageTable, measure: Measure) -> Column:
     """The newest value; a total of 0 is unknown."""
     column = first_known(*(table.column(measure, stat) for stat in (Stat.LAST, Stat.PEAK, Stat.MEAN)))
     return np.where(column > 0, column, np.nan)

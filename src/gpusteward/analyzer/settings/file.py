@@ -6,10 +6,10 @@ Invalid settings at the start stop the program; later the last valid settings st
 from collections.abc import Mapping
 from pathlib import Path
 
-from gpusteward.analyzer.settings.effective import KNOWN, AdjustedValue, EffectiveSettings, combine_layers, value_at
+from gpusteward.analyzer.settings.effective import KNOWN, EffectiveSettings, combine_layers, value_at
 from gpusteward.analyzer.settings.flags import Flags, read_flags
 from gpusteward.analyzer.settings.layers import Layer, read_document, read_environment
-from gpusteward.analyzer.settings.settings import NEEDS_RESTART, Settings
+from gpusteward.analyzer.settings.settings import ADVISED, NEEDS_RESTART, Settings
 from gpusteward.analyzer.settings.validation_errors import describe_unknown
 from gpusteward.analyzer.settings.yaml_lines import parse_yaml
 from gpusteward.analyzer.watched_file import WatchedFile
@@ -21,6 +21,7 @@ log = Log(__name__)
 
 DEFAULT_FILE = "config.yaml"
 CONFIG_VARIABLE = "GPUSTEWARD_CONFIG"
+ORDER = "idle <= low_utilization <= high"
 
 
 class SettingsFile:
@@ -38,7 +39,7 @@ class SettingsFile:
         self._where = str(self._named or DEFAULT_FILE)
         self._is_optional = self._named is None  # until it existed once
         self._logged_unknown: set[str] = set()
-        self._logged_adjusted: set[AdjustedValue] = set()
+        self._logged: set[tuple[str, ...]] = set()
         self._last_error = ""
         self._environment = read_environment(environ, KNOWN)
         self._flags = read_flags(flags, KNOWN)
@@ -46,7 +47,7 @@ class SettingsFile:
         self._file = self._read_file()
         self.effective = self._combine(self._file)
         self._warn_unknown()
-        self._warn_adjusted()
+        self._warn_values()
 
     @property
     def settings(self) -> Settings:
@@ -71,7 +72,7 @@ class SettingsFile:
         requested = self._requested | {path: Given(value, origin) for path, value in values.items()}
         effective = self._combine(self._file, requested)
         self._requested, self.effective = requested, effective
-        self._warn_adjusted()
+        self._warn_values()
         return self.settings
 
     def _combine(self, file: Layer, requested: Mapping[str, Given] | None = None) -> EffectiveSettings:
@@ -96,7 +97,7 @@ class SettingsFile:
         if changed:
             self.effective = self._combine(self._file)
             self._log_reload(changed, held)
-            self._warn_adjusted()
+            self._warn_values()
 
     def _log_reload(self, changed: list[str], held: tuple[str, ...]) -> None:
         self.reloads_ok += 1
@@ -114,17 +115,29 @@ class SettingsFile:
         log.warning("settings_refused", file=self._where, reason=error_text, kept="the last valid settings")
 
     def _warn_unknown(self) -> None:
-        for path, origin in (*self._file.unknown, *self._environment.unknown):
-            if path not in self._logged_unknown:
-                self._logged_unknown.add(path)
-                log.warning("setting_unknown", setting=path, origin=origin, hint=describe_unknown(path, KNOWN))
+        for layer in (self._file, self._environment):
+            for path, origin in layer.unknown:
+                if path not in self._logged_unknown:
+                    self._logged_unknown.add(path)
+                    log.warning("setting_unknown", setting=path, origin=origin, hint=describe_unknown(path, KNOWN))
+            for path, origin in layer.read_as_false:
+                self._warn_once("setting_read_as_false", path, origin, reason="as in gpu-oour", hint="write true")
 
-    def _warn_adjusted(self) -> None:
+    def _warn_values(self) -> None:
+        """Each value once."""
         for each in self.effective.adjusted:
-            if each not in self._logged_adjusted:
-                self._logged_adjusted.add(each)
-                facts = {"setting": each.path, "origin": each.origin, "value": each.value, "used": each.used}
-                log.warning("setting_adjusted", **facts, reason="idle <= low_utilization <= high")
+            self._warn_once("setting_adjusted", each.path, each.origin, value=each.value, used=each.used, reason=ORDER)
+        for path, (low, high, reason) in ADVISED.items():
+            value = value_at(self.settings, path)
+            if isinstance(value, int | float) and not low <= value <= high:
+                origin = self.effective.origin(path)
+                self._warn_once("setting_unwise", path, origin, value=value, advised=f"{low} to {high}", reason=reason)
+
+    def _warn_once(self, event: str, path: str, origin: Origin, **facts: object) -> None:
+        warning = (event, path, str(origin), str(facts))
+        if warning not in self._logged:
+            self._logged.add(warning)
+            log.warning(event, setting=path, origin=origin, **facts)
 
 
 def _named_in(environ: Mapping[str, str]) -> Path | None:
@@ -144,4 +157,4 @@ def _hold(new: Layer, old: Layer, paths: tuple[str, ...]) -> Layer:
     """The new layer with the old values of these paths."""
     values = {path: given for path, given in new.values.items() if path not in paths}
     values |= {path: old.values[path] for path in paths if path in old.values}
-    return Layer(values, new.unknown)
+    return Layer(values, new.unknown, new.read_as_false)

@@ -31,14 +31,18 @@ GPU_OOUR_VARIABLES: Mapping[str, str] = {
     "LOG_LEVEL": "logging.level",
 }
 """gpu-oour's variables; where both are set, the variable of the setting itself wins."""
+_SWITCHES = ("control.enabled", "ai.enabled")
+"""gpu-oour's settings that are on or off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Given values by path, and unknown settings with their origin."""
+    """Given values by path, and what is logged about them."""
 
     values: Mapping[str, Given]
     unknown: tuple[tuple[str, Origin], ...] = ()
+    read_as_false: tuple[tuple[str, Origin], ...] = ()
+    """gpu-oour's switches whose value means true elsewhere, such as 1 or yes: gpu-oour leaves them off."""
 
 
 def variable_of(path: str) -> str:
@@ -47,17 +51,37 @@ def variable_of(path: str) -> str:
 
 
 def read_environment(environ: Mapping[str, str], known: Mapping[str, FieldInfo]) -> Layer:
-    """gpu-oour's variables and our own. An empty variable is not set."""
+    """gpu-oour's variables and our own. An empty variable is not set, except for gpu-oour's switches: it is off."""
     paths = {name: path for name, path in GPU_OOUR_VARIABLES.items() if path in known}
     paths |= {variable_of(path): path for path in known}
-    values = {
+    switches = {name: path for name, path in GPU_OOUR_VARIABLES.items() if path in _SWITCHES and name in environ}
+    values = {path: Given(_is_on(environ[name]), Origin(Source.ENVIRONMENT, name)) for name, path in switches.items()}
+    values |= {
         path: Given(from_text(environ[name], known[path]), Origin(Source.ENVIRONMENT, name))
         for name, path in paths.items()
-        if find_variable([name], environ)
+        if name not in switches and find_variable([name], environ)
     }
     # Without `__` it may be from Kubernetes, which sets GPUSTEWARD_PORT_8080_TCP for a Service.
     unknown = [name for name in environ if name.startswith(VARIABLE_PREFIX) and "__" in name and name not in paths]
-    return Layer(values, tuple((_path_of(name), Origin(Source.ENVIRONMENT, name)) for name in sorted(unknown)))
+    return Layer(
+        values,
+        tuple((_path_of(name), Origin(Source.ENVIRONMENT, name)) for name in sorted(unknown)),
+        tuple(
+            (path, Origin(Source.ENVIRONMENT, name))
+            for name, path in switches.items()
+            if environ[name] and environ[name].lower() not in ("true", "false")
+        ),
+    )
+
+
+def _is_on(value: object) -> bool:
+    """As gpu-oour reads its switches: a webhook or a model that is off there must not be on here."""
+    return str(value).lower() == "true"
+
+
+def _is_true_elsewhere(value: object) -> bool:
+    """Whether a value of the file means true to us and not to gpu-oour."""
+    return not isinstance(value, bool) and str(value).strip().lower() in ("1", "1.0", "yes", "y", "on", "t")
 
 
 def _path_of(variable: str) -> str:
@@ -68,6 +92,7 @@ def read_document(document: Written | None, known: Mapping[str, FieldInfo], *, w
     """The values of the file. Raises ConfigurationError when a section is not a mapping."""
     values: dict[str, Given] = {}
     unknown: list[tuple[str, Origin]] = []
+    read_as_false: list[tuple[str, Origin]] = []
     sections = {path[:at] for path in known for at in _dots(path)} | {""}
     pending = [("", document)] if document is not None and document.value is not None else []
     while pending:
@@ -77,11 +102,14 @@ def read_document(document: Written | None, known: Mapping[str, FieldInfo], *, w
             continue
         if path in sections:
             pending += _enter(path, written, origin=origin)
+        elif path in _SWITCHES and path in known and _is_true_elsewhere(written.value):
+            values[path] = Given(_is_on(written.value), origin)
+            read_as_false.append((path, origin))
         elif path in known:
             values[path] = Given(_from_file(written, known[path]), origin)
         else:
             unknown.append((path, origin))
-    return Layer(values, tuple(unknown))
+    return Layer(values, tuple(unknown), tuple(read_as_false))
 
 
 def _dots(path: str) -> Iterable[int]:

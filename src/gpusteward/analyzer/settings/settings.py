@@ -1,5 +1,6 @@
 """`Settings`: every section under its key; and the sections of the program itself: scheduler, logging, server."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -23,13 +24,25 @@ NEEDS_RESTART = ("server.address", "logging.format", "kubernetes", "ledger", "ou
 """Used only at the start; a section means all its settings. All others take effect with the next cycle."""
 
 
+ADVISED: Mapping[str, tuple[float, float, str]] = {
+    "scheduler.interval": (10, 86_400, "the engine is queried every interval; results are as old as it"),
+    "prometheus.time_window_min": (1, 10_080, "a window needs samples, and the engine reads all of them"),
+    "ai.max_tokens": (64, 100_000, "a shorter response is cut off and costs its opinion"),
+    "ai.retry_times": (1, 10, "every attempt counts towards ai.budget"),
+    "ai.retry_delay": (0, 60, "the wait for a second attempt is at most a minute"),
+}
+"""Values that gpu-oour accepts and that are unwise are used, and logged once: from, to, reason."""
+
+
 class SchedulerSettings(BaseModel):
     """`scheduler.*`: when cycles run."""
 
     model_config = SECTION
 
-    interval: int = Field(default=300, ge=10, le=86400, description="Seconds between the starts of two cycles.")
-    max_workers: int = Field(default=8, ge=1, le=64, description="Concurrent queries.")
+    interval: int = Field(default=300, ge=1, description="Seconds between the starts of two cycles.")
+    max_workers: int = Field(
+        default=8, ge=1, description="Concurrent queries; also limited by prometheus.max_concurrent_queries."
+    )
 
 
 class LoggingSettings(BaseModel):

@@ -2,12 +2,14 @@
 
 gpu-oour has four states, and reports a GPU that it could not read as idle. Here such a GPU is `unknown`, a state that
 its clients do not know: rows without a score are left out, `unknown_count` has their number, and /api/v1 lists them. A
-single value that was not measured is null.
+single value that was not measured is 0, as in gpu-oour, whose clients compute with it; `unmeasured` names it.
 """
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Annotated, Literal
 
 import msgspec
@@ -24,12 +26,13 @@ from gpusteward.analyzer.explain.opinion_effects import OpinionEffect
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.gzip_blocks import MOST_PLAIN_ROWS, Body, pack
 from gpusteward.analyzer.judge.allocation_columns import Mask, encode, read_allocation_columns
-from gpusteward.analyzer.judge.capacities import find_capacities
+from gpusteward.analyzer.judge.capacities import find_capacities, read_capacity
 from gpusteward.analyzer.judge.states import find_low
+from gpusteward.analyzer.judge.valid_ratios import valid_ratio
 from gpusteward.analyzer.metrics.result_metrics import MIB, gpu_id
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.masked import mask_value
-from gpusteward.analyzer.tables import STATES, Column
+from gpusteward.analyzer.tables import STATES
 from gpusteward.core.negotiation import accepts_gzip
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import State
@@ -50,30 +53,33 @@ class AiAnalysis:
     confidence: float
     reason: str
     recommendation: str
-    raw_score: float | None
+    raw_score: float
     ai_adjusted_score: float
 
 
 @dataclass(frozen=True, slots=True)
 class GpuResult:
-    """One GPU of one pod, means over the window. null: not measured."""
+    """One GPU of one pod, means over the window."""
 
     gpu_id: str
     pod: str
     namespace: str
     hostname: str
     model_name: str
-    gpu_util: Annotated[float | None, Field(description="%")]
-    mem_copy: Annotated[float | None, Field(description="%")]
-    mem_used_mb: float | None
-    mem_total_mb: float | None
-    mem_usage_percent: float | None
-    power_usage: Annotated[float | None, Field(description="W")]
-    sm_clock: Annotated[float | None, Field(description="MHz")]
+    gpu_util: Annotated[float, Field(description="%")]
+    mem_copy: Annotated[float, Field(description="%")]
+    mem_used_mb: float
+    mem_total_mb: float
+    mem_usage_percent: float
+    power_usage: Annotated[float, Field(description="W")]
+    sm_clock: Annotated[float, Field(description="MHz")]
     score: float
     status: Status
     timestamp: Annotated[str, Field(description="UTC, without a time zone.")]
     ai_analysis: AiAnalysis | None
+    unmeasured: Annotated[
+        Sequence[str], Field(description="Fields of this row that were not measured: 0, or the memory of such a GPU.")
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,7 @@ class LowResults:
 
     count: int
     threshold: float
-    timestamp: str | None
+    timestamp: str
     gpus: list[GpuResult]
 
 
@@ -112,7 +118,8 @@ class Stats:
 
 @router.get("/results", summary="Results", response_model=list[GpuResult])
 def list_results(request: Request, dependencies: Dependencies) -> Response:
-    """Every GPU that has a score. The header X-Unknown-Count has the number of others; /api/v1/allocations lists them.
+    """Every GPU that has a score, the lowest first. The header X-Unknown-Count has the number of others, which
+    /api/v1/allocations lists.
 
     An empty list before the first cycle has finished.
     """
@@ -128,13 +135,15 @@ def list_results(request: Request, dependencies: Dependencies) -> Response:
 @router.get("/results/low", summary="GPUs of low utilization", response_model=LowResults)
 def list_low_results(request: Request, dependencies: Dependencies) -> Response:
     """GPUs whose score is below `thresholds.low_utilization`, and idle ones, also where held memory raises their score.
+    The lowest score comes first.
 
     GPUs without a score are not among them.
     """
     published = dependencies.results.published
     if published is None:
         threshold = dependencies.settings.current.thresholds.low_utilization
-        return send_json({"count": 0, "threshold": mask_value(threshold), "timestamp": None, "gpus": []})
+        now = format_time(time.time())
+        return send_json({"count": 0, "threshold": mask_value(threshold), "timestamp": now, "gpus": []})
     etag = make_etag(request, published.result)
     if has_current(request, etag):
         return send_not_modified(etag)
@@ -165,16 +174,22 @@ def format_time(at: float) -> str:
 
 
 def _pack_results(result: Result) -> Body:
-    rows = np.flatnonzero(~np.isnan(result.verdicts.score))
-    return _pack(result, rows.tolist(), before=b"[", after=b"]")
+    return _pack(result, _list_rows(result, ~np.isnan(result.verdicts.score)), before=b"[", after=b"]")
 
 
 def _pack_low(result: Result) -> Body:
-    threshold, rows = result.settings.thresholds.low_utilization, np.flatnonzero(_is_low(result)).tolist()
+    threshold, rows = result.settings.thresholds.low_utilization, _list_rows(result, _is_low(result))
     head = msgspec.json.encode(
         {"count": len(rows), "threshold": mask_value(threshold), "timestamp": format_time(result.at)}
     )
     return _pack(result, rows, before=head[:-1] + b',"gpus":[', after=b"]}")
+
+
+def _list_rows(result: Result, is_listed: Mask) -> list[int]:
+    """By ascending score, as in gpu-oour."""
+    rows = np.flatnonzero(is_listed)
+    ascending: list[int] = rows[np.argsort(result.verdicts.score[rows], kind="stable")].tolist()
+    return ascending
 
 
 def _pack(result: Result, rows: Sequence[int], *, before: bytes, after: bytes) -> Body:
@@ -188,32 +203,46 @@ def _pack(result: Result, rows: Sequence[int], *, before: bytes, after: bytes) -
     return body
 
 
+_MEASURED = ("gpu_util", "mem_copy", "mem_used_mb", "mem_total_mb", "mem_usage_percent", "power_usage", "sm_clock")
+
+
+@lru_cache(maxsize=128)
+def _name_unmeasured(bits: int) -> tuple[str, ...]:
+    """Cached: of many rows few differ in what was measured."""
+    return tuple(name for number, name in enumerate(_MEASURED) if bits >> number & 1)
+
+
 class ResultRows:
     """Rows of one result as in gpu-oour's JSON."""
 
     def __init__(self, result: Result) -> None:
-        usage = result.verdicts.usage
-        capacities = find_capacities(
-            usage, read_allocation_columns(usage.allocations), defaults=result.settings.gpu_defaults
-        )
+        usage, settings = result.verdicts.usage, result.settings
+        capacities = find_capacities(usage, read_allocation_columns(usage.allocations), defaults=settings.gpu_defaults)
+        total = np.nan_to_num(capacities.memory_bytes, nan=settings.gpu_defaults.memory_mb * MIB)
         used = usage.column(Measure.MEMORY_USED, Stat.MEAN)
-        self._result = result
-        self._timestamp = format_time(result.at)
-        self._columns: Sequence[Column] = (
-            usage.column(Measure.CORE, Stat.MEAN) * 100,
-            usage.column(Measure.MEMORY_COPY, Stat.MEAN) * 100,
+        measured = (  # in the order of _MEASURED
+            valid_ratio(usage, Measure.CORE, Stat.MEAN) * 100,
+            valid_ratio(usage, Measure.MEMORY_COPY, Stat.MEAN) * 100,
             used / MIB,
-            capacities.memory_bytes / MIB,
+            read_capacity(usage, Measure.MEMORY_TOTAL) / MIB,
             used / capacities.memory_bytes * 100,
             usage.column(Measure.POWER, Stat.MEAN),
             usage.column(Measure.SM_CLOCK, Stat.MEAN) / 1e6,
         )
+        self._result = result
+        self._timestamp = format_time(result.at)
+        is_unmeasured = [~np.isfinite(column) for column in measured]
+        self._unmeasured = 2 ** np.arange(len(measured)) @ np.array(is_unmeasured)
+        self._columns = [np.where(mask, 0.0, column) for mask, column in zip(is_unmeasured, measured, strict=True)]
+        self._columns[_MEASURED.index("mem_total_mb")] = total / MIB
+        self._columns[_MEASURED.index("mem_usage_percent")] = np.nan_to_num(np.minimum(used / total, 1.0)) * 100
 
     def make(self, rows: Sequence[int]) -> Iterator[GpuResult]:
-        verdicts = self._result.verdicts
+        verdicts, opinions, effects = self._result.verdicts, self._result.opinions, self._result.opinion_effects
         numbers = [np.round(column[rows], 2).tolist() for column in self._columns]
         scores = np.round(verdicts.score[rows], 1).tolist()
-        for row, score, *measured in zip(rows, scores, *numbers, strict=True):
+        unmeasured = self._unmeasured[rows].tolist()
+        for row, score, bits, *measured in zip(rows, scores, unmeasured, *numbers, strict=True):
             allocation, container = verdicts.usage.allocations[row], verdicts.usage.allocations[row].container
             name = gpu_id(allocation)
             util, copy, used, total, usage, power, clock = measured
@@ -233,22 +262,22 @@ class ResultRows:
                 score=score,
                 status=STATES[verdicts.state[row]].value,
                 timestamp=self._timestamp,
-                ai_analysis=_analysis(name, self._result.opinions.get(row), self._result.opinion_effects.get(row)),
+                ai_analysis=_analysis(name, score, opinions.get(row), effects.get(row)),
+                unmeasured=_name_unmeasured(bits),
             )
 
 
-def _analysis(name: str, opinion: Opinion | None, effect: OpinionEffect | None) -> AiAnalysis | None:
+def _analysis(name: str, score: float, opinion: Opinion | None, effect: OpinionEffect | None) -> AiAnalysis | None:
     """As in `gpu_ai_adjusted_score`, the score is never below that of the rules: a client may act on it."""
     if opinion is None or effect is None:
         return None
-    raw = None if opinion.rule_score is None else round(opinion.rule_score, 1)
     return AiAnalysis(
         gpu_id=name,
         status=opinion.status,
         confidence=round(opinion.confidence, 3),
         reason=opinion.reason,
         recommendation=opinion.recommendation,
-        raw_score=raw,
+        raw_score=score if opinion.rule_score is None else round(opinion.rule_score, 1),
         ai_adjusted_score=round(opinion.adjusted_score if effect.score is None else effect.score, 1),
     )
 

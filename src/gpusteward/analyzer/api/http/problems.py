@@ -12,9 +12,11 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import RedirectResponse
 from pydantic import Field
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from gpusteward.core.errors import GpustewardError
 from gpusteward.core.messages import Language, Message
@@ -101,12 +103,26 @@ async def _on_problem(request: Request, error: Exception) -> Response:
 
 async def _on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if error.status_code == 404 and (path := _find_without_slash(request)):
+        return RedirectResponse(path, 307)
     messages = {404: api_errors.UNKNOWN_PATH, 405: api_errors.METHOD_NOT_ALLOWED}
     message = messages.get(error.status_code, str(error.detail))
     kind = HTTPStatus(error.status_code).name.lower().replace("_", "-")
     headers = {"Allow": _find_methods(request)} if error.status_code == 405 else error.headers
     problem = ProblemError(error.status_code, kind, message, headers=headers, method=request.method)
     return send_problem(problem, request.headers)
+
+
+def _find_without_slash(request: Request) -> str:
+    """The address of a path without its last slash, if there is such a route; gpu-oour redirects to it, too.
+
+    The host is left out: the analyzer may be behind a proxy that ends TLS.
+    """
+    path = request.url.path.removesuffix("/")
+    scope = {**request.scope, "path": path}
+    if path == request.url.path or all(route.matches(scope)[0] is Match.NONE for route in request.app.routes):
+        return ""
+    return f"{path}?{request.url.query}" if request.url.query else path
 
 
 def _find_methods(request: Request) -> str:

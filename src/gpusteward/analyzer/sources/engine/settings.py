@@ -13,7 +13,9 @@ from gpusteward.core.settings import parse_duration
 DEFAULT_CONDITION = '{pod!=""}'
 
 
-def _check_duration(text: str) -> str:
+def _check_step(text: str) -> str:
+    """Prometheus also accepts a number of seconds."""
+    text = f"{text.strip()}s" if text.strip().replace(".", "", 1).isdecimal() else text
     parse_duration(text)
     return text
 
@@ -58,8 +60,8 @@ class PrometheusSettings(BaseModel):
         default=DEFAULT_CONDITION,
         description="Which series to read. The default means: held by a pod, whatever the label is called at the site.",
     )
-    time_window_min: float = Field(default=10, gt=0, le=10080, description="Length of the judged window in minutes.")
-    step: Annotated[str, AfterValidator(_check_duration)] = Field(
+    time_window_min: float = Field(default=10, gt=0, le=44_640, description="Length of the judged window in minutes.")
+    step: Annotated[str, AfterValidator(_check_step)] = Field(
         default="30s", description="Time between two points of a chart."
     )
     username: str = Field(default="", description="User name for basic authentication.")
