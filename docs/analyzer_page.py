@@ -42,7 +42,7 @@ def _settings() -> Iterable[Sequence[str]]:
     old_names = {path: variable for variable, path in GPU_OOUR_VARIABLES.items()}
     for path, field in KNOWN.items():
         about = (field.description or "").replace("\n", " ")
-        yield f"`{path}`", code([old_names.get(path, "")]), _default(field), describe_allowed(field), about
+        yield f"`{path}`", code([old_names.get(path, "")]), _default(field), str(describe_allowed(field)), about
 
 
 def _default(field: FieldInfo) -> str:

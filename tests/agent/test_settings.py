@@ -132,7 +132,7 @@ def test_the_node_name_comes_from_kubernetes_or_else_the_host() -> None:
         (["--adress", ":1"], {}, ["unknown flag '--adress'", "did you mean '--address'"]),
         (["--xyzzy-quux"], {}, ["unknown flag", "--help"]),
         (["9400"], {}, ["unexpected argument '9400'"]),
-        (["--address"], {}, ["--address", "expected one argument"]),
+        (["--address"], {}, ["--address", "a value is missing"]),
     ],
 )
 def test_an_error_names_the_setting_the_value_its_origin_and_what_to_write(

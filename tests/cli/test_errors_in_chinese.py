@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.settings.settings import ServerSettings, Settings
-from gpusteward.cli.flags import ARGPARSE_ERRORS
 from gpusteward.cli.language import find_error_language
 from gpusteward.cli.main import main
+from gpusteward.messages.argparse_errors import ARGPARSE_ERRORS
 from tests.agent.test_agent_process import free_port
 from tests.analyzer.api.sample_results import small_result
 from tests.analyzer.api.server import Api, running_api
@@ -50,11 +50,77 @@ def assert_chinese(line: str) -> None:
         ("report", "--ledger", "/missing.db", "--since", "soon"),
         ("report", "--ledger", "mysql://host/db"),
         ("top", "--agent", "a:1", "--server", "b:1", "--output", "json"),
+        ("serve", "--set", "scheduler.interval=soon"),
+        ("serve", "--set", "judge.activity.coverage=2"),
+        ("serve", "--set", "server.anonymous_reads=sometimes"),
+        ("serve", "--set", "ai.enabled=perhaps"),
+        ("serve", "--set", "prices.currency=dollar"),
+        ("serve", "--set", "prometheus.url=ftp://host"),
+        ("serve", "--set", "prometheus.query_condition={a"),
+        ("serve", "--set", "ledger.url=mysql://host"),
+        ("serve", "--set", "control.enabled=true"),
+        ("serve", "--set", "thresholds.ilde=1"),
+        ("serve", "--set", "xyzzy=1"),
+        ("serve", "--set", "xyzzy"),
+        ("serve", "--address", "here"),
+        ("serve", "--config", "/missing.yaml"),
+        ("settings", "--interval", "0"),
+        ("demo", "--set", "prometheus.url=http://host"),
+        ("up", "--set", "prometheus.url=http://host"),
     ],
     ids=" ".join,
 )
 def test_usage_errors_are_chinese(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert_chinese(read_error(capsys, (*arguments, "--language", "zh"), code=2))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "scheduler: [1]",
+        "- a",
+        "scheduler:\n  interval: 0",
+        "notify:\n  quiet_hours: no",
+        "notify: {default: x}",
+        "a: {",
+    ],
+)
+def test_errors_of_the_settings_file_are_chinese_and_name_the_line(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.yaml").write_text(text)
+    line = read_error(capsys, ("serve", "--config", str(tmp_path / "config.yaml"), "--language", "zh"), code=2)
+    assert_chinese(re.sub(r"（expected the node content.*）", "", line))  # the words of the YAML parser
+    assert re.search(r"config\.yaml 第 \d 行", line), line
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--interval", "9999"),
+        ("--source", "nvlm"),
+        ("--debug=perhaps",),
+        ("--address", "here"),
+        ("--address",),
+        ("--web-read-timeout", "0"),
+        ("--collect-interval", "30"),
+        ("--interval", "5", "--collect-interval", "5000"),
+        ("--configmap-data", "x"),
+        ("--adress", ":1"),
+        ("extra",),
+        ("--source", "simulated", "--devices", "q"),
+        ("--source", "simulated", "--collectors", "/missing"),
+        ("--source", "simulated", "--web-config-file", "/missing"),
+        ("--source", "simulated", "--address", "192.0.2.1:0"),
+    ],
+    ids=" ".join,
+)
+def test_errors_of_the_agents_flags_are_chinese(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LANG", "zh_CN.UTF-8")
+    assert main(["agent", "--log-level", "error", *arguments]) == 2
+    assert_chinese(capsys.readouterr().err.splitlines()[-1])
 
 
 def test_an_unknown_command_is_reported_in_the_language_of_the_locale(

@@ -1,14 +1,21 @@
 """`gpusteward demo` as a process: start, verdicts, reports, Ctrl-C, no files left."""
 
+import inspect
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import textwrap
+import time
 from pathlib import Path
 
 import pytest
 
+from gpusteward.analyzer.prices import PriceList, PriceSettings
+from gpusteward.local.demo_settings import PRICES
+from gpusteward.simulate.models import MODELS
 from tests.fakes.apiserver import wait_until
 from tests.local.processes import running, running_command
 
@@ -60,7 +67,70 @@ def test_it_can_be_stopped_while_it_simulates_its_history(tmp_path: Path, stoppi
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_interrupt_that_a_library_swallows_is_raised_again():
+    class Swallowing:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0)  # Python handles the signal here, and drops what the handler raises
+
+    code = f"""
+import os, signal, sys, time
+from gpusteward.local.demo_settings import StopSignals
+sys.unraisablehook = lambda _: None
+{textwrap.dedent(inspect.getsource(Swallowing))}
+signals = StopSignals()
+signals.check()
+Swallowing()
+print("swallowed")
+try:
+    signals.check()
+except KeyboardInterrupt:
+    print("raised again")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("swallowed\nraised again\n", "")
+
+
+def run_demo(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gpusteward.cli.main", "demo", *flags]
+    return subprocess.run(command, env=environment(folder), capture_output=True, text=True, timeout=60, check=False)
+
+
 def test_an_invalid_number_of_nodes_is_a_usage_error(tmp_path: Path):
-    command = [sys.executable, "-m", "gpusteward.cli.main", "demo", "--nodes", "0"]
-    done = subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True, timeout=60, check=False)
+    done = run_demo(tmp_path, "--nodes", "0")
     assert (done.returncode, done.stderr) == (2, "gpusteward: --nodes: '0' is not a number from 1 to 200\n")
+
+
+def test_a_taken_port_is_reported_before_anything_is_simulated(tmp_path: Path):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        done = run_demo(tmp_path, "--address", address)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"gpusteward: --address '{address}': cannot listen there: address already in use; ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_taken_port_is_reported_without_loading_the_analyzer():
+    code = (
+        "import socket, sys; from gpusteward.cli.main import main\n"
+        "other = socket.create_server(('127.0.0.1', 0))\n"
+        "code = main(['demo', '--address', '127.0.0.1:%d' % other.getsockname()[1]])\n"
+        "print(code, *({'fastapi', 'uvicorn', 'sqlalchemy', 'gpusteward.simulate'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "2\n"
+
+
+@pytest.mark.parametrize("setting", ["prometheus.url=http://localhost:9090", "ledger.url=sqlite:////tmp/x.db"])
+def test_a_setting_that_the_demo_makes_itself_cannot_be_set(tmp_path: Path, setting: str):
+    done = run_demo(tmp_path, "--set", setting)
+    assert done.returncode == 2
+    assert f"--set {setting.partition('=')[0]}: `gpusteward demo` sets this itself" in done.stderr
+
+
+def test_every_simulated_model_has_a_price_of_its_own():
+    prices = PriceList(PriceSettings.model_validate(PRICES))
+    found = {model.name: prices.micros_per_gpu_hour(model.name, "vision") for model in MODELS.values()}
+    assert all(found.values())
+    assert len(set(found.values())) == len(found), "no two models share a pattern"

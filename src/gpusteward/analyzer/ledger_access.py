@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import Engine
 
 from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.ledger.db_engine import show_url
 from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.report import Report, ReportQuery
@@ -34,6 +35,13 @@ class LedgerAccess:
     def engine(self) -> Engine | None:
         """The database; None where the ledger is disabled."""
         return self._ledger.engine if self._ledger else None
+
+    @property
+    def location(self) -> str:
+        """Where the ledger is: a path or a URL without password."""
+        if self._ledger is None:
+            return "disabled"
+        return show_url(self._ledger.engine).removeprefix("sqlite:///")
 
     def restore(self, table: UsageTable) -> History:
         """What the ledger has of these allocations."""

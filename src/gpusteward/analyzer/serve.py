@@ -16,16 +16,14 @@ import uvicorn
 from fastapi import FastAPI
 
 from gpusteward.analyzer.app import Analyzer, Owners
+from gpusteward.analyzer.listen_socket import open_socket
 from gpusteward.analyzer.settings.file import SettingsFile
-from gpusteward.analyzer.settings.settings import ServerSettings
 from gpusteward.analyzer.sources.owners.cluster_owners import open_owners
-from gpusteward.core.errors import ConfigurationError
 from gpusteward.logs import ROOT, Log
 from gpusteward.process_memory import limit_malloc_arenas
 
 log = Log(__name__)
 
-BACKLOG = 512
 MOST_CONNECTIONS = 1024
 REQUESTS_GRACE_SECONDS = 2
 THREADS_GRACE_SECONDS = 0.5
@@ -34,25 +32,26 @@ THREADS_GRACE_SECONDS = 0.5
 def run_analyzer(
     file: SettingsFile,
     *,
+    listening: socket.socket | None = None,
     owners: Owners | None = None,
     prepare: Callable[[Analyzer], None] = lambda _: None,
     announce: Callable[[str], None] = lambda _: None,
 ) -> int:
     """Serve until SIGTERM or SIGINT. Raises ConfigurationError for what the user can fix.
 
-    `owners` are used instead of the API server. `prepare` is called with the analyzer before it starts, `announce`
-    with the URL it listens on.
+    `listening` is used instead of a new socket, `owners` instead of the API server. `prepare` is called with the
+    analyzer before it starts, `announce` with the URL it listens on.
     """
     limit_malloc_arenas()
     raise_file_limit()
-    listening = open_socket(file.settings.server)
+    listening = listening or open_socket(file.settings.server)
     analyzer = Analyzer(file, owners=owners or open_owners(file.settings.kubernetes, os.environ))
     prepare(analyzer)
     _redirect_uvicorn_logs()
     server = _Server(configure_server(analyzer.api))
     host, port = listening.getsockname()[:2]
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    log.info("analyzer_started", address=url)
+    log.info("analyzer_started", address=url, ledger=analyzer.ledger.location)
     announce(url)
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
         runner.run(_serve(analyzer, server, listening))
@@ -109,27 +108,6 @@ def exit_without_threads() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
-
-
-def open_socket(settings: ServerSettings) -> socket.socket:
-    """Raises ConfigurationError when the address cannot be listened on."""
-    try:
-        listening = _listen(*settings.listen)
-        # Connections inherit it. Without it the end of a response waits 40 ms for the acknowledgement of its beginning.
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    except OSError as error:
-        reason = error.strerror or error
-        raise ConfigurationError(
-            f"--address {settings.address!r}: cannot listen there: {reason}; choose another with --address HOST:PORT"
-        ) from error
-    return listening
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    if not host and socket.has_dualstack_ipv6():
-        return socket.create_server(("", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True)
-    family = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0][0]  # noqa: S104 - as configured
-    return socket.create_server((host, port), family=family, backlog=BACKLOG)
 
 
 def configure_server(api: FastAPI) -> uvicorn.Config:

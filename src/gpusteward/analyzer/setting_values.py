@@ -1,4 +1,4 @@
-"""Values of settings as users write them: parsed or checked; each function raises ValueError with what is allowed.
+"""Values of settings as users write them: parsed or checked; raises InvalidSettingError.
 
 Below every package that declares settings, so that none of them needs `analyzer.settings` for its own section.
 """
@@ -9,7 +9,8 @@ from zoneinfo import ZoneInfo
 
 from pydantic import ConfigDict
 
-from gpusteward.core.settings import parse_address
+from gpusteward.core.settings import InvalidSettingError, parse_address
+from gpusteward.messages import settings_errors as messages
 
 SECTION = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
 """For the model of a section: unknown keys are reported by `settings.layers`, and input may be a secret."""
@@ -33,7 +34,7 @@ def check_address(text: str) -> str:
 def check_url(text: str) -> str:
     """Empty stays empty: not set."""
     if text.strip() and not _URL.fullmatch(text.strip()):
-        raise ValueError("write a URL: http://HOST:PORT/PATH or https://HOST/PATH")
+        raise InvalidSettingError(messages.NOT_A_URL)
     return text.strip()
 
 
@@ -55,7 +56,7 @@ def split_hours(text: str) -> tuple[time, time] | None:
         return None
     match = _HOURS.fullmatch(text.strip())
     if match is None:
-        raise ValueError("write two times, such as 22:00-08:00")
+        raise InvalidSettingError(messages.NOT_HOURS)
     return _read_time(match[1]), _read_time(match[2])
 
 
@@ -65,7 +66,7 @@ def read_weekly(text: str) -> tuple[int, time] | None:
         return None
     match = _WEEKLY.fullmatch(text.strip())
     if match is None or match[1].lower() not in _DAYS:
-        raise ValueError("write a day and a time, such as monday 09:00")
+        raise InvalidSettingError(messages.NOT_A_WEEKLY_TIME)
     return _DAYS.index(match[1].lower()), _read_time(match[2])
 
 
@@ -76,7 +77,7 @@ def read_zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name.strip())
     except (KeyError, ValueError, OSError) as error:
-        raise ValueError("unknown time zone; write one such as Asia/Shanghai (the package tzdata has them)") from error
+        raise InvalidSettingError(messages.UNKNOWN_ZONE) from error
 
 
 def _read_time(text: str) -> time:

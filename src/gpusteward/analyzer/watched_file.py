@@ -4,6 +4,8 @@ import contextlib
 from pathlib import Path
 
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.messages import settings_errors as messages
+from gpusteward.messages.os_errors import explain_os_error
 
 FileStamp = tuple[int, ...]
 
@@ -29,11 +31,11 @@ class WatchedFile:
             self._stamp = self._read_stamp()
             return self.path.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
-            raise ConfigurationError(f"{self.path} is not UTF-8 text: {error.reason} at byte {error.start}") from None
+            raise ConfigurationError(messages.NOT_UTF8, path=self.path, reason=error.reason, byte=error.start) from None
         except OSError as error:
             self._stamp = None
             raise ConfigurationError(
-                f"{self.path} cannot be read: {error.strerror or error}; check {self._setting}"
+                messages.FILE_UNREADABLE, path=self.path, reason=explain_os_error(error), setting=self._setting
             ) from error
 
     def _read_stamp(self) -> FileStamp:

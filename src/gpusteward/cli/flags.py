@@ -15,6 +15,7 @@ from gpusteward.core.did_you_mean import make_suggestion
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import LANGUAGES, Language, Message
 from gpusteward.messages import cli as messages
+from gpusteward.messages.argparse_errors import translate_argparse
 from gpusteward.messages.os_errors import explain_os_error
 
 SERVER = "http://127.0.0.1:8080"
@@ -24,15 +25,6 @@ TOKEN_VARIABLE = "GPUSTEWARD_TOKEN"  # noqa: S105 - the name of a variable, not 
 OUTPUTS = ("table", "json", "csv")
 MAX_TOKEN_BYTES = 4096
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-ARGPARSE_ERRORS: Sequence[tuple[str, Message]] = (
-    (r"invalid choice: (?P<value>.+) \(choose from (?P<choices>.+)\)", messages.INVALID_CHOICE),
-    (r"expected (?:one|at least one) argument", messages.MISSING_VALUE),
-    (r"expected at most one argument", messages.TOO_MANY_VALUES),
-    (r"ignored explicit argument (?P<value>.+)", messages.UNEXPECTED_VALUE),
-    (r"invalid (?:int|float) value: (?P<value>.+)", messages.NOT_A_NUMBER),
-    (r"the following arguments are required: (?P<names>.+)", messages.MISSING_ARGUMENT),
-)
-"""Errors that argparse writes in English."""
 
 
 class InvalidValueError(argparse.ArgumentTypeError):
@@ -58,7 +50,7 @@ class FlagParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Called by argparse for what is not about a single flag."""
-        raise ConfigurationError(_translate(message) or message)
+        raise ConfigurationError(translate_argparse(message) or message)
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Raises ConfigurationError, with the nearest flag to an unknown one; exits after `--help`."""
@@ -79,15 +71,10 @@ class FlagParser(argparse.ArgumentParser):
 
 def _explain(error: argparse.ArgumentError) -> ConfigurationError:
     cause = error.__context__
-    problem = cause.problem if isinstance(cause, InvalidValueError) else _translate(error.message) or error.message
+    problem = (
+        cause.problem if isinstance(cause, InvalidValueError) else translate_argparse(error.message) or error.message
+    )
     return ConfigurationError(messages.INVALID_FLAG, flag=error.argument_name, problem=problem)
-
-
-def _translate(text: str) -> Message | None:
-    for pattern, message in ARGPARSE_ERRORS:
-        if found := re.fullmatch(pattern, text):
-            return message.fill(**found.groupdict())
-    return None
 
 
 def add_output_flags(parser: argparse.ArgumentParser) -> None:

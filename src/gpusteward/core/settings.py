@@ -1,7 +1,7 @@
 """What the settings of agent and analyzer share: the origin of a value, and values that both programs read from text.
 
 A flag covers the environment, the environment a file, a file the default. Error texts have one form: the setting, the
-value, its origin, and what to write instead: a parser raises ValueError with the last part only.
+value, its origin, and what to write instead: a parser raises InvalidSettingError with the last part only.
 """
 
 import re
@@ -10,7 +10,27 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from gpusteward.core.messages import Language, Message
+
 VARIABLE_PREFIX = "GPUSTEWARD_"
+
+
+NOT_AN_ADDRESS = Message(
+    "write PORT, :PORT, HOST:PORT or [IPV6]:PORT, with a port up to 65535",
+    "请写成 PORT、:PORT、HOST:PORT 或 [IPV6]:PORT，端口不超过 65535",
+)
+NOT_A_DURATION = Message(
+    "write a duration above 0 with its unit, such as 10s, 1m30s or 500ms",
+    "请写成大于 0 且带单位的时长，例如 10s、1m30s 或 500ms",
+)
+
+
+class InvalidSettingError(ValueError):
+    """A value that cannot be used. `problem`: what to write instead."""
+
+    def __init__(self, message: Message, **fields: object) -> None:
+        self.problem = message.fill(**fields)
+        super().__init__(str(self.problem))
 
 
 class Source(StrEnum):
@@ -23,23 +43,28 @@ class Source(StrEnum):
     REQUEST = "request"  # changed through the API while running
 
 
+ORIGINS: Mapping[Source, Message] = {
+    Source.DEFAULT: Message("default", "默认值"),
+    Source.FILE: Message("{place} line {line}", "{place} 第 {line} 行"),
+    Source.ENVIRONMENT: Message("environment variable {place}", "环境变量 {place}"),
+    Source.FLAG: Message("flag {place}", "参数 {place}"),
+    Source.REQUEST: Message("request", "API 请求"),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """Where one value comes from."""
 
     source: Source
-    place: str = ""  # "config.yaml line 4", "PROM_URL", "--address"
+    place: str = ""  # "config.yaml", "PROM_URL", "--address"
+    line: int = 0  # of a file
 
     def __str__(self) -> str:
-        match self.source:
-            case Source.ENVIRONMENT:
-                return f"environment variable {self.place}"
-            case Source.FLAG:
-                return f"flag {self.place}"
-            case Source.FILE:
-                return self.place
-            case _:
-                return self.source.value
+        return self.text("en")
+
+    def text(self, language: Language) -> str:
+        return ORIGINS[self.source].text(language, place=self.place, line=self.line)
 
 
 DEFAULT = Origin(Source.DEFAULT)
@@ -73,10 +98,10 @@ _ADDRESS = re.compile(r"(?:(?:\[(?P<six>[0-9a-fA-F:.%]+)\]|(?P<host>[^\[\]:/\s]*
 
 
 def parse_address(text: str) -> ListenAddress:
-    """`9400`, `:9400`, `0.0.0.0:9400`, `[::1]:9400`, `host:9400`. Raises ValueError."""
+    """`9400`, `:9400`, `0.0.0.0:9400`, `[::1]:9400`, `host:9400`. Raises InvalidSettingError."""
     match = _ADDRESS.fullmatch(text.strip())
     if match is None or int(match["port"]) > 65535:
-        raise ValueError("write PORT, :PORT, HOST:PORT or [IPV6]:PORT, with a port up to 65535")
+        raise InvalidSettingError(NOT_AN_ADDRESS)
     return ListenAddress(match["six"] or match["host"] or "", int(match["port"]))
 
 
@@ -85,9 +110,9 @@ _UNIT_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m":
 
 
 def parse_duration(text: str) -> float:
-    """`10s`, `1m30s`, `500ms`, as Go and Prometheus write durations, in seconds. Raises ValueError, also for 0."""
+    """`10s`, `1m30s`, `500ms`, as Go writes durations, in seconds. Raises InvalidSettingError, also for 0."""
     parts = _DURATION_PART.findall(text)
     seconds = sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts)
     if "".join(number + unit for number, unit in parts) != text.strip() or seconds <= 0:
-        raise ValueError("write a duration above 0 with its unit, such as 10s, 1m30s or 500ms")
+        raise InvalidSettingError(NOT_A_DURATION)
     return seconds

@@ -1,6 +1,7 @@
 """Agent and analyzer together on one machine.
 
     up.py               `gpusteward up`: an agent on the GPUs of this machine, and an analyzer that scrapes it
+    demo_settings.py    settings and socket of `gpusteward demo`, checked first
     demo.py             `gpusteward demo`: an analyzer on simulated nodes with a history
     simulated_fleet.py  HTTP server for the metrics and snapshots of simulated nodes
     history_seed.py     simulated history in the ledger

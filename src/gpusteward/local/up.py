@@ -14,14 +14,15 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from gpusteward.agent.nvml import SIMULATE_ADVICE, Nvml
+from gpusteward.agent.nvml import Nvml
 from gpusteward.analyzer.serve import run_analyzer
 from gpusteward.analyzer.settings.file import SettingsFile
-from gpusteward.analyzer.settings.flags import Flags
+from gpusteward.analyzer.settings.flags import Flags, refuse_settings
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Language
 from gpusteward.logs import Log, configure_logs
 from gpusteward.messages import local as messages
+from gpusteward.messages.nvml_errors import NO_ADVICE
 
 log = Log(__name__)
 
@@ -29,6 +30,7 @@ KUBELET_SOCKET = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
 AGENT_PORT = 9400
 START_SECONDS = 10.0
 STOP_SECONDS = 5.0
+FIXED = ("prometheus.url", "prometheus.urls", "scrape.targets")
 DEFAULTS = {"kubernetes.owners": "never", "scheduler.interval": "30"}
 """Settings of one machine, unless the user sets them: short cycles, and no API server to query for owners."""
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
@@ -37,6 +39,7 @@ _libc = ctypes.CDLL(None)
 
 def run_up(flags: Flags, environ: Mapping[str, str], *, language: Language) -> int:
     """Serve until a signal stops it. Raises SourceError without a usable GPU, ConfigurationError."""
+    refuse_settings(flags, FIXED, command="up")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # until the analyzer handles signals itself
     _check_gpus()
     port = _find_port()
@@ -68,8 +71,8 @@ def _check_gpus() -> None:
     try:
         count = len(nvml.read(frozenset()).readings)
     except SourceError as error:
-        reason = str(error).removesuffix(SIMULATE_ADVICE)
-        raise SourceError(messages.DRIVER_UNUSABLE, reason=reason) from error
+        own = SourceError(error.message, **error.fields | {"advice": NO_ADVICE})  # `up` has other advice
+        raise SourceError(messages.DRIVER_UNUSABLE, reason=own) from error
     finally:
         nvml.release()
     if not count:

@@ -47,12 +47,12 @@ def counters(tmp_path: Path) -> Path:
 
 
 def test_a_missing_file_is_refused_at_the_start(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"nowhere\.csv cannot be read: No such file or directory"):
+    with pytest.raises(ConfigurationError, match=r"nowhere\.csv cannot be read: no such file or directory"):
         FieldFile(tmp_path / "nowhere.csv")
 
 
 def test_a_directory_and_binary_data_are_refused_at_the_start(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="cannot be read: Is a directory"):
+    with pytest.raises(ConfigurationError, match="cannot be read: is a directory"):
         FieldFile(tmp_path)
     (tmp_path / "latin.csv").write_bytes(b"DCGM_FI_DEV_GPU_TEMP, gauge, 5 \xb0C\n")
     with pytest.raises(ConfigurationError, match="is not UTF-8 text"):

@@ -141,7 +141,7 @@ def test_an_error_never_contains_a_hash(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"gone\.yml cannot be read: No such file"):
+    with pytest.raises(ConfigurationError, match=r"gone\.yml cannot be read: no such file"):
         WebConfigFile(tmp_path / "gone.yml")
 
 

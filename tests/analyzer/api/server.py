@@ -29,11 +29,12 @@ from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
+from gpusteward.analyzer.listen_socket import open_socket
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
 from gpusteward.analyzer.reports.report import Report, ReportQuery
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.serve import configure_server, open_socket
+from gpusteward.analyzer.serve import configure_server
 from gpusteward.analyzer.settings.settings import ServerSettings, Settings
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses, RunningProcess
 from gpusteward.analyzer.sources.usage_source import Chart

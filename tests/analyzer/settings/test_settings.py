@@ -274,7 +274,7 @@ def test_several_errors_are_reported_together_one_per_line(tmp_path: Path) -> No
         (["--set", "ai.enabled"], "--set 'ai.enabled' has no value: write --set PATH=VALUE"),
         (["--set", "ai.enabeld=1"], "--set ai.enabeld: unknown setting; did you mean 'ai.enabled'?"),
         (["--set", "xyzzy=1"], "--set xyzzy: unknown setting; `gpusteward settings` lists all settings"),
-        (["--config", "nowhere.yaml"], "nowhere.yaml cannot be read: No such file or directory; check --config"),
+        (["--config", "nowhere.yaml"], "nowhere.yaml cannot be read: no such file or directory; check --config"),
         (["--address"], "--address: a value is missing"),
     ],
 )

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.messages import settings_errors as messages
 
 
 def instance_number(index: int, position: int) -> int:
@@ -56,19 +57,19 @@ def parse_devices(text: str) -> DeviceSelection:
     """`f`, `g`, `g:0,1,3-5`, `i`, `i:0,2`, `g+i`. Raises ConfigurationError."""
     kinds, colon, ids = text.strip().partition(":")
     if kinds not in ("f", "g", "i", "g+i"):
-        raise ConfigurationError(f"--devices {text!r}: use f, g, i or g+i; g and i accept ids, as in g:0,1,3-5")
+        raise ConfigurationError(messages.INVALID_DEVICES, text=text)
     if not colon:
         return DeviceSelection(kinds)
     if kinds not in ("g", "i"):
-        raise ConfigurationError(f"--devices {text!r}: only g and i accept a list of ids, as in g:0,1,3-5")
+        raise ConfigurationError(messages.DEVICES_WITHOUT_IDS, text=text)
     return DeviceSelection(kinds, frozenset(number for part in ids.split(",") for number in _parse_range(part, text)))
 
 
 def _parse_range(part: str, text: str) -> Iterator[int]:
     match = re.fullmatch(r"\s*([0-9]{1,4})(?:-([0-9]{1,4}))?\s*", part)
     if match is None:
-        raise ConfigurationError(f"--devices {text!r}: {part!r} is neither an id nor a range such as 3-5")
+        raise ConfigurationError(messages.INVALID_DEVICE_RANGE, text=text, part=part)
     first, last = int(match[1]), int(match[2] or match[1])
     if last < first:
-        raise ConfigurationError(f"--devices {text!r}: the range {part!r} runs backwards")
+        raise ConfigurationError(messages.BACKWARD_DEVICE_RANGE, text=text, part=part)
     yield from range(first, last + 1)

@@ -6,7 +6,6 @@ request (idle or slow) is closed in favour of the new client; if all connections
 requests, the new client gets 503 without a thread.
 """
 
-import errno
 import socket
 import threading
 import time
@@ -18,8 +17,11 @@ from gpusteward.agent.http.handler import ConnectionHandler, ContentProvider, Se
 from gpusteward.agent.http.responses import TOO_MANY_CLIENTS, render_head
 from gpusteward.agent.http.web_config import WebConfig
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.messages import Message
 from gpusteward.core.settings import ListenAddress
 from gpusteward.logs import Log
+from gpusteward.messages import settings_errors as messages
+from gpusteward.messages.os_errors import explain_os_error
 
 log = Log(__name__)
 
@@ -173,16 +175,14 @@ def listen(address: ListenAddress) -> socket.socket:
         family, _, _, _, where = found[0]
         return socket.create_server((str(where[0]), address.port), family=family, backlog=128)
     except OSError as error:
-        raise ConfigurationError(f"cannot listen on {address}: {_explain(error, address)}") from error
+        raise ConfigurationError(
+            messages.AGENT_CANNOT_LISTEN, address=address, reason=_explain(error, address)
+        ) from error
 
 
-def _explain(error: OSError, address: ListenAddress) -> str:
+def _explain(error: OSError, address: ListenAddress) -> Message | str:
     host, port = address
     if isinstance(error, socket.gaierror):
-        return f"unknown host {host!r}; use an address of this machine, or only :{port}"
-    reasons = {
-        errno.EADDRINUSE: f"port {port} is in use; choose another one with --address :PORT",
-        errno.EADDRNOTAVAIL: f"{host} is not an address of this machine; use one that is, or only :{port}",
-        errno.EACCES: f"port {port} needs privileges; choose one above 1023 with --address :PORT",
-    }
-    return reasons.get(error.errno or 0, error.strerror or str(error))
+        return messages.UNKNOWN_LISTEN_HOST.fill(host=host, port=port)
+    message = messages.LISTEN_ERRORS.get(error.errno or 0)
+    return message.fill(host=host, port=port) if message else explain_os_error(error)

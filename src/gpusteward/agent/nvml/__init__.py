@@ -15,7 +15,6 @@ library.py      opens and closes the library, looks up functions, classifies err
 """
 
 from gpusteward.agent.nvml.client import Nvml, NvmlReading
-from gpusteward.agent.nvml.library import SIMULATE_ADVICE
 from gpusteward.agent.nvml.processes import HOST_PID_ADVICE
 
-__all__ = ["HOST_PID_ADVICE", "SIMULATE_ADVICE", "Nvml", "NvmlReading"]
+__all__ = ["HOST_PID_ADVICE", "Nvml", "NvmlReading"]

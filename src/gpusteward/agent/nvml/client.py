@@ -13,6 +13,7 @@ from gpusteward.core.errors import SourceError
 from gpusteward.core.gpus import GpuProcess, GpuReading
 from gpusteward.core.snapshots import Failure
 from gpusteward.logs import Log
+from gpusteward.messages import nvml_errors as messages
 
 log = Log(__name__)
 
@@ -60,7 +61,7 @@ class Nvml:
             except DriverGoneError as error:
                 self._close()
                 log.warning("nvml_gone", reason=error)
-                raise SourceError(f"the NVIDIA driver is gone ({error}); the next cycle opens it again") from error
+                raise SourceError(messages.DRIVER_GONE, reason=error) from error
         return NvmlReading(tuple(result.readings), tuple(result.processes), tuple(result.failures))
 
     def release(self) -> None:

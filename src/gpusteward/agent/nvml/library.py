@@ -6,6 +6,7 @@ from typing import Any
 import pynvml
 
 from gpusteward.core.errors import OutdatedError, SourceError
+from gpusteward.messages import nvml_errors as messages
 
 Function = Callable[..., int]
 Handle = Any
@@ -41,25 +42,11 @@ GPU_LOST: int = pynvml.NVML_ERROR_GPU_IS_LOST
 UNKNOWN: int = pynvml.NVML_ERROR_UNKNOWN
 TIMEOUT: int = pynvml.NVML_ERROR_TIMEOUT
 
-SIMULATE_ADVICE = ", or `--source simulated` without a GPU"
-"""Only the agent has this flag: other commands remove this end of an error text."""
-_ADVICE = {
-    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: (
-        "libnvidia-ml.so.1 was not found. The NVIDIA driver is not installed, or not given to this container: run it"
-        f" with the nvidia runtime class and NVIDIA_DRIVER_CAPABILITIES=utility{SIMULATE_ADVICE}"
-    ),
-    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: (
-        "the NVIDIA kernel driver is not loaded. Check `nvidia-smi` on the node; the agent recovers by itself when the"
-        " driver is loaded"
-    ),
-    pynvml.NVML_ERROR_NO_PERMISSION: (
-        "no permission to open /dev/nvidiactl. The container needs the nvidia devices: run it with the nvidia runtime"
-        " class and NVIDIA_VISIBLE_DEVICES=all"
-    ),
-    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: (
-        "the driver library and the kernel module have different versions, as after an upgrade. Restart the agent; if"
-        " that does not help, reload the kernel module or reboot the node"
-    ),
+_REASONS = {
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: messages.LIBRARY_NOT_FOUND,
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: messages.DRIVER_NOT_LOADED,
+    pynvml.NVML_ERROR_NO_PERMISSION: messages.NO_PERMISSION,
+    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: messages.VERSION_MISMATCH,
 }
 
 
@@ -81,7 +68,12 @@ def open_library() -> None:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
         kind = OutdatedError if error.value == pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH else SourceError
-        raise kind(f"NVML cannot be used: {_ADVICE.get(error.value, describe(error.value))}") from error
+        is_missing = error.value == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND
+        raise kind(
+            messages.UNUSABLE,
+            reason=_REASONS.get(error.value) or describe(error.value),
+            advice=messages.SIMULATE_ADVICE if is_missing else messages.NO_ADVICE,
+        ) from error
 
 
 def close_library() -> None:

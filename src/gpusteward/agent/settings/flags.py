@@ -11,9 +11,12 @@ from enum import Enum
 from typing import Any, NoReturn, TypeVar
 
 from gpusteward.agent.settings.values import parse_switch
-from gpusteward.core.did_you_mean import suggest
+from gpusteward.core.did_you_mean import make_suggestion
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.core.settings import VARIABLE_PREFIX, Origin, Source, find_variable
+from gpusteward.core.settings import VARIABLE_PREFIX, InvalidSettingError, Origin, Source, find_variable
+from gpusteward.messages import cli as cli_messages
+from gpusteward.messages import settings_errors as messages
+from gpusteward.messages.argparse_errors import translate_argparse
 
 _Value = TypeVar("_Value")
 
@@ -121,7 +124,7 @@ def _take_flag(row: Setting, text: str, values: dict[str, Any], *, ignored: list
     if row.group is Group.IGNORED:
         ignored.append(row.flags[0])
     elif row.name in values:
-        raise ConfigurationError(f"{row.flags[0]} and another flag set the same value: keep one of them")
+        raise ConfigurationError(messages.SAME_VALUE_TWICE, flag=row.flags[0])
     elif row.name:
         values[row.name] = value
 
@@ -140,9 +143,13 @@ def _take_environment(row: Setting, environ: Mapping[str, str], values: dict[str
 def _parse(row: Setting, text: str, *, origin: Origin) -> object:
     try:
         return row.parse(text)
-    except ValueError as error:
-        from_where = "" if origin.source is Source.FLAG else f" ({origin})"
-        raise ConfigurationError(f"{row.flags[0]}: {text!r}{from_where}: {error}") from error
+    except InvalidSettingError as error:
+        is_flag = origin.source is Source.FLAG
+        message = messages.INVALID_FLAG_VALUE if is_flag else messages.INVALID_SETTING
+        fields = {} if is_flag else {"origin": origin}
+        raise ConfigurationError(
+            message, path=row.flags[0], value=repr(text), problem=error.problem, **fields
+        ) from error
 
 
 def parse_flags(table: Sequence[Setting], arguments: Sequence[str]) -> dict[str, str]:
@@ -151,7 +158,7 @@ def parse_flags(table: Sequence[Setting], arguments: Sequence[str]) -> dict[str,
     parser = build_parser(table)
     namespace, unknown = parser.parse_known_args([_spell(argument, known) for argument in arguments])
     if unknown:
-        raise ConfigurationError(_describe_unknown(unknown[0], known))
+        raise _explain_unknown(unknown[0], known)
     separators = {row.flags[0]: row.separator for row in table}
     given: dict[str, str | list[str]] = vars(namespace)
     return {flag: text if isinstance(text, str) else separators[flag].join(text) for flag, text in given.items()}
@@ -167,16 +174,19 @@ def _spell(argument: str, known: Iterable[str]) -> str:
     return argument
 
 
-def _describe_unknown(argument: str, known: Iterable[str]) -> str:
+def _explain_unknown(argument: str, known: Iterable[str]) -> ConfigurationError:
     if not argument.startswith("-"):
-        return f"unexpected argument {argument!r}: settings are flags, see --help"
+        return ConfigurationError(messages.UNEXPECTED_AGENT_ARGUMENT, word=argument)
     flag = argument.partition("=")[0]
-    return f"unknown flag {flag!r}{suggest(flag, known) or '; --help lists all flags'}"
+    suggestion = make_suggestion(flag, known) or cli_messages.SEE_FLAGS
+    return ConfigurationError(cli_messages.UNKNOWN_FLAG, word=flag, suggestion=suggestion)
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise ConfigurationError(message.removeprefix("argument "))
+        """`argument --flag: problem`. Raises ConfigurationError."""
+        flag, _, problem = message.removeprefix("argument ").partition(": ")
+        raise ConfigurationError(cli_messages.INVALID_FLAG, flag=flag, problem=translate_argparse(problem) or problem)
 
 
 def build_parser(table: Sequence[Setting]) -> argparse.ArgumentParser:

@@ -1,10 +1,13 @@
-"""Text -> value, for the settings of the agent: each parser raises ValueError with what to write instead."""
+"""Text -> value, for the settings of the agent: each parser raises InvalidSettingError with what to write instead."""
 
 import re
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from gpusteward.core.did_you_mean import suggest
+from gpusteward.core.did_you_mean import make_suggestion
+from gpusteward.core.messages import Message
+from gpusteward.core.settings import InvalidSettingError
+from gpusteward.messages import settings_errors as messages
 
 _Number = TypeVar("_Number", int, float)
 
@@ -23,18 +26,15 @@ def parse_switch(text: str) -> bool:
     try:
         return _SWITCHES[text.strip().lower()]
     except KeyError:
-        raise ValueError("write true or false") from None
+        raise InvalidSettingError(messages.NOT_A_SWITCH) from None
 
 
 def parse_collect_interval(text: str) -> float:
     """Milliseconds, as in dcgm-exporter, in seconds."""
-    milliseconds = number_between(0, 600_000, unit="milliseconds")(text)
+    milliseconds = number_between(0, 600_000, unit=messages.MILLISECONDS)(text)
     if milliseconds < 500:
         # Seconds by mistake would make a loop that never rests.
-        raise ValueError(
-            f"this is in milliseconds and must be at least 500: for {text.strip()} seconds write "
-            f"{milliseconds * 1000:.0f}, or use --interval {text.strip()}"
-        )
+        raise InvalidSettingError(messages.TOO_FEW_MILLISECONDS, value=text.strip(), milliseconds=milliseconds * 1000)
     return milliseconds / 1000
 
 
@@ -43,13 +43,13 @@ def parse_configmap(text: str) -> ConfigMapName | None:
         return None
     namespace, _, name = text.strip().partition(":")
     if not namespace or not name or ":" in name:
-        raise ValueError("write NAMESPACE:NAME of a ConfigMap, or none")
+        raise InvalidSettingError(messages.NOT_A_CONFIGMAP)
     return ConfigMapName(namespace, name)
 
 
 def parse_url(text: str) -> str:
     if not re.fullmatch(r"https?://[^\s/]+(/\S*)?", text.strip()):
-        raise ValueError("write a URL: http://HOST:PORT or https://HOST:PORT")
+        raise InvalidSettingError(messages.NOT_A_BASE_URL)
     return text.strip().rstrip("/")
 
 
@@ -71,7 +71,7 @@ def _compile(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error as error:
-        raise ValueError(f"write regular expressions; {pattern!r} is none: {error}") from error
+        raise InvalidSettingError(messages.NOT_A_PATTERN, pattern=pattern, reason=error) from error
 
 
 def one_of(*allowed: str) -> Callable[[str], str]:
@@ -83,7 +83,8 @@ def one_of(*allowed: str) -> Callable[[str], str]:
         try:
             return words.get(word) or words[word.lower()]
         except KeyError:
-            raise ValueError(f"write one of {', '.join(allowed)}{suggest(text, allowed)}") from None
+            suggestion = make_suggestion(text, allowed) or ""
+            raise InvalidSettingError(messages.NOT_ONE_OF, words=", ".join(allowed), suggestion=suggestion) from None
 
     return parse
 
@@ -95,17 +96,17 @@ def some_of(*allowed: str) -> Callable[[str], tuple[str, ...]]:
     def parse(text: str) -> tuple[str, ...]:
         chosen = tuple(dict.fromkeys(parse_one(part) for part in parse_list(text)))
         if not chosen:
-            raise ValueError(f"write one or more of {', '.join(allowed)}")
+            raise InvalidSettingError(messages.NOT_SOME_OF, words=", ".join(allowed))
         return chosen
 
     return parse
 
 
-def number_between(low: float, high: float, *, unit: str) -> Callable[[str], float]:
+def number_between(low: float, high: float, *, unit: Message) -> Callable[[str], float]:
     def parse(text: str) -> float:
         number = _parse_number(text, float)
         if number is None or not low <= number <= high:
-            raise ValueError(f"write a number of {unit} from {low:g} to {high:g}")
+            raise InvalidSettingError(messages.NOT_A_NUMBER_OF, unit=unit, low=low, high=high)
         return number
 
     return parse
@@ -115,7 +116,7 @@ def whole_between(low: int, high: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         number = _parse_number(text, int)
         if number is None or not low <= number <= high:
-            raise ValueError(f"write a whole number from {low} to {high}")
+            raise InvalidSettingError(messages.NOT_A_WHOLE_NUMBER, low=low, high=high)
         return number
 
     return parse

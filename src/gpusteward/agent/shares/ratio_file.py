@@ -5,6 +5,8 @@ from pathlib import Path
 
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.logs import Log
+from gpusteward.messages import settings_errors as messages
+from gpusteward.messages.os_errors import explain_os_error
 
 MAX_BYTES = 4096  # a longer file is not a ratio file
 log = Log(__name__)
@@ -46,14 +48,11 @@ def read_ratio(path: Path) -> float:
         with path.open("rb") as file:
             text = file.read(MAX_BYTES).decode("ascii", "replace").strip()
     except OSError as error:
-        raise ConfigurationError(f"cannot read the ratio file {path}: {error.strerror}; {_ALLOWED}") from error
+        raise ConfigurationError(messages.RATIO_FILE_UNREADABLE, path=path, reason=explain_os_error(error)) from error
     ratio = _parse(text)
     if not math.isfinite(ratio) or ratio <= 0:
-        raise ConfigurationError(f"ratio file {path} contains {text[:60]!r}; {_ALLOWED}")
+        raise ConfigurationError(messages.INVALID_RATIO, path=path, text=text[:60])
     return ratio
-
-
-_ALLOWED = "it must contain one number above 0, such as 2 (each GPU is shared by two pods)"
 
 
 def _parse(text: str) -> float:

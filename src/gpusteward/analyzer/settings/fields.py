@@ -2,11 +2,15 @@
 
 import types
 from collections.abc import Iterator, Mapping
+from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr, TypeAdapter
 from pydantic.fields import FieldInfo
+
+from gpusteward.core.messages import Message
+from gpusteward.messages import settings_errors as messages
 
 Json = Mapping[str, Any]
 
@@ -42,7 +46,7 @@ def is_secret(field: FieldInfo) -> bool:
     return any(kind is SecretStr for kind in _flatten(field.annotation, deep=True))
 
 
-def describe_allowed(field: FieldInfo) -> str:
+def describe_allowed(field: FieldInfo) -> Message:
     """The allowed values, from the type and the bounds of the field: `a number from 0 to 100`."""
     kind: Any = Annotated[field.annotation, field]
     return _describe_schema(TypeAdapter(kind).json_schema())
@@ -69,32 +73,23 @@ def _is_collection_type(kind: Any) -> bool:
     return issubclass(plain, list | tuple | dict | set | frozenset | Mapping)
 
 
-def _describe_schema(schema: Json) -> str:
+def _describe_schema(schema: Json) -> Message:
     if "anyOf" in schema:
-        return " or ".join(
-            dict.fromkeys(_describe_schema(part) for part in schema["anyOf"] if part.get("type") != "null")
-        )
+        parts = dict.fromkeys(_describe_schema(part) for part in schema["anyOf"] if part.get("type") != "null")
+        return reduce(lambda first, second: messages.EITHER.fill(first=first, second=second), parts)
     if "enum" in schema or "const" in schema:
-        return "one of " + ", ".join(map(str, schema.get("enum") or [schema["const"]]))
-    word = _WORDS.get(str(schema.get("type")), "another value")
-    return word + _bounds(schema) + (f" like {schema['pattern']}" if "pattern" in schema else "")
+        return messages.ONE_OF.fill(words=", ".join(map(str, schema.get("enum") or [schema["const"]])))
+    kind = _add_bounds(messages.ALLOWED_TYPES.get(str(schema.get("type")), messages.OTHER_TYPE), schema)
+    return messages.LIKE_PATTERN.fill(kind=kind, pattern=schema["pattern"]) if "pattern" in schema else kind
 
 
-_WORDS = {
-    "integer": "a whole number",
-    "number": "a number",
-    "boolean": "true or false",
-    "string": "text",
-    "array": "a list",
-    "object": "a mapping of keys to values",
-}
-
-
-def _bounds(schema: Json) -> str:
+def _add_bounds(kind: Message, schema: Json) -> Message:
     low, high = schema.get("minimum"), schema.get("maximum")
-    if low is not None and high is not None:
-        return f" from {low:g} to {high:g}"
-    bounds = [(low, "at least"), (schema.get("exclusiveMinimum"), "above"), (high, "at most")]
-    bounds.append((schema.get("exclusiveMaximum"), "below"))
-    words = " and ".join(f"{word} {bound:g}" for bound, word in bounds if bound is not None)
-    return f" {words}" if words else ""
+    above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+    least, most = (above if low is None else low), (below if high is None else high)
+    if least is not None and most is not None:
+        return messages.BOUNDS[low is None, high is None].fill(kind=kind, low=least, high=most)
+    for bound, message in ((low, messages.AT_LEAST), (above, messages.ABOVE), (high, messages.AT_MOST)):
+        if bound is not None:
+            return message.fill(kind=kind, bound=bound)
+    return kind if below is None else messages.BELOW.fill(kind=kind, bound=below)

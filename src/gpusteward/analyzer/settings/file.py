@@ -119,7 +119,8 @@ class SettingsFile:
             for path, origin in layer.unknown:
                 if path not in self._logged_unknown:
                     self._logged_unknown.add(path)
-                    log.warning("setting_unknown", setting=path, origin=origin, hint=describe_unknown(path, KNOWN))
+                    hint = str(describe_unknown(path, KNOWN))
+                    log.warning("setting_unknown", setting=path, origin=origin, hint=hint)
             for path, origin in layer.read_as_false:
                 self._warn_once("setting_read_as_false", path, origin, reason="as in gpu-oour", hint="write true")
 

@@ -1,7 +1,7 @@
 """Settings as flags: the common ones by name, all others with `--set`."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from gpusteward.analyzer.settings.layers import Layer, from_text
 from gpusteward.analyzer.settings.validation_errors import describe_unknown
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.settings import Given, Origin, Source
+from gpusteward.messages import settings_errors as messages
 
 FLAGS: Mapping[str, tuple[str, str]] = {
     "--address": ("server.address", "listen address: PORT, :PORT, HOST:PORT or [IPV6]:PORT"),
@@ -30,11 +31,15 @@ class Flags:
     values: tuple[tuple[str, str, str], ...] = ()  # path, text, flag
 
 
-def add_settings_flags(parser: argparse.ArgumentParser) -> None:
+def add_settings_flags(parser: argparse.ArgumentParser, *, without: Collection[str] = ()) -> None:
+    """All flags except those that the command sets itself."""
     group = parser.add_argument_group("settings", "Precedence: flag, environment, file, default.")
-    group.add_argument("--config", metavar="PATH", help="settings file (default config.yaml) [GPUSTEWARD_CONFIG]")
+    if "--config" not in without:
+        group.add_argument("--config", metavar="PATH", help="settings file (default config.yaml) [GPUSTEWARD_CONFIG]")
     for flag, (path, about) in FLAGS.items():
-        group.add_argument(flag, dest=flag, metavar=flag.strip("-").upper().replace("-", "_"), help=f"{about} ({path})")
+        if flag not in without:
+            metavar = flag.strip("-").upper().replace("-", "_")
+            group.add_argument(flag, dest=flag, metavar=metavar, help=f"{about} ({path})")
     group.add_argument(
         "--set",
         dest="set",
@@ -55,15 +60,23 @@ def flags_from(namespace: argparse.Namespace) -> Flags:
 def _split(assignment: str) -> tuple[str, str, str]:
     path, equals, text = assignment.partition("=")
     if not equals:
-        raise ConfigurationError(f"--set {assignment!r} has no value: write --set PATH=VALUE")
+        raise ConfigurationError(messages.NO_SETTING_VALUE, assignment=assignment)
     return path.strip(), text, "--set"
+
+
+def refuse_settings(flags: Flags, fixed: Collection[str], *, command: str) -> None:
+    """Raises ConfigurationError for a setting that the command sets itself."""
+    for path, _, flag in flags.values:
+        if path in fixed:
+            raise ConfigurationError(messages.FIXED_SETTING, flag=flag, path=path, command=command)
 
 
 def read_flags(flags: Flags, known: Mapping[str, FieldInfo]) -> Layer:
     """Raises ConfigurationError for an unknown path."""
     for path, _, flag in flags.values:
         if path not in known:
-            raise ConfigurationError(f"{flag} {path}: unknown setting; {describe_unknown(path, known)}")
+            hint = describe_unknown(path, known)
+            raise ConfigurationError(messages.UNKNOWN_SETTING, flag=flag, path=path, hint=hint)
     return Layer({path: _given(text, known[path], flag=flag) for path, text, flag in flags.values})
 
 

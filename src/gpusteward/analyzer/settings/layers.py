@@ -11,6 +11,7 @@ from gpusteward.analyzer.settings.fields import is_collection, is_secret, is_tex
 from gpusteward.analyzer.settings.yaml_lines import Written
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.settings import VARIABLE_PREFIX, Given, Origin, Source, find_variable
+from gpusteward.messages import settings_errors as messages
 
 GPU_OOUR_VARIABLES: Mapping[str, str] = {
     "PROM_URL": "prometheus.url",
@@ -97,7 +98,7 @@ def read_document(document: Written | None, known: Mapping[str, FieldInfo], *, w
     pending = [("", document)] if document is not None and document.value is not None else []
     while pending:
         path, written = pending.pop(0)
-        origin = Origin(Source.FILE, f"{where} line {written.line}")
+        origin = Origin(Source.FILE, where, written.line)
         if written.value is None:  # `ai:` or `api_key:` without a value
             continue
         if path in sections:
@@ -118,9 +119,10 @@ def _dots(path: str) -> Iterable[int]:
 
 def _enter(path: str, written: Written, *, origin: Origin) -> list[tuple[str, Written]]:
     if written.children is None:
-        what = f"{path} ({origin})" if path else str(origin)
-        found = "a list" if written.text is None else "a single value"  # the value is not repeated: it may be a secret
-        raise ConfigurationError(f"{what}: expected keys with values, found {found}")
+        what = messages.SECTION_WITH_ORIGIN.fill(path=path, origin=origin) if path else origin
+        # The value is not repeated: it may be a secret.
+        found = messages.A_LIST if written.text is None else messages.A_SINGLE_VALUE
+        raise ConfigurationError(messages.NOT_A_SECTION, where=what, found=found)
     return [(f"{path}.{key}" if path else key, child) for key, child in written.children.items()]
 
 

@@ -12,6 +12,8 @@ from pydantic import AfterValidator, BaseModel, Field, SecretStr, model_validato
 
 from gpusteward.analyzer.setting_values import SECTION
 from gpusteward.core.containers import USER_LABELS
+from gpusteward.core.settings import InvalidSettingError
+from gpusteward.messages import settings_errors as messages
 
 _URL = re.compile(r"sqlite:///\S.*|(?:postgres|postgresql|postgresql\+psycopg)://\S+")
 FILE_NAME = "gpusteward.db"
@@ -21,7 +23,7 @@ def check_database_url(secret: SecretStr) -> SecretStr:
     """Empty means not set. The URL is never repeated in an error: it may contain a password."""
     text = secret.get_secret_value().strip()
     if text and not _URL.fullmatch(text):
-        raise ValueError("write sqlite:///PATH or postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
+        raise InvalidSettingError(messages.NOT_A_DATABASE_URL)
     return SecretStr(text)
 
 
@@ -70,7 +72,7 @@ class LedgerSettings(BaseModel):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if self.daily_days < self.hourly_days:
-            raise ValueError("daily_days must not be less than hourly_days")
+            raise InvalidSettingError(messages.RETENTION_ORDER)
         return self
 
     def locate(self, environ: Mapping[str, str] = os.environ) -> str:

@@ -18,7 +18,8 @@ from gpusteward.analyzer.settings.notify import AlertmanagerSettings, ControlSet
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
-from gpusteward.core.settings import ListenAddress, parse_address
+from gpusteward.core.settings import InvalidSettingError, ListenAddress, parse_address
+from gpusteward.messages import settings_errors as messages
 
 NEEDS_RESTART = ("server.address", "logging.format", "kubernetes", "ledger", "outbox.workers")
 """Used only at the start; a section means all its settings. All others take effect with the next cycle."""
@@ -129,9 +130,9 @@ class Settings(BaseModel):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if self.thresholds.contradict:
-            raise ValueError("thresholds must be ordered: idle <= low_utilization <= high")
+            raise InvalidSettingError(messages.THRESHOLD_ORDER)
         if sum(self.scoring.model_dump().values()) <= 0:
-            raise ValueError("at least one weight of scoring must be above 0")
+            raise InvalidSettingError(messages.NO_WEIGHT)
         if self.control.enabled and not self.control.api_url:
-            raise ValueError("control.enabled needs control.api_url")
+            raise InvalidSettingError(messages.CONTROL_NEEDS_URL)
         return self

@@ -9,36 +9,40 @@ from pydantic_core import ErrorDetails
 
 from gpusteward.analyzer.setting_values import mask_password
 from gpusteward.analyzer.settings.fields import describe_allowed, is_secret
-from gpusteward.core.did_you_mean import suggest
-from gpusteward.core.settings import DEFAULT, Given
+from gpusteward.core.did_you_mean import find_nearest
+from gpusteward.core.messages import Message
+from gpusteward.core.settings import DEFAULT, Given, InvalidSettingError
+from gpusteward.messages import settings_errors as messages
 
 Known = Mapping[str, FieldInfo]
 
 
-def describe(error: ValidationError, known: Known, given: Mapping[str, Given]) -> str:
+def describe(error: ValidationError, known: Known, given: Mapping[str, Given]) -> Message:
     """All errors, one line each."""
-    details = error.errors(include_url=False, include_context=False, include_input=False)
-    return "\n".join(dict.fromkeys(_describe(each, known, given) for each in details))
+    details = error.errors(include_url=False, include_input=False)
+    lines = list(dict.fromkeys(_describe(each, known, given) for each in details))
+    return Message("\n".join(line.en for line in lines), "\n".join(line.zh for line in lines))
 
 
-def _describe(detail: ErrorDetails, known: Known, given: Mapping[str, Given]) -> str:
+def _describe(detail: ErrorDetails, known: Known, given: Mapping[str, Given]) -> Message:
     path = _leaf(detail["loc"], known)
     if path is None:
         return _describe_section(detail, known, given)
-    shown = _show_with_origin(path, known, given)
     own_words = detail["type"] in ("value_error", "assertion_error")
-    return f"{path}: {shown}: {_message(detail) if own_words else 'write ' + describe_allowed(known[path])}"
+    problem = _problem(detail) if own_words else messages.WRITE.fill(allowed=describe_allowed(known[path]))
+    return _fill(messages.INVALID_SETTING, path, known, given, problem=problem)
 
 
-def _describe_section(detail: ErrorDetails, known: Known, given: Mapping[str, Given]) -> str:
+def _describe_section(detail: ErrorDetails, known: Known, given: Mapping[str, Given]) -> Message:
     """Several values that contradict each other: those the message names, or else all given ones."""
     section = ".".join(map(str, detail["loc"]))
-    message = _message(detail)
+    problem = _problem(detail)
     inside = [path for path in known if path.startswith(f"{section}.") or not section]
-    named = [path for path in inside if re.search(rf"\b{re.escape(path.rpartition('.')[2])}\b", message)]
+    named = [path for path in inside if re.search(rf"\b{re.escape(path.rpartition('.')[2])}\b", problem.en)]
     concerned = [path for path in named if path in given] or [path for path in inside if path in given]
-    shown = ", ".join(f"{path} {_show_with_origin(path, known, given)}" for path in concerned)
-    return f"{shown or section}: {message}"
+    shown = [_fill(messages.SETTING_WITH_ORIGIN, path, known, given) for path in concerned]
+    joined = Message(", ".join(each.en for each in shown) or section, "、".join(each.zh for each in shown) or section)
+    return messages.CONTRADICTION.fill(settings=joined, problem=problem)
 
 
 def _leaf(location: Iterable[int | str], known: Known) -> str | None:
@@ -51,29 +55,34 @@ def _leaf(location: Iterable[int | str], known: Known) -> str | None:
     return None
 
 
-def _show_with_origin(path: str, known: Known, given: Mapping[str, Given]) -> str:
+def _fill(message: Message, path: str, known: Known, given: Mapping[str, Given], **fields: object) -> Message:
+    """The message with the setting, its value and its origin."""
     origin = given[path].origin if path in given else DEFAULT
-    return f"{show_given(path, known, given)} ({origin})"
+    return message.fill(path=path, value=show_given(path, known, given), origin=origin, **fields)
 
 
-def show_given(path: str, known: Known, given: Mapping[str, Given]) -> str:
+def show_given(path: str, known: Known, given: Mapping[str, Given]) -> Message | str:
     value = given[path].value if path in given else known[path].get_default(call_default_factory=True)
-    return "a hidden value" if is_secret(known[path]) else mask_password(repr(value))
+    return messages.HIDDEN_VALUE if is_secret(known[path]) else mask_password(repr(value))
 
 
-def _message(detail: ErrorDetails) -> str:
-    return detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+def _problem(detail: ErrorDetails) -> Message:
+    """Of an error that a validator raised; in pydantic's English for all others."""
+    raised = detail.get("ctx", {}).get("error")
+    if isinstance(raised, InvalidSettingError):
+        return raised.problem
+    text = detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    return Message(text, text)
 
 
-def describe_unknown(path: str, known: Iterable[str]) -> str:
+def describe_unknown(path: str, known: Iterable[str]) -> Message:
     """A suggestion for an unknown setting."""
     has_section = "." in path
-    near = ("" if has_section else _same_key_elsewhere(path, known)) or suggest(path, known)
+    near = ("" if has_section else _same_key_elsewhere(path, known)) or find_nearest(path, known)
     near = near or _same_key_elsewhere(path, known)
-    return near.removeprefix("; ") or "`gpusteward settings` lists all settings"
+    return messages.SETTING_SUGGESTION.fill(nearest=near) if near else messages.SETTINGS_LISTED
 
 
 def _same_key_elsewhere(path: str, known: Iterable[str]) -> str:
     key = path.rpartition(".")[2]
-    found = next((name for name in known if name.rpartition(".")[2] == key), "")
-    return f"did you mean {found!r}?" if found else ""
+    return next((name for name in known if name.rpartition(".")[2] == key), "")

@@ -7,6 +7,9 @@ from typing import Any
 import yaml
 
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.messages import Message
+from gpusteward.core.settings import Origin, Source
+from gpusteward.messages import settings_errors as messages
 
 _QUOTED = re.compile(r"(alias|anchor|handle|tag) ['\"].*")
 """YAML errors quote the text: a secret that begins with `*` or `!` would appear as an alias or a tag."""
@@ -30,7 +33,7 @@ def parse_yaml(text: str, *, where: str) -> Written | None:
         node = loader.get_single_node()
         return None if node is None else _written(node, loader)
     except (yaml.YAMLError, RecursionError) as error:
-        raise ConfigurationError(f"{where}{_line_number(error)} is not YAML: {_reason(error)}") from None
+        raise ConfigurationError(messages.NOT_YAML, where=_locate(error, where), reason=_reason(error)) from None
     finally:
         loader.dispose()
 
@@ -51,13 +54,16 @@ def _construct(node: yaml.Node, loader: yaml.SafeLoader) -> Any:
     return loader.construct_object(node, deep=True)
 
 
-def _line_number(error: Exception) -> str:
+def _locate(error: Exception, where: str) -> Origin | str:
     mark = getattr(error, "problem_mark", None)
-    return f" line {mark.line + 1}" if mark is not None else ""
+    return where if mark is None else Origin(Source.FILE, where, mark.line + 1)
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception) -> Message | str:
+    """The parser's own words are English."""
     if isinstance(error, RecursionError):
-        return "nested too deeply"
-    reason = str(getattr(error, "problem", None) or getattr(error, "reason", None) or "unreadable")
+        return messages.NESTED_TOO_DEEPLY
+    reason = str(getattr(error, "problem", None) or getattr(error, "reason", None) or "")
+    if not reason:
+        return messages.UNREADABLE_YAML
     return _QUOTED.sub(r"\1 (hidden)", reason)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
-from gpusteward.cli.flags import FlagParser
+from gpusteward.cli.flags import FlagParser, add_language_flag
 from gpusteward.cli.output.completion_scripts import WRITERS, CommandSpec, FlagSpec
 
 USAGE = """How to use it:
@@ -21,6 +21,7 @@ def build_parser() -> FlagParser:
         description="Print a script that completes gpusteward's commands, flags and values.",
         epilog=f"{USAGE}\n{describe_exits('completion')}",
     )
+    add_language_flag(parser)
     parser.add_argument("shell", choices=sorted(WRITERS), help="shell to write the script for")
     return parser
 

@@ -1,12 +1,10 @@
 """`gpusteward demo`: agent and analyzer on simulated nodes."""
 
-import os
 from collections.abc import Sequence
 
 from gpusteward.cli.commands.serve import build_settings_parser
 from gpusteward.cli.extras import require_extra
-from gpusteward.cli.flags import FlagParser, integer_between
-from gpusteward.cli.language import find_language
+from gpusteward.cli.flags import FlagParser, integer_between, language_of
 from gpusteward.cli.output.console import show_progress
 from gpusteward.messages import local as messages
 
@@ -15,7 +13,11 @@ SEED = 7
 
 
 def build_parser() -> FlagParser:
-    parser = build_settings_parser("demo", "Run the analyzer on simulated GPU nodes with three weeks of history.")
+    parser = build_settings_parser(
+        "demo",
+        "Run the analyzer on simulated GPU nodes with three weeks of history.",
+        without=("--config", "--prometheus-url"),
+    )
     parser.add_argument(
         "--nodes",
         type=integer_between(1, MAX_NODES),
@@ -31,15 +33,16 @@ def build_parser() -> FlagParser:
 def run(arguments: Sequence[str]) -> int:
     """Serve a simulated cluster until Ctrl-C. Raises ConfigurationError."""
     with require_extra("agent,analyzer"):
-        from gpusteward.analyzer.serve import exit_without_threads
         from gpusteward.analyzer.settings.flags import flags_from
-        from gpusteward.local.demo import run_demo
+        from gpusteward.local.demo_settings import prepare_demo
     options = build_parser().parse(arguments)
-    language = find_language(None, os.environ)
+    language = language_of(options)
     title = messages.SIMULATING_HISTORY.text(language)
-    progress = show_progress(title, without_terminal=f"{title} ...")
-    code = run_demo(
-        flags_from(options), nodes=options.nodes, seed=options.seed, language=language, show_progress=progress
-    )
+    with prepare_demo(flags_from(options)) as setup:
+        with require_extra("agent,analyzer"):
+            from gpusteward.analyzer.serve import exit_without_threads
+            from gpusteward.local.demo import run_demo
+        progress = show_progress(title, without_terminal=f"{title} ...")
+        code = run_demo(setup, nodes=options.nodes, seed=options.seed, language=language, show_progress=progress)
     exit_without_threads()
     return code

@@ -1,24 +1,25 @@
 """`gpusteward serve`: run the analyzer."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from gpusteward.cli.exit_codes import describe_exits
 from gpusteward.cli.extras import require_extra
-from gpusteward.cli.flags import FlagParser
+from gpusteward.cli.flags import FlagParser, add_language_flag
 from gpusteward.logs import configure_logs
 
 
-def build_settings_parser(name: str, description: str) -> FlagParser:
-    """The analyzer's settings as flags, also for `settings`, `up` and `demo`.
+def build_settings_parser(name: str, description: str, *, without: Collection[str] = ()) -> FlagParser:
+    """The analyzer's settings as flags, also for `settings`, `up` and `demo`, without those that the command sets.
 
     Raises ModuleNotFoundError if the analyzer's libraries are missing.
     """
     from gpusteward.analyzer.settings.flags import add_settings_flags
 
     parser = FlagParser(prog=f"gpusteward {name}", description=description, epilog=describe_exits(name))
-    add_settings_flags(parser)
+    add_settings_flags(parser, without=without)
+    add_language_flag(parser)
     return parser
 
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from gpusteward.cli.commands.serve import build_settings_parser
 from gpusteward.cli.exit_codes import EXIT_OK
 from gpusteward.cli.extras import require_extra
-from gpusteward.cli.flags import FlagParser, add_output_flags
-from gpusteward.cli.language import find_language
+from gpusteward.cli.flags import FlagParser, add_output_flags, language_of
 from gpusteward.cli.output.formats import Cells, Column, write_rows
 from gpusteward.core.messages import Message
 from gpusteward.logs import configure_logs
@@ -38,7 +37,7 @@ def run(arguments: Sequence[str]) -> int:
     configure_logs(level="warning", as_json=False)
     file = SettingsFile(flags.flags_from(options), os.environ, directory=Path.cwd())
     rows = [_row(each) for each in masked.mask_settings(file.effective)]
-    write_rows(rows, COLUMNS, keys=KEYS, output=options.output, language=find_language(None, os.environ))
+    write_rows(rows, COLUMNS, keys=KEYS, output=options.output, language=language_of(options))
     return EXIT_OK
 
 

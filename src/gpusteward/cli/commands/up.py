@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 from gpusteward.cli.commands.serve import build_settings_parser
 from gpusteward.cli.extras import require_extra
-from gpusteward.cli.flags import FlagParser
-from gpusteward.cli.language import find_language
+from gpusteward.cli.flags import FlagParser, language_of
 
 
 def build_parser() -> FlagParser:
-    return build_settings_parser("up", "Run agent and analyzer on the GPUs of this machine.")
+    about = "Run agent and analyzer on the GPUs of this machine."
+    return build_settings_parser("up", about, without=("--prometheus-url",))
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -19,7 +19,7 @@ def run(arguments: Sequence[str]) -> int:
         from gpusteward.analyzer.serve import exit_without_threads
         from gpusteward.analyzer.settings.flags import flags_from
         from gpusteward.local.up import run_up
-    flags = flags_from(build_parser().parse(arguments))
-    code = run_up(flags, os.environ, language=find_language(None, os.environ))
+    options = build_parser().parse(arguments)
+    code = run_up(flags_from(options), os.environ, language=language_of(options))
     exit_without_threads()
     return code

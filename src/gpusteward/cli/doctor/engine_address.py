@@ -13,6 +13,7 @@ from gpusteward.cli.doctor.check_results import CheckResult, Status
 from gpusteward.cli.extras import MissingLibraryError, require_extra
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.core.errors import ConfigurationError, GpustewardError, SourceError
+from gpusteward.core.settings import Origin
 from gpusteward.logs import configure_logs
 from gpusteward.messages import doctor as messages
 
@@ -65,7 +66,12 @@ def _find_in_settings(
     if not settings.addresses:
         return CheckResult("prometheus", Status.SKIP, messages.NO_PROMETHEUS, messages.SET_PROMETHEUS), ""
     clients = [_make_client(settings.with_url(url), timeout_seconds) for url in settings.addresses]
-    return clients, clean(effective.origin("prometheus.url" if settings.url else "prometheus.urls").place)
+    origin = effective.origin("prometheus.url" if settings.url else "prometheus.urls")
+    return clients, clean(_name_origin(origin))
+
+
+def _name_origin(origin: Origin) -> str:
+    return f"{origin.place} line {origin.line}" if origin.line else origin.place
 
 
 def _read_settings(

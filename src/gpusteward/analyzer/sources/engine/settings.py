@@ -8,7 +8,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.core.settings import parse_duration
+from gpusteward.core.settings import InvalidSettingError, parse_duration
+from gpusteward.messages import settings_errors as messages
 
 DEFAULT_CONDITION = '{pod!=""}'
 
@@ -22,13 +23,13 @@ def _check_step(text: str) -> str:
 
 def _check_url(text: str) -> str:
     if text.strip() and not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", text.strip()):
-        raise ValueError("write a URL without query: http://HOST:PORT/PREFIX or https://HOST/PREFIX")
+        raise InvalidSettingError(messages.NOT_AN_ENGINE_URL)
     return text.strip().rstrip("/")
 
 
 def _check_engine_url(text: str) -> str:
     if not text.strip():
-        raise ValueError("write a URL, or leave it out")
+        raise InvalidSettingError(messages.EMPTY_URL)
     return _check_url(text)
 
 
@@ -36,7 +37,7 @@ def _check_condition(text: str) -> str:
     try:
         parse_condition(text)
     except ConfigurationError as error:
-        raise ValueError(str(error)) from None
+        raise InvalidSettingError(error.as_message()) from None
     return text
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.settings import InvalidSettingError
 from gpusteward.http.urls import DEFAULT_PORTS, HttpUrl
 from gpusteward.messages import source_errors as messages
 
@@ -38,7 +39,7 @@ def _check_targets(targets: list[str]) -> list[str]:
         try:
             parse_target(text)
         except ConfigurationError as error:
-            raise ValueError(str(error)) from None
+            raise InvalidSettingError(error.as_message()) from None
     return targets
 
 

@@ -1,0 +1,111 @@
+"""Settings and socket of the demo, checked before anything is simulated or a large library is loaded."""
+
+import signal
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+
+import yaml
+
+from gpusteward.analyzer.listen_socket import open_socket
+from gpusteward.analyzer.settings.file import SettingsFile
+from gpusteward.analyzer.settings.flags import Flags, refuse_settings
+from gpusteward.logs import configure_logs
+
+INTERVAL_SECONDS = 30
+WINDOW_MINUTES = 10
+SCRAPE_TIMEOUT_SECONDS = 60
+"""Longer than the first window takes to fill, also on a slow machine."""
+FIXED = ("prometheus.url", "prometheus.urls", "scrape.targets", "scrape.targets_file", "ledger.url", "ledger.directory")
+
+PRICES = {
+    "currency": "USD",
+    "per_gpu_hour": {
+        "B200": 7.0,
+        "H200": 5.5,
+        "H100": 4.0,
+        "A100 80GB": 2.8,
+        "A100": 2.2,
+        "L40S": 1.3,
+        "V100": 1.1,
+        "A10": 0.9,
+        "L4": 0.7,
+        "RTX 4090": 0.6,
+        "T4": 0.4,
+    },
+    "discount_percent": {"student-projects": 30},
+    "electricity_per_kwh": 0.12,
+}
+"""Examples in the range of cloud prices, for every simulated model."""
+
+
+class StopSignals:
+    """SIGINT and SIGTERM until the analyzer handles them.
+
+    They raise KeyboardInterrupt at once. If they arrive in a callback of a library, such as a destructor, Python drops
+    the exception: `check` raises it again.
+    """
+
+    def __init__(self) -> None:
+        self._is_stopping = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._stop)
+
+    def _stop(self, _number: int, _frame: FrameType | None) -> None:
+        self._is_stopping = True
+        raise KeyboardInterrupt
+
+    def check(self) -> None:
+        """Raises KeyboardInterrupt."""
+        if self._is_stopping:
+            raise KeyboardInterrupt
+
+
+@dataclass(frozen=True, slots=True)
+class DemoSetup:
+    """What the demo starts with."""
+
+    file: SettingsFile
+    listening: socket.socket
+    targets_file: Path  # to be written when the addresses of the simulated nodes are known
+    signals: StopSignals
+
+
+@contextmanager
+def prepare_demo(flags: Flags) -> Iterator[DemoSetup]:
+    """A folder with settings and ledger, removed at the end, and the socket. Raises ConfigurationError."""
+    refuse_settings(flags, FIXED, command="demo")
+    signals = StopSignals()
+    with tempfile.TemporaryDirectory(prefix="gpusteward-demo-") as name:
+        folder = Path(name)
+        file = SettingsFile(replace(flags, config=_write_config(folder)), {}, directory=folder)
+        configure_logs(level=file.settings.logging.level, as_json=file.settings.logging.as_json)
+        with open_socket(file.settings.server) as listening:
+            yield DemoSetup(file, listening, folder / "targets.yaml", signals)
+
+
+def _write_config(folder: Path) -> Path:
+    window_seconds = WINDOW_MINUTES * 60
+    settings = {
+        "prometheus": {"url": "", "time_window_min": WINDOW_MINUTES},
+        "scrape": {
+            "targets_file": str(folder / "targets.yaml"),
+            "interval": INTERVAL_SECONDS,
+            "timeout": SCRAPE_TIMEOUT_SECONDS,
+            "kubernetes": "never",
+        },
+        # One window is all that the first cycle sees.
+        "judge": {"signatures": {"keep_alive": {"least_seconds": window_seconds}}},
+        "scheduler": {"interval": INTERVAL_SECONDS},
+        "kubernetes": {"owners": "never"},
+        "logging": {"level": "warning"},
+        "ledger": {"url": f"sqlite:///{folder / 'gpusteward.db'}"},
+        "prices": PRICES,
+    }
+    path = folder / "config.yaml"
+    path.write_text(yaml.safe_dump(settings, sort_keys=False))
+    return path

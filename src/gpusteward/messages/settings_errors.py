@@ -1,0 +1,206 @@
+"""Why settings cannot be used: flags, environment variables and files of both programs."""
+
+import errno
+from collections.abc import Mapping
+
+from gpusteward.core.messages import Message
+
+# A value: setting, value, origin, what to write instead
+
+INVALID_SETTING = Message("{path}: {value} ({origin}): {problem}", "{path}：{value}（{origin}）：{problem}")
+INVALID_FLAG_VALUE = Message("{path}: {value}: {problem}", "{path}：{value}：{problem}")
+SETTING_WITH_ORIGIN = Message("{path} {value} ({origin})", "{path} {value}（{origin}）")
+CONTRADICTION = Message("{settings}: {problem}", "{settings}：{problem}")
+HIDDEN_VALUE = Message("a hidden value", "（值已隐藏）")
+WRITE = Message("write {allowed}", "允许的值：{allowed}")
+
+ALLOWED_TYPES: Mapping[str, Message] = {
+    "integer": Message("a whole number", "整数"),
+    "number": Message("a number", "数字"),
+    "boolean": Message("true or false", "true 或 false"),
+    "string": Message("text", "文本"),
+    "array": Message("a list", "列表"),
+    "object": Message("a mapping of keys to values", "键值映射"),
+}
+"""By JSON schema type."""
+OTHER_TYPE = Message("another value", "其他值")
+ONE_OF = Message("one of {words}", "以下之一：{words}")
+AT_LEAST = Message("{kind} at least {bound:g}", "不小于 {bound:g} 的{kind}")
+ABOVE = Message("{kind} above {bound:g}", "大于 {bound:g} 的{kind}")
+AT_MOST = Message("{kind} at most {bound:g}", "不大于 {bound:g} 的{kind}")
+BELOW = Message("{kind} below {bound:g}", "小于 {bound:g} 的{kind}")
+BOUNDS: Mapping[tuple[bool, bool], Message] = {
+    (False, False): Message("{kind} from {low:g} to {high:g}", "{low:g} 到 {high:g} 的{kind}"),
+    (True, False): Message("{kind} above {low:g} and at most {high:g}", "大于 {low:g} 且不大于 {high:g} 的{kind}"),
+    (False, True): Message("{kind} at least {low:g} and below {high:g}", "不小于 {low:g} 且小于 {high:g} 的{kind}"),
+    (True, True): Message("{kind} above {low:g} and below {high:g}", "大于 {low:g} 且小于 {high:g} 的{kind}"),
+}
+"""By whether the lower and the upper bound are exclusive."""
+LIKE_PATTERN = Message("{kind} like {pattern}", "符合 {pattern} 的{kind}")
+EITHER = Message("{first} or {second}", "{first}，或{second}")
+
+# Values with rules of their own
+
+NOT_A_SWITCH = Message("write true or false", "请写成 true 或 false")
+NOT_A_URL = Message(
+    "write a URL: http://HOST:PORT/PATH or https://HOST/PATH", "请写成 URL：http://HOST:PORT/PATH 或 https://HOST/PATH"
+)
+NOT_A_BASE_URL = Message(
+    "write a URL: http://HOST:PORT or https://HOST:PORT", "请写成 URL：http://HOST:PORT 或 https://HOST:PORT"
+)
+NOT_AN_ENGINE_URL = Message(
+    "write a URL without query: http://HOST:PORT/PREFIX or https://HOST/PREFIX",
+    "请写成不含查询参数的 URL：http://HOST:PORT/PREFIX 或 https://HOST/PREFIX",
+)
+EMPTY_URL = Message("write a URL, or leave it out", "请写一个 URL，或删去该项")
+NOT_A_MODEL_URL = Message(
+    "write a URL, such as https://api.openai.com/v1/chat/completions",
+    "请写成 URL，例如 https://api.openai.com/v1/chat/completions",
+)
+NOT_A_DATABASE_URL = Message(
+    "write sqlite:///PATH or postgresql://USER:PASSWORD@HOST:PORT/DATABASE",
+    "请写成 sqlite:///PATH 或 postgresql://USER:PASSWORD@HOST:PORT/DATABASE",
+)
+NOT_HOURS = Message("write two times, such as 22:00-08:00", "请写成两个时刻，例如 22:00-08:00")
+NOT_A_WEEKLY_TIME = Message("write a day and a time, such as monday 09:00", "请写成星期和时刻，例如 monday 09:00")
+UNKNOWN_ZONE = Message(
+    "unknown time zone; write one such as Asia/Shanghai (the package tzdata has them)",
+    "未知时区；请写成 Asia/Shanghai 这样的名称（软件包 tzdata 含全部时区）",
+)
+NOT_A_CONFIGMAP = Message("write NAMESPACE:NAME of a ConfigMap, or none", "请写成 ConfigMap 的 NAMESPACE:NAME，或 none")
+NOT_A_PATTERN = Message(
+    "write regular expressions; {pattern!r} is none: {reason}", "请写成正则表达式；{pattern!r} 不是正则表达式：{reason}"
+)
+NOT_ONE_OF = Message("write one of {words}{suggestion}", "请写成以下之一：{words}{suggestion}")
+NOT_SOME_OF = Message("write one or more of {words}", "请写成以下一个或多个：{words}")
+NOT_A_NUMBER_OF = Message(
+    "write a number of {unit} from {low:g} to {high:g}", "请写成 {low:g} 到 {high:g} 之间的数字，单位为{unit}"
+)
+SECONDS = Message("seconds", "秒")
+MILLISECONDS = Message("milliseconds", "毫秒")
+NOT_A_WHOLE_NUMBER = Message("write a whole number from {low} to {high}", "请写成 {low} 到 {high} 之间的整数")
+TOO_FEW_MILLISECONDS = Message(
+    "this is in milliseconds and must be at least 500: for {value} seconds write {milliseconds:.0f}, or use"
+    " --interval {value}",
+    "单位是毫秒，且不能小于 500：{value} 秒应写成 {milliseconds:.0f}，或使用 --interval {value}",
+)
+
+# Values that contradict each other
+
+KEY_TWICE = Message("api_key and api_key_file are both set: keep one of them", "api_key 和 api_key_file 只能设置一个")
+SECRET_TWICE = Message("secret and secret_file are both set; remove one of them", "secret 和 secret_file 只能设置一个")
+AZURE_NEEDS_URL = Message(
+    "enabled with the provider azure needs an api_url, such as https://NAME.openai.azure.com",
+    "provider 为 azure 且 enabled 时需要 api_url，例如 https://NAME.openai.azure.com",
+)
+RETENTION_ORDER = Message("daily_days must not be less than hourly_days", "daily_days 不能小于 hourly_days")
+THRESHOLD_ORDER = Message(
+    "thresholds must be ordered: idle <= low_utilization <= high",
+    "thresholds 必须满足 thresholds.idle <= thresholds.low_utilization <= thresholds.high",
+)
+NO_WEIGHT = Message("at least one weight of scoring must be above 0", "scoring 中至少有一个权重必须大于 0")
+CONTROL_NEEDS_URL = Message("control.enabled needs control.api_url", "control.enabled 需要 control.api_url")
+INVALID_CHANNEL_NAME = Message(
+    "a channel name consists of at most 63 letters, digits, `-`, `_` and `.`",
+    "渠道名最多 63 个字符，只能含字母、数字、`-`、`_` 和 `.`",
+)
+INVALID_CHANNEL = Message(
+    "channel {name}: expected Feishu webhooks or Apprise URLs, separated by spaces",
+    "渠道 {name}：应为飞书 webhook 或 Apprise URL，以空格分隔",
+)
+UNKNOWN_CHANNEL = Message(
+    "{setting}: there is no channel {name!r} in channels", "{setting}：channels 中没有渠道 {name!r}"
+)
+SECRETS_COUNT = Message(
+    "secrets: channel {name} has {secrets} but needs {bots}, one for each of its Feishu webhooks; put bots without a"
+    " secret into a separate channel",
+    "secrets：渠道 {name} 有 {secrets} 个，需要 {bots} 个，每个飞书 webhook 一个；没有密钥的机器人请放到单独的渠道",
+)
+INVALID_LABEL_NAME = Message("labels: {name!r} is not a valid label name", "labels：{name!r} 不是有效的标签名")
+SAME_VALUE_TWICE = Message(
+    "{flag} and another flag set the same value: keep one of them", "{flag} 与另一个参数设置了同一个值：只能保留一个"
+)
+
+# Unknown settings, and settings of a command
+
+UNKNOWN_SETTING = Message("{flag} {path}: unknown setting; {hint}", "{flag} {path}：未知的配置项；{hint}")
+SETTING_SUGGESTION = Message("did you mean {nearest!r}?", "您是否想输入 {nearest!r}？")
+SETTINGS_LISTED = Message("`gpusteward settings` lists all settings", "`gpusteward settings` 会列出所有配置项")
+NO_SETTING_VALUE = Message(
+    "--set {assignment!r} has no value: write --set PATH=VALUE", "--set {assignment!r} 缺少值：请写成 --set PATH=VALUE"
+)
+FIXED_SETTING = Message(
+    "{flag} {path}: `gpusteward {command}` sets this itself; use `gpusteward serve` to choose it",
+    "{flag} {path}：`gpusteward {command}` 会自行设置该项；如需指定请用 `gpusteward serve`",
+)
+UNEXPECTED_AGENT_ARGUMENT = Message(
+    "unexpected argument {word!r}: settings are flags, see --help", "多余的参数 {word!r}：配置均为命令行参数，见 --help"
+)
+
+# Files and addresses
+
+NOT_YAML = Message("{where} is not YAML: {reason}", "{where}不是有效的 YAML（{reason}）")
+NESTED_TOO_DEEPLY = Message("nested too deeply", "嵌套过深")
+UNREADABLE_YAML = Message("unreadable", "无法解析")
+NOT_A_SECTION = Message("{where}: expected keys with values, found {found}", "{where}：应为键值对，实际为{found}")
+SECTION_WITH_ORIGIN = Message("{path} ({origin})", "{path}（{origin}）")
+A_LIST = Message("a list", "列表")
+A_SINGLE_VALUE = Message("a single value", "单个值")
+NOT_UTF8 = Message(
+    "{path} is not UTF-8 text: {reason} at byte {byte}", "{path} 不是 UTF-8 文本：第 {byte} 字节，{reason}"
+)
+FILE_UNREADABLE = Message(
+    "{path} cannot be read: {reason}; check {setting}", "无法读取 {path}：{reason}；请检查 {setting}"
+)
+CANNOT_LISTEN = Message(
+    "--address {address!r}: cannot listen there: {reason}; choose another with --address HOST:PORT",
+    "--address {address!r}：无法监听该地址：{reason}；请用 --address HOST:PORT 指定其他地址",
+)
+AGENT_CANNOT_LISTEN = Message("cannot listen on {address}: {reason}", "无法监听 {address}：{reason}")
+UNKNOWN_LISTEN_HOST = Message(
+    "unknown host {host!r}; use an address of this machine, or only :{port}",
+    "未知主机 {host!r}；请使用本机地址，或只写 :{port}",
+)
+LISTEN_ERRORS: Mapping[int, Message] = {
+    errno.EADDRINUSE: Message(
+        "port {port} is in use; choose another one with --address :PORT",
+        "端口 {port} 已被占用；请用 --address :PORT 指定其他端口",
+    ),
+    errno.EADDRNOTAVAIL: Message(
+        "{host} is not an address of this machine; use one that is, or only :{port}",
+        "{host} 不是本机地址；请使用本机地址，或只写 :{port}",
+    ),
+    errno.EACCES: Message(
+        "port {port} needs privileges; choose one above 1023 with --address :PORT",
+        "端口 {port} 需要特权；请用 --address :PORT 指定大于 1023 的端口",
+    ),
+}
+WEB_CONFIG_UNREADABLE = Message(
+    "web config file {path} cannot be read: {reason}", "无法读取 web 配置文件 {path}：{reason}"
+)
+WEB_CONFIG_NOT_YAML = Message("web config file {path} is not YAML: {reason}", "web 配置文件 {path} 不是 YAML：{reason}")
+RATIO_FILE_UNREADABLE = Message(
+    "cannot read the ratio file {path}: {reason}; it must contain one number above 0, such as 2 (each GPU is shared by"
+    " two pods)",
+    "无法读取比例文件 {path}：{reason}；文件内容应为一个大于 0 的数字，例如 2（每张 GPU 由两个 Pod 共享）",
+)
+INVALID_RATIO = Message(
+    "ratio file {path} contains {text!r}; it must contain one number above 0, such as 2 (each GPU is shared by two"
+    " pods)",
+    "比例文件 {path} 的内容为 {text!r}；应为一个大于 0 的数字，例如 2（每张 GPU 由两个 Pod 共享）",
+)
+INVALID_DEVICES = Message(
+    "--devices {text!r}: use f, g, i or g+i; g and i accept ids, as in g:0,1,3-5",
+    "--devices {text!r}：请写成 f、g、i 或 g+i；g 和 i 可以带编号，例如 g:0,1,3-5",
+)
+DEVICES_WITHOUT_IDS = Message(
+    "--devices {text!r}: only g and i accept a list of ids, as in g:0,1,3-5",
+    "--devices {text!r}：只有 g 和 i 可以带编号列表，例如 g:0,1,3-5",
+)
+INVALID_DEVICE_RANGE = Message(
+    "--devices {text!r}: {part!r} is neither an id nor a range such as 3-5",
+    "--devices {text!r}：{part!r} 既不是编号，也不是 3-5 这样的范围",
+)
+BACKWARD_DEVICE_RANGE = Message(
+    "--devices {text!r}: the range {part!r} runs backwards", "--devices {text!r}：范围 {part!r} 的起止颠倒"
+)
