@@ -58,9 +58,9 @@ class TextRowIndex(RowIndex[K], Generic[K, D]):
             self._by_text.add(hashes[new], rows[new])
         return rows
 
-    def read_details(self, texts: Sequence[bytes], labels: D) -> tuple[Rows, list[D]]:
-        """The row and the details of each label text. `labels`: the name of the label that holds each detail. Raises
-        SourceError for labels that cannot be read."""
+    def read_details(self, texts: Sequence[bytes], *labels: D) -> tuple[Rows, list[D]]:
+        """The row and the details of each label text. `labels`: the name of the label that holds each detail, and
+        others for series without the first. Raises SourceError for labels that cannot be read."""
         hashes = _hash(texts)
         positions = self._details_by_text.find(hashes)
         new = np.flatnonzero(positions < 0)
@@ -68,8 +68,9 @@ class TextRowIndex(RowIndex[K], Generic[K, D]):
             parsed = [decode_labels(texts[position]) for position in new.tolist()]
             positions[new] = np.arange(len(new)) + len(self._details)
             self._detail_rows = np.concatenate((self._detail_rows, self._add_labels(parsed)))
-            make = cast("Callable[[Iterable[str]], D]", type(labels)._make)
-            self._details += [make([self._share(each.get(name, "")) for name in labels]) for each in parsed]
+            make = cast("Callable[[Iterable[str]], D]", type(labels[0])._make)
+            names = list(zip(*labels, strict=True))  # of each detail
+            self._details += [make([self._share(find_label(each, detail)) for detail in names]) for each in parsed]
             self._details_by_text.add(hashes[new], positions[new])
         return self._detail_rows[positions], list(map(self._details.__getitem__, positions.tolist()))
 
@@ -82,6 +83,11 @@ class TextRowIndex(RowIndex[K], Generic[K, D]):
 
     def _add_labels(self, labels: Iterable[Mapping[str, str]]) -> Rows:
         return self.add([self._read_key(each) for each in labels])
+
+
+def find_label(labels: Mapping[str, str], names: Sequence[str]) -> str:
+    """The value of the first of these labels that the series has."""
+    return next((value for name in names if (value := labels.get(name))), "")
 
 
 HolderIndex = TextRowIndex[HolderKey, HolderDetails]

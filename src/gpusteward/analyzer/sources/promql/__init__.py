@@ -5,6 +5,7 @@
     scheme_reader.py     reads one metric scheme: plan, run, build its partial table
     query_plan.py        the queries of a cycle
     query_runner.py      runs them and collects the results
+    unlisted_holders.py  holders that another series names than the presence series
     (engine.client, engine.decode, engine.label_text_index: request -> rows and values)
     (usage.query_results, usage.partial_tables, usage.presence, usage.measures: rows and values -> usage table)
 

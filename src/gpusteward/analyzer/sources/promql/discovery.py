@@ -1,12 +1,14 @@
 """Discovers what a site has: the engine, metric schemes and their labels, recording rules, scrape intervals, and the
 number of GPUs. Repeated every `prometheus.relearn_cycles` cycles."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from gpusteward.analyzer.sources.engine.client import Engine
 from gpusteward.analyzer.sources.engine.decode import decode_labels, decode_plain, decode_vector
+from gpusteward.analyzer.sources.engine.label_text_index import find_label
 from gpusteward.analyzer.sources.promql.expressions import RULE_PREFIX, rule_name, write_duration
 from gpusteward.analyzer.sources.promql.query_plan import (
     DetectedScheme,
@@ -14,21 +16,18 @@ from gpusteward.analyzer.sources.promql.query_plan import (
     SeriesGroup,
     device_matchers,
     plan_holders,
-    write_missing_presence,
 )
 from gpusteward.analyzer.sources.promql.scheme_detection import detect_schemes, read_metric_names
 from gpusteward.analyzer.sources.promql.scrape_intervals import read_scrape_intervals
 from gpusteward.analyzer.sources.usage.coverage import ScrapeIntervals
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
-from gpusteward.analyzer.sources.usage.quantities import Aggregation, Quantity
+from gpusteward.analyzer.sources.usage.quantities import SHOWS_GPUS, Aggregation, Quantity
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, write_selector
 from gpusteward.core import metrics
 from gpusteward.core.errors import SourceError
 
 VICTORIA = "VictoriaMetrics"
 Fleet = Mapping[tuple[str, str], int]  # (node, model) -> GPUs
-_IN_EVERY_GPU = (Quantity.IDENTITY, Quantity.MEMORY_USED, Quantity.CORE, Quantity.ENGINE)
-"""What every GPU has, most reliable first."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +70,6 @@ def discover(engine: Engine, condition: Matchers, *, at: float, window_seconds: 
         expressions = [_write_node_count(plan_holders(other, condition)) for other in others]
         ignored_nodes = {expression: _count(engine, expression, at) for expression in expressions}
         schemes = native
-    schemes = [
-        replace(detected, is_presence_complete=_is_presence_complete(engine, detected, condition, at))
-        for detected in schemes
-    ]
     return DiscoveryResult(
         engine=product,
         version=version,
@@ -121,20 +116,12 @@ def _covers_all(engine: Engine, others: list[DetectedScheme], condition: Matcher
 
 
 def _write_uncovered(plan: QueryPlan, known: str) -> Iterator[str]:
-    """For every core metric: exporters of different versions use different names, and so do MIG instances and GPUs."""
+    """For every metric that shows GPUs: exporters differ in them, and so do MIG instances and GPUs."""
     label = plan.mapping.uuid
-    cores = dict.fromkeys((query.metric, query.matchers) for query in plan.queries if query.quantity is Quantity.CORE)
-    for metric, matchers in cores or {(plan.metric, plan.matchers): None}:
+    shown = dict.fromkeys((query.metric, query.matchers) for query in plan.queries if query.quantity in SHOWS_GPUS)
+    for metric, matchers in shown or {(plan.metric, plan.matchers): None}:
         series = write_selector(metric, matchers)
         yield f'count({series} unless on ({label}) label_replace({known}, "{label}", "$1", "uuid", "(.*)"))'
-
-
-def _is_presence_complete(engine: Engine, detected: DetectedScheme, condition: Matchers, at: float) -> bool:
-    """Always in the native scheme, where only the presence series show allocations."""
-    if detected.scheme is MetricScheme.NATIVE:
-        return True
-    missing = write_missing_presence(detected, condition)
-    return all(_count(engine, f"count({expression})", at) == 0 for expression in missing)
 
 
 def _write_node_count(plan: QueryPlan) -> str:
@@ -184,48 +171,47 @@ def _describe(detected: DetectedScheme) -> dict[str, Any]:
 
 def count_fleet(engine: Engine, schemes: Iterable[DetectedScheme], condition: Matchers, *, at: float) -> Fleet:
     """All GPUs, held or not, by node and model; each node from its most trusted scheme. Raises SourceError."""
-    counts: dict[tuple[str, str], int] = {}
-    for query in _plan_fleet(schemes, condition):
-        counted = {node for node, _ in counts}
-        vector = decode_vector(engine.query(query.expression, at))
-        for text, count in zip(vector.labels, vector.values.tolist(), strict=True):
-            labels = decode_labels(text)
-            node, model = labels.get(query.node_label, ""), labels.get(query.model_label, "")
-            if node not in counted:
-                counts[node, model] = int(count)
-    return counts
-
-
-@dataclass(frozen=True, slots=True)
-class _FleetQuery:
-    expression: str
-    node_label: str
-    model_label: str
-
-
-def _plan_fleet(schemes: Iterable[DetectedScheme], condition: Matchers) -> Iterator[_FleetQuery]:
+    fleet: Counter[tuple[str, str]] = Counter()
     for detected in schemes:
         # HAMi's own metrics do not include GPUs without a holder.
         group = detected.holder if detected.scheme is MetricScheme.DCGM else detected.device
         if group is not None:
-            yield from _plan_group(group, condition, is_native=detected.scheme is MetricScheme.NATIVE)
+            counted = {node for node, _ in fleet}
+            counts = _count_group(engine, group, condition, is_native=detected.scheme is MetricScheme.NATIVE, at=at)
+            fleet.update({key: count for key, count in counts.items() if key[0] not in counted})
+    return fleet
 
 
-def _plan_group(group: SeriesGroup, condition: Matchers, *, is_native: bool) -> Iterator[_FleetQuery]:
-    """Counts each device once, however many series, exporters and MIG instances it has."""
-    mapping = group.mapping
-    node, model = mapping.node, "model" if is_native else mapping.model
+def _count_group(
+    engine: Engine, group: SeriesGroup, condition: Matchers, *, is_native: bool, at: float
+) -> Counter[tuple[str, str]]:
+    """Each device once, however many series, exporters and MIG instances it has. Raises SourceError."""
+    nodes = [group.mapping.node, *(names.node for names in group.fallbacks)]
+    models = ["model"] if is_native else [group.mapping.model, *(names.model for names in group.fallbacks)]
+    counts: Counter[tuple[str, str]] = Counter()
+    for number, expression in enumerate(_write_fleet(group, condition, [*nodes, *models], is_native=is_native)):
+        try:
+            vector = decode_vector(engine.query(expression, at))
+        except SourceError:
+            if not number:
+                raise
+            continue  # GPUs that only this metric shows; they count if they are held
+        for text, count in zip(vector.labels, vector.values.tolist(), strict=True):
+            labels = decode_labels(text)
+            counts[find_label(labels, nodes), find_label(labels, models)] += int(count)
+    return counts
+
+
+def _write_fleet(group: SeriesGroup, condition: Matchers, labels: list[str], *, is_native: bool) -> Iterator[str]:
+    """For each metric, the devices that the metrics before do not show: one query over all would select too much."""
     # The agent reports a MIG instance under its own uuid, beside its GPU; DCGM under the uuid of the GPU.
+    mapping = group.mapping
     whole_gpus = (Matcher(mapping.instance, "=", ""),) if is_native and mapping.instance else ()
-    by = ", ".join(filter(None, (node, model)))
-    devices = ", ".join(filter(None, (node, model, mapping.uuid)))
-    for metric in _choose_metrics(group):
-        selector = write_selector(metric, (*device_matchers(condition), *whole_gpus))
-        yield _FleetQuery(f"count by ({by}) (group by ({devices}) ({selector}))", node, model)
-
-
-def _choose_metrics(group: SeriesGroup) -> Iterable[str]:
-    for quantity in _IN_EVERY_GPU:
-        if names := dict.fromkeys(signal.metric for signal in group.signals if signal.quantity is quantity):
-            return names
-    return ()
+    matchers = (*device_matchers(condition), *whole_gpus)
+    by = ", ".join(filter(None, labels))
+    devices = ", ".join(filter(None, (*labels, mapping.uuid)))
+    shown = ""
+    for metric in group.list_metrics(*((Quantity.IDENTITY,) if is_native else SHOWS_GPUS)):
+        selector = write_selector(metric, matchers)
+        yield f"count by ({by}) (group by ({devices}) ({selector}{shown}))"
+        shown += f" unless on ({mapping.uuid}) {selector}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 from gpusteward.analyzer.sources.usage.quantities import (
     PRESENCE_IN_WINDOW,
@@ -45,6 +46,8 @@ class Query:
     key_labels: HolderKey | DeviceKey  # the label of each part of the key
     matchers: Matchers = ()
     detail_labels: HolderDetails | DeviceDetails | None = None  # the label of each detail, if details are queried
+    fallbacks: tuple[HolderDetails, ...] = ()  # further labels of the details, for series without the first ones
+    other_than: tuple["Query", ...] = ()  # leave out the keys that these have now
 
     @property
     def level(self) -> Level:
@@ -73,8 +76,15 @@ class Query:
         inner = window.aggregate(self.metric, matchers, self.aggregation)
         if self.key == PRESENCE_IN_WINDOW:
             inner = f"{inner} unless {write_selector(self.metric, matchers)}"
-        labels = (label for label in (*self.key_labels, *(self.detail_labels or ())) if label)
-        return f"max by ({', '.join(labels)}) ({inner})"
+        if self.other_than:
+            others = " or ".join(write_selector(other.metric, (*other.matchers, *shard)) for other in self.other_than)
+            inner = f"{inner} unless on ({_join(self.key_labels)}) ({others})"
+        labels = (*self.key_labels, *(self.detail_labels or ()), *chain.from_iterable(self.fallbacks))
+        return f"max by ({_join(labels)}) ({inner})"
+
+
+def _join(labels: Iterable[str]) -> str:
+    return ", ".join(label for label in labels if label)
 
 
 def write_range(seconds: float) -> str:

@@ -12,14 +12,13 @@ from gpusteward.analyzer.sources.usage.metric_schemes import CORE_AGGREGATIONS, 
 from gpusteward.analyzer.sources.usage.quantities import (
     PRESENCE_IN_WINDOW,
     PRESENCE_NOW,
-    Aggregation,
     Level,
     Quantity,
     QueryKey,
     Signal,
 )
 from gpusteward.analyzer.sources.usage.row_index import DeviceDetails, HolderDetails
-from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, write_selector
+from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers
 
 DEVICE_DETAIL_LABELS = DeviceDetails(parent_uuid="parent_uuid", model="model")
 _HOLDER_LABELS = frozenset(label for field in ("namespace", "pod", "container") for label in CANDIDATES[field])
@@ -40,6 +39,16 @@ class SeriesGroup:
 
     mapping: LabelMapping
     signals: tuple[Signal, ...]
+    fallbacks: tuple[HolderDetails, ...] = ()
+    """Further labels of the details: versions of an exporter may differ in them, within one job too."""
+
+    @property
+    def holder_signals(self) -> list[Signal]:
+        return [signal for signal in self.signals if signal.level is Level.HOLDER]
+
+    def list_metrics(self, *quantities: Quantity) -> list[str]:
+        """The metrics of these quantities, in this order."""
+        return list(dict.fromkeys(one.metric for each in quantities for one in self.signals if one.quantity is each))
 
     @property
     def main_signal(self) -> Signal | None:
@@ -55,7 +64,6 @@ class DetectedScheme:
     scheme: MetricScheme
     holder: SeriesGroup
     device: SeriesGroup | None = None
-    is_presence_complete: bool = False  # whether every holder with a core value is in the presence series
     jobs: Matchers = ()  # the scrape jobs it is restricted to, where jobs label the holder differently
 
     @property
@@ -99,7 +107,7 @@ def plan_holders(detected: DetectedScheme, condition: Matchers) -> QueryPlan:
     signals = _holder_signals(detected)
     devices = [signal for signal in group.signals if signal.level is Level.DEVICE]
     queries = [
-        *_plan_presence(detected, signals, all_holders),
+        *plan_presence(detected, all_holders),
         *_plan_signals(signals, group.mapping, held),
         *_plan_signals(devices, group.mapping, device_matchers(condition)),
     ]
@@ -110,18 +118,6 @@ def plan_devices(group: SeriesGroup, condition: Matchers) -> QueryPlan:
     """All queries about devices, held or not."""
     matchers = device_matchers(condition)
     return _make_plan(group, list(_plan_signals(group.signals, group.mapping, matchers)), matchers)
-
-
-def write_missing_presence(detected: DetectedScheme, condition: Matchers) -> Iterator[str]:
-    """Expressions for holders that have a core value now and are not in the presence series."""
-    signals, matchers = _holder_signals(detected), holder_matchers((*condition, *detected.jobs))
-    queries = _plan_presence(detected, signals, matchers)
-    presence = [write_selector(query.metric, query.matchers) for query in queries]
-    labels = ", ".join(label for label in detected.holder.mapping.holder if label)
-    for signal in signals:
-        if signal.quantity is Quantity.CORE:
-            core = write_selector(signal.metric, (*matchers, *signal.matchers))
-            yield f"{core} unless on ({labels}) ({' or '.join(presence)})"
 
 
 def holder_matchers(condition: Matchers) -> Matchers:
@@ -143,18 +139,10 @@ def reports_unheld_devices(scheme: MetricScheme, condition: Matchers) -> bool:
 
 
 def _holder_signals(detected: DetectedScheme) -> list[Signal]:
-    """Where holders may be missing in the presence series, the present core values are queried too."""
-    signals = [signal for signal in detected.holder.signals if signal.level is Level.HOLDER]
-    if detected.scheme is MetricScheme.DCGM:
-        signals = list(_split_mig(signals, detected.holder.mapping.instance))
-    if detected.is_presence_complete or detected.scheme is MetricScheme.NATIVE:
+    signals = detected.holder.holder_signals
+    if detected.scheme is not MetricScheme.DCGM:
         return signals
-    return [
-        replace(signal, aggregations=(*signal.aggregations, Aggregation.LAST))
-        if signal.quantity is Quantity.CORE
-        else signal
-        for signal in signals
-    ]
+    return list(_split_mig(signals, detected.holder.mapping.instance))
 
 
 def _held_label(detected: DetectedScheme) -> str:
@@ -179,25 +167,29 @@ def _make_plan(group: SeriesGroup, queries: list[Query], matchers: Matchers) -> 
 
 _PRESENCE_QUANTITIES = {
     MetricScheme.NATIVE: (Quantity.PRESENCE,),
-    MetricScheme.HAMI: (Quantity.MEMORY_LIMIT, Quantity.MEMORY_USED),
-    MetricScheme.DCGM: (Quantity.MEMORY_USED,),
+    MetricScheme.HAMI: (Quantity.MEMORY_LIMIT, Quantity.MEMORY_USED, Quantity.CORE),
+    MetricScheme.DCGM: (Quantity.MEMORY_USED, Quantity.CORE, Quantity.ENGINE),
 }
-"""What every holder has, even if its core is not measured."""
+"""What nearly every holder has, even if its core is not measured, most reliable first."""
 
 
-def _plan_presence(detected: DetectedScheme, signals: list[Signal], matchers: Matchers) -> Iterator[Query]:
-    """The holders that exist now, with their details.
+def plan_presence(detected: DetectedScheme, matchers: Matchers) -> Iterator[Query]:
+    """The holders that exist now, with their details; those without these series are found by `unlisted_holders`.
 
     Devices without a holder are selected too: this shows which allocations have ended and which exporters are down.
     """
-    mapping = detected.holder.mapping
-    labels = detail_labels(detected.scheme, mapping)
-    quantities = {signal.quantity for signal in signals}
-    presence = next((each for each in _PRESENCE_QUANTITIES[detected.scheme] if each in quantities), Quantity.CORE)
+    group = detected.holder
+    labels = detail_labels(detected.scheme, group.mapping)
+    signals = group.holder_signals
+    quantities = [signal.quantity for signal in signals]
+    preferred = (*_PRESENCE_QUANTITIES[detected.scheme], *quantities)
+    presence = next((each for each in preferred if each in quantities), None)
     for signal in signals:
         if signal.quantity is presence:
             selected = (*matchers, *signal.matchers)
-            yield Query(PRESENCE_NOW, signal.metric, signal.scale, mapping.holder, selected, labels)
+            yield Query(
+                PRESENCE_NOW, signal.metric, signal.scale, group.mapping.holder, selected, labels, group.fallbacks
+            )
 
 
 def _plan_signals(signals: Iterable[Signal], mapping: LabelMapping, matchers: Matchers) -> Iterator[Query]:

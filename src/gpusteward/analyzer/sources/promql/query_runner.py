@@ -47,7 +47,7 @@ class ResultCollector:
         labels = query.detail_labels
         with self._lock:
             if isinstance(labels, HolderDetails):
-                rows, holder_details = self._holders.read_details(vector.labels, labels)
+                rows, holder_details = self._holders.read_details(vector.labels, labels, *query.fallbacks)
                 return ResultChunk(query.key, rows, holder_details=holder_details)
             if isinstance(labels, DeviceDetails):
                 rows, device_details = self._devices.read_details(vector.labels, labels)

@@ -5,8 +5,9 @@ holder; where it is not, the holder is `exported_pod` and `pod` is the exporter.
 ones are detected as a separate scheme; read with the usual labels, they would have no holders.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 
 from gpusteward.analyzer.sources.engine.client import Engine, Fields, LimitError
 from gpusteward.analyzer.sources.engine.decode import decode_labels, decode_names, decode_vector
@@ -14,16 +15,17 @@ from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, Series
 from gpusteward.analyzer.sources.usage.label_mapping import CANDIDATES, map_labels
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme, dcgm_signals, hami_signals, native_signals
 from gpusteward.analyzer.sources.usage.quantities import Level, Quantity, Signal
+from gpusteward.analyzer.sources.usage.row_index import HolderDetails
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, match_any, write_selector
 from gpusteward.logs import Log
 
 log = Log(__name__)
 
 LOOK_BACK_SECONDS = 3600.0
-_SAMPLED = (Quantity.PRESENCE, Quantity.CORE, Quantity.ENGINE, Quantity.MEMORY_USED)
+_SAMPLED = (Quantity.PRESENCE, Quantity.CORE, Quantity.ENGINE, Quantity.MEMORY_USED, Quantity.POWER)
 """The metrics whose labels are looked up: an exporter labels all its metrics alike, except that not all have MIG."""
-_IN_EVERY_JOB = (Quantity.PRESENCE, Quantity.MEMORY_USED, Quantity.CORE, Quantity.ENGINE)
-"""What every job exports, most reliable first."""
+_IN_EVERY_JOB = (Quantity.PRESENCE, Quantity.MEMORY_USED, Quantity.CORE, Quantity.ENGINE, Quantity.POWER)
+"""What nearly every job exports, most reliable first."""
 
 
 def read_metric_names(engine: Engine, at: float) -> set[str]:
@@ -63,13 +65,35 @@ def _detect_dcgm(engine: Engine, names: Collection[str], at: float) -> Iterator[
     if not (signals := dcgm_signals(names)):
         return
     labels = _read_labels(engine, signals, at)
-    detected = DetectedScheme(MetricScheme.DCGM, SeriesGroup(map_labels(labels), signals))
+    group = SeriesGroup(map_labels(labels), signals)
+    detected = DetectedScheme(MetricScheme.DCGM, replace(group, fallbacks=_find_fallbacks(engine, group, labels, at)))
     yield from _split_by_job(engine, detected, labels, at)
 
 
 def _read_labels(engine: Engine, signals: Iterable[Signal], at: float) -> set[str]:
     selectors = [("match[]", metric) for metric in _list_sampled(signals)]
     return set(decode_names(engine.fetch("/api/v1/labels", (*selectors, *_span(at))))) if selectors else set()
+
+
+def _find_fallbacks(
+    engine: Engine, group: SeriesGroup, labels: Collection[str], at: float
+) -> tuple[HolderDetails, ...]:
+    """Other labels of the details, where series lack the usual one: dcgm-exporter 4.8.3 renamed `Hostname`, and an
+    upgrade takes a while. Raises SourceError."""
+    usual = group.mapping.details
+    others = {
+        field: [name for name in CANDIDATES[field] if name in labels and name != getattr(usual, field)]
+        for field in ("node", "gpu", "model")
+    }
+    metric = match_any("__name__", _choose_metrics(group))
+    lacking = [field for field, names in others.items() if names and _lacks(engine, metric, getattr(usual, field), at)]
+    rows = zip_longest(*(others[field] for field in lacking), fillvalue="")
+    return tuple(HolderDetails(**dict(zip(lacking, names, strict=True))) for names in rows)
+
+
+def _lacks(engine: Engine, metric: Matcher, label: str, at: float) -> bool:
+    selector = write_selector("", (metric, Matcher(label, "=", "")))
+    return len(decode_vector(engine.query(f"count({selector})", at))) > 0
 
 
 def _list_sampled(signals: Iterable[Signal]) -> list[str]:
@@ -91,7 +115,7 @@ def _split_by_job(
     if not others or not mapping.job:
         return
     metrics = match_any("__name__", _list_sampled(detected.holder.signals))
-    for label, jobs in _find_jobs(engine, match_any("__name__", _choose_metrics(detected)), mapping.pod, others, at):
+    for label, jobs in _find_jobs(engine, detected, others, at):
         only: Matchers = (match_any("job", sorted(jobs)),)
         fields = (("match[]", write_selector("", (metrics, *only))), *_span(at))
         own = map_labels(decode_names(engine.fetch("/api/v1/labels", fields)))
@@ -99,30 +123,38 @@ def _split_by_job(
             yield replace(detected, holder=replace(detected.holder, mapping=own), jobs=only)
 
 
-def _choose_metrics(detected: DetectedScheme) -> list[str]:
-    """One quantity that every job exports, under all its metric names."""
-    for quantity in _IN_EVERY_JOB:
-        names = dict.fromkeys(signal.metric for signal in detected.holder.signals if signal.quantity is quantity)
-        if names:
-            return list(names)
-    return [signal.metric for signal in detected.holder.signals[:1]]
+def _choose_metrics(group: SeriesGroup) -> list[str]:
+    """One quantity that nearly every job exports, under all its metric names."""
+    found = (names for quantity in _IN_EVERY_JOB if (names := group.list_metrics(quantity)))
+    return next(found, [signal.metric for signal in group.signals[:1]])
 
 
 def _find_jobs(
+    engine: Engine, detected: DetectedScheme, others: Sequence[str], at: float
+) -> Iterable[tuple[str, set[str]]]:
+    """Jobs without any holder under the usual label, by the label that names their holders. Raises SourceError."""
+    group, main = detected.holder, _choose_metrics(detected.holder)
+    # A job may lack the main metric. On a large site the engine may refuse to select all of them at once.
+    all_metrics = main if detected.scheme is MetricScheme.NATIVE else group.list_metrics(*_IN_EVERY_JOB)
+    for names in dict.fromkeys((tuple(all_metrics), tuple(main))):
+        try:
+            return list(_compare_jobs(engine, match_any("__name__", names), group.mapping.pod, others, at))
+        except LimitError as error:
+            log.warning("labels_of_jobs_not_compared", usual=group.mapping.pod, metrics=len(names), reason=error)
+    return ()
+
+
+def _compare_jobs(
     engine: Engine, metric: Matcher, usual: str, others: Iterable[str], at: float
 ) -> Iterator[tuple[str, set[str]]]:
-    """Jobs without any holder under the usual label, by the label that names their holders."""
     all_series = write_selector("", (metric,))
     held = write_selector("", (metric, Matcher(usual, "!=", "")))
-    try:
-        left = _list_jobs(engine, f"count by (job) ({all_series} unless on (job) {held})", at)
-        for label in others:
-            jobs = _list_jobs(engine, _write_holders(metric, label, left), at) if left else set[str]()
-            left -= jobs
-            if jobs:
-                yield label, jobs
-    except LimitError as error:
-        log.warning("labels_of_jobs_not_compared", usual=usual, reason=error)
+    left = _list_jobs(engine, f"count by (job) ({all_series} unless on (job) {held})", at)
+    for label in others:
+        jobs = _list_jobs(engine, _write_holders(metric, label, left), at) if left else set[str]()
+        left -= jobs
+        if jobs:
+            yield label, jobs
 
 
 def _write_holders(metric: Matcher, label: str, jobs: Collection[str]) -> str:

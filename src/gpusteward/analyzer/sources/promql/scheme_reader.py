@@ -3,7 +3,7 @@
 import time
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpusteward.analyzer.sources.engine.client import Engine
 from gpusteward.analyzer.sources.engine.label_text_index import DeviceIndex, HolderIndex, TextRowIndex
@@ -24,10 +24,16 @@ from gpusteward.analyzer.sources.promql.query_runner import (
     plan_queries,
     run_tasks,
 )
+from gpusteward.analyzer.sources.promql.unlisted_holders import (
+    MAX_SELECTED,
+    can_have_unlisted,
+    select_all,
+    select_by_uuid,
+)
 from gpusteward.analyzer.sources.usage.coverage import ExpectedSamples
 from gpusteward.analyzer.sources.usage.partial_tables import AllocationCache, PartialTable, build_partial_table
-from gpusteward.analyzer.sources.usage.presence import list_stale_rows
-from gpusteward.analyzer.sources.usage.quantities import Level, QueryKey
+from gpusteward.analyzer.sources.usage.presence import list_stale_rows, list_unlisted_rows
+from gpusteward.analyzer.sources.usage.quantities import Level, Quantity, QueryKey
 from gpusteward.analyzer.sources.usage.query_results import QueryResults
 from gpusteward.analyzer.sources.usage.row_index import DeviceKey, HolderKey
 from gpusteward.analyzer.sources.usage.selectors import Matchers
@@ -179,6 +185,8 @@ class SchemeReader:
         if not queries_static and static.has_new_devices(results):
             self._run([plan.only_static() for plan in plans], collector, cycle)
             queries_static = True
+        if can_have_unlisted(detected, results):
+            self._find_unlisted(detected, plans[0], collector, cycle)
         if stale.find_without_details(list_stale_rows(results)):
             self._run([plans[0].only_presence_in_window()], collector, cycle)
         if not results.is_empty:
@@ -186,6 +194,24 @@ class SchemeReader:
             if queries_static:
                 static.update(results, indexes.devices, plans)
         return results
+
+    def _find_unlisted(
+        self, detected: DetectedScheme, plan: QueryPlan, collector: ResultCollector, cycle: ReadCycle
+    ) -> None:
+        """Ask the other metrics for holders that the presence series do not name."""
+        results, ended = collector.results, self._states[detected.key].stale.ended_rows
+        rows, tried = list_unlisted_rows(results, ended), set[Quantity]()
+        while len(rows) > MAX_SELECTED:
+            queries = tuple(select_all(detected, self._condition, results, rows, tried))
+            self._run([replace(plan, queries=queries)], collector, cycle)
+            before, rows = len(rows), list_unlisted_rows(results, ended)
+            if len(rows) == before:
+                return  # nothing reports them
+        if rows:
+            uuids = [results.holders.keys[row].uuid for row in rows]
+            few = select_by_uuid(detected, self._condition, uuids)
+            tasks = plan_queries(self._engine, few, window=cycle.window, shard=(), at=cycle.at)
+            run_tasks(list(tasks), collector, concurrency=self._engine.max_concurrent_queries)
 
     def _find_indexes(self, plans: Sequence[QueryPlan]) -> _Indexes:
         """Those of the last cycle, unless the labels have changed or most of the rows have ended."""

@@ -11,11 +11,8 @@ from gpusteward.analyzer.sources.usage.metric_schemes import (
     hami_signals,
     native_signals,
 )
-from gpusteward.analyzer.sources.usage.quantities import Aggregation, Quantity, Signal
+from gpusteward.analyzer.sources.usage.quantities import SHOWS_GPUS, Aggregation, Quantity, Signal
 from gpusteward.core import metrics
-
-_PRESENCE = frozenset({Quantity.PRESENCE, Quantity.MEMORY_LIMIT, Quantity.MEMORY_USED, Quantity.CORE})
-"""Quantities whose series can show which holders exist, with the details in their labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +24,7 @@ class MetricFamily:
     is_windowed_counter: bool
     shows_presence: bool  # its labels show which holders exist
     shows_devices: bool  # its labels describe devices
+    shows_gpus: bool  # GPUs are counted by its series
     attributions: frozenset[str] | None  # the values of the label `by` that are needed; None: all
 
     def needs(self, attribution: str) -> bool:
@@ -52,10 +50,18 @@ def _make_families() -> Iterable[MetricFamily]:
             scheme,
             is_windowed_gauge=bool(aggregations - {Aggregation.LAST, Aggregation.INCREASE}),
             is_windowed_counter=Aggregation.INCREASE in aggregations,
-            shows_presence=bool(quantities & _PRESENCE),
+            shows_presence=_shows_presence(scheme, quantities, aggregations),
             shows_devices=Quantity.IDENTITY in quantities,
+            shows_gpus=not quantities.isdisjoint(SHOWS_GPUS),
             attributions=_find_attributions(own),
         )
+
+
+def _shows_presence(scheme: MetricScheme, quantities: set[Quantity], aggregations: set[Aggregation]) -> bool:
+    """gpusteward's agent has a metric for it; elsewhere, whoever is named on any line is a holder."""
+    if scheme is MetricScheme.NATIVE:
+        return Quantity.PRESENCE in quantities
+    return Quantity.MEMORY_LIMIT in quantities or bool(aggregations - {Aggregation.LAST})
 
 
 def _find_attributions(signals: Iterable[Signal]) -> frozenset[str] | None:

@@ -163,7 +163,7 @@ def _is_whole_gpu(family: MetricFamily, labels: Labels, unified: Labels) -> bool
     """Counts in the fleet. DCGM gives a MIG instance the uuid of its parent, so its series count too."""
     if family.scheme is MetricScheme.NATIVE:
         return family.shows_devices and not unified["instance"] and not labels.get("parent_uuid")
-    return family.scheme is MetricScheme.DCGM and family.shows_presence
+    return family.scheme is MetricScheme.DCGM and family.shows_gpus
 
 
 class SeriesRows(NamedTuple):

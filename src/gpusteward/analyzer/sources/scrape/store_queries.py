@@ -10,18 +10,16 @@ from numpy.typing import NDArray
 from gpusteward.analyzer.sources.promql.expressions import Query
 from gpusteward.analyzer.sources.promql.on_demand_queries import MAX_POINTS, chart_signals
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, SeriesGroup, plan_devices, plan_holders
-from gpusteward.analyzer.sources.scrape.metric_filter import BY_NAME
+from gpusteward.analyzer.sources.scrape.metric_filter import BY_NAME, FAMILIES
 from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreWindow
 from gpusteward.analyzer.sources.scrape.series import UNIFIED_LABELS, FleetKey, SeriesLabels, SeriesNumbers, SeriesTrait
 from gpusteward.analyzer.sources.scrape.target_samples import SeriesWindow, TimeSeries
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme, dcgm_signals, hami_signals, native_signals
 from gpusteward.analyzer.sources.usage.quantities import (
     MEASURES,
-    PRESENCE_NOW,
     Aggregation,
     Level,
     Quantity,
-    QueryKey,
 )
 from gpusteward.analyzer.sources.usage.query_results import QueryResults
 from gpusteward.analyzer.sources.usage.row_index import HolderKey
@@ -39,7 +37,6 @@ _TRAITS: Mapping[Matcher, tuple[SeriesTrait, bool]] = {
     Matcher("by", "=", "unattributed"): (SeriesTrait.BY_UNATTRIBUTED, True),
 }
 """The matchers that a plan may contain, each with the trait that a series must or must not have."""
-_CORE_NOW = QueryKey(Level.HOLDER, Quantity.CORE, Aggregation.LAST)
 
 
 class _TraitFilter(NamedTuple):
@@ -80,9 +77,23 @@ def run_queries(detected: DetectedScheme, window: StoreWindow, *, previous_rows:
         key = query.metric, _make_filter(query)
         if key not in selected:
             selected[key] = key[1].select(window.series, query.metric)
-        if not _is_redundant(query, results, window.series, selected[key]):
-            _add_result(results, query, window.series, selected[key])
+        _add_result(results, query, window.series, selected[key])
+    if detected.scheme is not MetricScheme.NATIVE:
+        _add_unlisted(results, detected.scheme, window.series)
     return results
+
+
+def _add_unlisted(results: QueryResults, scheme: MetricScheme, window: SeriesWindow) -> None:
+    """Holders and devices that are on other lines than those of the presence metric, see `promql.unlisted_holders`."""
+    is_listed = np.zeros(len(results.holders), dtype=bool)
+    is_listed[list(results.present)] = True
+    traits = int(SeriesTrait.FOR_HOLDERS)
+    for family in FAMILIES:
+        if family.scheme is scheme and family.shows_presence:
+            selected = _TraitFilter(traits, traits).select(window, family.name)
+            unlisted = selected[~is_listed[window.holder[selected]]]
+            results.add_present(_read_details(window.holder, window, unlisted))
+            is_listed[list(results.present)] = True
 
 
 def add_last_details(
@@ -90,8 +101,8 @@ def add_last_details(
 ) -> None:
     """The details of stale holders, from as far back as samples are kept."""
     series = window.series
-    presence = [query for query in plan_holders(detected, ()).queries if query.key == PRESENCE_NOW]
-    is_presence = np.isin(series.family, [BY_NAME[query.metric].number for query in presence])
+    shown = [family.number for family in FAMILIES if family.scheme is detected.scheme and family.shows_presence]
+    is_presence = np.isin(series.family, shown)
     selected = np.flatnonzero(is_presence & np.isin(series.holder, list(holders)))
     results.last_details |= zip(series.holder[selected].tolist(), series.details[selected].tolist(), strict=True)
 
@@ -104,14 +115,6 @@ def count_fleet(window: StoreWindow) -> Mapping[tuple[str, str], int]:
     for row in sorted(present, key=lambda row: int(series.family[row])):  # families are numbered by preference
         keys.setdefault(window.rows.devices.keys[series.device[row]].uuid, series.fleet_key[row])
     return Counter(keys.values())
-
-
-def _is_redundant(query: Query, results: QueryResults, window: SeriesWindow, selected: SeriesNumbers) -> bool:
-    """The present core utilization is only needed for holders without a presence series, of which there are few."""
-    if query.key != _CORE_NOW:
-        return False
-    present = selected[np.isfinite(window.last[selected])]
-    return results.present.keys() >= set(window.holder[present].tolist())
 
 
 def _make_filter(query: Query) -> _TraitFilter:

@@ -1,5 +1,6 @@
 """Which holders exist: the rows of one metric scheme that go into the usage table."""
 
+from collections.abc import Collection
 from functools import cached_property
 
 import numpy as np
@@ -7,12 +8,11 @@ from numpy.typing import NDArray
 
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.quantities import PRESENCE_NOW, Aggregation, Level, Quantity
-from gpusteward.analyzer.sources.usage.query_results import QueryResults
+from gpusteward.analyzer.sources.usage.query_results import Flags, QueryResults
 from gpusteward.analyzer.sources.usage.row_index import DeviceDetails, DeviceKey, HolderDetails, HolderKey, Rows
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.allocations import Share
 
-Flags = NDArray[np.bool_]
 _NOT_SHARED = frozenset({"", Share.EXCLUSIVE, Share.MIG})
 NO_DETAILS = HolderDetails()
 _NO_DEVICE_DETAILS = DeviceDetails()
@@ -28,8 +28,7 @@ class PresenceTable:
         self.scheme = scheme
         self.results = results
         keys = results.holders.keys
-        existing = dict.fromkeys((*results.present, *_list_rows_with_core(results)))
-        present = [row for row in existing if keys[row].pod]
+        present = [row for row in results.present if keys[row].pod]
         stale = dict.fromkeys((*list_stale_rows(results), *_list_stale_previous_rows(results, set(present))))
         self.rows = [*present, *stale]
         self.keys: list[HolderKey] = [keys[row] for row in self.rows]
@@ -125,15 +124,24 @@ class PresenceTable:
         return np.where(np.array(parents, dtype=bool), rows, -1)
 
 
+def list_unlisted_rows(results: QueryResults, ended: Collection[int] = ()) -> list[int]:
+    """Holders with samples in the window, or of the last cycle, that are not present, without those that have ended."""
+    is_unlisted = results.has_samples
+    is_unlisted[list(results.previous_rows)] = True
+    is_unlisted[[*results.present, *ended]] = False
+    return _with_pod(results, is_unlisted)
+
+
 def list_stale_rows(results: QueryResults) -> list[int]:
     """Holders with samples in the window that are absent now, together with their device."""
-    counts = results.column(Level.HOLDER, Quantity.CORE, Aggregation.COUNT)
-    means = results.column(Level.HOLDER, Quantity.CORE, Aggregation.MEAN)
-    is_missing = np.isfinite(counts) | np.isfinite(means)
-    is_missing[[*results.present, *_list_rows_with_core(results)]] = False
+    is_missing = results.has_samples
+    is_missing[list(results.present)] = False
+    return _without_reporting_devices(results, _with_pod(results, is_missing))
+
+
+def _with_pod(results: QueryResults, flags: Flags) -> list[int]:
     keys = results.holders.keys
-    missing = [row for row in np.flatnonzero(is_missing).tolist() if keys[row].pod]
-    return _without_reporting_devices(results, missing)
+    return [row for row in np.flatnonzero(flags).tolist() if keys[row].pod]
 
 
 def _list_stale_previous_rows(results: QueryResults, present: set[int]) -> list[int]:
@@ -143,14 +151,6 @@ def _list_stale_previous_rows(results: QueryResults, present: set[int]) -> list[
         return []  # most cycles
     missing = [row for row in results.previous_rows if row not in present]
     return missing if PRESENCE_NOW in results.failures else _without_reporting_devices(results, missing)
-
-
-def _list_rows_with_core(results: QueryResults) -> list[int]:
-    """Holders with a core value now. It is not queried for the native scheme: there only the presence series
-    decide, and a process without an allocation also has a core value."""
-    if not results.has(Level.HOLDER, Quantity.CORE, Aggregation.LAST):
-        return []
-    return np.flatnonzero(np.isfinite(results.column(Level.HOLDER, Quantity.CORE, Aggregation.LAST))).tolist()
 
 
 def _without_reporting_devices(results: QueryResults, rows: list[int]) -> list[int]:

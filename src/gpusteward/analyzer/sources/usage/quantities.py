@@ -91,6 +91,9 @@ STATIC_QUANTITIES = frozenset(
 )
 """The last values of a device that make up what does not change: its memory size and its power limit."""
 
+SHOWS_GPUS = (Quantity.MEMORY_USED, Quantity.CORE, Quantity.ENGINE, Quantity.POWER)
+"""What nearly every GPU has, most reliable first: an exporter may lack one of them, but hardly all."""
+
 MEASURES: dict[Quantity, Measure] = {
     Quantity.CORE: Measure.CORE,
     Quantity.MEMORY_COPY: Measure.MEMORY_COPY,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpusteward.analyzer.sources.usage.quantities import (
     PRESENCE_IN_WINDOW,
@@ -27,6 +28,7 @@ from gpusteward.analyzer.sources.usage.row_index import (
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.messages import Message
 
+Flags = NDArray[np.bool_]
 _NO_ROWS: Column = np.empty(0)
 
 
@@ -85,6 +87,15 @@ class QueryResults:
                 self.reported_by_two_nodes.add(row)
 
     @property
+    def has_samples(self) -> Flags:
+        """Which holder rows have a sample of any signal in the window."""
+        found = np.zeros(len(self.holders), dtype=bool)
+        for key, column in self._columns.items():
+            if key.level is Level.HOLDER and key.aggregation is not Aggregation.LAST:
+                found[: len(column)] |= np.isfinite(column)
+        return found
+
+    @property
     def is_empty(self) -> bool:
         """Whether no query returned anything."""
         return not self.present and not self._columns
@@ -92,6 +103,10 @@ class QueryResults:
     def fail(self, keys: Iterable[QueryKey], reason: Message) -> None:
         for key in keys:
             self.failures[key] = reason
+
+    def list_keys(self) -> list[QueryKey]:
+        """The columns that have values."""
+        return list(self._columns)
 
     def has(self, level: Level, quantity: Quantity, aggregation: Aggregation) -> bool:
         return (level, quantity, aggregation) in self._columns

@@ -8,16 +8,9 @@ there is evidence that they have ended: their GPU reports without them, or their
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpusteward.analyzer.sources.usage.partial_tables import PartialTable
-from gpusteward.analyzer.sources.usage.quantities import (
-    PRESENCE_IN_WINDOW,
-    PRESENCE_NOW,
-    Aggregation,
-    Level,
-    Quantity,
-)
+from gpusteward.analyzer.sources.usage.quantities import PRESENCE_IN_WINDOW, PRESENCE_NOW
 from gpusteward.analyzer.sources.usage.query_results import QueryResults
 from gpusteward.analyzer.sources.usage.row_index import HolderKey, RowIndex
 
@@ -52,6 +45,11 @@ class StaleAllocations:
             self._stale_since = {key: since for key, since in self._stale_since.items() if key not in expired}
         return self._rows
 
+    @property
+    def ended_rows(self) -> Sequence[HolderRow]:
+        """Rows that have ended, with samples still in the window; numbered as in `list_previous_rows`."""
+        return self._ended
+
     def _renumber(self, holders: RowIndex[HolderKey]) -> None:
         """The index is a new one, or a copy, in which the same keys have the same numbers."""
         if holders.keys[: len(self._keys)] != self._keys:
@@ -69,7 +67,7 @@ class StaleAllocations:
         if PRESENCE_NOW in results.failures:  # absence means nothing
             self.without_samples, self._rows = frozenset(), table.holder_rows
             return
-        has_samples = _has_samples(results)
+        has_samples = results.has_samples
         self.without_samples = frozenset(position for position, row in stale.items() if not has_samples[row])
         dropped = set(self._list_dropped(results, table, stale, reports_unheld_devices=reports_unheld_devices))
         kept = [results.holders.keys[row] for row in stale.values() if row not in dropped]
@@ -110,17 +108,10 @@ def _pod_of(key: HolderKey) -> tuple[str, str]:
 
 def _list_stale(results: QueryResults, table: PartialTable) -> Iterator[tuple[TableRow, HolderRow]]:
     """Every stale row is unknown, so only the unknown rows are checked: usually a few."""
-    cores = results.column(Level.HOLDER, Quantity.CORE, Aggregation.LAST) if table.unknown else np.empty(0)
     for position in table.unknown:
         row = table.holder_rows[position]
-        if row not in results.present and not np.isfinite(cores[row]):
+        if row not in results.present:
             yield position, row
-
-
-def _has_samples(results: QueryResults) -> NDArray[np.bool_]:
-    """Which holder rows have a core sample in the window."""
-    counts = results.column(Level.HOLDER, Quantity.CORE, Aggregation.COUNT)
-    return np.isfinite(counts) | np.isfinite(results.column(Level.HOLDER, Quantity.CORE, Aggregation.MEAN))
 
 
 def keep_latest(since: dict[HolderKey, float], limit: int) -> dict[HolderKey, float]:

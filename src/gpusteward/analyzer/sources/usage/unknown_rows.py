@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from gpusteward.analyzer.sources.usage.measures import Stats
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
-from gpusteward.analyzer.sources.usage.presence import Flags, PresenceTable
+from gpusteward.analyzer.sources.usage.presence import PresenceTable
 from gpusteward.analyzer.sources.usage.quantities import PRESENCE_NOW, Aggregation, Level, Quantity, QueryKey
+from gpusteward.analyzer.sources.usage.query_results import Flags
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.messages import Message
 from gpusteward.core.usages import Measure, Stat

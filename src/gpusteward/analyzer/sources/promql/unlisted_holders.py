@@ -1,0 +1,70 @@
+"""Holders that the presence series do not name, although another series of theirs does.
+
+Exporters and their targets differ: one has no used memory, another labels only some metrics with the pod. The other
+metrics are asked for such holders in every cycle, but only if there may be any: rows with samples in the window, or of
+the last cycle, that are not present. Most of them have just ended.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from gpusteward.analyzer.sources.promql.expressions import Query
+from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, holder_matchers, plan_presence
+from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
+from gpusteward.analyzer.sources.usage.quantities import PRESENCE_NOW, Level, Quantity
+from gpusteward.analyzer.sources.usage.query_results import QueryResults
+from gpusteward.analyzer.sources.usage.selectors import Matchers, match_any
+
+MAX_SELECTED = 1000
+"""Holders that are asked for by the uuid of their device; more of them are searched in whole metrics."""
+_UUIDS_PER_QUERY = 200
+"""8 KB of text."""
+
+
+def can_have_unlisted(detected: DetectedScheme, results: QueryResults) -> bool:
+    """gpusteward's agent names every holder, and reports processes of others too. While the list of current holders
+    could not be read, nothing can be said about one of them."""
+    return detected.scheme is not MetricScheme.NATIVE and PRESENCE_NOW not in results.failures
+
+
+def select_by_uuid(detected: DetectedScheme, condition: Matchers, uuids: Collection[str]) -> Iterator[Query]:
+    """All metrics of these devices, with a holder or without."""
+    matchers = holder_matchers((*condition, *detected.jobs))
+    others = _list_other_metrics(detected, matchers)
+    found = sorted(set(uuids))
+    label = detected.holder.mapping.uuid
+    for presence in list(plan_presence(detected, matchers))[:1] if others and label else ():
+        for start in range(0, len(found), _UUIDS_PER_QUERY):
+            selected = match_any("__name__", others), match_any(label, found[start : start + _UUIDS_PER_QUERY])
+            yield replace(presence, metric="", matchers=(*matchers, *selected))
+
+
+def select_all(
+    detected: DetectedScheme, condition: Matchers, results: QueryResults, rows: Sequence[int], tried: set[Quantity]
+) -> Iterator[Query]:
+    """The metrics of the quantity that most of these holders have, without what the presence series list."""
+    matchers = holder_matchers((*condition, *detected.jobs))
+    presence = tuple(plan_presence(detected, matchers))
+    listed = {query.metric for query in presence}
+    quantity = _find_most_common(results, rows, tried)
+    for signal in detected.holder.holder_signals if quantity else ():
+        if signal.quantity is quantity and signal.metric not in listed:
+            yield replace(presence[0], metric=signal.metric, matchers=matchers, other_than=presence)
+    tried |= {quantity} if quantity else set()
+
+
+def _list_other_metrics(detected: DetectedScheme, matchers: Matchers) -> list[str]:
+    listed = {query.metric for query in plan_presence(detected, matchers)}
+    return sorted({signal.metric for signal in detected.holder.signals} - listed)
+
+
+def _find_most_common(results: QueryResults, rows: Sequence[int], tried: Collection[Quantity]) -> Quantity | None:
+    counts = Counter[Quantity]()
+    for key in results.list_keys():
+        if key.level is Level.HOLDER and key.quantity not in tried:
+            known = int(np.isfinite(results.column(*key)[rows]).sum())
+            counts[key.quantity] = max(counts[key.quantity], known)
+    return next((quantity for quantity, known in counts.most_common(1) if known), None)
