@@ -73,7 +73,7 @@ def site() -> Iterator[Sample]:
     for number in range(GPUS):
         yield from gpu("one-blank", number, WITHOUT_MEMORY if not number else ALL, "" if number else "one-blank")
     yield from steady("up", 1, TIMES, instance="one-blank:9400", job="dcgm")
-    yield from scrape_history(fleet(2), TIMES, job="agents")
+    yield from scrape_history(fleet(2), TIMES, dialects="native", job="agents")
 
 
 NODES = ("usual", "no-memory", "no-core", "other-job", "renamed", "renamed-no-memory", "mig", "two", "one-blank")

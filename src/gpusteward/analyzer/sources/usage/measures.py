@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
-from gpusteward.analyzer.sources.usage.presence import Flags, PresenceTable
+from gpusteward.analyzer.sources.usage.presence import PresenceTable
 from gpusteward.analyzer.sources.usage.quantities import MEASURES, STATS, Aggregation, Level, Quantity
+from gpusteward.analyzer.sources.usage.query_results import Flags
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.usages import Measure, Stat
 
