@@ -9,7 +9,7 @@ from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.ledger.db_engine import show_url
 from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.prices import PriceSettings
-from gpusteward.analyzer.reports.report import Report, ReportQuery
+from gpusteward.analyzer.reports.report import EndedQuery, EndedWorkload, Report, ReportQuery
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.tables import UsageTable
@@ -64,6 +64,14 @@ class LedgerAccess:
         )
 
         return make_report(self._ledger.engine, query, prices=self._read_prices(), teams=self._read_teams())
+
+    def read_ended_workloads(self, query: EndedQuery) -> list[EndedWorkload]:
+        """May take as long as the database. Raises SourceError, also where the ledger is disabled."""
+        if self._ledger is None:
+            raise SourceError(api_errors.LEDGER_DISABLED)
+        from gpusteward.analyzer.reports.ended_workloads import read_ended_workloads
+
+        return read_ended_workloads(self._ledger.engine, query, prices=self._read_prices())
 
     def describe(self) -> Mapping[str, Any] | None:
         """The state of the ledger without its password; None where it is disabled."""

@@ -46,6 +46,7 @@ ROLE_TOO_LOW = Message(
 SERIES = Message("charts", "图表")
 PROCESSES = Message("processes", "进程")
 REPORTS = Message("reports", "报表")
+ENDED_WORKLOADS = Message("ended workloads", "已结束的工作负载")
 DELIVERIES = Message("deliveries", "投递")
 TOO_MANY_REQUESTS = Message(
     "too many concurrent requests for {resource}; try again", "{resource}的并发请求过多，请稍后重试"

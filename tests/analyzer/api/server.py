@@ -32,7 +32,7 @@ from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.listen_socket import open_socket
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
-from gpusteward.analyzer.reports.report import Report, ReportQuery
+from gpusteward.analyzer.reports.report import EndedQuery, EndedWorkload, Report, ReportQuery
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.serve import configure_server
 from gpusteward.analyzer.settings.settings import ServerSettings, Settings
@@ -168,16 +168,20 @@ def _run_processes(pods: Collection[Pod]) -> PodProcesses:
 
 
 class FakeLedger:
-    """A ledger with one report."""
+    """A ledger with one report, and workloads that have ended."""
 
-    def __init__(self, report: Report | None = None) -> None:
+    def __init__(self, report: Report | None = None, ended: Sequence[EndedWorkload] = ()) -> None:
         self._report = report
+        self._ended = ended
 
     def describe(self) -> Mapping[str, Any] | None:
         return None
 
     def read_report(self, query: ReportQuery) -> Report:
         return self._report or example_report(query)
+
+    def read_ended_workloads(self, query: EndedQuery) -> Sequence[EndedWorkload]:
+        return [one for one in self._ended if query.name == one.name and query.namespace in ("", one.namespace)]
 
 
 class FakeDeliveries:

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.analyzer.api.sample_results import small_result
+from gpusteward.analyzer.prices import PriceSettings
+from gpusteward.analyzer.settings.settings import Settings
+from tests.analyzer.api.sample_results import H100, small_result
 from tests.analyzer.api.server import Api, FakeSource, running_api
 from tests.analyzer.usage_tables import AT
 
@@ -199,3 +201,19 @@ def test_an_internal_error_is_a_problem_without_details():
 def test_health_counts_unknown_allocations_by_reason(api: Api):
     health = api.get("/api/v1/health").json
     assert (health["ready"], health["allocations"], health["unknown"]) == (True, 5, {"no-data": 1})
+
+
+def test_a_workload_has_its_users_models_nodes_and_the_cost_of_its_idle_gpus():
+    """Money counts shares as fractions; a model without a price has no cost, never 0."""
+    prices = PriceSettings(currency="EUR", per_gpu_hour={"H100": 4.0})
+    with running_api(small_result(settings=Settings(prices=prices))) as priced:
+        rows = {row["name"]: row for row in items(priced, "workloads?sort=-idle_cost")}
+    trainer, server, lonely = (rows[name] for name in ("trainer", "server", "lonely"))
+    assert (trainer["nodes"], trainer["nodes_total"], trainer["models"]) == (["n1", "n2"], 2, [H100])
+    assert (trainer["currency"], trainer["cost_micros_per_hour"]) == ("EUR", 8_000_000)
+    assert trainer["idle_cost_micros_per_hour"] == 4_000_000
+    assert server["idle_cost_micros"] == round(4_000_000 * 600 / 3600), "idle for ten minutes"
+    assert (lonely["idle_cost_micros"], lonely["cost_micros_per_hour"]) == (0, round(4_000_000 / 7))
+    assert list(rows)[:2] == ["server", "trainer"]
+    with running_api(small_result()) as unpriced:
+        assert items(unpriced, "workloads?sort=-idle_cost")[0]["idle_cost_micros"] is None

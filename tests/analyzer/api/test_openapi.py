@@ -21,7 +21,11 @@ from tests.analyzer.api.server import Api, FakeSource, make_dependencies, runnin
 
 DOCUMENT = build_api(make_dependencies(small_result())).openapi()
 SCHEMA = schemathesis.openapi.from_dict(DOCUMENT).exclude(path_regex="/events$")
-PATHS = sorted(path for path in DOCUMENT["paths"] if "{" not in path and not path.endswith(("/events", "/update")))
+PATHS = sorted(
+    f"{path}?name=trainer" if path.endswith("/ended") else path
+    for path in DOCUMENT["paths"]
+    if "{" not in path and not path.endswith(("/events", "/update"))
+)
 WORKLOAD = "/api/v1/workloads/Job/vision/trainer"
 
 

@@ -18,6 +18,7 @@ from gpusteward.analyzer.api.http.problems import PROBLEM_TYPE, Problem, add_han
 from gpusteward.analyzer.api.v1 import (
     allocations,
     deliveries,
+    ended_workloads,
     events,
     gpus,
     health,
@@ -31,7 +32,8 @@ from gpusteward.analyzer.api.v1 import (
 
 _RESOURCES = (
     *(compat_config, compat_results, metrics_page),
-    *(workloads, series, processes, allocations, gpus, namespaces, reports, deliveries, sources, health, events),
+    *(workloads, ended_workloads, series, processes, allocations, gpus, namespaces),
+    *(reports, deliveries, sources, health, events),
     docs,
 )
 ABOUT = """Who holds each GPU, how well it is used, and the reasons for each verdict.

@@ -14,7 +14,7 @@ from gpusteward.analyzer.api.result_store import PublishedResult, ResultStore
 from gpusteward.analyzer.explain.counters import ModelCounters
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
-from gpusteward.analyzer.reports.report import Report, ReportQuery
+from gpusteward.analyzer.reports.report import EndedQuery, EndedWorkload, Report, ReportQuery
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart
@@ -71,6 +71,9 @@ class LedgerReader(Protocol):
     def read_report(self, query: ReportQuery) -> Report:
         """Raises SourceError. May take long: never call it on the event loop."""
 
+    def read_ended_workloads(self, query: EndedQuery) -> Sequence[EndedWorkload]:
+        """Raises SourceError. May take long: never call it on the event loop."""
+
 
 class DeliveryControl(Protocol):
     """Notices and control calls in the outbox. Implemented by the notifier. `read_deliveries` and `retry_delivery`
@@ -91,6 +94,7 @@ class RequestLimits:
     series: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.SERIES))
     processes: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.PROCESSES))
     reports: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.REPORTS))
+    ended_workloads: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.ENDED_WORKLOADS))
     deliveries: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.DELIVERIES))
 
 

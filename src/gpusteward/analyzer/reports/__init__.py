@@ -2,6 +2,8 @@
 
     report.py           the query and the contents of a report; standard library only
     make_report.py      `make_report(engine, query)`: one transaction, one state of the ledger
+    ended_workloads.py  what the ledger has of a workload that no longer holds a GPU
+    ledger_connection.py  read access to the ledger
     ledger_extent.py    how far the ledger reaches, and which time a report covers
     period_totals.py    sums over a period per allocation, computed by the database
     amounts.py          sums -> amounts, and their currency

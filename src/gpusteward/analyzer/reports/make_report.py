@@ -1,16 +1,12 @@
 """Makes a report from the ledger, in one transaction: all queries see the same state."""
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from itertools import islice
 
 from sqlalchemy import Connection, Engine, RowMapping
-from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.ledger.cycle_record import NodeModel
-from gpusteward.analyzer.ledger.db_engine import describe_error
-from gpusteward.analyzer.ledger.migrations.upgrade import HEAD, read_version
 from gpusteward.analyzer.ledger.periods import Period
 from gpusteward.analyzer.prices import PriceList, PriceSettings
 from gpusteward.analyzer.reports.amounts import Unallocated, make_amounts, read_currencies, read_sums, use_currency
@@ -19,6 +15,7 @@ from gpusteward.analyzer.reports.days import read_days
 from gpusteward.analyzer.reports.flagged_workloads import select_unflagged
 from gpusteward.analyzer.reports.grouping import make_grouping
 from gpusteward.analyzer.reports.groups import read_groups
+from gpusteward.analyzer.reports.ledger_connection import read_ledger
 from gpusteward.analyzer.reports.ledger_extent import describe_range, read_extent, round_query
 from gpusteward.analyzer.reports.period_totals import TOTALS, UNMEASURED, PeriodTotals
 from gpusteward.analyzer.reports.previous_period import read_previous
@@ -31,8 +28,6 @@ from gpusteward.analyzer.reports.unallocated import (
     read_unused,
     sum_unallocated,
 )
-from gpusteward.core.errors import SourceError
-from gpusteward.messages import ledger_errors
 
 
 def make_report(
@@ -46,28 +41,8 @@ def make_report(
     """`teams`: names of namespaces, or patterns, and their teams. Takes as long as the database: never on an event
     loop. Raises SourceError when the ledger cannot be read."""
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-    try:
-        with _read_only(engine) as connection:
-            _check_version(connection)
-            return _read_report(connection, query, prices=prices or PriceSettings(), teams=teams or {}, now_ms=now_ms)
-    except SQLAlchemyError as error:
-        raise SourceError(ledger_errors.NOT_READABLE, reason=describe_error(error)) from error
-
-
-def _check_version(connection: Connection) -> None:
-    """Raises SourceError for another schema version: only an analyzer upgrades a ledger."""
-    version = read_version(connection)
-    if version not in (None, HEAD):
-        raise SourceError(ledger_errors.OTHER_SCHEMA, version=version, supported=HEAD)
-
-
-@contextmanager
-def _read_only(engine: Engine) -> Iterator[Connection]:
-    """One consistent state of the ledger; the temporary tables are rolled back at the end."""
-    isolated = {"isolation_level": "REPEATABLE READ"} if engine.dialect.name == "postgresql" else {}
-    with engine.connect().execution_options(**isolated) as connection:
-        yield connection
-        connection.rollback()
+    with read_ledger(engine) as connection:
+        return _read_report(connection, query, prices=prices or PriceSettings(), teams=teams or {}, now_ms=now_ms)
 
 
 def _read_report(

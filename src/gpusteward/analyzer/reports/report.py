@@ -231,3 +231,32 @@ def parse_time(text: str, *, before_ms: int) -> int:
         raise ConfigurationError(ledger_errors.INVALID_TIME) from None
     time = time if time.tzinfo else time.replace(tzinfo=UTC)
     return max(0, int((time - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000))
+
+
+MAX_NAMES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class EndedQuery:
+    """The name of a workload or pod; an empty namespace or kind matches all."""
+
+    name: str
+    namespace: str = ""
+    kind: str = ""  # in any case
+
+
+@dataclass(frozen=True, slots=True)
+class EndedWorkload:
+    """What the ledger has of a workload. Lists have at most MAX_NAMES names."""
+
+    kind: str
+    namespace: str
+    name: str
+    first_ms: int  # first observation
+    ended_ms: int | None  # last observation; None: the ledger has not recorded the end yet
+    gpus: int  # different GPUs and MIG instances that it held
+    users: tuple[str, ...]
+    models: tuple[str, ...]
+    nodes: tuple[str, ...]
+    currency: str
+    amounts: Amounts

@@ -24,13 +24,13 @@ class Listing:
         *,
         sorts: Mapping[str, Callable[[], Sortable]],
         filters: Mapping[str, Filter],
-        tie_breaker: str = "",
+        tie_breakers: Sequence[str] = (),
     ) -> None:
-        """`tie_breaker`: the sort that orders rows with equal keys; without one they keep their order."""
+        """`tie_breakers`: the sorts that order rows with equal keys, the most important first."""
         self.size = size
         self._sorts = sorts
         self._filters = filters
-        self._tie_breaker = tie_breaker
+        self._tie_breakers = tie_breakers
         self._orders: dict[str, Order] = {}
 
     def select(self, sort: str, filters: Mapping[str, Sequence[str]]) -> Order:
@@ -46,9 +46,10 @@ class Listing:
         """Cached: a result is sorted at most once by each key. Two threads at once do the same work twice."""
         order = self._orders.get(sort)
         if order is None:
-            column = self._sorts[sort.removeprefix("-")]()
-            before = self._order(self._tie_breaker) if self._tie_breaker not in ("", sort) else np.arange(self.size)
-            order = self._orders[sort] = _sort(column, before, is_descending=sort.startswith("-"))
+            order = np.arange(self.size)
+            for key in reversed((sort, *self._tie_breakers)):
+                order = _sort(self._sorts[key.removeprefix("-")](), order, is_descending=key.startswith("-"))
+            self._orders[sort] = order
         return order
 
 

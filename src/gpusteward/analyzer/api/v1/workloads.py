@@ -34,12 +34,13 @@ from gpusteward.analyzer.api.v1.pagination import (
     send_page,
     stamp,
 )
+from gpusteward.analyzer.api.v1.workload_facts import MOST_NAMES, WorkloadFacts
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.judge.reasons import explain_row
 from gpusteward.analyzer.judge.workloads import WorkloadTable
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES, STEPS
+from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES, STEPS, Column
 from gpusteward.core.messages import Language
 from gpusteward.core.verdicts import WorkloadVerdict
 from gpusteward.messages import api_errors
@@ -75,6 +76,14 @@ class Workload:
     allocations: Annotated[int, Field(description="Containers on GPUs: one per container and GPU.")]
     idle_allocations: int
     unknown_allocations: int
+    users: Annotated[list[str], Field(description=f"Users of its pods; lists of names have at most {MOST_NAMES}.")]
+    models: list[str]
+    nodes: list[str]
+    nodes_total: int
+    currency: Annotated[str, Field(description="Of the costs, which are millionths of it; null: no price is known.")]
+    cost_micros_per_hour: Annotated[int | None, Field(description="Of everything it holds.")]
+    idle_cost_micros_per_hour: Annotated[int | None, Field(description="Of its idle GPUs.")]
+    idle_cost_micros: Annotated[int | None, Field(description="Of its idle GPUs since they are idle.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +141,10 @@ class WorkloadQuery(ListQuery):
         "-name",
         "kind",
         "-kind",
+        "idle_cost",
+        "-idle_cost",
+        "idle_cost_per_hour",
+        "-idle_cost_per_hour",
     ] = Field(default=DEFAULT_SORT, description="`-` in front: descending. Unknown values always come last.")
     namespace: FilterValues = ()
     kind: FilterValues = ()
@@ -148,11 +161,13 @@ class WorkloadView:
 
     def __init__(self, result: Result) -> None:
         self._table = result.workloads
-        self.listing = _make_listing(result)
+        self._facts = WorkloadFacts(result)
+        self.listing = _make_listing(result, self._facts)
 
     def row(self, number: int) -> Workload:
         table = self._table
         kind, namespace, name = table.keys[number]
+        facts, nodes = self._facts, self._facts.nodes(number)
         return Workload(
             kind=kind,
             namespace=namespace,
@@ -170,10 +185,23 @@ class WorkloadView:
             allocations=int(table.allocations[number]),
             idle_allocations=int(table.idle_allocations[number]),
             unknown_allocations=int(table.unknown_allocations[number]),
+            users=facts.users(number).shown,
+            models=facts.models(number).shown,
+            nodes=nodes.shown,
+            nodes_total=nodes.total,
+            currency=facts.currency,
+            cost_micros_per_hour=_micros(facts.cost_per_hour, number),
+            idle_cost_micros_per_hour=_micros(facts.idle_cost_per_hour, number),
+            idle_cost_micros=_micros(facts.idle_cost, number),
         )
 
 
-def _make_listing(result: Result) -> Listing:
+def _micros(column: Column, number: int) -> int | None:
+    amount = known_value(column, number, digits=0)
+    return None if amount is None else int(amount)
+
+
+def _make_listing(result: Result, facts: WorkloadFacts) -> Listing:
     table, allocations = result.workloads, result.verdicts.usage.allocations
     kind, namespace, name = (_part_of_key(table, part) for part in range(3))
     node = TextColumn(lambda: [one.node for one in allocations])
@@ -181,7 +209,7 @@ def _make_listing(result: Result) -> Listing:
     size = len(table)
     return Listing(
         size,
-        tie_breaker="idle_since",  # the longest idle first
+        tie_breakers=("-idle_gpus", "idle_since"),  # the most idle GPUs first, then the longest idle
         sorts={
             "idle_gpus": lambda: table.idle_gpus,
             "gpus": lambda: table.gpus,
@@ -190,6 +218,8 @@ def _make_listing(result: Result) -> Listing:
             "namespace": namespace.sort,
             "name": name.sort,
             "kind": kind.sort,
+            "idle_cost": lambda: facts.idle_cost,
+            "idle_cost_per_hour": lambda: facts.idle_cost_per_hour,
         },
         filters={
             "namespace": namespace.is_any_of,

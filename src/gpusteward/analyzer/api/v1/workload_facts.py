@@ -1,0 +1,84 @@
+"""Who holds the GPUs of each workload, on which nodes and models, and what its idle GPUs cost. Lazy: few are read."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from gpusteward.analyzer.ledger.identities import UserLabels
+from gpusteward.analyzer.prices import PriceList
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.tables import ACTIVITIES, Column
+from gpusteward.core.usages import AllocationKey
+from gpusteward.core.verdicts import Activity
+
+MOST_NAMES = 8
+HOUR_SECONDS = 3600
+
+
+class Names(NamedTuple):
+    """Different texts of the allocations of a workload, the first ones."""
+
+    shown: list[str]
+    total: int
+
+
+class WorkloadFacts:
+    """The workloads of one result. Money is in millionths of the currency."""
+
+    def __init__(self, result: Result) -> None:
+        self._result = result
+        self._user_labels = UserLabels(result.settings.ledger.user_labels)
+        self.currency = result.settings.prices.currency
+
+    def users(self, number: int) -> Names:
+        return self._list_names(number, self._find_user)
+
+    def models(self, number: int) -> Names:
+        return self._list_names(number, lambda one: one.model)
+
+    def nodes(self, number: int) -> Names:
+        return self._list_names(number, lambda one: one.node)
+
+    def _find_user(self, one: AllocationKey) -> str:
+        return one.container.user or self._user_labels.find_user(one.container.pod_labels)
+
+    def _list_names(self, number: int, read: Callable[[AllocationKey], str]) -> Names:
+        allocations = self._result.verdicts.usage.allocations
+        rows = self._result.workloads.rows(number).tolist()
+        names = sorted({name for row in rows if (name := read(allocations[row]))})
+        return Names(names[:MOST_NAMES], len(names))
+
+    @cached_property
+    def cost_per_hour(self) -> Column:
+        """Of everything it holds. NaN if the price of a part is unknown: a partial sum would be read as the total."""
+        return self._sum(self._prices_of_shares)
+
+    @cached_property
+    def idle_cost_per_hour(self) -> Column:
+        return self._sum(np.where(self._is_idle, self._prices_of_shares, 0.0))
+
+    @cached_property
+    def idle_cost(self) -> Column:
+        """Since the workload, or else each idle GPU of it, is idle: the current idle spell."""
+        result, table = self._result, self._result.workloads
+        own, whole = result.verdicts.idle_since, table.idle_since[table.codes]
+        hours = (result.at - np.where(np.isnan(whole), own, whole)) / HOUR_SECONDS
+        return self._sum(np.where(self._is_idle, self._prices_of_shares * np.maximum(hours, 0.0), 0.0))
+
+    @property
+    def _is_idle(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        return np.equal(self._result.verdicts.activity, ACTIVITIES.index(Activity.IDLE))
+
+    @cached_property
+    def _prices_of_shares(self) -> Column:
+        """Per hour of what each allocation holds; NaN without a price."""
+        prices, allocations = PriceList(self._result.settings.prices), self._result.verdicts.usage.allocations
+        found = [prices.micros_per_gpu_hour(one.model, one.container.namespace) for one in allocations]
+        column = np.array(found, dtype=np.float64)
+        return np.where(column > 0, column, np.nan) * self._result.workloads.fractions
+
+    def _sum(self, column: Column) -> Column:
+        table = self._result.workloads
+        return np.bincount(table.codes, weights=column, minlength=len(table)).astype(np.float64)

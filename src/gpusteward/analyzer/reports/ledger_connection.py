@@ -1,0 +1,32 @@
+"""Read access to the ledger: one consistent state of it, and errors that say why it cannot be read."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from gpusteward.analyzer.ledger.db_engine import describe_error
+from gpusteward.analyzer.ledger.migrations.upgrade import HEAD, read_version
+from gpusteward.core.errors import SourceError
+from gpusteward.messages import ledger_errors
+
+
+@contextmanager
+def read_ledger(engine: Engine) -> Iterator[Connection]:
+    """Temporary tables are rolled back at the end. Raises SourceError, also for errors inside the block."""
+    isolated = {"isolation_level": "REPEATABLE READ"} if engine.dialect.name == "postgresql" else {}
+    try:
+        with engine.connect().execution_options(**isolated) as connection:
+            _check_version(connection)
+            yield connection
+            connection.rollback()
+    except SQLAlchemyError as error:
+        raise SourceError(ledger_errors.NOT_READABLE, reason=describe_error(error)) from error
+
+
+def _check_version(connection: Connection) -> None:
+    """Raises SourceError for another schema version: only an analyzer upgrades a ledger."""
+    version = read_version(connection)
+    if version not in (None, HEAD):
+        raise SourceError(ledger_errors.OTHER_SCHEMA, version=version, supported=HEAD)
