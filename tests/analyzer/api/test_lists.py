@@ -213,7 +213,9 @@ def test_a_workload_has_its_users_models_nodes_and_the_cost_of_its_idle_gpus():
     assert (trainer["currency"], trainer["cost_micros_per_hour"]) == ("EUR", 8_000_000)
     assert trainer["idle_cost_micros_per_hour"] == 4_000_000
     assert server["idle_cost_micros"] == round(4_000_000 * 600 / 3600), "idle for ten minutes"
-    assert (lonely["idle_cost_micros"], lonely["cost_micros_per_hour"]) == (0, round(4_000_000 / 7))
+    assert (lonely["idle_cost_micros"], lonely["cost_micros_per_hour"]) == (None, round(4_000_000 / 7))
     assert list(rows)[:2] == ["server", "trainer"]
     with running_api(small_result()) as unpriced:
-        assert items(unpriced, "workloads?sort=-idle_cost")[0]["idle_cost_micros"] is None
+        listed = items(unpriced, "workloads?sort=-idle_cost")
+    assert [row["idle_cost_micros"] for row in listed] == [None] * 4
+    assert [row["name"] for row in listed][:2] == ["server", "trainer"], "idle GPUs first, also without a price"

@@ -57,7 +57,8 @@ class WorkloadFacts:
 
     @cached_property
     def idle_cost_per_hour(self) -> Column:
-        return self._sum(np.where(self._is_idle, self._prices_of_shares, 0.0))
+        """NaN also where nothing is idle, so that idle GPUs without a price come before these in a list."""
+        return self._sum_idle(self._prices_of_shares)
 
     @cached_property
     def idle_cost(self) -> Column:
@@ -65,11 +66,7 @@ class WorkloadFacts:
         result, table = self._result, self._result.workloads
         own, whole = result.verdicts.idle_since, table.idle_since[table.codes]
         hours = (result.at - np.where(np.isnan(whole), own, whole)) / HOUR_SECONDS
-        return self._sum(np.where(self._is_idle, self._prices_of_shares * np.maximum(hours, 0.0), 0.0))
-
-    @property
-    def _is_idle(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        return np.equal(self._result.verdicts.activity, ACTIVITIES.index(Activity.IDLE))
+        return self._sum_idle(self._prices_of_shares * np.maximum(hours, 0.0))
 
     @cached_property
     def _prices_of_shares(self) -> Column:
@@ -78,6 +75,10 @@ class WorkloadFacts:
         found = [prices.micros_per_gpu_hour(one.model, one.container.namespace) for one in allocations]
         column = np.array(found, dtype=np.float64)
         return np.where(column > 0, column, np.nan) * self._result.workloads.fractions
+
+    def _sum_idle(self, column: Column) -> Column:
+        is_idle = np.equal(self._result.verdicts.activity, ACTIVITIES.index(Activity.IDLE))
+        return np.where(self._result.workloads.idle_gpus > 0, self._sum(np.where(is_idle, column, 0.0)), np.nan)
 
     def _sum(self, column: Column) -> Column:
         table = self._result.workloads

@@ -80,9 +80,9 @@ class Workload:
     models: list[str]
     nodes: list[str]
     nodes_total: int
-    currency: Annotated[str, Field(description="Of the costs, which are millionths of it; null: no price is known.")]
+    currency: Annotated[str, Field(description="Of the costs, which are millionths of it; null: no price.")]
     cost_micros_per_hour: Annotated[int | None, Field(description="Of everything it holds.")]
-    idle_cost_micros_per_hour: Annotated[int | None, Field(description="Of its idle GPUs.")]
+    idle_cost_micros_per_hour: Annotated[int | None, Field(description="Of its idle GPUs; null without any.")]
     idle_cost_micros: Annotated[int | None, Field(description="Of its idle GPUs since they are idle.")]
 
 
