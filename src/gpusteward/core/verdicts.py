@@ -68,15 +68,16 @@ class Signature(StrEnum):
     rank: int
     is_suspicious: bool
 
-    EMPTY = "empty", Step.RECLAIM, 9
-    PARKED = "parked", Step.RECLAIM, 8
+    EMPTY = "empty", Step.RECLAIM, 10
+    PARKED = "parked", Step.RECLAIM, 9
     STARVED = "starved", Step.NOTICE, 3, True
-    HUNG = "hung", Step.NOTICE, 7, True
+    HUNG = "hung", Step.NOTICE, 8, True
     BURSTY = "bursty", Step.NOTICE, 2
     KEEP_ALIVE = "keep-alive", Step.NOTICE, 4, True
+    HEALTH_CHECK = "health-check", Step.NOTICE, 5, True
     STEADY = "steady", Step.NOTICE, 1
-    STARTING = "starting", Step.NOTHING, 5
-    UNKNOWN = "unknown", Step.NOTICE, 6
+    STARTING = "starting", Step.NOTHING, 6
+    UNKNOWN = "unknown", Step.NOTICE, 7
 
     def __new__(cls, word: str, highest_step: Step, rank: int, is_suspicious: bool = False) -> Self:
         member = str.__new__(cls, word)

@@ -23,6 +23,7 @@ WORDS: Mapping[str, Message] = {
     "hung": Message("hung", "疑似卡死"),
     "bursty": Message("bursty", "间歇"),
     "keep-alive": Message("keep-alive", "疑似占卡"),
+    "health-check": Message("health check", "仅健康检查"),
     "steady": Message("steady", "稳定"),
     "starting": Message("starting", "启动中"),
     # how it was proven
@@ -136,6 +137,12 @@ SIGNATURE_REASONS: Mapping[Signature, Message] = {
         "almost no memory traffic: this looks like an artificial load that keeps the GPU occupied.",
         "利用率恒定在 {mean:.1%}（标准差 {spread:.2%}）已至少 {flat:.0f} 分钟，且几乎没有显存读写：疑似人为占卡。",
     ),
+    Signature.HEALTH_CHECK: Message(
+        "It works {busy:.2%} of the time, in short and regular blips for {blips:.0f} {blips:|minute|minutes} or more, "
+        "and its memory does not change: this looks like the health checks of a server that nobody uses.",
+        "工作时间只占 {busy:.2%}，短促而有规律，已至少持续 {blips:.0f} 分钟，且显存不变：看起来只有健康检查，"
+        "没有人使用该服务。",
+    ),
     Signature.STEADY: Message("It works steadily.", "持续稳定地工作。"),
     Signature.STARTING: Message(
         "The pod is {age:.0f} {age:|minute|minutes} old and may still be starting; the grace period is {grace:.0f} "
@@ -144,6 +151,19 @@ SIGNATURE_REASONS: Mapping[Signature, Message] = {
     ),
     Signature.UNKNOWN: Message("The kind of use cannot be determined.", "无法判断使用类型。"),
 }
+STARTING_LOADS = Message(
+    "It has not worked yet and its memory grew a short time ago: it is still loading.",
+    "尚未开始工作，且显存不久前仍在增长：仍在加载。",
+)
+NEVER_WORKED = Message(
+    "No work of this {kind} has been seen: it may still be loading data, so the highest step is a notice.",
+    "尚未见到该 {kind} 的活动，可能仍在加载数据，因此最多只发通知。",
+)
+NEVER_WORKED_UNKNOWN = Message(
+    "No work of it has been seen and its owner is unknown: it may be a job that is still loading data, so the highest "
+    "step is a notice.",
+    "尚未见到它的活动，且属主未知：可能是仍在加载数据的任务，因此最多只发通知。",
+)
 PARKED_PROCESS = Message("A process is on the GPU but does no work.", "GPU 上有进程，但没有执行任何工作。")
 HUNG_UNSEEN = Message(
     "A {kind} should run without pauses, but this one does nothing and holds memory. It may have worked before it was "

@@ -1,17 +1,19 @@
 """Signatures: the kind of use or idleness, and the highest action for each."""
 
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
-from gpusteward.analyzer.judge.reasons import explain_row
+from gpusteward.analyzer.judge.reasons import explain_row, make_verdict
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.tables import SIGNATURES, STEPS
 from gpusteward.core.containers import Workload
 from gpusteward.core.usages import Measure, Stat
-from gpusteward.core.verdicts import Signature, Step
+from gpusteward.core.verdicts import Activity, Signature, Step, Verdict
 from tests.analyzer.usage_tables import AT, DAY, WINDOW, Stats, allocation, resting, signal, table_of, working
 
 RULES = Rules()
@@ -19,21 +21,25 @@ JOB = Workload("PyTorchJob", "team", "train")
 NOTEBOOK = Workload("Notebook", "team", "lab")
 
 
-def name(
+def judge_rows(
     row: Stats,
     *earlier: Stats,
     owner: Workload | None = None,
     started_at: float | None = AT - DAY,
     every: float = 900,
     window: float = WINDOW,
-) -> Signature:
-    """The signature of the last of several cycles, given newest first."""
+) -> Verdict:
+    """The verdict of the last of several cycles, given newest first."""
     history = History()
     for back, each in reversed(list(enumerate((row, *earlier)))):
         at = AT - back * every
         table = table_of(each, allocations=[allocation(owner=owner, started_at=started_at)], at=at)
         verdicts, history = judge(replace(table, window_seconds=window), RULES, history, now=at)
-    return SIGNATURES[verdicts.signature[0]]
+    return make_verdict(verdicts, 0, rules=RULES)
+
+
+def name(row: Stats, *earlier: Stats, **options: Any) -> Signature:
+    return judge_rows(row, *earlier, **options).signature
 
 
 def without(row: Stats, *measures: Measure) -> Stats:
@@ -197,8 +203,10 @@ def test_a_parked_allocation_of_unknown_owner_may_hang_and_is_never_reclaimed():
     owners = [None, Workload("Pod", "team", "pod-1"), None, Workload("RayCluster", "team", "of-a-job")]
     held = [replace(allocation(number), container=replace(allocation(number).container, workload=owner))
             for number, owner in enumerate(owners)]  # fmt: skip
+    worked = table_of(*[working()] * 4, allocations=held, at=AT - 2 * WINDOW)
+    _, history = judge(worked, RULES, History(), now=AT - 2 * WINDOW)
     table = table_of(resting(), resting(), resting(0, processes=0), resting(), allocations=held)
-    verdicts, _ = judge(table, RULES, History(), now=AT)
+    verdicts, _ = judge(table, RULES, history, now=AT)
     assert [STEPS[step] for step in verdicts.step] == [Step.NOTICE, Step.RECLAIM, Step.RECLAIM, Step.NOTICE]
     assert "this may be a hung job" in " ".join(explain_row(verdicts, 0, rules=RULES))
     assert "A RayCluster may belong to a job" in " ".join(explain_row(verdicts, 3, rules=RULES))
@@ -206,3 +214,136 @@ def test_a_parked_allocation_of_unknown_owner_may_hang_and_is_never_reclaimed():
 
 def test_a_starting_pod_leads_to_no_action():
     assert Signature.STARTING.highest_step is Step.NOTHING
+
+
+EMPTY = resting(0.0, processes=0)
+KINDS_OF_JOBS = ("Job", "PyTorchJob", "RayJob", "TrainJob", "RayCluster", "SomeVendorTrainingJob")
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_JOBS)
+@pytest.mark.parametrize("row", [EMPTY, resting(2)], ids=["empty", "parked"])
+@pytest.mark.parametrize("age", [1500, 2400, DAY], ids=["seen from the start", "40 minutes", "start not observed"])
+def test_a_job_that_never_worked_stays_at_a_notice(kind: str, row: Stats, age: float):
+    verdict = judge_rows(*[row] * 8, owner=Workload(kind, "team", "load"), started_at=AT - age, every=300)
+    assert verdict.activity is Activity.IDLE
+    assert verdict.highest_step is Step.NOTICE
+    assert any("loading data" in reason for reason in verdict.reasons) or verdict.signature is Signature.HUNG
+
+
+def test_an_allocation_of_unknown_owner_that_never_worked_stays_at_a_notice():
+    held = replace(allocation(), container=replace(allocation().container, workload=None))
+    verdicts, _ = judge(table_of(EMPTY, allocations=[held]), RULES, History(), now=AT)
+    verdict = make_verdict(verdicts, 0, rules=RULES)
+    assert (verdict.signature, verdict.highest_step) == (Signature.EMPTY, Step.NOTICE)
+    assert any("its owner is unknown" in reason for reason in verdict.reasons)
+
+
+def test_a_job_that_has_worked_and_holds_nothing_may_be_reclaimed():
+    verdict = judge_rows(EMPTY, working(), owner=JOB)
+    assert (verdict.signature, verdict.highest_step) == (Signature.EMPTY, Step.RECLAIM)
+
+
+def loading(*gibibytes: float) -> list[Stats]:
+    """One cycle after the other with this much memory, newest first; nothing has worked."""
+    return [resting(each) for each in reversed(gibibytes)]
+
+
+@pytest.mark.parametrize("owner", [JOB, NOTEBOOK, None], ids=["job", "notebook", "server"])
+def test_a_pod_whose_memory_grows_before_its_first_work_is_starting(owner: Workload | None):
+    for minutes in (20, 30, 40):
+        rows = loading(*(0.25 * number for number in range(minutes // 5)))
+        verdict = judge_rows(*rows, owner=owner, started_at=AT - minutes * 60, every=300)
+        assert (verdict.signature, verdict.highest_step) == (Signature.STARTING, Step.NOTHING)
+        assert any("still loading" in reason for reason in verdict.reasons)
+
+
+def test_memory_that_grows_within_the_first_window_seen_means_starting():
+    grows = resting() | {(Measure.MEMORY_USED, Stat.MEAN): 20e9, (Measure.MEMORY_USED, Stat.PEAK): 20.2e9}
+    assert name(grows, owner=NOTEBOOK) is Signature.STARTING
+
+
+def test_a_pod_that_stopped_loading_is_starting_for_the_grace_period_only():
+    rows = loading(1, 2, 3, 3, 3, 3)
+    assert name(*rows[1:], every=300) is Signature.STARTING
+    assert name(*rows, every=300) is Signature.PARKED
+
+
+def test_noise_of_a_few_mebibytes_is_not_growth():
+    rows = loading(*(2 + 0.01 * (number % 3) for number in range(12)))
+    assert name(*rows, every=300) is Signature.PARKED
+
+
+def test_a_server_that_has_worked_and_leaks_memory_is_not_starting():
+    assert name(*loading(11, 12, 13, 14), working(), every=900) is Signature.PARKED
+
+
+def blips(duty: float = 0.2 / 30, *, peak: float = 0.05, **other: float) -> Stats:
+    """What the agent reports of a server that is only checked: 0.2 s of work every 30 s."""
+    return (
+        resting(20)
+        | signal(Measure.CORE, duty, peak, spread=0.01)
+        | {(Measure.BUSY, Stat.MEAN): duty}
+        | {(Measure(measure), Stat.MEAN): value for measure, value in other.items()}
+    )
+
+
+TWO_HOURS = 25  # cycles of five minutes
+
+
+def test_a_server_with_short_regular_blips_for_two_hours_only_has_health_checks():
+    verdict = judge_rows(*[blips(), blips(0.19 / 30)] * 13, every=300)
+    assert (verdict.activity, verdict.signature) == (Activity.ACTIVE, Signature.HEALTH_CHECK)
+    assert verdict.highest_step is Step.NOTICE
+    assert verdict.signature.is_suspicious, "shown by `gpusteward idle`"
+    assert any("0.67% of the time" in reason for reason in verdict.reasons)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [blips()] * 20,
+        [blips(0.01, peak=0.6)] * TWO_HOURS,
+        [blips(0.005, peak=0.2)] * TWO_HOURS,
+        [blips(0.005), blips(0.009), blips(0.002), blips(0.005)] * 8,
+        [*[blips()] * 12, working(), *[blips()] * 12],
+        [*[blips()] * 12, resting(20), *[blips()] * 12],
+        [blips() | signal(Measure.MEMORY_USED, 20e9, 21e9, spread=0.5e9)] * TWO_HOURS,
+        [blips() | signal(Measure.MEMORY_USED, 20e9 - 5e7 * back) for back in range(TWO_HOURS)],
+        [without(blips(), Measure.BUSY)] * TWO_HOURS,
+        [blips(dram_ratio=0.02)] * TWO_HOURS,
+    ],
+    ids=[
+        "90 minutes",
+        "3 s in 5 min",
+        "1 s",
+        "irregular",
+        "worked",
+        "paused",
+        "memory",
+        "grows",
+        "sampled",
+        "memory traffic",
+    ],
+)
+def test_short_work_that_may_be_real_is_not_a_health_check(rows: list[Stats]):
+    assert name(*rows, every=300) not in (Signature.HEALTH_CHECK, Signature.KEEP_ALIVE)
+
+
+def test_a_job_never_has_only_health_checks():
+    assert name(*[blips()] * TWO_HOURS, every=300, owner=JOB) is Signature.STARVED
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_requests_at_random_times_are_not_health_checks(seed: int):
+    """Requests of 0.2 to 1 s, as rare as they may be for a duty below one per cent, in windows of ten minutes."""
+    chance = np.random.default_rng(seed)
+    requests = np.sort(chance.uniform(0, 12 * 3600, 12 * 40))
+    seconds = chance.uniform(0.2, 1.0, len(requests))
+    found = []
+    for end in range(600, 12 * 3600, 300):
+        rows = (requests > end - 600) & (requests <= end)
+        seen = chance.random(rows.sum()) < 5 / 30  # the agent's means of 5 s, scraped every 30 s
+        busy = float(seconds[rows].sum()) / 600
+        peak = max([busy, *(seconds[rows][seen] / 5)])
+        found.append(blips(busy, peak=float(peak)) if busy else resting(20))
+    assert Signature.HEALTH_CHECK not in {name(*reversed(found[: last + 1]), every=300) for last in (60, 100, 140)}

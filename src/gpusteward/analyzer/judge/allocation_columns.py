@@ -1,6 +1,6 @@
 """Columns made from the allocations: identity, GPU model, owner kind."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +27,11 @@ class CodedColumn:
 
     def among(self, wanted: Sequence[str]) -> Mask:
         """Which rows have one of these texts."""
-        return np.array([name in wanted for name in self.names], dtype=bool)[self.codes]
+        return self.where(lambda name: name in wanted)
+
+    def where(self, is_wanted: Callable[[str], bool]) -> Mask:
+        """Which rows have a text of this kind."""
+        return np.array([is_wanted(name) for name in self.names], dtype=bool)[self.codes]
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,9 @@ class Past:
     idle_since: Column = field(default_factory=_nothing)  # start of the consecutive idle windows
     idle_until: Column = field(default_factory=_nothing)  # and their end
     flat_since: Column = field(default_factory=_nothing)  # start of the consecutive windows of constant load
-    flat_ratio: Column = field(default_factory=_nothing)  # core utilization at that start
+    flat_ratio: Column = field(default_factory=_nothing)  # share of time with work at that start
+    memory_bytes: Column = field(default_factory=_nothing)  # lowest peak since memory last grew
+    grew_at: Column = field(default_factory=_nothing)  # end of the last window in which memory grew
     quiet_since: Column = field(default_factory=_nothing)  # start of the windows whose power explains their energy
 
     @classmethod

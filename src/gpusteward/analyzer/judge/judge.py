@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpusteward.analyzer.judge.activity import Activities, judge_activity
+from gpusteward.analyzer.judge.activity import judge_activity
 from gpusteward.analyzer.judge.allocation_columns import read_allocation_columns
 from gpusteward.analyzer.judge.capacities import find_capacities
 from gpusteward.analyzer.judge.history import History, Past
@@ -13,7 +13,8 @@ from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.score import score_usage
 from gpusteward.analyzer.judge.signatures.active import find_streaks
 from gpusteward.analyzer.judge.signatures.classify import classify, find_highest_steps
-from gpusteward.analyzer.judge.signatures.evidence import Evidence, Streak
+from gpusteward.analyzer.judge.signatures.evidence import Evidence
+from gpusteward.analyzer.judge.signatures.idle import find_growth
 from gpusteward.analyzer.judge.states import name_states
 from gpusteward.analyzer.tables import ACTIVITIES, Column, UsageTable, VerdictTable
 from gpusteward.core.verdicts import Activity
@@ -35,9 +36,13 @@ def judge(table: UsageTable, rules: Rules, history: History, *, now: float) -> t
     quiet_since = find_quiet_since(table, capacities, past=past, rule=rules.proof)
     proof = judge_proof(table, is_idle=is_idle, quiet_since=quiet_since, rule=rules.proof)
     evidence = Evidence(table, columns, capacities, activities, past, proof)
-    evidence = replace(evidence, streak=find_streaks(evidence, rules.signatures.keep_alive))
+    evidence = replace(
+        evidence,
+        streak=find_streaks(evidence, rules.signatures),
+        growth=find_growth(evidence, rules.signatures.starting),
+    )
     signature = classify(evidence, rules.signatures)
-    present = _update_past(past, table, activities=activities, streak=evidence.streak, quiet_since=quiet_since)
+    present = _update_past(evidence, quiet_since=quiet_since)
     idle_since = np.where(is_idle, present.idle_since, np.nan)
     verdicts = VerdictTable(
         table,
@@ -54,8 +59,9 @@ def judge(table: UsageTable, rules: Rules, history: History, *, now: float) -> t
     return verdicts, history.update(columns.hashes, past=present, now=now, rule=rules.history)
 
 
-def _update_past(past: Past, table: UsageTable, *, activities: Activities, streak: Streak, quiet_since: Column) -> Past:
+def _update_past(evidence: Evidence, *, quiet_since: Column) -> Past:
     """The past for the next cycle. A gap keeps what was known, but ends consecutive idleness."""
+    past, table, activities = evidence.past, evidence.table, evidence.activities
     is_idle = activities.codes == ACTIVITIES.index(Activity.IDLE)
     is_active = activities.codes == ACTIVITIES.index(Activity.ACTIVE)
     at = np.full(len(table), table.at)
@@ -66,8 +72,10 @@ def _update_past(past: Past, table: UsageTable, *, activities: Activities, strea
         worked_at=np.where(activities.worked, at, past.worked_at),
         idle_since=np.where(is_idle, _idle_since(past, table), np.where(is_active, np.nan, past.idle_since)),
         idle_until=np.where(is_idle, at, np.where(is_active, np.nan, past.idle_until)),
-        flat_since=streak.since,
-        flat_ratio=streak.ratio,
+        flat_since=evidence.streak.since,
+        flat_ratio=evidence.streak.ratio,
+        memory_bytes=evidence.growth.bytes,
+        grew_at=evidence.growth.grew_at,
         quiet_since=quiet_since,
     )
 

@@ -8,13 +8,13 @@ import numpy as np
 
 from gpusteward.analyzer.judge.activity import WORK_MEASURES
 from gpusteward.analyzer.judge.rules import Rules
-from gpusteward.analyzer.judge.signatures.evidence import MAY_HIDE_A_JOB
+from gpusteward.analyzer.judge.signatures.evidence import MAY_HIDE_A_JOB, may_be_job
 from gpusteward.analyzer.judge.states import name_states
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, PROOFS, SIGNATURES, STATES, STEPS, VerdictTable
 from gpusteward.core.gpu_counts import format_gpus
 from gpusteward.core.messages import Language, Message
 from gpusteward.core.usages import Measure, Stat, Usage
-from gpusteward.core.verdicts import Activity, Doubt, Proof, Signature, Verdict, WorkloadVerdict
+from gpusteward.core.verdicts import Activity, Doubt, Proof, Signature, Step, Verdict, WorkloadVerdict
 from gpusteward.messages import verdicts as texts
 
 GIB = 1 << 30
@@ -149,18 +149,25 @@ def _explain_signature(verdicts: VerdictTable, row: int, *, usage: Usage, rules:
         "flat": rules.signatures.keep_alive.least_seconds / 60,
         "age": 0.0 if started_at is None else (verdicts.usage.at - started_at) / 60,
         "grace": rules.signatures.starting.grace_seconds / 60,
+        "busy": stats.get((Measure.BUSY, Stat.MEAN)),
+        "blips": rules.signatures.health_check.least_seconds / 60,
     }
+    is_young = started_at is not None and verdicts.usage.at - started_at < rules.signatures.starting.grace_seconds
+    if signature is Signature.STARTING and not is_young:
+        return Reason(texts.STARTING_LOADS)
     return Reason(_choose_text(signature, has_memory=memory is not None, has_worked=not np.isnan(worked_at)), values)
 
 
 def _explain_owner(verdicts: VerdictTable, row: int) -> Iterator[Reason]:
-    if SIGNATURES[verdicts.signature[row]] is not Signature.PARKED:
+    """What the owner limits: a job that has never worked may still load, one that has worked may hang."""
+    signature, workload = SIGNATURES[verdicts.signature[row]], verdicts.usage.allocations[row].container.workload
+    kind = workload.kind if workload else ""
+    if signature.highest_step is not Step.RECLAIM or not may_be_job(kind):
         return
-    workload = verdicts.usage.allocations[row].container.workload
-    if workload is None:
-        yield Reason(texts.OWNER_UNKNOWN)
-    elif workload.kind in MAY_HIDE_A_JOB:
-        yield Reason(texts.OWNER_OF_A_JOB, {"kind": workload.kind})
+    if np.isnan(verdicts.worked_at[row]):
+        yield Reason(texts.NEVER_WORKED, {"kind": kind}) if kind else Reason(texts.NEVER_WORKED_UNKNOWN)
+    elif signature is Signature.PARKED and (not kind or kind in MAY_HIDE_A_JOB):
+        yield Reason(texts.OWNER_OF_A_JOB, {"kind": kind}) if kind else Reason(texts.OWNER_UNKNOWN)
 
 
 def _choose_text(signature: Signature, *, has_memory: bool, has_worked: bool) -> Message:

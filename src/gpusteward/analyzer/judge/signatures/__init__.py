@@ -2,7 +2,7 @@
 
     evidence.py  what the rules may use: usage, capacities, activity, history
     idle.py      rules for allocations without work: starting, hung, empty, parked
-    active.py    rules for allocations with work: keep-alive, starved, bursty
+    active.py    rules for allocations with work: keep-alive, health-check, starved, bursty
     classify.py  the first rule that matches gives the signature; steady and unknown are what remains
 
 A rule is a settings class with described fields and one pure function. The words of the signatures and the highest

@@ -1,10 +1,11 @@
-"""Signatures of allocations with work: keep-alive, starved, bursty."""
+"""Signatures of allocations with work: keep-alive, health-check, starved, bursty."""
 
 from collections.abc import Callable, Mapping
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from gpusteward.analyzer.judge.activity import WORK_MEASURES
 from gpusteward.analyzer.judge.allocation_columns import Mask
 from gpusteward.analyzer.judge.signatures.evidence import RUN_THROUGH_KINDS, Evidence, Streak
 from gpusteward.analyzer.judge.valid_ratios import first_known
@@ -96,32 +97,83 @@ class BurstyRule(BaseModel):
     peak_to_mean: float = Field(default=2.0, gt=1, description="The same, where the spread is not measured.")
 
 
+class HealthCheckRule(BaseModel):
+    """Only short, regular blips: the health checks of a server that nobody uses.
+
+    Real requests differ from them: they come irregularly, so that windows differ, or take longer, which shows in the
+    peak. Where only samples are read, neither can be seen. The action is never more than a notice.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    highest_ratio: float = Field(
+        default=0.01,
+        gt=0,
+        lt=1,
+        description="Share of time with work below which there may be health checks only: 0.2 s every 30 s is 0.7 %. "
+        "A request of 3 s every 5 minutes is 1 %.",
+    )
+    highest_peak_ratio: float = Field(
+        default=0.08,
+        gt=0,
+        le=1,
+        description="Peak of engine activity, or of core utilization, up to which a blip is short. gpusteward's agent "
+        "averages over 5 s: 0.2 s is 4 %, rounded up to the driver's samples 7 %; a second of work is 20 %.",
+    )
+    swing_ratio: float = Field(
+        default=0.25,
+        gt=0,
+        description="Part by which a window may differ from the first one: twenty checks or nineteen.",
+    )
+    memory_swing_ratio: float = Field(default=0.01, ge=0, description="Part of its memory that may vary.")
+    least_seconds: float = Field(
+        default=7200,
+        ge=0,
+        description="How long all of this must hold without a break. A second of work every 5 minutes shows in one of "
+        "five samples of the agent; in two hours it is missed in one of 200 cases.",
+    )
+
+
 class ActiveRules(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     keep_alive: KeepAliveRule = Field(default_factory=KeepAliveRule, description="Artificial load.")
     starved: StarvedRule = Field(default_factory=StarvedRule, description="Waiting for input.")
     bursty: BurstyRule = Field(default_factory=BurstyRule, description="Work with pauses.")
+    health_check: HealthCheckRule = Field(default_factory=HealthCheckRule, description="Health checks only.")
 
 
-def find_streaks(evidence: Evidence, rule: KeepAliveRule) -> Streak:
-    """A streak continues if this window overlaps the last one at the same level; else it begins with this window."""
+def find_streaks(evidence: Evidence, rules: ActiveRules) -> Streak:
+    """A streak continues if this window overlaps the last one at the same level; else it begins with this window. The
+    levels of the two kinds do not overlap."""
     table, past = evidence.table, evidence.past
-    mean = evidence.stat(Measure.CORE, Stat.MEAN)
     begins = np.fmax(table.at - table.window_seconds, table.started_at)
-    continues = (past.seen_at >= begins) & (np.abs(mean - past.flat_ratio) <= rule.rise_ratio)
-    is_constant = (
-        _is_flat(evidence, rule) & _has_no_memory_traffic(evidence, rule) & _has_constant_memory(evidence, rule)
-    )
+    is_flat, is_blip = _is_constant(evidence, rules.keep_alive), _has_blips(evidence, rules.health_check)
+    level = np.where(is_blip, evidence.stat(Measure.BUSY, Stat.MEAN), evidence.stat(Measure.CORE, Stat.MEAN))
+    rise = np.where(is_blip, rules.health_check.swing_ratio * past.flat_ratio, rules.keep_alive.rise_ratio)
+    was_blip = past.flat_ratio < rules.health_check.highest_ratio
+    continues = (past.seen_at >= begins) & (np.abs(level - past.flat_ratio) <= rise) & (was_blip == is_blip)
     return Streak(
-        np.where(is_constant, np.where(continues, past.flat_since, begins), np.nan),
-        np.where(is_constant, np.where(continues, past.flat_ratio, mean), np.nan),
+        np.where(is_flat | is_blip, np.where(continues, past.flat_since, begins), np.nan),
+        np.where(is_flat | is_blip, np.where(continues, past.flat_ratio, level), np.nan),
     )
 
 
 def is_keep_alive(evidence: Evidence, rules: ActiveRules) -> Mask:
     lasts_long = evidence.table.at - evidence.streak.since >= rules.keep_alive.least_seconds
-    return evidence.activities.worked & lasts_long
+    return evidence.activities.worked & lasts_long & ~_has_level_of_blips(evidence, rules)
+
+
+def is_health_check(evidence: Evidence, rules: ActiveRules) -> Mask:
+    """Never a kind that runs through: a job at one per cent waits for something. Memory that grew is being used."""
+    has_grown = evidence.growth.grew_at > evidence.streak.since
+    lasts_long = evidence.table.at - evidence.streak.since >= rules.health_check.least_seconds
+    is_blip = evidence.activities.worked & lasts_long & _has_level_of_blips(evidence, rules)
+    return is_blip & ~has_grown & ~evidence.runs_through(RUN_THROUGH_KINDS)
+
+
+def _has_level_of_blips(evidence: Evidence, rules: ActiveRules) -> Mask:
+    return evidence.streak.ratio < rules.health_check.highest_ratio
 
 
 def is_starved(evidence: Evidence, rules: ActiveRules) -> Mask:
@@ -141,10 +193,27 @@ def is_bursty(evidence: Evidence, rules: ActiveRules) -> Mask:
 
 ACTIVE_SIGNATURES: Mapping[Signature, Callable[[Evidence, ActiveRules], Mask]] = {
     Signature.KEEP_ALIVE: is_keep_alive,
+    Signature.HEALTH_CHECK: is_health_check,
     Signature.STARVED: is_starved,
     Signature.BURSTY: is_bursty,
 }
 """In the order in which they are tried."""
+
+
+def _is_constant(evidence: Evidence, rule: KeepAliveRule) -> Mask:
+    has_constant_memory = _has_constant_memory(evidence, rule.memory_swing_ratio)
+    return _is_flat(evidence, rule) & _has_no_memory_traffic(evidence, rule) & has_constant_memory
+
+
+def _has_blips(evidence: Evidence, rule: HealthCheckRule) -> Mask:
+    """Gauges are not compared: one sample within a blip reads up to 100 %."""
+    duty = evidence.stat(Measure.BUSY, Stat.MEAN)
+    is_short = first_known(*(evidence.stat(measure, Stat.PEAK) for measure in (Measure.ENGINE, Measure.CORE)))
+    has_blips = (duty > 0) & (duty < rule.highest_ratio) & (is_short <= rule.highest_peak_ratio)
+    for measure in WORK_MEASURES:
+        if measure not in (Measure.CORE, Measure.MEMORY_COPY):
+            has_blips &= ~(evidence.stat(measure, Stat.MEAN) >= rule.highest_ratio)
+    return has_blips & _has_constant_memory(evidence, rule.memory_swing_ratio)
 
 
 def _is_flat(evidence: Evidence, rule: KeepAliveRule) -> Mask:
@@ -161,7 +230,7 @@ def _has_no_memory_traffic(evidence: Evidence, rule: KeepAliveRule) -> Mask:
     return traffic <= rule.copy_to_core_ratio * evidence.stat(Measure.CORE, Stat.MEAN)
 
 
-def _has_constant_memory(evidence: Evidence, rule: KeepAliveRule) -> Mask:
+def _has_constant_memory(evidence: Evidence, swing_ratio: float) -> Mask:
     peak, mean = (evidence.stat(Measure.MEMORY_USED, stat) for stat in (Stat.PEAK, Stat.MEAN))
     swing = first_known(evidence.stat(Measure.MEMORY_USED, Stat.SPREAD), peak - mean)
-    return ~(swing > rule.memory_swing_ratio * evidence.memory_held_bytes)
+    return ~(swing > swing_ratio * evidence.memory_held_bytes)

@@ -32,9 +32,11 @@ def classify(evidence: Evidence, rules: SignatureRules) -> Codes:
 
 
 def find_highest_steps(evidence: Evidence, signature: Codes) -> Codes:
-    """The highest step of each row. A notice at most: a parked allocation of unknown owner, which may be a hung job,
-    and what only samples show, since work between two of them is not seen."""
+    """The highest step of each row. A notice at most: a parked allocation of unknown owner, which may be a hung job; a
+    job that has never worked, which may still load data; and what only samples show, since work between two of them is
+    not seen."""
     steps = _STEPS[signature]
     may_hang = (signature == SIGNATURES.index(Signature.PARKED)) & ~evidence.is_owned
-    is_limited = may_hang | ~evidence.is_integrated
+    may_load = evidence.may_be_job & ~evidence.has_worked
+    is_limited = may_hang | may_load | ~evidence.is_integrated
     return np.where(is_limited, np.minimum(steps, STEPS.index(Step.NOTICE)), steps).astype(np.int8)

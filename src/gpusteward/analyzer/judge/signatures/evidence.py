@@ -27,12 +27,26 @@ MAY_HIDE_A_JOB: Sequence[str] = ("RayCluster",)
 """Owner kinds that both people and jobs create. Where only pods can be read, the pods of a RayJob have this owner."""
 
 
+def may_be_job(kind: str) -> bool:
+    """Whether an owner of this kind runs through, or may hide something that does; "" is unknown. Operators name their
+    kinds after what they run: any kind that ends with Job is one."""
+    return not kind or kind in RUN_THROUGH_KINDS or kind in MAY_HIDE_A_JOB or kind.endswith("Job")
+
+
 @dataclass(frozen=True)
 class Streak:
     """Consecutive overlapping windows of constant load at one level; NaN where this window is not one of them."""
 
     since: Column  # unix seconds
-    ratio: Column  # core utilization in the first of them
+    ratio: Column  # share of time with work in the first of them
+
+
+@dataclass(frozen=True)
+class MemoryGrowth:
+    """The memory of each row in comparison with earlier cycles."""
+
+    bytes: Column  # lowest peak since it last grew
+    grew_at: Column  # unix seconds; NaN: never
 
 
 @dataclass(frozen=True)
@@ -46,6 +60,7 @@ class Evidence:
     past: Past  # before this cycle
     proof: Codes
     streak: Streak = Streak(np.empty(0), np.empty(0))
+    growth: MemoryGrowth = MemoryGrowth(np.empty(0), np.empty(0))
 
     def has(self, activity: Activity) -> Mask:
         return np.equal(self.activities.codes, ACTIVITIES.index(activity))
@@ -60,6 +75,15 @@ class Evidence:
 
     def runs_through(self, kinds: Sequence[str]) -> Mask:
         return self.columns.owner_kinds.among(kinds)
+
+    @property
+    def may_be_job(self) -> Mask:
+        return self.columns.owner_kinds.where(may_be_job)
+
+    @property
+    def has_worked(self) -> Mask:
+        """Worked in an earlier window of this pod's life."""
+        return self.past.worked_at > 0
 
     @property
     def is_owned(self) -> Mask:

@@ -6,7 +6,8 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.judge.allocation_columns import Mask
-from gpusteward.analyzer.judge.signatures.evidence import RUN_THROUGH_KINDS, Evidence
+from gpusteward.analyzer.judge.signatures.evidence import RUN_THROUGH_KINDS, Evidence, MemoryGrowth
+from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, Signature
 
 
@@ -19,7 +20,14 @@ class StartingRule(BaseModel):
         default=900,
         ge=0,
         description="A pod younger than this that does not work yet is starting. 15 minutes is gpu-reaper's warm-up; "
-        "gpu-pruner gives 5, too few for loading a large model.",
+        "gpu-pruner gives 5, too few for loading a large model. The same time after its memory last grew, as long as "
+        "it has not worked.",
+    )
+    growth_bytes: float = Field(
+        default=64 << 20,
+        gt=0,
+        description="Memory grows if it is this much above its lowest level, or above its mean in one window. Loading "
+        "2 GB in 40 minutes is 250 MiB in 5 minutes; an allocation that does nothing varies by a few MiB.",
     )
 
 
@@ -61,9 +69,23 @@ class IdleRules(BaseModel):
     hung: HungRule = Field(default_factory=HungRule, description="Stopped in the middle of work.")
 
 
+def find_growth(evidence: Evidence, rule: StartingRule) -> MemoryGrowth:
+    """A window in which memory changed counts as growth: what has never worked has nothing to release."""
+    peak, mean = (evidence.stat(Measure.MEMORY_USED, stat) for stat in (Stat.PEAK, Stat.MEAN))
+    before = evidence.past.memory_bytes
+    grows = (peak - before >= rule.growth_bytes) | (peak - mean >= rule.growth_bytes)
+    return MemoryGrowth(
+        np.where(grows, peak, np.fmin(before, peak)), np.where(grows, evidence.table.at, evidence.past.grew_at)
+    )
+
+
 def is_starting(evidence: Evidence, rules: IdleRules) -> Mask:
-    """A pod of unknown age is not starting: it would be starting for ever."""
-    return ~evidence.has(Activity.ACTIVE) & (evidence.age_seconds < rules.starting.grace_seconds)
+    """A young pod, or one that has never worked and still loads: its memory grew a short time ago. A server that has
+    worked and grows has a leak. Without growth, a pod of unknown age is not starting: it would be so for ever."""
+    grace = max(rules.starting.grace_seconds, evidence.table.window_seconds)
+    is_loading = ~evidence.has_worked & (evidence.table.at - evidence.growth.grew_at < grace)
+    is_young = evidence.age_seconds < rules.starting.grace_seconds
+    return ~evidence.has(Activity.ACTIVE) & (is_young | is_loading)
 
 
 def is_empty(evidence: Evidence, rules: IdleRules) -> Mask:
@@ -83,7 +105,7 @@ def is_hung(evidence: Evidence, rules: IdleRules) -> Mask:
     The second case keeps a hung job from being reclaimed as parked after the history was lost: hung never goes beyond
     a notice.
     """
-    may_hang = evidence.runs_through(rules.hung.kinds) & (has_worked(evidence) | may_have_worked(evidence, rules.hung))
+    may_hang = evidence.runs_through(rules.hung.kinds) & (evidence.has_worked | may_have_worked(evidence, rules.hung))
     return is_parked(evidence, rules) & may_hang
 
 
@@ -99,11 +121,6 @@ def holds_something(evidence: Evidence, rule: HoldingRule) -> Mask:
     """A process, or memory in use where processes are not counted; False where neither is known."""
     uncounted = np.isnan(evidence.processes) & (evidence.memory_held_bytes > rule.nothing_bytes)
     return uncounted | (evidence.processes > 0)
-
-
-def has_worked(evidence: Evidence) -> Mask:
-    """Worked in an earlier window of this pod's life."""
-    return evidence.past.worked_at > 0
 
 
 def may_have_worked(evidence: Evidence, rule: HungRule) -> Mask:
