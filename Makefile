@@ -62,9 +62,9 @@ LOCK := pip compile -q --upgrade --generate-hashes --no-emit-index-url --univers
 
 lock: $(UV) ## pin every dependency with hashes, naming no index
 	$(UV) $(LOCK) --all-extras --group dev pyproject.toml -o requirements/dev.txt
-	$(UV) $(LOCK) --extra agent -c requirements/dev.txt pyproject.toml -o requirements/agent.txt
-	$(UV) $(LOCK) --extra analyzer -c requirements/dev.txt pyproject.toml -o requirements/analyzer.txt
-	$(UV) $(LOCK) --extra cli -c requirements/dev.txt pyproject.toml -o requirements/cli.txt
+	$(UV) $(LOCK) --group agent -c requirements/dev.txt -o requirements/agent.txt
+	$(UV) $(LOCK) --group analyzer -c requirements/dev.txt -o requirements/analyzer.txt
+	$(UV) $(LOCK) --group cli -c requirements/dev.txt -o requirements/cli.txt
 
 .venv/ready: requirements/dev.txt pyproject.toml | $(UV)
 	$(UV) venv -q --allow-existing --no-python-downloads --python $(PYTHON) .venv

@@ -12,6 +12,7 @@ import pytest
 
 from tests.conftest import give_up
 from tests.documents import ROOT
+from tests.local.processes import running_command
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +22,8 @@ COPIED = [
     source for words in re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE) for source in words.split()[:-1]
 ]
 
-EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+GROUPS = {name: wanted for name, wanted in PROJECT["dependency-groups"].items() if name != "dev"}
 MAKEFILE = (ROOT / "Makefile").read_text()
 
 
@@ -49,16 +51,23 @@ def read_pins(name: str) -> dict[str, set[str]]:
     }
 
 
-@pytest.mark.parametrize("extra", EXTRAS)
-def test_every_extra_is_locked_with_the_tested_hashes_and_without_index_addresses(extra: str):
-    pins, tested = read_pins(extra), read_pins("dev")
+def test_a_plain_install_has_what_every_image_has_except_model_sdks():
+    sdks = PROJECT["project"]["optional-dependencies"]["ai"]
+    wanted = {each for group in GROUPS.values() for each in group}
+    assert {*PROJECT["project"]["dependencies"], *sdks} == wanted
+    assert not {*PROJECT["project"]["dependencies"]} & {*sdks}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_group_is_locked_with_the_tested_hashes_and_without_index_addresses(group: str):
+    pins, tested = read_pins(group), read_pins("dev")
     assert pins
     assert all(pins.values())
     assert {pin: hashes for pin, hashes in tested.items() if pin in pins} == pins
-    wanted = {re.match(r"[a-z0-9-]+", each)[0] for each in EXTRAS[extra]}
+    wanted = {re.match(r"[a-z0-9-]+", each)[0] for each in GROUPS[group]}
     assert wanted <= {pin.partition("==")[0].partition("[")[0] for pin in pins}
-    assert not re.search(r"://|index|@", (ROOT / f"requirements/{extra}.txt").read_text())
-    assert f"--extra {extra} -c requirements/dev.txt pyproject.toml -o requirements/{extra}.txt" in MAKEFILE
+    assert not re.search(r"://|index|@", (ROOT / f"requirements/{group}.txt").read_text())
+    assert f"--group {group} -c requirements/dev.txt -o requirements/{group}.txt" in MAKEFILE
 
 
 @pytest.mark.parametrize(("program", "port"), [("agent", 9400), ("analyzer", 8080)])
@@ -86,8 +95,8 @@ def installed(uv: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return install(uv, tmp_path_factory.mktemp("agent"), "agent")
 
 
-def install(uv: str, folder: Path, program: str) -> Path:
-    """The bin directory of a new environment with the contents of an image, outside the repository."""
+def install(uv: str, folder: Path, group: str = "") -> Path:
+    """The bin directory of a new environment outside the repository: the contents of an image, or a plain install."""
     python = str(folder / "venv/bin/python")
 
     def run(*words: str) -> None:
@@ -97,11 +106,14 @@ def install(uv: str, folder: Path, program: str) -> Path:
         assert done.returncode == 0, done.stderr
 
     run("venv", "-q", "--no-python-downloads", "--python", sys.executable, "venv")
-    locked = str(ROOT / f"requirements/{program}.txt")
-    run("pip", "install", "-q", "--python", python, "--compile-bytecode", "--require-hashes", "-r", locked)
+    if group:
+        locked = str(ROOT / f"requirements/{group}.txt")
+        run("pip", "install", "-q", "--python", python, "--compile-bytecode", "--require-hashes", "-r", locked)
     run("build", "-q", "--wheel", "--no-build-isolation", "--python", sys.executable, "-o", "dist", str(ROOT))
     (wheel,) = (folder / "dist").glob("*.whl")
-    run("pip", "install", "-q", "--python", python, "--no-deps", str(wheel))
+    # A plain install has the versions of the lock, so that this test fails only for what is declared.
+    others = ["--no-deps"] if group else ["--compile-bytecode", "-c", str(ROOT / "requirements/dev.txt")]
+    run("pip", "install", "-q", "--python", python, *others, str(wheel))
     return folder / "venv/bin"
 
 
@@ -133,6 +145,28 @@ def test_the_command_line_needs_only_its_locked_dependencies(uv: str, tmp_path: 
     assert "thresholds.idle" in run_installed(programs, tmp_path, "gpusteward", "settings")
     parts = "import gpusteward.cli.top.app, gpusteward.cli.commands.report, rich; print('imported')"
     assert "imported" in run_installed(programs, tmp_path, "python", "-c", parts)
+
+
+@pytest.mark.timeout(300)
+def test_a_plain_install_runs_the_demo_and_says_how_to_add_model_sdks(uv: str, tmp_path: Path):
+    programs = install(uv, tmp_path)
+    environ = {"PATH": os.defpath, "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+    command = [str(programs / "gpusteward"), "demo", "--address", "127.0.0.1:0", "--nodes", "2"]
+    with running_command(command, env=environ) as demo:
+        demo.wait_for_address(120)
+        assert demo.wait_for("/api/v1/workloads", 60)["items"]
+        demo.interrupt()
+    refused = subprocess.run(
+        [programs / "gpusteward", "serve", "--set", "ai.enabled=true", "--address", "127.0.0.1:0"],
+        env=environ,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert refused.returncode == 2
+    assert refused.stderr.endswith("install them with pip install 'gpusteward[ai]', or set ai.enabled to false\n")
 
 
 def test_the_settings_command_loads_only_libraries_of_the_extra_cli():

@@ -1,4 +1,4 @@
-"""Libraries that are installed only with an extra of the distribution, such as gpusteward[analyzer]."""
+"""Libraries that an image or a workstation may lack: requirements/ has what each of them needs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -93,6 +93,11 @@ AZURE_NEEDS_URL = Message(
     "enabled with the provider azure needs an api_url, such as https://NAME.openai.azure.com",
     "provider 为 azure 且 enabled 时需要 api_url，例如 https://NAME.openai.azure.com",
 )
+NO_MODEL_SDK = Message(
+    "ai.enabled is true, but the SDKs of language models are not installed: install them with pip install"
+    " 'gpusteward[ai]', or set ai.enabled to false",
+    "ai.enabled 为 true，但未安装语言模型的 SDK：请运行 pip install 'gpusteward[ai]' 安装，或将 ai.enabled 设为 false",
+)
 RETENTION_ORDER = Message("daily_days must not be less than hourly_days", "daily_days 不能小于 hourly_days")
 THRESHOLD_ORDER = Message(
     "thresholds must be ordered: idle <= low_utilization <= high",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from gpusteward.analyzer.explain.counters import ModelCounters
 from gpusteward.analyzer.explain.failures import FATAL, RETRYABLE, Failure, ModelError
-from gpusteward.analyzer.explain.model_client import ModelClient, ModelResponse, load_sdk, open_model
+from gpusteward.analyzer.explain.model_client import ModelClient, ModelResponse, check_sdk, load_sdk, open_model
 from gpusteward.analyzer.explain.opinions import Opinion, OpinionCache
 from gpusteward.analyzer.explain.prompt_cases import Case, make_fingerprint
 from gpusteward.analyzer.explain.prompts import write_prompt
@@ -37,6 +37,9 @@ class Explainer:
     """Opinions by the key of their case. Used by one worker thread; only `interrupt` may be called from another."""
 
     def __init__(self, settings: AiSettings) -> None:
+        """Raises ConfigurationError if it is enabled without the SDKs."""
+        if settings.enabled:
+            check_sdk()
         self.counters = ModelCounters()
         self._settings = settings
         self._cache = OpinionCache(settings.cache_size)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from gpusteward.analyzer.explain.endpoints import Endpoint, locate
@@ -12,6 +13,8 @@ from gpusteward.analyzer.explain.failures import Failure, ModelError, by_status
 from gpusteward.analyzer.explain.opinions import ModelOutput
 from gpusteward.analyzer.explain.prompts import write_instructions
 from gpusteward.analyzer.explain.settings import AiSettings
+from gpusteward.core.errors import ConfigurationError
+from gpusteward.messages import settings_errors as messages
 
 if TYPE_CHECKING:
     import httpx2
@@ -100,13 +103,19 @@ class ResponseTooLongError(Exception):
     """More bytes than any valid response has."""
 
 
+def check_sdk() -> None:
+    """Without loading it, which takes seconds. Raises ConfigurationError."""
+    if find_spec("pydantic_ai") is None:
+        raise ConfigurationError(messages.NO_MODEL_SDK)
+
+
 def load_sdk(settings: AiSettings) -> None:
     """Import what `open_model` needs, so that it does not count against the timeout of a request. Raises ModelError."""
     try:
         for name in _MODULES[locate(settings).protocol]:
             import_module(name)
     except ImportError as error:
-        raise ModelError(Failure.NOT_INSTALLED, detail=error.name or "") from error
+        raise ModelError(Failure.NOT_INSTALLED, detail=f"{error.name}: pip install 'gpusteward[ai]'") from error
 
 
 @asynccontextmanager
