@@ -3,14 +3,20 @@
 import csv
 import io
 import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
+from gpusteward.analyzer.reports.report import Amounts, EndedQuery, EndedWorkload
 from gpusteward.cli.main import main
 from gpusteward.core.containers import Workload
-from tests.analyzer.api.sample_results import hold
-from tests.analyzer.api.server import Api, make_result, running_api
-from tests.analyzer.usage_tables import resting, table_of, working
+from gpusteward.core.errors import SourceError
+from tests.analyzer.api.sample_results import hold, small_result
+from tests.analyzer.api.server import Api, FakeLedger, make_result, running_api
+from tests.analyzer.usage_tables import AT, resting, table_of, working
 from tests.cli.golden_files import assert_golden
 
 
@@ -29,35 +35,112 @@ def test_the_text_matches_the_golden_file(
     assert_golden(golden, capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("name", ["trainer", "vision/trainer", "Job/vision/trainer", "job/vision/trainer"])
-def test_a_workload_is_found_by_one_two_or_three_parts_of_its_name(
-    name: str, analyzer: Api, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["trainer"],
+        ["vision/trainer"],
+        ["Job/trainer"],
+        ["-n", "vision", "job/trainer"],
+        ["trainer", "--namespace", "vision"],
+        ["vision/Job/trainer"],
+        ["vision/jobs/trainer"],
+        ["Job/vision/trainer"],
+        ["job/vision/trainer"],
+        ["trainer-0"],
+        ["vision/trainer-0"],
+        ["pod/trainer-0"],
+        ["vision/pod/trainer-0"],
+        ["vision/trainer-0/main"],
+    ],
+)
+def test_a_workload_is_found_by_every_order_of_its_name_and_by_its_pods(
+    words: list[str], analyzer: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["explain", name, "--server", analyzer.url]) == 0
-    assert capsys.readouterr().out.startswith("Job/vision/trainer\n")
+    assert main(["explain", *words, "--server", analyzer.url]) == 0
+    assert capsys.readouterr().out.startswith("vision/Job/trainer\n")
+
+
+def test_kinds_have_the_short_names_of_kubectl(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "chat/deploy/server", "--server", analyzer.url]) == 0
+    assert capsys.readouterr().out.startswith("chat/Deployment/server\n")
 
 
 @pytest.mark.parametrize(
     ("name", "near"),
-    [("chat/servr", "'chat/server'"), ("trianer", "'trainer'"), ("Job/vision/trainr", "'Job/vision/trainer'")],
+    [("chat/servr", "'chat/server'"), ("trianer", "'trainer'"), ("vision/Job/trainr", "'vision/Job/trainer'")],
 )
 def test_an_unknown_name_is_reported_with_the_nearest_one(
     name: str, near: str, analyzer: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["explain", name, "--server", analyzer.url]) == 1
     printed = capsys.readouterr().err
-    assert printed == f"gpusteward: no workload {name!r} holds a GPU; did you mean {near}?\n"
+    assert printed == f"gpusteward: no workload {name!r} holds or held a GPU; did you mean {near}?\n"
 
 
-def test_a_workload_of_another_kind_is_not_found(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", "Deployment/vision/trainer", "--server", analyzer.url]) == 1
-    assert "did you mean" in capsys.readouterr().err
+@pytest.mark.parametrize("words", [["Deployment/vision/trainer"], ["-n", "chat", "trainer"], ["chat/Job/trainer"]])
+def test_another_kind_or_namespace_is_another_workload(
+    words: list[str], analyzer: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", *words, "--server", analyzer.url]) == 1
+    assert "holds or held a GPU" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["a/b/c/d", "/", ""])
 def test_an_invalid_name_is_a_usage_error(name: str, analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", name, "--server", analyzer.url]) == 2
-    assert "write NAMESPACE/NAME or KIND/NAMESPACE/NAME" in capsys.readouterr().err
+    assert "write NAMESPACE/NAME or NAMESPACE/KIND/NAME" in capsys.readouterr().err
+
+
+HOUR_MS = 3_600_000
+SPENT = Amounts(2, 10 * HOUR_MS, 2 * HOUR_MS, 8 * HOUR_MS, 0, None, 5_000_000, 20_000_000, 0, 0, None, 0, None, None)
+ENDED = EndedWorkload(
+    "Job",
+    "vision",
+    "trainer-old",
+    int(AT - 7200) * 1000,
+    int(AT - 3600) * 1000,
+    2,
+    ("lee",),
+    ("NVIDIA A10",),
+    ("n1",),
+    "USD",
+    SPENT,
+)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_an_ended_workload_is_answered_from_the_ledger(language: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Although the name of another workload is near."""
+    with running_api(small_result(), ledger=FakeLedger(ended=[ENDED])) as api:
+        assert main(["explain", "vision/trainer-old", "--server", api.url, "--language", language]) == 0
+    printed = re.sub(r"\d+d \d+h(?= ago| 前)", "1d 2h", capsys.readouterr().out)
+    assert_golden(f"explain.ended.{language}.txt", printed)
+
+
+def test_an_ended_workload_in_json_is_the_row_of_the_api(capsys: pytest.CaptureFixture[str]) -> None:
+    with running_api(small_result(), ledger=FakeLedger(ended=[ENDED])) as api:
+        assert main(["explain", "job/trainer-old", "--server", api.url, "-o", "json"]) == 0
+        (row,) = api.get("/api/v1/workloads/ended?name=trainer-old").json["items"]
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == row
+    assert printed["amounts"]["idle_gpu_ms"] == 8 * HOUR_MS
+
+
+def test_without_access_to_the_ledger_nothing_else_is_suggested(capsys: pytest.CaptureFixture[str]) -> None:
+    class BrokenLedger(FakeLedger):
+        def describe(self) -> Mapping[str, Any]:
+            return {"is_ready": False, "buffered_cycles": 0, "lost_cycles": 0, "error": "locked"}
+
+        def read_ended_workloads(self, query: EndedQuery) -> Sequence[EndedWorkload]:
+            raise SourceError("the ledger cannot be read: locked")
+
+    with running_api(small_result(), ledger=BrokenLedger()) as api:
+        assert main(["explain", "vision/trainer-old", "--server", api.url]) == 1
+    printed = capsys.readouterr().err
+    assert "whether one has ended is unknown" in printed
+    assert "locked" in printed
+    assert "did you mean" not in printed
 
 
 def test_an_ambiguous_name_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,7 +154,7 @@ def test_an_ambiguous_name_is_a_usage_error(capsys: pytest.CaptureFixture[str]) 
         assert main(["explain", "a/app", "--server", api.url]) == 2
         assert main(["explain", "job/a/app", "--server", api.url]) == 0
     assert "3 workloads match 'app': write one of" in printed
-    assert "Deployment/a/app" in printed
+    assert "a/Deployment/app" in printed
 
 
 def test_a_name_with_special_characters_is_found(capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,7 +162,9 @@ def test_a_name_with_special_characters_is_found(capsys: pytest.CaptureFixture[s
     held = [hold("GPU-a", owner, namespace="team", pod="p")]
     with running_api(make_result(table_of(resting(), allocations=held))) as api:
         assert main(["explain", "team/a b?c#d%2F", "--server", api.url]) == 0
-    assert "Job/team/a b?c#d%2F" in capsys.readouterr().out
+        (title, *_) = capsys.readouterr().out.splitlines()
+        assert title == "'team/Job/a b?c#d%2F'", "quoted for a shell"
+        assert main(["explain", *shlex.split(title), "--server", api.url]) == 0
 
 
 def test_json_is_the_response_of_the_api(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:

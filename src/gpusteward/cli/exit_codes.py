@@ -22,7 +22,7 @@ EXITS = (
     Exit(EXIT_OK, "", "success"),
     *(Exit(EXIT_OK, each, "stopped by Ctrl-C or SIGTERM while serving") for each in ("serve", "demo", "up")),
     Exit(EXIT_FAILURE, "", "a server, device or file is missing or failed; one line on standard error says which"),
-    Exit(EXIT_FAILURE, "explain", "no workload with this name holds a GPU"),
+    Exit(EXIT_FAILURE, "explain", "no workload with this name holds or held a GPU"),
     Exit(EXIT_FAILURE, "doctor", "a check failed"),
     Exit(EXIT_FAILURE, "up", "the agent exited"),
     Exit(EXIT_USAGE, "", "a flag, variable or file is invalid; one line on standard error says which"),

@@ -102,18 +102,44 @@ FILE_ERROR = Message("{flag} {path}: {reason}", "{flag} {path}：{reason}")
 # Workloads
 
 UNKNOWN_WORKLOAD = Message(
-    "no workload {name!r} holds a GPU{suggestion}", "没有名为 {name!r} 的工作负载占用 GPU{suggestion}"
+    "no workload {name!r} holds or held a GPU{suggestion}", "没有名为 {name!r} 的工作负载占用或占用过 GPU{suggestion}"
+)
+UNKNOWN_AND_UNREADABLE = Message(
+    "no workload {name!r} holds a GPU; whether one has ended is unknown: {reason}",
+    "没有名为 {name!r} 的工作负载占用 GPU；无法得知是否有已结束的：{reason}",
 )
 AMBIGUOUS_WORKLOAD = Message(
     "{count} {count:|workload|workloads} match {name!r}: write one of {names}",
     "有 {count} 个工作负载匹配 {name!r}：请写成 {names} 之一",
 )
 INVALID_WORKLOAD = Message(
-    "{name!r} is not a workload: write NAMESPACE/NAME or KIND/NAMESPACE/NAME",
-    "{name!r} 不是工作负载名：请写成 NAMESPACE/NAME 或 KIND/NAMESPACE/NAME",
+    "{name!r} is not a workload: write NAMESPACE/NAME or NAMESPACE/KIND/NAME",
+    "{name!r} 不是工作负载名：请写成 NAMESPACE/NAME 或 NAMESPACE/KIND/NAME",
 )
 NO_IDLE_WORKLOADS = Message("No idle or suspicious workloads.", "没有空闲或可疑的工作负载。")
 READING_WORKLOADS = Message("reading workloads", "正在读取工作负载")
+
+# Workloads that have ended
+
+ENDED = Message("ended", "结束于")
+ENDED_TEXT = Message("{at} ({length} ago)", "{at}（{length} 前）")
+END_NOT_RECORDED = Message(
+    "not in the last result; the end is not recorded yet", "不在最近一次结果中；尚未记录结束时间"
+)
+HELD = Message("held", "占用")
+HELD_TEXT = Message(
+    "from {at} ({length}), on {devices} {devices:|GPU or MIG instance|GPUs or MIG instances}",
+    "自 {at} 起（{length}），共 {devices} 个 GPU 或 MIG 实例",
+)
+GPU_HOURS = Message("GPU-hours", "GPU 小时")
+GPU_HOURS_TEXT = Message(
+    "{allocated} allocated: {active} active, {idle} idle ({ratio}), {unknown} unknown",
+    "分配 {allocated}：使用 {active}，空闲 {idle}（{ratio}），未知 {unknown}",
+)
+COST = Message("cost", "费用")
+COST_TEXT = Message("{total}, of which {idle} idle", "{total}，其中空闲 {idle}")
+USER = Message("user", "用户")
+MODEL = Message("model", "型号")
 
 # Processes
 

@@ -30,7 +30,7 @@ def test_a_workload_has_its_end_its_hours_and_its_cost(rows: LedgerRows) -> None
     rows.record_until(26)
     (found,) = read(rows, "train", namespace="team", kind="job")
     assert (found.kind, found.namespace, found.name, found.ended_ms) == ("Job", "team", "train", at(26))
-    assert (found.users, found.models, found.nodes, found.gpus) == (("lee",), (A100, H100), ("n1", "n2"), 2)
+    assert (found.users, found.models, found.nodes, found.devices) == (("lee",), (A100, H100), ("n1", "n2"), 2)
     assert (found.amounts.allocated_gpu_ms, found.amounts.idle_gpu_ms) == (6 * HOUR_MS, 4.5 * HOUR_MS)
     assert found.amounts.idle_cost_micros == 3 * 0.75 * (2_000_000 + 3_500_000)
 
@@ -41,7 +41,7 @@ def test_a_workload_is_found_by_the_name_of_a_pod_and_has_all_its_pods(rows: Led
         rows.use(number, hour=0, active=HOUR_MS)
     rows.record_until(3)
     (found,) = read(rows, "train-1")
-    assert (found.name, found.gpus, found.ended_ms) == ("train", 2, at(2))
+    assert (found.name, found.devices, found.ended_ms) == ("train", 2, at(2))
     assert read(rows, "train-1", namespace="other") == []
     assert read(rows, "train", kind="Deployment") == []
     assert read(rows, "trai") == []

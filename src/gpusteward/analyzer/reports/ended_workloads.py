@@ -57,7 +57,7 @@ def _read_workload(connection: Connection, is_own: ColumnElement[bool], prices: 
         name=row["owner_name"],
         first_ms=int(row["first_ms"]),
         ended_ms=None if row["held"] else int(row["ended_ms"]),
-        gpus=int(row["gpus"]),
+        devices=int(row["devices"]),
         users=names["user_name"],
         models=names["model"],
         nodes=names["node"],
@@ -72,7 +72,7 @@ def _select_workload(is_own: ColumnElement[bool]) -> Select[Any]:
         func.min(allocations.c.first_ms).label("first_ms"),
         func.max(ended).label("ended_ms"),
         func.count(case((ended.is_(None), 1))).label("held"),
-        func.count(device.distinct()).label("gpus"),
+        func.count(device.distinct()).label("devices"),
     )
     return select(*_OWNER, *columns).where(is_own).group_by(*_OWNER)
 

@@ -254,7 +254,7 @@ class EndedWorkload:
     name: str
     first_ms: int  # first observation
     ended_ms: int | None  # last observation; None: the ledger has not recorded the end yet
-    gpus: int  # different GPUs and MIG instances that it held
+    devices: int  # different GPUs and MIG instances that it held
     users: tuple[str, ...]
     models: tuple[str, ...]
     nodes: tuple[str, ...]

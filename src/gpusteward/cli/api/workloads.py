@@ -1,11 +1,14 @@
-"""Names of workloads as people type them -> the workload."""
+"""Names of workloads as people type or paste them -> the workload: one that holds GPUs, or one that has ended."""
 
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import quote
 
 from gpusteward.cli.api.client import Client
-from gpusteward.cli.api.pagination import read_page
-from gpusteward.cli.json_access import Row
+from gpusteward.cli.api.errors import StatusError
+from gpusteward.cli.api.pagination import read_all, read_page
+from gpusteward.cli.json_access import Row, as_object, get_object, get_objects
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.core.did_you_mean import make_suggestion
 from gpusteward.core.errors import ConfigurationError, SourceError
@@ -13,13 +16,26 @@ from gpusteward.core.messages import Message
 from gpusteward.messages import cli as messages
 
 PATH = "/api/v1/workloads"
-NO_NAME = "-"  # an empty part of a name in a path
+ENDED_PATH = "/api/v1/workloads/ended"
+ALLOCATIONS_PATH = "/api/v1/allocations"
+NO_NAME = "-"  # an empty part of a name
 MAX_LISTED = 5
 MAX_COMPARED = 1000
+MAX_PARTS = 3
+SHORT_KINDS: Mapping[str, str] = {
+    "Deployment": "deploy",
+    "StatefulSet": "sts",
+    "DaemonSet": "ds",
+    "ReplicaSet": "rs",
+    "ReplicationController": "rc",
+    "CronJob": "cj",
+    "Pod": "po",
+}
+"""Short names of kubectl."""
 
 
 class WorkloadName(NamedTuple):
-    """A root owner."""
+    """A root owner. As text NAMESPACE/KIND/NAME, quoted for a shell where that is needed."""
 
     kind: str
     namespace: str
@@ -30,8 +46,13 @@ class WorkloadName(NamedTuple):
         parts = [quote(part, safe="", errors="surrogatepass") if part else NO_NAME for part in self]
         return "/".join([PATH, *parts])
 
+    @property
+    def full(self) -> str:
+        """Not yet safe for a terminal or a shell."""
+        return "/".join(part or NO_NAME for part in (self.namespace, self.kind, self.name))
+
     def __str__(self) -> str:
-        return clean("/".join(self))
+        return shlex.quote(clean(self.full))
 
 
 def name_of(row: Row) -> WorkloadName:
@@ -40,42 +61,126 @@ def name_of(row: Row) -> WorkloadName:
     return WorkloadName(*(part if isinstance(part, str) else "" for part in (kind, namespace, name)))
 
 
-def find_workload(client: Client, text: str) -> WorkloadName:
-    """NAME, NAMESPACE/NAME or KIND/NAMESPACE/NAME -> the workload.
+class FoundWorkload(NamedTuple):
+    """A workload; `ended` is what the ledger has of one that holds no GPU any more."""
+
+    name: WorkloadName
+    ended: Row | None = None
+
+
+def find_workload(client: Client, text: str, *, namespace: str = "") -> FoundWorkload:
+    """The workload of a name: NAME, NAMESPACE/NAME, KIND/NAME, NAMESPACE/KIND/NAME, KIND/NAMESPACE/NAME, or the name of
+    a pod in its place. Kinds are matched in any case, also by their short names.
 
     Raises ConfigurationError for an invalid or ambiguous name, SourceError for an unknown one.
     """
-    parts = _split(text)
-    rows = read_page(client, PATH, [("q", parts[-1]), ("limit", str(MAX_COMPARED)), ("sort", "name")]).rows
-    found = [name for name in map(name_of, rows) if _matches(name, parts)]
-    if not found:
-        raise SourceError(messages.UNKNOWN_WORKLOAD, name=text, suggestion=_suggest(client, text) or "")
+    wanted = text.strip().strip("/")
+    if not wanted or len(wanted.split("/")) > MAX_PARTS:
+        raise ConfigurationError(messages.INVALID_WORKLOAD, name=text)
+    running = _find_by_name(client, wanted, namespace) or _find_by_pod(client, wanted, namespace)
+    if running:
+        return FoundWorkload(_choose(text, running))
+    ended = {name_of(row): row for row in _read_ended(client, wanted, namespace)}
+    if ended:
+        name = _choose(text, list(ended))
+        return FoundWorkload(name, ended[name])
+    raise SourceError(messages.UNKNOWN_WORKLOAD, name=text, suggestion=_suggest(client, wanted) or "")
+
+
+def _choose(text: str, found: Sequence[WorkloadName]) -> WorkloadName:
     if len(found) > 1:
-        raise ConfigurationError(messages.AMBIGUOUS_WORKLOAD, name=text, count=len(found), names=_list(found))
+        names = ", ".join(map(str, found[:MAX_LISTED])) + (", ..." if len(found) > MAX_LISTED else "")
+        raise ConfigurationError(messages.AMBIGUOUS_WORKLOAD, name=text, count=len(found), names=names)
     return found[0]
 
 
-def _split(text: str) -> list[str]:
-    parts = text.strip().strip("/").split("/")
-    if len(parts) > 3 or not parts[-1]:
-        raise ConfigurationError(messages.INVALID_WORKLOAD, name=text)
-    return parts
+def _find_by_name(client: Client, wanted: str, namespace: str) -> list[WorkloadName]:
+    query = [("q", wanted.rpartition("/")[2]), ("sort", "name"), *_in_namespace(namespace)]
+    names = map(name_of, read_all(client, PATH, query, advance=lambda _done, _total: None).rows)
+    return [name for name in names if _matches(name, wanted, namespace)]
 
 
-def _matches(name: WorkloadName, parts: list[str]) -> bool:
-    """Kinds are case-insensitive, as in kubectl; names are not."""
-    wanted = parts[-2:]
-    if list(name[-len(wanted) :]) != wanted:
+def _find_by_pod(client: Client, wanted: str, namespace: str) -> list[WorkloadName]:
+    """The workloads with a pod of this name; NAMESPACE/POD/CONTAINER is a pod too."""
+    query = [("q", wanted.rpartition("/")[2]), *_in_namespace(namespace)]
+    rows = read_all(client, ALLOCATIONS_PATH, query, advance=lambda _done, _total: None).rows
+    found = (name_of(get_object(row, "workload")) for row in rows if _names_pod(row, wanted, namespace))
+    return list(dict.fromkeys(found))
+
+
+def _names_pod(row: Row, wanted: str, namespace: str) -> bool:
+    held_in, pod, container = (str(row.get(key, "")) for key in ("namespace", "pod", "container"))
+    return wanted == f"{held_in}/{pod}/{container}" or _matches(WorkloadName("Pod", held_in, pod), wanted, namespace)
+
+
+def _in_namespace(namespace: str) -> list[tuple[str, str]]:
+    return [("namespace", namespace)] if namespace else []
+
+
+def _matches(name: WorkloadName, wanted: str, namespace: str) -> bool:
+    if namespace and name.namespace != namespace:
         return False
-    return len(parts) < 3 or name.kind.lower() == parts[0].lower()
+    return any(wanted == written for written in _spellings(name)) or _matches_with_kind(name, wanted)
 
 
-def _list(found: list[WorkloadName]) -> str:
-    return ", ".join(map(str, found[:MAX_LISTED])) + (", ..." if len(found) > MAX_LISTED else "")
+def _spellings(name: WorkloadName) -> Iterator[str]:
+    yield name.name
+    yield f"{name.namespace or NO_NAME}/{name.name}"
+    yield name.full
 
 
-def _suggest(client: Client, text: str) -> Message | None:
-    """The nearest name with as many parts."""
+def _matches_with_kind(name: WorkloadName, wanted: str) -> bool:
+    """The kind in any place before the name."""
+    prefix, _, last = wanted.rpartition("/")
+    if last != name.name:
+        return False
+    given = [part for part in prefix.split("/") if part.lower() not in _list_kinds(name.kind)]
+    return len(given) < len(prefix.split("/")) and given in ([], [name.namespace or NO_NAME])
+
+
+def _list_kinds(kind: str) -> frozenset[str]:
+    lower = kind.lower()
+    return frozenset((lower, f"{lower}s", SHORT_KINDS.get(kind, lower)))
+
+
+def _read_ended(client: Client, wanted: str, namespace: str) -> list[Row]:
+    """Workloads of the ledger with this name. Raises SourceError if the ledger cannot be read."""
+    for query in _list_ended_queries(wanted.split("/"), namespace):
+        try:
+            found = get_objects(as_object(client.read(ENDED_PATH, query)), "items")
+        except StatusError as error:
+            if as_object(client.read("/api/v1/health")).get("ledger") is None:
+                return []  # it is disabled
+            raise SourceError(messages.UNKNOWN_AND_UNREADABLE, name=wanted, reason=error) from error
+        if found:
+            return found
+    return []
+
+
+def _list_ended_queries(parts: Sequence[str], namespace: str) -> Iterator[list[tuple[str, str]]]:
+    """The possible meanings of a name, the most likely first."""
+    *before, name = parts
+    if not before:
+        meanings: Iterable[Mapping[str, str]] = [{"name": name}]
+    elif len(before) == 1:
+        meanings = [{"namespace": before[0], "name": name}, {"kind": before[0], "name": name}]
+    else:
+        one, other = before
+        meanings = [
+            {"namespace": one, "kind": other, "name": name},
+            {"namespace": other, "kind": one, "name": name},
+            {"namespace": one, "name": other},  # NAMESPACE/POD/CONTAINER
+        ]
+    for meaning in meanings:
+        if not namespace or meaning.get("namespace", namespace) == namespace:
+            yield [*({**meaning, "namespace": namespace} if namespace else meaning).items()]
+
+
+def _suggest(client: Client, wanted: str) -> Message | None:
+    """The nearest name with as many parts, as it is printed elsewhere."""
     names = map(name_of, read_page(client, PATH, [("limit", str(MAX_COMPARED))]).rows)
-    parts = text.count("/") + 1
-    return make_suggestion(text, ["/".join(name[-parts:]) for name in names])
+    return make_suggestion(wanted, [_shorten(name, wanted.count("/") + 1) for name in names])
+
+
+def _shorten(name: WorkloadName, parts: int) -> str:
+    return (name.name, f"{name.namespace}/{name.name}", name.full)[parts - 1]

@@ -1,10 +1,11 @@
 """`gpusteward explain WORKLOAD`: the verdict on one workload with its reasons and evidence."""
 
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gpusteward.cli.api.workloads import find_workload
+from gpusteward.cli.api.workloads import WorkloadName, find_workload
 from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
 from gpusteward.cli.flags import (
     FlagParser,
@@ -15,9 +16,11 @@ from gpusteward.cli.flags import (
     make_analyzer_client,
 )
 from gpusteward.cli.json_access import Row, as_object, get_object, get_objects, get_text, get_texts
+from gpusteward.cli.output.ended_text import describe_ended
 from gpusteward.cli.output.formats import write_json, write_rows
 from gpusteward.cli.output.paragraphs import Line, write_paragraphs
 from gpusteward.cli.output.verdict_texts import describe_workload
+from gpusteward.core.messages import Language
 
 KEYS = (
     *("namespace", "pod", "container", "gpu", "node", "index", "model", "share", "activity", "state", "signature"),
@@ -27,13 +30,25 @@ KEYS = (
 )
 
 
+ENDED_KEYS = (
+    *("namespace", "kind", "name", "first_ms", "ended_ms", "devices", "users", "models", "nodes", "currency"),
+    *("allocated_gpu_ms", "active_gpu_ms", "idle_gpu_ms", "unknown_gpu_ms"),
+    *("active_cost_micros", "idle_cost_micros", "unknown_cost_micros"),
+)
+"""Of a workload that has ended."""
+
+
 def build_parser() -> FlagParser:
     parser = FlagParser(
         prog="gpusteward explain",
-        description="Show the verdict on one workload: reasons, evidence, and the opinion of a language model if any.",
+        description="Show the verdict on one workload: reasons, evidence, and the opinion of a language model if any; "
+        "of a workload that has ended its GPU-hours and cost.",
         epilog=describe_exits("explain"),
     )
-    parser.add_argument("workload", metavar="WORKLOAD", help="NAMESPACE/NAME, KIND/NAMESPACE/NAME or NAME")
+    parser.add_argument(
+        "workload", metavar="WORKLOAD", help="NAME, NAMESPACE/NAME, KIND/NAME or NAMESPACE/KIND/NAME; a pod's name too"
+    )
+    parser.add_argument("--namespace", "-n", default="", metavar="NAME", help="namespace of the workload")
     add_output_flags(parser)
     add_language_flag(parser)
     add_server_flags(parser)
@@ -44,7 +59,10 @@ def run(arguments: Sequence[str]) -> int:
     """Raises ConfigurationError, and SourceError for an unreachable analyzer or an unknown workload."""
     options = build_parser().parse(arguments)
     client, language = make_analyzer_client(options), language_of(options)
-    name = find_workload(client, options.workload)
+    name, ended = find_workload(client, options.workload, namespace=options.namespace)
+    if ended is not None:
+        _write_ended(name, ended, output=options.output, language=language)
+        return EXIT_OK
     detail = as_object(client.read(name.path, [("lang", language)]))
     if options.output == "json":
         write_json(detail)
@@ -54,6 +72,16 @@ def run(arguments: Sequence[str]) -> int:
         title = Line(str(name), is_title=True)
         write_paragraphs([title, *describe_workload(detail, language)], sys.stdout)
     return EXIT_OK
+
+
+def _write_ended(name: WorkloadName, ended: Row, *, output: str, language: Language) -> None:
+    if output == "json":
+        write_json(ended)
+    elif output == "csv":
+        write_rows([{**ended, **get_object(ended, "amounts")}], (), keys=ENDED_KEYS, output="csv")
+    else:
+        title = Line(str(name), is_title=True)
+        write_paragraphs([title, *describe_ended(ended, language, now=time.time())], sys.stdout)
 
 
 def _rows(detail: Row) -> Iterator[dict[str, Any]]:

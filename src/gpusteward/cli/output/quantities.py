@@ -5,6 +5,7 @@ import time
 from gpusteward.core.gpu_counts import format_gpus
 
 UNKNOWN = "-"
+MICROS = 1_000_000
 _UNIT_SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
 
@@ -22,6 +23,19 @@ def score(value: float | None) -> str:
 def gpus(count: float | None) -> str:
     """A number of GPUs; a share is a fraction."""
     return UNKNOWN if count is None else format_gpus(count)
+
+
+def hours(count: float | None) -> str:
+    """GPU-hours: `238.0`, `32,359`."""
+    return UNKNOWN if count is None else f"{count:,.0f}" if count >= 1000 else f"{count:.1f}"
+
+
+def money(micros: float | None, currency: str = "") -> str:
+    """Millionths of a currency: `884.41 USD`, `12,345 USD`."""
+    if micros is None:
+        return UNKNOWN
+    amount = micros / MICROS
+    return f"{amount:,.0f} {currency}".rstrip() if amount >= 10_000 else f"{amount:,.2f} {currency}".rstrip()
 
 
 def memory(count: float | None) -> str:

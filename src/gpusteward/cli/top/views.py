@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from gpusteward.cli.api.workloads import SHORT_KINDS
 from gpusteward.cli.json_access import Row, get_count, get_number, get_objects, get_text, get_time
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.terminal_text import cut_middle, measure
@@ -17,15 +18,6 @@ TITLES: Mapping[View, Message] = {
     View.WORKLOADS: Message("Workloads", "工作负载"),
     View.TENANTS: Message("Tenants", "租户"),
 }
-SHORT_KINDS: Mapping[str, str] = {
-    "Deployment": "deploy",
-    "StatefulSet": "sts",
-    "DaemonSet": "ds",
-    "ReplicaSet": "rs",
-    "ReplicationController": "rc",
-    "CronJob": "cj",
-}
-"""Short names of kubectl."""
 MIN_WIDE = 28  # cells; a narrower column uses short names in all rows
 Write = Callable[[Row, Language], str]
 Fit = Callable[[Row, Language, int], str]
