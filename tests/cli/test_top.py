@@ -9,6 +9,7 @@ import pytest
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart
+from gpusteward.analyzer.tables import NodeModel
 from gpusteward.cli.top.loader import Loaded
 from gpusteward.core.containers import Workload
 from gpusteward.core.usages import AllocationKey, Measure
@@ -86,7 +87,8 @@ def grown_cluster() -> Result:
     shared = hold("GPU-5", Workload(*names[4]), namespace=names[4][1], pod="rerank-api-0", node=held[5].node)
     rows = [*(working() if number % 2 else resting(1.0) for number in range(6)), resting(1.0)]
     table = table_of(*rows, allocations=[*held, shared], at=float(int(time.time())))
-    fleet = {(f"gpu-worker-pool-a-00{number}", H100): 8 for number in range(3)} | {("gpu-worker-pool-b-000", A10): 4}
+    fleet = {NodeModel(f"gpu-worker-pool-a-00{number}", H100): 8 for number in range(3)}
+    fleet[NodeModel("gpu-worker-pool-b-000", A10)] = 4
     return make_result(replace(table, fleet=fleet))
 
 

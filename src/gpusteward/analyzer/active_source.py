@@ -79,6 +79,7 @@ class ActiveSource:
             settings.scrape,
             window_seconds=settings.prometheus.window_seconds,
             condition=parse_condition(settings.prometheus.query_condition),
+            clusters=settings.prometheus.cluster_choice,
             api=self._find_api(settings),
             before=before if isinstance(before, ScrapeSource) else None,
         )
@@ -98,5 +99,6 @@ class ActiveSource:
 def _relevant_settings(settings: Settings) -> tuple[object, ...]:
     if settings.prometheus.addresses:
         return settings.prometheus, settings.scheduler.max_workers
-    shared = settings.prometheus.window_seconds, settings.prometheus.query_condition
+    engine = settings.prometheus
+    shared = engine.window_seconds, engine.query_condition, engine.cluster_choice
     return settings.scrape, settings.kubernetes, shared

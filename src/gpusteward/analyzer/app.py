@@ -33,7 +33,7 @@ NOTIFIER_GRACE_SECONDS = 1.0
 class Owners(OwnerNames, Protocol):
     """Knows the owners of pods and their annotations."""
 
-    def read_notify_annotation(self, namespace: str, pod: str) -> str:
+    def read_notify_annotation(self, namespace: str, pod: str, cluster: str) -> str:
         """The channel in the annotation gpusteward.io/notify of a pod or its owner; empty: none."""
 
 

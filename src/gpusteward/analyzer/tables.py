@@ -1,8 +1,9 @@
-"""Usage and verdicts of a cluster in columns: one row per allocation, one array per value. NaN is unknown, never 0."""
+"""Usage and verdicts in columns: one row per allocation, one array per value. NaN is unknown, never 0."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +23,17 @@ STEPS = tuple(Step)
 PROOFS = tuple(Proof)
 
 
+class NodeModel(NamedTuple):
+    """The GPUs of one model on one node. A node name is unique within its cluster only."""
+
+    node: str
+    model: str
+    cluster: str = ""
+
+
 @dataclass(frozen=True)
 class UsageTable:
-    """Every allocation of the cluster over one window."""
+    """Every allocation of one or several clusters over one window."""
 
     at: float  # unix seconds: the end of the window
     window_seconds: float
@@ -32,8 +41,8 @@ class UsageTable:
     stats: Mapping[tuple[Measure, Stat], Column] = field(default_factory=dict)
     coverage: Column = field(default_factory=lambda: np.empty(0))
     unknown: Mapping[int, Message] = field(default_factory=dict)  # row -> why its usage is unknown
-    fleet: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """(node, model) -> whole GPUs that exist there, held or not; empty where the source does not count them."""
+    fleet: Mapping[NodeModel, int] = field(default_factory=dict)
+    """Whole GPUs that exist there, held or not; empty where the source does not count them."""
 
     def __len__(self) -> int:
         return len(self.allocations)
@@ -42,6 +51,12 @@ class UsageTable:
         """A column; NaN in every row where the value was not measured."""
         found = self.stats.get((measure, stat))
         return found if found is not None else np.full(len(self), np.nan)
+
+    @cached_property
+    def clusters(self) -> tuple[str, ...]:
+        """The clusters that are known, sorted. Names of the others are empty."""
+        counted = {key.cluster for key in self.fleet}
+        return tuple(sorted(counted.union(each.cluster for each in self.allocations) - {""}))
 
     @cached_property
     def started_at(self) -> Column:

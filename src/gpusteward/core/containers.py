@@ -20,11 +20,15 @@ class Workload:
     kind: str
     namespace: str
     name: str
+    cluster: str = ""  # empty: the only one, or unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """One container. Names are empty if only its cgroup is known, uids if only the kubelet lists it."""
+    """One container. Names are empty if only its cgroup is known, uids if only the kubelet lists it.
+
+    Only the analyzer knows the cluster, and only where the series of the site name it.
+    """
 
     namespace: str = ""
     pod: str = ""
@@ -34,6 +38,7 @@ class Container:
     pod_labels: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     started_at: float | None = field(default=None, compare=False)  # when the pod started, unix seconds
     user: str = field(default="", compare=False)  # the user of the pod, if known
+    cluster: str = ""
 
 
 def find_user(labels: Mapping[str, str]) -> str:

@@ -48,6 +48,11 @@ class AllocationKey:
     model: str = ""
     share: str = ""
 
+    @property
+    def cluster(self) -> str:
+        """That of its container."""
+        return self.container.cluster
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, Table, insert
 
 from gpusteward.analyzer.judge.gpu_fraction import compute_gpu_fractions
 from gpusteward.analyzer.ledger.accrual import HourSlice, accrue_time, make_fleet_rows, make_usage_rows, split_by_hour
-from gpusteward.analyzer.ledger.cycle_record import UNKNOWN_START, CycleRecord, NodeModel, find_fleet_rows
+from gpusteward.analyzer.ledger.cycle_record import UNKNOWN_START, CycleRecord, find_fleet_rows
 from gpusteward.analyzer.ledger.db_engine import with_write_lock
 from gpusteward.analyzer.ledger.identities import NewAllocations, make_allocation_id, make_identity, name_owner
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, RECORDED, floor_day, set_progress
@@ -20,7 +20,7 @@ from gpusteward.analyzer.ledger.schema import allocations, fleet_hourly, usage_h
 from gpusteward.analyzer.ledger.upsert import FLEET_RULES, USAGE_RULES, upsert
 from gpusteward.analyzer.ledger.verdict_changes import VerdictChange, VerdictChanges
 from gpusteward.analyzer.prices import PriceList
-from gpusteward.analyzer.tables import ACTIVITIES, Codes, Column, UsageTable
+from gpusteward.analyzer.tables import ACTIVITIES, Codes, Column, NodeModel, UsageTable
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.core.verdicts import Activity, Signature, State
 from gpusteward.simulate.ground_truth import Ownership
@@ -149,6 +149,7 @@ class SeededHistory:
             if since_ms < until_ms:
                 signature = Signature.PARKED if any(one.ownership.held_bytes for one in own) else Signature.EMPTY
                 change = VerdictChange(
+                    cluster="",
                     owner_kind=kind,
                     namespace=namespace,
                     owner_name=name,

@@ -43,6 +43,10 @@ ROLE_TOO_LOW = Message(
     "{role} 角色没有此权限，需要 {needed} 角色的令牌",
 )
 
+SEVERAL_CLUSTERS = Message(
+    "several clusters have a workload of this name: add cluster=NAME, one of {clusters}",
+    "多个集群中存在同名工作负载：请添加参数 cluster=NAME，可选值：{clusters}",
+)
 SERIES = Message("charts", "图表")
 PROCESSES = Message("processes", "进程")
 REPORTS = Message("reports", "报表")

@@ -57,7 +57,7 @@ def test_changes_name_the_workloads_whose_activity_changed():
     event = describe_changes(before, now)
     assert event is not None
     data = json.loads(event.split(b"data: ")[1])
-    change = {"workload": "Deployment/team/server", "before": "active", "now": "idle"}
+    change = {"workload": "Deployment/team/server", "cluster": "", "before": "active", "now": "idle"}
     assert (data["changed"], data["workloads"]) == (1, [change])
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpusteward.analyzer.tables import NodeModel
 from tests.analyzer.api.sample_results import H100, hold
 from tests.analyzer.api.server import Api, make_result, running_api
 from tests.analyzer.usage_tables import resting, table_of, working
@@ -24,7 +25,7 @@ def serving(fleet: Mapping[tuple[str, str], int], *, is_held: bool = True) -> An
     )
     rows = (working(0.5, 1.0), resting(0.0), working(0.5, 1.0), resting(0.0))
     table = table_of(*rows, allocations=allocations) if is_held else table_of()
-    return running_api(make_result(replace(table, fleet=fleet)))
+    return running_api(make_result(replace(table, fleet={NodeModel(*key): gpus for key, gpus in fleet.items()})))
 
 
 def totals(api: Api) -> tuple[object, object]:
@@ -50,6 +51,7 @@ def test_without_allocations_all_gpus_are_free():
         (row,) = api.get("/api/v1/gpus").json["items"]
         assert row == {
             "id": f"box/{A10}/free",
+            "cluster": "",
             "uuid": "",
             "instance": "",
             "index": "",

@@ -23,6 +23,7 @@ def test_each_process_comes_with_its_gpu_and_its_use():
         response = api.get(TRAINER).json
     assert response["processes"] == [
         {
+            "cluster": "",
             "pod": "trainer-0",
             "container": "main",
             "node": "n1",

@@ -8,7 +8,7 @@ import pytest
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
-from gpusteward.analyzer.judge.workloads import WorkloadTable, judge_workloads
+from gpusteward.analyzer.judge.workloads import WorkloadKey, WorkloadTable, judge_workloads
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.usages import AllocationKey
@@ -85,7 +85,7 @@ def test_every_signature_has_its_own_rank():
 def test_a_pod_without_an_owner_is_its_own_workload():
     held = [AllocationKey(f"GPU-{pod}", "", Container("team", f"pod-{pod}", f"uid-{pod}", "main")) for pod in (0, 0, 1)]
     workloads = join(table_of(resting(), working(), resting(), allocations=held))
-    assert list(workloads.keys) == [("Pod", "team", "pod-0"), ("Pod", "team", "pod-1")]
+    assert list(workloads.keys) == [WorkloadKey("Pod", "team", "pod-0"), WorkloadKey("Pod", "team", "pod-1")]
     assert [workloads.verdict(number).activity for number in range(2)] == [Activity.ACTIVE, Activity.IDLE]
 
 
@@ -96,8 +96,8 @@ def test_the_rows_of_a_workload_are_found_again():
     )
     workloads = join(table)
     assert [workloads.rows(number).tolist() for number in range(3)] == [[0, 3], [1, 4], [2]]
-    assert workloads.find(("Job", "team", "b")) == 1
-    assert workloads.find(("Job", "team", "z")) is None
+    assert workloads.find(WorkloadKey("Job", "team", "b")) == 1
+    assert workloads.find(WorkloadKey("Job", "team", "z")) is None
 
 
 def test_the_evidence_of_a_workload_is_summed_up_and_leaves_out_the_unknown():

@@ -18,6 +18,7 @@ from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import SchedulerSettings, Settings
+from gpusteward.analyzer.tables import NodeModel
 from gpusteward.core.usages import AllocationKey
 from tests.analyzer.usage_tables import allocation, resting, table_of, working
 
@@ -37,7 +38,7 @@ def cycle(rows: Rows, at: float, *, settings: Settings = SETTINGS, fleet: Mappin
     table = table_of(*(stats for _, stats in rows), allocations=[held for held, _ in rows], at=at)
     if not rows:
         table = replace(table, allocations=[])
-    table = replace(table, fleet=fleet or {})
+    table = replace(table, fleet={NodeModel(*key): gpus for key, gpus in (fleet or {}).items()})
     verdicts, _ = judge(table, settings.rules, History(), now=at)
     return Result(1, at, 0.1, settings, verdicts, judge_workloads(verdicts, settings.rules))
 

@@ -208,6 +208,7 @@ def test_all_existing_gpus_are_recorded_allocated_or_not(ledger):
             "gpu_ms": 8 * 300_000,
             "known_ms": 300_000,
             "held_ms": 0,  # the allocation is on another node
+            "cluster": "",
         }
     ]
 

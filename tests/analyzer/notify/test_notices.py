@@ -49,7 +49,7 @@ class CycleRunner:
             self.settings,
             self.history,
             engine=None,
-            read_notify_annotation=lambda _, pod: self.annotations.get(pod, ""),
+            read_notify_annotation=lambda _, pod, _cluster: self.annotations.get(pod, ""),
         )
         result: Result = result_of(allocations, rows, settings=self.settings, at=AT + after, idle_hours=idle_hours)
         batch = planner.plan_idle(result, now=AT + after)

@@ -115,7 +115,7 @@ def test_shards_respect_the_limit_and_contain_every_node():
 
 def test_the_pod_of_the_exporter_is_not_the_holder():
     mapping = map_labels(["pod", "namespace", "container", "exported_pod", "exported_namespace", "exported_container"])
-    assert mapping.holder[2:] == ("exported_namespace", "exported_pod", "exported_container")
+    assert mapping.holder[2:5] == ("exported_namespace", "exported_pod", "exported_container")
     assert map_labels(["pod", "pod_name", "pod_namespace", "namespace"]).pod == "pod_name"
 
 

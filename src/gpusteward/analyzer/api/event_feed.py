@@ -116,7 +116,7 @@ def describe_changes(before: Result | None, now: Result) -> Event | None:
     if not (changed or appeared or disappeared):
         return None
     listed = [
-        {"workload": "/".join(key), "before": ACTIVITIES[old[key]], "now": ACTIVITIES[new[key]]}
+        {"workload": key.path, "cluster": key.cluster, "before": ACTIVITIES[old[key]], "now": ACTIVITIES[new[key]]}
         for key in changed[:MOST_LISTED]
     ]
     counts = {"changed": len(changed), "came": len(appeared), "went": len(disappeared)}

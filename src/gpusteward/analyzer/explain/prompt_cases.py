@@ -74,6 +74,7 @@ def _evidence(usage: Usage) -> dict[str, float]:
 def _names(usage: Usage) -> dict[str, str]:
     allocation, container = usage.allocation, usage.allocation.container
     names = {
+        "cluster": container.cluster,
         "namespace": container.namespace,
         "pod": container.pod,
         "container": container.name,

@@ -10,7 +10,7 @@ from gpusteward.core.allocations import Share
 from gpusteward.core.usages import AllocationKey
 
 AllocationHashes = NDArray[np.int64]
-"""The hash of namespace, pod, container, GPU uuid and MIG instance of each row: as texts, 50,000 rows take 10 MB.
+"""The hash of cluster, namespace, pod, container, GPU uuid and MIG instance of each row: 50,000 texts take 10 MB.
 Python hashes to 64 bits with a random key per process, so a collision cannot be provoked; by chance two of 50,000
 rows collide in one of fourteen billion clusters."""
 Mask = NDArray[np.bool_]
@@ -59,8 +59,8 @@ def read_allocation_columns(allocations: Sequence[AllocationKey]) -> AllocationC
 
 
 def _hash(allocation: AllocationKey) -> int:
-    container = allocation.container
-    return hash((container.namespace, container.pod, container.name, allocation.gpu_uuid, allocation.gpu_instance))
+    one = allocation.container
+    return hash((one.cluster, one.namespace, one.pod, one.name, allocation.gpu_uuid, allocation.gpu_instance))
 
 
 def encode(texts: Sequence[str]) -> CodedColumn:

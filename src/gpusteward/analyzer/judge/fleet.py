@@ -7,11 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpusteward.analyzer.judge.workloads import WorkloadTable
-from gpusteward.analyzer.tables import ACTIVITIES, UsageTable
+from gpusteward.analyzer.tables import ACTIVITIES, Codes, Column, NodeModel, UsageTable
 from gpusteward.core.usages import AllocationKey
 from gpusteward.core.verdicts import Activity
-
-NodeModel = tuple[str, str]  # node, model
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,11 @@ NO_GPUS = GpuCounts(0.0, 0.0, 0.0, None)
 
 
 def count_gpus(workloads: WorkloadTable, fleet: Fleet) -> GpuCounts:
-    activity, fractions = workloads.verdicts.activity, workloads.fractions
+    return sum_gpus(workloads.verdicts.activity, workloads.fractions, fleet)
+
+
+def sum_gpus(activity: Codes, fractions: Column, fleet: Fleet) -> GpuCounts:
+    """Of some allocations, and of the fleet they belong to."""
     by_activity = np.bincount(activity, weights=fractions, minlength=len(ACTIVITIES)).tolist()
     active, idle, unknown = (by_activity[ACTIVITIES.index(each)] for each in Activity)
     unallocated = None if fleet.gpus is None else max(0.0, fleet.gpus - float(fractions.sum()))
@@ -65,7 +67,7 @@ def count_fleet(table: UsageTable) -> Fleet:
 def _count_held(allocations: Sequence[AllocationKey], counted: Mapping[NodeModel, int]) -> Counter[NodeModel]:
     """On a node with one model, the node alone decides: an allocation may have the model in another spelling, or none
     at all."""
-    models = Counter(node for node, _ in counted)
-    only_model = {node: (node, model) for node, model in counted if models[node] == 1}
-    keys = {one.gpu_uuid: (one.node, one.model) for one in allocations}
-    return Counter(only_model.get(key[0], key) for key in keys.values())
+    models = Counter((key.cluster, key.node) for key in counted)
+    only_model = {node: key for key in counted if models[node := (key.cluster, key.node)] == 1}
+    keys = {(one.cluster, one.gpu_uuid): NodeModel(one.node, one.model, one.cluster) for one in allocations}
+    return Counter(only_model.get((key.cluster, key.node), key) for key in keys.values())

@@ -26,7 +26,8 @@ def compute_gpu_fractions(table: UsageTable) -> Column:
     allocations = table.allocations
     if _are_whole(allocations):
         return np.ones(len(allocations))
-    devices = encode([one.gpu_uuid or f"{one.node}/{one.gpu_index}" for one in allocations]).codes
+    names = [f"{one.cluster}/{one.gpu_uuid or f'{one.node}/{one.gpu_index}'}" for one in allocations]
+    devices = encode(names).codes
     instances = encode([f"{device}/{one.gpu_instance}" for device, one in zip(devices, allocations, strict=True)]).codes
     sharing = np.bincount(instances, minlength=1)[instances]
     fractions = _instance_fractions(table) / sharing

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +18,25 @@ from gpusteward.core.messages import Language
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, WorkloadVerdict
 
-WorkloadKey = tuple[str, str, str]  # kind, namespace, name
 Counts = NDArray[np.intp]
 
 _RANKS = np.array([signature.rank for signature in SIGNATURES], dtype=np.int8)
 _BY_RANK = np.zeros(_RANKS.max() + 1, dtype=np.int8)
 _BY_RANK[_RANKS] = np.arange(len(SIGNATURES))
+
+
+class WorkloadKey(NamedTuple):
+    """Identifies a workload."""
+
+    kind: str
+    namespace: str
+    name: str
+    cluster: str = ""
+
+    @property
+    def path(self) -> str:
+        """As the API writes it; the cluster is a field of its own there."""
+        return f"{self.kind}/{self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True)
@@ -59,6 +73,11 @@ class WorkloadTable:
     def _numbers(self) -> Mapping[WorkloadKey, int]:
         return {key: number for number, key in enumerate(self.keys)}
 
+    @cached_property
+    def clusters(self) -> Sequence[str]:
+        """Of the workloads; empty where it is not known."""
+        return list(dict.fromkeys(key.cluster for key in self.keys))
+
     def find(self, key: WorkloadKey) -> int | None:
         """The number of a workload; None if there is none."""
         return self._numbers.get(key)
@@ -70,12 +89,11 @@ class WorkloadTable:
 
     def verdict(self, number: int, *, language: Language = "en") -> WorkloadVerdict:
         """The verdict on one workload, with its reasons."""
-        kind, namespace, name = self.keys[number]
         gpus, idle, unknown = (float(counts[number]) for counts in (self.gpus, self.idle_gpus, self.unknown_gpus))
         score, idle_since = float(self.score[number]), float(self.idle_since[number])
         rows = self.rows(number)
         draft = WorkloadVerdict(
-            Workload(kind, namespace, name),
+            Workload(*self.keys[number]),
             ACTIVITIES[self.activity[number]],
             STATES[self.state[number]],
             None if np.isnan(score) else score,
@@ -139,7 +157,9 @@ def _find_owners(containers: Iterable[Container]) -> tuple[list[WorkloadKey], Co
 
 def _name_owner(container: Container) -> WorkloadKey:
     owner = container.workload
-    return (owner.kind, owner.namespace, owner.name) if owner else ("Pod", container.namespace, container.pod)
+    if owner is None:
+        return WorkloadKey("Pod", container.namespace, container.pod, container.cluster)
+    return WorkloadKey(owner.kind, owner.namespace, owner.name, container.cluster)
 
 
 def _join_activity(active: Counts, unknown: Counts) -> Codes:

@@ -96,6 +96,7 @@ def make_fleet_rows(record: CycleRecord, hour_slice: HourSlice, time: AccruedTim
     held = np.bincount(record.fleet_rows - NOT_IN_FLEET, weights=time.allocated, minlength=count + 1)[1:]
     return {
         "hour_ms": [hour_slice.hour_ms] * count,
+        "cluster": [key.cluster for key in record.fleet],
         "node": [key.node for key in record.fleet],
         "model": [key.model for key in record.fleet],
         "gpu_ms": [gpus * duration_ms for gpus in record.fleet.values()],

@@ -4,7 +4,6 @@ database is unavailable."""
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,7 @@ from gpusteward.analyzer.ledger.identities import (
 )
 from gpusteward.analyzer.ledger.verdict_changes import VerdictChanges
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.tables import Codes, Column
+from gpusteward.analyzer.tables import Codes, Column, NodeModel
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 
 IntColumn = NDArray[np.int64]
@@ -37,13 +36,6 @@ _IDENTITY_BYTES = 600  # of one identity with its texts; measured, rounded up
 _CHANGE_BYTES = 500
 _FLEET_ROW_BYTES = 100
 _NO_IDS: IntColumn = np.empty(0, np.int64)
-
-
-class NodeModel(NamedTuple):
-    """GPUs of one model on one node."""
-
-    node: str
-    model: str
 
 
 @dataclass(frozen=True)
@@ -187,11 +179,11 @@ def _to_ms(seconds: Column) -> IntColumn:
     return np.where(np.isnan(plausible), UNKNOWN_START, np.nan_to_num(plausible) * 1000).astype(np.int64)
 
 
-def _clean_fleet(counts: Mapping[tuple[str, str], int]) -> dict[NodeModel, int]:
+def _clean_fleet(counts: Mapping[NodeModel, int]) -> dict[NodeModel, int]:
     fleet: dict[NodeModel, int] = {}
-    for (node, model), gpus in counts.items():
+    for node_model, gpus in counts.items():
         if 0 < gpus <= MAX_GPUS:
-            key = NodeModel(clean_text(node), clean_text(model))
+            key = NodeModel(*map(clean_text, node_model))
             fleet[key] = fleet.get(key, 0) + gpus
     return fleet
 
@@ -203,10 +195,11 @@ def find_fleet_rows(allocations: Sequence[AllocationKey], fleet: Mapping[NodeMod
     report it.
     """
     positions = {key: position for position, key in enumerate(fleet)}
-    models = Counter(key.node for key in fleet)
-    by_node = {key.node: positions[key] for key in fleet if models[key.node] == 1}
-    found: dict[tuple[str, str], int] = {}
-    for node, model in {(one.node, one.model) for one in allocations}:
-        key = NodeModel(clean_text(node), clean_text(model))
-        found[node, model] = by_node.get(key.node, positions.get(key, NOT_IN_FLEET))
-    return np.fromiter((found[one.node, one.model] for one in allocations), np.int32, len(allocations))
+    models = Counter((key.cluster, key.node) for key in fleet)
+    by_node = {node: positions[key] for key in fleet if models[node := (key.cluster, key.node)] == 1}
+    keys = [NodeModel(one.node, one.model, one.cluster) for one in allocations]
+    found: dict[NodeModel, int] = {}
+    for node_model in set(keys):
+        key = NodeModel(*map(clean_text, node_model))
+        found[node_model] = by_node.get((key.cluster, key.node), positions.get(key, NOT_IN_FLEET))
+    return np.fromiter(map(found.__getitem__, keys), np.int32, len(allocations))

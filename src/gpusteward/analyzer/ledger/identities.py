@@ -23,6 +23,7 @@ class Identity(NamedTuple):
     """Columns of `allocations` that describe an allocation; the fields have the names of the columns."""
 
     id: int
+    cluster: str
     namespace: str
     pod: str
     pod_uid: str
@@ -51,9 +52,11 @@ class Attributes(NamedTuple):
 
 
 def make_allocation_id(allocation: AllocationKey) -> int:
-    """The same id for the same container on the same device, in every process."""
+    """The same id for the same container on the same device, in every process. Without a cluster it is as it was
+    before clusters were recorded."""
     one = allocation.container
     text = f"{one.namespace}\0{one.pod}\0{one.pod_uid}\0{one.name}\0{allocation.gpu_uuid}\0{allocation.gpu_instance}"
+    text = f"{text}\0{one.cluster}" if one.cluster else text
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).digest()
     return int.from_bytes(digest, "big") & _63_BITS
 
@@ -78,6 +81,7 @@ def make_identity(allocation: AllocationKey, *, allocation_id: int, user: str) -
     kind, name = name_owner(container)
     return Identity(
         id=allocation_id,
+        cluster=clean_text(container.cluster),
         namespace=clean_text(container.namespace),
         pod=clean_text(container.pod),
         pod_uid=clean_text(container.pod_uid),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from sqlalchemy import Connection, Engine, and_, bindparam, func, insert, select, update
 
+from gpusteward.analyzer.judge.workloads import WorkloadKey
 from gpusteward.analyzer.ledger.accrual import (
     BLOCK_ROWS,
     HourSlice,
@@ -189,16 +190,14 @@ def _read_last_verdicts(connection: Connection) -> LastVerdicts:
     """The last verdict of every workload that holds an allocation now."""
     changes, held = verdict_changes.c, allocations.c
     existing = (
-        select(held.owner_kind, held.namespace, held.owner_name).where(held.ended_ms.is_(None)).distinct().subquery()
+        select(held.owner_kind, held.namespace, held.owner_name, held.cluster)
+        .where(held.ended_ms.is_(None))
+        .distinct()
+        .subquery()
     )
-    owner = (changes.owner_kind, changes.namespace, changes.owner_name)
+    owner = (changes.owner_kind, changes.namespace, changes.owner_name, changes.cluster)
     is_same = and_(*(column == existing.c[column.name] for column in owner))
     last = select(func.max(changes.id)).select_from(verdict_changes.join(existing, is_same)).group_by(*owner)
     words = [changes[name] for name in VerdictWords._fields]
     rows = connection.execute(select(*owner, *words).where(changes.id.in_(last)))
-    return LastVerdicts(
-        {
-            (row.owner_kind, row.namespace, row.owner_name): VerdictWords(row.activity, row.signature, row.state)
-            for row in rows
-        }
-    )
+    return LastVerdicts({WorkloadKey(*row[: len(owner)]): VerdictWords(*row[len(owner) :]) for row in rows})

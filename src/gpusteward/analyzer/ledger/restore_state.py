@@ -37,14 +37,15 @@ def restore_history(engine: Engine, table: UsageTable) -> History:
 def _read_idle(engine: Engine) -> tuple[float | None, Mapping[WorkloadKey, float]]:
     """When the ledger ends, and since when each workload that was idle then is idle."""
     changes = verdict_changes.c
-    last = select(func.max(changes.id)).group_by(changes.namespace, changes.owner_kind, changes.owner_name)
-    query = select(changes.owner_kind, changes.namespace, changes.owner_name, changes.idle_since_ms).where(
+    owner = (changes.owner_kind, changes.namespace, changes.owner_name, changes.cluster)
+    last = select(func.max(changes.id)).group_by(*owner)
+    query = select(*owner, changes.idle_since_ms).where(
         and_(changes.id.in_(last), changes.activity == Activity.IDLE.value, changes.idle_since_ms.is_not(None))
     )
     with engine.connect() as connection:
         recorded_ms = read_progress(connection, RECORDED)
         rows = connection.execute(query).all()
-    idle = {(row.owner_kind, row.namespace, row.owner_name): row.idle_since_ms / 1000 for row in rows}
+    idle = {WorkloadKey(*row[: len(owner)]): row.idle_since_ms / 1000 for row in rows}
     return None if recorded_ms is None else recorded_ms / 1000, idle
 
 
@@ -71,4 +72,4 @@ def _only_where(known: Column, column: Column) -> Column:
 
 def _owner_of(container: Container) -> WorkloadKey:
     kind, name = name_owner(container)
-    return kind, container.namespace, name
+    return WorkloadKey(kind, container.namespace, name, container.cluster)

@@ -18,6 +18,12 @@ METADATA = MetaData()
 Number = BigInteger().with_variant(Integer(), "sqlite")
 """SQLite generates ids only for INTEGER columns; its integers have 64 bits anyway."""
 
+
+def _cluster() -> Column[str]:
+    """Empty: the only cluster, or unknown."""
+    return Column("cluster", Text, nullable=False, server_default="")
+
+
 progress = Table(
     "progress",
     METADATA,
@@ -46,6 +52,7 @@ allocations = Table(
     Column("first_ms", Number, nullable=False),
     Column("last_ms", Number, nullable=False),
     Column("ended_ms", Number),
+    _cluster(),
     Index("allocations_by_end", "ended_ms"),
 )
 """`id` is a hash of what identifies the allocation (`identities.make_allocation_id`). `first_ms` and `last_ms` are its
@@ -88,7 +95,8 @@ def _fleet(name: str, time: str) -> Table:
         Column("gpu_ms", Number, nullable=False),
         Column("known_ms", Number),  # for how long the number of GPUs was known
         Column("held_ms", Number),  # the time allocated while it was known
-        PrimaryKeyConstraint(time, "node", "model"),
+        _cluster(),
+        PrimaryKeyConstraint(time, "cluster", "node", "model"),
         sqlite_with_rowid=False,
     )
 
@@ -129,8 +137,9 @@ verdict_changes = Table(
     Column("gpus", Integer, nullable=False),
     Column("idle_gpus", Integer, nullable=False),
     Column("idle_since_ms", Number),
+    _cluster(),
     Index("verdict_changes_by_time", "at_ms"),
-    Index("verdict_changes_by_owner", "namespace", "owner_kind", "owner_name", "at_ms"),
+    Index("verdict_changes_by_owner", "cluster", "namespace", "owner_kind", "owner_name", "at_ms"),
 )
 
 notices = Table(
@@ -145,6 +154,7 @@ notices = Table(
     Column("channel", Text, nullable=False),
     Column("created_ms", Number, nullable=False),
     Column("body", Text, nullable=False),
+    _cluster(),
     Index("notices_by_time", "created_ms"),
 )
 """Notices that were sent, one per key."""

@@ -22,6 +22,7 @@ class VerdictWords(NamedTuple):
 class VerdictChange(NamedTuple):
     """A row of `verdict_changes` without its id and time; the fields have the names of the columns."""
 
+    cluster: str
     owner_kind: str
     namespace: str
     owner_name: str
@@ -96,13 +97,14 @@ def _words_of(activity: int, signature: int, state: int) -> VerdictWords:
 
 
 def _make_change(workloads: WorkloadTable, row: int) -> VerdictChange:
-    kind, namespace, name = workloads.keys[row]
+    key = workloads.keys[row]
     score, since = workloads.score[row], workloads.idle_since[row]
     words = _words_of(*(int(codes[row]) for codes in (workloads.activity, workloads.signature, workloads.state)))
     return VerdictChange(
-        owner_kind=clean_text(kind),
-        namespace=clean_text(namespace),
-        owner_name=clean_text(name),
+        cluster=clean_text(key.cluster),
+        owner_kind=clean_text(key.kind),
+        namespace=clean_text(key.namespace),
+        owner_name=clean_text(key.name),
         activity=words.activity,
         signature=words.signature,
         state=words.state,

@@ -71,7 +71,8 @@ def _list_columns(result: Result) -> list[_SampleColumn]:
 def _find_duplicates(allocations: Sequence[AllocationKey]) -> frozenset[int]:
     """Rows with the labels of an earlier row: gpu-oour's labels do not tell containers of one pod on one GPU apart."""
     batches = (allocations[begin : begin + BATCH_ROWS] for begin in range(0, len(allocations), BATCH_ROWS))
-    hashes = np.fromiter(map(hash, chain.from_iterable(map(_escape, batches))), np.int64, len(allocations))
+    names = zip(chain.from_iterable(map(_escape, batches)), (each.cluster for each in allocations), strict=True)
+    hashes = np.fromiter(map(hash, names), np.int64, len(allocations))
     _, firsts = np.unique(hashes, return_index=True)
     return frozenset(range(len(allocations))).difference(firsts.tolist()) if len(firsts) < len(hashes) else frozenset()
 
@@ -97,6 +98,9 @@ def _render_labels(allocations: Sequence[AllocationKey], rows: range, *, duplica
         ]
     else:
         heads = [render_labels(zip(metrics.HOLDER, each, strict=True))[:-1] or '{gpu_id=""' for each in names]
+    clusters = [each.cluster for each in allocations[rows.start : rows.stop]]
+    if any(clusters):
+        heads = [head + _render_cluster(cluster) for head, cluster in zip(heads, clusters, strict=True)]
     for row in duplicates.intersection(rows):
         container = allocations[row].container.name or str(row)
         heads[row - rows.start] += f',container="{escape_label(container)}"'
@@ -124,6 +128,11 @@ def _render_tails(metric: Metric, rows: Sequence[int], verdicts: VerdictTable) -
     if metric is metrics.MEMORY_TOTAL:
         return [_render_tail(allocations[row].model) for row in rows]
     return [_END_OF_LABELS] * len(rows)
+
+
+@lru_cache(maxsize=256)
+def _render_cluster(cluster: str) -> str:
+    return f',cluster="{escape_label(cluster)}"' if cluster else ""
 
 
 @lru_cache(maxsize=256)

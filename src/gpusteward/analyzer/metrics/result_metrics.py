@@ -1,16 +1,16 @@
 """Metric families of a result for the cluster as a whole, under gpu-oour's names and our own."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
 from gpusteward.analyzer.judge.allocation_columns import CodedColumn, encode
-from gpusteward.analyzer.judge.fleet import count_fleet, count_gpus
+from gpusteward.analyzer.judge.fleet import Fleet, count_fleet, sum_gpus
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
-from gpusteward.analyzer.judge.states import find_low
+from gpusteward.analyzer.judge.states import Thresholds, find_low
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, PROOFS, SIGNATURES, STATES, Codes
+from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, PROOFS, SIGNATURES, STATES, Codes, Column, UsageTable
 from gpusteward.core import analyzer_metrics as metrics
 from gpusteward.core.exposition import Family, Samples, render_labels
 from gpusteward.core.metrics import Metric
@@ -24,8 +24,71 @@ HolderLabels = tuple[str, ...]  # values of `metrics.HOLDER`
 def result_families(result: Result) -> Iterator[Family]:
     """All families but those with one sample per allocation, which `allocation_samples` renders."""
     yield from _opinions(result)
-    yield from _counts(result)
-    yield from _verdict_counts(result)
+    families: dict[Metric, Family] = {}
+    for part in _split_by_cluster(result):
+        for family in (*_counts(part), *_verdict_counts(part)):
+            families.setdefault(family.metric, Family(family.metric, [])).samples.extend(family.samples)
+    yield from families.values()
+
+
+@dataclass(frozen=True, slots=True)
+class _ClusterPart:
+    """The columns of one cluster."""
+
+    cluster: str  # empty: not known, and then it is no label
+    thresholds: Thresholds
+    score: Column
+    state: Codes
+    activity: Codes
+    signature: Codes
+    doubt: Codes
+    proof: Codes
+    coverage: Column
+    fractions: Column  # of a GPU
+    fleet: Fleet
+    namespaces: Sequence[str]
+    workload_activity: Codes
+
+    def label(self, values: Mapping[str, str] | None = None) -> str:
+        return render_labels([*(values or {}).items(), ("cluster", self.cluster)])
+
+    def count(self, metric: Metric, number: float) -> Family:
+        return Family(metric, [(self.label(), number)])
+
+    def family_by(self, metric: Metric, label: str, values: Mapping[str, float]) -> Family:
+        return Family(metric, [(self.label({label: name}), value) for name, value in values.items()])
+
+
+def _split_by_cluster(result: Result) -> Iterator[_ClusterPart]:
+    """At least one part, also without allocations."""
+    verdicts, allocations = result.verdicts, result.verdicts.usage.allocations
+    coded = encode([allocation.cluster for allocation in allocations])
+    namespaces = [allocation.container.namespace for allocation in allocations]
+    owners = np.array([key.cluster for key in result.workloads.keys])
+    names = sorted({*coded.names, *(key.cluster for key in verdicts.usage.fleet)}) or [""]
+    for cluster in names:
+        rows = slice(None) if len(names) == 1 else np.flatnonzero(coded.among((cluster,)))
+        yield _ClusterPart(
+            cluster,
+            result.settings.thresholds,
+            verdicts.score[rows],
+            verdicts.state[rows],
+            verdicts.activity[rows],
+            verdicts.signature[rows],
+            verdicts.doubt[rows],
+            verdicts.proof[rows],
+            verdicts.usage.coverage[rows],
+            result.workloads.fractions[rows],
+            count_fleet(verdicts.usage if isinstance(rows, slice) else _only_cluster(verdicts.usage, cluster)),
+            namespaces if isinstance(rows, slice) else [namespaces[row] for row in rows.tolist()],
+            result.workloads.activity[owners == cluster],
+        )
+
+
+def _only_cluster(table: UsageTable, cluster: str) -> UsageTable:
+    """With the allocations and the fleet of one cluster."""
+    allocations = [each for each in table.allocations if each.cluster == cluster]
+    return replace(table, allocations=allocations, fleet={k: n for k, n in table.fleet.items() if k.cluster == cluster})
 
 
 def gpu_id(allocation: AllocationKey) -> str:
@@ -47,8 +110,9 @@ def _opinions(result: Result) -> Iterable[Family]:
     confidence, score = Family(metrics.AI_CONFIDENCE, []), Family(metrics.AI_SCORE, [])
     seen: set[str] = set()
     for row, opinion in sorted(result.opinions.items()):
-        values = holder_labels(result.verdicts.usage.allocations[row])[: len(metrics.TENANT)]
-        labels = [*zip(metrics.TENANT, values, strict=True)]
+        allocation = result.verdicts.usage.allocations[row]
+        values = holder_labels(allocation)[: len(metrics.TENANT)]
+        labels = [*zip(metrics.TENANT, values, strict=True), ("cluster", allocation.cluster)]
         text = render_labels(labels)
         if text not in seen:
             seen.add(text)
@@ -59,66 +123,64 @@ def _opinions(result: Result) -> Iterable[Family]:
     return (confidence, score)
 
 
-def _counts(result: Result) -> Iterable[Family]:
-    verdicts = result.verdicts
-    is_scored = ~np.isnan(verdicts.score)
-    known, states = verdicts.score[is_scored], _count_codes(verdicts.state[is_scored], STATES)
-    yield Family(metrics.TOTAL, [("", len(known))])
-    is_low = find_low(verdicts.score, verdicts.state, thresholds=result.settings.thresholds)
-    yield Family(metrics.LOW, [("", int(is_low.sum()))])
-    yield Family(metrics.IDLE, [("", states[State.IDLE])])
+def _counts(part: _ClusterPart) -> Iterable[Family]:
+    is_scored = ~np.isnan(part.score)
+    known, states = part.score[is_scored], _count_codes(part.state[is_scored], STATES)
+    yield part.count(metrics.TOTAL, len(known))
+    is_low = find_low(part.score, part.state, thresholds=part.thresholds)
+    yield part.count(metrics.LOW, int(is_low.sum()))
+    yield part.count(metrics.IDLE, states[State.IDLE])
     if len(known):
-        yield Family(metrics.AVERAGE, [("", round(float(known.mean()), 1))])
-    yield family_by(metrics.BY_STATUS, "status", {**states, State.UNKNOWN.value: len(verdicts) - len(known)})
-    yield from _by_namespace(result)
+        yield part.count(metrics.AVERAGE, round(float(known.mean()), 1))
+    unknown = {State.UNKNOWN.value: len(part.score) - len(known)}
+    yield part.family_by(metrics.BY_STATUS, "status", {**states, **unknown})
+    yield from _by_namespace(part)
 
 
-def _by_namespace(result: Result) -> Iterable[Family]:
-    verdicts = result.verdicts
-    coded = encode([allocation.container.namespace for allocation in verdicts.usage.allocations])
+def _by_namespace(part: _ClusterPart) -> Iterable[Family]:
+    coded = encode(part.namespaces)
     codes, size = coded.codes, len(coded.names)
-    scored = ~np.isnan(verdicts.score)
+    scored = ~np.isnan(part.score)
     scores = np.bincount(codes[scored], minlength=size)
-    sums = np.bincount(codes[scored], weights=verdicts.score[scored], minlength=size)
+    sums = np.bincount(codes[scored], weights=part.score[scored], minlength=size)
     counts = {name: n for name, n in sorted(zip(coded.names, scores.tolist(), strict=True)) if n}
-    yield family_by(metrics.BY_NAMESPACE, "namespace", counts)
+    yield part.family_by(metrics.BY_NAMESPACE, "namespace", counts)
     means = {
         name: round(total / n, 1)
         for name, total, n in sorted(zip(coded.names, sums.tolist(), scores.tolist(), strict=True))
         if n
     }
-    yield family_by(metrics.NAMESPACE_AVERAGE, "namespace", means)
-    yield _namespace_gpus(result, coded)
+    yield part.family_by(metrics.NAMESPACE_AVERAGE, "namespace", means)
+    yield _namespace_gpus(part, coded)
 
 
-def _namespace_gpus(result: Result, coded: CodedColumn) -> Family:
-    activity, fractions, size = result.verdicts.activity, result.workloads.fractions, len(coded.names)
+def _namespace_gpus(part: _ClusterPart, coded: CodedColumn) -> Family:
+    size = len(coded.names)
     columns = {
-        each.value: np.bincount(coded.codes, weights=fractions * (activity == code), minlength=size).tolist()
+        each.value: np.bincount(coded.codes, weights=part.fractions * (part.activity == code), minlength=size).tolist()
         for code, each in enumerate(ACTIVITIES)
     }
     samples: Samples = [
-        (render_labels((("namespace", name), ("activity", word))), round(column[number], GPU_DIGITS))
+        (part.label({"namespace": name, "activity": word}), round(column[number], GPU_DIGITS))
         for name, number in sorted(zip(coded.names, range(size), strict=True))
         for word, column in columns.items()
     ]
     return Family(metrics.NAMESPACE_GPUS, samples)
 
 
-def _verdict_counts(result: Result) -> Iterable[Family]:
-    verdicts = result.verdicts
-    yield family_by(metrics.ACTIVITY, "activity", _count_codes(verdicts.activity, ACTIVITIES))
-    counts = asdict(count_gpus(result.workloads, count_fleet(verdicts.usage)))
+def _verdict_counts(part: _ClusterPart) -> Iterable[Family]:
+    yield part.family_by(metrics.ACTIVITY, "activity", _count_codes(part.activity, ACTIVITIES))
+    counts = asdict(sum_gpus(part.activity, part.fractions, part.fleet))
     gpus = {name: round(count, GPU_DIGITS) for name, count in counts.items() if count is not None}
-    yield family_by(metrics.GPUS, "activity", gpus)
-    yield family_by(metrics.SIGNATURES, "signature", _count_codes(verdicts.signature, SIGNATURES))
-    idle = verdicts.proof[verdicts.activity == ACTIVITIES.index(Activity.IDLE)]
-    yield family_by(metrics.PROOFS, "proof", _count_codes(idle, PROOFS))
-    yield family_by(metrics.WORKLOADS, "activity", _count_codes(result.workloads.activity, ACTIVITIES))
-    if len(verdicts):
-        yield Family(metrics.COVERAGE, [("", round(float(verdicts.usage.coverage.mean()), 4))])
-    doubts = _count_codes(verdicts.doubt, DOUBTS)
-    yield family_by(metrics.UNKNOWN, "reason", {name: count for name, count in doubts.items() if name})
+    yield part.family_by(metrics.GPUS, "activity", gpus)
+    yield part.family_by(metrics.SIGNATURES, "signature", _count_codes(part.signature, SIGNATURES))
+    idle = part.proof[part.activity == ACTIVITIES.index(Activity.IDLE)]
+    yield part.family_by(metrics.PROOFS, "proof", _count_codes(idle, PROOFS))
+    yield part.family_by(metrics.WORKLOADS, "activity", _count_codes(part.workload_activity, ACTIVITIES))
+    if len(part.coverage):
+        yield part.count(metrics.COVERAGE, round(float(part.coverage.mean()), 4))
+    doubts = _count_codes(part.doubt, DOUBTS)
+    yield part.family_by(metrics.UNKNOWN, "reason", {name: count for name, count in doubts.items() if name})
 
 
 def _count_codes(codes: Codes, names: Sequence[str]) -> Mapping[str, int]:

@@ -40,6 +40,7 @@ import numpy as np
 
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.judge.states import find_low
+from gpusteward.analyzer.judge.workloads import WorkloadKey
 from gpusteward.analyzer.ledger.identities import clean_text, make_allocation_id
 from gpusteward.analyzer.notify.errors import DeliveryError
 from gpusteward.analyzer.notify.http_post import host_of, post
@@ -61,7 +62,7 @@ def control_events(result: Result) -> Iterator[OutboxEvent]:
     for row in np.flatnonzero(is_low).tolist():
         body = _make_body(result, row, timestamp=timestamp)
         yield OutboxEvent(
-            stream="/".join((CONTROL, *map(clean_text, keys[result.workloads.codes[row]]))),
+            stream="/".join((CONTROL, *map(clean_text, _list_parts(keys[result.workloads.codes[row]])))),
             key=make_event_key(CONTROL, str(make_allocation_id(allocations[row])), str(round(result.at * 1000))),
             kind=CONTROL,
             target=CONTROL,
@@ -69,8 +70,12 @@ def control_events(result: Result) -> Iterator[OutboxEvent]:
         )
 
 
+def _list_parts(key: WorkloadKey) -> tuple[str, ...]:
+    return key if key.cluster else key[:3]
+
+
 def _make_body(result: Result, row: int, *, timestamp: str) -> dict[str, Any]:
-    """gpu-oour's fields in its order."""
+    """gpu-oour's fields in its order, and the cluster where it is known."""
     allocation = result.verdicts.usage.allocations[row]
     instance = f"/{allocation.gpu_instance}" if allocation.gpu_instance else ""
     body: dict[str, Any] = {
@@ -82,6 +87,8 @@ def _make_body(result: Result, row: int, *, timestamp: str) -> dict[str, Any]:
         "status": STATES[result.verdicts.state[row]].value,
         "timestamp": timestamp,
     }
+    if allocation.cluster:
+        body["cluster"] = clean_text(allocation.cluster)
     opinion = result.opinions.get(row)
     return body if opinion is None else body | {"ai_analysis": _make_analysis(opinion)}
 

@@ -34,7 +34,7 @@ HISTORY_DAYS = 8
 """How much notice history is read at a start: the digest is weekly. `notify.repeat_hours` may require more."""
 
 
-def _no_annotation(_namespace: str, _pod: str) -> str:
+def _no_annotation(_namespace: str, _pod: str, _cluster: str) -> str:
     return ""
 
 

@@ -27,7 +27,7 @@ def select_unflagged(connection: Connection, findings: Sequence[Finding], *, unt
 
 
 def _name(finding: Finding) -> WorkloadName:
-    return finding.kind, finding.namespace, finding.name
+    return finding.kind, finding.namespace, finding.name, finding.cluster
 
 
 def _find_flagged(connection: Connection, names: set[WorkloadName], until_ms: int) -> set[WorkloadName]:

@@ -13,12 +13,13 @@ from gpusteward.analyzer.reports.report import find_grouping
 
 GroupKey = tuple[str, ...]
 """The values of the columns of a grouping, or the team."""
-WORKLOAD = ("owner_kind", "namespace", "owner_name")
+WORKLOAD = ("owner_kind", "namespace", "owner_name", "cluster")
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "namespace": ("namespace",),
+    "cluster": ("cluster",),
+    "namespace": ("namespace", "cluster"),
     "workload": WORKLOAD,
     "model": ("model",),
-    "node": ("node",),
+    "node": ("node", "cluster"),
     "user": ("user_name",),
     "team": ("namespace",),
 }
@@ -36,7 +37,7 @@ class Grouping:
     @property
     def has_unallocated(self) -> bool:
         """Whether unallocated time belongs to a group."""
-        return self.name in ("node", "model")
+        return self.name in ("cluster", "node", "model")
 
     @property
     def needs_all_rows(self) -> bool:
@@ -58,6 +59,10 @@ class Grouping:
         for key, idle_ms in rows:
             idle[self.find_key(key)] += idle_ms
         return idle
+
+    def name_parts(self, key: GroupKey) -> Mapping[str, str]:
+        """The values of a key by column; of a team, which is no column, none."""
+        return {} if self.name == "team" else dict(zip(_COLUMNS.get(self.name, ()), key, strict=False))
 
     def find_key(self, key: GroupKey) -> GroupKey:
         """The group of a row."""

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from sqlalchemy import RowMapping
 
-from gpusteward.analyzer.ledger.cycle_record import NodeModel
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.amounts import (
     NO_SUMS,
@@ -24,6 +23,7 @@ from gpusteward.analyzer.reports.period_totals import PeriodTotals
 from gpusteward.analyzer.reports.previous_period import PreviousPeriod
 from gpusteward.analyzer.reports.report import Group, ReportQuery
 from gpusteward.analyzer.reports.unallocated import sum_unallocated
+from gpusteward.analyzer.tables import NodeModel
 
 
 class GroupSums(NamedTuple):
@@ -53,7 +53,7 @@ def read_groups(
     found += [GroupSums(key, NO_SUMS, unheld[key]) for key in missing]
     count = len(found) if grouping.needs_all_rows else totals.count_groups(grouping.columns)
     shown, cut = found[: query.rows], found[query.rows :]
-    groups = [_make_group(each, prices=prices, previous=previous) for each in shown]
+    groups = [_make_group(each, grouping, prices=prices, previous=previous) for each in shown]
     rest = subtract(total, [each.sums for each in shown])
     others = make_others(rest, cut, count=count - len(shown), prices=prices)
     return round_rows(groups, others, prices)
@@ -67,17 +67,21 @@ def _group_unallocated(grouping: Grouping, unallocated: Mapping[NodeModel, Unall
     found: dict[GroupKey, Unallocated] = {}
     if grouping.has_unallocated:
         for node_model, part in unallocated.items():
-            key = (getattr(node_model, grouping.name),)
+            key = tuple(getattr(node_model, column.name) for column in grouping.columns)
             found[key] = sum_unallocated([found.get(key, NO_UNALLOCATED), part])
     return found
 
 
-def _make_group(found: GroupSums, *, prices: PriceSettings, previous: PreviousPeriod | None) -> Group:
-    kind, namespace, name = found.key if len(found.key) == 3 else ("", "", found.key[0])
+def _make_group(
+    found: GroupSums, grouping: Grouping, *, prices: PriceSettings, previous: PreviousPeriod | None
+) -> Group:
+    names = grouping.name_parts(found.key)
+    is_workload = "owner_name" in names
     return Group(
-        name=name,
-        kind=kind,
-        namespace=namespace,
+        name=names["owner_name"] if is_workload else found.key[0],
+        kind=names.get("owner_kind", ""),
+        namespace=names["namespace"] if is_workload else "",
+        cluster=names.get("cluster", ""),
         amounts=make_amounts(found.sums, prices=prices, unallocated=found.unallocated),
         idle_change_ratio=previous.compare_group(found.key, found.sums["idle_ms"]) if previous else None,
     )

@@ -6,7 +6,6 @@ from itertools import islice
 
 from sqlalchemy import Connection, Engine, RowMapping
 
-from gpusteward.analyzer.ledger.cycle_record import NodeModel
 from gpusteward.analyzer.ledger.periods import Period
 from gpusteward.analyzer.prices import PriceList, PriceSettings
 from gpusteward.analyzer.reports.amounts import Unallocated, make_amounts, read_currencies, read_sums, use_currency
@@ -28,6 +27,7 @@ from gpusteward.analyzer.reports.unallocated import (
     read_unused,
     sum_unallocated,
 )
+from gpusteward.analyzer.tables import NodeModel
 
 
 def make_report(
@@ -110,6 +110,7 @@ def _make_waster(row: RowMapping, prices: PriceSettings) -> Waster:
         user=row["user_name"] if int(row["users"]) == 1 else "",
         models=f"{row['model']} +{more}" if more else row["model"],
         gpus=int(row["gpus"]),
+        cluster=row["cluster"],
         amounts=make_amounts(read_sums(row), prices=prices),
     )
 
@@ -119,6 +120,7 @@ def _make_workload(row: RowMapping) -> WholeGpuWorkload:
         kind=row["owner_kind"],
         namespace=row["namespace"],
         name=row["owner_name"],
+        cluster=row["cluster"],
         model=row["model"],
         gpus=int(row["gpus"]),
         allocated_gpu_ms=int(row["allocated_ms"]),

@@ -189,7 +189,7 @@ def _has_no_peak(table: Table) -> ColumnElement[bool]:
 
 def _is_only_gpu(totals: Table) -> ColumnElement[bool]:
     """The allocation of a container with one GPU in this period."""
-    names = ("namespace", "pod", "pod_uid", "container")
+    names = ("cluster", "namespace", "pod", "pod_uid", "container")
     single = (
         select(func.min(allocations.c.id))
         .select_from(totals.join(allocations, allocations.c.id == totals.c.allocation_id))

@@ -15,7 +15,7 @@ from gpusteward.messages import ledger_errors
 _DURATION = "[1-9][0-9]{0,4}[hdw]"
 _UNITS_MS = {"h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 
-GROUPINGS = ("namespace", "workload", "model", "node", "user", "team", "day")
+GROUPINGS = ("cluster", "namespace", "workload", "model", "node", "user", "team", "day")
 """What rows can be grouped by."""
 _ALIASES = {"owner": "workload"}
 """Earlier names, still accepted."""
@@ -90,7 +90,8 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One row: a namespace, a workload (with `kind` and `namespace`), a model, a node, a user or a day (UTC)."""
+    """One row: a cluster, a namespace, a workload (with `kind` and `namespace`), a model, a node, a user or a day
+    (UTC)."""
 
     name: str
     kind: str
@@ -98,6 +99,7 @@ class Group:
     amounts: Amounts
     idle_change_ratio: float | None  # of idle GPU-hours per hour against the previous period; None: there is none
     is_partial: bool = False  # a day that is recorded only in part
+    cluster: str = ""  # of a namespace, a workload or a node
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ class Waster:
     models: str
     gpus: int
     amounts: Amounts
+    cluster: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,7 @@ class Finding:
     memory_total_bytes: int
     saving_gpu_ms: int
     saving_micros: int | None
+    cluster: str = ""
 
 
 @dataclass(frozen=True, slots=True)

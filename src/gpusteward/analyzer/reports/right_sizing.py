@@ -55,6 +55,7 @@ class WholeGpuWorkload:
     core_peak_ratio: float | None
     memory_peak_bytes: int | None
     memory_total_bytes: int | None
+    cluster: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,4 +150,5 @@ def _make_finding(workload: WholeGpuWorkload, part: _Part, total_bytes: int) -> 
         memory_total_bytes=total_bytes,
         saving_gpu_ms=int(workload.allocated_gpu_ms * (1 - part.board)),
         saving_micros=int(workload.cost_micros * (1 - part.board)) if workload.cost_micros else None,
+        cluster=workload.cluster,
     )

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Table, exists, func, select
 
-from gpusteward.analyzer.ledger.cycle_record import NodeModel
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, Period, floor_hour
 from gpusteward.analyzer.ledger.schema import (
     allocations,
@@ -25,6 +24,7 @@ from gpusteward.analyzer.reports.amounts import Unallocated
 from gpusteward.analyzer.reports.ledger_extent import LedgerExtent
 from gpusteward.analyzer.reports.period_totals import RowSelection, only_namespaces, select_rows
 from gpusteward.analyzer.reports.report import Range, Unused
+from gpusteward.analyzer.tables import NodeModel
 
 
 def price_unallocated(gpu_ms: Mapping[NodeModel, int], prices: PriceList) -> dict[NodeModel, Unallocated]:
@@ -54,7 +54,7 @@ def read_unallocated(connection: Connection, period: Period) -> dict[NodeModel, 
     fleet, held, missing = Counter[NodeModel](), Counter[NodeModel](), Counter[NodeModel]()
     for selection in select_fleet_rows(period):
         table = selection.table
-        keys = (table.c.node, table.c.model)
+        keys = (table.c.node, table.c.model, table.c.cluster)
         sums = (
             func.sum(table.c.gpu_ms).label("gpu_ms"),
             func.sum(table.c.held_ms).label("held_ms"),
@@ -62,7 +62,7 @@ def read_unallocated(connection: Connection, period: Period) -> dict[NodeModel, 
         )
         rows = connection.execute(select(*keys, *sums).where(selection.condition).group_by(*keys)).all()
         for row in rows:
-            key = NodeModel(row.node, row.model)
+            key = NodeModel(row.node, row.model, row.cluster)
             fleet[key] += int(row.gpu_ms)
             held[key] += int(row.held_ms or 0)
         if any(row.without_held for row in rows):
@@ -75,32 +75,32 @@ def _sum_allocated(connection: Connection, fleet: Table, condition: ColumnElemen
     usage = usage_hourly if fleet is fleet_hourly else usage_daily
     usage_time, fleet_time = time_column(usage), time_column(fleet)
     incomplete = select(fleet_time).where(condition, fleet.c.held_ms.is_(None)).distinct()  # uses the index
-    has_fleet_row = exists().where(
-        fleet_time == usage_time, fleet.c.node == allocations.c.node, fleet.c.held_ms.is_(None), condition
-    )
+    is_same_node = (fleet.c.node == allocations.c.node) & (fleet.c.cluster == allocations.c.cluster)
+    has_fleet_row = exists().where(fleet_time == usage_time, is_same_node, fleet.c.held_ms.is_(None), condition)
     joined = usage.join(allocations, allocations.c.id == usage.c.allocation_id)
-    keys = (allocations.c.node, allocations.c.model)
+    keys = (allocations.c.node, allocations.c.model, allocations.c.cluster)
     sums = (
         select(*keys, func.sum(usage.c.allocated_ms).label("allocated_ms"))
         .select_from(joined)
         .where(usage_time.in_(incomplete), has_fleet_row)
         .group_by(*keys)
     )
-    return {NodeModel(row.node, row.model): int(row.allocated_ms) for row in connection.execute(sums)}
+    return {NodeModel(row.node, row.model, row.cluster): int(row.allocated_ms) for row in connection.execute(sums)}
 
 
 def _subtract(
     fleet: Mapping[NodeModel, int], held: Mapping[NodeModel, int], missing: Mapping[NodeModel, int]
 ) -> dict[NodeModel, int]:
     """On a node with a single model, all allocations of the node count, as when they were recorded."""
-    models = Counter(key.node for key in fleet)
-    missing_on = Counter[str]()
+    models = Counter((key.cluster, key.node) for key in fleet)
+    missing_on = Counter[tuple[str, str]]()
     for key, gpu_ms in missing.items():
-        missing_on[key.node] += gpu_ms
-    return {
-        key: max(0, gpu_ms - held[key] - (missing_on[key.node] if models[key.node] == 1 else missing.get(key, 0)))
-        for key, gpu_ms in fleet.items()
-    }
+        missing_on[key.cluster, key.node] += gpu_ms
+    unallocated: dict[NodeModel, int] = {}
+    for key, gpu_ms in fleet.items():
+        node = key.cluster, key.node
+        unallocated[key] = max(0, gpu_ms - held[key] - (missing_on[node] if models[node] == 1 else missing.get(key, 0)))
+    return unallocated
 
 
 def read_coverage(connection: Connection, period: Period, covered: Range) -> float | None:

@@ -25,6 +25,7 @@ class Pod(NamedTuple):
 
     namespace: str
     name: str
+    cluster: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class HolderLabels(NamedTuple):
     namespace: str = "namespace"
     pod: str = "pod"
     container: str = "container"
+    cluster: str = ""
 
 
 class ProcessSample(NamedTuple):
@@ -70,22 +72,23 @@ class ProcessSample(NamedTuple):
 def collect_processes(samples: Iterable[ProcessSample], pods: Collection[Pod], labels: HolderLabels) -> PodProcesses:
     """The processes of these pods by node, GPU and pid. Duplicate samples count once."""
     reported: set[Pod] = set()
-    processes: dict[tuple[str, str, str], RunningProcess] = {}
+    processes: dict[tuple[str, str, str, str], RunningProcess] = {}
     for sample in samples:
-        pod = Pod(sample.labels.get(labels.namespace, ""), sample.labels.get(labels.pod, ""))
+        pod = Pod(*(sample.labels.get(label, "") for label in (labels.namespace, labels.pod, labels.cluster)))
         if pod not in pods or not isfinite(sample.value):
             continue
         if sample.metric == metrics.USE_PROCESSES.name:
             reported.add(pod)
         elif (pid := _read_pid(sample.labels)) is not None:
-            key = (sample.labels.get("node", ""), sample.labels.get("uuid", ""), sample.labels.get("pid", ""))
+            node, uuid, text = (sample.labels.get(label, "") for label in ("node", "uuid", "pid"))
+            key = (pod.cluster, node, uuid, text)
             process = processes.get(key) or _make_process(pod, pid, sample.labels, labels)
             processes[key] = _add_value(process, sample)
     return PodProcesses(sorted(processes.values(), key=_order), frozenset(reported))
 
 
-def _order(process: RunningProcess) -> tuple[str, int, str, str, int]:
-    return process.node, len(process.gpu_index), process.gpu_index, process.gpu_uuid, process.pid
+def _order(process: RunningProcess) -> tuple[str, str, int, str, str, int]:
+    return process.pod.cluster, process.node, len(process.gpu_index), process.gpu_index, process.gpu_uuid, process.pid
 
 
 def _read_pid(labels: Mapping[str, str]) -> int | None:

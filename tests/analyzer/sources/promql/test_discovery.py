@@ -14,7 +14,7 @@ from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.engine.sharding import SMALLEST_SHARD, SeriesLimit
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
-from gpusteward.analyzer.tables import ACTIVITIES
+from gpusteward.analyzer.tables import ACTIVITIES, NodeModel
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity
 from gpusteward.messages import unknown_reasons
@@ -130,19 +130,19 @@ def test_every_gpu_is_counted_once_held_or_not_with_mig_or_not(tmp_path: Path):
             closing(PrometheusSource(PrometheusSettings(url=engine.url))) as source,
         ):
             reported = source.read(AT).fleet
-        true: dict[tuple[str, str], int] = {}
+        true: dict[NodeModel, int] = {}
         for reading in (reading for node in nodes for reading in node.snapshot(TIMES[-1]).readings):
             if reading.gpu.mig is None:
-                key = reading.gpu.node, reading.gpu.model
+                key = NodeModel(reading.gpu.node, reading.gpu.model)
                 true[key] = true.get(key, 0) + 1
         assert reported == true
 
 
 def test_unheld_gpus_are_counted_and_the_count_survives_a_failure(tmp_path: Path):
     with site(tmp_path, [*gpu(0), *gpu(1, pod=""), *up()], relearn_cycles=1, retries=0) as (source, proxy):
-        assert source.read(AT).fleet == {("n0000", "NVIDIA A100-SXM4-40GB"): 2}
+        assert source.read(AT).fleet == {NodeModel("n0000", "NVIDIA A100-SXM4-40GB"): 2}
         proxy.fault = fails("group by")
-        assert source.read(AT).fleet == {("n0000", "NVIDIA A100-SXM4-40GB"): 2}
+        assert source.read(AT).fleet == {NodeModel("n0000", "NVIDIA A100-SXM4-40GB"): 2}
 
 
 @pytest.fixture(scope="module")

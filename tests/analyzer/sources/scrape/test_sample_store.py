@@ -12,6 +12,7 @@ from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreOp
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
+from gpusteward.analyzer.tables import NodeModel
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.messages import unknown_reasons
 from tests.analyzer.sources.scrape.test_page_parser import AT, STEP, page
@@ -73,7 +74,7 @@ def test_a_pod_that_is_no_longer_on_the_page_has_ended_and_its_device_stays():
     feed(source, [free], start=end + STEP)
     table = source.read(end + STEP)
     assert len(table) == 0
-    assert table.fleet == {("n1", "A100"): 1}
+    assert table.fleet == {NodeModel("n1", "A100"): 1}
 
 
 def test_a_page_without_gpus_gives_an_empty_table_and_its_parse_errors_are_kept():

@@ -6,10 +6,10 @@ single value that was not measured is 0, as in gpu-oour, whose clients compute w
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated, Literal
 
 import msgspec
@@ -83,13 +83,20 @@ class GpuResult:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterGpuResult(GpuResult):
+    """A row where the cluster is known, which gpu-oour's JSON does not have."""
+
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True)
 class LowResults:
     """GPUs whose score is below the threshold, and idle GPUs regardless of the memory they hold."""
 
     count: int
     threshold: float
     timestamp: str
-    gpus: list[GpuResult]
+    gpus: list[GpuResult | ClusterGpuResult]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +123,7 @@ class Stats:
     unknown_count: int = 0
 
 
-@router.get("/results", summary="Results", response_model=list[GpuResult])
+@router.get("/results", summary="Results", response_model=list[GpuResult | ClusterGpuResult])
 def list_results(request: Request, dependencies: Dependencies) -> Response:
     """Every GPU that has a score, the lowest first. The header X-Unknown-Count has the number of others, which
     /api/v1/allocations lists.
@@ -246,7 +253,7 @@ class ResultRows:
             allocation, container = verdicts.usage.allocations[row], verdicts.usage.allocations[row].container
             name = gpu_id(allocation)
             util, copy, used, total, usage, power, clock = measured
-            yield GpuResult(
+            yield _choose_row(container.cluster)(
                 gpu_id=name,
                 pod=container.pod,
                 namespace=container.namespace,
@@ -265,6 +272,10 @@ class ResultRows:
                 ai_analysis=_analysis(name, score, opinions.get(row), effects.get(row)),
                 unmeasured=_name_unmeasured(bits),
             )
+
+
+def _choose_row(cluster: str) -> Callable[..., GpuResult]:
+    return partial(ClusterGpuResult, cluster=cluster) if cluster else GpuResult
 
 
 def _analysis(name: str, score: float, opinion: Opinion | None, effect: OpinionEffect | None) -> AiAnalysis | None:

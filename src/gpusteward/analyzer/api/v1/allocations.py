@@ -11,9 +11,10 @@ from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import LastResult
 from gpusteward.analyzer.api.http.responses import format_utc
 from gpusteward.analyzer.api.result_store import PublishedResult
-from gpusteward.analyzer.api.v1.listing import Listing, TextColumn, filter_codes, known_value
+from gpusteward.analyzer.api.v1.listing import Listing, TextColumn, filter_codes, known_value, name_in_cluster
 from gpusteward.analyzer.api.v1.pagination import (
     ActivityName,
+    ClusterName,
     FilterValues,
     ListQuery,
     Page,
@@ -56,6 +57,7 @@ class WorkloadName:
     kind: str
     namespace: str
     name: str
+    cluster: ClusterName
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class Allocation:
     """One container on one GPU over the window. null: not measured, never zero."""
 
     id: str
+    cluster: ClusterName
     gpu: Annotated[str, Field(description="UUID; of a MIG instance UUID/INSTANCE.")]
     node: str
     index: str
@@ -119,6 +122,7 @@ class AllocationQuery(ListQuery):
     proof: Annotated[tuple[ProofName, ...], Field(max_length=len(PROOFS))] = ()
     node: FilterValues = ()
     model: FilterValues = ()
+    cluster: FilterValues = ()
     workload: FilterValues = Field(default=(), description="By KIND/NAMESPACE/NAME.")
 
 
@@ -137,6 +141,7 @@ class AllocationView:
         workload, names = TextColumn(self._owners), TextColumn(self._names)
         sorts: dict[str, Column] = {"score": verdicts.score, "idle_since": verdicts.idle_since}
         sorts |= {"core": self._columns[0], "memory": self._columns[2], "power": self._columns[4]}
+        cluster = _texts(allocations, lambda one: one.cluster)
         texts = {"namespace": namespace, "pod": pod, "node": node, "model": model}
         return Listing(
             len(verdicts),
@@ -144,6 +149,7 @@ class AllocationView:
             | {name: text.sort for name, text in texts.items()},
             filters={name: text.is_any_of for name, text in texts.items() if name != "pod"}
             | {
+                "cluster": cluster.is_any_of,
                 "workload": workload.is_any_of,
                 "q": names.contains_all,
                 "state": filter_codes(verdicts.state, STATES),
@@ -155,7 +161,7 @@ class AllocationView:
 
     def _owners(self) -> list[str]:
         workloads = self._result.workloads
-        names = ["/".join(key) for key in workloads.keys]
+        names = [key.path for key in workloads.keys]
         return [names[code] for code in workloads.codes.tolist()]
 
     def _names(self) -> list[str]:
@@ -173,6 +179,7 @@ class AllocationView:
         core, peak, used, total, power = (known_value(column, number) for column in self._columns)
         return Allocation(
             id=allocation_id(allocation),
+            cluster=allocation.cluster,
             gpu=gpu_id(allocation),
             node=allocation.node,
             index=allocation.gpu_index,
@@ -213,7 +220,8 @@ def list_allocations(request: Request, published: LastResult, query: Annotated[A
 
 def allocation_id(allocation: AllocationKey) -> str:
     container = allocation.container
-    return f"{container.namespace}/{container.pod}/{container.name}/{gpu_id(allocation)}"
+    name = f"{container.namespace}/{container.pod}/{container.name}/{gpu_id(allocation)}"
+    return name_in_cluster(container.cluster, name)
 
 
 def _texts(allocations: Sequence[AllocationKey], read: Callable[[AllocationKey], str]) -> TextColumn:

@@ -18,8 +18,17 @@ from gpusteward.analyzer.api.v1.listing import (
     filter_groups,
     known_value,
     mean_by,
+    name_in_cluster,
 )
-from gpusteward.analyzer.api.v1.pagination import ActivityName, FilterValues, ListQuery, Page, ProofName, send_page
+from gpusteward.analyzer.api.v1.pagination import (
+    ActivityName,
+    ClusterName,
+    FilterValues,
+    ListQuery,
+    Page,
+    ProofName,
+    send_page,
+)
 from gpusteward.analyzer.judge.allocation_columns import encode
 from gpusteward.analyzer.judge.fleet import Fleet, GpuCounts, count_fleet, count_gpus
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
@@ -57,7 +66,11 @@ class Holder:
 class GpuRow:
     """A device or MIG instance that is held; or all free GPUs of one model on one node."""
 
-    id: Annotated[str, Field(description="UUID; of a MIG instance UUID/INSTANCE; of free GPUs NODE/MODEL/free.")]
+    id: Annotated[
+        str,
+        Field(description="UUID; of a MIG instance UUID/INSTANCE; of free GPUs NODE/MODEL/free. `CLUSTER:` in front."),
+    ]
+    cluster: ClusterName
     uuid: Annotated[str, Field(description="Empty for free GPUs: sources count them only.")]
     instance: str
     index: str
@@ -83,6 +96,7 @@ class GpuQuery(ListQuery):
     activity: Annotated[tuple[GpuActivityName, ...], Field(max_length=4)] = ()
     node: FilterValues = ()
     model: FilterValues = ()
+    cluster: FilterValues = ()
 
 
 def view_fleet(published: PublishedResult) -> Fleet:
@@ -98,10 +112,11 @@ class GpuView:
 
     def __init__(self, result: Result, fleet: Fleet) -> None:
         self._verdicts = result.verdicts
-        coded = encode([gpu_id(one) for one in result.verdicts.usage.allocations])
+        coded = encode([name_in_cluster(one.cluster, gpu_id(one)) for one in result.verdicts.usage.allocations])
         self._held, self._codes = len(coded.names), coded.codes
         self._free = list(fleet.free.items())
-        self._ids = (*coded.names, *(f"{node}/{model}/free" for (node, model), _ in self._free))
+        free = (name_in_cluster(key.cluster, f"{key.node}/{key.model}/free") for key, _ in self._free)
+        self._ids = (*coded.names, *free)
         self._holders = np.bincount(self._codes, minlength=len(self._ids))
         self._rows = np.argsort(self._codes, kind="stable")
         self._begins = np.concatenate(([0], np.cumsum(self._holders)))
@@ -129,7 +144,7 @@ class GpuView:
 
     def _make_listing(self) -> Listing:
         allocations, size = self._verdicts.usage.allocations, len(self._ids)
-        node, model = TextColumn(self._read_nodes), TextColumn(self._read_models)
+        node, model, cluster = map(TextColumn, (self._read_nodes, self._read_models, self._read_clusters))
         namespace = TextColumn(lambda: [one.container.namespace for one in allocations])
         names = TextColumn(self._read_names)
         of_names = np.concatenate((self._codes, np.arange(self._held, size)))
@@ -148,15 +163,19 @@ class GpuView:
                 "activity": filter_codes(self._activity, GPU_ACTIVITIES),
                 "node": node.is_any_of,
                 "model": model.is_any_of,
+                "cluster": cluster.is_any_of,
                 "q": filter_groups(names.contains_all, of_names, size=size),
             },
         )
 
     def _read_nodes(self) -> list[str]:
-        return [*(one.node for one in self._first_allocations()), *(node for (node, _), _ in self._free)]
+        return [*(one.node for one in self._first_allocations()), *(key.node for key, _ in self._free)]
+
+    def _read_clusters(self) -> list[str]:
+        return [*(one.cluster for one in self._first_allocations()), *(key.cluster for key, _ in self._free)]
 
     def _read_models(self) -> list[str]:
-        return [*(one.model for one in self._first_allocations()), *(model for (_, model), _ in self._free)]
+        return [*(one.model for one in self._first_allocations()), *(key.model for key, _ in self._free)]
 
     def _first_allocations(self) -> list[AllocationKey]:
         """The first allocation of each GPU that is held."""
@@ -167,20 +186,21 @@ class GpuView:
         """The texts that `q` searches: one per holder, and one per row of free GPUs."""
         allocations = self._verdicts.usage.allocations
         held = [f"{one.node} {gpu_id(one)} {one.container.namespace}/{one.container.pod}" for one in allocations]
-        return [*held, *(f"{node} {model} free" for (node, model), _ in self._free)]
+        return [*held, *(f"{key.node} {key.model} free" for key, _ in self._free)]
 
     def row(self, number: int) -> GpuRow:
         return self._held_row(number) if number < self._held else self._free_row(number)
 
     def _free_row(self, number: int) -> GpuRow:
-        (node, model), gpus = self._free[number - self._held]
+        key, gpus = self._free[number - self._held]
         return GpuRow(
             id=self._ids[number],
+            cluster=key.cluster,
             uuid="",
             instance="",
             index="",
-            node=node,
-            model=model,
+            node=key.node,
+            model=key.model,
             gpus=gpus,
             score=None,
             state="free",
@@ -195,6 +215,7 @@ class GpuView:
         allocation = self._verdicts.usage.allocations[rows[0]]
         return GpuRow(
             id=self._ids[number],
+            cluster=allocation.cluster,
             uuid=allocation.gpu_uuid,
             instance=allocation.gpu_instance,
             index=allocation.gpu_index,

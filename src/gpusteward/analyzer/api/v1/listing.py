@@ -113,6 +113,11 @@ def sum_by(column: Column, codes: NDArray[np.intp], *, size: int) -> Column:
     return np.where(np.bincount(codes[known], minlength=size) > 0, total, np.nan)
 
 
+def name_in_cluster(cluster: str, name: str) -> str:
+    """An id that is unique among all clusters; the name itself where the cluster is not known."""
+    return f"{cluster}:{name}" if cluster else name
+
+
 def known_value(column: Column, number: int, *, digits: int = 4) -> float | None:
     """A rounded value of a column; None where it is unknown."""
     value = float(column[number])

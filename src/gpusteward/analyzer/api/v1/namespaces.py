@@ -11,8 +11,7 @@ from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import LastResult
 from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.listing import Listing, TextColumn, known_value, mean_by, sum_by
-from gpusteward.analyzer.api.v1.pagination import FilterValues, ListQuery, Page, send_page
-from gpusteward.analyzer.judge.allocation_columns import encode
+from gpusteward.analyzer.api.v1.pagination import ClusterName, FilterValues, ListQuery, Page, send_page
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.judge.states import find_low
 from gpusteward.analyzer.results import Result
@@ -29,6 +28,7 @@ LISTING = "namespaces"
 class Namespace:
     """A namespace that holds GPUs."""
 
+    cluster: ClusterName
     namespace: str
     allocations: Annotated[int, Field(description="Containers on GPUs: one per container and GPU.")]
     active: Annotated[int, Field(description="Allocations that are active.")]
@@ -70,6 +70,7 @@ class NamespaceQuery(ListQuery):
         "-unknown_gpus",
     ] = Field(default="-idle", description="`-` in front: descending. Unknown values always come last.")
     namespace: FilterValues = ()
+    cluster: FilterValues = ()
 
 
 class NamespaceView:
@@ -77,9 +78,12 @@ class NamespaceView:
 
     def __init__(self, result: Result) -> None:
         verdicts, table = result.verdicts, result.workloads
-        coded = encode([one.container.namespace for one in verdicts.usage.allocations])
-        names, codes, size = coded.names, coded.codes, len(coded.names)
-        self._names = names
+        containers = [one.container for one in verdicts.usage.allocations]
+        numbers: dict[tuple[str, str], int] = {}  # by cluster and namespace
+        codes = np.array(
+            [numbers.setdefault((one.cluster, one.namespace), len(numbers)) for one in containers], np.intp
+        )
+        self._keys, size = list(numbers), len(numbers)
         self._counts = {
             each: np.bincount(codes[verdicts.activity == ACTIVITIES.index(each)], minlength=size) for each in Activity
         }
@@ -94,17 +98,17 @@ class NamespaceView:
         self._low = np.bincount(codes[is_low], minlength=size)
         self._memory = sum_by(verdicts.usage.column(Measure.MEMORY_USED, Stat.MEAN), codes, size=size)
         self._power = sum_by(verdicts.usage.column(Measure.POWER, Stat.MEAN), codes, size=size)
-        numbers = {name: number for number, name in enumerate(names)}
-        owner_codes = np.array([numbers.get(key[1], -1) for key in table.keys], dtype=np.intp)
+        owner_codes = np.array([numbers.get((key.cluster, key.namespace), -1) for key in table.keys], dtype=np.intp)
         is_idle = table.activity == ACTIVITIES.index(Activity.IDLE)
         self._workloads = np.bincount(owner_codes[owner_codes >= 0], minlength=size)
         self._idle_workloads = np.bincount(owner_codes[(owner_codes >= 0) & is_idle], minlength=size)
         self.listing = self._make_listing()
 
     def _make_listing(self) -> Listing:
-        namespace = TextColumn(lambda: self._names)
+        cluster = TextColumn(lambda: [cluster for cluster, _ in self._keys])
+        namespace = TextColumn(lambda: [namespace for _, namespace in self._keys])
         return Listing(
-            len(self._names),
+            len(self._keys),
             sorts={
                 "namespace": namespace.sort,
                 "allocations": lambda: self._allocations,
@@ -116,12 +120,18 @@ class NamespaceView:
                 "idle_gpus": lambda: self._gpus_by_activity[Activity.IDLE],
                 "unknown_gpus": lambda: self._gpus_by_activity[Activity.UNKNOWN],
             },
-            filters={"namespace": namespace.is_any_of, "q": namespace.contains_all},
+            filters={
+                "cluster": cluster.is_any_of,
+                "namespace": namespace.is_any_of,
+                "q": TextColumn(lambda: [f"{cluster} {namespace}" for cluster, namespace in self._keys]).contains_all,
+            },
         )
 
     def row(self, number: int) -> Namespace:
+        cluster, namespace = self._keys[number]
         return Namespace(
-            namespace=self._names[number],
+            cluster=cluster,
+            namespace=namespace,
             allocations=int(self._allocations[number]),
             active=int(self._counts[Activity.ACTIVE][number]),
             idle=int(self._counts[Activity.IDLE][number]),

@@ -26,6 +26,7 @@ MOST_ROWS = 1000
 Row = TypeVar("Row")
 FilterValue = Annotated[str, Field(max_length=253)]
 FilterValues = Annotated[tuple[FilterValue, ...], Field(max_length=50)]
+ClusterName = Annotated[str, Field(description="Empty where the series of the site name no cluster.")]
 if TYPE_CHECKING:
     StateName = str
     ActivityName = str

@@ -11,8 +11,8 @@ from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import Dependencies, LastResult
 from gpusteward.analyzer.api.http.concurrency_limits import query_source
 from gpusteward.analyzer.api.http.responses import send_json
-from gpusteward.analyzer.api.v1.pagination import ResultStamp, stamp
-from gpusteward.analyzer.api.v1.workloads import Part, find_workload
+from gpusteward.analyzer.api.v1.pagination import ClusterName, ResultStamp, stamp
+from gpusteward.analyzer.api.v1.workloads import Cluster, Part, find_workload
 from gpusteward.analyzer.sources.pod_processes import Pod, RunningProcess
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])
@@ -25,6 +25,7 @@ MOST_PROCESSES = 1000
 class Process:
     """A process on one GPU. Unknown is null, never zero."""
 
+    cluster: ClusterName
     pod: str
     container: str
     node: str
@@ -58,14 +59,15 @@ async def read_processes(
     kind: Part,
     namespace: Part,
     name: Part,
+    cluster: Cluster = None,
     limit: Annotated[int, Query(ge=1, le=MOST_PODS, description="Maximum number of pods.")] = 16,
     offset: Annotated[int, Query(ge=0, le=100_000, description="Number of pods to skip.")] = 0,
 ) -> Response:
     """Processes with their GPU, memory and SM use at this moment, from gpusteward's agents."""
     result = published.result
-    number = find_workload(result.workloads, kind=kind, namespace=namespace, name=name)
+    number = find_workload(result.workloads, kind=kind, namespace=namespace, name=name, cluster=cluster)
     containers = (result.verdicts.usage.allocations[row].container for row in result.workloads.rows(number).tolist())
-    pods = list(dict.fromkeys(Pod(one.namespace, one.pod) for one in containers))
+    pods = list(dict.fromkeys(Pod(one.namespace, one.pod, one.cluster) for one in containers))
     requested = pods[offset : offset + limit]
     running = await query_source(
         lambda: dependencies.source.read_processes(requested, time.time()), dependencies.limits.processes
@@ -84,6 +86,7 @@ async def read_processes(
 def _describe(process: RunningProcess) -> Process:
     parts = (process.gpu_index, process.mig_profile, process.gpu_instance)
     return Process(
+        cluster=process.pod.cluster,
         pod=process.pod.name,
         container=process.container,
         node=process.node,

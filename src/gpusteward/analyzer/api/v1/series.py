@@ -12,7 +12,7 @@ from gpusteward.analyzer.api.http.concurrency_limits import query_source
 from gpusteward.analyzer.api.http.responses import send_json
 from gpusteward.analyzer.api.v1.allocations import allocation_id
 from gpusteward.analyzer.api.v1.pagination import ResultStamp, stamp
-from gpusteward.analyzer.api.v1.workloads import Part, find_workload
+from gpusteward.analyzer.api.v1.workloads import Cluster, Part, find_workload
 from gpusteward.analyzer.sources.usage_source import Chart
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])
@@ -50,13 +50,14 @@ async def read_series(
     kind: Part,
     namespace: Part,
     name: Part,
+    cluster: Cluster = None,
     seconds: Annotated[float, Query(ge=60, le=LONGEST_SECONDS)] = 3600.0,
     limit: Annotated[int, Query(ge=1, le=MOST_ALLOCATIONS, description="Maximum number of allocations.")] = 8,
     offset: Annotated[int, Query(ge=0, le=100_000, description="Number of allocations to skip.")] = 0,
 ) -> Response:
     """Core utilization, memory copy, memory used and power over time, as the source has them."""
     result = published.result
-    number = find_workload(result.workloads, kind=kind, namespace=namespace, name=name)
+    number = find_workload(result.workloads, kind=kind, namespace=namespace, name=name, cluster=cluster)
     rows = result.workloads.rows(number).tolist()
     allocations = [result.verdicts.usage.allocations[row] for row in rows[offset : offset + limit]]
 

@@ -23,6 +23,7 @@ from gpusteward.analyzer.api.v1.listing import (
 )
 from gpusteward.analyzer.api.v1.pagination import (
     ActivityName,
+    ClusterName,
     FilterValues,
     ListQuery,
     Page,
@@ -38,7 +39,7 @@ from gpusteward.analyzer.api.v1.workload_facts import MOST_NAMES, WorkloadFacts
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.judge.reasons import explain_row
-from gpusteward.analyzer.judge.workloads import WorkloadTable
+from gpusteward.analyzer.judge.workloads import WorkloadKey, WorkloadTable
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES, STEPS, Column
 from gpusteward.core.messages import Language
@@ -53,6 +54,9 @@ NO_NAME = "-"
 """Represents an empty part of a path; not a valid name in Kubernetes."""
 MOST_ALLOCATIONS = 512
 
+Cluster = Annotated[
+    str | None, Query(max_length=253, description="Needed if several clusters have a workload of this name.")
+]
 Part = Annotated[str, Path(max_length=253, description=f"`{NO_NAME}` for an empty name.")]
 
 
@@ -60,6 +64,7 @@ Part = Annotated[str, Path(max_length=253, description=f"`{NO_NAME}` for an empt
 class Workload:
     """A root owner. Idle only if every one of its GPUs is idle and has complete data."""
 
+    cluster: ClusterName
     kind: str
     namespace: str
     name: str
@@ -154,6 +159,7 @@ class WorkloadQuery(ListQuery):
     proof: Annotated[tuple[ProofName, ...], Field(max_length=len(PROOFS))] = ()
     node: FilterValues = Field(default=(), description="Workloads with a GPU on one of these nodes.")
     model: FilterValues = Field(default=(), description="Workloads with a GPU of one of these models.")
+    cluster: FilterValues = ()
 
 
 class WorkloadView:
@@ -166,12 +172,13 @@ class WorkloadView:
 
     def row(self, number: int) -> Workload:
         table = self._table
-        kind, namespace, name = table.keys[number]
+        key = table.keys[number]
         facts, nodes = self._facts, self._facts.nodes(number)
         return Workload(
-            kind=kind,
-            namespace=namespace,
-            name=name,
+            cluster=key.cluster,
+            kind=key.kind,
+            namespace=key.namespace,
+            name=key.name,
             score=known_value(table.score, number, digits=1),
             state=STATES[table.state[number]].value,
             activity=ACTIVITIES[table.activity[number]].value,
@@ -203,7 +210,7 @@ def _micros(column: Column, number: int) -> int | None:
 
 def _make_listing(result: Result, facts: WorkloadFacts) -> Listing:
     table, allocations = result.workloads, result.verdicts.usage.allocations
-    kind, namespace, name = (_part_of_key(table, part) for part in range(3))
+    kind, namespace, name, cluster = (_part_of_key(table, part) for part in range(4))
     node = TextColumn(lambda: [one.node for one in allocations])
     model = TextColumn(lambda: [one.model for one in allocations])
     size = len(table)
@@ -224,13 +231,14 @@ def _make_listing(result: Result, facts: WorkloadFacts) -> Listing:
         filters={
             "namespace": namespace.is_any_of,
             "kind": kind.is_any_of,
+            "cluster": cluster.is_any_of,
             "state": filter_codes(table.state, STATES),
             "activity": filter_codes(table.activity, ACTIVITIES),
             "signature": filter_codes(table.signature, SIGNATURES),
             "proof": filter_codes(table.proof, PROOFS),
             "node": filter_groups(node.is_any_of, table.codes, size=size),
             "model": filter_groups(model.is_any_of, table.codes, size=size),
-            "q": TextColumn(lambda: ["/".join(key) for key in table.keys]).contains_all,
+            "q": TextColumn(lambda: [f"{key.cluster} {key.path}" for key in table.keys]).contains_all,
         },
     )
 
@@ -252,23 +260,33 @@ def list_workloads(request: Request, published: LastResult, query: Annotated[Wor
 
 @router.get("/workloads/{kind}/{namespace}/{name}", summary="One workload", response_model=WorkloadDetail)
 def show_workload(
-    request: Request, published: LastResult, *, kind: Part, namespace: Part, name: Part, lang: Language = "en"
+    request: Request,
+    published: LastResult,
+    *,
+    kind: Part,
+    namespace: Part,
+    name: Part,
+    cluster: Cluster = None,
+    lang: Language = "en",
 ) -> Response:
     """The verdict of one workload with its reasons, evidence and allocations. `lang`: of the reasons."""
-    number = find_workload(published.result.workloads, kind=kind, namespace=namespace, name=name)
+    number = find_workload(published.result.workloads, kind=kind, namespace=namespace, name=name, cluster=cluster)
     etag = make_etag(request, published.result)
     if has_current(request, etag):
         return send_not_modified(etag)
     return send_json(_detail(published, number, language=lang), etag=etag)
 
 
-def find_workload(table: WorkloadTable, *, kind: str, namespace: str, name: str) -> int:
-    """Raises a 404 problem."""
-    parts = tuple("" if part == NO_NAME else part for part in (kind, namespace, name))
-    number = table.find((parts[0], parts[1], parts[2]))
-    if number is None:
+def find_workload(table: WorkloadTable, *, kind: str, namespace: str, name: str, cluster: str | None) -> int:
+    """Raises a 404 problem, or a 409 problem if several clusters have it and none is chosen."""
+    kind, namespace, name = ("" if part == NO_NAME else part for part in (kind, namespace, name))
+    keys = [WorkloadKey(kind, namespace, name, each) for each in (table.clusters if cluster is None else [cluster])]
+    found = {key.cluster: number for key in keys if (number := table.find(key)) is not None}
+    if not found:
         raise ProblemError(404, "not-found", api_errors.WORKLOAD_NOT_FOUND)
-    return number
+    if len(found) > 1:
+        raise ProblemError(409, "ambiguous", api_errors.SEVERAL_CLUSTERS, clusters=", ".join(sorted(found)))
+    return next(iter(found.values()))
 
 
 def _detail(published: PublishedResult, number: int, *, language: Language) -> WorkloadDetail:

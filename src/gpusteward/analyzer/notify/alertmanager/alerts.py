@@ -107,8 +107,10 @@ def _idle_alert(
 
 
 def _idle_labels(key: WorkloadKey, settings: AlertmanagerSettings) -> Mapping[str, str]:
-    kind, namespace, name = (safe_label(text, max_length=MAX_LABEL_LENGTH) for text in key)
+    kind, namespace, name, cluster = (safe_label(text, max_length=MAX_LABEL_LENGTH) for text in key)
     own = {"alertname": IDLE_ALERT, "severity": settings.severity}
+    if key.cluster:
+        own["cluster"] = cluster
     return {**settings.labels, **own, "namespace": namespace, "workload_kind": kind, "workload": name}
 
 

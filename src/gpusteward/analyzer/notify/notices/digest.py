@@ -6,6 +6,7 @@ from datetime import date
 import numpy as np
 from sqlalchemy import Engine
 
+from gpusteward.analyzer.judge.workloads import WorkloadKey
 from gpusteward.analyzer.notify.notices.formatting import format_gpu_hours, format_money
 from gpusteward.analyzer.notify.notices.messages import MessageOptions, name_workload
 from gpusteward.analyzer.reports.report import Report, ReportQuery, Waster
@@ -40,12 +41,12 @@ def write_digest(
     if report is None or not report.total.allocated_gpu_ms:
         lines.append(messages.DIGEST_EMPTY.text(language))
     else:
-        lines += _write_report(report, language)
+        lines += _write_report(report, options)
     return "\n".join([*lines, _write_idle_now(result, namespaces, language)])
 
 
-def _write_report(report: Report, language: Language) -> Iterator[str]:
-    total = report.total
+def _write_report(report: Report, options: MessageOptions) -> Iterator[str]:
+    total, language = report.total, options.language
     yield messages.DIGEST_TOTAL.text(
         language,
         allocated=format_gpu_hours(total.allocated_gpu_ms),
@@ -59,15 +60,15 @@ def _write_report(report: Report, language: Language) -> Iterator[str]:
         yield messages.DIGEST_TREND.text(language, change=f"{report.trend.idle_change_ratio * 100:+.0f} %")
     if report.wasters:
         yield messages.DIGEST_TOP.text(language)
-        yield from (_write_waster(each, report.currency, language) for each in report.wasters)
+        yield from (_write_waster(each, report.currency, options) for each in report.wasters)
 
 
-def _write_waster(waster: Waster, currency: str, language: Language) -> str:
-    amounts = waster.amounts
+def _write_waster(waster: Waster, currency: str, options: MessageOptions) -> str:
+    amounts, language = waster.amounts, options.language
     cost = amounts.idle_cost_micros
     return messages.DIGEST_LINE.text(
         language,
-        workload=name_workload(waster.kind, waster.namespace, waster.name),
+        workload=name_workload(WorkloadKey(waster.kind, waster.namespace, waster.name, waster.cluster), options),
         idle=format_gpu_hours(amounts.idle_gpu_ms),
         allocated=format_gpu_hours(amounts.allocated_gpu_ms),
         details="" if cost is None else messages.DIGEST_LINE_COST.text(language, cost=format_money(cost, currency)),
@@ -76,7 +77,7 @@ def _write_waster(waster: Waster, currency: str, language: Language) -> str:
 
 def _write_idle_now(result: Result, namespaces: Sequence[str], language: Language) -> str:
     table, selected = result.workloads, frozenset(namespaces)
-    is_selected = np.array([not selected or namespace in selected for _, namespace, _ in table.keys], dtype=bool)
+    is_selected = np.array([not selected or key.namespace in selected for key in table.keys], dtype=bool)
     is_idle = is_selected & (table.activity == ACTIVITIES.index(Activity.IDLE))
     is_partly_idle = is_selected & ~is_idle & (table.idle_gpus > 0)
     return messages.DIGEST_NOW.text(

@@ -22,9 +22,7 @@ WorkloadNumbers = Sequence[int]  # positions in `Result.workloads`
 class IdleWorkload:
     """One workload with only idle GPUs. None means unknown."""
 
-    kind: str
-    namespace: str
-    name: str
+    key: WorkloadKey
     pod: str  # one of its pods, to read the notify annotation from
     gpus: float  # a share of a GPU is a fraction
     allocations_total: int
@@ -35,10 +33,6 @@ class IdleWorkload:
     core_peak_ratio: float | None
     memory_used_bytes: float | None
     cost_micros: int | None  # of the idle time so far
-
-    @property
-    def key(self) -> WorkloadKey:
-        return self.kind, self.namespace, self.name
 
 
 def find_idle_workloads(result: Result, *, minutes: float) -> WorkloadNumbers:
@@ -68,14 +62,11 @@ class IdleWorkloadBuilder:
 
     def _build(self, number: int) -> IdleWorkload:
         result, table = self._result, self._result.workloads
-        kind, namespace, name = table.keys[number]
         rows = table.rows(number).tolist()
         allocations = result.verdicts.usage.allocations
         since = float(table.idle_since[number])
         return IdleWorkload(
-            kind=kind,
-            namespace=namespace,
-            name=name,
+            key=table.keys[number],
             pod=allocations[rows[0]].container.pod,
             gpus=float(table.gpus[number]),
             allocations_total=len(rows),

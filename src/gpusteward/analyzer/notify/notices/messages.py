@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from gpusteward.analyzer.judge.workloads import WorkloadKey
 from gpusteward.analyzer.notify.notices.formatting import (
     format_duration,
     format_memory,
@@ -34,6 +35,7 @@ class MessageOptions:
     currency: str
     repeat_hours: float
     window_seconds: float
+    with_cluster: bool = False  # where there are several
 
 
 def write_idle(workloads: Sequence[IdleWorkload], options: MessageOptions) -> str:
@@ -43,7 +45,7 @@ def write_idle(workloads: Sequence[IdleWorkload], options: MessageOptions) -> st
     repeat = format_duration(options.repeat_hours * 3600, language)
     return "\n".join(
         (
-            messages.IDLE_TITLE.text(language, where=_name_namespaces(workloads, language)),
+            messages.IDLE_TITLE.text(language, where=_name_namespaces(workloads, options)),
             *body,
             messages.NEXT_NOTICE.text(language, repeat=repeat),
             messages.WHAT_TO_DO.text(language),
@@ -82,7 +84,7 @@ def describe_idle(workload: IdleWorkload, options: MessageOptions) -> Iterator[s
     language = options.language
     yield messages.IDLE_WORKLOAD.text(
         language,
-        workload=name_workload(*workload.key),
+        workload=name_workload(workload.key, options),
         gpus=format_gpus(workload.gpus),
         since=format_time(workload.idle_since, options.time_zone),
         duration=format_duration(workload.idle_seconds, language),
@@ -97,15 +99,20 @@ def describe_idle(workload: IdleWorkload, options: MessageOptions) -> Iterator[s
         yield messages.COST.text(language, cost=format_money(workload.cost_micros, options.currency))
 
 
-def name_workload(kind: str, namespace: str, name: str) -> str:
-    return f"{safe_name(namespace)} / {safe_name(kind)} {safe_name(name)}"
+def name_workload(key: WorkloadKey, options: MessageOptions) -> str:
+    return f"{_name_namespace(key, options)} / {safe_name(key.kind)} {safe_name(key.name)}"
 
 
-def _name_namespaces(workloads: Sequence[IdleWorkload], language: Language) -> str:
-    namespaces = {workload.namespace for workload in workloads}
+def _name_namespace(key: WorkloadKey, options: MessageOptions) -> str:
+    cluster = f"{safe_name(key.cluster)} / " if options.with_cluster and key.cluster else ""
+    return f"{cluster}{safe_name(key.namespace)}"
+
+
+def _name_namespaces(workloads: Sequence[IdleWorkload], options: MessageOptions) -> str:
+    namespaces = {(workload.key.cluster, workload.key.namespace) for workload in workloads}
     if len(namespaces) > 1:
-        return messages.NAMESPACES.text(language, number=len(namespaces))
-    return safe_name(workloads[0].namespace)
+        return messages.NAMESPACES.text(options.language, number=len(namespaces))
+    return _name_namespace(workloads[0].key, options)
 
 
 def _name_gpus(workload: IdleWorkload, language: Language, *, shown: int, name: Callable[[AllocationKey], str]) -> str:
@@ -132,8 +139,8 @@ def _list_workloads(workloads: Sequence[IdleWorkload], options: MessageOptions) 
     yield messages.IDLE_WORKLOADS.text(language, workloads=len(workloads), gpus=format_gpus(gpus))
     largest = sorted(workloads, key=lambda each: (-each.gpus, each.idle_since, each.key))
     named, others = largest[:MAX_LINES], largest[MAX_LINES:]
-    for namespace, group in groupby(sorted(named, key=lambda each: each.namespace), key=lambda each: each.namespace):
-        yield messages.NAMESPACE.text(language, namespace=safe_name(namespace))
+    for namespace, group in groupby(sorted(named, key=_tenant_of), key=lambda each: _name_namespace(each.key, options)):
+        yield messages.NAMESPACE.text(language, namespace=namespace)
         yield from (_write_line(each, options) for each in group)
     if others:
         gpus = sum(each.gpus for each in others)
@@ -144,11 +151,15 @@ def _list_workloads(workloads: Sequence[IdleWorkload], options: MessageOptions) 
         yield messages.TOTAL_COST.text(language, cost=format_money(total, options.currency))
 
 
+def _tenant_of(workload: IdleWorkload) -> tuple[str, str]:
+    return workload.key.cluster, workload.key.namespace
+
+
 def _write_line(workload: IdleWorkload, options: MessageOptions) -> str:
     language = options.language
     return messages.LINE.text(
         language,
-        workload=f"{safe_name(workload.kind)} {safe_name(workload.name)}",
+        workload=f"{safe_name(workload.key.kind)} {safe_name(workload.key.name)}",
         gpus=format_gpus(workload.gpus),
         duration=format_duration(workload.idle_seconds, language),
         since=format_time(workload.idle_since, options.time_zone),

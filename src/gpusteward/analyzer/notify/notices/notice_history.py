@@ -10,7 +10,7 @@ from typing import Any
 from gpusteward.analyzer.judge.workloads import WorkloadKey
 from gpusteward.analyzer.ledger.identities import clean_text
 
-RateKey = tuple[str, str, str]  # kind of notice, channel, namespace
+RateKey = tuple[str, str, str, str]  # kind of notice, channel, cluster, namespace
 
 
 class NoticeKind(StrEnum):
@@ -38,14 +38,14 @@ class NoticeHistory:
     def load(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Rows of the table `notices`, oldest first."""
         for record in records:
-            workload = (record["owner_kind"], record["namespace"], record["owner_name"])
+            names = (record["owner_kind"], record["namespace"], record["owner_name"], record["cluster"])
+            workload = WorkloadKey(*names)
             self.add(record["kind"], record["channel"], workload, at_ms=record["created_ms"], key=record["key"])
 
     def add(self, kind: str, channel: str, workload: WorkloadKey, *, at_ms: int, key: str = "") -> None:
         """A notice was written to the outbox."""
-        _, namespace, _ = workload
         self._workloads[kind, workload] = at_ms
-        self._rates[kind, channel, namespace] = at_ms
+        self._rates[kind, channel, workload.cluster, workload.namespace] = at_ms
         if kind == NoticeKind.DIGEST:
             self._digest_keys.add(key)
         if kind in (NoticeKind.OUTAGE, NoticeKind.RECOVERY):
@@ -70,5 +70,4 @@ class NoticeHistory:
 
 def clean_key(workload: WorkloadKey) -> WorkloadKey:
     """The key as the ledger stores it."""
-    kind, namespace, name = workload
-    return clean_text(kind), clean_text(namespace), clean_text(name)
+    return WorkloadKey(*map(clean_text, workload))

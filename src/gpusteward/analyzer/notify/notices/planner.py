@@ -31,10 +31,11 @@ from gpusteward.logs import Log
 
 log = Log(__name__)
 
-ReadNotifyAnnotation = Callable[[str, str], str]
-"""Namespace and pod -> value of the annotation gpusteward.io/notify; empty: there is none."""
+ReadNotifyAnnotation = Callable[[str, str, str], str]
+"""Namespace, pod and cluster -> value of the annotation gpusteward.io/notify; empty: there is none."""
 
-NO_WORKLOAD: WorkloadKey = ("", "", "")
+_Tenant = tuple[str, str]  # cluster, namespace
+NO_WORKLOAD = WorkloadKey("", "", "")
 DIGESTS_PER_CYCLE = 5
 """Each digest reads its own report; the other channels get theirs in the next cycles."""
 
@@ -58,10 +59,12 @@ class NoticePlanner:
         self._router = ChannelRouter(settings.notify)
         self._read_notify_annotation = read_notify_annotation
         self._window_seconds = 0.0
+        self._with_cluster = False
         self._longest_interval_ms = round(max(self._notify.repeat_hours, self._notify.owner_minutes / 60) * 3_600_000)
 
     def plan(self, result: Result, *, now: float) -> OutboxBatch:
         """All notices of a successful cycle."""
+        self._with_cluster = len(result.verdicts.usage.clusters) > 1
         batch = self.plan_recovery(now=now)
         batch.extend(self.plan_idle(result, now=now))
         batch.extend(self._plan_digests(result, now=now))
@@ -74,11 +77,12 @@ class NoticePlanner:
             return batch
         self._window_seconds = result.verdicts.usage.window_seconds
         self._history.prune(_ms(now) - self._longest_interval_ms)
+        self._with_cluster = len(result.verdicts.usage.clusters) > 1
         for channel, by_namespace in self._route(self._find_due(result, now=now)).items():
             groups = [
                 idle_workloads
                 for namespace, idle_workloads in sorted(by_namespace.items())
-                if self._is_within_rate(channel, namespace, now=now)
+                if self._is_within_rate(channel, *namespace, now=now)
             ]
             for idle_workloads in self._merge(groups):
                 self._add_idle(batch, channel, idle_workloads, at=result.at, now=now)
@@ -135,8 +139,8 @@ class NoticePlanner:
     def _is_due(self, kind: NoticeKind, workload: WorkloadKey, *, now: float, hours: float) -> bool:
         return self._history.is_due(kind, workload, now_ms=_ms(now), repeat_hours=hours)
 
-    def _is_within_rate(self, channel: str, namespace: str, *, now: float) -> bool:
-        key = (NoticeKind.IDLE, channel, namespace)
+    def _is_within_rate(self, channel: str, cluster: str, namespace: str, *, now: float) -> bool:
+        key = (NoticeKind.IDLE, channel, cluster, namespace)
         return self._history.is_within_rate(key, now_ms=_ms(now), minutes=self._notify.owner_minutes)
 
     def _find_due(self, result: Result, *, now: float) -> Iterable[IdleWorkload]:
@@ -148,15 +152,16 @@ class NoticePlanner:
         ]
         return IdleWorkloadBuilder(result).build(due) if due else ()
 
-    def _route(self, idle_workloads: Iterable[IdleWorkload]) -> Mapping[str, Mapping[str, list[IdleWorkload]]]:
-        """Channel -> namespace -> idle workloads."""
-        routed: dict[str, dict[str, list[IdleWorkload]]] = defaultdict(lambda: defaultdict(list))
+    def _route(self, idle_workloads: Iterable[IdleWorkload]) -> Mapping[str, Mapping[_Tenant, list[IdleWorkload]]]:
+        """Channel -> cluster and namespace -> idle workloads."""
+        routed: dict[str, dict[_Tenant, list[IdleWorkload]]] = defaultdict(lambda: defaultdict(list))
         for idle_workload in idle_workloads:
+            cluster, namespace = idle_workload.key.cluster, idle_workload.key.namespace
             annotation = ""
             if self._notify.annotation:
-                annotation = self._read_notify_annotation(idle_workload.namespace, idle_workload.pod)
-            for channel in self._router.find(idle_workload.namespace, annotation=annotation):
-                routed[channel][idle_workload.namespace].append(idle_workload)
+                annotation = self._read_notify_annotation(namespace, idle_workload.pod, cluster)
+            for channel in self._router.find(namespace, annotation=annotation):
+                routed[channel][cluster, namespace].append(idle_workload)
         return routed
 
     def _merge(self, groups: list[list[IdleWorkload]]) -> list[list[IdleWorkload]]:
@@ -168,7 +173,8 @@ class NoticePlanner:
     def _add_idle(
         self, batch: OutboxBatch, channel: str, idle_workloads: Sequence[IdleWorkload], *, at: float, now: float
     ) -> None:
-        namespaces = sorted({idle_workload.namespace for idle_workload in idle_workloads})
+        tenants = sorted({(each.key.cluster, each.key.namespace) for each in idle_workloads})
+        namespaces = [f"{cluster}/{namespace}" if cluster else namespace for cluster, namespace in tenants]
         key = make_event_key(NoticeKind.IDLE, channel, *namespaces, str(_ms(at)))
         body = write_idle(idle_workloads, self._message_options(channel))
         keys = [clean_key(idle_workload.key) for idle_workload in idle_workloads]
@@ -198,15 +204,15 @@ class NoticePlanner:
         for target in self._router.targets(channel):
             batch.events.append(OutboxEvent(target, make_event_key(key, target), NOTICE, target, body))
         for number, workload in enumerate(workloads):
-            owner_kind, namespace, name = workload
             record_key = key if workload == NO_WORKLOAD else f"{key}/{make_event_key(*workload)}"
             batch.notices.append(
                 NoticeRecord(
                     key=record_key,
                     kind=kind,
-                    namespace=namespace,
-                    owner_kind=owner_kind,
-                    owner_name=name,
+                    cluster=workload.cluster,
+                    namespace=workload.namespace,
+                    owner_kind=workload.kind,
+                    owner_name=workload.name,
                     channel=channel,
                     body=body if not number else "",
                 )
@@ -220,6 +226,7 @@ class NoticePlanner:
             currency=self._currency,
             repeat_hours=self._notify.repeat_hours,
             window_seconds=self._window_seconds,
+            with_cluster=self._with_cluster,
         )
 
 

@@ -38,6 +38,7 @@ class NoticeRecord:
 
     key: str
     kind: str
+    cluster: str
     namespace: str
     owner_kind: str
     owner_name: str

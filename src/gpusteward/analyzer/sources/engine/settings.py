@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
+from gpusteward.analyzer.sources.usage.label_mapping import ClusterChoice
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.settings import InvalidSettingError, parse_duration
@@ -41,6 +42,12 @@ def _check_condition(text: str) -> str:
     return text
 
 
+def _check_label(text: str) -> str:
+    if text and not re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", text):
+        raise ValueError("write the name of a label, such as cluster")
+    return text
+
+
 class PrometheusSettings(BaseModel):
     """The engine that usage is read from."""
 
@@ -60,6 +67,16 @@ class PrometheusSettings(BaseModel):
     query_condition: Annotated[str, AfterValidator(_check_condition)] = Field(
         default=DEFAULT_CONDITION,
         description="Which series to read. The default means: held by a pod, whatever the label is called at the site.",
+    )
+    clusters: list[str] = Field(
+        default_factory=list,
+        description="Clusters to read, where the engine has several; empty: all. Series without a cluster label are "
+        "then left out.",
+    )
+    cluster_label: Annotated[str, AfterValidator(_check_label)] = Field(
+        default="",
+        description="Label that names the cluster of a series; empty: cluster, k8s_cluster or cluster_id, where the "
+        "series have one.",
     )
     time_window_min: float = Field(default=10, gt=0, le=44_640, description="Length of the judged window in minutes.")
     step: Annotated[str, AfterValidator(_check_step)] = Field(
@@ -118,6 +135,10 @@ class PrometheusSettings(BaseModel):
     def with_url(self, url: str) -> "PrometheusSettings":
         """The settings of one of the engines."""
         return self.model_copy(update={"url": url, "urls": ()})
+
+    @property
+    def cluster_choice(self) -> ClusterChoice:
+        return ClusterChoice(tuple(self.clusters), self.cluster_label)
 
     @property
     def window_seconds(self) -> float:

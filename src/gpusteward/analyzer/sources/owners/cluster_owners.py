@@ -2,6 +2,9 @@
 
 Owners of a pod never change, so they are cached: only new pods and workloads cost requests. A pod whose owner cannot
 be read keeps the workload that its metrics name; others are not affected.
+
+The API server knows the pods of one cluster. Where the metrics name several, only those of `kubernetes.cluster` are
+looked up: the same names may exist in each of them.
 """
 
 import time
@@ -43,9 +46,11 @@ def open_owners(settings: KubernetesSettings, environ: Mapping[str, str]) -> "Cl
     if settings.owners == "never":
         return ClusterOwners(None)
     if settings.api_url:
-        return ClusterOwners(ApiServer(settings.api_url, timeout_seconds=settings.timeout))
+        return ClusterOwners(
+            ApiServer(settings.api_url, timeout_seconds=settings.timeout), own_cluster=settings.cluster
+        )
     try:
-        return ClusterOwners(ApiServer.from_cluster(environ))
+        return ClusterOwners(ApiServer.from_cluster(environ), own_cluster=settings.cluster)
     except SourceError as error:
         if settings.owners == "always":
             raise ConfigurationError(messages.OWNERS_REQUIRED, reason=error) from error
@@ -64,8 +69,13 @@ class _CacheEntry:
 class ClusterOwners:
     """Resolves owners; without an API server tables stay as they are."""
 
-    def __init__(self, api: ApiServer | None, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, api: ApiServer | None, *, own_cluster: str = "", clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`own_cluster`: the name of the API server's cluster; empty: not known."""
         self._resolver = None if api is None else OwnerResolver(api, clock=clock)
+        self._own_cluster = own_cluster
+        self._cluster: str | None = own_cluster  # whose pods are looked up in this cycle; None: those of no cluster
         self._clock = clock
         self._pods: dict[PodName, _CacheEntry] = {}
         self._workloads: dict[Workload, _CacheEntry] = {}  # by the workload that the metrics name
@@ -78,7 +88,8 @@ class ClusterOwners:
         resolver = self._resolver
         if resolver is None:
             return table
-        pods, workloads = _list_subjects(table.allocations)
+        self._choose_cluster(table)
+        pods, workloads = _list_subjects(each for each in table.allocations if each.cluster == self._cluster)
         self._expire(pods, workloads)
         resolver.expire_cache()
         self._annotation_budget, budget = _new_budget(), _new_budget()
@@ -91,9 +102,21 @@ class ClusterOwners:
         )
         return self._with_owners(table)
 
-    def read_notify_annotation(self, namespace: str, pod: str) -> str:
-        """The annotation gpusteward.io/notify of a pod or of one of its owners; empty if there is none."""
-        if self._resolver is None or not namespace or not pod:
+    def _choose_cluster(self, table: UsageTable) -> None:
+        """Without a name of its own, the API server belongs to the only cluster there is."""
+        found = {allocation.cluster for allocation in table.allocations}
+        chosen: str | None = self._own_cluster if self._own_cluster in found else None
+        if len(found) == 1 and (found == {""} or not self._own_cluster):
+            chosen = next(iter(found))
+        if chosen is None and found and self._cluster is not None:
+            names = ", ".join(sorted(found))
+            log.warning("owners_not_looked_up", clusters=names, own=self._own_cluster, help="set kubernetes.cluster")
+        self._cluster = chosen
+
+    def read_notify_annotation(self, namespace: str, pod: str, cluster: str = "") -> str:
+        """The annotation gpusteward.io/notify of a pod or of one of its owners; empty if there is none, or if the pod
+        is in another cluster."""
+        if self._resolver is None or not namespace or not pod or cluster != self._cluster:
             return ""
         name = PodName(namespace, pod)
         self._refresh(self._pods, [name], self._resolver.resolve_pod, self._annotation_budget)
@@ -106,11 +129,15 @@ class ClusterOwners:
         return table if is_same else replace(table, allocations=resolved)
 
     def _with_owner(self, allocation: AllocationKey) -> AllocationKey:
-        reported = allocation.container.workload
-        entry = self._pods.get(_pod_of(allocation)) if reported is None else self._workloads.get(reported)
-        if entry is None or entry.owner is None or entry.owner.workload == reported:
+        container = allocation.container
+        if container.cluster != self._cluster:
             return allocation
-        return replace(allocation, container=replace(allocation.container, workload=entry.owner.workload))
+        reported = container.workload
+        entry = self._pods.get(_pod_of(allocation)) if reported is None else self._workloads.get(reported)
+        if entry is None or entry.owner is None:
+            return allocation
+        owner = replace(entry.owner.workload, cluster=container.cluster)
+        return allocation if owner == reported else replace(allocation, container=replace(container, workload=owner))
 
     def _refresh(
         self,

@@ -18,4 +18,9 @@ class KubernetesSettings(BaseModel):
     api_url: Annotated[str, AfterValidator(check_url)] = Field(
         default="", description="URL of the API server, such as a kubectl proxy; empty: that of this cluster."
     )
+    cluster: str = Field(
+        default="",
+        description="Name of the cluster of that API server, as the series name it. Needed where the engine has "
+        "several clusters: only pods of this one are looked up.",
+    )
     timeout: float = Field(default=10, gt=0, le=300, description="Seconds one request may take.")

@@ -20,14 +20,16 @@ from gpusteward.analyzer.sources.promql.query_plan import (
 from gpusteward.analyzer.sources.promql.scheme_detection import detect_schemes, read_metric_names
 from gpusteward.analyzer.sources.promql.scrape_intervals import read_scrape_intervals
 from gpusteward.analyzer.sources.usage.coverage import ScrapeIntervals
+from gpusteward.analyzer.sources.usage.label_mapping import ClusterChoice, LabelMapping
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.quantities import SHOWS_GPUS, Aggregation, Quantity
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, write_selector
+from gpusteward.analyzer.tables import NodeModel
 from gpusteward.core import metrics
 from gpusteward.core.errors import SourceError
 
 VICTORIA = "VictoriaMetrics"
-Fleet = Mapping[tuple[str, str], int]  # (node, model) -> GPUs
+Fleet = Mapping[NodeModel, int]
 
 
 @dataclass(frozen=True)
@@ -58,15 +60,17 @@ class DiscoveryResult:
         }
 
 
-def discover(engine: Engine, condition: Matchers, *, at: float, window_seconds: float) -> DiscoveryResult:
+def discover(
+    engine: Engine, condition: Matchers, clusters: ClusterChoice, *, at: float, window_seconds: float
+) -> DiscoveryResult:
     """Raises SourceError when the engine does not respond at all."""
     names = read_metric_names(engine, at)
     product, version = _identify(engine, at)
-    schemes = list(detect_schemes(engine, names, at))
+    schemes = list(detect_schemes(engine, names, clusters, at))
     ignored_nodes: dict[str, float] = {}
     native = [detected for detected in schemes if detected.scheme is MetricScheme.NATIVE]
     others = [detected for detected in schemes if detected.scheme is not MetricScheme.NATIVE]
-    if native and others and _covers_all(engine, others, condition, at):
+    if native and others and _covers_all(engine, native, others, condition, at):
         expressions = [_write_node_count(plan_holders(other, condition)) for other in others]
         ignored_nodes = {expression: _count(engine, expression, at) for expression in expressions}
         schemes = native
@@ -108,24 +112,41 @@ def _has_now_function(engine: Engine, at: float) -> bool:
     return True
 
 
-def _covers_all(engine: Engine, others: list[DetectedScheme], condition: Matchers, at: float) -> bool:
+def _covers_all(
+    engine: Engine, native: list[DetectedScheme], others: list[DetectedScheme], condition: Matchers, at: float
+) -> bool:
     """Whether gpusteward's agent knows the holders of every device in the other schemes, which then are not needed."""
-    known = f"{metrics.GPU_INFO.name} and on (node) ({metrics.ALLOCATIONS_KNOWN.name} == 1)"
+    agents = [each.holder.mapping for each in native]
     plans = [plan_holders(other, condition) for other in others]
-    return all(_count(engine, expression, at) == 0 for plan in plans for expression in _write_uncovered(plan, known))
+    return all(_count(engine, expression, at) == 0 for plan in plans for expression in _write_uncovered(plan, agents))
 
 
-def _write_uncovered(plan: QueryPlan, known: str) -> Iterator[str]:
+def _write_uncovered(plan: QueryPlan, agents: Iterable[LabelMapping]) -> Iterator[str]:
     """For every metric that shows GPUs: exporters differ in them, and so do MIG instances and GPUs."""
-    label = plan.mapping.uuid
+    mapping = plan.mapping
+    known = " or ".join(_write_known(mapping, agent) for agent in agents)
     shown = dict.fromkeys((query.metric, query.matchers) for query in plan.queries if query.quantity in SHOWS_GPUS)
     for metric, matchers in shown or {(plan.metric, plan.matchers): None}:
-        series = write_selector(metric, matchers)
-        yield f'count({series} unless on ({label}) label_replace({known}, "{label}", "$1", "uuid", "(.*)"))'
+        yield f"count({write_selector(metric, matchers)} unless on ({_join(mapping.uuid, mapping.cluster)}) ({known}))"
+
+
+def _write_known(mapping: LabelMapping, agent: LabelMapping) -> str:
+    """The devices whose holders an agent knows, with the labels of `mapping`."""
+    on = _join("node", agent.cluster)
+    known = f"{metrics.GPU_INFO.name} and on ({on}) ({metrics.ALLOCATIONS_KNOWN.name} == 1)"
+    renamed = f'label_replace({known}, "{mapping.uuid}", "$1", "uuid", "(.*)")'
+    if mapping.cluster in ("", agent.cluster) or not agent.cluster:
+        return renamed
+    return f'label_replace({renamed}, "{mapping.cluster}", "$1", "{agent.cluster}", "(.*)")'
+
+
+def _join(*labels: str) -> str:
+    return ", ".join(filter(None, labels))
 
 
 def _write_node_count(plan: QueryPlan) -> str:
-    return f"count(count by ({plan.mapping.node}) ({write_selector(plan.metric, plan.matchers)}))"
+    by = _join(plan.mapping.node, plan.mapping.cluster)
+    return f"count(count by ({by}) ({write_selector(plan.metric, plan.matchers)}))"
 
 
 def _count(engine: Engine, expression: str, at: float) -> float:
@@ -145,9 +166,19 @@ def _find_rules(
     for detected in schemes:
         signal = detected.holder.main_signal
         counted = rule_name(signal.metric, Aggregation.COUNT, window_seconds) if signal else ""
-        if counted in rules and not _count(engine, f"count({counted})", at) > 0:
+        if signal and counted in rules and not _is_recorded(engine, signal.metric, counted, detected.holder, at):
             return frozenset()
     return frozenset(rules)
+
+
+def _is_recorded(engine: Engine, metric: str, rule: str, group: SeriesGroup, at: float) -> bool:
+    """Whether the rule has series, in every cluster that has the metric: each cluster may have its own rules."""
+    recorded = write_selector(rule, group.matchers)
+    if not _count(engine, f"count({recorded})", at) > 0:
+        return False
+    cluster = group.mapping.cluster
+    missing = f"count({write_selector(metric, group.matchers)} unless on ({cluster}) {recorded})"
+    return not cluster or _count(engine, missing, at) == 0
 
 
 def _can_export(engine: Engine, at: float) -> bool:
@@ -163,7 +194,7 @@ def _can_export(engine: Engine, at: float) -> bool:
 def _describe(detected: DetectedScheme) -> dict[str, Any]:
     return {
         "name": detected.scheme.value,
-        **({"only": write_selector("", detected.jobs)} if detected.jobs else {}),
+        **({"only": write_selector("", detected.matchers)} if detected.matchers else {}),
         "labels": {field: label for field, label in asdict(detected.holder.mapping).items() if label},
         "metrics": sorted({signal.metric for group in detected.groups for signal in group.signals}),
     }
@@ -171,25 +202,27 @@ def _describe(detected: DetectedScheme) -> dict[str, Any]:
 
 def count_fleet(engine: Engine, schemes: Iterable[DetectedScheme], condition: Matchers, *, at: float) -> Fleet:
     """All GPUs, held or not, by node and model; each node from its most trusted scheme. Raises SourceError."""
-    fleet: Counter[tuple[str, str]] = Counter()
+    fleet: Counter[NodeModel] = Counter()
     for detected in schemes:
         # HAMi's own metrics do not include GPUs without a holder.
         group = detected.holder if detected.scheme is MetricScheme.DCGM else detected.device
         if group is not None:
-            counted = {node for node, _ in fleet}
+            counted = {(key.cluster, key.node) for key in fleet}
             counts = _count_group(engine, group, condition, is_native=detected.scheme is MetricScheme.NATIVE, at=at)
-            fleet.update({key: count for key, count in counts.items() if key[0] not in counted})
+            fleet.update({key: count for key, count in counts.items() if (key.cluster, key.node) not in counted})
     return fleet
 
 
 def _count_group(
     engine: Engine, group: SeriesGroup, condition: Matchers, *, is_native: bool, at: float
-) -> Counter[tuple[str, str]]:
+) -> Counter[NodeModel]:
     """Each device once, however many series, exporters and MIG instances it has. Raises SourceError."""
     nodes = [group.mapping.node, *(names.node for names in group.fallbacks)]
     models = ["model"] if is_native else [group.mapping.model, *(names.model for names in group.fallbacks)]
-    counts: Counter[tuple[str, str]] = Counter()
-    for number, expression in enumerate(_write_fleet(group, condition, [*nodes, *models], is_native=is_native)):
+    cluster = group.mapping.cluster
+    counts: Counter[NodeModel] = Counter()
+    expressions = _write_fleet(group, condition, [*nodes, *models, cluster], is_native=is_native)
+    for number, expression in enumerate(expressions):
         try:
             vector = decode_vector(engine.query(expression, at))
         except SourceError:
@@ -198,7 +231,8 @@ def _count_group(
             continue  # GPUs that only this metric shows; they count if they are held
         for text, count in zip(vector.labels, vector.values.tolist(), strict=True):
             labels = decode_labels(text)
-            counts[find_label(labels, nodes), find_label(labels, models)] += int(count)
+            key = NodeModel(find_label(labels, nodes), find_label(labels, models), labels.get(cluster, ""))
+            counts[key] += int(count)
     return counts
 
 
@@ -207,11 +241,10 @@ def _write_fleet(group: SeriesGroup, condition: Matchers, labels: list[str], *, 
     # The agent reports a MIG instance under its own uuid, beside its GPU; DCGM under the uuid of the GPU.
     mapping = group.mapping
     whole_gpus = (Matcher(mapping.instance, "=", ""),) if is_native and mapping.instance else ()
-    matchers = (*device_matchers(condition), *whole_gpus)
-    by = ", ".join(filter(None, labels))
-    devices = ", ".join(filter(None, (*labels, mapping.uuid)))
+    matchers = (*device_matchers((*condition, *group.matchers)), *whole_gpus)
+    by, devices = _join(*labels), _join(*labels, mapping.uuid)
     shown = ""
     for metric in group.list_metrics(*((Quantity.IDENTITY,) if is_native else SHOWS_GPUS)):
         selector = write_selector(metric, matchers)
         yield f"count by ({by}) (group by ({devices}) ({selector}{shown}))"
-        shown += f" unless on ({mapping.uuid}) {selector}"
+        shown += f" unless on ({_join(mapping.uuid, mapping.cluster)}) {selector}"

@@ -69,6 +69,7 @@ def _match_allocation(mapping: LabelMapping, allocation: AllocationKey) -> Itera
         (mapping.namespace, container.namespace),
         (mapping.pod, container.pod),
         (mapping.container, container.name),
+        (mapping.cluster, container.cluster),
     )
     for label, value in values:
         if label:
@@ -86,7 +87,7 @@ def read_pod_processes(
 
 
 def _read_processes(engine: Engine, mapping: LabelMapping, pods: Collection[Pod], at: float) -> PodProcesses:
-    labels = HolderLabels(mapping.namespace, mapping.pod, mapping.container)
+    labels = HolderLabels(mapping.namespace, mapping.pod, mapping.container, mapping.cluster)
     vector = decode_vector(engine.query(_select_processes(pods, labels), at))
     return collect_processes(_list_samples(vector), pods, labels)
 

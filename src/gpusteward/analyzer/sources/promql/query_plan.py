@@ -41,6 +41,7 @@ class SeriesGroup:
     signals: tuple[Signal, ...]
     fallbacks: tuple[HolderDetails, ...] = ()
     """Further labels of the details: versions of an exporter may differ in them, within one job too."""
+    matchers: Matchers = ()  # the clusters it is restricted to
 
     @property
     def holder_signals(self) -> list[Signal]:
@@ -67,9 +68,15 @@ class DetectedScheme:
     jobs: Matchers = ()  # the scrape jobs it is restricted to, where jobs label the holder differently
 
     @property
-    def key(self) -> tuple[MetricScheme, str]:
+    def key(self) -> tuple[MetricScheme, str, str]:
         """Identifies what is kept from cycle to cycle; unchanged when another job with the same labels appears."""
-        return self.scheme, self.holder.mapping.pod if self.jobs else ""
+        mapping = self.holder.mapping
+        return self.scheme, mapping.pod if self.jobs else "", mapping.cluster if self.holder.matchers else ""
+
+    @property
+    def matchers(self) -> Matchers:
+        """The scrape jobs and clusters that the series about holders are restricted to."""
+        return (*self.jobs, *self.holder.matchers)
 
     @property
     def groups(self) -> list[SeriesGroup]:
@@ -100,7 +107,7 @@ class QueryPlan:
 def plan_holders(detected: DetectedScheme, condition: Matchers) -> QueryPlan:
     """All queries about holders: presence first, then the windows."""
     group = detected.holder
-    condition = (*condition, *detected.jobs)
+    condition = (*condition, *detected.matchers)
     all_holders = holder_matchers(condition)
     label = _held_label(detected)
     held = (*all_holders, Matcher(label, "!=", "")) if label else all_holders
@@ -116,7 +123,7 @@ def plan_holders(detected: DetectedScheme, condition: Matchers) -> QueryPlan:
 
 def plan_devices(group: SeriesGroup, condition: Matchers) -> QueryPlan:
     """All queries about devices, held or not."""
-    matchers = device_matchers(condition)
+    matchers = device_matchers((*condition, *group.matchers))
     return _make_plan(group, list(_plan_signals(group.signals, group.mapping, matchers)), matchers)
 
 

@@ -93,8 +93,9 @@ class RuleFreshness:
         self, engine: Engine, rules: frozenset[str], schemes: Iterable[DetectedScheme], at: float
     ) -> frozenset[str]:
         """The rules, or none of them if those of one scheme are late: then windows are computed from samples."""
-        samples = dict.fromkeys(filter(None, (self._choose_sample(rules, detected) for detected in schemes)))
-        problem = next(filter(None, (_find_problem(engine, rule, at) for rule in samples)), "")
+        pairs = [(self._choose_sample(rules, detected), detected.holder.mapping.cluster) for detected in schemes]
+        samples = dict.fromkeys((rule, cluster) for rule, cluster in pairs if rule)
+        problem = next(filter(None, (_find_problem(engine, rule, cluster, at) for rule, cluster in samples)), "")
         if problem and not self.problem:
             log.warning("recording_rules_late", reason=problem)
         elif self.problem and not problem:
@@ -117,9 +118,11 @@ def _list_windows(detected: DetectedScheme) -> Iterator[tuple[str, Aggregation]]
         yield from ((signal.metric, aggregation) for aggregation in signal.aggregations)
 
 
-def _find_problem(engine: Engine, rule: str, at: float) -> str:
+def _find_problem(engine: Engine, rule: str, cluster: str, at: float) -> str:
+    """`cluster`: the label of the cluster; each may evaluate its own rules, and the latest counts."""
+    by = f" by ({cluster})" if cluster else ""
     try:
-        vector = decode_vector(engine.query(f"max(timestamp({rule}))", at))
+        vector = decode_vector(engine.query(f"min(max{by} (timestamp({rule})))", at))
     except SourceError as error:
         return f"the time of the last evaluation could not be read ({error}); windows are computed from samples"
     if len(vector) and at - vector.values[0] <= MAX_AGE_SECONDS:

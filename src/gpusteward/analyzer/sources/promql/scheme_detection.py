@@ -6,13 +6,13 @@ ones are detected as a separate scheme; read with the usual labels, they would h
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from gpusteward.analyzer.sources.engine.client import Engine, Fields, LimitError
 from gpusteward.analyzer.sources.engine.decode import decode_labels, decode_names, decode_vector
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, SeriesGroup
-from gpusteward.analyzer.sources.usage.label_mapping import CANDIDATES, map_labels
+from gpusteward.analyzer.sources.usage.label_mapping import CANDIDATES, ClusterChoice, map_labels
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme, dcgm_signals, hami_signals, native_signals
 from gpusteward.analyzer.sources.usage.quantities import Level, Quantity, Signal
 from gpusteward.analyzer.sources.usage.row_index import HolderDetails
@@ -33,45 +33,75 @@ def read_metric_names(engine: Engine, at: float) -> set[str]:
     return set(decode_names(engine.fetch("/api/v1/label/__name__/values", _span(at), use_get=True)))
 
 
-def detect_schemes(engine: Engine, names: Collection[str], at: float) -> Iterator[DetectedScheme]:
+def detect_schemes(
+    engine: Engine, names: Collection[str], clusters: ClusterChoice, at: float
+) -> Iterator[DetectedScheme]:
     """The schemes among these metric names, most trusted first. Raises SourceError."""
-    yield from _detect_native(engine, names, at)
-    yield from _detect_hami(engine, names, at)
-    yield from _detect_dcgm(engine, names, at)
+    yield from _detect_native(engine, names, clusters, at)
+    yield from _detect_hami(engine, names, clusters, at)
+    yield from _detect_dcgm(engine, names, clusters, at)
 
 
-def _detect_native(engine: Engine, names: Collection[str], at: float) -> Iterator[DetectedScheme]:
-    if not (signals := native_signals(names)):
-        return
+def _detect_native(
+    engine: Engine, names: Collection[str], clusters: ClusterChoice, at: float
+) -> Iterator[DetectedScheme]:
+    signals = native_signals(names)
     holders = tuple(signal for signal in signals if signal.level is Level.HOLDER)
     devices = tuple(signal for signal in signals if signal.level is Level.DEVICE)
-    labels = _read_labels(engine, holders, at)
-    mapping = map_labels(labels)
-    detected = DetectedScheme(MetricScheme.NATIVE, SeriesGroup(mapping, holders), SeriesGroup(mapping, devices))
-    yield from _split_by_job(engine, detected, labels, at)
+    for part in _read_parts(engine, holders, clusters, at):
+        detected = DetectedScheme(MetricScheme.NATIVE, part.group, replace(part.group, signals=devices))
+        yield from _split_by_job(engine, detected, part.labels, at)
 
 
-def _detect_hami(engine: Engine, names: Collection[str], at: float) -> Iterator[DetectedScheme]:
-    if not (signals := hami_signals(names)):
+def _detect_hami(
+    engine: Engine, names: Collection[str], clusters: ClusterChoice, at: float
+) -> Iterator[DetectedScheme]:
+    for part in _read_parts(engine, hami_signals(names), clusters, at):
+        devices = dcgm_signals(names, level=Level.DEVICE)
+        device = _make_part(engine, devices, part.group.matchers, clusters.label, at) if devices else None
+        detected = DetectedScheme(MetricScheme.HAMI, part.group, device.group if device else None)
+        yield from _split_by_job(engine, detected, part.labels, at)
+
+
+def _detect_dcgm(
+    engine: Engine, names: Collection[str], clusters: ClusterChoice, at: float
+) -> Iterator[DetectedScheme]:
+    for part in _read_parts(engine, dcgm_signals(names), clusters, at):
+        group = replace(part.group, fallbacks=_find_fallbacks(engine, part.group, part.labels, at))
+        yield from _split_by_job(engine, DetectedScheme(MetricScheme.DCGM, group), part.labels, at)
+
+
+@dataclass(frozen=True, slots=True)
+class _SitePart:
+    """Series that name their cluster in the same label, and all their labels."""
+
+    group: SeriesGroup
+    labels: Collection[str]
+
+
+def _read_parts(engine: Engine, signals: tuple[Signal, ...], clusters: ClusterChoice, at: float) -> Iterator[_SitePart]:
+    """Usually one. Raises SourceError."""
+    if not signals:
         return
-    devices = dcgm_signals(names, level=Level.DEVICE)
-    device = SeriesGroup(map_labels(_read_labels(engine, devices, at)), devices) if devices else None
-    labels = _read_labels(engine, signals, at)
-    detected = DetectedScheme(MetricScheme.HAMI, SeriesGroup(map_labels(labels), signals), device)
-    yield from _split_by_job(engine, detected, labels, at)
+    labels = _read_labels(engine, signals, (), at)
+    for part in clusters.divide(labels):
+        if not part.matchers:
+            yield _SitePart(SeriesGroup(map_labels(labels, cluster_label=clusters.label), signals), labels)
+        elif own := _make_part(engine, signals, part.matchers, part.label or clusters.label, at):
+            yield own
 
 
-def _detect_dcgm(engine: Engine, names: Collection[str], at: float) -> Iterator[DetectedScheme]:
-    if not (signals := dcgm_signals(names)):
-        return
-    labels = _read_labels(engine, signals, at)
-    group = SeriesGroup(map_labels(labels), signals)
-    detected = DetectedScheme(MetricScheme.DCGM, replace(group, fallbacks=_find_fallbacks(engine, group, labels, at)))
-    yield from _split_by_job(engine, detected, labels, at)
+def _make_part(
+    engine: Engine, signals: tuple[Signal, ...], matchers: Matchers, cluster_label: str, at: float
+) -> _SitePart | None:
+    """None if there are no such series."""
+    labels = _read_labels(engine, signals, matchers, at)
+    group = SeriesGroup(map_labels(labels, cluster_label=cluster_label), signals, matchers=matchers)
+    return _SitePart(group, labels) if labels else None
 
 
-def _read_labels(engine: Engine, signals: Iterable[Signal], at: float) -> set[str]:
-    selectors = [("match[]", metric) for metric in _list_sampled(signals)]
+def _read_labels(engine: Engine, signals: Iterable[Signal], matchers: Matchers, at: float) -> set[str]:
+    selectors = [("match[]", write_selector(metric, matchers)) for metric in _list_sampled(signals)]
     return set(decode_names(engine.fetch("/api/v1/labels", (*selectors, *_span(at))))) if selectors else set()
 
 
@@ -85,14 +115,14 @@ def _find_fallbacks(
         field: [name for name in CANDIDATES[field] if name in labels and name != getattr(usual, field)]
         for field in ("node", "gpu", "model")
     }
-    metric = match_any("__name__", _choose_metrics(group))
-    lacking = [field for field, names in others.items() if names and _lacks(engine, metric, getattr(usual, field), at)]
+    series = (match_any("__name__", _choose_metrics(group)), *group.matchers)
+    lacking = [field for field, names in others.items() if names and _lacks(engine, series, getattr(usual, field), at)]
     rows = zip_longest(*(others[field] for field in lacking), fillvalue="")
     return tuple(HolderDetails(**dict(zip(lacking, names, strict=True))) for names in rows)
 
 
-def _lacks(engine: Engine, metric: Matcher, label: str, at: float) -> bool:
-    selector = write_selector("", (metric, Matcher(label, "=", "")))
+def _lacks(engine: Engine, series: Matchers, label: str, at: float) -> bool:
+    selector = write_selector("", (*series, Matcher(label, "=", "")))
     return len(decode_vector(engine.query(f"count({selector})", at))) > 0
 
 
@@ -114,11 +144,12 @@ def _split_by_job(
     others = [name for name in CANDIDATES["pod"] if name in labels and name != mapping.pod]
     if not others or not mapping.job:
         return
-    metrics = match_any("__name__", _list_sampled(detected.holder.signals))
+    group = detected.holder
+    metrics = match_any("__name__", _list_sampled(group.signals))
     for label, jobs in _find_jobs(engine, detected, others, at):
         only: Matchers = (match_any("job", sorted(jobs)),)
-        fields = (("match[]", write_selector("", (metrics, *only))), *_span(at))
-        own = map_labels(decode_names(engine.fetch("/api/v1/labels", fields)))
+        fields = (("match[]", write_selector("", (metrics, *only, *group.matchers))), *_span(at))
+        own = map_labels(decode_names(engine.fetch("/api/v1/labels", fields)), cluster_label=mapping.cluster)
         if own.pod == label:
             yield replace(detected, holder=replace(detected.holder, mapping=own), jobs=only)
 
@@ -137,30 +168,31 @@ def _find_jobs(
     # A job may lack the main metric. On a large site the engine may refuse to select all of them at once.
     all_metrics = main if detected.scheme is MetricScheme.NATIVE else group.list_metrics(*_IN_EVERY_JOB)
     for names in dict.fromkeys((tuple(all_metrics), tuple(main))):
+        series = (match_any("__name__", names), *group.matchers)
         try:
-            return list(_compare_jobs(engine, match_any("__name__", names), group.mapping.pod, others, at))
+            return list(_compare_jobs(engine, series, group.mapping.pod, others, at))
         except LimitError as error:
             log.warning("labels_of_jobs_not_compared", usual=group.mapping.pod, metrics=len(names), reason=error)
     return ()
 
 
 def _compare_jobs(
-    engine: Engine, metric: Matcher, usual: str, others: Iterable[str], at: float
+    engine: Engine, series: Matchers, usual: str, others: Iterable[str], at: float
 ) -> Iterator[tuple[str, set[str]]]:
-    all_series = write_selector("", (metric,))
-    held = write_selector("", (metric, Matcher(usual, "!=", "")))
+    all_series = write_selector("", series)
+    held = write_selector("", (*series, Matcher(usual, "!=", "")))
     left = _list_jobs(engine, f"count by (job) ({all_series} unless on (job) {held})", at)
     for label in others:
-        jobs = _list_jobs(engine, _write_holders(metric, label, left), at) if left else set[str]()
+        jobs = _list_jobs(engine, _write_holders(series, label, left), at) if left else set[str]()
         left -= jobs
         if jobs:
             yield label, jobs
 
 
-def _write_holders(metric: Matcher, label: str, jobs: Collection[str]) -> str:
+def _write_holders(series: Matchers, label: str, jobs: Collection[str]) -> str:
     """On a GPU without a holder, `pod` may be the exporter, which is the scraped pod itself: it is excluded."""
     of_jobs = match_any("job", sorted(jobs))
-    labelled = write_selector("", (metric, of_jobs, Matcher(label, "!=", "")))
+    labelled = write_selector("", (*series, of_jobs, Matcher(label, "!=", "")))
     return f"count by (job) ({labelled} unless on (job, {label}) {write_selector('up', (of_jobs,))})"
 
 

@@ -113,7 +113,9 @@ class PrometheusSource:
         """The last result, or a new one when it is due."""
         last = self._discovered
         if last is None or self._cycles_until_discovery <= 0 or has_new_nodes(self._engine, last, at):
-            found = discover(self._engine, self._condition, at=at, window_seconds=self._settings.window_seconds)
+            settings = self._settings
+            clusters = settings.cluster_choice
+            found = discover(self._engine, self._condition, clusters, at=at, window_seconds=settings.window_seconds)
             last = self._keep_stale_schemes(found)
             if not last.has_series and not last.schemes:
                 raise SourceError(source_errors.ENGINE_WITHOUT_DATA)

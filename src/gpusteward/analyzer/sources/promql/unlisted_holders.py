@@ -32,7 +32,7 @@ def can_have_unlisted(detected: DetectedScheme, results: QueryResults) -> bool:
 
 def select_by_uuid(detected: DetectedScheme, condition: Matchers, uuids: Collection[str]) -> Iterator[Query]:
     """All metrics of these devices, with a holder or without."""
-    matchers = holder_matchers((*condition, *detected.jobs))
+    matchers = holder_matchers((*condition, *detected.matchers))
     others = _list_other_metrics(detected, matchers)
     found = sorted(set(uuids))
     label = detected.holder.mapping.uuid
@@ -46,7 +46,7 @@ def select_all(
     detected: DetectedScheme, condition: Matchers, results: QueryResults, rows: Sequence[int], tried: set[Quantity]
 ) -> Iterator[Query]:
     """The metrics of the quantity that most of these holders have, without what the presence series list."""
-    matchers = holder_matchers((*condition, *detected.jobs))
+    matchers = holder_matchers((*condition, *detected.matchers))
     presence = tuple(plan_presence(detected, matchers))
     listed = {query.metric for query in presence}
     quantity = _find_most_common(results, rows, tried)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gpusteward.analyzer.sources.scrape.metric_filter import FAMILIES
 from gpusteward.analyzer.sources.scrape.series import Labels, RowIndexes, SeriesLabels
 from gpusteward.analyzer.sources.scrape.target_samples import FreeCapacity, SeriesWindow, TargetSamples
+from gpusteward.analyzer.sources.usage.label_mapping import ALL_CLUSTERS, ClusterChoice
 from gpusteward.analyzer.sources.usage.row_index import K, LabelRowIndex
 from gpusteward.analyzer.sources.usage.selectors import Matchers
 
@@ -32,6 +33,7 @@ class StoreOptions:
     target_series_limit: int = 20_000  # of one
     target_label_limit_bytes: int = 16 << 20  # of one: 20,000 lines of 800 bytes; the longest line of an agent has 300
     condition: Matchers = ()
+    clusters: ClusterChoice = ALL_CLUSTERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,7 @@ class SampleStore:
         samples = TargetSamples(
             {"instance": target, "job": "scrape", **(labels or {})},
             self._series_labels,
+            clusters=self.options.clusters,
             capacity=self._capacity,
             find_free=lambda: self._find_free(target),
         )

@@ -3,7 +3,7 @@
 import re
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import IntFlag
 from typing import NamedTuple
 
@@ -27,20 +27,14 @@ from gpusteward.analyzer.sources.usage.row_index import (
     LabelRowIndex,
 )
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers
+from gpusteward.analyzer.tables import NodeModel
 
-UNIFIED_LABELS = LabelMapping("uuid", "instance", "namespace", "pod", "container", "node", "gpu", "model", "job")
+UNIFIED_LABELS = LabelMapping(*(field.name for field in fields(LabelMapping)))
 """One name for each label, whatever an exporter calls it."""
 
 Labels = Mapping[str, str]
 Details = HolderDetails | DeviceDetails
 SeriesNumbers = NDArray[np.int64]
-
-
-class FleetKey(NamedTuple):
-    """Whole GPUs are counted by these."""
-
-    node: str
-    model: str
 
 
 class SeriesTrait(IntFlag):
@@ -64,7 +58,7 @@ class SeriesInfo:
     device: int  # row among all devices
     label_bytes: int  # of its line without the value
     details: Details | None = None  # of a series that shows which holders or devices exist
-    fleet_key: FleetKey | None = None  # of a whole GPU
+    fleet_key: NodeModel | None = None  # of a whole GPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +78,7 @@ class SeriesLabels:
         self._holder_matchers = holder_matchers(condition)
         self._device_matchers = device_matchers(condition)
         self._details: dict[Details, Details] = {}  # equal ones once: many series have the same
-        self._fleet_keys: dict[FleetKey, FleetKey] = {}
+        self._fleet_keys: dict[NodeModel, NodeModel] = {}
         self.total_label_bytes = 0  # also of dropped series
 
     def __len__(self) -> int:
@@ -136,10 +130,10 @@ class SeriesLabels:
             return None
         return self._details.setdefault(details, details)
 
-    def _read_fleet_key(self, family: MetricFamily, labels: Labels, unified: Labels) -> FleetKey | None:
+    def _read_fleet_key(self, family: MetricFamily, labels: Labels, unified: Labels) -> NodeModel | None:
         if not _is_whole_gpu(family, labels, unified):
             return None
-        key = FleetKey(unified["node"], unified["model"])
+        key = NodeModel(unified["node"], unified["model"], unified["cluster"])
         return self._fleet_keys.setdefault(key, key)
 
 
@@ -179,7 +173,7 @@ class SeriesTable:
         self._family, self._traits = array("h"), array("B")
         self._holder, self._device = array("i"), array("i")
         self._details: list[Details | None] = []
-        self._fleet_key: list[FleetKey | None] = []
+        self._fleet_key: list[NodeModel | None] = []
         self._label_bytes = array("H")
         self.label_bytes = 0  # of all series
 

@@ -28,6 +28,7 @@ from gpusteward.analyzer.sources.scrape.store_queries import (
 )
 from gpusteward.analyzer.sources.scrape.targets import TargetRegistry, make_target_lists
 from gpusteward.analyzer.sources.usage.coverage import ExpectedSamples
+from gpusteward.analyzer.sources.usage.label_mapping import ALL_CLUSTERS, ClusterChoice
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.partial_tables import (
     AllocationCache,
@@ -46,6 +47,7 @@ from gpusteward.core.usages import AllocationKey
 from gpusteward.kubernetes.api import ApiServer
 from gpusteward.messages import source_errors as messages
 
+_CLUSTER = "cluster"
 _PROCESS_METRICS = frozenset(name.encode() for name in METRIC_NAMES)
 
 
@@ -58,6 +60,7 @@ class ScrapeSource:
         *,
         window_seconds: float,
         condition: Matchers = (),
+        clusters: ClusterChoice = ALL_CLUSTERS,
         api: ApiServer | None = None,
         before: "ScrapeSource | None" = None,
     ) -> None:
@@ -66,7 +69,7 @@ class ScrapeSource:
         self._settings = settings
         self._window_seconds = window_seconds
         self._registry = TargetRegistry(make_target_lists(settings, api), limit=settings.target_limit)
-        options = _make_store_options(settings, window_seconds, condition)
+        options = _make_store_options(settings, window_seconds, condition, clusters)
         same = before if before is not None and before.store.options == options else None
         self.store: SampleStore = same.store if same else SampleStore(options)
         self._allocations: dict[MetricScheme, AllocationCache] = (
@@ -129,17 +132,27 @@ class ScrapeSource:
 
     def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
         """The processes of these pods, from pages fetched now. Raises SourceError if all their agents fail."""
+        parts = [
+            self._read_processes([pod for pod in pods if pod.cluster == cluster], cluster, at)
+            for cluster in sorted({pod.cluster for pod in pods})
+        ]
+        processes = [process for part in parts for process in part.processes]
+        return PodProcesses(processes, frozenset(pod for part in parts for pod in part.reported))
+
+    def _read_processes(self, pods: Collection[Pod], cluster: str, at: float) -> PodProcesses:
+        """A page does not name its cluster: the target does."""
         limit = self.store.options.target_series_limit
+        names = frozenset((pod.namespace, pod.name) for pod in pods)
         samples = self._loop.fetch_now(
-            self._find_targets(pods), lambda page: list(islice(_parse_processes(page, pods, at), limit))
+            self._find_targets(pods), lambda page: list(islice(_parse_processes(page, names, cluster, at), limit))
         )
-        return collect_processes(chain.from_iterable(samples), pods, HolderLabels())
+        return collect_processes(chain.from_iterable(samples), pods, HolderLabels(cluster=_CLUSTER))
 
     def _find_targets(self, pods: Collection[Pod]) -> list[str]:
         """Targets that report these pods."""
         with self.store.lock_targets() as (series_labels, targets):
             keys = series_labels.holders[MetricScheme.NATIVE].keys
-            holders = frozenset(row for row, key in enumerate(keys) if Pod(key.namespace, key.pod) in pods)
+            holders = frozenset(row for row, key in enumerate(keys) if Pod(key.namespace, key.pod, key.cluster) in pods)
             return [target for target, samples in targets.items() if samples.series.has_any(holders)]
 
     def describe(self) -> Mapping[str, Any]:
@@ -167,7 +180,9 @@ class ScrapeSource:
         return SourceError(messages.NO_TARGETS, origins=", ".join(self._registry.origins))
 
 
-def _make_store_options(settings: ScrapeSettings, window_seconds: float, condition: Matchers) -> StoreOptions:
+def _make_store_options(
+    settings: ScrapeSettings, window_seconds: float, condition: Matchers, clusters: ClusterChoice
+) -> StoreOptions:
     return StoreOptions(
         interval=settings.interval,
         keep_seconds=max(window_seconds, settings.keep_minutes * 60),
@@ -175,18 +190,21 @@ def _make_store_options(settings: ScrapeSettings, window_seconds: float, conditi
         target_series_limit=settings.target_series_limit,
         target_label_limit_bytes=settings.target_label_limit_bytes,
         condition=condition,
+        clusters=clusters,
     )
 
 
-def _parse_processes(page: bytes, pods: Collection[Pod], at: float) -> Iterator[ProcessSample]:
-    """Samples of these pods. Malformed lines are counted by the regular scrapes, not here."""
+def _parse_processes(
+    page: bytes, pods: Collection[tuple[str, str]], cluster: str, at: float
+) -> Iterator[ProcessSample]:
+    """Samples of pods with these namespaces and names. Malformed lines are counted by the regular scrapes, not here."""
     errors = ParseErrors()
     for line in page.split(b"\n")[:-1]:  # the part after the last newline is not a complete line
         if line[: line.find(b"{")] not in _PROCESS_METRICS:
             continue
         parsed = parse_line(line, errors=errors)
-        if parsed is None or Pod(parsed.labels.get("namespace", ""), parsed.labels.get("pod", "")) not in pods:
+        if parsed is None or (parsed.labels.get("namespace", ""), parsed.labels.get("pod", "")) not in pods:
             continue
         value = parse_value(line, parsed.end, errors=errors, at=at)
         if value is not None:
-            yield ProcessSample(parsed.name.decode(), parsed.labels, value)
+            yield ProcessSample(parsed.name.decode(), {**parsed.labels, _CLUSTER: cluster}, value)

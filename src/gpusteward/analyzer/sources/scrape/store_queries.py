@@ -12,7 +12,7 @@ from gpusteward.analyzer.sources.promql.on_demand_queries import MAX_POINTS, cha
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, SeriesGroup, plan_devices, plan_holders
 from gpusteward.analyzer.sources.scrape.metric_filter import BY_NAME, FAMILIES
 from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreWindow
-from gpusteward.analyzer.sources.scrape.series import UNIFIED_LABELS, FleetKey, SeriesLabels, SeriesNumbers, SeriesTrait
+from gpusteward.analyzer.sources.scrape.series import UNIFIED_LABELS, SeriesLabels, SeriesNumbers, SeriesTrait
 from gpusteward.analyzer.sources.scrape.target_samples import SeriesWindow, TimeSeries
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme, dcgm_signals, hami_signals, native_signals
 from gpusteward.analyzer.sources.usage.quantities import (
@@ -25,7 +25,7 @@ from gpusteward.analyzer.sources.usage.query_results import QueryResults
 from gpusteward.analyzer.sources.usage.row_index import HolderKey
 from gpusteward.analyzer.sources.usage.selectors import Matcher
 from gpusteward.analyzer.sources.usage_source import Chart, Points
-from gpusteward.analyzer.tables import Column
+from gpusteward.analyzer.tables import Column, NodeModel
 from gpusteward.core.usages import AllocationKey, Measure
 
 _TRAITS: Mapping[Matcher, tuple[SeriesTrait, bool]] = {
@@ -107,13 +107,14 @@ def add_last_details(
     results.last_details |= zip(series.holder[selected].tolist(), series.details[selected].tolist(), strict=True)
 
 
-def count_fleet(window: StoreWindow) -> Mapping[tuple[str, str], int]:
+def count_fleet(window: StoreWindow) -> Mapping[NodeModel, int]:
     """Whole GPUs by node and model, each counted once, by its most preferred scheme."""
-    keys: dict[str, FleetKey] = {}
+    keys: dict[tuple[str, str], NodeModel] = {}
     series = window.series
     present = [row for row in np.flatnonzero(np.isfinite(series.last)).tolist() if series.fleet_key[row] is not None]
     for row in sorted(present, key=lambda row: int(series.family[row])):  # families are numbered by preference
-        keys.setdefault(window.rows.devices.keys[series.device[row]].uuid, series.fleet_key[row])
+        device = window.rows.devices.keys[series.device[row]]
+        keys.setdefault((device.cluster, device.uuid), series.fleet_key[row])
     return Counter(keys.values())
 
 
@@ -180,7 +181,8 @@ def _find_holders(scheme: MetricScheme, series_labels: SeriesLabels, allocation:
     """Rows of this allocation. The agent reports a MIG instance by its own uuid, the allocation has its parent's."""
     container = allocation.container
     has_parent_uuid = scheme is not MetricScheme.NATIVE or not allocation.gpu_instance
-    own = HolderKey(allocation.gpu_uuid, allocation.gpu_instance, container.namespace, container.pod, container.name)
+    names = (container.namespace, container.pod, container.name, container.cluster)
+    own = HolderKey(allocation.gpu_uuid, allocation.gpu_instance, *names)
     for row, key in enumerate(series_labels.holders[scheme].keys):
         if key == own or (not has_parent_uuid and key == own._replace(uuid=key.uuid)):
             yield row

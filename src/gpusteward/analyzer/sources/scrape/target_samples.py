@@ -20,7 +20,13 @@ from gpusteward.analyzer.sources.scrape.ring_buffers import (
     measure_increase,
 )
 from gpusteward.analyzer.sources.scrape.series import Labels, SeriesLabels, SeriesNumbers, SeriesTable
-from gpusteward.analyzer.sources.usage.label_mapping import CANDIDATES, LabelMapping, map_labels
+from gpusteward.analyzer.sources.usage.label_mapping import (
+    ALL_CLUSTERS,
+    CANDIDATES,
+    ClusterChoice,
+    LabelMapping,
+    map_labels,
+)
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.tables import Column
 
@@ -64,12 +70,20 @@ class TargetSamples:
     """Not safe to use from several threads at once: the store holds a lock."""
 
     def __init__(
-        self, labels: Labels, series_labels: SeriesLabels, *, capacity: int, find_free: Callable[[], FreeCapacity]
+        self,
+        labels: Labels,
+        series_labels: SeriesLabels,
+        *,
+        capacity: int,
+        find_free: Callable[[], FreeCapacity],
+        clusters: ClusterChoice = ALL_CLUSTERS,
     ) -> None:
         """`labels` are added to every series that has none of that name. `capacity`: scrapes that are kept."""
         self._labels = labels
         self._series_labels = series_labels
         self._find_free = find_free
+        self._clusters = clusters
+        self._mapped_labels = _MAPPED_LABELS | {clusters.label}
         self._capacity = capacity
         self.errors = ParseErrors()
         self.series = SeriesTable()
@@ -163,9 +177,10 @@ class TargetSamples:
         lines = self._select_within_limits(parsed.unknown_lines)
         found = [line for each in lines if (line := page_parser.parse_line(each, errors=self.errors))]
         for line in found:
-            names = _MAPPED_LABELS.intersection((*line.labels, *self._labels))
+            names = self._mapped_labels.intersection((*line.labels, *self._labels))
             self._label_names[BY_ENCODED_NAME[line.name].scheme] |= names
-        mappings = {scheme: map_labels(names) for scheme, names in self._label_names.items()}
+        cluster = self._clusters.label
+        mappings = {scheme: map_labels(names, cluster_label=cluster) for scheme, names in self._label_names.items()}
         for line in found:
             if line.key not in self._known:
                 self._known[line.key] = self._add_series(line, mappings)
@@ -193,8 +208,10 @@ class TargetSamples:
         family = BY_ENCODED_NAME[line.name]
         if not family.needs(line.labels.get("by", "")):
             return page_parser.IGNORED
-        labels = {**self._labels, **line.labels}
-        info = self._series_labels.interpret(family, labels, mappings[family.scheme], label_bytes=line.end)
+        labels, mapping = {**self._labels, **line.labels}, mappings[family.scheme]
+        if not self._clusters.includes(labels.get(mapping.cluster, "")):
+            return page_parser.IGNORED
+        info = self._series_labels.interpret(family, labels, mapping, label_bytes=line.end)
         return self.series.add(info)
 
     def _add_columns(self) -> None:

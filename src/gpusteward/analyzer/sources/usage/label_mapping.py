@@ -1,9 +1,10 @@
 """Which label holds what: sites, exporters and their versions use several names for the same thing."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 
 from gpusteward.analyzer.sources.usage.row_index import DeviceKey, HolderDetails, HolderKey
+from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, match_any
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,16 +20,17 @@ class LabelMapping:
     gpu: str = ""
     model: str = ""
     job: str = ""
+    cluster: str = ""
 
     @property
     def holder(self) -> HolderKey:
         """The label of each part of a holder's key."""
-        return HolderKey(self.uuid, self.instance, self.namespace, self.pod, self.container)
+        return HolderKey(self.uuid, self.instance, self.namespace, self.pod, self.container, self.cluster)
 
     @property
     def device(self) -> DeviceKey:
         """The label of each part of a device's key."""
-        return DeviceKey(self.uuid, self.instance)
+        return DeviceKey(self.uuid, self.instance, self.cluster)
 
     @property
     def details(self) -> HolderDetails:
@@ -49,12 +51,53 @@ CANDIDATES: Mapping[str, tuple[str, ...]] = {
     "gpu": ("gpu", "device_index", "deviceidx"),
     "model": ("modelName", "model", "device_type", "devicetype"),
     "job": ("job",),
+    "cluster": ("cluster", "k8s_cluster", "cluster_id"),
 }
 """The possible label names of each field of `LabelMapping`, preferred ones first."""
 
 
-def map_labels(labels: Iterable[str]) -> LabelMapping:
-    """The mapping for a metric family that has these labels."""
+def map_labels(labels: Iterable[str], *, cluster_label: str = "") -> LabelMapping:
+    """The mapping for a metric family that has these labels. `cluster_label`: the only possible name of that label."""
     existing = set(labels)
-    found = {field: next((name for name in names if name in existing), "") for field, names in CANDIDATES.items()}
+    candidates = {**CANDIDATES, "cluster": (cluster_label,)} if cluster_label else CANDIDATES
+    found = {field: next((name for name in names if name in existing), "") for field, names in candidates.items()}
     return LabelMapping(**{field.name: found[field.name] for field in fields(LabelMapping)})
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPart:
+    """Series that name their cluster in the same label."""
+
+    label: str  # empty: they name none
+    matchers: Matchers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterChoice:
+    """Which clusters are read, and which label names them."""
+
+    names: tuple[str, ...] = ()  # empty: all
+    label: str = ""  # empty: one of the usual names
+
+    def divide(self, labels: Collection[str]) -> Iterator[ClusterPart]:
+        """The parts of a site whose series have these labels. A site may have several cluster labels: each cluster
+        writes its own, and so each may use another name."""
+        found = [name for name in ((self.label,) if self.label else CANDIDATES["cluster"]) if name in labels]
+        if len(found) < 2 and not self.names:
+            yield ClusterPart(found[0] if found else "")
+            return
+        for number, label in enumerate(found):
+            chosen = match_any(label, self.names) if self.names else Matcher(label, "!=", "")
+            yield ClusterPart(label, (chosen, *_absent(found[:number])))
+        if not self.names:
+            yield ClusterPart("", _absent(found))
+
+    def includes(self, cluster: str) -> bool:
+        return not self.names or cluster in self.names
+
+
+ALL_CLUSTERS = ClusterChoice()
+
+
+def _absent(labels: Iterable[str]) -> Matchers:
+    return tuple(Matcher(label, "=", "") for label in labels)

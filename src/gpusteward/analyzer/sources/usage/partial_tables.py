@@ -57,20 +57,25 @@ def choose_rows(tables: Sequence[PartialTable], without_samples: Sequence[Collec
     if len(tables) == 1:
         return [list(range(len(tables[0].allocations)))]
     # Stale results no longer name the GPU of a MIG instance; the allocation still does.
-    gpus = [[allocation.gpu_uuid for allocation in table.allocations] for table in tables]
-    reported = set(_list_reported(gpus, without_samples)) if any(without_samples) else set[str]()
-    taken: set[str] = set()
+    gpus = [[_Gpu(allocation.gpu_uuid, allocation.cluster) for allocation in table.allocations] for table in tables]
+    reported = set(_list_reported(gpus, without_samples)) if any(without_samples) else set[_Gpu]()
+    taken: set[_Gpu] = set()
     chosen: list[list[int]] = []
-    for uuids, stale in zip(gpus, without_samples, strict=True):
-        replaced = {row for row in stale if uuids[row] in reported}
-        chosen.append([row for row, uuid in enumerate(uuids) if uuid not in taken and row not in replaced])
-        taken.update(uuids[row] for row in chosen[-1])
+    for rows, stale in zip(gpus, without_samples, strict=True):
+        replaced = {row for row in stale if rows[row] in reported}
+        chosen.append([row for row, gpu in enumerate(rows) if gpu not in taken and row not in replaced])
+        taken.update(rows[row] for row in chosen[-1])
     return chosen
 
 
-def _list_reported(gpus: Iterable[list[str]], without_samples: Iterable[Collection[int]]) -> Iterable[str]:
-    for uuids, stale in zip(gpus, without_samples, strict=True):
-        yield from (uuid for row, uuid in enumerate(uuids) if row not in stale)
+class _Gpu(NamedTuple):
+    uuid: str
+    cluster: str
+
+
+def _list_reported(gpus: Iterable[list[_Gpu]], without_samples: Iterable[Collection[int]]) -> Iterable[_Gpu]:
+    for rows, stale in zip(gpus, without_samples, strict=True):
+        yield from (gpu for row, gpu in enumerate(rows) if row not in stale)
 
 
 def merge_partial_tables(
@@ -149,10 +154,11 @@ class AllocationCache:
 
     def _make_container(self, key: HolderKey, details: HolderDetails, started_at: float | None) -> Container:
         kind, workload = details.workload_kind, details.workload
-        same = (key.namespace, key.pod, details.pod_uid, key.container, kind, workload, started_at, details.user)
+        pod = (key.cluster, key.namespace, key.pod, details.pod_uid)
+        same = (*pod, key.container, kind, workload, started_at, details.user)
         container = self._containers.get(same)
         if container is None:
-            owner = Workload(kind, key.namespace, workload) if kind else None
+            owner = Workload(kind, key.namespace, workload, key.cluster) if kind else None
             container = self._containers[same] = Container(
                 key.namespace,
                 key.pod,
@@ -161,5 +167,6 @@ class AllocationCache:
                 owner,
                 started_at=started_at,
                 user=details.user,
+                cluster=key.cluster,
             )
         return container

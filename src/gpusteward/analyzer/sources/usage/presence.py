@@ -64,9 +64,9 @@ class PresenceTable:
         if all(map(present.__contains__, self.rows)):
             return [present[row] for row in self.rows]
         keys = self.results.holders.keys
-        by_gpu = {keys[row].uuid: details.of_device() for row, details in present.items()}
+        by_gpu = {_gpu_of(keys[row]): details.of_device() for row, details in present.items()}
         last = self.results.last_details
-        return [present.get(row) or last.get(row) or by_gpu.get(keys[row].uuid, NO_DETAILS) for row in self.rows]
+        return [present.get(row) or last.get(row) or by_gpu.get(_gpu_of(keys[row]), NO_DETAILS) for row in self.rows]
 
     @cached_property
     def device_details(self) -> list[DeviceDetails]:
@@ -120,8 +120,13 @@ class PresenceTable:
         parents = [details.parent_uuid for details in self.device_details]
         if not any(parents):
             return np.full(len(self), -1)
-        rows = self.results.devices.find([DeviceKey(parent, "") for parent in parents])
+        keys = [DeviceKey(parent, "", key.cluster) for parent, key in zip(parents, self.keys, strict=True)]
+        rows = self.results.devices.find(keys)
         return np.where(np.array(parents, dtype=bool), rows, -1)
+
+
+def _gpu_of(key: HolderKey) -> DeviceKey:
+    return DeviceKey(key.uuid, "", key.cluster)
 
 
 def list_unlisted_rows(results: QueryResults, ended: Collection[int] = ()) -> list[int]:

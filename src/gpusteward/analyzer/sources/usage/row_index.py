@@ -19,6 +19,7 @@ class DeviceKey(NamedTuple):
 
     uuid: str
     instance: str  # MIG instance id, "" on a whole GPU
+    cluster: str = ""  # cloned and simulated clusters have the same uuids
 
 
 class HolderKey(NamedTuple):
@@ -29,10 +30,11 @@ class HolderKey(NamedTuple):
     namespace: str
     pod: str
     container: str
+    cluster: str = ""
 
     @property
     def device(self) -> DeviceKey:
-        return DeviceKey(self.uuid, self.instance)
+        return DeviceKey(self.uuid, self.instance, self.cluster)
 
 
 class HolderDetails(NamedTuple):

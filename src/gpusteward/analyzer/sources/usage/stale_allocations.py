@@ -89,21 +89,24 @@ class StaleAllocations:
         if PRESENCE_IN_WINDOW in results.failures:
             yield from self.find_without_details([*stale.values()])  # so that their details are queried again
         keys, known = results.holders.keys, set(self._rows)
-        reporting_gpus = {keys[row].uuid for row in results.present}
-        reporting_gpus |= {results.devices.keys[row].uuid for row in results.device_details}
-        reporting_nodes: set[str] = set()
+        present = results.present
+        reporting_gpus = {(keys[row].cluster, keys[row].uuid) for row in present}
+        devices = [results.devices.keys[row] for row in results.device_details]
+        reporting_gpus |= {(device.cluster, device.uuid) for device in devices}
+        reporting_nodes: set[tuple[str, str]] = set()
         if not reports_unheld_devices:
-            reporting_nodes = {details.node for details in results.present.values()} - {""}
+            reporting_nodes = {(keys[row].cluster, details.node) for row, details in present.items() if details.node}
         new_nodes = {_pod_of(keys[row]): results.present[row].node for row in results.present.keys() - known}
         for position, row in stale.items():
             allocation = table.allocations[position]
             has_moved = row in known and new_nodes.get(_pod_of(keys[row]), allocation.node) != allocation.node
-            if has_moved or allocation.gpu_uuid in reporting_gpus or allocation.node in reporting_nodes:
+            gpu, node = (allocation.cluster, allocation.gpu_uuid), (allocation.cluster, allocation.node)
+            if has_moved or gpu in reporting_gpus or node in reporting_nodes:
                 yield row
 
 
-def _pod_of(key: HolderKey) -> tuple[str, str]:
-    return key.namespace, key.pod
+def _pod_of(key: HolderKey) -> tuple[str, str, str]:
+    return key.cluster, key.namespace, key.pod
 
 
 def _list_stale(results: QueryResults, table: PartialTable) -> Iterator[tuple[TableRow, HolderRow]]:
