@@ -3,15 +3,19 @@
 import csv
 import io
 import json
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.periods import HOUR_MS
+from gpusteward.analyzer.ledger_access import LedgerAccess
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.make_report import make_report
 from gpusteward.analyzer.reports.report import Report, ReportQuery
+from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.cli.language import find_language
 from gpusteward.cli.main import main
@@ -121,6 +125,24 @@ def test_csv_json_and_html_have_the_same_values(ledger: Path, capsys: pytest.Cap
     assert run(capsys, *flags, "--format", "html", "--output-file", str(page)) == ""
     assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
     assert "推荐系统" in page.read_text("utf-8")
+
+
+def test_a_focus_export_is_the_same_from_an_analyzer_and_from_its_ledger(
+    ledger: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    flags = (*TIME, "--format", "focus")
+    exported = run(capsys, "--ledger", str(ledger), *flags)
+    rows = list(csv.DictReader(io.StringIO(exported)))
+    report = json.loads(run(capsys, "--ledger", str(ledger), *TIME, "-o", "json"))
+    costs = sum(Decimal(row["BilledCost"]) for row in rows) * 1_000_000
+    assert costs == sum(report["total"][f"{name}_cost_micros"] for name in ("active", "idle", "unknown"))
+    access = LedgerAccess(LedgerSettings(url=SecretStr(f"sqlite:///{ledger}")), PriceSettings)
+    with running_api(ledger=access) as api:
+        assert run(capsys, "--server", api.url, *flags) == exported
+        assert "responded 422" in run(capsys, "--server", api.url, "--since", "soon", "-o", "focus", code=1)
+    file = tmp_path / "focus.csv"
+    assert run(capsys, "--ledger", str(ledger), *flags, "--output-file", str(file)) == ""
+    assert file.read_text("utf-8").splitlines() == exported.splitlines()
 
 
 def test_an_analyzer_and_its_ledger_give_the_same_report(ledger: Path, capsys: pytest.CaptureFixture[str]):

@@ -1,6 +1,6 @@
 """The ledger as the pipeline and the API use it. With `ledger.enabled: false` nothing is recorded, and reports fail."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from sqlalchemy import Engine
@@ -9,6 +9,7 @@ from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.ledger.db_engine import show_url
 from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.prices import PriceSettings
+from gpusteward.analyzer.reports.charges import Charge
 from gpusteward.analyzer.reports.report import EndedQuery, EndedWorkload, Report, ReportQuery
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
@@ -72,6 +73,14 @@ class LedgerAccess:
         from gpusteward.analyzer.reports.ended_workloads import read_ended_workloads
 
         return read_ended_workloads(self._ledger.engine, query, prices=self._read_prices())
+
+    def read_charges(self, query: ReportQuery) -> Iterator[Charge]:
+        """The rows of a FOCUS export. Raises SourceError and ConfigurationError while they are read."""
+        if self._ledger is None:
+            raise SourceError(api_errors.LEDGER_DISABLED)
+        from gpusteward.analyzer.reports.focus import read_charges
+
+        return read_charges(self._ledger.engine, query, prices=self._read_prices(), teams=self._read_teams())
 
     def describe(self) -> Mapping[str, Any] | None:
         """The state of the ledger without its password; None where it is disabled."""

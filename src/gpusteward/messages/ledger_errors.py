@@ -20,6 +20,10 @@ OTHER_SCHEMA = Message(
 )
 NOT_READABLE = Message("the ledger cannot be read: {reason}", "无法读取账本：{reason}")
 INVALID_GROUPING = Message("'{by}' is not one of {groupings}", "“{by}”不是有效的分组方式，可选：{groupings}")
+TWO_CURRENCIES = Message(
+    "the currency changed from {before} to {after} at {at} UTC; select a period before or after that",
+    "货币在 {at}（UTC）由 {before} 改为 {after}；请选择此前或此后的时段",
+)
 INVALID_TIME = Message(
     "use a duration such as 24h, 7d or 4w, or a time such as 2026-11-01 or 2026-11-01T08:00Z",
     "请使用 24h、7d、4w 这样的时长，或 2026-11-01、2026-11-01T08:00Z 这样的时间",

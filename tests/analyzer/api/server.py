@@ -32,6 +32,7 @@ from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.listen_socket import open_socket
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
+from gpusteward.analyzer.reports.charges import Charge
 from gpusteward.analyzer.reports.report import EndedQuery, EndedWorkload, Report, ReportQuery
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.serve import configure_server
@@ -182,6 +183,9 @@ class FakeLedger:
 
     def read_ended_workloads(self, query: EndedQuery) -> Sequence[EndedWorkload]:
         return [one for one in self._ended if query.name == one.name and query.namespace in ("", one.namespace)]
+
+    def read_charges(self, query: ReportQuery) -> Iterator[Charge]:
+        return iter(())
 
 
 class FakeDeliveries:

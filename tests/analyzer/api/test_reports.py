@@ -147,3 +147,24 @@ def test_a_hanging_database_costs_only_its_own_requests():
             for each in waiting:
                 each.join(20)
         assert api.get(PATH).json["type"] == "urn:gpusteward:problem:ledger-failed"
+
+
+def test_a_focus_export_is_csv(tmp_path: Path):
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    with open_ledger_rows(url) as rows:
+        rows.hold(1, namespace="vision")
+        rows.use(1, hour=0, idle=HOUR_MS)
+        rows.record_until(1)
+    with running_api(ledger=LedgerAccess(LedgerSettings(url=SecretStr(url)), PriceSettings)) as api:
+        response = api.get(f"{WEEK}&format=focus")
+        assert (response.status, response.headers["content-type"]) == (200, "text/csv; charset=utf-8")
+        assert response.headers["content-disposition"] == 'attachment; filename="gpusteward-focus.csv"'
+        (row,) = csv.DictReader(io.StringIO(response.body.decode()))
+        assert (row["BilledCost"], row["SubAccountId"]) == ("2.000000", "vision")
+        assert api.get(f"{PATH}?format=focus&since=soon").status == 422
+
+
+def test_an_unknown_grouping_names_the_known_ones(api: Api):
+    response = api.get(f"{WEEK}&by=pod")
+    assert response.status == 422
+    assert "by: 'pod' is not one of namespace, workload," in response.json["detail"]

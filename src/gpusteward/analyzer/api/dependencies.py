@@ -1,6 +1,6 @@
 """The components behind the endpoints; `app.py` creates them, tests replace them with fakes."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Protocol
 
@@ -14,6 +14,7 @@ from gpusteward.analyzer.api.result_store import PublishedResult, ResultStore
 from gpusteward.analyzer.explain.counters import ModelCounters
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
+from gpusteward.analyzer.reports.charges import Charge
 from gpusteward.analyzer.reports.report import EndedQuery, EndedWorkload, Report, ReportQuery
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
@@ -73,6 +74,9 @@ class LedgerReader(Protocol):
 
     def read_ended_workloads(self, query: EndedQuery) -> Sequence[EndedWorkload]:
         """Raises SourceError. May take long: never call it on the event loop."""
+
+    def read_charges(self, query: ReportQuery) -> Iterator[Charge]:
+        """Raises SourceError and ConfigurationError, also while the rows are read. May take long."""
 
 
 class DeliveryControl(Protocol):

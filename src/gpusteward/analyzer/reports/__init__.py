@@ -16,7 +16,8 @@
     right_sizing.py     workloads that would fit into a part of a GPU (pure)
     flagged_workloads.py those of them that are idle or keep-alive, and left out
     mig_profiles.py     MIG profiles by board
-    render/             CSV, JSON, HTML
+    charges.py, focus.py  the rows of a FOCUS export
+    render/             CSV, JSON, HTML, FOCUS
 
 Money and time are integers, so that sums are exact. Unknown is None, never 0.
 """

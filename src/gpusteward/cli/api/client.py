@@ -73,6 +73,13 @@ class Client:
         self._cache(target, response)
         return self._decode(response.body)
 
+    def read_text(self, path: str, query: Query = ()) -> str:
+        """The text at a path. Raises UnreachableError, StatusError."""
+        response = self.request(f"{path}?{urlencode(query)}" if query else path, headers={"Accept": "*/*"})
+        if response.status != 200:
+            raise explain_status(self.peer, self.url, response.status, response.body, token_origin=self.token_origin)
+        return response.body.decode("utf-8", "replace")
+
     def request(
         self, target: str, *, method: str = "GET", body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> Response:

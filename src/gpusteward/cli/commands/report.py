@@ -4,11 +4,14 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from gpusteward.analyzer.reports.render.csv_text import render_csv
+from gpusteward.analyzer.reports.render.focus_csv import write_focus
 from gpusteward.analyzer.reports.render.html_page import render_html
 from gpusteward.analyzer.reports.render.json_text import read_report, render_json
 from gpusteward.analyzer.reports.report import GROUPINGS, Report, ReportQuery, parse_time_range
@@ -31,10 +34,13 @@ from gpusteward.messages import cli as messages
 from gpusteward.messages.os_errors import explain_os_error
 
 if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
     from gpusteward.analyzer.settings.settings import Settings
 
-FORMATS = ("table", "csv", "json", "html")
+FORMATS = ("table", "csv", "json", "html", "focus")
 TABLE_ROWS, FILE_ROWS = 30, 1000
+_PATH = "/api/v1/reports"
 
 
 def build_parser() -> FlagParser:
@@ -57,7 +63,12 @@ def build_parser() -> FlagParser:
         "--rows", type=count, metavar="N", help=f"number of groups (default {TABLE_ROWS} in a table, else {FILE_ROWS})"
     )
     parser.add_argument(
-        "--format", "--output", "-o", choices=FORMATS, default="table", help="output format (default table)"
+        "--format",
+        "--output",
+        "-o",
+        choices=FORMATS,
+        default="table",
+        help="output format (default table); focus: charges with the columns of FOCUS",
     )
     parser.add_argument("--output-file", metavar="PATH", help="write to this file instead of standard output")
     parser.add_argument(
@@ -76,37 +87,60 @@ def build_parser() -> FlagParser:
 def run(arguments: Sequence[str]) -> int:
     """Raises ConfigurationError, and SourceError if the analyzer or the ledger cannot be read."""
     options = build_parser().parse(arguments)
+    if options.format == "focus":
+        _write_pieces(_fetch_charges(options) if options.ledger is None else _read_charges(options), options)
+        return EXIT_OK
     report = _read_from_server(options) if options.ledger is None else _read_from_ledger(options)
     _write(report, options, language=language_of(options))
     return EXIT_OK
 
 
 def _read_from_server(options: argparse.Namespace) -> Report:
-    query = [
-        ("since", options.since),
-        ("by", options.by),
-        ("top", str(options.top)),
-        ("rows", str(_row_limit(options))),
-    ]
-    query += [("until", options.until)] if options.until else []
-    query += [("namespace", name) for name in options.namespace or ()]
+    query = [("by", options.by), ("top", str(options.top)), ("rows", str(_row_limit(options)))]
     client = make_analyzer_client(options)
     try:
-        return read_report(client.read("/api/v1/reports", [*query, ("format", "json")]))
+        return read_report(client.read(_PATH, [*_list_period(options), *query, ("format", "json")]))
     except ValueError as error:
         raise SourceError(messages.UNEXPECTED_REPORT, url=client.url) from error
 
 
+def _fetch_charges(options: argparse.Namespace) -> Iterator[str]:
+    """The FOCUS export of a running analyzer."""
+    yield make_analyzer_client(options).read_text(_PATH, [*_list_period(options), ("format", "focus")])
+
+
+def _list_period(options: argparse.Namespace) -> list[tuple[str, str]]:
+    """What is covered, as parameters of the request."""
+    query = [("since", options.since)]
+    query += [("until", options.until)] if options.until else []
+    return query + [("namespace", name) for name in options.namespace or ()]
+
+
 def _read_from_ledger(options: argparse.Namespace) -> Report:
-    """Loads the analyzer's libraries."""
     query = _make_query(options)
+    with _open_ledger(options) as (engine, settings):
+        from gpusteward.analyzer.reports.make_report import make_report
+
+        return make_report(engine, query, prices=settings.prices, teams=settings.reports.teams)
+
+
+def _read_charges(options: argparse.Namespace) -> Iterator[str]:
+    query = _make_query(options)
+    with _open_ledger(options) as (engine, settings):
+        from gpusteward.analyzer.reports.focus import read_charges
+
+        yield from write_focus(read_charges(engine, query, prices=settings.prices, teams=settings.reports.teams))
+
+
+@contextmanager
+def _open_ledger(options: argparse.Namespace) -> "Iterator[tuple[Engine, Settings]]":
+    """Loads the analyzer's libraries."""
     with require_extra("analyzer"):
         from gpusteward.analyzer.ledger.db_engine import open_engine
-        from gpusteward.analyzer.reports.make_report import make_report
     settings = _read_settings(options)
     engine = open_engine(_locate(options.ledger, settings))
     try:
-        return make_report(engine, query, prices=settings.prices, teams=settings.reports.teams)
+        yield engine, settings
     finally:
         engine.dispose()
 
@@ -152,13 +186,26 @@ def _write(report: Report, options: argparse.Namespace, *, language: Language) -
     if not options.output_file:
         _print(report, options.format, language)
         return
-    path = Path(options.output_file)
+    with _open_output_file(options.output_file) as out:
+        if options.format == "table":
+            print_report(report, language, out)
+        else:
+            out.write(_render(report, options.format, language))
+
+
+def _write_pieces(pieces: Iterator[str], options: argparse.Namespace) -> None:
+    """The file is created with the first piece: not if there is none because of an error."""
+    first = next(pieces)
+    with _open_output_file(options.output_file) if options.output_file else nullcontext(sys.stdout) as out:
+        out.writelines(chain([first], pieces))
+
+
+@contextmanager
+def _open_output_file(name: str) -> Iterator[TextIO]:
+    path = Path(name)
     try:
         with path.open("w", encoding="utf-8", newline="", errors="replace") as out:
-            if options.format == "table":
-                print_report(report, language, out)
-            else:
-                out.write(_render(report, options.format, language))
+            yield out
     except OSError as error:
         raise ConfigurationError(
             messages.FILE_ERROR, flag="--output-file", path=path, reason=explain_os_error(error)

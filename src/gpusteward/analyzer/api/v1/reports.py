@@ -1,13 +1,15 @@
-"""/api/v1/reports: GPU-hours and cost of a period, as JSON, CSV or HTML. Reads the database.
+"""/api/v1/reports: GPU-hours and cost of a period, as JSON, CSV or HTML, or as charges (FOCUS). Reads the database.
 
 The number of concurrent reports and the time for each are limited: a hanging database does not affect other requests.
 """
 
+import tempfile
 import time
-from collections.abc import Mapping
-from typing import Annotated, Literal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import IO, Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.api.authorization import may_read
@@ -16,6 +18,7 @@ from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.v1.pagination import FilterValues
 from gpusteward.analyzer.reports.render.csv_text import render_csv
+from gpusteward.analyzer.reports.render.focus_csv import write_focus
 from gpusteward.analyzer.reports.render.html_page import content_policy, render_html
 from gpusteward.analyzer.reports.render.json_text import render_json
 from gpusteward.analyzer.reports.report import GROUPINGS, Report, ReportQuery, check_grouping, parse_time_range
@@ -26,12 +29,16 @@ from gpusteward.messages import api_errors
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["reports"])
 
-Format = Literal["json", "csv", "html"]
+Format = Literal["json", "csv", "html", "focus"]
 TYPES: Mapping[Format, str] = {
     "json": "application/json",
     "csv": "text/csv; charset=utf-8",
     "html": "text/html; charset=utf-8",
+    "focus": "text/csv; charset=utf-8",
 }
+_SPOOL_BYTES = 8 << 20
+"""A larger export is written to a temporary file: a slow client must not keep a transaction open."""
+_PIECE_BYTES = 1 << 16
 
 
 class ReportParameters(BaseModel):
@@ -75,7 +82,7 @@ def _check_grouping(by: str) -> None:
         check_grouping(by)
     except ConfigurationError as error:
         message = api_errors.INVALID_PARAMETER
-        raise ProblemError(422, "invalid-parameter", message, name="by", reason=error.message) from None
+        raise ProblemError(422, "invalid-parameter", message, name="by", reason=error.as_message()) from None
 
 
 @router.get(
@@ -93,6 +100,8 @@ async def make_report(
     """
     query = parameters.to_query(now_ms=time.time_ns() // 1_000_000)
     chosen = parameters.format or _choose_format(request.headers.get("accept", ""))
+    if chosen == "focus":
+        return await _export_charges(dependencies, query)
     body = await query_ledger(
         lambda: _render(dependencies.ledger, query, chosen, parameters.lang), dependencies.limits.reports
     )
@@ -102,6 +111,38 @@ async def make_report(
     if chosen == "csv":
         headers["Content-Disposition"] = f'attachment; filename="gpusteward-{parameters.by}.csv"'
     return Response(body, headers=headers, media_type=TYPES[chosen])
+
+
+async def _export_charges(dependencies: Dependencies, query: ReportQuery) -> Response:
+    """The charges of the period as CSV with the columns of FOCUS."""
+    try:
+        file, size = await query_ledger(
+            lambda: _spool(write_focus(dependencies.ledger.read_charges(query))), dependencies.limits.reports
+        )
+    except ConfigurationError as error:
+        raise ProblemError.from_error(422, "invalid-parameter", error) from error
+    headers = {
+        "Cache-Control": "private, no-store",
+        "Content-Disposition": 'attachment; filename="gpusteward-focus.csv"',
+        "Content-Length": str(size),
+    }
+    return StreamingResponse(_read_pieces(file), headers=headers, media_type=TYPES["focus"])
+
+
+def _spool(pieces: Iterable[str]) -> tuple[IO[bytes], int]:
+    """Runs in a thread, because it waits for the database."""
+    file = tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES)  # noqa: SIM115 - closed when it has been sent
+    for piece in pieces:
+        file.write(piece.encode("utf-8", "replace"))
+    size = file.tell()
+    file.seek(0)
+    return file, size
+
+
+def _read_pieces(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        while piece := file.read(_PIECE_BYTES):
+            yield piece
 
 
 def _render(ledger: LedgerReader, query: ReportQuery, chosen: Format, language: Language) -> bytes:

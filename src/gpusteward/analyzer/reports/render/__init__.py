@@ -3,6 +3,7 @@
     quantities.py     formats numbers and times
     descriptions.py   names, sentences and notes in both languages (texts: gpusteward/messages/reports.py)
     csv_text.py       one row per group, safe to open in a spreadsheet
+    focus_csv.py      charges with the columns of FOCUS
     json_text.py      the whole report, and back
     html_page.py      one file that needs no network
     charts.py         its charts, as SVG

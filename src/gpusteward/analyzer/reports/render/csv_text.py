@@ -30,7 +30,7 @@ def render_csv(report: Report) -> str:
     writer.writerow(COLUMNS)
     for row, group in _rows(report):
         cells = _cells(report, row, group)
-        writer.writerow([_escape_cell(cells[name]) for name in COLUMNS])
+        writer.writerow([escape_cell(cells[name]) for name in COLUMNS])
     return out.getvalue()
 
 
@@ -56,9 +56,9 @@ def _cells(report: Report, row: str, group: Group) -> dict[str, object]:
         "allocations": amounts.allocations,
         **{f"{name}_gpu_hours": _in_hours(gpu_ms) for name, gpu_ms in times.items()},
         **{f"{name}_gpu_ms": gpu_ms for name, gpu_ms in times.items()},
-        **{name: _in_units(getattr(amounts, f"{name}_micros")) for name in _COSTS},
+        **{name: format_micros(getattr(amounts, f"{name}_micros")) for name in _COSTS},
         **_others(amounts),
-        "unallocated_cost": _in_units(amounts.unallocated_cost_micros),
+        "unallocated_cost": format_micros(amounts.unallocated_cost_micros),
         "is_partial": str(group.is_partial or (report.range.is_partial and not _is_day(report, row))).lower(),
         "idle_change_ratio": None if group.idle_change_ratio is None else round(group.idle_change_ratio, 4),
     }
@@ -82,12 +82,12 @@ def _in_hours(gpu_ms: int | None) -> float | None:
     return None if gpu_ms is None else round(gpu_ms / _HOUR_MS, 4)
 
 
-def _in_units(micros: int | None) -> str | None:
+def format_micros(micros: int | None) -> str | None:
     """Exact: six decimals."""
     return None if micros is None else f"{micros // 1_000_000}.{micros % 1_000_000:06d}"
 
 
-def _escape_cell(value: object) -> object:
+def escape_cell(value: object) -> object:
     """A text that a spreadsheet would treat as a formula is marked as text."""
     if not isinstance(value, str):
         return "" if value is None else value
