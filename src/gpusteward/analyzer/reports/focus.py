@@ -16,8 +16,8 @@ from gpusteward.analyzer.prices import PriceList, PriceSettings, cost_of
 from gpusteward.analyzer.reports.amounts import COSTS, UNPRICED, read_currencies, use_currency
 from gpusteward.analyzer.reports.charges import Charge, ChargePeriod, UnitPrices
 from gpusteward.analyzer.reports.grouping import find_team
-from gpusteward.analyzer.reports.ledger_extent import describe_range, is_partial, read_extent, round_query, split_days
 from gpusteward.analyzer.reports.ledger_connection import read_ledger
+from gpusteward.analyzer.reports.ledger_extent import describe_range, is_partial, read_extent, round_query, split_days
 from gpusteward.analyzer.reports.period_totals import only_namespaces, select_usage_rows, to_integer, unpriced_time
 from gpusteward.analyzer.reports.render import quantities
 from gpusteward.analyzer.reports.report import Range, ReportQuery

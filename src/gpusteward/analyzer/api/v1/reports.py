@@ -51,7 +51,10 @@ class ReportParameters(BaseModel):
     )
     until: str | None = Field(default=None, max_length=40, description="End, in the same form; default: now.")
     by: str = Field(
-        default="namespace", max_length=400, description=f"What the rows are grouped by: {', '.join(GROUPINGS)}."
+        default="namespace",
+        max_length=400,
+        description=f"What the rows are grouped by: {', '.join(GROUPINGS)}.",
+        json_schema_extra={"pattern": f"^({'|'.join(GROUPINGS)})$"},
     )
     namespace: FilterValues = Field(default=(), description="Only these namespaces.")
     top: int = Field(default=10, ge=0, le=1000, description="Number of top wasters and of right-sizing findings.")
