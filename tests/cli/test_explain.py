@@ -170,7 +170,7 @@ def test_a_name_with_special_characters_is_found(capsys: pytest.CaptureFixture[s
 def test_json_is_the_response_of_the_api(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "chat/server", "--server", analyzer.url, "-o", "json"]) == 0
     printed = json.loads(capsys.readouterr().out)
-    assert printed == analyzer.get("/api/v1/workloads/Deployment/chat/server?lang=en").json
+    assert printed == analyzer.get("/api/v1/workloads/Deployment/chat/server?language=en").json
     assert printed["allocations"][0]["opinion"]["reason"] == "显存占用但没有计算"
 
 

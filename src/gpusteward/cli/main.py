@@ -38,6 +38,7 @@ COMMANDS: Mapping[str, Command] = {
     "report": _command("report", "report GPU-hours and cost: allocated, used and idle"),
     "settings": _command("settings", "print the analyzer's effective settings and where each comes from"),
     "completion": _command("completion", "print a completion script for bash, zsh or fish"),
+    "help": _command("help", "describe a command"),
 }
 
 
@@ -62,23 +63,28 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _dispatch(arguments: list[str]) -> int:
     word = arguments[0] if arguments else ""
     if word in COMMANDS:
-        run = import_module(COMMANDS[word].module).run
-        return int(run(arguments[1:]))
+        return run_command(word, arguments[1:])
     if word in ("--version", "-V", "version"):
         print(f"gpusteward {__version__}")
         return EXIT_OK
-    if word in ("--help", "-h", "help"):
-        print(_help())
+    if word in ("--help", "-h"):
+        print(describe_commands())
         return EXIT_OK
     if not word:
-        print(_help(), file=sys.stderr)
+        print(describe_commands(), file=sys.stderr)
         return EXIT_USAGE
     unknown = messages.UNKNOWN_FLAG if word.startswith("-") else messages.UNKNOWN_COMMAND
     suggestion = make_suggestion(word, [*COMMANDS, "--help", "--version"])
     raise ConfigurationError(unknown, word=word, suggestion=suggestion or messages.SEE_COMMANDS)
 
 
-def _help() -> str:
+def run_command(name: str, arguments: Sequence[str]) -> int:
+    """Raises ConfigurationError, SourceError, and SystemExit after `--help`."""
+    return int(import_module(COMMANDS[name].module).run(arguments))
+
+
+def describe_commands() -> str:
+    """What `gpusteward --help` prints."""
     lines = [f"  {name:<10} {command.about}" for name, command in COMMANDS.items()]
     return "\n".join(
         [
@@ -89,7 +95,7 @@ def _help() -> str:
             "commands:",
             *lines,
             "",
-            "gpusteward COMMAND --help describes a command; gpusteward --version prints the version.",
+            "gpusteward help COMMAND describes a command; gpusteward --version prints the version.",
         ]
     )
 

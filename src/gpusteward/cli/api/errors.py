@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from gpusteward.cli.output.terminal_text import clean
-from gpusteward.core.errors import SourceError
+from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.messages import Message
 from gpusteward.http.errors import (
     ConnectError,
@@ -57,6 +57,10 @@ class StatusError(SourceError):
         self.status = status
 
 
+class RefusedRequestError(StatusError, ConfigurationError):
+    """The server does not accept a value of the request, which comes from a flag."""
+
+
 def explain_http_error(peer: Peer, url: str, error: HttpError) -> UnreachableError:
     """No response at all, or one that cannot be read."""
     if isinstance(error, ConnectTimeoutError | ResponseTimeoutError | ResponseTooLargeError | TlsError):
@@ -73,7 +77,8 @@ def explain_status(peer: Peer, url: str, status: int, body: bytes, *, token_orig
         return StatusError(_choose_credentials_text(peer, token_origin), status=status, **fields)
     if status == 404 and not detail:
         return StatusError(messages.NOT_FOUND, status=status, **fields)
-    return StatusError(messages.ERROR_STATUS, status=status, reason=detail or messages.NO_REASON, **fields)
+    kind = RefusedRequestError if status in (400, 422) else StatusError
+    return kind(messages.ERROR_STATUS, status=status, reason=detail or messages.NO_REASON, **fields)
 
 
 def _choose_credentials_text(peer: Peer, token_origin: str) -> Message:

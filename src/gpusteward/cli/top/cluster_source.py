@@ -105,7 +105,7 @@ class ClusterSource:
 
     def read_detail(self, workload: WorkloadName) -> Detail:
         """Raises SourceError."""
-        detail = as_object(self._client.read(workload.path, [("lang", self._language)]))
+        detail = as_object(self._client.read(workload.path, [("language", self._language)]))
         at = get_time(get_object(detail, "result"), "at")
         evidence = list(describe_evidence(detail, self._language))
         return Detail(list(describe_verdict_with_reasons(detail, self._language)), evidence=evidence, at=at)

@@ -57,7 +57,7 @@ class ListQuery(BaseModel):
     @property
     def filters(self) -> Mapping[str, Sequence[str]]:
         """The filters that were given, by name."""
-        given = self.model_dump(exclude={"limit", "cursor", "sort", "lang"})
+        given = self.model_dump(exclude={"limit", "cursor", "sort"})
         return {name: tuple(values) for name, values in given.items() if values}
 
 

@@ -60,7 +60,8 @@ class ReportParameters(BaseModel):
     top: int = Field(default=10, ge=0, le=1000, description="Number of top wasters and of right-sizing findings.")
     rows: int = Field(default=1000, ge=1, le=10000, description="Number of groups; all others become one row.")
     format: Format | None = Field(default=None, description="Format; default: by `Accept`.")
-    lang: Language = Field(default="en", description="The language of the HTML page.")
+    language: Language = Field(default="en", description="The language of the HTML page.")
+    lang: Language | None = Field(default=None, description="Earlier name of `language`.")
 
     def to_query(self, *, now_ms: int) -> ReportQuery:
         """Raises a 422 problem."""
@@ -106,7 +107,8 @@ async def make_report(
     if chosen == "focus":
         return await _export_charges(dependencies, query)
     body = await query_ledger(
-        lambda: _render(dependencies.ledger, query, chosen, parameters.lang), dependencies.limits.reports
+        lambda: _render(dependencies.ledger, query, chosen, parameters.lang or parameters.language),
+        dependencies.limits.reports,
     )
     headers = {"Cache-Control": "private, no-store", "Vary": "Accept"}
     if chosen == "html":

@@ -267,14 +267,15 @@ def show_workload(
     namespace: Part,
     name: Part,
     cluster: Cluster = None,
-    lang: Language = "en",
+    language: Annotated[Language, Query(description="The language of the reasons.")] = "en",
+    lang: Annotated[Language | None, Query(description="Earlier name of `language`.")] = None,
 ) -> Response:
-    """The verdict of one workload with its reasons, evidence and allocations. `lang`: of the reasons."""
+    """The verdict of one workload with its reasons, evidence and allocations."""
     number = find_workload(published.result.workloads, kind=kind, namespace=namespace, name=name, cluster=cluster)
     etag = make_etag(request, published.result)
     if has_current(request, etag):
         return send_not_modified(etag)
-    return send_json(_detail(published, number, language=lang), etag=etag)
+    return send_json(_detail(published, number, language=lang or language), etag=etag)
 
 
 def find_workload(table: WorkloadTable, *, kind: str, namespace: str, name: str, cluster: str | None) -> int:

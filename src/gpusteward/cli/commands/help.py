@@ -1,0 +1,30 @@
+"""`gpusteward help [COMMAND]`: the commands, or the flags of one of them."""
+
+from collections.abc import Sequence
+
+from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
+from gpusteward.cli.flags import FlagParser, add_language_flag
+
+
+def build_parser() -> FlagParser:
+    from gpusteward.cli.main import COMMANDS
+
+    parser = FlagParser(
+        prog="gpusteward help",
+        description="Describe a command, as `gpusteward COMMAND --help` does; without one, list all commands.",
+        epilog=describe_exits("help"),
+    )
+    add_language_flag(parser)
+    parser.add_argument("command", nargs="?", metavar="COMMAND", choices=sorted(COMMANDS), help="command to describe")
+    return parser
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Raises ConfigurationError for an unknown command, SystemExit after its help."""
+    from gpusteward.cli.main import describe_commands, run_command
+
+    command = build_parser().parse(arguments).command
+    if command:
+        return run_command(command, ["--help"])
+    print(describe_commands())
+    return EXIT_OK
