@@ -24,6 +24,18 @@ class Measure(StrEnum):
     TENSOR = "tensor_ratio"
     DRAM = "dram_ratio"
     PROCESSES = "processes"
+    # These only prove work. They are known where they are above a floor, and unknown elsewhere.
+    ENCODER = "encoder_ratio"
+    DECODER = "decoder_ratio"
+    VIDEO = "video_ratio"  # any video engine: encoder, decoder, JPEG, optical flow
+    SM_ACTIVE = "sm_active_ratio"
+    PIPES = "pipe_ratio"  # the busiest arithmetic pipe
+    PCIE = "pcie_bytes_per_second"
+    NVLINK = "nvlink_bytes_per_second"
+
+
+LEAST_TRAFFIC = 1e6
+"""Bytes per second. Less PCIe or NVLink traffic is not read from the source: monitoring a GPU causes some."""
 
 
 class Stat(StrEnum):

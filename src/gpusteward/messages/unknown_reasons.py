@@ -26,6 +26,12 @@ CONTRADICTED_ZERO = Message(
     "signals contradict each other: core utilization reads 0 while the device is active",
     "信号互相矛盾：核心利用率读数为 0，但设备有活动",
 )
+COPIED_USE = Message(
+    "several pods hold this device, and its exporter reports the use of the whole device for each of them: whose use "
+    "it is cannot be known (dcgm-exporter with virtual GPUs reports it per pod since 4.8.2)",
+    "多个 Pod 占用该设备，而 exporter 为每个 Pod 上报的都是整个设备的使用情况，无法得知是谁在使用"
+    "（dcgm-exporter 的虚拟 GPU 模式自 4.8.2 起才按 Pod 上报）",
+)
 UNATTRIBUTED = Message(
     "signals contradict each other: the use of the device could not be attributed to its holders",
     "信号互相矛盾：无法把设备的使用归属到占用者",

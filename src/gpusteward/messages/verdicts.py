@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from gpusteward.core.messages import Message
 from gpusteward.core.verdicts import Activity, Doubt, Proof, Signature, State, Step
+from gpusteward.core.usages import Measure
 
 WORDS: Mapping[str, Message] = {
     # activities, and the status that a second opinion gives
@@ -60,6 +61,25 @@ WORKED_ELSEWHERE = Message(
     "{signal} reached {peak:.1%}: the GPU is in use, although core utilization does not show it.",
     "{signal} 峰值为 {peak:.1%}：GPU 在使用，只是核心利用率没有体现。",
 )
+MOVED_DATA = Message(
+    "{signal} reached {rate:,.0f} MB/s: the GPU is in use, although core utilization does not show it.",
+    "{signal} 峰值为 {rate:,.0f} MB/s：GPU 在使用，只是核心利用率没有体现。",
+)
+WORK_SIGNALS: Mapping[Measure, Message] = {
+    Measure.CORE: Message("Core utilization", "核心利用率"),
+    Measure.MEMORY_COPY: Message("Memory copy utilization", "显存读写利用率"),
+    Measure.ENGINE: Message("Engine activity", "引擎活跃度"),
+    Measure.TENSOR: Message("Tensor pipe activity", "Tensor 流水线活跃度"),
+    Measure.DRAM: Message("Memory interface activity", "显存接口活跃度"),
+    Measure.ENCODER: Message("Encoder utilization", "编码器利用率"),
+    Measure.DECODER: Message("Decoder utilization", "解码器利用率"),
+    Measure.VIDEO: Message("Utilization of the video engines", "视频引擎利用率"),
+    Measure.SM_ACTIVE: Message("SM activity", "SM 活跃度"),
+    Measure.PIPES: Message("Activity of an arithmetic pipe", "运算流水线活跃度"),
+    Measure.PCIE: Message("PCIe traffic", "PCIe 流量"),
+    Measure.NVLINK: Message("NVLink traffic", "NVLink 流量"),
+}
+"""The signals that prove work."""
 PAUSED = Message(
     "No work in the last {minutes:.0f} {minutes:|minute|minutes}, but some shortly before ({worked_at}): this still "
     "counts as a pause.",

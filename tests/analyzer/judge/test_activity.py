@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gpusteward.analyzer.judge.activity import WORK_MEASURES
+from gpusteward.analyzer.judge.activity import WORK_MEASURES, WORK_PROOFS
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.rules import Rules
@@ -31,6 +31,18 @@ def test_no_signal_above_zero_in_a_covered_window_is_idle():
 def test_any_signal_above_zero_in_any_stat_is_activity(measure, stat):
     row = resting() | signal(measure, 0.0) | {(measure, stat): 0.01}
     assert look(table_of(row)) == [(Activity.ACTIVE, Doubt.NONE)]
+
+
+@pytest.mark.parametrize(("measure", "highest"), WORK_PROOFS.items())
+def test_a_signal_that_only_proves_work_makes_active_and_its_absence_makes_nothing(measure, highest):
+    work, blank, none = ({(measure, Stat.PEAK): value} for value in (min(highest, 1e9), 9e18, np.nan))
+    rows = [resting() | each for each in (work, blank, none)]
+    assert [each[0] for each in look(table_of(*rows))] == [Activity.ACTIVE, Activity.IDLE, Activity.IDLE]
+
+
+def test_traffic_up_to_its_floor_is_no_activity():
+    rows = [resting() | {(Measure.PCIE, Stat.PEAK): 10e6}, resting() | {(Measure.PCIE, Stat.PEAK): 11e6}]
+    assert [each[0] for each in look(table_of(*rows))] == [Activity.IDLE, Activity.ACTIVE]
 
 
 def test_the_smallest_increase_of_a_busy_seconds_counter_is_activity():

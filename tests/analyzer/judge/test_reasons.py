@@ -49,7 +49,9 @@ def test_the_reason_of_an_active_gpu_has_its_utilization():
 
 
 def test_work_that_only_another_signal_shows_names_that_signal():
-    assert "tensor_ratio reached 20.0%" in explain(resting() | signal(Measure.TENSOR, 0.2))
+    assert "Tensor pipe activity reached 20.0%" in explain(resting() | signal(Measure.TENSOR, 0.2))
+    assert "Encoder utilization reached 80.0%" in explain(resting() | {(Measure.ENCODER, Stat.PEAK): 0.8})
+    assert "PCIe traffic reached 1,200 MB/s" in explain(resting() | {(Measure.PCIE, Stat.PEAK): 1.2e9})
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,12 @@ def test_the_score_is_the_weighted_sum_of_four_parts():
     assert scores(table_of(busy(0.785, 0.452, 40, 350))) == pytest.approx([39.25 + 9.04 + 10 + 5])
 
 
+def test_transcoding_scores_like_the_core():
+    video = {(Measure.ENCODER, Stat.MEAN): 0.8, (Measure.DECODER, Stat.MEAN): 0.6}
+    assert scores(table_of(busy(0.0, 0.0, 40, 350) | video)) == pytest.approx([40 + 10 + 5])
+    assert states(table_of(busy(0.0, 0.0, 2, 35) | video | {(Measure.ENCODER, Stat.PEAK): 0.9})) == [State.NORMAL]
+
+
 def test_each_part_counts_at_most_100():
     assert scores(table_of(busy(1.2, 1.0, 200, 900))) == [100.0]
 

@@ -157,6 +157,10 @@ def test_a_low_job_with_a_loaded_gpu_is_starved():
     assert name(working(0.15, 0.8, spread=0.2), owner=JOB) is Signature.STARVED
 
 
+def test_a_job_that_transcodes_is_steady_not_starved():
+    assert name(resting() | {(Measure.ENCODER, Stat.PEAK): 0.8}, owner=JOB) is Signature.STEADY
+
+
 def test_a_low_server_is_bursty_not_starved():
     assert name(working(0.15, 0.8, spread=0.2)) is Signature.BURSTY
 

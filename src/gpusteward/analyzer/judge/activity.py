@@ -1,5 +1,6 @@
 """The activity of each row: active, idle or unknown. Reports use the mean, reclaim uses the peak."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,11 +10,18 @@ from gpusteward.analyzer.judge.allocation_columns import AllocationColumns, Mask
 from gpusteward.analyzer.judge.capacities import Capacities
 from gpusteward.analyzer.judge.valid_ratios import valid_ratio
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, Codes, Column, UsageTable
-from gpusteward.core.usages import Measure, Stat
+from gpusteward.core.usages import LEAST_TRAFFIC, Measure, Stat
 from gpusteward.core.verdicts import Activity, Doubt
 
 WORK_MEASURES = (Measure.CORE, Measure.MEMORY_COPY, Measure.ENGINE, Measure.TENSOR, Measure.DRAM)
 """A value above zero in any of these measures means work. A measure that the GPU does not report is ignored."""
+WORK_PROOFS: Mapping[Measure, float] = {
+    # DCGM 4.6 has percentages under the names of ratios: still work.
+    **dict.fromkeys((Measure.ENCODER, Measure.DECODER, Measure.VIDEO, Measure.SM_ACTIVE, Measure.PIPES), 100.0),
+    **dict.fromkeys((Measure.PCIE, Measure.NVLINK), 1e14),  # bytes per second: no link comes near it
+}
+"""Measures that are only reported where they prove work, each with its highest possible value: blank values of DCGM are
+above. Their absence proves nothing."""
 
 
 class ActivityRule(BaseModel):
@@ -40,6 +48,18 @@ class ActivityRule(BaseModel):
         lt=1,
         description="Memory interface activity up to this counts as none: unused instances report a small constant "
         "(NVIDIA/DCGM issue 65). Half a per cent would round to 0 in NVML. All other signals must be exactly 0.",
+    )
+    pcie_floor_bytes_per_second: float = Field(
+        default=10e6,
+        ge=LEAST_TRAFFIC,
+        description="PCIe traffic up to this counts as none: an idle GPU that is monitored moves 10 to 500 kB/s. "
+        "Loading a model or a batch moves hundreds of MB/s. A guess between the two. Below 1 MB/s nothing is read.",
+    )
+    nvlink_floor_bytes_per_second: float = Field(
+        default=LEAST_TRAFFIC,
+        ge=LEAST_TRAFFIC,
+        description="NVLink traffic up to this counts as none. Monitoring does not use NVLink, and 1 MB/s is the "
+        "smallest step that DCGM reports.",
     )
     power_ratio: float = Field(
         default=0.4,
@@ -83,13 +103,26 @@ def judge_activity(
 
 
 def find_work(table: UsageTable, rule: ActivityRule) -> Mask:
-    """Whether any statistic of any signal is above zero."""
+    """Whether any statistic of any signal is above its floor."""
     worked = np.zeros(len(table), dtype=bool)
-    for measure in WORK_MEASURES:
-        floor = rule.dram_floor_ratio if measure is Measure.DRAM else 0.0
-        for stat in (Stat.PEAK, Stat.MEAN, Stat.LAST):
-            worked |= valid_ratio(table, measure, stat) > floor
+    for measure, stat in table.stats:
+        if stat not in (Stat.PEAK, Stat.MEAN, Stat.LAST):
+            continue
+        if measure in WORK_MEASURES:
+            worked |= valid_ratio(table, measure, stat) > find_floor(measure, rule)
+        elif measure in WORK_PROOFS:
+            column = table.column(measure, stat)
+            worked |= (column > find_floor(measure, rule)) & (column <= WORK_PROOFS[measure])
     return worked
+
+
+def find_floor(measure: Measure, rule: ActivityRule) -> float:
+    """A value above it means work."""
+    return {
+        Measure.DRAM: rule.dram_floor_ratio,
+        Measure.PCIE: rule.pcie_floor_bytes_per_second,
+        Measure.NVLINK: rule.nvlink_floor_bytes_per_second,
+    }.get(measure, 0.0)
 
 
 def _find_doubts(
@@ -124,6 +157,8 @@ def _lacks_peak(table: UsageTable) -> Mask:
     """A signal is reported, but without the peak that reclaim relies on."""
     lacks = np.zeros(len(table), dtype=bool)
     for measure in WORK_MEASURES:
+        if (measure, Stat.MEAN) not in table.stats and (measure, Stat.LAST) not in table.stats:
+            continue
         is_there = ~np.isnan(table.column(measure, Stat.MEAN)) | ~np.isnan(table.column(measure, Stat.LAST))
         lacks |= is_there & np.isnan(valid_ratio(table, measure, Stat.PEAK))
     return lacks

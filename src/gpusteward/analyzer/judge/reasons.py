@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from gpusteward.analyzer.judge.activity import WORK_MEASURES
+from gpusteward.analyzer.judge.activity import WORK_MEASURES, WORK_PROOFS
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.signatures.evidence import MAY_HIDE_A_JOB, may_be_job
 from gpusteward.analyzer.judge.states import name_states
@@ -117,9 +117,17 @@ def _explain_work(usage: Usage) -> Reason:
     mean, peak = usage.stats.get((Measure.CORE, Stat.MEAN)), usage.stats.get((Measure.CORE, Stat.PEAK))
     if mean is not None and peak is not None and max(mean, peak) > 0:
         return Reason(texts.WORKED, {"mean": mean, "peak": peak, "minutes": usage.window_seconds / 60})
-    highest = {signal: max(usage.stats.get((signal, stat), 0.0) for stat in RATIO_STATS) for signal in WORK_MEASURES}
+    highest = {
+        signal: max(usage.stats.get((signal, stat), 0.0) for stat in RATIO_STATS)
+        for signal in (*WORK_MEASURES, *WORK_PROOFS)
+    }
+    traffic = {signal: highest.pop(signal) for signal in (Measure.NVLINK, Measure.PCIE)}
     signal = max(highest, key=lambda each: highest[each])
-    return Reason(texts.WORKED_ELSEWHERE, {"signal": signal, "peak": highest[signal]})
+    if highest[signal] > 0:
+        peak = min(highest[signal], 1.0)
+        return Reason(texts.WORKED_ELSEWHERE, {"signal": texts.WORK_SIGNALS[signal], "peak": peak})
+    signal = max(traffic, key=lambda each: traffic[each])
+    return Reason(texts.MOVED_DATA, {"signal": texts.WORK_SIGNALS[signal], "rate": traffic[signal] / 1e6})
 
 
 def _explain_doubt(doubt: Doubt, usage: Usage, *, rules: Rules) -> Reason:

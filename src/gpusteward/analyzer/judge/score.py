@@ -41,12 +41,21 @@ def measure_parts(table: UsageTable, capacities: Capacities) -> Column:
     """Core, copy, memory and power of each row, 0 to 100: one row of the array per part."""
     used, drawn = table.column(Measure.MEMORY_USED, Stat.MEAN), table.column(Measure.POWER, Stat.MEAN)
     parts = (
-        valid_ratio(table, Measure.CORE, Stat.MEAN),
+        _measure_use(table),
         valid_ratio(table, Measure.MEMORY_COPY, Stat.MEAN),
         used / capacities.memory_bytes,
         drawn / capacities.power_limit_watts,
     )
     return np.clip(np.stack(parts), 0.0, 1.0) * 100.0
+
+
+def _measure_use(table: UsageTable) -> Column:
+    """Core utilization, or that of a video engine if it is higher: transcoding hardly uses the core."""
+    use = valid_ratio(table, Measure.CORE, Stat.MEAN)
+    for measure in (Measure.ENCODER, Measure.DECODER, Measure.VIDEO):
+        if (measure, Stat.MEAN) in table.stats:
+            use = np.where(np.isnan(use), np.nan, np.fmax(use, valid_ratio(table, measure, Stat.MEAN)))
+    return use
 
 
 def _weights_of(scoring: Scoring) -> Column:

@@ -180,7 +180,8 @@ def is_starved(evidence: Evidence, rules: ActiveRules) -> Mask:
     rule = rules.starved
     is_low = evidence.stat(Measure.CORE, Stat.MEAN) < rule.highest_ratio
     is_loaded = ~(evidence.memory_held_ratio < rule.memory_held_ratio)
-    return evidence.activities.worked & is_low & is_loaded & evidence.runs_through(rule.kinds)
+    may_starve = is_low & is_loaded & ~evidence.uses_video
+    return evidence.activities.worked & may_starve & evidence.runs_through(rule.kinds)
 
 
 def is_bursty(evidence: Evidence, rules: ActiveRules) -> Mask:

@@ -91,6 +91,14 @@ class Evidence:
         return ~self.columns.owner_kinds.among(["", *MAY_HIDE_A_JOB])
 
     @property
+    def uses_video(self) -> Mask:
+        """Whether an encoder, a decoder or another video engine worked."""
+        found = np.zeros(len(self.table), dtype=bool)
+        for measure in (Measure.ENCODER, Measure.DECODER, Measure.VIDEO):
+            found |= self.table.column(measure, Stat.PEAK) > 0
+        return found
+
+    @property
     def samples(self) -> Column:
         """Samples of core utilization in the window; NaN where they are not counted."""
         return self.table.column(Measure.CORE, Stat.COUNT)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from gpusteward.analyzer.sources.usage.quantities import (
+    FLOORS,
     PRESENCE_IN_WINDOW,
     STATIC_QUANTITIES,
     Aggregation,
@@ -62,6 +63,11 @@ class Query:
         return self.key.aggregation
 
     @property
+    def floor(self) -> float | None:
+        """In base units. Only values above it are returned; None: all."""
+        return FLOORS.get(self.quantity)
+
+    @property
     def is_static(self) -> bool:
         """Whether the result of an earlier cycle is still valid."""
         return (
@@ -80,7 +86,8 @@ class Query:
             others = " or ".join(write_selector(other.metric, (*other.matchers, *shard)) for other in self.other_than)
             inner = f"{inner} unless on ({_join(self.key_labels)}) ({others})"
         labels = (*self.key_labels, *(self.detail_labels or ()), *chain.from_iterable(self.fallbacks))
-        return f"max by ({_join(labels)}) ({inner})"
+        condition = "" if self.floor is None else f" > {self.floor / self.scale:g}"
+        return f"max by ({_join(labels)}) ({inner}){condition}"
 
 
 def _join(labels: Iterable[str]) -> str:

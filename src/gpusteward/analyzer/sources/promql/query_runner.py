@@ -110,7 +110,9 @@ def plan_exports(
 
 
 def _is_exported(query: Query) -> bool:
-    return query.aggregation in EXPORTED_AGGREGATIONS and query.key != PRESENCE_IN_WINDOW
+    """Not where the engine returns only the values above a floor: an export would be all samples of an idle fleet."""
+    is_window = query.aggregation in EXPORTED_AGGREGATIONS and query.key != PRESENCE_IN_WINDOW
+    return is_window and query.floor is None
 
 
 def _fetch_query(

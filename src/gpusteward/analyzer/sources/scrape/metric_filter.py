@@ -11,7 +11,7 @@ from gpusteward.analyzer.sources.usage.metric_schemes import (
     hami_signals,
     native_signals,
 )
-from gpusteward.analyzer.sources.usage.quantities import SHOWS_GPUS, Aggregation, Quantity, Signal
+from gpusteward.analyzer.sources.usage.quantities import FLOORS, SHOWS_GPUS, Aggregation, Quantity, Signal
 from gpusteward.core import metrics
 
 
@@ -25,6 +25,7 @@ class MetricFamily:
     shows_presence: bool  # its labels show which holders exist
     shows_devices: bool  # its labels describe devices
     shows_gpus: bool  # GPUs are counted by its series
+    floor: float | None  # of a gauge that only proves work: lower values are not kept; in the unit of the page
     attributions: frozenset[str] | None  # the values of the label `by` that are needed; None: all
 
     def needs(self, attribution: str) -> bool:
@@ -53,6 +54,7 @@ def _make_families() -> Iterable[MetricFamily]:
             shows_presence=_shows_presence(scheme, quantities, aggregations),
             shows_devices=Quantity.IDENTITY in quantities,
             shows_gpus=not quantities.isdisjoint(SHOWS_GPUS),
+            floor=_find_floor(own),
             attributions=_find_attributions(own),
         )
 
@@ -62,6 +64,15 @@ def _shows_presence(scheme: MetricScheme, quantities: set[Quantity], aggregation
     if scheme is MetricScheme.NATIVE:
         return Quantity.PRESENCE in quantities
     return Quantity.MEMORY_LIMIT in quantities or bool(aggregations - {Aggregation.LAST})
+
+
+def _find_floor(signals: Iterable[Signal]) -> float | None:
+    floors = [
+        FLOORS[signal.quantity] / signal.scale if signal.quantity in FLOORS else None
+        for signal in signals
+        if Aggregation.INCREASE not in signal.aggregations
+    ]
+    return floors[0] if floors and None not in floors else None
 
 
 def _find_attributions(signals: Iterable[Signal]) -> frozenset[str] | None:

@@ -136,7 +136,12 @@ def _add_result(results: QueryResults, query: Query, window: SeriesWindow, selec
     else:
         rows = (window.holder if query.level is Level.HOLDER else window.device)[selected]
         scale = 1.0 if query.aggregation is Aggregation.COUNT else query.scale
-        results.add_values(query.key, rows.astype(np.int64), _column_of(window, query.aggregation)[selected] * scale)
+        values = _column_of(window, query.aggregation)[selected] * scale
+        if query.floor is not None:
+            is_above = values > query.floor
+            rows, values = rows[is_above], values[is_above]
+        if query.floor is None or len(values):
+            results.add_values(query.key, rows.astype(np.int64), values)
 
 
 def _read_details(rows: NDArray[np.int32], window: SeriesWindow, selected: SeriesNumbers) -> Iterable[tuple[int, Any]]:

@@ -95,6 +95,7 @@ class TargetSamples:
         self._gauges, self._counters = RingBuffer(capacity, np.float32), RingBuffer(capacity, np.float64)
         self._gauge_series, self._counter_series = _NO_SERIES, _NO_SERIES  # the series of each column
         self._latest: Column = np.empty(0)
+        self._floors: Column = np.empty(0)  # of series without a column until a value is above it; else infinite
         self._last_page = _NO_SERIES  # number of the last page with this series
 
     def __len__(self) -> int:
@@ -118,6 +119,7 @@ class TargetSamples:
         self._latest.fill(np.nan)
         self._latest[rows[::-1]] = values[::-1]  # the first of duplicates
         self._last_page[rows] = self._pages
+        self._add_work_columns()
         self._write(at)
         self.scraped_at = at
         if self._pages % max(self._capacity // 4, 1) == 0:
@@ -218,7 +220,13 @@ class TargetSamples:
         """For new series."""
         known = len(self._latest)
         families = self.series.family[known:].tolist()
-        gauges = [known + index for index, number in enumerate(families) if FAMILIES[number].is_windowed_gauge]
+        floors = [FAMILIES[number].floor for number in families]
+        self._floors = np.append(self._floors, [np.inf if floor is None else floor for floor in floors])
+        gauges = [
+            known + index
+            for index, number in enumerate(families)
+            if FAMILIES[number].is_windowed_gauge and floors[index] is None
+        ]
         counters = [known + index for index, number in enumerate(families) if FAMILIES[number].is_windowed_counter]
         self._gauge_series = np.append(self._gauge_series, gauges).astype(np.int64)
         self._counter_series = np.append(self._counter_series, counters).astype(np.int64)
@@ -226,6 +234,14 @@ class TargetSamples:
         self._counters.widen(len(self._counter_series))
         self._latest = np.append(self._latest, np.full(len(families), np.nan))
         self._last_page = np.append(self._last_page, np.full(len(families), self._pages))
+
+    def _add_work_columns(self) -> None:
+        """For series that only prove work, when they do for the first time: on an idle GPU they take no memory."""
+        new = np.flatnonzero(self._latest > self._floors)
+        if len(new):
+            self._gauge_series = np.append(self._gauge_series, new)
+            self._gauges.widen(len(self._gauge_series))
+            self._floors[new] = np.inf
 
     def _check_values(self, rows: SeriesNumbers, values: Column) -> None:
         """Remove values that are not finite; count them and duplicates."""
@@ -270,4 +286,5 @@ class TargetSamples:
         self._counter_series = number[self._counter_series[counters]]
         self.series.keep(np.flatnonzero(is_alive))
         self._latest, self._last_page = self._latest[is_alive], self._last_page[is_alive]
+        self._floors = self._floors[is_alive]
         self._known = {key: int(number[row]) for key, row in self._known.items() if row >= 0 and is_alive[row]}

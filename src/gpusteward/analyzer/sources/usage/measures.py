@@ -6,8 +6,9 @@ import numpy as np
 
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.presence import PresenceTable
-from gpusteward.analyzer.sources.usage.quantities import MEASURES, STATS, Aggregation, Level, Quantity
 from gpusteward.analyzer.sources.usage.query_results import Flags
+from gpusteward.analyzer.sources.usage.quantities import FLOORS, MEASURES, STATS, Aggregation, Level, Quantity
+from gpusteward.analyzer.sources.usage.shared_devices import find_copied_rows, group_rows
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.usages import Measure, Stat
 
@@ -15,9 +16,11 @@ Stats = dict[tuple[Measure, Stat], Column]
 
 _OF_HOLDER = (Quantity.CORE, Quantity.MEMORY_USED, Quantity.PROCESSES)
 _DIVIDED = (Quantity.MEMORY_COPY, Quantity.ENGINE, Quantity.TENSOR, Quantity.DRAM)
+_VIDEO = (Quantity.ENCODER, Quantity.DECODER, Quantity.VIDEO)
 _SAME_FOR_ALL = (Quantity.POWER_LIMIT, Quantity.SM_CLOCK)
 FULL_COVERAGE = 0.9
 """Below it the judge calls nothing idle (`judge.activity.coverage`)."""
+_MEAN_AND_PEAK = (Aggregation.MEAN, Aggregation.PEAK)
 _AGGREGATIONS = (Aggregation.MEAN, Aggregation.PEAK, Aggregation.SPREAD, Aggregation.LAST)
 
 
@@ -41,7 +44,10 @@ def compute_measures(presence: PresenceTable, window: WindowCoverage) -> Stats:
     elif presence.results.has(Level.DEVICE, Quantity.POWER_LIMIT, Aggregation.LAST):
         limit = presence.column(Level.DEVICE, Quantity.POWER_LIMIT, Aggregation.LAST)
         stats[Measure.POWER_LIMIT, Stat.LAST] = limit
+    if presence.scheme is MetricScheme.DCGM and presence.is_shared.any():
+        _divide_copies(presence, stats)
     _replace_copy_of_mig(presence, stats)
+    _attribute_work(presence, stats, window)
     return stats
 
 
@@ -150,8 +156,10 @@ def _measure_devices(presence: PresenceTable, holder_stats: Stats, window: Windo
             if presence.results.has(Level.DEVICE, quantity, aggregation):
                 stats[MEASURES[quantity], STATS[aggregation]] = presence.column(Level.DEVICE, quantity, aggregation)
     parts = _parts_of_device(presence, holder_stats[Measure.CORE, Stat.MEAN], window)
+    device_peak = presence.column(Level.DEVICE, Quantity.CORE, Aggregation.PEAK)
+    is_of_others = presence.is_shared & (holder_stats[Measure.CORE, Stat.PEAK] == 0) & (device_peak > 0)
     for quantity in _DIVIDED:
-        _divide(presence, stats, MEASURES[quantity], parts, holder_stats[Measure.CORE, Stat.PEAK])
+        _divide(stats, MEASURES[quantity], parts, is_of_others)
     _divide_power(presence, stats, parts)
     return stats
 
@@ -168,14 +176,48 @@ def _parts_of_device(presence: PresenceTable, core: Column, window: WindowCovera
     return np.where(presence.is_shared & np.isfinite(device), parts, 1.0)
 
 
-def _divide(presence: PresenceTable, stats: Stats, measure: Measure, parts: Column, core_peak: Column) -> None:
+def _divide(stats: Stats, measure: Measure, parts: Column, is_of_others: Flags) -> None:
     """Means are divided by use; a peak counts only for rows that worked at all, unless no holder of the device did."""
     if (measure, Stat.MEAN) in stats:
         stats[measure, Stat.MEAN] = stats[measure, Stat.MEAN] * parts
     if (measure, Stat.PEAK) in stats:
-        device_peak = presence.column(Level.DEVICE, Quantity.CORE, Aggregation.PEAK)
-        is_of_others = presence.is_shared & (core_peak == 0) & (device_peak > 0)
         stats[measure, Stat.PEAK] = np.where(is_of_others, 0.0, stats[measure, Stat.PEAK])
+
+
+def _divide_copies(presence: PresenceTable, stats: Stats) -> None:
+    """dcgm-exporter with virtual GPUs repeats the values of a device for each pod on it: they are divided by core
+    utilization, or equally where that is repeated too. Whose memory it is, is unknown then."""
+    is_copied = find_copied_rows(presence, group_rows(presence, presence.device_numbers))
+    mean, peak = (np.nan_to_num(stats[Measure.CORE, stat]) for stat in (Stat.MEAN, Stat.PEAK))
+    devices = presence.device_numbers
+    total = np.bincount(devices, weights=mean, minlength=1)[devices]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        parts = np.where((total > 0) & ~is_copied, mean / total, 1.0 / presence.holders_on_device)
+    parts = np.where(presence.is_shared, parts, 1.0)
+    works = np.bincount(devices, weights=peak, minlength=1)[devices] > 0
+    for quantity in _DIVIDED:
+        _divide(stats, MEASURES[quantity], parts, presence.is_shared & (peak == 0) & works)
+    for stat in (Stat.MEAN, Stat.PEAK):
+        for measure, factor in ((Measure.POWER, parts), (Measure.MEMORY_USED, np.where(is_copied, np.nan, 1.0))):
+            if (measure, stat) in stats:
+                stats[measure, stat] = stats[measure, stat] * factor
+
+
+def _attribute_work(presence: PresenceTable, stats: Stats, window: WindowCoverage) -> None:
+    """Signals that only prove work. The agent counts the use of video engines per container; the other values are those
+    of the device, and of its board for a MIG instance. NaN where it is not this holder's work."""
+    own_video = presence.column(Level.HOLDER, Quantity.VIDEO, Aggregation.INCREASE) / window.window_seconds
+    if presence.results.has(Level.HOLDER, Quantity.VIDEO, Aggregation.INCREASE):
+        stats[Measure.VIDEO, Stat.MEAN] = stats[Measure.VIDEO, Stat.PEAK] = own_video
+    pairs = [(quantity, each) for quantity in FLOORS for each in _MEAN_AND_PEAK if presence.reports(quantity, each)]
+    if not pairs:
+        return
+    is_alone = group_rows(presence, presence.board_numbers).is_alone
+    is_by_video, is_by_core = is_alone | (own_video > 0), is_alone | (stats[Measure.CORE, Stat.PEAK] > 0)
+    for quantity, aggregation in pairs:
+        is_own = is_by_video if quantity in _VIDEO else is_by_core
+        column = np.where(is_own, presence.device_column(quantity, aggregation), np.nan)
+        stats[MEASURES[quantity], STATS[aggregation]] = column
 
 
 def _divide_power(presence: PresenceTable, stats: Stats, parts: Column) -> None:

@@ -22,6 +22,7 @@ class MetricScheme(StrEnum):
 CORE_AGGREGATIONS = (Aggregation.MEAN, Aggregation.PEAK, Aggregation.SPREAD, Aggregation.COUNT)
 _BOTH = (Aggregation.MEAN, Aggregation.PEAK)
 _MEAN = (Aggregation.MEAN,)
+_PEAK = (Aggregation.PEAK,)
 _LAST = (Aggregation.LAST,)
 _INCREASE = (Aggregation.INCREASE,)
 
@@ -40,8 +41,35 @@ _DCGM: tuple[tuple[str, Quantity, tuple[Aggregation, ...]], ...] = (
     ("gr_engine_ratio", Quantity.ENGINE, (*_BOTH, Aggregation.COUNT)),
     ("tensor_ratio", Quantity.TENSOR, _BOTH),
     ("dram_ratio", Quantity.DRAM, _BOTH),
+    ("encoder_ratio", Quantity.ENCODER, _BOTH),
+    ("decoder_ratio", Quantity.DECODER, _BOTH),
+    ("sm_active_ratio", Quantity.SM_ACTIVE, _PEAK),
+    *((f"{pipe}_ratio", Quantity.PIPES, _PEAK) for pipe in ("fp64", "fp32", "fp16")),
+    # Rates, although some exporters declare them as counters. All directions of a link are one quantity.
+    *((f"pcie_{name}_bytes_per_second", Quantity.PCIE, _PEAK) for name in ("tx", "rx")),
+    *((f"pcie_throughput_{name}_bytes_per_second", Quantity.PCIE, _PEAK) for name in ("tx", "rx")),
+    *((f"nvlink{name}_bytes_per_second", Quantity.NVLINK, _PEAK) for name in ("", "_l0", "_tx", "_rx")),
 )
 """The signals of `core.signals` that are read from DCGM fields."""
+
+
+def _list_dcgm_only() -> Iterator[tuple[str, Quantity]]:
+    for engine, quantity, count in (
+        ("NVDEC", Quantity.DECODER, 8),
+        ("NVJPG", Quantity.VIDEO, 8),
+        ("NVOFA", Quantity.VIDEO, 2),
+    ):
+        for number in range(count):
+            yield f"DCGM_FI_PROF_{engine}{number}_ACTIVE", quantity
+            yield f"DCGM_FI_PROF_{engine}_UTIL_{number}_RATIO", quantity
+    for pipe in ("TENSOR_IMMA", "TENSOR_HMMA", "TENSOR_DFMA", "INT"):
+        yield f"DCGM_FI_PROF_PIPE_{pipe}_ACTIVE", Quantity.PIPES
+        yield f"DCGM_FI_PROF_{pipe.removeprefix('TENSOR_')}_UTIL_RATIO", Quantity.PIPES
+
+
+_DCGM_ONLY: Mapping[str, Quantity] = dict(_list_dcgm_only())
+"""Fields that prove work and that gpusteward's agent does not export; all are ratios. Not among them: traffic between
+Grace and Hopper (C2C), whose level on an idle GPU is not known."""
 
 SCALES: Mapping[Unit, float] = {
     Unit.PERCENT: 0.01,
@@ -53,6 +81,9 @@ SCALES: Mapping[Unit, float] = {
     Unit.WATTS: 1.0,
     Unit.MILLIJOULES: 0.001,
     Unit.JOULES: 1.0,
+    Unit.BYTES_PER_SECOND: 1.0,
+    Unit.KILOBYTES_PER_SECOND: 1000.0,
+    Unit.NVLINK_MEGABYTES_PER_SECOND: 1024_000.0,  # DCGM divides KiB by 1000
 }
 """Factor from the unit of a field to the base unit."""
 
@@ -125,13 +156,14 @@ def hami_signals(names: Collection[str]) -> tuple[Signal, ...]:
 
 def dcgm_signals(names: Collection[str], *, level: Level = Level.HOLDER) -> tuple[Signal, ...]:
     """DCGM's signals among these metric names. Static values are always read per device."""
-    return tuple(
-        signal
+    found = [
+        Signal(quantity, name, aggregations, scale, level)
         for field, quantity, aggregations in _DCGM
         for name, scale in _list_names(field)
         if name in names
-        for signal in _split_static(Signal(quantity, name, aggregations, scale, level))
-    )
+    ]
+    only = (Signal(quantity, name, _PEAK, level=level) for name, quantity in _DCGM_ONLY.items() if name in names)
+    return (*(split for signal in found for split in _split_static(signal)), *only)
 
 
 def _split_static(signal: Signal) -> Iterator[Signal]:
@@ -149,6 +181,7 @@ def dcgm_names() -> Iterator[str]:
     """Every metric name of DCGM exporters that the analyzer can read."""
     for field, _, _ in _DCGM:
         yield from (name for name, _ in _list_names(field))
+    yield from _DCGM_ONLY
 
 
 def _list_names(signal: str) -> Iterator[tuple[str, float]]:

@@ -52,6 +52,11 @@ class PresenceTable:
         level = Level.HOLDER if self.scheme is MetricScheme.DCGM else Level.DEVICE
         return self.column(level, quantity, aggregation)
 
+    def reports(self, quantity: Quantity, aggregation: Aggregation) -> bool:
+        """Whether any device reports this quantity of itself."""
+        level = Level.HOLDER if self.scheme is MetricScheme.DCGM else Level.DEVICE
+        return self.results.has(level, quantity, aggregation)
+
     @cached_property
     def _has_all_rows(self) -> bool:
         """Whether these are all known rows, in their order."""
@@ -90,9 +95,11 @@ class PresenceTable:
 
     @cached_property
     def is_shared(self) -> Flags:
-        """Rows whose device has or may have other holders."""
-        if self.scheme is not MetricScheme.NATIVE:
-            return np.full(len(self), self.scheme is MetricScheme.HAMI)
+        """Rows whose device has or may have other holders. dcgm-exporter reports several with virtual GPUs only."""
+        if self.scheme is MetricScheme.HAMI:
+            return np.full(len(self), True)
+        if self.scheme is MetricScheme.DCGM:
+            return self.holders_on_device > 1
         return np.array([details.share not in _NOT_SHARED for details in self.details], dtype=bool)
 
     @cached_property
@@ -100,6 +107,21 @@ class PresenceTable:
         """Rows with the same number are on the same device."""
         numbers: dict[DeviceKey, int] = {}
         return np.array([numbers.setdefault(key, len(numbers)) for key in self._device_keys], np.int64)
+
+    @cached_property
+    def board_numbers(self) -> NDArray[np.int64]:
+        """Rows with the same number are on the same board, where the agent knows the parent of a MIG instance."""
+        if not self.is_mig.any():
+            return self.device_numbers
+        parents = (details.parent_uuid for details in self.device_details)
+        numbers: dict[DeviceKey, int] = {}
+        return np.array(
+            [
+                numbers.setdefault(DeviceKey(parent, "") if parent else key, len(numbers))
+                for parent, key in zip(parents, self._device_keys, strict=True)
+            ],
+            np.int64,
+        )
 
     @cached_property
     def holders_on_device(self) -> Column:

@@ -1,12 +1,13 @@
 """What is queried (`Quantity`), of what (`Level`: holders or devices), and how the samples of a window become one
 number (`Aggregation`). A holder is a container on a device; a device is a GPU or a MIG instance."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
 from gpusteward.analyzer.sources.usage.selectors import Matchers
-from gpusteward.core.usages import Measure, Stat
+from gpusteward.core.usages import LEAST_TRAFFIC, Measure, Stat
 
 
 class Quantity(StrEnum):
@@ -28,7 +29,15 @@ class Quantity(StrEnum):
     TENSOR = "tensor"
     DRAM = "DRAM"
     PROCESSES = "processes"
+    ENCODER = "encoder"
+    DECODER = "decoder"
+    VIDEO = "video engines"
+    SM_ACTIVE = "SM active"
+    PIPES = "arithmetic pipes"
+    PCIE = "PCIe traffic"
+    NVLINK = "NVLink traffic"
     UNATTRIBUTED = "unattributed use"
+    UNATTRIBUTED_VIDEO = "unattributed use of video engines"
     STARTED_AT = "start time"
     IDENTITY = "identity"  # of a device: its details
     PRESENCE = "presence"  # of a holder: its details
@@ -94,6 +103,19 @@ STATIC_QUANTITIES = frozenset(
 SHOWS_GPUS = (Quantity.MEMORY_USED, Quantity.CORE, Quantity.ENGINE, Quantity.POWER)
 """What nearly every GPU has, most reliable first: an exporter may lack one of them, but hardly all."""
 
+FLOORS: Mapping[Quantity, float] = {
+    Quantity.ENCODER: 0.0,
+    Quantity.DECODER: 0.0,
+    Quantity.VIDEO: 0.0,
+    Quantity.SM_ACTIVE: 0.0,
+    Quantity.PIPES: 0.0,
+    Quantity.PCIE: LEAST_TRAFFIC,
+    Quantity.NVLINK: LEAST_TRAFFIC,
+    Quantity.UNATTRIBUTED_VIDEO: 0.0,
+}
+"""Signals that only prove work, in base units: a source returns values above the floor and nothing for the rest, so
+that an idle fleet costs no transfer and no memory."""
+
 MEASURES: dict[Quantity, Measure] = {
     Quantity.CORE: Measure.CORE,
     Quantity.MEMORY_COPY: Measure.MEMORY_COPY,
@@ -105,6 +127,13 @@ MEASURES: dict[Quantity, Measure] = {
     Quantity.TENSOR: Measure.TENSOR,
     Quantity.DRAM: Measure.DRAM,
     Quantity.PROCESSES: Measure.PROCESSES,
+    Quantity.ENCODER: Measure.ENCODER,
+    Quantity.DECODER: Measure.DECODER,
+    Quantity.VIDEO: Measure.VIDEO,
+    Quantity.SM_ACTIVE: Measure.SM_ACTIVE,
+    Quantity.PIPES: Measure.PIPES,
+    Quantity.PCIE: Measure.PCIE,
+    Quantity.NVLINK: Measure.NVLINK,
 }
 STATS: dict[Aggregation, Stat] = {
     Aggregation.MEAN: Stat.MEAN,

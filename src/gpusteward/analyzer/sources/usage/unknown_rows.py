@@ -13,8 +13,17 @@ from numpy.typing import NDArray
 from gpusteward.analyzer.sources.usage.measures import Stats
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.presence import PresenceTable
-from gpusteward.analyzer.sources.usage.quantities import PRESENCE_NOW, Aggregation, Level, Quantity, QueryKey
 from gpusteward.analyzer.sources.usage.query_results import Flags
+from gpusteward.analyzer.sources.usage.quantities import (
+    FLOORS,
+    MEASURES,
+    PRESENCE_NOW,
+    Aggregation,
+    Level,
+    Quantity,
+    QueryKey,
+)
+from gpusteward.analyzer.sources.usage.shared_devices import find_copied_rows, group_rows
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.messages import Message
 from gpusteward.core.usages import Measure, Stat
@@ -26,16 +35,20 @@ BUSY_POWER_RATIO = 0.5
 """Of the power limit. A loaded model that does nothing keeps small boards (A10, T4, L4) at up to 40 % of theirs."""
 BUSY_POWER_WATTS = 250.0
 """Where no limit is known: no board idles above it."""
+DRAM_NOISE_RATIO = 0.005
+"""Unused devices report a small constant; the judge's `judge.activity.dram_floor_ratio`."""
 HIGHEST_CORE = 1.05
 """Dead processes make drivers report several hundred per cent; rounding alone stays below this."""
 
 _ACTIVITY = (Quantity.MEMORY_COPY, Quantity.ENGINE, Quantity.TENSOR, Quantity.DRAM)
+_WINDOW = (Aggregation.MEAN, Aggregation.PEAK)
 _ESSENTIAL = (
     (Quantity.CORE, Aggregation.MEAN),
     (Quantity.CORE, Aggregation.PEAK),
     (Quantity.CORE, Aggregation.COUNT),
     (Quantity.BUSY, Aggregation.INCREASE),
-    *((signal, aggregation) for signal in _ACTIVITY for aggregation in (Aggregation.MEAN, Aggregation.PEAK)),
+    *((signal, aggregation) for signal in _ACTIVITY for aggregation in _WINDOW),
+    *((signal, aggregation) for signal in FLOORS for aggregation in (*_WINDOW, Aggregation.INCREASE)),
     (Quantity.UNATTRIBUTED, Aggregation.PEAK),
     (Quantity.MEMORY_USED, Aggregation.MEAN),
     (Quantity.POWER, Aggregation.MEAN),
@@ -57,10 +70,10 @@ def find_unknown_rows(
 def _list_reasons(
     presence: PresenceTable, stats: Stats, coverage: Column, new_jobs: Collection[str]
 ) -> Iterator[tuple[Flags, Message]]:
-    yield presence.reported_by_two_nodes, unknown_reasons.REPORTED_BY_TWO_NODES
-    yield from _failed_queries(presence)
-    yield presence.is_stale, unknown_reasons.NO_CURRENT_SAMPLE
     core_mean, core_peak = stats[Measure.CORE, Stat.MEAN], stats[Measure.CORE, Stat.PEAK]
+    yield presence.reported_by_two_nodes, unknown_reasons.REPORTED_BY_TWO_NODES
+    yield from _failed_queries(presence, core_peak)
+    yield presence.is_stale, unknown_reasons.NO_CURRENT_SAMPLE
     is_unmeasured = ~np.isfinite(core_mean) | ~np.isfinite(core_peak)
     yield from _unmeasured_mig(presence, is_unmeasured & ~(coverage > 0))
     yield is_unmeasured, unknown_reasons.NO_CORE
@@ -68,13 +81,19 @@ def _list_reasons(
         yield np.isin(presence.jobs, list(new_jobs)), unknown_reasons.NEW_EXPORTER
     yield ~np.isfinite(coverage), unknown_reasons.UNCOUNTED_SAMPLES
     yield core_peak > HIGHEST_CORE, unknown_reasons.IMPOSSIBLE_CORE
-    yield _contradicted_zeros(presence, core_peak), unknown_reasons.CONTRADICTED_ZERO
+    if presence.scheme is MetricScheme.DCGM and presence.is_shared.any():
+        is_copied = find_copied_rows(presence, group_rows(presence, presence.device_numbers))
+        yield is_copied & (core_peak > 0), unknown_reasons.COPIED_USE
+    yield _contradicted_zeros(presence, stats), unknown_reasons.CONTRADICTED_ZERO
+    yield _unattributed_work(presence, stats), unknown_reasons.UNATTRIBUTED
     if presence.results.has(Level.DEVICE, Quantity.UNATTRIBUTED, Aggregation.PEAK):
         unattributed = presence.column(Level.DEVICE, Quantity.UNATTRIBUTED, Aggregation.PEAK)
-        yield (core_peak == 0) & (unattributed > ACTIVE_RATIO), unknown_reasons.UNATTRIBUTED
+        is_zero = (core_peak == 0) & ~_has_own_work(stats, len(presence))
+        yield is_zero & (unattributed > ACTIVE_RATIO), unknown_reasons.UNATTRIBUTED
 
 
-def _failed_queries(presence: PresenceTable) -> Iterator[tuple[Flags, Message]]:
+def _failed_queries(presence: PresenceTable, core_peak: Column) -> Iterator[tuple[Flags, Message]]:
+    """A signal that only proves work is not missed where the core proves it."""
     failures = presence.results.failures
     if reason := failures.get(PRESENCE_NOW):
         yield presence.is_stale, unknown_reasons.PRESENCE_FAILED.fill(error=reason)
@@ -82,7 +101,8 @@ def _failed_queries(presence: PresenceTable) -> Iterator[tuple[Flags, Message]]:
         for quantity, aggregation in _ESSENTIAL:
             if reason := failures.get(QueryKey(level, quantity, aggregation)):
                 column = presence.column(level, quantity, aggregation)
-                yield ~np.isfinite(column), unknown_reasons.QUERY_FAILED.fill(quantity=quantity, error=reason)
+                is_missed = ~np.isfinite(column) & ~((core_peak > 0) & (quantity in FLOORS))
+                yield is_missed, unknown_reasons.QUERY_FAILED.fill(quantity=quantity, error=reason)
 
 
 def _unmeasured_mig(presence: PresenceTable, has_no_sample: Flags) -> Iterator[tuple[Flags, Message]]:
@@ -97,24 +117,55 @@ def _unmeasured_mig(presence: PresenceTable, has_no_sample: Flags) -> Iterator[t
         yield is_unmeasured & ~np.isfinite(engine), unknown_reasons.UNMEASURED_MIG
 
 
-def _contradicted_zeros(presence: PresenceTable, core_peak: Column) -> Flags:
-    """Compares the core of the holders with the other signals of their device."""
+def _unattributed_work(presence: PresenceTable, stats: Stats) -> Flags:
+    """Rows without work of their own on a device whose work no holder accounts for."""
+    device, board = (group_rows(presence, each) for each in (presence.device_numbers, presence.board_numbers))
+    works = device.has_any(_find_use(presence, stats) > 0) | device.is_alone
+    is_unattributed = presence.column(Level.DEVICE, Quantity.UNATTRIBUTED_VIDEO, Aggregation.INCREASE) > 0
+    for quantity in _ACTIVITY:
+        floor = DRAM_NOISE_RATIO if quantity is Quantity.DRAM else 0.0
+        is_unattributed |= (presence.device_column(quantity, Aggregation.PEAK) > floor) & ~works
+    for quantity in FLOORS:
+        if quantity in MEASURES and presence.reports(quantity, Aggregation.PEAK):
+            is_known = board.has_any(np.isfinite(stats[MEASURES[quantity], Stat.PEAK]))
+            is_unattributed |= np.isfinite(presence.device_column(quantity, Aggregation.PEAK)) & ~is_known
+    is_zero: Flags = (stats[Measure.CORE, Stat.PEAK] == 0) & ~_has_own_work(stats, len(presence))
+    return is_unattributed & is_zero
+
+
+def _find_use(presence: PresenceTable, stats: Stats) -> Column:
+    """The use of each row; where the agent reports it, all use of its device: that of processes of the host too."""
+    use = np.fmax(stats[Measure.CORE, Stat.PEAK], np.where(_has_own_work(stats, len(presence)), 1.0, np.nan))
+    if presence.scheme is MetricScheme.NATIVE:
+        for quantity, aggregation in ((Quantity.CORE, Aggregation.PEAK), (Quantity.BUSY, Aggregation.INCREASE)):
+            use = np.fmax(use, presence.column(Level.DEVICE, quantity, aggregation))
+    return use
+
+
+def _has_own_work(stats: Stats, size: int) -> Flags:
+    """Rows with a signal that only proves work."""
+    found = np.zeros(size, dtype=bool)
+    for quantity in FLOORS:
+        if quantity in MEASURES and (peak := stats.get((MEASURES[quantity], Stat.PEAK))) is not None:
+            found |= np.isfinite(peak)
+    return found
+
+
+def _contradicted_zeros(presence: PresenceTable, stats: Stats) -> Flags:
+    """Compares the core of the holders with the other signals of their device. A video engine at work, or traffic,
+    explains them as well as the core does."""
     ratios = [Quantity.MEMORY_COPY, Quantity.DRAM]
     if presence.scheme is not MetricScheme.DCGM or not presence.is_mig.any():
         ratios.append(Quantity.ENGINE)
     activity = np.full(len(presence), np.nan)
     for quantity in ratios:
         activity = np.fmax(activity, presence.device_column(quantity, Aggregation.PEAK))
-    core = core_peak
-    if presence.scheme is MetricScheme.NATIVE:
-        # All use of the device that the agent saw: processes of the host explain the other signals.
-        for quantity, aggregation in ((Quantity.CORE, Aggregation.PEAK), (Quantity.BUSY, Aggregation.INCREASE)):
-            core = np.fmax(core, presence.column(Level.DEVICE, quantity, aggregation))
-    elif presence.scheme is MetricScheme.HAMI:
+    if presence.scheme is MetricScheme.HAMI:
         activity = np.fmax(activity, presence.column(Level.DEVICE, Quantity.CORE, Aggregation.PEAK))
     power = np.where(presence.is_mig, np.nan, presence.device_column(Quantity.POWER, Aggregation.MEAN))
     limit = presence.column(Level.DEVICE, Quantity.POWER_LIMIT, Aggregation.LAST)
-    return find_contradicted_zeros(core, device=presence.device_numbers, activity=activity, power=power, limit=limit)
+    use = _find_use(presence, stats)
+    return find_contradicted_zeros(use, device=presence.device_numbers, activity=activity, power=power, limit=limit)
 
 
 def find_contradicted_zeros(

@@ -1,0 +1,222 @@
+"""Every signal that proves work, and whose work it is on a device with several pods; through engines and scraped pages.
+
+Each case is a GPU of its own in one history, so that one engine serves all of them.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from gpusteward.analyzer.judge.history import History
+from gpusteward.analyzer.judge.judge import judge
+from gpusteward.analyzer.judge.rules import Rules
+from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
+from gpusteward.analyzer.sources.promql.source import PrometheusSource
+from gpusteward.analyzer.tables import ACTIVITIES, UsageTable
+from gpusteward.core.usages import Measure, Stat
+from gpusteward.core.verdicts import Activity
+from gpusteward.messages import unknown_reasons
+from tests.analyzer.engines import Sample, running_prometheus, running_victoria
+from tests.analyzer.scraped_history import AT, scrape_times, steady
+from tests.analyzer.sources.faulty_engine import fails, faulty
+from tests.analyzer.sources.scrape.page_server import fed_source
+from tests.analyzer.tables import of_pod
+
+pytestmark = pytest.mark.slow
+
+TIMES = scrape_times()
+Fields = Mapping[str, float]
+IDLE: Fields = {"DEV_GPU_UTIL": 0, "DEV_MEM_COPY_UTIL": 0, "DEV_FB_USED": 4000, "DEV_FB_FREE": 20000}
+IDLE |= {"DEV_POWER_USAGE": 20, "DEV_ENFORCED_POWER_LIMIT": 72}
+active, idle, unknown = Activity.ACTIVE, Activity.IDLE, Activity.UNKNOWN
+
+ALONE: Mapping[str, tuple[Fields, Activity]] = {
+    "nothing": ({}, idle),
+    "encoder": ({"DEV_ENC_UTIL": 80}, active),
+    "decoder": ({"DEV_DEC_UTIL": 60}, active),
+    "encoder-renamed": ({"DEV_ENC_UTIL_RATIO": 0.8}, active),
+    "encoder-percent-as-ratio": ({"DEV_ENC_UTIL_RATIO": 80}, active),
+    "decoder-renamed": ({"DEV_DEC_UTIL_RATIO": 0.01}, active),
+    "transcoding-draws-power": ({"DEV_ENC_UTIL": 80, "DEV_DEC_UTIL": 60, "DEV_POWER_USAGE": 50}, active),
+    "no-encoding": ({"DEV_ENC_UTIL": 0, "DEV_DEC_UTIL": 0}, idle),
+    "nvdec": ({"PROF_NVDEC3_ACTIVE": 0.3}, active),
+    "nvjpg": ({"PROF_NVJPG0_ACTIVE": 0.3}, active),
+    "nvofa": ({"PROF_NVOFA_UTIL_1_RATIO": 0.3}, active),
+    "sm-active": ({"PROF_SM_ACTIVE": 0.004}, active),
+    "fp16": ({"PROF_PIPE_FP16_ACTIVE": 0.004}, active),
+    "int": ({"PROF_PIPE_INT_ACTIVE": 0.004}, active),
+    "pcie": ({"PROF_PCIE_RX_BYTES": 300e6}, active),
+    "pcie-monitoring": ({"PROF_PCIE_RX_BYTES": 500e3, "PROF_PCIE_TX_BYTES": 500e3}, idle),
+    "pcie-below-the-floor": ({"PROF_PCIE_TX_BYTES": 5e6}, idle),
+    "pcie-kilobytes": ({"DEV_PCIE_TX_THROUGHPUT": 300e3}, active),
+    "pcie-kilobytes-monitoring": ({"DEV_PCIE_TX_THROUGHPUT": 500}, idle),
+    "pcie-blank": ({"PROF_PCIE_TX_BYTES": 9.2e18}, idle),
+    "nvlink": ({"DEV_NVLINK_BANDWIDTH_TOTAL": 2}, active),
+    "nvlink-none": ({"DEV_NVLINK_BANDWIDTH_TOTAL": 0}, idle),
+    "nvlink-renamed": ({"DEV_NVLINK_THROUGHPUT_BYTES_PER_SECOND": 2e9}, active),
+    "nvlink-profiled": ({"PROF_NVLINK_TX_BYTES": 2e9}, active),
+}
+"""The signals of a GPU with one pod beyond those of an idle one, and its activity."""
+
+
+class Pod(NamedTuple):
+    own: Fields  # its values where they differ from those of the device
+    activity: Activity
+    container: str = "main"
+    scrapes: int = len(TIMES)
+
+
+BUSY: Fields = {"DEV_GPU_UTIL": 50, "DEV_MEM_COPY_UTIL": 30, "DEV_POWER_USAGE": 60, "PROF_GR_ENGINE_ACTIVE": 0.5}
+SMALL: Fields = {"DEV_FB_USED": 100}
+SHARED: Mapping[str, tuple[Fields, Mapping[str, Pod]]] = {
+    "copies-of-work": (BUSY, {"a": Pod({}, unknown), "b": Pod({}, unknown)}),
+    "copies-of-nothing": ({}, {"a": Pod({}, idle), "b": Pod({}, idle)}),
+    "copies-of-encoding": ({"DEV_ENC_UTIL": 80}, {"a": Pod({}, unknown), "b": Pod({}, unknown)}),
+    "copies-of-little-work": ({"DEV_MEM_COPY_UTIL": 1}, {"a": Pod({}, unknown), "b": Pod({}, unknown)}),
+    "copies-with-a-young-pod": (BUSY, {"a": Pod({}, unknown), "b": Pod({}, unknown, scrapes=10)}),
+    "one-pod-of-two-containers": (BUSY, {"a": Pod({}, active), "a ": Pod({}, active, container="side")}),
+    "per-pod": (BUSY, {"a": Pod({}, active), "b": Pod({"DEV_GPU_UTIL": 0, **SMALL}, idle)}),
+    "per-pod-same-memory": (BUSY, {"a": Pod({}, active), "b": Pod({"DEV_GPU_UTIL": 0}, idle)}),
+    "per-pod-both": (BUSY, {"a": Pod({}, active), "b": Pod({"DEV_GPU_UTIL": 20}, active)}),
+    "per-pod-with-a-young-pod": (
+        BUSY,
+        {"a": Pod({}, active), "b": Pod({"DEV_GPU_UTIL": 0, **SMALL}, unknown, scrapes=10)},
+    ),
+    "per-pod-idle": ({}, {"a": Pod({}, idle), "b": Pod(SMALL, idle)}),
+    "per-pod-false-zeros": (
+        {**BUSY, "DEV_GPU_UTIL": 0},
+        {"a": Pod({}, unknown), "b": Pod(SMALL, unknown)},
+    ),
+    "per-pod-little-work": ({"PROF_GR_ENGINE_ACTIVE": 0.01}, {"a": Pod({}, unknown), "b": Pod(SMALL, unknown)}),
+    "per-pod-encoding": (
+        {**BUSY, "DEV_ENC_UTIL": 80},
+        {"a": Pod({}, active), "b": Pod({"DEV_GPU_UTIL": 0, **SMALL}, unknown)},
+    ),
+    "per-pod-traffic": (
+        {**BUSY, "PROF_PCIE_RX_BYTES": 3e9},
+        {"a": Pod({}, active), "b": Pod({"DEV_GPU_UTIL": 0, **SMALL}, idle)},
+    ),
+    "mig-copies": (
+        {"PROF_GR_ENGINE_ACTIVE": 0.5, "GPU_I_ID": 3},
+        {"a": Pod({}, unknown), "b": Pod(SMALL, unknown)},
+    ),
+}
+"""Pages of --kubernetes-virtual-gpus: the device, and its pods."""
+
+
+def write(
+    uuid: str, pod: str, fields: Fields, *, container: str = "main", scrapes: int = len(TIMES)
+) -> Iterator[Sample]:
+    device = {"UUID": uuid, "Hostname": "n1", "gpu": "0", "modelName": "NVIDIA L4"}
+    device |= {"GPU_I_ID": str(int(fields["GPU_I_ID"]))} if "GPU_I_ID" in fields else {}
+    holder = {"namespace": "ml", "pod": pod, "container": container, "instance": "n1:9400", "job": "dcgm"}
+    for name, value in fields.items():
+        if name != "GPU_I_ID" and not (name == "DEV_GPU_UTIL" and "GPU_I_ID" in fields):
+            yield from steady(f"DCGM_FI_{name}", value, TIMES[-scrapes:], **device, **holder)
+
+
+def write_history() -> Iterator[Sample]:
+    for name, (fields, _) in ALONE.items():
+        yield from write(f"GPU-{name}", name, {**IDLE, **fields})
+    for name, (fields, pods) in SHARED.items():
+        for pod, (own, _, container, scrapes) in pods.items():
+            values = {**IDLE, **fields, **own}
+            yield from write(f"GPU-{name}", f"{name}-{pod.strip()}", values, container=container, scrapes=scrapes)
+    yield from steady("up", 1, TIMES, instance="n1:9400", job="dcgm")
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, UsageTable]]:
+    samples = list(write_history())
+    with ExitStack() as stack:
+        engines = {
+            "prometheus": stack.enter_context(running_prometheus(tmp_path_factory.mktemp("prometheus"), samples)),
+            "victoriametrics": stack.enter_context(running_victoria(tmp_path_factory.mktemp("victoria"), samples)),
+        }
+        sources = {name: PrometheusSource(PrometheusSettings(url=each.url)) for name, each in engines.items()}
+        sources["embedded"] = fed_source(samples)
+        yield {name: stack.enter_context(closing(source)).read(AT) for name, source in sources.items()}
+
+
+SOURCES = pytest.mark.parametrize("source", ["prometheus", "victoriametrics", "embedded"])
+
+
+def judge_pods(table: UsageTable) -> Mapping[tuple[str, str], Activity]:
+    verdicts, _ = judge(table, Rules(), History(), now=AT)
+    holders = [(one.container.pod, one.container.name) for one in table.allocations]
+    return {holder: ACTIVITIES[code] for holder, code in zip(holders, verdicts.activity, strict=True)}
+
+
+@SOURCES
+def test_every_signal_that_proves_work_makes_a_pod_active(tables: Mapping[str, UsageTable], source: str):
+    activities = judge_pods(tables[source])
+    assert {name: activities[name, "main"] for name in ALONE} == {name: each for name, (_, each) in ALONE.items()}
+
+
+@SOURCES
+def test_what_belongs_to_a_neighbour_makes_no_pod_active_and_none_idle(tables: Mapping[str, UsageTable], source: str):
+    activities = judge_pods(tables[source])
+    expected = {
+        (f"{name}-{pod.strip()}", one.container): one.activity
+        for name, (_, pods) in SHARED.items()
+        for pod, one in pods.items()
+    }
+    assert {holder: activities[holder] for holder in expected} == expected
+
+
+@SOURCES
+def test_the_power_of_a_device_is_divided_among_its_pods(tables: Mapping[str, UsageTable], source: str):
+    def sum_power(name: str) -> float:
+        rows = [row for row, one in enumerate(tables[source].allocations) if one.gpu_uuid == f"GPU-{name}"]
+        return float(tables[source].column(Measure.POWER, Stat.MEAN)[rows].sum())
+
+    assert sum_power("per-pod-both") == pytest.approx(60)
+    assert sum_power("copies-of-work") == pytest.approx(60)
+    assert sum_power("copies-of-nothing") == pytest.approx(20)
+    assert sum_power("one-pod-of-two-containers") == pytest.approx(60)
+
+
+@SOURCES
+def test_the_memory_of_a_pod_is_unknown_where_only_that_of_the_device_is_known(
+    tables: Mapping[str, UsageTable], source: str
+):
+    assert (Measure.MEMORY_USED, Stat.MEAN) not in of_pod(tables[source], "copies-of-nothing-a").stats
+    assert of_pod(tables[source], "per-pod-b").stats[Measure.MEMORY_USED, Stat.MEAN] == 100 * 2**20
+
+
+def test_the_reason_says_why_it_is_unknown_whose_work_it_is(tables: Mapping[str, UsageTable]):
+    table = tables["prometheus"]
+    assert of_pod(table, "copies-of-work-a").unknown_reason == unknown_reasons.COPIED_USE
+    assert of_pod(table, "per-pod-encoding-b").unknown_reason == unknown_reasons.UNATTRIBUTED
+    assert of_pod(table, "per-pod-false-zeros-b").unknown_reason == unknown_reasons.CONTRADICTED_ZERO
+
+
+def test_values_are_in_base_units_whatever_the_exporter_uses(tables: Mapping[str, UsageTable]):
+    def peak(pod: str, measure: Measure) -> float:
+        return of_pod(tables["prometheus"], pod).stats[measure, Stat.PEAK]
+
+    assert peak("encoder", Measure.ENCODER) == peak("encoder-renamed", Measure.ENCODER) == pytest.approx(0.8)
+    assert peak("pcie", Measure.PCIE) == peak("pcie-kilobytes", Measure.PCIE) == 300e6
+    assert peak("nvlink", Measure.NVLINK) == 2 * 1024_000
+
+
+def test_if_a_signal_that_proves_work_cannot_be_read_only_rows_without_other_work_are_unknown(tmp_path: Path):
+    samples = [
+        *write("GPU-1", "resting", {**IDLE, "DEV_ENC_UTIL": 0}),
+        *write("GPU-2", "working", {**IDLE, **BUSY, "DEV_ENC_UTIL": 0}),
+        *steady("up", 1, TIMES, instance="n1:9400", job="dcgm"),
+    ]
+    settings = {"timeout_seconds": 5, "retries": 1, "retry_delay_seconds": 0.01}
+    with (
+        running_prometheus(tmp_path, samples) as engine,
+        faulty(engine.url) as proxy,
+        closing(PrometheusSource(PrometheusSettings(url=proxy.url, **settings))) as source,
+    ):
+        assert not source.read(AT).unknown
+        proxy.fault = fails("max_over_time(DCGM_FI_DEV_ENC_UTIL")
+        table = source.read(AT)
+    assert judge_pods(table) == {("resting", "main"): unknown, ("working", "main"): active}
+    assert "encoder could not be read" in of_pod(table, "resting").unknown_reason.en
