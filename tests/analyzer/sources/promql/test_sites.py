@@ -27,6 +27,13 @@ NODES = fleet(5)
 TIMES = scrape_times()
 DEVICE = {"UUID": "GPU-1", "Hostname": "n1", "gpu": "0", "modelName": "A100", "job": "dcgm"}
 HOLDER = {"namespace": "ml", "container": "main"}
+TOLERANCES = {
+    Measure.MEMORY_USED: 2**20,
+    Measure.MEMORY_TOTAL: 2**23,
+    Measure.SM_CLOCK: 1e6,
+    Measure.NVLINK: 1024_000,
+}
+"""The rounding of classic units."""
 
 
 @contextmanager
@@ -74,7 +81,7 @@ def test_the_names_and_units_of_dcgm_exporter_49_give_the_same_table(tmp_path: P
     assert rows.keys() == others.keys()
     here, there = list(rows.values()), [others[key] for key in rows]
     for key in plain.stats:
-        tolerance = {Measure.MEMORY_USED: 2**20, Measure.MEMORY_TOTAL: 2**23, Measure.SM_CLOCK: 1e6}.get(key[0], 0.006)
+        tolerance = TOLERANCES.get(key[0], 0.006)
         np.testing.assert_allclose(plain.stats[key][here], renamed.stats[key][there], atol=tolerance)
 
 
@@ -252,7 +259,7 @@ def test_there_is_one_query_per_signal_never_one_per_gpu(tmp_path: Path):
         source.read(AT)
         proxy.queries.clear()
         assert len(source.read(AT)) > 20
-    assert len(proxy.queries) == 22, "presence, four of each core, two of six others, the clock"
+    assert len(proxy.queries) == 29, "presence, four of each core, two of eight others, the clock, three of traffic"
     assert not any("GPU-" in query for query in proxy.queries)
 
 

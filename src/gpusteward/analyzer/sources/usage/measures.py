@@ -205,9 +205,9 @@ def _divide_copies(presence: PresenceTable, stats: Stats) -> None:
 
 def _attribute_work(presence: PresenceTable, stats: Stats, window: WindowCoverage) -> None:
     """Signals that only prove work. The agent counts the use of video engines per container; the other values are those
-    of the device, and of its board for a MIG instance. NaN where it is not this holder's work."""
+    of the device, and of its board for a MIG instance. NaN where it is not the work of this holder."""
     own_video = presence.column(Level.HOLDER, Quantity.VIDEO, Aggregation.INCREASE) / window.window_seconds
-    if presence.results.has(Level.HOLDER, Quantity.VIDEO, Aggregation.INCREASE):
+    if np.isfinite(own_video).any():
         stats[Measure.VIDEO, Stat.MEAN] = stats[Measure.VIDEO, Stat.PEAK] = own_video
     pairs = [(quantity, each) for quantity in FLOORS for each in _MEAN_AND_PEAK if presence.reports(quantity, each)]
     if not pairs:
@@ -217,7 +217,9 @@ def _attribute_work(presence: PresenceTable, stats: Stats, window: WindowCoverag
     for quantity, aggregation in pairs:
         is_own = is_by_video if quantity in _VIDEO else is_by_core
         column = np.where(is_own, presence.device_column(quantity, aggregation), np.nan)
-        stats[MEASURES[quantity], STATS[aggregation]] = column
+        stats.pop((MEASURES[quantity], STATS[aggregation]), None)
+        if np.isfinite(column).any():
+            stats[MEASURES[quantity], STATS[aggregation]] = column
 
 
 def _divide_power(presence: PresenceTable, stats: Stats, parts: Column) -> None:

@@ -10,7 +10,7 @@ from gpusteward.analyzer.sources.usage.coverage import ExpectedSamples
 from gpusteward.analyzer.sources.usage.measures import Stats, WindowCoverage, compute_measures
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.presence import NO_DETAILS, PresenceTable
-from gpusteward.analyzer.sources.usage.quantities import Aggregation, Level, Quantity
+from gpusteward.analyzer.sources.usage.quantities import FLOORS, MEASURES, Aggregation, Level, Quantity
 from gpusteward.analyzer.sources.usage.query_results import QueryResults
 from gpusteward.analyzer.sources.usage.row_index import DeviceDetails, HolderDetails, HolderKey
 from gpusteward.analyzer.sources.usage.unknown_rows import find_unknown_rows
@@ -18,6 +18,9 @@ from gpusteward.analyzer.tables import Column, UsageTable
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.messages import Message
 from gpusteward.core.usages import AllocationKey, Measure, Stat
+
+_ONLY_PROOFS = frozenset(MEASURES[quantity] for quantity in FLOORS if quantity in MEASURES)
+"""Their columns are left out where no row has a value."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,8 @@ def merge_partial_tables(
     """The chosen rows of each table as one usage table."""
     pairs = list(zip(tables, chosen, strict=True))
     keys = dict.fromkeys(key for table, _ in pairs for key in table.stats)
-    stats = {key: _concatenate([_take(table, key, rows) for table, rows in pairs]) for key in keys}
+    columns = ((key, _concatenate([_take(table, key, rows) for table, rows in pairs])) for key in keys)
+    stats = {key: column for key, column in columns if key[0] not in _ONLY_PROOFS or np.isfinite(column).any()}
     allocations = [table.allocations[row] for table, rows in pairs for row in rows]
     coverage = _concatenate([table.coverage[rows] for table, rows in pairs])
     reasons = [table.unknown.get(row) for table, rows in pairs for row in rows]

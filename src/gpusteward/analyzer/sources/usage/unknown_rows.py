@@ -127,8 +127,9 @@ def _unattributed_work(presence: PresenceTable, stats: Stats) -> Flags:
         is_unattributed |= (presence.device_column(quantity, Aggregation.PEAK) > floor) & ~works
     for quantity in FLOORS:
         if quantity in MEASURES and presence.reports(quantity, Aggregation.PEAK):
-            is_known = board.has_any(np.isfinite(stats[MEASURES[quantity], Stat.PEAK]))
-            is_unattributed |= np.isfinite(presence.device_column(quantity, Aggregation.PEAK)) & ~is_known
+            own = stats.get((MEASURES[quantity], Stat.PEAK), np.full(len(presence), np.nan))
+            is_reported = np.isfinite(presence.device_column(quantity, Aggregation.PEAK))
+            is_unattributed |= is_reported & ~board.has_any(np.isfinite(own))
     is_zero: Flags = (stats[Measure.CORE, Stat.PEAK] == 0) & ~_has_own_work(stats, len(presence))
     return is_unattributed & is_zero
 
