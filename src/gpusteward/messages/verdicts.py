@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 
 from gpusteward.core.messages import Message
-from gpusteward.core.verdicts import Activity, Doubt, Proof, Signature, State, Step
 from gpusteward.core.usages import Measure
+from gpusteward.core.verdicts import Activity, Doubt, Proof, Signature, State, Step
 
 WORDS: Mapping[str, Message] = {
     # activities, and the status that a second opinion gives

@@ -181,7 +181,7 @@ def _divide(stats: Stats, measure: Measure, parts: Column, is_of_others: Flags) 
     if (measure, Stat.MEAN) in stats:
         stats[measure, Stat.MEAN] = stats[measure, Stat.MEAN] * parts
     if (measure, Stat.PEAK) in stats:
-        stats[measure, Stat.PEAK] = np.where(is_of_others, 0.0, stats[measure, Stat.PEAK])
+        stats[measure, Stat.PEAK] = stats[measure, Stat.PEAK] * np.where(is_of_others, 0.0, 1.0)  # NaN stays
 
 
 def _divide_copies(presence: PresenceTable, stats: Stats) -> None:
