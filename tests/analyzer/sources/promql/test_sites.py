@@ -259,7 +259,7 @@ def test_there_is_one_query_per_signal_never_one_per_gpu(tmp_path: Path):
         source.read(AT)
         proxy.queries.clear()
         assert len(source.read(AT)) > 20
-    assert len(proxy.queries) == 31, "presence, nine of both cores, two of eight others, clock, energy, three of traffic"
+    assert len(proxy.queries) == 31, "presence, nine of cores, two of eight others, clock, energy, three of traffic"
     assert not any("GPU-" in query for query in proxy.queries)
 
 

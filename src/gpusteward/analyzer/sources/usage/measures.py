@@ -6,8 +6,8 @@ import numpy as np
 
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.presence import PresenceTable
-from gpusteward.analyzer.sources.usage.query_results import Flags
 from gpusteward.analyzer.sources.usage.quantities import FLOORS, MEASURES, STATS, Aggregation, Level, Quantity
+from gpusteward.analyzer.sources.usage.query_results import Flags
 from gpusteward.analyzer.sources.usage.shared_devices import find_copied_rows, group_rows
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.usages import Measure, Stat

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from gpusteward.analyzer.sources.usage.measures import Stats
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.presence import PresenceTable
-from gpusteward.analyzer.sources.usage.query_results import Flags
 from gpusteward.analyzer.sources.usage.quantities import (
     FLOORS,
     MEASURES,
@@ -23,6 +22,7 @@ from gpusteward.analyzer.sources.usage.quantities import (
     Quantity,
     QueryKey,
 )
+from gpusteward.analyzer.sources.usage.query_results import Flags
 from gpusteward.analyzer.sources.usage.shared_devices import find_copied_rows, group_rows
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.messages import Message
