@@ -12,7 +12,7 @@ from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.presence import NO_DETAILS, PresenceTable
 from gpusteward.analyzer.sources.usage.quantities import FLOORS, MEASURES, Aggregation, Level, Quantity
 from gpusteward.analyzer.sources.usage.query_results import QueryResults
-from gpusteward.analyzer.sources.usage.row_index import DeviceDetails, HolderDetails, HolderKey
+from gpusteward.analyzer.sources.usage.row_index import DeviceDetails, DeviceKey, DeviceSet, HolderDetails, HolderKey
 from gpusteward.analyzer.sources.usage.unknown_rows import find_unknown_rows
 from gpusteward.analyzer.tables import Column, UsageTable
 from gpusteward.core.containers import Container, Workload
@@ -60,9 +60,9 @@ def choose_rows(tables: Sequence[PartialTable], without_samples: Sequence[Collec
     if len(tables) == 1:
         return [list(range(len(tables[0].allocations)))]
     # Stale results no longer name the GPU of a MIG instance; the allocation still does.
-    gpus = [[_Gpu(allocation.gpu_uuid, allocation.cluster) for allocation in table.allocations] for table in tables]
-    reported = set(_list_reported(gpus, without_samples)) if any(without_samples) else set[_Gpu]()
-    taken: set[_Gpu] = set()
+    gpus = [[DeviceKey(each.gpu_uuid, "", each.cluster) for each in table.allocations] for table in tables]
+    reported = DeviceSet(_list_reported(gpus, without_samples) if any(without_samples) else ())
+    taken = DeviceSet()
     chosen: list[list[int]] = []
     for rows, stale in zip(gpus, without_samples, strict=True):
         replaced = {row for row in stale if rows[row] in reported}
@@ -71,12 +71,7 @@ def choose_rows(tables: Sequence[PartialTable], without_samples: Sequence[Collec
     return chosen
 
 
-class _Gpu(NamedTuple):
-    uuid: str
-    cluster: str
-
-
-def _list_reported(gpus: Iterable[list[_Gpu]], without_samples: Iterable[Collection[int]]) -> Iterable[_Gpu]:
+def _list_reported(gpus: Iterable[list[DeviceKey]], without_samples: Iterable[Collection[int]]) -> Iterable[DeviceKey]:
     for rows, stale in zip(gpus, without_samples, strict=True):
         yield from (gpu for row, gpu in enumerate(rows) if row not in stale)
 

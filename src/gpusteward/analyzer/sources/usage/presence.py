@@ -1,6 +1,6 @@
 """Which holders exist: the rows of one metric scheme that go into the usage table."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -9,7 +9,14 @@ from numpy.typing import NDArray
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.quantities import PRESENCE_NOW, Aggregation, Level, Quantity
 from gpusteward.analyzer.sources.usage.query_results import Flags, QueryResults
-from gpusteward.analyzer.sources.usage.row_index import DeviceDetails, DeviceKey, HolderDetails, HolderKey, Rows
+from gpusteward.analyzer.sources.usage.row_index import (
+    DeviceDetails,
+    DeviceKey,
+    DeviceSet,
+    HolderDetails,
+    HolderKey,
+    Rows,
+)
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.allocations import Share
 
@@ -28,7 +35,7 @@ class PresenceTable:
         self.scheme = scheme
         self.results = results
         keys = results.holders.keys
-        present = [row for row in results.present if keys[row].pod]
+        present = _without_earlier_names([row for row in results.present if keys[row].pod], keys)
         stale = dict.fromkeys((*list_stale_rows(results), *_list_stale_previous_rows(results, set(present))))
         self.rows = [*present, *stale]
         self.keys: list[HolderKey] = [keys[row] for row in self.rows]
@@ -151,6 +158,15 @@ def _gpu_of(key: HolderKey) -> DeviceKey:
     return DeviceKey(key.uuid, "", key.cluster)
 
 
+def _without_earlier_names(rows: list[int], keys: Sequence[HolderKey]) -> list[int]:
+    """Without the rows of holders that name their cluster now: an engine returns their earlier series for a while."""
+    clusters = {keys[row].cluster for row in rows}
+    if len(clusters) < 2 or "" not in clusters:
+        return rows
+    named = {keys[row][:-1] for row in rows if keys[row].cluster}
+    return [row for row in rows if keys[row].cluster or keys[row][:-1] not in named]
+
+
 def list_unlisted_rows(results: QueryResults, ended: Collection[int] = ()) -> list[int]:
     """Holders with samples in the window, or of the last cycle, that are not present, without those that have ended."""
     is_unlisted = results.has_samples
@@ -185,6 +201,15 @@ def _without_reporting_devices(results: QueryResults, rows: list[int]) -> list[i
     if not rows:
         return []
     keys = results.holders.keys
-    reporting = {keys[row].device for row in results.present}
-    reporting |= {results.devices.keys[row] for row in results.device_details}
-    return [row for row in rows if keys[row].device not in reporting]
+    reporting = DeviceSet(keys[row].device for row in results.present)
+    reporting.update(results.devices.keys[row] for row in results.device_details)
+    renamed = _list_new_holders(results)
+    return [row for row in rows if keys[row].device not in reporting and keys[row][:-1] not in renamed]
+
+
+def _list_new_holders(results: QueryResults) -> set[tuple[str, ...]]:
+    """Holders that were absent in the last cycle, without their cluster: a stale one of the same names has got another
+    cluster name."""
+    previous = set(results.previous_rows)
+    keys = results.holders.keys
+    return {keys[row][:-1] for row in results.present if row not in previous} if previous else set()

@@ -22,6 +22,26 @@ class DeviceKey(NamedTuple):
     cluster: str = ""  # cloned and simulated clusters have the same uuids
 
 
+class DeviceSet:
+    """Devices of all clusters. One exporter may name the cluster of a device and another one may not, and a site may
+    begin to name it: a device without a cluster is the same as one of any cluster."""
+
+    def __init__(self, devices: Iterable[DeviceKey] = ()) -> None:
+        self._devices: set[DeviceKey] = set()
+        self._named: set[tuple[str, str]] = set()  # without their cluster
+        self._without_cluster: set[tuple[str, str]] = set()
+        self.update(devices)
+
+    def update(self, devices: Iterable[DeviceKey]) -> None:
+        for device in devices:
+            self._devices.add(device)
+            (self._named if device.cluster else self._without_cluster).add((device.uuid, device.instance))
+
+    def __contains__(self, device: DeviceKey) -> bool:
+        name = (device.uuid, device.instance)
+        return device in self._devices or name in (self._without_cluster if device.cluster else self._named)
+
+
 class HolderKey(NamedTuple):
     """Identifies a container on a device."""
 

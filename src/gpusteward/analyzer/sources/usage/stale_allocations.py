@@ -12,7 +12,7 @@ import numpy as np
 from gpusteward.analyzer.sources.usage.partial_tables import PartialTable
 from gpusteward.analyzer.sources.usage.quantities import PRESENCE_IN_WINDOW, PRESENCE_NOW
 from gpusteward.analyzer.sources.usage.query_results import QueryResults
-from gpusteward.analyzer.sources.usage.row_index import HolderKey, RowIndex
+from gpusteward.analyzer.sources.usage.row_index import DeviceKey, DeviceSet, HolderKey, RowIndex
 
 MAX_STALE_SECONDS = 3600.0
 """Enough to bring a node back, or to remove it from the cluster, which recreates its pods elsewhere."""
@@ -90,9 +90,9 @@ class StaleAllocations:
             yield from self.find_without_details([*stale.values()])  # so that their details are queried again
         keys, known = results.holders.keys, set(self._rows)
         present = results.present
-        reporting_gpus = {(keys[row].cluster, keys[row].uuid) for row in present}
-        devices = [results.devices.keys[row] for row in results.device_details]
-        reporting_gpus |= {(device.cluster, device.uuid) for device in devices}
+        reporting = DeviceSet(DeviceKey(keys[row].uuid, "", keys[row].cluster) for row in present)
+        devices = (results.devices.keys[row] for row in results.device_details)
+        reporting.update(device._replace(instance="") for device in devices)
         reporting_nodes: set[tuple[str, str]] = set()
         if not reports_unheld_devices:
             reporting_nodes = {(keys[row].cluster, details.node) for row, details in present.items() if details.node}
@@ -100,8 +100,8 @@ class StaleAllocations:
         for position, row in stale.items():
             allocation = table.allocations[position]
             has_moved = row in known and new_nodes.get(_pod_of(keys[row]), allocation.node) != allocation.node
-            gpu, node = (allocation.cluster, allocation.gpu_uuid), (allocation.cluster, allocation.node)
-            if has_moved or gpu in reporting_gpus or node in reporting_nodes:
+            gpu, node = DeviceKey(allocation.gpu_uuid, "", allocation.cluster), (allocation.cluster, allocation.node)
+            if has_moved or gpu in reporting or node in reporting_nodes:
                 yield row
 
 
