@@ -8,15 +8,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.report import Amounts, Group, Range, Report
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.cli.api.client import make_client
 from gpusteward.cli.api.errors import Peer
 from gpusteward.cli.api.pagination import read_all
 from gpusteward.cli.main import main
+from gpusteward.cli.output.terminal_text import measure
 from gpusteward.core.containers import Workload
-from tests.analyzer.api.sample_results import hold, small_result
+from tests.analyzer.api.sample_results import H100, hold, small_result
 from tests.analyzer.api.server import Api, FakeLedger, make_result, running_api
-from tests.analyzer.usage_tables import AT, DAY, large_table, resting, table_of
+from tests.analyzer.usage_tables import AT, DAY, large_table, resting, table_of, working
 from tests.cli.golden_files import assert_golden
 
 pytestmark = pytest.mark.slow
@@ -35,7 +39,7 @@ def test_the_language_comes_from_the_environment(
 ) -> None:
     monkeypatch.setenv("LANG", "zh_CN.UTF-8")
     assert main(["idle", "--server", analyzer.url]) == 0
-    assert "命名空间" in capsys.readouterr().out
+    assert "工作负载" in capsys.readouterr().out
 
 
 def test_the_server_comes_from_the_environment(
@@ -43,7 +47,7 @@ def test_the_server_comes_from_the_environment(
 ) -> None:
     monkeypatch.setenv("GPUSTEWARD_SERVER", analyzer.url)
     assert main(["idle"]) == 0
-    assert "Job/trainer" in capsys.readouterr().out
+    assert "vision/Job/trainer" in capsys.readouterr().out
 
 
 def test_json_has_null_for_unknown_values(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,7 +75,6 @@ def test_csv_has_the_same_columns_as_json(analyzer: Api, capsys: pytest.CaptureF
         (["-n", "chat", "-n", "vision"], ["server", "trainer"]),
         (["--longer-than", "10m"], ["server"]),
         (["--longer-than", "1h"], []),
-        (["-n", "missing"], []),
     ],
 )
 def test_rows_are_filtered_by_namespace_and_duration(
@@ -85,7 +88,7 @@ def test_with_the_flag_the_exit_code_is_3_if_a_workload_is_listed(
     analyzer: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["idle", "--server", analyzer.url, "--exit-code"]) == 3
-    assert main(["idle", "--server", analyzer.url, "--exit-code", "-n", "missing"]) == 0
+    assert main(["idle", "--server", analyzer.url, "--exit-code", "--longer-than", "1h"]) == 0
     assert capsys.readouterr().err == NOTHING
 
 
@@ -157,27 +160,113 @@ def test_the_cost_of_the_last_week_is_shown_if_the_ledger_has_it(capsys: pytest.
     assert rows["trainer"]["idle_cost_7d"] is None, "without a price it is unknown, not free"
 
 
-def test_rows_are_sorted_by_idle_gpus_then_duration_then_cost(capsys: pytest.CaptureFixture[str]) -> None:
-    prices = {"unpriced": None, "cheap": 1_000_000, "dear": 9_000_000, "long": None, "large": None}
+def five_workloads() -> tuple[Result, FakeLedger]:
+    """`dear` and `cheap` have prices; `long` has been idle for a day; `large` holds two GPUs."""
+    names = ("cheap", "dear", "long", "unpriced", "large", "large")
+    models = {"cheap": "NVIDIA A100-SXM4-80GB", "dear": H100}
     held = [
-        hold(f"GPU-{number}", Workload("Deployment", "ns", name), namespace="ns", pod=f"pod-{number}")
-        for number, name in enumerate((*prices, "large"))
+        replace(
+            hold(f"GPU-{number}", Workload("Deployment", "ns", name), namespace="ns", pod=f"pod-{number}"),
+            model=models.get(name, "GPU of tomorrow"),
+        )
+        for number, name in enumerate(names)
     ]
-    groups = [Group(name, "Deployment", "ns", amounts(price), None) for name, price in prices.items()]
-    result = make_result(table_of(*[resting(1.0)] * len(held), allocations=held))
+    prices = PriceSettings(per_gpu_hour={"A100": 1.0, "H100": 9.0})
+    result = make_result(table_of(*[resting(1.0)] * len(held), allocations=held), settings=Settings(prices=prices))
     began = np.array([AT - DAY if name == "long" else AT - 600 for _, _, name in result.workloads.keys])
     result = replace(result, workloads=replace(result.workloads, idle_since=began))
-    with running_api(result, ledger=FakeLedger(report_of(*groups))) as api:
+    return result, FakeLedger(report_of(Group("cheap", "Deployment", "ns", amounts(5_000_000), None)))
+
+
+@pytest.mark.parametrize(
+    ("flags", "names"),
+    [
+        ([], ["dear", "cheap", "large", "long", "unpriced"]),
+        (["--sort", "rate"], ["dear", "cheap", "large", "long", "unpriced"]),
+        (["--sort", "cost-7d"], ["cheap", "large", "long", "dear", "unpriced"]),
+        (["--sort", "gpus"], ["large", "long", "cheap", "dear", "unpriced"]),
+        (["--sort", "since"], ["long", "large", "cheap", "dear", "unpriced"]),
+        (["--sort", "name"], ["cheap", "dear", "large", "long", "unpriced"]),
+    ],
+)
+def test_rows_are_sorted_by_cost_or_as_chosen(
+    flags: list[str], names: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Unknown costs come last; there, the most idle GPUs first, then the longest idle."""
+    result, ledger = five_workloads()
+    with running_api(result, ledger=ledger) as api:
+        assert main(["idle", "--server", api.url, "-o", "json", *flags]) == 0
+    assert [row["name"] for row in json.loads(capsys.readouterr().out)] == names
+
+
+def test_this_spell_and_the_last_week_are_two_amounts_with_a_total(capsys: pytest.CaptureFixture[str]) -> None:
+    result, ledger = five_workloads()
+    with running_api(result, ledger=ledger) as api:
+        assert main(["idle", "--server", api.url]) == 0
+        table = capsys.readouterr().out
+        assert main(["idle", "--server", api.url, "-o", "wide"]) == 0
+        wide = capsys.readouterr().out
         assert main(["idle", "--server", api.url, "-o", "json"]) == 0
-        listed = api.get("/api/v1/workloads").json["items"]
-    assert [row["name"] for row in json.loads(capsys.readouterr().out)] == [
-        "large",
-        "long",
-        "dear",
-        "cheap",
-        "unpriced",
-    ]
-    assert [row["name"] for row in listed] == ["large", "long", "unpriced", "cheap", "dear"]
+        rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert_golden("idle.spells.txt", table)
+    assert_golden("idle.wide.txt", wide)
+    assert (rows["dear"]["idle_cost_per_hour"], rows["dear"]["idle_cost"]) == (9.0, 1.5)
+    assert (rows["cheap"]["idle_cost"], rows["cheap"]["idle_cost_7d"]) == (pytest.approx(1 / 6, abs=1e-5), 5.0)
+    assert rows["unpriced"]["idle_cost"] is None, "without a price it is unknown, not free"
+    assert rows["dear"]["workload"] == "ns/Deployment/dear"
+
+
+class Terminal(io.StringIO):
+    """Standard output that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def run_at_terminal(words: list[str], *, columns: int, monkeypatch: pytest.MonkeyPatch) -> str:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+    assert main(words) == 0
+    return terminal.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 100, 250])
+def test_on_a_terminal_of_any_width_names_are_whole_and_lines_fit(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that is broken cannot be pasted."""
+    result, ledger = five_workloads()
+    owner = Workload("StatefulSet", "a-namespace-of-a-team", "a-workload-with-quite-a-long-name-0123456789")
+    held = [hold("GPU-a", owner, namespace="a-namespace-of-a-team", pod="p")]
+    result = make_result(table_of(resting(), allocations=held), settings=result.settings)
+    with running_api(result, ledger=ledger) as api:
+        printed = run_at_terminal(["idle", "--server", api.url], columns=width, monkeypatch=monkeypatch)
+    lines = printed.splitlines()
+    assert any(
+        "a-namespace-of-a-team/StatefulSet/a-workload-with-quite-a-long-name-0123456789" in line for line in lines
+    )
+    assert all(measure(line) <= width for line in lines), printed
+    for word in ("USER", "IDLE GPUS", "FOR", "USD/HOUR", "THIS SPELL", "LAST 7 DAYS", "1 workload"):
+        assert word in printed
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_an_unknown_namespace_is_a_usage_error(output: str, analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not "all clear"; for scripts neither."""
+    assert main(["idle", "--server", analyzer.url, "-n", "visoin", "-o", output]) == 2
+    printed = capsys.readouterr()
+    assert printed.err == "gpusteward: no namespace 'visoin' holds or held a GPU; did you mean 'vision'?\n"
+    assert printed.out == ""
+
+
+def test_a_known_namespace_without_idle_gpus_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    held = [hold("GPU-a", Workload("Job", "busy", "job"), namespace="busy", pod="p")]
+    past = Group("gone", "", "", amounts(None), None)
+    with running_api(make_result(table_of(working(), allocations=held)), ledger=FakeLedger(report_of(past))) as api:
+        assert main(["idle", "--server", api.url, "-n", "busy"]) == 0
+        assert main(["idle", "--server", api.url, "-n", "gone"]) == 0
+    assert capsys.readouterr().err == ("No idle or suspicious workloads in busy.\nNo GPUs are held in gone now.\n")
 
 
 def test_an_empty_cluster_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,7 @@ AGENT = "http://127.0.0.1:9400"
 SERVER_VARIABLE, AGENT_VARIABLE = "GPUSTEWARD_SERVER", "GPUSTEWARD_AGENT"
 TOKEN_VARIABLE = "GPUSTEWARD_TOKEN"  # noqa: S105 - the name of a variable, not a token
 OUTPUTS = ("table", "json", "csv")
+WIDE = "wide"  # a table with more columns
 MAX_TOKEN_BYTES = 4096
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -77,8 +78,9 @@ def _explain(error: argparse.ArgumentError) -> ConfigurationError:
     return ConfigurationError(messages.INVALID_FLAG, flag=error.argument_name, problem=problem)
 
 
-def add_output_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--output", "-o", choices=OUTPUTS, default="table", help="output format (default table)")
+def add_output_flags(parser: argparse.ArgumentParser, *, has_wide: bool = False) -> None:
+    choices = (OUTPUTS[0], WIDE, *OUTPUTS[1:]) if has_wide else OUTPUTS
+    parser.add_argument("--output", "-o", choices=choices, default="table", help="output format (default table)")
 
 
 def add_language_flag(parser: argparse.ArgumentParser) -> None:

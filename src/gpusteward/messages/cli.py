@@ -117,6 +117,23 @@ INVALID_WORKLOAD = Message(
     "{name!r} 不是工作负载名：请写成 NAMESPACE/NAME 或 NAMESPACE/KIND/NAME",
 )
 NO_IDLE_WORKLOADS = Message("No idle or suspicious workloads.", "没有空闲或可疑的工作负载。")
+NO_IDLE_WORKLOADS_IN = Message("No idle or suspicious workloads in {names}.", "{names} 中没有空闲或可疑的工作负载。")
+NO_GPUS_HELD_IN = Message("No GPUs are held in {names} now.", "{names} 目前没有占用 GPU。")
+UNKNOWN_NAMESPACE = Message(
+    "no namespace {name!r} holds or held a GPU{suggestion}", "没有名为 {name!r} 的命名空间占用或占用过 GPU{suggestion}"
+)
+WORKLOAD = Message("workload", "工作负载")
+SIGNATURE = Message("signature", "特征")
+PROOF = Message("proof", "测量方式")
+NODE = Message("node", "节点")
+IDLE_GPUS = Message("idle GPUs", "空闲/占用 GPU")
+FOR = Message("for", "时长")
+SINCE = Message("since", "始于")
+SCORE = Message("score", "评分")
+COST_PER_HOUR = Message("{currency}/hour", "每小时 {currency}")
+COST_OF_SPELL = Message("this spell", "本次空闲")
+COST_7D = Message("last 7 days", "近 7 天")
+TOTAL_WORKLOADS = Message("{count} {count:|workload|workloads}", "共 {count} 个工作负载")
 READING_WORKLOADS = Message("reading workloads", "正在读取工作负载")
 
 # Workloads that have ended

@@ -1,15 +1,18 @@
-"""`gpusteward idle`: workloads that hold GPUs without using them, since when, and at what cost."""
+"""`gpusteward idle`: workloads that hold GPUs without using them: who, since when, and at what cost."""
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from gpusteward.cli.api.client import Client
+from gpusteward.cli.api.idle_costs import IdleCosts, read_idle_costs
+from gpusteward.cli.api.namespaces import check_namespaces
 from gpusteward.cli.api.pagination import read_all
-from gpusteward.cli.api.workloads import WorkloadName, name_of
+from gpusteward.cli.api.workloads import name_of
 from gpusteward.cli.exit_codes import EXIT_FOUND, EXIT_OK, describe_exits
 from gpusteward.cli.flags import (
+    WIDE,
     FlagParser,
     add_language_flag,
     add_namespace_flag,
@@ -19,42 +22,35 @@ from gpusteward.cli.flags import (
     make_analyzer_client,
     read_duration,
 )
-from gpusteward.cli.json_access import (
-    Row,
-    as_object,
-    get_number,
-    get_object,
-    get_objects,
-    get_text,
-    get_time,
-)
-from gpusteward.cli.output import quantities
+from gpusteward.cli.json_access import Row, get_count, get_number, get_text, get_texts, get_time
 from gpusteward.cli.output.console import Advance, show_progress
-from gpusteward.cli.output.formats import Column, write_rows
-from gpusteward.cli.output.verdict_labels import translate
-from gpusteward.core.errors import SourceError
-from gpusteward.core.messages import Language, Message
+from gpusteward.cli.output.formats import write_rows
+from gpusteward.cli.output.idle_table import format_row, list_columns, sum_up
+from gpusteward.cli.output.quantities import MICROS
+from gpusteward.core.messages import Language
 from gpusteward.core.verdicts import Signature
 from gpusteward.messages import cli as messages
-from gpusteward.messages.verdicts import FINDINGS, PROOFS, SIGNATURES
 
 PATH = "/api/v1/workloads"
 SUSPICIOUS = tuple(signature.value for signature in Signature if signature.is_suspicious)
 KEYS = (
     *("kind", "namespace", "name", "finding", "signature", "gpus", "idle_gpus", "unknown_gpus"),
     *("score", "idle_since", "idle_seconds", "idle_cost_7d", "currency", "proof"),
+    *("workload", "users", "models", "nodes", "allocations", "idle_allocations"),
+    *("idle_cost_per_hour", "idle_cost"),
 )
-REPORT_PATH = "/api/v1/reports"
-MICROS = 1_000_000
 
 IdleRow = Mapping[str, Any]
-
-
-class Cost(NamedTuple):
-    """An amount of money."""
-
-    amount: float
-    currency: str
+SORTS: Mapping[str, Callable[[IdleRow], Any]] = {
+    "cost": lambda row: _descending(row["idle_cost"]),
+    "rate": lambda row: _descending(row["idle_cost_per_hour"]),
+    "cost-7d": lambda row: _descending(row["idle_cost_7d"]),
+    "gpus": lambda row: _descending(row["idle_gpus"]),
+    "since": lambda row: _descending(row["idle_seconds"]),
+    "user": lambda row: (not row["users"], row["users"]),
+    "name": lambda row: row["workload"],
+}
+"""The highest and the longest first, names in order; unknown values last."""
 
 
 def build_parser() -> FlagParser:
@@ -67,24 +63,39 @@ def build_parser() -> FlagParser:
     parser.add_argument(
         "--longer-than", type=read_duration, default=0.0, metavar="TIME", help="only if idle for at least 30m, 2h, 7d"
     )
+    parser.add_argument(
+        "--sort", choices=SORTS, default="cost", help="order of the rows (default cost: of the current idle spell)"
+    )
     parser.add_argument("--exit-code", action="store_true", help=f"exit {EXIT_FOUND} if any workload is listed")
-    add_output_flags(parser)
+    add_output_flags(parser, has_wide=True)
     add_language_flag(parser)
     add_server_flags(parser)
     return parser
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Raises ConfigurationError, and SourceError if the analyzer cannot be reached."""
+    """Raises ConfigurationError, also for an unknown namespace; SourceError if the analyzer cannot be reached."""
     options = build_parser().parse(arguments)
     client, language = make_analyzer_client(options), language_of(options)
+    namespaces = options.namespace or ()
     with show_progress(messages.READING_WORKLOADS.text(language)) as advance:
-        found = _read_workloads(client, options.namespace or (), advance)
-        costs = _read_idle_costs(client) if found else {}
-    rows = [{**row, **_cost(row, costs)} for row in found if options.longer_than <= (row["idle_seconds"] or 0)]
-    rows.sort(key=_rank)
-    _write(rows, options, language=language)
+        holding = check_namespaces(client, namespaces)
+        found = _read_workloads(client, namespaces, advance)
+        costs = read_idle_costs(client) if found else IdleCosts()
+    rows = [_add_cost(row, costs) for row in found if options.longer_than <= (row["idle_seconds"] or 0)]
+    rows.sort(key=lambda row: (SORTS[options.sort](row), *_rank(row)))
+    if rows or options.output in ("json", "csv"):
+        _write(rows, options, costs=costs, language=language)
+    else:
+        print(_explain_empty(namespaces, holding, language), file=sys.stderr)
     return EXIT_FOUND if rows and options.exit_code else EXIT_OK
+
+
+def _explain_empty(namespaces: Sequence[str], holding: Sequence[str], language: Language) -> str:
+    names = ", ".join(namespaces)
+    if not namespaces:
+        return messages.NO_IDLE_WORKLOADS.text(language)
+    return (messages.NO_IDLE_WORKLOADS_IN if holding else messages.NO_GPUS_HELD_IN).text(language, names=names)
 
 
 def _read_workloads(client: Client, namespaces: Sequence[str], advance: Advance) -> list[IdleRow]:
@@ -97,26 +108,13 @@ def _read_workloads(client: Client, namespaces: Sequence[str], advance: Advance)
     return list(by_name.values())
 
 
-def _read_idle_costs(client: Client) -> Mapping[WorkloadName, Cost]:
-    """Cost of the last seven days by owner. Empty without a ledger or prices: the table then lacks this column."""
-    try:
-        query = [("by", "owner"), ("since", "7d"), ("rows", "10000"), ("top", "0")]
-        report = as_object(client.read(REPORT_PATH, query))
-    except SourceError:
-        return {}
-    return dict(_list_costs(report))
+def _descending(value: float | None) -> float:
+    return float("inf") if value is None else -value
 
 
-def _list_costs(report: Row) -> Iterator[tuple[WorkloadName, Cost]]:
-    for group in get_objects(report, "groups"):
-        micros = get_number(get_object(group, "amounts"), "idle_cost_micros")
-        if micros is not None:
-            yield name_of(group), Cost(micros / MICROS, get_text(report, "currency"))
-
-
-def _rank(row: IdleRow) -> tuple[float, float, float]:
-    """Most idle GPUs first, then longest idle, then highest cost; unknown values last."""
-    return -row["idle_gpus"], -(row["idle_seconds"] or 0.0), -(row["idle_cost_7d"] or 0.0)
+def _rank(row: IdleRow) -> tuple[float, float, str]:
+    """The order of rows that are equal otherwise, and of all where no cost is known."""
+    return _descending(row["idle_gpus"]), _descending(row["idle_seconds"]), row["workload"]
 
 
 def _has_idle_gpus(row: Row) -> bool:
@@ -128,10 +126,16 @@ def _describe(row: Row, at: float | None) -> IdleRow:
     return {
         **{key: get_text(row, key) for key in ("kind", "namespace", "name", "signature", "proof")},
         **{key: get_number(row, key) or 0 for key in ("gpus", "idle_gpus", "unknown_gpus")},
+        **{key: get_texts(row, key) for key in ("users", "models", "nodes")},
+        **{key: get_count(row, key) for key in ("allocations", "idle_allocations", "nodes_total")},
+        "workload": str(name_of(row)),
         "finding": _name_finding(row),
         "score": get_number(row, "score"),
         "idle_since": None if began is None else get_text(row, "idle_since"),
         "idle_seconds": None if began is None or at is None else max(0.0, at - began),
+        "currency": get_text(row, "currency") or None,
+        "idle_cost_per_hour": _amount(get_number(row, "idle_cost_micros_per_hour")),
+        "idle_cost": _amount(get_number(row, "idle_cost_micros")),
     }
 
 
@@ -141,39 +145,21 @@ def _name_finding(row: Row) -> str:
     return "partly-idle" if _has_idle_gpus(row) else "suspicious"
 
 
-def _cost(row: IdleRow, costs: Mapping[WorkloadName, Cost]) -> Mapping[str, object]:
-    cost = costs.get(name_of(row))
-    return {"idle_cost_7d": cost.amount if cost else None, "currency": cost.currency if cost else None}
+def _amount(micros: float | None) -> float | None:
+    return None if micros is None else micros / MICROS
 
 
-def _write(rows: Sequence[IdleRow], options: argparse.Namespace, *, language: Language) -> None:
-    if not rows and options.output == "table":
-        print(messages.NO_IDLE_WORKLOADS.text(language), file=sys.stderr)
+def _add_cost(row: IdleRow, costs: IdleCosts) -> IdleRow:
+    """`currency` is that of the ledger where it has a cost: the currency of the settings may be newer."""
+    micros = costs.micros.get(name_of(row))
+    currency = row["currency"] if micros is None else costs.currency
+    return {**row, "idle_cost_7d": _amount(micros), "currency": currency}
+
+
+def _write(rows: Sequence[IdleRow], options: argparse.Namespace, *, costs: IdleCosts, language: Language) -> None:
+    if options.output in ("json", "csv"):
+        write_rows(rows, (), keys=KEYS, output=options.output)
         return
-    shown = [{**row, **_format(row)} for row in rows]
-    write_rows(shown, _columns(shown, language), keys=KEYS, output=options.output, language=language)
-
-
-def _format(row: IdleRow) -> IdleRow:
-    return {
-        "workload": f"{row['kind']}/{row['name']}",
-        "held": f"{quantities.gpus(row['idle_gpus'])}/{quantities.gpus(row['gpus'])}",
-        "since": quantities.local_time(get_time(row, "idle_since")),
-        "cost": None if row["idle_cost_7d"] is None else f"{row['idle_cost_7d']:.2f} {row['currency']}",
-    }
-
-
-def _columns(rows: Sequence[IdleRow], language: Language) -> list[Column]:
-    columns = [
-        Column("namespace", Message("namespace", "命名空间")),
-        Column("workload", Message("workload", "工作负载"), is_flexible=True),
-        Column("finding", Message("verdict", "结论"), lambda word: translate(FINDINGS, word, language), is_styled=True),
-        Column("signature", Message("signature", "特征"), lambda word: translate(SIGNATURES, word, language)),
-        Column("proof", Message("proof", "测量方式"), lambda word: translate(PROOFS, word, language)),
-        Column("held", Message("idle", "空闲/总数"), to_right=True),
-        Column("idle_seconds", Message("for", "时长"), quantities.duration, to_right=True),
-        Column("since", Message("since", "始于")),
-    ]
-    if any(row["cost"] for row in rows):
-        columns.append(Column("cost", Message("idle cost 7d", "7 天空闲费用"), to_right=True))
-    return columns
+    columns = list_columns(rows, ledger_currency=costs.currency, language=language, is_wide=options.output == WIDE)
+    shown = [format_row(row, is_wide=options.output == WIDE) for row in rows]
+    write_rows(shown, list(columns), keys=(), output="table", language=language, total=sum_up(rows, language))

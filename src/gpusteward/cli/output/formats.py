@@ -10,11 +10,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from gpusteward.cli.output.console import open_console
 from gpusteward.cli.output.terminal_text import clean, escape_controls, fit, measure
 from gpusteward.core.messages import Language, Message
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Cells = Mapping[str, object]
 STYLES: Mapping[str, str] = {
@@ -32,6 +35,11 @@ STYLES: Mapping[str, str] = {
 }
 
 
+GAP = 2  # between columns
+INDENT = 2  # of values below a name
+KEPT = 9  # priority of columns that are never left out
+
+
 def dash(value: object) -> str:
     """An unknown value is a dash."""
     return "-" if value in (None, "") else str(value)
@@ -47,6 +55,8 @@ class Column:
     to_right: bool = False
     is_styled: bool = False  # coloured by its value, see STYLES
     is_flexible: bool = False  # wrapped if the terminal is too narrow
+    stands_alone: bool = False  # on a line of its own if the terminal is too narrow, so that it is never broken
+    priority: int = 9  # beside a column that stands alone, low ones are left out if the terminal is too narrow
 
 
 def write_rows(
@@ -57,17 +67,19 @@ def write_rows(
     output: str,
     language: Language = "en",
     out: TextIO | None = None,
+    total: Cells | None = None,
 ) -> None:
-    """`output` is `table`, which has the columns, or `json` or `csv`, which have the keys."""
+    """`output` is `table`, which has the columns, or `json` or `csv`, which have the keys. `total`: the last line of a
+    table."""
     out = out or sys.stdout
     if output == "json":
         write_json([{key: row.get(key) for key in keys} for row in rows], out)
     elif output == "csv":
         _write_csv(rows, keys, out)
     elif out.isatty() and find_spec("rich"):
-        _write_rich(rows, columns, language=language, out=out)
+        _write_rich(rows, columns, language=language, out=out, total=total)
     else:
-        _write_plain(rows, columns, language=language, out=out)
+        _write_plain([*rows, *([total] if total else ())], columns, language=language, out=out)
 
 
 def write_json(value: object, out: TextIO | None = None) -> None:
@@ -113,10 +125,16 @@ def _write_plain(rows: Sequence[Cells], columns: Sequence[Column], *, language: 
         print("  ".join(cells).rstrip(), file=out)
 
 
-def _write_rich(rows: Sequence[Cells], columns: Sequence[Column], *, language: Language, out: TextIO) -> None:
+def _write_rich(
+    rows: Sequence[Cells], columns: Sequence[Column], *, language: Language, out: TextIO, total: Cells | None
+) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    console, lines = open_console(out), [*rows, *([total] if total else ())]
+    if any(column.stands_alone for column in columns) and _width(lines, columns, language) > console.width:
+        _write_stacked(lines, columns, language=language, console=console)
+        return
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
         title = Text(column.title.text(language).upper())
@@ -127,6 +145,43 @@ def _write_rich(rows: Sequence[Cells], columns: Sequence[Column], *, language: L
             no_wrap=not column.is_flexible,
             min_width=16 if column.is_flexible else None,
         )
+    for row in lines:
+        style = "bold" if row is total else ""
+        table.add_row(*(Text(_format_cell(row, column), style=_style(row, column)) for column in columns), style=style)
+    console.print(table)
+
+
+def _width(rows: Sequence[Cells], columns: Sequence[Column], language: Language) -> int:
+    return sum(_column_width(rows, column, language) + GAP for column in columns) - GAP
+
+
+def _column_width(rows: Sequence[Cells], column: Column, language: Language) -> int:
+    cells = [column.title.text(language), *(_format_cell(row, column) for row in rows)]
+    return max(map(measure, cells))
+
+
+def _write_stacked(rows: Sequence[Cells], columns: Sequence[Column], *, language: Language, console: "Console") -> None:
+    """The name of a row on a line of its own, its other values below: a name is never broken, and can be pasted."""
+    from rich.text import Text
+
+    names = [column for column in columns if column.stands_alone]
+    others = [column for column in columns if not column.stands_alone]
+    while _width(rows, others, language) + INDENT > console.width and any(one.priority < KEPT for one in others):
+        others.remove(min(others, key=lambda column: column.priority))
+    widths = [_column_width(rows, column, language) for column in others]
+    titles = [
+        fit(column.title.text(language).upper(), width, to_right=column.to_right)
+        for column, width in zip(others, widths, strict=True)
+    ]
+    for column in names:
+        console.print(Text(column.title.text(language).upper(), style="bold"), soft_wrap=True)
+    console.print(Text(" " * INDENT + (" " * GAP).join(titles), style="bold"), soft_wrap=True)
     for row in rows:
-        table.add_row(*(Text(_format_cell(row, column), style=_style(row, column)) for column in columns))
-    open_console(out).print(table)
+        for column in names:
+            console.print(Text(_format_cell(row, column)), soft_wrap=True)
+        line = Text(" " * INDENT)
+        for column, width in zip(others, widths, strict=True):
+            line.append(fit(_format_cell(row, column), width, to_right=column.to_right), style=_style(row, column))
+            line.append(" " * GAP)
+        line.rstrip()
+        console.print(line, soft_wrap=True)

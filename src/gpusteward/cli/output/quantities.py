@@ -1,6 +1,8 @@
 """Numbers with units. An unknown value is a dash, never a zero."""
 
 import time
+from collections.abc import Sequence
+from datetime import datetime
 
 from gpusteward.core.gpu_counts import format_gpus
 
@@ -36,6 +38,21 @@ def money(micros: float | None, currency: str = "") -> str:
         return UNKNOWN
     amount = micros / MICROS
     return f"{amount:,.0f} {currency}".rstrip() if amount >= 10_000 else f"{amount:,.2f} {currency}".rstrip()
+
+
+def amount(value: float | None) -> str:
+    """An amount of money without its currency."""
+    return money(None if value is None else value * MICROS)
+
+
+def first_name(names: Sequence[str], total: int | None = None) -> str:
+    """`n1 +3`: the first, and the number of others; `total`: if there are more than these."""
+    others = max(total or 0, len(names)) - 1
+    return UNKNOWN if not names else names[0] if others == 0 else f"{names[0]} +{others}"
+
+
+def all_names(names: Sequence[str]) -> str:
+    return ", ".join(names) or UNKNOWN
 
 
 def memory(count: float | None) -> str:
@@ -75,6 +92,11 @@ def duration(seconds: float | None) -> str:
 def local_time(at: float | None) -> str:
     """Date and time to the minute, with the time zone: the server may be in another one."""
     return UNKNOWN if at is None else time.strftime("%Y-%m-%d %H:%M %Z", time.localtime(at))
+
+
+def iso_time(text: str | None) -> str:
+    """A time of the API."""
+    return UNKNOWN if text is None else local_time(datetime.fromisoformat(text).timestamp())
 
 
 def evidence(name: str, value: float) -> str:
