@@ -3,6 +3,7 @@
 Also writes what was compared to bench/results/engines.md.
 """
 
+import re
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -23,7 +24,6 @@ from tests.analyzer.engines import RunningEngine, Sample, find_program, running_
 from tests.analyzer.scraped_history import STEP, WINDOW, scrape_history, scrape_times
 from tests.analyzer.tables import index_rows, verdicts_of
 from tests.engines.programs import (
-    FOLDER,
     TENANT,
     running_mimir,
     running_query,
@@ -36,7 +36,8 @@ AT = time.time() // STEP * STEP - 2 * STEP + 15
 """Recent, because Mimir keeps only recent samples in memory; old enough for VictoriaMetrics' latency offset."""
 NODES = [default_node(1, name="showcase"), *fleet(10)]
 NAMES = ("native", "dcgm")
-REPORT = Path(__file__).parents[2] / "bench/results/engines.md"
+ROOT = Path(__file__).parents[2]
+SCRIPT, REPORT = ROOT / ".ci/engines", ROOT / "bench/results/engines.md"
 
 
 @dataclass(frozen=True)
@@ -176,8 +177,7 @@ def report(request: pytest.FixtureRequest) -> Iterator[list[str]]:
     """Lines of the report; of both exporters one after the other."""
     lines = _REPORTED.setdefault(request.module.__name__, [])
     yield lines
-    versions = {name: _read_version(str(FOLDER / name)) for name in ("thanos", "mimir", "victoria-metrics")}
-    versions["prometheus"] = _read_version(find_program("prometheus"))
+    versions = {"prometheus": _read_prometheus_version(), **_read_built_versions()}
     REPORT.write_text(
         "# The contract of every engine\n\n"
         f"Made by `make test-engines` on {time.strftime('%Y-%m-%d', time.gmtime())}: {len(NODES)} simulated nodes,"
@@ -193,6 +193,12 @@ def report(request: pytest.FixtureRequest) -> Iterator[list[str]]:
 _REPORTED: dict[str, list[str]] = {}
 
 
-def _read_version(program: str) -> str:
-    done = subprocess.run([program, "--version"], check=False, capture_output=True, text=True, timeout=30)
-    return next(iter((done.stdout + done.stderr).splitlines()), "unknown").strip()
+def _read_built_versions() -> dict[str, str]:
+    """Of the modules that the script builds; the programs do not know their versions."""
+    return dict(re.findall(r"^build (\S+) \S+ (\S+)", SCRIPT.read_text(), re.MULTILINE))
+
+
+def _read_prometheus_version() -> str:
+    command = [find_program("prometheus"), "--version"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=30)
+    return next(word for word in (done.stdout + done.stderr).split() if word[0].isdigit())
