@@ -9,6 +9,7 @@ from gpusteward import __version__
 from gpusteward.analyzer.api.authorization import may_operate, may_read
 from gpusteward.analyzer.api.compat.results import format_time
 from gpusteward.analyzer.api.dependencies import Dependencies
+from gpusteward.analyzer.api.home_page import prefers_html, send_home_page
 from gpusteward.analyzer.api.http.problems import find_language
 from gpusteward.analyzer.api.http.responses import send_json
 from gpusteward.analyzer.api.v1.health import find_status, is_connected, is_late
@@ -35,8 +36,10 @@ Json = Mapping[str, Any]
 
 
 @router.get("/", summary="The service", response_model=Json, dependencies=_READ)
-async def show_service(dependencies: Dependencies) -> Response:
-    """Name, version, endpoints and main settings of the service."""
+async def show_service(request: Request, dependencies: Dependencies) -> Response:
+    """Name, version, endpoints and main settings of the service; for browsers a page with links."""
+    if prefers_html(request.headers):
+        return send_home_page(request.headers, url=str(request.base_url).rstrip("/"))
     settings = dependencies.settings.current
     return send_json(
         {
