@@ -90,3 +90,31 @@ def test_a_fleet_changes_with_time_but_long_lived_pods_stay():
     now, soon, later = pods(NOW), pods(NOW + DAY), pods(NOW + 60 * DAY)
     assert len(now & soon) > 0.7 * len(now)
     assert not now & later
+
+
+def test_everybody_works_in_one_or_two_namespaces():
+    namespaces: dict[str, set[str]] = {}
+    for node in FLEET:
+        for allocation in node.snapshot(NOW).allocations:
+            namespaces.setdefault(allocation.container.user, set()).add(allocation.container.namespace)
+    assert max(map(len, namespaces.values())) <= 2
+    assert len(namespaces) > 10
+
+
+def test_a_personal_workload_is_named_after_its_user():
+    containers = [allocation.container for node in FLEET for allocation in node.snapshot(NOW).allocations]
+    personal = [each for each in containers if each.workload and each.workload.name.startswith(("lab-", "workbench-"))]
+    named = [each for each in personal if each.workload.name.split("-")[1] not in ("unused", "overnight")]
+    assert named
+    assert all(each.workload.name.split("-")[1] == each.user for each in named)
+
+
+def test_a_demo_adds_two_workloads_and_changes_no_other():
+    plain, demo = (
+        {allocation.container.pod: allocation for node in nodes for allocation in node.snapshot(NOW).allocations}
+        for nodes in (fleet(10, 7), fleet(10, 7, demo_at=NOW))
+    )
+    assert plain.items() <= demo.items()
+    started = sorted(demo[pod].container.started_at for pod in demo.keys() - plain.keys())
+    assert len(started) == 2
+    assert started[-1] == round(NOW - 60)

@@ -36,7 +36,9 @@ def run_demo(
 
     `show_progress`: entered while the history is simulated.
     """
-    fleet = SimulatedFleet(simulate_fleet(nodes, seed), ready_timeout_seconds=SCRAPE_TIMEOUT_SECONDS / 2)
+    fleet = SimulatedFleet(
+        simulate_fleet(nodes, seed, demo_at=time.time()), ready_timeout_seconds=SCRAPE_TIMEOUT_SECONDS / 2
+    )
     with serve_fleet(fleet) as targets:
         _write_targets(setup.targets_file, targets)
         with show_progress as advance:

@@ -99,7 +99,12 @@ def _write_config(folder: Path) -> Path:
             "kubernetes": "never",
         },
         # One window is all that the first cycle sees.
-        "judge": {"signatures": {"keep_alive": {"least_seconds": window_seconds}}},
+        "judge": {
+            "signatures": {
+                "keep_alive": {"least_seconds": window_seconds},
+                "health_check": {"least_seconds": window_seconds},
+            }
+        },
         "scheduler": {"interval": INTERVAL_SECONDS},
         "kubernetes": {"owners": "never"},
         "logging": {"level": "warning"},

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gpusteward.core.containers import Container, Workload
-from gpusteward.simulate.load_curves import Lifetimes
+from gpusteward.simulate.load_curves import Lifetimes, LoadCurve
 from gpusteward.simulate.seeded_random import SeededRandom
 from gpusteward.simulate.workloads import Kind, draw_lifetimes
 
@@ -20,6 +20,7 @@ class Program:
     container: str
     process: str
     processes: int = 1
+    is_personal: bool = False  # its name ends with that of its user
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Application:
     team: str
     random: SeededRandom
     lifetimes: Lifetimes
+    work: LoadCurve | None = None  # instead of the work of its kind
 
     @property
     def process_count(self) -> int:
@@ -65,12 +67,12 @@ class Application:
         return Pod(container, self.random.hexadecimal(64, "container", generation, ordinal))
 
     def _user(self) -> str:
-        """The user; for notebooks the one in their name."""
-        named = self.program.name.rpartition("-")[2]
-        return named if named in PEOPLE else self.random.pick(PEOPLE, "user")
+        """Somebody of the team."""
+        return self.random.pick(MEMBERS[self.namespace], "user")
 
     def _stem(self) -> str:
-        return f"{self.program.name}-{self.random.text(_LETTERS, 5, 'stem')}"
+        name = f"{self.program.name}-{self._user()}" if self.program.is_personal else self.program.name
+        return f"{name}-{self.random.text(_LETTERS, 5, 'stem')}"
 
     def _workload(self, generation: int) -> Workload:
         """Jobs get a new name in each generation; other workloads keep theirs."""
@@ -106,10 +108,10 @@ CATALOGUE: Mapping[Kind, tuple[Program, ...]] = {
         Program("StatefulSet", "rerank-api", "server", _PYTHON),
     ),
     Kind.NOTEBOOK: (
-        Program("Notebook", "lab-chen", "notebook", "/opt/conda/bin/python"),
-        Program("Notebook", "lab-garcia", "notebook", "/opt/conda/bin/python"),
-        Program("Notebook", "lab-mueller", "notebook", "/opt/conda/bin/python", processes=2),
-        Program("StatefulSet", "workbench-okafor", "code-server", "/opt/conda/bin/python"),
+        Program("Notebook", "lab", "notebook", "/opt/conda/bin/python", is_personal=True),
+        Program("Notebook", "tune", "notebook", "/opt/conda/bin/python", is_personal=True),
+        Program("Notebook", "explore", "notebook", "/opt/conda/bin/python", processes=2, is_personal=True),
+        Program("StatefulSet", "workbench", "code-server", "/opt/conda/bin/python", is_personal=True),
     ),
     Kind.PARKED: (
         Program("Deployment", "demo-llama", "vllm", "VLLM::EngineCore"),
@@ -135,8 +137,6 @@ CATALOGUE: Mapping[Kind, tuple[Program, ...]] = {
     ),
 }
 
-PEOPLE = ("chen", "garcia", "mueller", "okafor", "tanaka", "silva", "novak", "wang", "haddad", "kowalski")
-
 TEAMS: tuple[tuple[str, str], ...] = (
     ("nlp-research", "nlp"),
     ("vision", "vision"),
@@ -148,6 +148,18 @@ TEAMS: tuple[tuple[str, str], ...] = (
     ("ml-platform", "platform"),
 )
 """Namespace and team."""
+
+MEMBERS: Mapping[str, tuple[str, ...]] = {
+    "nlp-research": ("chen", "garcia", "tanaka"),
+    "vision": ("mueller", "okafor", "li"),
+    "recsys-prod": ("silva", "novak"),
+    "search-ranking": ("wang", "silva", "haddad"),
+    "speech": ("tanaka", "kowalski"),
+    "robotics-lab": ("haddad", "zhang", "okafor"),
+    "student-projects": ("liu", "rossi", "nguyen", "patel"),
+    "ml-platform": ("novak", "ivanova"),
+}
+"""Who works in a namespace: everybody in one or two."""
 
 
 def draw_application(kind: Kind, random: SeededRandom, *, owner: str = "") -> Application:

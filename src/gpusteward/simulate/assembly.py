@@ -183,7 +183,7 @@ def _place(
     return Placement(
         gpu.uuid,
         application.lifetimes,
-        draw_work(kind, draws, capacity=request.capacity),
+        application.work or draw_work(kind, draws, capacity=request.capacity),
         activity,
         memory_bytes=int(budget * USABLE_MEMORY * draw_memory_ratio(kind, application.random)),
         busy_watts=_busy_watts(model, activity) * device_share,

@@ -1,12 +1,14 @@
 """Ready-made simulated nodes: layouts by sharing mode, the default node, and clusters of many nodes."""
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpusteward.core.allocations import Share
 from gpusteward.simulate.applications import Application, draw_application
 from gpusteward.simulate.assembly import GpuPlan
 from gpusteward.simulate.devices import PlacementRequest
+from gpusteward.simulate.load_curves import DAY, Between, Bursts, Chain, Constant, Lifetimes
 from gpusteward.simulate.models import MODELS, GpuModel
 from gpusteward.simulate.nodes import FIRST_PID, PIDS_PER_NODE, SimulatedNode
 from gpusteward.simulate.seeded_random import SeededRandom
@@ -41,6 +43,7 @@ class Layout:
     plan: Callable[[LayoutContext], Plans]
     draws_model_by_group: bool = False
     has_gaps: bool = True
+    demo: Callable[[SeededRandom, float], Application] | None = None  # on its last GPU, which is free
 
     def draw_model(self, random: SeededRandom, group: SeededRandom) -> str:
         return (group if self.draws_model_by_group else random).pick(self.models, "model")
@@ -165,6 +168,28 @@ def _ratio(context: LayoutContext) -> Plans:
     ]
 
 
+HEALTH_CHECK_EVERY_SECONDS, HEALTH_CHECK_SECONDS = 25.0, 0.2
+LOADING_SECONDS = 840.0
+"""Shorter than the time for which the judge calls a pod starting."""
+
+
+def _check_health(random: SeededRandom, _now: float) -> Application:
+    """A server without requests: nothing but its health checks runs."""
+    checks = Lifetimes(HEALTH_CHECK_EVERY_SECONDS, 0.0, HEALTH_CHECK_SECONDS)
+    return replace(draw_application(Kind.PARKED, random.child("health check"), owner="Deployment"), work=checks)
+
+
+def _deploy(random: SeededRandom, now: float) -> Application:
+    """A server that was deployed a minute ago: it loads its model, then gets requests."""
+    started_at = float(round(now - 60))
+    requests = Bursts(random.number("requests"), 60.0, Constant(0.25), lowest_level=0.3)
+    return replace(
+        draw_application(Kind.INFERENCE, random.child("deployed"), owner="Deployment"),
+        lifetimes=Lifetimes(2000 * DAY, started_at, 1000 * DAY),
+        work=Chain(Between(started_at + LOADING_SECONDS, math.inf), requests),
+    )
+
+
 def _show(context: LayoutContext) -> Plans:
     """Eight GPUs with every sharing mode and every kind of workload at once."""
     return [
@@ -181,13 +206,13 @@ def _show(context: LayoutContext) -> Plans:
 LAYOUTS: tuple[Layout, ...] = (
     Layout(("h100", "h200", "b200", "a100-80gb"), _train(0), draws_model_by_group=True),
     Layout(("h100", "h200", "b200", "a100-80gb"), _train(1), draws_model_by_group=True),
-    Layout(("l40s", "l4", "a10"), _serve),
+    Layout(("l40s", "l4", "a10"), _serve, demo=_check_health),
     Layout(("a100-40gb", "a100-80gb", "h100", "h200"), _slice),
     Layout(("t4", "l4"), _time_slice),
     Layout(("a100-80gb", "h100", "v100"), _research),
     Layout(("v100", "rtx4090"), _hami),
     Layout(("a10", "l4", "l40s"), _mps),
-    Layout(("h100", "a100-80gb"), _fraction),
+    Layout(("h100", "a100-80gb"), _fraction, demo=_deploy),
     Layout(("rtx4090", "t4"), _ratio),
 )
 """A fleet uses them in turn; ten consecutive nodes are a group."""
@@ -212,18 +237,24 @@ def default_node(seed: int = 0, *, name: str = "simulated-node") -> SimulatedNod
     return SimulatedNode(name, DEFAULT_LAYOUT.plan(context), model=context.model, seed=seed)
 
 
-def fleet(nodes: int, seed: int = 0) -> list[SimulatedNode]:
-    """A mixed cluster: ten kinds of nodes in turn, some applications spread over several of them."""
-    return [_node(number, SeededRandom(seed)) for number in range(nodes)]
+def fleet(nodes: int, seed: int = 0, *, demo_at: float | None = None) -> list[SimulatedNode]:
+    """A mixed cluster: ten kinds of nodes in turn, some applications spread over several of them.
+
+    With `demo_at`, two more of them in the first group: one that was just deployed, one with health checks only.
+    """
+    return [_node(number, SeededRandom(seed), demo_at) for number in range(nodes)]
 
 
-def _node(number: int, random: SeededRandom) -> SimulatedNode:
+def _node(number: int, random: SeededRandom, demo_at: float | None) -> SimulatedNode:
     group, index = divmod(number, len(LAYOUTS))
     layout = LAYOUTS[index]
     short, context = create_context(random.child("node", number), random.child("group", group), layout=layout)
+    plans = layout.plan(context)
+    if demo_at is not None and group == 0 and layout.demo:
+        plans[-1] = whole_gpu(layout.demo(context.random, demo_at))
     return SimulatedNode(
         f"{short}-{number:03d}",
-        layout.plan(context),
+        plans,
         model=context.model,
         seed=context.random.seed,
         first_pid=FIRST_PID + number % NODES_WITH_OWN_PIDS * PIDS_PER_NODE,
