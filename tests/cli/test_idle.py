@@ -173,7 +173,7 @@ def five_workloads() -> tuple[Result, FakeLedger]:
     ]
     prices = PriceSettings(per_gpu_hour={"A100": 1.0, "H100": 9.0})
     result = make_result(table_of(*[resting(1.0)] * len(held), allocations=held), settings=Settings(prices=prices))
-    began = np.array([AT - DAY if name == "long" else AT - 600 for _, _, name in result.workloads.keys])
+    began = np.array([AT - DAY if name == "long" else AT - 600 for name in (key.name for key in result.workloads.keys)])
     result = replace(result, workloads=replace(result.workloads, idle_since=began))
     return result, FakeLedger(report_of(Group("cheap", "Deployment", "ns", amounts(5_000_000), None)))
 
