@@ -5,7 +5,8 @@ import io
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -86,7 +87,7 @@ def test_another_kind_or_namespace_is_another_workload(
     assert "holds or held a GPU" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["a/b/c/d", "/", ""])
+@pytest.mark.parametrize("name", ["a/b/c/d/e", "/", ""])
 def test_an_invalid_name_is_a_usage_error(name: str, analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", name, "--server", analyzer.url]) == 2
     assert "write NAMESPACE/NAME or NAMESPACE/KIND/NAME" in capsys.readouterr().err
@@ -201,3 +202,30 @@ def test_a_score_has_no_range_that_it_is_not_in(
     assert printed.splitlines()[1].split(maxsplit=1)[1] == verdict
     assert reason in printed
     assert "alone" not in printed
+
+
+@pytest.fixture
+def two_clusters() -> Iterator[Api]:
+    """The same workload in two clusters; the one in `east` is idle."""
+    held = [
+        replace(one, container=replace(one.container, cluster=cluster))
+        for cluster in ("east", "west")
+        for one in [hold(f"GPU-{cluster}", Workload("Job", "ns", "app", cluster), namespace="ns", pod="app-0")]
+    ]
+    with running_api(make_result(table_of(resting(), working(), allocations=held))) as api:
+        yield api
+
+
+@pytest.mark.parametrize("name", ["east/ns/Job/app", "east/ns/app", "east/job/ns/app", "east/ns/app-0"])
+def test_the_cluster_is_part_of_a_name(name: str, two_clusters: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", name, "--server", two_clusters.url]) == 0
+    title, verdict, *_ = capsys.readouterr().out.splitlines()
+    assert title == "east/ns/Job/app"
+    assert " idle, " in verdict
+
+
+def test_a_name_in_two_clusters_is_ambiguous(two_clusters: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "ns/app", "--server", two_clusters.url]) == 2
+    assert "write one of east/ns/Job/app, west/ns/Job/app" in capsys.readouterr().err
+    assert main(["idle", "--server", two_clusters.url]) == 0
+    assert "east/ns/Job/app" in capsys.readouterr().out

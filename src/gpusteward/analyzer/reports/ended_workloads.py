@@ -22,7 +22,7 @@ from gpusteward.analyzer.reports.period_totals import to_integer
 from gpusteward.analyzer.reports.report import MAX_NAMES, EndedQuery, EndedWorkload
 
 MAX_ENDED = 5
-_OWNER = (allocations.c.namespace, allocations.c.owner_kind, allocations.c.owner_name)
+_OWNER = (allocations.c.cluster, allocations.c.namespace, allocations.c.owner_kind, allocations.c.owner_name)
 
 
 def read_ended_workloads(engine: Engine, query: EndedQuery, *, prices: PriceSettings) -> list[EndedWorkload]:
@@ -37,6 +37,8 @@ def _select_owners(query: EndedQuery) -> Select[Any]:
     found = select(*_OWNER).where(or_(allocations.c.owner_name == query.name, allocations.c.pod == query.name))
     if query.namespace:
         found = found.where(allocations.c.namespace == query.namespace)
+    if query.cluster:
+        found = found.where(allocations.c.cluster == query.cluster)
     if query.kind:
         found = found.where(func.lower(allocations.c.owner_kind) == query.kind.lower())
     last_ms = func.max(func.coalesce(allocations.c.ended_ms, allocations.c.last_ms))
@@ -62,6 +64,7 @@ def _read_workload(connection: Connection, is_own: ColumnElement[bool], prices: 
         models=names["model"],
         nodes=names["node"],
         currency=priced.currency,
+        cluster=row["cluster"],
         amounts=make_amounts(_sum_usage(connection, is_own, first_ms=int(row["first_ms"])), prices=priced),
     )
 

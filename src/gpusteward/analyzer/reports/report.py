@@ -247,6 +247,7 @@ class EndedQuery:
     name: str
     namespace: str = ""
     kind: str = ""  # in any case
+    cluster: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,3 +265,4 @@ class EndedWorkload:
     nodes: tuple[str, ...]
     currency: str
     amounts: Amounts
+    cluster: str = ""

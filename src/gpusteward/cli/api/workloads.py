@@ -21,7 +21,7 @@ ALLOCATIONS_PATH = "/api/v1/allocations"
 NO_NAME = "-"  # an empty part of a name
 MAX_LISTED = 5
 MAX_COMPARED = 1000
-MAX_PARTS = 3
+MAX_PARTS = 4
 SHORT_KINDS: Mapping[str, str] = {
     "Deployment": "deploy",
     "StatefulSet": "sts",
@@ -35,21 +35,28 @@ SHORT_KINDS: Mapping[str, str] = {
 
 
 class WorkloadName(NamedTuple):
-    """A root owner. As text NAMESPACE/KIND/NAME, quoted for a shell where that is needed."""
+    """A root owner. As text [CLUSTER/]NAMESPACE/KIND/NAME, quoted for a shell where that is needed."""
 
     kind: str
     namespace: str
     name: str
+    cluster: str = ""
 
     @property
     def path(self) -> str:
-        parts = [quote(part, safe="", errors="surrogatepass") if part else NO_NAME for part in self]
-        return "/".join([PATH, *parts])
+        """To be read with `query`."""
+        parts = self.kind, self.namespace, self.name
+        return "/".join([PATH, *(quote(one, safe="", errors="surrogatepass") if one else NO_NAME for one in parts)])
+
+    @property
+    def query(self) -> list[tuple[str, str]]:
+        return [("cluster", self.cluster)] if self.cluster else []
 
     @property
     def full(self) -> str:
         """Not yet safe for a terminal or a shell."""
-        return "/".join(part or NO_NAME for part in (self.namespace, self.kind, self.name))
+        parts = [part or NO_NAME for part in (self.namespace, self.kind, self.name)]
+        return "/".join([self.cluster, *parts] if self.cluster else parts)
 
     def __str__(self) -> str:
         return shlex.quote(clean(self.full))
@@ -57,8 +64,8 @@ class WorkloadName(NamedTuple):
 
 def name_of(row: Row) -> WorkloadName:
     """Not yet safe for a terminal."""
-    kind, namespace, name = (row.get(key) for key in ("kind", "namespace", "name"))
-    return WorkloadName(*(part if isinstance(part, str) else "" for part in (kind, namespace, name)))
+    parts = (row.get(key) for key in ("kind", "namespace", "name", "cluster"))
+    return WorkloadName(*(part if isinstance(part, str) else "" for part in parts))
 
 
 class FoundWorkload(NamedTuple):
@@ -69,8 +76,8 @@ class FoundWorkload(NamedTuple):
 
 
 def find_workload(client: Client, text: str, *, namespace: str = "") -> FoundWorkload:
-    """The workload of a name: NAME, NAMESPACE/NAME, KIND/NAME, NAMESPACE/KIND/NAME, KIND/NAMESPACE/NAME, or the name of
-    a pod in its place. Kinds are matched in any case, also by their short names.
+    """The workload of a name: NAME, NAMESPACE/NAME, KIND/NAME, NAMESPACE/KIND/NAME, KIND/NAMESPACE/NAME, each also
+    after CLUSTER/, or the name of a pod in its place. Kinds are matched in any case, also by their short names.
 
     Raises ConfigurationError for an invalid or ambiguous name, SourceError for an unknown one.
     """
@@ -109,8 +116,10 @@ def _find_by_pod(client: Client, wanted: str, namespace: str) -> list[WorkloadNa
 
 
 def _names_pod(row: Row, wanted: str, namespace: str) -> bool:
-    held_in, pod, container = (str(row.get(key, "")) for key in ("namespace", "pod", "container"))
-    return wanted == f"{held_in}/{pod}/{container}" or _matches(WorkloadName("Pod", held_in, pod), wanted, namespace)
+    keys = ("namespace", "pod", "container", "cluster")
+    held_in, pod, container, cluster = (str(row.get(key) or "") for key in keys)
+    name = WorkloadName("Pod", held_in, pod, cluster)
+    return wanted == f"{held_in}/{pod}/{container}" or _matches(name, wanted, namespace)
 
 
 def _in_namespace(namespace: str) -> list[tuple[str, str]]:
@@ -120,22 +129,23 @@ def _in_namespace(namespace: str) -> list[tuple[str, str]]:
 def _matches(name: WorkloadName, wanted: str, namespace: str) -> bool:
     if namespace and name.namespace != namespace:
         return False
-    return any(wanted == written for written in _spellings(name)) or _matches_with_kind(name, wanted)
+    if wanted in (name.name, name.full):  # also if it contains a slash
+        return True
+    *before, last = wanted.split("/")
+    return last == name.name and any(given in _list_places(name) for given in _drop_kind(before, name.kind))
 
 
-def _spellings(name: WorkloadName) -> Iterator[str]:
-    yield name.name
-    yield f"{name.namespace or NO_NAME}/{name.name}"
-    yield name.full
+def _list_places(name: WorkloadName) -> list[list[str]]:
+    namespace = name.namespace or NO_NAME
+    return [[], [namespace], [name.cluster, namespace]]
 
 
-def _matches_with_kind(name: WorkloadName, wanted: str) -> bool:
-    """The kind in any place before the name."""
-    prefix, _, last = wanted.rpartition("/")
-    if last != name.name:
-        return False
-    given = [part for part in prefix.split("/") if part.lower() not in _list_kinds(name.kind)]
-    return len(given) < len(prefix.split("/")) and given in ([], [name.namespace or NO_NAME])
+def _drop_kind(parts: Sequence[str], kind: str) -> Iterator[list[str]]:
+    """The parts as they are, and without one that is the kind."""
+    yield list(parts)
+    for number, part in enumerate(parts):
+        if part.lower() in _list_kinds(kind):
+            yield [*parts[:number], *parts[number + 1 :]]
 
 
 def _list_kinds(kind: str) -> frozenset[str]:
@@ -160,6 +170,7 @@ def _read_ended(client: Client, wanted: str, namespace: str) -> list[Row]:
 def _list_ended_queries(parts: Sequence[str], namespace: str) -> Iterator[list[tuple[str, str]]]:
     """The possible meanings of a name, the most likely first."""
     *before, name = parts
+    cluster = {"cluster": before.pop(0)} if len(before) == MAX_PARTS - 1 else {}
     if not before:
         meanings: Iterable[Mapping[str, str]] = [{"name": name}]
     elif len(before) == 1:
@@ -173,7 +184,7 @@ def _list_ended_queries(parts: Sequence[str], namespace: str) -> Iterator[list[t
         ]
     for meaning in meanings:
         if not namespace or meaning.get("namespace", namespace) == namespace:
-            yield [*({**meaning, "namespace": namespace} if namespace else meaning).items()]
+            yield [*({**meaning, **cluster} | ({"namespace": namespace} if namespace else {})).items()]
 
 
 def _suggest(client: Client, wanted: str) -> Message | None:

@@ -63,7 +63,7 @@ def run(arguments: Sequence[str]) -> int:
     if ended is not None:
         _write_ended(name, ended, output=options.output, language=language)
         return EXIT_OK
-    detail = as_object(client.read(name.path, [("language", language)]))
+    detail = as_object(client.read(name.path, [*name.query, ("language", language)]))
     if options.output == "json":
         write_json(detail)
     elif options.output == "csv":

@@ -105,21 +105,23 @@ class ClusterSource:
 
     def read_detail(self, workload: WorkloadName) -> Detail:
         """Raises SourceError."""
-        detail = as_object(self._client.read(workload.path, [("language", self._language)]))
+        detail = as_object(self._client.read(workload.path, [*workload.query, ("language", self._language)]))
         at = get_time(get_object(detail, "result"), "at")
         evidence = list(describe_evidence(detail, self._language))
         return Detail(list(describe_verdict_with_reasons(detail, self._language)), evidence=evidence, at=at)
 
     def read_charts(self, workload: WorkloadName, seconds: float) -> Detail:
         """Raises SourceError."""
-        query = [("seconds", f"{seconds:g}"), ("limit", str(MAX_CHARTED_ALLOCATIONS))]
+        query = [*workload.query, ("seconds", f"{seconds:g}"), ("limit", str(MAX_CHARTED_ALLOCATIONS))]
         series = as_object(self._client.read(f"{workload.path}/series", query))
         charts = [chart for course in get_objects(series, "courses") for chart in _list_charts(course, self._language)]
         return Detail((), charts, seconds=seconds, at=get_time(get_object(series, "result"), "at"))
 
     def read_processes(self, workload: WorkloadName) -> Sequence[Line]:
         """Raises SourceError."""
-        document = as_object(self._client.read(f"{workload.path}/processes", [("limit", str(MAX_PODS))]))
+        document = as_object(
+            self._client.read(f"{workload.path}/processes", [*workload.query, ("limit", str(MAX_PODS))])
+        )
         return list(_describe_processes(document, self._language))
 
 

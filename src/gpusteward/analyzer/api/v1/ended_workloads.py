@@ -28,6 +28,7 @@ class EndedParameters(BaseModel):
 
     name: str = Field(max_length=253, description="Name of the workload or of one of its pods.")
     namespace: str = Field(default="", max_length=253, description="Only in this namespace.")
+    cluster: str = Field(default="", max_length=253, description="Only in this cluster.")
     kind: str = Field(default="", max_length=253, description="Only of this kind, in any case.")
 
 
@@ -35,7 +36,7 @@ class EndedParameters(BaseModel):
 async def list_ended_workloads(dependencies: Dependencies, parameters: Annotated[EndedParameters, Query()]) -> Response:
     """What the ledger has of workloads with this name: when they ended, GPU-hours and cost. Also finds workloads that
     still hold GPUs; their `ended_ms` is null."""
-    query = EndedQuery(parameters.name, parameters.namespace, parameters.kind)
+    query = EndedQuery(parameters.name, parameters.namespace, parameters.kind, parameters.cluster)
     found = await query_ledger(
         lambda: dependencies.ledger.read_ended_workloads(query), dependencies.limits.ended_workloads
     )
