@@ -1,5 +1,7 @@
 """The small parts: conditions, durations, intervals, shards, contradictions, folded exports."""
 
+import time
+
 import msgspec
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from gpusteward.analyzer.sources.promql.scrape_intervals import infer_interval
 from gpusteward.analyzer.sources.usage.coverage import ExpectedSamples, ScrapeIntervals
 from gpusteward.analyzer.sources.usage.label_mapping import map_labels
 from gpusteward.analyzer.sources.usage.quantities import Aggregation
+from gpusteward.analyzer.sources.usage.row_index import ScrapeTarget
 from gpusteward.analyzer.sources.usage.selectors import Matcher, match_any, parse_condition, write_selector
 from gpusteward.analyzer.sources.usage.unknown_rows import find_contradicted_zeros
 from gpusteward.core.errors import ConfigurationError
@@ -77,9 +80,9 @@ def test_without_up_the_highest_counts_of_the_last_hour_are_expected():
     expected = ExpectedSamples(window_seconds=600)
     expected.update(ScrapeIntervals(established=frozenset({"j"})))
     full, outage = np.array([20.0, 20.0, 10.0]), np.array([8.0, 8.0, 8.0])
-    assert expected.measure_coverage(full, ["j"] * 3, 0.0).tolist() == [1.0, 1.0, 0.5]
-    assert expected.measure_coverage(outage, ["j"] * 3, 300.0).tolist() == [0.4] * 3
-    assert expected.measure_coverage(outage, ["j"] * 3, 4000.0).tolist() == [1.0] * 3, (
+    assert expected.measure_coverage(full, [ScrapeTarget("j")] * 3, 0.0).tolist() == [1.0, 1.0, 0.5]
+    assert expected.measure_coverage(outage, [ScrapeTarget("j")] * 3, 300.0).tolist() == [0.4] * 3
+    assert expected.measure_coverage(outage, [ScrapeTarget("j")] * 3, 4000.0).tolist() == [1.0] * 3, (
         "an interval that was changed, by now"
     )
 
@@ -88,22 +91,43 @@ def test_every_job_has_its_own_interval():
     expected = ExpectedSamples(window_seconds=600)
     expected.update(ScrapeIntervals({"slow": 60.0, "fast": 15.0, "other": 1.0}, frozenset({"slow", "fast", "other"})))
     counts = np.array([10.0, 20.0, 20.0])
-    assert expected.measure_coverage(counts, ["slow", "fast", ""], 0.0).tolist() == [1.0, 0.5, 0.5]
+    targets = [ScrapeTarget(job) for job in ("slow", "fast", "")]
+    assert expected.measure_coverage(counts, targets, 0.0).tolist() == [1.0, 0.5, 0.5]
+
+
+def test_a_slow_target_keeps_its_interval_during_a_gap_but_not_after_it_became_faster():
+    expected = ExpectedSamples(window_seconds=600)
+    slow, counts = ScrapeTarget("j", "slow"), np.array([40.0])
+    known = ScrapeIntervals({"j": 5.0}, frozenset({"j"}), {slow: 15.0})
+    for at_most, coverage in (({slow: 16.0}, 1.0), ({slow: 5.2}, 1 / 3), ({}, 1 / 3)):
+        expected.update(known)
+        expected.update(ScrapeIntervals({"j": 5.0}, frozenset({"j"}), at_most=at_most))
+        assert expected.measure_coverage(counts, [slow], 0.0).tolist() == [coverage]
+
+
+def test_ten_thousand_targets_cost_little():
+    expected = ExpectedSamples(window_seconds=600)
+    targets = [ScrapeTarget("j", f"node-{number}") for number in range(10_000) for _ in range(5)]
+    expected.update(ScrapeIntervals({"j": 5.0}, frozenset({"j"}), dict.fromkeys(targets[::10], 15.0)))
+    began = time.process_time()
+    coverage = expected.measure_coverage(np.full(len(targets), 40.0), targets, 0.0)
+    assert time.process_time() - began < 1
+    assert sorted(set(coverage.tolist())) == [1 / 3, 1.0]
 
 
 def test_a_new_job_has_no_expected_count():
     expected = ExpectedSamples(window_seconds=600)
     expected.update(ScrapeIntervals(established=frozenset({"old"})))
-    assert np.isnan(expected.measure_coverage(np.array([5.0, 5.0]), ["new", "new"], 0.0)).all()
+    assert np.isnan(expected.measure_coverage(np.array([5.0, 5.0]), [ScrapeTarget("new")] * 2, 0.0)).all()
     assert expected.new_jobs == {"new"}
     expected.update(ScrapeIntervals({"new": 30.0}, frozenset({"new"})))
-    assert expected.measure_coverage(np.array([5.0]), ["new"], 300.0).tolist() == [0.25]
+    assert expected.measure_coverage(np.array([5.0]), [ScrapeTarget("new")], 300.0).tolist() == [0.25]
     assert not expected.new_jobs
 
 
 def test_a_configured_interval_takes_precedence():
     expected = ExpectedSamples(window_seconds=600, fixed_interval=10)
-    assert expected.measure_coverage(np.array([30.0]), ["j"], 0.0).tolist() == [0.5]
+    assert expected.measure_coverage(np.array([30.0]), [ScrapeTarget("j")], 0.0).tolist() == [0.5]
 
 
 def test_shards_respect_the_limit_and_contain_every_node():

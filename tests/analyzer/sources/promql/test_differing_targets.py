@@ -10,7 +10,7 @@ import pytest
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.sources.usage_source import UsageSource
-from gpusteward.analyzer.tables import UsageTable
+from gpusteward.analyzer.tables import NodeModel, UsageTable
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.messages import unknown_reasons
 from gpusteward.simulate.fleets import fleet
@@ -108,7 +108,7 @@ def test_a_held_gpu_is_never_counted_as_free(tables: dict[str, UsageTable], name
     table = tables[name]
     for pod in NODES:
         held = {one.gpu_uuid for one in table.allocations if (one.node, one.model) == (pod, MODEL)}
-        assert (table.fleet[pod, MODEL], len(held)) == (GPUS, 1)
+        assert (table.fleet[NodeModel(pod, MODEL)], len(held)) == (GPUS, 1)
 
 
 @pytest.mark.parametrize("name", SOURCES)

@@ -20,9 +20,11 @@ from gpusteward.analyzer.sources.usage.row_index import (
     K,
     RowIndex,
     Rows,
+    ScrapeTarget,
 )
 
 D = TypeVar("D", bound=HolderDetails | DeviceDetails)
+V = TypeVar("V", bound=HolderDetails | DeviceDetails | ScrapeTarget)
 Hashes = NDArray[np.int64]
 
 
@@ -32,9 +34,8 @@ class TextRowIndex(RowIndex[K], Generic[K, D]):
     def __init__(self, labels: K) -> None:
         super().__init__(labels)
         self._by_text, self._by_key = _HashIndex(), _HashIndex()
-        self._details_by_text = _HashIndex()  # text -> position in the next two
-        self._detail_rows: Rows = np.empty(0, np.int64)
-        self._details: list[D] = []
+        self._details: _DetailCache[D] = _DetailCache()
+        self._targets: _DetailCache[ScrapeTarget] = _DetailCache()
 
     def find(self, keys: Sequence[K]) -> Rows:
         return self._by_key.find(_hash(keys))
@@ -61,18 +62,25 @@ class TextRowIndex(RowIndex[K], Generic[K, D]):
     def read_details(self, texts: Sequence[bytes], *labels: D) -> tuple[Rows, list[D]]:
         """The row and the details of each label text. `labels`: the name of the label that holds each detail, and
         others for series without the first. Raises SourceError for labels that cannot be read."""
+        return self._read(self._details, texts, labels)
+
+    def read_targets(self, texts: Sequence[bytes], labels: ScrapeTarget) -> tuple[Rows, list[ScrapeTarget]]:
+        """The row and the scrape target of each label text. Raises SourceError for labels that cannot be read."""
+        return self._read(self._targets, texts, (labels,))
+
+    def _read(self, cache: "_DetailCache[V]", texts: Sequence[bytes], labels: Sequence[V]) -> tuple[Rows, list[V]]:
         hashes = _hash(texts)
-        positions = self._details_by_text.find(hashes)
+        positions = cache.by_text.find(hashes)
         new = np.flatnonzero(positions < 0)
         if len(new):
             parsed = [decode_labels(texts[position]) for position in new.tolist()]
-            positions[new] = np.arange(len(new)) + len(self._details)
-            self._detail_rows = np.concatenate((self._detail_rows, self._add_labels(parsed)))
-            make = cast("Callable[[Iterable[str]], D]", type(labels[0])._make)
+            positions[new] = np.arange(len(new)) + len(cache.details)
+            cache.rows = np.concatenate((cache.rows, self._add_labels(parsed)))
+            make = cast("Callable[[Iterable[str]], V]", type(labels[0])._make)
             names = list(zip(*labels, strict=True))  # of each detail
-            self._details += [make([self._share(find_label(each, detail)) for detail in names]) for each in parsed]
-            self._details_by_text.add(hashes[new], positions[new])
-        return self._detail_rows[positions], list(map(self._details.__getitem__, positions.tolist()))
+            cache.details += [make([self._share(find_label(each, detail)) for detail in names]) for each in parsed]
+            cache.by_text.add(hashes[new], positions[new])
+        return cache.rows[positions], list(map(cache.details.__getitem__, positions.tolist()))
 
     def release_memory(self, holders: RowIndex[HolderKey]) -> None:
         """For rows that are rarely queried again: forget their texts, and use the uuid strings of `holders`. Saves 6 MB
@@ -83,6 +91,15 @@ class TextRowIndex(RowIndex[K], Generic[K, D]):
 
     def _add_labels(self, labels: Iterable[Mapping[str, str]]) -> Rows:
         return self.add([self._read_key(each) for each in labels])
+
+
+class _DetailCache(Generic[V]):
+    """Rows and details by label text."""
+
+    def __init__(self) -> None:
+        self.by_text = _HashIndex()  # text -> position in the next two
+        self.rows: Rows = np.empty(0, np.int64)
+        self.details: list[V] = []
 
 
 def find_label(labels: Mapping[str, str], names: Sequence[str]) -> str:

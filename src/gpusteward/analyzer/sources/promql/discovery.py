@@ -56,6 +56,10 @@ class DiscoveryResult:
             "recording_rules": sorted(self.rules),
             "export": self.can_export,
             "scrape_intervals_seconds": dict(self.intervals.seconds),
+            "slower_targets": [
+                {"job": job, "seconds": seconds, "targets": count}
+                for (job, seconds), count in sorted(self.intervals.count_slow_targets().items())
+            ],
             "dialects": [_describe(detected) for detected in self.schemes],
         }
 

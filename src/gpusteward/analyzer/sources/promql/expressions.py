@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from gpusteward.analyzer.sources.usage.quantities import (
+    CORE_COUNT,
     FLOORS,
     PRESENCE_IN_WINDOW,
     STATIC_QUANTITIES,
@@ -13,7 +14,7 @@ from gpusteward.analyzer.sources.usage.quantities import (
     Quantity,
     QueryKey,
 )
-from gpusteward.analyzer.sources.usage.row_index import DeviceDetails, DeviceKey, HolderDetails, HolderKey
+from gpusteward.analyzer.sources.usage.row_index import DeviceDetails, DeviceKey, HolderDetails, HolderKey, ScrapeTarget
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, write_selector
 
 RULE_PREFIX = "gpusteward:"
@@ -46,7 +47,7 @@ class Query:
     scale: float
     key_labels: HolderKey | DeviceKey  # the label of each part of the key
     matchers: Matchers = ()
-    detail_labels: HolderDetails | DeviceDetails | None = None  # the label of each detail, if details are queried
+    detail_labels: HolderDetails | DeviceDetails | ScrapeTarget | None = None  # the label of each detail, if queried
     fallbacks: tuple[HolderDetails, ...] = ()  # further labels of the details, for series without the first ones
     other_than: tuple["Query", ...] = ()  # leave out the keys that these have now
 
@@ -74,6 +75,11 @@ class Query:
             self.level is Level.DEVICE and self.aggregation is Aggregation.LAST and self.quantity in STATIC_QUANTITIES
         )
 
+    @property
+    def is_coverage(self) -> bool:
+        """Whether it counts the samples that coverage is measured by."""
+        return self.key == CORE_COUNT
+
     def write(self, window: Window, shard: Matchers = ()) -> str:
         """The PromQL text: the maximum of the series with the same key. An exporter that was restarted, or is scraped
         twice, has several. The maximum of means never understates use, and the maximum of counts does not add up
@@ -91,7 +97,7 @@ class Query:
 
 
 def _join(labels: Iterable[str]) -> str:
-    return ", ".join(label for label in labels if label)
+    return ", ".join(dict.fromkeys(filter(None, labels)))
 
 
 def write_range(seconds: float) -> str:

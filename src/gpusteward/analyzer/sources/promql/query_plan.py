@@ -17,7 +17,7 @@ from gpusteward.analyzer.sources.usage.quantities import (
     QueryKey,
     Signal,
 )
-from gpusteward.analyzer.sources.usage.row_index import DeviceDetails, HolderDetails
+from gpusteward.analyzer.sources.usage.row_index import DeviceDetails, HolderDetails, ScrapeTarget
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers
 
 DEVICE_DETAIL_LABELS = DeviceDetails(parent_uuid="parent_uuid", model="model")
@@ -97,6 +97,12 @@ class QueryPlan:
 
     def only_static(self) -> "QueryPlan":
         return replace(self, queries=tuple(query for query in self.queries if query.is_static))
+
+    def with_targets(self) -> "QueryPlan":
+        """Counts samples by scrape target."""
+        labels = ScrapeTarget("job", "instance", self.mapping.cluster)
+        queries = (replace(one, detail_labels=labels) if one.is_coverage else one for one in self.queries)
+        return replace(self, queries=tuple(queries))
 
     def only_presence_in_window(self) -> "QueryPlan":
         """The holders that existed in the window and do not exist now."""

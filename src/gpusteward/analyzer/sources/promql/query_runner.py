@@ -17,7 +17,7 @@ from gpusteward.analyzer.sources.engine.victoriametrics import EXPORTED_AGGREGAT
 from gpusteward.analyzer.sources.promql.expressions import Query, Window
 from gpusteward.analyzer.sources.usage.quantities import PRESENCE_IN_WINDOW, Aggregation, Level
 from gpusteward.analyzer.sources.usage.query_results import QueryResults, ResultChunk
-from gpusteward.analyzer.sources.usage.row_index import DeviceDetails, HolderDetails
+from gpusteward.analyzer.sources.usage.row_index import DeviceDetails, HolderDetails, ScrapeTarget
 from gpusteward.analyzer.sources.usage.selectors import Matchers, write_selector
 from gpusteward.core.errors import SourceError
 from gpusteward.logs import Log
@@ -52,10 +52,15 @@ class ResultCollector:
             if isinstance(labels, DeviceDetails):
                 rows, device_details = self._devices.read_details(vector.labels, labels)
                 return ResultChunk(query.key, rows, device_details=device_details)
-            index = self._holders if query.level is Level.HOLDER else self._devices
-            rows = index.add_texts(vector.labels)
+            targets: Sequence[ScrapeTarget] = ()
+            if isinstance(labels, ScrapeTarget):
+                rows, targets = self._holders.read_targets(vector.labels, labels)
+            else:
+                index = self._holders if query.level is Level.HOLDER else self._devices
+                rows = index.add_texts(vector.labels)
         scale = 1.0 if query.aggregation is Aggregation.COUNT else query.scale
-        return ResultChunk(query.key, rows, vector.values if scale == 1.0 else vector.values * scale)
+        values = vector.values if scale == 1.0 else vector.values * scale
+        return ResultChunk(query.key, rows, values, targets=targets)
 
     def merge(self, chunks: Iterable[ResultChunk]) -> None:
         """Merge the chunks of a complete result."""

@@ -175,6 +175,8 @@ class SchemeReader:
         plans = [plan_holders(detected, self._condition)]
         if detected.device:
             plans.append(plan_devices(detected.device, self._condition))
+        if self.expected.depends_on_target:
+            plans[0] = plans[0].with_targets()
         indexes = self._find_indexes(plans)
         static, stale = indexes.static, self._states[detected.key].stale
         previous_rows = stale.list_previous_rows(indexes.holders, cycle.at)

@@ -1,25 +1,33 @@
-"""How often each job is scraped, and which jobs have been scraped long enough to know.
+"""How often each job is scraped, which of its targets less often, and which jobs have been scraped long enough to know.
 
 The engine writes `up` at every scrape, also for targets that are down. The ten minutes of the last hour with the most
 samples of `up` give the interval of a job, even right after an outage of the engine itself. Ten minutes that are only
 half filled, because the job or the engine is new, would give twice the interval, and every window would look complete.
 So nothing is concluded for a job without samples ten minutes ago.
+
+Targets of one job may have different intervals. The interval of the job is that of its fastest target; a slower target
+has its own, unless it is new or has a gap in the last ten minutes, which would look like a longer interval.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from gpusteward.analyzer.sources.engine.client import Engine
 from gpusteward.analyzer.sources.engine.decode import decode_labels, decode_vector
+from gpusteward.analyzer.sources.engine.label_text_index import find_label
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme
 from gpusteward.analyzer.sources.usage.coverage import ScrapeIntervals
+from gpusteward.analyzer.sources.usage.row_index import ScrapeTarget
+from gpusteward.analyzer.sources.usage.selectors import match_any, write_selector
 from gpusteward.core.errors import SourceError
 from gpusteward.logs import Log
 
 log = Log(__name__)
 
 PERIOD_SECONDS = 600.0
+SHORT_PERIODS_SECONDS = (60, 150)
 HIGHEST_COUNTS = (
     "max by (job) (max_over_time(count_over_time(up[600s])[1h:5m]))",
     "max by (job) (count_over_time(up[600s]))",  # until now: the former is evaluated at whole five minutes only
@@ -28,17 +36,69 @@ _COMMON_INTERVALS = (1, 2, 3, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300)
 """Values that people write into a scrape configuration."""
 
 
-def read_scrape_intervals(engine: Engine, schemes: Iterable[DetectedScheme], at: float) -> ScrapeIntervals:
+def read_scrape_intervals(engine: Engine, schemes: Collection[DetectedScheme], at: float) -> ScrapeIntervals:
     """Raises nothing: what cannot be read stays unknown."""
-    main = [signal.metric for detected in schemes if (signal := detected.holder.main_signal)]
-    earlier = [f"count by (job) ({metric} offset 600s)" for metric in ("up", *main)]
-    established = frozenset(job for expression in earlier for job, _ in _query(engine, expression, at))
+    main = dict.fromkeys(signal.metric for detected in schemes if (signal := detected.holder.main_signal))
+    of_gpus = {job for metric in main for job in _read_by_job(engine, f"count by (job) ({metric} offset 600s)", at)}
+    established = of_gpus.union(_read_by_job(engine, "count by (job) (up offset 600s)", at))
     highest: dict[str, float] = {}
     for expression in HIGHEST_COUNTS:
-        for job, count in _query(engine, expression, at):
+        for job, count in _read_by_job(engine, expression, at).items():
             highest[job] = max(count, highest.get(job, 0.0))
     intervals = {job: infer_interval(count) for job, count in highest.items() if job in established}
-    return ScrapeIntervals({job: interval for job, interval in intervals.items() if interval}, established)
+    known = {job: interval for job, interval in intervals.items() if interval}
+    labels = _TargetLabels(dict.fromkeys(detected.holder.mapping.cluster for detected in schemes))
+    fastest = {job: known[job] for job in of_gpus & known.keys() - {""}}
+    slow = _read_slow_targets(engine, labels, fastest, highest, at)
+    return ScrapeIntervals(known, frozenset(established), slow.targets, slow.at_most)
+
+
+class _TargetLabels:
+    """The labels of a scrape target: its clusters may have different labels."""
+
+    def __init__(self, clusters: Iterable[str]) -> None:
+        self._clusters = [label for label in clusters if label]
+        self.by = ", ".join(("job", "instance", *self._clusters))
+
+    def read(self, labels: Mapping[str, str]) -> ScrapeTarget:
+        return ScrapeTarget(labels.get("job", ""), labels.get("instance", ""), find_label(labels, self._clusters))
+
+
+class _SlowTargets(NamedTuple):
+    targets: dict[ScrapeTarget, float]
+    at_most: dict[ScrapeTarget, float]
+
+
+def _read_slow_targets(
+    engine: Engine, labels: _TargetLabels, fastest: Mapping[str, float], highest: Mapping[str, float], at: float
+) -> _SlowTargets:
+    """Targets with a longer interval than the fastest of their job. Three more queries, for jobs that may have some."""
+    lowest = _read_by_job(engine, f"min by (job) (count_over_time({_select_up(fastest)}[600s]))", at) if fastest else {}
+    mixed = [job for job in fastest if lowest.get(job, highest[job]) < highest[job] - 1]
+    found = _SlowTargets({}, {})
+    if not mixed:
+        return found
+    up = _select_up(mixed)
+    of_targets = f"max by ({labels.by}) (count_over_time({up}[600s]) and ({up} offset 600s))"
+    bounds = [_read_longest(engine, labels, up, period, at) for period in SHORT_PERIODS_SECONDS]
+    for target, count in _read_by_target(engine, labels, of_targets, at).items():
+        interval = infer_interval(count)
+        longest = min(of_period.get(target, np.inf) for of_period in bounds)
+        if interval and interval > fastest[target.job]:
+            (found.targets if interval <= longest else found.at_most)[target] = min(interval, longest)
+    return found
+
+
+def _select_up(jobs: Iterable[str]) -> str:
+    return write_selector("up", (match_any("job", sorted(jobs)),))
+
+
+def _read_longest(engine: Engine, labels: _TargetLabels, up: str, seconds: int, at: float) -> dict[ScrapeTarget, float]:
+    """The longest interval that puts as many samples into a short period as there were at most. Gaps beside the period
+    do not make it longer."""
+    highest = f"max by ({labels.by}) (max_over_time(count_over_time({up}[{seconds}s])[600s:15s]))"
+    counts = _read_by_target(engine, labels, highest, at)
+    return {target: seconds / (count - 1) + 1e-9 for target, count in counts.items() if count > 1}
 
 
 def infer_interval(samples: float) -> float | None:
@@ -50,11 +110,19 @@ def infer_interval(samples: float) -> float | None:
     return float(common[0]) if common else shortest
 
 
-def _query(engine: Engine, expression: str, at: float) -> Iterator[tuple[str, float]]:
+def _read_by_job(engine: Engine, expression: str, at: float) -> dict[str, float]:
+    return {labels.get("job", ""): value for labels, value in _query(engine, expression, at)}
+
+
+def _read_by_target(engine: Engine, labels: _TargetLabels, expression: str, at: float) -> dict[ScrapeTarget, float]:
+    return {labels.read(found): value for found, value in _query(engine, expression, at)}
+
+
+def _query(engine: Engine, expression: str, at: float) -> Iterator[tuple[dict[str, str], float]]:
     try:
         vector = decode_vector(engine.query(expression, at))
     except SourceError as error:
         log.warning("scrape_interval_not_read", query=expression, reason=error)
         return
     for text, value in zip(vector.labels, vector.values.tolist(), strict=True):
-        yield decode_labels(text).get("job", ""), value
+        yield decode_labels(text), value

@@ -12,7 +12,14 @@ from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.presence import NO_DETAILS, PresenceTable
 from gpusteward.analyzer.sources.usage.quantities import FLOORS, MEASURES, Aggregation, Level, Quantity
 from gpusteward.analyzer.sources.usage.query_results import QueryResults
-from gpusteward.analyzer.sources.usage.row_index import DeviceDetails, DeviceKey, DeviceSet, HolderDetails, HolderKey
+from gpusteward.analyzer.sources.usage.row_index import (
+    DeviceDetails,
+    DeviceKey,
+    DeviceSet,
+    HolderDetails,
+    HolderKey,
+    ScrapeTarget,
+)
 from gpusteward.analyzer.sources.usage.unknown_rows import find_unknown_rows
 from gpusteward.analyzer.tables import Column, UsageTable
 from gpusteward.core.containers import Container, Workload
@@ -44,11 +51,24 @@ def build_partial_table(
 ) -> PartialTable:
     """The usage of every holder of one metric scheme."""
     presence = PresenceTable(scheme, results)
-    counts = presence.column(Level.HOLDER, Quantity.CORE, Aggregation.COUNT)
-    coverage = expected.measure_coverage(counts, presence.jobs, at)
+    coverage = _measure_coverage(presence, expected, at)
     stats = compute_measures(presence, WindowCoverage(expected.window_seconds, coverage))
-    unknown = find_unknown_rows(presence, stats, coverage, expected.new_jobs)
+    unknown = find_unknown_rows(presence, stats, coverage)
     return PartialTable(allocations.find_keys(presence), stats, np.nan_to_num(coverage), unknown, presence.rows)
+
+
+def _measure_coverage(presence: PresenceTable, expected: ExpectedSamples, at: float) -> Column:
+    """Of each row: by the target of its counted series, where targets differ, else by its job."""
+    results = presence.results
+    if not results.counted:
+        counts = presence.column(Level.HOLDER, Quantity.CORE, Aggregation.COUNT)
+        return expected.measure_coverage(counts, [ScrapeTarget(job) for job in presence.jobs], at)
+    rows = np.concatenate([chunk.rows for chunk in results.counted])
+    counts = np.concatenate([chunk.values for chunk in results.counted if chunk.values is not None])
+    targets = [target for chunk in results.counted for target in chunk.targets]
+    coverage = np.full(len(results.holders), np.nan)
+    np.fmax.at(coverage, rows, expected.measure_coverage(counts, targets, at))
+    return coverage[presence.rows]
 
 
 def choose_rows(tables: Sequence[PartialTable], without_samples: Sequence[Collection[int]]) -> list[list[int]]:

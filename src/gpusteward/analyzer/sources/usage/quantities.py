@@ -89,6 +89,9 @@ PRESENCE_NOW = QueryKey(Level.HOLDER, Quantity.PRESENCE, Aggregation.LAST)
 PRESENCE_IN_WINDOW = QueryKey(Level.HOLDER, Quantity.PRESENCE, Aggregation.PEAK)
 """The holders that existed in the window and do not exist now, with their details."""
 
+CORE_COUNT = QueryKey(Level.HOLDER, Quantity.CORE, Aggregation.COUNT)
+"""The samples that coverage is measured by."""
+
 STATIC_QUANTITIES = frozenset(
     {
         Quantity.MEMORY_USED,

@@ -24,6 +24,7 @@ from gpusteward.analyzer.sources.usage.row_index import (
     HolderKey,
     RowIndex,
     Rows,
+    ScrapeTarget,
 )
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.messages import Message
@@ -41,6 +42,7 @@ class ResultChunk:
     values: Column | None = None
     holder_details: Sequence[HolderDetails] = ()
     device_details: Sequence[DeviceDetails] = ()
+    targets: Sequence[ScrapeTarget] = ()  # of counted samples, where targets have different intervals
 
 
 @dataclass
@@ -56,11 +58,14 @@ class QueryResults:
     hit_limit: bool = False  # the engine refused a query because it selects too much
     previous_rows: Sequence[int] = ()  # holder rows of earlier cycles that are not known to have ended
     last_details: dict[int, HolderDetails] = field(default_factory=dict)  # of holder rows that do not exist now
+    counted: list[ResultChunk] = field(default_factory=list)  # samples by target, where the intervals differ
     _columns: dict[QueryKey, Column] = field(default_factory=dict)
 
     def add(self, chunk: ResultChunk) -> None:
         """Merge a part of a complete query result."""
         if chunk.values is not None:
+            if chunk.targets:
+                self.counted.append(chunk)
             self.add_values(chunk.key, chunk.rows, chunk.values)
         elif chunk.key == PRESENCE_IN_WINDOW:
             self.last_details.update(zip(chunk.rows.tolist(), chunk.holder_details, strict=True))

@@ -82,6 +82,14 @@ class DeviceDetails(NamedTuple):
     model: str = ""
 
 
+class ScrapeTarget(NamedTuple):
+    """A scraped exporter, as the engine labels its series."""
+
+    job: str
+    instance: str = ""
+    cluster: str = ""
+
+
 K = TypeVar("K", bound=HolderKey | DeviceKey)
 
 _UNSHARED = 0

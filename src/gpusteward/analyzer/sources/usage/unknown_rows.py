@@ -5,7 +5,7 @@ some combinations of driver and board report no process utilization at all. Whil
 unknown.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,20 +56,16 @@ _ESSENTIAL = (
 """If one of these queries fails, a verdict would rest on less data than the site has."""
 
 
-def find_unknown_rows(
-    presence: PresenceTable, stats: Stats, coverage: Column, new_jobs: Collection[str]
-) -> dict[int, Message]:
+def find_unknown_rows(presence: PresenceTable, stats: Stats, coverage: Column) -> dict[int, Message]:
     """The reason of each row that must not be judged. If there are several, the first of `_list_reasons` counts."""
     unknown: dict[int, Message] = {}
-    for flags, reason in _list_reasons(presence, stats, coverage, new_jobs):
+    for flags, reason in _list_reasons(presence, stats, coverage):
         for row in np.flatnonzero(flags).tolist():
             unknown.setdefault(row, reason)
     return unknown
 
 
-def _list_reasons(
-    presence: PresenceTable, stats: Stats, coverage: Column, new_jobs: Collection[str]
-) -> Iterator[tuple[Flags, Message]]:
+def _list_reasons(presence: PresenceTable, stats: Stats, coverage: Column) -> Iterator[tuple[Flags, Message]]:
     core_mean, core_peak = stats[Measure.CORE, Stat.MEAN], stats[Measure.CORE, Stat.PEAK]
     yield presence.reported_by_two_nodes, unknown_reasons.REPORTED_BY_TWO_NODES
     yield from _failed_queries(presence, core_peak)
@@ -77,8 +73,8 @@ def _list_reasons(
     is_unmeasured = ~np.isfinite(core_mean) | ~np.isfinite(core_peak)
     yield from _unmeasured_mig(presence, is_unmeasured & ~(coverage > 0))
     yield is_unmeasured, unknown_reasons.NO_CORE
-    if new_jobs:
-        yield np.isin(presence.jobs, list(new_jobs)), unknown_reasons.NEW_EXPORTER
+    is_counted = np.isfinite(presence.column(Level.HOLDER, Quantity.CORE, Aggregation.COUNT))
+    yield is_counted & ~np.isfinite(coverage), unknown_reasons.NEW_EXPORTER  # how many to expect is not known yet
     yield ~np.isfinite(coverage), unknown_reasons.UNCOUNTED_SAMPLES
     yield core_peak > HIGHEST_CORE, unknown_reasons.IMPOSSIBLE_CORE
     if presence.scheme is MetricScheme.DCGM and presence.is_shared.any():
