@@ -42,6 +42,19 @@ def test_busy_seconds_are_utilization_times_time():
     assert view.part_busy_seconds[key(BOB)] == pytest.approx(2.0)
 
 
+def test_the_use_of_video_engines_is_counted_per_container():
+    def transcode(at: float) -> Snapshot:
+        first, second = snapshot(at).processes
+        running = (replace(first, encoder_ratio=0.5, decoder_ratio=0.1), replace(second, encoder_ratio=0.0))
+        return replace(snapshot(at), processes=running)
+
+    meters = UsageCounters(longest_gap_seconds=15)
+    for at in (100.0, 105.0, 110.0):
+        view = meters.advance(transcode(at))
+    assert view.part_video_seconds[key(ALICE)] == pytest.approx(5.0)
+    assert view.part_video_seconds[key(BOB)] == 0.0
+
+
 def test_energy_is_the_devices_counter_split_by_utilization():
     meters = UsageCounters(longest_gap_seconds=15)
     meters.advance(snapshot(100.0, joules=10_000))

@@ -28,7 +28,7 @@ def process(
     pid: int, container: Container | None, memory: int | None = GIB, sm: float | None = 0.0, **more
 ) -> GpuProcess:
     place = more.pop("place", Place.CONTAINER if container else Place.UNKNOWN)
-    return GpuProcess(pid, GPU.uuid, memory_bytes=memory, sm_ratio=sm, place=place, container=container)
+    return GpuProcess(pid, GPU.uuid, memory_bytes=memory, sm_ratio=sm, place=place, container=container, **more)
 
 
 def claim(container: Container, share: Share = Share.EXCLUSIVE) -> Allocation:
@@ -68,6 +68,26 @@ def test_pods_on_a_shared_gpu_have_their_own_utilization():
     assert part(split, ALICE).utilization_ratio == 0.6
     assert part(split, BOB).utilization_ratio == 0.2
     assert part(split, Place.UNKNOWN).utilization_ratio == pytest.approx(0.1)
+
+
+def test_the_transcoding_of_one_pod_is_not_its_neighbours():
+    shared = [claim(ALICE, Share.TIME_SLICED), claim(BOB, Share.TIME_SLICED)]
+    running = [process(1, ALICE, encoder_ratio=0.6, decoder_ratio=0.2), process(2, BOB, encoder_ratio=0.0)]
+    split = split_one(reading(utilization_ratio=0.0, encoder_ratio=0.8, decoder_ratio=0.1), running, shared)
+    assert [each.video_ratio for each in split.parts] == [0.6, 0.0, 0.0, 0.0], "the device's sample is no mean"
+
+
+def test_transcoding_of_unknown_processes_is_unattributed():
+    shared = [claim(ALICE, Share.TIME_SLICED), claim(BOB, Share.TIME_SLICED)]
+    running = [process(1, ALICE), process(2, BOB, encoder_ratio=0.1)]
+    split = split_one(reading(encoder_ratio=0.8), running, shared)
+    assert [each.video_ratio for each in split.parts] == [None, 0.1, 0.0, pytest.approx(0.7)]
+
+
+def test_an_exclusive_holder_has_the_transcoding_of_the_device():
+    split = split_one(reading(encoder_ratio=0.0, decoder_ratio=0.4), [process(1, ALICE, sm=None)], [claim(ALICE)])
+    assert [each.video_ratio for each in split.parts] == [0.4, 0.0, 0.0]
+    assert part(split_one(reading(), [process(1, ALICE, sm=None)], [claim(ALICE)]), ALICE).video_ratio is None
 
 
 def test_an_unattributed_process_makes_holders_without_processes_unknown_not_idle():

@@ -1,4 +1,5 @@
-"""Counters accumulated from snapshot to snapshot: busy seconds and estimated energy, per GPU and per part of it.
+"""Counters accumulated from snapshot to snapshot: busy seconds, use of video engines and estimated energy, per GPU and
+per part of it.
 
 The parts of a GPU are those of `core.usage_split`: its containers, the host, and an unattributed rest.
 """
@@ -25,6 +26,7 @@ class SnapshotView:
     gpu_busy_seconds: Mapping[str, float] = field(default_factory=dict)
     part_busy_seconds: Mapping[PartKey, float] = field(default_factory=dict)
     part_energy_joules: Mapping[PartKey, float] = field(default_factory=dict)
+    part_video_seconds: Mapping[PartKey, float] = field(default_factory=dict)
 
 
 class _Counters(Generic[_Key]):
@@ -56,6 +58,7 @@ class UsageCounters:
         self._gpu_busy: _Counters[str] = _Counters()
         self._part_busy: _Counters[PartKey] = _Counters()
         self._part_energy: _Counters[PartKey] = _Counters()
+        self._part_video: _Counters[PartKey] = _Counters()
 
     def advance(self, snapshot: Snapshot) -> SnapshotView:
         """Add the usage since the last snapshot and return the view of the new one."""
@@ -78,6 +81,10 @@ class UsageCounters:
                     key: _times(part.power_watts, joules.get(each.gpu.device_uuid, seconds))
                     for each, part, key in _parts(splits)
                 },
+                lambda key: is_unread(key[0]),
+            ),
+            self._part_video.grow(
+                {key: _times(part.video_ratio, seconds) for _, part, key in _parts(splits)},
                 lambda key: is_unread(key[0]),
             ),
         )

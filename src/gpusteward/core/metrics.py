@@ -105,6 +105,19 @@ DEVICE_SIGNALS = {
         ("sm_active_ratio", "sm_active_ratio", MetricType.GAUGE, "Share of cycles with a warp on an SM."),
         ("tensor_ratio", "tensor_active_ratio", MetricType.GAUGE, "Share of cycles the tensor pipe was active."),
         ("dram_ratio", "dram_active_ratio", MetricType.GAUGE, "Share of cycles the memory interface was active."),
+        (
+            "pcie_tx_bytes_per_second",
+            "pcie_tx_bytes_per_second",
+            MetricType.GAUGE,
+            "PCIe bytes sent, headers included (Hopper and newer).",
+        ),
+        (
+            "pcie_rx_bytes_per_second",
+            "pcie_rx_bytes_per_second",
+            MetricType.GAUGE,
+            "PCIe bytes received, headers included (Hopper and newer).",
+        ),
+        ("nvlink_bytes_per_second", "nvlink_bytes_per_second", MetricType.GAUGE, "NVLink data, sent and received."),
         ("row_remap_failure", "row_remap_failure", MetricType.GAUGE, "1 if a memory row could not be remapped."),
     )
 }
@@ -124,6 +137,11 @@ USE_ENERGY = _counter(
     "Energy of the GPU by container or host since the agent first saw it, estimated from utilization.",
 )
 USE_BUSY_SECONDS = _counter("use_busy_seconds_total", USE, "Utilization by container or host, integrated over time.")
+USE_VIDEO_SECONDS = _counter(
+    "use_video_seconds_total",
+    USE,
+    "Utilization of the busiest video engine (encoder, decoder) by container or host, integrated over time.",
+)
 
 ALLOCATION_INFO = _gauge(
     "allocation_info",

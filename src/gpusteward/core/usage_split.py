@@ -25,6 +25,7 @@ class Part:
     utilization_ratio: float | None = None
     memory_bytes: float | None = None
     power_watts: float | None = None  # estimated from the utilization
+    video_ratio: float | None = None  # utilization of the busiest video engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class GpuSplit:
 
 SPLIT_SIGNALS = frozenset(
     {"utilization_mean_ratio", "utilization_ratio", "gr_engine_ratio", "memory_used_bytes", "memory_total_bytes"}
-    | {"memory_reserved_bytes", "power_watts", "energy_joules_total"}
+    | {"memory_reserved_bytes", "power_watts", "energy_joules_total", "encoder_ratio", "decoder_ratio"}
 )
 """Signals needed to split a GPU and to accumulate the usage of its parts."""
 
@@ -81,9 +82,10 @@ def split_gpu(
         utilization_of(reading), _utilization(reading, groups, known, allocations), 1.0
     )
     power = _power(watts, utilization, len(allocations))
+    video = _video(reading, groups, known, allocations)
     parts = tuple(
-        Part(by, container, None if own is None else len(own), ratio, size, watt)
-        for (by, container), own, ratio, size, watt in zip(groups, known, utilization, memory, power, strict=True)
+        Part(by, container, None if own is None else len(own), *values)
+        for (by, container), own, *values in zip(groups, known, utilization, memory, power, video, strict=True)
     )
     return GpuSplit(reading.gpu, busy, held, watts, parts)
 
@@ -151,6 +153,26 @@ def _utilization(
     if device is not None and _has_sole_holder(groups, allocations):
         return [max(device, ratios[0] or 0.0), 0.0, 0.0]
     return ratios
+
+
+def _video(
+    reading: GpuReading,
+    groups: _ProcessesByPart,
+    known: Sequence[list[GpuProcess] | None],
+    allocations: Sequence[Allocation],
+) -> list[float | None]:
+    """Use of the video engines by each part. The device reports one sample, its processes a mean since the last cycle:
+    the device only counts for a sole holder, and where the use of a process is unknown."""
+    engines = [reading.signals[name] for name in ("encoder_ratio", "decoder_ratio") if name in reading.signals]
+    device = max(engines, default=None)
+    ratios = _sum_per_part(known, _video_of)
+    if device is not None and _has_sole_holder(groups, allocations):
+        return [max(device, ratios[0] or 0.0), 0.0, 0.0]
+    return _reconcile_total(device if None in ratios else None, ratios, 1.0)[1]
+
+
+def _video_of(process: GpuProcess) -> float | None:
+    return max((ratio for ratio in (process.encoder_ratio, process.decoder_ratio) if ratio is not None), default=None)
 
 
 def _has_sole_holder(groups: _ProcessesByPart, allocations: Sequence[Allocation]) -> bool:

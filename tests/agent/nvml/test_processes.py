@@ -103,6 +103,13 @@ def test_processes_are_not_idle_on_a_busy_gpu_without_samples(open_nvml: Opener)
     assert by_pid(open_nvml(idle_gpu(90)).read(NOTHING))[8000].sm_ratio is None
 
 
+def test_processes_are_not_idle_while_a_video_engine_works_without_samples(open_nvml: Opener) -> None:
+    scenario = idle_gpu(0)
+    scenario.gpus[0].numbers["encoder_percent"] = 80
+    process = by_pid(open_nvml(scenario).read(frozenset({"encoder_ratio"})))[8000]
+    assert (process.sm_ratio, process.encoder_ratio) == (None, None)
+
+
 def test_only_samples_since_the_last_read_are_averaged(open_nvml: Opener, fake_nvml: FakeNvml) -> None:
     now, scenario = time.time(), idle_gpu(0)
     gpu = scenario.gpus[0]

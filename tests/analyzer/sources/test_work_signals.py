@@ -16,11 +16,15 @@ from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.tables import ACTIVITIES, UsageTable
+from gpusteward.core.allocations import Allocation, Share
+from gpusteward.core.containers import Container
+from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading, Place
+from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity
 from gpusteward.messages import unknown_reasons
 from tests.analyzer.engines import Sample, running_prometheus, running_victoria
-from tests.analyzer.scraped_history import AT, scrape_times, steady
+from tests.analyzer.scraped_history import AT, scrape_history, scrape_times, steady
 from tests.analyzer.sources.faulty_engine import fails, faulty
 from tests.analyzer.sources.scrape.page_server import fed_source
 from tests.analyzer.tables import of_pod
@@ -201,6 +205,47 @@ def test_values_are_in_base_units_whatever_the_exporter_uses(tables: Mapping[str
     assert peak("encoder", Measure.ENCODER) == peak("encoder-renamed", Measure.ENCODER) == pytest.approx(0.8)
     assert peak("pcie", Measure.PCIE) == peak("pcie-kilobytes", Measure.PCIE) == 300e6
     assert peak("nvlink", Measure.NVLINK) == 2 * 1024_000
+
+
+GPU = Gpu("node-a", 0, "GPU-agent", "NVIDIA L4", memory_total_bytes=24 << 30)
+WATCHER, ENCODER = (Container("media", name, f"uid-{name}", "main") for name in ("watcher", "encoder"))
+
+
+class TranscodingNode:
+    """One of two pods on a time-sliced GPU transcodes for four seconds in the middle of the window."""
+
+    name = GPU.node
+
+    def __init__(self, *, processes_known: bool = True) -> None:
+        self._is_known = processes_known
+
+    def snapshot(self, at: float) -> Snapshot:
+        works = 0.9 if 304 <= AT - at < 308 else 0.0
+        ratios = (0.0, 0.0, works, works / 2) if self._is_known else (None,) * 4
+        running = [
+            GpuProcess(pid, GPU.uuid, "ffmpeg", 1 << 30, *used, place=Place.CONTAINER, container=who)
+            for pid, who, used in ((1, ENCODER, ratios), (2, WATCHER, (*ratios[:2], *ratios[:2])))
+        ]
+        signals = {"utilization_ratio": 0.0, "memory_copy_ratio": 0.0, "power_watts": 30.0, "encoder_ratio": works}
+        held = [Allocation(who, GPU.uuid, Share.TIME_SLICED) for who in (ENCODER, WATCHER)]
+        return Snapshot(self.name, at, (GpuReading(GPU, signals),), tuple(running), tuple(held))
+
+
+@pytest.mark.parametrize(("processes_known", "watcher"), [(True, idle), (False, unknown)])
+def test_the_agent_counts_short_transcoding_for_the_pod_that_does_it(
+    tmp_path: Path, *, processes_known: bool, watcher: Activity
+):
+    """No scrape shows the encoder at work, the counter does. Without process utilization it is unknown whose it was."""
+    node = TranscodingNode(processes_known=processes_known)
+    samples = list(scrape_history([node], TIMES, dialects="native", collect_seconds=1))
+    with (
+        running_prometheus(tmp_path, samples) as engine,
+        closing(PrometheusSource(PrometheusSettings(url=engine.url))) as queried,
+        closing(fed_source(samples)) as scraped,
+    ):
+        for table in (queried.read(AT), scraped.read(AT)):
+            expected = {("encoder", "main"): active if processes_known else unknown, ("watcher", "main"): watcher}
+            assert judge_pods(table) == expected
 
 
 def test_if_a_signal_that_proves_work_cannot_be_read_only_rows_without_other_work_are_unknown(tmp_path: Path):

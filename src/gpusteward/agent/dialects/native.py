@@ -92,6 +92,7 @@ class NativeDialect:
                     _round(part.power_watts),
                     _round(view.part_energy_joules.get(key)),
                     _round(view.part_busy_seconds.get(key)),
+                    _round(view.part_video_seconds.get(key)),
                 )
 
     def _write_allocations(
@@ -122,7 +123,7 @@ class NativeDialect:
 
 _PART_METRICS = (
     *(metrics.USE_UTILIZATION, metrics.USE_MEMORY, metrics.USE_PROCESSES),
-    *(metrics.USE_POWER, metrics.USE_ENERGY, metrics.USE_BUSY_SECONDS),
+    *(metrics.USE_POWER, metrics.USE_ENERGY, metrics.USE_BUSY_SECONDS, metrics.USE_VIDEO_SECONDS),
 )
 _ALLOCATION_METRICS = (metrics.ALLOCATION_MEMORY_LIMIT, metrics.ALLOCATION_CORE_LIMIT, metrics.ALLOCATION_START)
 _ENGINES = ("sm", "memory", "encoder", "decoder")

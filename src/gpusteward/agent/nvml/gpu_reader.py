@@ -140,8 +140,8 @@ def _add_processes(
 
 def _is_busy(device: Device, signals: Mapping[str, float]) -> bool:
     found = signals if "utilization_ratio" in signals else read_once(UTILIZATION, device.handle)
-    last, mean = found.get("utilization_ratio", 0.0), signals.get("utilization_mean_ratio", 0.0)
-    return max(last, mean) >= BUSY_RATIO
+    others = ("utilization_mean_ratio", "encoder_ratio", "decoder_ratio")
+    return max(found.get("utilization_ratio", 0.0), *(signals.get(name, 0.0) for name in others)) >= BUSY_RATIO
 
 
 def _update_power_limit(device: Device, signals: Mapping[str, float]) -> None:

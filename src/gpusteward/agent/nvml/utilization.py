@@ -185,8 +185,10 @@ class _Modern(_UtilizationCall):
         return code, MODERN_HEADER.unpack(self._header)[1]
 
     def _decode(self, raw: bytes) -> Iterable[Sample]:
+        """JPEG decoders and optical flow count as decoder: they are video engines too."""
         return [
-            (at, pid, (sm, mem, enc, dec)) for at, pid, sm, mem, enc, dec, _jpeg, _ofa in MODERN_ENTRY.iter_unpack(raw)
+            (at, pid, (sm, mem, enc, max(dec, jpeg, ofa)))
+            for at, pid, sm, mem, enc, dec, jpeg, ofa in MODERN_ENTRY.iter_unpack(raw)
         ]
 
 

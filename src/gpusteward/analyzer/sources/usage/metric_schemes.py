@@ -134,6 +134,19 @@ _NATIVE: tuple[Signal, ...] = (
     Signal(Quantity.ENGINE, _DEVICE["gr_engine_ratio"].name, _BOTH, level=Level.DEVICE),
     Signal(Quantity.TENSOR, _DEVICE["tensor_ratio"].name, _BOTH, level=Level.DEVICE),
     Signal(Quantity.DRAM, _DEVICE["dram_ratio"].name, _BOTH, level=Level.DEVICE),
+    Signal(Quantity.VIDEO, metrics.USE_VIDEO_SECONDS.name, _INCREASE, matchers=_IN_CONTAINER),
+    Signal(
+        Quantity.UNATTRIBUTED_VIDEO,
+        metrics.USE_VIDEO_SECONDS.name,
+        _INCREASE,
+        level=Level.DEVICE,
+        matchers=_UNATTRIBUTED,
+    ),
+    Signal(Quantity.ENCODER, _DEVICE["encoder_ratio"].name, _PEAK, level=Level.DEVICE),
+    Signal(Quantity.DECODER, _DEVICE["decoder_ratio"].name, _PEAK, level=Level.DEVICE),
+    Signal(Quantity.PCIE, _DEVICE["pcie_tx_bytes_per_second"].name, _PEAK, level=Level.DEVICE),
+    Signal(Quantity.PCIE, _DEVICE["pcie_rx_bytes_per_second"].name, _PEAK, level=Level.DEVICE),
+    Signal(Quantity.NVLINK, _DEVICE["nvlink_bytes_per_second"].name, _PEAK, level=Level.DEVICE),
 )
 
 
