@@ -18,6 +18,7 @@ from gpusteward.analyzer.explain.prompt_cases import choose_rows, make_case
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.reasons import make_verdict
+from gpusteward.analyzer.judge.states import find_low
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
@@ -208,20 +209,23 @@ class Pipeline:
         return History() if ledger is None else ledger.restore(usage)
 
     def _explain(self, cycle: Cycle) -> None:
-        """Second opinions can only make a verdict more careful."""
-        cycle.opinions = self._read_opinions(cycle) if cycle.use_ai else {}
+        """Second opinions can only make a verdict more careful. A cycle that was requested without the model uses what
+        the model said before: it must not be less careful than the others."""
+        cycle.opinions = self._read_opinions(cycle) if cycle.use_ai or cycle.settings.ai.enabled else {}
         cycle.opinion_effects = evaluate_opinions(cycle.verdicts, cycle.opinions, threshold=cycle.settings.ai.threshold)
         cycle.verdicts = apply_objections(cycle.verdicts, cycle.opinion_effects)
 
     def _read_opinions(self, cycle: Cycle) -> Mapping[int, Opinion]:
         verdicts, settings = cycle.verdicts, cycle.settings
+        is_low = find_low(verdicts.score, verdicts.state, thresholds=settings.thresholds)
         cases = [
             make_case(
                 str(row), make_verdict(verdicts, row, rules=settings.rules, language=settings.ai.language), now=cycle.at
             )
-            for row in choose_rows(verdicts, limit=CASES_OFFERED)
+            for row in choose_rows(verdicts, limit=CASES_OFFERED, is_low=is_low)
         ]
-        return {int(key): opinion for key, opinion in self._components.explainer.explain(cases, now=cycle.at).items()}
+        opinions = self._components.explainer.explain(cases, now=cycle.at, may_request=cycle.use_ai)
+        return {int(key): opinion for key, opinion in opinions.items()}
 
     def _publish(self, cycle: Cycle) -> None:
         workloads = judge_workloads(cycle.verdicts, cycle.settings.rules)

@@ -89,7 +89,7 @@ LEDGER_LOST = _own(
 DELIVERIES = _own(
     "deliveries_total",
     ("kind", "result"),
-    "Notices, control calls and alerts by result: sent, failed (attempts), dead, refused.",
+    "Notices, control calls and alerts by result: sent, failed (attempts), dead, refused, superseded (not sent).",
     MetricType.COUNTER,
 )
 DELIVERIES_PENDING = _own("deliveries_pending", ("kind",), "Deliveries that are waiting.")

@@ -82,6 +82,10 @@ DELIVERY_NOT_DEAD = Message(
     "the state of this delivery is {state}: only dead deliveries can be retried",
     "该投递的状态为 {state}，只能重试 dead 状态的投递",
 )
+DELIVERY_OUTDATED = Message(
+    "this control call is from an earlier cycle and may no longer be true: every cycle sends its own",
+    "该控制请求属于较早的分析周期，可能已不再成立：每个分析周期都会重新发送",
+)
 INVALID_TIME_RANGE = Message("since, until: {reason}", "since、until：{reason}")
 
 INVALID_PARAMETER = Message("{name}: {reason}", "{name}：{reason}")

@@ -1,5 +1,6 @@
 """A second opinion through a whole cycle and the API: it can lower the step, never raise it, and it is shown."""
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from gpusteward.analyzer.explain.explainer import Explainer
+from gpusteward.analyzer.notify.control_webhook import control_events
 from gpusteward.analyzer.pipeline import Components, Pipeline
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
@@ -112,6 +114,68 @@ def test_no_opinion_ever_gives_a_step_or_makes_anything_idle(model: FakeModel, s
     for table in ("verdicts", "workloads"):
         assert getattr(result, table).activity.tolist() == getattr(without, table).activity.tolist()
         assert getattr(result, table).state.tolist() == getattr(without, table).state.tolist()
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_low"),
+    [
+        ({"status": "active", "confidence": 0.92, "adjusted_score": 65}, False),
+        ({"status": "active", "confidence": 0.92, "adjusted_score": 0}, False),
+        ({"status": "active", "confidence": 0.7, "adjusted_score": 65}, False),
+        ({"status": "active", "confidence": 0.69, "adjusted_score": 65}, True),
+        ({"status": "suspicious", "confidence": 0.92, "adjusted_score": 12}, True),
+        ({"status": "suspicious", "confidence": 0.92, "adjusted_score": 20}, False),
+        ({"status": "suspicious", "confidence": 0.5, "adjusted_score": 65}, True),
+        ({"status": "idle", "confidence": 1.0, "adjusted_score": 90}, True),
+    ],
+)
+@pytest.mark.parametrize("usage", [resting(), MADE_UP], ids=["idle", "low"])
+def test_a_gpu_that_a_confident_model_takes_for_used_is_not_low(
+    model: FakeModel, answer: dict[str, Any], is_low: bool, usage: Stats
+):
+    model.answer = ANSWER | answer
+    result = run(model, (SERVER, usage), (TRAINER, working()))
+    assert result.opinions
+    assert [json.loads(event.body)["pod"] for event in control_events(result)] == ["pod-0"] * is_low
+    with running_api(result) as api:
+        low, stats = api.get("/results/low").json, api.get("/results/stats").json
+        (namespace,) = api.get("/api/v1/namespaces").json["items"]
+        page = api.get("/metrics").body.decode()
+    assert (low["count"], stats["low_utilization_count"], namespace["low"]) == (is_low, is_low, is_low)
+    assert f"gpu_low_utilization_count {int(is_low)}\n" in page
+
+
+@pytest.mark.parametrize("status", ["idle", "suspicious", "active"])
+def test_no_opinion_makes_a_busy_gpu_low(model: FakeModel, status: str):
+    model.answer = ANSWER | {"status": status, "confidence": 1.0, "adjusted_score": 0}
+    keep_alive = working(0.5, 0.5, spread=0.0) | signal(Measure.MEMORY_COPY, 0.0)
+    result = run(model, (SERVER, working()), (OTHER, keep_alive), (TRAINER, {}))
+    assert list(control_events(result)) == []
+
+
+def test_a_cycle_without_the_model_is_as_careful_as_the_one_before(model: FakeModel):
+    """`/analyze?use_ai=false`: nothing is asked, and what the model said before still counts."""
+    model.answer = ANSWER | {"status": "active"}
+    settings = Settings(ai=ai(model.url + "/v1"))
+    source = FakeTableSource(table_of(resting(), allocations=[allocation(0, owner=SERVER)]))
+    components = Components(source, ClusterOwners(None), Explainer(settings.ai), FakePublisher())
+    pipeline = Pipeline(components)
+    results = [pipeline.run(settings, at=AT, use_ai=use_ai) for use_ai in (True, False)]
+    assert [result is not None and list(control_events(result)) for result in results] == [[], []]
+    assert len(model.requests) == 1
+    model.always = 500  # and while the model is down
+    result = pipeline.run(settings, at=AT, use_ai=True)
+    assert result is not None
+    assert not result.is_low.any()
+
+
+def test_an_opinion_that_is_no_longer_cached_does_not_count(model: FakeModel):
+    model.answer = ANSWER | {"status": "active"}
+    settings = Settings(ai=ai(model.url + "/v1", cache_size=0))
+    source = FakeTableSource(table_of(resting(), allocations=[allocation(0, owner=SERVER)]))
+    pipeline = Pipeline(Components(source, ClusterOwners(None), Explainer(settings.ai), FakePublisher()))
+    results = [pipeline.run(settings, at=AT, use_ai=use_ai) for use_ai in (True, False)]
+    assert [result is not None and bool(result.is_low.any()) for result in results] == [False, True]
 
 
 def test_a_failing_model_costs_only_its_opinion(model: FakeModel):

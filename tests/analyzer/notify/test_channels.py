@@ -168,7 +168,7 @@ def test_an_unusable_channel_does_not_block_other_settings():
 
 
 def test_an_unexpected_error_never_reaches_the_cycle():
-    def fail(_namespace: str, _pod: str) -> str:
+    def fail(_cluster: str, _namespace: str, _pod: str) -> str:
         raise RuntimeError("unexpected")
 
     settings = settings_of(notify=notify(ops="http://127.0.0.1:9" + HOOK))

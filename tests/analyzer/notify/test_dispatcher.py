@@ -1,5 +1,7 @@
-"""The dispatcher: no event is lost, and each workload's events arrive in order, whatever receivers and restarts do."""
+"""The dispatcher: no notice is lost, each stream arrives in order, no untrue control call arrives."""
 
+from contextlib import ExitStack
+from datetime import UTC, datetime
 from itertools import cycle
 from pathlib import Path
 
@@ -8,6 +10,9 @@ import pytest
 from gpusteward.analyzer.notify.notifier import Notifier
 from gpusteward.analyzer.notify.outbox.retry import CircuitBreakers
 from tests.analyzer.notify.notifier_setup import (
+    BUSY,
+    IDLE,
+    NO_SAMPLES,
     QUICK,
     gpu_of,
     open_ledger,
@@ -44,7 +49,7 @@ def deliver_other_notices(notifier: Notifier, receiver: Receiver, settings, *, c
         receiver.wait_for(lambda it, expected=before + number: len(it.accepted) == expected)
 
 
-def test_a_receiver_restarted_sixty_times_gets_every_event_in_order_for_each_workload(tmp_path: Path):
+def test_a_receiver_restarted_sixty_times_gets_control_calls_in_order_and_those_of_the_last_cycle(tmp_path: Path):
     engine = open_ledger(tmp_path)
     allocations = [gpu_of("ml", f"web-{number}") for number in range(PODS)]
     faults = cycle(["500", "", "hang", "drop", "503", "drip", ""])
@@ -59,29 +64,78 @@ def test_a_receiver_restarted_sixty_times_gets_every_event_in_order_for_each_wor
                     receiver.restart()
         receiver.fault = ""
         with running_notifier(settings, engine) as notifier:
-            expected = CYCLES * PODS
-            receiver.wait_for(lambda it: len({call.headers["idempotency-key"] for call in it.accepted}) == expected, 60)
-            wait_until(lambda: not pending(notifier))
+            notifier.notify(result_of(allocations, settings=settings, at=AT + 300 * CYCLES))
+            wait_until(lambda: not pending(notifier), 60)
             assert notifier.counters.dead["control"] == 0
     engine.dispose()
     timestamps = timestamps_by_pod(receiver)
     assert len(timestamps) == PODS
+    last = datetime.fromtimestamp(AT + 300 * CYCLES, UTC).replace(tzinfo=None).isoformat()
     for seen in timestamps.values():
         assert seen == sorted(seen)
-        assert len(seen) == CYCLES
+        assert seen[-1] == last
+
+
+def test_after_an_outage_of_the_receiver_only_what_is_still_true_arrives(tmp_path: Path):
+    """GPUs that became busy meanwhile, and those that nobody holds any more, are not called low."""
+    engine = open_ledger(tmp_path)
+    allocations = [gpu_of("ml", f"web-{number}") for number in range(6)]
+    with Receiver() as receiver:
+        receiver.fault = "503"
+        settings = settings_of(control=control(receiver.url))
+        with running_notifier(settings, engine) as notifier:
+            for number in range(3):
+                notifier.notify(result_of(allocations, settings=settings, at=AT + 300 * number))
+                wait_until(lambda seen=notifier.counters.failed["control"]: notifier.counters.failed["control"] > seen)
+            rows = [BUSY, BUSY, IDLE, NO_SAMPLES, BUSY]
+            notifier.notify(result_of(allocations[:5], rows, settings=settings, at=AT + 900))
+            receiver.fault = ""
+            wait_until(lambda: not pending(notifier))
+            (low,) = receiver.accepted
+            superseded = notifier.counters.counts()["superseded"]
+    engine.dispose()
+    assert (low.json["pod"], low.json["timestamp"]) == ("web-2-pod", "2026-09-21T14:28:20")
+    assert superseded == {"control": 3 * 6}
+
+
+@pytest.mark.parametrize("is_restarted", [True, False])
+def test_control_calls_wait_while_it_is_not_known_what_is_true(tmp_path: Path, is_restarted: bool):
+    """After a start and after a failed cycle, notices are sent and control calls wait for the next successful cycle."""
+    engine = open_ledger(tmp_path)
+    held = [gpu_of("ml", "web"), gpu_of("ml", "other")]
+    with Receiver() as receiver, Receiver() as working, ExitStack() as running:
+        settings = settings_of(control=control(receiver.url), notify=channel(working))
+        receiver.fault = working.fault = "500"
+        notifier = running.enter_context(running_notifier(settings, engine))
+        notifier.notify(result_of(held, settings=settings))
+        wait_until(lambda: notifier.counters.failed["control"] > 0 and notifier.counters.failed["notice"] > 0)
+        if is_restarted:
+            running.close()
+            receiver.fault = ""
+            notifier = running.enter_context(running_notifier(settings, engine))
+        else:
+            notifier.announce_outage("the engine is down", at=AT + 300)
+        working.fault = ""
+        working.wait_for(lambda it: len(it.accepted) > 0)
+        assert receiver.accepted == []
+        receiver.fault = ""
+        notifier.notify(result_of(held, [BUSY, IDLE], settings=settings, at=AT + 600))
+        wait_until(lambda: not pending(notifier))
+    engine.dispose()
+    assert {call.json["pod"] for call in receiver.accepted} == {"other-pod"}
 
 
 def pending(notifier: Notifier) -> int:
     return notifier.counters.pending.get("control", 0)
 
 
-def test_pending_events_survive_a_restart(tmp_path: Path):
+def test_pending_notices_survive_a_restart(tmp_path: Path):
     engine = open_ledger(tmp_path)
     receiver = Receiver()
-    settings = settings_of(control=control(receiver.url))
+    settings = settings_of(notify=channel(receiver))
     with running_notifier(settings, engine) as notifier:
         notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
-        wait_until(lambda: notifier.counters.failed["control"] > 0)
+        wait_until(lambda: notifier.counters.failed["notice"] > 0)
     engine.dispose()
     engine = open_ledger(tmp_path)
     with receiver, running_notifier(settings, engine):
@@ -109,15 +163,15 @@ def test_a_response_that_never_ends_is_aborted_after_the_timeout():
             wait_until(lambda: notifier.counters.failed["control"] >= 2, 10)
 
 
-def test_after_max_attempts_a_delivery_is_dead_and_the_next_of_its_stream_is_sent():
+def test_after_max_attempts_a_delivery_is_dead_and_that_of_the_next_cycle_is_sent():
     with Receiver() as receiver:
         receiver.fault = "500"
         settings = settings_of(control=control(receiver.url), outbox={**QUICK, "max_attempts": 3})
         with running_notifier(settings) as notifier:
             notifier.notify(result_of([gpu_of("ml", "web")], settings=settings))
-            notifier.notify(result_of([gpu_of("ml", "web")], settings=settings, at=AT + 300))
             wait_until(lambda: notifier.counters.dead["control"] == 1)
             receiver.fault = ""
+            notifier.notify(result_of([gpu_of("ml", "web")], settings=settings, at=AT + 300))
             receiver.wait_for(lambda it: len(it.accepted) == 1)
             assert receiver.accepted[0].json["timestamp"] == "2026-09-21T14:18:20"
             assert notifier.counters.counts()["failed"]["control"] == 3
@@ -191,7 +245,7 @@ def test_an_open_circuit_breaker_costs_no_attempts():
             assert notifier.counters.dead["control"] == 0
 
 
-def test_a_target_that_returns_to_the_settings_gets_its_pending_events(tmp_path: Path):
+def test_a_webhook_that_returns_to_the_settings_gets_no_call_of_before(tmp_path: Path):
     engine = open_ledger(tmp_path)
     with Receiver() as receiver, Receiver() as working:
         enabled = settings_of(control=control(receiver.url), notify=channel(working))
@@ -205,6 +259,7 @@ def test_a_target_that_returns_to_the_settings_gets_its_pending_events(tmp_path:
             receiver.fault = ""
             deliver_other_notices(notifier, working, disabled, count=3)
             assert receiver.accepted == []
-            notifier.apply_settings(enabled)
+            notifier.notify(result_of([gpu_of("ml", "now")], settings=enabled, at=AT + 600))
             receiver.wait_for(lambda it: len(it.accepted) == 1)
     engine.dispose()
+    assert receiver.accepted[0].json["pod"] == "now-pod"

@@ -11,7 +11,7 @@ from sqlalchemy import event as engine_event
 from gpusteward.analyzer.ledger.db_engine import open_engine, with_write_lock
 from gpusteward.analyzer.ledger.schema import METADATA, notices, outbox
 from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
-from gpusteward.analyzer.notify.outbox.records import NoticeRecord, OutboxEvent, Outcome
+from gpusteward.analyzer.notify.outbox.records import SUPERSEDED, NoticeRecord, OutboxEvent, Outcome
 from gpusteward.analyzer.notify.outbox.store import MAX_BUFFERED, Outbox
 from gpusteward.analyzer.settings.notify import OutboxSettings
 from tests.analyzer.notify.notifier_setup import gpu_of, open_ledger, result_of, running_notifier, settings_of
@@ -20,12 +20,12 @@ from tests.fakes.receivers import Receiver, wait_until
 NOW = 1_790_000_000_000
 
 
-def event(stream: str, key: str, *, target: str = "control") -> OutboxEvent:
-    return OutboxEvent(stream, key, "control", target, f'{{"key":"{key}"}}')
+def event(stream: str, key: str, *, target: str = "control", kind: str = "control") -> OutboxEvent:
+    return OutboxEvent(stream, key, kind, target, f'{{"key":"{key}"}}')
 
 
 def record(key: str) -> NoticeRecord:
-    return NoticeRecord(key, "idle-found", "ml", "Deployment", "web", "ops", "")
+    return NoticeRecord(key, "idle-found", "", "ml", "Deployment", "web", "ops", "")
 
 
 @pytest.fixture
@@ -160,6 +160,57 @@ def test_a_notifier_continues_when_the_database_is_back(tmp_path: Path):
     engine.dispose()
 
 
+def states(box: Outbox) -> list[tuple[str, str]]:
+    return [(row.stream, row.error or row.state) for row in reversed(box.read_deliveries(limit=100))]
+
+
+def test_a_cycle_replaces_the_control_calls_of_earlier_ones_and_no_notice(ledger: Engine):
+    box, counters = opened(ledger)
+    box.add([event("a", "a1"), event("b", "b1"), event("n", "n1", kind="notice")], at_ms=NOW, replaces_states=True)
+    in_flight, _, _ = box.read_due(["control"], now_ms=NOW, limit=100)
+    changes = box.state_changes
+    box.add([event("b", "b2")], at_ms=NOW + 300_000, replaces_states=True)
+    assert box.state_changes > changes, "rows that were read before are not sent"
+    assert states(box) == [("a", SUPERSEDED), ("b", SUPERSEDED), ("n", "pending"), ("b", "pending")]
+    assert counters.counts()["superseded"] == {"control": 2}
+    box.save_outcomes([Outcome(in_flight.id, "pending", 1, NOW, "HTTP 500")])
+    assert keys(box, now_ms=NOW + 400_000) == ["n1", "b2"], "a failed call does not make it pending again"
+
+
+def test_a_cycle_that_is_stored_twice_keeps_its_control_calls(ledger: Engine):
+    box, _ = opened(ledger)
+    for _ in range(2):
+        box.add([event("a", "a1")], at_ms=NOW, replaces_states=True)
+    assert keys(box) == ["a1"]
+    box.save_outcomes([Outcome(box.read_due(["control"], now_ms=NOW, limit=1)[0].id, "done", 1, NOW)])
+    box.add([event("a", "a1")], at_ms=NOW, replaces_states=True)
+    assert keys(box) == []
+
+
+def test_control_calls_of_several_cycles_without_a_database_are_those_of_the_last_one(ledger: Engine):
+    METADATA.drop_all(ledger)
+    box, counters = opened(ledger)
+    for number in range(3):
+        cycle = [event("a", f"a{number}"), event("n", f"n{number}", kind="notice")]
+        box.add(cycle, at_ms=NOW + number, replaces_states=True)
+    assert not box.has_current_states
+    METADATA.create_all(ledger)
+    assert box.flush()
+    assert [row.key for row in box.read_due(["control"], now_ms=NOW + 9, limit=9)] == ["n0", "a2"]
+    assert (box.has_current_states, counters.counts()["superseded"]) == (True, {"control": 2})
+
+
+def test_a_dead_control_call_can_be_retried_only_while_it_is_true(ledger: Engine):
+    box, _ = opened(ledger)
+    box.add([event("a", "a1")], at_ms=NOW, replaces_states=True)
+    (row,) = box.read_due(["control"], now_ms=NOW, limit=1)
+    for at_ms, is_true in ((NOW, True), (NOW + 1, False)):
+        box.save_outcomes([Outcome(row.id, "dead", 5, NOW, "HTTP 400")])
+        if not is_true:
+            box.add([], at_ms=at_ms, replaces_states=True)
+        assert box.retry(row.id, now_ms=at_ms)[1] is is_true
+
+
 def test_names_that_no_database_can_store_are_cleaned(ledger: Engine):
     with Receiver() as receiver:
         settings = settings_of(control={"enabled": True, "api_url": receiver.url})
@@ -232,7 +283,7 @@ def test_when_every_event_is_refused_the_number_of_transactions_is_bounded(ledge
 
 def test_a_dead_delivery_is_listed_and_can_be_retried_like_a_new_one(ledger: Engine):
     box, _ = opened(ledger, max_age_hours=1)
-    box.add([event("a", "a1"), event("b", "b1"), event("c", "c1")], at_ms=NOW)
+    box.add([event(name, f"{name}1", kind="notice") for name in ("a", "b", "c")], at_ms=NOW)
     first, second, _ = box.read_due(["control"], now_ms=NOW, limit=100)
     box.save_outcomes([Outcome(first.id, "dead", 5, NOW, "HTTP 400"), Outcome(second.id, "done", 1, NOW)])
     states = [(row.stream, row.state) for row in box.read_deliveries(limit=10)]

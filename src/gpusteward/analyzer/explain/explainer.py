@@ -60,9 +60,9 @@ class Explainer:
             loop, task = running
             loop.call_soon_threadsafe(task.cancel)
 
-    def explain(self, cases: Sequence[Case], *, now: float) -> Mapping[str, Opinion]:
+    def explain(self, cases: Sequence[Case], *, now: float, may_request: bool = True) -> Mapping[str, Opinion]:
         """Cached opinions, and as many new ones as budget and time allow. Never raises."""
-        cycle = _Cycle(now, self._settings.budget)
+        cycle = _Cycle(now, self._settings.budget if may_request else 0)
         uncached = self._find_cached(cases, cycle)
         if uncached and cycle.budget and self._settings.retry_times and not self._interrupted.is_set():
             self._request_in_own_loop(uncached, cycle)

@@ -33,6 +33,15 @@ def evaluate_opinion(
     return OpinionEffect(raised, Objection(opinion.status, opinion.confidence, opinion.reason))
 
 
+def contradicts_low(opinion: Opinion, *, confidence: float, low: float) -> bool:
+    """Whether a GPU of low utilization is taken for used, so that no receiver may act on it.
+
+    In gpu-oour the model's score decides alone; here a model that agrees with the rules removes nothing.
+    """
+    is_used = opinion.status == "active" or (opinion.status == "suspicious" and opinion.adjusted_score >= low)
+    return is_used and opinion.confidence >= confidence
+
+
 def limit_step(step: Step, effect: OpinionEffect) -> Step:
     """The highest step of a verdict with an objection is a notice."""
     return Step.NOTICE if effect.objection and step is Step.RECLAIM else step

@@ -8,18 +8,22 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from gpusteward.analyzer.judge.allocation_columns import Mask
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, VerdictTable
 from gpusteward.core.usages import Measure, Stat, Usage
 from gpusteward.core.verdicts import Activity, Signature, State, Verdict
 
 
-def choose_rows(verdicts: VerdictTable, *, limit: int) -> list[int]:
-    """Idle or suspicious rows: suspicious ones first, then those idle for the longest time."""
+def choose_rows(verdicts: VerdictTable, *, limit: int, is_low: Mask | None = None) -> list[int]:
+    """Idle, suspicious and low rows: suspicious ones first, then those idle for the longest time, then low ones.
+
+    As in gpu-oour, a model is asked about everything that the control webhook may be called for.
+    """
     suspicious = np.isin(
         verdicts.signature, [SIGNATURES.index(signature) for signature in Signature if signature.is_suspicious]
     )
     idle = verdicts.activity == ACTIVITIES.index(Activity.IDLE)
-    rows = np.flatnonzero(idle | suspicious)
+    rows = np.flatnonzero(idle | suspicious | (False if is_low is None else is_low))
     since = np.nan_to_num(verdicts.idle_since[rows], nan=np.inf)
     order = np.lexsort((since, ~suspicious[rows]))
     return [int(row) for row in rows[order[:limit]]]

@@ -6,12 +6,11 @@ from typing import Any
 from gpusteward import __version__
 from gpusteward.analyzer.explain.counters import ModelCounters
 from gpusteward.analyzer.metrics.result_metrics import family_by
+from gpusteward.analyzer.notify.outbox.delivery_counters import DELIVERY_RESULTS
 from gpusteward.analyzer.pipeline import DURATION_BUCKETS, CycleStats
 from gpusteward.analyzer.results import Result
 from gpusteward.core import analyzer_metrics as metrics
 from gpusteward.core.exposition import Family, Samples, render_labels
-
-DELIVERY_RESULTS = ("sent", "failed", "dead", "refused")
 
 
 def cycle_families(result: Result | None, stats: CycleStats) -> Iterator[Family]:

@@ -5,10 +5,9 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from gpusteward.analyzer.judge.allocation_columns import CodedColumn, encode
+from gpusteward.analyzer.judge.allocation_columns import CodedColumn, Mask, encode
 from gpusteward.analyzer.judge.fleet import Fleet, count_fleet, sum_gpus
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
-from gpusteward.analyzer.judge.states import Thresholds, find_low
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, PROOFS, SIGNATURES, STATES, Codes, Column, UsageTable
 from gpusteward.core import analyzer_metrics as metrics
@@ -36,7 +35,7 @@ class _ClusterPart:
     """The columns of one cluster."""
 
     cluster: str  # empty: not known, and then it is no label
-    thresholds: Thresholds
+    is_low: Mask
     score: Column
     state: Codes
     activity: Codes
@@ -70,7 +69,7 @@ def _split_by_cluster(result: Result) -> Iterator[_ClusterPart]:
         rows = slice(None) if len(names) == 1 else np.flatnonzero(coded.among((cluster,)))
         yield _ClusterPart(
             cluster,
-            result.settings.thresholds,
+            result.is_low[rows],
             verdicts.score[rows],
             verdicts.state[rows],
             verdicts.activity[rows],
@@ -127,8 +126,7 @@ def _counts(part: _ClusterPart) -> Iterable[Family]:
     is_scored = ~np.isnan(part.score)
     known, states = part.score[is_scored], _count_codes(part.state[is_scored], STATES)
     yield part.count(metrics.TOTAL, len(known))
-    is_low = find_low(part.score, part.state, thresholds=part.thresholds)
-    yield part.count(metrics.LOW, int(is_low.sum()))
+    yield part.count(metrics.LOW, int(part.is_low.sum()))
     yield part.count(metrics.IDLE, states[State.IDLE])
     if len(known):
         yield part.count(metrics.AVERAGE, round(float(known.mean()), 1))

@@ -1,6 +1,8 @@
 """gpu-oour's control webhook: one call per cycle for every GPU with low utilization, with gpu-oour's JSON.
 
 The rows are those of `/results/low`. Allocations without a score are not among them: their utilization is unknown.
+A call is a state: one that was not delivered before the next cycle is replaced by that cycle's, or dropped if the GPU
+is no longer low. As in gpu-oour, no call says that a GPU is in use again.
 
 Every call is signed if there is a secret:
 
@@ -15,7 +17,8 @@ A receiver checks it with the secret of `control.secret` or `control.secret_file
    received body; reject the call unless its hexadecimal form equals `v1`, compared in constant time;
 4. if this Idempotency-Key was processed before, respond 200 and do nothing: a call may arrive more than once, a
    repetition also after a newer event;
-5. check `timestamp` in the body before acting: after an outage events are up to `outbox.max_age_hours` old.
+5. check `timestamp` in the body before acting: a call is sent until the next
+   cycle, so it is at most about one interval old.
 
 In Python:
 
@@ -39,7 +42,6 @@ import msgspec
 import numpy as np
 
 from gpusteward.analyzer.explain.opinions import Opinion
-from gpusteward.analyzer.judge.states import find_low
 from gpusteward.analyzer.judge.workloads import WorkloadKey
 from gpusteward.analyzer.ledger.identities import clean_text, make_allocation_id
 from gpusteward.analyzer.notify.errors import DeliveryError
@@ -58,8 +60,7 @@ def control_events(result: Result) -> Iterator[OutboxEvent]:
     verdicts, keys = result.verdicts, result.workloads.keys
     timestamp = datetime.fromtimestamp(result.at, UTC).replace(tzinfo=None).isoformat(timespec="seconds")
     allocations = verdicts.usage.allocations
-    is_low = find_low(verdicts.score, verdicts.state, thresholds=result.settings.thresholds)
-    for row in np.flatnonzero(is_low).tolist():
+    for row in np.flatnonzero(result.is_low).tolist():
         body = _make_body(result, row, timestamp=timestamp)
         yield OutboxEvent(
             stream="/".join((CONTROL, *map(clean_text, _list_parts(keys[result.workloads.codes[row]])))),

@@ -86,6 +86,8 @@ class Notifier:
     def apply_settings(self, settings: Settings) -> None:
         """Raises ConfigurationError for an unusable channel, and changes nothing then."""
         self._senders = build_senders(settings.control, settings.notify, clock=self._clock)
+        if self._outbox is not None and settings.control != self._settings.control:
+            self._outbox.hold_states()
         self._settings = settings
         self._planner = self._make_planner(settings)
         self._open_outbox()
@@ -100,11 +102,13 @@ class Notifier:
             self._follow_settings(result.settings)
             self._outage_since = None
             self._alerts.publish(result)
-            self._store(self._plan(result))
+            self._store(self._plan(result), replaces_states=True)
 
     def announce_outage(self, reason: str | SourceError, *, at: float) -> None:
         """A cycle failed: usage could not be read."""
         with self._guarded():
+            if self._outbox is not None:
+                self._outbox.hold_states()
             since = self._outage_since = at if self._outage_since is None else self._outage_since
             if at - since >= self._settings.notify.lost_minutes * 60:
                 self._alerts.publish_outage(reason, since=since, now=at)
@@ -192,10 +196,10 @@ class Notifier:
                 self._outbox.report_failure(error)
         return self._has_history
 
-    def _store(self, batch: OutboxBatch) -> None:
+    def _store(self, batch: OutboxBatch, *, replaces_states: bool = False) -> None:
         if self._outbox is None or self._dispatcher is None:
             return
-        self._outbox.add(batch.events, batch.notices, at_ms=self._now_ms())
+        self._outbox.add(batch.events, batch.notices, at_ms=self._now_ms(), replaces_states=replaces_states)
         self._dispatcher.wake()
 
     def _now_ms(self) -> int:

@@ -27,7 +27,6 @@ from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.gzip_blocks import MOST_PLAIN_ROWS, Body, pack
 from gpusteward.analyzer.judge.allocation_columns import Mask, encode, read_allocation_columns
 from gpusteward.analyzer.judge.capacities import find_capacities, read_capacity
-from gpusteward.analyzer.judge.states import find_low
 from gpusteward.analyzer.judge.valid_ratios import valid_ratio
 from gpusteward.analyzer.metrics.result_metrics import MIB, gpu_id
 from gpusteward.analyzer.results import Result
@@ -144,7 +143,7 @@ def list_low_results(request: Request, dependencies: Dependencies) -> Response:
     """GPUs whose score is below `thresholds.low_utilization`, and idle ones, also where held memory raises their score.
     The lowest score comes first.
 
-    GPUs without a score are not among them.
+    GPUs without a score are not among them, nor those that a confident second opinion takes for used.
     """
     published = dependencies.results.published
     if published is None:
@@ -185,7 +184,7 @@ def _pack_results(result: Result) -> Body:
 
 
 def _pack_low(result: Result) -> Body:
-    threshold, rows = result.settings.thresholds.low_utilization, _list_rows(result, _is_low(result))
+    threshold, rows = result.settings.thresholds.low_utilization, _list_rows(result, result.is_low)
     head = msgspec.json.encode(
         {"count": len(rows), "threshold": mask_value(threshold), "timestamp": format_time(result.at)}
     )
@@ -306,7 +305,7 @@ def count_stats(result: Result) -> Stats:
         avg_score=round(float(scores.mean()), 1),
         min_score=round(float(scores.min()), 1),
         max_score=round(float(scores.max()), 1),
-        low_utilization_count=int(_is_low(result).sum()),
+        low_utilization_count=int(result.is_low.sum()),
         idle_count=counts[STATES.index(State.IDLE)],
         by_status={state.value: count for state, count in zip(STATES, counts, strict=True) if count},
         by_namespace=_count_namespaces(result, is_scored),
@@ -314,15 +313,11 @@ def count_stats(result: Result) -> Stats:
     )
 
 
-def _is_low(result: Result) -> Mask:
-    return find_low(result.verdicts.score, result.verdicts.state, thresholds=result.settings.thresholds)
-
-
 def _count_namespaces(result: Result, is_scored: Mask) -> dict[str, NamespaceStats]:
     allocations, scores = result.verdicts.usage.allocations, result.verdicts.score[is_scored]
     coded = encode([allocations[row].container.namespace for row in np.flatnonzero(is_scored).tolist()])
     counts = np.bincount(coded.codes)
     means = np.bincount(coded.codes, weights=scores) / counts
-    lows = np.bincount(coded.codes[_is_low(result)[is_scored]], minlength=len(counts))
+    lows = np.bincount(coded.codes[result.is_low[is_scored]], minlength=len(counts))
     columns = zip(coded.names, counts.tolist(), np.round(means, 1).tolist(), lows.tolist(), strict=True)
     return {name: NamespaceStats(count, mean, low) for name, count, mean, low in columns}

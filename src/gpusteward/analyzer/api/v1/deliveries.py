@@ -76,12 +76,14 @@ async def list_deliveries(dependencies: Dependencies, query: Annotated[DeliveryQ
 )
 async def retry_delivery(dependencies: Dependencies, number: Number) -> Response:
     """The delivery becomes pending again with its content and idempotency key. Its receiver may have got newer ones
-    meanwhile."""
+    meanwhile. A control call of an earlier cycle cannot be retried: it may no longer be true."""
     found, is_tried = await query_ledger(
         lambda: dependencies.deliveries.retry_delivery(number), dependencies.limits.deliveries
     )
     if found is None:
         raise ProblemError(404, "not-found", api_errors.DELIVERY_NOT_FOUND)
+    if not is_tried and found.state == "dead":
+        raise ProblemError(409, "outdated", api_errors.DELIVERY_OUTDATED)
     if not is_tried:
         raise ProblemError(409, "not-dead", api_errors.DELIVERY_NOT_DEAD, state=found.state)
     return send_json(_row(found))

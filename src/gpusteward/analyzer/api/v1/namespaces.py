@@ -13,7 +13,6 @@ from gpusteward.analyzer.api.result_store import PublishedResult
 from gpusteward.analyzer.api.v1.listing import Listing, TextColumn, known_value, mean_by, sum_by
 from gpusteward.analyzer.api.v1.pagination import ClusterName, FilterValues, ListQuery, Page, send_page
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
-from gpusteward.analyzer.judge.states import find_low
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES
 from gpusteward.core.usages import Measure, Stat
@@ -94,8 +93,7 @@ class NamespaceView:
         self._gpus = np.bincount(codes, weights=table.fractions, minlength=size)
         self._allocations = np.bincount(codes, minlength=size)
         self._score = mean_by(verdicts.score, codes, size=size)
-        is_low = find_low(verdicts.score, verdicts.state, thresholds=result.settings.thresholds)
-        self._low = np.bincount(codes[is_low], minlength=size)
+        self._low = np.bincount(codes[result.is_low], minlength=size)
         self._memory = sum_by(verdicts.usage.column(Measure.MEMORY_USED, Stat.MEAN), codes, size=size)
         self._power = sum_by(verdicts.usage.column(Measure.POWER, Stat.MEAN), codes, size=size)
         owner_codes = np.array([numbers.get((key.cluster, key.namespace), -1) for key in table.keys], dtype=np.intp)

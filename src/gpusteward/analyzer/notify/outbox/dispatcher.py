@@ -1,5 +1,6 @@
 """Delivers pending rows of the outbox: in order per stream, at least once.
 
+Control calls are states, not events: only those of the last cycle are sent, and none while they may be untrue.
 One thread reads and updates rows; worker threads make the calls. A row stays pending until its outcome is stored, so a
 call that was interrupted by the end of the process is repeated after the restart, with the same key.
 """
@@ -16,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from gpusteward.analyzer.ledger.db_engine import describe_error
 from gpusteward.analyzer.notify.errors import DeliveryError
 from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
-from gpusteward.analyzer.notify.outbox.records import Outcome, PendingDelivery
+from gpusteward.analyzer.notify.outbox.records import CONTROL, Outcome, PendingDelivery
 from gpusteward.analyzer.notify.outbox.retry import CircuitBreakers, backoff_seconds
 from gpusteward.analyzer.notify.outbox.store import Outbox
 from gpusteward.analyzer.settings.notify import OutboxSettings
@@ -72,6 +73,7 @@ class Dispatcher:
         self._senders: Mapping[str, Sender] = {}
         self._breakers = CircuitBreakers(failures=settings.breaker_failures, seconds=settings.breaker_seconds)
         self._ready: deque[PendingDelivery] = deque()
+        self._state_changes = 0  # of the outbox, when the control calls in `_ready` were read
         self._in_flight: dict[int, str] = {}  # row id -> host; until the outcome is stored
         self._unsaved: list[Outcome] = []
         self._jobs: queue.SimpleQueue[tuple[PendingDelivery, Sender] | None] = queue.SimpleQueue()
@@ -157,6 +159,7 @@ class Dispatcher:
             target
             for target, sender in self._senders.items()
             if sender.host not in ready_hosts and self._breakers.allows(sender.host, now)
+            if target != CONTROL or self._outbox.has_current_states
         ]
         if not targets:
             return
@@ -166,6 +169,7 @@ class Dispatcher:
 
     def _start_deliveries(self) -> None:
         """One per free worker, and never all workers for one host: it may hang."""
+        self._drop_replaced_states()
         calls, later = Counter(self._in_flight.values()), deque[PendingDelivery]()
         calls_per_host = max(1, self._settings.workers - 1)
         while self._ready and len(self._in_flight) < self._settings.workers:
@@ -181,6 +185,12 @@ class Dispatcher:
             self._in_flight[row.id] = sender.host
             self._jobs.put((row, sender))
         self._ready.extendleft(reversed(later))
+
+    def _drop_replaced_states(self) -> None:
+        changes = self._outbox.state_changes
+        if changes != self._state_changes:
+            self._state_changes = changes
+            self._ready = deque(row for row in self._ready if row.kind != CONTROL)
 
     def _work(self) -> None:
         """A worker thread."""

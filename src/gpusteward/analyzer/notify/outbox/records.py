@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 CONTROL = "control"
 """Target and kind of calls to the control webhook."""
+SUPERSEDED = "superseded by a later cycle"
+"""Error text of a control call that was not sent because it was no longer true."""
 NOTICE = "notice"
 """Kind of messages to channels."""
 

@@ -8,6 +8,9 @@
 - Without a ledger the same tables are kept in memory, with a lower limit, and pending rows are lost at a restart. When
   the database fails at run time, new events are buffered in memory up to `MAX_BUFFERED` and stored when it is back.
   Nothing is sent meanwhile: older events of the same stream may still be in the database.
+- A notice is an event: it is delivered, however late. A control call is a state: each cycle replaces those of all
+  earlier cycles. What was not sent by then is done with the error `SUPERSEDED`. After a start and after a failed cycle
+  it is not known what is still true: the dispatcher sends none until the next successful cycle.
 """
 
 import threading
@@ -19,14 +22,22 @@ from itertools import islice
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Engine, Row, Table, bindparam, create_engine, delete, func, select, update
+from sqlalchemy import Connection, Engine, Row, Table, Text, bindparam, create_engine, delete, func, select, update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from gpusteward.analyzer.ledger.db_engine import describe_error, is_data_error, with_write_lock
 from gpusteward.analyzer.ledger.schema import METADATA, notices, outbox
 from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
-from gpusteward.analyzer.notify.outbox.records import Delivery, NoticeRecord, OutboxEvent, Outcome, PendingDelivery
+from gpusteward.analyzer.notify.outbox.records import (
+    CONTROL,
+    SUPERSEDED,
+    Delivery,
+    NoticeRecord,
+    OutboxEvent,
+    Outcome,
+    PendingDelivery,
+)
 from gpusteward.analyzer.settings.notify import OutboxSettings
 from gpusteward.logs import Log
 
@@ -42,12 +53,15 @@ MAX_REFUSALS_IN_A_ROW = 20
 _ROWS_PER_INSERT = 500
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
+_NEVER_MS = 2**53
 _DELIVERY_COLUMNS = [
     outbox.c[name] for name in ("id", "stream", "kind", "target", "created_ms", "attempts", "next_ms", "state", "error")
 ]
+_MAY_CHANGE = (outbox.c.state == "pending") | (bindparam("row_state", type_=Text) == "done")
+"""A call that has failed does not make a superseded row pending again."""
 _UPDATE_OUTCOME = (
     update(outbox)
-    .where(outbox.c.id == bindparam("row_id"))
+    .where(outbox.c.id == bindparam("row_id"), _MAY_CHANGE)
     .values({name: bindparam(f"row_{name}") for name in ("state", "attempts", "next_ms", "error")})
 )
 
@@ -60,6 +74,7 @@ class _BufferedBatch:
     notices: tuple[NoticeRecord, ...]
     at_ms: int
     refusals: int = 0  # how often the database has refused exactly this batch
+    replaces_states: bool = False  # and control calls of earlier cycles
 
     def __len__(self) -> int:
         return len(self.events) + len(self.notices)
@@ -84,6 +99,10 @@ class Outbox:
         self._failure = self._refusal = ""
         self._refused_in_a_row = 0
         self._is_full = False
+        self.has_current_states = False
+        self._states_since_ms = _NEVER_MS
+        self.state_changes = 0
+        """How often control calls were replaced or held: rows read before are not sent."""
         self.in_memory = engine is None
         self._engine = engine if engine is not None else _open_memory()
         self._writing = with_write_lock(self._engine)
@@ -93,9 +112,23 @@ class Outbox:
     def apply_settings(self, settings: OutboxSettings) -> None:
         self._settings = settings
 
-    def add(self, events: Sequence[OutboxEvent], records: Sequence[NoticeRecord] = (), *, at_ms: int) -> None:
-        """Store them, or buffer them while the database is unavailable. Never raises for a failing database."""
+    def add(
+        self,
+        events: Sequence[OutboxEvent],
+        records: Sequence[NoticeRecord] = (),
+        *,
+        at_ms: int,
+        replaces_states: bool = False,
+    ) -> None:
+        """Store them, or buffer them while the database is unavailable. Never raises for a failing database.
+
+        With `replaces_states` the control calls among them are all that are still true.
+        """
         with self._lock:
+            if replaces_states:
+                self.hold_states()
+                self._drop_buffered_states()
+                self._buffered.append(_BufferedBatch((), (), at_ms, replaces_states=True))
             if events or records:
                 self._buffer(_BufferedBatch(tuple(events), tuple(records), at_ms))
             self.flush()
@@ -117,6 +150,12 @@ class Outbox:
                 self._buffered.popleft()
                 self._refused_in_a_row = 0
             return True
+
+    def hold_states(self) -> None:
+        """Send no control calls until a cycle says what is true now."""
+        self.has_current_states = False
+        self._states_since_ms = _NEVER_MS
+        self.state_changes += 1
 
     def read_due(self, targets: Iterable[str], *, now_ms: int, limit: int) -> list[PendingDelivery]:
         """The first pending row of every stream, if it is due; oldest first. Raises SQLAlchemyError."""
@@ -170,8 +209,12 @@ class Outbox:
             return [Delivery(**row) for row in connection.execute(query).mappings()]
 
     def retry(self, number: int, *, now_ms: int) -> tuple[Delivery | None, bool]:
-        """The row with this id, and whether it was dead and is now pending like a new one. Raises SQLAlchemyError."""
-        is_dead = (outbox.c.id == number) & (outbox.c.state == "dead")
+        """The row with this id, and whether it was dead and is now pending like a new one. Raises SQLAlchemyError.
+
+        A control call of an earlier cycle is not retried: it may no longer be true.
+        """
+        is_true = (outbox.c.kind != CONTROL) | (outbox.c.created_ms >= self._states_since_ms)
+        is_dead = (outbox.c.id == number) & (outbox.c.state == "dead") & is_true
         as_new = {"state": "pending", "attempts": 0, "next_ms": now_ms, "created_ms": now_ms}
         with self._lock, self._writing.begin() as connection:
             changed = connection.execute(update(outbox).where(is_dead).values(as_new)).rowcount
@@ -231,11 +274,22 @@ class Outbox:
 
     def _write(self, batch: _BufferedBatch) -> None:
         with self._writing.begin() as connection:
+            if batch.replaces_states:
+                self._counters.add("superseded", CONTROL, _supersede(connection, batch.at_ms))
             events = self._select_fitting(connection, batch.events)
             _insert(connection, outbox, (_outbox_row(each, batch.at_ms) for each in events))
             _insert(connection, notices, (asdict(each) | {"created_ms": batch.at_ms} for each in batch.notices))
             self._counters.pending = _count_pending(connection)
+        if batch.replaces_states:
+            self.has_current_states, self._states_since_ms = True, batch.at_ms
         self._report_recovery()
+
+    def _drop_buffered_states(self) -> None:
+        before = self._count_buffered()
+        for number, batch in enumerate(self._buffered):
+            kept = tuple(each for each in batch.events if each.kind != CONTROL)
+            self._buffered[number] = replace(batch, events=kept)
+        self._counters.add("superseded", CONTROL, before - self._count_buffered())
 
     def _select_fitting(self, connection: Connection, events: tuple[OutboxEvent, ...]) -> list[OutboxEvent]:
         """The limit is per kind: a webhook that is down must not use up the space of notices."""
@@ -281,9 +335,22 @@ def _open_memory() -> Engine:
 def _insert(connection: Connection, table: Table, rows: Iterator[Mapping[str, Any]]) -> None:
     """In parts: all rows of a large cycle as mappings would exceed the analyzer's memory limit."""
     dialect = import_module(f"sqlalchemy.dialects.{connection.dialect.name}")  # loading both would cost 2 MB
-    statement = dialect.insert(table).on_conflict_do_nothing(index_elements=["key"])
+    statement = dialect.insert(table)
+    if table is outbox:  # a cycle that is notified twice has superseded its own rows
+        new = {"state": "pending", "error": "", "next_ms": statement.excluded.next_ms}
+        is_superseded = outbox.c.error == SUPERSEDED
+        statement = statement.on_conflict_do_update(index_elements=["key"], set_=new, where=is_superseded)
+    else:
+        statement = statement.on_conflict_do_nothing(index_elements=["key"])
     while part := list(islice(rows, _ROWS_PER_INSERT)):
         connection.execute(statement, part)
+
+
+def _supersede(connection: Connection, now_ms: int) -> int:
+    """End the control calls of earlier cycles; their number."""
+    is_state = (outbox.c.state == "pending") & (outbox.c.kind == CONTROL)
+    ended = update(outbox).where(is_state).values(state="done", next_ms=now_ms, error=SUPERSEDED)
+    return connection.execute(ended).rowcount
 
 
 def _outbox_row(event: OutboxEvent, at_ms: int) -> dict[str, Any]:
