@@ -16,6 +16,7 @@ from gpusteward.agent.http.web_config import WebConfigFile
 from gpusteward.cli.main import main
 from tests.agent.http.clients import LOOPBACK
 from tests.agent.test_agent_process import RunningAgent, is_ready, running
+from tests.analyzer.api.server import Api
 from tests.cli.golden_files import assert_golden
 from tests.cli.nodes import SnapshotPages, make_snapshot
 
@@ -24,6 +25,31 @@ from tests.cli.nodes import SnapshotPages, make_snapshot
 def test_the_table_matches_the_golden_file(language: str, node_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ps", "--all", "--agent", node_url, "--language", language]) == 0
     assert_golden(f"ps.{language}.txt", capsys.readouterr().out)
+
+
+def test_the_processes_of_a_node_come_through_the_analyzer(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["ps", "--node", "n1", "--server", analyzer.url, "--output", "json"]
+    assert main(arguments) == 0
+    rows = json.loads(capsys.readouterr().out)
+    trainer = next(row for row in rows if row["pod"] == "trainer-0")
+    assert (trainer["node"], trainer["gpu"]) == ("n1", "0")
+    assert (trainer["namespace"], trainer["workload"], trainer["pid"]) == ("vision", "Job/trainer", 4000)
+    assert trainer["model"]
+    assert main([*arguments, "--all"]) == 0
+    everything = json.loads(capsys.readouterr().out)
+    held = {row["pod"] for row in analyzer.get("/api/v1/allocations?node=n1&limit=100").json["items"]}
+    assert {row["pod"] for row in everything} == held
+
+
+def test_a_node_that_the_analyzer_does_not_know_is_reported(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ps", "--node", "nowhere", "--server", analyzer.url]) == 1
+    assert "no node of this name has a GPU" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flags", [["--node", "n1", "--agent", "a:1"], ["--server", "a:1"], ["--token-file", "x"]])
+def test_agent_and_analyzer_cannot_be_mixed(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ps", *flags]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.parametrize(("language", "title"), [("en", "HOLDER"), ("zh", "占用者")])

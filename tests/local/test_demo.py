@@ -47,6 +47,8 @@ def test_it_starts_has_verdicts_and_reports_and_leaves_nothing_behind(tmp_path: 
         found = demo.wait_for("/api/v1/workloads?limit=500", 120)
         assert {each["activity"] for each in found["items"]} >= {"active", "idle"}
         assert {each["signature"] for each in found["items"]} == set(Signature), "in the first result"
+        node = demo.get("/api/v1/allocations?activity=active&limit=1")["items"][0]["node"]
+        assert demo.get(f"/api/v1/nodes/{node}/processes")["processes"]
         report = demo.get("/api/v1/reports?since=14d&by=namespace")
         assert report["total"]["allocated_gpu_ms"] > 1000 * 3_600_000
         demo.interrupt()

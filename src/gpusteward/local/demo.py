@@ -52,7 +52,12 @@ def run_demo(
             setup.file,
             listening=setup.listening,
             prepare=lambda analyzer: _fill_window(fleet, analyzer, targets, setup),
-            announce=partial(_announce, agent_url=targets[0].removesuffix("/metrics"), language=language),
+            announce=partial(
+                _announce,
+                agent_url=targets[0].removesuffix("/metrics"),
+                node=fleet.nodes[0].name,
+                language=language,
+            ),
         )
 
 
@@ -85,6 +90,6 @@ def _fill_window(fleet: SimulatedFleet, analyzer: Analyzer, targets: Sequence[st
     log.info("window_filled", nodes=len(fleet.nodes), scrapes=count)
 
 
-def _announce(url: str, *, agent_url: str, language: Language) -> None:
+def _announce(url: str, *, agent_url: str, node: str, language: Language) -> None:
     commands = "gpusteward top, gpusteward idle, gpusteward report --since 7d"
-    print(messages.DEMO_STARTED.text(language, url=url, agent_url=agent_url, commands=commands), flush=True)
+    print(messages.DEMO_STARTED.text(language, url=url, agent_url=agent_url, node=node, commands=commands), flush=True)

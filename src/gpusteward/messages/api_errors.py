@@ -74,6 +74,10 @@ WORKLOAD_NOT_FOUND = Message(
     "no workload of this kind and name holds a GPU in the last result",
     "最近一次结果中，没有该类型和名称的工作负载占用 GPU",
 )
+NODE_NOT_FOUND = Message(
+    "no node of this name has a GPU in the last result; GET /api/v1/gpus lists all GPUs with their nodes",
+    "最近一次结果中，没有该名称的 GPU 节点；全部 GPU 及其节点见 GET /api/v1/gpus",
+)
 DELIVERY_NOT_FOUND = Message(
     "the delivery does not exist or was removed; GET /api/v1/deliveries lists all deliveries",
     "该投递不存在或已清除；全部投递见 GET /api/v1/deliveries",

@@ -160,6 +160,14 @@ MODEL = Message("model", "型号")
 
 # Processes
 
+AGENT_OR_NODE = Message(
+    "--agent and --node are both set: one asks the agent of a machine, the other the analyzer",
+    "--agent 和 --node 不能同时使用：前者向某台机器的 agent 查询，后者向 analyzer 查询",
+)
+SERVER_NEEDS_NODE = Message(
+    "--server and --token-file are for the analyzer: choose one of its nodes with --node NODE",
+    "--server 和 --token-file 用于 analyzer：请用 --node NODE 指定节点",
+)
 HOLDS_ANOTHER_GPU = Message("{name} (another GPU is allocated to it)", "{name}（分配的是另一张 GPU）")
 NO_PROCESSES_OF = Message("{name} (no processes)", "{name}（无进程）")
 ON_HOST = Message("(host)", "（宿主机）")

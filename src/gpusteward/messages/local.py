@@ -4,14 +4,14 @@ from gpusteward.core.messages import Message
 
 SIMULATING_HISTORY = Message("simulating three weeks of history", "正在模拟三周的历史数据")
 DEMO_STARTED = Message(
-    "Simulated cluster at {url} ({url}/api/v1/workloads, {url}/docs, {url}/metrics); stop it with Ctrl-C.\n"
+    "Simulated cluster at {url}, also in a browser; stop it with Ctrl-C.\n"
     "In another terminal: export GPUSTEWARD_SERVER={url}\n"
     "then: {commands}\n"
-    "and for one of its nodes: gpusteward ps --agent {agent_url}",
-    "模拟集群已启动：{url}（{url}/api/v1/workloads、{url}/docs、{url}/metrics）；按 Ctrl-C 停止。\n"
+    "and for one of its nodes: gpusteward ps --node {node}, or from its agent: gpusteward ps --agent {agent_url}",
+    "模拟集群已启动：{url}，可在浏览器中打开；按 Ctrl-C 停止。\n"
     "在另一个终端中执行：export GPUSTEWARD_SERVER={url}\n"
     "然后执行：{commands}\n"
-    "查看其中一个节点：gpusteward ps --agent {agent_url}",
+    "查看其中一个节点：gpusteward ps --node {node}，或直接查询其 agent：gpusteward ps --agent {agent_url}",
 )
 UP_STARTED = Message(
     "GPUs of this machine at {url}; stop it with Ctrl-C.\n"

@@ -24,6 +24,7 @@ def test_each_process_comes_with_its_gpu_and_its_use():
     assert response["processes"] == [
         {
             "cluster": "",
+            "namespace": "vision",
             "pod": "trainer-0",
             "container": "main",
             "node": "n1",
@@ -37,6 +38,17 @@ def test_each_process_comes_with_its_gpu_and_its_use():
         }
     ]
     assert (response["total"], response["untold"], response["pods"]) == (1, [], 1)
+
+
+def test_the_processes_of_a_node_are_those_of_the_pods_on_it():
+    with running_api(small_result()) as api:
+        held = {row["pod"] for row in api.get("/api/v1/allocations?node=n1&limit=100").json["items"]}
+        response = api.get("/api/v1/nodes/n1/processes").json
+        assert api.get("/api/v1/nodes/n-unknown/processes").status == 404
+        assert api.get("/api/v1/nodes/n1/processes?cluster=other").status == 404
+    assert response["pods"] == len(held) > 0
+    assert {row["pod"] for row in response["processes"]} | set(response["untold"]) <= held
+    assert response["processes"]
 
 
 def test_pods_that_no_agent_reports_are_listed_and_not_shown_as_empty():

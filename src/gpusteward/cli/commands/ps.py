@@ -1,11 +1,13 @@
-"""`gpusteward ps`: the processes on a machine's GPUs with their pods."""
+"""`gpusteward ps`: the processes on a machine's GPUs with their pods, from its agent or through the analyzer."""
 
+import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from gpusteward.cli.api.snapshots import Snapshot, list_holders_without_process, list_processes, read_snapshot
+from gpusteward.cli.api.node_processes import list_node_rows
+from gpusteward.cli.api.snapshots import list_holders_without_process, list_processes, read_snapshot
 from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
 from gpusteward.cli.flags import (
     FlagParser,
@@ -13,11 +15,14 @@ from gpusteward.cli.flags import (
     add_language_flag,
     add_namespace_flag,
     add_output_flags,
+    add_server_flags,
     language_of,
     make_agent_client,
+    make_analyzer_client,
 )
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.formats import Column, write_rows
+from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language, Message
 from gpusteward.messages import cli as messages
 
@@ -41,7 +46,8 @@ PLACES = {"host": messages.ON_HOST, "unattributed": messages.UNATTRIBUTED}
 def build_parser() -> FlagParser:
     parser = FlagParser(
         prog="gpusteward ps",
-        description="List the processes on a machine's GPUs with their pods, as its agent reports them.",
+        description="List the processes on a machine's GPUs with their pods, as its agent reports them (--agent), or on"
+        " a node of the cluster, through the analyzer (--node).",
         epilog=describe_exits("ps"),
     )
     parser.add_argument(
@@ -50,10 +56,12 @@ def build_parser() -> FlagParser:
     parser.add_argument(
         "--gpu", "-g", action="append", metavar="GPU", help="only the GPU with this index or UUID; may be repeated"
     )
+    parser.add_argument("--node", metavar="NODE", help="the processes of pods on this node of the cluster (--server)")
     add_namespace_flag(parser)
     add_output_flags(parser)
     add_language_flag(parser)
     add_agent_flags(parser)
+    add_server_flags(parser)
     return parser
 
 
@@ -61,24 +69,42 @@ def run(arguments: Sequence[str]) -> int:
     """Raises ConfigurationError, and SourceError if the agent cannot be reached."""
     options = build_parser().parse(arguments)
     language = language_of(options)
-    snapshot = read_snapshot(make_agent_client(options))
-    for failure in snapshot.failures:
-        print(f"gpusteward: {failure}", file=sys.stderr)
-    rows = [row for row in _list(snapshot, all_holders=options.all) if _is_wanted(row, options.gpu, options.namespace)]
+    if options.node and options.agent:
+        raise ConfigurationError(messages.AGENT_OR_NODE)
+    if not options.node and (options.server or options.token_file):
+        raise ConfigurationError(messages.SERVER_NEEDS_NODE)
+    listed = _read_node(options) if options.node else _read_agent(options)
+    rows = [row for row in listed.rows if _is_wanted(row, options.gpu, options.namespace)]
+    rows.sort(key=lambda row: (*_order(row["gpu"]), row.get("pid") or 0))
     if not rows and options.output == "table":
-        print(messages.NO_PROCESSES.text(language, node=snapshot.node), file=sys.stderr)
+        print(messages.NO_PROCESSES.text(language, node=listed.node), file=sys.stderr)
         return EXIT_OK
     for row in rows:
         row["owner"] = _name_owner(row, language)
-    columns = PROCESS_HOLDER_COLUMNS if snapshot.holders_are_processes else COLUMNS
-    write_rows(rows, columns, keys=KEYS, output=options.output, language=language)
+    write_rows(rows, listed.columns, keys=KEYS, output=options.output, language=language)
     return EXIT_OK
 
 
-def _list(snapshot: Snapshot, *, all_holders: bool) -> list[dict[str, Any]]:
-    rows = [*list_processes(snapshot), *(list_holders_without_process(snapshot) if all_holders else ())]
-    rows.sort(key=lambda row: (*_order(row["gpu"]), row.get("pid") or 0))
-    return [{"node": snapshot.node, **row} for row in rows]
+class _Listed(NamedTuple):
+    """Processes, and holders without one if wanted."""
+
+    node: str
+    rows: list[dict[str, Any]]
+    columns: Sequence[Column] = COLUMNS
+
+
+def _read_node(options: argparse.Namespace) -> _Listed:
+    rows = list_node_rows(make_analyzer_client(options), options.node, all_holders=options.all)
+    return _Listed(options.node, rows)
+
+
+def _read_agent(options: argparse.Namespace) -> _Listed:
+    snapshot = read_snapshot(make_agent_client(options))
+    for failure in snapshot.failures:
+        print(f"gpusteward: {failure}", file=sys.stderr)
+    rows = [*list_processes(snapshot), *(list_holders_without_process(snapshot) if options.all else ())]
+    columns = PROCESS_HOLDER_COLUMNS if snapshot.holders_are_processes else COLUMNS
+    return _Listed(snapshot.node, [{"node": snapshot.node, **row} for row in rows], columns)
 
 
 def _order(gpu: str) -> tuple[int, str]:

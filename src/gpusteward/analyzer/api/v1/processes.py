@@ -1,6 +1,7 @@
-"""/api/v1/workloads/.../processes: the GPU processes of a workload now, as the agents of its nodes report them."""
+"""/api/v1/workloads/.../processes and /api/v1/nodes/.../processes: GPU processes now, as the agents report them."""
 
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -8,12 +9,16 @@ from fastapi import APIRouter, Depends, Query, Response
 from pydantic import Field
 
 from gpusteward.analyzer.api.authorization import may_read
-from gpusteward.analyzer.api.dependencies import Dependencies, LastResult
+from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies, LastResult
 from gpusteward.analyzer.api.http.concurrency_limits import query_source
+from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import send_json
 from gpusteward.analyzer.api.v1.pagination import ClusterName, ResultStamp, stamp
 from gpusteward.analyzer.api.v1.workloads import Cluster, Part, find_workload
+from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.sources.pod_processes import Pod, RunningProcess
+from gpusteward.core.usages import AllocationKey
+from gpusteward.messages import api_errors
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["workloads"])
 
@@ -26,6 +31,7 @@ class Process:
     """A process on one GPU. Unknown is null, never zero."""
 
     cluster: ClusterName
+    namespace: str
     pod: str
     container: str
     node: str
@@ -40,12 +46,12 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """The processes of the pods of a workload."""
+    """The processes of the pods of a workload or a node."""
 
     processes: list[Process]
     total: Annotated[int, Field(description="Number of processes; not all may be listed.")]
     untold: Annotated[list[str], Field(description="Pods that no agent reports: their processes are unknown.")]
-    pods: Annotated[int, Field(description="How many pods of the workload hold GPUs.")]
+    pods: Annotated[int, Field(description="How many pods of the workload or the node hold GPUs.")]
     result: ResultStamp
 
 
@@ -66,20 +72,48 @@ async def read_processes(
     """Processes with their GPU, memory and SM use at this moment, from gpusteward's agents."""
     result = published.result
     number = find_workload(result.workloads, kind=kind, namespace=namespace, name=name, cluster=cluster)
-    containers = (result.verdicts.usage.allocations[row].container for row in result.workloads.rows(number).tolist())
-    pods = list(dict.fromkeys(Pod(one.namespace, one.pod, one.cluster) for one in containers))
-    requested = pods[offset : offset + limit]
+    held = (result.verdicts.usage.allocations[row] for row in result.workloads.rows(number).tolist())
+    return send_json(await _read(_list_pods(held), slice(offset, offset + limit), result, dependencies))
+
+
+@router.get("/nodes/{node}/processes", summary="Processes of one node", response_model=Processes)
+async def read_node_processes(
+    published: LastResult,
+    dependencies: Dependencies,
+    *,
+    node: Part,
+    cluster: Cluster = None,
+    limit: Annotated[int, Query(ge=1, le=MOST_PODS, description="Maximum number of pods.")] = MOST_PODS,
+    offset: Annotated[int, Query(ge=0, le=100_000, description="Number of pods to skip.")] = 0,
+) -> Response:
+    """Processes of the pods that hold GPUs of the node, at this moment, from gpusteward's agents."""
+    usage = published.result.verdicts.usage
+
+    def is_meant(name: str, its_cluster: str) -> bool:
+        return name == node and cluster in (None, its_cluster)
+
+    held = [one for one in usage.allocations if is_meant(one.node, one.container.cluster)]
+    if not held and not any(is_meant(each.node, each.cluster) for each in usage.fleet):
+        raise ProblemError(404, "not-found", api_errors.NODE_NOT_FOUND)
+    return send_json(await _read(_list_pods(held), slice(offset, offset + limit), published.result, dependencies))
+
+
+def _list_pods(held: Iterable[AllocationKey]) -> list[Pod]:
+    containers = (one.container for one in held)
+    return list(dict.fromkeys(Pod(one.namespace, one.pod, one.cluster) for one in containers))
+
+
+async def _read(pods: Sequence[Pod], chosen: slice, result: Result, dependencies: ApiDependencies) -> Processes:
+    requested = pods[chosen]
     running = await query_source(
         lambda: dependencies.source.read_processes(requested, time.time()), dependencies.limits.processes
     )
-    return send_json(
-        Processes(
-            processes=[_describe(each) for each in running.processes[:MOST_PROCESSES]],
-            total=len(running.processes),
-            untold=[pod.name for pod in requested if pod not in running.reported],
-            pods=len(pods),
-            result=stamp(result),
-        )
+    return Processes(
+        processes=[_describe(each) for each in running.processes[:MOST_PROCESSES]],
+        total=len(running.processes),
+        untold=[pod.name for pod in requested if pod not in running.reported],
+        pods=len(pods),
+        result=stamp(result),
     )
 
 
@@ -87,6 +121,7 @@ def _describe(process: RunningProcess) -> Process:
     parts = (process.gpu_index, process.mig_profile, process.gpu_instance)
     return Process(
         cluster=process.pod.cluster,
+        namespace=process.pod.namespace,
         pod=process.pod.name,
         container=process.container,
         node=process.node,
