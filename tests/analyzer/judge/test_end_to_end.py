@@ -216,5 +216,6 @@ def test_a_workload_with_a_gpu_at_work_is_neither_idle_nor_reclaimed(either: Jud
             assert ACTIVITIES[table.activity[number]] is not Activity.IDLE
             assert STEPS[table.step[number]] is not Step.RECLAIM
     may_reclaim = table.step == STEPS.index(Step.RECLAIM)
-    assert set(table.proof[may_reclaim].tolist()) == {PROOFS.index(Proof.INTEGRATED)}
-    assert may_reclaim.sum() >= 1  # with dcgm-exporter only where it has engine activity
+    assert (table.proof[may_reclaim] == PROOFS.index(Proof.INTEGRATED)).all()
+    knows_owners = any(row.allocation.container.workload for row in either.rows)
+    assert may_reclaim.sum() >= 5 or not knows_owners  # without an owner it may be a job that loads

@@ -29,6 +29,9 @@ class StartingRule(BaseModel):
         description="Memory grows if it is this much above its lowest level, or above its mean in one window. Loading "
         "2 GB in 40 minutes is 250 MiB in 5 minutes; an allocation that does nothing varies by a few MiB.",
     )
+    growth_ratio: float = Field(
+        default=0.01, ge=0, description="The same as a part of the memory that it holds; both must be exceeded."
+    )
 
 
 class HoldingRule(BaseModel):
@@ -72,8 +75,8 @@ class IdleRules(BaseModel):
 def find_growth(evidence: Evidence, rule: StartingRule) -> MemoryGrowth:
     """A window in which memory changed counts as growth: what has never worked has nothing to release."""
     peak, mean = (evidence.stat(Measure.MEMORY_USED, stat) for stat in (Stat.PEAK, Stat.MEAN))
-    before = evidence.past.memory_bytes
-    grows = (peak - before >= rule.growth_bytes) | (peak - mean >= rule.growth_bytes)
+    before, floor = evidence.past.memory_bytes, np.fmax(rule.growth_bytes, rule.growth_ratio * peak)
+    grows = (peak - before >= floor) | (peak - mean >= floor)
     return MemoryGrowth(
         np.where(grows, peak, np.fmin(before, peak)), np.where(grows, evidence.table.at, evidence.past.grew_at)
     )
