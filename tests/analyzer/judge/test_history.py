@@ -58,7 +58,7 @@ def test_work_ends_idleness_and_a_new_idle_period_starts_later():
     verdicts, _ = run(*cycles(resting(), working(), resting(), resting()))
     assert np.isnan(verdicts[1].idle_since[0])
     assert np.isnan(verdicts[2].idle_since[0])
-    assert verdicts[3].idle_since[0] == AT + 3 * CYCLE - WINDOW
+    assert verdicts[3].idle_since[0] == AT + 2 * CYCLE - WINDOW
 
 
 def test_a_gap_shorter_than_a_window_does_not_break_idleness():

@@ -41,7 +41,7 @@ class Past:
     first_seen_at: Column = field(default_factory=_nothing)
     started_at: Column = field(default_factory=_nothing)  # of the pod
     worked_at: Column = field(default_factory=_nothing)  # end of the last window with work in it
-    idle_since: Column = field(default_factory=_nothing)  # start of the consecutive idle windows
+    idle_since: Column = field(default_factory=_nothing)  # start of the consecutive windows without work
     idle_until: Column = field(default_factory=_nothing)  # and their end
     flat_since: Column = field(default_factory=_nothing)  # start of the consecutive windows of constant load
     flat_ratio: Column = field(default_factory=_nothing)  # share of time with work at that start

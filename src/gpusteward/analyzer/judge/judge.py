@@ -60,18 +60,17 @@ def judge(table: UsageTable, rules: Rules, history: History, *, now: float) -> t
 
 
 def _update_past(evidence: Evidence, *, quiet_since: Column) -> Past:
-    """The past for the next cycle. A gap keeps what was known, but ends consecutive idleness."""
+    """The past for the next cycle. A gap keeps what was known, but ends consecutive windows without work."""
     past, table, activities = evidence.past, evidence.table, evidence.activities
-    is_idle = activities.codes == ACTIVITIES.index(Activity.IDLE)
-    is_active = activities.codes == ACTIVITIES.index(Activity.ACTIVE)
+    is_quiet = evidence.has(Activity.IDLE) | activities.paused
     at = np.full(len(table), table.at)
     return Past(
         seen_at=at,
         first_seen_at=np.fmin(past.first_seen_at, at),
         started_at=np.where(np.isnan(table.started_at), past.started_at, table.started_at),
         worked_at=np.where(activities.worked, at, past.worked_at),
-        idle_since=np.where(is_idle, _idle_since(past, table), np.where(is_active, np.nan, past.idle_since)),
-        idle_until=np.where(is_idle, at, np.where(is_active, np.nan, past.idle_until)),
+        idle_since=np.where(is_quiet, _idle_since(past, table), np.where(activities.worked, np.nan, past.idle_since)),
+        idle_until=np.where(is_quiet, at, np.where(activities.worked, np.nan, past.idle_until)),
         flat_since=evidence.streak.since,
         flat_ratio=evidence.streak.ratio,
         memory_bytes=evidence.growth.bytes,
@@ -81,6 +80,10 @@ def _update_past(evidence: Evidence, *, quiet_since: Column) -> Past:
 
 
 def _idle_since(past: Past, table: UsageTable) -> Column:
-    """As before if this window overlaps the last idle one; else the start of this window, or of the pod."""
+    """As before if this window overlaps the last one without work; else the start of this window, or of the pod.
+
+    The last work lies within the cycle before the first window without work: the window before had some. Time that
+    nobody measured is not claimed.
+    """
     begins = np.fmax(table.at - table.window_seconds, table.started_at)
     return np.where(past.idle_until >= begins, past.idle_since, begins)

@@ -7,6 +7,7 @@ From a verdict to its rows, in reading order:
     identities.py       ids and texts of allocations
     verdict_changes.py  which verdicts differ from the last recorded ones
     ledger_writer.py    writes a cycle record in one transaction
+    idle_correction.py  time recorded as active that turns out to be idle
     accrual.py          the rows of `usage_hourly` and `fleet_hourly` (pure)
     upsert.py           column dictionaries -> INSERT ... ON CONFLICT
     schema.py           the tables
@@ -22,7 +23,8 @@ Rules of the contents, for readers of the tables:
   "rolled", including those of the current day. Hourly rows are kept for `ledger.hourly_days`. Whole days are read from
   `usage_daily`, the edges of a period and the hours after "rolled" from `usage_hourly`, never both for one hour
   (`periods.divide_period`).
-- Rows older than "booked" never change, except rows of hours in the future (`clock_skew.py`).
+- Rows older than "booked" change in two cases: hours in the future (`clock_skew.py`), and time that was recorded as
+  active before a verdict said since when the allocation is idle (`idle_correction.py`). Allocated time never changes.
 - `currencies` holds the currency of all amounts of money; amounts in different currencies must not be added.
 - The time since the last recorded cycle gets the activity of the current one, up to three intervals. Time before that
   is unknown for allocations that were held before and still are. A new allocation is recorded from the start of its

@@ -68,6 +68,11 @@ def accrue_time(record: CycleRecord, hour_slice: HourSlice, was_held: Mask) -> A
     return AccruedTime(durations, np.floor(durations * record.gpu_fractions + _ROUNDING).astype(np.int64))
 
 
+def floor_gpu_ms(duration_ms: int, fraction: float) -> int:
+    """The same for one allocation."""
+    return int(np.floor(duration_ms * fraction + _ROUNDING))
+
+
 def _begin_times(record: CycleRecord, hour_slice: HourSlice, was_held: Mask) -> IntColumn:
     if not hour_slice.is_observed:
         return np.where(was_held, hour_slice.begin_ms, hour_slice.end_ms)

@@ -4,6 +4,7 @@ database is unavailable."""
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from gpusteward.analyzer.ledger.identities import (
 )
 from gpusteward.analyzer.ledger.verdict_changes import VerdictChanges
 from gpusteward.analyzer.results import Result
-from gpusteward.analyzer.tables import Codes, Column, NodeModel
+from gpusteward.analyzer.tables import Codes, Column, NodeModel, VerdictTable
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 
 IntColumn = NDArray[np.int64]
@@ -49,6 +50,17 @@ class HeldAllocations:
 NO_ALLOCATIONS = HeldAllocations(_NO_IDS, _NO_IDS)
 
 
+class IdleStarts(NamedTuple):
+    """Allocations that became idle a short time ago."""
+
+    rows: NDArray[np.intp]  # of the record
+    since_ms: IntColumn
+    worked_ms: IntColumn  # end of the last window with work
+
+
+NO_IDLE_STARTS = IdleStarts(np.empty(0, np.intp), _NO_IDS, _NO_IDS)
+
+
 @dataclass(frozen=True, kw_only=True)
 class CycleRecord:
     """One cycle, one row per allocation, in the order of their ids. NaN is unknown."""
@@ -70,6 +82,8 @@ class CycleRecord:
     currency: str  # of the prices
     new: NewAllocations  # not in the record before, or with changed attributes
     changes: VerdictChanges
+    window_ms: int = 0  # of the verdicts
+    idle_starts: IdleStarts = NO_IDLE_STARTS
 
     size_bytes: int = 0  # memory of the columns that it does not share with the record before
 
@@ -102,9 +116,10 @@ def make_cycle_record(
     verdicts, table = result.verdicts, result.verdicts.usage
     held, rows, users = _index_allocations(table.allocations, user_labels)
     fleet = _clean_fleet(table.fleet)
+    covered_ms = COVERED_INTERVALS * result.settings.scheduler.interval * 1000
     record = CycleRecord(
         at_ms=int(result.at * 1000),
-        covered_ms=COVERED_INTERVALS * result.settings.scheduler.interval * 1000,
+        covered_ms=covered_ms,
         ids=held.ids,
         gpu_fractions=result.workloads.fractions[rows],
         prices=np.array([price_of(one.model, one.container.namespace) for one in table.allocations], np.int64)[rows],
@@ -120,8 +135,19 @@ def make_cycle_record(
         currency=result.settings.prices.currency,
         new=_select_new(table.allocations, users, rows=rows, held=held, before=before),
         changes=changes,
+        window_ms=int(table.window_seconds * 1000),
+        idle_starts=_find_idle_starts(verdicts, rows, covered_ms=covered_ms),
     )
     return record, held
+
+
+def _find_idle_starts(verdicts: VerdictTable, rows: NDArray[np.intp], *, covered_ms: int) -> IdleStarts:
+    """Those that may not have been idle in the last record."""
+    table = verdicts.usage
+    idle_since, worked_at = verdicts.idle_since[rows], verdicts.worked_at[rows]
+    oldest = table.at - table.window_seconds - covered_ms / 1000
+    found = np.flatnonzero(~np.isnan(idle_since) & (worked_at > oldest))
+    return IdleStarts(found, _to_ms(idle_since[found]), _to_ms(worked_at[found]))
 
 
 def _index_allocations(

@@ -27,6 +27,7 @@ from gpusteward.analyzer.ledger.cycle_record import (
 )
 from gpusteward.analyzer.ledger.db_engine import with_write_lock
 from gpusteward.analyzer.ledger.identities import Attributes, Identity
+from gpusteward.analyzer.ledger.idle_correction import correct_idle_time
 from gpusteward.analyzer.ledger.periods import RECORDED, lock_progress, read_progress, set_progress
 from gpusteward.analyzer.ledger.schema import allocations, currencies, fleet_hourly, usage_hourly, verdict_changes
 from gpusteward.analyzer.ledger.upsert import FLEET_RULES, KEEP, REPLACE, USAGE_RULES, upsert
@@ -106,6 +107,7 @@ def _write_observed(connection: Connection, record: CycleRecord, state: LedgerSt
     was_held = _find_held(record, state)
     _write_allocations(connection, record, state, was_held=was_held)
     if state.recorded_ms is not None:
+        correct_idle_time(connection, record, state.recorded_ms)
         for hour_slice in split_observed(record, state.recorded_ms):
             _write_slice(connection, record, hour_slice, was_held=was_held)
     changes = state.last_verdicts.select_unrecorded(record.changes)
