@@ -170,6 +170,23 @@ def test_prices_and_the_ledger_url_come_from_the_settings(
     assert Settings().prices.currency == "USD"
 
 
+def test_rows_are_grouped_by_labels_and_teams_of_the_settings(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    with open_ledger_rows(f"sqlite:///{tmp_path / 'labels.db'}") as rows:
+        rows.hold(1, namespace="vision-a", labels='{"team":"v\\u001b[31m"}')
+        rows.use(1, hour=0, idle=HOUR_MS)
+        rows.record_until(1)
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        f"ledger: {{url: 'sqlite:///{tmp_path}/labels.db', labels: [team]}}\nreports: {{teams: {{vision-*: seeing}}}}\n"
+    )
+    flags = ("--ledger", "--config", str(config), "--since", "2025-11-12", "--until", "2025-11-13")
+    by_label = run(capsys, *flags, "--by", "label:team")
+    assert "GPU report by label team" in by_label
+    assert "v\ufffd[31m" in by_label
+    assert "seeing" in run(capsys, *flags, "--by", "team")
+    assert "recorded labels (ledger.labels): team" in run(capsys, *flags, "--by", "label:user", code=2)
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [

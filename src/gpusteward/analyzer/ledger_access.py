@@ -10,7 +10,7 @@ from gpusteward.analyzer.ledger.db_engine import show_url
 from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.charges import Charge
-from gpusteward.analyzer.reports.report import EndedQuery, EndedWorkload, Report, ReportQuery
+from gpusteward.analyzer.reports.report import EndedQuery, EndedWorkload, Report, ReportQuery, check_grouping
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.tables import UsageTable
@@ -57,9 +57,11 @@ class LedgerAccess:
             self._ledger.record(result)
 
     def read_report(self, query: ReportQuery) -> Report:
-        """May take as long as the database. Raises SourceError, also where the ledger is disabled."""
+        """May take as long as the database. Raises SourceError, also where the ledger is disabled, and
+        ConfigurationError for a label that is not recorded."""
         if self._ledger is None:
             raise SourceError(api_errors.LEDGER_DISABLED)
+        check_grouping(query.by, self._ledger.settings.labels)
         from gpusteward.analyzer.reports.make_report import (
             make_report,  # 2 MB that are not needed before the first report
         )

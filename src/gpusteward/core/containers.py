@@ -1,5 +1,6 @@
 """Containers and their workloads."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -39,6 +40,17 @@ class Container:
     started_at: float | None = field(default=None, compare=False)  # when the pod started, unix seconds
     user: str = field(default="", compare=False)  # the user of the pod, if known
     cluster: str = ""
+
+
+LABEL_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._/-]{0,316}$"
+"""A label key of Kubernetes: a prefix of at most 253 characters, a slash, and a name of at most 63."""
+_PREFIXES = re.compile("^(?:exported_)?(?:pod_label_|label_)?")
+
+
+def normalize_label(name: str) -> str:
+    """The same for all names of a pod label: `hub.jupyter.org/username` is `label_hub_jupyter_org_username` in
+    kube-state-metrics, and `hub_jupyter_org_username` in dcgm-exporter."""
+    return _PREFIXES.sub("", re.sub(r"[^a-z0-9]", "_", name.lower()))
 
 
 def find_user(labels: Mapping[str, str]) -> str:

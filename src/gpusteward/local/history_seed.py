@@ -13,7 +13,13 @@ from gpusteward.analyzer.judge.gpu_fraction import compute_gpu_fractions
 from gpusteward.analyzer.ledger.accrual import HourSlice, accrue_time, make_fleet_rows, make_usage_rows, split_by_hour
 from gpusteward.analyzer.ledger.cycle_record import UNKNOWN_START, CycleRecord, find_fleet_rows
 from gpusteward.analyzer.ledger.db_engine import with_write_lock
-from gpusteward.analyzer.ledger.identities import NewAllocations, make_allocation_id, make_identity, name_owner
+from gpusteward.analyzer.ledger.identities import (
+    NewAllocations,
+    PodFacts,
+    make_allocation_id,
+    make_identity,
+    name_owner,
+)
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, RECORDED, floor_day, set_progress
 from gpusteward.analyzer.ledger.retention import roll_up
 from gpusteward.analyzer.ledger.schema import allocations, fleet_hourly, usage_hourly, verdict_changes
@@ -167,7 +173,7 @@ class SeededHistory:
         """Rows of `allocations`."""
         unique = {one.id: one for one in self._seeded.values()}.values()
         return [
-            make_identity(one.key, allocation_id=one.id, user=one.key.container.user)._asdict()
+            make_identity(one.key, allocation_id=one.id, facts=PodFacts(one.key.container.user))._asdict()
             | {
                 "first_ms": one.first_ms,
                 "last_ms": one.last_ms,

@@ -20,6 +20,10 @@ OTHER_SCHEMA = Message(
 )
 NOT_READABLE = Message("the ledger cannot be read: {reason}", "无法读取账本：{reason}")
 INVALID_GROUPING = Message("'{by}' is not one of {groupings}", "“{by}”不是有效的分组方式，可选：{groupings}")
+UNKNOWN_LABEL = Message(
+    "the label '{label}' is not recorded; recorded labels (ledger.labels): {labels}",
+    "未记录标签“{label}”；已记录的标签（ledger.labels）：{labels}",
+)
 TWO_CURRENCIES = Message(
     "the currency changed from {before} to {after} at {at} UTC; select a period before or after that",
     "货币在 {at}（UTC）由 {before} 改为 {after}；请选择此前或此后的时段",

@@ -27,6 +27,13 @@ GROUPED_BY: Mapping[str, Message] = {
     "team": Message("by team", "按团队"),
     "day": Message("by day", "按天"),
 }
+
+
+def name_label(key: str) -> Message:
+    """`by label team`."""
+    return Message(f"by label {key}", f"按标签 {key}")
+
+
 NAMESPACES = Message("Namespaces", "命名空间")
 
 ALLOCATED = Message("Allocated", "已分配")
@@ -96,7 +103,11 @@ UNUSED_IDLE = Message(
 """Where the number of unallocated GPUs is unknown."""
 OTHERS = Message("{number} {number:|other|others}", "其他 {number} 项")
 NO_NAME = Message("(none)", "（无）")
-NO_TEAM = Message("(no team)", "（无团队）")
+NO_NAMES: Mapping[str, Message] = {
+    "team": Message("(no team)", "（无团队）"),
+    "label": Message("(unlabelled)", "（无此标签）"),
+}
+"""By grouping, where it is not `NO_NAME`."""
 NOTHING = Message("The ledger has no records for this period.", "账本在该时段内没有记录。")
 MADE = Message("gpusteward, generated {at} UTC", "gpusteward，生成于 {at}（UTC）")
 

@@ -167,4 +167,21 @@ def test_a_focus_export_is_csv(tmp_path: Path):
 def test_an_unknown_grouping_names_the_known_ones(api: Api):
     response = api.get(f"{WEEK}&by=pod")
     assert response.status == 422
-    assert "by: 'pod' is not one of namespace, workload," in response.json["detail"]
+    assert "by: 'pod' is not one of cluster, namespace, workload," in response.json["detail"]
+
+
+def test_a_report_by_label_needs_a_recorded_label(tmp_path: Path):
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    with open_ledger_rows(url) as rows:
+        rows.hold(1, labels='{"team":"vision"}')
+        rows.use(1, hour=0, idle=HOUR_MS)
+        rows.record_until(1)
+    settings = LedgerSettings(url=SecretStr(url), labels=("team", "cost-center"))
+    with running_api(ledger=LedgerAccess(settings, PriceSettings)) as api:
+        assert [group["name"] for group in api.get(f"{WEEK}&by=label:team").json["groups"]] == ["vision"]
+        page = api.get(f"{WEEK}&by=label:cost-center&format=html&lang=zh").body.decode()
+        assert "按标签 cost-center" in page
+        assert "（无此标签）" in page
+        wrong = api.get(f"{WEEK}&by=label:project")
+        assert wrong.status == 422
+        assert "'project' is not recorded; recorded labels (ledger.labels): team, cost-center" in wrong.json["detail"]

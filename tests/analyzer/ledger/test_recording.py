@@ -1,5 +1,6 @@
 """What a cycle adds to the ledger."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,7 @@ from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.containers import Workload
-from gpusteward.core.usages import Measure, Stat
+from gpusteward.core.usages import AllocationKey, Measure, Stat
 from tests.analyzer.ledger.cycles import (
     RESTING,
     SETTINGS,
@@ -291,3 +292,29 @@ def test_prices_changed_while_running_count_from_the_next_cycle_on(ledger):
         *cycles([(allocation(0), WORKING)], [12], settings=expensive),
     )
     assert hourly(ledger.engine)[0]["active_cost"] == 200_000 + 2_000_000
+
+
+def test_labels_of_pods_are_recorded_under_their_names_and_the_last_value_counts(database_url):
+    def labelled(*labels: tuple[str, str]) -> AllocationKey:
+        held = allocation(0)
+        return replace(held, container=replace(held.container, pod_labels=labels))
+
+    ledger = open_ledger(database_url, labels=("cost-center", "team", "org/unit"))
+
+    def record(minute: int, *labels: tuple[str, str]) -> str:
+        ledger.record(cycle([(labelled(*labels), WORKING)], START + 60 * minute))
+        (row,) = read_table(ledger.engine, "allocations")
+        return row["labels"]
+
+    assert record(0) == "{}"
+    hostile = '"}\x00\u202e' + "x" * 999
+    assert record(5, ("label_cost_center", "7"), ("team", "视觉"), ("app", "no")) == '{"cost-center":"7","team":"视觉"}'
+    assert record(10, ("pod_label_team", "new"), ("exported_org_unit", "a")) == '{"team":"new","org/unit":"a"}'
+    assert record(15) == '{"team":"new","org/unit":"a"}'  # an exporter that lost them
+    assert len(json.loads(record(20, ("team", hostile)))["team"].encode()) <= 253
+    assert ledger.describe()["error"] == ""
+    ledger.close()
+    again = open_ledger(database_url, labels=("team",))
+    again.record(cycle([(labelled(("team", "z")), WORKING)], START + 60 * 25))
+    assert read_table(again.engine, "allocations")[0]["labels"] == '{"team":"z"}'
+    again.close()

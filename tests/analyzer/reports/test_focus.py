@@ -57,7 +57,17 @@ def add(rows: list[dict[str, str]], column: str) -> Decimal:
 
 
 def test_a_row_has_the_allocation_the_charge_and_its_active_and_idle_parts(ledger: LedgerRows):
-    ledger.hold(1, namespace="vision", owner_name="train", node="gpu-1", user_name="li", gpu_instance="7", share="mig")
+    ledger.hold(
+        1,
+        namespace="vision",
+        owner_name="train",
+        node="gpu-1",
+        user_name="li",
+        gpu_instance="7",
+        share="mig",
+        cluster="east",
+        labels='{"team":"a"}',
+    )
     for hour in range(30):
         ledger.use(1, hour=hour, active=HOUR_MS // 4, idle=HOUR_MS // 2)
     ledger.record_until(29.5)
@@ -71,7 +81,8 @@ def test_a_row_has_the_allocation_the_charge_and_its_active_and_idle_parts(ledge
     assert (first["ConsumedQuantity"], first["ConsumedUnit"]) == ("64800.000", "GPU-Seconds")
     assert (first["PricingQuantity"], first["PricingUnit"]) == ("18.000000000", "GPU-Hours")
     assert (first["ResourceId"], first["ResourceName"], first["ResourceType"]) == ("GPU-1/7", "gpu-1/0", "MIG instance")
-    assert (first["SubAccountId"], first["x_Team"], first["x_UserName"]) == ("vision", "perception", "li")
+    assert (first["SubAccountId"], first["x_Team"], first["x_UserName"]) == ("east/vision", "perception", "li")
+    assert (first["SubAccountName"], first["x_Cluster"], first["Tags"]) == ("vision", "east", '{"team":"a"}')
     assert (first["SkuId"], first["x_WorkloadKind"], first["x_WorkloadName"]) == (A100, "Job", "train")
     assert (first["ChargeCategory"], first["ChargeClass"]) == ("Usage", "")  # null: no correction
     assert (first["ServiceCategory"], first["ServiceSubcategory"]) == ("Compute", "Containers")

@@ -10,8 +10,8 @@ from gpusteward.analyzer.ledger.db_engine import open_engine
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.make_report import make_report
-from gpusteward.analyzer.reports.report import GROUPINGS, Amounts, Report, ReportQuery
-from gpusteward.core.errors import SourceError
+from gpusteward.analyzer.reports.report import GROUPINGS, Amounts, Report, ReportQuery, check_grouping
+from gpusteward.core.errors import ConfigurationError, SourceError
 from tests.analyzer.reports.ledger_rows import A100, GIB, H100, T4, LedgerRows, at, make_usage, open_ledger_rows
 
 pytestmark = pytest.mark.slow
@@ -441,3 +441,35 @@ def test_there_is_no_trend_against_the_incomplete_first_day_of_the_ledger(ledger
     ledger.record_until(72)
     assert read(ledger, 24, 48).trend is None
     assert read(ledger, 48, 72).trend is not None
+
+
+def test_rows_are_grouped_by_a_label_and_those_without_it_are_one_row(ledger: LedgerRows):
+    labels = ['{"team":"vision","org/cost-center":"42"}', '{"team":"视觉\\"\'"}', "{}", '{"team":"vision"}']
+    for number, label in enumerate(labels):
+        ledger.hold(number, labels=label)
+        ledger.use(number, hour=0, idle=HOUR_MS)
+        ledger.use(number, hour=1, idle=(4 - number) * HOUR_MS // 4)
+    ledger.record_until(2)
+    report = read(ledger, 1, 2, by="label:team")
+    assert [(group.name, times(group.amounts)[2]) for group in report.groups] == [
+        ("vision", 1.25),
+        ("视觉\"'", 0.75),
+        ("", 0.5),
+    ]
+    assert report.groups[0].idle_change_ratio == pytest.approx(-0.375)
+    check_sums(report)
+    check_sums(read(ledger, 0, 2, by="label:team", rows=1))
+    named = read(ledger, 0, 2, by="label:org/cost-center").groups
+    assert sorted(group.name for group in named) == ["", "42"]
+
+
+@pytest.mark.parametrize("by", ["label:", "label:a b", 'label:"x', "labels:team", "team:x", "label:%s"])
+def test_a_label_has_the_form_of_kubernetes(by: str):
+    with pytest.raises(ConfigurationError, match="is not one of cluster, namespace"):
+        check_grouping(by)
+
+
+def test_a_label_that_is_not_recorded_names_those_that_are():
+    check_grouping("label:team", ("team", "project"))
+    with pytest.raises(ConfigurationError, match=r"'cost' is not recorded; .*: team, project"):
+        check_grouping("label:cost", ("team", "project"))

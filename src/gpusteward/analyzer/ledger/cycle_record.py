@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from gpusteward.analyzer.ledger.identities import (
     NewAllocations,
-    UserLabels,
+    PodFacts,
+    PodLabels,
     clean_text,
     hash_attributes,
     make_allocation_id,
@@ -107,14 +108,14 @@ _WITH_NAN = ("gpu_fractions", "memory_total")
 
 
 def make_cycle_record(
-    result: Result, before: HeldAllocations, *, user_labels: UserLabels, price_of: PriceOf, changes: VerdictChanges
+    result: Result, before: HeldAllocations, *, pod_labels: PodLabels, price_of: PriceOf, changes: VerdictChanges
 ) -> tuple[CycleRecord, HeldAllocations]:
     """The record of a result, and its allocations as `before` of the next record.
 
     `before`: the allocations of the last record. `new` contains only allocations that are not among them.
     """
     verdicts, table = result.verdicts, result.verdicts.usage
-    held, rows, users = _index_allocations(table.allocations, user_labels)
+    held, rows, facts = _index_allocations(table.allocations, pod_labels)
     fleet = _clean_fleet(table.fleet)
     covered_ms = COVERED_INTERVALS * result.settings.scheduler.interval * 1000
     record = CycleRecord(
@@ -133,7 +134,7 @@ def make_cycle_record(
         fleet=fleet,
         fleet_rows=find_fleet_rows(table.allocations, fleet)[rows],
         currency=result.settings.prices.currency,
-        new=_select_new(table.allocations, users, rows=rows, held=held, before=before),
+        new=_select_new(table.allocations, facts, rows=rows, held=held, before=before),
         changes=changes,
         window_ms=int(table.window_seconds * 1000),
         idle_starts=_find_idle_starts(verdicts, rows, covered_ms=covered_ms),
@@ -151,19 +152,19 @@ def _find_idle_starts(verdicts: VerdictTable, rows: NDArray[np.intp], *, covered
 
 
 def _index_allocations(
-    allocations: Sequence[AllocationKey], user_labels: UserLabels
-) -> tuple[HeldAllocations, NDArray[np.intp], list[str]]:
-    """Each allocation once, in the order of the ids; the row of each in the table; the user of every row."""
-    users = [one.container.user or user_labels.find_user(one.container.pod_labels) for one in allocations]
+    allocations: Sequence[AllocationKey], pod_labels: PodLabels
+) -> tuple[HeldAllocations, NDArray[np.intp], list[PodFacts]]:
+    """Each allocation once, in the order of the ids; the row of each in the table; the pod of every row."""
+    facts = [pod_labels.read(one.container) for one in allocations]
     ids = np.fromiter(map(make_allocation_id, allocations), np.int64, len(allocations))
-    hashes = np.fromiter(map(hash_attributes, allocations, users), np.int64, len(allocations))
+    hashes = np.fromiter(map(hash_attributes, allocations, facts), np.int64, len(allocations))
     unique, rows = np.unique(ids, return_index=True)
-    return HeldAllocations(unique, hashes[rows]), rows, users
+    return HeldAllocations(unique, hashes[rows]), rows, facts
 
 
 def _select_new(
     allocations: Sequence[AllocationKey],
-    users: Sequence[str],
+    facts: Sequence[PodFacts],
     *,
     rows: NDArray[np.intp],
     held: HeldAllocations,
@@ -171,7 +172,7 @@ def _select_new(
 ) -> NewAllocations:
     new = find_new(held, before)
     new_rows = rows[new].tolist()
-    return NewAllocations(held.ids[new], [allocations[row] for row in new_rows], [users[row] for row in new_rows])
+    return NewAllocations(held.ids[new], [allocations[row] for row in new_rows], [facts[row] for row in new_rows])
 
 
 def find_new(held: HeldAllocations, before: HeldAllocations) -> NDArray[np.intp]:

@@ -1,6 +1,6 @@
 """Ids and descriptive columns of allocations, as the table `allocations` stores them."""
 
-import re
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -10,13 +10,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusteward.core.containers import Container
+from gpusteward.core.containers import Container, normalize_label
 from gpusteward.core.usages import AllocationKey
 
 MAX_TEXT_BYTES = 253
 """The longest name Kubernetes allows. Longer texts are not genuine, and an index cannot hold them."""
+NO_LABELS = "{}"
 _DIGEST_BYTES = 8
 _63_BITS = (1 << 63) - 1
+_CACHE_LIMIT = 20_000
+
+LabelPairs = tuple[tuple[str, str], ...]
+"""Names and values of labels."""
 
 
 class Identity(NamedTuple):
@@ -37,6 +42,7 @@ class Identity(NamedTuple):
     gpu_index: str
     model: str
     share: str
+    labels: str
 
 
 class Attributes(NamedTuple):
@@ -49,6 +55,14 @@ class Attributes(NamedTuple):
     gpu_index: str
     model: str
     share: str
+    labels: str
+
+
+class PodFacts(NamedTuple):
+    """What the labels of a pod say: its user, and the recorded labels as a JSON object."""
+
+    user: str = ""
+    labels: str = NO_LABELS
 
 
 def make_allocation_id(allocation: AllocationKey) -> int:
@@ -61,22 +75,23 @@ def make_allocation_id(allocation: AllocationKey) -> int:
     return int.from_bytes(digest, "big") & _63_BITS
 
 
-def hash_attributes(allocation: AllocationKey, user: str) -> int:
+def hash_attributes(allocation: AllocationKey, facts: PodFacts) -> int:
     """Changes when an attribute changes. Valid within one process only."""
     kind, name = name_owner(allocation.container)
     attributes = Attributes(
         owner_kind=kind,
         owner_name=name,
-        user_name=user,
+        user_name=facts.user,
         node=allocation.node,
         gpu_index=allocation.gpu_index,
         model=allocation.model,
         share=allocation.share,
+        labels=facts.labels,
     )
     return hash(attributes)
 
 
-def make_identity(allocation: AllocationKey, *, allocation_id: int, user: str) -> Identity:
+def make_identity(allocation: AllocationKey, *, allocation_id: int, facts: PodFacts) -> Identity:
     container = allocation.container
     kind, name = name_owner(container)
     return Identity(
@@ -88,13 +103,14 @@ def make_identity(allocation: AllocationKey, *, allocation_id: int, user: str) -
         container=clean_text(container.name),
         owner_kind=clean_text(kind),
         owner_name=clean_text(name),
-        user_name=clean_text(user),
+        user_name=clean_text(facts.user),
         node=clean_text(allocation.node),
         gpu_uuid=clean_text(allocation.gpu_uuid),
         gpu_instance=clean_text(allocation.gpu_instance),
         gpu_index=clean_text(allocation.gpu_index),
         model=clean_text(allocation.model),
         share=clean_text(allocation.share),
+        labels=facts.labels,
     )
 
 
@@ -104,14 +120,14 @@ class NewAllocations:
 
     ids: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # ascending
     allocations: Sequence[AllocationKey] = ()
-    users: Sequence[str] = ()
+    facts: Sequence[PodFacts] = ()
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def in_blocks(self, size: int) -> Iterator[list[Identity]]:
-        rows = zip(self.ids.tolist(), self.allocations, self.users, strict=True)
-        while block := [make_identity(key, allocation_id=id_, user=user) for id_, key, user in islice(rows, size)]:
+        rows = zip(self.ids.tolist(), self.allocations, self.facts, strict=True)
+        while block := [make_identity(key, allocation_id=id_, facts=facts) for id_, key, facts in islice(rows, size)]:
             yield block
 
 
@@ -121,25 +137,50 @@ def name_owner(container: Container) -> tuple[str, str]:
     return ("Pod", container.pod) if owner is None else (owner.kind, owner.name)
 
 
+class PodLabels:
+    """Finds the user and the recorded labels of a pod."""
+
+    def __init__(self, user_labels: Sequence[str], labels: Sequence[str] = ()) -> None:
+        """`user_labels`: names of labels, the most important first. `labels`: those that are recorded."""
+        self._users = UserLabels(user_labels)
+        self._recorded = {normalize_label(label): label for label in labels}
+        self._encoded: dict[LabelPairs, str] = {}
+
+    def read(self, container: Container) -> PodFacts:
+        labels = container.pod_labels
+        if not labels:
+            return PodFacts(container.user)
+        return PodFacts(container.user or self._users.find_user(labels), self._encode(labels))
+
+    def _encode(self, labels: LabelPairs) -> str:
+        """The pods of a workload have the same labels, so results are cached."""
+        encoded = self._encoded.get(labels)
+        if encoded is None:
+            if len(self._encoded) >= _CACHE_LIMIT:
+                self._encoded.clear()
+            encoded = self._encoded[labels] = self._select(labels)
+        return encoded
+
+    def _select(self, labels: LabelPairs) -> str:
+        found = {normalize_label(name): clean_text(value) for name, value in labels if value}
+        chosen = {label: found[name] for name, label in self._recorded.items() if name in found}
+        return json.dumps(chosen, ensure_ascii=False, separators=(",", ":")) if chosen else NO_LABELS
+
+
 class UserLabels:
     """Finds the user of a pod in its labels."""
 
     def __init__(self, labels: Sequence[str]) -> None:
         """`labels`: names of labels, the most important first."""
-        self._ranks = {_normalize_label(label): rank for rank, label in reversed(list(enumerate(labels)))}
+        self._ranks = {normalize_label(label): rank for rank, label in reversed(list(enumerate(labels)))}
 
-    def find_user(self, labels: tuple[tuple[str, str], ...]) -> str:
+    def find_user(self, labels: LabelPairs) -> str:
         """Empty if no label names a user."""
         if not labels:
             return ""
         ranks = self._ranks
-        named = [(ranks[key], value) for name, value in labels if value and (key := _normalize_label(name)) in ranks]
+        named = [(ranks[key], value) for name, value in labels if value and (key := normalize_label(name)) in ranks]
         return min(named)[1] if named else ""
-
-
-def _normalize_label(label: str) -> str:
-    """`hub.jupyter.org/username` is `label_hub_jupyter_org_username` in Prometheus."""
-    return re.sub(r"[^a-z0-9]", "_", label.lower()).removeprefix("label_")
 
 
 def clean_text(text: str) -> str:

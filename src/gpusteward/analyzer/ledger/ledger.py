@@ -25,7 +25,7 @@ from gpusteward.analyzer.ledger.db_engine import (
     open_engine,
     show_url,
 )
-from gpusteward.analyzer.ledger.identities import UserLabels
+from gpusteward.analyzer.ledger.identities import PodLabels
 from gpusteward.analyzer.ledger.ledger_writer import LedgerWriter
 from gpusteward.analyzer.ledger.migrations.upgrade import upgrade
 from gpusteward.analyzer.ledger.periods import HOUR_MS, floor_hour
@@ -56,7 +56,7 @@ class Ledger:
         self.settings = settings
         self.engine: Engine = open_engine(settings.locate())
         self._writer = LedgerWriter(self.engine)
-        self._user_labels = UserLabels(settings.user_labels)
+        self._pod_labels = PodLabels(settings.user_labels, settings.labels)
         self._prices: tuple[PriceSettings, PriceList] | None = None
         self._lock = threading.Lock()
         self._pending: deque[CycleRecord] = deque()
@@ -141,7 +141,7 @@ class Ledger:
             return
         changes = self._last_verdicts.compare(result.workloads)
         record, held = make_cycle_record(
-            result, self._held, user_labels=self._user_labels, price_of=self._price_of(result), changes=changes
+            result, self._held, pod_labels=self._pod_labels, price_of=self._price_of(result), changes=changes
         )
         record = record.share_columns(self._pending[-1] if self._pending else None)
         if self._pending and not self._has_space(record):

@@ -33,7 +33,11 @@ from gpusteward.analyzer.ledger.schema import allocations, currencies, fleet_hou
 from gpusteward.analyzer.ledger.upsert import FLEET_RULES, KEEP, REPLACE, USAGE_RULES, upsert
 from gpusteward.analyzer.ledger.verdict_changes import LastVerdicts, VerdictWords
 
-_ALLOCATION_RULES = {column.name: REPLACE for column in allocations.columns} | {"first_ms": KEEP}
+_ALLOCATION_RULES = {column.name: REPLACE for column in allocations.columns} | {
+    "first_ms": KEEP,
+    "labels": "CASE WHEN excluded.labels = '{{}}' THEN {table}.labels ELSE excluded.labels END",
+}
+"""A pod without labels keeps the last ones: its exporter may have lost them."""
 
 
 @dataclass

@@ -53,6 +53,7 @@ allocations = Table(
     Column("last_ms", Number, nullable=False),
     Column("ended_ms", Number),
     _cluster(),
+    Column("labels", Text, nullable=False, server_default="{}"),  # a JSON object: `ledger.labels` of the pod
     Index("allocations_by_end", "ended_ms"),
 )
 """`id` is a hash of what identifies the allocation (`identities.make_allocation_id`). `first_ms` and `last_ms` are its

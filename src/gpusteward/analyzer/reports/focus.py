@@ -27,7 +27,7 @@ from gpusteward.messages import ledger_errors
 
 _TIMES = ("allocated_ms", "active_ms", "idle_ms", "unknown_ms")
 _NAMES = (
-    *("namespace", "pod", "pod_uid", "container", "owner_kind", "owner_name", "user_name"),
+    *("cluster", "labels", "namespace", "pod", "pod_uid", "container", "owner_kind", "owner_name", "user_name"),
     *("node", "gpu_uuid", "gpu_instance", "gpu_index", "model", "share"),
 )
 _BATCH_ROWS = 2000
@@ -78,7 +78,7 @@ def _read_day(
     unallocated = {} if namespaces else price_unallocated(read_unallocated(connection, day), settings.prices)
     for key, part in unallocated.items():
         if part.gpu_ms:
-            names = {"node": key.node, "model": key.model}
+            names = {"cluster": key.cluster, "node": key.node, "model": key.model}
             yield Charge(
                 period, settings.currency, names, unallocated_ms=part.gpu_ms, unallocated_cost=part.cost_micros
             )

@@ -1,15 +1,15 @@
-"""What the rows of a report are grouped by: columns of `allocations`, or teams of namespaces."""
+"""What the rows of a report are grouped by: columns of `allocations`, a label of their pods, or teams of namespaces."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from sqlalchemy import ColumnElement
+from sqlalchemy import JSON, BindParameter, ColumnElement, Text, bindparam, cast, func
 
 from gpusteward.analyzer.ledger.schema import allocations
 from gpusteward.analyzer.reports.amounts import Sums, add
-from gpusteward.analyzer.reports.report import find_grouping
+from gpusteward.analyzer.reports.report import find_grouping, find_label
 
 GroupKey = tuple[str, ...]
 """The values of the columns of a grouping, or the team."""
@@ -69,9 +69,27 @@ class Grouping:
         return (find_team(self.teams, key[0]),) if self.name == "team" else key
 
 
-def make_grouping(by: str, teams: Mapping[str, str]) -> Grouping:
+def make_grouping(by: str, teams: Mapping[str, str], *, dialect: str) -> Grouping:
+    """`dialect`: the name of the database."""
     name = find_grouping(by)
+    if name == "label":
+        return Grouping(name, [_read_label(find_label(by), dialect)])
     return Grouping(name, [allocations.c[column] for column in _COLUMNS.get(name, ())], teams)
+
+
+def _read_label(key: str, dialect: str) -> ColumnElement[str]:
+    """Empty where a pod has no such label. The key is part of the statement: PostgreSQL does not recognize two
+    parameters of the same value as the same group."""
+    value: ColumnElement[str]
+    if dialect == "postgresql":
+        value = cast(allocations.c.labels, JSON).op("->>")(_write_literal(key))
+    else:
+        value = func.json_extract(allocations.c.labels, _write_literal(f'$."{key}"'))
+    return func.coalesce(value, _write_literal("")).label("label")
+
+
+def _write_literal(text: str) -> BindParameter[str]:
+    return bindparam(None, text, Text, literal_execute=True)
 
 
 def find_team(teams: Mapping[str, str], namespace: str) -> str:

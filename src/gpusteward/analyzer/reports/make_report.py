@@ -57,7 +57,7 @@ def _read_report(
     sums = read_sums(totals.read_total())
     total = make_amounts(sums, prices=prices, unallocated=sum_unallocated(unallocated.values()))
     covered = describe_range(query, period, extent=extent, is_empty=not sums["allocations"], now_ms=now_ms)
-    grouping = make_grouping(query.by, teams)
+    grouping = make_grouping(query.by, teams, dialect=connection.dialect.name)
     previous = read_previous(connection, query, grouping, extent=extent, period=period, currencies=currencies)
     if grouping.name == "day":
         groups, others = read_days(connection, query, period, covered=covered, prices=prices, has_costs=has_costs)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from gpusteward.core.containers import LABEL_PATTERN
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.messages import ledger_errors
 
@@ -21,15 +22,30 @@ _ALIASES = {"owner": "workload"}
 """Earlier names, still accepted."""
 
 
+LABEL_PREFIX = "label:"
+
+
 def find_grouping(by: str) -> str:
-    """One of `GROUPINGS`."""
-    return _ALIASES.get(by, by)
+    """One of `GROUPINGS`, or `label`."""
+    return "label" if by.startswith(LABEL_PREFIX) else _ALIASES.get(by, by)
 
 
-def check_grouping(by: str) -> None:
-    """Raises ConfigurationError."""
+def find_label(by: str) -> str:
+    """The key of the label that rows are grouped by; empty if they are not."""
+    return by.removeprefix(LABEL_PREFIX) if by.startswith(LABEL_PREFIX) else ""
+
+
+def check_grouping(by: str, labels: Sequence[str] | None = None) -> None:
+    """`labels`: those in the ledger; None if they are not known here. Raises ConfigurationError."""
+    label = find_label(by)
+    if label and re.fullmatch(LABEL_PATTERN, label) and (labels is None or label in labels):
+        return
+    if label and labels is not None:
+        known = ", ".join(labels) or "-"
+        raise ConfigurationError(ledger_errors.UNKNOWN_LABEL, label=label, labels=known)
     if find_grouping(by) not in GROUPINGS:
-        raise ConfigurationError(ledger_errors.INVALID_GROUPING, by=by, groupings=", ".join(GROUPINGS))
+        groupings = ", ".join((*GROUPINGS, f"{LABEL_PREFIX}KEY"))
+        raise ConfigurationError(ledger_errors.INVALID_GROUPING, by=by, groupings=groupings)
 
 
 @dataclass(frozen=True, slots=True)

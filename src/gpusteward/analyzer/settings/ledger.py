@@ -11,12 +11,13 @@ from urllib.parse import quote
 from pydantic import AfterValidator, BaseModel, Field, SecretStr, model_validator
 
 from gpusteward.analyzer.setting_values import SECTION
-from gpusteward.core.containers import USER_LABELS
+from gpusteward.core.containers import LABEL_PATTERN, USER_LABELS, normalize_label
 from gpusteward.core.settings import InvalidSettingError
 from gpusteward.messages import settings_errors as messages
 
 _URL = re.compile(r"sqlite:///\S.*|(?:postgres|postgresql|postgresql\+psycopg)://\S+")
 FILE_NAME = "gpusteward.db"
+MAX_LABELS = 16
 
 
 def check_database_url(secret: SecretStr) -> SecretStr:
@@ -25,6 +26,16 @@ def check_database_url(secret: SecretStr) -> SecretStr:
     if text and not _URL.fullmatch(text):
         raise InvalidSettingError(messages.NOT_A_DATABASE_URL)
     return SecretStr(text)
+
+
+LabelName = Annotated[str, Field(pattern=LABEL_PATTERN)]
+
+
+def check_labels(labels: tuple[str, ...]) -> tuple[str, ...]:
+    """Labels that have the same name in Prometheus cannot be told apart."""
+    if len({normalize_label(label) for label in labels}) < len(labels):
+        raise ValueError("two labels have the same name in Prometheus")
+    return labels
 
 
 class ReportSettings(BaseModel):
@@ -67,6 +78,13 @@ class LedgerSettings(BaseModel):
     user_labels: tuple[str, ...] = Field(
         default=USER_LABELS,
         description="Pod labels with the user, if the agent does not report one; the first one that a pod has is used.",
+    )
+
+    labels: Annotated[tuple[LabelName, ...], AfterValidator(check_labels)] = Field(
+        default=(),
+        max_length=MAX_LABELS,
+        description=f"Pod labels to record for reports by `label:KEY`, such as `team` or `cost-center`; at most "
+        f"{MAX_LABELS}. The agent or dcgm-exporter must export them as labels of its metrics.",
     )
 
     @model_validator(mode="after")

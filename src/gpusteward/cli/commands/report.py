@@ -14,7 +14,14 @@ from gpusteward.analyzer.reports.render.csv_text import render_csv
 from gpusteward.analyzer.reports.render.focus_csv import write_focus
 from gpusteward.analyzer.reports.render.html_page import render_html
 from gpusteward.analyzer.reports.render.json_text import read_report, render_json
-from gpusteward.analyzer.reports.report import GROUPINGS, Report, ReportQuery, parse_time_range
+from gpusteward.analyzer.reports.report import (
+    GROUPINGS,
+    Report,
+    ReportQuery,
+    check_grouping,
+    find_label,
+    parse_time_range,
+)
 from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
 from gpusteward.cli.extras import require_extra
 from gpusteward.cli.flags import (
@@ -43,6 +50,13 @@ TABLE_ROWS, FILE_ROWS = 30, 1000
 _PATH = "/api/v1/reports"
 
 
+class _Groupings(tuple[str, ...]):
+    """The possible values of --by: these, and labels."""
+
+    def __contains__(self, by: object) -> bool:
+        return super().__contains__(by) or bool(find_label(str(by)))
+
+
 def build_parser() -> FlagParser:
     parser = FlagParser(
         prog="gpusteward report",
@@ -53,7 +67,13 @@ def build_parser() -> FlagParser:
         "--since", default="7d", metavar="TIME", help="start: 24h, 7d, 4w before --until, or a date (default 7d)"
     )
     parser.add_argument("--until", metavar="TIME", help="end: a duration before now, or a date (default now)")
-    parser.add_argument("--by", choices=(*GROUPINGS, "owner"), default="namespace", help="group by (default namespace)")
+    parser.add_argument(
+        "--by",
+        choices=_Groupings((*GROUPINGS, "owner")),
+        default="namespace",
+        metavar="GROUPING",
+        help=f"group by {', '.join(GROUPINGS)} or label:KEY (default namespace)",
+    )
     add_namespace_flag(parser)
     count = integer_between(1, 1000)
     parser.add_argument(
@@ -121,6 +141,7 @@ def _read_from_ledger(options: argparse.Namespace) -> Report:
     with _open_ledger(options) as (engine, settings):
         from gpusteward.analyzer.reports.make_report import make_report
 
+        check_grouping(query.by, settings.ledger.labels)
         return make_report(engine, query, prices=settings.prices, teams=settings.reports.teams)
 
 

@@ -5,8 +5,8 @@ The number of concurrent reports and the time for each are limited: a hanging da
 
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from typing import IO, Annotated, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import IO, Annotated, Literal, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -21,7 +21,14 @@ from gpusteward.analyzer.reports.render.csv_text import render_csv
 from gpusteward.analyzer.reports.render.focus_csv import write_focus
 from gpusteward.analyzer.reports.render.html_page import content_policy, render_html
 from gpusteward.analyzer.reports.render.json_text import render_json
-from gpusteward.analyzer.reports.report import GROUPINGS, Report, ReportQuery, check_grouping, parse_time_range
+from gpusteward.analyzer.reports.report import (
+    GROUPINGS,
+    Report,
+    ReportQuery,
+    check_grouping,
+    find_grouping,
+    parse_time_range,
+)
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language
 from gpusteward.core.negotiation import parse_accept
@@ -29,6 +36,7 @@ from gpusteward.messages import api_errors
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["reports"])
 
+T = TypeVar("T")
 Format = Literal["json", "csv", "html", "focus"]
 TYPES: Mapping[Format, str] = {
     "json": "application/json",
@@ -53,8 +61,8 @@ class ReportParameters(BaseModel):
     by: str = Field(
         default="namespace",
         max_length=400,
-        description=f"What the rows are grouped by: {', '.join(GROUPINGS)}.",
-        json_schema_extra={"pattern": f"^({'|'.join(GROUPINGS)})$"},
+        description=f"What the rows are grouped by: {', '.join(GROUPINGS)}, or label:KEY for a recorded pod label.",
+        json_schema_extra={"pattern": f"^({'|'.join(GROUPINGS)}|label:[A-Za-z0-9][A-Za-z0-9._/-]{{0,316}})$"},
     )
     namespace: FilterValues = Field(default=(), description="Only these namespaces.")
     top: int = Field(default=10, ge=0, le=1000, description="Number of top wasters and of right-sizing findings.")
@@ -106,26 +114,27 @@ async def make_report(
     chosen = parameters.format or _choose_format(request.headers.get("accept", ""))
     if chosen == "focus":
         return await _export_charges(dependencies, query)
-    body = await query_ledger(
-        lambda: _render(dependencies.ledger, query, chosen, parameters.lang or parameters.language),
-        dependencies.limits.reports,
-    )
+    language = parameters.lang or parameters.language
+    body = await _query(lambda: _render(dependencies.ledger, query, chosen, language), dependencies)
     headers = {"Cache-Control": "private, no-store", "Vary": "Accept"}
     if chosen == "html":
         headers["Content-Security-Policy"] = f"{content_policy()}; frame-ancestors 'none'"
     if chosen == "csv":
-        headers["Content-Disposition"] = f'attachment; filename="gpusteward-{parameters.by}.csv"'
+        headers["Content-Disposition"] = f'attachment; filename="gpusteward-{find_grouping(parameters.by)}.csv"'
     return Response(body, headers=headers, media_type=TYPES[chosen])
+
+
+async def _query(read: Callable[[], T], dependencies: Dependencies) -> T:
+    """Raises a 422, 503 or 504 problem."""
+    try:
+        return await query_ledger(read, dependencies.limits.reports)
+    except ConfigurationError as error:
+        raise ProblemError.from_error(422, "invalid-parameter", error) from error
 
 
 async def _export_charges(dependencies: Dependencies, query: ReportQuery) -> Response:
     """The charges of the period as CSV with the columns of FOCUS."""
-    try:
-        file, size = await query_ledger(
-            lambda: _spool(write_focus(dependencies.ledger.read_charges(query))), dependencies.limits.reports
-        )
-    except ConfigurationError as error:
-        raise ProblemError.from_error(422, "invalid-parameter", error) from error
+    file, size = await _query(lambda: _spool(write_focus(dependencies.ledger.read_charges(query))), dependencies)
     headers = {
         "Cache-Control": "private, no-store",
         "Content-Disposition": 'attachment; filename="gpusteward-focus.csv"',

@@ -3,7 +3,16 @@
 from collections.abc import Sequence
 
 from gpusteward.analyzer.reports.render import quantities
-from gpusteward.analyzer.reports.report import Amounts, Finding, Group, Report, Unused, Waster, find_grouping
+from gpusteward.analyzer.reports.report import (
+    Amounts,
+    Finding,
+    Group,
+    Report,
+    Unused,
+    Waster,
+    find_grouping,
+    find_label,
+)
 from gpusteward.core.messages import Language, Message
 from gpusteward.messages import reports as messages
 
@@ -18,12 +27,14 @@ _MOST_WASTEFUL = 3
 
 def name_grouping(report: Report) -> Message:
     """`by namespace`."""
-    return messages.GROUPED_BY[find_grouping(report.by)]
+    label = find_label(report.by)
+    return messages.name_label(label) if label else messages.GROUPED_BY[find_grouping(report.by)]
 
 
 def title_groups(report: Report) -> Message:
     """The title of the column with the names of the groups."""
-    return messages.GROUP_TITLES[find_grouping(report.by)]
+    label = find_label(report.by)
+    return Message(label, label) if label else messages.GROUP_TITLES[find_grouping(report.by)]
 
 
 def describe_period(report: Report, language: Language) -> str:
@@ -84,7 +95,7 @@ def name_group(group: Group, report: Report, language: Language) -> str:
         return messages.OTHERS.text(language, number=int(group.name))
     if group.kind:
         return _full_name(group.kind, group.namespace, group.name)
-    missing = messages.NO_TEAM if find_grouping(report.by) == "team" else messages.NO_NAME
+    missing = messages.NO_NAMES.get(find_grouping(report.by), messages.NO_NAME)
     return (group.name or missing.text(language)) + (messages.PARTIAL_MARK if group.is_partial else "")
 
 

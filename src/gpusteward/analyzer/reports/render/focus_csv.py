@@ -6,7 +6,6 @@ null. Costs and seconds are exact: they add up to those of a report. Quantities 
 
 import csv
 import io
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
@@ -28,7 +27,7 @@ COLUMNS = (
     *("x_ActiveCost", "x_IdleCost", "x_UnknownCost", "x_UnallocatedCost"),
     *("x_ActiveGpuSeconds", "x_IdleGpuSeconds", "x_UnknownGpuSeconds", "x_UnallocatedGpuSeconds"),
     *("x_UnpricedGpuSeconds", "x_IsPartial", "x_Team", "x_UserName", "x_WorkloadKind", "x_WorkloadName"),
-    *("x_PodName", "x_PodUid", "x_ContainerName", "x_NodeName", "x_Share"),
+    *("x_PodName", "x_PodUid", "x_ContainerName", "x_Cluster", "x_NodeName", "x_Share"),
 )
 _FIXED: Mapping[str, str] = {
     "BillingAccountId": ISSUER,
@@ -79,6 +78,7 @@ def _list_cells(charge: Charge) -> dict[str, object]:
         "SkuId": names["model"],
         "SkuPriceId": names["model"],
         "x_IsPartial": str(charge.period.is_partial).lower(),
+        "x_Cluster": names["cluster"],
         "x_NodeName": names["node"],
         **_list_amounts(charge),
         **(_list_names(names, charge.team) if charge.unallocated_ms is None else {}),
@@ -113,10 +113,10 @@ def _list_names(names: Mapping[str, str | None], team: str) -> dict[str, object]
         "ResourceId": "/".join(filter(None, gpu)) or None,
         "ResourceName": "/".join(filter(None, place)) or None,
         "ResourceType": "MIG instance" if names["gpu_instance"] else "GPU",
-        "SubAccountId": names["namespace"],
+        "SubAccountId": "/".join(filter(None, (names["cluster"], names["namespace"]))) or None,
         "SubAccountName": names["namespace"],
-        "SubAccountType": "Namespace" if names["namespace"] else None,
-        "Tags": json.dumps({}, ensure_ascii=False),
+        "SubAccountType": "Namespace",
+        "Tags": names["labels"],
         "x_Team": team or None,
         "x_UserName": names["user_name"],
         "x_WorkloadKind": names["owner_kind"],
