@@ -55,6 +55,14 @@ def test_idleness_by_gauges_is_sampled_and_stops_at_a_notice():
     assert texts.PROVEN[Proof.SAMPLED].en in verdict.reasons
 
 
+def test_where_a_video_engine_is_only_sampled_the_time_of_the_core_proves_no_idleness():
+    transcoding = resting() | {(Measure.ENCODER, Stat.PEAK): 0.8}
+    later = judge_cycles(transcoding, resting(), resting(), resting())
+    assert (later.activity, later.proof, later.highest_step) == (Activity.IDLE, Proof.SAMPLED, Step.NOTICE)
+    counted = transcoding | {(Measure.VIDEO, Stat.MEAN): 0.1, (Measure.VIDEO, Stat.PEAK): 0.1}
+    assert judge_cycles(counted, resting(), resting(), resting()).proof is Proof.INTEGRATED
+
+
 def test_work_has_a_proof_too():
     assert judge_cycles(working()).proof is Proof.INTEGRATED
     assert judge_cycles(GAUGES | signal(Measure.CORE, 0.5)).proof is Proof.SAMPLED

@@ -48,6 +48,7 @@ class Past:
     memory_bytes: Column = field(default_factory=_nothing)  # lowest peak since memory last grew
     grew_at: Column = field(default_factory=_nothing)  # end of the last window in which memory grew
     quiet_since: Column = field(default_factory=_nothing)  # start of the windows whose power explains their energy
+    video_at: Column = field(default_factory=_nothing)  # end of the last window with work of a sampled video engine
 
     @classmethod
     def unknown(cls, size: int) -> "Past":

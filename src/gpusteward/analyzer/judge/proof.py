@@ -48,9 +48,19 @@ def find_quiet_since(table: UsageTable, capacities: Capacities, *, past: Past, r
     return np.where(_is_explained(table, capacities, rule), np.where(np.isnan(since), begins, since), np.nan)
 
 
-def judge_proof(table: UsageTable, *, is_idle: Mask, quiet_since: Column, rule: ProofRule) -> Codes:
-    """Energy can only prove that there was no work."""
-    is_counted = ~np.isnan(valid_ratio(table, Measure.BUSY, Stat.MEAN))
+def find_video_at(table: UsageTable, past: Past) -> Column:
+    """When a gauge last showed a video engine at work that no counter includes. Engine activity is that of the core."""
+    worked = np.zeros(len(table), dtype=bool)
+    for measure in (Measure.ENCODER, Measure.DECODER, Measure.VIDEO):
+        worked |= table.column(measure, Stat.PEAK) > 0
+    is_counted = table.column(Measure.VIDEO, Stat.MEAN) > 0
+    return np.where(worked & ~is_counted, table.at, past.video_at)
+
+
+def judge_proof(table: UsageTable, *, is_idle: Mask, quiet_since: Column, video_at: Column, rule: ProofRule) -> Codes:
+    """Energy can only prove that there was no work. Where a pod used a video engine that is only sampled, the time of
+    the core proves nothing: it may do so again between two samples."""
+    is_counted = ~np.isnan(valid_ratio(table, Measure.BUSY, Stat.MEAN)) & np.isnan(video_at)
     is_quiet = is_idle & (table.at - quiet_since >= rule.energy_seconds)
     codes = np.where(is_counted | is_quiet, PROOFS.index(Proof.INTEGRATED), PROOFS.index(Proof.SAMPLED))
     return codes.astype(np.int8)
