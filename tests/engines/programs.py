@@ -91,9 +91,9 @@ def _mimir_config(folder: Path, http: int, grpc: int) -> dict[str, object]:
         "alertmanager": {"data_dir": str(folder / "alertmanager"), "sharding_ring": single},
         "activity_tracker": {"filepath": str(folder / "activity.log")},
         "distributor": {"ring": ring},
-        "ingester": {"ring": single},
+        "ingester": {"ring": {**single, "min_ready_duration": "0s"}},
         "store_gateway": {"sharding_ring": single},
-        "frontend": {"instance_addr": "127.0.0.1"},
+        "frontend": {"address": "127.0.0.1"},
         "query_scheduler": {"ring": ring},
         "limits": {
             "ingestion_rate": 1e7,
