@@ -39,6 +39,10 @@ UNATTRIBUTED = Message(
 PRESENCE_FAILED = Message(
     "the list of current allocations could not be read: {error}", "无法读取当前的分配列表：{error}"
 )
+PARTIAL_RESPONSE = Message(
+    "a part of the engine does not respond ({stores}), and the remaining samples do not cover the window",
+    "引擎的一部分没有响应（{stores}），其余样本不足以覆盖窗口",
+)
 QUERY_FAILED = Message("{quantity} could not be read: {error}", "无法读取 {quantity}：{error}")
 CLOCK_SKEW = Message(
     "the clocks of the engine and the analyzer are {seconds:.0f} s apart", "引擎与 analyzer 的时钟相差 {seconds:.0f} 秒"

@@ -4,6 +4,7 @@ with faulty(engine.url) as proxy:
     proxy.fault = truncated_response("DCGM_FI_DEV_GPU_UTIL")
 """
 
+import json
 import threading
 import time
 import urllib.error
@@ -54,6 +55,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve(self.rfile.read(int(self.headers.get("Content-Length", 0))))
 
     def _serve(self, body: bytes | None) -> None:
+        self.body = body
         self.form: Form = urllib.parse.parse_qs((body or b"").decode() or urllib.parse.urlsplit(self.path).query)
         expression = (self.form.get("query") or self.form.get("match[]") or [""])[0]
         self.server.queries.append(expression)
@@ -164,6 +166,38 @@ def responds_with(word: str, body: bytes) -> Fault:
         return word in expression
 
     return respond
+
+
+def stores_down(*addresses: str, lost: str = "none-is-lost", only: str = "") -> Fault:
+    """A Thanos querier whose stores at these addresses do not respond. Without partial responses it fails; with them it
+    names the stores, and omits the series whose pod or UUID begins with `lost`, which no other store has. `only`:
+    responses to other expressions are complete."""
+
+    def respond(handler: _Handler, expression: str) -> bool:
+        if only not in expression or "/api/v1/status" in handler.path:
+            return False
+        if handler.form.get("partial_response") == ["false"]:
+            handler.respond(
+                422, b'{"status":"error","errorType":"execution","error":"fetch series: connection refused"}'
+            )
+            return True
+        status, body = handler.forward(handler.body)
+        answer = json.loads(body)
+        if isinstance(answer["data"], dict) and "result" in answer["data"]:
+            rows = answer["data"]["result"]
+            answer["data"]["result"] = [row for row in rows if not _has_value(row["metric"], lost)]
+        answer["warnings"] = [
+            f"fetch series for {{}} Addr: {address} MinTime: {len(handler.server.queries)}: rpc error: unavailable"
+            for address in addresses
+        ]
+        handler.respond(status, json.dumps(answer, separators=(",", ":")).encode())
+        return True
+
+    return respond
+
+
+def _has_value(labels: dict[str, str], prefix: str) -> bool:
+    return any(labels.get(name, "").startswith(prefix) for name in ("pod", "UUID", "Hostname", "instance"))
 
 
 def over_limit_unless(word: str) -> Fault:

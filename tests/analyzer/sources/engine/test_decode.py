@@ -46,12 +46,27 @@ def test_values_are_numbers_and_anything_else_is_unknown():
         (b'{"status":"success","data":{"resultType":"scalar","result":[1,"2"]}}', "cannot be read"),
         (vector(({}, "many")), "'many' instead of a number"),
         (vector(({}, "1"), isPartial=True), "incomplete"),
-        (vector(({}, "1"), warnings=["store 10.0.0.7 did not answer"]), "store 10.0.0.7"),
     ],
 )
-def test_an_incomplete_response_is_an_error_with_a_reason(body: bytes, words: str):
+def test_an_unusable_response_is_an_error_with_a_reason(body: bytes, words: str):
     with pytest.raises(SourceError, match=words):
         decode.decode_vector(body)
+
+
+@pytest.mark.parametrize(
+    ("warning", "missing"),
+    [
+        ("fetch series for {} Addr: 10.0.0.7:10901 MinTime: 1 MaxTime: 2: rpc error", {"10.0.0.7:10901"}),
+        ("receive series from Addr: 10.0.0.7:10901 LabelSets: {}: EOF", {"10.0.0.7:10901"}),
+        ("remote storage did not respond", {"remote storage did not respond"}),
+        ("PromQL info: metric might not be a counter", set()),
+    ],
+)
+@pytest.mark.parametrize("value", ["1", "+Inf"])
+def test_a_partial_response_names_the_stores_that_are_missing(warning: str, missing: set[str], value: str):
+    body = vector(({}, value), warnings=[warning])
+    assert decode.decode_vector(body).missing_stores == missing
+    assert list(decode.decode_pieces([body]))[-1].missing_stores == missing
 
 
 def test_promql_warnings_do_not_invalidate_a_response():

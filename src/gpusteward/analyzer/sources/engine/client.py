@@ -35,8 +35,9 @@ Read = Callable[[Iterable[bytes]], T]  # reads a body as it arrives; called agai
 _RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 _LONGEST_WAIT_SECONDS = 30.0
-_NO_PARTIAL_RESPONSES = (("partial_response", "false"), ("deny_partial_response", "1"))
-"""Without these, Thanos and VictoriaMetrics omit the data of storage nodes that do not respond; others ignore them."""
+_PARTIAL_RESPONSES = (("partial_response", "true"), ("deny_partial_response", "1"))
+"""Thanos names the stores that do not respond, so its partial responses can be checked (`Vector.missing_stores`).
+VictoriaMetrics does not name them, and is asked for an error instead. Other engines ignore these parameters."""
 
 
 class LimitError(SourceError):
@@ -89,16 +90,16 @@ class Engine:
             ("time", f"{at:.3f}"),
             ("timeout", f"{round(self._settings.timeout_seconds * 1000)}ms"),
         )
-        return self._attempt("/api/v1/query", (*fields, *_NO_PARTIAL_RESPONSES), read)
+        return self._attempt("/api/v1/query", (*fields, *_PARTIAL_RESPONSES), read)
 
     def query_range(self, expression: str, *, start: float, end: float, step: float) -> Body:
         """The whole response to a range query. Raises SourceError, LimitError."""
         times = (("start", f"{start:.3f}"), ("end", f"{end:.3f}"), ("step", f"{step:g}"))
-        return self.fetch("/api/v1/query_range", (("query", expression), *times, *_NO_PARTIAL_RESPONSES))
+        return self.fetch("/api/v1/query_range", (("query", expression), *times))
 
     def fetch(self, path: str, fields: Fields = (), *, use_get: bool = False) -> Body:
         """The whole body of a response. Raises SourceError, LimitError."""
-        return self._attempt(path, fields, collect, use_get=use_get)
+        return self._attempt(path, (*fields, *_PARTIAL_RESPONSES), collect, use_get=use_get)
 
     def stream(self, path: str, fields: Fields) -> Iterator[bytes]:
         """The body in chunks; not retried. Raises SourceError while it is read."""

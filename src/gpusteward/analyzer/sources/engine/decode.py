@@ -1,10 +1,11 @@
 """Decodes responses of the engine. A truncated, incomplete or unexpected response is a SourceError, never a zero."""
 
 import gc
+import re
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, TypeVar
 
@@ -102,6 +103,7 @@ _ROW = b'{"metric":'
 _FIRST_ROW = b"[" + _ROW
 _ROW_END = b"}," + _ROW
 _LABELS = msgspec.json.Decoder(dict[str, str])
+_STORE_ADDRESS = re.compile(r"\bAddr: (\S+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,8 @@ class Vector:
 
     labels: list[bytes]
     values: Column  # NaN where the engine has no number
+    missing_stores: frozenset[str] = frozenset()
+    """Stores of a distributed engine that did not respond: series or samples may be missing."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -126,9 +130,13 @@ def decode_vector(body: Body) -> Vector:
     """An instant vector. Raises SourceError."""
     with paused_collector():
         try:
-            return _vector(_result(_decode(_VECTOR, body), "vector"))
+            response = _decode(_VECTOR, body)
+            vector = _vector(_result(response, "vector"))
         except _FormatError:
-            return _text_vector(_result(_decode(_TEXT_VECTOR, body), "vector"))
+            text_response = _decode(_TEXT_VECTOR, body)
+            vector = _text_vector(_result(text_response, "vector"))
+            return replace(vector, missing_stores=_find_missing_stores(text_response))
+        return replace(vector, missing_stores=_find_missing_stores(response))
 
 
 def decode_pieces(pieces: Iterable[bytes]) -> Iterator[Vector]:
@@ -233,18 +241,18 @@ def _decode(decoder: msgspec.json.Decoder[_R], body: Body) -> _R:
         raise _FormatError(engine_errors.UNREADABLE_RESPONSE, reason=error) from error
     if response.status != "success":
         raise SourceError(engine_errors.ENGINE_ERROR, reason=response.error or response.status)
-    _refuse_partial(response)
+    if response.is_partial:
+        raise SourceError(engine_errors.PARTIAL_RESPONSE, reason=engine_errors.STORAGE_NODE_MISSING)
+    if response.warnings or response.infos:
+        log.debug("engine_warnings", warnings="; ".join((*response.warnings, *response.infos)))
     return response
 
 
-def _refuse_partial(response: _Response) -> None:
-    """A warning of the storage means that series or samples are missing; PromQL warnings are about style."""
-    missing = [text for text in response.warnings if not text.startswith("PromQL")]
-    if response.is_partial or missing:
-        reason = "; ".join(missing) or engine_errors.STORAGE_NODE_MISSING
-        raise SourceError(engine_errors.PARTIAL_RESPONSE, reason=reason)
-    if response.warnings or response.infos:
-        log.debug("engine_warnings", warnings="; ".join((*response.warnings, *response.infos)))
+def _find_missing_stores(response: _Response) -> frozenset[str]:
+    """A warning of the storage means that series or samples are missing; PromQL warnings are about style. Thanos names
+    the address of the store; the rest of the text changes from query to query."""
+    missing = (text for text in response.warnings if not text.startswith("PromQL"))
+    return frozenset(found[1] if (found := _STORE_ADDRESS.search(text)) else text[:200] for text in missing)
 
 
 def _numbers(texts: list[str]) -> Column:

@@ -27,6 +27,7 @@ from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, write
 from gpusteward.analyzer.tables import NodeModel
 from gpusteward.core import metrics
 from gpusteward.core.errors import SourceError
+from gpusteward.messages import engine_errors
 
 VICTORIA = "VictoriaMetrics"
 Fleet = Mapping[NodeModel, int]
@@ -233,6 +234,8 @@ def _count_group(
             if not number:
                 raise
             continue  # GPUs that only this metric shows; they count if they are held
+        if vector.missing_stores:
+            raise SourceError(engine_errors.PARTIAL_RESPONSE, reason=", ".join(sorted(vector.missing_stores)))
         for text, count in zip(vector.labels, vector.values.tolist(), strict=True):
             labels = decode_labels(text)
             key = NodeModel(find_label(labels, nodes), find_label(labels, models), labels.get(cluster, ""))

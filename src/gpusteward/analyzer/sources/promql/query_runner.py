@@ -44,14 +44,14 @@ class ResultCollector:
 
     def read_chunk(self, query: Query, vector: Vector) -> ResultChunk:
         """A part of a query result by rows. Raises SourceError for labels that cannot be read."""
-        labels = query.detail_labels
+        labels, missing = query.detail_labels, vector.missing_stores
         with self._lock:
             if isinstance(labels, HolderDetails):
                 rows, holder_details = self._holders.read_details(vector.labels, labels, *query.fallbacks)
-                return ResultChunk(query.key, rows, holder_details=holder_details)
+                return ResultChunk(query.key, rows, holder_details=holder_details, missing_stores=missing)
             if isinstance(labels, DeviceDetails):
                 rows, device_details = self._devices.read_details(vector.labels, labels)
-                return ResultChunk(query.key, rows, device_details=device_details)
+                return ResultChunk(query.key, rows, device_details=device_details, missing_stores=missing)
             targets: Sequence[ScrapeTarget] = ()
             if isinstance(labels, ScrapeTarget):
                 rows, targets = self._holders.read_targets(vector.labels, labels)
@@ -60,7 +60,7 @@ class ResultCollector:
                 rows = index.add_texts(vector.labels)
         scale = 1.0 if query.aggregation is Aggregation.COUNT else query.scale
         values = vector.values if scale == 1.0 else vector.values * scale
-        return ResultChunk(query.key, rows, values, targets=targets)
+        return ResultChunk(query.key, rows, values, missing_stores=missing, targets=targets)
 
     def merge(self, chunks: Iterable[ResultChunk]) -> None:
         """Merge the chunks of a complete result."""

@@ -44,6 +44,8 @@ from gpusteward.logs import Log
 
 log = Log(__name__)
 
+PARTIAL_RESPONSES = "partial responses"
+"""Key among the failures of a cycle: stores of a distributed engine that did not respond."""
 MAX_ENDED_ROWS = 10_000
 _ROW_FACTOR = 2
 """The index is built anew when it has `MAX_ENDED_ROWS` more than this many times the rows of the table."""
@@ -137,6 +139,8 @@ class SchemeReader:
             self._shards.expire()
             results = self._query(detected, cycle)
         cycle.failures.update({f"{detected.scheme} {key}": reason.en for key, reason in results.failures.items()})
+        if stores := frozenset[str]().union(*results.missing_stores.values()):
+            cycle.failures[PARTIAL_RESPONSES] = ", ".join(sorted(stores))
         if results.is_empty and results.failures:
             raise SourceError(next(iter(results.failures.values())))
         state = self._states[detected.key]

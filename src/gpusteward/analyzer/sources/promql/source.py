@@ -19,7 +19,7 @@ from gpusteward.analyzer.sources.promql.expressions import Window
 from gpusteward.analyzer.sources.promql.on_demand_queries import read_chart, read_pod_processes
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme
 from gpusteward.analyzer.sources.promql.recording_rules import RuleFreshness
-from gpusteward.analyzer.sources.promql.scheme_reader import MAX_ENDED_ROWS, ReadCycle, SchemeReader
+from gpusteward.analyzer.sources.promql.scheme_reader import MAX_ENDED_ROWS, PARTIAL_RESPONSES, ReadCycle, SchemeReader
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.partial_tables import choose_rows, merge_partial_tables
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
@@ -53,6 +53,7 @@ class PrometheusSource:
         self._cycles_until_discovery = 0
         self._fleet: Fleet = {}
         self._failures: dict[str, str] = {}
+        self._is_partial = False  # stores of a distributed engine did not respond in the last cycle
         self._schemes_in_table: set[Hashable] = set()  # keys of the schemes with rows in the last table
 
     @property
@@ -157,6 +158,9 @@ class PrometheusSource:
 
     def _finish_cycle(self, table_rows: int) -> None:
         self._reader.finish_cycle(table_rows)
+        was_partial, self._is_partial = self._is_partial, PARTIAL_RESPONSES in self._failures
+        if was_partial and not self._is_partial:
+            self._cycles_until_discovery = 0  # the stores that did not respond may have further metrics
         if self._reader.expected.new_jobs:
             self._cycles_until_discovery = 0  # their scrape interval will be known soon
         if not table_rows:

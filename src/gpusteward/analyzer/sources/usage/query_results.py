@@ -42,6 +42,7 @@ class ResultChunk:
     values: Column | None = None
     holder_details: Sequence[HolderDetails] = ()
     device_details: Sequence[DeviceDetails] = ()
+    missing_stores: frozenset[str] = frozenset()  # of a distributed engine: they did not respond
     targets: Sequence[ScrapeTarget] = ()  # of counted samples, where targets have different intervals
 
 
@@ -55,6 +56,7 @@ class QueryResults:
     device_details: dict[int, DeviceDetails] = field(default_factory=dict)  # device rows that exist now
     reported_by_two_nodes: set[int] = field(default_factory=set)  # holder rows; only one node can have the device
     failures: dict[QueryKey, Message] = field(default_factory=dict)  # reasons
+    missing_stores: dict[QueryKey, frozenset[str]] = field(default_factory=dict)  # of partial responses
     hit_limit: bool = False  # the engine refused a query because it selects too much
     previous_rows: Sequence[int] = ()  # holder rows of earlier cycles that are not known to have ended
     last_details: dict[int, HolderDetails] = field(default_factory=dict)  # of holder rows that do not exist now
@@ -62,7 +64,10 @@ class QueryResults:
     _columns: dict[QueryKey, Column] = field(default_factory=dict)
 
     def add(self, chunk: ResultChunk) -> None:
-        """Merge a part of a complete query result."""
+        """Merge a part of a query result."""
+        if chunk.missing_stores:
+            known = self.missing_stores.get(chunk.key, frozenset())
+            self.missing_stores[chunk.key] = known | chunk.missing_stores
         if chunk.values is not None:
             if chunk.targets:
                 self.counted.append(chunk)

@@ -71,7 +71,10 @@ class StaleAllocations:
         self.without_samples = frozenset(position for position, row in stale.items() if not has_samples[row])
         dropped = set(self._list_dropped(results, table, stale, reports_unheld_devices=reports_unheld_devices))
         kept = [results.holders.keys[row] for row in stale.values() if row not in dropped]
-        self._stale_since = keep_latest({key: self._stale_since.get(key, at) for key in kept}, MAX_STALE_ALLOCATIONS)
+        # While a part of the engine does not respond, it is not the exporter that is late.
+        is_partial = PRESENCE_NOW in results.missing_stores
+        since = {key: at if is_partial else self._stale_since.get(key, at) for key in kept}
+        self._stale_since = keep_latest(since, MAX_STALE_ALLOCATIONS)
         expired = {row for row in stale.values() if results.holders.keys[row] not in self._stale_since}
         is_ended = np.zeros(len(has_samples), dtype=bool)
         is_ended[[*self._rows, *self._ended]] = True

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusteward.analyzer.sources.usage.measures import Stats
+from gpusteward.analyzer.sources.usage.measures import FULL_COVERAGE, Stats
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.sources.usage.presence import PresenceTable
 from gpusteward.analyzer.sources.usage.quantities import (
+    CORE_COUNT,
     FLOORS,
     MEASURES,
     PRESENCE_NOW,
@@ -69,6 +70,7 @@ def _list_reasons(presence: PresenceTable, stats: Stats, coverage: Column) -> It
     core_mean, core_peak = stats[Measure.CORE, Stat.MEAN], stats[Measure.CORE, Stat.PEAK]
     yield presence.reported_by_two_nodes, unknown_reasons.REPORTED_BY_TWO_NODES
     yield from _failed_queries(presence, core_peak)
+    yield from _partial_responses(presence, coverage)
     yield presence.is_stale, unknown_reasons.NO_CURRENT_SAMPLE
     is_unmeasured = ~np.isfinite(core_mean) | ~np.isfinite(core_peak)
     yield from _unmeasured_mig(presence, is_unmeasured & ~(coverage > 0))
@@ -99,6 +101,17 @@ def _failed_queries(presence: PresenceTable, core_peak: Column) -> Iterator[tupl
                 column = presence.column(level, quantity, aggregation)
                 is_missed = ~np.isfinite(column) & ~((core_peak > 0) & (quantity in FLOORS))
                 yield is_missed, unknown_reasons.QUERY_FAILED.fill(quantity=quantity, error=reason)
+
+
+def _partial_responses(presence: PresenceTable, coverage: Column) -> Iterator[tuple[Flags, Message]]:
+    """A row is complete although stores of the engine did not respond if its samples cover the window without them: a
+    replica has them. That proves nothing for results that lack other stores than the counts."""
+    missing = presence.results.missing_stores
+    counted = missing.get(CORE_COUNT, frozenset())
+    for key, stores in missing.items():
+        reason = unknown_reasons.PARTIAL_RESPONSE.fill(stores=", ".join(sorted(stores)))
+        is_proven = key.quantity is Quantity.PRESENCE or stores <= counted
+        yield presence.is_stale | ~(coverage >= FULL_COVERAGE) | np.full(len(presence), not is_proven), reason
 
 
 def _unmeasured_mig(presence: PresenceTable, has_no_sample: Flags) -> Iterator[tuple[Flags, Message]]:
