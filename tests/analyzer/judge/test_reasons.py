@@ -84,7 +84,7 @@ def test_the_reason_of_a_pause_has_the_time_of_the_last_work():
 
 
 def test_the_reason_of_a_hung_job_has_the_time_it_stopped_if_it_was_observed():
-    assert "worked until about 2026-09-21 13:58 UTC" in explain(resting(), resting(), resting(), working(), owner=JOB)
+    assert "worked until about 2026-09-21 13:53 UTC" in explain(resting(), resting(), resting(), working(), owner=JOB)
     assert "before it was first observed" in explain(resting(), owner=JOB)
 
 

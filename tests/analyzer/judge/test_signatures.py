@@ -316,6 +316,7 @@ def test_a_server_with_short_regular_blips_for_two_hours_only_has_health_checks(
         [blips() | signal(Measure.MEMORY_USED, 20e9 - 5e7 * back) for back in range(TWO_HOURS)],
         [without(blips(), Measure.BUSY)] * TWO_HOURS,
         [blips(dram_ratio=0.02)] * TWO_HOURS,
+        [blips() | {(Measure.ENCODER, Stat.PEAK): 0.3}] * TWO_HOURS,
     ],
     ids=[
         "90 minutes",
@@ -328,6 +329,7 @@ def test_a_server_with_short_regular_blips_for_two_hours_only_has_health_checks(
         "grows",
         "sampled",
         "memory traffic",
+        "video",
     ],
 )
 def test_short_work_that_may_be_real_is_not_a_health_check(rows: list[Stats]):

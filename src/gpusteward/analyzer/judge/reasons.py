@@ -147,11 +147,11 @@ def _explain_signature(verdicts: VerdictTable, row: int, *, usage: Usage, rules:
     signature, stats = SIGNATURES[verdicts.signature[row]], usage.stats
     workload, started_at = usage.allocation.container.workload, usage.allocation.container.started_at
     memory = stats.get((Measure.MEMORY_USED, Stat.PEAK), stats.get((Measure.MEMORY_USED, Stat.MEAN)))
-    worked_at = float(verdicts.worked_at[row])
+    worked_at, idle_since = float(verdicts.worked_at[row]), float(verdicts.idle_since[row])
     values = {
         "memory": None if memory is None else memory / GIB,
         "kind": workload.kind if workload else "",
-        "worked_at": "" if np.isnan(worked_at) else format_time(worked_at),
+        "worked_at": "" if np.isnan(idle_since) else format_time(idle_since),
         "mean": stats.get((Measure.CORE, Stat.MEAN)),
         "spread": stats.get((Measure.CORE, Stat.SPREAD)),
         "flat": rules.signatures.keep_alive.least_seconds / 60,

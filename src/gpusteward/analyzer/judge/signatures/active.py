@@ -12,6 +12,9 @@ from gpusteward.analyzer.judge.valid_ratios import first_known
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Signature
 
+_NOT_OF_HEALTH_CHECKS = (Measure.ENCODER, Measure.DECODER, Measure.VIDEO, Measure.PCIE, Measure.NVLINK)
+"""Where these are reported, something is encoded, decoded or transferred."""
+
 
 class KeepAliveRule(BaseModel):
     """Artificial load against reclaim: flat, low, without memory traffic, and constant for a long time.
@@ -214,6 +217,9 @@ def _has_blips(evidence: Evidence, rule: HealthCheckRule) -> Mask:
     for measure in WORK_MEASURES:
         if measure not in (Measure.CORE, Measure.MEMORY_COPY):
             has_blips &= ~(evidence.stat(measure, Stat.MEAN) >= rule.highest_ratio)
+    for measure, stat in evidence.table.stats:
+        if measure in _NOT_OF_HEALTH_CHECKS:
+            has_blips &= ~(evidence.table.column(measure, stat) > 0)
     return has_blips & _has_constant_memory(evidence, rule.memory_swing_ratio)
 
 

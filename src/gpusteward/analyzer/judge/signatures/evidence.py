@@ -17,7 +17,7 @@ from gpusteward.core.verdicts import Activity, Proof
 RUN_THROUGH_KINDS: Sequence[str] = (
     *("Job", "CronJob", "JobSet", "Workflow", "CronWorkflow", "TaskRun", "PipelineRun", "AppWrapper"),
     *("PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "MXJob", "JAXJob", "TrainJob"),
-    *("RayJob", "SparkApplication", "ScheduledSparkApplication", "VolcanoJob", "KaiwoJob"),
+    *("Experiment", "Trial", "RayJob", "SparkApplication", "ScheduledSparkApplication", "VolcanoJob", "KaiwoJob"),
 )
 """Owner kinds whose pods are expected to work from start to end. Not Notebook, Deployment or StatefulSet: these wait
 for people or requests."""
