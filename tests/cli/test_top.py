@@ -185,7 +185,7 @@ def test_the_help_fits_the_smallest_screen(cluster: Api) -> None:
             await pilot.press("question_mark")
             assert_golden("top.help.txt", await until_seen(pilot, "this help", "quit"))
             await pilot.press("escape")
-            await until_seen(pilot, "NAMESPACE")
+            await until_seen(pilot, "THIS SPELL")
 
     run(watch())
 
@@ -200,7 +200,7 @@ def test_tab_and_digits_switch_the_view(cluster: Api) -> None:
             await pilot.press("shift+tab")
             await until_seen(pilot, "UNKNOWN", "2 rows")
             await pilot.press("2")
-            await until_seen(pilot, "SIGNATURE", "4 rows")
+            await until_seen(pilot, "THIS SPELL", "4 rows")
 
     run(watch())
 
@@ -210,7 +210,7 @@ def test_search_filters_by_words_and_escape_clears_it(cluster: Api) -> None:
         async with watching("--server", cluster.url) as pilot:
             await pilot.press("slash", *"train", "enter")
             seen = await until_seen(pilot, "1 row", "/train")
-            assert "trainer (Job)" in seen
+            assert "vision/Job/trainer" in seen
             assert "Deployment/server" not in seen
             await pilot.press("escape")
             await until_seen(pilot, "4 rows")
@@ -245,13 +245,15 @@ def test_the_filter_key_cycles_through_the_activities(cluster: Api) -> None:
 def test_the_sort_keys_cycle_through_the_columns_and_reverse_the_order(cluster: Api) -> None:
     async def watch() -> None:
         async with watching("--server", cluster.url) as pilot:
-            await until_seen(pilot, "IDLE▼")
+            await until_seen(pilot, "THIS SPELL▼")
             await pilot.press("s")
-            await until_seen(pilot, "FOR▲")
+            await until_seen(pilot, "WORKLOAD▲")
             await pilot.press("f6")
-            await until(pilot, lambda: app_of(pilot).table.items[0]["name"] == "server")
-            assert "SCORE▲" in read_screen(app_of(pilot))
+            await until(pilot, lambda: app_of(pilot).table.items[0]["idle_gpus"] == 0)
+            assert "IDLE GPUS▲" in read_screen(app_of(pilot))
             await pilot.press("S")
+            await until(pilot, lambda: app_of(pilot).table.items[0]["name"] == "server")
+            await pilot.press("colon", *"sort -score", "enter")
             await until(pilot, lambda: app_of(pilot).table.items[0]["name"] == "trainer")
             assert app_of(pilot).table.items[-1]["score"] is None, "unknown values come last in both directions"
 
@@ -291,8 +293,8 @@ def test_enter_on_a_gpu_opens_the_workload_that_holds_it(cluster: Api) -> None:
     async def watch() -> None:
         async with watching("--server", cluster.url, "--view", "gpus") as pilot:
             await pilot.press("j", "j", "enter")
-            await until_seen(pilot, "Deployment/chat/server", "reasons")
-            assert str(detail_of(pilot).workload) == "Deployment/chat/server"
+            await until_seen(pilot, "chat/Deployment/server", "reasons")
+            assert str(detail_of(pilot).workload) == "chat/Deployment/server"
             await pilot.press("escape")
             await until_seen(pilot, "HELD BY")
 
@@ -307,9 +309,9 @@ def test_a_gpu_with_several_holders_offers_a_choice() -> None:
     async def watch(url: str) -> None:
         async with watching("--server", url, "--view", "gpus") as pilot:
             await pilot.press("enter")
-            await until_seen(pilot, "Job/a/one", "Job/b/two")
+            await until_seen(pilot, "a/Job/one", "b/Job/two")
             await pilot.press("j", "enter")  # the one with the lower score is the first
-            await until(pilot, lambda: str(getattr(pilot.app.screen, "workload", "")) == "Job/a/one")
+            await until(pilot, lambda: str(getattr(pilot.app.screen, "workload", "")) == "a/Job/one")
 
     with running_api(result, source=PulsingSource()) as api:
         run(watch(api.url))
@@ -358,10 +360,10 @@ def test_keys_of_the_table_do_nothing_while_a_workload_is_open(cluster: Api) -> 
             await until_seen(pilot, "charts of the last 1h", "reasons")
             await pilot.press("tab", "s", "slash", "enter", "3", "colon")
             app = app_of(pilot)
-            assert (app.request.view, app.request.sort) == ("workloads", "-idle_gpus")
+            assert (app.request.view, app.request.sort) == ("workloads", "-idle_cost")
             assert not app.prompt.is_open
             await pilot.press("escape")
-            await until_seen(pilot, "IDLE▼")
+            await until_seen(pilot, "THIS SPELL▼")
 
     run(watch())
 

@@ -15,13 +15,27 @@ TENANT = Message("tenant {name}", "租户 {name}")
 # Summary of a cluster or a node
 
 ANALYZER_STATUS = Message("analyzer {status}", "analyzer {status}")
-FLEET = Message("{count} {count:|GPU|GPUs}, {free} free", "{count} 张 GPU，{free} 张未分配")
+FLEET = Message(
+    "{count} {count:|GPU|GPUs}: {idle} idle, {unallocated} unallocated",
+    "{count} 张 GPU：空闲 {idle}，未分配 {unallocated}",
+)
+HELD = Message("{count} {count:|GPU|GPUs} held: {idle} idle", "占用 {count} 张 GPU：空闲 {idle}")
+IDLE_COST = Message("idle: {cost} per hour", "空闲费用每小时 {cost}")
 GPUS = Message("{count} {count:|GPU|GPUs}", "{count} 张 GPU")
 ALLOCATIONS = Message("{count} {count:|allocation|allocations}", "{count} 个分配")
 WORKLOADS = Message("{count} {count:|workload|workloads}", "{count} 个工作负载")
 PROCESSES = Message("{count} {count:|process|processes}", "{count} 个进程")
 COVERAGE = Message("sample coverage {coverage}", "采样覆盖率 {coverage}")
 FREE_GPUS = Message("{count} {count:|GPU|GPUs}", "{count} 张")
+
+# Columns
+
+IDLE_GPUS = Message("idle GPUs", "空闲 GPU")
+ACTIVE_GPUS = Message("active GPUs", "使用中 GPU")
+UNKNOWN_GPUS = Message("unknown GPUs", "未知 GPU")
+COST_PER_HOUR = Message("cost/hour", "每小时费用")
+COST_OF_SPELL = Message("this spell", "本次空闲")
+COST_7D = Message("last 7 days", "近 7 天")
 
 # An opened workload
 
@@ -53,6 +67,7 @@ DETAIL_FOOTER = Message(
 # Commands and notifications
 
 UNKNOWN_COMMAND = Message("unknown command {word!r}{suggestion}", "未知命令 {word!r}{suggestion}")
+UNKNOWN_SORT = Message("--sort: {sort!r} is not one of {known}", "--sort：{sort!r} 不是有效值，可选：{known}")
 NO_VERDICTS = Message("an agent has no verdicts: use --server", "agent 不提供结论：请用 --server")
 NOT_HELD = Message("no workload holds this GPU", "没有工作负载占用该 GPU")
 AGENT_OR_SERVER = Message(

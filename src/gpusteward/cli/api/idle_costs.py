@@ -1,6 +1,8 @@
 """What the idle GPUs of each workload have cost in the last seven days, from the ledger."""
 
-from collections.abc import Iterator, Mapping
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpusteward.cli.api.client import Client
@@ -9,6 +11,7 @@ from gpusteward.cli.json_access import Row, as_object, get_number, get_object, g
 from gpusteward.core.errors import SourceError
 
 REPORT_PATH = "/api/v1/reports"
+REFRESH_SECONDS = 300.0
 QUERY = (("by", "owner"), ("since", "7d"), ("rows", "10000"), ("top", "0"))
 
 
@@ -34,3 +37,35 @@ def _list_costs(report: Row) -> Iterator[tuple[WorkloadName, float]]:
         micros = get_number(get_object(group, "amounts"), "idle_cost_micros")
         if micros is not None:
             yield name_of(group), micros
+
+
+class IdleCostCache:
+    """Costs of the last week for a screen that is refreshed often: read at most every five minutes."""
+
+    def __init__(self, client: Client, *, waits: bool) -> None:
+        self._client = client
+        self._waits = waits
+        self._lock = threading.Lock()
+        self._costs = IdleCosts()
+        self._read_at: float | None = None
+
+    def add_to(self, rows: Sequence[Row]) -> list[Row]:
+        """The rows with `idle_cost_micros_7d` and `currency_7d`; None where it is unknown or not read yet."""
+        self._refresh()
+        return [{**row, **self._describe(name_of(row))} for row in rows]
+
+    def _describe(self, name: WorkloadName) -> Row:
+        return {"idle_cost_micros_7d": self._costs.micros.get(name), "currency_7d": self._costs.currency}
+
+    def _refresh(self) -> None:
+        with self._lock:
+            if self._read_at is not None and time.monotonic() - self._read_at < REFRESH_SECONDS:
+                return
+            self._read_at = time.monotonic()
+        if self._waits:
+            self._read()
+        else:
+            threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        self._costs = read_idle_costs(self._client)

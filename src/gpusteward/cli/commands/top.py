@@ -5,11 +5,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from gpusteward.cli.api.namespaces import check_namespaces
 from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
 from gpusteward.cli.extras import require_extra
 from gpusteward.cli.flags import (
     AGENT,
     OUTPUTS,
+    WIDE,
     FlagParser,
     add_language_flag,
     add_server_flags,
@@ -22,7 +24,7 @@ from gpusteward.cli.output.formats import Column, write_rows
 from gpusteward.cli.top.cluster_source import ClusterSource
 from gpusteward.cli.top.node_source import NodeSource
 from gpusteward.cli.top.source_protocol import MAX_ROWS, Item, ListRequest, Source, View
-from gpusteward.cli.top.views import CLUSTER, FIRST_NODE_SORTS, FIRST_SORTS, NODE, ViewColumn
+from gpusteward.cli.top.views import CLUSTER, FIRST_NODE_SORTS, FIRST_SORTS, NODE, ViewColumn, sorts_of
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language
 from gpusteward.messages import top as messages
@@ -30,6 +32,7 @@ from gpusteward.messages import top as messages
 if TYPE_CHECKING:
     from gpusteward.cli.top.app import TopApp
 
+BLANK = " "  # in the line of sums; an empty text would be a dash
 INTERNAL_KEYS = frozenset(("key", "at", "order", "namespaces", "workloads_held"))
 
 
@@ -46,8 +49,10 @@ def build_parser() -> FlagParser:
         "--refresh", type=read_seconds, default=5.0, metavar="SECONDS", help="refresh interval (default 5)"
     )
     parser.add_argument(
-        "--output", "-o", choices=OUTPUTS, help="print the view once and exit; table without a terminal"
+        "--output", "-o", choices=(*OUTPUTS, WIDE), help="print the view once and exit; table without a terminal"
     )
+    parser.add_argument("--sort", metavar="COLUMN", help="first order, such as idle_cost; descending with - in front")
+    parser.add_argument("--namespace", "-n", default="", metavar="NAME", help="only this namespace")
     add_language_flag(parser)
     add_server_flags(parser)
     parser.add_argument(
@@ -59,7 +64,7 @@ def build_parser() -> FlagParser:
 def run(arguments: Sequence[str]) -> int:
     """Raises ConfigurationError, and SourceError if a view to print cannot be read."""
     options = build_parser().parse(arguments)
-    if options.output or not (sys.stdout.isatty() and sys.stdin.isatty()):
+    if _prints_once(options):
         return _print_once(options)
     app = make_app(options)
     app.run()
@@ -79,6 +84,7 @@ def make_app(options: argparse.Namespace) -> "TopApp":
         language=language,
         refresh_seconds=options.refresh,
         view=choice.view,
+        namespace=options.namespace,
     )
 
 
@@ -93,31 +99,63 @@ class _SourceChoice(NamedTuple):
 
 def _choose_source(options: argparse.Namespace, language: Language) -> _SourceChoice:
     if options.agent is None:
-        view = View(options.view or View.WORKLOADS)
-        return _SourceChoice(ClusterSource(make_analyzer_client(options), language), CLUSTER, FIRST_SORTS, view)
+        view, client = View(options.view or View.WORKLOADS), make_analyzer_client(options)
+        if options.namespace:
+            check_namespaces(client, [options.namespace])
+        source = ClusterSource(client, language, waits_for_costs=_prints_once(options))
+        return _SourceChoice(source, CLUSTER, _choose_sorts(options, view, CLUSTER[view], FIRST_SORTS), view)
     if options.server:
         raise ConfigurationError(messages.AGENT_OR_SERVER)
     view = View(options.view or View.GPUS)
-    return _SourceChoice(NodeSource(make_agent_client(options), language), NODE, FIRST_NODE_SORTS, view)
+    sorts = _choose_sorts(options, view, NODE[view], FIRST_NODE_SORTS)
+    return _SourceChoice(NodeSource(make_agent_client(options), language), NODE, sorts, view)
+
+
+def _prints_once(options: argparse.Namespace) -> bool:
+    return bool(options.output) or not (sys.stdout.isatty() and sys.stdin.isatty())
+
+
+def _choose_sorts(
+    options: argparse.Namespace, view: View, columns: Sequence[ViewColumn], first: Mapping[View, str]
+) -> Mapping[View, str]:
+    """Raises ConfigurationError."""
+    if not options.sort:
+        return first
+    known = sorts_of(columns)
+    if options.sort.removeprefix("-") not in known:
+        raise ConfigurationError(messages.UNKNOWN_SORT, sort=options.sort, known=", ".join(known))
+    return {**first, view: options.sort}
 
 
 def _print_once(options: argparse.Namespace) -> int:
     """For scripts, and without a terminal."""
     language = language_of(options)
     source, view_columns, sorts, view = _choose_source(options, language)
-    listing = source.read(ListRequest(view, sorts[view], rows=MAX_ROWS))
-    shown = view_columns[view]
+    listing = source.read(ListRequest(view, sorts[view], namespace=options.namespace, rows=MAX_ROWS))
+    is_wide = options.output == WIDE
+    shown = [column for column in view_columns[view] if is_wide or not column.is_wide]
     rows = [{**item, **_format(item, shown, language)} for item in listing.items]
     columns = [
         Column(_key(column), column.title, to_right=column.to_right, is_flexible=column.share > 1) for column in shown
     ]
     formatted = {column.key for column in columns}
     keys = [key for key in (rows[0] if rows else ()) if key not in formatted | INTERNAL_KEYS]
-    write_rows(rows, columns, keys=keys, output=options.output or "table", language=language)
+    output = "table" if is_wide else options.output or "table"
+    total = _sum_up(listing.items, shown, language) if 0 < len(rows) == listing.total else None
+    write_rows(rows, columns, keys=keys, output=output, language=language, total=total)
     if len(rows) < listing.total:
         note = messages.FIRST_ROWS.text(language, shown=len(rows), total=listing.total)
         print(f"gpusteward: {note}", file=sys.stderr)
     return EXIT_OK
+
+
+def _sum_up(items: Sequence[Item], columns: Sequence[ViewColumn], language: Language) -> Mapping[str, str] | None:
+    """The line below the table, where the view has sums."""
+    if not any(column.total for column in columns):
+        return None
+    count = messages.ALL_ROWS.text(language, total=len(items))
+    sums = {_key(column): column.total(items) if column.total else BLANK for column in columns}
+    return {**sums, _key(columns[0]): count}
 
 
 def _format(item: Item, columns: Sequence[ViewColumn], language: Language) -> Mapping[str, str]:

@@ -15,7 +15,7 @@ from gpusteward.cli.top.dialogs import ChoiceScreen, HelpScreen, Prompt
 from gpusteward.cli.top.loader import Loaded, Loader
 from gpusteward.cli.top.source_protocol import FIRST_ROWS, MAX_ROWS, Listing, ListRequest, Source, View
 from gpusteward.cli.top.table import ItemTable
-from gpusteward.cli.top.views import ViewColumn, sorts_of
+from gpusteward.cli.top.views import ViewColumn, choose_columns, sorts_of
 from gpusteward.core.did_you_mean import make_suggestion
 from gpusteward.core.messages import Language
 from gpusteward.messages import top as messages
@@ -73,11 +73,12 @@ class TopApp(App[int]):
         language: Language,
         refresh_seconds: float,
         view: View = View.WORKLOADS,
+        namespace: str = "",
     ) -> None:
         super().__init__(ansi_color=True)
         self.language: Language = language
         self.source = source
-        self.request = ListRequest(view, first_sorts[view])
+        self.request = ListRequest(view, first_sorts[view], namespace=namespace)
         self.listing: Listing | None = None
         self.error = ""  # of the last request
         self._listed_request: ListRequest | None = None  # the request of the listing
@@ -209,7 +210,7 @@ class TopApp(App[int]):
         self.action_view(views[(views.index(self.request.view) + step) % len(views)])
 
     def action_sort(self) -> None:
-        sorts = sorts_of(self._columns[self.request.view])
+        sorts = sorts_of(choose_columns(self._columns[self.request.view], self.size.width))
         now = self.request.sort.removeprefix("-")
         self._sort_by(sorts[(sorts.index(now) + 1) % len(sorts)] if now in sorts else sorts[0])
 

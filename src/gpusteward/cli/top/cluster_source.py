@@ -7,6 +7,7 @@ from typing import Any
 
 from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.errors import StatusError
+from gpusteward.cli.api.idle_costs import IdleCostCache
 from gpusteward.cli.api.pagination import GONE, MAX_PAGE_ROWS, ListPage, read_page
 from gpusteward.cli.api.workloads import WorkloadName, name_of
 from gpusteward.cli.json_access import (
@@ -21,7 +22,7 @@ from gpusteward.cli.json_access import (
     get_time,
 )
 from gpusteward.cli.output.paragraphs import Line
-from gpusteward.cli.output.quantities import memory, percent, watts
+from gpusteward.cli.output.quantities import gpus, memory, money, percent, watts
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.cli.output.verdict_labels import HEALTH
 from gpusteward.cli.output.verdict_texts import describe_evidence, describe_verdict_with_reasons
@@ -46,8 +47,11 @@ class ClusterSource:
     reads_details_separately = True
     has_verdicts = True
 
-    def __init__(self, client: Client, language: Language) -> None:
+    def __init__(self, client: Client, language: Language, *, waits_for_costs: bool = False) -> None:
+        """`waits_for_costs`: read the costs of the last week with the rows; otherwise they are shown once they are
+        read."""
         self._client = client
+        self._costs = IdleCostCache(client, waits=waits_for_costs)
         self._language = language
         self.title = client.url
 
@@ -56,8 +60,9 @@ class ClusterSource:
         health = as_object(self._client.read("/api/v1/health"))
         page = self._read_rows(request)
         at = get_time(page.result, "at")
+        rows = page.rows if request.view is not View.WORKLOADS else self._costs.add_to(page.rows)
         return Listing(
-            [{**item, "at": at, "key": _key(request.view, item)} for item in page.rows],
+            [{**item, "at": at, "key": _key(request.view, item)} for item in rows],
             page.total,
             summary=list(self._summarize(health)),
             at=at,
@@ -85,9 +90,9 @@ class ClusterSource:
         status = get_text(health, "status")
         color = "ok" if status == "healthy" else "warn"
         yield messages.ANALYZER_STATUS.text(self._language, status=HEALTH.get(status, status)), color
-        if get_number(health, "gpus") is not None and get_number(health, "free_gpus") is not None:
-            counts = {"count": get_count(health, "gpus"), "free": get_count(health, "free_gpus")}
-            yield messages.FLEET.text(self._language, **counts), ""
+        yield _count_gpus(health, self._language), ""
+        if (cost := get_number(health, "idle_cost_micros_per_hour")) is not None:
+            yield messages.IDLE_COST.text(self._language, cost=money(cost, get_text(health, "currency"))), ""
         yield messages.ALLOCATIONS.text(self._language, count=get_count(health, "allocations")), ""
         yield messages.COVERAGE.text(self._language, coverage=percent(_find_coverage(health))), ""
         yield messages.WORKLOADS.text(self._language, count=get_count(health, "workloads")), ""
@@ -147,6 +152,16 @@ def _process_row(row: Row) -> dict[str, Any]:
         "memory_bytes": get_number(row, "memory_bytes"),
         "outside_allocation": row.get("outside_allocation") is True,
     }
+
+
+def _count_gpus(health: Row, language: Language) -> str:
+    """All GPUs where the source counts them, otherwise those that are held; shares are fractions."""
+    held = {key: get_number(health, f"{key}_gpus") or 0 for key in ("active", "idle", "unknown")}
+    idle, unallocated = gpus(held["idle"]), get_number(health, "unallocated_gpus")
+    if unallocated is None:
+        return messages.HELD.text(language, count=gpus(sum(held.values())), idle=idle)
+    count = gpus(get_number(health, "gpus"))
+    return messages.FLEET.text(language, count=count, idle=idle, unallocated=gpus(unallocated))
 
 
 def _find_coverage(health: Row) -> float | None:

@@ -10,7 +10,7 @@ from gpusteward.cli.json_access import get_text
 from gpusteward.cli.output.formats import STYLES
 from gpusteward.cli.output.terminal_text import clean, fit
 from gpusteward.cli.top.source_protocol import Item
-from gpusteward.cli.top.views import ViewColumn, divide_width
+from gpusteward.cli.top.views import ViewColumn, choose_columns, divide_width
 from gpusteward.core.messages import Language
 
 PADDING = 1
@@ -24,7 +24,8 @@ class ItemTable(DataTable[Text], inherit_bindings=False):
         super().__init__(cursor_type="row", cell_padding=PADDING, zebra_stripes=False, id="items")
         self._language = language
         self.items: Sequence[Item] = ()
-        self._columns: Sequence[ViewColumn] = ()
+        self._all_columns: Sequence[ViewColumn] = ()
+        self._columns: Sequence[ViewColumn] = ()  # those that are shown
         self._sort = ""
         self._drawn: object = None
 
@@ -32,9 +33,10 @@ class ItemTable(DataTable[Text], inherit_bindings=False):
         self, items: Sequence[Item], columns: Sequence[ViewColumn], *, sort: str, keeps_cursor: bool = False
     ) -> None:
         """Draw again if anything visible has changed. The cursor stays on its item, or goes to the first one."""
-        kept = self.current_key if keeps_cursor and columns is self._columns else None
-        self.items, self._columns, self._sort = items, columns, sort
-        widths = divide_width(columns, self.size.width - 2 * PADDING * len(columns) - SCROLLBAR)
+        kept = self.current_key if keeps_cursor and columns is self._all_columns else None
+        self.items, self._all_columns, self._sort = items, columns, sort
+        self._columns = choose_columns(columns, self.size.width)
+        widths = divide_width(self._columns, self.size.width - 2 * PADDING * len(self._columns) - SCROLLBAR)
         lines = [self._write(item, widths) for item in items]
         drawn = (widths, sort, [[(cell.plain, str(cell.style)) for cell in line] for line in lines], id(columns))
         if drawn != self._drawn:

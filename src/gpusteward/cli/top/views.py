@@ -3,15 +3,15 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpusteward.cli.api.workloads import SHORT_KINDS
-from gpusteward.cli.json_access import Row, get_count, get_number, get_objects, get_text, get_time
+from gpusteward.cli.api.workloads import SHORT_KINDS, name_of
+from gpusteward.cli.json_access import Row, get_count, get_number, get_objects, get_text, get_texts, get_time
 from gpusteward.cli.output import quantities
-from gpusteward.cli.output.terminal_text import cut_middle, measure
+from gpusteward.cli.output.terminal_text import clean, cut_middle, measure
 from gpusteward.cli.output.verdict_labels import FREE, translate
 from gpusteward.cli.top.source_protocol import View
 from gpusteward.core.messages import Language, Message
 from gpusteward.messages import top as messages
-from gpusteward.messages.verdicts import ACTIVITIES, SIGNATURES
+from gpusteward.messages.verdicts import ACTIVITIES, PROOFS, SIGNATURES
 
 TITLES: Mapping[View, Message] = {
     View.GPUS: Message("GPUs", "GPU"),
@@ -21,6 +21,7 @@ TITLES: Mapping[View, Message] = {
 MIN_WIDE = 28  # cells; a narrower column uses short names in all rows
 Write = Callable[[Row, Language], str]
 Fit = Callable[[Row, Language, int], str]
+Total = Callable[[Sequence[Row]], str]
 GPU_ACTIVITIES = {**ACTIVITIES, "free": FREE}
 
 
@@ -36,6 +37,9 @@ class ViewColumn:
     to_right: bool = False
     word: str = ""  # key of the value that selects the colour
     fit: Fit | None = None  # short form for a number of cells
+    at_least: int = 0  # cells of the screen; a narrower one leaves the column out
+    is_wide: bool = False  # printed only with -o wide
+    total: Total | None = None  # of all rows
 
     def show(self, row: Row, language: Language, width: int) -> str:
         written = self.write(row, language)
@@ -68,6 +72,10 @@ def _signature(row: Row, language: Language) -> str:
     return translate(SIGNATURES, get_text(row, "signature"), language)
 
 
+def _proof(row: Row, language: Language) -> str:
+    return translate(PROOFS, get_text(row, "proof"), language)
+
+
 def _short_model(row: Row, _: Language) -> str:
     return get_text(row, "model").removeprefix("NVIDIA ") or quantities.UNKNOWN
 
@@ -86,6 +94,52 @@ def _idle_share(row: Row, _: Language) -> str:
 def _idle_for(row: Row, _: Language) -> str:
     began, at = get_time(row, "idle_since"), get_number(row, "at")
     return quantities.UNKNOWN if began is None or at is None else quantities.duration(at - began)
+
+
+def _gpus(key: str) -> Write:
+    return lambda row, _: quantities.gpus(get_number(row, key))
+
+
+def _sum_gpus(*keys: str) -> Total:
+    return lambda rows: "/".join(quantities.gpus(sum(get_number(row, key) or 0 for row in rows)) for key in keys)
+
+
+def _money(key: str, currency: str = "currency") -> Write:
+    return lambda row, _: quantities.money(get_number(row, key), get_text(row, currency))
+
+
+def _sum_money(key: str, currency: str = "currency") -> Total:
+    """Of the rows with a known cost."""
+
+    def total(rows: Sequence[Row]) -> str:
+        known = [(amount, get_text(row, currency)) for row in rows if (amount := get_number(row, key)) is not None]
+        return quantities.money(sum(amount for amount, _ in known), known[0][1]) if known else quantities.UNKNOWN
+
+    return total
+
+
+def _sum_counts(key: str) -> Total:
+    return lambda rows: str(sum(get_count(row, key) for row in rows))
+
+
+def _names(key: str) -> Write:
+    return lambda row, _: quantities.first_name(
+        [name.removeprefix("NVIDIA ") for name in get_texts(row, key)], get_count(row, f"{key}_total")
+    )
+
+
+def write_full_name(row: Row, _: Language) -> str:
+    return str(name_of(row))
+
+
+def fit_full_name(row: Row, _: Language, width: int) -> str:
+    """A shorter form that `explain` accepts too, else the beginning and the end."""
+    name = name_of(row)
+    short = name._replace(kind=SHORT_KINDS.get(name.kind, name.kind))
+    shortest = clean(f"{name.namespace}/{name.name}")
+    return next((form for form in (str(name), str(short), shortest) if measure(form) <= width), "") or cut_middle(
+        shortest, width
+    )
 
 
 def write_workload(row: Row, _: Language) -> str:
@@ -142,26 +196,91 @@ CLUSTER: Mapping[View, Sequence[ViewColumn]] = {
         ViewColumn(Message("node", "节点"), _text("node"), 10, share=1, sort="node", fit=_cut_text("node")),
         ViewColumn(Message("gpu", "GPU"), _gpu_name, 4, sort="id"),
         ViewColumn(Message("model", "型号"), _short_model, 15, sort="model"),
+        ViewColumn(Message("GPUs", "GPU 数"), _gpus("gpus"), 6, to_right=True, at_least=94, total=_sum_gpus("gpus")),
         ACTIVITY,
         SCORE,
         ViewColumn(Message("held by", "占用者"), write_holders, 12, share=2, sort="holders", fit=fit_holders),
     ),
     View.WORKLOADS: (
-        NAMESPACE,
-        ViewColumn(Message("workload", "工作负载"), write_workload, 12, share=2, sort="name", fit=fit_workload),
+        ViewColumn(Message("workload", "工作负载"), write_full_name, 20, share=1, sort="namespace", fit=fit_full_name),
+        ViewColumn(Message("user", "用户"), _names("users"), 8),
         ACTIVITY,
-        ViewColumn(Message("signature", "特征"), _signature, 10, word="signature"),
-        ViewColumn(Message("idle", "空闲"), _idle_share, 5, sort="idle_gpus", to_right=True),
+        ViewColumn(Message("signature", "特征"), _signature, 10, word="signature", at_least=94),
+        ViewColumn(
+            messages.IDLE_GPUS,
+            _idle_share,
+            10,
+            sort="idle_gpus",
+            to_right=True,
+            total=_sum_gpus("idle_gpus", "gpus"),
+        ),
         ViewColumn(Message("for", "时长"), _idle_for, 7, sort="idle_since", to_right=True),
-        SCORE,
+        ViewColumn(
+            messages.COST_PER_HOUR,
+            _money("idle_cost_micros_per_hour"),
+            10,
+            sort="idle_cost_per_hour",
+            to_right=True,
+            at_least=108,
+            total=_sum_money("idle_cost_micros_per_hour"),
+        ),
+        ViewColumn(
+            messages.COST_OF_SPELL,
+            _money("idle_cost_micros"),
+            12,
+            sort="idle_cost",
+            to_right=True,
+            total=_sum_money("idle_cost_micros"),
+        ),
+        ViewColumn(
+            messages.COST_7D,
+            _money("idle_cost_micros_7d", "currency_7d"),
+            12,
+            to_right=True,
+            at_least=132,
+            total=_sum_money("idle_cost_micros_7d", "currency_7d"),
+        ),
+        ViewColumn(Message("model", "型号"), _names("models"), 14, at_least=160),
+        ViewColumn(Message("node", "节点"), _names("nodes"), 12, at_least=176),
+        ViewColumn(
+            Message("score", "评分"),
+            _measured("score", quantities.score),
+            6,
+            sort="score",
+            to_right=True,
+            at_least=186,
+            is_wide=True,
+        ),
+        ViewColumn(Message("proof", "测量方式"), _proof, 10, at_least=198, is_wide=True),
     ),
     View.TENANTS: (
         NAMESPACE,
-        ViewColumn(Message("gpus", "GPU"), _count("allocations"), 6, sort="allocations", to_right=True),
-        ViewColumn(Message("active", "使用中"), _count("active"), 6, to_right=True),
-        ViewColumn(Message("idle", "空闲"), _count("idle"), 6, sort="idle", to_right=True),
-        ViewColumn(Message("unknown", "未知"), _count("unknown"), 7, sort="unknown", to_right=True),
-        ViewColumn(Message("workloads", "工作负载"), _count("workloads"), 9, sort="workloads", to_right=True),
+        ViewColumn(Message("GPUs", "GPU"), _gpus("gpus"), 6, sort="gpus", to_right=True, total=_sum_gpus("gpus")),
+        ViewColumn(messages.ACTIVE_GPUS, _gpus("active_gpus"), 11, to_right=True, total=_sum_gpus("active_gpus")),
+        ViewColumn(
+            messages.IDLE_GPUS,
+            _gpus("idle_gpus"),
+            10,
+            sort="idle_gpus",
+            to_right=True,
+            total=_sum_gpus("idle_gpus"),
+        ),
+        ViewColumn(
+            messages.UNKNOWN_GPUS,
+            _gpus("unknown_gpus"),
+            12,
+            sort="unknown_gpus",
+            to_right=True,
+            total=_sum_gpus("unknown_gpus"),
+        ),
+        ViewColumn(
+            Message("workloads", "工作负载"),
+            _count("workloads"),
+            9,
+            sort="workloads",
+            to_right=True,
+            total=_sum_counts("workloads"),
+        ),
         ViewColumn(
             Message("score", "评分"),
             _measured("average_score", quantities.score),
@@ -169,7 +288,9 @@ CLUSTER: Mapping[View, Sequence[ViewColumn]] = {
             sort="average_score",
             to_right=True,
         ),
-        ViewColumn(Message("memory", "显存"), _measured("memory_used_bytes", quantities.memory), 10, to_right=True),
+        ViewColumn(
+            Message("memory", "显存"), _measured("memory_used_bytes", quantities.memory), 10, to_right=True, at_least=94
+        ),
     ),
 }
 
@@ -217,12 +338,17 @@ NODE: Mapping[View, Sequence[ViewColumn]] = {
     ),
 }
 
-FIRST_SORTS: Mapping[View, str] = {View.GPUS: "node", View.WORKLOADS: "-idle_gpus", View.TENANTS: "-idle"}
+FIRST_SORTS: Mapping[View, str] = {View.GPUS: "node", View.WORKLOADS: "-idle_cost", View.TENANTS: "-idle_gpus"}
 FIRST_NODE_SORTS: Mapping[View, str] = {View.GPUS: "gpu", View.WORKLOADS: "-memory", View.TENANTS: "-memory"}
 
 
 def sorts_of(columns: Sequence[ViewColumn]) -> list[str]:
     return [column.sort for column in columns if column.sort]
+
+
+def choose_columns(columns: Sequence[ViewColumn], width: int) -> Sequence[ViewColumn]:
+    """Those that a screen of this width has."""
+    return [column for column in columns if column.at_least <= width]
 
 
 def divide_width(columns: Sequence[ViewColumn], width: int) -> list[int]:

@@ -15,6 +15,7 @@ from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies
 from gpusteward.analyzer.api.http.responses import format_utc, send_json
 from gpusteward.analyzer.api.v1.gpus import view_fleet, view_gpu_counts
 from gpusteward.analyzer.api.v1.pagination import ResultStamp, stamp
+from gpusteward.analyzer.api.v1.workloads import view_workloads
 from gpusteward.analyzer.judge.fleet import NO_GPUS, UNKNOWN_FLEET
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.results import Result
@@ -57,6 +58,10 @@ class Health:
         float | None,
         Field(description="Free GPUs and free parts of shared ones; the four add up to `gpus`."),
     ]
+    idle_cost_micros_per_hour: Annotated[
+        int | None, Field(description="Of idle GPUs with a price, in millionths of `currency`; null: none has one.")
+    ]
+    currency: str | None
     coverage: Annotated[float | None, Field(description="Samples seen / samples expected, over all allocations.")]
     measured: Annotated[int, Field(description="Allocations that have samples in the window.")]
     measured_coverage: Annotated[float | None, Field(description="Samples seen / samples expected, over these.")]
@@ -89,6 +94,8 @@ async def show_health(dependencies: Dependencies) -> Response:
             idle_gpus=round(counts.idle, GPU_DIGITS),
             unknown_gpus=round(counts.unknown, GPU_DIGITS),
             unallocated_gpus=None if counts.unallocated is None else round(counts.unallocated, GPU_DIGITS),
+            idle_cost_micros_per_hour=view_workloads(published).sum_idle_cost() if published else None,
+            currency=result.settings.prices.currency if result else None,
             coverage=_read_coverage(result),
             measured=len(_list_measured(result)),
             measured_coverage=_average(_list_measured(result)),

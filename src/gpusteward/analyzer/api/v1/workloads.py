@@ -202,6 +202,11 @@ class WorkloadView:
             idle_cost_micros=_micros(facts.idle_cost, number),
         )
 
+    def sum_idle_cost(self) -> int | None:
+        """Per hour, of all workloads whose idle GPUs have a price."""
+        known = self._facts.idle_cost_per_hour[~np.isnan(self._facts.idle_cost_per_hour)]
+        return round(float(known.sum())) if len(known) else None
+
 
 def _micros(column: Column, number: int) -> int | None:
     amount = known_value(column, number, digits=0)
