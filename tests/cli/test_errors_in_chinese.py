@@ -44,7 +44,7 @@ def assert_chinese(line: str) -> None:
         ("idle", "--server", "ftp://host"),
         ("idle", "--token-file", "/missing"),
         ("explain",),
-        ("explain", "a/b/c/d"),
+        ("explain", "a/b/c/d/e"),
         ("report", "--rows", "0"),
         ("report", "--ledger", "/missing.db"),
         ("report", "--ledger", "/missing.db", "--since", "soon"),

@@ -18,7 +18,7 @@ def find_language(given: str | None, environ: Mapping[str, str]) -> Language:
 def find_error_language(arguments: Sequence[str], environ: Mapping[str, str]) -> Language:
     """For errors that may occur before the flags are parsed."""
     given = None
-    for word, following in zip(arguments, (*arguments[1:], ""), strict=True):
+    for word, following in zip(arguments, (*arguments[1:], ""), strict=False):
         if word == FLAG:
             given = following
         elif word.startswith(f"{FLAG}="):

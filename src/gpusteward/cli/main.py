@@ -11,7 +11,10 @@ from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, E
 from gpusteward.cli.language import find_error_language
 from gpusteward.core.did_you_mean import make_suggestion
 from gpusteward.core.errors import ConfigurationError, SourceError
+from gpusteward.core.messages import Language
 from gpusteward.messages import cli as messages
+from gpusteward.messages import help_texts
+from gpusteward.messages.help_texts import translate_help
 
 
 class Command(NamedTuple):
@@ -68,10 +71,10 @@ def _dispatch(arguments: list[str]) -> int:
         print(f"gpusteward {__version__}")
         return EXIT_OK
     if word in ("--help", "-h"):
-        print(describe_commands())
+        print(describe_commands(find_error_language(arguments, os.environ)))
         return EXIT_OK
     if not word:
-        print(describe_commands(), file=sys.stderr)
+        print(describe_commands(find_error_language(arguments, os.environ)), file=sys.stderr)
         return EXIT_USAGE
     unknown = messages.UNKNOWN_FLAG if word.startswith("-") else messages.UNKNOWN_COMMAND
     suggestion = make_suggestion(word, [*COMMANDS, "--help", "--version"])
@@ -83,21 +86,11 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     return int(import_module(COMMANDS[name].module).run(arguments))
 
 
-def describe_commands() -> str:
+def describe_commands(language: Language) -> str:
     """What `gpusteward --help` prints."""
-    lines = [f"  {name:<10} {command.about}" for name, command in COMMANDS.items()]
-    return "\n".join(
-        [
-            "usage: gpusteward COMMAND [flags]",
-            "",
-            "Shows who holds each GPU of a Kubernetes cluster, how well it is used, and what idle GPUs cost.",
-            "",
-            "commands:",
-            *lines,
-            "",
-            "gpusteward help COMMAND describes a command; gpusteward --version prints the version.",
-        ]
-    )
+    usage, about, commands, more = (message.text(language) for message in help_texts.HEAD)
+    lines = [f"  {name:<10} {translate_help(command.about, language)}" for name, command in COMMANDS.items()]
+    return "\n".join([usage, "", about, "", commands, *lines, "", more])
 
 
 if __name__ == "__main__":

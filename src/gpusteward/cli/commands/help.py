@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
-from gpusteward.cli.flags import FlagParser, add_language_flag
+from gpusteward.cli.flags import FlagParser, add_language_flag, language_of
 
 
 def build_parser() -> FlagParser:
@@ -23,8 +23,9 @@ def run(arguments: Sequence[str]) -> int:
     """Raises ConfigurationError for an unknown command, SystemExit after its help."""
     from gpusteward.cli.main import describe_commands, run_command
 
-    command = build_parser().parse(arguments).command
-    if command:
-        return run_command(command, ["--help"])
-    print(describe_commands())
-    return EXIT_OK
+    options = build_parser().parse(arguments)
+    if not options.command:
+        print(describe_commands(language_of(options)))
+        return EXIT_OK
+    chosen = ["--language", options.language] if options.language and options.command != "agent" else []
+    return run_command(options.command, [*chosen, "--help"])

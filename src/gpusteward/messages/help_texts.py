@@ -1,0 +1,223 @@
+"""Texts of `--help`. The flags have the English ones; these are looked up by them."""
+
+from functools import cache
+
+from gpusteward.core.messages import Language, Message
+
+USAGE = Message("usage: ", "用法：")
+HEAD = (
+    Message("usage: gpusteward COMMAND [flags]", "用法：gpusteward COMMAND [flags]"),
+    Message(
+        "Shows who holds each GPU of a Kubernetes cluster, how well it is used, and what idle GPUs cost.",
+        "显示 Kubernetes 集群中每张 GPU 由谁占用、利用得如何，以及空闲 GPU 的费用。",
+    ),
+    Message("commands:", "命令："),
+    Message(
+        "gpusteward help COMMAND describes a command; gpusteward --version prints the version.",
+        "gpusteward help COMMAND 查看某个命令的说明；gpusteward --version 打印版本。",
+    ),
+)
+COMMANDS = (
+    Message(
+        "export the GPU metrics of this node, attributed to pods, on /metrics",
+        "在 /metrics 上导出本节点的 GPU 指标，并归属到 Pod",
+    ),
+    Message(
+        "run the analyzer: verdicts on the GPUs of a cluster, served over HTTP",
+        "运行 analyzer：判断集群中 GPU 的使用情况，并通过 HTTP 提供",
+    ),
+    Message(
+        "run agent and analyzer on this machine's GPUs, without Kubernetes or Prometheus",
+        "在本机 GPU 上运行 agent 和 analyzer，不需要 Kubernetes 或 Prometheus",
+    ),
+    Message(
+        "run the analyzer on simulated nodes with three weeks of history", "在带三周历史数据的模拟节点上运行 analyzer"
+    ),
+    Message("watch GPUs, workloads and tenants in the terminal", "在终端中查看 GPU、工作负载和租户"),
+    Message("list workloads that hold GPUs without using them", "列出占用 GPU 却不使用的工作负载"),
+    Message("show the verdict on a workload with its reasons and evidence", "显示某个工作负载的结论、原因和依据"),
+    Message("list the processes on this machine's GPUs with their pods", "列出本机 GPU 上的进程及其 Pod"),
+    Message("check prerequisites and suggest fixes", "检查运行条件并给出修复建议"),
+    Message("report GPU-hours and cost: allocated, used and idle", "GPU 小时与费用报表：已分配、已使用和空闲"),
+    Message("print the analyzer's effective settings and where each comes from", "打印 analyzer 生效的配置及其来源"),
+    Message("print a completion script for bash, zsh or fish", "打印 bash、zsh 或 fish 的补全脚本"),
+    Message("describe a command", "查看命令的说明"),
+)
+DESCRIPTIONS = (
+    Message(
+        "Run the analyzer: compute verdicts on the GPUs of a cluster and serve them.",
+        "运行 analyzer：判断集群中 GPU 的使用情况并提供结果。",
+    ),
+    Message("Run agent and analyzer on the GPUs of this machine.", "在本机的 GPU 上运行 agent 和 analyzer。"),
+    Message(
+        "Run the analyzer on simulated GPU nodes with three weeks of history.",
+        "在带三周历史数据的模拟 GPU 节点上运行 analyzer。",
+    ),
+    Message(
+        "Watch GPUs, workloads and tenants of a cluster (--server) or of one machine (--agent).",
+        "查看集群（--server）或单台机器（--agent）的 GPU、工作负载和租户。",
+    ),
+    Message(
+        "List workloads with idle GPUs, and those that look hung, starved or artificially kept busy.",
+        "列出有空闲 GPU 的工作负载，以及疑似卡死、等待数据或人为占用的工作负载。",
+    ),
+    Message(
+        "Show the verdict on one workload: reasons, evidence, and the opinion of a language model if any; of a workload"
+        " that has ended its GPU-hours and cost.",
+        "显示某个工作负载的结论：原因、依据，以及语言模型的意见（如有）；已结束的工作负载显示 GPU 小时和费用。",
+    ),
+    Message(
+        "List the processes on a machine's GPUs with their pods, as its agent reports them (--agent), or on a node of"
+        " the cluster, through the analyzer (--node).",
+        "列出某台机器 GPU 上的进程及其 Pod，由其 agent 提供（--agent）；或通过 analyzer 查看集群中的节点（--node）。",
+    ),
+    Message(
+        "Check driver, permissions, sockets, servers and clocks. Changes nothing, requires none of them.",
+        "检查驱动、权限、套接字、服务器和时钟。不做任何修改，也不要求它们都存在。",
+    ),
+    Message(
+        "Report GPU-hours and cost: allocated, used and idle, the trend, and what needs fewer GPUs.",
+        "GPU 小时与费用报表：已分配、已使用和空闲，变化趋势，以及可以减少 GPU 的工作负载。",
+    ),
+    Message("Print the analyzer's effective settings and where each comes from.", "打印 analyzer 生效的配置及其来源。"),
+    Message(
+        "Print a script that completes gpusteward's commands, flags and values.",
+        "打印用于补全 gpusteward 命令、参数和取值的脚本。",
+    ),
+    Message(
+        "Describe a command, as `gpusteward COMMAND --help` does; without one, list all commands.",
+        "查看命令的说明，与 `gpusteward COMMAND --help` 相同；不带命令时列出所有命令。",
+    ),
+)
+FLAGS = (
+    Message("positional arguments", "位置参数"),
+    Message("options", "参数"),
+    Message("settings", "配置"),
+    Message("Precedence: flag, environment, file, default.", "优先级：命令行参数、环境变量、文件、默认值。"),
+    Message("show this help message and exit", "显示此帮助并退出"),
+    Message(
+        "settings file (default config.yaml) [GPUSTEWARD_CONFIG]", "配置文件（默认 config.yaml）[GPUSTEWARD_CONFIG]"
+    ),
+    Message(
+        "listen address: PORT, :PORT, HOST:PORT or [IPV6]:PORT (server.address)",
+        "监听地址：PORT、:PORT、HOST:PORT 或 [IPV6]:PORT（server.address）",
+    ),
+    Message("file with bearer tokens and their roles (server.tokens_file)", "令牌及其角色的文件（server.tokens_file）"),
+    Message(
+        "URL of the Prometheus-compatible engine to query (prometheus.url)",
+        "要查询的兼容 Prometheus 的引擎的 URL（prometheus.url）",
+    ),
+    Message(
+        "seconds between the starts of two cycles (scheduler.interval)", "两个周期开始之间的秒数（scheduler.interval）"
+    ),
+    Message("debug, info, warning or error (logging.level)", "debug、info、warning 或 error（logging.level）"),
+    Message("text or json (logging.format)", "text 或 json（logging.format）"),
+    Message(
+        "any setting by its path, such as ai.enabled=true; may be given several times",
+        "按路径设置任意配置项，例如 ai.enabled=true；可重复",
+    ),
+    Message(
+        "output language (default: from LC_ALL, LC_MESSAGES or LANG)",
+        "输出语言（默认取自 LC_ALL、LC_MESSAGES 或 LANG）",
+    ),
+    Message("number of nodes, 1 to 200 (default 40)", "节点数，1 到 200（默认 40）"),
+    Message(
+        "seed of the simulation: each one is another cluster (default 7)", "模拟的种子：每个种子是另一个集群（默认 7）"
+    ),
+    Message("first view (default workloads; with --agent gpus)", "初始视图（默认 workloads；使用 --agent 时为 gpus）"),
+    Message("refresh interval (default 5)", "刷新间隔（默认 5）"),
+    Message("print the view once and exit; table without a terminal", "打印一次视图后退出；没有终端时为 table"),
+    Message(
+        "address of the analyzer (default http://127.0.0.1:8080) [GPUSTEWARD_SERVER]",
+        "analyzer 的地址（默认 http://127.0.0.1:8080）[GPUSTEWARD_SERVER]",
+    ),
+    Message("file with the bearer token [GPUSTEWARD_TOKEN: the token itself]", "令牌文件 [GPUSTEWARD_TOKEN：令牌本身]"),
+    Message("timeout of a request (default 10)", "请求的超时时间（默认 10）"),
+    Message(
+        "watch one machine: address of its agent (default http://127.0.0.1:9400)",
+        "查看单台机器：其 agent 的地址（默认 http://127.0.0.1:9400）",
+    ),
+    Message("only this namespace; may be repeated", "只看该命名空间；可重复"),
+    Message("only if idle for at least 30m, 2h, 7d", "只看空闲至少这么久的，例如 30m、2h、7d"),
+    Message("order of the rows (default cost: of the current idle spell)", "行的顺序（默认 cost：本次空闲的费用）"),
+    Message("exit 3 if any workload is listed", "列出任何工作负载时以 3 退出"),
+    Message("output format (default table)", "输出格式（默认 table）"),
+    Message(
+        "NAME, NAMESPACE/NAME, KIND/NAME or NAMESPACE/KIND/NAME; a pod's name too",
+        "NAME、NAMESPACE/NAME、KIND/NAME 或 NAMESPACE/KIND/NAME；也可以是 Pod 的名称",
+    ),
+    Message("namespace of the workload", "工作负载的命名空间"),
+    Message("also list pods that hold a GPU without a process on it", "同时列出占用 GPU 但没有进程的 Pod"),
+    Message("only the GPU with this index or UUID; may be repeated", "只看该编号或 UUID 的 GPU；可重复"),
+    Message("the processes of pods on this node of the cluster (--server)", "集群（--server）中该节点上 Pod 的进程"),
+    Message(
+        "address of the agent (default http://127.0.0.1:9400) [GPUSTEWARD_AGENT]",
+        "agent 的地址（默认 http://127.0.0.1:9400）[GPUSTEWARD_AGENT]",
+    ),
+    Message(
+        "address of Prometheus (default: prometheus.url of the settings) [PROM_URL]",
+        "Prometheus 的地址（默认为配置中的 prometheus.url）[PROM_URL]",
+    ),
+    Message(
+        "settings file of the analyzer (default config.yaml) [GPUSTEWARD_CONFIG]",
+        "analyzer 的配置文件（默认 config.yaml）[GPUSTEWARD_CONFIG]",
+    ),
+    Message("address of the API server, such as a kubectl proxy", "API server 的地址，例如 kubectl proxy"),
+    Message("the kubelet's pod-resources socket", "kubelet 的 pod-resources 套接字"),
+    Message("the host's /proc", "宿主机的 /proc"),
+    Message(
+        "start: 24h, 7d, 4w before --until, or a date (default 7d)",
+        "开始：--until 之前的 24h、7d、4w，或日期（默认 7d）",
+    ),
+    Message("end: a duration before now, or a date (default now)", "结束：距现在的时长，或日期（默认现在）"),
+    Message("group by (default namespace)", "分组方式（默认 namespace）"),
+    Message("number of idle workloads and of findings (default 10)", "空闲工作负载和发现的数量（默认 10）"),
+    Message("number of groups (default 30 in a table, else 1000)", "分组的数量（表格默认 30，其他默认 1000）"),
+    Message(
+        "output format (default table); focus: charges with the columns of FOCUS",
+        "输出格式（默认 table）；focus：按 FOCUS 的列输出费用",
+    ),
+    Message("write to this file instead of standard output", "写入该文件，而不是标准输出"),
+    Message(
+        "read a ledger directly: a SQLite file or a database URL (default: ledger.url of the settings)",
+        "直接读取账本：SQLite 文件或数据库 URL（默认为配置中的 ledger.url）",
+    ),
+    Message(
+        "with --ledger: settings file with ledger.url and prices",
+        "与 --ledger 一起使用：含 ledger.url 和 prices 的配置文件",
+    ),
+    Message("shell to write the script for", "脚本所用的 shell"),
+    Message("command to describe", "要查看的命令"),
+)
+EPILOGS = (
+    Message("exit codes:", "退出码："),
+    Message("success", "成功"),
+    Message("stopped by Ctrl-C or SIGTERM while serving", "运行中被 Ctrl-C 或 SIGTERM 停止"),
+    Message(
+        "a server, device or file is missing or failed; one line on standard error says which",
+        "服务器、设备或文件缺失或出错；标准错误上有一行说明",
+    ),
+    Message("no workload with this name holds or held a GPU", "没有该名称的工作负载占用或占用过 GPU"),
+    Message("a check failed", "有检查未通过"),
+    Message("the agent exited", "agent 已退出"),
+    Message(
+        "a flag, variable or file is invalid; one line on standard error says which",
+        "参数、变量或文件无效；标准错误上有一行说明",
+    ),
+    Message("several workloads have this name", "有多个同名的工作负载"),
+    Message("with --exit-code: at least one workload is listed", "使用 --exit-code 时：至少列出一个工作负载"),
+    Message("interrupted by Ctrl-C", "被 Ctrl-C 中断"),
+    Message("broken pipe, as with `| head`", "管道已断开，例如 `| head`"),
+    Message("Press ? for the keys.", "按 ? 查看按键。"),
+    Message("How to use it:", "用法："),
+)
+
+
+def translate_help(text: str, language: Language) -> str:
+    """English where there is no translation."""
+    return text if language == "en" else _index().get(text, text)
+
+
+@cache
+def _index() -> dict[str, str]:
+    return {each.en: each.zh for each in (*COMMANDS, *DESCRIPTIONS, *FLAGS, *EPILOGS)}
