@@ -5,6 +5,7 @@ Each case is a GPU of its own in one history, so that one engine serves all of t
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.tables import ACTIVITIES, UsageTable
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
-from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading, Place
+from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading, MigInstance, Place
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity
@@ -246,6 +247,52 @@ def test_the_agent_counts_short_transcoding_for_the_pod_that_does_it(
         for table in (queried.read(AT), scraped.read(AT)):
             expected = {("encoder", "main"): active if processes_known else unknown, ("watcher", "main"): watcher}
             assert judge_pods(table) == expected
+
+
+@dataclass(frozen=True)
+class MigNode:
+    """Two MIG instances of one board, which moves data over PCIe."""
+
+    engines: tuple[float, float]
+    name = GPU.node
+
+    def snapshot(self, at: float) -> Snapshot:
+        board = GpuReading(GPU, {"power_watts": 100.0, "pcie_tx_bytes_per_second": 3e9}, is_mig_parent=True)
+        readings, held = [board], []
+        for number, (engine, who) in enumerate(zip(self.engines, (ENCODER, WATCHER), strict=True)):
+            gpu = replace(GPU, uuid=f"MIG-{number}", mig=MigInstance(GPU.uuid, "1g.6gb", number, 0))
+            signals = {"gr_engine_ratio": engine, "dram_ratio": engine / 2, "memory_used_bytes": 0.0}
+            readings.append(GpuReading(gpu, signals))
+            held.append(Allocation(who, gpu.uuid, Share.MIG))
+        return Snapshot(self.name, at, tuple(readings), (), tuple(held))
+
+
+@pytest.mark.parametrize(
+    ("engines", "expected"), [((0.5, 0.0), (active, idle)), ((0.0, 0.0), (unknown, unknown))], ids=["one", "none"]
+)
+def test_traffic_of_a_board_is_that_of_its_working_instance_or_of_an_unknown_one(
+    engines: tuple[float, float], expected: tuple[Activity, Activity]
+):
+    samples = scrape_history([MigNode(engines)], TIMES, dialects="native")
+    with closing(fed_source(samples)) as source:
+        assert tuple(judge_pods(source.read(AT)).values()) == expected
+
+
+@pytest.mark.parametrize("pods", [1, 2])
+def test_encoding_on_a_gpu_of_hami_is_that_of_its_only_pod_or_of_an_unknown_one(pods: int):
+    target = {"instance": "n1:9400", "job": "hami"}
+    samples = [
+        sample
+        for number in range(pods)
+        for name, value in (("container_device_utilization_ratio", 0), ("vgpu_memory_used_bytes", 4e9))
+        for sample in steady(
+            f"hami_{name}", value, TIMES, namespace="ml", pod=f"p{number}", container="c", device_uuid="GPU-1", **target
+        )
+    ]
+    for name, value in (("GPU_UTIL", 0.0), ("ENC_UTIL", 80.0), ("FB_USED", 9000.0)):
+        samples += steady(f"DCGM_FI_DEV_{name}", value, TIMES, UUID="GPU-1", Hostname="n1", gpu="0", **target)
+    with closing(fed_source(samples)) as source:
+        assert set(judge_pods(source.read(AT)).values()) == {active if pods == 1 else unknown}
 
 
 def test_if_a_signal_that_proves_work_cannot_be_read_only_rows_without_other_work_are_unknown(tmp_path: Path):

@@ -114,6 +114,8 @@ _STEPS = {
     Measure.POWER_LIMIT: 10.0,
     Measure.SM_CLOCK: 1e8,
     Measure.PROCESSES: 1.0,
+    Measure.PCIE: 1e9,
+    Measure.NVLINK: 1e9,
 }
 """Smaller changes do not cause a new request. Chosen by judgement: above the noise of the measurements."""
 

@@ -8,6 +8,7 @@ query_results.py      results of a cycle as columns over row numbers
 presence.py           which holders exist
 coverage.py           samples seen / expected
 measures.py           measures of each holder
+shared_devices.py     rows that share a device: copies of its values, and who is alone on it
 unknown_rows.py       rows that must not be judged, with the reason
 partial_tables.py     the rows of one scheme, and merging them into the usage table
 stale_allocations.py  allocations that stopped reporting, from cycle to cycle

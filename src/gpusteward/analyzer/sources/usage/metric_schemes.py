@@ -48,7 +48,7 @@ _DCGM: tuple[tuple[str, Quantity, tuple[Aggregation, ...]], ...] = (
     # Rates, although some exporters declare them as counters. All directions of a link are one quantity.
     *((f"pcie_{name}_bytes_per_second", Quantity.PCIE, _PEAK) for name in ("tx", "rx")),
     *((f"pcie_throughput_{name}_bytes_per_second", Quantity.PCIE, _PEAK) for name in ("tx", "rx")),
-    *((f"nvlink{name}_bytes_per_second", Quantity.NVLINK, _PEAK) for name in ("", "_l0", "_tx", "_rx")),
+    *((f"nvlink{name}_bytes_per_second", Quantity.NVLINK, _PEAK) for name in ("", "_tx", "_rx")),
 )
 """The signals of `core.signals` that are read from DCGM fields."""
 

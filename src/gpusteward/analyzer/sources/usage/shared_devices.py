@@ -40,7 +40,8 @@ def group_rows(presence: PresenceTable, numbers: NDArray[np.int64]) -> RowGroups
     pods: dict[int, set[tuple[str, str]]] = {}
     shared = np.flatnonzero(~is_alone).tolist()
     for row in shared:
-        pods.setdefault(int(numbers[row]), set()).add(presence.keys[row][2:4])
+        key = presence.keys[row]
+        pods.setdefault(int(numbers[row]), set()).add((key.namespace, key.pod))
     is_alone[shared] = [len(pods[int(numbers[row])]) == 1 for row in shared]
     return RowGroups(numbers, is_alone)
 
