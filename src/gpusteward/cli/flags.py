@@ -99,6 +99,12 @@ def add_language_flag(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_cluster_flag(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--cluster", action="append", metavar="NAME", help="only this cluster, where there are several; may be repeated"
+    )
+
+
 def add_namespace_flag(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--namespace", "-n", action="append", metavar="NAME", help="only this namespace; may be repeated"

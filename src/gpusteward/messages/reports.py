@@ -9,6 +9,7 @@ HOURS_BY = Message("GPU-hours {by} ({currency})", "GPU 小时（{by}，{currency
 VERSUS_PREVIOUS = Message("{change} vs. previous period", "较上期 {change}")
 
 GROUP_TITLES: Mapping[str, Message] = {
+    "cluster": Message("Cluster", "集群"),
     "namespace": Message("Namespace", "命名空间"),
     "workload": Message("Workload", "工作负载"),
     "model": Message("Model", "GPU 型号"),
@@ -19,6 +20,7 @@ GROUP_TITLES: Mapping[str, Message] = {
 }
 """By grouping."""
 GROUPED_BY: Mapping[str, Message] = {
+    "cluster": Message("by cluster", "按集群"),
     "namespace": Message("by namespace", "按命名空间"),
     "workload": Message("by workload", "按工作负载"),
     "model": Message("by model", "按型号"),
@@ -34,6 +36,7 @@ def name_label(key: str) -> Message:
     return Message(f"by label {key}", f"按标签 {key}")
 
 
+CLUSTERS = Message("Clusters", "集群")
 NAMESPACES = Message("Namespaces", "命名空间")
 
 ALLOCATED = Message("Allocated", "已分配")

@@ -9,8 +9,8 @@ from sqlalchemy import Connection, FromClause, RowMapping, Select, func, select,
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, Period, TimeSpan
 from gpusteward.analyzer.ledger.schema import allocations, time_column
 from gpusteward.analyzer.reports.ledger_extent import LedgerExtent, is_partial
-from gpusteward.analyzer.reports.period_totals import RowSelection, only_namespaces, select_usage_rows, to_integer
-from gpusteward.analyzer.reports.report import Point, Range
+from gpusteward.analyzer.reports.period_totals import RowSelection, only_scope, select_usage_rows, to_integer
+from gpusteward.analyzer.reports.report import Point, Range, Scope
 from gpusteward.analyzer.reports.unallocated import select_fleet_rows
 
 MAX_HOURLY_BARS = 48
@@ -39,15 +39,15 @@ def read_chart(
     *,
     extent: LedgerExtent,
     covered: Range,
-    namespaces: Sequence[str],
+    scope: Scope,
     has_costs: bool,
 ) -> ChartSeries:
     is_hourly = period.until_ms - period.since_ms <= MAX_HOURLY_BARS * HOUR_MS and extent.has_hours(period)
     step_ms = HOUR_MS if is_hourly else DAY_MS
     if is_hourly:  # hourly rows also for whole days
         period = Period(period.since_ms, period.until_ms, TimeSpan(0, 0), [TimeSpan(period.since_ms, period.until_ms)])
-    usage = _read_usage(connection, select_usage_rows(period), step_ms, namespaces)
-    fleet = {} if namespaces else _read_fleet(connection, select_fleet_rows(period), step_ms)
+    usage = _read_usage(connection, select_usage_rows(period), step_ms, scope)
+    fleet = {} if scope else _read_fleet(connection, select_fleet_rows(period), step_ms)
     points = [_make_point(at, usage.get(at), fleet.get(at)) for at in sorted(usage.keys() | fleet.keys())]
     return ChartSeries(step_ms, [_complete(point, step_ms, covered, has_costs=has_costs) for point in points])
 
@@ -76,9 +76,9 @@ def _make_point(at_ms: int, row: RowMapping | None, fleet: _FleetStep | None) ->
 
 
 def _read_usage(
-    connection: Connection, selections: Sequence[RowSelection], step_ms: int, namespaces: Sequence[str]
+    connection: Connection, selections: Sequence[RowSelection], step_ms: int, scope: Scope
 ) -> dict[int, RowMapping]:
-    parts = [_sum_by_time(selection, namespaces) for selection in selections]
+    parts = [_sum_by_time(selection, scope) for selection in selections]
     if not parts:
         return {}
     times = union_all(*parts).subquery()
@@ -87,15 +87,15 @@ def _read_usage(
     return {row["at_ms"]: row for row in connection.execute(select(at, *sums).group_by(at)).mappings()}
 
 
-def _sum_by_time(selection: RowSelection, namespaces: Sequence[str]) -> Select[*tuple[Any, ...]]:
+def _sum_by_time(selection: RowSelection, scope: Scope) -> Select[*tuple[Any, ...]]:
     """By hour or day, which is the order of the rows: nothing has to be sorted."""
     table, time = selection.table, time_column(selection.table)
     source: FromClause = table
-    if namespaces:
+    if scope:
         source = table.join(allocations, allocations.c.id == table.c.allocation_id)
     sums = [func.sum(table.c[name]).label(name) for name in _SUMMED]
     query = select(time.label("time_ms"), *sums).select_from(source).where(selection.condition)
-    return only_namespaces(query, namespaces).group_by(time)
+    return only_scope(query, scope).group_by(time)
 
 
 def _read_fleet(connection: Connection, selections: Sequence[RowSelection], step_ms: int) -> dict[int, _FleetStep]:

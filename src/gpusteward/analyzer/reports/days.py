@@ -1,6 +1,5 @@
 """A report by day (UTC): one row per day in order of time, instead of one per group of allocations."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Select, func, literal, select, union_all
@@ -24,13 +23,13 @@ from gpusteward.analyzer.reports.groups import GroupSums, make_others, round_row
 from gpusteward.analyzer.reports.ledger_extent import is_partial, split_days
 from gpusteward.analyzer.reports.period_totals import (
     RowSelection,
-    only_namespaces,
+    only_scope,
     select_usage_rows,
     to_integer,
     unpriced_time,
 )
 from gpusteward.analyzer.reports.render import quantities
-from gpusteward.analyzer.reports.report import Group, Range, ReportQuery
+from gpusteward.analyzer.reports.report import Group, Range, ReportQuery, Scope
 from gpusteward.analyzer.reports.unallocated import price_unallocated, read_unallocated, sum_unallocated
 
 
@@ -44,11 +43,11 @@ def read_days(
     has_costs: bool,
 ) -> tuple[list[Group], Group | None]:
     """The last days of the period, and the earlier ones as one group."""
-    usage = _read_usage(connection, period, query.namespaces, has_costs=has_costs)
+    usage = _read_usage(connection, period, query.scope, has_costs=has_costs)
     listed = PriceList(prices if has_costs else PriceSettings())
     found: list[GroupSums] = []
     for each in split_days(period):
-        unallocated = NO_UNALLOCATED if query.namespaces else _read_unallocated(connection, each, listed)
+        unallocated = NO_UNALLOCATED if query.scope else _read_unallocated(connection, each, listed)
         day_ms = floor_day(each.since_ms)
         if day_ms in usage or unallocated.gpu_ms is not None:
             found.append(GroupSums((str(day_ms),), usage.get(day_ms, NO_SUMS), unallocated))
@@ -74,10 +73,8 @@ def _make_day(found: GroupSums, covered: Range, prices: PriceSettings) -> Group:
     )
 
 
-def _read_usage(
-    connection: Connection, period: Period, namespaces: Sequence[str], *, has_costs: bool
-) -> dict[int, Sums]:
-    parts = [_select_rows(selection, namespaces, has_costs=has_costs) for selection in select_usage_rows(period)]
+def _read_usage(connection: Connection, period: Period, scope: Scope, *, has_costs: bool) -> dict[int, Sums]:
+    parts = [_select_rows(selection, scope, has_costs=has_costs) for selection in select_usage_rows(period)]
     if not parts:
         return {}
     rows = union_all(*parts).subquery()
@@ -87,7 +84,7 @@ def _read_usage(
     return {int(row["day_ms"]): read_sums(row) for row in connection.execute(query).mappings()}
 
 
-def _select_rows(selection: RowSelection, namespaces: Sequence[str], *, has_costs: bool) -> Select[*tuple[Any, ...]]:
+def _select_rows(selection: RowSelection, scope: Scope, *, has_costs: bool) -> Select[*tuple[Any, ...]]:
     table, time = selection.table, time_column(selection.table)
     amounts = [
         literal(0).label(name) if name in COSTS and not has_costs else table.c[name].label(name) for name in SUMMED
@@ -96,4 +93,4 @@ def _select_rows(selection: RowSelection, namespaces: Sequence[str], *, has_cost
     day = (time - time % DAY_MS).label("day_ms")
     joined = table.join(allocations, allocations.c.id == table.c.allocation_id)
     query = select(day, table.c.allocation_id, *amounts, unpriced.label(UNPRICED)).select_from(joined)
-    return only_namespaces(query.where(selection.condition), namespaces)
+    return only_scope(query.where(selection.condition), scope)

@@ -4,7 +4,7 @@ They are read day by day and never all in memory. Their sums are those of a repo
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,9 @@ from gpusteward.analyzer.reports.charges import Charge, ChargePeriod, UnitPrices
 from gpusteward.analyzer.reports.grouping import find_team
 from gpusteward.analyzer.reports.ledger_connection import read_ledger
 from gpusteward.analyzer.reports.ledger_extent import describe_range, is_partial, read_extent, round_query, split_days
-from gpusteward.analyzer.reports.period_totals import only_namespaces, select_usage_rows, to_integer, unpriced_time
+from gpusteward.analyzer.reports.period_totals import only_scope, select_usage_rows, to_integer, unpriced_time
 from gpusteward.analyzer.reports.render import quantities
-from gpusteward.analyzer.reports.report import Range, ReportQuery
+from gpusteward.analyzer.reports.report import Range, ReportQuery, Scope
 from gpusteward.analyzer.reports.unallocated import price_unallocated, read_unallocated
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.messages import ledger_errors
@@ -64,18 +64,18 @@ def read_charges(
         covered = describe_range(query, period, extent=extent, is_empty=False, now_ms=now_ms)
         settings = _Settings(used.currency, PriceList(used), teams or {})
         for day in split_days(period):
-            yield from _read_day(connection, day, query.namespaces, covered=covered, settings=settings)
+            yield from _read_day(connection, day, query.scope, covered=covered, settings=settings)
 
 
 def _read_day(
-    connection: Connection, day: Period, namespaces: Sequence[str], *, covered: Range, settings: _Settings
+    connection: Connection, day: Period, scope: Scope, *, covered: Range, settings: _Settings
 ) -> Iterator[Charge]:
     day_ms = floor_day(day.since_ms)
     partial = is_partial(day_ms, day_ms + DAY_MS, first_ms=covered.first_ms, last_ms=covered.last_ms)
     period = ChargePeriod(day.since_ms, min(day.until_ms, covered.until_ms), partial)
-    for row in _read_usage(connection, day, namespaces):
+    for row in _read_usage(connection, day, scope):
         yield _make_charge(row, period, settings)
-    unallocated = {} if namespaces else price_unallocated(read_unallocated(connection, day), settings.prices)
+    unallocated = {} if scope else price_unallocated(read_unallocated(connection, day), settings.prices)
     for key, part in unallocated.items():
         if part.gpu_ms:
             names = {"cluster": key.cluster, "node": key.node, "model": key.model}
@@ -84,7 +84,7 @@ def _read_day(
             )
 
 
-def _read_usage(connection: Connection, day: Period, namespaces: Sequence[str]) -> Iterator[RowMapping]:
+def _read_usage(connection: Connection, day: Period, scope: Scope) -> Iterator[RowMapping]:
     parts = [
         select(
             table.c.allocation_id,
@@ -100,7 +100,7 @@ def _read_usage(connection: Connection, day: Period, namespaces: Sequence[str]) 
     sums = select(rows.c.allocation_id, *summed).group_by(rows.c.allocation_id).subquery()
     joined = sums.join(allocations, allocations.c.id == sums.c.allocation_id)
     statement = select(sums, *(allocations.c[name] for name in _NAMES)).select_from(joined)
-    ordered = only_namespaces(statement, namespaces).order_by(sums.c.allocation_id)
+    ordered = only_scope(statement, scope).order_by(sums.c.allocation_id)
     yield from connection.execute(ordered.execution_options(yield_per=_BATCH_ROWS)).mappings()
 
 

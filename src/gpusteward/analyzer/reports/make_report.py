@@ -52,8 +52,8 @@ def _read_report(
     period = extent.divide(*round_query(query, now_ms=now_ms))
     currencies = read_currencies(connection)
     prices, has_costs = use_currency(prices, currencies.find_single(period)), currencies.are_comparable(period)
-    totals = PeriodTotals(connection, TOTALS, period=period, namespaces=query.namespaces, has_costs=has_costs)
-    unallocated = {} if query.namespaces else _read_unallocated(connection, period, prices if has_costs else None)
+    totals = PeriodTotals(connection, TOTALS, period=period, scope=query.scope, has_costs=has_costs)
+    unallocated = {} if query.scope else _read_unallocated(connection, period, prices if has_costs else None)
     sums = read_sums(totals.read_total())
     total = make_amounts(sums, prices=prices, unallocated=sum_unallocated(unallocated.values()))
     covered = describe_range(query, period, extent=extent, is_empty=not sums["allocations"], now_ms=now_ms)
@@ -65,14 +65,13 @@ def _read_report(
         groups, others = read_groups(
             totals, query, grouping, total=sums, unallocated=unallocated, prices=prices, previous=previous
         )
-    chart = read_chart(
-        connection, period, extent=extent, covered=covered, namespaces=query.namespaces, has_costs=has_costs
-    )
+    chart = read_chart(connection, period, extent=extent, covered=covered, scope=query.scope, has_costs=has_costs)
     return Report(
         made_ms=now_ms,
         currency=prices.currency,
         by=query.by,
         namespaces=query.namespaces,
+        clusters=query.clusters,
         range=covered,
         total=total,
         groups=groups,
@@ -82,8 +81,8 @@ def _read_report(
         trend=previous.make_trend(total) if previous else None,
         step_ms=chart.step_ms,
         points=chart.points,
-        unused=read_unused(connection, query.namespaces, extent=extent, until_ms=covered.until_ms),
-        fleet_coverage_ratio=None if query.namespaces else read_coverage(connection, period, covered),
+        unused=read_unused(connection, query.scope, extent=extent, until_ms=covered.until_ms),
+        fleet_coverage_ratio=None if query.scope else read_coverage(connection, period, covered),
         currency_changes=currencies.list_changes(period),
     )
 

@@ -28,6 +28,7 @@ from gpusteward.analyzer.ledger.periods import Period
 from gpusteward.analyzer.ledger.schema import Number, allocations, time_column, usage_daily, usage_hourly
 from gpusteward.analyzer.reports.amounts import COSTS, SUMMED, UNPRICED
 from gpusteward.analyzer.reports.grouping import WORKLOAD
+from gpusteward.analyzer.reports.report import ALL, Scope
 from gpusteward.core.allocations import Share
 
 PEAKS = ("core_peak", "memory_peak_bytes", "memory_total_bytes")
@@ -64,13 +65,13 @@ class PeriodTotals:
         table: Table,
         *,
         period: Period,
-        namespaces: Sequence[str] = (),
+        scope: Scope = ALL,
         has_costs: bool = True,
     ) -> None:
         """`table`: one of the two above, each once per transaction. Without costs nothing has a price. Raises
         SQLAlchemyError."""
         self._connection = connection
-        self._namespaces = tuple(namespaces)
+        self._scope = scope
         self._table = table
         table.create(connection, checkfirst=False)
         for selection in select_usage_rows(period):
@@ -86,7 +87,7 @@ class PeriodTotals:
     def select(self, *columns: ColumnElement[Any]) -> Select[Any]:
         """Columns of the totals and of their allocations."""
         joined = self._table.join(allocations, allocations.c.id == self._table.c.allocation_id)
-        return only_namespaces(select(*columns).select_from(joined), self._namespaces)
+        return only_scope(select(*columns).select_from(joined), self._scope)
 
     def read(self, statement: Select[Any]) -> Sequence[RowMapping]:
         return self._connection.execute(statement).mappings().all()
@@ -145,8 +146,10 @@ def select_rows(period: Period, *, hourly: Table, daily: Table) -> Sequence[RowS
     ]
 
 
-def only_namespaces(statement: Query, namespaces: Sequence[str]) -> Query:
-    return statement.where(allocations.c.namespace.in_(namespaces)) if namespaces else statement
+def only_scope(statement: Query, scope: Scope) -> Query:
+    if scope.namespaces:
+        statement = statement.where(allocations.c.namespace.in_(scope.namespaces))
+    return statement.where(allocations.c.cluster.in_(scope.clusters)) if scope.clusters else statement
 
 
 def to_integer(amount: ColumnElement[Any]) -> ColumnElement[Any]:

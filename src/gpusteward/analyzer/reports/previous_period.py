@@ -64,7 +64,7 @@ def read_previous(
     if extent.begin_ms is None or extent.begin_ms > earlier.since_ms:
         return None
     has_costs = currencies.are_comparable(earlier, period)
-    totals = PeriodTotals(connection, PREVIOUS_TOTALS, period=earlier, namespaces=query.namespaces, has_costs=has_costs)
+    totals = PeriodTotals(connection, PREVIOUS_TOTALS, period=earlier, scope=query.scope, has_costs=has_costs)
     keys = grouping.columns
     rows = totals.read(totals.sum_by(*keys)) if keys else ()
     idle = [(tuple(row[key.name] for key in keys), int(row["idle_ms"] or 0)) for row in rows]

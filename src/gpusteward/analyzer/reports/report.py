@@ -49,6 +49,21 @@ def check_grouping(by: str, labels: Sequence[str] | None = None) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Scope:
+    """Which allocations a report covers. Unallocated GPUs belong to no namespace: they are reported for all only."""
+
+    namespaces: tuple[str, ...] = ()  # only these; empty: all
+    clusters: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether it leaves anything out."""
+        return bool(self.namespaces or self.clusters)
+
+
+ALL = Scope()
+
+
+@dataclass(frozen=True, slots=True)
 class ReportQuery:
     """What a report covers."""
 
@@ -58,6 +73,11 @@ class ReportQuery:
     namespaces: tuple[str, ...] = ()  # only these; empty: all
     top: int = 10  # number of wasters and findings
     rows: int = 1000  # number of groups; the others are summed in one row
+    clusters: tuple[str, ...] = ()  # only these; empty: all
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(self.namespaces, self.clusters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +242,7 @@ class Report:
     points: Sequence[Point]
     unused: Unused | None
     fleet_coverage_ratio: float | None = None  # part of the time with a known number of GPUs; None: some namespaces
+    clusters: Sequence[str] = ()  # only these; empty: all
     currency_changes: Sequence[CurrencyChange] = ()  # within the period: costs are then not added, and unknown
 
 
@@ -258,7 +279,7 @@ MAX_NAMES = 8
 
 @dataclass(frozen=True, slots=True)
 class EndedQuery:
-    """The name of a workload or pod; an empty namespace or kind matches all."""
+    """The name of a workload or pod; an empty namespace, kind or cluster matches all."""
 
     name: str
     namespace: str = ""

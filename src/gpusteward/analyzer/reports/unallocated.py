@@ -22,8 +22,8 @@ from gpusteward.analyzer.ledger.schema import (
 from gpusteward.analyzer.prices import PriceList, cost_of
 from gpusteward.analyzer.reports.amounts import Unallocated
 from gpusteward.analyzer.reports.ledger_extent import LedgerExtent
-from gpusteward.analyzer.reports.period_totals import RowSelection, only_namespaces, select_rows
-from gpusteward.analyzer.reports.report import Range, Unused
+from gpusteward.analyzer.reports.period_totals import RowSelection, only_scope, select_rows
+from gpusteward.analyzer.reports.report import Range, Scope, Unused
 from gpusteward.analyzer.tables import NodeModel
 
 
@@ -116,28 +116,26 @@ def read_coverage(connection: Connection, period: Period, covered: Range) -> flo
     return min(1.0, known_ms / (covered.last_ms - covered.first_ms))
 
 
-def read_unused(
-    connection: Connection, namespaces: Sequence[str], *, extent: LedgerExtent, until_ms: int
-) -> Unused | None:
+def read_unused(connection: Connection, scope: Scope, *, extent: LedgerExtent, until_ms: int) -> Unused | None:
     """Of the last full recorded hour before `until_ms`; None without one. The first recorded hour may be incomplete."""
     if extent.recorded_ms is None or extent.begin_ms is None:
         return None
     hour_ms = floor_hour(min(extent.recorded_ms, until_ms)) - HOUR_MS
     if hour_ms <= extent.begin_ms:
         return None
-    held, idle = _read_hour(connection, hour_ms, namespaces)
-    fleet = None if namespaces else _read_fleet_hour(connection, hour_ms, held=int(held or 0))
+    held, idle = _read_hour(connection, hour_ms, scope)
+    fleet = None if scope else _read_fleet_hour(connection, hour_ms, held=int(held or 0))
     if held is None and fleet is None:
         return None
     return _count_gpus(hour_ms, held=int(held or 0), idle=int(idle or 0), fleet=fleet)
 
 
-def _read_hour(connection: Connection, hour_ms: int, namespaces: Sequence[str]) -> tuple[int | None, int | None]:
+def _read_hour(connection: Connection, hour_ms: int, scope: Scope) -> tuple[int | None, int | None]:
     """Allocated and idle GPU-milliseconds; None without rows."""
     usage = usage_hourly.c
     joined = usage_hourly.join(allocations, allocations.c.id == usage.allocation_id)
     sums = select(func.sum(usage.allocated_ms), func.sum(usage.idle_ms)).select_from(joined)
-    held, idle = connection.execute(only_namespaces(sums.where(usage.hour_ms == hour_ms), namespaces)).one()
+    held, idle = connection.execute(only_scope(sums.where(usage.hour_ms == hour_ms), scope)).one()
     return held, idle
 
 

@@ -26,6 +26,7 @@ from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
 from gpusteward.cli.extras import require_extra
 from gpusteward.cli.flags import (
     FlagParser,
+    add_cluster_flag,
     add_language_flag,
     add_namespace_flag,
     add_server_flags,
@@ -75,6 +76,7 @@ def build_parser() -> FlagParser:
         help=f"group by {', '.join(GROUPINGS)} or label:KEY (default namespace)",
     )
     add_namespace_flag(parser)
+    add_cluster_flag(parser)
     count = integer_between(1, 1000)
     parser.add_argument(
         "--top", type=count, default=10, metavar="N", help="number of idle workloads and of findings (default 10)"
@@ -133,6 +135,7 @@ def _list_period(options: argparse.Namespace) -> list[tuple[str, str]]:
     """What is covered, as parameters of the request."""
     query = [("since", options.since)]
     query += [("until", options.until)] if options.until else []
+    query += [("cluster", name) for name in options.cluster or ()]
     return query + [("namespace", name) for name in options.namespace or ()]
 
 
@@ -171,7 +174,15 @@ def _make_query(options: argparse.Namespace) -> ReportQuery:
         since_ms, until_ms = parse_time_range(options.since, options.until, now_ms=time.time_ns() // 1_000_000)
     except ConfigurationError as error:
         raise ConfigurationError(messages.INVALID_TIME_RANGE, reason=error) from None
-    return ReportQuery(since_ms, until_ms, options.by, tuple(options.namespace or ()), options.top, _row_limit(options))
+    return ReportQuery(
+        since_ms,
+        until_ms,
+        options.by,
+        tuple(options.namespace or ()),
+        options.top,
+        _row_limit(options),
+        clusters=tuple(options.cluster or ()),
+    )
 
 
 def _read_settings(options: argparse.Namespace) -> "Settings":

@@ -125,7 +125,7 @@ def _print_wasters(console: "Console", report: Report, language: Language) -> No
         _Column(messages.MODEL.text(language), [one.models for one in shown], 3),
         _Column(messages.USER.text(language), [one.user or quantities.UNKNOWN for one in shown], 2),
     ]
-    name = _Column(messages.WORKLOAD.text(language), [name_workload(one) for one in shown])
+    name = _Column(messages.WORKLOAD.text(language), [name_workload(one, report) for one in shown])
     _print_table(console, messages.WASTERS.text(language), name, columns)
 
 
@@ -140,7 +140,7 @@ def _print_findings(console: "Console", report: Report, language: Language) -> N
         _Column(messages.PEAKS.text(language), [describe_evidence(one) for one in shown], 1),
         _Column(messages.SAVING.text(language), [_format_saving(one) for one in shown]),
     ]
-    name = _Column(messages.WORKLOAD.text(language), [name_workload(one) for one in shown])
+    name = _Column(messages.WORKLOAD.text(language), [name_workload(one, report) for one in shown])
     _print_table(console, messages.FINDINGS.text(language), name, columns)
 
 

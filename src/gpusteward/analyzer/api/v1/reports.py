@@ -65,6 +65,7 @@ class ReportParameters(BaseModel):
         json_schema_extra={"pattern": f"^({'|'.join(GROUPINGS)}|label:[A-Za-z0-9][A-Za-z0-9._/-]{{0,316}})$"},
     )
     namespace: FilterValues = Field(default=(), description="Only these namespaces.")
+    cluster: FilterValues = Field(default=(), description="Only these clusters.")
     top: int = Field(default=10, ge=0, le=1000, description="Number of top wasters and of right-sizing findings.")
     rows: int = Field(default=1000, ge=1, le=10000, description="Number of groups; all others become one row.")
     format: Format | None = Field(default=None, description="Format; default: by `Accept`.")
@@ -83,6 +84,7 @@ class ReportParameters(BaseModel):
             until_ms=until_ms,
             by=self.by,
             namespaces=self.namespace,
+            clusters=self.cluster,
             top=self.top,
             rows=self.rows,
         )

@@ -19,7 +19,7 @@ COLUMNS = (
     *(f"{name}_gpu_ms" for name in _TIMES),
     *_COSTS,
     *("unpriced_gpu_ms", "energy_mj", "energy_gpu_ms", "mean_score", "idle_change_ratio"),
-    *("unallocated_cost", "is_partial"),
+    *("unallocated_cost", "is_partial", "cluster"),
 )
 """Hours are rounded; milliseconds and money are exact. An empty cell is unknown."""
 
@@ -47,6 +47,7 @@ def _cells(report: Report, row: str, group: Group) -> dict[str, object]:
     return {
         "row": row,
         "by": report.by,
+        "cluster": group.cluster,
         "namespace": group.namespace,
         "kind": group.kind if row == "group" else "",
         "name": group.name,

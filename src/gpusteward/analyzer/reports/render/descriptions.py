@@ -1,6 +1,7 @@
 """Names, sentences and notes of a report, in both languages."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from gpusteward.analyzer.reports.render import quantities
 from gpusteward.analyzer.reports.report import (
@@ -79,7 +80,7 @@ def _name_most_wasteful(report: Report, language: Language) -> list[str]:
 
 
 def _name_row(row: Group | Waster, report: Report, language: Language) -> str:
-    return name_workload(row) if isinstance(row, Waster) else name_group(row, report, language)
+    return name_workload(row, report) if isinstance(row, Waster) else name_group(row, report, language)
 
 
 def _format_idle(amounts: Amounts, currency: str) -> str:
@@ -94,17 +95,26 @@ def name_group(group: Group, report: Report, language: Language) -> str:
     if group.kind == "others":
         return messages.OTHERS.text(language, number=int(group.name))
     if group.kind:
-        return _full_name(group.kind, group.namespace, group.name)
+        return _full_name(group, report)
     missing = messages.NO_NAMES.get(find_grouping(report.by), messages.NO_NAME)
-    return (group.name or missing.text(language)) + (messages.PARTIAL_MARK if group.is_partial else "")
+    name = group.name or missing.text(language)
+    mark = messages.PARTIAL_MARK if group.is_partial else ""
+    return f"{'' if find_grouping(report.by) == 'cluster' else _name_cluster(group, report)}{name}{mark}"
 
 
-def name_workload(one: Waster | Finding) -> str:
-    return _full_name(one.kind, one.namespace, one.name)
+def name_workload(one: Waster | Finding, report: Report) -> str:
+    return _full_name(one, report)
 
 
-def _full_name(kind: str, namespace: str, name: str) -> str:
-    return f"{namespace}/{kind}/{name}"
+def _full_name(one: Group | Waster | Finding, report: Report) -> str:
+    return f"{_name_cluster(one, report)}{one.namespace}/{one.kind}/{one.name}"
+
+
+def _name_cluster(one: Group | Waster | Finding, report: Report) -> str:
+    """In front of a name, where the report has several clusters."""
+    rows: Iterable[Group | Waster | Finding] = chain(report.groups, report.wasters, report.findings)
+    is_only = not any(each.cluster not in ("", one.cluster) for each in rows)
+    return "" if is_only or not one.cluster else f"{one.cluster}/"
 
 
 def describe_unused(unused: Unused, language: Language) -> str:
@@ -189,7 +199,7 @@ def _list_currency_notes(report: Report, language: Language) -> list[str]:
 
 
 def _list_fleet_notes(report: Report, language: Language) -> list[str]:
-    if report.total.unallocated_gpu_ms is None and report.groups and not report.namespaces:
+    if report.total.unallocated_gpu_ms is None and report.groups and not (report.namespaces or report.clusters):
         return [messages.NOTE_NO_FLEET.text(language)]
     coverage = report.fleet_coverage_ratio
     if coverage is not None and coverage < COMPLETE_RATIO:

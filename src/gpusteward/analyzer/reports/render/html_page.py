@@ -82,6 +82,8 @@ def _read_style() -> str:
 
 def _head(report: Report, title: str, language: Language) -> str:
     lines = [describe_period(report, language)]
+    if report.clusters:
+        lines.append(f"{messages.CLUSTERS.text(language)}: {', '.join(report.clusters)}")
     if report.namespaces:
         lines.append(f"{messages.NAMESPACES.text(language)}: {', '.join(report.namespaces)}")
     if report.unused:
@@ -213,7 +215,9 @@ def _wasters(report: Report, language: Language) -> str:
     heading = f"<h2>{escape(messages.WASTERS.text(language))}</h2>"
     if not report.wasters:
         return heading + _empty(messages.NO_WASTERS, language)
-    rows = [_row([_name(name_workload(one), one.user), *_cells(one, _WASTER_COLUMNS)]) for one in report.wasters]
+    rows = [
+        _row([_name(name_workload(one, report), one.user), *_cells(one, _WASTER_COLUMNS)]) for one in report.wasters
+    ]
     return f"{heading}{_table(_titles(_WASTER_COLUMNS, language), rows)}\n"
 
 
@@ -228,7 +232,7 @@ def _findings(report: Report, language: Language) -> str:
         _Column(messages.PEAKS, describe_evidence),
         _Column(messages.SAVING, lambda one: _describe_saving(one, report.currency, language)),
     )
-    rows = [_row([_name(name_workload(one)), *_cells(one, columns)]) for one in report.findings]
+    rows = [_row([_name(name_workload(one, report)), *_cells(one, columns)]) for one in report.findings]
     return f"{heading}{_table(_titles(columns, language), rows)}\n"
 
 
