@@ -68,6 +68,13 @@ def name_of(row: Row) -> WorkloadName:
     return WorkloadName(*(part if isinstance(part, str) else "" for part in parts))
 
 
+def label_workloads(rows: Iterable[Row]) -> dict[WorkloadName, str]:
+    """How the workloads of these rows are printed: with their cluster only if there are several."""
+    names = [name_of(row) for row in rows]
+    has_several = len({name.cluster for name in names}) > 1
+    return {name: str(name if has_several else name._replace(cluster="")) for name in names}
+
+
 class FoundWorkload(NamedTuple):
     """A workload; `ended` is what the ledger has of one that holds no GPU any more."""
 
@@ -75,7 +82,7 @@ class FoundWorkload(NamedTuple):
     ended: Row | None = None
 
 
-def find_workload(client: Client, text: str, *, namespace: str = "") -> FoundWorkload:
+def find_workload(client: Client, text: str, *, namespace: str = "", cluster: str = "") -> FoundWorkload:
     """The workload of a name: NAME, NAMESPACE/NAME, KIND/NAME, NAMESPACE/KIND/NAME, KIND/NAMESPACE/NAME, each also
     after CLUSTER/, or the name of a pod in its place. Kinds are matched in any case, also by their short names.
 
@@ -84,10 +91,12 @@ def find_workload(client: Client, text: str, *, namespace: str = "") -> FoundWor
     wanted = text.strip().strip("/")
     if not wanted or len(wanted.split("/")) > MAX_PARTS:
         raise ConfigurationError(messages.INVALID_WORKLOAD, name=text)
-    running = _find_by_name(client, wanted, namespace) or _find_by_pod(client, wanted, namespace)
+    found = _find_by_name(client, wanted, namespace) or _find_by_pod(client, wanted, namespace)
+    running = [name for name in found if cluster in ("", name.cluster)]
     if running:
         return FoundWorkload(_choose(text, running))
-    ended = {name_of(row): row for row in _read_ended(client, wanted, namespace)}
+    rows = _read_ended(client, wanted, namespace)
+    ended = {name_of(row): row for row in rows if cluster in ("", row.get("cluster"))}
     if ended:
         name = _choose(text, list(ended))
         return FoundWorkload(name, ended[name])
@@ -137,7 +146,7 @@ def _matches(name: WorkloadName, wanted: str, namespace: str) -> bool:
 
 def _list_places(name: WorkloadName) -> list[list[str]]:
     namespace = name.namespace or NO_NAME
-    return [[], [namespace], [name.cluster, namespace]]
+    return [[], [namespace], [name.cluster], [name.cluster, namespace]]
 
 
 def _drop_kind(parts: Sequence[str], kind: str) -> Iterator[list[str]]:

@@ -49,6 +49,9 @@ def build_parser() -> FlagParser:
         "workload", metavar="WORKLOAD", help="NAME, NAMESPACE/NAME, KIND/NAME or NAMESPACE/KIND/NAME; a pod's name too"
     )
     parser.add_argument("--namespace", "-n", default="", metavar="NAME", help="namespace of the workload")
+    parser.add_argument(
+        "--cluster", default="", metavar="NAME", help="cluster of the workload, where there are several"
+    )
     add_output_flags(parser)
     add_language_flag(parser)
     add_server_flags(parser)
@@ -59,7 +62,7 @@ def run(arguments: Sequence[str]) -> int:
     """Raises ConfigurationError, and SourceError for an unreachable analyzer or an unknown workload."""
     options = build_parser().parse(arguments)
     client, language = make_analyzer_client(options), language_of(options)
-    name, ended = find_workload(client, options.workload, namespace=options.namespace)
+    name, ended = find_workload(client, options.workload, namespace=options.namespace, cluster=options.cluster)
     if ended is not None:
         _write_ended(name, ended, output=options.output, language=language)
         return EXIT_OK

@@ -9,11 +9,12 @@ from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.idle_costs import IdleCosts, read_idle_costs
 from gpusteward.cli.api.namespaces import check_namespaces
 from gpusteward.cli.api.pagination import read_all
-from gpusteward.cli.api.workloads import name_of
+from gpusteward.cli.api.workloads import label_workloads, name_of
 from gpusteward.cli.exit_codes import EXIT_FOUND, EXIT_OK, describe_exits
 from gpusteward.cli.flags import (
     WIDE,
     FlagParser,
+    add_cluster_flag,
     add_language_flag,
     add_namespace_flag,
     add_output_flags,
@@ -37,7 +38,7 @@ KEYS = (
     *("kind", "namespace", "name", "finding", "signature", "gpus", "idle_gpus", "unknown_gpus"),
     *("score", "idle_since", "idle_seconds", "idle_cost_7d", "currency", "proof"),
     *("workload", "users", "models", "nodes", "allocations", "idle_allocations"),
-    *("idle_cost_per_hour", "idle_cost"),
+    *("idle_cost_per_hour", "idle_cost", "cluster"),
 )
 
 IdleRow = Mapping[str, Any]
@@ -60,6 +61,7 @@ def build_parser() -> FlagParser:
         epilog=describe_exits("idle"),
     )
     add_namespace_flag(parser)
+    add_cluster_flag(parser)
     parser.add_argument(
         "--longer-than", type=read_duration, default=0.0, metavar="TIME", help="only if idle for at least 30m, 2h, 7d"
     )
@@ -80,7 +82,7 @@ def run(arguments: Sequence[str]) -> int:
     namespaces = options.namespace or ()
     with show_progress(messages.READING_WORKLOADS.text(language)) as advance:
         holding = check_namespaces(client, namespaces)
-        found = _read_workloads(client, namespaces, advance)
+        found = _read_workloads(client, namespaces, options.cluster or (), advance)
         costs = read_idle_costs(client) if found else IdleCosts()
     rows = [_add_cost(row, costs) for row in found if options.longer_than <= (row["idle_seconds"] or 0)]
     rows.sort(key=lambda row: (SORTS[options.sort](row), *_rank(row)))
@@ -98,14 +100,17 @@ def _explain_empty(namespaces: Sequence[str], holding: Sequence[str], language: 
     return (messages.NO_IDLE_WORKLOADS_IN if holding else messages.NO_GPUS_HELD_IN).text(language, names=names)
 
 
-def _read_workloads(client: Client, namespaces: Sequence[str], advance: Advance) -> list[IdleRow]:
+def _read_workloads(
+    client: Client, namespaces: Sequence[str], clusters: Sequence[str], advance: Advance
+) -> list[IdleRow]:
     """Those with idle GPUs, and those with a suspicious signature."""
-    chosen = [("namespace", name) for name in namespaces]
+    chosen = [*(("namespace", name) for name in namespaces), *(("cluster", name) for name in clusters)]
     signatures = [("signature", each) for each in SUSPICIOUS]
     idle = read_all(client, PATH, [*chosen, ("sort", "-idle_gpus")], advance=advance, is_wanted=_has_idle_gpus)
     suspicious = read_all(client, PATH, [*chosen, *signatures], advance=advance)
-    by_name = {name_of(row): _describe(row, idle.at) for row in (*idle.rows, *suspicious.rows)}
-    return list(by_name.values())
+    rows = {name_of(row): row for row in (*idle.rows, *suspicious.rows)}
+    labels = label_workloads(rows.values())
+    return [{**_describe(row, idle.at), "workload": labels[name]} for name, row in rows.items()]
 
 
 def _descending(value: float | None) -> float:
@@ -124,11 +129,10 @@ def _has_idle_gpus(row: Row) -> bool:
 def _describe(row: Row, at: float | None) -> IdleRow:
     began = get_time(row, "idle_since")
     return {
-        **{key: get_text(row, key) for key in ("kind", "namespace", "name", "signature", "proof")},
+        **{key: get_text(row, key) for key in ("kind", "namespace", "name", "cluster", "signature", "proof")},
         **{key: get_number(row, key) or 0 for key in ("gpus", "idle_gpus", "unknown_gpus")},
         **{key: get_texts(row, key) for key in ("users", "models", "nodes")},
         **{key: get_count(row, key) for key in ("allocations", "idle_allocations", "nodes_total")},
-        "workload": str(name_of(row)),
         "finding": _name_finding(row),
         "score": get_number(row, "score"),
         "idle_since": None if began is None else get_text(row, "idle_since"),

@@ -13,6 +13,7 @@ from gpusteward.cli.flags import (
     OUTPUTS,
     WIDE,
     FlagParser,
+    add_cluster_flag,
     add_language_flag,
     add_server_flags,
     language_of,
@@ -23,7 +24,7 @@ from gpusteward.cli.flags import (
 from gpusteward.cli.output.formats import Column, write_rows
 from gpusteward.cli.top.cluster_source import ClusterSource
 from gpusteward.cli.top.node_source import NodeSource
-from gpusteward.cli.top.source_protocol import MAX_ROWS, Item, ListRequest, Source, View
+from gpusteward.cli.top.source_protocol import MAX_ROWS, SHOWS_CLUSTER, Item, ListRequest, Source, View
 from gpusteward.cli.top.views import CLUSTER, FIRST_NODE_SORTS, FIRST_SORTS, NODE, ViewColumn, sorts_of
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from gpusteward.cli.top.app import TopApp
 
 BLANK = " "  # in the line of sums; an empty text would be a dash
-INTERNAL_KEYS = frozenset(("key", "at", "order", "namespaces", "workloads_held"))
+INTERNAL_KEYS = frozenset(("key", "at", "order", "namespaces", "workloads_held", SHOWS_CLUSTER))
 
 
 def build_parser() -> FlagParser:
@@ -53,6 +54,7 @@ def build_parser() -> FlagParser:
     )
     parser.add_argument("--sort", metavar="COLUMN", help="first order, such as idle_cost; descending with - in front")
     parser.add_argument("--namespace", "-n", default="", metavar="NAME", help="only this namespace")
+    add_cluster_flag(parser)
     add_language_flag(parser)
     add_server_flags(parser)
     parser.add_argument(
@@ -102,7 +104,8 @@ def _choose_source(options: argparse.Namespace, language: Language) -> _SourceCh
         view, client = View(options.view or View.WORKLOADS), make_analyzer_client(options)
         if options.namespace:
             check_namespaces(client, [options.namespace])
-        source = ClusterSource(client, language, waits_for_costs=_prints_once(options))
+        clusters = options.cluster or ()
+        source = ClusterSource(client, language, clusters, waits_for_costs=_prints_once(options))
         return _SourceChoice(source, CLUSTER, _choose_sorts(options, view, CLUSTER[view], FIRST_SORTS), view)
     if options.server:
         raise ConfigurationError(messages.AGENT_OR_SERVER)

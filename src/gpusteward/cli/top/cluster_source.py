@@ -26,7 +26,16 @@ from gpusteward.cli.output.quantities import gpus, memory, money, percent, watts
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.cli.output.verdict_labels import HEALTH
 from gpusteward.cli.output.verdict_texts import describe_evidence, describe_verdict_with_reasons
-from gpusteward.cli.top.source_protocol import Chart, Detail, Item, Listing, ListRequest, View, describe_processes
+from gpusteward.cli.top.source_protocol import (
+    SHOWS_CLUSTER,
+    Chart,
+    Detail,
+    Item,
+    Listing,
+    ListRequest,
+    View,
+    describe_processes,
+)
 from gpusteward.core.messages import Language
 from gpusteward.messages import top as messages
 
@@ -47,10 +56,13 @@ class ClusterSource:
     reads_details_separately = True
     has_verdicts = True
 
-    def __init__(self, client: Client, language: Language, *, waits_for_costs: bool = False) -> None:
-        """`waits_for_costs`: read the costs of the last week with the rows; otherwise they are shown once they are
-        read."""
+    def __init__(
+        self, client: Client, language: Language, clusters: Sequence[str] = (), *, waits_for_costs: bool = False
+    ) -> None:
+        """`clusters`: only these; empty: all. `waits_for_costs`: read the costs of the last week with the rows;
+        otherwise they are shown once they are read."""
         self._client = client
+        self._clusters = [("cluster", name) for name in clusters]
         self._costs = IdleCostCache(client, waits=waits_for_costs)
         self._language = language
         self.title = client.url
@@ -61,8 +73,12 @@ class ClusterSource:
         page = self._read_rows(request)
         at = get_time(page.result, "at")
         rows = page.rows if request.view is not View.WORKLOADS else self._costs.add_to(page.rows)
+        has_several = len(get_texts(health, "clusters")) > 1
         return Listing(
-            [{**item, "at": at, "key": _key(request.view, item)} for item in rows],
+            [
+                {**item, "at": at, "key": _key(request.view, item), SHOWS_CLUSTER: has_several and _has_cluster(item)}
+                for item in rows
+            ],
             page.total,
             summary=list(self._summarize(health)),
             at=at,
@@ -72,7 +88,7 @@ class ClusterSource:
     def _read_rows(self, request: ListRequest) -> ListPage:
         """If a cycle ends between two pages, the rows read so far are shown."""
         path = PATHS[request.view]
-        query = [*_make_query(request), ("limit", str(min(request.rows, MAX_PAGE_ROWS)))]
+        query = [*_make_query(request), *self._clusters, ("limit", str(min(request.rows, MAX_PAGE_ROWS)))]
         page = read_page(self._client, path, query)
         rows = page.rows
         while page.next_cursor and len(rows) < request.rows:
@@ -103,9 +119,12 @@ class ClusterSource:
             return [name_of(item)]
         if view is View.TENANTS:
             return []
-        words = [("q", part) for part in (get_text(item, "id"), get_text(item, "node")) if part]
+        cluster = get_text(item, "cluster")
+        gpu = get_text(item, "id").removeprefix(f"{cluster}:")
+        words = [("q", part) for part in (gpu, get_text(item, "node")) if part]
+        words += [("cluster", cluster)] if cluster else []
         rows = read_page(self._client, "/api/v1/allocations", [*words, ("limit", "50")]).rows
-        mine = [row for row in rows if row.get("gpu") == item.get("id")]
+        mine = [row for row in rows if row.get("gpu") == gpu]
         return list(dict.fromkeys(name_of(get_object(row, "workload")) for row in mine))
 
     def read_detail(self, workload: WorkloadName) -> Detail:
@@ -154,6 +173,10 @@ def _process_row(row: Row) -> dict[str, Any]:
     }
 
 
+def _has_cluster(item: Row) -> bool:
+    return get_text(item, "cluster") != ""
+
+
 def _count_gpus(health: Row, language: Language) -> str:
     """All GPUs where the source counts them, otherwise those that are held; shares are fractions."""
     held = {key: get_number(health, f"{key}_gpus") or 0 for key in ("active", "idle", "unknown")}
@@ -173,7 +196,8 @@ def _find_coverage(health: Row) -> float | None:
 def _key(view: View, item: Row) -> str:
     if view is View.GPUS:
         return get_text(item, "id")
-    return str(name_of(item)) if view is View.WORKLOADS else get_text(item, "namespace")
+    tenant = (get_text(item, "cluster"), get_text(item, "namespace"))
+    return str(name_of(item)) if view is View.WORKLOADS else "/".join(tenant)
 
 
 def _make_query(request: ListRequest) -> list[tuple[str, str]]:

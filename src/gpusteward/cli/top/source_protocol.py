@@ -17,6 +17,8 @@ MAX_ROWS = 2000
 MAX_PROCESSES = 64
 
 Item = Mapping[str, Any]
+SHOWS_CLUSTER = "shows_cluster"
+"""Key of an item: whether its cluster is shown, because there are several."""
 
 
 class View(StrEnum):

@@ -8,7 +8,7 @@ from gpusteward.cli.json_access import Row, get_count, get_number, get_objects, 
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.terminal_text import clean, cut_middle, measure
 from gpusteward.cli.output.verdict_labels import FREE, translate
-from gpusteward.cli.top.source_protocol import View
+from gpusteward.cli.top.source_protocol import SHOWS_CLUSTER, View
 from gpusteward.core.messages import Language, Message
 from gpusteward.messages import top as messages
 from gpusteward.messages.verdicts import ACTIVITIES, PROOFS, SIGNATURES
@@ -54,6 +54,19 @@ def _text(key: str) -> Write:
 
 def _cut_text(key: str) -> Fit:
     return lambda row, _, width: cut_middle(get_text(row, key) or quantities.UNKNOWN, width)
+
+
+def _write_in_cluster(row: Row, key: str) -> str:
+    text = get_text(row, key) or quantities.UNKNOWN
+    return f"{get_text(row, 'cluster')}/{text}" if row.get(SHOWS_CLUSTER) else text
+
+
+def _text_in_cluster(key: str) -> Write:
+    return lambda row, _: _write_in_cluster(row, key)
+
+
+def _cut_in_cluster(key: str) -> Fit:
+    return lambda row, _, width: cut_middle(_write_in_cluster(row, key), width)
 
 
 def _count(key: str) -> Write:
@@ -186,14 +199,21 @@ def _cut_first(pods: Sequence[str], width: int) -> str:
 
 
 NAMESPACE = ViewColumn(
-    Message("namespace", "命名空间"), _text("namespace"), 10, share=1, sort="namespace", fit=_cut_text("namespace")
+    Message("namespace", "命名空间"),
+    _text_in_cluster("namespace"),
+    10,
+    share=1,
+    sort="namespace",
+    fit=_cut_in_cluster("namespace"),
 )
 SCORE = ViewColumn(Message("score", "评分"), _measured("score", quantities.score), 6, sort="score", to_right=True)
 ACTIVITY = ViewColumn(Message("activity", "活动"), _activity, 8, word="activity")
 
 CLUSTER: Mapping[View, Sequence[ViewColumn]] = {
     View.GPUS: (
-        ViewColumn(Message("node", "节点"), _text("node"), 10, share=1, sort="node", fit=_cut_text("node")),
+        ViewColumn(
+            Message("node", "节点"), _text_in_cluster("node"), 10, share=1, sort="node", fit=_cut_in_cluster("node")
+        ),
         ViewColumn(Message("gpu", "GPU"), _gpu_name, 4, sort="id"),
         ViewColumn(Message("model", "型号"), _short_model, 15, sort="model"),
         ViewColumn(Message("GPUs", "GPU 数"), _gpus("gpus"), 6, to_right=True, at_least=94, total=_sum_gpus("gpus")),
