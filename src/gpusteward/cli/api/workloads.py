@@ -8,7 +8,7 @@ from urllib.parse import quote
 from gpusteward.cli.api.client import Client
 from gpusteward.cli.api.errors import StatusError
 from gpusteward.cli.api.pagination import read_all, read_page
-from gpusteward.cli.json_access import Row, as_object, get_object, get_objects
+from gpusteward.cli.json_access import Row, as_object, get_object, get_objects, get_texts
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.core.did_you_mean import make_suggestion
 from gpusteward.core.errors import ConfigurationError, SourceError
@@ -68,11 +68,12 @@ def name_of(row: Row) -> WorkloadName:
     return WorkloadName(*(part if isinstance(part, str) else "" for part in parts))
 
 
-def label_workloads(rows: Iterable[Row]) -> dict[WorkloadName, str]:
-    """How the workloads of these rows are printed: with their cluster only if there are several."""
-    names = [name_of(row) for row in rows]
-    has_several = len({name.cluster for name in names}) > 1
-    return {name: str(name if has_several else name._replace(cluster="")) for name in names}
+def label_workloads(client: Client, names: Iterable[WorkloadName]) -> dict[WorkloadName, str]:
+    """How workloads are printed: with their cluster only if there are several."""
+    listed = list(names)
+    is_named = any(name.cluster for name in listed)
+    has_several = is_named and len(get_texts(as_object(client.read("/api/v1/health")), "clusters")) > 1
+    return {name: str(name if has_several else name._replace(cluster="")) for name in listed}
 
 
 class FoundWorkload(NamedTuple):

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gpusteward.cli.api.workloads import WorkloadName, find_workload
+from gpusteward.cli.api.workloads import WorkloadName, find_workload, label_workloads
 from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
 from gpusteward.cli.flags import (
     FlagParser,
@@ -72,7 +72,7 @@ def run(arguments: Sequence[str]) -> int:
     elif options.output == "csv":
         write_rows(list(_rows(detail)), (), keys=KEYS, output="csv")
     else:
-        title = Line(str(name), is_title=True)
+        title = Line(label_workloads(client, [name])[name], is_title=True)
         write_paragraphs([title, *describe_workload(detail, language)], sys.stdout)
     return EXIT_OK
 

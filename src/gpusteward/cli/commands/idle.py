@@ -109,7 +109,7 @@ def _read_workloads(
     idle = read_all(client, PATH, [*chosen, ("sort", "-idle_gpus")], advance=advance, is_wanted=_has_idle_gpus)
     suspicious = read_all(client, PATH, [*chosen, *signatures], advance=advance)
     rows = {name_of(row): row for row in (*idle.rows, *suspicious.rows)}
-    labels = label_workloads(rows.values())
+    labels = label_workloads(client, rows)
     return [{**_describe(row, idle.at), "workload": labels[name]} for name, row in rows.items()]
 
 

@@ -49,6 +49,7 @@ class Health:
     cycles: Cycles
     allocations: Annotated[int, Field(description="Containers on GPUs: one per container and GPU.")]
     workloads: int
+    clusters: Annotated[list[str], Field(description="Clusters that the series name; empty: they name none.")]
     gpus: Annotated[int | None, Field(description="Whole GPUs, held or not; null: the source does not count them.")]
     free_gpus: Annotated[int | None, Field(description="Those of which no part is held.")]
     active_gpus: Annotated[float, Field(description="GPUs in use; a share of a GPU is a fraction.")]
@@ -88,6 +89,7 @@ async def show_health(dependencies: Dependencies) -> Response:
             cycles=_count_cycles(dependencies, result),
             allocations=len(result.verdicts) if result else 0,
             workloads=len(result.workloads) if result else 0,
+            clusters=list(result.verdicts.usage.clusters) if result else [],
             gpus=fleet.gpus,
             free_gpus=fleet.free_gpus,
             active_gpus=round(counts.active, GPU_DIGITS),
