@@ -138,6 +138,8 @@ FLAGS = (
         "查看单台机器：其 agent 的地址（默认 http://127.0.0.1:9400）",
     ),
     Message("only this namespace; may be repeated", "只看该命名空间；可重复"),
+    Message("only this cluster, where there are several; may be repeated", "只看该集群（有多个集群时）；可重复"),
+    Message("its cluster, where there are several", "所在集群（有多个集群时）"),
     Message("only if idle for at least 30m, 2h, 7d", "只看空闲至少这么久的，例如 30m、2h、7d"),
     Message("order of the rows (default cost: of the current idle spell)", "行的顺序（默认 cost：本次空闲的费用）"),
     Message("exit 3 if any workload is listed", "列出任何工作负载时以 3 退出"),

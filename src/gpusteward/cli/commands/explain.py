@@ -49,9 +49,7 @@ def build_parser() -> FlagParser:
         "workload", metavar="WORKLOAD", help="NAME, NAMESPACE/NAME, KIND/NAME or NAMESPACE/KIND/NAME; a pod's name too"
     )
     parser.add_argument("--namespace", "-n", default="", metavar="NAME", help="namespace of the workload")
-    parser.add_argument(
-        "--cluster", default="", metavar="NAME", help="cluster of the workload, where there are several"
-    )
+    parser.add_argument("--cluster", default="", metavar="NAME", help="its cluster, where there are several")
     add_output_flags(parser)
     add_language_flag(parser)
     add_server_flags(parser)
