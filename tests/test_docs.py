@@ -231,8 +231,8 @@ def test_a_command_in_the_text_of_a_readme_succeeds(demo: Program, agent: Runnin
 
 EXPLAIN = "gpusteward explain "
 ROW = re.compile(
-    r"[a-z-]+ +[A-Z]\w+/[a-z0-9-]+ +(idle|suspicious) +[a-z-]+ +\d+/\d+ "
-    r"+[\dsmhd ]+\d{4}-\d\d-\d\d \d\d:\d\d \w+ +[\d.,]+ USD"
+    r"[a-z-]+/[A-Z]\w+/[a-z0-9-]+ +(idle|partly idle|suspicious) +[a-z-]+ +(integrated|sampled) +[a-z]+ +[\w -]+ "
+    r"+[\d.]+/[\d.]+ +[\dsmhd ]+( +[\d.,]+){3}"
 )
 PEOPLE = {
     module.__name__.rpartition(".")[2]: module.build_parser for module in (top, idle, explain, ps, doctor, report)
