@@ -70,7 +70,7 @@ def test_the_alert_of_an_idle_workload_is_resolved_when_it_works_again(tmp_path:
         "workload_kind": "Deployment",
         "workload": "web",
     }
-    assert alert["annotations"]["summary"].startswith("ml / Deployment web holds 1 GPU and has not used it since")
+    assert alert["annotations"]["summary"].startswith("ml/Deployment/web holds 1 GPU and has not used it since")
     assert "GPU memory in use: 4.0 GiB" in alert["annotations"]["description"]
     assert alert["annotations"]["signature"] == "parked"
 

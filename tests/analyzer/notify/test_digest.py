@@ -44,7 +44,7 @@ def test_the_digest_reports_the_recorded_week_and_is_sent_once(tmp_path: Path):
         "3.0 GPU-hours allocated: 2.0 used, 1.0 idle, 0.0 unknown.",
         "The idle GPU-hours cost 3.00 USD.",
         "Workloads with the most idle time:",
-        "- ml / Deployment web: 1.0 of 1.0 GPU-hours idle, cost 3.00 USD",
+        "- ml/Deployment/web: 1.0 of 1.0 GPU-hours idle, cost 3.00 USD",
         "Now: 1 workload with 1 GPU is completely idle; 0 more have some unused GPUs.",
     ]
 

@@ -74,7 +74,7 @@ def test_a_notice_names_gpus_time_peak_memory_cost_and_what_happens_next():
     (event,) = runner.cycle([gpu_of("ml", "web"), gpu_of("ml", "web", gpu=1)])
     assert event.body.splitlines() == [
         "Idle GPUs: ml",
-        "ml / Deployment web holds 2 GPUs and has not used any of them since 2026-09-21 12:03 UTC (2 h).",
+        "ml/Deployment/web holds 2 GPUs and has not used any of them since 2026-09-21 12:03 UTC (2 h).",
         "GPUs: node-1 0 (NVIDIA H100 80GB HBM3, GPU-ml-web-0), node-1 1 (NVIDIA H100 80GB HBM3, GPU-ml-web-1)",
         "Peak GPU core utilization in the last 10 min: 0 %",
         "GPU memory in use: 8.0 GiB",
@@ -90,8 +90,8 @@ def test_a_notice_about_several_workloads_has_one_line_with_evidence_for_each():
     assert event.body.splitlines()[1:5] == [
         "2 workloads hold 5 GPUs without using any of them.",
         "ml:",
-        f"- Deployment web: 4 GPUs, {since}; on node-1 0, node-1 1, and 2 more",
-        f"- Deployment ocr: 1 GPU, {since.replace('16.0', '4.0')}; on node-1 5",
+        f"- Deployment/web: 4 GPUs, {since}; on node-1 0, node-1 1, and 2 more",
+        f"- Deployment/ocr: 1 GPU, {since.replace('16.0', '4.0')}; on node-1 5",
     ]
 
 

@@ -100,11 +100,12 @@ def describe_idle(workload: IdleWorkload, options: MessageOptions) -> Iterator[s
 
 
 def name_workload(key: WorkloadKey, options: MessageOptions) -> str:
-    return f"{_name_namespace(key, options)} / {safe_name(key.kind)} {safe_name(key.name)}"
+    """As `gpusteward explain` accepts it."""
+    return f"{_name_namespace(key, options)}/{safe_name(key.kind)}/{safe_name(key.name)}"
 
 
 def _name_namespace(key: WorkloadKey, options: MessageOptions) -> str:
-    cluster = f"{safe_name(key.cluster)} / " if options.with_cluster and key.cluster else ""
+    cluster = f"{safe_name(key.cluster)}/" if options.with_cluster and key.cluster else ""
     return f"{cluster}{safe_name(key.namespace)}"
 
 
@@ -159,7 +160,7 @@ def _write_line(workload: IdleWorkload, options: MessageOptions) -> str:
     language = options.language
     return messages.LINE.text(
         language,
-        workload=f"{safe_name(workload.key.kind)} {safe_name(workload.key.name)}",
+        workload=f"{safe_name(workload.key.kind)}/{safe_name(workload.key.name)}",
         gpus=format_gpus(workload.gpus),
         duration=format_duration(workload.idle_seconds, language),
         since=format_time(workload.idle_since, options.time_zone),
