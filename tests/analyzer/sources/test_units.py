@@ -52,7 +52,7 @@ def test_durations_are_parsed(text: str, seconds: float):
     assert parse_duration(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "30", "s", "1x", "5m "[::-1], "0s", "-1s"])
+@pytest.mark.parametrize("text", ["", "s", "1x", "5m "[::-1], "0s", "-1s"])
 def test_an_invalid_duration_is_refused(text: str):
     with pytest.raises(ValidationError):
         PrometheusSettings(step=text)
