@@ -135,8 +135,11 @@ def test_a_failing_notifier_costs_neither_a_result_nor_the_thread():
 def test_every_cycle_is_counted_once_in_the_histogram():
     cycles = Cycles()
     cycles.run()
+    succeeded_at = cycles.stats.last_succeeded_at
+    assert succeeded_at is not None
     cycles.source.failure = SourceError("the engine does not respond")
     cycles.run()
+    assert cycles.stats.last_succeeded_at == succeeded_at, "a failed cycle does not count as the last one"
     assert cycles.stats.duration_counts[-1] == 2
     assert cycles.stats.seconds_total > 0
     assert cycles.stats.last_ended_at is not None

@@ -32,6 +32,10 @@ class ActiveSource:
         return self._closed_counts + Counter(self._source.request_counts)
 
     @property
+    def target_counts(self) -> Mapping[str, int]:
+        return self._source.target_counts
+
+    @property
     def source(self) -> CountingSource:
         """The source in use."""
         return self._source

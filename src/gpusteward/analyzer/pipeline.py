@@ -106,6 +106,7 @@ class CycleStats:
     failed: int = 0
     last_error: str = ""
     last_ended_at: float | None = None  # unix seconds
+    last_succeeded_at: float | None = None  # end of the last successful cycle
     seconds_total: float = 0.0
     duration_counts: list[int] = field(default_factory=lambda: [0] * len(DURATION_BUCKETS))  # cumulative
     stages: dict[str, StageStats] = field(default_factory=dict)
@@ -253,6 +254,7 @@ class Pipeline:
 
     def _finish(self, result: Result) -> None:
         self.stats.finished += 1
+        self.stats.last_succeeded_at = time.time()
         self.stats.last_error = ""
         log.info(
             "cycle_finished",

@@ -51,7 +51,12 @@ SERVICE_INFO = _gpu_oour(
 
 BUILD_INFO = _own("build_info", ("version",), "Version of gpusteward; always 1.")
 CYCLE_SECONDS = _own("last_cycle_duration_seconds", (), "Duration of the last cycle.")
-CYCLE_TIME = _own("last_cycle_timestamp_seconds", (), "End of the last cycle, unix time.")
+CYCLE_TIME = _own("last_cycle_timestamp_seconds", (), "End of the last successful cycle, unix time.")
+RESULT_TIME = _own("result_timestamp_seconds", (), "Time of the last result: the end of its window, unix time.")
+RESULT_AGE = _own("result_age_seconds", (), "Age of the last result.")
+RESULT_MAX_AGE = _own("result_max_age_seconds", (), "Age from which a result is no longer exported.")
+UNKNOWN_RATIO = _own("unknown_ratio", (), "Allocations that could not be judged / all allocations of the last result.")
+TARGETS = _own("scrape_targets", ("state",), "Targets of the embedded source by their last scrape: up, down.")
 QUERIES = _own("queries_total", ("result",), "Queries sent to the engine by result: ok or failed.", MetricType.COUNTER)
 COVERAGE = _own("coverage_ratio", (), "Samples seen / samples expected, over all allocations.")
 UNKNOWN = _own("unknown_allocations", ("reason",), "Allocations that could not be judged, by reason.")

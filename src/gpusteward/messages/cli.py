@@ -116,6 +116,10 @@ INVALID_WORKLOAD = Message(
     "{name!r} is not a workload: write NAMESPACE/NAME or NAMESPACE/KIND/NAME",
     "{name!r} 不是工作负载名：请写成 NAMESPACE/NAME 或 NAMESPACE/KIND/NAME",
 )
+STALE_RESULT = Message(
+    "as of {clock} ({age} ago): no newer result, the engine has not answered since",
+    "截至 {clock}（{age} 前）：此后引擎没有响应，没有更新的结果",
+)
 NO_IDLE_WORKLOADS = Message("No idle or suspicious workloads.", "没有空闲或可疑的工作负载。")
 NO_IDLE_WORKLOADS_IN = Message("No idle or suspicious workloads in {names}.", "{names} 中没有空闲或可疑的工作负载。")
 NO_GPUS_HELD_IN = Message("No GPUs are held in {names} now.", "{names} 目前没有占用 GPU。")

@@ -6,6 +6,7 @@ with running_api(make_result(...), source=FakeSource()) as api: api.get("/api/v1
 import asyncio
 import json
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections import Counter
@@ -138,6 +139,7 @@ class FakeSource:
     """One process in each pod, except in pods called `server...`, which no agent reports."""
 
     request_counts: Mapping[str, int] = field(default_factory=lambda: {"ok": 3, "failed": 0})
+    target_counts: Mapping[str, int] = field(default_factory=dict)
     described: Mapping[str, Any] = field(
         default_factory=lambda: {"url": "http://engine", "engine": "Prometheus", "failures": {}}
     )
@@ -236,12 +238,13 @@ def make_dependencies(
         ledger=FakeLedger(),
         deliveries=FakeDeliveries(),
         model_calls=ModelCounters(failures=Counter()),
+        clock=(lambda: result.at) if result else time.time,  # every result is fresh
     )
     dependencies = replace(dependencies, **others)
     if result is not None:
         ResultPublisher(dependencies.results, dependencies.events).publish(result)
         dependencies.cycles.stats.finished = 1
-        dependencies.cycles.stats.last_ended_at = result.at
+        dependencies.cycles.stats.last_ended_at = dependencies.cycles.stats.last_succeeded_at = result.at
     return dependencies
 
 

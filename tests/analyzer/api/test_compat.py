@@ -192,14 +192,21 @@ def test_before_the_first_cycle_everything_is_empty_and_nothing_fails():
         assert (health["status"], health["prometheus_connected"], health["last_analysis"]) == ("degraded", False, None)
 
 
-def test_health_has_the_keys_of_gpu_oour_and_warns_of_an_old_result(api: Api):
-    assert api.get("/health").json == {
+def test_health_has_the_keys_of_gpu_oour_and_warns_of_an_old_result():
+    result = small_result()
+    with running_api(result, settings=GPU_OOUR_SETTINGS, clock=lambda: result.at + 901) as api:
+        health = api.get("/health").json
+    assert health.pop("result_age_seconds") == 901
+    assert health == {
         "status": "warning",
         "prometheus_connected": True,
         "last_analysis": "2026-09-21T14:13:20",
         "analysis_timeout": True,
         "ai_enabled": False,
         "interval": 300,
+        "unknown_ratio": 0.2,
+        "targets": None,
+        "targets_up": None,
     }
 
 

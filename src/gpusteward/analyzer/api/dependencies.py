@@ -1,6 +1,7 @@
 """The components behind the endpoints; `app.py` creates them, tests replace them with fakes."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Protocol
 
@@ -11,6 +12,7 @@ from gpusteward.analyzer.api.http.concurrency_limits import ConcurrencyLimit
 from gpusteward.analyzer.api.http.problems import not_ready
 from gpusteward.analyzer.api.http.roles import Roles
 from gpusteward.analyzer.api.result_store import PublishedResult, ResultStore
+from gpusteward.analyzer.data_health import DataHealth, assess_data
 from gpusteward.analyzer.explain.counters import ModelCounters
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
@@ -55,6 +57,10 @@ class SourceReader(Protocol):
     @property
     def request_counts(self) -> Mapping[str, int]:
         """Queries since the start by result: ok or failed."""
+
+    @property
+    def target_counts(self) -> Mapping[str, int]:
+        """Targets of the embedded source by the state of their last scrape: up, down; empty for an engine."""
 
     def describe(self) -> Mapping[str, Any]: ...
 
@@ -115,6 +121,17 @@ class ApiDependencies:
     deliveries: DeliveryControl
     model_calls: ModelCounters
     limits: RequestLimits = field(default_factory=RequestLimits)
+    clock: Callable[[], float] = time.time
+
+    def assess_data(self) -> DataHealth:
+        published = self.results.published
+        return assess_data(
+            published.result if published else None,
+            stats=self.cycles.stats,
+            settings=self.settings.current,
+            target_counts=self.source.target_counts,
+            now=self.clock(),
+        )
 
     def describe_ledger(self) -> Mapping[str, Any] | None:
         """The state of the ledger, also where the stage `record` failed before it reached the database."""

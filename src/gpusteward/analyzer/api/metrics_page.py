@@ -5,6 +5,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies
 from gpusteward.analyzer.api.http.responses import send_body
+from gpusteward.analyzer.data_health import DataHealth
 from gpusteward.analyzer.gzip_blocks import Body
 from gpusteward.analyzer.metrics import health_metrics
 from gpusteward.core.exposition import OPENMETRICS_TYPE, TEXT_TYPE, render_page
@@ -22,20 +23,23 @@ router = APIRouter(dependencies=[Depends(may_read)], tags=["gpu-oour"])
 async def show_metrics(request: Request, dependencies: Dependencies) -> Response:
     """gpu-oour's metrics and the analyzer's own health, as text or OpenMetrics by `Accept`, gzip by `Accept-Encoding`.
 
-    What could not be measured has no sample. A GPU has one status at a time.
+    What could not be measured has no sample. A GPU has one status at a time. A result that is older than
+    `scheduler.max_result_age_seconds` is left out; the analyzer's own metrics stay.
     """
     chosen = choose_format(request.headers.get("accept", ""))
     content_type = TEXT_TYPE if chosen == TEXT_TYPE else OPENMETRICS_TYPE  # version 0.0.1 has the same body
-    body = dependencies.results.page.get(content_type) or Body()
+    health = dependencies.assess_data()
+    body = Body() if health.is_too_old else dependencies.results.page.get(content_type) or Body()
     is_gzip = accepts_gzip(request.headers.get("accept-encoding", ""))
-    return send_body(body, gzip=is_gzip, media_type=chosen, tail=_render_health(dependencies, content_type))
+    return send_body(body, gzip=is_gzip, media_type=chosen, tail=_render_health(dependencies, health, content_type))
 
 
-def _render_health(dependencies: ApiDependencies, content_type: str) -> bytes:
+def _render_health(dependencies: ApiDependencies, health: DataHealth, content_type: str) -> bytes:
     published = dependencies.results.published
     page = render_page(
         [
             *health_metrics.cycle_families(published.result if published else None, dependencies.cycles.stats),
+            *health_metrics.data_families(health),
             *health_metrics.model_families(dependencies.model_calls),
             *health_metrics.query_families(dependencies.source.request_counts),
             *health_metrics.reload_families(dependencies.settings.count_reloads()),

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gpusteward import __version__
+from gpusteward.analyzer.data_health import DataHealth
 from gpusteward.analyzer.explain.counters import ModelCounters
 from gpusteward.analyzer.metrics.result_metrics import family_by
 from gpusteward.analyzer.notify.outbox.delivery_counters import DELIVERY_RESULTS
@@ -19,11 +20,24 @@ def cycle_families(result: Result | None, stats: CycleStats) -> Iterator[Family]
     yield Family(metrics.ANALYSES, [("", stats.finished)])
     yield Family(metrics.ANALYSIS_ERRORS, [("", stats.failed)])
     yield _durations(stats)
-    if stats.last_ended_at is not None:
-        yield Family(metrics.CYCLE_TIME, [("", round(stats.last_ended_at, 3))])
+    if stats.last_succeeded_at is not None:
+        yield Family(metrics.CYCLE_TIME, [("", round(stats.last_succeeded_at, 3))])
     if result is not None:
         yield Family(metrics.CYCLE_SECONDS, [("", round(result.seconds, 3))])
         yield _service_info(result)
+
+
+def data_families(health: DataHealth) -> Iterator[Family]:
+    """How old and how complete the last result is."""
+    yield Family(metrics.RESULT_MAX_AGE, [("", health.max_age_seconds)])
+    if health.result_at is not None and health.age_seconds is not None:
+        yield Family(metrics.RESULT_TIME, [("", round(health.result_at, 3))])
+        yield Family(metrics.RESULT_AGE, [("", round(health.age_seconds, 3))])
+    if health.unknown_ratio is not None:
+        yield Family(metrics.UNKNOWN_RATIO, [("", health.unknown_ratio)])
+    if health.targets:
+        down = health.targets - health.targets_up
+        yield family_by(metrics.TARGETS, "state", {"up": health.targets_up, "down": down})
 
 
 def _durations(stats: CycleStats) -> Family:

@@ -35,6 +35,10 @@ ADVISED: Mapping[str, tuple[float, float, str]] = {
 """Values that gpu-oour accepts and that are unwise are used, and logged once: from, to, reason."""
 
 
+LATE_INTERVALS = 3
+"""A result that is older than so many intervals is late, as in gpu-oour."""
+
+
 class SchedulerSettings(BaseModel):
     """`scheduler.*`: when cycles run."""
 
@@ -43,6 +47,11 @@ class SchedulerSettings(BaseModel):
     interval: int = Field(default=300, ge=1, description="Seconds between the starts of two cycles.")
     max_workers: int = Field(
         default=8, ge=1, description="Concurrent queries; also limited by prometheus.max_concurrent_queries."
+    )
+    max_result_age_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        description="Age from which /metrics no longer exports a result; default: three intervals and the window.",
     )
 
 
@@ -126,6 +135,12 @@ class Settings(BaseModel):
             signatures=self.judge.signatures,
             history=self.judge.memory,
         )
+
+    @property
+    def max_result_age_seconds(self) -> float:
+        """Older results say nothing about the present."""
+        given = self.scheduler.max_result_age_seconds
+        return LATE_INTERVALS * self.scheduler.interval + self.prometheus.window_seconds if given is None else given
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

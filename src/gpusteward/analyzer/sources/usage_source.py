@@ -44,3 +44,7 @@ class CountingSource(UsageSource, Protocol):
     @property
     def request_counts(self) -> Mapping[str, int]:
         """Requests since the start by result: ok or failed."""
+
+    @property
+    def target_counts(self) -> Mapping[str, int]:
+        """Targets by the state of their last scrape: up, down; empty for an engine, which scrapes by itself."""

@@ -1,7 +1,7 @@
 """Lists of the analyzer's API, page by page."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 
 from gpusteward.cli.api.client import Client, Query
@@ -31,6 +31,7 @@ class WholeList:
 
     rows: list[Row]
     at: float | None
+    result: Row = field(default_factory=dict)  # its stamp
 
 
 def read_page(client: Client, path: str, query: Query, *, cursor: str | None = None) -> ListPage:
@@ -80,10 +81,11 @@ def _read_pages(client: Client, path: str, query: Query, *, advance: Advance) ->
 
 def _collect(pages: Iterable[ListPage], is_wanted: Callable[[Row], bool]) -> WholeList:
     rows: list[Row] = []
-    at = None
+    at: float | None = None
+    result: Row = {}
     for page in pages:
         wanted = list(takewhile(is_wanted, page.rows))
-        rows, at = [*rows, *wanted], get_time(page.result, "at")
+        rows, at, result = [*rows, *wanted], get_time(page.result, "at"), page.result
         if len(wanted) < len(page.rows):
             break
-    return WholeList(rows, at)
+    return WholeList(rows, at, result)

@@ -19,7 +19,7 @@ from gpusteward.cli.json_access import Row, as_object, get_object, get_objects, 
 from gpusteward.cli.output.ended_text import describe_ended
 from gpusteward.cli.output.formats import write_json, write_rows
 from gpusteward.cli.output.paragraphs import Line, write_paragraphs
-from gpusteward.cli.output.verdict_texts import describe_workload
+from gpusteward.cli.output.verdict_texts import describe_workload, warn_stale
 from gpusteward.core.messages import Language
 
 KEYS = (
@@ -65,6 +65,7 @@ def run(arguments: Sequence[str]) -> int:
         _write_ended(name, ended, output=options.output, language=language)
         return EXIT_OK
     detail = as_object(client.read(name.path, [*name.query, ("language", language)]))
+    warn_stale(get_object(detail, "result"), language)
     if options.output == "json":
         write_json(detail)
     elif options.output == "csv":

@@ -28,6 +28,7 @@ from gpusteward.cli.output.console import Advance, show_progress
 from gpusteward.cli.output.formats import write_rows
 from gpusteward.cli.output.idle_table import format_row, list_columns, sum_up
 from gpusteward.cli.output.quantities import MICROS
+from gpusteward.cli.output.verdict_texts import warn_stale
 from gpusteward.core.messages import Language
 from gpusteward.core.verdicts import Signature
 from gpusteward.messages import cli as messages
@@ -82,10 +83,11 @@ def run(arguments: Sequence[str]) -> int:
     namespaces = options.namespace or ()
     with show_progress(messages.READING_WORKLOADS.text(language)) as advance:
         holding = check_namespaces(client, namespaces)
-        found = _read_workloads(client, namespaces, options.cluster or (), advance)
+        found, stamp = _read_workloads(client, namespaces, options.cluster or (), advance)
         costs = read_idle_costs(client) if found else IdleCosts()
     rows = [_add_cost(row, costs) for row in found if options.longer_than <= (row["idle_seconds"] or 0)]
     rows.sort(key=lambda row: (SORTS[options.sort](row), *_rank(row)))
+    warn_stale(stamp, language)
     if rows or options.output in ("json", "csv"):
         _write(rows, options, costs=costs, language=language)
     else:
@@ -102,15 +104,15 @@ def _explain_empty(namespaces: Sequence[str], holding: Sequence[str], language: 
 
 def _read_workloads(
     client: Client, namespaces: Sequence[str], clusters: Sequence[str], advance: Advance
-) -> list[IdleRow]:
-    """Those with idle GPUs, and those with a suspicious signature."""
+) -> tuple[list[IdleRow], Row]:
+    """Those with idle GPUs, and those with a suspicious signature; and the stamp of their result."""
     chosen = [*(("namespace", name) for name in namespaces), *(("cluster", name) for name in clusters)]
     signatures = [("signature", each) for each in SUSPICIOUS]
     idle = read_all(client, PATH, [*chosen, ("sort", "-idle_gpus")], advance=advance, is_wanted=_has_idle_gpus)
     suspicious = read_all(client, PATH, [*chosen, *signatures], advance=advance)
     rows = {name_of(row): row for row in (*idle.rows, *suspicious.rows)}
     labels = label_workloads(client, rows)
-    return [{**_describe(row, idle.at), "workload": labels[name]} for name, row in rows.items()]
+    return [{**_describe(row, idle.at), "workload": labels[name]} for name, row in rows.items()], idle.result
 
 
 def _descending(value: float | None) -> float:

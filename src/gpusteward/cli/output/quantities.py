@@ -94,6 +94,11 @@ def local_time(at: float | None) -> str:
     return UNKNOWN if at is None else time.strftime("%Y-%m-%d %H:%M %Z", time.localtime(at))
 
 
+def clock_time(at: float, *, age_seconds: float) -> str:
+    """The time of day to the second; with the date from half a day on."""
+    return time.strftime("%H:%M:%S" if age_seconds < 43_200 else "%Y-%m-%d %H:%M:%S", time.localtime(at))
+
+
 def iso_time(text: str | None) -> str:
     """A time of the API."""
     return UNKNOWN if text is None else local_time(datetime.fromisoformat(text).timestamp())

@@ -1,5 +1,6 @@
 """The verdict on a workload as paragraphs, for `explain` and for an opened workload in `top`."""
 
+import sys
 from collections.abc import Iterator
 
 from gpusteward.cli.json_access import (
@@ -25,6 +26,21 @@ from gpusteward.messages.verdicts import ACTIVITIES, PROOFS, SIGNATURES, STATUSE
 def describe_workload(detail: Row, language: Language) -> Iterator[Line]:
     yield from describe_verdict_with_reasons(detail, language)
     yield from describe_evidence(detail, language)
+
+
+def describe_stale(stamp: Row, language: Language) -> str:
+    """A warning where the result is old; else an empty text. `stamp`: `result` of a response."""
+    at, age = get_time(stamp, "at"), get_number(stamp, "age_seconds")
+    if stamp.get("stale") is not True or at is None or age is None:
+        return ""
+    clock = quantities.clock_time(at, age_seconds=age)
+    return messages.STALE_RESULT.text(language, clock=clock, age=quantities.duration(age))
+
+
+def warn_stale(stamp: Row, language: Language) -> None:
+    """On standard error, so that the output stays as it is."""
+    if warning := describe_stale(stamp, language):
+        print(warning, file=sys.stderr)
 
 
 def describe_verdict_with_reasons(detail: Row, language: Language) -> Iterator[Line]:

@@ -58,6 +58,7 @@ def test_a_failing_target_affects_no_other_and_its_reason_is_reported():
         assert [one.container.pod for one in table.allocations] == ["one"]
         report = source.describe()
         assert (report["targets"], report["targets_up"]) == (3, 1)
+        assert source.target_counts == {"up": 1, "down": 2}
         assert "within 0.5 s" in state(source, "/hangs")["error"]
         assert "404" in state(source, "/gone")["error"]
         assert state(source, "/good")["error"] == ""

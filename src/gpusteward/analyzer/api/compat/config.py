@@ -12,7 +12,6 @@ from gpusteward.analyzer.api.dependencies import Dependencies
 from gpusteward.analyzer.api.home_page import prefers_html, send_home_page
 from gpusteward.analyzer.api.http.problems import find_language
 from gpusteward.analyzer.api.http.responses import send_json
-from gpusteward.analyzer.api.v1.health import find_status, is_connected, is_late
 from gpusteward.analyzer.settings.masked import mask_value
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.logs import Log
@@ -66,17 +65,24 @@ async def show_service(request: Request, dependencies: Dependencies) -> Response
 async def show_health(dependencies: Dependencies) -> Response:
     """Needs no token, because probes of a kubelet have none: it describes the service, not the cluster.
 
-    healthy; degraded: the last cycle could read nothing; warning: the last analysis is older than three intervals.
+    healthy; degraded: the last cycle could read nothing, everything is unknown, or all targets are lost; warning: the
+    last analysis is older than three intervals, or more than half is unknown. The HTTP status is 200 in every case: a
+    restart would not help. The last four fields are additions to gpu-oour's.
     """
     published, settings = dependencies.results.published, dependencies.settings.current
+    health = dependencies.assess_data()
     return send_json(
         {
-            "status": find_status(dependencies),
-            "prometheus_connected": is_connected(dependencies),
+            "status": health.status,
+            "prometheus_connected": health.is_connected,
             "last_analysis": format_time(published.result.at) if published else None,
-            "analysis_timeout": is_late(dependencies),
+            "analysis_timeout": health.is_late,
             "ai_enabled": settings.ai.enabled,
             "interval": settings.scheduler.interval,
+            "result_age_seconds": None if health.age_seconds is None else round(health.age_seconds, 1),
+            "unknown_ratio": health.unknown_ratio,
+            "targets": health.targets,
+            "targets_up": None if health.targets is None else health.targets_up,
         }
     )
 

@@ -1,9 +1,8 @@
 """/api/v1/health: the state of the analyzer, in numbers."""
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Depends, Response
@@ -16,15 +15,13 @@ from gpusteward.analyzer.api.http.responses import format_utc, send_json
 from gpusteward.analyzer.api.v1.gpus import view_fleet, view_gpu_counts
 from gpusteward.analyzer.api.v1.pagination import ResultStamp, stamp
 from gpusteward.analyzer.api.v1.workloads import view_workloads
+from gpusteward.analyzer.data_health import Status
 from gpusteward.analyzer.judge.fleet import NO_GPUS, UNKNOWN_FLEET
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import DOUBTS, Column
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(may_read)], tags=["health"])
-
-Status = Literal["healthy", "degraded", "warning"]
-LATE_AFTER_INTERVALS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +32,7 @@ class Cycles:
     failed: int
     last_error: Annotated[str, Field(description="Why the last cycle failed; empty when it did not.")]
     last_ended_at: str | None
+    last_succeeded_at: str | None
     last_seconds: float | None
     interval_seconds: float
 
@@ -67,6 +65,10 @@ class Health:
     measured: Annotated[int, Field(description="Allocations that have samples in the window.")]
     measured_coverage: Annotated[float | None, Field(description="Samples seen / samples expected, over these.")]
     unknown: Annotated[dict[str, int], Field(description="Allocations that could not be judged, by reason.")]
+    unknown_ratio: Annotated[float | None, Field(description="Their share of all allocations; null without any.")]
+    targets: Annotated[int | None, Field(description="Targets of the embedded source; null: an engine is read.")]
+    targets_up: Annotated[int | None, Field(description="Those whose last scrape succeeded.")]
+    result_age_seconds: Annotated[float | None, Field(description="null before the first result.")]
     settings_reloads: dict[str, int]
     listeners: int
     ledger: Annotated[Mapping[str, Any] | None, Field(description="The state of the ledger; null if it is disabled.")]
@@ -76,14 +78,18 @@ class Health:
 
 @router.get("/health", summary="Health in numbers", response_model=Health)
 async def show_health(dependencies: Dependencies) -> Response:
-    """More than gpu-oour's /health: cycles, coverage, reasons for unknown allocations, ledger, deliveries."""
-    published = dependencies.results.published
+    """More than gpu-oour's /health: cycles, coverage, reasons for unknown allocations, ledger, deliveries.
+
+    degraded: nothing can be read, every allocation is unknown, or every target of the embedded source is lost;
+    warning: the last result is older than three intervals, or more than half of the allocations or targets are.
+    """
+    published, health = dependencies.results.published, dependencies.assess_data()
     result = published.result if published else None
     fleet = view_fleet(published) if published else UNKNOWN_FLEET
     counts = view_gpu_counts(published) if published else NO_GPUS
     return send_json(
         Health(
-            status=find_status(dependencies),
+            status=health.status,
             version=__version__,
             ready=result is not None,
             cycles=_count_cycles(dependencies, result),
@@ -102,32 +108,17 @@ async def show_health(dependencies: Dependencies) -> Response:
             measured=len(_list_measured(result)),
             measured_coverage=_average(_list_measured(result)),
             unknown=_count_unknown(result),
+            unknown_ratio=health.unknown_ratio,
+            targets=health.targets,
+            targets_up=None if health.targets is None else health.targets_up,
+            result_age_seconds=None if health.age_seconds is None else round(health.age_seconds, 1),
             settings_reloads=dict(dependencies.settings.count_reloads()),
             listeners=dependencies.events.listeners,
             ledger=dependencies.describe_ledger(),
             deliveries=dependencies.describe_deliveries(),
-            result=stamp(result) if result else None,
+            result=stamp(result, now=dependencies.clock()) if result else None,
         )
     )
-
-
-def find_status(dependencies: ApiDependencies) -> Status:
-    """Degraded while the source cannot be read, warning while the last result is old."""
-    if not is_connected(dependencies):
-        return "degraded"
-    return "warning" if is_late(dependencies) else "healthy"
-
-
-def is_connected(dependencies: ApiDependencies) -> bool:
-    """Whether the last cycle succeeded."""
-    return dependencies.cycles.stats.finished > 0 and not dependencies.cycles.stats.last_error
-
-
-def is_late(dependencies: ApiDependencies) -> bool:
-    published = dependencies.results.published
-    if published is None:
-        return False
-    return time.time() - published.result.at > LATE_AFTER_INTERVALS * dependencies.settings.current.scheduler.interval
 
 
 def _count_cycles(dependencies: ApiDependencies, result: Result | None) -> Cycles:
@@ -137,6 +128,7 @@ def _count_cycles(dependencies: ApiDependencies, result: Result | None) -> Cycle
         failed=stats.failed,
         last_error=stats.last_error,
         last_ended_at=format_utc(stats.last_ended_at),
+        last_succeeded_at=format_utc(stats.last_succeeded_at),
         last_seconds=round(result.seconds, 3) if result else None,
         interval_seconds=dependencies.settings.current.scheduler.interval,
     )

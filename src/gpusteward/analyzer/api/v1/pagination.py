@@ -23,6 +23,7 @@ from gpusteward.core.verdicts import Activity, Proof, Signature, State
 from gpusteward.messages import api_errors
 
 MOST_ROWS = 1000
+STALE_INTERVALS = 2
 Row = TypeVar("Row")
 FilterValue = Annotated[str, Field(max_length=253)]
 FilterValues = Annotated[tuple[FilterValue, ...], Field(max_length=50)]
@@ -69,6 +70,8 @@ class ResultStamp:
     number: int
     at: Annotated[str, Field(description="The end of the window, UTC.")]
     window_seconds: float
+    age_seconds: Annotated[float, Field(description="How long ago that was.")]
+    stale: Annotated[bool, Field(description="Whether newer results are missing: it is older than two intervals.")]
 
 
 @dataclass(frozen=True)
@@ -106,17 +109,33 @@ def send_page(request: Request, query: ListQuery, *, result: Result, view: RowVi
     end = offset + query.limit
     items = [view.row(number) for number in order[offset:end].tolist()]
     following = _write_cursor(query, result, end) if end < len(order) else None
-    return send_json(Page(items, len(order), following, stamp(result)), etag=etag)
+    return send_json(Page(items, len(order), following, stamp(result, now=read_clock(request))), etag=etag)
 
 
 def make_etag(request: Request, result: Result) -> str:
-    """Changes with the result and with the path and query of the request."""
-    target = f"{request.url.path}?{request.url.query}"
+    """Changes with the result, once that is stale, and with the path and query of the request."""
+    target = f"{request.url.path}?{request.url.query}" + " stale" * is_stale(result, now=read_clock(request))
     return f'"{result.tag}-{_digest(target)}"'
 
 
-def stamp(result: Result) -> ResultStamp:
-    return ResultStamp(result.tag, result.number, format_utc(result.at) or "", result.verdicts.usage.window_seconds)
+def read_clock(request: Request) -> float:
+    now: float = request.app.state.dependencies.clock()
+    return now
+
+
+def stamp(result: Result, *, now: float) -> ResultStamp:
+    return ResultStamp(
+        tag=result.tag,
+        number=result.number,
+        at=format_utc(result.at) or "",
+        window_seconds=result.verdicts.usage.window_seconds,
+        age_seconds=round(max(0.0, now - result.at), 1),
+        stale=is_stale(result, now=now),
+    )
+
+
+def is_stale(result: Result, *, now: float) -> bool:
+    return now - result.at > STALE_INTERVALS * result.settings.scheduler.interval
 
 
 def _fingerprint(query: ListQuery) -> str:

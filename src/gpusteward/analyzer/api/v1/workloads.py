@@ -32,6 +32,7 @@ from gpusteward.analyzer.api.v1.pagination import (
     SignatureName,
     StateName,
     make_etag,
+    read_clock,
     send_page,
     stamp,
 )
@@ -280,7 +281,7 @@ def show_workload(
     etag = make_etag(request, published.result)
     if has_current(request, etag):
         return send_not_modified(etag)
-    return send_json(_detail(published, number, language=lang or language), etag=etag)
+    return send_json(_detail(published, number, language=lang or language, now=read_clock(request)), etag=etag)
 
 
 def find_workload(table: WorkloadTable, *, kind: str, namespace: str, name: str, cluster: str | None) -> int:
@@ -295,7 +296,7 @@ def find_workload(table: WorkloadTable, *, kind: str, namespace: str, name: str,
     return next(iter(found.values()))
 
 
-def _detail(published: PublishedResult, number: int, *, language: Language) -> WorkloadDetail:
+def _detail(published: PublishedResult, number: int, *, language: Language, now: float) -> WorkloadDetail:
     result = published.result
     verdict: WorkloadVerdict = result.workloads.verdict(number, language=language)
     rows = result.workloads.rows(number)
@@ -307,7 +308,7 @@ def _detail(published: PublishedResult, number: int, *, language: Language) -> W
         evidence=_rounded(verdict.evidence),
         allocations=[_judged(published, row, language=language) for row in rows[:MOST_ALLOCATIONS].tolist()],
         allocations_total=len(rows),
-        result=stamp(result),
+        result=stamp(result, now=now),
     )
 
 

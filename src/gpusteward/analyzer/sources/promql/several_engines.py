@@ -67,6 +67,11 @@ class SeveralEngines:
         self._threads = ThreadPoolExecutor(len(self._shards), thread_name_prefix="engine")
 
     @property
+    def target_counts(self) -> Mapping[str, int]:
+        """None: the engine scrapes."""
+        return {}
+
+    @property
     def request_counts(self) -> Mapping[str, int]:
         """Requests since the start by result: ok or failed."""
         counts = Counter[str](ok=0, failed=0)

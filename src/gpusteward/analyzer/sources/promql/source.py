@@ -62,6 +62,11 @@ class PrometheusSource:
         return self._discovered
 
     @property
+    def target_counts(self) -> Mapping[str, int]:
+        """None: the engine scrapes."""
+        return {}
+
+    @property
     def request_counts(self) -> Mapping[str, int]:
         """Requests since the start by result: ok or failed."""
         return self._engine.request_counts

@@ -87,6 +87,13 @@ class ScrapeSource:
             self._loop.start()
 
     @property
+    def target_counts(self) -> Mapping[str, int]:
+        """Targets by the state of their last scrape: up, down."""
+        health = self._loop.health.copy().values()  # another thread scrapes
+        down = sum(bool(state.error) for state in health)
+        return {"up": len(health) - down, "down": down}
+
+    @property
     def request_counts(self) -> Mapping[str, int]:
         """Scrapes since the start by result: ok or failed."""
         return self._loop.scrape_counts

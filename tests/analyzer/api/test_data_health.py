@@ -1,0 +1,109 @@
+"""Health and /metrics say how old and how complete the data is; results that are too old are not exported."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.cli.main import main
+from tests.analyzer.api.server import Api, FakeSource, make_result, running_api
+from tests.analyzer.usage_tables import resting, table_of, working
+
+INTERVAL = Settings.model_validate({"scheduler": {"interval": 60}})  # the limit is 3 * 60 + 600 s
+
+
+def result_of_age(seconds: float, *rows: Mapping[Any, float], settings: Settings = INTERVAL):
+    return make_result(table_of(*(rows or (resting(), working())), at=time.time() - seconds), settings=settings)
+
+
+def samples(api: Api) -> dict[str, str]:
+    lines = api.get("/metrics").body.decode().splitlines()
+    return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+
+
+def test_a_result_that_is_too_old_is_not_exported_and_the_own_metrics_stay():
+    for age, is_exported in ((700, True), (800, False)):
+        with running_api(clock=time.time, result=result_of_age(age)) as api:
+            found = samples(api)
+        names = {name.partition("{")[0] for name in found}
+        assert ("gpu_utilization_score" in names) is is_exported
+        assert ("gpu_idle_count" in names) is is_exported
+        assert {"gpu_analysis_total", "gpu_analysis_errors_total", "gpusteward_analyzer_build_info"} <= names
+        assert float(found["gpusteward_analyzer_result_age_seconds"]) == pytest.approx(age, abs=30)
+        assert float(found["gpusteward_analyzer_result_max_age_seconds"]) == 780
+
+
+def test_the_limit_can_be_set():
+    settings = Settings.model_validate({"scheduler": {"interval": 60, "max_result_age_seconds": 100}})
+    with running_api(clock=time.time, result=result_of_age(110, settings=settings)) as api:
+        assert not [name for name in samples(api) if name.startswith("gpu_utilization_score")]
+
+
+def test_the_time_of_the_last_cycle_is_that_of_the_last_successful_one():
+    with running_api(clock=time.time, result=result_of_age(200)) as api:
+        before = samples(api)["gpusteward_analyzer_last_cycle_timestamp_seconds"]
+        api.cycles.stats.failed, api.cycles.stats.last_error = 1, "the engine is down"
+        api.cycles.stats.last_ended_at = time.time()
+        assert samples(api)["gpusteward_analyzer_last_cycle_timestamp_seconds"] == before
+
+
+@pytest.mark.parametrize(
+    ("age", "rows", "targets", "status"),
+    [
+        (10, (resting(), working()), {}, "healthy"),
+        (10, (resting(), {}), {}, "healthy"),
+        (10, (resting(), {}, {}), {}, "warning"),
+        (10, ({}, {}), {}, "degraded"),
+        (200, (resting(),), {}, "warning"),
+        (10, (resting(),), {"up": 3, "down": 1}, "healthy"),
+        (10, (resting(),), {"up": 1, "down": 3}, "warning"),
+        (10, (resting(),), {"up": 0, "down": 3}, "degraded"),
+    ],
+)
+def test_the_status_speaks_of_the_data(age: float, rows: Any, targets: dict[str, int], status: str):
+    with running_api(
+        clock=time.time, result=result_of_age(age, *rows), source=FakeSource(target_counts=targets)
+    ) as api:
+        short, full, found = api.get("/health"), api.get("/api/v1/health").json, samples(api)
+    unknown = sum(not row for row in rows) / len(rows)
+    assert short.status == 200, "a probe must not restart the analyzer for its data"
+    for health in (short.json, full):
+        assert health["status"] == status
+        assert health["unknown_ratio"] == pytest.approx(unknown, abs=1e-4)
+        assert (health["targets"], health["targets_up"]) == (
+            (sum(targets.values()), targets["up"]) if targets else (None, None)
+        )
+        assert health["result_age_seconds"] == pytest.approx(age, abs=30)
+    assert float(found["gpusteward_analyzer_unknown_ratio"]) == pytest.approx(unknown, abs=1e-4)
+    shown = {word: found.get(f'gpusteward_analyzer_scrape_targets{{state="{word}"}}') for word in ("up", "down")}
+    assert shown == {word: str(targets[word]) if targets else None for word in ("up", "down")}
+
+
+def test_every_list_says_how_old_it_is_and_an_etag_ends_when_it_becomes_stale():
+    result, clock = result_of_age(0), [0.0]
+    with running_api(result, clock=lambda: result.at + clock[0]) as api:
+        fresh = api.get("/api/v1/workloads")
+        assert (fresh.json["result"]["stale"], fresh.json["result"]["age_seconds"]) == (False, 0)
+        clock[0] = 150
+        assert api.get("/api/v1/health").json["result"]["stale"] is True
+        stale = api.get("/api/v1/workloads", If_None_Match=fresh.headers["etag"])
+        assert (stale.status, stale.json["result"]["stale"]) == (200, True)
+        assert api.get("/api/v1/workloads", If_None_Match=stale.headers["etag"]).status == 304
+
+
+@pytest.mark.parametrize(
+    ("language", "text"), [("en", "(3m ago): no newer result"), ("zh", "3m 前）：此后引擎没有响应")]
+)
+def test_the_commands_say_that_a_result_is_old(capsys: pytest.CaptureFixture[str], language: str, text: str):
+    result = result_of_age(0)
+    with running_api(result, clock=lambda: result.at + 180) as api:
+        for command in (["idle"], ["explain", "team/pod-0"]):
+            main([*command, "--language", language, "--server", api.url])
+            shown = capsys.readouterr()
+            assert text in shown.err
+            assert text not in shown.out
+    with running_api(result) as api:
+        main(["idle", "--language", language, "--server", api.url])
+        assert text not in capsys.readouterr().err
