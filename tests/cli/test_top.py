@@ -1,5 +1,6 @@
 """`gpusteward top` on a cluster: a real analyzer, real keys, the screen read as text."""
 
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,6 +11,7 @@ from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import NodeModel
+from gpusteward.cli.main import main
 from gpusteward.cli.top.loader import Loaded
 from gpusteward.core.containers import Workload
 from gpusteward.core.usages import AllocationKey, Measure
@@ -386,3 +388,23 @@ def test_responses_that_arrive_while_the_ui_is_shutting_down_are_ignored(cluster
             app.on_loaded(Loaded("rows", app.request, app.listing))
 
     run(watch())
+
+
+def test_top_prints_totals_and_sorts_as_chosen(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["top", "--server", analyzer.url, "-o", "wide", "--sort=-score"]) == 0
+    _, first, *_, total = capsys.readouterr().out.splitlines()
+    assert first.startswith("vision/Job/trainer ")
+    assert total.split()[:3] == ["4", "rows", "2/4.14"]
+    assert main(["top", "--server", analyzer.url, "-n", "chat", "-o", "json"]) == 0
+    assert {row["namespace"] for row in json.loads(capsys.readouterr().out)} == {"chat"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [(["-n", "cat"], "did you mean 'chat'?"), (["--sort", "price"], "is not one of cost, rate, gpus, since, name")],
+)
+def test_an_unknown_namespace_or_order_of_top_is_a_usage_error(
+    flags: list[str], problem: str, analyzer: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["top", "--server", analyzer.url, "-o", "table", *flags]) == 2
+    assert problem in capsys.readouterr().err

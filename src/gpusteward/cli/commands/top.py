@@ -34,6 +34,14 @@ if TYPE_CHECKING:
     from gpusteward.cli.top.app import TopApp
 
 BLANK = " "  # in the line of sums; an empty text would be a dash
+SORTS: Mapping[str, str] = {
+    "cost": "-idle_cost",
+    "rate": "-idle_cost_per_hour",
+    "gpus": "-idle_gpus",
+    "since": "idle_since",
+    "name": "namespace",
+}
+"""The words of `gpusteward idle --sort`, as orders of the API."""
 INTERNAL_KEYS = frozenset(("key", "at", "order", "namespaces", "workloads_held", SHOWS_CLUSTER))
 
 
@@ -50,9 +58,16 @@ def build_parser() -> FlagParser:
         "--refresh", type=read_seconds, default=5.0, metavar="SECONDS", help="refresh interval (default 5)"
     )
     parser.add_argument(
-        "--output", "-o", choices=(*OUTPUTS, WIDE), help="print the view once and exit; table without a terminal"
+        "--output",
+        "-o",
+        choices=(OUTPUTS[0], WIDE, *OUTPUTS[1:]),
+        help="print the view once and exit; table without a terminal",
     )
-    parser.add_argument("--sort", metavar="COLUMN", help="first order, such as idle_cost; descending with - in front")
+    parser.add_argument(
+        "--sort",
+        metavar="ORDER",
+        help="first order: cost, rate, gpus, since, name or a column; --sort=-COLUMN: descending",
+    )
     parser.add_argument("--namespace", "-n", default="", metavar="NAME", help="only this namespace")
     add_cluster_flag(parser)
     add_language_flag(parser)
@@ -124,10 +139,11 @@ def _choose_sorts(
     """Raises ConfigurationError."""
     if not options.sort:
         return first
-    known = sorts_of(columns)
-    if options.sort.removeprefix("-") not in known:
-        raise ConfigurationError(messages.UNKNOWN_SORT, sort=options.sort, known=", ".join(known))
-    return {**first, view: options.sort}
+    known, chosen = sorts_of(columns), SORTS.get(options.sort, options.sort)
+    if chosen.removeprefix("-") not in known:
+        names = [name for name, sort in SORTS.items() if sort.removeprefix("-") in known]
+        raise ConfigurationError(messages.UNKNOWN_SORT, sort=options.sort, known=", ".join([*names, *known]))
+    return {**first, view: chosen}
 
 
 def _print_once(options: argparse.Namespace) -> int:
