@@ -85,6 +85,7 @@ class ActiveSource:
             condition=parse_condition(settings.prometheus.query_condition),
             clusters=settings.prometheus.cluster_choice,
             api=self._find_api(settings),
+            own_cluster=settings.kubernetes.cluster,
             before=before if isinstance(before, ScrapeSource) else None,
         )
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpusteward.cli.api.workloads import SHORT_KINDS, name_of
+from gpusteward.cli.api.workloads import SHORT_KINDS, WorkloadName, name_of
 from gpusteward.cli.json_access import Row, get_count, get_number, get_objects, get_text, get_texts, get_time
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.terminal_text import clean, cut_middle, measure
@@ -141,13 +141,18 @@ def _names(key: str) -> Write:
     )
 
 
+def _name_shown(row: Row) -> WorkloadName:
+    """With the cluster only where there are several."""
+    return name_of(row) if row.get(SHOWS_CLUSTER) else name_of(row)._replace(cluster="")
+
+
 def write_full_name(row: Row, _: Language) -> str:
-    return str(name_of(row))
+    return str(_name_shown(row))
 
 
 def fit_full_name(row: Row, _: Language, width: int) -> str:
     """A shorter form that `explain` accepts too, else the beginning and the end."""
-    name = name_of(row)
+    name = _name_shown(row)
     short = name._replace(kind=SHORT_KINDS.get(name.kind, name.kind))
     shortest = clean(f"{name.namespace}/{name.name}")
     return next((form for form in (str(name), str(short), shortest) if measure(form) <= width), "") or cut_middle(

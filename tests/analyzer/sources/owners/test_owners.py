@@ -212,3 +212,32 @@ def test_owners_are_read_only_where_there_is_an_api_server(cluster: FakeObjects)
 def test_required_owners_need_an_api_server():
     with pytest.raises(ConfigurationError, match=r"kubernetes\.api_url"):
         open_owners(KubernetesSettings(owners="always"), {})
+
+
+def in_clusters(*clusters: str) -> UsageTable:
+    """The same pod in each."""
+    containers = [Container("ml", "web-1", "", "main", cluster=each) for each in clusters]
+    allocations = [AllocationKey(f"GPU-{number}", "", one) for number, one in enumerate(containers)]
+    return UsageTable(1.0, 600.0, allocations, {}, np.ones(len(allocations)))
+
+
+@pytest.mark.parametrize(
+    ("own", "clusters", "resolved"),
+    [
+        ("", ["", ""], ["", ""]),
+        ("", ["east"], ["east"]),  # the only one
+        ("east", ["", ""], ["", ""]),  # the series name none
+        ("east", ["east", "west"], ["east"]),
+        ("east", ["west"], []),
+        ("", ["east", "west"], []),
+        ("", ["east", ""], []),
+    ],
+)
+def test_owners_are_read_for_pods_of_the_own_cluster_only(
+    own: str, clusters: list[str], resolved: list[str], cluster: FakeObjects
+):
+    cluster.add(POD, "batch/v1", "Job", "web")
+    owners = ClusterOwners(ApiServer(cluster.url), own_cluster=own)
+    found = [one for one in workloads(owners.resolve_owners(in_clusters(*clusters))) if one]
+    assert found == [Workload("Job", "ml", "web", each) for each in resolved]
+    assert owners.read_notify_annotation("ml", "web-1", "elsewhere") == ""

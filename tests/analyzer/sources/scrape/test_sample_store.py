@@ -11,6 +11,7 @@ from gpusteward.analyzer.sources.scrape.ring_buffers import measure_increase
 from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreOptions, TargetSummary
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
+from gpusteward.analyzer.sources.usage.label_mapping import ClusterChoice
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
 from gpusteward.analyzer.tables import NodeModel
 from gpusteward.core.usages import Measure, Stat
@@ -237,3 +238,20 @@ def test_the_increase_of_a_counter_is_that_of_prometheus(values: list[float], gr
 def test_a_counter_is_never_extrapolated_to_below_zero():
     block, times = np.array([[1.0], [11.0], [21.0]]), np.array([15.0, 30.0, 45.0])
     assert measure_increase(block, times, start=0.0, end=45.0)[0] == pytest.approx(21.0)
+
+
+def test_targets_of_several_clusters_are_kept_apart_and_can_be_limited():
+    for choice, expected in ((ClusterChoice(), ["east", "west"]), (ClusterChoice(("west",)), ["west"])):
+        store = SampleStore(StoreOptions(interval=STEP, keep_seconds=600, clusters=choice))
+        for cluster, core in (("east", "0"), ("west", "50")):
+            for number in range(40):
+                labels = {"cluster": cluster}
+                store.ingest(f"{cluster}:9400", page(core=core).encode(), AT + STEP * number, labels=labels)
+        source = idle_source()
+        source.store = store
+        table = source.read(AT + 39 * STEP)
+        cores = {
+            one.cluster: table.usage(row).stats[Measure.CORE, Stat.PEAK] for row, one in enumerate(table.allocations)
+        }
+        assert cores == {name: pytest.approx({"east": 0.0, "west": 0.5}[name]) for name in expected}
+        assert {key.cluster for key in table.fleet} == set(expected)

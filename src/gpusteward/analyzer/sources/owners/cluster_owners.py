@@ -105,7 +105,7 @@ class ClusterOwners:
     def _choose_cluster(self, table: UsageTable) -> None:
         """Without a name of its own, the API server belongs to the only cluster there is."""
         found = {allocation.cluster for allocation in table.allocations}
-        chosen: str | None = self._own_cluster if self._own_cluster in found else None
+        chosen = self._own_cluster if self._own_cluster in found - {""} else None
         if len(found) == 1 and (found == {""} or not self._own_cluster):
             chosen = next(iter(found))
         if chosen is None and found and self._cluster is not None:

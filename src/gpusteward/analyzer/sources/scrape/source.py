@@ -62,13 +62,16 @@ class ScrapeSource:
         condition: Matchers = (),
         clusters: ClusterChoice = ALL_CLUSTERS,
         api: ApiServer | None = None,
+        own_cluster: str = "",
         before: "ScrapeSource | None" = None,
     ) -> None:
-        """`api`: lists pods if neither targets nor a file are set. `before`: a source with the samples to continue
-        with, if they fit the settings. Raises ConfigurationError."""
+        """`api`: lists pods, which are in `own_cluster`, if neither targets nor a file are set. `before`: a source with
+        the samples to continue with, if they fit the settings. Raises ConfigurationError."""
         self._settings = settings
         self._window_seconds = window_seconds
-        self._registry = TargetRegistry(make_target_lists(settings, api), limit=settings.target_limit)
+        self._registry = TargetRegistry(
+            make_target_lists(settings, api, cluster=own_cluster), limit=settings.target_limit
+        )
         options = _make_store_options(settings, window_seconds, condition, clusters)
         same = before if before is not None and before.store.options == options else None
         self.store: SampleStore = same.store if same else SampleStore(options)
