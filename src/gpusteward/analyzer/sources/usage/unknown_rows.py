@@ -70,7 +70,7 @@ def _list_reasons(presence: PresenceTable, stats: Stats, coverage: Column) -> It
     core_mean, core_peak = stats[Measure.CORE, Stat.MEAN], stats[Measure.CORE, Stat.PEAK]
     yield presence.reported_by_two_nodes, unknown_reasons.REPORTED_BY_TWO_NODES
     yield from _failed_queries(presence, core_peak)
-    yield from _partial_responses(presence, coverage)
+    yield from _unproven_responses(presence)
     yield presence.is_stale, unknown_reasons.NO_CURRENT_SAMPLE
     is_unmeasured = ~np.isfinite(core_mean) | ~np.isfinite(core_peak)
     yield from _unmeasured_mig(presence, is_unmeasured & ~(coverage > 0))
@@ -88,6 +88,8 @@ def _list_reasons(presence: PresenceTable, stats: Stats, coverage: Column) -> It
         unattributed = presence.column(Level.DEVICE, Quantity.UNATTRIBUTED, Aggregation.PEAK)
         is_zero = (core_peak == 0) & ~_has_own_work(stats, len(presence))
         yield is_zero & (unattributed > ACTIVE_RATIO), unknown_reasons.UNATTRIBUTED
+    for stores in presence.results.missing_stores.values():
+        yield ~(coverage >= FULL_COVERAGE), _explain_partial(stores)
 
 
 def _failed_queries(presence: PresenceTable, core_peak: Column) -> Iterator[tuple[Flags, Message]]:
@@ -103,15 +105,18 @@ def _failed_queries(presence: PresenceTable, core_peak: Column) -> Iterator[tupl
                 yield is_missed, unknown_reasons.QUERY_FAILED.fill(quantity=quantity, error=reason)
 
 
-def _partial_responses(presence: PresenceTable, coverage: Column) -> Iterator[tuple[Flags, Message]]:
+def _unproven_responses(presence: PresenceTable) -> Iterator[tuple[Flags, Message]]:
     """A row is complete although stores of the engine did not respond if its samples cover the window without them: a
-    replica has them. That proves nothing for results that lack other stores than the counts."""
+    replica has them. That proves nothing for results that lack other stores than the counts, and for absent holders."""
     missing = presence.results.missing_stores
     counted = missing.get(CORE_COUNT, frozenset())
     for key, stores in missing.items():
-        reason = unknown_reasons.PARTIAL_RESPONSE.fill(stores=", ".join(sorted(stores)))
         is_proven = key.quantity is Quantity.PRESENCE or stores <= counted
-        yield presence.is_stale | ~(coverage >= FULL_COVERAGE) | np.full(len(presence), not is_proven), reason
+        yield presence.is_stale | np.full(len(presence), not is_proven), _explain_partial(stores)
+
+
+def _explain_partial(stores: frozenset[str]) -> Message:
+    return unknown_reasons.PARTIAL_RESPONSE.fill(stores=", ".join(sorted(stores)))
 
 
 def _unmeasured_mig(presence: PresenceTable, has_no_sample: Flags) -> Iterator[tuple[Flags, Message]]:
