@@ -139,7 +139,7 @@ def test_a_focus_export_is_the_same_from_an_analyzer_and_from_its_ledger(
     access = LedgerAccess(LedgerSettings(url=SecretStr(f"sqlite:///{ledger}")), PriceSettings)
     with running_api(ledger=access) as api:
         assert run(capsys, "--server", api.url, *flags) == exported
-        assert "responded 422" in run(capsys, "--server", api.url, "--since", "soon", "-o", "focus", code=1)
+        assert "responded 422" in run(capsys, "--server", api.url, "--since", "soon", "-o", "focus", code=2)
     file = tmp_path / "focus.csv"
     assert run(capsys, "--ledger", str(ledger), *flags, "--output-file", str(file)) == ""
     assert file.read_text("utf-8").splitlines() == exported.splitlines()
@@ -221,7 +221,7 @@ def test_an_output_file_that_cannot_be_written_is_reported(
 def test_the_error_detail_of_the_analyzer_is_shown(capsys: pytest.CaptureFixture[str]):
     with running_api() as api:
         assert "USD" in run(capsys, "--server", api.url)
-        assert "responded 422: since, until" in run(capsys, "--server", api.url, "--since", "soon", code=1)
+        assert "responded 422: since, until" in run(capsys, "--server", api.url, "--since", "soon", code=2)
 
 
 def test_a_long_report_begins_where_the_ledger_begins(ledger: Path, capsys: pytest.CaptureFixture[str]):

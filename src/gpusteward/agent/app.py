@@ -126,7 +126,8 @@ def build_dialects(settings: AgentSettings, api: ApiServer | None, labels: Label
     dcgm = DcgmDialect(
         _dcgm_options(settings), fields.fields if fields else default_fields(settings.dcgm_names), labels=labels
     )
-    known: Sequence[Dialect] = (dcgm, VgpuMonitorDialect(labels), Pid2PodDialect(labels), NativeDialect(labels))
+    native = NativeDialect(labels, pod_labels=settings.kubernetes_enable_pod_labels)
+    known: Sequence[Dialect] = (dcgm, VgpuMonitorDialect(labels), Pid2PodDialect(labels), native)
     dialects = [dialect for dialect in known if dialect.name in settings.dialects]
     if fields is None:
         return DialectSet(dialects, labels)

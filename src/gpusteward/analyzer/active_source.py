@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from gpusteward.analyzer.settings.settings import Settings
@@ -69,21 +70,23 @@ class ActiveSource:
     def _open(self, settings: Settings, before: CountingSource | None = None) -> CountingSource:
         """The engine or engines if configured, else the scraped exporters. Imports only what is used."""
         addresses, max_workers = settings.prometheus.addresses, settings.scheduler.max_workers
+        pod_labels = settings.ledger.pod_labels
         if len(addresses) > 1:
             from gpusteward.analyzer.sources.promql.several_engines import SeveralEngines
 
-            return SeveralEngines(settings.prometheus, max_workers=max_workers)
+            return SeveralEngines(settings.prometheus, max_workers=max_workers, pod_labels=pod_labels)
         if addresses:
             from gpusteward.analyzer.sources.promql.source import PrometheusSource
 
-            return PrometheusSource(settings.prometheus.with_url(addresses[0]), max_workers=max_workers)
+            engine = settings.prometheus.with_url(addresses[0])
+            return PrometheusSource(engine, max_workers=max_workers, pod_labels=pod_labels)
         from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 
         return ScrapeSource(
             settings.scrape,
             window_seconds=settings.prometheus.window_seconds,
             condition=parse_condition(settings.prometheus.query_condition),
-            clusters=settings.prometheus.cluster_choice,
+            clusters=replace(settings.prometheus.cluster_choice, pod_labels=pod_labels),
             api=self._find_api(settings),
             own_cluster=settings.kubernetes.cluster,
             before=before if isinstance(before, ScrapeSource) else None,

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 USER_LABELS = (
     "gpusteward.io/user",
@@ -47,6 +48,7 @@ LABEL_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._/-]{0,316}$"
 _PREFIXES = re.compile("^(?:exported_)?(?:pod_label_|label_)?")
 
 
+@lru_cache(maxsize=4096)
 def normalize_label(name: str) -> str:
     """The same for all names of a pod label: `hub.jupyter.org/username` is `label_hub_jupyter_org_username` in
     kube-state-metrics, and `hub_jupyter_org_username` in dcgm-exporter."""

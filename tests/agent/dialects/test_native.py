@@ -13,6 +13,8 @@ from gpusteward.core.exposition import Family, LabelCache, render_page
 from gpusteward.core.metrics import METRICS
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.simulate.fleets import default_node, fleet
+from tests.agent.dialects.snapshot_views import Page, claim, reading
+from tests.agent.dialects.snapshot_views import view as make_view
 
 AT = 1_800_000_000.0
 DOCUMENTED = {metric.name: metric for metric in METRICS}
@@ -103,3 +105,13 @@ def test_a_process_on_two_gpus_has_one_pid2pod_sample_with_the_sum_of_its_memory
         if process.container and process.container.pod and process.memory_bytes is not None:
             held[str(process.pid)] += process.memory_bytes
     assert rows == {pid: total // 2**20 for pid, total in held.items()}
+
+
+def test_exported_pod_labels_are_on_the_allocation():
+    labelled = claim("a", labels={"cost-center": "7", "cost.center": "8", "team": "v", "empty": ""})
+    page = Page(NativeDialect(LabelCache(), pod_labels=True).families(make_view([reading()], [labelled])))
+    labels, _ = page.only("gpusteward_allocation_info")
+    assert {name: value for name, value in labels.items() if name.startswith("label_")} == {
+        "label_cost_center": "8",
+        "label_team": "v",
+    }

@@ -1,5 +1,6 @@
 """The native dialect: gpusteward's own names in base units; the parts of each GPU sum to the device total."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -22,8 +23,10 @@ class NativeDialect:
     name = "native"
     wanted = frozenset(metrics.DEVICE_SIGNALS) | {"clock_event_reasons", "last_xid"}
 
-    def __init__(self, labels: LabelCache) -> None:
+    def __init__(self, labels: LabelCache, *, pod_labels: bool = False) -> None:
+        """`pod_labels`: whether allocations have the labels of their pods."""
         self._labels = labels
+        self._has_pod_labels = pod_labels
 
     def families(self, view: SnapshotView) -> list[Family]:
         builder = FamilyBuilder()
@@ -101,8 +104,10 @@ class NativeDialect:
         info, rows = builder.rows(metrics.ALLOCATION_INFO), builder.rows(*_ALLOCATION_METRICS)
         for each in allocations:
             gpu, holder = gpus[each.gpu_uuid], each.container
-            key = (gpu.uuid, gpu.index, holder, holder.workload, holder.user, each.share, each.resource, each.replica)
-            own, with_terms = self._labels.get_or_render_all(key, partial(_labels_of_allocation, each, gpu))
+            pod_labels = holder.pod_labels if self._has_pod_labels else ()
+            terms = (holder.workload, holder.user, pod_labels, each.share, each.resource, each.replica)
+            key = (gpu.uuid, gpu.index, holder, *terms)
+            own, with_terms = self._labels.get_or_render_all(key, partial(_labels_of_allocation, each, gpu, pod_labels))
             info.write(with_terms, 1)
             rows.write(own, each.memory_limit_bytes, each.core_limit_ratio, holder.started_at)
 
@@ -126,6 +131,7 @@ _PART_METRICS = (
     *(metrics.USE_POWER, metrics.USE_ENERGY, metrics.USE_BUSY_SECONDS, metrics.USE_VIDEO_SECONDS),
 )
 _ALLOCATION_METRICS = (metrics.ALLOCATION_MEMORY_LIMIT, metrics.ALLOCATION_CORE_LIMIT, metrics.ALLOCATION_START)
+_NOT_IN_A_NAME = re.compile("[^a-zA-Z0-9_]")
 _ENGINES = ("sm", "memory", "encoder", "decoder")
 
 
@@ -151,11 +157,16 @@ def _labels_of_part(gpu: Gpu, part: Part) -> Labels:
     return (*gpu_labels(gpu), ("by", part.by), *_owner(part.container or _NO_CONTAINER))
 
 
-def _labels_of_allocation(allocation: Allocation, gpu: Gpu) -> tuple[Labels, Labels]:
-    """Labels of the allocation, and the same with share, resource, replica and user."""
+def _labels_of_allocation(allocation: Allocation, gpu: Gpu, pod_labels: Labels) -> tuple[Labels, Labels]:
+    """Labels of the allocation, and the same with share, resource, replica, user and pod labels."""
     own = (*gpu_labels(gpu), *_owner(allocation.container))
     terms = (("share", allocation.share), ("resource", allocation.resource), ("replica", allocation.replica))
-    return own, (*own, *terms, ("user", allocation.container.user))
+    return own, (*own, *terms, ("user", allocation.container.user), *_name_pod_labels(pod_labels))
+
+
+def _name_pod_labels(labels: Labels) -> Labels:
+    """As in kube-state-metrics: `label_cost_center`. Of labels that get the same name, one is exported."""
+    return tuple({f"label_{_NOT_IN_A_NAME.sub('_', key)}": value for key, value in sorted(labels) if value}.items())
 
 
 def _labels_of_process(process: GpuProcess, gpu: Gpu) -> list[Labels]:

@@ -93,6 +93,11 @@ class LedgerSettings(BaseModel):
             raise InvalidSettingError(messages.RETENTION_ORDER)
         return self
 
+    @property
+    def pod_labels(self) -> tuple[str, ...]:
+        """All labels of pods that are read."""
+        return (*self.labels, *self.user_labels) if self.enabled else ()
+
     def locate(self, environ: Mapping[str, str] = os.environ) -> str:
         """The URL of the database. It may contain a password."""
         url = self.url.get_secret_value()

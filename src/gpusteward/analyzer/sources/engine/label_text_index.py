@@ -18,9 +18,11 @@ from gpusteward.analyzer.sources.usage.row_index import (
     HolderDetails,
     HolderKey,
     K,
+    PodLabelNames,
     RowIndex,
     Rows,
     ScrapeTarget,
+    read_pod_labels,
 )
 
 D = TypeVar("D", bound=HolderDetails | DeviceDetails)
@@ -104,6 +106,8 @@ class _DetailCache(Generic[V]):
 
 def find_label(labels: Mapping[str, str], names: Sequence[str]) -> str:
     """The value of the first of these labels that the series has."""
+    if names and isinstance(names[0], PodLabelNames):
+        return read_pod_labels(labels, names[0])
     return next((value for name in names if (value := labels.get(name))), "")
 
 

@@ -97,7 +97,9 @@ class Query:
 
 
 def _join(labels: Iterable[str]) -> str:
-    return ", ".join(dict.fromkeys(filter(None, labels)))
+    """Names of several labels in one text are joined by commas already (`PodLabelNames`)."""
+    names = (name for text in labels for name in text.split(","))
+    return ", ".join(dict.fromkeys(filter(None, names)))
 
 
 def write_range(seconds: float) -> str:

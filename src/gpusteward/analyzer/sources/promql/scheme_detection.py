@@ -58,7 +58,7 @@ def _detect_hami(
 ) -> Iterator[DetectedScheme]:
     for part in _read_parts(engine, hami_signals(names), clusters, at):
         devices = dcgm_signals(names, level=Level.DEVICE)
-        device = _make_part(engine, devices, part.group.matchers, clusters.label, at) if devices else None
+        device = _make_part(engine, devices, part.group.matchers, clusters, at) if devices else None
         detected = DetectedScheme(MetricScheme.HAMI, part.group, device.group if device else None)
         yield from _split_by_job(engine, detected, part.labels, at)
 
@@ -86,17 +86,21 @@ def _read_parts(engine: Engine, signals: tuple[Signal, ...], clusters: ClusterCh
     labels = _read_labels(engine, signals, (), at)
     for part in clusters.divide(labels):
         if not part.matchers:
-            yield _SitePart(SeriesGroup(map_labels(labels, cluster_label=clusters.label), signals), labels)
-        elif own := _make_part(engine, signals, part.matchers, part.label or clusters.label, at):
+            mapping = map_labels(labels, cluster_label=clusters.label, pod_labels=clusters.pod_labels)
+            yield _SitePart(SeriesGroup(mapping, signals), labels)
+            continue
+        choice = replace(clusters, label=part.label or clusters.label)
+        if own := _make_part(engine, signals, part.matchers, choice, at):
             yield own
 
 
 def _make_part(
-    engine: Engine, signals: tuple[Signal, ...], matchers: Matchers, cluster_label: str, at: float
+    engine: Engine, signals: tuple[Signal, ...], matchers: Matchers, clusters: ClusterChoice, at: float
 ) -> _SitePart | None:
     """None if there are no such series."""
     labels = _read_labels(engine, signals, matchers, at)
-    group = SeriesGroup(map_labels(labels, cluster_label=cluster_label), signals, matchers=matchers)
+    mapping = map_labels(labels, cluster_label=clusters.label, pod_labels=clusters.pod_labels)
+    group = SeriesGroup(mapping, signals, matchers=matchers)
     return _SitePart(group, labels) if labels else None
 
 
@@ -151,6 +155,7 @@ def _split_by_job(
         fields = (("match[]", write_selector("", (metrics, *only, *group.matchers))), *_span(at))
         own = map_labels(decode_names(engine.fetch("/api/v1/labels", fields)), cluster_label=mapping.cluster)
         if own.pod == label:
+            own = replace(own, pod_labels=mapping.pod_labels)
             yield replace(detected, holder=replace(detected.holder, mapping=own), jobs=only)
 
 

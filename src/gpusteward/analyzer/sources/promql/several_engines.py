@@ -58,12 +58,15 @@ class EngineShard:
 class SeveralEngines:
     """Reads all engines at the same time and joins their tables. `read` is not thread-safe."""
 
-    def __init__(self, settings: PrometheusSettings, *, max_workers: int | None = None) -> None:
+    def __init__(
+        self, settings: PrometheusSettings, *, max_workers: int | None = None, pod_labels: tuple[str, ...] = ()
+    ) -> None:
         """Raises ConfigurationError for settings that cannot be used."""
-        self._shards = [
-            EngineShard(mask_password(url), PrometheusSource(settings.with_url(url), max_workers=max_workers))
-            for url in settings.addresses
-        ]
+
+        def open_source(url: str) -> PrometheusSource:
+            return PrometheusSource(settings.with_url(url), max_workers=max_workers, pod_labels=pod_labels)
+
+        self._shards = [EngineShard(mask_password(url), open_source(url)) for url in settings.addresses]
         self._threads = ThreadPoolExecutor(len(self._shards), thread_name_prefix="engine")
 
     @property

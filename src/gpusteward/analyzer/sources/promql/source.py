@@ -40,11 +40,17 @@ class PrometheusSource:
     """Reads a whole cluster: discovers what the site has, queries it, merges the results. `read` is not thread-safe."""
 
     def __init__(
-        self, settings: PrometheusSettings, *, max_workers: int | None = None, max_ended_rows: int = MAX_ENDED_ROWS
+        self,
+        settings: PrometheusSettings,
+        *,
+        max_workers: int | None = None,
+        max_ended_rows: int = MAX_ENDED_ROWS,
+        pod_labels: tuple[str, ...] = (),
     ) -> None:
-        """`max_ended_rows`: rows of ended allocations that may stay in memory. Raises ConfigurationError for settings
-        that cannot be used."""
+        """`max_ended_rows`: rows of ended allocations that may stay in memory. `pod_labels`: labels of pods to read.
+        Raises ConfigurationError for settings that cannot be used."""
         self._settings = settings
+        self._clusters = replace(settings.cluster_choice, pod_labels=pod_labels)
         self._engine = Engine(settings, max_workers=max_workers)
         self._condition = parse_condition(settings.query_condition)
         self._reader = SchemeReader(self._engine, settings, self._condition, max_ended_rows=max_ended_rows)
@@ -119,9 +125,8 @@ class PrometheusSource:
         """The last result, or a new one when it is due."""
         last = self._discovered
         if last is None or self._cycles_until_discovery <= 0 or has_new_nodes(self._engine, last, at):
-            settings = self._settings
-            clusters = settings.cluster_choice
-            found = discover(self._engine, self._condition, clusters, at=at, window_seconds=settings.window_seconds)
+            window_seconds = self._settings.window_seconds
+            found = discover(self._engine, self._condition, self._clusters, at=at, window_seconds=window_seconds)
             last = self._keep_stale_schemes(found)
             if not last.has_series and not last.schemes:
                 raise SourceError(source_errors.ENGINE_WITHOUT_DATA)

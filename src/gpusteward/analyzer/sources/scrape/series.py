@@ -25,6 +25,7 @@ from gpusteward.analyzer.sources.usage.row_index import (
     HolderDetails,
     HolderKey,
     LabelRowIndex,
+    read_pod_labels,
 )
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers
 from gpusteward.analyzer.tables import NodeModel
@@ -102,7 +103,7 @@ class SeriesLabels:
             self.holders[family.scheme].add_labels(unified),
             self.devices.add_labels(unified),
             label_bytes,
-            self._read_details(family, labels, unified),
+            self._read_details(family, labels, unified, mapping.pod_labels),
             self._read_fleet_key(family, labels, unified),
         )
 
@@ -119,13 +120,14 @@ class SeriesLabels:
             traits |= trait if is_set else SeriesTrait(0)
         return int(traits)
 
-    def _read_details(self, family: MetricFamily, labels: Labels, unified: Labels) -> Details | None:
+    def _read_details(self, family: MetricFamily, labels: Labels, unified: Labels, pod_labels: str) -> Details | None:
         details: Details
         if family.shows_devices:
             details = DeviceDetails._make(_select(labels, DEVICE_DETAIL_LABELS))
         elif family.shows_presence:
             names = detail_labels(family.scheme, UNIFIED_LABELS)
             details = HolderDetails._make(_select({**labels, **unified}, names))
+            details = details._replace(pod_labels=read_pod_labels(labels, pod_labels))
         else:
             return None
         return self._details.setdefault(details, details)

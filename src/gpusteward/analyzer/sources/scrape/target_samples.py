@@ -1,7 +1,7 @@
 """The samples of one target: its series, their last values, and the parse errors of its pages."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
@@ -22,17 +22,17 @@ from gpusteward.analyzer.sources.scrape.ring_buffers import (
 from gpusteward.analyzer.sources.scrape.series import Labels, SeriesLabels, SeriesNumbers, SeriesTable
 from gpusteward.analyzer.sources.usage.label_mapping import (
     ALL_CLUSTERS,
-    CANDIDATES,
+    MAPPED_LABELS,
     ClusterChoice,
     LabelMapping,
     map_labels,
 )
 from gpusteward.analyzer.sources.usage.metric_schemes import MetricScheme
 from gpusteward.analyzer.tables import Column
+from gpusteward.core.containers import normalize_label
 
 _MAX_VALUE = 1e30
 """No measured value comes near it, and it fits into 32 bits."""
-_MAPPED_LABELS = frozenset(name for names in CANDIDATES.values() for name in names)
 _NO_SERIES: SeriesNumbers = np.empty(0, np.int64)
 
 
@@ -83,7 +83,8 @@ class TargetSamples:
         self._series_labels = series_labels
         self._find_free = find_free
         self._clusters = clusters
-        self._mapped_labels = _MAPPED_LABELS | {clusters.label}
+        self._mapped_labels = MAPPED_LABELS | {clusters.label}
+        self._pod_labels = frozenset(map(normalize_label, clusters.pod_labels))
         self._capacity = capacity
         self.errors = ParseErrors()
         self.series = SeriesTable()
@@ -180,9 +181,15 @@ class TargetSamples:
         found = [line for each in lines if (line := page_parser.parse_line(each, errors=self.errors))]
         for line in found:
             names = self._mapped_labels.intersection((*line.labels, *self._labels))
-            self._label_names[BY_ENCODED_NAME[line.name].scheme] |= names
-        cluster = self._clusters.label
-        mappings = {scheme: map_labels(names, cluster_label=cluster) for scheme, names in self._label_names.items()}
+            family = BY_ENCODED_NAME[line.name]
+            self._label_names[family.scheme] |= names
+            if family.shows_presence:
+                self._label_names[family.scheme] |= self._find_pod_labels(line.labels)
+        choice = self._clusters
+        mappings = {
+            scheme: map_labels(names, cluster_label=choice.label, pod_labels=choice.pod_labels)
+            for scheme, names in self._label_names.items()
+        }
         for line in found:
             if line.key not in self._known:
                 self._known[line.key] = self._add_series(line, mappings)
@@ -191,6 +198,9 @@ class TargetSamples:
                 parsed.rows.append(self._known[line.key])
                 parsed.values.append(value)
         self._add_columns()
+
+    def _find_pod_labels(self, labels: Iterable[str]) -> set[str]:
+        return {name for name in labels if normalize_label(name) in self._pod_labels}
 
     def _select_within_limits(self, lines: list[bytes]) -> list[bytes]:
         """Lines beyond the limits are not parsed: a page full of them must not delay other targets."""

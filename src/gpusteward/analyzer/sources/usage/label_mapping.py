@@ -1,10 +1,11 @@
 """Which label holds what: sites, exporters and their versions use several names for the same thing."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from gpusteward.analyzer.sources.usage.row_index import DeviceKey, HolderDetails, HolderKey
+from gpusteward.analyzer.sources.usage.row_index import DeviceKey, HolderDetails, HolderKey, PodLabelNames
 from gpusteward.analyzer.sources.usage.selectors import Matcher, Matchers, match_any
+from gpusteward.core.containers import normalize_label
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class LabelMapping:
     model: str = ""
     job: str = ""
     cluster: str = ""
+    pod_labels: str = ""  # the labels of pods that are read: `PodLabelNames`
 
     @property
     def holder(self) -> HolderKey:
@@ -35,7 +37,7 @@ class LabelMapping:
     @property
     def details(self) -> HolderDetails:
         """The label of each detail that every exporter may report."""
-        return HolderDetails(self.node, self.gpu, self.model, self.job)
+        return HolderDetails(self.node, self.gpu, self.model, self.job, pod_labels=self.pod_labels)
 
 
 CANDIDATES: Mapping[str, tuple[str, ...]] = {
@@ -54,14 +56,27 @@ CANDIDATES: Mapping[str, tuple[str, ...]] = {
     "cluster": ("cluster", "k8s_cluster", "cluster_id"),
 }
 """The possible label names of each field of `LabelMapping`, preferred ones first."""
+MAPPED_LABELS = frozenset(name for names in CANDIDATES.values() for name in names)
 
 
-def map_labels(labels: Iterable[str], *, cluster_label: str = "") -> LabelMapping:
-    """The mapping for a metric family that has these labels. `cluster_label`: the only possible name of that label."""
+def map_labels(labels: Iterable[str], *, cluster_label: str = "", pod_labels: Collection[str] = ()) -> LabelMapping:
+    """The mapping for a metric family that has these labels. `cluster_label`: the only possible name of that label.
+    `pod_labels`: the labels of pods to read, by their names in Kubernetes."""
     existing = set(labels)
     candidates = {**CANDIDATES, "cluster": (cluster_label,)} if cluster_label else CANDIDATES
     found = {field: next((name for name in names if name in existing), "") for field, names in candidates.items()}
-    return LabelMapping(**{field.name: found[field.name] for field in fields(LabelMapping)})
+    return LabelMapping(**found, pod_labels=PodLabelNames(",".join(_find_pod_labels(existing, pod_labels))))
+
+
+def _find_pod_labels(labels: Iterable[str], wanted: Collection[str]) -> Iterator[str]:
+    """One label for each that is wanted. Where Prometheus has renamed a label, the plain one is that of the exporter's
+    own pod, as for `exported_pod`."""
+    sought = set(map(normalize_label, wanted))
+    found: dict[str, str] = {}
+    for name in sorted(set(labels) - MAPPED_LABELS, key=lambda each: (not each.startswith("exported_"), each)):
+        if (plain := normalize_label(name)) in sought:
+            found.setdefault(plain, name)
+    return iter(found.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +89,11 @@ class ClusterPart:
 
 @dataclass(frozen=True, slots=True)
 class ClusterChoice:
-    """Which clusters are read, and which label names them."""
+    """Which clusters are read, and which label names them; and which labels of pods are read."""
 
     names: tuple[str, ...] = ()  # empty: all
     label: str = ""  # empty: one of the usual names
+    pod_labels: tuple[str, ...] = ()  # by their names in Kubernetes
 
     def divide(self, labels: Collection[str]) -> Iterator[ClusterPart]:
         """The parts of a site whose series have these labels. A site may have several cluster labels: each cluster

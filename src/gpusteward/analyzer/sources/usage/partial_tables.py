@@ -19,6 +19,7 @@ from gpusteward.analyzer.sources.usage.row_index import (
     HolderDetails,
     HolderKey,
     ScrapeTarget,
+    split_pod_labels,
 )
 from gpusteward.analyzer.sources.usage.unknown_rows import find_unknown_rows
 from gpusteward.analyzer.tables import Column, UsageTable
@@ -174,7 +175,7 @@ class AllocationCache:
     def _make_container(self, key: HolderKey, details: HolderDetails, started_at: float | None) -> Container:
         kind, workload = details.workload_kind, details.workload
         pod = (key.cluster, key.namespace, key.pod, details.pod_uid)
-        same = (*pod, key.container, kind, workload, started_at, details.user)
+        same = (*pod, key.container, kind, workload, started_at, details.user, details.pod_labels)
         container = self._containers.get(same)
         if container is None:
             owner = Workload(kind, key.namespace, workload, key.cluster) if kind else None
@@ -185,6 +186,7 @@ class AllocationCache:
                 key.container,
                 owner,
                 started_at=started_at,
+                pod_labels=split_pod_labels(details.pod_labels),
                 user=details.user,
                 cluster=key.cluster,
             )

@@ -69,6 +69,7 @@ class HolderDetails(NamedTuple):
     workload: str = ""
     share: str = ""
     user: str = ""
+    pod_labels: str = ""  # those that are read, as `read_pod_labels` joins them
 
     def of_device(self) -> "HolderDetails":
         """The part that is the same for every holder of the device."""
@@ -88,6 +89,27 @@ class ScrapeTarget(NamedTuple):
     job: str
     instance: str = ""
     cluster: str = ""
+
+
+class PodLabelNames(str):
+    """Names of labels of pods, joined by commas, where other details have the name of one label."""
+
+    __slots__ = ()
+
+
+_LABEL_END = "\x1f"
+
+
+def read_pod_labels(labels: Mapping[str, str], names: str) -> str:
+    """These labels of a series in one text; empty ones do not exist."""
+    found = ((name, labels.get(name, "")) for name in names.split(","))
+    return _LABEL_END.join(f"{name}={value.replace(_LABEL_END, '?')}" for name, value in found if value)
+
+
+def split_pod_labels(text: str) -> tuple[tuple[str, str], ...]:
+    """Names and values of the labels in such a text."""
+    pairs = (each.partition("=") for each in text.split(_LABEL_END)) if text else ()
+    return tuple((name, value) for name, _, value in pairs)
 
 
 K = TypeVar("K", bound=HolderKey | DeviceKey)
