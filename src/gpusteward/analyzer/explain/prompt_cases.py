@@ -10,6 +10,7 @@ import numpy as np
 
 from gpusteward.analyzer.judge.allocation_columns import Mask
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, VerdictTable
+from gpusteward.core.containers import USER_LABELS, normalize_label
 from gpusteward.core.usages import Measure, Stat, Usage
 from gpusteward.core.verdicts import Activity, Signature, State, Verdict
 
@@ -27,6 +28,9 @@ def choose_rows(verdicts: VerdictTable, *, limit: int, is_low: Mask | None = Non
     since = np.nan_to_num(verdicts.idle_since[rows], nan=np.inf)
     order = np.lexsort((since, ~suspicious[rows]))
     return [int(row) for row in rows[order[:limit]]]
+
+
+_USER_LABELS = frozenset(map(normalize_label, USER_LABELS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +62,18 @@ def make_case(key: str, verdict: Verdict, *, now: float) -> Case:
         score=verdict.score,
         evidence=_evidence(usage),
         names=_names(usage),
-        labels=dict(usage.allocation.container.pod_labels),
+        labels=_labels(usage),
         reasons=verdict.reasons,
         coverage=usage.coverage,
         window_seconds=usage.window_seconds,
         idle_seconds=None if verdict.idle_since is None else max(0.0, now - verdict.idle_since),
     )
+
+
+def _labels(usage: Usage) -> dict[str, str]:
+    """Without the user: who it is says nothing about the use of a GPU."""
+    labels = usage.allocation.container.pod_labels
+    return {name: value for name, value in labels if normalize_label(name) not in _USER_LABELS}
 
 
 def _evidence(usage: Usage) -> dict[str, float]:
