@@ -5,10 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gpusteward.analyzer.judge.workloads import WorkloadKey
 from gpusteward.analyzer.ledger.identities import make_allocation_id
+from gpusteward.analyzer.ledger.restore_state import restore_history
 from gpusteward.analyzer.metrics.page import render_result
 from gpusteward.analyzer.notify.alertmanager.alerts import ActiveAlerts
 from gpusteward.analyzer.notify.control_webhook import control_events
@@ -143,9 +145,9 @@ def plan(history: NoticeHistory, *clusters: str, after: float = 0.0) -> list[str
 def test_notices_name_the_cluster_where_there_are_several_and_each_has_its_own_history():
     history = NoticeHistory()
     (first,) = plan(history, "east")
-    assert first.startswith("Idle GPUs: ml\nml / Deployment web"), "one cluster: as before"
+    assert first.startswith("Idle GPUs: ml\nml/Deployment/web"), "one cluster: as before"
     (second,) = plan(history, "east", "west", after=60)
-    assert second.startswith("Idle GPUs: west / ml\nwest / ml / Deployment web"), "not limited by the rate of east"
+    assert second.startswith("Idle GPUs: west/ml\nwest/ml/Deployment/web"), "not limited by the rate of east"
     assert plan(history, "east", "west", after=120) == []
 
 
@@ -189,3 +191,14 @@ def test_time_is_not_counted_twice_when_a_site_begins_to_name_its_cluster(ledger
 
 def test_a_workload_key_is_written_without_its_cluster():
     assert WorkloadKey("Job", "ml", "train", "east").path == "Job/ml/train"
+
+
+def test_idle_time_recorded_before_the_only_cluster_was_named_is_kept(ledger_url: str):
+    ledger = open_ledger(ledger_url)
+    for minute in (0, 10):
+        ledger.record(cycle([(allocation(0), RESTING)], START + 60 * minute))
+    for names, is_known in ((["east"], True), (["east", "west"], False)):
+        table = cycle([(in_cluster(allocation(0), name), RESTING) for name in names], START + 1200).verdicts.usage
+        history = restore_history(ledger.engine, table)
+        assert bool((~np.isnan(history.past.idle_since)).any()) is is_known, names
+    ledger.close()

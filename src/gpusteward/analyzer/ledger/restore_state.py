@@ -51,6 +51,9 @@ def _read_idle(engine: Engine) -> tuple[float | None, Mapping[WorkloadKey, float
 
 def _make_history(table: UsageTable, idle: Mapping[WorkloadKey, float], *, recorded_at: float) -> History:
     """All pods of an idle workload have been idle at least since then; pods started later have no history."""
+    if len({one.cluster for one in table.allocations}) == 1:  # recorded before the series named their only cluster
+        cluster = table.allocations[0].cluster
+        idle = {key._replace(cluster=cluster): began for key, began in idle.items() if not key.cluster} | dict(idle)
     since = np.array([idle.get(_owner_of(one.container), np.nan) for one in table.allocations])
     since = np.where(table.started_at > recorded_at, np.nan, np.fmax(since, _only_where(since, table.started_at)))
     is_known = ~np.isnan(since)
