@@ -268,7 +268,12 @@ def test_teams_are_found_by_name_and_then_by_pattern(ledger: LedgerRows):
 
 @pytest.mark.parametrize(
     ("activity", "signature", "is_listed"),
-    [("active", "steady", True), ("idle", "parked", False), ("active", "keep-alive", False)],
+    [
+        ("active", "steady", True),
+        ("idle", "parked", False),
+        ("active", "keep-alive", False),
+        ("active", "health-check", False),
+    ],
 )
 def test_right_sizing_leaves_out_what_is_idle_or_keep_alive(
     ledger: LedgerRows, activity: str, signature: str, is_listed: bool

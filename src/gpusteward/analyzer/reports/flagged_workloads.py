@@ -1,5 +1,5 @@
-"""Workloads whose last verdict in the period calls them idle or keep-alive: they need another remedy than a smaller
-GPU."""
+"""Workloads whose last verdict in the period calls them idle or keep-alive, or sees only health checks: they need
+another remedy than a smaller GPU."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +10,7 @@ from gpusteward.analyzer.reports.grouping import WORKLOAD
 from gpusteward.analyzer.reports.report import Finding
 from gpusteward.core.verdicts import Activity, Signature
 
-FLAGGED_SIGNATURES = (Signature.KEEP_ALIVE,)
+FLAGGED_SIGNATURES = (Signature.KEEP_ALIVE, Signature.HEALTH_CHECK)
 BATCH_SIZE = 100
 """Findings that are looked up at once; a report shows only the first few."""
 
