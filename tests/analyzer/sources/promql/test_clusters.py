@@ -120,6 +120,9 @@ def test_each_cluster_may_name_itself_in_another_label(tmp_path: Path):
         assert {key.cluster for key in table.fleet} == {"", "east", "west"}
         assert sorted(one.cluster for one in read(engine, cluster_label="region").allocations) == ["", "north"]
         assert [one.cluster for one in read(engine, clusters=["west"]).allocations] == ["west"]
+        with closing(PrometheusSource(PrometheusSettings(url=engine.url, clusters=["south"]))) as source:
+            assert len(source.read(AT)) == 0
+            assert "prometheus.clusters" in source.describe()["failures"]
 
 
 def test_a_site_that_begins_to_name_its_cluster_counts_no_gpu_twice(tmp_path: Path):

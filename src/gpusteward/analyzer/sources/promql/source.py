@@ -94,7 +94,7 @@ class PrometheusSource:
         also of one scheme only: its rows must neither vanish nor come from a scheme that is trusted less.
         """
         discovered = self._discover(at)
-        self._failures = {} if discovered.schemes else {"metrics": source_errors.NO_GPU_METRICS.en}
+        self._failures = {} if discovered.schemes else self._explain_no_schemes()
         rules = self._choose_rules(discovered, at)
         use_export = self._settings.use_export and discovered.can_export and not rules
         cycle = ReadCycle(at, Window(self._settings.window_seconds, rules), use_export, self._failures)
@@ -150,6 +150,13 @@ class PrometheusSource:
         ]
         schemes = tuple(sorted((*found.schemes, *stale), key=_trust_order)) if stale else found.schemes
         return replace(found, schemes=schemes)
+
+    def _explain_no_schemes(self) -> dict[str, str]:
+        if not self._settings.clusters:
+            return {"metrics": source_errors.NO_GPU_METRICS.en}
+        return {
+            "prometheus.clusters": "no GPU series name these clusters; check the names and prometheus.cluster_label"
+        }
 
     def _choose_rules(self, discovered: DiscoveryResult, at: float) -> frozenset[str]:
         if not discovered.rules or not self._settings.use_recording_rules:
