@@ -202,3 +202,13 @@ def test_idle_time_recorded_before_the_only_cluster_was_named_is_kept(ledger_url
         history = restore_history(ledger.engine, table)
         assert bool((~np.isnan(history.past.idle_since)).any()) is is_known, names
     ledger.close()
+
+
+def test_idle_time_recorded_without_a_cluster_ends_with_the_first_verdict_in_the_cluster(ledger_url: str):
+    ledger = open_ledger(ledger_url)
+    named = in_cluster(allocation(0), "east")
+    for minute, (one, values) in enumerate([(allocation(0), RESTING), (named, WORKING)]):
+        ledger.record(cycle([(one, values)], START + 600 * minute))
+    history = restore_history(ledger.engine, cycle([(named, RESTING)], START + 1200).verdicts.usage)
+    assert not (~np.isnan(history.past.idle_since)).any()
+    ledger.close()

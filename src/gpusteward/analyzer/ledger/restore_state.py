@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from sqlalchemy import Engine, and_, func, select
@@ -25,17 +26,22 @@ log = Log(__name__)
 def restore_history(engine: Engine, table: UsageTable) -> History:
     """The history for the first cycle; empty if the ledger cannot be read. `judge` decides whether it still applies."""
     try:
-        recorded_at, idle = _read_idle(engine)
+        recorded = _read_idle(engine)
     except SQLAlchemyError as error:
         log.warning("ledger_not_restored", reason=describe_error(error), consequence="idle times start again")
         return History()
-    if recorded_at is None or not idle:
-        return History()
-    return _make_history(table, idle, recorded_at=recorded_at)
+    return _make_history(table, recorded) if recorded.idle else History()
 
 
-def _read_idle(engine: Engine) -> tuple[float | None, Mapping[WorkloadKey, float]]:
-    """When the ledger ends, and since when each workload that was idle then is idle."""
+class _Recorded(NamedTuple):
+    """Since when each workload is idle that was idle when the ledger ends."""
+
+    at: float  # its end; unix seconds
+    idle: Mapping[WorkloadKey, float]
+    names_clusters: bool  # whether it has verdicts of workloads in a named cluster
+
+
+def _read_idle(engine: Engine) -> _Recorded:
     changes = verdict_changes.c
     owner = (changes.owner_kind, changes.namespace, changes.owner_name, changes.cluster)
     last = select(func.max(changes.id)).group_by(*owner)
@@ -45,26 +51,28 @@ def _read_idle(engine: Engine) -> tuple[float | None, Mapping[WorkloadKey, float
     with engine.connect() as connection:
         recorded_ms = read_progress(connection, RECORDED)
         rows = connection.execute(query).all()
+        named = connection.execute(select(changes.id).where(changes.cluster > "").limit(1)).first()  # uses the index
     idle = {WorkloadKey(*row[: len(owner)]): row.idle_since_ms / 1000 for row in rows}
-    return None if recorded_ms is None else recorded_ms / 1000, idle
+    return _Recorded((recorded_ms or 0) / 1000, idle if recorded_ms else {}, named is not None)
 
 
-def _make_history(table: UsageTable, idle: Mapping[WorkloadKey, float], *, recorded_at: float) -> History:
+def _make_history(table: UsageTable, recorded: _Recorded) -> History:
     """All pods of an idle workload have been idle at least since then; pods started later have no history."""
-    if len({one.cluster for one in table.allocations}) == 1:  # recorded before the series named their only cluster
-        cluster = table.allocations[0].cluster
-        idle = {key._replace(cluster=cluster): began for key, began in idle.items() if not key.cluster} | dict(idle)
+    recorded_at, idle, names_clusters = recorded
+    if not names_clusters and len({one.cluster for one in table.allocations}) == 1:
+        cluster = table.allocations[0].cluster  # recorded before the series named their only cluster
+        idle = {key._replace(cluster=cluster): began for key, began in idle.items()}
     since = np.array([idle.get(_owner_of(one.container), np.nan) for one in table.allocations])
     since = np.where(table.started_at > recorded_at, np.nan, np.fmax(since, _only_where(since, table.started_at)))
     is_known = ~np.isnan(since)
-    recorded = np.where(is_known, recorded_at, np.nan)
+    seen_at = np.where(is_known, recorded_at, np.nan)
     past = replace(
         Past.unknown(len(table)),
-        seen_at=recorded,
-        first_seen_at=recorded,
+        seen_at=seen_at,
+        first_seen_at=seen_at,
         started_at=table.started_at,
         idle_since=since,
-        idle_until=recorded,
+        idle_until=seen_at,
     )
     return History(read_allocation_columns(table.allocations).hashes, past)
 
