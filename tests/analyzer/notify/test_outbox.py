@@ -200,6 +200,18 @@ def test_control_calls_of_several_cycles_without_a_database_are_those_of_the_las
     assert (box.has_current_states, counters.counts()["superseded"]) == (True, {"control": 2})
 
 
+def test_control_calls_that_are_stored_after_a_later_cycle_has_failed_are_not_sent(ledger: Engine):
+    METADATA.drop_all(ledger)
+    box, _ = opened(ledger)
+    box.add([event("a", "a1")], at_ms=NOW, replaces_states=True)
+    box.hold_states()
+    METADATA.create_all(ledger)
+    assert box.flush()
+    assert not box.has_current_states
+    box.add([event("a", "a2")], at_ms=NOW + 1, replaces_states=True)
+    assert (box.has_current_states, states(box)) == (True, [("a", SUPERSEDED), ("a", "pending")])
+
+
 def test_a_dead_control_call_can_be_retried_only_while_it_is_true(ledger: Engine):
     box, _ = opened(ledger)
     box.add([event("a", "a1")], at_ms=NOW, replaces_states=True)

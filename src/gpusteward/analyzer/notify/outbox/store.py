@@ -75,6 +75,7 @@ class _BufferedBatch:
     at_ms: int
     refusals: int = 0  # how often the database has refused exactly this batch
     replaces_states: bool = False  # and control calls of earlier cycles
+    state_change: int = 0  # of the outbox, when it was made: later ones make its control calls untrue
 
     def __len__(self) -> int:
         return len(self.events) + len(self.notices)
@@ -128,7 +129,8 @@ class Outbox:
             if replaces_states:
                 self.hold_states()
                 self._drop_buffered_states()
-                self._buffered.append(_BufferedBatch((), (), at_ms, replaces_states=True))
+                replacing = _BufferedBatch((), (), at_ms, replaces_states=True, state_change=self.state_changes)
+                self._buffered.append(replacing)
             if events or records:
                 self._buffer(_BufferedBatch(tuple(events), tuple(records), at_ms))
             self.flush()
@@ -280,7 +282,7 @@ class Outbox:
             _insert(connection, outbox, (_outbox_row(each, batch.at_ms) for each in events))
             _insert(connection, notices, (asdict(each) | {"created_ms": batch.at_ms} for each in batch.notices))
             self._counters.pending = _count_pending(connection)
-        if batch.replaces_states:
+        if batch.replaces_states and batch.state_change == self.state_changes:
             self.has_current_states, self._states_since_ms = True, batch.at_ms
         self._report_recovery()
 
