@@ -81,6 +81,8 @@ def test_energy_proves_idleness_once_it_agreed_for_an_hour():
     [
         quiet(3.0),  # 3 s at 300 W more every 5 minutes, which no sample saw
         quiet(peak=180.0),  # a sample within a burst raises the mean of the samples
+        quiet(-110.0),  # a counter that stands still
+        quiet(-109.9),  # joules under the name of millijoules
         {key: value for key, value in quiet().items() if key[0] is not Measure.ENERGY},
     ],
 )

@@ -67,6 +67,9 @@ def judge_proof(table: UsageTable, *, is_idle: Mask, quiet_since: Column, video_
 
 
 def _is_explained(table: UsageTable, capacities: Capacities, rule: ProofRule) -> Mask:
+    """A counter that stands still, or has another unit, explains nothing."""
     mean, peak = (table.column(Measure.POWER, stat) for stat in (Stat.MEAN, Stat.PEAK))
-    excess, limit = table.column(Measure.ENERGY, Stat.MEAN) - mean, capacities.power_limit_watts
-    return (excess <= rule.energy_ratio * limit) & (peak - mean <= rule.power_swing_ratio * limit)
+    energy, limit = table.column(Measure.ENERGY, Stat.MEAN), capacities.power_limit_watts
+    is_counted = energy > mean / 2
+    is_steady = peak - mean <= rule.power_swing_ratio * limit
+    return is_counted & is_steady & (energy - mean <= rule.energy_ratio * limit)
