@@ -3,7 +3,7 @@
 Each case is a GPU of its own in one history, so that one engine serves all of them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -276,6 +276,23 @@ def test_traffic_of_a_board_is_that_of_its_working_instance_or_of_an_unknown_one
     samples = scrape_history([MigNode(engines)], TIMES, dialects="native")
     with closing(fed_source(samples)) as source:
         assert tuple(judge_pods(source.read(AT)).values()) == expected
+
+
+def test_traffic_of_a_board_is_not_that_of_an_instance_in_another_cluster():
+    def change(cluster: str) -> Callable[[str], str]:
+        return lambda labels: f'{labels[:-1]},cluster="{cluster}"}}'
+
+    clusters = {"east": MigNode((0.5, 0.0)), "west": MigNode((0.0, 0.0))}
+    samples = [
+        sample
+        for cluster, node in clusters.items()
+        for sample in scrape_history([node], TIMES, dialects="native", job=cluster, change=change(cluster))
+    ]
+    with closing(fed_source(samples)) as source:
+        table = source.read(AT)
+    verdicts, _ = judge(table, Rules(), History(), now=AT)
+    found = [(one.cluster, ACTIVITIES[code]) for one, code in zip(table.allocations, verdicts.activity, strict=True)]
+    assert found == [("east", active), ("east", idle), ("west", unknown), ("west", unknown)]
 
 
 @pytest.mark.parametrize("pods", [1, 2])

@@ -124,7 +124,7 @@ class PresenceTable:
         numbers: dict[DeviceKey, int] = {}
         return np.array(
             [
-                numbers.setdefault(DeviceKey(parent, "") if parent else key, len(numbers))
+                numbers.setdefault(DeviceKey(parent, "", key.cluster) if parent else key, len(numbers))
                 for parent, key in zip(parents, self._device_keys, strict=True)
             ],
             np.int64,
