@@ -177,6 +177,13 @@ def test_a_cycle_replaces_the_control_calls_of_earlier_ones_and_no_notice(ledger
     assert keys(box, now_ms=NOW + 400_000) == ["n1", "b2"], "a failed call does not make it pending again"
 
 
+def test_all_control_calls_of_a_large_cycle_are_stored(ledger: Engine):
+    box, counters = opened(ledger, max_pending=100_000)
+    calls = [event(f"s{number}", f"k{number}") for number in range(MAX_BUFFERED + 5)]
+    box.add([*calls, event("n", "n1", kind="notice")], at_ms=NOW, replaces_states=True)
+    assert (counters.pending, counters.refused) == ({"control": MAX_BUFFERED + 5, "notice": 1}, {})
+
+
 def test_a_cycle_that_is_stored_twice_keeps_its_control_calls(ledger: Engine):
     box, _ = opened(ledger)
     for _ in range(2):

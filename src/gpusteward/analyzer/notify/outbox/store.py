@@ -251,8 +251,9 @@ class Outbox:
         return sum(len(batch.events) for batch in self._buffered)
 
     def _buffer(self, batch: _BufferedBatch) -> None:
-        free = max(0, MAX_BUFFERED - self._count_buffered())
-        if self._buffered and free < len(batch.events):
+        buffered = self._count_buffered()
+        free = max(0, MAX_BUFFERED - buffered)
+        if buffered and free < len(batch.events):
             self._refuse(batch.events[free:], reason="the database has been unavailable for too long")
             batch = replace(batch, events=batch.events[:free])
         self._buffered.append(batch)
