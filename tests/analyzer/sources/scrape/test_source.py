@@ -13,6 +13,7 @@ from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
+from gpusteward.analyzer.sources.usage.label_mapping import ClusterChoice
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.kubernetes.api import ApiServer
@@ -125,6 +126,16 @@ def test_the_agents_of_the_cluster_are_found_without_settings():
         with closing(ScrapeSource(settings, window_seconds=60, api=ApiServer(api.url))) as source:
             assert [one.container.pod for one in source.read(time.time()).allocations] == ["one"]
             assert source.describe()["origins"] == ["pods of the cluster"]
+
+
+@pytest.mark.parametrize("label", ["", "site"])
+def test_the_agents_of_the_cluster_are_in_it_whatever_its_label_is_called(label: str):
+    with serving_pages({"/metrics": page("one").encode()}) as server, FakeApiServer() as api:
+        api.add_pod(exporter("agent", "127.0.0.1", port=server.server_port))
+        named = {"clusters": ClusterChoice(("east",), label), "own_cluster": "east"}
+        settings = ScrapeSettings(interval=1)
+        with closing(ScrapeSource(settings, window_seconds=60, api=ApiServer(api.url), **named)) as source:
+            assert [one.cluster for one in source.read(time.time()).allocations] == ["east"]
 
 
 def test_credentials_are_sent_with_every_scrape_and_never_shown(tmp_path: Path):

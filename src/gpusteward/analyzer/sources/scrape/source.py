@@ -69,9 +69,8 @@ class ScrapeSource:
         the samples to continue with, if they fit the settings. Raises ConfigurationError."""
         self._settings = settings
         self._window_seconds = window_seconds
-        self._registry = TargetRegistry(
-            make_target_lists(settings, api, cluster=own_cluster), limit=settings.target_limit
-        )
+        labels = {clusters.label or _CLUSTER: own_cluster}
+        self._registry = TargetRegistry(make_target_lists(settings, api, labels=labels), limit=settings.target_limit)
         options = _make_store_options(settings, window_seconds, condition, clusters)
         same = before if before is not None and before.store.options == options else None
         self.store: SampleStore = same.store if same else SampleStore(options)

@@ -98,16 +98,17 @@ class TargetRegistry:
         self.errors[origin] = reason
 
 
-def make_target_lists(settings: ScrapeSettings, api: ApiServer | None, *, cluster: str = "") -> list[TargetList]:
-    """Pods are used only without a list and a file. `cluster`: the name of the API server's. Raises
-    ConfigurationError."""
+def make_target_lists(
+    settings: ScrapeSettings, api: ApiServer | None, *, labels: Mapping[str, str] | None = None
+) -> list[TargetList]:
+    """Pods are used only without a list and a file. `labels`: of all pods. Raises ConfigurationError."""
     lists: list[TargetList] = []
     if settings.targets:
         lists.append(StaticTargets(settings))
     if settings.targets_file is not None:
         lists.append(FileTargets(settings.targets_file, settings))
     if not lists and api is not None:
-        lists.append(PodTargets(api, settings, cluster=cluster))
+        lists.append(PodTargets(api, settings, labels=labels))
     return lists
 
 
@@ -247,10 +248,10 @@ class PodTargets:
     refresh_seconds = POD_LIST_SECONDS
     warning = ""
 
-    def __init__(self, api: ApiServer, settings: ScrapeSettings, *, cluster: str = "") -> None:
+    def __init__(self, api: ApiServer, settings: ScrapeSettings, *, labels: Mapping[str, str] | None = None) -> None:
         self._api = api
         self._settings = settings
-        self._cluster = cluster
+        self._labels = labels or {}
 
     def read(self) -> tuple[Target, ...]:
         """Raises SourceError."""
@@ -274,6 +275,6 @@ class PodTargets:
         ports = (port for container in pod.spec.containers or () for port in container.ports or ())
         named = (port.container_port for port in ports if port.name == _PORT_NAME)
         port = next((number for number in named if 0 < number <= _MAX_PORT), self._settings.port)
-        known = {"node": pod.spec.node_name, "cluster": self._cluster}
+        known = {"node": pod.spec.node_name, **self._labels}
         labels = {name: value for name, value in known.items() if value}
         yield Target(HttpUrl(self._settings.scheme, pod.status.pod_ip, port, DEFAULT_PATH), labels)
