@@ -25,7 +25,7 @@ from tests.cli.golden_files import assert_golden
 
 pytestmark = pytest.mark.slow
 
-NOTHING = "No idle or suspicious workloads.\n"
+NOTHING = "No idle or suspicious workloads.\nas of 14:13:20\n"
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -266,7 +266,10 @@ def test_a_known_namespace_without_idle_gpus_is_named(capsys: pytest.CaptureFixt
     with running_api(make_result(table_of(working(), allocations=held)), ledger=FakeLedger(report_of(past))) as api:
         assert main(["idle", "--server", api.url, "-n", "busy"]) == 0
         assert main(["idle", "--server", api.url, "-n", "gone"]) == 0
-    assert capsys.readouterr().err == ("No idle or suspicious workloads in busy.\nNo GPUs are held in gone now.\n")
+    assert capsys.readouterr().err.splitlines() == [
+        *("No idle or suspicious workloads in busy.", "as of 14:13:20"),
+        *("No GPUs are held in gone now.", "as of 14:13:20"),
+    ]
 
 
 def test_an_empty_cluster_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -111,11 +111,11 @@ def test_idle_and_top_print_the_same_number_of_idle_gpus(
     rows = json.loads(capsys.readouterr().out)
     assert sum(row["idle_gpus"] for row in rows) == pytest.approx(expected["idle"], abs=1e-3)
     assert main(["idle", "--server", api.url]) == 0
-    assert f" {idle}/" in capsys.readouterr().out.splitlines()[-1]
+    assert f" {idle}/" in capsys.readouterr().out.splitlines()[-2]
     assert main(["top", "--server", api.url, "-o", "table"]) == 0
-    assert f" {idle}/{held} " in capsys.readouterr().out.splitlines()[-1]
+    assert f" {idle}/{held} " in capsys.readouterr().out.splitlines()[-2]
     assert main(["top", "--server", api.url, "--view", "tenants", "-o", "table"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].split()[2:5:2] == [held, idle]
+    assert capsys.readouterr().out.splitlines()[-2].split()[2:5:2] == [held, idle]
 
 
 def test_the_head_of_top_names_all_gpus_and_the_idle_ones(api: Api, expected: dict[str, float]) -> None:

@@ -392,7 +392,8 @@ def test_responses_that_arrive_while_the_ui_is_shutting_down_are_ignored(cluster
 
 def test_top_prints_totals_and_sorts_as_chosen(analyzer: Api, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", "--server", analyzer.url, "-o", "wide", "--sort=-score"]) == 0
-    _, first, *_, total = capsys.readouterr().out.splitlines()
+    _, first, *_, total, as_of = capsys.readouterr().out.splitlines()
+    assert as_of == "as of 14:13:20"
     assert first.startswith("vision/Job/trainer ")
     assert total.split()[:3] == ["4", "rows", "2/4.14"]
     assert main(["top", "--server", analyzer.url, "-n", "chat", "-o", "json"]) == 0

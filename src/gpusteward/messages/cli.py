@@ -116,9 +116,14 @@ INVALID_WORKLOAD = Message(
     "{name!r} is not a workload: write NAMESPACE/NAME or NAMESPACE/KIND/NAME",
     "{name!r} 不是工作负载名：请写成 NAMESPACE/NAME 或 NAMESPACE/KIND/NAME",
 )
+AS_OF = Message("as of {clock}", "截至 {clock}")
+AS_OF_WITH_AGE = Message("as of {clock} ({age} ago)", "截至 {clock}（{age} 前）")
 STALE_RESULT = Message(
-    "as of {clock} ({age} ago): no newer result, the engine has not answered since",
-    "截至 {clock}（{age} 前）：此后引擎没有响应，没有更新的结果",
+    "{as_of}: no newer result, the engine has not answered since", "{as_of}：此后引擎没有响应，没有更新的结果"
+)
+FAILED_SINCE = Message(
+    "{as_of}: no newer result, the last cycle failed: {reason}",
+    "{as_of}：没有更新的结果，最近一个分析周期失败：{reason}",
 )
 NO_IDLE_WORKLOADS = Message("No idle or suspicious workloads.", "没有空闲或可疑的工作负载。")
 NO_IDLE_WORKLOADS_IN = Message("No idle or suspicious workloads in {names}.", "{names} 中没有空闲或可疑的工作负载。")

@@ -84,6 +84,11 @@ SAVING = Message("Saving", "可节省")
 
 PERIOD = Message("{since} – {until} UTC", "{since} – {until}（UTC）")
 PERIOD_UNTIL_NOW = Message("{since} – {until} UTC (now)", "{since} – {until}（UTC，当前）")
+AS_OF = Message("as of {clock} UTC", "截至 {clock}（UTC）")
+RECORDED_UNTIL = Message(
+    "recorded until {clock} UTC: no later cycle is in the ledger",
+    "记录截至 {clock}（UTC）：账本中没有更晚的分析周期",
+)
 WASTED = Message("Wasted: {amount} ({share} of allocated time)", "浪费：{amount}（占已分配时间的 {share}）")
 NOTHING_WASTED = Message("Wasted: nothing, no allocated GPU was idle.", "浪费：无，已分配的 GPU 均未空闲。")
 WASTED_BY = Message("Most wasted by: {names}", "浪费最多：{names}")
@@ -129,7 +134,6 @@ NOTE_UNALLOCATED_COST = Message(
     "未分配时间按型号的当前单价计算，不含折扣。",
 )
 NOTE_BEGIN = Message("The ledger begins at {first} UTC.", "账本自 {first}（UTC）起有记录。")
-NOTE_END = Message("The ledger ends at {last} UTC.", "账本记录截至 {last}（UTC）。")
 NOTE_UNPRICED = Message(
     "{hours} GPU-hours have no price; set one with `prices.per_gpu_hour` or `prices.default`.",
     "{hours} GPU 小时没有单价，可通过 `prices.per_gpu_hour` 或 `prices.default` 设置。",

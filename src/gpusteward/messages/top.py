@@ -6,8 +6,7 @@ from gpusteward.core.messages import Message
 
 READING = Message("reading ...", "正在读取 ...")
 CONNECTION_LOST = Message("no data: {error}", "没有数据：{error}")
-DATA_AGE = Message("{age} old", "{age} 前的数据")
-DATA_TIME = Message("as of {clock}", "截至 {clock}")
+NO_NEWER_RESULT = Message("no newer result: the engine does not answer", "没有更新的结果：引擎没有响应")
 FIRST_ROWS = Message("first {shown} of {total} {total:|row|rows}", "前 {shown} 行，共 {total} 行")
 ALL_ROWS = Message("{total} {total:|row|rows}", "共 {total} 行")
 TENANT = Message("tenant {name}", "租户 {name}")

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,11 @@ from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.cli.main import main
 from tests.analyzer.api.server import Api, FakeSource, make_result, running_api
 from tests.analyzer.usage_tables import resting, table_of, working
+from tests.cli.screens import LARGE, app_of, read_screen, run, until_seen, watching
 
 INTERVAL = Settings.model_validate({"scheduler": {"interval": 60}})  # the limit is 3 * 60 + 600 s
+DAILY = Settings.model_validate({"scheduler": {"interval": 86_400}})
+COMMANDS = (["idle"], ["explain", "team/pod-0"], ["top", "-o", "table"])
 
 
 def result_of_age(seconds: float, *rows: Mapping[Any, float], settings: Settings = INTERVAL):
@@ -99,11 +103,59 @@ def test_every_list_says_how_old_it_is_and_an_etag_ends_when_it_becomes_stale():
 def test_the_commands_say_that_a_result_is_old(capsys: pytest.CaptureFixture[str], language: str, text: str):
     result = result_of_age(0)
     with running_api(result, clock=lambda: result.at + 180) as api:
-        for command in (["idle"], ["explain", "team/pod-0"]):
-            main([*command, "--language", language, "--server", api.url])
+        for command in COMMANDS:
+            assert main([*command, "--language", language, "--server", api.url]) == 0
+            assert text in capsys.readouterr().out
+            assert main([*command, "-o", "json", "--language", language, "--server", api.url]) == 0
             shown = capsys.readouterr()
             assert text in shown.err
-            assert text not in shown.out
-    with running_api(result) as api:
-        main(["idle", "--language", language, "--server", api.url])
-        assert text not in capsys.readouterr().err
+            assert text not in shown.out, "programs read it"
+
+
+@pytest.mark.parametrize(("language", "as_of"), [("en", "as of"), ("zh", "截至")])
+def test_the_commands_always_say_what_time_a_result_is_from(
+    capsys: pytest.CaptureFixture[str], language: str, as_of: str
+):
+    result = result_of_age(0)
+    day, clock = (time.strftime(form, time.localtime(result.at)) for form in ("%Y-%m-%d", "%H:%M:%S"))
+    for settings, age, shown in ((INTERVAL, 0, clock), (DAILY, 86_400, f"{day} {clock}")):
+        with running_api(replace(result, settings=settings), clock=lambda age=age: result.at + age) as api:
+            for command in COMMANDS:
+                assert main([*command, "--language", language, "--server", api.url]) == 0
+                printed = capsys.readouterr()
+                assert f"{as_of} {shown}\n" in printed.out
+                assert printed.err == ""
+
+
+def test_the_first_failed_cycle_makes_a_result_stale_until_the_next_one(capsys: pytest.CaptureFixture[str]):
+    result = result_of_age(0)
+    with running_api(result, clock=lambda: result.at + 30) as api:
+        fresh = api.get("/api/v1/workloads")
+        assert (fresh.json["result"]["stale"], fresh.json["result"]["last_error"]) == (False, "")
+        stats = api.cycles.stats
+        stats.last_error, stats.last_ended_at = "the engine is\x1b[31m down", result.at + 20
+        failed = api.get("/api/v1/workloads", If_None_Match=fresh.headers["etag"])
+        assert (failed.status, failed.json["result"]["stale"]) == (200, True)
+        for command in COMMANDS:
+            assert main([*command, "--server", api.url]) == 0
+            shown = capsys.readouterr().out.replace("\n", " ")
+            assert "(30s ago): no newer result, the last cycle failed: the engine is\ufffd[31m down" in shown
+        api.publish(replace(result, at=result.at + 25, number=2))
+        assert api.get("/api/v1/workloads").json["result"]["stale"] is False, "before its cycle has ended"
+
+
+def test_the_head_of_top_shows_the_age_of_a_stale_result_and_the_reason():
+    async def watch(api: Api) -> None:
+        async with watching("--server", api.url, size=LARGE) as pilot:
+            assert " ago)" not in read_screen(app_of(pilot))
+            api.cycles.stats.last_error = "connection refused"
+            await pilot.press("r")
+            await until_seen(pilot, "03:04:05 (", "s ago)", "connection refused")
+
+    async def watch_old(api: Api) -> None:
+        async with watching("--server", api.url, size=LARGE) as pilot:
+            await until_seen(pilot, "03:04:05 (", "m ", "s ago)", "no newer result: the engine does not answer")
+
+    for age, check in ((40, watch), (150, watch_old)):
+        with running_api(result_of_age(age), clock=time.time) as api:
+            run(check(api))

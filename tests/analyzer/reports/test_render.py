@@ -13,10 +13,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gpusteward.analyzer.ledger.periods import HOUR_MS
+from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS
 from gpusteward.analyzer.reports.render import quantities
 from gpusteward.analyzer.reports.render.csv_text import COLUMNS, render_csv
-from gpusteward.analyzer.reports.render.descriptions import list_notes, list_waste
+from gpusteward.analyzer.reports.render.descriptions import describe_recorded, list_notes, list_waste
 from gpusteward.analyzer.reports.render.html_page import render_html
 from gpusteward.analyzer.reports.render.json_text import read_report, render_json
 from gpusteward.analyzer.reports.report import Group, Report
@@ -158,13 +158,31 @@ def test_an_empty_report_says_that_there_are_no_records(language: Language):
     assert len(read_csv(EMPTY)) == 1
 
 
+@pytest.mark.parametrize(
+    ("behind_ms", "later_ms", "language", "text"),
+    [
+        (0, 0, "en", "as of 00:00:00 UTC"),
+        (60_000, -60_000, "en", "as of 23:59:00 UTC"),
+        (60_000, DAY_MS, "zh", "截至 2025-11-18 23:59:00（UTC）"),
+        (2 * HOUR_MS, 0, "en", "recorded until 2025-11-18 22:00:00 UTC: no later cycle"),
+        (2 * HOUR_MS, -1, "zh", "记录截至 22:00:00（UTC）：账本中没有更晚的分析周期"),
+    ],
+)
+def test_a_report_says_until_when_it_is_recorded(behind_ms: int, later_ms: int, language: Language, text: str):
+    covered = replace(REPORT.range, last_ms=REPORT.range.until_ms - behind_ms)
+    report = replace(REPORT, range=covered, made_ms=REPORT.range.until_ms + later_ms)
+    assert describe_recorded(report, language).startswith(text)
+    assert text in Page(render_html(report, language)).text
+    assert describe_recorded(replace(report, range=replace(covered, last_ms=None)), language) == ""
+
+
 def test_notes_describe_what_the_numbers_cover():
     covered = replace(
         REPORT.range, is_widened=True, first_ms=REPORT.range.since_ms + HOUR_MS, last_ms=1_763_000_000_000
     )
     total = replace(REPORT.total, unpriced_gpu_ms=HOUR_MS, unallocated_gpu_ms=None)
     notes = " ".join(list_notes(replace(REPORT, range=covered, total=total), "en"))
-    for word in ("records whole hours", "widened", "begins at", "ends at", "1.0 GPU-hours have no price", "67% of"):
+    for word in ("records whole hours", "widened", "begins at", "1.0 GPU-hours have no price", "67% of"):
         assert word in notes
     assert "no source reports the number of GPUs" in notes
 

@@ -65,7 +65,8 @@ def run(arguments: Sequence[str]) -> int:
         _write_ended(name, ended, output=options.output, language=language)
         return EXIT_OK
     detail = as_object(client.read(name.path, [*name.query, ("language", language)]))
-    warn_stale(get_object(detail, "result"), language)
+    if options.output in ("json", "csv"):
+        warn_stale(get_object(detail, "result"), language)
     if options.output == "json":
         write_json(detail)
     elif options.output == "csv":

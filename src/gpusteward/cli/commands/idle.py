@@ -1,6 +1,5 @@
 """`gpusteward idle`: workloads that hold GPUs without using them: who, since when, and at what cost."""
 
-import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -28,7 +27,7 @@ from gpusteward.cli.output.console import Advance, show_progress
 from gpusteward.cli.output.formats import write_rows
 from gpusteward.cli.output.idle_table import format_row, list_columns, sum_up
 from gpusteward.cli.output.quantities import MICROS
-from gpusteward.cli.output.verdict_texts import warn_stale
+from gpusteward.cli.output.verdict_texts import describe_result_time, warn_stale
 from gpusteward.core.messages import Language
 from gpusteward.core.verdicts import Signature
 from gpusteward.messages import cli as messages
@@ -87,11 +86,15 @@ def run(arguments: Sequence[str]) -> int:
         costs = read_idle_costs(client) if found else IdleCosts()
     rows = [_add_cost(row, costs) for row in found if options.longer_than <= (row["idle_seconds"] or 0)]
     rows.sort(key=lambda row: (SORTS[options.sort](row), *_rank(row)))
-    warn_stale(stamp, language)
-    if rows or options.output in ("json", "csv"):
-        _write(rows, options, costs=costs, language=language)
+    if options.output in ("json", "csv"):
+        warn_stale(stamp, language)
+        write_rows(rows, (), keys=KEYS, output=options.output)
     else:
-        print(_explain_empty(namespaces, holding, language), file=sys.stderr)
+        if rows:
+            _write_table(rows, is_wide=options.output == WIDE, costs=costs, language=language)
+        else:
+            print(_explain_empty(namespaces, holding, language), file=sys.stderr)
+        print(describe_result_time(stamp, language), file=sys.stdout if rows else sys.stderr)
     return EXIT_FOUND if rows and options.exit_code else EXIT_OK
 
 
@@ -162,10 +165,7 @@ def _add_cost(row: IdleRow, costs: IdleCosts) -> IdleRow:
     return {**row, "idle_cost_7d": _amount(micros), "currency": currency}
 
 
-def _write(rows: Sequence[IdleRow], options: argparse.Namespace, *, costs: IdleCosts, language: Language) -> None:
-    if options.output in ("json", "csv"):
-        write_rows(rows, (), keys=KEYS, output=options.output)
-        return
-    columns = list_columns(rows, ledger_currency=costs.currency, language=language, is_wide=options.output == WIDE)
-    shown = [format_row(row, is_wide=options.output == WIDE) for row in rows]
+def _write_table(rows: Sequence[IdleRow], *, is_wide: bool, costs: IdleCosts, language: Language) -> None:
+    columns = list_columns(rows, ledger_currency=costs.currency, language=language, is_wide=is_wide)
+    shown = [format_row(row, is_wide=is_wide) for row in rows]
     write_rows(shown, list(columns), keys=(), output="table", language=language, total=sum_up(rows, language))

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,9 +23,10 @@ from gpusteward.cli.flags import (
     read_seconds,
 )
 from gpusteward.cli.output.formats import Column, write_rows
+from gpusteward.cli.output.verdict_texts import describe_result_time, describe_time, warn_stale
 from gpusteward.cli.top.cluster_source import ClusterSource
 from gpusteward.cli.top.node_source import NodeSource
-from gpusteward.cli.top.source_protocol import MAX_ROWS, SHOWS_CLUSTER, Item, ListRequest, Source, View
+from gpusteward.cli.top.source_protocol import MAX_ROWS, SHOWS_CLUSTER, Item, Listing, ListRequest, Source, View
 from gpusteward.cli.top.views import CLUSTER, FIRST_NODE_SORTS, FIRST_SORTS, NODE, ViewColumn, sorts_of
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language
@@ -162,10 +164,21 @@ def _print_once(options: argparse.Namespace) -> int:
     output = "table" if is_wide else options.output or "table"
     total = _sum_up(listing.items, shown, language) if 0 < len(rows) == listing.total else None
     write_rows(rows, columns, keys=keys, output=output, language=language, total=total)
+    if output == "table":
+        print(_describe_time(listing, language))
+    else:
+        warn_stale(listing.stamp, language)
     if len(rows) < listing.total:
         note = messages.FIRST_ROWS.text(language, shown=len(rows), total=listing.total)
         print(f"gpusteward: {note}", file=sys.stderr)
     return EXIT_OK
+
+
+def _describe_time(listing: Listing, language: Language) -> str:
+    """An agent has a time and no results."""
+    if listing.stamp or listing.at is None:
+        return describe_result_time(listing.stamp, language)
+    return describe_time(listing.at, language, now=time.time())
 
 
 def _sum_up(items: Sequence[Item], columns: Sequence[ViewColumn], language: Language) -> Mapping[str, str] | None:

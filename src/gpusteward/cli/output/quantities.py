@@ -94,9 +94,10 @@ def local_time(at: float | None) -> str:
     return UNKNOWN if at is None else time.strftime("%Y-%m-%d %H:%M %Z", time.localtime(at))
 
 
-def clock_time(at: float, *, age_seconds: float) -> str:
-    """The time of day to the second; with the date from half a day on."""
-    return time.strftime("%H:%M:%S" if age_seconds < 43_200 else "%Y-%m-%d %H:%M:%S", time.localtime(at))
+def clock_time(at: float, *, now: float) -> str:
+    """The time of day to the second; with the date if that is not today."""
+    then, today = time.localtime(at), time.localtime(now)
+    return time.strftime("%H:%M:%S" if then[:3] == today[:3] else "%Y-%m-%d %H:%M:%S", then)
 
 
 def iso_time(text: str | None) -> str:

@@ -10,6 +10,7 @@ from gpusteward.analyzer.reports.render.descriptions import (
     describe_evidence,
     describe_period,
     describe_profile,
+    describe_recorded,
     describe_total,
     describe_unused,
     list_notes,
@@ -56,6 +57,8 @@ def print_report(report: Report, language: Language, out: TextIO) -> None:
         console = open_console(out, width=None if has_width else PIPE_WIDTH)
     _print(console, messages.TITLE.text(language, by=name_grouping(report)), style="bold")
     _print(console, describe_period(report, language))
+    if recorded := describe_recorded(report, language):
+        _print(console, recorded)
     for line in list_waste(report, language) if report.groups else ():
         _print(console, line, style="bold")
     if report.unused:

@@ -1,6 +1,7 @@
 """The verdict on a workload as paragraphs, for `explain` and for an opened workload in `top`."""
 
 import sys
+import time
 from collections.abc import Iterator
 
 from gpusteward.cli.json_access import (
@@ -16,6 +17,7 @@ from gpusteward.cli.json_access import (
 )
 from gpusteward.cli.output import quantities
 from gpusteward.cli.output.paragraphs import Line
+from gpusteward.cli.output.terminal_text import clean
 from gpusteward.cli.output.verdict_labels import MEASURES, translate
 from gpusteward.core.messages import Language
 from gpusteward.core.verdicts import Activity
@@ -28,19 +30,36 @@ def describe_workload(detail: Row, language: Language) -> Iterator[Line]:
     yield from describe_evidence(detail, language)
 
 
-def describe_stale(stamp: Row, language: Language) -> str:
-    """A warning where the result is old; else an empty text. `stamp`: `result` of a response."""
+def describe_time(at: float, language: Language, *, now: float, has_age: bool = False) -> str:
+    """`as of 14:13:20`. A time in the future is taken for now: the clock of the server is ahead."""
+    now = max(now, at)
+    message = messages.AS_OF_WITH_AGE if has_age else messages.AS_OF
+    clock, age = quantities.clock_time(at, now=now), quantities.duration(now - at)
+    return message.text(language, clock=clock, age=age)
+
+
+def describe_result_time(stamp: Row, language: Language) -> str:
+    """The time of a result; of a stale one also its age and why there is no newer one. `stamp`: `result` of a
+    response; the text is empty without one."""
     at, age = get_time(stamp, "at"), get_number(stamp, "age_seconds")
-    if stamp.get("stale") is not True or at is None or age is None:
+    if at is None:
         return ""
-    clock = quantities.clock_time(at, age_seconds=age)
-    return messages.STALE_RESULT.text(language, clock=clock, age=quantities.duration(age))
+    as_of = describe_time(at, language, now=time.time() if age is None else at + age, has_age=is_stale(stamp))
+    if not is_stale(stamp):
+        return as_of
+    reason = clean(get_text(stamp, "last_error"))
+    message = messages.FAILED_SINCE if reason else messages.STALE_RESULT
+    return message.text(language, as_of=as_of, reason=reason)
+
+
+def is_stale(stamp: Row) -> bool:
+    return stamp.get("stale") is True
 
 
 def warn_stale(stamp: Row, language: Language) -> None:
-    """On standard error, so that the output stays as it is."""
-    if warning := describe_stale(stamp, language):
-        print(warning, file=sys.stderr)
+    """On standard error: for output that programs read."""
+    if is_stale(stamp):
+        print(describe_result_time(stamp, language), file=sys.stderr)
 
 
 def describe_verdict_with_reasons(detail: Row, language: Language) -> Iterator[Line]:
@@ -83,6 +102,7 @@ def describe_verdict(detail: Row, language: Language) -> Iterator[Line]:
     yield Line(
         messages.WINDOW_TEXT.text(language, length=window, at=quantities.local_time(at)), messages.WINDOW.text(language)
     )
+    yield Line(describe_result_time(stamp, language), word="warn" if is_stale(stamp) else "")
 
 
 def _verdict(judged: Row, language: Language) -> str:

@@ -7,16 +7,16 @@ from typing import NamedTuple
 from rich.text import Text
 
 from gpusteward.cli.output.formats import STYLES
-from gpusteward.cli.output.quantities import duration
 from gpusteward.cli.output.terminal_text import cut, fit, measure
 from gpusteward.cli.output.verdict_labels import translate
+from gpusteward.cli.output.verdict_texts import describe_time, is_stale
 from gpusteward.cli.top.source_protocol import Listing, ListRequest, View
 from gpusteward.cli.top.views import TITLES
 from gpusteward.core.messages import Language, Message
 from gpusteward.messages import top as messages
 from gpusteward.messages.verdicts import ACTIVITIES
 
-STALE_SECONDS = 600.0  # older data is shown with its age instead of its time
+STALE_SECONDS = 600.0  # older data is shown with its age
 
 
 class Key(NamedTuple):
@@ -76,9 +76,10 @@ def write_title(title: str, listing: Listing | None, layout: Layout) -> Text:
 def _age(listing: Listing | None, language: Language) -> str:
     if listing is None or listing.at is None:
         return ""
-    if time.time() - listing.at > STALE_SECONDS:
-        return messages.DATA_AGE.text(language, age=duration(time.time() - listing.at))
-    return messages.DATA_TIME.text(language, clock=time.strftime("%H:%M:%S", time.localtime(listing.at)))
+    now = time.time()
+    return describe_time(
+        listing.at, language, now=now, has_age=is_stale(listing.stamp) or now - listing.at > STALE_SECONDS
+    )
 
 
 def write_summary(listing: Listing | None, error: str, layout: Layout) -> Text:

@@ -25,7 +25,7 @@ from gpusteward.cli.output.paragraphs import Line
 from gpusteward.cli.output.quantities import gpus, memory, money, percent, watts
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.cli.output.verdict_labels import HEALTH
-from gpusteward.cli.output.verdict_texts import describe_evidence, describe_verdict_with_reasons
+from gpusteward.cli.output.verdict_texts import describe_evidence, describe_verdict_with_reasons, is_stale
 from gpusteward.cli.top.source_protocol import (
     SHOWS_CLUSTER,
     Chart,
@@ -82,8 +82,12 @@ class ClusterSource:
             page.total,
             summary=list(self._summarize(health)),
             at=at,
-            warning=get_text(get_object(health, "cycles"), "last_error"),
+            warning=get_text(get_object(health, "cycles"), "last_error") or self._warn_stale(page.result),
+            stamp=page.result,
         )
+
+    def _warn_stale(self, stamp: Row) -> str:
+        return messages.NO_NEWER_RESULT.text(self._language) if is_stale(stamp) else ""
 
     def _read_rows(self, request: ListRequest) -> ListPage:
         """If a cycle ends between two pages, the rows read so far are shown."""

@@ -48,6 +48,7 @@ class Listing:
     summary: Sequence[tuple[str, str]] = ()  # text, and the word that selects its colour
     at: float | None = None  # time of the data
     warning: str = ""
+    stamp: Mapping[str, Any] = field(default_factory=dict)  # of the result of an analyzer
 
 
 @dataclass(frozen=True, slots=True)

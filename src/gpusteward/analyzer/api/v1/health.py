@@ -116,7 +116,7 @@ async def show_health(dependencies: Dependencies) -> Response:
             listeners=dependencies.events.listeners,
             ledger=dependencies.describe_ledger(),
             deliveries=dependencies.describe_deliveries(),
-            result=stamp(result, now=dependencies.clock()) if result else None,
+            result=stamp(result, dependencies) if result else None,
         )
     )
 

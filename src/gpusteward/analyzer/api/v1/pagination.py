@@ -15,9 +15,11 @@ import msgspec
 from fastapi import Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from gpusteward.analyzer.api.dependencies import ApiDependencies
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import format_utc, has_current, send_json, send_not_modified
 from gpusteward.analyzer.api.v1.listing import Listing
+from gpusteward.analyzer.pipeline import CycleStats
 from gpusteward.analyzer.results import Result
 from gpusteward.core.verdicts import Activity, Proof, Signature, State
 from gpusteward.messages import api_errors
@@ -71,7 +73,11 @@ class ResultStamp:
     at: Annotated[str, Field(description="The end of the window, UTC.")]
     window_seconds: float
     age_seconds: Annotated[float, Field(description="How long ago that was.")]
-    stale: Annotated[bool, Field(description="Whether newer results are missing: it is older than two intervals.")]
+    stale: Annotated[
+        bool,
+        Field(description="Whether newer results are missing: older than two intervals, or the last cycle failed."),
+    ]
+    last_error: Annotated[str, Field(description="Why the last cycle failed; empty when it did not.")]
 
 
 @dataclass(frozen=True)
@@ -109,33 +115,38 @@ def send_page(request: Request, query: ListQuery, *, result: Result, view: RowVi
     end = offset + query.limit
     items = [view.row(number) for number in order[offset:end].tolist()]
     following = _write_cursor(query, result, end) if end < len(order) else None
-    return send_json(Page(items, len(order), following, stamp(result, now=read_clock(request))), etag=etag)
+    return send_json(Page(items, len(order), following, stamp(result, dependencies_of(request))), etag=etag)
 
 
 def make_etag(request: Request, result: Result) -> str:
-    """Changes with the result, once that is stale, and with the path and query of the request."""
-    target = f"{request.url.path}?{request.url.query}" + " stale" * is_stale(result, now=read_clock(request))
+    """Changes with the result, every minute once that is stale, and with the path and query of the request."""
+    target, now = f"{request.url.path}?{request.url.query}", stamp(result, dependencies_of(request))
+    if now.stale:
+        target += f" {now.age_seconds // 60:.0f} {now.last_error}"
     return f'"{result.tag}-{_digest(target)}"'
 
 
-def read_clock(request: Request) -> float:
-    now: float = request.app.state.dependencies.clock()
-    return now
+def dependencies_of(request: Request) -> ApiDependencies:
+    dependencies: ApiDependencies = request.app.state.dependencies
+    return dependencies
 
 
-def stamp(result: Result, *, now: float) -> ResultStamp:
+def stamp(result: Result, dependencies: ApiDependencies) -> ResultStamp:
+    now, error = dependencies.clock(), _find_error(result, dependencies.cycles.stats)
     return ResultStamp(
         tag=result.tag,
         number=result.number,
         at=format_utc(result.at) or "",
         window_seconds=result.verdicts.usage.window_seconds,
         age_seconds=round(max(0.0, now - result.at), 1),
-        stale=is_stale(result, now=now),
+        stale=bool(error) or now - result.at > STALE_INTERVALS * result.settings.scheduler.interval,
+        last_error=error,
     )
 
 
-def is_stale(result: Result, *, now: float) -> bool:
-    return now - result.at > STALE_INTERVALS * result.settings.scheduler.interval
+def _find_error(result: Result, stats: CycleStats) -> str:
+    """Of a cycle after this result: a result is published before its cycle ends."""
+    return stats.last_error if (stats.last_ended_at or 0.0) >= result.at else ""
 
 
 def _fingerprint(query: ListQuery) -> str:

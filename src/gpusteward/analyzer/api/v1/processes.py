@@ -113,7 +113,7 @@ async def _read(pods: Sequence[Pod], chosen: slice, result: Result, dependencies
         total=len(running.processes),
         untold=[pod.name for pod in requested if pod not in running.reported],
         pods=len(pods),
-        result=stamp(result, now=dependencies.clock()),
+        result=stamp(result, dependencies),
     )
 
 

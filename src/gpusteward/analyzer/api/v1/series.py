@@ -65,7 +65,7 @@ async def read_series(
         return [dependencies.source.read_series(allocation, result.at, seconds=seconds) for allocation in allocations]
 
     series = [_make_series(chart) for chart in await query_source(read, dependencies.limits.series)]
-    when = stamp(result, now=dependencies.clock())
+    when = stamp(result, dependencies)
     return send_json(Series(courses=series, total=len(rows), seconds=seconds, result=when))
 
 

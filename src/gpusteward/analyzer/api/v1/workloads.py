@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import Field
 
 from gpusteward.analyzer.api.authorization import may_read
-from gpusteward.analyzer.api.dependencies import LastResult
+from gpusteward.analyzer.api.dependencies import ApiDependencies, LastResult
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import format_utc, has_current, send_json, send_not_modified
 from gpusteward.analyzer.api.result_store import PublishedResult
@@ -31,8 +31,8 @@ from gpusteward.analyzer.api.v1.pagination import (
     ResultStamp,
     SignatureName,
     StateName,
+    dependencies_of,
     make_etag,
-    read_clock,
     send_page,
     stamp,
 )
@@ -281,7 +281,7 @@ def show_workload(
     etag = make_etag(request, published.result)
     if has_current(request, etag):
         return send_not_modified(etag)
-    return send_json(_detail(published, number, language=lang or language, now=read_clock(request)), etag=etag)
+    return send_json(_detail(published, number, dependencies_of(request), language=lang or language), etag=etag)
 
 
 def find_workload(table: WorkloadTable, *, kind: str, namespace: str, name: str, cluster: str | None) -> int:
@@ -296,7 +296,9 @@ def find_workload(table: WorkloadTable, *, kind: str, namespace: str, name: str,
     return next(iter(found.values()))
 
 
-def _detail(published: PublishedResult, number: int, *, language: Language, now: float) -> WorkloadDetail:
+def _detail(
+    published: PublishedResult, number: int, dependencies: ApiDependencies, *, language: Language
+) -> WorkloadDetail:
     result = published.result
     verdict: WorkloadVerdict = result.workloads.verdict(number, language=language)
     rows = result.workloads.rows(number)
@@ -308,7 +310,7 @@ def _detail(published: PublishedResult, number: int, *, language: Language, now:
         evidence=_rounded(verdict.evidence),
         allocations=[_judged(published, row, language=language) for row in rows[:MOST_ALLOCATIONS].tolist()],
         allocations_total=len(rows),
-        result=stamp(result, now=now),
+        result=stamp(result, dependencies),
     )
 
 

@@ -22,7 +22,7 @@ COMPLETE_RATIO = 0.99
 
 
 MENTION_END_MS = 15 * 60_000
-"""A note is added if the last record is older than this at the end of the period."""
+"""Three default intervals: if the last record is older at the end of the period, that is said."""
 _MOST_WASTEFUL = 3
 
 
@@ -42,6 +42,16 @@ def describe_period(report: Report, language: Language) -> str:
     is_now = report.range.until_ms == report.made_ms
     message = messages.PERIOD_UNTIL_NOW if is_now else messages.PERIOD
     return message.text(language, since=_at(report.range.since_ms), until=_at(report.range.until_ms))
+
+
+def describe_recorded(report: Report, language: Language) -> str:
+    """The time of the last recorded cycle of the period; empty if nothing is recorded."""
+    covered = report.range
+    if covered.last_ms is None:
+        return ""
+    is_behind = covered.last_ms < covered.until_ms - MENTION_END_MS
+    message = messages.RECORDED_UNTIL if is_behind else messages.AS_OF
+    return message.text(language, clock=quantities.clock(covered.last_ms, now_ms=report.made_ms))
 
 
 def list_waste(report: Report, language: Language) -> list[str]:
@@ -186,8 +196,6 @@ def _list_range_notes(report: Report, language: Language) -> list[str]:
     notes = [messages.NOTE_WIDENED.text(language)] if covered.is_widened else []
     if covered.first_ms is not None and covered.first_ms > covered.since_ms:
         notes.append(messages.NOTE_BEGIN.text(language, first=_at(covered.first_ms)))
-    if covered.last_ms is not None and covered.last_ms < covered.until_ms - MENTION_END_MS:
-        notes.append(messages.NOTE_END.text(language, last=_at(covered.last_ms)))
     return notes
 
 

@@ -14,6 +14,7 @@ from gpusteward.analyzer.reports.render.descriptions import (
     describe_evidence,
     describe_period,
     describe_profile,
+    describe_recorded,
     describe_unused,
     list_notes,
     list_waste,
@@ -81,7 +82,7 @@ def _read_style() -> str:
 
 
 def _head(report: Report, title: str, language: Language) -> str:
-    lines = [describe_period(report, language)]
+    lines = [describe_period(report, language), *filter(None, [describe_recorded(report, language)])]
     if report.clusters:
         lines.append(f"{messages.CLUSTERS.text(language)}: {', '.join(report.clusters)}")
     if report.namespaces:

@@ -63,6 +63,12 @@ def moment(at_ms: int | None) -> str:
     return UNKNOWN if at_ms is None else _utc(at_ms).strftime("%Y-%m-%d %H:%M")
 
 
+def clock(at_ms: int, *, now_ms: int) -> str:
+    """UTC, to the second; with the date if that is not today."""
+    text = _utc(at_ms).strftime("%Y-%m-%d %H:%M:%S")
+    return text.partition(" ")[2] if date(at_ms) == date(now_ms) else text
+
+
 def iso(at_ms: int) -> str:
     """For programs: `2026-11-01T08:00:00Z`."""
     return _utc(at_ms).strftime("%Y-%m-%dT%H:%M:%SZ")
