@@ -179,8 +179,10 @@ def test_a_healthy_analyzer_is_ok_and_its_clock_is_compared() -> None:
     assert code == 0
 
 
-def test_an_analyzer_with_an_outdated_result_is_a_warning(analyzer: Api) -> None:
-    _, found = diagnose("--server", analyzer.url)
+def test_an_analyzer_with_an_outdated_result_is_a_warning() -> None:
+    result = small_result()
+    with running_api(result, clock=lambda: result.at + 3600) as api:
+        _, found = diagnose("--server", api.url)
     assert found["analyzer"][0]["status"] == "warn"
     assert found["analyzer"][0]["finding"] == "its last result is outdated"
 

@@ -110,7 +110,7 @@ def test_rejected_credentials_are_reported_with_their_settings(
     path = write(folder / "site.yaml", server.url, f"bearer_token: {SECRET}")
     found = diagnose(capsys, "--config", str(path))
     assert found["status"] == "fail"
-    assert "check prometheus.username, prometheus.password and prometheus.bearer_token" in found["finding"]
+    assert "check prometheus.username, password, bearer_token and headers" in found["finding"]
 
 
 @pytest.mark.parametrize(

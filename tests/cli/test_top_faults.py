@@ -73,10 +73,10 @@ class Proxy:
 def test_the_rows_stay_while_the_server_is_unreachable() -> None:
     async def watch(proxy: Proxy) -> None:
         async with watching("--server", proxy.url, "--refresh", "0.1") as pilot:
-            await until_seen(pilot, "trainer (Job)", "analyzer healthy")
+            await until_seen(pilot, "vision/Job/trainer", "analyzer healthy")
             proxy.is_open = False
             seen = await until_seen(pilot, "no data: ")
-            assert "trainer (Job)" in seen, "the last rows stay"
+            assert "vision/Job/trainer" in seen, "the last rows stay"
             proxy.is_open = True
             await until_seen(pilot, "analyzer healthy")
 
@@ -194,7 +194,7 @@ def test_it_runs_on_a_real_terminal_and_quits_with_q(analyzer: Api) -> None:
     process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=env, start_new_session=True)
     os.close(slave)
     try:
-        seen = read_until(master, b"trainer (Job)")
+        seen = read_until(master, b"vision/Job/trainer")
         assert b"38;2;" not in seen, "no colours that a plain terminal does not have"
         os.write(master, b"q")
         deadline = time.monotonic() + 20
