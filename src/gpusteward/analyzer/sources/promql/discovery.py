@@ -200,7 +200,7 @@ def _describe(detected: DetectedScheme) -> dict[str, Any]:
     return {
         "name": detected.scheme.value,
         **({"only": write_selector("", detected.matchers)} if detected.matchers else {}),
-        "labels": {field: label for field, label in asdict(detected.holder.mapping).items() if label},
+        "labels": {field: str(label) for field, label in asdict(detected.holder.mapping).items() if label},
         "metrics": sorted({signal.metric for group in detected.groups for signal in group.signals}),
     }
 
