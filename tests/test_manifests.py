@@ -79,7 +79,7 @@ GROUPS = {
     "tekton.dev": ("TaskRun", "PipelineRun"),
     "kubeflow.org": (
         *("PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "MXJob", "JAXJob"),
-        *("Notebook", "Workspace"),
+        *("Notebook", "Workspace", "Experiment", "Trial"),
     ),
     "trainer.kubeflow.org": ("TrainJob",),
     "ray.io": ("RayJob", "RayCluster", "RayService"),

@@ -31,9 +31,12 @@ GROUPED_BY: Mapping[str, Message] = {
 }
 
 
+BY_LABEL = Message("by label {key}", "按标签 {key}")
+
+
 def name_label(key: str) -> Message:
     """`by label team`."""
-    return Message(f"by label {key}", f"按标签 {key}")
+    return BY_LABEL.fill(key=key)
 
 
 CLUSTERS = Message("Clusters", "集群")

@@ -9,7 +9,7 @@ from gpusteward.analyzer.ledger.schema import METADATA, fleet_hourly
 from gpusteward.analyzer.ledger.upsert import FLEET_RULES, upsert
 from tests.analyzer.ledger.cycles import read_table
 
-ROW = {"hour_ms": 0, "node": "node-0", "model": "H100", "gpu_ms": 8, "known_ms": 1, "held_ms": 2}
+ROW = {"hour_ms": 0, "cluster": "", "node": "node-0", "model": "H100", "gpu_ms": 8, "known_ms": 1, "held_ms": 2}
 
 
 def write(url: str, *rows: dict[str, object]) -> list[dict[str, object]]:
