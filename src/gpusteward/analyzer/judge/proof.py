@@ -22,10 +22,11 @@ class ProofRule(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     energy_ratio: float = Field(
-        default=0.004,
+        default=0.002,
         gt=0,
         description="Part of the power limit by which the mean power of the energy counter may exceed that of the "
-        "power samples. 3 s of work at half of the power range every 5 minutes add 0.5 % of the range.",
+        "power samples. 3 s of work at half of the power range every 5 minutes add 0.5 % of the range, health checks "
+        "of 0.2 s every 30 s about 0.3 %.",
     )
     power_swing_ratio: float = Field(
         default=0.05,
