@@ -302,7 +302,7 @@ def test_a_real_prometheus_records_what_the_analyzer_reads(tmp_path: Path):
     assert {name.split(":")[1] for name in found} >= {"DCGM_FI_DEV_GPU_UTIL", "gpusteward_use_busy_seconds_total"}
     energy = (Measure.ENERGY, Stat.MEAN)  # extrapolated from when the rule was evaluated, up to a second earlier
     assert_alike(plain, recorded, but=(energy,))
-    np.testing.assert_allclose(plain.stats[energy], recorded.stats[energy], rtol=0.01)
+    np.testing.assert_allclose(plain.stats[energy], recorded.stats[energy], rtol=ONE_STEP)
     assert [query for query in proxy.queries if WINDOWED.search(query) and "(up" not in query] == []
 
 
