@@ -1,6 +1,7 @@
 """With `--language zh` or a Chinese locale every error of a command is Chinese."""
 
 import re
+import signal
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -120,6 +121,7 @@ def test_errors_of_the_agents_flags_are_chinese(
 ) -> None:
     monkeypatch.setenv("LANG", "zh_CN.UTF-8")
     assert main(["agent", "--log-level", "error", *arguments]) == 2
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()), "programs started later would ignore signals"
     assert_chinese(capsys.readouterr().err.splitlines()[-1])
 
 

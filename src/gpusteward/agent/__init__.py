@@ -10,7 +10,7 @@
     kubernetes/          pod-resources socket of the kubelet, pods of this node from the API server
     shares/              device claims and annotations -> allocations with share and limits
     attribution.py       process -> container; without Kubernetes: process -> holder of the GPU
-    usage_counters.py    busy seconds and energy, accumulated from snapshot to snapshot
+    usage_counters.py    busy seconds, video engines and energy, accumulated from snapshot to snapshot
     fields/              the list of DCGM fields to export, from a CSV file or a ConfigMap
     dialects/            snapshot -> metric families, one module per naming scheme
     metrics_page.py      the rendered /metrics page and its age

@@ -78,7 +78,14 @@ def run_agent(settings: AgentSettings) -> int:
     limit_malloc_arenas()
     # Blocked in all threads and awaited in this one: Python runs signal handlers only between two bytecodes of the main
     # thread, so a signal that arrives just before it waits would be handled only with the next signal.
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        return _run_until_stopped(settings)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)  # programs started later would inherit it
+
+
+def _run_until_stopped(settings: AgentSettings) -> int:
     agent = Agent(settings)
     log.info(
         "agent_started", version=__version__, node=settings.node_name, source=settings.source, url=agent.server.url

@@ -5,6 +5,7 @@
     pipeline.py          one cycle: read, judge, explain, publish, record, notify
     scheduler.py         the thread that runs a cycle every interval
     runtime_settings.py  the settings in effect; changed files and requests
+    data_health.py       how old and how complete the last result is
     active_source.py     the source that the settings choose
     ledger_access.py     the ledger as pipeline and API use it
     api/                 HTTP endpoints
@@ -14,7 +15,7 @@
     ledger/              database of GPU-hours and verdict changes
     settings/            all sections of the settings, and reading them
     explain/             second opinion of a language model
-    judge/               score, activity, signatures, workload verdicts; pure
+    judge/               score, activity, proof, signatures, workload verdicts; pure
     sources/             usage from Prometheus-compatible engines or exporters; owners from Kubernetes
     results.py, tables.py, prices.py, gzip_blocks.py, watched_file.py    used by several packages
 

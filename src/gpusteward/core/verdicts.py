@@ -1,4 +1,4 @@
-"""Verdicts: score, state, activity and signature of allocations and workloads, with reasons."""
+"""Verdicts: score, state, activity, signature and proof of allocations and workloads, with reasons."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

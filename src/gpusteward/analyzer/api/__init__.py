@@ -8,10 +8,12 @@
     event_feed.py    server-sent events
     metrics_page.py  /metrics
     docs.py          /docs
+    home_page.py     the page at / for browsers
     v1/              /api/v1/...: one module per resource
     compat/          gpu-oour's endpoints
     http/            roles, middleware, errors, responses, concurrency limits; knows no resource
 
 Endpoints that build rows are plain functions: FastAPI runs them in threads, and the event loop stays free. Only
-`v1/series.py` and `v1/processes.py` query the source, only `v1/reports.py` and `v1/deliveries.py` the database.
+`v1/series.py` and `v1/processes.py` query the source; only `v1/reports.py`, `v1/ended_workloads.py` and
+`v1/deliveries.py` query the database.
 """

@@ -14,7 +14,7 @@
     chart_series.py     the bars of the chart
     previous_period.py  comparison with the period before
     right_sizing.py     workloads that would fit into a part of a GPU (pure)
-    flagged_workloads.py those of them that are idle or keep-alive, and left out
+    flagged_workloads.py those of them that are idle, keep-alive or only health-checked, and left out
     mig_profiles.py     MIG profiles by board
     charges.py, focus.py  the rows of a FOCUS export
     render/             CSV, JSON, HTML, FOCUS

@@ -27,7 +27,7 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """`name`: one of `report.GROUPINGS`. `columns`: none for groups that are not made of allocations, such as days.
+    """`name`: one of `report.GROUPINGS`, or `label`. `columns`: none for groups that are not made of allocations: days.
     `teams`: names of namespaces or patterns -> teams, if rows are grouped by team."""
 
     name: str

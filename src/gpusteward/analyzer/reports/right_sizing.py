@@ -9,9 +9,9 @@ A part is suggested only if the peak of the whole period fits with a margin:
   kernel ran, not how much of the GPU it filled; the rule holds even if every kernel filled all of it.
 
 Workloads that were active for less than a fifth of the time are not included: the report lists them as idle, and a
-smaller GPU would be idle too. `flagged_workloads.py` leaves out those whose verdict is idle or keep-alive. Containers
-with several GPUs are not included either: MIG instances cannot communicate with each other, and a process sees only
-one.
+smaller GPU would be idle too. `flagged_workloads.py` leaves out those whose verdict is idle, keep-alive or
+health-check. Containers with several GPUs are not included either: MIG instances cannot communicate with each other,
+and a process sees only one.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""The verdict on a workload as paragraphs, for `explain` and for an opened workload in `top`."""
+"""The verdict on a workload as paragraphs, for `explain` and `top`; the time and age of a result, for `idle` too."""
 
 import sys
 import time

@@ -1,6 +1,6 @@
 """The signature of each allocation: the kind of use or idleness.
 
-    evidence.py  what the rules may use: usage, capacities, activity, history
+    evidence.py  what the rules may use: usage, capacities, activity, proof, history
     idle.py      rules for allocations without work: starting, hung, empty, parked
     active.py    rules for allocations with work: keep-alive, health-check, starved, bursty
     classify.py  the first rule that matches gives the signature; steady and unknown are what remains

@@ -1,4 +1,4 @@
-"""Renders a report as CSV, JSON or HTML. Standard library only, so that clients can use it too.
+"""Renders a report as CSV, JSON or HTML, and charges as CSV. Standard library only, so that clients can use it too.
 
     quantities.py     formats numbers and times
     descriptions.py   names, sentences and notes in both languages (texts: gpusteward/messages/reports.py)

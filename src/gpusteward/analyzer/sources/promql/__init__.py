@@ -1,6 +1,6 @@
 """Usage from an engine by PromQL. To follow one sample from the engine to the usage table, read in this order:
 
-    source.py            `PrometheusSource`: one read of the whole cluster
+    source.py            `PrometheusSource`: one read of everything in one engine
     discovery.py         what the site has, found before the first read and again every few cycles
     scheme_reader.py     reads one metric scheme: plan, run, build its partial table
     query_plan.py        the queries of a cycle

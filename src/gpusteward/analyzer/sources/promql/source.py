@@ -37,7 +37,7 @@ MAX_SKEW_SECONDS = 60.0
 
 
 class PrometheusSource:
-    """Reads a whole cluster: discovers what the site has, queries it, merges the results. `read` is not thread-safe."""
+    """Reads all of one engine: discovers what it has, queries it, merges the results. `read` is not thread-safe."""
 
     def __init__(
         self,
