@@ -47,7 +47,8 @@ class ActivityRule(BaseModel):
         ge=0,
         lt=1,
         description="Memory interface activity up to this counts as none: unused instances report a small constant "
-        "(NVIDIA/DCGM issue 65). Half a per cent would round to 0 in NVML. All other signals must be exactly 0.",
+        "(NVIDIA/DCGM issue 65). Half a per cent would round to 0 in NVML. "
+        "Other signals without a floor must be exactly 0.",
     )
     pcie_floor_bytes_per_second: float = Field(
         default=10e6,

@@ -72,7 +72,7 @@ def test_an_engine_that_could_never_be_read_fails_the_cycle_because_workloads_ma
         source.read(AT)
 
 
-def test_charts_and_processes_come_from_the_engine_that_has_them(halves):
+def test_charts_come_from_the_engine_that_has_them_also_while_another_is_down(halves):
     with closing(open_both(halves)) as source:
         table = source.read(AT)
         for nodes in HALVES:
@@ -80,6 +80,11 @@ def test_charts_and_processes_come_from_the_engine_that_has_them(halves):
             assert source.read_series(held, AT, seconds=600).lines[Measure.CORE]
         assert source.request_counts["ok"] > 0
         assert source.request_counts["failed"] == 0
+        halves[0].stop()
+        lost, held = (next(one for one in table.allocations if one.node == nodes[0].name) for nodes in HALVES)
+        assert source.read_series(held, AT, seconds=600).lines[Measure.CORE], "the other engine has it"
+        with pytest.raises(SourceError):
+            source.read_series(lost, AT, seconds=600)
 
 
 def test_an_allocation_in_two_engines_is_one_row_and_work_seen_by_one_of_them_counts():

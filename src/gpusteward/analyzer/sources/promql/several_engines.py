@@ -107,11 +107,19 @@ class SeveralEngines:
         return join_tables(tables)
 
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
-        """The chart of one allocation, from the first engine that has it. Raises SourceError."""
+        """The chart of one allocation, from the first engine that has it. Raises SourceError if none has it and one of
+        them could not be read."""
+        failure: SourceError | None = None
         for shard in self._shards:
-            chart = shard.source.read_series(allocation, at, seconds=seconds)
+            try:
+                chart = shard.source.read_series(allocation, at, seconds=seconds)
+            except SourceError as error:
+                failure = error
+                continue
             if chart.lines:
                 return chart
+        if failure is not None:
+            raise failure
         return Chart(allocation)
 
     def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
