@@ -272,9 +272,9 @@ def render_page(found: Found) -> str:
             "how many of them could have been reclaimed. Only signals that include all of the time allow that; work "
             "that begins after the last sample of a window is seen in the next one.\n\n"
             + _render_disturbed(found.disturbed),
-            "Health checks of 0.2 s draw 2 W on average, which is within the tolerance of the energy counter: a server "
-            "that only answers them is idle by energy. Engine activity does not include video engines, and only those "
-            "that were seen before are doubted.\n",
+            "Health checks of 0.2 s draw 2 W on average, which is above the tolerance of the energy counter: it does "
+            "not prove a server idle that only answers them. Engine activity does not include video engines, and only "
+            "those that were seen before are doubted.\n",
             "Windows of these workloads in which nothing ran, and which could be reclaimed: "
             f"{sum(each.reclaimable - each.reclaimable_while_working for each in found.disturbed):,}. A policy decides "
             "whether the GPU will be missed.\n",
