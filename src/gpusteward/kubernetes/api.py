@@ -94,7 +94,7 @@ class ApiServer:
         try:
             return msgspec.json.decode(body, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise ObjectError(messages.NOT_DECODED, url=self.url, path=path, reason=error) from error
+            raise ObjectError(messages.NOT_DECODED, url=self.url, path=_without_query(path), reason=error) from error
 
     def read_config_map(self, namespace: str, name: str) -> Mapping[str, str]:
         """The text entries of a ConfigMap. Raises SourceError."""
@@ -142,11 +142,11 @@ class ApiServer:
             trusted = self._ca_path or messages.SYSTEM_CERTIFICATES
             raise SourceError(messages.TLS_FAILED, url=self.url, reason=error, trusted=trusted) from error
         except HttpError as error:
-            raise SourceError(messages.REQUEST_FAILED, url=f"{self.url}{path}", reason=error) from error
+            raise SourceError(messages.REQUEST_FAILED, url=f"{self.url}{_without_query(path)}", reason=error) from error
 
     def _check_status(self, path: str, response: Response) -> None:
         """Raises SourceError for everything but 200, with a hint."""
-        status = response.status
+        status, path = response.status, _without_query(path)
         if status == 200:
             return
         if 300 <= status < 400:
@@ -198,6 +198,12 @@ def _parse_url(text: str) -> HttpUrl:
     if url.username or url.password:
         raise ConfigurationError(messages.URL_WITH_CREDENTIALS)
     return url
+
+
+def _without_query(path: str) -> str:
+    """The path as errors show it. The query of a watch differs each time, and an error must be the same to be logged
+    once."""
+    return path.partition("?")[0]
 
 
 def _missing_rule(path: str) -> Message:

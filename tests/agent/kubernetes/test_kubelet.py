@@ -45,6 +45,13 @@ def test_a_device_is_listed_with_its_container(path, kubelet_client):
         )
 
 
+def test_pods_without_devices_are_listed_too(path, kubelet_client):
+    with FakeKubelet(path, response(TRAINER, wire.PodResources(namespace="web", name="proxy"))):
+        listing = kubelet_client.read_listing()
+    assert listing.pods == {("team", "train-0"), ("web", "proxy")}
+    assert listing.claims == (TRAINERS_CLAIM,)
+
+
 @pytest.mark.parametrize(
     ("resource", "accepted"),
     [

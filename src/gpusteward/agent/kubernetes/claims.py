@@ -26,6 +26,20 @@ class Claim:
     dra: tuple[tuple[str, str], ...] = ()  # dra_* labels of a dynamic resource claim
 
 
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One response of the kubelet: the claims, and the namespace and name of every pod in it, with or without one."""
+
+    claims: tuple[Claim, ...] = ()
+    pods: frozenset[tuple[str, str]] = frozenset()
+
+
+def decode_listing(response: messages.ListPodResourcesResponse, accepts: Accepts) -> Listing:
+    """The claims on accepted resources and the names of all pods."""
+    pods = frozenset((pod.namespace, pod.name) for pod in response.pod_resources)
+    return Listing(decode_claims(response, accepts), pods)
+
+
 def decode_claims(response: messages.ListPodResourcesResponse, accepts: Accepts) -> tuple[Claim, ...]:
     """The claims on accepted resources, without duplicates. Entries without a name are skipped."""
     return tuple(

@@ -16,11 +16,11 @@ from grpclib.const import Status
 from grpclib.encoding.proto import ProtoCodec
 from grpclib.exceptions import GRPCError, StreamTerminatedError
 
-from gpusteward.agent.kubernetes.claims import Claim, accept_names, decode_claims
+from gpusteward.agent.kubernetes.claims import Claim, Listing, accept_names, decode_listing
 from gpusteward.agent.kubernetes.podresources_pb2 import ListPodResourcesRequest, ListPodResourcesResponse
 from gpusteward.core.errors import SourceError
 
-__all__ = ["Claim", "PodResources"]
+__all__ = ["Claim", "Listing", "PodResources"]
 
 MESSAGE_LIMIT_BYTES = 16 * 2**20  # as in dcgm-exporter, where 4 MiB was too little for big nodes
 TIMEOUT_SECONDS = 2.0  # a guess: a kubelet responds in milliseconds, and a cycle must not wait for one that hangs
@@ -56,14 +56,18 @@ class PodResources:
         self._requests = 0  # on this channel
 
     def read(self) -> tuple[Claim, ...]:
-        """All claims on GPUs of this node.
+        """All claims on GPUs of this node. Raises SourceError as `read_listing` does."""
+        return self.read_listing().claims
+
+    def read_listing(self) -> Listing:
+        """All pods of this node and their claims on GPUs.
 
         Raises SourceError with advice if the kubelet cannot be queried or its response is invalid.
         """
         with self._lock:
             if self._loop.is_closed():
                 raise SourceError("the connection to the kubelet is closed")
-            return decode_claims(self._query(), self._accepts)
+            return decode_listing(self._query(), self._accepts)
 
     def close(self) -> None:
         """Close the connection permanently."""

@@ -23,7 +23,11 @@ __all__ = ["Backoff", "Pod", "PodWatch"]
 PAGE_SIZE = 250
 WATCH_SECONDS = 300  # up to twice that at random, so that not all nodes reconnect at the same time
 GRACE_SECONDS = 15  # how much later than requested the server may end a watch
+IDLE_SECONDS = (
+    2 * WATCH_SECONDS + GRACE_SECONDS
+)  # not random: it is named in an error, which is logged once if it stays
 STOP_SECONDS = 1.0
+MAX_REASONS = 8  # logged per outage: a reason with changing text must not fill the log
 log = Log(__name__)
 
 
@@ -85,6 +89,7 @@ class PodWatch:
         self._by_name: dict[tuple[str, str], Pod] = {}  # namespace, name: a new pod of the same name replaces the old
         self.resource_version = ""  # of the last event; empty: list first
         self._list_from = "0"
+        self._logged: set[str] = set()  # reasons of the current outage
         self._stopping = threading.Event()
         self._stream: Watch | None = None
         self._thread = threading.Thread(target=self._run, name="pods", daemon=True)
@@ -150,7 +155,7 @@ class PodWatch:
         path = self._path(
             watch="true", allowWatchBookmarks="true", resourceVersion=self.resource_version, timeoutSeconds=seconds
         )
-        with self._api.watch(path, idle_timeout_seconds=seconds + GRACE_SECONDS) as stream:
+        with self._api.watch(path, idle_timeout_seconds=IDLE_SECONDS) as stream:
             self._stream = stream  # set before the flag is checked; stop() does it in the opposite order
             try:
                 if not self._stopping.is_set():
@@ -215,10 +220,12 @@ class PodWatch:
         if self.failure is not None:
             log.info("pods_recovered", pods=len(self._by_name))
         self.failure = None
+        self._logged.clear()
 
     def _fail(self, reason: str) -> None:
-        """Keep the reason; log it once, and not while stopping."""
-        if not self._stopping.is_set() and reason != self.failure:
+        """Keep the reason; log it once per outage, and not while stopping."""
+        if not self._stopping.is_set() and reason not in self._logged and len(self._logged) < MAX_REASONS:
+            self._logged.add(reason)
             log.warning("pods_unreadable", reason=reason)
         self.failure = reason
         self._backoff.failures += 1
