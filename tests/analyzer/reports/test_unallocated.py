@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.slow
 
 H100 = "NVIDIA H100 80GB HBM3"
 EIGHT = {("node-0", H100): 8}
+EVERY_5_MINUTES = SETTINGS.model_copy(update={"scheduler": SchedulerSettings(interval=300)})
 
 
 def record(ledger: Ledger, minutes: range, fleet: Mapping[tuple[str, str], int]) -> None:
@@ -101,4 +103,27 @@ def test_a_report_of_an_older_analyzer_can_be_read(tmp_path):
     old = json.loads(render_json(report_of(ledger, hour(), hour(1))))
     del old["fleet_coverage_ratio"], old["currency_changes"]
     assert read_report(old).fleet_coverage_ratio is None
+    ledger.close()
+
+
+def test_a_report_of_one_cluster_has_the_unallocated_gpus_of_that_cluster(database_url):
+    ledger = open_ledger(database_url)
+    rows = [(replace(allocation(0), cluster="east"), WORKING), (replace(allocation(1), cluster="west"), WORKING)]
+    fleet = {("node-0", H100, "east"): 8, ("node-0", H100, "west"): 4}
+    for minute in range(0, 125, 5):
+        ledger.record(cycle(rows, START + 60 * minute, fleet=fleet, settings=EVERY_5_MINUTES))
+
+    def report_cluster(cluster: str, by: str = "node") -> Report:
+        return make_report(
+            ledger.engine, ReportQuery(hour(), hour(2), by=by, clusters=(cluster,)), now_ms=hour(2) + HOUR_MS
+        )
+
+    for by in ("node", "day", "model"):
+        east, west = report_cluster("east", by), report_cluster("west", by)
+        assert (east.total.unallocated_gpu_ms, west.total.unallocated_gpu_ms) == (14 * HOUR_MS, 6 * HOUR_MS)
+        assert [group.amounts.unallocated_gpu_ms for group in west.groups] == [6 * HOUR_MS]
+        assert [point.unallocated_gpu_ms for point in west.points] == [3 * HOUR_MS, 3 * HOUR_MS]
+        assert west.fleet_coverage_ratio == 1
+        assert west.unused is not None
+        assert (west.unused.gpus, west.unused.unallocated) == (4, 3)
     ledger.close()

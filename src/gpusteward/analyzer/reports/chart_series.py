@@ -47,7 +47,7 @@ def read_chart(
     if is_hourly:  # hourly rows also for whole days
         period = Period(period.since_ms, period.until_ms, TimeSpan(0, 0), [TimeSpan(period.since_ms, period.until_ms)])
     usage = _read_usage(connection, select_usage_rows(period), step_ms, scope)
-    fleet = {} if scope else _read_fleet(connection, select_fleet_rows(period), step_ms)
+    fleet = _read_fleet(connection, select_fleet_rows(period, scope), step_ms)
     points = [_make_point(at, usage.get(at), fleet.get(at)) for at in sorted(usage.keys() | fleet.keys())]
     return ChartSeries(step_ms, [_complete(point, step_ms, covered, has_costs=has_costs) for point in points])
 

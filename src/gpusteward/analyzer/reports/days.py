@@ -10,7 +10,6 @@ from gpusteward.analyzer.prices import PriceList, PriceSettings
 from gpusteward.analyzer.reports.amounts import (
     COSTS,
     NO_SUMS,
-    NO_UNALLOCATED,
     SUMMED,
     UNPRICED,
     Sums,
@@ -47,7 +46,7 @@ def read_days(
     listed = PriceList(prices if has_costs else PriceSettings())
     found: list[GroupSums] = []
     for each in split_days(period):
-        unallocated = NO_UNALLOCATED if query.scope else _read_unallocated(connection, each, listed)
+        unallocated = _read_unallocated(connection, each, query.scope, listed)
         day_ms = floor_day(each.since_ms)
         if day_ms in usage or unallocated.gpu_ms is not None:
             found.append(GroupSums((str(day_ms),), usage.get(day_ms, NO_SUMS), unallocated))
@@ -57,8 +56,8 @@ def read_days(
     return round_rows(groups, others, prices)
 
 
-def _read_unallocated(connection: Connection, period: Period, prices: PriceList) -> Unallocated:
-    return sum_unallocated(price_unallocated(read_unallocated(connection, period), prices).values())
+def _read_unallocated(connection: Connection, period: Period, scope: Scope, prices: PriceList) -> Unallocated:
+    return sum_unallocated(price_unallocated(read_unallocated(connection, period, scope), prices).values())
 
 
 def _make_day(found: GroupSums, covered: Range, prices: PriceSettings) -> Group:

@@ -75,7 +75,7 @@ def _read_day(
     period = ChargePeriod(day.since_ms, min(day.until_ms, covered.until_ms), partial)
     for row in _read_usage(connection, day, scope):
         yield _make_charge(row, period, settings)
-    unallocated = {} if scope else price_unallocated(read_unallocated(connection, day), settings.prices)
+    unallocated = price_unallocated(read_unallocated(connection, day, scope), settings.prices)
     for key, part in unallocated.items():
         if part.gpu_ms:
             names = {"cluster": key.cluster, "node": key.node, "model": key.model}

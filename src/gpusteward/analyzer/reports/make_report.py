@@ -18,7 +18,7 @@ from gpusteward.analyzer.reports.ledger_connection import read_ledger
 from gpusteward.analyzer.reports.ledger_extent import describe_range, read_extent, round_query
 from gpusteward.analyzer.reports.period_totals import TOTALS, UNMEASURED, PeriodTotals
 from gpusteward.analyzer.reports.previous_period import read_previous
-from gpusteward.analyzer.reports.report import Finding, Report, ReportQuery, Waster
+from gpusteward.analyzer.reports.report import Finding, Report, ReportQuery, Scope, Waster
 from gpusteward.analyzer.reports.right_sizing import MAX_PART_RATIO, WholeGpuWorkload, find_smaller
 from gpusteward.analyzer.reports.unallocated import (
     price_unallocated,
@@ -53,7 +53,7 @@ def _read_report(
     currencies = read_currencies(connection)
     prices, has_costs = use_currency(prices, currencies.find_single(period)), currencies.are_comparable(period)
     totals = PeriodTotals(connection, TOTALS, period=period, scope=query.scope, has_costs=has_costs)
-    unallocated = {} if query.scope else _read_unallocated(connection, period, prices if has_costs else None)
+    unallocated = _read_unallocated(connection, period, query.scope, prices if has_costs else None)
     sums = read_sums(totals.read_total())
     total = make_amounts(sums, prices=prices, unallocated=sum_unallocated(unallocated.values()))
     covered = describe_range(query, period, extent=extent, is_empty=not sums["allocations"], now_ms=now_ms)
@@ -82,16 +82,16 @@ def _read_report(
         step_ms=chart.step_ms,
         points=chart.points,
         unused=read_unused(connection, query.scope, extent=extent, until_ms=covered.until_ms),
-        fleet_coverage_ratio=None if query.scope else read_coverage(connection, period, covered),
+        fleet_coverage_ratio=read_coverage(connection, period, query.scope, covered),
         currency_changes=currencies.list_changes(period),
     )
 
 
 def _read_unallocated(
-    connection: Connection, period: Period, prices: PriceSettings | None
+    connection: Connection, period: Period, scope: Scope, prices: PriceSettings | None
 ) -> dict[NodeModel, Unallocated]:
     """`prices`: None where costs cannot be added."""
-    return price_unallocated(read_unallocated(connection, period), PriceList(prices or PriceSettings()))
+    return price_unallocated(read_unallocated(connection, period, scope), PriceList(prices or PriceSettings()))
 
 
 def _find_smaller(connection: Connection, totals: PeriodTotals, query: ReportQuery, *, until_ms: int) -> list[Finding]:

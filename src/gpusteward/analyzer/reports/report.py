@@ -50,7 +50,8 @@ def check_grouping(by: str, labels: Sequence[str] | None = None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which allocations a report covers. Unallocated GPUs belong to no namespace: they are reported for all only."""
+    """Which allocations a report covers. Unallocated GPUs belong to no namespace: they are left out where
+    only some namespaces are covered."""
 
     namespaces: tuple[str, ...] = ()  # only these; empty: all
     clusters: tuple[str, ...] = ()
@@ -69,7 +70,7 @@ class ReportQuery:
 
     since_ms: int
     until_ms: int
-    by: str = "namespace"  # one of `GROUPINGS`, or an alias
+    by: str = "namespace"  # one of `GROUPINGS`, an alias, or `label:KEY`
     namespaces: tuple[str, ...] = ()  # only these; empty: all
     top: int = 10  # number of wasters and findings
     rows: int = 1000  # number of groups; the others are summed in one row

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Table, exists, func, select
+from sqlalchemy import ColumnElement, Connection, Table, exists, func, select, true
 
 from gpusteward.analyzer.ledger.periods import DAY_MS, HOUR_MS, Period, floor_hour
 from gpusteward.analyzer.ledger.schema import (
@@ -44,15 +44,22 @@ def _sum_known(amounts: Iterable[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def select_fleet_rows(period: Period) -> Sequence[RowSelection]:
-    """The fleet rows of a period."""
-    return select_rows(period, hourly=fleet_hourly, daily=fleet_daily)
+def select_fleet_rows(period: Period, scope: Scope) -> Sequence[RowSelection]:
+    """The fleet rows of a period; none for some namespaces, because unallocated GPUs belong to no namespace."""
+    if scope.namespaces:
+        return []
+    selections = select_rows(period, hourly=fleet_hourly, daily=fleet_daily)
+    return [each._replace(condition=each.condition & _in_clusters(each.table, scope)) for each in selections]
 
 
-def read_unallocated(connection: Connection, period: Period) -> dict[NodeModel, int]:
+def _in_clusters(fleet: Table, scope: Scope) -> ColumnElement[bool]:
+    return fleet.c.cluster.in_(scope.clusters) if scope.clusters else true()
+
+
+def read_unallocated(connection: Connection, period: Period, scope: Scope) -> dict[NodeModel, int]:
     """GPU-milliseconds; only nodes and models whose number of GPUs was known."""
     fleet, held, missing = Counter[NodeModel](), Counter[NodeModel](), Counter[NodeModel]()
-    for selection in select_fleet_rows(period):
+    for selection in select_fleet_rows(period, scope):
         table = selection.table
         keys = (table.c.node, table.c.model, table.c.cluster)
         sums = (
@@ -103,12 +110,13 @@ def _subtract(
     return unallocated
 
 
-def read_coverage(connection: Connection, period: Period, covered: Range) -> float | None:
-    """The part of the recorded time for which the number of GPUs was known; None if nothing is recorded."""
-    if covered.first_ms is None or covered.last_ms is None or covered.last_ms <= covered.first_ms:
+def read_coverage(connection: Connection, period: Period, scope: Scope, covered: Range) -> float | None:
+    """The part of the recorded time for which the number of GPUs was known; None if nothing is recorded, or for some
+    namespaces."""
+    if scope.namespaces or covered.first_ms is None or covered.last_ms is None or covered.last_ms <= covered.first_ms:
         return None
     known_ms = 0
-    for selection in select_fleet_rows(period):
+    for selection in select_fleet_rows(period, scope):
         table = selection.table
         whole_ms = HOUR_MS if table is fleet_hourly else DAY_MS
         longest = select(func.max(func.coalesce(table.c.known_ms, whole_ms))).where(selection.condition)
@@ -124,7 +132,7 @@ def read_unused(connection: Connection, scope: Scope, *, extent: LedgerExtent, u
     if hour_ms <= extent.begin_ms:
         return None
     held, idle = _read_hour(connection, hour_ms, scope)
-    fleet = None if scope else _read_fleet_hour(connection, hour_ms, held=int(held or 0))
+    fleet = None if scope.namespaces else _read_fleet_hour(connection, hour_ms, scope, held=int(held or 0))
     if held is None and fleet is None:
         return None
     return _count_gpus(hour_ms, held=int(held or 0), idle=int(idle or 0), fleet=fleet)
@@ -146,11 +154,11 @@ class FleetHour(NamedTuple):
     unallocated: float
 
 
-def _read_fleet_hour(connection: Connection, hour_ms: int, *, held: int) -> FleetHour | None:
+def _read_fleet_hour(connection: Connection, hour_ms: int, scope: Scope, *, held: int) -> FleetHour | None:
     """What was known for a part of the hour is extrapolated to the whole hour."""
     fleet = fleet_hourly.c
-    query = select(fleet.gpu_ms, fleet.held_ms, fleet.known_ms).where(fleet.hour_ms == hour_ms)
-    rows = connection.execute(query).all()
+    query = select(fleet.gpu_ms, fleet.held_ms, fleet.known_ms)
+    rows = connection.execute(query.where(fleet.hour_ms == hour_ms, _in_clusters(fleet_hourly, scope))).all()
     if not rows:
         return None
     total = sum(row.gpu_ms * HOUR_MS / (row.known_ms or HOUR_MS) for row in rows)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
+from gpusteward.analyzer.sources.pod_processes import Pod
 from gpusteward.analyzer.sources.promql.several_engines import SeveralEngines, join_tables
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.core.errors import SourceError
@@ -85,6 +86,11 @@ def test_charts_come_from_the_engine_that_has_them_also_while_another_is_down(ha
         assert source.read_series(held, AT, seconds=600).lines[Measure.CORE], "the other engine has it"
         with pytest.raises(SourceError):
             source.read_series(lost, AT, seconds=600)
+        lost_pod, held_pod = (Pod(one.container.namespace, one.container.pod) for one in (lost, held))
+        assert source.read_processes([held_pod], AT).reported == {held_pod}
+        assert source.read_processes([held_pod, lost_pod], AT).reported == {held_pod}, "the other one is unknown"
+        with pytest.raises(SourceError):
+            source.read_processes([lost_pod], AT)
 
 
 def test_an_allocation_in_two_engines_is_one_row_and_work_seen_by_one_of_them_counts():

@@ -207,7 +207,7 @@ def _list_currency_notes(report: Report, language: Language) -> list[str]:
 
 
 def _list_fleet_notes(report: Report, language: Language) -> list[str]:
-    if report.total.unallocated_gpu_ms is None and report.groups and not (report.namespaces or report.clusters):
+    if report.total.unallocated_gpu_ms is None and report.groups and not report.namespaces:
         return [messages.NOTE_NO_FLEET.text(language)]
     coverage = report.fleet_coverage_ratio
     if coverage is not None and coverage < COMPLETE_RATIO:

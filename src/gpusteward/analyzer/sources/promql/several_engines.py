@@ -123,10 +123,19 @@ class SeveralEngines:
         return Chart(allocation)
 
     def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
-        """The processes of these pods, from all engines. Raises SourceError."""
-        parts = [shard.source.read_processes(pods, at) for shard in self._shards]
-        processes = [process for part in parts for process in part.processes]
-        return PodProcesses(processes, frozenset[Pod]().union(*(part.reported for part in parts)))
+        """The processes of these pods, from all engines that can be read. Raises SourceError if these have none of the
+        pods and another could not be read."""
+        parts: list[PodProcesses] = []
+        failure: SourceError | None = None
+        for shard in self._shards:
+            try:
+                parts.append(shard.source.read_processes(pods, at))
+            except SourceError as error:
+                failure = error
+        reported = frozenset[Pod]().union(*(part.reported for part in parts))
+        if failure is not None and not reported:
+            raise failure
+        return PodProcesses([process for part in parts for process in part.processes], reported)
 
     def close(self) -> None:
         for shard in self._shards:
