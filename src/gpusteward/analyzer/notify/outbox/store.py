@@ -15,23 +15,18 @@
 
 import threading
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from importlib import import_module
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-import msgspec
-from sqlalchemy import Connection, Engine, Row, Table, Text, bindparam, create_engine, delete, func, select, update
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.pool import StaticPool
 
 from gpusteward.analyzer.ledger.db_engine import describe_error, is_data_error, with_write_lock
-from gpusteward.analyzer.ledger.schema import METADATA, notices, outbox
+from gpusteward.analyzer.notify.outbox import rows
 from gpusteward.analyzer.notify.outbox.delivery_counters import DeliveryCounters
 from gpusteward.analyzer.notify.outbox.records import (
     CONTROL,
-    SUPERSEDED,
     Delivery,
     NoticeRecord,
     OutboxEvent,
@@ -50,20 +45,9 @@ MAX_REFUSALS = 3
 """A single event that the database has refused this often is dropped."""
 MAX_REFUSALS_IN_A_ROW = 20
 """After this many dropped events the rest of the batch is not split further: each split costs a transaction."""
-_ROWS_PER_INSERT = 500
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
 _NEVER_MS = 2**53
-_DELIVERY_COLUMNS = [
-    outbox.c[name] for name in ("id", "stream", "kind", "target", "created_ms", "attempts", "next_ms", "state", "error")
-]
-_MAY_CHANGE = (outbox.c.state == "pending") | (bindparam("row_state", type_=Text) == "done")
-"""A call that has failed does not make a superseded row pending again."""
-_UPDATE_OUTCOME = (
-    update(outbox)
-    .where(outbox.c.id == bindparam("row_id"), _MAY_CHANGE)
-    .values({name: bindparam(f"row_{name}") for name in ("state", "attempts", "next_ms", "error")})
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +89,7 @@ class Outbox:
         self.state_changes = 0
         """How often control calls were replaced or held: rows read before are not sent."""
         self.in_memory = engine is None
-        self._engine = engine if engine is not None else _open_memory()
+        self._engine = engine if engine is not None else rows.open_in_memory()
         self._writing = with_write_lock(self._engine)
         if self.in_memory:
             log.info("outbox_in_memory", reason="there is no ledger", effect="pending deliveries are lost at a restart")
@@ -161,68 +145,52 @@ class Outbox:
 
     def read_due(self, targets: Iterable[str], *, now_ms: int, limit: int) -> list[PendingDelivery]:
         """The first pending row of every stream, if it is due; oldest first. Raises SQLAlchemyError."""
-        has_target = (outbox.c.state == "pending") & outbox.c.target.in_(sorted(targets))  # a stream has one target
-        heads = select(func.min(outbox.c.id)).where(has_target).group_by(outbox.c.stream)
-        query = (
-            select(outbox).where(outbox.c.id.in_(heads), outbox.c.next_ms <= now_ms).order_by(outbox.c.id).limit(limit)
-        )
         with self._lock, self._engine.connect() as connection:
-            rows = connection.execute(query).all()
+            due = rows.read_due(connection, targets, now_ms=now_ms, limit=limit)
         self._report_recovery()
-        return [_pending_delivery(row) for row in rows]
+        return due
 
     def save_outcomes(self, outcomes: Sequence[Outcome]) -> None:
         """Raises SQLAlchemyError."""
         if not outcomes:
             return
-        rows = [{f"row_{name}": value for name, value in asdict(each).items()} for each in outcomes]
         with self._lock, self._writing.begin() as connection:
-            connection.execute(_UPDATE_OUTCOME, rows)
+            rows.update_outcomes(connection, outcomes)
         self._report_recovery()
 
     def expire(self, now_ms: int) -> None:
         """Give up rows that are too old; delete finished rows after their retention. Raises SQLAlchemyError."""
         settings = self._settings
         with self._lock, self._writing.begin() as connection:
-            self._give_up(connection, now_ms - round(settings.max_age_hours * _HOUR_MS), now_ms)
+            oldest_ms = now_ms - round(settings.max_age_hours * _HOUR_MS)
+            self._report_given_up(rows.give_up(connection, oldest_ms, now_ms))
             for state, hours in (("done", settings.keep_done_hours), ("dead", settings.keep_dead_hours)):
-                before_ms = now_ms - round(hours * _HOUR_MS)
-                connection.execute(delete(outbox).where(outbox.c.state == state, outbox.c.next_ms < before_ms))
-            connection.execute(delete(notices).where(notices.c.created_ms < now_ms - NOTICE_DAYS * _DAY_MS))
+                rows.delete_finished(connection, state, before_ms=now_ms - round(hours * _HOUR_MS))
+            rows.delete_notices(connection, before_ms=now_ms - NOTICE_DAYS * _DAY_MS)
         self._report_recovery()
 
     def count_pending(self) -> None:
         """Update the counters. Raises SQLAlchemyError."""
         with self._lock, self._engine.connect() as connection:
-            self._counters.pending = _count_pending(connection)
+            self._counters.pending = rows.count_pending(connection)
 
     def read_notices(self, since_ms: int) -> list[Mapping[str, Any]]:
         """Rows of the table `notices`, oldest first, without the text. Raises SQLAlchemyError."""
-        columns = [column for column in notices.c if column.name not in ("id", "body")]
-        query = select(*columns).where(notices.c.created_ms >= since_ms).order_by(notices.c.id)
         with self._lock, self._engine.connect() as connection:
-            return [dict(row) for row in connection.execute(query).mappings()]
+            return rows.read_notices(connection, since_ms)
 
     def read_deliveries(self, state: str | None = None, *, limit: int) -> list[Delivery]:
         """The newest rows, of one state or of all. Raises SQLAlchemyError."""
-        query = select(*_DELIVERY_COLUMNS).order_by(outbox.c.id.desc()).limit(limit)
-        query = query if state is None else query.where(outbox.c.state == state)
         with self._lock, self._engine.connect() as connection:
-            return [Delivery(**row) for row in connection.execute(query).mappings()]
+            return rows.read_deliveries(connection, state, limit=limit)
 
     def retry(self, number: int, *, now_ms: int) -> tuple[Delivery | None, bool]:
         """The row with this id, and whether it was dead and is now pending like a new one. Raises SQLAlchemyError.
 
         A control call of an earlier cycle is not retried: it may no longer be true.
         """
-        is_true = (outbox.c.kind != CONTROL) | (outbox.c.created_ms >= self._states_since_ms)
-        is_dead = (outbox.c.id == number) & (outbox.c.state == "dead") & is_true
-        as_new = {"state": "pending", "attempts": 0, "next_ms": now_ms, "created_ms": now_ms}
         with self._lock, self._writing.begin() as connection:
-            changed = connection.execute(update(outbox).where(is_dead).values(as_new)).rowcount
-            query = select(*_DELIVERY_COLUMNS).where(outbox.c.id == number)
-            row = connection.execute(query).mappings().one_or_none()
-        return None if row is None else Delivery(**row), changed > 0
+            return rows.retry(connection, number, now_ms=now_ms, states_since_ms=self._states_since_ms)
 
     def describe(self) -> dict[str, Any]:
         """For /api/v1/health."""
@@ -278,11 +246,11 @@ class Outbox:
     def _write(self, batch: _BufferedBatch) -> None:
         with self._writing.begin() as connection:
             if batch.replaces_states:
-                self._counters.add("superseded", CONTROL, _supersede(connection, batch.at_ms))
+                self._counters.add("superseded", CONTROL, rows.supersede(connection, batch.at_ms))
             events = self._select_fitting(connection, batch.events)
-            _insert(connection, outbox, (_outbox_row(each, batch.at_ms) for each in events))
-            _insert(connection, notices, (asdict(each) | {"created_ms": batch.at_ms} for each in batch.notices))
-            self._counters.pending = _count_pending(connection)
+            rows.insert_events(connection, events, batch.at_ms)
+            rows.insert_notices(connection, batch.notices, batch.at_ms)
+            self._counters.pending = rows.count_pending(connection)
         if batch.replaces_states and batch.state_change == self.state_changes:
             self.has_current_states, self._states_since_ms = True, batch.at_ms
         self._report_recovery()
@@ -297,7 +265,7 @@ class Outbox:
     def _select_fitting(self, connection: Connection, events: tuple[OutboxEvent, ...]) -> list[OutboxEvent]:
         """The limit is per kind: a webhook that is down must not use up the space of notices."""
         limit = min(self._settings.max_pending, MAX_BUFFERED) if self.in_memory else self._settings.max_pending
-        pending, fitting, others = Counter(_count_pending(connection)), list[OutboxEvent](), list[OutboxEvent]()
+        pending, fitting, others = Counter(rows.count_pending(connection)), list[OutboxEvent](), list[OutboxEvent]()
         for each in events:
             pending[each.kind] += 1
             (fitting if pending[each.kind] <= limit else others).append(each)
@@ -316,76 +284,8 @@ class Outbox:
         for kind, number in Counter(each.kind for each in events).items():
             self._counters.add("refused", kind, number)
 
-    def _give_up(self, connection: Connection, oldest_ms: int, now_ms: int) -> None:
-        is_old = (outbox.c.state == "pending") & (outbox.c.created_ms < oldest_ms)
-        query = select(outbox.c.kind, func.count().label("rows")).where(is_old).group_by(outbox.c.kind)
-        dead: dict[str, int] = {row.kind: row.rows for row in connection.execute(query)}
-        if not dead:
-            return
-        error = func.substr("older than outbox.max_age_hours; last error: " + outbox.c.error, 1, 400)
-        connection.execute(update(outbox).where(is_old).values(state="dead", next_ms=now_ms, error=error))
-        log.error("deliveries_given_up", reason="older than outbox.max_age_hours", **dead)
+    def _report_given_up(self, dead: Mapping[str, int]) -> None:
+        if dead:
+            log.error("deliveries_given_up", reason="older than outbox.max_age_hours", **dead)
         for kind, number in dead.items():
             self._counters.add("dead", kind, number)
-
-
-def _open_memory() -> Engine:
-    engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
-    METADATA.create_all(engine, tables=[notices, outbox])
-    return engine
-
-
-def _insert(connection: Connection, table: Table, rows: Iterator[Mapping[str, Any]]) -> None:
-    """In parts: all rows of a large cycle as mappings would exceed the analyzer's memory limit."""
-    dialect = import_module(f"sqlalchemy.dialects.{connection.dialect.name}")  # loading both would cost 2 MB
-    statement = dialect.insert(table)
-    if table is outbox:  # a cycle that is notified twice has superseded its own rows
-        new = {"state": "pending", "error": "", "next_ms": statement.excluded.next_ms}
-        is_superseded = outbox.c.error == SUPERSEDED
-        statement = statement.on_conflict_do_update(index_elements=["key"], set_=new, where=is_superseded)
-    else:
-        statement = statement.on_conflict_do_nothing(index_elements=["key"])
-    while part := list(islice(rows, _ROWS_PER_INSERT)):
-        connection.execute(statement, part)
-
-
-def _supersede(connection: Connection, now_ms: int) -> int:
-    """End the control calls of earlier cycles; their number."""
-    is_state = (outbox.c.state == "pending") & (outbox.c.kind == CONTROL)
-    ended = update(outbox).where(is_state).values(state="done", next_ms=now_ms, error=SUPERSEDED)
-    return connection.execute(ended).rowcount
-
-
-def _outbox_row(event: OutboxEvent, at_ms: int) -> dict[str, Any]:
-    return {
-        "stream": event.stream,
-        "key": event.key,
-        "kind": event.kind,
-        "target": event.target,
-        "headers_json": msgspec.json.encode(dict(event.headers)).decode(),
-        "body": event.body,
-        "created_ms": at_ms,
-        "attempts": 0,
-        "next_ms": at_ms,
-        "state": "pending",
-        "error": "",
-    }
-
-
-def _pending_delivery(row: Row[Any]) -> PendingDelivery:
-    return PendingDelivery(
-        id=row.id,
-        stream=row.stream,
-        key=row.key,
-        kind=row.kind,
-        target=row.target,
-        headers=msgspec.json.decode(row.headers_json, type=dict[str, str]),
-        body=row.body,
-        created_ms=row.created_ms,
-        attempts=row.attempts,
-    )
-
-
-def _count_pending(connection: Connection) -> dict[str, int]:
-    query = select(outbox.c.kind, func.count().label("rows")).where(outbox.c.state == "pending").group_by(outbox.c.kind)
-    return {row.kind: row.rows for row in connection.execute(query)}
