@@ -14,6 +14,7 @@ from gpusteward.analyzer.reports.render.html_page import render_html
 from gpusteward.analyzer.reports.render.json_text import read_report, render_json
 from gpusteward.analyzer.reports.report import Report, ReportQuery
 from gpusteward.analyzer.settings.settings import SchedulerSettings
+from gpusteward.core.usages import AllocationKey
 from tests.analyzer.ledger.cycles import RESTING, SETTINGS, START, WORKING, cycle, hour, open_ledger
 from tests.analyzer.usage_tables import allocation
 
@@ -106,9 +107,13 @@ def test_a_report_of_an_older_analyzer_can_be_read(tmp_path):
     ledger.close()
 
 
+def _in_cluster(one: AllocationKey, cluster: str) -> AllocationKey:
+    return replace(one, container=replace(one.container, cluster=cluster))
+
+
 def test_a_report_of_one_cluster_has_the_unallocated_gpus_of_that_cluster(database_url):
     ledger = open_ledger(database_url)
-    rows = [(replace(allocation(0), cluster="east"), WORKING), (replace(allocation(1), cluster="west"), WORKING)]
+    rows = [(_in_cluster(allocation(0), "east"), WORKING), (_in_cluster(allocation(1), "west"), WORKING)]
     fleet = {("node-0", H100, "east"): 8, ("node-0", H100, "west"): 4}
     for minute in range(0, 125, 5):
         ledger.record(cycle(rows, START + 60 * minute, fleet=fleet, settings=EVERY_5_MINUTES))
