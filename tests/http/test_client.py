@@ -1,5 +1,6 @@
 """The HTTP client core on real sockets: limits, reuse of connections, cancellation, proxies, errors."""
 
+import contextlib
 import gzip
 import socket
 import ssl
@@ -29,6 +30,7 @@ from gpusteward.http.errors import (
     TlsError,
 )
 from gpusteward.http.urls import parse_url
+from tests.garbage import collecting_garbage
 from tests.http.servers import Server, response, serving
 
 GET = Request("GET", "/x")
@@ -177,6 +179,31 @@ def test_the_size_limit_is_that_of_the_decoded_body(sent: bytes) -> None:
         with pytest.raises(ResponseTooLargeError, match="larger than 1000 bytes"):
             fetch(server, limit_bytes=1000)
         assert len(fetch(server, limit_bytes=1001)) == 1001
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        response(b"x" * 50_000),
+        response(b"x" * 200_000),
+        response(gzip.compress(b"0" * 200_000), "Content-Encoding: gzip"),
+        response(b"x" * 50_000, length=60_000),
+        response(b"not gzip" * 5_000, "Content-Encoding: gzip"),
+        b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000 + b"\r\n\r\n",
+        b"SSH-2.0-OpenSSH_9.2p1\r\n",
+    ],
+    ids=["good", "large", "bomb", "cut off", "damaged", "headers", "not HTTP"],
+)
+def test_a_response_is_freed_without_the_garbage_collector(sent: bytes) -> None:
+    def respond(connection: socket.socket, _: bytes) -> None:
+        connection.sendall(sent)
+        connection.shutdown(socket.SHUT_WR)
+
+    with serving(respond) as server, collecting_garbage() as garbage, keeping_client(server) as client:
+        for _ in range(2):
+            with contextlib.suppress(HttpError), client.send(GET, timeout_seconds=5, limit_bytes=100_000) as received:
+                received.read()
+    assert garbage == []
 
 
 def test_lines_are_split_and_limited() -> None:

@@ -2,11 +2,15 @@
 
 httptools parses what arrives as it comes, so a body that grows too large, or headers without an end, are cut off while
 they are being sent. For the scrapes of a thousand targets this costs less CPU than threads with blocking connections.
+
+The parser refers to its connection, and the error of a future to the frame that waited for it. Both are dropped with
+the response, so that reference counting frees what was received: the garbage collector rarely runs.
 """
 
 import asyncio
 import ssl
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import httptools
 
@@ -50,14 +54,28 @@ async def open_async_connection(
     return connection
 
 
+@dataclass(frozen=True, slots=True)
+class AsyncResponse:
+    """A response as it was received. The connection keeps nothing of it."""
+
+    status: int
+    headers: Mapping[bytes, bytes]  # names in lower case
+    chunks: list[bytes]
+
+    def decode_body(self, *, limit_bytes: int) -> bytes:
+        """Raises ProtocolError, ResponseTooLargeError."""
+        encoding = self.headers.get(b"content-encoding", b"").decode("latin-1")
+        return b"".join(decode(self.chunks, encoding, limit_bytes=limit_bytes))
+
+
 class AsyncConnection(asyncio.Protocol):
-    """Belongs to one event loop. After `get`, `status`, `headers` and `take_body` are those of the response."""
+    """Belongs to one event loop."""
 
     def __init__(self, *, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         self._transport: asyncio.Transport | None = None
-        self._waiting: asyncio.Future[None] | None = None
-        self._start_response()
+        self._waiting: asyncio.Future[AsyncResponse] | None = None
+        self._parser: httptools.HttpResponseParser | None = None  # while a response is received
 
     def _start_response(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
@@ -67,34 +85,32 @@ class AsyncConnection(asyncio.Protocol):
         self._body_bytes = 0
         self._received_bytes = 0
         self._chunks: list[bytes] = []
-        self.headers: dict[bytes, bytes] = {}  # names in lower case
+        self._headers: dict[bytes, bytes] = {}
+
+    def _end_response(self) -> None:
+        self._parser = None
+        self._chunks, self._headers = [], {}
 
     @property
     def is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
-    @property
-    def status(self) -> int:
-        return self._parser.get_status_code()
-
-    def take_body(self) -> bytes:
-        """The decoded body, once: an idle connection keeps no body. Raises ProtocolError, ResponseTooLargeError."""
-        encoding = self.headers.get(b"content-encoding", b"").decode("latin-1")
-        chunks, self._chunks = self._chunks, []
-        return b"".join(decode(chunks, encoding, limit_bytes=self._limit_bytes))
-
-    async def get(self, path: str, headers: Mapping[str, str]) -> None:
+    async def get(self, path: str, headers: Mapping[str, str]) -> AsyncResponse:
         """Send a request and wait for the whole response. The caller limits the time. Raises HttpError."""
         assert self._transport is not None
         self._start_response()
         self._waiting = asyncio.get_running_loop().create_future()
         lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
         self._transport.write("\r\n".join([*lines, "", ""]).encode("latin-1", "replace"))
-        await self._waiting
-        if not self._keeps_alive:
-            self.close()
+        try:
+            return await self._waiting
+        finally:
+            self._waiting = None
+            if not self._keeps_alive:
+                self.close()
 
     def close(self) -> None:
+        self._end_response()
         if self._transport is not None:
             self._transport.abort()
 
@@ -103,7 +119,7 @@ class AsyncConnection(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        if self._waiting is None or self._waiting.done():
+        if self._parser is None:
             self.close()  # unrequested data would fill the memory between two requests
             return
         self._received_bytes += len(data)
@@ -116,7 +132,10 @@ class AsyncConnection(asyncio.Protocol):
             self._check_limits()
 
     def connection_lost(self, error: Exception | None) -> None:
-        if self._has_head and not self._has_length():
+        self._transport = None
+        if self._waiting is None or self._waiting.done():
+            return
+        if self._parser is not None and self._has_head and not self._has_length():
             self.on_message_complete()  # this response ends with its connection
         elif isinstance(error, OSError):
             self._fail(self._lost(ConnectionLostError(messages.CONNECTION_LOST, reason=explain_os_error(error))))
@@ -125,7 +144,7 @@ class AsyncConnection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._has_head:  # trailers are ignored
-            self.headers[name.lower()] = value.strip()
+            self._headers[name.lower()] = value.strip()
 
     def on_headers_complete(self) -> None:
         self._has_head = True
@@ -137,15 +156,19 @@ class AsyncConnection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         self._check_limits()
+        if self._parser is None:  # refused, or more than one response was sent
+            return
         self._keeps_alive = self._parser.should_keep_alive()  # only here: afterwards the parser has forgotten it
+        response = AsyncResponse(self._parser.get_status_code(), self._headers, self._chunks)
+        self._end_response()
         if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
+            self._waiting.set_result(response)
 
     def _lost(self, error: ConnectionLostError) -> ConnectionLostError:
         return error if self._head_bytes else NoResponseError(messages.CLOSED_WITHOUT_RESPONSE)
 
     def _has_length(self) -> bool:
-        return b"content-length" in self.headers or b"transfer-encoding" in self.headers
+        return b"content-length" in self._headers or b"transfer-encoding" in self._headers
 
     def _check_limits(self) -> None:
         if not self._has_head and self._head_bytes > HEADERS_LIMIT_BYTES:

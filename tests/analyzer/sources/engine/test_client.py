@@ -11,16 +11,18 @@ import tracemalloc
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 import trustme
 
 from gpusteward.analyzer.sources.engine.client import Engine, LimitError
+from gpusteward.analyzer.sources.engine.decode import decode_vector
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.core.errors import ConfigurationError, SourceError
 from tests.analyzer.sources.faulty_engine import FaultyEngine, fails, faulty
+from tests.garbage import collecting_garbage
 
 EMPTY = b'{"status":"success","data":{"resultType":"vector","result":[]}}'
 
@@ -252,3 +254,15 @@ def test_unreadable_files_are_configuration_errors_that_name_the_setting(tmp_pat
         Engine(PrometheusSettings(url="https://localhost", ca_file=missing))
     with pytest.raises(ConfigurationError, match=r"prometheus\.password_file"):
         Engine(PrometheusSettings(url="http://localhost", username="me", password_file=missing))
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [(200, EMPTY), (200, b"[" * 100_000), (200, b"x" * 200_000), (503, b"x" * 50_000), (422, b"x" * 200_000)],
+    ids=["good", "deep", "large", "busy", "refused"],
+)
+def test_a_response_is_freed_without_the_garbage_collector(server: FaultyEngine, status: int, body: bytes):
+    server.fault = fails("", status=status, body=body)
+    with collecting_garbage() as garbage, suppress(SourceError):
+        decode_vector(query(server, response_limit_bytes=100_000, retries=1))
+    assert garbage == []

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from traceback import extract_tb
 
 import pytest
 from pydantic import ValidationError
@@ -12,6 +13,7 @@ from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.http.urls import HttpUrl
 from gpusteward.kubernetes.api import ApiServer
 from tests.fakes.apiserver import FakeApiServer, pod
+from tests.garbage import collecting_garbage
 
 GROUPS = [
     {"targets": ["n1:9400", "n2:9400"], "labels": {"job": "dcgm", "__scheme__": "https", "__metrics_path__": "/m"}},
@@ -97,6 +99,21 @@ def test_an_invalid_address_in_a_file_leaves_out_only_itself_and_is_reported(tmp
     replace_file(path, json.dumps(GROUPS))
     assert list(registry.refresh(20)) == URLS
     assert registry.errors == {}
+
+
+@pytest.mark.parametrize("text", ['[{"targets": ["a b"]}]', '[{"targets": ["a b", "n1"]}]', "{"])
+def test_the_error_of_a_file_does_not_grow_and_is_freed_without_the_garbage_collector(tmp_path: Path, text: str):
+    (tmp_path / "targets.json").write_text(text)
+    targets = FileTargets(tmp_path / "targets.json", ScrapeSettings())
+    depths: list[int] = []
+    with collecting_garbage() as garbage:
+        for _ in range(5):
+            try:
+                targets.read()
+            except ConfigurationError as error:
+                depths.append(len(extract_tb(error.__traceback__)))
+    assert len(set(depths)) <= 1
+    assert garbage == []
 
 
 def test_a_missing_file_is_read_as_soon_as_it_exists(tmp_path: Path):

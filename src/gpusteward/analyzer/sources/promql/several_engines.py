@@ -109,17 +109,17 @@ class SeveralEngines:
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
         """The chart of one allocation, from the first engine that has it. Raises SourceError if none has it and one of
         them could not be read."""
-        failure: SourceError | None = None
+        failure: Message | None = None  # not the error: it would refer to this frame, and this frame to it
         for shard in self._shards:
             try:
                 chart = shard.source.read_series(allocation, at, seconds=seconds)
             except SourceError as error:
-                failure = error
+                failure = error.as_message()
                 continue
             if chart.lines:
                 return chart
         if failure is not None:
-            raise failure
+            raise SourceError(failure)
         return Chart(allocation)
 
     def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:

@@ -12,7 +12,7 @@ from urllib.parse import urljoin
 
 from gpusteward.analyzer.sources.scrape.settings import parse_target
 from gpusteward.core.errors import ConfigurationError, SourceError
-from gpusteward.http.async_connection import AsyncConnection, open_async_connection
+from gpusteward.http.async_connection import AsyncConnection, AsyncResponse, open_async_connection
 from gpusteward.http.errors import NoResponseError, ResponseTimeoutError, ResponseTooLargeError
 from gpusteward.http.urls import HttpUrl
 from gpusteward.messages import http_errors
@@ -66,25 +66,22 @@ class Fetcher:
         for _ in range(REDIRECT_LIMIT + 1):
             response = await self._get(path, headers)
             if response.status not in _REDIRECTS:
-                return _read_page(response)
+                return _read_page(response, self._limit_bytes)
             path = self._resolve_redirect(response.headers.get(b"location", b""), path)
         raise SourceError(messages.TARGET_REDIRECTS, limit=REDIRECT_LIMIT)
 
-    async def _get(self, path: str, headers: Mapping[str, str]) -> AsyncConnection:
+    async def _get(self, path: str, headers: Mapping[str, str]) -> AsyncResponse:
         """The server may have closed an idle connection: then the request is repeated on a new one."""
         headers = self._make_headers(headers)
         if self._connection is not None and self._connection.is_open:
             try:
-                await self._connection.get(path, headers)
+                return await self._connection.get(path, headers)
             except NoResponseError:
                 self._connection = None
-            else:
-                return self._connection
         self._connection = await open_async_connection(
             self._url, tls=self._tls, server_name=self._server_name, limit_bytes=self._limit_bytes
         )
-        await self._connection.get(path, headers)
-        return self._connection
+        return await self._connection.get(path, headers)
 
     def _make_headers(self, headers: Mapping[str, str]) -> Mapping[str, str]:
         return {
@@ -108,8 +105,8 @@ class Fetcher:
         return url.path
 
 
-def _read_page(response: AsyncConnection) -> bytes:
+def _read_page(response: AsyncResponse, limit_bytes: int) -> bytes:
     if response.status != 200:
         hint = messages.TARGET_HINTS.get(response.status, messages.NO_HINT)
         raise SourceError(messages.TARGET_STATUS, status=response.status, hint=hint)
-    return response.take_body()
+    return response.decode_body(limit_bytes=limit_bytes)

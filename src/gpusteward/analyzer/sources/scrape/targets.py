@@ -15,6 +15,7 @@ import yaml
 from gpusteward.analyzer.sources.scrape.settings import DEFAULT_PATH, ScrapeSettings, parse_target
 from gpusteward.analyzer.watched_file import WatchedFile
 from gpusteward.core.errors import ConfigurationError, SourceError
+from gpusteward.core.messages import Message
 from gpusteward.http.urls import DEFAULT_PORTS, HttpUrl
 from gpusteward.kubernetes.api import ApiServer
 from gpusteward.logs import Log
@@ -143,7 +144,7 @@ class FileTargets:
     def __init__(self, path: Path, settings: ScrapeSettings) -> None:
         self._file = WatchedFile(path, setting=self.origin)
         self._settings = settings
-        self._error: ConfigurationError | None = None
+        self._error: Message | None = None  # not the error itself: its traceback would grow each time it is raised
         self.warning = ""
 
     def read(self) -> tuple[Target, ...] | None:
@@ -152,26 +153,26 @@ class FileTargets:
             try:
                 targets = self._parse(_decode_groups(self._file.read(), self._file.path))
             except ConfigurationError as error:
-                self._error = error
+                self._error = error.as_message()
             else:
                 self._error = None
                 return targets
         if self._error is not None:
-            raise self._error
+            raise ConfigurationError(self._error)
         return None
 
     def _parse(self, groups: list[_Group]) -> tuple[Target, ...]:
         """Raises ConfigurationError if no address is valid."""
         entries = [(text, group) for group in groups for text in group.targets]
         targets: list[Target] = []
-        errors: list[ConfigurationError] = []
+        errors: list[Message] = []  # an error would refer to this frame, and this frame to the error
         for text, group in entries:
             try:
                 targets.append(self._parse_one(text, group))
             except ConfigurationError as error:
-                errors.append(error)
+                errors.append(error.as_message())
         if errors and not targets:
-            raise errors[0]
+            raise ConfigurationError(errors[0])
         self.warning = f"{len(errors)} of {len(entries)} targets left out: {errors[0]}" if errors else ""
         return tuple(targets)
 

@@ -1,0 +1,35 @@
+"""What only the garbage collector could free: reference cycles, which keep memory while the collector hardly runs."""
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_LARGE_BYTES = 10_000
+
+
+@contextmanager
+def collecting_garbage() -> Iterator[list[str]]:
+    """The list is filled at the end: our own objects, parsers, exceptions and large texts that are part of a cycle."""
+    found: list[str] = []
+    was_enabled, flags = gc.isenabled(), gc.get_debug()
+    gc.collect()
+    gc.disable()
+    try:
+        yield found
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        found += [name for each in gc.garbage if (name := _describe(each))]
+    finally:
+        gc.set_debug(flags)
+        gc.garbage.clear()
+        gc.collect()
+        if was_enabled:
+            gc.enable()
+
+
+def _describe(found: object) -> str:
+    kind = type(found)
+    if kind.__module__.startswith(("gpusteward", "httptools", "http.client")) or isinstance(found, BaseException):
+        return f"{kind.__module__}.{kind.__qualname__}"
+    texts = [each for each in gc.get_referents(found) if isinstance(each, bytes | bytearray | str)]
+    return f"{kind.__qualname__} with a large text" if any(len(each) > _LARGE_BYTES for each in texts) else ""
