@@ -1,7 +1,10 @@
 """Attribution of processes: the most trusted source wins, and no process is flagged without proof."""
 
+import pytest
+
 from gpusteward.agent.attribution import AttributionInput, attribute_processes
 from gpusteward.agent.kubernetes.pod_records import Pod
+from gpusteward.agent.proc.cgroups import parse_cgroup
 from gpusteward.agent.proc.process_table import ProcessIdentity
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container, Workload
@@ -14,6 +17,16 @@ TRAINER = Container("ml", "trainer-0", UID, "main")
 POD = Pod("ml", "trainer-0", UID, containers={CID: "main"}, workload=Workload("Job", "ml", "trainer"))
 IN_POD = ProcessIdentity("python", Place.CONTAINER, UID, CID)
 GONE = ProcessIdentity()
+
+
+VICTIM_UID = "15aa6e53-b09a-40c7-8558-c6c31e36c88a"
+VICTIM_CID = "e58cfbc8b67f6e1af458efdd31cb2a8abdbf9f95db64f4c852b701285a09d40e"
+VICTIM = Pod("ml", "victim-0", VICTIM_UID, containers={VICTIM_CID: "main"})
+
+
+def in_cgroup(path: str) -> ProcessIdentity:
+    cgroup = parse_cgroup(f"0::{path}\n")
+    return ProcessIdentity("python", Place.CONTAINER, cgroup.pod_uid, cgroup.container_id, outer=cgroup.outer)
 
 
 def attributed(identity: ProcessIdentity, *, pods=(), allocations=(), known: bool = True) -> GpuProcess:
@@ -106,3 +119,46 @@ def test_the_mps_server_of_the_device_plugin_is_not_flagged():
     pod = Pod("kube-system", "mps-daemon", UID, containers={CID: "main"})
     server = ProcessIdentity("/usr/bin/nvidia-cuda-mps-server", Place.CONTAINER, UID, CID)
     assert not attributed(server, pods=[pod], allocations=[held(TRAINER, Share.MPS)]).outside_allocation
+
+
+NESTED = (
+    f"/kubepods/burstable/pod{UID}/{CID}/kubepods/burstable/pod{VICTIM_UID}/{VICTIM_CID}",
+    f"/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/cri-containerd-{CID}.scope/kubelet.slice"
+    f"/kubelet-kubepods-pod{VICTIM_UID.replace('-', '_')}.slice/cri-containerd-{VICTIM_CID}.scope",
+    f"/../../pod{UID}/{CID}/pod{VICTIM_UID}/{VICTIM_CID}",
+    f"/kubepods/burstable/pod{UID}/{CID}/kubepods-pod{VICTIM_UID}.slice:cri-containerd:{VICTIM_CID}",
+    f"/kubepods/burstable/pod{UID}/{CID}/{VICTIM_CID}",
+    f"/kubepods/burstable/pod{UID}/{CID}/pod{'9' * 32}/{VICTIM_CID}/pod{VICTIM_UID}",
+)
+
+
+@pytest.mark.parametrize("path", NESTED)
+def test_a_cgroup_named_after_another_pod_does_not_bill_that_pod(path: str):
+    process = attributed(in_cgroup(path), pods=[VICTIM, POD], allocations=[held(TRAINER)])
+    assert (process.container, process.pod_uid, process.container_id) == (TRAINER, UID, CID)
+
+
+@pytest.mark.parametrize("path", NESTED)
+def test_a_nested_cgroup_on_the_gpu_of_the_pod_it_names_is_flagged_as_its_own_pod(path: str):
+    process = attributed(in_cgroup(path), pods=[VICTIM, POD], allocations=[held(VICTIM.container("main"))])
+    assert (process.container, process.outside_allocation) == (TRAINER, True)
+
+
+@pytest.mark.parametrize("path", NESTED)
+def test_while_the_pods_are_unknown_the_outermost_pod_counts(path: str):
+    assert attributed(in_cgroup(path)).container == Container(pod_uid=UID)
+
+
+@pytest.mark.parametrize(
+    "around",
+    [f"/docker/{'a' * 64}/kubelet", f"/kubepods/pod{VICTIM_UID}/{VICTIM_CID}/docker/{'a' * 64}/kubelet",
+     f"/kubepods/pod{'8' * 32}/{'b' * 64}"],
+)  # fmt: skip
+def test_a_node_inside_a_container_knows_its_own_pods(around: str):
+    identity = in_cgroup(f"{around}/kubepods/burstable/pod{UID}/{CID}")
+    assert attributed(identity, pods=[POD], allocations=[held(TRAINER)]).container == TRAINER
+
+
+def test_without_cgroups_per_pod_the_outermost_container_of_a_pod_counts():
+    identity = in_cgroup(f"/system.slice/cri-containerd-{CID}.scope/{VICTIM_CID}")
+    assert attributed(identity, pods=[VICTIM, POD], allocations=[held(TRAINER)]).container == TRAINER

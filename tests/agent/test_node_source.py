@@ -12,13 +12,14 @@ from gpusteward.agent.kubernetes.pod_watch import PodWatch
 from gpusteward.agent.node_source import CLAIMS_REFRESH_SECONDS, CLAIMS_VALID_SECONDS, NodeProviders, NodeSource
 from gpusteward.agent.nvml import Nvml
 from gpusteward.agent.proc.process_table import ProcessTable
+from gpusteward.core.containers import Container
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usage_split import SPLIT_SIGNALS
 from gpusteward.kubernetes.api import ApiServer
 from tests.fakes.apiserver import wait_until
 from tests.fakes.kubelet import Fault
 from tests.fakes.machine_examples import exclusive, time_sliced
-from tests.fakes.machines import NODE, Machine, RunningMachine
+from tests.fakes.machines import NODE, Machine, NodePod, RunningMachine
 from tests.fakes.nvml_library import FakeNvml
 
 WANTED = SPLIT_SIGNALS
@@ -104,6 +105,19 @@ def test_without_the_api_server_the_kubelet_is_queried_in_every_cycle(fake_nvml:
         assert node.running.kubelet.requests == 3
     trainer = [process for process in snapshots[-1].processes if process.pid == 1000]
     assert [(each.container.pod, each.outside_allocation) for each in trainer] == [("bert-worker-0", False)]
+    uids = {each.container.pod: each.container.pod_uid for each in snapshots[-1].allocations}
+    assert uids == {"bert-worker-0": machine.pods[0].uid, "notebook-0": ""}
+
+
+def test_without_the_api_server_a_foreign_process_is_not_credited_to_the_holder(fake_nvml: FakeNvml, tmp_path: Path):
+    machine = exclusive()
+    foreign, machine.pods[0].pids = NodePod("foreign", pids=[1000]), list(range(1001, 1006))
+    machine.pods.append(foreign)
+    fake_nvml.load(machine.scenario)
+    with running_node(machine, tmp_path, watch_pods=False) as node:
+        snapshot = node.read()
+    assert {each.container for each in snapshot.processes if each.pid == 1000} == {Container(pod_uid=foreign.uid)}
+    assert {each.container.pod_uid for each in snapshot.allocations} == {""}
 
 
 def test_without_the_kubelet_processes_are_attributed_by_their_cgroups(fake_nvml: FakeNvml, tmp_path: Path):

@@ -3,16 +3,20 @@
 Sources in order of trust: the cgroup together with the pods of this node; the cgroup alone; the only holder of the GPU.
 All other processes are counted as `host` or `unattributed`.
 
+A container can contain cgroups that are named after other pods. The outermost pod of this node counts, because the
+kubelet created its cgroup; in a nested Kubernetes the enclosing pods are not on this node.
+
 On a machine without Kubernetes no device is allocated by a kubelet. There, a GPU is attributed to the container, or to
 the user and program, running on it (`assign_process_holders`). The result uses the fields of a cluster, so that
 everything downstream works unchanged: the user is the namespace, the container or program is the pod.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpusteward.agent.kubernetes.pod_watch import Pod
+from gpusteward.agent.proc.cgroups import CgroupIdentity
 from gpusteward.agent.proc.process_table import ProcessIdentity
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container, Workload
@@ -28,19 +32,26 @@ class AttributionInput:
     allocations: Sequence[Allocation] = ()
     allocations_known: bool = True
     unplaced: frozenset[tuple[str, str]] = frozenset()  # pods whose device id matches no GPU: namespace, name
+    disputed: frozenset[str] = frozenset()  # GPUs on which cgroups contradict each other about the uid of the holder
 
 
 def attribute_processes(processes: Sequence[GpuProcess], known: AttributionInput) -> tuple[GpuProcess, ...]:
     """Set place and container of every process, and flag those on a GPU that their pod does not hold."""
-    holders: dict[str, list[Allocation]] = {}
-    for allocation in known.allocations:
-        holders.setdefault(allocation.gpu_uuid, []).append(allocation)
+    holders = group_by_gpu(known.allocations)
     return tuple(_attribute_one(process, known, holders.get(process.gpu_uuid, [])) for process in processes)
 
 
+def group_by_gpu(allocations: Iterable[Allocation]) -> dict[str, list[Allocation]]:
+    """The holders of each GPU, by its uuid."""
+    holders: dict[str, list[Allocation]] = {}
+    for allocation in allocations:
+        holders.setdefault(allocation.gpu_uuid, []).append(allocation)
+    return holders
+
+
 def _attribute_one(process: GpuProcess, known: AttributionInput, holders: Sequence[Allocation]) -> GpuProcess:
-    identity = known.identities.get(process.pid, _NO_IDENTITY)
-    container = _container(identity, known.pods, holders)
+    identity = locate_process(known.identities.get(process.pid, _NO_IDENTITY), known.pods)
+    container = _container(identity, known.pods, holders, is_disputed=process.gpu_uuid in known.disputed)
     return GpuProcess(
         process.pid,
         process.gpu_uuid,
@@ -61,26 +72,41 @@ def _attribute_one(process: GpuProcess, known: AttributionInput, holders: Sequen
 _NO_IDENTITY = ProcessIdentity(name="", place=Place.UNKNOWN, pod_uid="", container_id="")
 
 
-def _container(identity: ProcessIdentity, pods: Mapping[str, Pod], holders: Sequence[Allocation]) -> Container | None:
+def locate_process(identity: ProcessIdentity, pods: Mapping[str, Pod]) -> ProcessIdentity:
+    """The identity with pod and container of its outermost cgroup that belongs to a pod of this node.
+
+    If none does, with those of the outermost pod: that cgroup alone cannot have been created by a tenant.
+    """
+    if not identity.outer:
+        return identity
+    levels = (*identity.outer, CgroupIdentity(identity.pod_uid, identity.container_id))
+    of_pods = [level for level in levels if find_pod(level, pods)] or [level for level in levels if level.pod_uid]
+    own = of_pods[0] if of_pods else levels[-1]
+    return replace(identity, pod_uid=own.pod_uid, container_id=own.container_id)
+
+
+def find_pod(identity: ProcessIdentity | CgroupIdentity, pods: Mapping[str, Pod]) -> Pod | None:
+    """Find by pod uid, or by container id where the cgroup path has no pod uid (kubelet without cgroups per pod)."""
+    if identity.pod_uid or not identity.container_id:
+        return pods.get(identity.pod_uid)
+    return next((pod for pod in pods.values() if identity.container_id in pod.containers), None)
+
+
+def _container(
+    identity: ProcessIdentity, pods: Mapping[str, Pod], holders: Sequence[Allocation], *, is_disputed: bool
+) -> Container | None:
     if identity.place is Place.HOST:
         return None
-    pod = _find_pod(identity, pods)
+    pod = find_pod(identity, pods)
     if pod is not None:
         return _container_of_pod(pod, identity.container_id, holders)
-    if identity.pod_uid or identity.place is Place.UNKNOWN:
+    if (identity.pod_uid or identity.place is Place.UNKNOWN) and not is_disputed:
         holder = _sole_holder(holders, identity.pod_uid)
         if holder is not None:
             return holder
     if identity.pod_uid:
         return Container(pod_uid=identity.pod_uid)
     return Container(name=identity.container_id[:12]) if identity.container_id else None
-
-
-def _find_pod(identity: ProcessIdentity, pods: Mapping[str, Pod]) -> Pod | None:
-    """Find by pod uid, or by container id where the cgroup path has no pod uid (kubelet without cgroups per pod)."""
-    if identity.pod_uid or not identity.container_id:
-        return pods.get(identity.pod_uid)
-    return next((pod for pod in pods.values() if identity.container_id in pod.containers), None)
 
 
 def _container_of_pod(pod: Pod, container_id: str, holders: Sequence[Allocation]) -> Container:
@@ -97,11 +123,19 @@ def _container_of_pod(pod: Pod, container_id: str, holders: Sequence[Allocation]
 
 
 def _sole_holder(holders: Sequence[Allocation], pod_uid: str) -> Container | None:
-    """The container that holds the GPU exclusively, unless the pod uids contradict."""
-    if len(holders) != 1 or holders[0].share not in (Share.EXCLUSIVE, Share.MIG):
+    """The only holder with this pod uid, else the container that holds the GPU exclusively unless its uid differs."""
+    same = [each.container for each in holders if pod_uid and each.container.pod_uid == pod_uid]
+    if len(same) == 1:
+        return same[0]
+    if not is_held_exclusively(holders):
         return None
     container = holders[0].container
-    return container if not pod_uid or container.pod_uid in ("", pod_uid) else None
+    return container if not pod_uid or not container.pod_uid else None
+
+
+def is_held_exclusively(holders: Sequence[Allocation]) -> bool:
+    """Whether one container holds the GPU and nobody else does."""
+    return len(holders) == 1 and holders[0].share in (Share.EXCLUSIVE, Share.MIG)
 
 
 def _is_mps_server(identity: ProcessIdentity) -> bool:

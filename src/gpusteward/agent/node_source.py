@@ -7,6 +7,7 @@ from typing import Protocol
 
 from gpusteward.agent.attribution import AttributionInput, assign_process_holders, attribute_processes
 from gpusteward.agent.collector_runner import CollectorRunner
+from gpusteward.agent.holder_uids import HolderUids
 from gpusteward.agent.kubernetes.kubelet import Claim, PodResources
 from gpusteward.agent.kubernetes.pod_watch import Pod, PodWatch
 from gpusteward.agent.nvml import HOST_PID_ADVICE, Nvml, NvmlReading
@@ -70,6 +71,7 @@ class NodeSource:
         self._release_seconds = 0.0
         self._released_at: float | None = 0.0  # None: released since the last read, time not yet known
         self._resolver = Resolver()
+        self._holder_uids = HolderUids()
         self._is_first = True
 
     def read(self, wanted: frozenset[str], *, now: float, runner: CollectorRunner) -> Snapshot:
@@ -84,7 +86,8 @@ class NodeSource:
         known = AttributionInput(
             identities, pods, resolution.allocations, allocations_known=claims_known, unplaced=resolution.unplaced
         )
-        processes, allocations = attribute_processes(reading.processes, known), resolution.allocations
+        known = self._holder_uids.identify(reading.processes, known, now=now)
+        processes, allocations = attribute_processes(reading.processes, known), tuple(known.allocations)
         if self._providers.holders_are_processes:
             processes, allocations = assign_process_holders(processes, identities)
         return Snapshot(

@@ -68,9 +68,12 @@ def test_every_collected_cgroup_file_is_parsed(case):
         (f"/kubepods/burstable/pod{UID}/{OTHER_UID}", CgroupIdentity(UID, OTHER_UID, "burstable")),
         (f"/kubepods/pod{UID}/{A}/system.slice/slurmstepd.scope/job_7/step_0", CgroupIdentity(UID, A, "guaranteed")),
         # One inside the other: the innermost pod, and the container of it that Kubernetes knows.
-        (f"/docker/{A}/docker/{B}", CgroupIdentity("", B, "")),
+        (f"/docker/{A}/docker/{B}", CgroupIdentity("", B, "", (CgroupIdentity("", A),))),
+        (f"/docker/{A}/kubelet/kubepods/pod{UID}/{B}", CgroupIdentity(UID, B, "guaranteed", (CgroupIdentity("", A),))),
         (f"/kubepods/pod{'e' * 32}/{A}/docker/{B}/kubelet/kubepods/burstable/pod{UID}/{C}",
-         CgroupIdentity(UID, C, "burstable")),
+         CgroupIdentity(UID, C, "burstable", (CgroupIdentity("e" * 32, A, "guaranteed"),))),
+        (f"/kubepods/pod{OTHER_UID}/kubepods/burstable/pod{UID}/{C}",
+         CgroupIdentity(UID, C, "burstable", (CgroupIdentity(OTHER_UID, "", "guaranteed"),))),
         (f"/kubepods/burstable/pod{UID}/{A}/docker/{B}", CgroupIdentity(UID, A, "burstable")),
         (f"/kubepods/burstable/pod{UID}/{A}/libpod_parent/libpod-{B}/conmon", CgroupIdentity(UID, A, "burstable")),
         # Without a pod, without a container, or without both.

@@ -23,9 +23,7 @@ __all__ = ["Backoff", "Pod", "PodWatch"]
 PAGE_SIZE = 250
 WATCH_SECONDS = 300  # up to twice that at random, so that not all nodes reconnect at the same time
 GRACE_SECONDS = 15  # how much later than requested the server may end a watch
-IDLE_SECONDS = (
-    2 * WATCH_SECONDS + GRACE_SECONDS
-)  # not random: it is named in an error, which is logged once if it stays
+IDLE_SECONDS = 2 * WATCH_SECONDS + GRACE_SECONDS  # not random: it is part of an error that is logged once
 STOP_SECONDS = 1.0
 MAX_REASONS = 8  # logged per outage: a reason with changing text must not fill the log
 log = Log(__name__)

@@ -11,7 +11,7 @@ machines and Slurm jobs deliberately match neither: Kubernetes does not know the
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _UUID = r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}"
 _END = r"(?=/|\Z)"  # of a name
@@ -43,6 +43,9 @@ class CgroupIdentity:
     pod_uid: str = ""
     container_id: str = ""
     qos: str = ""
+    outer: tuple["CgroupIdentity", ...] = ()
+    """The pods and containers that enclose it, the outermost first. Whoever may create cgroups inside a container can
+    name them after another pod; who runs a whole Kubernetes inside a container does so too."""
 
     @property
     def is_container(self) -> bool:
@@ -73,21 +76,34 @@ def _count_ids(identity: CgroupIdentity) -> int:
 def _parse_path(path: str) -> CgroupIdentity:
     """The innermost pod and its container: in kind and minikube a node is a container itself."""
     names = "/" + path.replace(r"\x2d", "-").translate(_PLAIN)  # \x2d: systemd's escape for a dash inside a name
-    *_, pod = (None, *_POD.finditer(names))
-    if pod is None:
-        return CgroupIdentity(container_id=_find_container(names, None))
+    pods = list(_POD.finditer(names))
+    outer = _find_containers(names, pods[0].start() if pods else len(names))
+    if not pods:
+        container_id = _find_container(names, 0, len(names), is_in_pod=False)
+        return CgroupIdentity(container_id=container_id, outer=outer[:-1] if container_id else ())
+    ends = [*(pod.start() for pod in pods[1:]), len(names)]
+    *enclosing, pod = (_read_pod(names, pod, end) for pod, end in zip(pods, ends, strict=True))
+    return replace(pod, outer=(*outer, *enclosing))
+
+
+def _read_pod(names: str, pod: re.Match[str], end: int) -> CgroupIdentity:
     home = pod[1] or names[: pod.start()].rpartition("/")[2]
     return CgroupIdentity(
         pod_uid=pod[2].replace("_", "-"),
-        container_id=_find_container(names, pod),
+        container_id=_find_container(names, pod.end(), end, is_in_pod=True),
         qos=_QOS.get(home.removesuffix(".slice").rpartition("-")[2], ""),
     )
 
 
-def _find_container(names: str, pod: re.Match[str] | None) -> str:
+def _find_container(names: str, start: int, end: int, *, is_in_pod: bool) -> str:
     """Below a pod, the outermost container, which is the one Kubernetes knows; without a pod, the innermost one."""
     for shape in _CONTAINERS:
-        if found := list(shape.finditer(names, pod.end() if pod else 0)):
-            container, end = (found[0], found[0].end()) if pod else (found[-1], len(names))
+        if found := list(shape.finditer(names, start, end)):
+            container, end = (found[0], found[0].end()) if is_in_pod else (found[-1], len(names))
             return "" if _OUTSIDE.search(names, 0, end) else container[1]
     return ""
+
+
+def _find_containers(names: str, end: int) -> tuple[CgroupIdentity, ...]:
+    """The containers outside of any pod; a kubelet without cgroups per pod puts those of its pods there."""
+    return tuple(CgroupIdentity(container_id=found[1]) for found in _CONTAINERS[0].finditer(names, 0, end))

@@ -24,6 +24,7 @@ class ProcessIdentity:
     pod_uid: str = ""
     container_id: str = ""
     user: str = ""  # the user it runs as; a number if the name is unknown
+    outer: tuple[CgroupIdentity, ...] = ()  # pods and containers that enclose its own, the outermost first
 
 
 _NO_IDENTITY = ProcessIdentity()
@@ -97,6 +98,7 @@ class ProcessTable:
             pod_uid=cgroup.pod_uid,
             container_id=cgroup.container_id,
             user=_name_user(Path(self._root, str(pid)).stat().st_uid),
+            outer=cgroup.outer,
         )
 
     def _read_name(self, pid: int) -> bytes:
