@@ -12,7 +12,7 @@ from bench.readings import read_memory
 from bench.results import Endurance, Moment
 from bench.scrapes import Scraper
 from bench.sides import Side
-from gpusteward.agent.kubernetes import podresources_pb2 as messages
+from tests.fakes import podresources_pb2 as messages
 from tests.fakes.kubelet import device_claim, response
 from tests.fakes.machines import NodePod, write_process
 from tests.fakes.nvml_scenarios import crowd

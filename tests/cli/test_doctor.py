@@ -69,7 +69,7 @@ def test_it_needs_no_optional_library(tmp_path: Path) -> None:
     """Neither those of the agent and the analyzer, nor rich."""
     program = (
         "import sys\n"
-        "for name in ('pynvml', 'grpclib', 'google', 'msgspec', 'pydantic', 'numpy', 'rich', 'textual', 'yaml'):\n"
+        "for name in ('pynvml', 'hpack', 'msgspec', 'pydantic', 'numpy', 'rich', 'textual', 'yaml'):\n"
         "    sys.modules[name] = None\n"
         "from gpusteward.cli.main import main\n"
         "sys.exit(main(['doctor']))"

@@ -18,7 +18,7 @@ from grpclib.encoding.base import CodecBase
 from grpclib.exceptions import GRPCError
 from grpclib.server import Server
 
-from gpusteward.agent.kubernetes import podresources_pb2 as messages
+from tests.fakes import podresources_pb2 as messages
 
 METHOD = "/v1.PodResourcesLister/List"
 

@@ -1,7 +1,9 @@
 """Kubernetes data of this node.
 
-kubelet.py      pod-resources socket of the kubelet: which container was assigned which device
-claims.py       the kubelet's response -> claims (pure)
-pod_watch.py    the pods of this node, kept up to date by a watch on the API server
-pod_records.py  JSON of a pod -> the fields the agent needs (pure)
+kubelet.py       pod-resources socket of the kubelet: which container was assigned which device
+grpc_client.py   unary gRPC calls on a socket
+podresources.py  messages of the pod-resources API and their decoder (pure)
+claims.py        the kubelet's response -> claims (pure)
+pod_watch.py     the pods of this node, kept up to date by a watch on the API server
+pod_records.py   JSON of a pod -> the fields the agent needs (pure)
 """

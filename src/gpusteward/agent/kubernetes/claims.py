@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from gpusteward.agent.kubernetes import podresources_pb2 as messages
+from gpusteward.agent.kubernetes import podresources as messages
 
 DRA_DRIVER = "gpu.nvidia.com"
 RESOURCE_NAMES = ("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-*", DRA_DRIVER)
