@@ -33,7 +33,9 @@ START = 1_800_000_000.0
 
 
 @contextmanager
-def collection(machine: Machine, folder: Path, *flags: str) -> Iterator[tuple[Collection, MetricsPage]]:
+def collection(
+    machine: Machine, folder: Path, *flags: str, interval_seconds: float = 5
+) -> Iterator[tuple[Collection, MetricsPage]]:
     """The whole agent but for the worker's clock and the HTTP server."""
     settings = read_settings(["--node-name", NODE, *flags], {})
     clock = iter(range(0, 100_000, 5))
@@ -42,11 +44,12 @@ def collection(machine: Machine, folder: Path, *flags: str) -> Iterator[tuple[Co
         kubelet = PodResources(running.kubelet.path)
         providers = NodeProviders(ProcessTable(running.proc), kubelet, pods)
         source = NodeSource(NODE, Nvml(NODE, clock=lambda: float(next(clock)), event_wait_milliseconds=10), providers)
-        pages = MetricsPage(node=NODE, interval_seconds=5, clock=lambda: 0.0)
+        pages = MetricsPage(node=NODE, interval_seconds=interval_seconds, clock=lambda: 0.0)
+        dialects = build_dialects(settings, None, LabelCache())
         try:
             pods.start()
             wait_until(lambda: pods.has_listed)
-            yield Collection(source, build_dialects(settings, None, LabelCache()), pages, interval_seconds=5), pages
+            yield Collection(source, dialects, pages, interval_seconds=interval_seconds), pages
         finally:
             source.close()
 

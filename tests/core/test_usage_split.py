@@ -56,6 +56,14 @@ def test_memory_without_a_process_is_unattributed():
     assert part(split, Place.UNKNOWN).memory_bytes == GIB
 
 
+@pytest.mark.parametrize("running", [[process(1, ALICE, 2 * GIB)], [process(1, ALICE, 2 * GIB), process(2, None)], []])
+def test_where_the_driver_reports_no_memory_of_the_device_only_that_of_processes_is_known(running: list[GpuProcess]):
+    split = split_one(GpuReading(GPU, {"utilization_ratio": 0.5}), running, [claim(ALICE)])
+    assert part(split, ALICE).memory_bytes == (2 * GIB if running else 0.0)
+    assert part(split, Place.UNKNOWN).memory_bytes is None
+    assert split.memory_used_bytes is None
+
+
 def test_an_exclusive_holder_has_the_device_utilization_without_process_utilization():
     split = split_one(reading(utilization_ratio=0.8), [process(1, ALICE, sm=None)], [claim(ALICE)])
     assert part(split, ALICE).utilization_ratio == 0.8

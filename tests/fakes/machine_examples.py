@@ -72,6 +72,14 @@ def blackwell() -> Machine:
     return Machine(scenario, [NodePod(f"b-{i}", [f"{scenario.gpus[0].uuid}::{i}"], [7000 + i]) for i in range(3)])
 
 
+def unified_memory() -> Machine:
+    """A DGX Spark in two slices: one pod works, one holds a loaded model; the host draws the desktop."""
+    scenario = nvml.unified_memory()
+    uuid = scenario.gpus[0].uuid
+    pods = [NodePod("llm-0", [f"{uuid}::0"], [8000]), NodePod("notebook-0", [f"{uuid}::1"], [8001])]
+    return Machine(scenario, pods, host_pids=[8002])
+
+
 def lost_gpu() -> Machine:
     """Eight A100, the third has fallen off the bus."""
     machine = exclusive()
@@ -123,5 +131,8 @@ def fractions() -> Machine:
 
 MACHINES: dict[str, Callable[[], Machine]] = {
     each.__name__: each
-    for each in (exclusive, time_sliced, mps, mig, h100, blackwell, lost_gpu, not_supported, no_driver, hami, fractions)
+    for each in (
+        *(exclusive, time_sliced, mps, mig, h100, blackwell, unified_memory, lost_gpu, not_supported, no_driver),
+        *(hami, fractions),
+    )
 }

@@ -229,6 +229,21 @@ def modern_empty() -> Scenario:
     return _blackwell(MODERN_UTILIZATION)
 
 
+def unified_memory() -> Scenario:
+    """A DGX Spark: its GPU shares the memory of the CPU, so the driver reports that of processes only."""
+    gpu = _bare_gpu(0, "NVIDIA GB10")
+    gpu.texts["bus_id"] = "0000000F:01:00.0"
+    gpu.numbers |= {
+        "temperature": 61, "power_mw": 38_000, "gpu_percent": 72, "memory_percent": 0, "encoder_percent": 0,
+        "decoder_percent": 0, "sm_mhz": 2418, "max_sm_mhz": 3003, "clock_reasons": 0, "pstate": 0, "events": 8,
+    }  # fmt: skip
+    gpu.compute(8000, 42 * GIB)
+    gpu.compute(8001, 3 * GIB)
+    gpu.graphics(8002, 43 * MIB)
+    gpu.uses(8000, 72)
+    return Scenario([gpu], driver="580.126.09")
+
+
 def with_lost_gpu(index: int, world: Scenario | None = None) -> Scenario:
     """A GPU has fallen off the bus."""
     world = world or a100x8()

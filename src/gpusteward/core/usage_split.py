@@ -77,7 +77,7 @@ def split_gpu(
     groups = _group_processes(processes, allocations)
     known = _known_processes(reading, groups)
     sizes = _sum_per_part(known, lambda process: process.memory_bytes)
-    held, memory = _reconcile_total(reading.signals.get("memory_used_bytes"), sizes, _capacity(reading))
+    held, memory = _memory(reading, sizes)
     busy, utilization = _reconcile_total(
         utilization_of(reading), _utilization(reading, groups, known, allocations), 1.0
     )
@@ -140,6 +140,15 @@ def _sum_per_part(
     known: Iterable[list[GpuProcess] | None], read: Callable[[GpuProcess], float | None]
 ) -> list[float | None]:
     return [None if own is None else _known_sum(map(read, own)) for own in known]
+
+
+def _memory(reading: GpuReading, sizes: list[float | None]) -> tuple[float | None, list[float | None]]:
+    """Memory of the device and of each part. Where the driver reports none of the device (unified memory), only that
+    of processes is known: neither the unattributed rest nor the total."""
+    used = reading.signals.get("memory_used_bytes")
+    if used is None:
+        return None, [*sizes[:-1], None]
+    return _reconcile_total(used, sizes, _capacity(reading))
 
 
 def _utilization(

@@ -124,9 +124,10 @@ def test_two_compute_instances_of_one_gpu_instance_have_different_labels() -> No
     assert found == ["0", "1", None]
 
 
-def test_a_lost_gpu_has_no_rows_and_does_not_affect_others() -> None:
-    page = render(view([reading(0, lost=True), reading(1)]))
-    assert {labels["gpu"] for name in page.names() for labels, _ in page.samples(name)} == {"1"}
+def test_a_lost_gpu_has_only_its_last_xid_and_does_not_affect_others() -> None:
+    page = render(view([reading(0, lost=True, signals={"last_xid": 79.0}), reading(1)]))
+    of_lost = {name for name in page.names() for labels, _ in page.samples(name) if labels["gpu"] == "0"}
+    assert of_lost == {"DCGM_FI_DEV_XID_ERRORS"}
 
 
 def test_what_was_not_measured_is_absent() -> None:

@@ -55,7 +55,7 @@ def test_a_lost_gpu_is_reported_and_the_others_are_read(open_nvml: Opener, fake_
     found = nvml.read(EVERYTHING)
     assert [reading.lost for reading in found.readings] == [index == 2 for index in range(8)]
     assert found.readings[2].gpu == before
-    assert (found.readings[2].signals, found.readings[2].processes_known) == ({}, False)
+    assert (found.readings[2].signals, found.readings[2].processes_known) == ({"last_xid": 0}, False)
     assert [process.pid for process in found.processes] == [1000, 1001, 1003, 1004, 1005, 1006, 1007]
     (failure,) = found.failures
     assert (failure.collector, failure.gpu_uuid) == ("nvml", before.uuid)

@@ -9,7 +9,7 @@ from gpusteward.agent.nvml import fields, gpm, processes, utilization
 from gpusteward.core.gpus import GpuReading
 from gpusteward.core.signals import PROFILING, SIGNALS
 from tests.fakes.nvml_library import FakeNvml, Opener
-from tests.fakes.nvml_scenarios import ALL_LINKS, GIB, MIB, Scenario, a100, a100x8, h100_gpm, not_supported
+from tests.fakes.nvml_scenarios import ALL_LINKS, GIB, MIB, Scenario, a100, a100x8, h100_gpm, not_supported, unified_memory
 
 EVERYTHING = frozenset(SIGNALS)
 
@@ -243,3 +243,39 @@ def test_peer_status_is_read_only_if_wanted(open_nvml: Opener) -> None:
     nvml = open_nvml(a100x8())
     assert nvml.read(frozenset()).readings[2].peer_status == {}
     assert nvml.read(frozenset(), peers=True).readings[2].peer_status == dict.fromkeys({0, 1, 3, 4, 5, 6, 7}, 0)
+
+
+MEMORY = {name for name in SIGNALS if name.startswith("memory_") and name.endswith("_bytes")}
+
+
+def test_a_gpu_that_shares_the_memory_of_the_cpu_has_no_memory_of_its_own_but_processes(open_nvml: Opener) -> None:
+    found = open_nvml(unified_memory()).read(EVERYTHING)
+    (reading,) = found.readings
+    assert not MEMORY & reading.signals.keys()
+    assert reading.gpu.memory_total_bytes is None
+    assert (reading.signals["utilization_ratio"], reading.processes_known) == (0.72, True)
+    assert [each.memory_bytes for each in found.processes] == [42 * GIB, 3 * GIB, 43 * MIB]
+    assert [each.sm_ratio for each in found.processes] == [0.72, 0.0, 0.0]
+    assert found.failures == ()
+
+
+@pytest.mark.parametrize("without_v2", [0, 1])
+def test_a_memory_of_size_0_is_no_memory_info(open_nvml: Opener, without_v2: int) -> None:
+    scenario = Scenario([a100(0)])
+    scenario.gpus[0].numbers |= dict.fromkeys(("memory_total", "memory_used", "memory_free", "memory_reserved"), 0)
+    scenario.gpus[0].numbers |= {"no_memory_v2": 1} if without_v2 else {}
+    (reading,) = open_nvml(scenario).read(EVERYTHING).readings
+    assert not MEMORY & reading.signals.keys()
+    assert reading.gpu.memory_total_bytes is None
+
+
+@pytest.mark.parametrize(("busy", "is_known"), [(72, False), (0, True)])
+def test_without_memory_info_a_busy_gpu_shows_that_processes_are_hidden(
+    open_nvml: Opener, *, busy: int, is_known: bool
+) -> None:
+    scenario = unified_memory()
+    scenario.gpus[0].lines.clear()
+    scenario.gpus[0].numbers["gpu_percent"] = busy
+    found = open_nvml(scenario).read(EVERYTHING)
+    assert found.readings[0].processes_known is is_known
+    assert ["hostPID" in failure.reason for failure in found.failures] == ([] if is_known else [True])

@@ -47,10 +47,18 @@ static bool next_event(const EventSet *set, EventData *out) {
     return false;
 }
 
+/* As a real driver: one lost GPU fails every wait of the set, after the events that were pending. */
+static bool has_lost(const EventSet *set) {
+    for (unsigned i = 0; i < MOST_GPUS; i++)
+        if (set->registered[i] && scenario.gpus[i].lost) return true;
+    return false;
+}
+
 EXPORT int nvmlEventSetWait_v2(EventSet *set, EventData *out, unsigned timeout_milliseconds) {
     unsigned long long until = now_microseconds() + timeout_milliseconds * 1000ull;
     ENTER(NULL);
     while (!next_event(set, out)) {
+        if (has_lost(set)) return GPU_IS_LOST;
         unsigned long long now = now_microseconds();
         if (now >= until) return TIMEOUT;
         pthread_mutex_unlock(&scenario_lock);

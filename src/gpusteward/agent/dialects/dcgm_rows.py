@@ -1,7 +1,7 @@
 """The rows of the dcgm dialect: every device, MIG instance or pod that gets a sample."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpusteward.agent.dialects.dcgm_labels import EntityLabels, LabelBuilder
@@ -54,7 +54,7 @@ Rows = Mapping[Scope, list[Row]]
 
 
 def list_rows(view: SnapshotView, options: DcgmOptions, label_builder: LabelBuilder, *, cache: LabelCache) -> Rows:
-    """All rows by scope, in the order of the GPUs. A lost GPU has none."""
+    """All rows by scope, in the order of the GPUs. Of a lost GPU only the XIDs are known."""
     rows: dict[Scope, list[Row]] = {scope: [] for scope in ALL_SCOPES}
     usage = _AllocationUsage(view)
     for entity in list_entities(view.snapshot.readings, options.devices):
@@ -65,7 +65,7 @@ def list_rows(view: SnapshotView, options: DcgmOptions, label_builder: LabelBuil
     return rows
 
 
-def list_entities(readings: Iterable[GpuReading], devices: DeviceSelection) -> Iterator[Entity]:
+def list_entities(readings: Sequence[GpuReading], devices: DeviceSelection) -> Iterator[Entity]:
     """The selected devices and instances."""
     for device, instances in _group(readings):
         chosen = [
@@ -94,14 +94,13 @@ def find_missing(readings: Sequence[GpuReading], devices: DeviceSelection) -> li
     return sorted(devices.ids - taken)
 
 
-def _group(readings: Iterable[GpuReading]) -> Iterator[tuple[GpuReading, list[GpuReading]]]:
-    """Each device that is not lost, with its instances."""
-    present = [reading for reading in readings if not reading.lost]
+def _group(readings: Sequence[GpuReading]) -> Iterator[tuple[GpuReading, list[GpuReading]]]:
+    """Each device with its instances."""
     instances: dict[str, list[GpuReading]] = {}
-    for reading in present:
+    for reading in readings:
         if reading.gpu.mig:
             instances.setdefault(reading.gpu.mig.parent_uuid, []).append(reading)
-    for reading in present:
+    for reading in readings:
         if not reading.gpu.mig:
             yield reading, instances.get(reading.gpu.uuid, [])
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from gpusteward.agent.nvml.devices import Device, Instance
 from gpusteward.agent.nvml.events import LifetimeCounters
 from gpusteward.agent.nvml.library import GpuLostError
-from gpusteward.agent.nvml.processes import GpuProcessList, ProcessLists
+from gpusteward.agent.nvml.processes import BUSY_RATIO, GpuProcessList, ProcessLists
 from gpusteward.agent.nvml.signals import UTILIZATION, read_once
 from gpusteward.agent.nvml.utilization import IDLE, ProcessUtilization
 from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading
@@ -15,10 +15,6 @@ from gpusteward.core.snapshots import Failure
 
 INSTANCE_SIGNALS = frozenset(name for name, signal in SIGNALS.items() if signal.scope is Scope.INSTANCE)
 COPIED_SIGNALS = frozenset(name for name, signal in SIGNALS.items() if signal.scope is Scope.COPY)
-
-BUSY_RATIO = 0.05
-"""A device above this ratio is busy; less can be hidden from the per-process samples by rounding. The value is our
-guess."""
 
 
 @dataclass(slots=True)
@@ -43,7 +39,6 @@ class GpuReader:
     wanted_instance_signals: frozenset[str]
     process_lists: ProcessLists
     counters: LifetimeCounters
-    xid_devices: frozenset[str]  # uuids of the devices whose XIDs are watched
 
     def read(self, device: Device, result: ReadResult) -> bool:
         """Read one GPU, also a lost one; False if no call succeeded.
@@ -52,13 +47,29 @@ class GpuReader:
         """
         kept = len(result.readings), len(result.processes)
         try:
-            return self._read_whole(device, result)
+            has_responded = self._read_whole(device, result)
         except GpuLostError:
             del result.readings[kept[0] :], result.processes[kept[1] :]
-            report_lost(device.gpu, result)
-            for instance in device.partition.instances.values():
-                result.readings.append(GpuReading(instance.gpu, lost=True))
+            instances = [instance.gpu for instance in device.partition.instances.values()]
+            self.report_lost((device.gpu, *instances), result)
             return True
+        self.counters.lost_gpus.pop(device.gpu.uuid, None)
+        return has_responded
+
+    def report_lost(self, gpus: tuple[Gpu, ...], result: ReadResult) -> None:
+        """Record a GPU that fell off the bus, and its MIG instances, under their last known identity.
+
+        Its XIDs stay known: the one that reports the loss is the last of them.
+        """
+        device, *instances = gpus
+        self.counters.lost_gpus[device.uuid] = gpus
+        self.counters.xids.place(device.uuid, instances)
+        for gpu in gpus:
+            counts = self.counters.xids.counts(gpu)
+            reading = GpuReading(gpu, self._last_xid(gpu), lost=True, processes_known=False, xid_counts=counts)
+            result.readings.append(reading)
+        reason = f"GPU {device.index} at {device.pci_bus_id or 'an unknown address'} is lost: it fell off the bus."
+        result.fail("nvml", [f"{reason} Reset it or reboot the node"], uuid=device.uuid)
 
     def _read_whole(self, device: Device, result: ReadResult) -> bool:
         signals: dict[str, float] = {}
@@ -66,6 +77,7 @@ class GpuReader:
         has_responded = bool(signals) or not reasons
         _update_power_limit(device, signals)
         result.fail("nvml", reasons, uuid=device.gpu.uuid)
+        self.counters.xids.place(device.gpu.uuid, [each.gpu for each in device.partition.instances.values()])
         if device.partition.is_on:
             self._add(device.gpu, signals, GpuProcessList(), result=result, is_mig_parent=True)
             for instance in device.partition.instances.values():
@@ -98,8 +110,7 @@ class GpuReader:
         is_mig_parent: bool = False,
     ) -> None:
         counters = self.counters
-        if gpu.device_uuid in self.xid_devices and "last_xid" in self.wanted:
-            signals["last_xid"] = float(counters.xids.last(gpu))
+        signals |= self._last_xid(gpu)
         mask = signals.get("clock_event_reasons")
         clock_events = counters.clocks.update(gpu.uuid, mask) if mask is not None and gpu.mig is None else {}
         reading = GpuReading(
@@ -114,12 +125,11 @@ class GpuReader:
         result.readings.append(reading)
         result.fail("processes", processes.failures, uuid=gpu.uuid)
 
-
-def report_lost(gpu: Gpu, result: ReadResult) -> None:
-    """Record a GPU that fell off the bus, under its last known identity."""
-    result.readings.append(GpuReading(gpu, lost=True, processes_known=False))
-    reason = f"GPU {gpu.index} at {gpu.pci_bus_id or 'an unknown address'} is lost: it fell off the bus."
-    result.fail("nvml", [f"{reason} Reset it or reboot the node"], uuid=gpu.uuid)
+    def _last_xid(self, gpu: Gpu) -> dict[str, float]:
+        """The signal `last_xid`, if it is wanted and the driver reports the XIDs of the device."""
+        if "last_xid" not in self.wanted or gpu.device_uuid not in self.counters.xid_devices:
+            return {}
+        return {"last_xid": float(self.counters.xids.last(gpu))}
 
 
 def _add_processes(

@@ -28,8 +28,14 @@ MIN_HELD_BYTES = 256 * 2**20
 """Memory in use from which a GPU must have a process. An unused GPU holds a few MiB besides the driver's reserve, the
 smallest CUDA context some hundred; the value in between is our guess."""
 
+BUSY_RATIO = 0.05
+"""A device above this ratio is busy; less can be hidden from the per-process samples by rounding. The value is our
+guess."""
+_UTILIZATION = ("utilization_ratio", "utilization_mean_ratio")
+
 HOST_PID_ADVICE = "run the agent with hostPID: true, or "
 """Advice for a cluster node; replaced by other advice where there is no Kubernetes."""
+_ADVICE = f"{HOST_PID_ADVICE}look for a dead process that still holds memory"
 
 
 @dataclass(slots=True)
@@ -42,14 +48,21 @@ class GpuProcessList:
     failures: list[str] = field(default_factory=list)
 
     def detect_hidden_processes(self, signals: Mapping[str, float]) -> None:
-        """Mark the list as unknown if it is empty although memory is in use: the agent cannot see the processes."""
-        held = signals.get("memory_used_bytes", 0.0)
-        if self.is_known and not self.memory and "memory_reserved_bytes" in signals and held >= MIN_HELD_BYTES:
+        """Mark the list as unknown if it is empty although the GPU is in use: the agent cannot see the processes."""
+        if self.is_known and not self.memory and (reason := _explain_hidden(signals)):
             self.is_known = False
-            self.failures.append(
-                f"the process list is empty although GPU memory is in use: {HOST_PID_ADVICE}"
-                "look for a dead process that still holds memory"
-            )
+            self.failures.append(reason)
+
+
+def _explain_hidden(signals: Mapping[str, float]) -> str:
+    """Why a GPU with these signals must have a process; empty if it need not. Without memory, its utilization counts."""
+    held = signals.get("memory_used_bytes")
+    if held is None:
+        busy = min((signals[name] for name in _UTILIZATION if name in signals), default=0.0)
+        return f"the process list is empty although the GPU is busy: {_ADVICE}" if busy >= BUSY_RATIO else ""
+    if "memory_reserved_bytes" not in signals or held < MIN_HELD_BYTES:
+        return ""
+    return f"the process list is empty although GPU memory is in use: {_ADVICE}"
 
 
 class ProcessLists:

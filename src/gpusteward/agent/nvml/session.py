@@ -1,14 +1,15 @@
 """A session of NVML: everything that lives from opening the library to closing it."""
 
+import contextlib
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pynvml
 
 from gpusteward.agent.nvml.devices import Device
-from gpusteward.agent.nvml.events import EventThread, LifetimeCounters
-from gpusteward.agent.nvml.gpu_reader import INSTANCE_SIGNALS, GpuReader, ReadResult, report_lost
+from gpusteward.agent.nvml.events import FELL_OFF_THE_BUS, EventThread, LifetimeCounters
+from gpusteward.agent.nvml.gpu_reader import INSTANCE_SIGNALS, GpuReader, ReadResult
 from gpusteward.agent.nvml.identity import read_gpu
 from gpusteward.agent.nvml.library import (
     DriverGoneError,
@@ -20,7 +21,7 @@ from gpusteward.agent.nvml.library import (
     raise_if_fatal,
 )
 from gpusteward.agent.nvml.processes import ProcessLists
-from gpusteward.core.gpus import GpuReading
+from gpusteward.core.gpus import Gpu, GpuReading
 from gpusteward.logs import Log
 
 log = Log(__name__)
@@ -44,7 +45,6 @@ class Session:
         self._clock = clock
         self._devices: dict[int, Device] = {}
         self._events = EventThread(counters.xids, event_wait_milliseconds)
-        self._xid_devices: frozenset[str] = frozenset()
         self._count = 0
         open_library()
         try:
@@ -56,11 +56,22 @@ class Session:
     def _find_devices(self) -> None:
         self._process_lists = ProcessLists()
         self._count = count_devices()
+        known = list(self._counters.gpus_by_index.values())
         for index in range(self._count):
-            self._find_device(index, ReadResult())  # failures are recorded by the read that follows
-        watched = [(device.handle, device.gpu.uuid) for device in self._devices.values()]
-        self._xid_devices = self._events.start(watched)
+            with contextlib.suppress(GpuLostError):
+                self._find_device(index, ReadResult())  # failures are recorded by the read that follows
+        present = {device.gpu.uuid: device.handle for device in self._devices.values()}
+        watched = self._events.start((handle, uuid) for uuid, handle in present.items())
+        self._counters.xid_devices = (self._counters.xid_devices - present.keys()) | watched
+        self._note_fallen_gpus(gpu for gpu in known if gpu.uuid not in present)
         log.info("nvml_opened", gpus=self._count, readable=len(self._devices))
+
+    def _note_fallen_gpus(self, missing: Iterable[Gpu]) -> None:
+        """Of the GPUs that are no longer there, some were removed; one whose last XID reported its loss is lost."""
+        for gpu in missing:
+            self._counters.xids.place(gpu.uuid, ())
+            if self._counters.xids.last(gpu) == FELL_OFF_THE_BUS:
+                self._counters.lost_gpus.setdefault(gpu.uuid, (gpu,))
 
     def has_changed(self) -> bool:
         """Whether the number of GPUs changed: NVML updates it only when it is opened. Raises DriverGoneError."""
@@ -72,10 +83,11 @@ class Session:
         Raises DriverGoneError.
         """
         result = ReadResult()
-        reader = GpuReader(wanted, wanted & INSTANCE_SIGNALS, self._process_lists, self._counters, self._xid_devices)
+        reader = GpuReader(wanted, wanted & INSTANCE_SIGNALS, self._process_lists, self._counters)
         responses = [self._read_device(index, reader, result) for index in range(max(self._count, 0))]
         if responses and not any(responses):
             raise DriverGoneError("no GPU responds")
+        self._report_vanished(reader, result)
         self._process_lists.forget_except({process.pid for process in result.processes})
         if peers:
             result.readings = [self._with_peers(reading) for reading in result.readings]
@@ -92,35 +104,51 @@ class Session:
     def _read_device(self, index: int, reader: GpuReader, result: ReadResult) -> bool:
         device = self._devices.get(index)
         if device is None:
-            self._find_device(index, result)
-            if index in self._devices:
-                self._count = RECOVERED_GPU
+            self._search_device(index, reader, result)
             return True
-        return reader.read(device, result)
+        has_responded = reader.read(device, result)
+        if device.gpu.uuid in self._events.unwatched and device.gpu.uuid not in self._counters.lost_gpus:
+            self._count = RECOVERED_GPU
+        return has_responded
+
+    def _search_device(self, index: int, reader: GpuReader, result: ReadResult) -> None:
+        """Look for a GPU that could not be identified when NVML was opened."""
+        try:
+            self._find_device(index, result)
+        except GpuLostError:
+            self._report_missing(index, reader, result)
+        if index in self._devices:
+            self._count = RECOVERED_GPU
 
     def _find_device(self, index: int, result: ReadResult) -> None:
-        """Identify a GPU; one that does not respond is tried again in each cycle."""
+        """Identify a GPU; one that does not respond is tried again in each cycle. Raises GpuLostError."""
         handle = pynvml.c_nvmlDevice_t()
         code = find_function("nvmlDeviceGetHandleByIndex_v2")(index, ctypes.byref(handle))
-        try:
-            raise_if_fatal(code)
-            gpu = None if code else read_gpu(self._node, index, handle=handle)
-            if gpu is None or not gpu.uuid:
-                result.fail("nvml", [f"GPU {index} cannot be identified: {describe(code)}"], uuid="")
-                return
-            self._counters.gpus_by_index[index] = gpu
-            self._devices[index] = Device(handle, gpu, clock=self._clock)
-        except GpuLostError:
-            self._report_missing(index, result)
+        raise_if_fatal(code)
+        gpu = None if code else read_gpu(self._node, index, handle=handle)
+        if gpu is None or not gpu.uuid:
+            result.fail("nvml", [f"GPU {index} cannot be identified: {describe(code)}"], uuid="")
+            return
+        self._counters.gpus_by_index[index] = gpu
+        self._devices[index] = Device(handle, gpu, clock=self._clock)
 
-    def _report_missing(self, index: int, result: ReadResult) -> None:
+    def _report_missing(self, index: int, reader: GpuReader, result: ReadResult) -> None:
         """Record a GPU that was lost before NVML was opened, under its last known identity if there is one."""
         known = self._counters.gpus_by_index.get(index)
-        present = {device.gpu.uuid for device in self._devices.values()}
-        if known is not None and known.uuid not in present:
-            report_lost(known, result)
+        if known is not None and known.uuid not in self._list_uuids():
+            reader.report_lost(self._counters.lost_gpus.get(known.uuid, (known,)), result)
         else:
             result.fail("nvml", [f"GPU {index} is lost: it fell off the bus before the agent saw it"], uuid="")
+
+    def _report_vanished(self, reader: GpuReader, result: ReadResult) -> None:
+        """Record lost GPUs that NVML no longer counts. They stay lost until they are back or the agent restarts."""
+        reported = {reading.gpu.uuid for reading in result.readings} | self._list_uuids()
+        for gpus in list(self._counters.lost_gpus.values()):
+            if gpus[0].uuid not in reported:
+                reader.report_lost(gpus, result)
+
+    def _list_uuids(self) -> set[str]:
+        return {device.gpu.uuid for device in self._devices.values()}
 
     def _with_peers(self, reading: GpuReading) -> GpuReading:
         """Add the NVLink P2P status between this GPU and the others."""

@@ -49,6 +49,7 @@ class Call:
     max_value: float = NO_VALUE_32 - 1  # as NVML reports it; a higher value is discarded
     pointers: tuple[int, ...] = (0,)
     preset: bytes = b""  # initial content of the buffer
+    nonzero: int | None = None  # position of a value that is 0 only if the driver has none of the values
     is_constant: bool = False  # read once, valid until the driver is loaded again
     fallback: "Call | None" = None  # used if the driver does not have the symbol
 
@@ -84,8 +85,9 @@ MEMORY = Call(
     layout="<I4xQQQQ",
     max_value=NO_VALUE_64 - 1,
     preset=MEMORY_V2,
+    nonzero=1,
     # Drivers before 510 do not report reserved memory; `used` includes it there.
-    fallback=Call("nvmlDeviceGetMemoryInfo", _MEMORY, layout="<QQQ", max_value=NO_VALUE_64 - 1),
+    fallback=Call("nvmlDeviceGetMemoryInfo", _MEMORY, layout="<QQQ", max_value=NO_VALUE_64 - 1, nonzero=0),
 )
 ENFORCED_POWER_LIMIT = _watts("nvmlDeviceGetEnforcedPowerLimit", "enforced_power_limit_watts")
 
@@ -133,8 +135,10 @@ class BoundCall:
 
     def values(self) -> Iterator[tuple[str, float]]:
         """The values written by the call, in base units, without impossible ones."""
-        call = self.call
-        for name, value in zip(self.names, self.layout.unpack(self.buffer), strict=True):
+        call, reported = self.call, self.layout.unpack(self.buffer)
+        if call.nonzero is not None and not reported[call.nonzero]:
+            return
+        for name, value in zip(self.names, reported, strict=True):
             if name and value <= call.max_value:
                 yield name, value * call.multiplier / call.divisor
 

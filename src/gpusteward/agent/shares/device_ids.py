@@ -68,7 +68,7 @@ class DeviceTable:
         if gpu.mig:
             self._instances.setdefault(gpu.mig.parent_uuid.lower(), []).append(gpu)
         elif gpu.minor is not None:
-            self._by_minor[gpu.minor] = gpu
+            self._by_minor.setdefault(gpu.minor, gpu)  # lost GPUs that NVML no longer counts come last
 
     def _slice(self, base: str, replica: str, share: Share) -> Device | None:
         gpu = self._by_uuid.get(base)

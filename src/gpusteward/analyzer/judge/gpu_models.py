@@ -28,6 +28,7 @@ def _model(words: str, memory_mib: int, power_limit_watts: float, idle_watts: fl
 
 MODELS: tuple[ModelFacts, ...] = (
     _model("GB200", 189471, 1200, 150),
+    _model("GB10", 124610, 140, 4),  # memory and power are shared with the CPU
     _model("B300", 275040, 1400, 160),
     _model("B200", 183359, 1000, 142),
     _model("GH200 144G", 147456, 900, 95),
