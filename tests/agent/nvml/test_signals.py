@@ -9,7 +9,17 @@ from gpusteward.agent.nvml import fields, gpm, processes, utilization
 from gpusteward.core.gpus import GpuReading
 from gpusteward.core.signals import PROFILING, SIGNALS
 from tests.fakes.nvml_library import FakeNvml, Opener
-from tests.fakes.nvml_scenarios import ALL_LINKS, GIB, MIB, Scenario, a100, a100x8, h100_gpm, not_supported, unified_memory
+from tests.fakes.nvml_scenarios import (
+    ALL_LINKS,
+    GIB,
+    MIB,
+    Scenario,
+    a100,
+    a100x8,
+    h100_gpm,
+    not_supported,
+    unified_memory,
+)
 
 EVERYTHING = frozenset(SIGNALS)
 

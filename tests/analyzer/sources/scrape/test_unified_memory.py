@@ -20,7 +20,7 @@ from tests.fakes.machines import NODE
 from tests.fakes.nvml_library import FakeNvml
 from tests.fakes.nvml_scenarios import GIB
 
-STEP, WINDOW = 30.0, 600.0
+STEP, WINDOW = 15.0, 600.0
 
 
 def test_pods_on_a_gpu_without_memory_info_are_active_or_idle_with_their_memory(fake_nvml: FakeNvml, tmp_path: Path):
