@@ -55,7 +55,7 @@ class GpuProcessList:
 
 
 def _explain_hidden(signals: Mapping[str, float]) -> str:
-    """Why a GPU with these signals must have a process; empty if it need not. Without memory, its utilization counts."""
+    """Why a GPU with these signals must have a process; else empty. Without memory info its utilization counts."""
     held = signals.get("memory_used_bytes")
     if held is None:
         busy = min((signals[name] for name in _UTILIZATION if name in signals), default=0.0)
