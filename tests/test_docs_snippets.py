@@ -17,7 +17,6 @@ import yaml
 
 from gpusteward.agent.fields.field_list import parse_fields
 from gpusteward.agent.http.server import serve
-from gpusteward.agent.http.web_config import WebConfigFile
 from gpusteward.agent.settings.table import read_settings
 from gpusteward.analyzer.api.http.roles import parse_tokens
 from gpusteward.analyzer.notify.channels import build_senders
@@ -26,6 +25,7 @@ from gpusteward.analyzer.settings.effective import KNOWN
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.http_server.web_config import WebConfigFile
 from tests.agent import test_prometheus
 from tests.agent.http.clients import LOOPBACK, FakeContent
 from tests.agent.test_agent_process import RunningAgent, is_ready, running

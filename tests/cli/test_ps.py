@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from gpusteward.agent.http.server import serve
-from gpusteward.agent.http.web_config import WebConfigFile
 from gpusteward.cli.main import main
+from gpusteward.http_server.web_config import WebConfigFile
 from tests.agent.http.clients import LOOPBACK
 from tests.agent.test_agent_process import RunningAgent, is_ready, running
 from tests.analyzer.api.server import Api

@@ -17,7 +17,6 @@ from gpusteward.agent.endpoints import AgentEndpoints
 from gpusteward.agent.fields.field_list import default_fields
 from gpusteward.agent.fields.reloading import FieldConfigMap, FieldFile
 from gpusteward.agent.http.server import Server, serve
-from gpusteward.agent.http.web_config import WebConfig, WebConfigFile
 from gpusteward.agent.kubernetes.kubelet import PodResources
 from gpusteward.agent.kubernetes.pod_watch import PodWatch
 from gpusteward.agent.metrics_page import MetricsPage
@@ -28,6 +27,7 @@ from gpusteward.agent.settings.table import AgentSettings
 from gpusteward.agent.shares.ratio_file import RatioFile
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.exposition import LabelCache
+from gpusteward.http_server.web_config import WebConfig, WebConfigFile
 from gpusteward.kubernetes.api import SERVICE_ACCOUNT, ApiServer
 from gpusteward.logs import Log
 from gpusteward.process_memory import limit_malloc_arenas

@@ -14,7 +14,7 @@ import trustme
 
 from gpusteward.agent.http.handler import Connection
 from gpusteward.agent.http.server import Server
-from gpusteward.agent.http.web_config import WebConfigFile
+from gpusteward.http_server.web_config import WebConfigFile
 from tests.agent.http.clients import Starter, fetch
 from tests.fakes.apiserver import wait_until
 
@@ -168,3 +168,23 @@ def test_requests_over_the_rate_limit_get_429_and_probes_do_not(start: Starter, 
     assert fetch(server, "/metrics")[0].status == 200
     assert fetch(server, "/metrics")[0].status == 429
     assert fetch(server, "/healthz")[0].status == 200
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"Host": "rebound.example:9400"},
+        {"Origin": "https://evil.example"},
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Via": "1.1 proxy"},
+        {"X_Envoy_External_Address": "10.1.2.3"},
+    ],
+)
+def test_a_web_page_or_a_proxy_cannot_read_the_snapshot_through_a_local_client(
+    start: Starter, header: dict[str, str]
+) -> None:
+    server = start()
+    assert fetch(server, "/snapshot")[0].status == 200
+    refused, content = fetch(server, "/snapshot", **header)
+    assert refused.status == 403
+    assert b'"node"' not in content

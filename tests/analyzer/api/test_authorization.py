@@ -124,7 +124,8 @@ def request_from(peer: str, *, host: str = "localhost:8080") -> Request:
     ("peer", "expected"),
     [
         ("127.0.0.1", True),
-        ("127.8.8.8", True),
+        ("127.8.8.8", False),
+        ("127.0.0.6", False),  # the proxy of a service mesh
         ("::1", True),
         ("::ffff:127.0.0.1", True),
         ("10.0.0.8", False),

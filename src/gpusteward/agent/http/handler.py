@@ -13,10 +13,11 @@ from typing import Protocol
 
 from gpusteward.agent.http.connection import Connection, RequestStream, RequestTooLargeError
 from gpusteward.agent.http.responses import JSON, LANDING, TOO_MANY_CLIENTS, Response, error_response, render_head
-from gpusteward.agent.http.tls import is_allowed_client
-from gpusteward.agent.http.web_config import WebConfig
 from gpusteward.core.exposition import TEXT_TYPE
 from gpusteward.core.negotiation import accepts_gzip, choose_format
+from gpusteward.http_server.local_clients import is_local_request
+from gpusteward.http_server.tls import is_allowed_client
+from gpusteward.http_server.web_config import WebConfig
 from gpusteward.logs import Log
 
 log = Log(__name__)
@@ -25,8 +26,6 @@ MAX_REQUEST_BYTES = 16 * 1024  # line and headers; a scraper sends about 300
 MAX_LINE_BYTES = 4 * 1024
 MAX_BODY_BYTES = 64 * 1024  # read and discarded: closing with unread bytes would cut off our response
 JOINED_BYTES = 8 * 1024  # smaller bodies are sent together with their headers
-# Not all of 127.0.0.0/8: the proxy of a service mesh forwards remote clients from 127.0.0.6.
-OWN_ADDRESSES = frozenset({"127.0.0.1", "::1", "::ffff:127.0.0.1"})
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/health"})  # the kubelet's probes send no password
 
 
@@ -227,18 +226,14 @@ class ConnectionHandler(BaseHTTPRequestHandler):
         return _status_response(*self._context.content.ready())
 
     def show_snapshot(self) -> Response:
-        if self._context.expose_snapshot or self._context.web().knows_its_clients or self._is_local_client():
+        may_read = self._context.expose_snapshot or self._context.web().knows_its_clients
+        if may_read or is_local_request(self._connection.client, self.headers):
             return Response(HTTPStatus.OK, self._context.content.snapshot(), JSON)
         return error_response(
             HTTPStatus.FORBIDDEN,
             "the snapshot contains names of processes and pods and is served to local clients only",
             hint="set basic_auth_users in a --web-config-file, or serve it to all clients with --expose-snapshot",
         )
-
-    def _is_local_client(self) -> bool:
-        """Whether the client is on this machine and not a proxy for others."""
-        is_forwarded = "X-Forwarded-For" in self.headers or "Forwarded" in self.headers
-        return self._connection.client in OWN_ADDRESSES and not is_forwarded
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Called by the base class for requests that it cannot parse."""

@@ -15,10 +15,10 @@ from contextlib import suppress
 from gpusteward.agent.http.connection import Connection
 from gpusteward.agent.http.handler import ConnectionHandler, ContentProvider, ServerContext
 from gpusteward.agent.http.responses import TOO_MANY_CLIENTS, render_head
-from gpusteward.agent.http.web_config import WebConfig
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Message
 from gpusteward.core.settings import ListenAddress
+from gpusteward.http_server.web_config import WebConfig
 from gpusteward.logs import Log
 from gpusteward.messages import settings_errors as messages
 from gpusteward.messages.os_errors import explain_os_error

@@ -1,11 +1,7 @@
 """Access checks as dependencies of routes: `may_read` and `may_operate`.
 
-The address of the peer decides whether a request is local. Headers can only revoke that: a forwarded request, one for
-another host name (DNS rebinding in a browser), or one sent by a foreign web page is not local.
+What is local: `http_server/local_clients.py`.
 """
-
-import ipaddress
-from urllib.parse import urlsplit
 
 from fastapi import Request
 
@@ -13,9 +9,9 @@ from gpusteward.analyzer.api.dependencies import ApiDependencies, find_dependenc
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.roles import Role, parse_bearer
 from gpusteward.core.messages import Message
+from gpusteward.http_server.local_clients import is_local_request
 from gpusteward.messages import api_errors
 
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="gpusteward"'}
 
 
@@ -58,33 +54,5 @@ def _unauthorized(message: Message) -> ProblemError:
 
 
 def is_local(request: Request) -> bool:
-    if request.client is None or not _is_loopback(request.client.host):
-        return False
-    headers = request.headers
-    if any(name in headers for name in _FORWARDED):
-        return False
-    return _is_local_name(headers.get("host", "")) and not _is_from_foreign_page(request)
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return False
-    mapped = getattr(parsed, "ipv4_mapped", None)
-    return bool((mapped or parsed).is_loopback)
-
-
-def _is_local_name(host: str) -> bool:
-    try:
-        name = urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return False
-    return name == "localhost" or name.endswith(".localhost") or _is_loopback(name)
-
-
-def _is_from_foreign_page(request: Request) -> bool:
-    if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-        return True
-    origin = request.headers.get("origin")
-    return origin is not None and origin.partition("//")[2] != request.headers.get("host")
+    """Whether the request comes from this machine."""
+    return request.client is not None and is_local_request(request.client.host, request.headers)

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpusteward.agent.http.yaml_section import Section
+from gpusteward.http_server.yaml_section import Section
 from gpusteward.logs import Log
 
 log = Log(__name__)

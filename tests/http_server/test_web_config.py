@@ -9,15 +9,15 @@ import bcrypt
 import pytest
 import trustme
 
-from gpusteward.agent.http.access import (
+from gpusteward.core.errors import ConfigurationError
+from gpusteward.http_server.access import (
     REMEMBERED_FAILURES,
     BasicAuthentication,
     TokenBucket,
     parse_basic,
     verify_bcrypt,
 )
-from gpusteward.agent.http.web_config import WebConfig, WebConfigFile, read_web_config
-from gpusteward.core.errors import ConfigurationError
+from gpusteward.http_server.web_config import WebConfig, WebConfigFile, read_web_config
 
 
 def hash_password(password: str) -> str:

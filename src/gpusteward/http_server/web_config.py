@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
-from gpusteward.agent.http.access import BCRYPT_HASH, BasicAuthentication, TokenBucket
-from gpusteward.agent.http.tls import TLS_KEYS, TlsSettings, load_context, read_tls
-from gpusteward.agent.http.yaml_section import Section, load_document
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.settings import parse_duration
+from gpusteward.http_server.access import BCRYPT_HASH, BasicAuthentication, TokenBucket
+from gpusteward.http_server.tls import TLS_KEYS, TlsSettings, load_context, read_tls
+from gpusteward.http_server.yaml_section import Section, load_document
 from gpusteward.logs import Log
 
 log = Log(__name__)

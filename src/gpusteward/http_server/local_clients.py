@@ -1,0 +1,63 @@
+"""Whether a request comes from this machine, so that it may do without a token or password.
+
+The address of the peer decides. Headers can only revoke that: a forwarded request, one for another host name (DNS
+rebinding in a browser), or one sent by a foreign web page is not local.
+"""
+
+import ipaddress
+from collections.abc import Iterable
+from typing import Protocol
+from urllib.parse import urlsplit
+
+OWN_ADDRESSES = frozenset({"127.0.0.1", "::1", "::ffff:127.0.0.1"})
+"""Not all of 127.0.0.0/8: the proxy of a service mesh forwards remote clients from 127.0.0.6."""
+
+FORWARDED = frozenset({"forwarded", "via", "x-real-ip", "x-client-ip", "x-original-forwarded-for", "true-client-ip"})
+FORWARDED_PREFIXES = ("x-forwarded-", "x-envoy-", "l5d-")  # also what Envoy and Linkerd add
+
+
+class RequestHeaders(Protocol):
+    """Headers by name, in any case."""
+
+    def keys(self) -> Iterable[str]: ...
+
+    def get(self, name: str, default: str, /) -> str: ...
+
+
+def is_local_request(client: str, headers: RequestHeaders) -> bool:
+    """`client`: the address of the peer."""
+    return (
+        client.partition("%")[0] in OWN_ADDRESSES
+        and not any(map(_is_forwarding, headers.keys()))
+        and is_local_name(headers.get("host", ""))
+        and not is_from_foreign_page(headers)
+    )
+
+
+def _is_forwarding(name: str) -> bool:
+    lower = name.lower()
+    return lower in FORWARDED or lower.startswith(FORWARDED_PREFIXES)
+
+
+def is_local_name(host: str) -> bool:
+    """Whether a `Host` header names this machine: `localhost`, a name below it, or a loopback address."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return False
+    return name == "localhost" or name.endswith(".localhost") or _is_loopback(name)
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def is_from_foreign_page(headers: RequestHeaders) -> bool:
+    """Whether a browser says that another site's page sent the request."""
+    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        return True
+    origin = headers.get("origin", "")
+    return bool(origin) and origin.partition("//")[2] != headers.get("host", "")
