@@ -4,7 +4,7 @@ import threading
 
 from gpusteward.agent.collection import Collection, CollectionThread, DialectSet
 from gpusteward.agent.collector_runner import CollectorRunner
-from gpusteward.agent.endpoints import AgentEndpoints
+from gpusteward.agent.endpoints import STUCK_SECONDS, AgentEndpoints
 from gpusteward.agent.metrics_page import MetricsPage
 from gpusteward.core.exposition import LabelCache
 from gpusteward.core.gpus import Gpu, GpuReading
@@ -94,3 +94,42 @@ def test_requested_cycles_do_not_delay_the_next_regular_one():
             assert ran.acquire(timeout=5), "the next regular cycle was delayed"
     finally:
         thread.stop(timeout_seconds=5)
+
+
+def test_a_cycle_that_hangs_for_minutes_ends_liveness_and_nothing_else():
+    cycles, page = collection(FixedSource(Snapshot("node-a", 1.0, (ALIVE,))))
+    now = 1000.0
+    endpoints = AgentEndpoints(cycles, page, threading.current_thread(), clock=lambda: now)
+    assert endpoints.live() == (True, "ok, but the first collection has not finished yet")
+    cycles.running_since = 1000.0
+    now = 1000.0 + STUCK_SECONDS
+    assert endpoints.live()[0]
+    now += 1
+    assert endpoints.live() == (False, "a collection cycle has been running for 601 s; restart the agent")
+    assert endpoints.health()[0]
+    cycles.running_since = None
+    assert endpoints.live()[0]
+
+
+def test_lost_gpus_and_a_missing_driver_do_not_end_liveness():
+    for readings, failures in (((ALIVE,), (LOST,)), ((), (NO_DRIVER,))):
+        cycles, page = collection(FixedSource(Snapshot("node-a", 1.0, readings, failures=failures)))
+        cycles.run_cycle(now=1.0, monotonic=0.0)
+        assert AgentEndpoints(cycles, page, threading.current_thread()).live()[0]
+
+
+def test_the_collection_thread_says_since_when_a_cycle_runs():
+    running: list[float | None] = []
+
+    class Observed(FixedSource):
+        def read(self, wanted: frozenset[str], *, now: float, runner: CollectorRunner) -> Snapshot:
+            running.append(cycles.running_since)
+            raise RuntimeError("an error ends the cycle too")
+
+    cycles, _page = collection(Observed(Snapshot("node-a", 1.0)))
+    thread = CollectionThread(cycles, interval_seconds=60, release_seconds=1)
+    thread.start()
+    while not running or cycles.running_since is not None:
+        pass
+    thread.stop(timeout_seconds=10)
+    assert running[0] is not None

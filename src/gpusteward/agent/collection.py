@@ -58,6 +58,7 @@ class Collection:
         self.runner = CollectorRunner()
         self.last_snapshot: Snapshot | None = None
         self.has_seen_gpus = False  # since the start
+        self.running_since: float | None = None  # monotonic time at which the current cycle began; None between cycles
 
     def run_cycle(self, *, now: float, monotonic: float) -> None:
         """Run one cycle. `now` is wall time, `monotonic` the clock of the metrics page."""
@@ -119,8 +120,10 @@ class CollectionThread(threading.Thread):
 
     def _run_once(self) -> None:
         """An unexpected error fails only this cycle: the page ages visibly and the next cycle tries again."""
-        run = partial(self._collection.run_cycle, now=time.time(), monotonic=time.monotonic())
+        self._collection.running_since = started = time.monotonic()
+        run = partial(self._collection.run_cycle, now=time.time(), monotonic=started)
         self._collection.runner.run("cycle", run, None)
+        self._collection.running_since = None
 
     def request_release(self) -> None:
         """Release NVML now, for `release_seconds`."""

@@ -1,23 +1,45 @@
-"""Content of the agent's HTTP endpoints: /metrics, /healthz, /readyz and /snapshot."""
+"""Content of the agent's HTTP endpoints: /metrics, /livez, /healthz, /readyz and /snapshot."""
 
 import threading
+import time
+from collections.abc import Callable
 
 import msgspec
 
 from gpusteward.agent.collection import Collection
 from gpusteward.agent.metrics_page import MetricsPage
 
+STUCK_SECONDS = 600.0
+"""A cycle takes milliseconds. What hangs for so long is not waiting for a slow driver any more."""
+
 
 class AgentEndpoints:
     """Serves the result of the last cycle; never waits for NVML, the kubelet or the API server."""
 
-    def __init__(self, collection: Collection, page: MetricsPage, thread: threading.Thread) -> None:
+    def __init__(
+        self,
+        collection: Collection,
+        page: MetricsPage,
+        thread: threading.Thread,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
         self._collection = collection
         self._page = page
         self._thread = thread
 
     def metrics(self, *, openmetrics: bool, gzip: bool) -> bytes:
         return self._page.render(openmetrics=openmetrics, gzip=gzip)
+
+    def live(self) -> tuple[bool, str]:
+        """As `health`, and the current cycle does not hang for minutes. Lost GPUs do not matter, nor does old data."""
+        is_healthy, reason = self.health()
+        since = self._collection.running_since
+        hangs_seconds = 0.0 if since is None else self._clock() - since
+        if is_healthy and hangs_seconds > STUCK_SECONDS:
+            return False, f"a collection cycle has been running for {hangs_seconds:.0f} s; restart the agent"
+        return is_healthy, reason
 
     def health(self) -> tuple[bool, str]:
         """Healthy while the collection thread is alive and a restart would not help.

@@ -22,6 +22,7 @@ from gpusteward.analyzer.runtime_settings import RuntimeSettings
 from gpusteward.analyzer.scheduler import CycleScheduler
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
+from gpusteward.http_server.web_config import WebConfig, WebConfigFile
 
 RELOAD_SECONDS = 2.0
 """How often the files of settings and tokens are checked for changes; a check costs two stat calls."""
@@ -45,12 +46,14 @@ class Analyzer:
         settings, owners = file.settings, owners or ClusterOwners(None)
         self.source, self.explainer = ActiveSource(settings), Explainer(settings.ai)
         self.settings = RuntimeSettings(file, source=self.source, explainer=self.explainer)
+        path = settings.server.web_config_file
+        self._web_file = WebConfigFile(path) if path else None
         self.ledger = LedgerAccess(
             settings.ledger, lambda: self.settings.current.prices, lambda: self.settings.current.reports.teams
         )
         self.notifier = Notifier(settings, self.ledger.engine, read_notify_annotation=owners.read_notify_annotation)
         self.results, self.events = ResultStore(), EventFeed()
-        pipeline = Pipeline(
+        self._pipeline = Pipeline(
             Components(
                 source=self.source,
                 owners=owners,
@@ -60,7 +63,7 @@ class Analyzer:
                 notifier=self.notifier,
             )
         )
-        self.scheduler = CycleScheduler(pipeline, self.settings.begin_cycle)
+        self.scheduler = CycleScheduler(self._pipeline, self.settings.begin_cycle)
         dependencies = ApiDependencies(
             results=self.results,
             events=self.events,
@@ -70,6 +73,7 @@ class Analyzer:
             ledger=self.ledger,
             deliveries=self.notifier,
             model_calls=self.explainer.counters,
+            web=self.web,
         )
         self.api = build_api(dependencies, lifespan=self._run_lifespan)
 
@@ -89,8 +93,13 @@ class Analyzer:
                 await watch
             await asyncio.to_thread(self._stop)
 
+    def web(self) -> WebConfig:
+        """TLS and access of the HTTP server; reads no file."""
+        return self._web_file.config if self._web_file else WebConfig()
+
     def _stop(self) -> None:
         self.scheduler.stop(timeout_seconds=CYCLE_GRACE_SECONDS)
+        self._pipeline.requests.join(CYCLE_GRACE_SECONDS)
         self.notifier.stop(NOTIFIER_GRACE_SECONDS)
         self.ledger.close()
 
@@ -98,6 +107,8 @@ class Analyzer:
         """A changed file takes effect at once, not at the end of an interval of minutes."""
         while True:
             await asyncio.sleep(RELOAD_SECONDS)
+            if self._web_file is not None:
+                await asyncio.to_thread(self._web_file.current)
             if await asyncio.to_thread(self.settings.reload):
                 self.scheduler.request_cycle()
 

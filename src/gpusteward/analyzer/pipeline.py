@@ -4,6 +4,10 @@
 failure of a required stage ends the cycle: the last published result stays, and the outage is announced. A failure of
 `record` or `notify` costs only that stage. The result is published before it is recorded and notified: a slow database
 does not delay it.
+
+A language model does not delay it either: a result is published with the opinions that are cached. Others are requested
+in another thread; when it ends, the same result is published again with them. Its notices wait for that, because an
+opinion can object to them.
 """
 
 import time
@@ -11,10 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from gpusteward.analyzer.explain.explainer import Explainer
+from gpusteward.analyzer.explain.explainer import Explainer, OpinionRequests
 from gpusteward.analyzer.explain.opinion_effects import OpinionEffect, apply_objections, evaluate_opinions
 from gpusteward.analyzer.explain.opinions import Opinion
-from gpusteward.analyzer.explain.prompt_cases import choose_rows, make_case
+from gpusteward.analyzer.explain.prompt_cases import Case, choose_rows, make_case
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.reasons import make_verdict
@@ -73,9 +77,13 @@ class Cycle:
     use_ai: bool
     started: float = field(default_factory=time.monotonic)
     usage: UsageTable = field(init=False)
+    rule_verdicts: VerdictTable = field(init=False)  # before any opinion
+    cases: Sequence[Case] = ()  # what a model may be asked about
+    requested: Mapping[str, Opinion] | None = None  # the opinions that were requested for this cycle; None: not yet
     verdicts: VerdictTable = field(init=False)
     opinions: Mapping[int, Opinion] = field(init=False)  # by row of `verdicts`
     opinion_effects: Mapping[int, OpinionEffect] = field(init=False)
+    seconds: float | None = None  # until the first publication
     result: Result = field(init=False)
     source_error: SourceError | None = None  # of the stage that failed; has texts in all languages
 
@@ -170,19 +178,25 @@ class Pipeline:
         self._runner = StageRunner(self.stats.stages)
         self._history: History | None = None
         self._number = 0
+        self.requests = OpinionRequests(components.explainer)
+        self.on_opinions: Callable[[], None] = lambda: None  # called in another thread; then `publish_opinions` is due
+        self._waiting: Cycle | None = None  # for opinions
+        explain, publish = Stage("explain", self._explain), Stage("publish", self._publish)
+        notify = Stage("notify", self._notify, is_required=False)
         self._stages: Sequence[Stage] = (
             Stage("read", self._read),
             Stage("judge", self._judge),
-            Stage("explain", self._explain),
-            Stage("publish", self._publish),
+            explain,
+            publish,
             Stage("record", self._record, is_required=False),
-            Stage("notify", self._notify, is_required=False),
+            notify,
         )
+        self._opinion_stages: Sequence[Stage] = (explain, publish, notify)
 
     def run(self, settings: Settings, *, at: float, use_ai: bool) -> Result | None:
         """Run one cycle; its result, or None when it failed: `stats.last_error` has the reason. Never raises."""
         cycle = Cycle(settings, at, use_ai)
-        error = self._run_stages(cycle)
+        error = self._run_stages(self._stages, cycle)
         if error:
             self._fail(error, cycle)
         else:
@@ -191,8 +205,23 @@ class Pipeline:
         self.stats.last_ended_at = time.time()
         return None if error else cycle.result
 
-    def _run_stages(self, cycle: Cycle) -> str:
-        for stage in self._stages:
+    def publish_opinions(self) -> Result | None:
+        """Publish the last result again, with the opinions that were requested for it; None: none has arrived.
+
+        Only for the thread that calls `run`. Never raises.
+        """
+        cycle, self._waiting = self._waiting, None
+        if cycle is None:
+            return None
+        before, explain, *others = cycle.opinions, *self._opinion_stages
+        self._run_stages([explain], cycle)
+        if cycle.opinions == before:  # the model has failed
+            self._run_stages(others[1:], cycle)
+            return None
+        return None if self._run_stages(others, cycle) else cycle.result
+
+    def _run_stages(self, stages: Sequence[Stage], cycle: Cycle) -> str:
+        for stage in stages:
             error = self._runner.run(stage, cycle)
             if error and stage.is_required:
                 return error
@@ -203,7 +232,7 @@ class Pipeline:
 
     def _judge(self, cycle: Cycle) -> None:
         history = self._restore_history(cycle.usage) if self._history is None else self._history
-        cycle.verdicts, self._history = judge(cycle.usage, cycle.settings.rules, history, now=cycle.at)
+        cycle.rule_verdicts, self._history = judge(cycle.usage, cycle.settings.rules, history, now=cycle.at)
 
     def _restore_history(self, usage: UsageTable) -> History:
         ledger = self._components.ledger
@@ -212,29 +241,26 @@ class Pipeline:
     def _explain(self, cycle: Cycle) -> None:
         """Second opinions can only make a verdict more careful. A cycle that was requested without the model uses what
         the model said before: it must not be less careful than the others."""
-        cycle.opinions = self._read_opinions(cycle) if cycle.use_ai or cycle.settings.ai.enabled else {}
-        cycle.opinion_effects = evaluate_opinions(cycle.verdicts, cycle.opinions, threshold=cycle.settings.ai.threshold)
-        cycle.verdicts = apply_objections(cycle.verdicts, cycle.opinion_effects)
+        if cycle.use_ai or cycle.settings.ai.enabled:
+            cycle.cases = cycle.cases or _make_cases(cycle)
+        cycle.opinions = self._recall_opinions(cycle)
+        cycle.opinion_effects = evaluate_opinions(
+            cycle.rule_verdicts, cycle.opinions, threshold=cycle.settings.ai.threshold
+        )
+        cycle.verdicts = apply_objections(cycle.rule_verdicts, cycle.opinion_effects)
 
-    def _read_opinions(self, cycle: Cycle) -> Mapping[int, Opinion]:
-        verdicts, settings = cycle.verdicts, cycle.settings
-        is_low = find_low(verdicts.score, verdicts.state, thresholds=settings.thresholds)
-        cases = [
-            make_case(
-                str(row), make_verdict(verdicts, row, rules=settings.rules, language=settings.ai.language), now=cycle.at
-            )
-            for row in choose_rows(verdicts, limit=CASES_OFFERED, is_low=is_low)
-        ]
-        opinions = self._components.explainer.explain(cases, now=cycle.at, may_request=cycle.use_ai)
+    def _recall_opinions(self, cycle: Cycle) -> Mapping[int, Opinion]:
+        opinions = {**self._components.explainer.recall(cycle.cases, now=cycle.at), **(cycle.requested or {})}
         return {int(key): opinion for key, opinion in opinions.items()}
 
     def _publish(self, cycle: Cycle) -> None:
         workloads = judge_workloads(cycle.verdicts, cycle.settings.rules)
         self._number += 1
+        cycle.seconds = cycle.seconds or time.monotonic() - cycle.started
         cycle.result = Result(
             number=self._number,
             at=cycle.at,
-            seconds=time.monotonic() - cycle.started,
+            seconds=cycle.seconds,
             settings=cycle.settings,
             verdicts=cycle.verdicts,
             workloads=workloads,
@@ -249,8 +275,24 @@ class Pipeline:
             self._components.ledger.record(cycle.result)
 
     def _notify(self, cycle: Cycle) -> None:
+        """Not before the opinions on this result have arrived, or their time is up."""
+        if cycle.use_ai and cycle.requested is None:
+            self._request_opinions(cycle)
+            if self._waiting is cycle:
+                return
         if self._components.notifier is not None:
             self._components.notifier.notify(cycle.result)
+
+    def _request_opinions(self, cycle: Cycle) -> None:
+        def receive(opinions: Mapping[str, Opinion]) -> None:
+            cycle.requested = opinions
+            self.on_opinions()
+
+        unasked = [case for case in cycle.cases if int(case.key) not in cycle.opinions]
+        cycle.requested = {}
+        self._waiting = cycle  # before the requests start: they may end at once
+        if not self.requests.start(unasked, now=cycle.at, on_end=receive):
+            self._waiting = None
 
     def _finish(self, result: Result) -> None:
         self.stats.finished += 1
@@ -277,3 +319,14 @@ class Pipeline:
             )
             self._runner.run(announce, cycle)
         cycle.source_error = None  # its traceback refers to the cycle, which would stay in memory
+
+
+def _make_cases(cycle: Cycle) -> Sequence[Case]:
+    verdicts, settings = cycle.rule_verdicts, cycle.settings
+    is_low = find_low(verdicts.score, verdicts.state, thresholds=settings.thresholds)
+    return [
+        make_case(
+            str(row), make_verdict(verdicts, row, rules=settings.rules, language=settings.ai.language), now=cycle.at
+        )
+        for row in choose_rows(verdicts, limit=CASES_OFFERED, is_low=is_low)
+    ]

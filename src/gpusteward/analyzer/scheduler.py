@@ -7,6 +7,9 @@ from collections.abc import Callable
 from gpusteward.analyzer.pipeline import CycleStats, Pipeline
 from gpusteward.analyzer.settings.settings import Settings
 
+STUCK_SECONDS = 1800.0
+"""The longest cycles take minutes: every request of a cycle is limited in time. What runs longer hangs."""
+
 
 class CycleScheduler(threading.Thread):
     """The thread that runs cycles."""
@@ -20,25 +23,56 @@ class CycleScheduler(threading.Thread):
         self._begin_cycle = begin_cycle
         self._wake = wake or threading.Event()
         self._is_stopping = False
+        self._is_requested = False  # a cycle, before the interval has passed
+        self._has_opinions = False
+        pipeline.on_opinions = self._receive_opinions
         self._use_ai: bool | None = None  # as requested for the next cycle; None: as in the settings
+        self._running_since: float | None = None  # monotonic time at which the current cycle began
 
     @property
     def stats(self) -> CycleStats:
         return self._pipeline.stats
 
+    @property
+    def defect(self) -> str:
+        """Why there will be no more results without a restart; empty: nothing is wrong."""
+        if not self.is_alive():
+            return "the thread that runs cycles has ended"
+        since = self._running_since
+        seconds = 0.0 if since is None else time.monotonic() - since
+        return f"a cycle has been running for {seconds:.0f} s" if seconds > STUCK_SECONDS else ""
+
     def run(self) -> None:
         while not self._is_stopping:
-            started = time.monotonic()
+            self._running_since = started = time.monotonic()
+            self._is_requested = False
             settings = self._begin_cycle()
             requested, self._use_ai = self._use_ai, None
             self._pipeline.run(settings, at=time.time(), use_ai=settings.ai.enabled if requested is None else requested)
-            remaining = started + settings.scheduler.interval - time.monotonic()
-            self._wake.wait(min(max(0.0, remaining), threading.TIMEOUT_MAX))
+            self._running_since = None
+            self._wait_until(started + settings.scheduler.interval)
+
+    def _wait_until(self, due: float) -> None:
+        """Until then, or until a cycle is requested. Opinions that arrive meanwhile are published."""
+        while True:
+            self._wake.wait(min(max(0.0, due - time.monotonic()), threading.TIMEOUT_MAX))
             self._wake.clear()
+            if not self._has_opinions:
+                return
+            self._has_opinions = False
+            self._pipeline.publish_opinions()
+            if self._is_requested or self._is_stopping:
+                return
+
+    def _receive_opinions(self) -> None:
+        """Called in another thread."""
+        self._has_opinions = True
+        self._wake.set()
 
     def request_cycle(self, *, use_ai: bool | None = None) -> None:
         """Run a cycle as soon as the current one has ended. Several requests meanwhile start one cycle."""
         self._use_ai = self._use_ai if use_ai is None else use_ai  # None keeps what an earlier request chose
+        self._is_requested = True
         self._wake.set()
 
     def stop(self, *, timeout_seconds: float) -> None:

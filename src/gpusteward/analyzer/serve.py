@@ -16,6 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from gpusteward.analyzer.app import Analyzer, Owners
+from gpusteward.analyzer.http_server import IDLE_SECONDS, LimitedServer
 from gpusteward.analyzer.listen_socket import open_socket
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.sources.owners.cluster_owners import open_owners
@@ -24,7 +25,6 @@ from gpusteward.process_memory import limit_malloc_arenas
 
 log = Log(__name__)
 
-MOST_CONNECTIONS = 1024
 REQUESTS_GRACE_SECONDS = 2
 THREADS_GRACE_SECONDS = 0.5
 
@@ -48,9 +48,10 @@ def run_analyzer(
     analyzer = Analyzer(file, owners=owners or open_owners(file.settings.kubernetes, os.environ))
     prepare(analyzer)
     _redirect_uvicorn_logs()
-    server = _Server(configure_server(analyzer.api))
+    server = _Server(configure_server(analyzer.api), web=analyzer.web)
     host, port = listening.getsockname()[:2]
-    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if analyzer.web().context else "http"
+    url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
     log.info("analyzer_started", address=url, ledger=analyzer.ledger.location)
     announce(url)
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
@@ -74,7 +75,7 @@ def _redirect_uvicorn_logs() -> None:
     logger.setLevel(logging.WARNING)
 
 
-class _Server(uvicorn.Server):
+class _Server(LimitedServer):
     """Leaves signals to `_serve`, which has to act on them first."""
 
     @contextmanager
@@ -118,6 +119,6 @@ def configure_server(api: FastAPI) -> uvicorn.Config:
         proxy_headers=False,  # no header may replace the address of the peer
         server_header=False,
         ws="none",
-        limit_concurrency=MOST_CONNECTIONS,
+        timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=REQUESTS_GRACE_SECONDS,
     )

@@ -22,6 +22,7 @@ SERVER = "http://127.0.0.1:8080"
 AGENT = "http://127.0.0.1:9400"
 SERVER_VARIABLE, AGENT_VARIABLE = "GPUSTEWARD_SERVER", "GPUSTEWARD_AGENT"
 TOKEN_VARIABLE = "GPUSTEWARD_TOKEN"  # noqa: S105 - the name of a variable, not a token
+CA_VARIABLE = "GPUSTEWARD_CA_FILE"
 OUTPUTS = ("table", "json", "csv")
 WIDE = "wide"  # a table with more columns
 MAX_TOKEN_BYTES = 4096
@@ -117,16 +118,21 @@ def add_server_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--token-file", metavar="PATH", help=f"file with the bearer token [{TOKEN_VARIABLE}: the token itself]"
     )
-    _add_timeout(parser)
+    _add_connection_flags(parser)
 
 
 def add_agent_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--agent", metavar="URL", help=f"address of the agent (default {AGENT}) [{AGENT_VARIABLE}]")
-    _add_timeout(parser)
+    _add_connection_flags(parser)
 
 
-def _add_timeout(parser: argparse.ArgumentParser) -> None:
+def _add_connection_flags(parser: argparse.ArgumentParser) -> None:
     if "--timeout" not in parser._option_string_actions:
+        parser.add_argument(
+            "--ca-file",
+            metavar="PATH",
+            help=f"file with the CA certificates to trust for https [{CA_VARIABLE}]",
+        )
         parser.add_argument(
             "--timeout", type=read_seconds, default=10.0, metavar="SECONDS", help="timeout of a request (default 10)"
         )
@@ -177,13 +183,18 @@ def make_analyzer_client(options: argparse.Namespace, environ: Mapping[str, str]
         token_origin=origin,
         headers={"Accept-Language": language_of(options, environ)},
         timeout_seconds=options.timeout,
+        ca_file=find_ca_file(options, environ),
     )
 
 
 def make_agent_client(options: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> Client:
     """A client of the agent that flags and environment name. Raises ConfigurationError."""
     url = options.agent or environ.get(AGENT_VARIABLE) or AGENT
-    return make_client(Peer.AGENT, url, timeout_seconds=options.timeout)
+    return make_client(Peer.AGENT, url, timeout_seconds=options.timeout, ca_file=find_ca_file(options, environ))
+
+
+def find_ca_file(options: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> str | None:
+    return options.ca_file or environ.get(CA_VARIABLE) or None
 
 
 def _find_token(file: str | None, environ: Mapping[str, str]) -> tuple[str, str]:

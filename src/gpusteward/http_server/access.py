@@ -43,6 +43,11 @@ class BasicAuthentication:
         credentials = parse_basic(authorization)
         return credentials is not None and self.check(*credentials)
 
+    def recall(self, authorization: str) -> bool:
+        """Whether the credentials of the header are known to be right, without computing a hash."""
+        credentials = parse_basic(authorization)
+        return credentials is not None and self._digest(*credentials) in self._right
+
     def check(self, user: str, password: bytes) -> bool:
         digest = self._digest(user, password)
         if digest in self._right:  # before the lock: known clients do not wait behind password guesses

@@ -160,7 +160,7 @@ def _as_file(pem: Path | str) -> Iterator[Path]:
         yield Path(f"/proc/self/fd/{memory.fileno()}")
 
 
-def is_allowed_client(connection: ssl.SSLSocket, allowed_sans: frozenset[str]) -> bool:
+def is_allowed_client(connection: ssl.SSLSocket | ssl.SSLObject, allowed_sans: frozenset[str]) -> bool:
     """Whether the client certificate has one of these subject alternative names."""
     certificate = connection.getpeercert() or {}
     names = certificate.get("subjectAltName", ())

@@ -54,7 +54,7 @@ class WebConfigFile:
         """Raises ConfigurationError when the file is invalid."""
         self._path = path
         self._lock = threading.Lock()
-        self._config = read_web_config(path)
+        self.config = read_web_config(path)  # as last read
         self._seen = self._look()
 
     def current(self) -> WebConfig:
@@ -62,21 +62,21 @@ class WebConfigFile:
         if self._look() != self._seen:
             with self._lock:
                 self._read_again()
-        return self._config
+        return self.config
 
     def _read_again(self) -> None:
         seen = self._look()  # before reading: what is written meanwhile shows as a change at the next look
         if seen == self._seen:
             return  # another connection was faster
         try:
-            self._config = read_web_config(self._path)
+            self.config = read_web_config(self._path)
             log.info("web_config_reloaded", path=self._path)
         except ConfigurationError as error:
             log.warning("web_config_refused", path=self._path, reason=error)
         self._seen = seen
 
     def _look(self) -> tuple[object, ...]:
-        files: Iterable[Path] = self._config.tls.files if self._config.tls else ()
+        files: Iterable[Path] = self.config.tls.files if self.config.tls else ()
         return tuple(_stamp(file) for file in (self._path, *files))
 
 

@@ -14,6 +14,7 @@ TITLES: Mapping[int, Message] = {
     410: Message("Gone", "已失效"),
     413: Message("Request Entity Too Large", "请求体过大"),
     422: Message("Unprocessable Entity", "参数无效"),
+    429: Message("Too Many Requests", "请求过于频繁"),
     500: Message("Internal Server Error", "内部错误"),
     503: Message("Service Unavailable", "服务暂不可用"),
     504: Message("Gateway Timeout", "后端响应超时"),
@@ -38,6 +39,14 @@ WRITING_NEEDS_TOKEN = Message(
     "此操作需要 operator 角色的令牌；令牌在 server.tokens_file 中定义",
 )
 UNKNOWN_TOKEN = Message("the bearer token is not valid", "令牌无效")
+PASSWORD_NEEDED = Message(
+    "user and password, or a bearer token, are required; the users are in basic_auth_users of server.web_config_file",
+    "需要用户名和密码，或令牌；用户在 server.web_config_file 的 basic_auth_users 中定义",
+)
+OVER_RATE_LIMIT = Message(
+    "over the rate limit; it is rate_limit in server.web_config_file",
+    "超出速率限制；该限制由 server.web_config_file 中的 rate_limit 设置",
+)
 ROLE_TOO_LOW = Message(
     "the role {role} does not permit this; a token of the role {needed} is required",
     "{role} 角色没有此权限，需要 {needed} 角色的令牌",
@@ -52,6 +61,7 @@ PROCESSES = Message("processes", "进程")
 REPORTS = Message("reports", "报表")
 ENDED_WORKLOADS = Message("ended workloads", "已结束的工作负载")
 DELIVERIES = Message("deliveries", "投递")
+PASSWORDS = Message("password checks", "密码校验")
 TOO_MANY_REQUESTS = Message(
     "too many concurrent requests for {resource}; try again", "{resource}的并发请求过多，请稍后重试"
 )

@@ -134,6 +134,10 @@ FLAGS = (
     Message("file with the bearer token [GPUSTEWARD_TOKEN: the token itself]", "令牌文件 [GPUSTEWARD_TOKEN：令牌本身]"),
     Message("timeout of a request (default 10)", "请求的超时时间（默认 10）"),
     Message(
+        "file with the CA certificates to trust for https [GPUSTEWARD_CA_FILE]",
+        "https 所信任的 CA 证书文件 [GPUSTEWARD_CA_FILE]",
+    ),
+    Message(
         "watch one machine: address of its agent (default http://127.0.0.1:9400)",
         "查看单台机器：其 agent 的地址（默认 http://127.0.0.1:9400）",
     ),

@@ -93,6 +93,12 @@ AZURE_NEEDS_URL = Message(
     "enabled with the provider azure needs an api_url, such as https://NAME.openai.azure.com",
     "provider 为 azure 且 enabled 时需要 api_url，例如 https://NAME.openai.azure.com",
 )
+MODEL_NOT_CONFIGURED = Message(
+    "no language model is configured, and names of pods must not be sent to a provider that nobody has chosen: set "
+    "ai.api_url, or ai.api_key or ai.api_key_file, in the settings of the analyzer",
+    "尚未配置语言模型，不能把 Pod 名称发送给无人选定的服务商：请在 analyzer 的设置中填写 ai.api_url，"
+    "或者 ai.api_key 或 ai.api_key_file",
+)
 NO_MODEL_SDK = Message(
     "ai.enabled is true, but the SDKs of language models are not installed: install them with pip install"
     " 'gpusteward[ai]', or set ai.enabled to false",

@@ -23,6 +23,9 @@ class FakeContent:
         page = (b"openmetrics\n" if openmetrics else b"text\n") * self.size
         return compress(page) if gzip else page
 
+    def live(self) -> tuple[bool, str]:
+        return True, "ok"
+
     def health(self) -> tuple[bool, str]:
         return True, "ok"
 

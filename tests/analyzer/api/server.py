@@ -16,8 +16,6 @@ from dataclasses import dataclass, field, replace
 from email.message import Message
 from typing import Any
 
-import uvicorn
-
 from gpusteward.analyzer.api.build import build_api
 from gpusteward.analyzer.api.dependencies import ApiDependencies, SettingsControl
 from gpusteward.analyzer.api.event_feed import EventFeed
@@ -27,6 +25,7 @@ from gpusteward.analyzer.api.result_store import ResultStore
 from gpusteward.analyzer.explain.counters import ModelCounters
 from gpusteward.analyzer.explain.opinion_effects import apply_objections, evaluate_opinions
 from gpusteward.analyzer.explain.opinions import Opinion
+from gpusteward.analyzer.http_server import ConnectionLimits, LimitedServer
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
@@ -113,6 +112,7 @@ class FakeCycles:
 
     stats: CycleStats = field(default_factory=CycleStats)
     requested: list[bool | None] = field(default_factory=list)
+    defect: str = ""
 
     def request_cycle(self, *, use_ai: bool | None = None) -> None:
         self.requested.append(use_ai)
@@ -249,12 +249,18 @@ def make_dependencies(
 
 
 @contextmanager
-def running_api(result: Result | None = None, *, host: str = "127.0.0.1", **components: Any) -> Iterator[Api]:
-    """The application behind uvicorn on a free port, its event loop in a thread. `components` replace fakes."""
+def running_api(
+    result: Result | None = None,
+    *,
+    host: str = "127.0.0.1",
+    limits: ConnectionLimits | None = None,
+    **components: Any,
+) -> Iterator[Api]:
+    """The application behind its server on a free port, its event loop in a thread. `components` replace fakes."""
     cycles = FakeCycles()
     dependencies = make_dependencies(result, cycles=cycles, **components)
     listening = open_socket(ServerSettings(address=f"{host}:0"))
-    server = uvicorn.Server(configure_server(build_api(dependencies)))
+    server = LimitedServer(configure_server(build_api(dependencies)), web=dependencies.web, limits=limits)
 
     async def serve() -> None:
         dependencies.events.open()
@@ -263,7 +269,8 @@ def running_api(result: Result | None = None, *, host: str = "127.0.0.1", **comp
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
     try:
-        yield Api(f"http://{host}:{listening.getsockname()[1]}", dependencies, cycles)
+        scheme = "https" if dependencies.web().context else "http"
+        yield Api(f"{scheme}://{host}:{listening.getsockname()[1]}", dependencies, cycles)
     finally:
         server.should_exit = True
         thread.join(20)

@@ -15,6 +15,8 @@ import pytest
 
 from gpusteward import __version__
 from gpusteward.analyzer.api.compat.results import GpuResult
+from gpusteward.analyzer.explain.explainer import Explainer
+from gpusteward.analyzer.explain.settings import AiSettings
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.usages import Measure
@@ -24,6 +26,7 @@ from tests.analyzer.usage_tables import GIB, resting, signal, table_of, working
 
 GOLDEN = Path(__file__).parent / "golden"
 GPU_OOUR_SETTINGS = Settings.model_validate({"prometheus": {"url": "http://prometheus:9090"}})
+WITH_MODEL = Settings(ai=AiSettings(api_url="http://127.0.0.1:9/v1"))
 """gpu-oour always has an engine."""
 THRESHOLDS = {"low_utilization": 100, "high": 100}
 """With these every GPU is low."""
@@ -212,16 +215,43 @@ def test_health_has_the_keys_of_gpu_oour_and_warns_of_an_old_result():
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize(("query", "requested", "shown"), [("", None, False), ("?use_ai=true", True, True)])
-def test_a_cycle_can_be_requested(api: Api, method: str, query: str, requested: bool | None, shown: bool):
-    api.cycles.requested.clear()
-    response = api.get(f"/analyze{query}", method=method)
+def test_a_cycle_can_be_requested(method: str, query: str, requested: bool | None, shown: bool):
+    with running_api(small_result(), settings=WITH_MODEL) as api:
+        response = api.get(f"/analyze{query}", method=method)
     message = "GPU analysis started in background"
     assert response.json == {"status": "triggered", "message": message, "use_ai": shown}
     assert api.cycles.requested == [requested]
 
 
+@pytest.mark.parametrize(
+    "path", ["/analyze?use_ai=true", "/config/update?ai_enabled=true", "/config/update?interval=60&ai_enabled=true"]
+)
+def test_a_model_that_the_settings_do_not_name_cannot_be_switched_on(path: str):
+    settings = FakeSettings(Settings(ai=AiSettings(api_url="", model="gpt-4")))
+    with running_api(small_result(), settings=settings) as api:
+        english, chinese = api.post(path), api.post(path, Accept_Language="zh-CN")
+    assert (english.status, list(english.json)) == (200, ["error"])
+    assert "ai.api_url" in english.json["error"]
+    assert "语言模型" in chinese.json["error"]
+    assert (api.cycles.requested, settings.changed) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("ai", "expected"),
+    [
+        (AiSettings(), False),
+        (AiSettings(enabled=True, model="claude-3", provider="anthropic"), False),
+        (AiSettings(api_url="http://127.0.0.1:9/v1"), True),
+        (AiSettings(api_key="k"), True),
+        (AiSettings(api_key_file="/run/key"), True),
+    ],
+)
+def test_a_model_is_configured_by_its_address_or_a_key(ai: AiSettings, expected: bool):
+    assert (ai.is_configured, Explainer(ai).may_request) == (expected, expected)
+
+
 def test_settings_are_changed_under_the_names_of_gpu_oour():
-    settings = FakeSettings()
+    settings = FakeSettings(WITH_MODEL)
     with running_api(small_result(), settings=settings) as api:
         response = api.post("/config/update?threshold=25&interval=60&ai_enabled=true").json
     assert response.pop("note")

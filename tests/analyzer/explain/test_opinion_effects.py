@@ -41,9 +41,15 @@ def run(model: FakeModel, *rows: tuple[Workload, Stats], use_ai: bool = True, **
     allocations = [allocation(number, owner=owner) for number, (owner, _) in enumerate(rows)]
     table = table_of(*(row for _, row in rows), allocations=allocations)
     components = Components(FakeTableSource(table), ClusterOwners(None), Explainer(settings.ai), FakePublisher())
-    result = Pipeline(components).run(settings, at=AT, use_ai=use_ai)
+    return run_explained(Pipeline(components), settings, use_ai=use_ai)
+
+
+def run_explained(pipeline: Pipeline, settings: Settings, *, use_ai: bool = True) -> Result:
+    """The last result of one cycle: that with the opinions, if there are any new ones."""
+    result = pipeline.run(settings, at=AT, use_ai=use_ai)
     assert result is not None
-    return result
+    pipeline.requests.join(20)
+    return pipeline.publish_opinions() or result
 
 
 def steps(result: Result) -> list[Step]:
@@ -160,13 +166,11 @@ def test_a_cycle_without_the_model_is_as_careful_as_the_one_before(model: FakeMo
     source = FakeTableSource(table_of(resting(), allocations=[allocation(0, owner=SERVER)]))
     components = Components(source, ClusterOwners(None), Explainer(settings.ai), FakePublisher())
     pipeline = Pipeline(components)
-    results = [pipeline.run(settings, at=AT, use_ai=use_ai) for use_ai in (True, False)]
-    assert [result is not None and list(control_events(result)) for result in results] == [[], []]
+    results = [run_explained(pipeline, settings, use_ai=use_ai) for use_ai in (True, False)]
+    assert [list(control_events(result)) for result in results] == [[], []]
     assert len(model.requests) == 1
     model.always = 500  # and while the model is down
-    result = pipeline.run(settings, at=AT, use_ai=True)
-    assert result is not None
-    assert not result.is_low.any()
+    assert not run_explained(pipeline, settings).is_low.any()
 
 
 def test_an_opinion_that_is_no_longer_cached_does_not_count(model: FakeModel):
@@ -174,8 +178,8 @@ def test_an_opinion_that_is_no_longer_cached_does_not_count(model: FakeModel):
     settings = Settings(ai=ai(model.url + "/v1", cache_size=0))
     source = FakeTableSource(table_of(resting(), allocations=[allocation(0, owner=SERVER)]))
     pipeline = Pipeline(Components(source, ClusterOwners(None), Explainer(settings.ai), FakePublisher()))
-    results = [pipeline.run(settings, at=AT, use_ai=use_ai) for use_ai in (True, False)]
-    assert [result is not None and bool(result.is_low.any()) for result in results] == [False, True]
+    results = [run_explained(pipeline, settings, use_ai=use_ai) for use_ai in (True, False)]
+    assert [bool(result.is_low.any()) for result in results] == [False, True]
 
 
 def test_a_failing_model_costs_only_its_opinion(model: FakeModel):

@@ -26,7 +26,7 @@ MAX_REQUEST_BYTES = 16 * 1024  # line and headers; a scraper sends about 300
 MAX_LINE_BYTES = 4 * 1024
 MAX_BODY_BYTES = 64 * 1024  # read and discarded: closing with unread bytes would cut off our response
 JOINED_BYTES = 8 * 1024  # smaller bodies are sent together with their headers
-OPEN_PATHS = frozenset({"/healthz", "/readyz", "/health"})  # the kubelet's probes send no password
+OPEN_PATHS = frozenset({"/livez", "/healthz", "/readyz", "/health"})  # the kubelet's probes send no password
 
 
 class ContentProvider(Protocol):
@@ -34,6 +34,10 @@ class ContentProvider(Protocol):
 
     def metrics(self, *, openmetrics: bool, gzip: bool) -> bytes:
         """The /metrics page in this format and encoding."""
+        ...
+
+    def live(self) -> tuple[bool, str]:
+        """Whether the process works without a restart, and a reason."""
         ...
 
     def health(self) -> tuple[bool, str]:
@@ -219,6 +223,9 @@ class ConnectionHandler(BaseHTTPRequestHandler):
         headers = {"Vary": "Accept, Accept-Encoding"} | ({"Content-Encoding": "gzip"} if gzip else {})
         return Response(HTTPStatus.OK, page, content_type, headers)
 
+    def show_liveness(self) -> Response:
+        return _status_response(*self._context.content.live())
+
     def show_health(self) -> Response:
         return _status_response(*self._context.content.health())
 
@@ -260,6 +267,7 @@ Route = Callable[[ConnectionHandler], Response]
 ROUTES: Mapping[str, Route] = {
     "/": ConnectionHandler.show_landing,
     "/metrics": ConnectionHandler.show_metrics,
+    "/livez": ConnectionHandler.show_liveness,
     "/healthz": ConnectionHandler.show_health,
     "/health": ConnectionHandler.show_health,
     "/readyz": ConnectionHandler.show_readiness,

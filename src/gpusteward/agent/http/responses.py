@@ -48,6 +48,7 @@ LANDING_PAGE = f"""<!DOCTYPE html>
 <style>body{{font:16px/1.6 system-ui,sans-serif;max-width:40em;margin:3em auto;padding:0 1em}}</style></head>
 <body><h1>gpusteward agent</h1><p>version {__version__}</p><ul>
 <li><a href="/metrics">/metrics</a>: GPU metrics of this node for Prometheus</li>
+<li><a href="/livez">/livez</a>: whether this process works without a restart</li>
 <li><a href="/healthz">/healthz</a>: whether this process is healthy</li>
 <li><a href="/readyz">/readyz</a>: whether the served data is fresh</li>
 <li><a href="/snapshot">/snapshot</a>: the last snapshot as JSON (local clients, or with a password)</li>

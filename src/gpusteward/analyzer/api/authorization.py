@@ -8,6 +8,7 @@ from fastapi import Request
 from gpusteward.analyzer.api.dependencies import ApiDependencies, find_dependencies
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.roles import Role, parse_bearer
+from gpusteward.analyzer.api.http.web_access import is_known_client
 from gpusteward.core.messages import Message
 from gpusteward.http_server.local_clients import is_local_request
 from gpusteward.messages import api_errors
@@ -30,7 +31,7 @@ async def may_operate(request: Request) -> None:
     """Raises a 401 or 403 problem. Where no token is configured, only local requests may write."""
     dependencies = await find_dependencies(request)
     role = _find_role(request, dependencies)
-    if role is None and not dependencies.settings.roles.are_set and is_local(request):
+    if not dependencies.settings.roles.are_set and is_local(request):
         return
     if role is None:
         raise _unauthorized(api_errors.WRITING_NEEDS_TOKEN)
@@ -39,8 +40,11 @@ async def may_operate(request: Request) -> None:
 
 
 def _find_role(request: Request, dependencies: ApiDependencies) -> Role | None:
-    """None without credentials. Raises a 401 problem for unknown credentials, also where none are needed."""
+    """None without credentials; a viewer with those of the web config file. Raises a 401 problem for unknown ones, also
+    where none are needed."""
     header = request.headers.get("authorization")
+    if is_known_client(request.scope) and parse_bearer(header) is None:
+        return Role.VIEWER
     if header is None:
         return None
     role = dependencies.settings.roles.find_role(parse_bearer(header))

@@ -15,6 +15,7 @@ from gpusteward.analyzer.api.compat import results as compat_results
 from gpusteward.analyzer.api.dependencies import ApiDependencies
 from gpusteward.analyzer.api.http.middleware import RequestMiddleware
 from gpusteward.analyzer.api.http.problems import PROBLEM_TYPE, Problem, add_handlers
+from gpusteward.analyzer.api.http.web_access import WebAccess
 from gpusteward.analyzer.api.v1 import (
     allocations,
     deliveries,
@@ -23,6 +24,7 @@ from gpusteward.analyzer.api.v1 import (
     gpus,
     health,
     namespaces,
+    probes,
     processes,
     reports,
     series,
@@ -33,7 +35,7 @@ from gpusteward.analyzer.api.v1 import (
 _RESOURCES = (
     *(compat_config, compat_results, metrics_page),
     *(workloads, ended_workloads, series, processes, allocations, gpus, namespaces),
-    *(reports, deliveries, sources, health, events),
+    *(reports, deliveries, sources, health, events, probes),
     docs,
 )
 ABOUT = """Who holds each GPU, how well it is used, and the reasons for each verdict.
@@ -74,7 +76,7 @@ def build_api(dependencies: ApiDependencies, *, lifespan: Lifespan = _no_lifespa
         redirect_slashes=False,
     )
     app.state.dependencies = dependencies
-    app.add_middleware(RequestMiddleware)
+    app.add_middleware(RequestMiddleware, web=WebAccess(dependencies.web, dependencies.limits.passwords))
     add_handlers(app)
     for resource in _RESOURCES:
         app.include_router(resource.router)

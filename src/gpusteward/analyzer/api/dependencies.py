@@ -22,6 +22,7 @@ from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.core.usages import AllocationKey
+from gpusteward.http_server.web_config import WebConfig
 from gpusteward.messages import api_errors
 
 
@@ -30,6 +31,10 @@ class CycleControl(Protocol):
 
     @property
     def stats(self) -> CycleStats: ...
+
+    @property
+    def defect(self) -> str:
+        """Why there will be no more results without a restart; empty: nothing is wrong."""
 
     def request_cycle(self, *, use_ai: bool | None = None) -> None:
         """Start a cycle with a language model, without one, or (None) as the settings say."""
@@ -106,6 +111,7 @@ class RequestLimits:
     reports: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.REPORTS))
     ended_workloads: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.ENDED_WORKLOADS))
     deliveries: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.DELIVERIES))
+    passwords: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit(api_errors.PASSWORDS, size=8))
 
 
 @dataclass(frozen=True)
@@ -122,6 +128,7 @@ class ApiDependencies:
     model_calls: ModelCounters
     limits: RequestLimits = field(default_factory=RequestLimits)
     clock: Callable[[], float] = time.time
+    web: Callable[[], WebConfig] = WebConfig
 
     def assess_data(self) -> DataHealth:
         published = self.results.published

@@ -9,7 +9,7 @@ from gpusteward.analyzer.explain.settings import AiSettings
 
 @dataclass(slots=True)
 class ModelCounters:
-    """Written and read by the worker thread only."""
+    """Written by the thread that requests opinions, and `recalled` by the thread that runs cycles; read by any."""
 
     calls: int = 0  # requests sent, retries included
     opinions: int = 0  # usable responses

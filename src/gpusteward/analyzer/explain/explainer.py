@@ -1,8 +1,11 @@
-"""Requests opinions within budget and time. A model that is down, slow, wrong or hostile only costs its opinion."""
+"""Requests opinions within budget and time. A model that is down, slow, wrong or hostile only costs its opinion.
+
+`OpinionRequests` does so in its own thread: no result waits for a model.
+"""
 
 import asyncio
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpusteward.analyzer.explain.counters import ModelCounters
@@ -24,8 +27,9 @@ CasesByFingerprint = Mapping[str, Sequence[Case]]
 
 @dataclass
 class _Cycle:
-    """The state of one cycle: the remaining budget, opinions and failures."""
+    """The state of the requests of one cycle: the remaining budget, opinions and failures."""
 
+    settings: AiSettings
     now: float
     budget: int
     has_failed: bool = False
@@ -34,12 +38,13 @@ class _Cycle:
 
 
 class Explainer:
-    """Opinions by the key of their case. Used by one worker thread; only `interrupt` may be called from another."""
+    """Opinions by the key of their case. `explain` is called by one thread at a time, everything else by any."""
 
     def __init__(self, settings: AiSettings) -> None:
         """Raises ConfigurationError if it is enabled without the SDKs."""
         if settings.enabled:
             check_sdk()
+        _warn_if_not_configured(settings)
         self.counters = ModelCounters()
         self._settings = settings
         self._cache = OpinionCache(settings.cache_size)
@@ -49,6 +54,7 @@ class Explainer:
 
     def adopt(self, settings: AiSettings) -> None:
         """Use other settings from the next cycle on; opinions and counters stay."""
+        _warn_if_not_configured(settings)
         self._settings = settings
         self._tools_refused = False
         self._cache.resize(settings.cache_size)
@@ -60,11 +66,24 @@ class Explainer:
             loop, task = running
             loop.call_soon_threadsafe(task.cancel)
 
-    def explain(self, cases: Sequence[Case], *, now: float, may_request: bool = True) -> Mapping[str, Opinion]:
+    @property
+    def may_request(self) -> bool:
+        """Whether the settings allow requests at all."""
+        settings = self._settings
+        has_requests = settings.is_configured and settings.budget > 0 and settings.retry_times > 0
+        return has_requests and not self._interrupted.is_set()
+
+    def recall(self, cases: Sequence[Case], *, now: float) -> Mapping[str, Opinion]:
+        """Cached opinions only, at once."""
+        cycle = _Cycle(self._settings, now, budget=0)
+        self._find_cached(cases, cycle)
+        return cycle.opinions
+
+    def explain(self, cases: Sequence[Case], *, now: float) -> Mapping[str, Opinion]:
         """Cached opinions, and as many new ones as budget and time allow. Never raises."""
-        cycle = _Cycle(now, self._settings.budget if may_request else 0)
+        cycle = _Cycle(self._settings, now, self._settings.budget)
         uncached = self._find_cached(cases, cycle)
-        if uncached and cycle.budget and self._settings.retry_times and not self._interrupted.is_set():
+        if uncached and self.may_request:
             self._request_in_own_loop(uncached, cycle)
         self.counters.skipped += sum(
             case.key not in cycle.opinions and case.key not in cycle.failures for case in cases
@@ -75,7 +94,7 @@ class Explainer:
     def _find_cached(self, cases: Sequence[Case], cycle: _Cycle) -> CasesByFingerprint:
         """The cases without a cached opinion, grouped by fingerprint."""
         uncached: dict[str, list[Case]] = {}
-        settings = self._settings
+        settings = cycle.settings
         for case in cases:
             fingerprint = make_fingerprint(case, model_key=f"{settings.api_url} {settings.model} {settings.language}")
             opinion = self._cache.find(fingerprint)
@@ -89,7 +108,7 @@ class Explainer:
     def _request_in_own_loop(self, uncached: CasesByFingerprint, cycle: _Cycle) -> None:
         """Opinions are stored as they arrive: when time is up, those already there stay."""
         try:
-            load_sdk(self._settings)  # takes seconds the first time, which must not count as the model's
+            load_sdk(cycle.settings)  # takes seconds the first time, which must not count as the model's
             asyncio.run(self._request_all(uncached, cycle))
         except asyncio.CancelledError:
             log.info("opinions_interrupted", opinions=len(cycle.opinions))
@@ -106,7 +125,7 @@ class Explainer:
         if self._interrupted.is_set():  # interrupted before `_running` was set
             return
         try:
-            async with asyncio.timeout(self._settings.cycle_timeout), open_model(self._settings) as client:
+            async with asyncio.timeout(cycle.settings.cycle_timeout), open_model(cycle.settings) as client:
                 await self._request_concurrently(uncached, client, cycle=cycle)
         except TimeoutError:
             self.counters.failures[Failure.TIMEOUT] += 1
@@ -121,7 +140,7 @@ class Explainer:
                 await self._request_opinion(fingerprint, cases, client=client, cycle=cycle)
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(self._settings.concurrency, len(uncached))):
+            for _ in range(min(cycle.settings.concurrency, len(uncached))):
                 group.create_task(work())
 
     async def _request_opinion(
@@ -137,8 +156,8 @@ class Explainer:
 
     def _keep(self, fingerprint: str, cases: Sequence[Case], *, response: ModelResponse, cycle: _Cycle) -> None:
         self.counters.opinions += 1
-        self.counters.add_tokens(response.input_tokens, response.output_tokens, settings=self._settings)
-        opinion = response.output.opinion(rule_score=None, model=self._settings.model, asked_at=cycle.now)
+        self.counters.add_tokens(response.input_tokens, response.output_tokens, settings=cycle.settings)
+        opinion = response.output.opinion(rule_score=None, model=cycle.settings.model, asked_at=cycle.now)
         self._cache.add(fingerprint, opinion)
         cycle.opinions |= {case.key: replace(opinion, rule_score=case.score) for case in cases}
 
@@ -149,11 +168,11 @@ class Explainer:
             try:
                 return await self._request_once(text, client, cycle=cycle)
             except ModelError as error:
-                changes_output = self._note_refusal_of_tools(error)  # the next request is another one, no retry
-                is_last = attempt >= self._settings.retry_times and not changes_output
+                changes_output = self._note_refusal_of_tools(error, cycle)  # the next request is another one, no retry
+                is_last = attempt >= cycle.settings.retry_times and not changes_output
                 if is_last or not cycle.budget or not (changes_output or error.failure in RETRYABLE):
                     raise
-                await asyncio.sleep(0 if changes_output else self._wait_seconds(error, attempt))
+                await asyncio.sleep(0 if changes_output else _find_wait(error, attempt, cycle.settings))
                 if not cycle.budget:  # used up by other requests meanwhile
                     raise
                 attempt += not changes_output
@@ -162,27 +181,66 @@ class Explainer:
         cycle.budget -= 1
         self.counters.calls += 1
         try:
-            return await client.request(text, as_tool=self._uses_tools())
+            return await client.request(text, as_tool=self._uses_tools(cycle))
         except ModelError as error:
             self.counters.failures[error.failure] += 1
             raise
 
-    def _uses_tools(self) -> bool:
-        return self._settings.output == "tool" or (self._settings.output == "auto" and not self._tools_refused)
+    def _uses_tools(self, cycle: _Cycle) -> bool:
+        return cycle.settings.output == "tool" or (cycle.settings.output == "auto" and not self._tools_refused)
 
-    def _note_refusal_of_tools(self, error: ModelError) -> bool:
+    def _note_refusal_of_tools(self, error: ModelError, cycle: _Cycle) -> bool:
         """Servers without tools refuse the request or respond in text: from then on JSON text is requested."""
         refused = error.failure in (Failure.REFUSED, Failure.INVALID_RESPONSE)
-        if not refused or self._settings.output != "auto" or self._tools_refused:
+        if not refused or cycle.settings.output != "auto" or self._tools_refused:
             return False
         self._tools_refused = True
         return True
-
-    def _wait_seconds(self, error: ModelError, attempt: int) -> float:
-        wait = self._settings.retry_delay * 2.0 ** min(attempt - 1, 32)
-        return min(max(wait, error.wait_seconds or 0.0), LONGEST_WAIT_SECONDS)
 
     def _log_failures(self, cycle: _Cycle) -> None:
         if cycle.failures:
             kinds = ",".join(sorted(set(cycle.failures.values())))
             log.warning("opinions_missing", cases=len(cycle.failures), kinds=kinds, opinions=len(cycle.opinions))
+
+
+def _warn_if_not_configured(settings: AiSettings) -> None:
+    if settings.enabled and not settings.is_configured:
+        log.warning("model_not_configured", help="set ai.api_url or a key; until then the model is not asked")
+
+
+def _find_wait(error: ModelError, attempt: int, settings: AiSettings) -> float:
+    """Seconds before the next attempt."""
+    wait = settings.retry_delay * 2.0 ** min(attempt - 1, 32)
+    return min(max(wait, error.wait_seconds or 0.0), LONGEST_WAIT_SECONDS)
+
+
+class OpinionRequests:
+    """Asks a model about the cases of a cycle, in its own thread. Used by the thread that runs cycles."""
+
+    def __init__(self, explainer: Explainer) -> None:
+        self._explainer = explainer
+        self._thread: threading.Thread | None = None
+        self._are_running = False
+
+    def start(self, cases: Sequence[Case], *, now: float, on_end: Callable[[Mapping[str, Opinion]], None]) -> bool:
+        """Whether requests are running now, or have just ended. `on_end` is called with their opinions in the other
+        thread. While earlier requests are running no more are made: the cases are left for a later cycle."""
+
+        def request() -> None:
+            opinions = self._explainer.explain(cases, now=now)
+            self._are_running = False
+            on_end(opinions)
+
+        if self._are_running:
+            return True
+        if not cases or not self._explainer.may_request:
+            return False
+        self._are_running = True
+        self._thread = threading.Thread(target=request, name="opinions", daemon=True)
+        self._thread.start()
+        return True
+
+    def join(self, timeout_seconds: float) -> None:
+        """Wait for the end of running requests."""
+        if self._thread is not None:
+            self._thread.join(timeout_seconds)

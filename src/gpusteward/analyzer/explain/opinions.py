@@ -1,5 +1,6 @@
 """Opinions: the structured output of a model, cleaned and bounded; the opinion made from it; and their cache."""
 
+import threading
 import unicodedata
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -60,29 +61,35 @@ class ModelOutput(BaseModel):
 
 
 class OpinionCache:
-    """Opinions by the fingerprint of their case; the least recently used is dropped first. Size 0 keeps nothing."""
+    """Opinions by the fingerprint of their case; the least recently used is dropped first. Size 0 keeps nothing.
+
+    Safe to use from several threads."""
 
     def __init__(self, size: int) -> None:
         self._size = size
+        self._lock = threading.Lock()
         self._opinions: OrderedDict[str, Opinion] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._opinions)
 
     def resize(self, size: int) -> None:
-        self._size = size
-        self._trim()
+        with self._lock:
+            self._size = size
+            self._trim()
 
     def find(self, fingerprint: str) -> Opinion | None:
-        opinion = self._opinions.get(fingerprint)
-        if opinion is not None:
-            self._opinions.move_to_end(fingerprint)
-        return opinion
+        with self._lock:
+            opinion = self._opinions.get(fingerprint)
+            if opinion is not None:
+                self._opinions.move_to_end(fingerprint)
+            return opinion
 
     def add(self, fingerprint: str, opinion: Opinion) -> None:
-        self._opinions[fingerprint] = opinion
-        self._opinions.move_to_end(fingerprint)
-        self._trim()
+        with self._lock:
+            self._opinions[fingerprint] = opinion
+            self._opinions.move_to_end(fingerprint)
+            self._trim()
 
     def _trim(self) -> None:
         while len(self._opinions) > self._size:

@@ -25,7 +25,8 @@ class AiSettings(BaseModel):
     enabled: bool = Field(default=False, description="Whether a model is asked for a second opinion in every cycle.")
     api_url: Annotated[str, AfterValidator(_check_url)] = Field(
         default="",
-        description="Address of the model; may end in /chat/completions or /messages. Empty: that of the provider.",
+        description="Address of the model; may end in /chat/completions or /messages. Empty: that of the provider, which "
+        "needs a key.",
     )
     api_key: SecretStr = Field(
         default=SecretStr(""), description="The API key; preferably set as AI_API_KEY or in a file."
@@ -76,6 +77,12 @@ class AiSettings(BaseModel):
         if self.enabled and not self.api_url and self.provider == "azure":
             raise InvalidSettingError(messages.AZURE_NEEDS_URL)
         return self
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether a model may be asked at all. Without an address and a key, names of pods would be sent to the public
+        address of a provider that the operator has not chosen."""
+        return bool(self.api_url or self.api_key_file or self.api_key.get_secret_value())
 
     def read_key(self) -> str:
         """The key itself, empty when there is none. Raises OSError when its file cannot be read."""

@@ -16,6 +16,10 @@ from gpusteward.messages import settings_errors as messages
 FLAGS: Mapping[str, tuple[str, str]] = {
     "--address": ("server.address", "listen address: PORT, :PORT, HOST:PORT or [IPV6]:PORT"),
     "--tokens-file": ("server.tokens_file", "file with bearer tokens and their roles"),
+    "--web-config-file": (
+        "server.web_config_file",
+        "web config file of the exporter-toolkit: TLS, passwords",
+    ),
     "--prometheus-url": ("prometheus.url", "URL of the Prometheus-compatible engine to query"),
     "--interval": ("scheduler.interval", "seconds between the starts of two cycles"),
     "--log-level": ("logging.level", "debug, info, warning or error"),

@@ -21,7 +21,7 @@ from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.core.settings import InvalidSettingError, ListenAddress, parse_address
 from gpusteward.messages import settings_errors as messages
 
-NEEDS_RESTART = ("server.address", "logging.format", "kubernetes", "ledger", "outbox.workers")
+NEEDS_RESTART = ("server.address", "server.web_config_file", "logging.format", "kubernetes", "ledger", "outbox.workers")
 """Used only at the start; a section means all its settings. All others take effect with the next cycle."""
 
 
@@ -91,6 +91,11 @@ class ServerSettings(BaseModel):
     )
     tokens: SecretStr = Field(
         default=SecretStr(""), description="Bearer tokens in the same form, in addition to or instead of the file."
+    )
+    web_config_file: Path | None = Field(
+        default=None,
+        description="Web config file of the Prometheus exporter-toolkit: TLS, client certificates, basic "
+        "authentication, headers, rate limit. Reloaded when it or a certificate changes.",
     )
 
     @property

@@ -15,6 +15,7 @@ from gpusteward.analyzer.api.http.responses import send_json
 from gpusteward.analyzer.settings.masked import mask_value
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.logs import Log
+from gpusteward.messages import settings_errors
 
 log = Log(__name__)
 
@@ -90,13 +91,25 @@ async def show_health(dependencies: Dependencies) -> Response:
 @router.get("/analyze", summary="Start an analysis", response_model=Json, dependencies=_OPERATE)
 @router.post("/analyze", summary="Start an analysis", response_model=Json, dependencies=_OPERATE)
 async def start_analysis(
+    request: Request,
     dependencies: Dependencies,
     use_ai: Annotated[bool | None, Query(description="Whether to ask a model; default: as in the settings.")] = None,
 ) -> Response:
-    """Start a cycle when the current one has ended. Needs the role operator; GET is kept for gpu-oour's clients."""
+    """Start a cycle when the current one has ended. Needs the role operator; GET is kept for gpu-oour's clients.
+
+    A model that the settings do not name is not asked: the response is 200 with `{"error": "..."}`, as for other values
+    that cannot be used, and no cycle is started.
+    """
+    ai = dependencies.settings.current.ai
+    if use_ai and not ai.is_configured:
+        return _refuse_model(request)
     dependencies.cycles.request_cycle(use_ai=use_ai)
-    uses_ai = dependencies.settings.current.ai.enabled if use_ai is None else use_ai
+    uses_ai = ai.enabled if use_ai is None else use_ai
     return send_json({"status": "triggered", "message": "GPU analysis started in background", "use_ai": uses_ai})
+
+
+def _refuse_model(request: Request) -> Response:
+    return send_json({"error": settings_errors.MODEL_NOT_CONFIGURED.text(find_language(request.headers))})
 
 
 @router.get("/config", summary="Settings", response_model=Json, dependencies=_READ)
@@ -131,8 +144,11 @@ def update_config(
 ) -> Response:
     """Change settings until the program ends. Needs the role operator.
 
-    As in gpu-oour, the response to a value out of range is 200 with `{"error": "..."}`, and nothing is changed.
+    As in gpu-oour, the response to a value out of range is 200 with `{"error": "..."}`, and nothing is changed; likewise
+    if a model is to be asked that the settings do not name.
     """
+    if ai_enabled and not dependencies.settings.current.ai.is_configured:
+        return _refuse_model(request)
     given = {"threshold": threshold, "interval": interval, "ai_enabled": ai_enabled}
     updates = {name: value for name, value in given.items() if value is not None}
     try:

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpusteward.analyzer.api.http.problems import ProblemError, send_problem
+from gpusteward.analyzer.api.http.web_access import WebAccess
 from gpusteward.logs import Log
 from gpusteward.messages import api_errors
 
@@ -28,19 +29,22 @@ SECURITY_HEADERS: Mapping[str, str] = {
 class RequestMiddleware:
     """ASGI middleware; the outermost."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, web: WebAccess) -> None:
         self._app = app
+        self._web = web
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange(scope, receive, send)
+        exchange = _Exchange(scope, receive, send, headers={**SECURITY_HEADERS, **self._web.headers})
         try:
             if _is_too_large(scope):
-                await exchange.refuse(ProblemError(413, "too-large", api_errors.TOO_LARGE, bytes=LARGEST_REQUEST_BYTES))
-            else:
-                await self._app(scope, receive, exchange.send)
+                raise ProblemError(413, "too-large", api_errors.TOO_LARGE, bytes=LARGEST_REQUEST_BYTES)  # noqa: TRY301
+            await self._web.check(scope)
+            await self._app(scope, receive, exchange.send)
+        except ProblemError as error:  # of this middleware; those of endpoints have a handler
+            await exchange.refuse(error)
         except Exception as error:  # noqa: BLE001 - an internal error costs this request only
             await self._fail(exchange, error)
         finally:
@@ -55,8 +59,9 @@ class RequestMiddleware:
 class _Exchange:
     """One request and its response."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, *, headers: Mapping[str, str]) -> None:
         self.scope = scope
+        self._headers = headers
         self.status = 0  # of the response; 0: none yet
         self._receive = receive
         self._send = send
@@ -66,7 +71,7 @@ class _Exchange:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
-            for name, value in SECURITY_HEADERS.items():
+            for name, value in self._headers.items():
                 headers.setdefault(name, value)
         await self._send(message)
 
