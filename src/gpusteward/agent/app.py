@@ -82,6 +82,8 @@ def run_agent(settings: AgentSettings) -> int:
     try:
         return _run_until_stopped(settings)
     finally:
+        while signal.sigtimedwait(STOP_SIGNALS, 0):  # sent again while it was stopping
+            pass
         signal.pthread_sigmask(signal.SIG_SETMASK, before)  # programs started later would inherit it
 
 

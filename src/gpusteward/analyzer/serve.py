@@ -6,9 +6,7 @@ import os
 import resource
 import signal
 import socket
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -26,7 +24,7 @@ from gpusteward.process_memory import limit_malloc_arenas
 log = Log(__name__)
 
 REQUESTS_GRACE_SECONDS = 2
-THREADS_GRACE_SECONDS = 0.5
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def run_analyzer(
@@ -56,6 +54,8 @@ def run_analyzer(
     announce(url)
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
         runner.run(_serve(analyzer, server, listening))
+        for number in STOP_SIGNALS:
+            signal.signal(number, signal.SIG_IGN)  # it is ending already
     log.info("analyzer_stopped")
     return 0
 
@@ -92,23 +92,9 @@ async def _serve(analyzer: Analyzer, server: uvicorn.Server, listening: socket.s
         analyzer.events.close()
         threading.Thread(target=analyzer.interrupt, name="interrupt", daemon=True).start()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in STOP_SIGNALS:
         loop.add_signal_handler(number, stop)
     await server.serve(sockets=[listening])
-
-
-def exit_without_threads() -> None:
-    """End the program although a query hangs in a thread the interpreter would wait for. The last call of all."""
-    deadline = time.monotonic() + THREADS_GRACE_SECONDS
-    left = [thread for thread in threading.enumerate() if thread is not threading.main_thread() and not thread.daemon]
-    for thread in left:
-        thread.join(max(0.0, deadline - time.monotonic()))
-    left = [thread for thread in left if thread.is_alive()]
-    if left:
-        log.warning("threads_abandoned", threads=",".join(thread.name for thread in left))
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)
 
 
 def configure_server(api: FastAPI) -> uvicorn.Config:

@@ -25,8 +25,8 @@ class AiSettings(BaseModel):
     enabled: bool = Field(default=False, description="Whether a model is asked for a second opinion in every cycle.")
     api_url: Annotated[str, AfterValidator(_check_url)] = Field(
         default="",
-        description="Address of the model; may end in /chat/completions or /messages. Empty: that of the provider, which "
-        "needs a key.",
+        description="Address of the model; may end in /chat/completions or /messages. Empty: the provider, if a "
+        "key is set.",
     )
     api_key: SecretStr = Field(
         default=SecretStr(""), description="The API key; preferably set as AI_API_KEY or in a file."

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from gpusteward.agent.settings.table import read_settings
 from gpusteward.cli.extras import require_extra
 from gpusteward.logs import Log, configure_logs
+from gpusteward.process_exit import exit_without_threads
 
 log = Log(__name__)
 
@@ -21,4 +22,6 @@ def run(arguments: Sequence[str]) -> int:
         log.warning("flags_ignored", flags=",".join(settings.ignored), reason="they have no effect without DCGM")
     with require_extra("agent"):
         from gpusteward.agent.app import run_agent
-    return run_agent(settings)
+    code = run_agent(settings)
+    exit_without_threads(code)
+    return code

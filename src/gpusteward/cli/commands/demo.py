@@ -7,6 +7,7 @@ from gpusteward.cli.extras import require_extra
 from gpusteward.cli.flags import FlagParser, integer_between, language_of
 from gpusteward.cli.output.console import show_progress
 from gpusteward.messages import local as messages
+from gpusteward.process_exit import exit_without_threads
 
 NODES, MAX_NODES = 40, 200
 SEED = 7
@@ -40,9 +41,8 @@ def run(arguments: Sequence[str]) -> int:
     title = messages.SIMULATING_HISTORY.text(language)
     with prepare_demo(flags_from(options)) as setup:
         with require_extra("agent,analyzer"):
-            from gpusteward.analyzer.serve import exit_without_threads
             from gpusteward.local.demo import run_demo
         progress = show_progress(title, without_terminal=f"{title} ...")
         code = run_demo(setup, nodes=options.nodes, seed=options.seed, language=language, show_progress=progress)
-    exit_without_threads()
+    exit_without_threads(code)
     return code

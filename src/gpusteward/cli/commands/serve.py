@@ -8,6 +8,7 @@ from gpusteward.cli.exit_codes import describe_exits
 from gpusteward.cli.extras import require_extra
 from gpusteward.cli.flags import FlagParser, add_language_flag
 from gpusteward.logs import configure_logs
+from gpusteward.process_exit import exit_without_threads
 
 
 def build_settings_parser(name: str, description: str, *, without: Collection[str] = ()) -> FlagParser:
@@ -38,7 +39,7 @@ def run(arguments: Sequence[str]) -> int:
     file = SettingsFile(flags, os.environ, directory=Path.cwd())
     configure_logs(level=file.settings.logging.level, as_json=file.settings.logging.as_json)
     with require_extra("analyzer"):
-        from gpusteward.analyzer.serve import exit_without_threads, run_analyzer
+        from gpusteward.analyzer.serve import run_analyzer
     code = run_analyzer(file)
-    exit_without_threads()
+    exit_without_threads(code)
     return code

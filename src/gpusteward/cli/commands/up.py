@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from gpusteward.cli.commands.serve import build_settings_parser
 from gpusteward.cli.extras import require_extra
 from gpusteward.cli.flags import FlagParser, language_of
+from gpusteward.process_exit import exit_without_threads
 
 
 def build_parser() -> FlagParser:
@@ -16,10 +17,9 @@ def build_parser() -> FlagParser:
 def run(arguments: Sequence[str]) -> int:
     """Serve until Ctrl-C. Raises SourceError without a GPU, ConfigurationError for invalid settings."""
     with require_extra("agent,analyzer"):
-        from gpusteward.analyzer.serve import exit_without_threads
         from gpusteward.analyzer.settings.flags import flags_from
         from gpusteward.local.up import run_up
     options = build_parser().parse(arguments)
     code = run_up(flags_from(options), os.environ, language=language_of(options))
-    exit_without_threads()
+    exit_without_threads(code)
     return code

@@ -144,7 +144,7 @@ def update_config(
 ) -> Response:
     """Change settings until the program ends. Needs the role operator.
 
-    As in gpu-oour, the response to a value out of range is 200 with `{"error": "..."}`, and nothing is changed; likewise
+    As in gpu-oour, the response to a value out of range is 200 with `{"error": "..."}` and nothing is changed; likewise
     if a model is to be asked that the settings do not name.
     """
     if ai_enabled and not dependencies.settings.current.ai.is_configured:
