@@ -45,6 +45,23 @@ def test_json_is_one_object_per_line(capsys: pytest.CaptureFixture[str]) -> None
     assert written == {"level": "error", "event": "gpu_lost", "gpu": "GPU-1", "count": 2, "reason": "außer Betrieb"}
 
 
+HOSTILE = "a\x1b[2J\x7f\x9b2J\u202egnp.exe\u2066\u200b\u2028\ufeff\U000e0041\ud800"
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_control_and_bidirectional_characters_are_escaped(capsys: pytest.CaptureFixture[str], as_json: bool) -> None:
+    configure_logs(level="info", as_json=as_json)
+    LOG.info("pod_seen", name=HOSTILE, **{"label\u202e": "模型 组"})
+    logging.getLogger(ROOT).warning("foreign\n\u202e text")
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert all(line.isprintable() for line in lines)
+    assert "\\u202egnp.exe" in lines[0]
+    assert "模型 组" in lines[0]
+    if as_json:
+        assert json.loads(lines[0])["name"] == HOSTILE  # escaped, not lost
+
+
 def test_events_below_the_level_are_not_logged(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs(level="warning", as_json=False)
     LOG.debug("a_said")

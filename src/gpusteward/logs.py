@@ -12,6 +12,8 @@ import sys
 import time
 from collections.abc import Mapping
 
+from gpusteward.control_characters import escape_controls
+
 LEVELS = ("debug", "info", "warning", "error")
 ROOT = "gpusteward"
 
@@ -53,7 +55,7 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         facts = "".join(f" {key}={_quote(value)}" for key, value in _facts(record).items())
-        return f"{_stamp(record)} {record.levelname} {record.getMessage()}{facts}"
+        return f"{_stamp(record)} {record.levelname} {escape_controls(record.getMessage())}{facts}"
 
 
 class JsonFormatter(logging.Formatter):
@@ -61,7 +63,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         head = {"time": _stamp(record), "level": record.levelname.lower(), "event": record.getMessage()}
-        return json.dumps(head | dict(_facts(record)), default=str, ensure_ascii=False)
+        return escape_controls(json.dumps(head | dict(_facts(record)), default=str, ensure_ascii=False))
 
 
 def _facts(record: logging.LogRecord) -> Mapping[str, object]:
@@ -79,4 +81,4 @@ def _quote(value: object) -> str:
     printable = text.isprintable()
     if text and printable and not any(c in text for c in ' "='):
         return text
-    return json.dumps(text, ensure_ascii=not printable)
+    return escape_controls(json.dumps(text, ensure_ascii=not printable))

@@ -15,7 +15,7 @@ THREADS_GRACE_SECONDS = 1.0
 def exit_without_threads(code: int) -> None:
     """Wait for all other threads, and end the process at once if some are left. The last call of a program.
 
-    Python must not shut down its interpreter while threads run, daemon threads included: one that writes to the log holds
+    Python must not shut down its interpreter while threads run, also daemon threads: one that writes to the log holds
     the lock of standard error, or one returns from a C library, and the process is aborted.
     """
     deadline = time.monotonic() + THREADS_GRACE_SECONDS

@@ -51,3 +51,8 @@ def test_a_request_of_a_foreign_page_is_not_local():
     assert not is_local(origin="null")
     assert not is_local(sec_fetch_site="cross-site")
     assert not is_local(sec_fetch_site="same-site")
+
+
+def test_a_client_without_a_host_header_is_no_browser():
+    assert is_local_request("127.0.0.1", Headers({}))
+    assert not is_local_request("10.0.0.1", Headers({}))

@@ -1,11 +1,15 @@
 """A text file that is read again when it changes; a mounted ConfigMap or Secret is followed through its links."""
 
 import contextlib
+import stat
 from pathlib import Path
 
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.logs import Log
 from gpusteward.messages import settings_errors as messages
 from gpusteward.messages.os_errors import explain_os_error
+
+log = Log(__name__)
 
 FileStamp = tuple[int, ...]
 
@@ -17,6 +21,7 @@ class WatchedFile:
         self.path = path
         self._setting = setting  # names the path in error texts
         self._stamp: FileStamp | None = None
+        self._is_warned = False
 
     def has_changed(self) -> bool:
         """Whether the file differs from the last `read`; also true while it is missing."""
@@ -38,6 +43,25 @@ class WatchedFile:
                 messages.FILE_UNREADABLE, path=self.path, reason=explain_os_error(error), setting=self._setting
             ) from error
 
+    def check_is_private(self) -> None:
+        """For a file with secrets. Raises ConfigurationError if others may write it; logs if everybody may read it.
+
+        The group may read: that is how Kubernetes mounts a Secret for a user other than root.
+        """
+        try:
+            mode = self.path.stat().st_mode
+        except OSError:
+            return  # `read` reports it
+        if mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise ConfigurationError(
+                messages.SECRET_FILE_WRITABLE, path=self.path, mode=f"{stat.S_IMODE(mode):04o}", setting=self._setting
+            )
+        if mode & stat.S_IROTH and not self._is_warned:
+            self._is_warned = True
+            log.warning(
+                "secret_file_readable", path=self.path, mode=f"{stat.S_IMODE(mode):04o}", help="chmod o-rwx the file"
+            )
+
     def _read_stamp(self) -> FileStamp:
-        stat = self.path.stat()
-        return stat.st_dev, stat.st_ino, stat.st_mtime_ns, stat.st_size
+        status = self.path.stat()
+        return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size

@@ -29,7 +29,7 @@ def is_local_request(client: str, headers: RequestHeaders) -> bool:
     return (
         client.partition("%")[0] in OWN_ADDRESSES
         and not any(map(_is_forwarding, headers.keys()))
-        and is_local_name(headers.get("host", ""))
+        and is_local_name(headers.get("host", "localhost"))  # a browser always sends it
         and not is_from_foreign_page(headers)
     )
 

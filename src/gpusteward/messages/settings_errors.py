@@ -93,6 +93,11 @@ AZURE_NEEDS_URL = Message(
     "enabled with the provider azure needs an api_url, such as https://NAME.openai.azure.com",
     "provider 为 azure 且 enabled 时需要 api_url，例如 https://NAME.openai.azure.com",
 )
+SECRET_FILE_WRITABLE = Message(
+    "{path} ({setting}) may be written by other users (mode {mode}): whoever can add a token there has its role; "
+    "run chmod go-w on it",
+    "其他用户可以写入 {path}（{setting}，权限 {mode}）：能在其中添加令牌的人就拥有相应角色；请对该文件执行 chmod go-w",
+)
 MODEL_NOT_CONFIGURED = Message(
     "no language model is configured, and names of pods must not be sent to a provider that nobody has chosen: set "
     "ai.api_url, or ai.api_key or ai.api_key_file, in the settings of the analyzer",

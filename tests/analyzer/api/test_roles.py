@@ -131,3 +131,45 @@ def test_without_any_token_there_are_no_roles(tmp_path: Path) -> None:
     assert Roles(None, NONE).find_role("") is None
     with pytest.raises(ConfigurationError, match=r"check server\.tokens_file"):
         Roles(tmp_path / "missing", NONE)
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666, 0o664])
+def test_a_tokens_file_that_others_may_write_is_refused(tmp_path: Path, mode: int) -> None:
+    file = tmp_path / "tokens.yaml"
+    file.write_text(f"admin: {ADMIN}\n")
+    file.chmod(mode)
+    with pytest.raises(ConfigurationError, match=rf"tokens.yaml .*\(mode {mode:04o}\).*chmod go-w") as raised:
+        Roles(file, NONE)
+    assert "chmod go-w" in raised.value.text("zh")
+    assert ADMIN not in str(raised.value)
+
+
+def test_a_tokens_file_that_others_may_write_later_keeps_the_previous_tokens(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.yaml"
+    file.write_text(f"viewer: {VIEWER}\n")
+    file.chmod(0o600)
+    roles = Roles(file, NONE)
+    file.write_text(f"admin: {ADMIN}\n")
+    file.chmod(0o666)
+    roles.reload()
+    assert (roles.find_role(VIEWER), roles.find_role(ADMIN), roles.reloads_refused) == (Role.VIEWER, None, 1)
+    file.chmod(0o600)  # the same text: the change of its mode is noticed
+    roles.reload()
+    assert (roles.find_role(VIEWER), roles.find_role(ADMIN)) == (None, Role.ADMIN)
+
+
+@pytest.mark.parametrize(("mode", "warnings"), [(0o600, 0), (0o440, 0), (0o644, 1)])
+def test_a_tokens_file_that_everybody_may_read_is_logged_once(
+    tmp_path: Path, mode: int, warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A Secret of Kubernetes: a link into a folder that is replaced, read by the group."""
+    (tmp_path / "..data").mkdir()
+    (tmp_path / "..data" / "tokens.yaml").write_text(f"viewer: {VIEWER}\n")
+    (tmp_path / "..data" / "tokens.yaml").chmod(mode)
+    (tmp_path / "tokens.yaml").symlink_to("..data/tokens.yaml")
+    caplog.set_level("WARNING", logger="gpusteward")
+    roles = Roles(tmp_path / "tokens.yaml", NONE)
+    os.utime(tmp_path / "tokens.yaml", (1, 1))
+    roles.reload()
+    assert roles.find_role(VIEWER) is Role.VIEWER
+    assert [record.getMessage() for record in caplog.records] == ["secret_file_readable"] * warnings

@@ -1,6 +1,7 @@
 """A slow model delays no result: opinions follow in a later publication, and notices wait for them."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -78,7 +79,7 @@ def model() -> Iterator[SlowModel]:
 @contextmanager
 def running(settings: Settings) -> Iterator[tuple[CycleScheduler, Publications]]:
     seen = Publications()
-    source = FakeTableSource(table_of(resting(), allocations=[allocation()]))
+    source = FakeTableSource(table_of(resting(), allocations=[allocation()], at=time.time()))
     explainer = Explainer(settings.ai)
     pipeline = Pipeline(Components(source, ClusterOwners(None), explainer, seen, None, seen))
     scheduler = CycleScheduler(pipeline, lambda: settings)

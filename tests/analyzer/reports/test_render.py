@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import string
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -279,3 +280,12 @@ def test_a_group_without_a_team_is_called_that():
 def test_csv_has_the_cost_of_unallocated_time():
     assert read_csv(REPORT)[-1]["unallocated_cost"] == "72.000000"
     assert read_csv(REPORT)[0]["unallocated_cost"] == ""
+
+
+def test_a_page_shows_control_and_bidirectional_characters_as_escapes():
+    report = example_report()
+    name = "a\u202egnp.exe\u2066\x1b[2J\x7f\u200b\U000e0041"
+    page = render_html(replace(report, groups=[replace(report.groups[0], name=name)]))
+    assert not set(name) & set(page) - set(string.printable)
+    assert "\x1b" not in page
+    assert "a\\u202egnp.exe\\u2066\\u001b[2J\\u007f\\u200b" in page

@@ -1,6 +1,9 @@
 """Opens SQLite and PostgreSQL, and classifies their errors. No other module depends on the kind of database."""
 
+import os
+import stat
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ PRAGMAS = (
     "journal_size_limit = 67108864",
     "temp_store = MEMORY",
 )
+OWNER_ONLY = 0o600
 POSTGRES_OPTIONS = {
     "application_name": "gpusteward",
     "connect_timeout": 5,
@@ -118,9 +122,24 @@ def _load_bounded_connection() -> Any:
 
 def _open_sqlite(url: str) -> Engine:
     engine = create_engine(url)
+    event.listen(engine, "do_connect", _protect_file)
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _protect_file(_dialect: Any, _entry: Any, arguments: Sequence[Any], _parameters: Mapping[str, Any]) -> None:
+    """Only the owner may read the file, before it has any content; SQLite gives its other files the same mode."""
+    path = str(arguments[0])
+    if path in ("", ":memory:") or path.startswith("file:"):
+        return
+    with suppress(OSError):  # SQLite reports what matters
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, OWNER_ONLY))
+    for file in (Path(path), Path(f"{path}-wal"), Path(f"{path}-shm")):
+        with suppress(OSError):  # missing, or of another user
+            mode = stat.S_IMODE(file.stat().st_mode)
+            if mode & 0o077:
+                file.chmod(mode & 0o700)
 
 
 def _configure_sqlite(connection: Any, _: ConnectionPoolEntry) -> None:

@@ -8,18 +8,19 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+from gpusteward import control_characters
+
 ELLIPSIS = "…"
 
 
 def clean(text: str) -> str:
     """With a replacement character for every control character."""
-    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
+    return control_characters.replace_controls(text)
 
 
 def escape_controls(text: str) -> str:
     """JSON with control characters escaped; its value stays the same."""
-    return _CONTROLS.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
+    return control_characters.escape_controls(text, keep="\n")
 
 
 def measure(text: str) -> int:

@@ -174,7 +174,9 @@ class Roles:
     def _read(self) -> Tokens:
         if self._watched is None:
             return Tokens(self._configured)
-        read = parse_tokens(self._watched.read(), where=str(self._watched.path))
+        text = self._watched.read()
+        self._watched.check_is_private()
+        read = parse_tokens(text, where=str(self._watched.path))
         return Tokens(self._configured | read)
 
     def _refuse(self, reason: str) -> None:

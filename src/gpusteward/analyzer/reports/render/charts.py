@@ -1,11 +1,12 @@
 """Charts of a report, as SVG. Colours come from the page; sizes are attributes, so that no inline style is needed."""
 
+import html
 import math
 from collections.abc import Sequence
-from html import escape
 
 from gpusteward.analyzer.reports.render import quantities
 from gpusteward.analyzer.reports.report import Amounts, Point, Report
+from gpusteward.control_characters import escape_controls
 from gpusteward.core.messages import Language
 from gpusteward.messages import reports as messages
 
@@ -14,6 +15,11 @@ WIDTH, HEIGHT = 1120, 300
 LEFT, RIGHT, TOP, BOTTOM = 64, 8, 10, 28
 MAX_LABELS = 16
 LAYERS = ("active", "idle", "unknown", "unallocated")  # from the bottom up
+
+
+def escape(text: str) -> str:
+    """For HTML: a name can neither be markup nor hide or reverse what follows it."""
+    return html.escape(escape_controls(text, keep="\n"))
 
 
 def draw_days(report: Report, language: Language) -> str:

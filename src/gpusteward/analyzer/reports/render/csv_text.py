@@ -2,15 +2,14 @@
 
 import csv
 import io
-import re
 from collections.abc import Iterator
 
 from gpusteward.analyzer.reports.render import quantities
 from gpusteward.analyzer.reports.report import Amounts, Group, Report, find_grouping
+from gpusteward.control_characters import replace_controls
 
 _HOUR_MS = 3_600_000
 _FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")  # control and direction characters
 _TIMES = ("allocated", "active", "idle", "unknown", "unallocated")
 _COSTS = ("active_cost", "idle_cost", "unknown_cost", "electricity")
 COLUMNS = (
@@ -92,5 +91,5 @@ def escape_cell(value: object) -> object:
     """A text that a spreadsheet would treat as a formula is marked as text."""
     if not isinstance(value, str):
         return "" if value is None else value
-    text = _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", value)
+    text = replace_controls(value)
     return f"'{text}" if text.lstrip(" \N{REPLACEMENT CHARACTER}").startswith(_FORMULA_STARTS) else text

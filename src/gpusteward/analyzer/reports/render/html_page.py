@@ -4,12 +4,11 @@ import base64
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from html import escape
 from importlib.resources import files
 from typing import Generic, NamedTuple, TypeVar
 
 from gpusteward.analyzer.reports.render import quantities
-from gpusteward.analyzer.reports.render.charts import LAYERS, draw_days, draw_legend, draw_share
+from gpusteward.analyzer.reports.render.charts import LAYERS, draw_days, draw_legend, draw_share, escape
 from gpusteward.analyzer.reports.render.descriptions import (
     describe_evidence,
     describe_period,
