@@ -1,6 +1,6 @@
 # gpusteward: `make demo` shows it, `make test` proves it. Both set up everything they need by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-engines check bench ci components components-engines lock docs golden clean
+.PHONY: help sbom demo test test-fast test-engines check bench ci components components-engines lock docs golden clean
 
 # `python3` may be an older one; where there is a python3.11 it is the one all this is tested with.
 PYTHON ?= $(or $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null),python3)
@@ -65,6 +65,12 @@ lock: $(UV) ## pin every dependency with hashes, naming no index
 	$(UV) $(LOCK) --group agent -c requirements/dev.txt -o requirements/agent.txt
 	$(UV) $(LOCK) --group analyzer -c requirements/dev.txt -o requirements/analyzer.txt
 	$(UV) $(LOCK) --group cli -c requirements/dev.txt -o requirements/cli.txt
+	echo 'hatchling>=1.27' | $(UV) $(LOCK) -c requirements/dev.txt -o requirements/build.txt -
+
+sbom: ## software bills of materials (CycloneDX) of both images, from the locked requirements, into .build/sbom
+	mkdir -p .build/sbom
+	for image in agent analyzer; do $(PYTHON) deploy/images/make_sbom.py gpusteward-$$image requirements/$$image.txt \
+		> .build/sbom/$$image.cdx.json || exit 1; done
 
 .venv/ready: requirements/dev.txt pyproject.toml | $(UV)
 	$(UV) venv -q --allow-existing --no-python-downloads --python $(PYTHON) .venv

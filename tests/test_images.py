@@ -36,8 +36,8 @@ def test_copied_files_exist_and_are_not_ignored(source: str):
 
 def test_all_files_of_the_build_are_copied():
     project = (ROOT / "pyproject.toml").read_text()
-    locks = {"requirements/agent.txt", "requirements/analyzer.txt"}
-    assert {"pyproject.toml", "src", "README.md", "LICENSE", *locks} == set(COPIED)
+    locks = {"requirements/agent.txt", "requirements/analyzer.txt", "requirements/build.txt"}
+    assert {"pyproject.toml", "src", "README.md", "LICENSE", "deploy/images/make_sbom.py", *locks} == set(COPIED)
     assert 'readme = "README.md"' in project
     assert 'license-files = ["LICENSE"]' in project
 
