@@ -66,8 +66,8 @@ def test_the_bill_of_materials_lists_every_locked_requirement(image: str):
     assert {each["name"] for each in components} == read_names(image)
     for each in components:
         assert each["purl"] == f"pkg:pypi/{each['name']}@{each['version']}"
-        (reference,) = each["externalReferences"]
-        assert all(re.fullmatch(r"[0-9a-f]{64}", one["content"]) for one in reference["hashes"])
+        assert each["hashes"]
+        assert all(re.fullmatch(r"[0-9a-f]{64}", one["content"]) for one in each["hashes"])
     assert document["dependencies"][0]["dependsOn"] == [each["bom-ref"] for each in components]
     assert len({each["bom-ref"] for each in components}) == len(components)
     assert run_sbom(f"gpusteward-{image}", f"requirements/{image}.txt").stdout == done.stdout

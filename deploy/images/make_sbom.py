@@ -17,6 +17,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 Json = dict[str, Any]
+PIN = re.compile(
+    r"(?P<name>[\w.-]+)(?:\[[\w,-]+\])?==(?P<version>[^\s;]+)\s*"
+    r"(?:;\s*(?P<marker>.*?))?(?P<hashes>(?:\s+--hash=sha256:[0-9a-f]{64})+)"
+)
 
 
 class Pin(NamedTuple):
@@ -34,23 +38,23 @@ def read_pins(text: str) -> Iterator[Pin]:
         requirement = line.partition("#")[0].strip()
         if not requirement:
             continue
-        found = re.fullmatch(
-            r"([\w.-]+)(?:\[[\w,-]+\])?==([^\s;]+)\s*(?:;\s*(.*?))?((?:\s+--hash=sha256:[0-9a-f]{64})+)", requirement
-        )
+        found = PIN.fullmatch(requirement)
         if found is None:
             raise ValueError(f"not pinned with a hash: {requirement[:80]}")
-        name = re.sub(r"[-_.]+", "-", found[1]).lower()
-        yield Pin(name, found[2], found[3] or "", tuple(re.findall(r"[0-9a-f]{64}", found[4])))
+        hashes = tuple(re.findall(r"[0-9a-f]{64}", found["hashes"]))
+        yield Pin(normalize(found["name"]), found["version"], found["marker"] or "", hashes)
+
+
+def normalize(name: str) -> str:
+    """The name of a distribution as in purls."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def describe(pin: Pin) -> Json:
     """A component. Its hashes are those of all files of the release that the installer accepts."""
     purl = f"pkg:pypi/{pin.name}@{pin.version}"
-    files = [{"alg": "SHA-256", "content": each} for each in sorted(pin.hashes)]
     component: Json = {"type": "library", "bom-ref": purl, "name": pin.name, "version": pin.version, "purl": purl}
-    component["externalReferences"] = [
-        {"type": "distribution", "url": f"https://pypi.org/project/{pin.name}/{pin.version}/", "hashes": files}
-    ]
+    component["hashes"] = [{"alg": "SHA-256", "content": each} for each in sorted(pin.hashes)]
     if pin.marker:
         component["properties"] = [{"name": "gpusteward:environment", "value": pin.marker}]
     return component
@@ -66,15 +70,7 @@ def make_sbom(name: str, version: str, pins: list[Pin]) -> Json:
         "specVersion": "1.5",
         "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, content)}",
         "version": 1,
-        "metadata": {
-            "component": {
-                "type": "application",
-                "bom-ref": reference,
-                "name": name,
-                "version": version,
-                "purl": reference,
-            }
-        },
+        "metadata": {"component": {"type": "application", "bom-ref": reference, "name": name, "version": version}},
         "components": components,
         "dependencies": [{"ref": reference, "dependsOn": [each["bom-ref"] for each in components]}],
     }
@@ -83,7 +79,7 @@ def make_sbom(name: str, version: str, pins: list[Pin]) -> Json:
 def read_installed(environment: Path) -> Mapping[str, str]:
     """Versions of the distributions of a virtual environment by name."""
     folders = [str(each) for each in environment.glob("lib/python*/site-packages")]
-    return {re.sub(r"[-_.]+", "-", each.name).lower(): each.version for each in distributions(path=folders)}
+    return {normalize(each.name): each.version for each in distributions(path=folders)}
 
 
 def choose_installed(pins: list[Pin], installed: Mapping[str, str], *, own: str) -> list[Pin]:

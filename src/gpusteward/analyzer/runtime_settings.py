@@ -1,14 +1,17 @@
 """The settings while the program runs. A change reaches the source, the explainer, the bearer tokens and the log."""
 
+import stat
 import threading
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 from gpusteward.analyzer.active_source import ActiveSource
 from gpusteward.analyzer.api.http.roles import Roles
 from gpusteward.analyzer.explain.explainer import Explainer
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.watched_file import read_mode
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.logs import Log, configure_logs
 
@@ -85,4 +88,15 @@ class RuntimeSettings:
 
 
 def _read_roles(settings: Settings) -> Roles:
-    return Roles(settings.server.tokens_file, settings.server.tokens)
+    """Raises ConfigurationError."""
+    roles = Roles(settings.server.tokens_file, settings.server.tokens)
+    if settings.server.tokens_file is not None:
+        _warn_if_readable(settings.server.tokens_file)
+    return roles
+
+
+def _warn_if_readable(tokens_file: Path) -> None:
+    """The group may read: that is how Kubernetes mounts a Secret for a user other than root."""
+    mode = read_mode(tokens_file)
+    if mode & stat.S_IROTH:
+        log.warning("tokens_file_readable", file=tokens_file, mode=f"{mode:04o}", help="run chmod o-r on it")

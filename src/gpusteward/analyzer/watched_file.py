@@ -5,11 +5,8 @@ import stat
 from pathlib import Path
 
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.logs import Log
 from gpusteward.messages import settings_errors as messages
 from gpusteward.messages.os_errors import explain_os_error
-
-log = Log(__name__)
 
 FileStamp = tuple[int, ...]
 
@@ -21,7 +18,6 @@ class WatchedFile:
         self.path = path
         self._setting = setting  # names the path in error texts
         self._stamp: FileStamp | None = None
-        self._is_warned = False
 
     def has_changed(self) -> bool:
         """Whether the file differs from the last `read`; also true while it is missing."""
@@ -43,25 +39,22 @@ class WatchedFile:
                 messages.FILE_UNREADABLE, path=self.path, reason=explain_os_error(error), setting=self._setting
             ) from error
 
-    def check_is_private(self) -> None:
-        """For a file with secrets. Raises ConfigurationError if others may write it; logs if everybody may read it.
-
-        The group may read: that is how Kubernetes mounts a Secret for a user other than root.
-        """
-        try:
-            mode = self.path.stat().st_mode
-        except OSError:
-            return  # `read` reports it
+    def check_writers(self) -> None:
+        """For a file with secrets. Raises ConfigurationError if others may write it."""
+        mode = read_mode(self.path)
         if mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise ConfigurationError(
-                messages.SECRET_FILE_WRITABLE, path=self.path, mode=f"{stat.S_IMODE(mode):04o}", setting=self._setting
-            )
-        if mode & stat.S_IROTH and not self._is_warned:
-            self._is_warned = True
-            log.warning(
-                "secret_file_readable", path=self.path, mode=f"{stat.S_IMODE(mode):04o}", help="chmod o-rwx the file"
+                messages.SECRET_FILE_WRITABLE, path=self.path, mode=f"{mode:04o}", setting=self._setting
             )
 
     def _read_stamp(self) -> FileStamp:
         status = self.path.stat()
         return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
+
+
+def read_mode(path: Path) -> int:
+    """The permissions of a file; 0 if it cannot be found."""
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except OSError:
+        return 0

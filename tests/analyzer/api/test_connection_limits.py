@@ -100,11 +100,11 @@ def test_when_every_connection_is_served_a_new_client_gets_503():
 
 
 def test_a_client_that_does_not_read_its_responses_is_disconnected():
-    requests = b"GET /api/v1/workloads HTTP/1.1\r\nHost: localhost\r\n\r\n" * 20_000
+    requests = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1000
     with running_api(small_result(), limits=SHORT) as api:
         client = socket.socket()
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
-        client.settimeout(10)
+        client.settimeout(30)
         client.connect(("127.0.0.1", int(api.url.rpartition(":")[2])))
         with client, pytest.raises(OSError, match=r"reset|Broken pipe"):
             send_forever(client, requests)

@@ -6,7 +6,12 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from gpusteward.analyzer.active_source import ActiveSource
 from gpusteward.analyzer.api.http.roles import Role, Roles, Tokens, parse_bearer, parse_tokens
+from gpusteward.analyzer.explain.explainer import Explainer
+from gpusteward.analyzer.runtime_settings import RuntimeSettings
+from gpusteward.analyzer.settings.file import SettingsFile
+from gpusteward.analyzer.settings.flags import Flags
 from gpusteward.core.errors import ConfigurationError
 
 VIEWER, OTHER, OPERATOR, ADMIN = ("v" * 20, "w" * 20, "o" * 20, "a" * 20)
@@ -159,7 +164,7 @@ def test_a_tokens_file_that_others_may_write_later_keeps_the_previous_tokens(tmp
 
 
 @pytest.mark.parametrize(("mode", "warnings"), [(0o600, 0), (0o440, 0), (0o644, 1)])
-def test_a_tokens_file_that_everybody_may_read_is_logged_once(
+def test_a_tokens_file_that_everybody_may_read_is_used_and_logged(
     tmp_path: Path, mode: int, warnings: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A Secret of Kubernetes: a link into a folder that is replaced, read by the group."""
@@ -168,8 +173,8 @@ def test_a_tokens_file_that_everybody_may_read_is_logged_once(
     (tmp_path / "..data" / "tokens.yaml").chmod(mode)
     (tmp_path / "tokens.yaml").symlink_to("..data/tokens.yaml")
     caplog.set_level("WARNING", logger="gpusteward")
-    roles = Roles(tmp_path / "tokens.yaml", NONE)
-    os.utime(tmp_path / "tokens.yaml", (1, 1))
-    roles.reload()
-    assert roles.find_role(VIEWER) is Role.VIEWER
-    assert [record.getMessage() for record in caplog.records] == ["secret_file_readable"] * warnings
+    flags = Flags(values=(("server.tokens_file", str(tmp_path / "tokens.yaml"), "--tokens-file"),))
+    file = SettingsFile(flags, {}, directory=tmp_path)
+    runtime = RuntimeSettings(file, source=ActiveSource(file.settings), explainer=Explainer(file.settings.ai))
+    assert runtime.roles.find_role(VIEWER) is Role.VIEWER
+    assert [record.getMessage() for record in caplog.records] == ["tokens_file_readable"] * warnings

@@ -175,7 +175,7 @@ class Roles:
         if self._watched is None:
             return Tokens(self._configured)
         text = self._watched.read()
-        self._watched.check_is_private()
+        self._watched.check_writers()
         read = parse_tokens(text, where=str(self._watched.path))
         return Tokens(self._configured | read)
 
