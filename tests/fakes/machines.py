@@ -75,6 +75,7 @@ class Machine:
             yield RunningMachine(folder / "proc", kubelet, api)
 
     def _claims(self):
+        """As the kubelet does, with the pods that hold no device."""
         return response(
             *(
                 device_claim(
@@ -85,7 +86,6 @@ class Machine:
                     resource=each.resource,
                 )
                 for each in self.pods
-                if each.gpus
             )
         )
 

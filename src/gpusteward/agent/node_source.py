@@ -8,7 +8,8 @@ from typing import Protocol
 from gpusteward.agent.attribution import AttributionInput, assign_process_holders, attribute_processes
 from gpusteward.agent.collector_runner import CollectorRunner
 from gpusteward.agent.holder_uids import HolderUids
-from gpusteward.agent.kubernetes.kubelet import Claim, PodResources
+from gpusteward.agent.kubernetes.claim_cache import CLAIMS_REFRESH_SECONDS, CLAIMS_VALID_SECONDS, ClaimCache
+from gpusteward.agent.kubernetes.kubelet import PodResources
 from gpusteward.agent.kubernetes.pod_watch import Pod, PodWatch
 from gpusteward.agent.nvml import HOST_PID_ADVICE, Nvml, NvmlReading
 from gpusteward.agent.proc.process_table import ProcessIdentity, ProcessTable
@@ -17,17 +18,17 @@ from gpusteward.agent.shares.resolver import Resolution, Resolver
 from gpusteward.core.errors import SourceError
 from gpusteward.core.snapshots import Failure, Snapshot
 
-CLAIMS_VALID_SECONDS = 60.0
-"""How long the last response of the kubelet stays valid while it does not respond; a kubelet restart takes less."""
-
-CLAIMS_REFRESH_SECONDS = 30.0
-"""How often the kubelet is queried while no pod of the node changes: devices are assigned only when a pod starts."""
+__all__ = ["CLAIMS_REFRESH_SECONDS", "CLAIMS_VALID_SECONDS", "NodeProviders", "NodeSource", "SnapshotSource"]
 
 FIRST_PODS_TIMEOUT_SECONDS = 2.0
 """How long the first cycle waits for the API server's list of pods; later cycles never wait."""
 
 _NO_PROCESS_IN_PROC = (
     f"no process of the GPUs is found in /proc: {HOST_PID_ADVICE}mount the host's /proc and set --proc"
+)
+_NO_RUNNING_POD_LISTED = (
+    "the kubelet lists none of the pods that run on this node, as after a restart until it has read them from the API "
+    "server: the last known allocations are kept for a few minutes"
 )
 _CONTAINER_ADVICE = "run it with --pid=host if it is in a container, or "
 _NO_IDENTITIES: Mapping[int, ProcessIdentity] = {}
@@ -65,9 +66,7 @@ class NodeSource:
         self._name = name
         self._nvml = nvml
         self._providers = providers
-        self._claims: tuple[Claim, ...] = ()
-        self._claims_at = -CLAIMS_VALID_SECONDS
-        self._claims_of: Mapping[str, Pod] | None = None  # the pods known when the kubelet was last queried
+        self._claims = ClaimCache(name)
         self._release_seconds = 0.0
         self._released_at: float | None = 0.0  # None: released since the last read, time not yet known
         self._resolver = Resolver()
@@ -84,7 +83,11 @@ class NodeSource:
         claims_known = self._read_claims(pods, now=now, runner=runner)
         resolution = self._resolve(reading, pods, runner)
         known = AttributionInput(
-            identities, pods, resolution.allocations, allocations_known=claims_known, unplaced=resolution.unplaced
+            identities,
+            pods,
+            resolution.allocations,
+            allocations_known=claims_known,
+            unplaced=resolution.unplaced | self._claims.unlisted,
         )
         known = self._holder_uids.identify(reading.processes, known, now=now)
         processes, allocations = attribute_processes(reading.processes, known), tuple(known.allocations)
@@ -99,6 +102,7 @@ class NodeSource:
             allocations_known=claims_known or self._providers.holders_are_processes,
             failures=tuple(runner.failures),
             holders_are_processes=self._providers.holders_are_processes,
+            allocations_kept=len(self._claims.kept),
         )
 
     def release(self, *, seconds: float) -> None:
@@ -150,23 +154,26 @@ class NodeSource:
         return pods
 
     def _read_claims(self, pods: Mapping[str, Pod], *, now: float, runner: CollectorRunner) -> bool:
-        """Refresh the claims; return whether they are recent enough to count as known."""
-        kubelet = self._providers.kubelet
+        """Refresh the claims; return whether they are known."""
+        kubelet, watch, claims = self._providers.kubelet, self._providers.pods, self._claims
         if kubelet is None:
             return False
-        if pods and pods is self._claims_of and 0 <= now - self._claims_at < CLAIMS_REFRESH_SECONDS:
+        known_pods = pods if watch is not None and watch.has_listed else None
+        if claims.is_current(known_pods, now):
             return True
-        claims = runner.run("kubelet", kubelet.read, None)
-        if claims is not None:
-            self._claims, self._claims_at, self._claims_of = claims, now, pods
-        elif now - self._claims_at > CLAIMS_VALID_SECONDS:
-            self._claims = ()
-        return now - self._claims_at <= CLAIMS_VALID_SECONDS
+        listing = runner.run("kubelet", kubelet.read_listing, None)
+        if listing is None:
+            claims.forget_if_outdated(now)
+            return claims.is_known(now)
+        claims.update(listing, known_pods, now=now)
+        if not claims.is_accepted:
+            runner.fail(Failure("kubelet", _NO_RUNNING_POD_LISTED))
+        return claims.is_known(now)
 
     def _resolve(self, reading: NvmlReading, pods: Mapping[str, Pod], runner: CollectorRunner) -> Resolution:
         resolution = runner.run(
             "shares",
-            lambda: self._resolver.resolve(self._claims, pods, reading.readings, ratio=self._read_ratio()),
+            lambda: self._resolver.resolve(self._claims.claims, pods, reading.readings, ratio=self._read_ratio()),
             Resolution(),
         )
         if resolution.unresolved and reading.readings:  # without NVML no id resolves; that failure is recorded

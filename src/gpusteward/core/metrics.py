@@ -183,6 +183,11 @@ CONFIG_RELOADS = _counter(
     stays_valid=True,
 )
 ALLOCATIONS_KNOWN = _gauge("allocations_known", NODE, "1 if the allocations of the node are known.")
+ALLOCATIONS_KEPT = _gauge(
+    "allocations_kept",
+    NODE,
+    "Devices of running pods that the kubelet's last response lacks, as after its restart; absent if there are none.",
+)
 
 VGPU_LABELS = ("gpu_id", "pod", "namespace")
 POD_SM = Metric(

@@ -28,3 +28,4 @@ class Snapshot:
     allocations_known: bool = True  # False: allocations could not be read
     failures: tuple[Failure, ...] = ()
     holders_are_processes: bool = False  # no Kubernetes: a GPU is attributed to the processes running on it
+    allocations_kept: int = 0  # claims of pods that run although the kubelet's last response lacks them

@@ -37,7 +37,8 @@ class NativeDialect:
         self._write_allocations(builder, [each for each in view.snapshot.allocations if each.gpu_uuid in gpus], gpus)
         self._write_processes(builder, [each for each in view.snapshot.processes if each.gpu_uuid in gpus], gpus)
         node = self._labels.render((("node", view.snapshot.node),))
-        builder.rows(metrics.ALLOCATIONS_KNOWN).write(node, int(view.snapshot.allocations_known))
+        rows = builder.rows(metrics.ALLOCATIONS_KNOWN, metrics.ALLOCATIONS_KEPT)
+        rows.write(node, int(view.snapshot.allocations_known), view.snapshot.allocations_kept or None)
         return builder.families()
 
     def _write_readings(self, builder: FamilyBuilder, readings: Sequence[GpuReading]) -> None:
