@@ -49,8 +49,9 @@ components-engines: ## build Thanos, Mimir and a current VictoriaMetrics, once (
 test-engines: .venv/ready ## the engine contract test over them; writes bench/results/engines.md
 	GPUSTEWARD_ENGINES="$$(.ci/engines)" $(BIN)/python -m pytest tests/engines
 
-components: .venv/ready ## install the real components the tests use (Debian packages)
+components: .venv/ready ## install the real components the tests use (Debian packages; builds Kubernetes once, needs Go)
 	.ci/components
+	.ci/kubernetes
 
 docs: .venv/ready ## write the generated reference pages
 	$(BIN)/python -m docs.generate

@@ -54,8 +54,10 @@ class RunningAgent:
 
 
 @contextmanager
-def running(*flags: str, env: Mapping[str, str], prefix: tuple[str, ...] = ()) -> Iterator[RunningAgent]:
-    agent = start_agent(*flags, env=env, prefix=prefix)
+def running(
+    *flags: str, env: Mapping[str, str], prefix: tuple[str, ...] = (), command: tuple[str, ...] = COMMAND
+) -> Iterator[RunningAgent]:
+    agent = start_agent(*flags, env=env, command=(*prefix, *command))
     process = agent.process
     try:
         agent.wait_for(is_listening)
@@ -70,13 +72,13 @@ def running(*flags: str, env: Mapping[str, str], prefix: tuple[str, ...] = ()) -
             raise
 
 
-def start_agent(*flags: str, env: Mapping[str, str], prefix: tuple[str, ...]) -> RunningAgent:
+def start_agent(*flags: str, env: Mapping[str, str], command: tuple[str, ...]) -> RunningAgent:
     """Start the agent; with another port if a parallel test took the free one first."""
     for _attempt in range(5):
         port = free_port()
         address = f"--address=127.0.0.1:{port}"
-        command = [*prefix, *COMMAND, "agent", address, "--interval=0.5", "--kubernetes=false", *flags]
-        process = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
+        arguments = [*command, "agent", address, "--interval=0.5", "--kubernetes=false", *flags]
+        process = subprocess.Popen(arguments, env=env, stderr=subprocess.PIPE, text=True)
         agent = RunningAgent(process, f"http://127.0.0.1:{port}")
         while process.poll() is None:
             if is_listening(agent):

@@ -1,16 +1,16 @@
-"""An API server on the loopback: lists and watches pods, serves ConfigMaps, and fails in named ways on request.
+"""An API server on the loopback, for faults that a real one does not show and for pods with given uids.
+
+For all else there is a real one: `tests/kubernetes`. This one lists and watches pods, serves ConfigMaps, and fails in
+named ways on request.
 
     with FakeApiServer() as server:
         server.add_pod(pod("trainer"))
         server.gone_next_watch = True
-
-Real HTTP, over TLS if given a context.
 """
 
 import contextlib
 import json
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -64,7 +64,7 @@ def pod(
 class FakeApiServer:
     """Pods of any node, their history as versions, and the faults below."""
 
-    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self) -> None:
         self.forbidden = False  # 403 to everything, as without RBAC
         self.unauthorized = False  # 401 to everything
         self.redirects = False  # 302 to everything
@@ -83,10 +83,9 @@ class FakeApiServer:
         self._raw: list[bytes] = []  # to be sent on every open watch
         self._cuts = 0  # how often watches have been cut
         self._is_down = False
-        self._tls = tls
         self.port = 0
         self._listen()
-        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
+        self.url = f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> "FakeApiServer":
         return self
@@ -105,8 +104,6 @@ class FakeApiServer:
         self._is_down = False
         self._http = ThreadingHTTPServer(("127.0.0.1", self.port), self._handler())
         self._http.daemon_threads = True
-        if self._tls is not None:
-            self._http.socket = self._tls.wrap_socket(self._http.socket, server_side=True)
         self.port = self._http.server_address[1]
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
@@ -236,10 +233,13 @@ class FakeApiServer:
         request.end_headers()
         with self._changed:  # a test that sees it open may close it or send events at once
             self.open_watches += 1
-            lines = self._lines(int(query["resourceVersion"]), query, cuts=self._cuts, sent=len(self._raw))
+            cuts = self._cuts
+            lines = self._lines(int(query["resourceVersion"]), query, cuts=cuts, sent=len(self._raw))
         try:
             for line in lines:
                 request.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+            if not self._is_down and self._cuts == cuts:
+                request.wfile.write(b"0\r\n\r\n")
         finally:
             self.open_watches -= 1
             request.close_connection = True
@@ -248,10 +248,12 @@ class FakeApiServer:
         return None
 
     def _lines(self, version: int, query: dict[str, str], *, cuts: int, sent: int) -> Iterator[bytes]:
-        while True:
+        end = time.monotonic() + float(query.get("timeoutSeconds", 300))
+        while time.monotonic() < end:
             with self._changed:
                 while not (self._is_down or self._cuts > cuts or len(self._raw) > sent or self._last() > version):
-                    self._changed.wait(1)
+                    if not self._changed.wait(end - time.monotonic()):
+                        break
                 lines = [_event(kind, item) for at, kind, item in self._events if at > version and _is_on(item, query)]
                 version, raw, sent = max(version, self._last()), self._raw[sent:], len(self._raw)
                 is_cut = self._is_down or self._cuts > cuts

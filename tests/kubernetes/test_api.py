@@ -1,231 +1,135 @@
-"""The client of the API server, over real HTTP and TLS on the loopback, and every way a response can go wrong."""
+"""The client of the API server on a real one: credentials, rights, objects, watches."""
 
 import logging
-import socket
-import ssl
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 import pytest
 import trustme
 
-from gpusteward.core.errors import ConfigurationError, SourceError
-from gpusteward.kubernetes import api as client_module
-from gpusteward.kubernetes.api import ApiServer, GoneError
-from tests.fakes.apiserver import FakeApiServer, pod, wait_until
+from gpusteward.core.errors import SourceError
+from gpusteward.kubernetes.api import GoneError, ObjectError, TooLargeError
+from tests.kubernetes.cluster import Account, Cluster, pod, wait_for
 
-PODS = "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode-a"
-WATCH = f"{PODS}&watch=true&resourceVersion=0"
-TOKEN = "eyJhbGciOi.secret-token"
+pytestmark = pytest.mark.slow
+
+RULES = [{"apiGroups": [""], "resources": ["pods", "configmaps"], "verbs": ["get", "list", "watch"]}]
+
+
+class Named(msgspec.Struct):
+    name: str
+
+
+class Item(msgspec.Struct):
+    metadata: Named
 
 
 class Listing(msgspec.Struct):
-    items: list[msgspec.Raw]
+    items: list[Item]
+
+
+@pytest.fixture(scope="module")
+def namespace(kubernetes: Cluster) -> str:
+    return kubernetes.add_namespace()
 
 
 @pytest.fixture
-def server() -> Iterator[FakeApiServer]:
-    with FakeApiServer() as fake:
-        yield fake
+def account(kubernetes: Cluster, namespace: str) -> Account:
+    return kubernetes.add_account(namespace, RULES)
 
 
-@pytest.fixture
-def authority() -> trustme.CA:
-    return trustme.CA()
+def pods_of(namespace: str, query: str = "") -> str:
+    return f"/api/v1/namespaces/{namespace}/pods?{query}"
 
 
-@pytest.fixture
-def secure(authority: trustme.CA) -> Iterator[FakeApiServer]:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    with FakeApiServer(context) as fake:
-        yield fake
+def test_a_response_is_decoded_to_the_requested_type(kubernetes: Cluster, namespace: str, account: Account) -> None:
+    kubernetes.apply(pod("trainer", namespace))
+    found = kubernetes.connect(account).read_json(pods_of(namespace), Listing)
+    assert [item.metadata.name for item in found.items] == ["trainer"]
 
 
-@pytest.fixture
-def account(tmp_path: Path, authority: trustme.CA) -> Path:
-    (tmp_path / "token").write_text(f"{TOKEN}\n")
-    authority.cert_pem.write_to_path(str(tmp_path / "ca.crt"))
-    return tmp_path
+def test_a_response_over_the_limit_has_its_own_error(kubernetes: Cluster, namespace: str, account: Account) -> None:
+    with pytest.raises(TooLargeError, match="larger than 20 bytes"):
+        kubernetes.connect(account).read_json(pods_of(namespace), Listing, limit_bytes=20)
 
 
-def in_cluster(server: FakeApiServer, account: Path) -> ApiServer:
-    environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(server.port)}
-    return ApiServer.from_cluster(environ, account=account)
+def test_the_texts_of_a_config_map_can_be_read(kubernetes: Cluster, namespace: str, account: Account) -> None:
+    about = {"name": "fields", "namespace": namespace}
+    kubernetes.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": {"metrics": "A, gauge, a"}})
+    api = kubernetes.connect(account)
+    assert api.read_config_map(namespace, "fields") == {"metrics": "A, gauge, a"}
+    with pytest.raises(ObjectError, match=r'configmaps "absent" not found'):
+        api.read_config_map(namespace, "absent")
 
 
-def test_a_response_is_decoded_to_the_requested_type(server: FakeApiServer) -> None:
-    server.add_pod(pod("trainer"))
-    assert len(ApiServer(server.url).read_json(PODS, Listing).items) == 1
-
-
-def test_the_texts_of_a_config_map_can_be_read(server: FakeApiServer) -> None:
-    server.config_maps["gpu", "fields"] = {"metrics": "DCGM_FI_DEV_GPU_UTIL, gauge, busy"}
-    assert ApiServer(server.url).read_config_map("gpu", "fields")["metrics"].startswith("DCGM")
-
-
-def test_a_missing_config_map_is_named(server: FakeApiServer) -> None:
-    with pytest.raises(SourceError, match='404: configmaps "fields" not found'):
-        ApiServer(server.url).read_config_map("gpu", "fields")
-
-
-def test_in_a_cluster_the_service_accounts_token_and_authority_are_used(secure: FakeApiServer, account: Path) -> None:
-    in_cluster(secure, account).read_json(PODS, Listing)
-    assert secure.headers[-1]["Authorization"] == f"Bearer {TOKEN}"
-
-
-def test_a_rotated_token_is_used_from_the_next_request_on(secure: FakeApiServer, account: Path) -> None:
-    api = in_cluster(secure, account)
-    api.read_json(PODS, Listing)
-    (account / "token").write_text("the-next-one")
-    api.read_json(PODS, Listing)
-    assert secure.headers[-1]["Authorization"] == "Bearer the-next-one"
-
-
-def test_the_token_never_travels_unencrypted(server: FakeApiServer, account: Path) -> None:
-    ApiServer(server.url, token_path=account / "token").read_json(PODS, Listing)
-    assert "Authorization" not in server.headers[-1]
-
-
-@pytest.mark.parametrize("content", [b"", b"two words", b"line\nbreak", b"\xff\xfe", b"nul\0"])
-def test_a_file_that_holds_no_token_is_refused_without_being_quoted(
-    secure: FakeApiServer, account: Path, content: bytes
+def test_a_rotated_token_is_used_from_the_next_request_on(
+    kubernetes: Cluster, namespace: str, account: Account
 ) -> None:
-    (account / "token").write_bytes(content)
-    with pytest.raises(SourceError, match="token") as caught:
-        in_cluster(secure, account).read_json(PODS, Listing)
-    assert not content or content.decode("latin-1") not in str(caught.value)
+    api = kubernetes.connect(account)
+    api.read_json(pods_of(namespace), Listing)
+    other = kubernetes.add_account(namespace, RULES)
+    (account.folder / "token").write_bytes((other.folder / "token").read_bytes())
+    api.read_json(pods_of(namespace), Listing)
+    assert len(kubernetes.read_audit(account.user)) == len(kubernetes.read_audit(other.user)) == 1
 
 
 def test_the_token_reaches_neither_errors_nor_the_log(
-    secure: FakeApiServer, account: Path, caplog: pytest.LogCaptureFixture
+    kubernetes: Cluster, namespace: str, account: Account, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    secure.unauthorized = True
+    (account.folder / "token").write_text("eyJhbGciOi.not-of-this-cluster")
     with pytest.raises(SourceError, match=r"does not accept the service account token \(401\)") as caught:
-        in_cluster(secure, account).read_json(PODS, Listing)
-    assert TOKEN not in str(caught.value) + caplog.text
+        kubernetes.connect(account).read_json(pods_of(namespace), Listing)
+    assert "eyJhbGciOi" not in str(caught.value) + caplog.text
 
 
-def test_a_certificate_of_an_unknown_authority_is_refused(secure: FakeApiServer, account: Path) -> None:
-    trustme.CA().cert_pem.write_to_path(str(account / "ca.crt"))
-    with pytest.raises(SourceError, match=r"https://127.*: TLS failed: .*ca\.crt"):
-        in_cluster(secure, account).read_json(PODS, Listing)
-
-
-def test_an_unusable_authority_file_is_named(secure: FakeApiServer, account: Path) -> None:
-    (account / "ca.crt").write_text("not a certificate")
-    with pytest.raises(SourceError, match=r"cannot use the CA file .*ca\.crt"):
-        in_cluster(secure, account).read_json(PODS, Listing)
-
-
-def test_a_403_names_the_missing_rbac_rule(server: FakeApiServer) -> None:
-    server.forbidden = True
-    with pytest.raises(SourceError, match=r'ClusterRole with resources \["pods"\], verbs \["get", "list", "watch"\]'):
-        ApiServer(server.url).read_json(PODS, Listing)
-    with pytest.raises(SourceError, match=r'Role in that namespace with resources \["configmaps"\], verbs \["get"\]'):
-        ApiServer(server.url).read_config_map("gpu", "fields")
-
-
-def test_410_has_its_own_error(server: FakeApiServer) -> None:
-    server.gone_next_watch = True
-    with pytest.raises(GoneError, match="410"):
-        ApiServer(server.url).watch(WATCH, idle_timeout_seconds=5)
-
-
-def test_redirects_are_never_followed(server: FakeApiServer) -> None:
-    server.redirects = True
-    with pytest.raises(SourceError, match=r"redirect \(302\)"):
-        ApiServer(server.url).read_json(PODS, Listing)
-    assert len(server.requests) == 1
-
-
-def test_a_refused_connection_is_reported() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    with pytest.raises(SourceError, match=f"http://127.0.0.1:{port}.*: connection failed: connection refused"):
-        ApiServer(f"http://127.0.0.1:{port}").read_json(PODS, Listing)
-
-
-def test_a_server_that_does_not_respond_is_given_up_after_the_timeout() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        api = ApiServer(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout_seconds=0.05)
-        with pytest.raises(SourceError, match=r"no complete response within 0\.05 s"):
-            api.read_json(PODS, Listing)
-
-
-@pytest.mark.parametrize("body", [b"", b"<html>", b'{"items": 5}', b'{"items": ["\xff"]}', b"null"])
-def test_a_response_that_is_not_what_was_requested_is_a_source_error(server: FakeApiServer, body: bytes) -> None:
-    server.raw_list = body
-    with pytest.raises(SourceError, match="not that of an API server"):
-        ApiServer(server.url).read_json(PODS, list[str])
-
-
-def test_a_response_without_end_is_not_read_to_its_end(server: FakeApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "RESPONSE_LIMIT_BYTES", 1 << 20)
-    server.raw_list = b" " * (1 << 21)
-    with pytest.raises(SourceError, match="larger than 1048576 bytes"):
-        ApiServer(server.url).read_json(PODS, Listing)
-
-
-def test_a_watch_yields_whole_lines_and_drops_one_that_is_cut(server: FakeApiServer) -> None:
-    server.add_pod(pod("trainer"))
-    with ApiServer(server.url).watch(WATCH, idle_timeout_seconds=5) as stream:
-        lines = iter(stream)
-        assert b"trainer" in next(lines)
-        server.close_watches(mid_line=True)
-        with pytest.raises(SourceError, match="the watch ended"):
-            next(lines)
-
-
-def test_a_line_without_end_is_not_read_to_its_end(server: FakeApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "LINE_LIMIT_BYTES", 1 << 20)
-    with ApiServer(server.url).watch(WATCH, idle_timeout_seconds=5) as stream:
-        wait_until(lambda: server.open_watches == 1)
-        server.send_raw(b"x" * (1 << 21))
-        with pytest.raises(SourceError, match="a line of the response is longer than 1048576 bytes"):
-            next(iter(stream))
-
-
-def test_a_watch_without_data_ends_after_its_idle_timeout(server: FakeApiServer) -> None:
-    with (
-        ApiServer(server.url).watch(WATCH, idle_timeout_seconds=0.05) as stream,
-        pytest.raises(SourceError, match=r"no data for 0\.05 s"),
-    ):
-        next(iter(stream))
-
-
-@pytest.mark.parametrize("is_tls", [False, True])
-def test_a_blocked_read_can_be_interrupted_from_another_thread(
-    server: FakeApiServer, secure: FakeApiServer, account: Path, is_tls: bool
+def test_a_certificate_of_an_unknown_authority_is_refused(
+    kubernetes: Cluster, namespace: str, account: Account
 ) -> None:
-    fake = secure if is_tls else server
-    api = in_cluster(secure, account) if is_tls else ApiServer(server.url)
-    with api.watch(WATCH, idle_timeout_seconds=60) as stream:
-        wait_until(lambda: fake.open_watches == 1)
+    trustme.CA().cert_pem.write_to_path(str(account.folder / "ca.crt"))
+    with pytest.raises(SourceError, match=r"https://127.*: TLS failed: .*ca\.crt"):
+        kubernetes.connect(account).read_json(pods_of(namespace), Listing)
+
+
+def test_an_unusable_authority_file_is_named(kubernetes: Cluster, namespace: str, account: Account) -> None:
+    (account.folder / "ca.crt").write_text("not a certificate")
+    with pytest.raises(SourceError, match=r"cannot use the CA file .*ca\.crt"):
+        kubernetes.connect(account).read_json(pods_of(namespace), Listing)
+
+
+def test_a_403_names_the_missing_rbac_rule(kubernetes: Cluster, namespace: str) -> None:
+    api = kubernetes.connect(kubernetes.add_account(namespace, []))
+    with pytest.raises(ObjectError, match=r'resources \["pods"\], verbs \["get", "list", "watch"\]') as caught:
+        api.read_json(pods_of(namespace), Listing)
+    assert caught.value.http_status == 403
+    with pytest.raises(SourceError, match=r'Role in that namespace with resources \["configmaps"\], verbs \["get"\]'):
+        api.read_config_map(namespace, "fields")
+
+
+def test_an_expired_page_of_a_list_has_its_own_error(kubernetes: Cluster, namespace: str, account: Account) -> None:
+    # A continuation of a list at revision 1, which etcd no longer has.
+    revision = kubernetes.ask_etcd("/v3/kv/range", {"key": "Lw=="})["header"]["revision"]
+    kubernetes.ask_etcd("/v3/kv/compaction", {"revision": revision})
+    token = "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiJhXHUwMDAwIn0"  # {"v":"meta.k8s.io/v1","rv":1,...}
+    with pytest.raises(GoneError, match="410"):
+        kubernetes.connect(account).read_json(pods_of(namespace, f"limit=1&continue={token}"), Listing)
+
+
+def test_a_watch_yields_whole_lines(kubernetes: Cluster, namespace: str, account: Account) -> None:
+    kubernetes.apply(pod("watched", namespace))
+    path = pods_of(namespace, "watch=true&fieldSelector=metadata.name%3Dwatched")
+    with kubernetes.connect(account).watch(path, idle_timeout_seconds=20) as stream:
+        event = msgspec.json.decode(next(iter(stream)))
+    assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "watched")
+
+
+def test_a_blocked_read_can_be_interrupted_from_another_thread(
+    kubernetes: Cluster, namespace: str, account: Account
+) -> None:
+    path = pods_of(namespace, "watch=true&fieldSelector=metadata.name%3Dabsent")
+    with kubernetes.connect(account).watch(path, idle_timeout_seconds=60) as stream:
+        wait_for(lambda: bool(kubernetes.read_audit(account.user)))
         threading.Timer(0.05, stream.interrupt).start()
         with pytest.raises(SourceError, match="the watch ended"):
             next(iter(stream))
         stream.interrupt()
-
-
-@pytest.mark.parametrize(
-    "url", ["", "127.0.0.1:8001", "ftp://x", "http://", "http://x:port", "http://u:p@x", "http://x/?a=b"]
-)
-def test_a_url_with_credentials_or_query_is_a_configuration_error(url: str) -> None:
-    with pytest.raises(ConfigurationError, match="write http://host:port"):
-        ApiServer(url)
-
-
-def test_outside_of_a_cluster_the_reason_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="KUBERNETES_SERVICE_HOST is not set"):
-        ApiServer.from_cluster({})
-    with pytest.raises(SourceError, match="automountServiceAccountToken"):
-        ApiServer.from_cluster({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, account=tmp_path)
-
-
-def test_an_ipv6_cluster_address_is_understood(account: Path) -> None:
-    environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
-    assert ApiServer.from_cluster(environ, account=account).url == "https://[fd00::1]:6443"

@@ -17,7 +17,7 @@ from gpusteward.core.messages import Message
 from gpusteward.http.client import HttpClient, Request, Response
 from gpusteward.http.connections import load_tls_context
 from gpusteward.http.credentials import TokenFile, is_token
-from gpusteward.http.errors import ConfigurationFileError, HttpError, TlsError
+from gpusteward.http.errors import ConfigurationFileError, HttpError, ResponseTooLargeError, TlsError
 from gpusteward.http.urls import HttpUrl, parse_url
 from gpusteward.messages import kubernetes_errors as messages
 
@@ -30,6 +30,10 @@ _T = TypeVar("_T")
 
 class GoneError(SourceError):
     """410: the resource version is too old to continue from; list again."""
+
+
+class TooLargeError(SourceError):
+    """The response is larger than the limit; a smaller page of a list may not be."""
 
 
 class ObjectError(SourceError):
@@ -77,16 +81,17 @@ class ApiServer:
         host = f"[{host}]" if ":" in host else host
         return cls(f"https://{host}:{port}", token_path=account / "token", ca_path=account / "ca.crt")
 
-    def read_json(self, path: str, kind: type[_T]) -> _T:
+    def read_json(self, path: str, kind: type[_T], *, limit_bytes: int | None = None) -> _T:
         """Fetch a path and decode it.
 
-        Raises SourceError: ObjectError if only this path cannot be read, GoneError for 410.
+        Raises SourceError: ObjectError if only this path cannot be read, GoneError for 410, TooLargeError.
         """
+        limit_bytes = RESPONSE_LIMIT_BYTES if limit_bytes is None else limit_bytes
         with (
             self._open_client() as client,
             self._translate_errors(path),
             client.send(
-                self._make_request(path), timeout_seconds=self._timeout_seconds, limit_bytes=RESPONSE_LIMIT_BYTES
+                self._make_request(path), timeout_seconds=self._timeout_seconds, limit_bytes=limit_bytes
             ) as response,
         ):
             self._check_status(path, response)
@@ -142,7 +147,8 @@ class ApiServer:
             trusted = self._ca_path or messages.SYSTEM_CERTIFICATES
             raise SourceError(messages.TLS_FAILED, url=self.url, reason=error, trusted=trusted) from error
         except HttpError as error:
-            raise SourceError(messages.REQUEST_FAILED, url=f"{self.url}{_without_query(path)}", reason=error) from error
+            kind = TooLargeError if isinstance(error, ResponseTooLargeError) else SourceError
+            raise kind(messages.REQUEST_FAILED, url=f"{self.url}{_without_query(path)}", reason=error) from error
 
     def _check_status(self, path: str, response: Response) -> None:
         """Raises SourceError for everything but 200, with a hint."""

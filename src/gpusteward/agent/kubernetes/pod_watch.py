@@ -2,11 +2,13 @@
 
 Lists once, then watches. After a lost connection the watch continues from the last resource version and lists again
 only if the API server no longer has that version. The last known pods stay available while the API server is down.
+
+The list is read in pages of limited size: a node may have thousands of pods, and a pod half a megabyte of annotations.
 """
 
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from urllib.parse import urlencode
@@ -15,15 +17,17 @@ import msgspec
 
 from gpusteward.agent.kubernetes.pod_records import Pod, PodDecoder
 from gpusteward.core.errors import SourceError
-from gpusteward.kubernetes.api import ApiServer, GoneError, Watch
+from gpusteward.kubernetes.api import LINE_LIMIT_BYTES, ApiServer, GoneError, TooLargeError, Watch
 from gpusteward.logs import Log
 
 __all__ = ["Backoff", "Pod", "PodWatch"]
 
 PAGE_SIZE = 250
+PAGE_LIMIT_BYTES = 4 << 20  # twice as much is in memory while it is read; 250 pods of usual size are 2 MB
 WATCH_SECONDS = 300  # up to twice that at random, so that not all nodes reconnect at the same time
 GRACE_SECONDS = 15  # how much later than requested the server may end a watch
 IDLE_SECONDS = 2 * WATCH_SECONDS + GRACE_SECONDS  # not random: it is part of an error that is logged once
+RECOVERY_SECONDS = 1  # of the first watch after a failure: a 410 comes at once, so that silence means success
 STOP_SECONDS = 1.0
 MAX_REASONS = 8  # logged per outage: a reason with changing text must not fill the log
 log = Log(__name__)
@@ -86,7 +90,7 @@ class PodWatch:
         self._backoff = backoff or Backoff()
         self._by_name: dict[tuple[str, str], Pod] = {}  # namespace, name: a new pod of the same name replaces the old
         self.resource_version = ""  # of the last event; empty: list first
-        self._list_from = "0"
+        self._is_outdated = False  # the server's cache may be older than what was known: list the newest state
         self._logged: set[str] = set()  # reasons of the current outage
         self._stopping = threading.Event()
         self._stream: Watch | None = None
@@ -117,13 +121,13 @@ class PodWatch:
             self._stopping.wait(self._backoff.wait_seconds())
 
     def _run_once(self) -> None:
-        """List if there is no resource version, then watch until the watch ends."""
+        """Watch until the watch ends. List first if there is no resource version, or the server no longer has it."""
         try:
-            if not self.resource_version:
+            if not (self.resource_version and self._continue_watch()):
                 self._list()
-            self._watch()
-        except GoneError:  # normal: the server drops old versions; the next attempt lists again
-            self.resource_version, self._list_from = "", ""
+                self._watch()
+        except GoneError:  # normal: the next page of a list has expired, or a watch right after it
+            self._forget_version()
             self._backoff.failures += 1
         except SourceError as error:
             self._fail(str(error))
@@ -132,24 +136,54 @@ class PodWatch:
             self.resource_version = ""
             self._fail(f"unexpected {type(error).__name__}: {error}")
 
+    def _continue_watch(self) -> bool:
+        """Whether the server still had the resource version."""
+        try:
+            self._watch()
+        except GoneError:  # normal: the server drops old versions
+            self._forget_version()
+            return False
+        return True
+
+    def _forget_version(self) -> None:
+        self.resource_version, self._is_outdated = "", True
+
     def _list(self) -> None:
-        """List all pods. Version 0 is served from the server's cache, cheap in any cluster; after a 410 the newest."""
+        """List all pods; until then the previous ones stay."""
         found: dict[tuple[str, str], Pod] = {}
-        where = {"resourceVersion": self._list_from} if self._list_from else {}
-        while True:
-            page = self._api.read_json(self._path(limit=PAGE_SIZE, **where), _PodList)
+        for page in self._read_pages():
             found |= {(pod.namespace, pod.name): pod for pod in self._read_all(page.items or ())}
+            version = page.metadata.resource_version
+        self._by_name, self.resource_version, self._is_outdated = found, version, False
+        self._publish()
+        self.has_listed = True
+        self._succeed()
+        self._has_tried.set()
+
+    def _read_pages(self) -> Iterator[_PodList]:
+        """The pages of a list.
+
+        Version 0 is served from the server's cache, cheap in any cluster, but as a whole whatever the limit says. If
+        that is too large, or older than what was known, the newest state is read in pages; those that are too large,
+        in smaller ones.
+        """
+        size, where = PAGE_SIZE, {} if self._is_outdated else {"resourceVersion": "0"}
+        while True:
+            limit_bytes = PAGE_LIMIT_BYTES if size > 1 else LINE_LIMIT_BYTES
+            try:
+                page = self._api.read_json(self._path(limit=size, **where), _PodList, limit_bytes=limit_bytes)
+            except TooLargeError:
+                if size == 1:
+                    raise
+                size, where = (PAGE_SIZE, {}) if "resourceVersion" in where else (max(size // 4, 1), where)
+                continue
+            yield page
             if not page.metadata.next_page or self._stopping.is_set():
                 break
             where = {"continue": page.metadata.next_page}
-        self.resource_version, self._list_from = page.metadata.resource_version, "0"
-        self._by_name = found
-        self._publish()
-        self.has_listed = True
-        self._has_tried.set()
 
     def _watch(self) -> None:
-        seconds = WATCH_SECONDS + os.urandom(1)[0] * WATCH_SECONDS // 255
+        seconds = RECOVERY_SECONDS if self.failure else WATCH_SECONDS + os.urandom(1)[0] * WATCH_SECONDS // 255
         path = self._path(
             watch="true", allowWatchBookmarks="true", resourceVersion=self.resource_version, timeoutSeconds=seconds
         )
@@ -157,8 +191,8 @@ class PodWatch:
             self._stream = stream  # set before the flag is checked; stop() does it in the opposite order
             try:
                 if not self._stopping.is_set():
-                    self._succeed()
                     self._handle_events(stream)
+                    self._succeed()
             finally:
                 self._stream = None
 
@@ -184,7 +218,7 @@ class PodWatch:
         if event.type != "BOOKMARK":
             self._apply(event)
         self.resource_version = version or self.resource_version
-        self._backoff.failures = 0
+        self._succeed()
 
     def _raise_error(self, status: _Status) -> None:
         self.resource_version = ""
@@ -215,10 +249,12 @@ class PodWatch:
         self.pods = MappingProxyType(pods | {pod.uid: pod for pod in self._by_name.values()})
 
     def _succeed(self) -> None:
+        """The pods are complete: a list is in, an event after all earlier ones, or the end of a watch without any."""
         if self.failure is not None:
             log.info("pods_recovered", pods=len(self._by_name))
         self.failure = None
         self._logged.clear()
+        self._backoff.failures = 0
 
     def _fail(self, reason: str) -> None:
         """Keep the reason; log it once per outage, and not while stopping."""

@@ -1,0 +1,51 @@
+"""The control plane of the tests is a whole one, and ends with them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpusteward.core.errors import SourceError
+from tests.kubernetes.cluster import Cluster, wait_for
+
+pytestmark = pytest.mark.slow
+
+
+def test_gpu_pods_of_a_deployment_run_where_there_are_gpus(kubernetes: Cluster) -> None:
+    namespace, node = kubernetes.add_namespace(), kubernetes.add_node(gpus=2)
+    labels = {"app": "trainer"}
+    container = {"name": "main", "image": "cuda", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    template["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
+    spec = {"replicas": 3, "selector": {"matchLabels": labels}, "template": template}
+    about = {"name": "trainer", "namespace": namespace}
+    kubernetes.apply({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": about, "spec": spec})
+    running = kubernetes.wait_for_pods(namespace, 2)
+    assert {pod["spec"]["nodeName"] for pod in running} == {node}
+    assert all(pod["status"]["podIP"].startswith("127.77.") for pod in running)
+    assert len(kubernetes.wait_for_pods(namespace, 1, phase="Pending")) == 1
+    assert f"{namespace}" in kubernetes.kubectl("get", "deployments", "--all-namespaces")
+
+
+def test_an_account_has_exactly_its_rights_and_is_seen_in_the_audit_log(kubernetes: Cluster) -> None:
+    namespace = kubernetes.add_namespace()
+    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]
+    account = kubernetes.add_account(namespace, rules, is_cluster_wide=False)
+    api = kubernetes.connect(account)
+    api.read_config_map(namespace, "kube-root-ca.crt")
+    with pytest.raises(SourceError, match="403"):
+        api.read_config_map("default", "kube-root-ca.crt")
+    assert [event["responseStatus"]["code"] for event in kubernetes.read_audit(account.user)] == [200, 403]
+
+
+def test_a_program_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys; from pathlib import Path; from tests.kubernetes.control_plane import run_program\n"
+        "with run_program(Path(sys.argv[1]), 'sleep', ['sleep', '600']) as process:\n"
+        "    print(process.pid, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    status = Path(f"/proc/{int(done.stdout)}/status")
+    wait_for(lambda: not status.exists() or "State:\tZ" in status.read_text())
