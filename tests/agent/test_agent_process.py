@@ -17,8 +17,6 @@ import pytest
 
 from tests.conftest import give_up
 from tests.fakes import nvml_scenarios as nvml
-from tests.fakes.apiserver import FakeApiServer
-from tests.fakes.machine_examples import exclusive
 from tests.fakes.nvml_library import environment
 
 pytestmark = pytest.mark.slow
@@ -231,31 +229,10 @@ def test_it_needs_no_capability_and_writes_no_file(scenario: Path, component: Ca
         assert any(line.split()[1] == "/" and line.split()[3].startswith("ro") for line in mounts)
 
 
-def test_all_sources_of_a_node_work_through_the_command_line(tmp_path: Path):
-    machine = exclusive()
-    path = tmp_path / "scenario"
-    machine.scenario.write(path)
-    with machine.start(tmp_path) as node:
-        flags = (
-            "--kubernetes=true",
-            f"--proc={node.proc}",
-            f"--pod-resources-kubelet-socket={node.kubelet.path}",
-            f"--kubernetes-api={node.api.url}",
-            "--node-name=node-a",
-        )
-        with running(*flags, env=environment(path)) as agent:
-            agent.wait_for(lambda it: 'workload="bert"' in it.get("/metrics")[1])
-            page = agent.get("/metrics")[1]
-    assert 'DCGM_FI_DEV_GPU_UTIL{gpu="0",' in page
-    assert 'pod="bert-worker-0"} 50' in page
-    assert 'nvidia_pid_pod{pid="1000",process_name="/usr/bin/python3",pod_name="bert-worker-0"' in page
-    assert "hunter2" not in page
-
-
-def fails(*flags: str, code: int = 2) -> str:
+def fails(*flags: str, code: int = 2, command: tuple[str, ...] = COMMAND) -> str:
     """Its standard error when it refuses to start with this exit code."""
-    command = [*COMMAND, "agent", "--kubernetes=false", f"--address=127.0.0.1:{free_port()}", *flags]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=20)
+    arguments = [*command, "agent", "--kubernetes=false", f"--address=127.0.0.1:{free_port()}", *flags]
+    done = subprocess.run(arguments, check=False, capture_output=True, text=True, timeout=20)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     return done.stderr
@@ -286,19 +263,6 @@ def test_a_wrong_field_list_is_one_clear_message(tmp_path: Path, line: str):
     stderr = fails(f"--collectors={path}")
     assert "line 2" in stderr
     assert "DCGM_FI_DEV_GPU_UTIL" in stderr
-
-
-def test_a_config_map_that_cannot_be_read_is_one_clear_message():
-    with FakeApiServer() as api:
-        flags = ("--kubernetes=true", f"--kubernetes-api={api.url}", "-m=gpu:fields")
-        absent = fails(*flags, code=1)
-        api.forbidden = True
-        forbidden = fails(*flags, code=1)
-    unreachable = fails(*flags, code=1)
-    for stderr, reason in ((absent, "not found"), (forbidden, "403"), (unreachable, "refused")):
-        assert stderr.startswith("gpusteward: ConfigMap gpu:fields cannot be read: ")
-        assert reason in stderr
-        assert len(stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("text", ["0", "-2", "two", "nan", None])

@@ -1,5 +1,6 @@
 """A node of the real cluster with the service account of an agent on it."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,14 @@ from gpusteward.agent.kubernetes.pod_watch import Backoff, PodWatch
 from gpusteward.kubernetes.api import ApiServer
 from tests.kubernetes.cluster import Account, Cluster, Json, pod
 
+# The agent's command; the folder of its service account, which is a fixed one in a pod, is the next argument.
+COMMAND = (
+    sys.executable,
+    "-c",
+    "import sys\nfrom pathlib import Path\nfrom gpusteward.agent import app\n"
+    "app.SERVICE_ACCOUNT = Path(sys.argv.pop(1))\n"
+    "from gpusteward.cli.main import main\nsys.exit(main(sys.argv[1:]))",
+)
 MANIFEST = Path(__file__).parents[2] / "deploy/manifests/agent.yaml"
 
 
@@ -41,6 +50,15 @@ class AgentNode:
         item = pod(name, self.namespace, node=self.name, **metadata)
         item["spec"]["containers"] = [{"name": each, "image": "cuda"} for each in containers]
         return self.cluster.apply(item)[0]
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The agent as a process on this node, with its account."""
+        return (*COMMAND, str(self.account.folder))
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        return ("--kubernetes=true", f"--kubernetes-api={self.cluster.url}", f"--node-name={self.name}")
 
     @property
     def watches(self) -> int:

@@ -183,11 +183,13 @@ class PodWatch:
             where = {"continue": page.metadata.next_page}
 
     def _watch(self) -> None:
-        seconds = RECOVERY_SECONDS if self.failure else WATCH_SECONDS + os.urandom(1)[0] * WATCH_SECONDS // 255
+        seconds, idle_seconds = WATCH_SECONDS + os.urandom(1)[0] * WATCH_SECONDS // 255, IDLE_SECONDS
+        if self.failure is not None:
+            seconds, idle_seconds = RECOVERY_SECONDS, RECOVERY_SECONDS + GRACE_SECONDS
         path = self._path(
             watch="true", allowWatchBookmarks="true", resourceVersion=self.resource_version, timeoutSeconds=seconds
         )
-        with self._api.watch(path, idle_timeout_seconds=IDLE_SECONDS) as stream:
+        with self._api.watch(path, idle_timeout_seconds=idle_seconds) as stream:
             self._stream = stream  # set before the flag is checked; stop() does it in the opposite order
             try:
                 if not self._stopping.is_set():
