@@ -15,7 +15,7 @@ from tests.kubernetes.cluster import Cluster, Json, pod
 
 pytestmark = pytest.mark.slow
 
-PEAK_LIMIT_KB = 45_000
+PEAK_LIMIT_KB = 64_000
 
 
 def make_uid(number: int) -> str:

@@ -8,7 +8,7 @@ import pytest
 import trustme
 
 from gpusteward.core.errors import SourceError
-from gpusteward.kubernetes.api import GoneError, ObjectError, TooLargeError
+from gpusteward.kubernetes.api import ObjectError, TooLargeError
 from tests.kubernetes.cluster import Account, Cluster, pod, wait_for
 
 pytestmark = pytest.mark.slow
@@ -104,15 +104,6 @@ def test_a_403_names_the_missing_rbac_rule(kubernetes: Cluster, namespace: str) 
     assert caught.value.http_status == 403
     with pytest.raises(SourceError, match=r'Role in that namespace with resources \["configmaps"\], verbs \["get"\]'):
         api.read_config_map(namespace, "fields")
-
-
-def test_an_expired_page_of_a_list_has_its_own_error(kubernetes: Cluster, namespace: str, account: Account) -> None:
-    # A continuation of a list at revision 1, which etcd no longer has.
-    revision = kubernetes.ask_etcd("/v3/kv/range", {"key": "Lw=="})["header"]["revision"]
-    kubernetes.ask_etcd("/v3/kv/compaction", {"revision": revision})
-    token = "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiJhXHUwMDAwIn0"  # {"v":"meta.k8s.io/v1","rv":1,...}
-    with pytest.raises(GoneError, match="410"):
-        kubernetes.connect(account).read_json(pods_of(namespace, f"limit=1&continue={token}"), Listing)
 
 
 def test_a_watch_yields_whole_lines(kubernetes: Cluster, namespace: str, account: Account) -> None:

@@ -10,7 +10,7 @@ from gpusteward.agent.kubernetes.pod_watch import Backoff, PodWatch
 from gpusteward.core.containers import Workload
 from tests.fakes.apiserver import wait_until
 from tests.kubernetes.agent_node import AgentNode, read_rules
-from tests.kubernetes.cluster import ApiServerProcess, Cluster, wait_for
+from tests.kubernetes.cluster import ApiServerProcess, Cluster, pod, wait_for
 from tests.kubernetes.relay import Relay
 
 pytestmark = pytest.mark.slow
@@ -35,7 +35,7 @@ def own_server(kubernetes: Cluster) -> Iterator[ApiServerProcess]:
 
 
 def names(watch: PodWatch) -> set[str]:
-    return {pod.name for pod in watch.pods.values()}
+    return {each.name for each in watch.pods.values()}
 
 
 def wait_for_names(watch: PodWatch, *expected: str) -> None:
@@ -54,18 +54,19 @@ def test_pods_of_this_node_are_listed_and_those_of_others_are_not(node: AgentNod
 
 
 def test_only_needed_fields_of_a_pod_are_kept(node: AgentNode) -> None:
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "trainer-5b8f", "uid": "o", "controller": True}
     before = time.time()
-    item = node.add(
-        "trainer-abc",
-        ownerReferences=[owner],
-        labels={"pod-template-hash": "5b8f", "team": "vision", "runai-gpu-group": "g1", "noise": "x"},
-        annotations={"hami.io/vgpu-devices-allocated": "GPU-1,NVIDIA,1,2:;", "gpusteward.io/keep": "true", "x": "y"},
-        containers=("main", "sidecar"),
-    )
-    uid = item["metadata"]["uid"]
+    labels = {"team": "vision", "runai-gpu-group": "g1", "noise": "x"}
+    annotations = {"hami.io/vgpu-devices-allocated": "GPU-1,NVIDIA,1,2:;", "gpusteward.io/keep": "true", "x": "y"}
+    item = pod("trainer", node.namespace, labels=labels, annotations=annotations)
+    item["spec"]["containers"].append({"name": "sidecar", "image": "cuda"})
+    item["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node.name}
+    template = {"metadata": {"labels": labels, "annotations": annotations}, "spec": item["spec"]}
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    about = {"name": "trainer", "namespace": node.namespace}
+    node.cluster.apply({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": about, "spec": spec})
+    uid = node.cluster.wait_for_pods(node.namespace, 1)[0]["metadata"]["uid"]
     with node.watch("^team$") as watch:
-        wait_until(lambda: uid in watch.pods and len(watch.pods[uid].containers) == 2)
+        wait_until(lambda: uid in watch.pods)
         kept = watch.pods[uid]
     assert kept.workload == Workload("Deployment", node.namespace, "trainer")
     assert kept.exported_labels == (("team", "vision"),)
