@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from gpusteward.simulate.fleets import fleet
 from tests.analyzer.engines import RunningEngine, running_prometheus
 from tests.analyzer.scraped_history import AT, scrape_history, scrape_times
 from tests.analyzer.tables import assert_alike
-from tests.analyzer.usage_tables import resting, table_of, working
+from tests.analyzer.usage_tables import allocation, resting, table_of, working
 
 pytestmark = pytest.mark.slow
 
@@ -98,6 +99,13 @@ def test_an_allocation_in_two_engines_is_one_row_and_work_seen_by_one_of_them_co
     joined = join_tables([idle, busy])
     assert len(joined) == 1
     assert joined.column(Measure.CORE, Stat.PEAK).tolist() == [0.7]
+
+
+def test_an_allocation_that_two_exporters_report_is_one_row_with_the_uid_of_its_pod():
+    held = allocation()
+    reported = [replace(held, container=replace(held.container, pod_uid=uid)) for uid in ("", "7f1c")]
+    joined = join_tables([table_of(resting(), allocations=[each]) for each in reported])
+    assert joined.allocations == reported[1:]
 
 
 def test_addresses_are_url_and_urls_without_repetition():

@@ -154,23 +154,28 @@ def join_tables(tables: Sequence[UsageTable]) -> UsageTable:
     for table in tables:
         for key, gpus in table.fleet.items():
             fleet[key] = max(gpus, fleet.get(key, 0))
-    return replace(_join_duplicates(joined), fleet=fleet)
+    has_duplicates = not _are_disjoint([{each.gpu_uuid for each in one.allocations} for one in tables])
+    return replace(_join_duplicates(joined) if has_duplicates else joined, fleet=fleet)
+
+
+def _are_disjoint(sets: Sequence[set[str]]) -> bool:
+    return len(set[str]().union(*sets)) == sum(map(len, sets))
 
 
 def _join_duplicates(table: UsageTable) -> UsageTable:
-    """The first row of each allocation, with the largest value of all its rows: work that one engine has seen counts.
-    It is unknown only if all its rows are."""
+    """One row of each allocation, with the largest value of all its rows: work that one engine has seen counts. It is
+    unknown only if all its rows are."""
     numbers: dict[Hashable, int] = {}
     targets = np.array([numbers.setdefault(_identify(one), len(numbers)) for one in table.allocations], dtype=np.intp)
     if len(numbers) == len(table):
         return table
-    _, rows = np.unique(targets, return_index=True)
+    rows = _choose_rows(table.allocations, targets.tolist())
     stats = {key: _take_largest(column, targets, rows) for key, column in table.stats.items()}
     known = set(targets[[row for row in range(len(table)) if row not in table.unknown]].tolist())
     reasons = {int(targets[row]): reason for row, reason in table.unknown.items()}
     return replace(
         table,
-        allocations=[table.allocations[row] for row in rows.tolist()],
+        allocations=[table.allocations[row] for row in rows],
         stats=stats,
         coverage=_take_largest(table.coverage, targets, rows),
         unknown={row: reason for row, reason in reasons.items() if row not in known},
@@ -178,10 +183,23 @@ def _join_duplicates(table: UsageTable) -> UsageTable:
 
 
 def _identify(allocation: AllocationKey) -> Hashable:
-    return allocation.gpu_uuid, allocation.gpu_instance, allocation.container
+    """Without the uid of the pod, which only some exporters report."""
+    container = allocation.container
+    name = (container.cluster, container.namespace, container.pod, container.name)
+    return allocation.gpu_uuid, allocation.gpu_instance, name
 
 
-def _take_largest(column: np.ndarray[Any, Any], targets: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]) -> Any:
+def _choose_rows(allocations: Sequence[AllocationKey], targets: Sequence[int]) -> list[int]:
+    """The first row of each target, or the first one that knows the uid of the pod."""
+    chosen: dict[int, int] = {}
+    for row, target in enumerate(targets):
+        before = chosen.setdefault(target, row)
+        if allocations[row].container.pod_uid and not allocations[before].container.pod_uid:
+            chosen[target] = row
+    return list(chosen.values())
+
+
+def _take_largest(column: np.ndarray[Any, Any], targets: np.ndarray[Any, Any], rows: list[int]) -> Any:
     largest = column[rows].copy()
     np.fmax.at(largest, targets, column)
     return largest

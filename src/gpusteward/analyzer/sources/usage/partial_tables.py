@@ -63,7 +63,8 @@ def _measure_coverage(presence: PresenceTable, expected: ExpectedSamples, at: fl
     results = presence.results
     if not results.counted:
         counts = presence.column(Level.HOLDER, Quantity.CORE, Aggregation.COUNT)
-        return expected.measure_coverage(counts, [ScrapeTarget(job) for job in presence.jobs], at)
+        by_job = {job: ScrapeTarget(job) for job in set(presence.jobs)}
+        return expected.measure_coverage(counts, [by_job[job] for job in presence.jobs], at)
     rows = np.concatenate([chunk.rows for chunk in results.counted])
     counts = np.concatenate([chunk.values for chunk in results.counted if chunk.values is not None])
     targets = [target for chunk in results.counted for target in chunk.targets]

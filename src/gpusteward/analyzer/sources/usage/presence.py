@@ -112,8 +112,7 @@ class PresenceTable:
     @cached_property
     def device_numbers(self) -> NDArray[np.int64]:
         """Rows with the same number are on the same device."""
-        numbers: dict[DeviceKey, int] = {}
-        return np.array([numbers.setdefault(key, len(numbers)) for key in self._device_keys], np.int64)
+        return self.results.holders.number_devices()[self._rows]
 
     @cached_property
     def board_numbers(self) -> NDArray[np.int64]:
@@ -141,8 +140,7 @@ class PresenceTable:
 
     @cached_property
     def _device_rows(self) -> Rows:
-        devices = self.results.devices
-        return devices.find(self._device_keys) if len(devices) else np.full(len(self), -1)
+        return self.results.holders.find_devices(self.results.devices)[self._rows]
 
     @cached_property
     def _parent_rows(self) -> Rows:

@@ -128,6 +128,8 @@ class RowIndex(ABC, Generic[K]):
         self._share = _make_sharing()
         self._parts = [(name, str if part == _UNSHARED else self._share) for part, name in enumerate(labels)]
         self.keys: list[K] = []
+        self._device_numbers: Rows = np.empty(0, np.int64)
+        self._device_rows: _DeviceRows | None = None
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -140,8 +142,33 @@ class RowIndex(ABC, Generic[K]):
     def add(self, keys: Sequence[K]) -> Rows:
         """The row of each key; unknown keys get new rows."""
 
+    def number_devices(self: "RowIndex[HolderKey]") -> Rows:
+        """For each row a number; rows with the same number are on the same device."""
+        if len(self._device_numbers) != len(self.keys):
+            numbers: dict[DeviceKey, int] = {}
+            found = (numbers.setdefault(key.device, len(numbers)) for key in self.keys)
+            self._device_numbers = np.fromiter(found, np.int64, len(self.keys))
+        return self._device_numbers
+
+    def find_devices(self: "RowIndex[HolderKey]", devices: "RowIndex[DeviceKey]") -> Rows:
+        """For each row the row of its device, -1 for an unknown one. Searched again when there are new rows."""
+        found = self._device_rows
+        sizes = len(self.keys), len(devices)
+        if found is None or found.devices is not devices or found.sizes != sizes:
+            rows = devices.find([key.device for key in self.keys])
+            found = self._device_rows = _DeviceRows(devices, sizes, rows)
+        return found.rows
+
     def _read_key(self, labels: Mapping[str, str]) -> K:
         return self._make([share(labels.get(name, "")) for name, share in self._parts])
+
+
+class _DeviceRows(NamedTuple):
+    """The rows of devices, found when the two indexes had these sizes."""
+
+    devices: RowIndex[DeviceKey]
+    sizes: tuple[int, int]
+    rows: Rows
 
 
 def _make_sharing() -> Callable[[str], str]:
