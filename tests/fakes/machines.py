@@ -69,13 +69,13 @@ class Machine:
     def start(self, folder: Path) -> Iterator["RunningMachine"]:
         """Start it; everything stops when the `with` block ends."""
         self._write_proc(folder / "proc")
-        with FakeKubelet(folder / "kubelet.sock", self._claims()) as kubelet, FakeApiServer() as api:
+        with FakeKubelet(folder / "kubelet.sock", self.claims()) as kubelet, FakeApiServer() as api:
             for each in self.pods:
                 api.add_pod(each.as_json())
             yield RunningMachine(folder / "proc", kubelet, api)
 
-    def _claims(self):
-        """As the kubelet does, with the pods that hold no device."""
+    def claims(self, *, without: NodePod | None = None):
+        """The kubelet's response, which has the pods without devices too."""
         return response(
             *(
                 device_claim(
@@ -86,6 +86,7 @@ class Machine:
                     resource=each.resource,
                 )
                 for each in self.pods
+                if each is not without
             )
         )
 

@@ -32,6 +32,7 @@ class AttributionInput:
     allocations: Sequence[Allocation] = ()
     allocations_known: bool = True
     unplaced: frozenset[tuple[str, str]] = frozenset()  # pods whose device id matches no GPU: namespace, name
+    reserving: frozenset[tuple[str, str]] = frozenset()  # pods with a device that no source places on a GPU
     disputed: frozenset[str] = frozenset()  # GPUs on which cgroups contradict each other about the uid of the holder
 
 
@@ -65,7 +66,7 @@ def _attribute_one(process: GpuProcess, known: AttributionInput, holders: Sequen
         identity.pod_uid or (container.pod_uid if container else ""),
         Place.CONTAINER if container else identity.place,
         container,
-        known.allocations_known and not _is_mps_server(identity) and _is_outside(container, holders, known.unplaced),
+        known.allocations_known and not _is_mps_server(identity) and _is_outside(container, holders, known),
     )
 
 
@@ -138,19 +139,24 @@ def is_held_exclusively(holders: Sequence[Allocation]) -> bool:
     return len(holders) == 1 and holders[0].share in (Share.EXCLUSIVE, Share.MIG)
 
 
+def has_exclusive_holder(holders: Sequence[Allocation]) -> bool:
+    """Whether the GPU is not shared, so that no unknown holder can be on it."""
+    return any(each.share in (Share.EXCLUSIVE, Share.MIG) for each in holders)
+
+
 def _is_mps_server(identity: ProcessIdentity) -> bool:
     """The device plugin's MPS daemon runs in its own pod, on behalf of the pods that hold the GPU."""
     return identity.name.rpartition("/")[2] == "nvidia-cuda-mps-server"
 
 
-def _is_outside(
-    container: Container | None, holders: Sequence[Allocation], unplaced: frozenset[tuple[str, str]]
-) -> bool:
-    """Whether the pod has no allocation on this GPU. False for pods with an unresolved claim: it may be on this GPU."""
+def _is_outside(container: Container | None, holders: Sequence[Allocation], known: AttributionInput) -> bool:
+    """Whether the pod has no allocation on this GPU. False for pods with a device that may be on this GPU."""
     if container is None or not container.pod:
         return False
     pod = (container.namespace, container.pod)
-    return pod not in unplaced and all((each.container.namespace, each.container.pod) != pod for each in holders)
+    if pod in known.unplaced or (pod in known.reserving and not has_exclusive_holder(holders)):
+        return False
+    return all((each.container.namespace, each.container.pod) != pod for each in holders)
 
 
 SHORT_ID = 12  # characters of a container's id, as docker and crictl show it

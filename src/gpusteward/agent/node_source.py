@@ -8,7 +8,9 @@ from typing import Protocol
 from gpusteward.agent.attribution import AttributionInput, assign_process_holders, attribute_processes
 from gpusteward.agent.collector_runner import CollectorRunner
 from gpusteward.agent.holder_uids import HolderUids
+from gpusteward.agent.init_containers import InitContainerGpus
 from gpusteward.agent.kubernetes.claim_cache import CLAIMS_REFRESH_SECONDS, CLAIMS_VALID_SECONDS, ClaimCache
+from gpusteward.agent.kubernetes.claims import accept_names
 from gpusteward.agent.kubernetes.kubelet import PodResources
 from gpusteward.agent.kubernetes.pod_watch import Pod, PodWatch
 from gpusteward.agent.nvml import HOST_PID_ADVICE, Nvml, NvmlReading
@@ -71,6 +73,7 @@ class NodeSource:
         self._released_at: float | None = 0.0  # None: released since the last read, time not yet known
         self._resolver = Resolver()
         self._holder_uids = HolderUids()
+        self._init_gpus = InitContainerGpus(providers.kubelet.accepts if providers.kubelet else accept_names(()))
         self._is_first = True
 
     def read(self, wanted: frozenset[str], *, now: float, runner: CollectorRunner) -> Snapshot:
@@ -81,16 +84,13 @@ class NodeSource:
         identities = self._identify(reading, runner)
         pods = self._read_pods(runner)
         claims_known = self._read_claims(pods, now=now, runner=runner)
-        resolution = self._resolve(reading, pods, runner)
-        known = AttributionInput(
-            identities,
-            pods,
-            resolution.allocations,
-            allocations_known=claims_known,
-            unplaced=resolution.unplaced | self._claims.unlisted,
-        )
-        known = self._holder_uids.identify(reading.processes, known, now=now)
-        processes, allocations = attribute_processes(reading.processes, known), tuple(known.allocations)
+        self._init_gpus.forget_ended(pods)
+        known = self._join(reading, identities, pods, claims_known=claims_known, now=now, runner=runner)
+        processes = attribute_processes(reading.processes, known)
+        if claims_known and self._init_gpus.learn(processes, known.allocations, pods):
+            known = self._join(reading, identities, pods, claims_known=claims_known, now=now, runner=runner)
+            processes = attribute_processes(reading.processes, known)
+        allocations = tuple(known.allocations)
         if self._providers.holders_are_processes:
             processes, allocations = assign_process_holders(processes, identities)
         return Snapshot(
@@ -103,6 +103,7 @@ class NodeSource:
             failures=tuple(runner.failures),
             holders_are_processes=self._providers.holders_are_processes,
             allocations_kept=len(self._claims.kept),
+            unlisted_devices=tuple(self._init_gpus.count_unlisted(pods)) if claims_known else (),
         )
 
     def release(self, *, seconds: float) -> None:
@@ -170,10 +171,34 @@ class NodeSource:
             runner.fail(Failure("kubelet", _NO_RUNNING_POD_LISTED))
         return claims.is_known(now)
 
+    def _join(
+        self,
+        reading: NvmlReading,
+        identities: Mapping[int, ProcessIdentity],
+        pods: Mapping[str, Pod],
+        *,
+        claims_known: bool,
+        now: float,
+        runner: CollectorRunner,
+    ) -> AttributionInput:
+        """What is known about processes, pods and allocations."""
+        resolution = self._resolve(reading, pods, runner)
+        unlisted = [each.container for each in self._init_gpus.count_unlisted(pods)]
+        known = AttributionInput(
+            identities,
+            pods,
+            resolution.allocations,
+            allocations_known=claims_known,
+            unplaced=resolution.unplaced | self._claims.unlisted,
+            reserving=frozenset((each.namespace, each.pod) for each in unlisted),
+        )
+        return self._holder_uids.identify(reading.processes, known, now=now)
+
     def _resolve(self, reading: NvmlReading, pods: Mapping[str, Pod], runner: CollectorRunner) -> Resolution:
+        claims = (*self._claims.claims, *self._init_gpus.claims_besides(self._claims.claims))
         resolution = runner.run(
             "shares",
-            lambda: self._resolver.resolve(self._claims.claims, pods, reading.readings, ratio=self._read_ratio()),
+            lambda: self._resolver.resolve(claims, pods, reading.readings, ratio=self._read_ratio()),
             Resolution(),
         )
         if resolution.unresolved and reading.readings:  # without NVML no id resolves; that failure is recorded

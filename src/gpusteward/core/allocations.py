@@ -30,3 +30,12 @@ class Allocation:
     memory_limit_bytes: int | None = None
     core_limit_ratio: float | None = None
     claim: tuple[tuple[str, str], ...] = ()  # dra_* labels of a dynamic resource claim
+
+
+@dataclass(frozen=True, slots=True)
+class UnlistedDevices:
+    """Devices that a pod holds and the kubelet does not list: which GPU they are is unknown."""
+
+    container: Container  # without a name
+    resource: str
+    count: int

@@ -188,6 +188,11 @@ ALLOCATIONS_KEPT = _gauge(
     NODE,
     "Devices of running pods that the kubelet's last response lacks, as after its restart; absent if there are none.",
 )
+UNLISTED_DEVICES = _gauge(
+    "unlisted_devices",
+    ("node", "namespace", "pod", "pod_uid", "resource"),
+    "Devices that init containers took for the life of the pod and the kubelet does not list: their GPU is unknown.",
+)
 
 VGPU_LABELS = ("gpu_id", "pod", "namespace")
 POD_SM = Metric(

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gpusteward.core.allocations import Allocation
+from gpusteward.core.allocations import Allocation, UnlistedDevices
 from gpusteward.core.gpus import GpuProcess, GpuReading
 
 
@@ -29,3 +29,4 @@ class Snapshot:
     failures: tuple[Failure, ...] = ()
     holders_are_processes: bool = False  # no Kubernetes: a GPU is attributed to the processes running on it
     allocations_kept: int = 0  # claims of pods that run although the kubelet's last response lacks them
+    unlisted_devices: tuple[UnlistedDevices, ...] = ()  # of init containers

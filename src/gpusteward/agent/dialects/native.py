@@ -11,6 +11,7 @@ from gpusteward.core.containers import Container
 from gpusteward.core.exposition import Family, FamilyBuilder, LabelCache, Labels, Samples
 from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading
 from gpusteward.core.signals import SIGNALS, Scope
+from gpusteward.core.snapshots import Snapshot
 from gpusteward.core.usage_split import GpuSplit, Part
 
 _NO_CONTAINER = Container()
@@ -39,6 +40,7 @@ class NativeDialect:
         node = self._labels.render((("node", view.snapshot.node),))
         rows = builder.rows(metrics.ALLOCATIONS_KNOWN, metrics.ALLOCATIONS_KEPT)
         rows.write(node, int(view.snapshot.allocations_known), view.snapshot.allocations_kept or None)
+        self._write_unlisted(builder, view.snapshot)
         return builder.families()
 
     def _write_readings(self, builder: FamilyBuilder, readings: Sequence[GpuReading]) -> None:
@@ -111,6 +113,13 @@ class NativeDialect:
             own, with_terms = self._labels.get_or_render_all(key, partial(_labels_of_allocation, each, gpu, pod_labels))
             info.write(with_terms, 1)
             rows.write(own, each.memory_limit_bytes, each.core_limit_ratio, holder.started_at)
+
+    def _write_unlisted(self, builder: FamilyBuilder, snapshot: Snapshot) -> None:
+        rows = builder.rows(metrics.UNLISTED_DEVICES)
+        for each in snapshot.unlisted_devices:
+            pod = each.container
+            names = (("namespace", pod.namespace), ("pod", pod.pod), ("pod_uid", pod.pod_uid))
+            rows.write(self._labels.render((("node", snapshot.node), *names, ("resource", each.resource))), each.count)
 
     def _write_processes(
         self, builder: FamilyBuilder, processes: Sequence[GpuProcess], gpus: Mapping[str, Gpu]

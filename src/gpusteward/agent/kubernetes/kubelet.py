@@ -38,7 +38,7 @@ class PodResources:
     ) -> None:
         """`resource_names` are accepted in addition to `claims.RESOURCE_NAMES`, exact or with a `*` at the end."""
         self._path = str(socket_path)
-        self._accepts = accept_names(resource_names)
+        self.accepts = accept_names(resource_names)
         self._timeout_seconds = timeout_seconds
         self._lock = threading.Lock()
         self._connection: GrpcConnection | None = None
@@ -57,7 +57,7 @@ class PodResources:
             if self._is_closed:
                 raise SourceError("the connection to the kubelet is closed")
             try:
-                return decode_listing(decode(self._query(), ListPodResourcesResponse), self._accepts)
+                return decode_listing(decode(self._query(), ListPodResourcesResponse), self.accepts)
             except (OSError, ValueError, ProtocolError, MessageTooLargeError, StatusError) as error:
                 raise SourceError(self._explain(error)) from error
 

@@ -7,6 +7,7 @@ from datetime import datetime
 
 import msgspec
 
+from gpusteward.agent.kubernetes.init_devices import ContainerSpec, InitDevices, find_init_devices
 from gpusteward.core.containers import Container, Workload, find_user
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.kubernetes.owners import Owner, find_workload
@@ -47,6 +48,7 @@ class Pod:
     init_container_names: tuple[str, ...] = ()
     finished_init_containers: frozenset[str] = frozenset()
     static_uid: str = ""
+    init_devices: InitDevices | None = None  # devices that the kubelet does not list
 
     @property
     def is_finished(self) -> bool:
@@ -76,13 +78,9 @@ class _Metadata(msgspec.Struct, rename="camel"):
     owner_references: list[Owner] | None = None
 
 
-class _Named(msgspec.Struct):
-    name: str = ""
-
-
 class _Spec(msgspec.Struct, rename="camel"):
-    containers: list[_Named] | None = None
-    init_containers: list[_Named] | None = None
+    containers: list[ContainerSpec] | None = None
+    init_containers: list[ContainerSpec] | None = None
 
 
 class _Present(msgspec.Struct):
@@ -142,6 +140,7 @@ class PodDecoder:
             init_container_names=_names(record.spec.init_containers),
             finished_init_containers=_finished(status.init_container_statuses),
             static_uid=annotations.get(STATIC_POD_UID, ""),
+            init_devices=find_init_devices(record.spec.init_containers or (), record.spec.containers or ()),
         )
 
     def _export(self, labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -159,7 +158,7 @@ def _keep(texts: Mapping[str, str], prefixes: tuple[str, ...]) -> dict[str, str]
     return {name: text for name, text in texts.items() if name.startswith(prefixes)}
 
 
-def _names(containers: Sequence[_Named] | None) -> tuple[str, ...]:
+def _names(containers: Sequence[ContainerSpec] | None) -> tuple[str, ...]:
     return tuple(container.name for container in containers or ())
 
 

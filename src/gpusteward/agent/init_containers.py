@@ -1,0 +1,77 @@
+"""GPUs of init containers, which the kubelet does not list: found by the processes of the init container.
+
+A process proves the GPU of its container while it runs, and the pod keeps that GPU until it ends. Without a process
+only the number of GPUs is known, from the spec of the pod.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from gpusteward.agent.attribution import group_by_gpu, has_exclusive_holder
+from gpusteward.agent.kubernetes.claims import DRA_DRIVER, Claim
+from gpusteward.agent.kubernetes.pod_records import Pod
+from gpusteward.agent.shares.annotations import read_grants
+from gpusteward.core.allocations import Allocation, UnlistedDevices
+from gpusteward.core.gpus import GpuProcess
+
+
+class InitContainerGpus:
+    """Remembers which GPU an init container used."""
+
+    def __init__(self, accepts: Callable[[str], bool]) -> None:
+        """`accepts`: whether a resource is a GPU."""
+        self._accepts = accepts
+        self._claims: dict[str, dict[str, Claim]] = {}  # pod uid -> GPU uuid -> claim
+
+    def forget_ended(self, pods: Mapping[str, Pod]) -> None:
+        """Drop the GPUs of pods that have ended."""
+        self._claims = {uid: own for uid, own in self._claims.items() if uid in pods and not pods[uid].is_finished}
+
+    def claims_besides(self, listed: Sequence[Claim]) -> tuple[Claim, ...]:
+        """The claims found, without those on GPUs that the kubelet lists for somebody."""
+        taken = {claim.device_id for claim in listed}
+        return tuple(claim for own in self._claims.values() for uuid, claim in own.items() if uuid not in taken)
+
+    def learn(
+        self, processes: Sequence[GpuProcess], allocations: Sequence[Allocation], pods: Mapping[str, Pod]
+    ) -> bool:
+        """Add the GPUs that init containers use now. Returns whether there are any."""
+        holders = group_by_gpu(allocations)
+        found: dict[str, dict[str, Claim]] = {}
+        for process in processes:
+            pod = pods.get(process.pod_uid)
+            claim = self._find_claim(process, pod, holders.get(process.gpu_uuid, ())) if pod else None
+            if pod and claim:
+                found.setdefault(pod.uid, {})[process.gpu_uuid] = claim
+        fitting = {uid: claims for uid, claims in found.items() if self._fits(pods[uid], len(claims))}
+        for uid, claims in fitting.items():
+            self._claims.setdefault(uid, {}).update(claims)
+        return bool(fitting)
+
+    def count_unlisted(self, pods: Mapping[str, Pod]) -> Iterator[UnlistedDevices]:
+        """Devices of init containers whose GPU is still unknown, by pod and resource."""
+        for pod in {pod.uid: pod for pod in pods.values() if pod.init_devices and not pod.is_finished}.values():
+            found = len(self._claims.get(pod.uid, ()))
+            for resource, count in self._counts(pod).items():
+                if count > found:
+                    yield UnlistedDevices(pod.container(""), resource, count - found)
+                found = max(0, found - count)
+
+    def _find_claim(self, process: GpuProcess, pod: Pod, holders: Sequence[Allocation]) -> Claim | None:
+        """The claim of an init container on the GPU of its process, unless that GPU is listed for a pod."""
+        container = process.container
+        if container is None or pod.init_devices is None or read_grants(pod):
+            return None
+        is_own = any((each.container.namespace, each.container.pod) == (pod.namespace, pod.name) for each in holders)
+        if container.name not in pod.init_devices.containers or is_own or has_exclusive_holder(holders):
+            return None
+        resource = next(iter(self._counts(pod)), DRA_DRIVER)
+        return Claim(pod.namespace, pod.name, container.name, resource, process.gpu_uuid)
+
+    def _fits(self, pod: Pod, added: int) -> bool:
+        """Whether the pod may have that many more. Otherwise its processes are not confined to its devices."""
+        room = sum(self._counts(pod).values()) - len(self._claims.get(pod.uid, ()))
+        return added <= room or (pod.init_devices is not None and pod.init_devices.has_claims)
+
+    def _counts(self, pod: Pod) -> dict[str, int]:
+        counts = pod.init_devices.counts if pod.init_devices else {}
+        return {resource: count for resource, count in counts.items() if self._accepts(resource)}
