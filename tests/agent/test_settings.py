@@ -146,15 +146,52 @@ def test_an_error_names_the_setting_the_value_its_origin_and_what_to_write(
 
 def test_flags_that_mean_nothing_here_are_accepted_and_remembered() -> None:
     settings = read(
-        "-r", "localhost:5555", "--enable-dcgm-log", "-s=f", "--dump-retention", "3", DCGM_HPC_JOB_MAPPING_DIR="/x"
+        "--cpu-devices", "f", "--enable-dcgm-log", "-s=f", "--dump-retention", "3", DCGM_HPC_JOB_MAPPING_DIR="/x"
     )
     assert set(settings.ignored) == {
-        "--remote-hostengine-info",
+        "--cpu-devices",
         "--enable-dcgm-log",
         "--switch-devices",
         "--dump-retention",
         "DCGM_HPC_JOB_MAPPING_DIR",
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "address"),
+    [
+        ("node-1:5555", "tcp", "node-1:5555"),
+        ("nvidia-dcgm", "tcp", "nvidia-dcgm:5555"),
+        ("10.0.0.7:5556", "tcp", "10.0.0.7:5556"),
+        ("[::1]:5555", "tcp", "[::1]:5555"),
+        ("tcp://localhost:5555", "tcp", "localhost:5555"),
+        ("unix:/run/nvidia/dcgm.sock", "unix", "/run/nvidia/dcgm.sock"),
+        ("unix:///run/nvidia/dcgm.sock", "unix", "/run/nvidia/dcgm.sock"),
+        ("auto", "auto", ""),
+        ("embedded", "embedded", ""),
+    ],
+)
+def test_a_hostengine_is_read_from_our_flag_and_dcgm_exporters(text: str, kind: str, address: str) -> None:
+    for settings in (
+        read("--dcgm-hostengine", text),
+        read("-r", text),
+        read(f"--remote-hostengine-info={text}"),
+        read(DCGM_REMOTE_HOSTENGINE_INFO=text),
+        read(GPUSTEWARD_DCGM_HOSTENGINE=text),
+    ):
+        assert settings.dcgm_hostengine == (kind, address)
+        assert settings.ignored == ()
+
+
+def test_without_a_flag_there_is_no_hostengine() -> None:
+    assert read().dcgm_hostengine is None
+    assert read(DCGM_REMOTE_HOSTENGINE_INFO="").dcgm_hostengine is None
+
+
+@pytest.mark.parametrize("text", ["5555", "host:99999", "unix:relative/path", "vsock://2:5555", "a host", "http://x:1"])
+def test_an_invalid_hostengine_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"HOST:PORT, unix:PATH, embedded or auto"):
+        read("--dcgm-hostengine", text)
 
 
 def test_flags_that_are_always_in_effect_are_not_reported_as_ignored() -> None:

@@ -63,13 +63,13 @@ def test_a_missing_library_is_reported_with_the_extra_that_installs_it(tmp_path:
         "            raise ModuleNotFoundError(\"No module named 'pynvml'\", name='pynvml')\n"
         "sys.meta_path.insert(0, Blocker())\n"
     )
-    program = "import blocker, sys; from gpusteward.cli.main import main; sys.exit(main(['agent', '-r', 'x:5555']))"
+    program = "import blocker, sys; from gpusteward.cli.main import main; sys.exit(main(['agent', '-p', 'f']))"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 2
     warning, message = done.stderr.splitlines()
-    assert "WARNING flags_ignored flags=--remote-hostengine-info" in warning
+    assert "WARNING flags_ignored flags=--cpu-devices" in warning
     assert message == "gpusteward: 'pynvml' is not installed: pip install 'gpusteward[agent]'"
 
 

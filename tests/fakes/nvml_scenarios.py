@@ -138,6 +138,7 @@ def h100(index: int) -> FakeGpu:
     gpu.numbers |= {"gpm_supported": 1, "sm_mhz": 1980, "max_sm_mhz": 1980, "memory_mhz": 2619}
     gpu.numbers |= {"power_limit_mw": 700_000, "enforced_power_limit_mw": 700_000, "pcie_generation": 5}
     gpu.gpm |= {1: 61.5, 2: 58.0, 3: 30.25, 5: 44.0, 10: 25.0, 11: 0.0, 12: 12.5, 13: 3.0}
+    gpu.gpm |= {4: 9.0, 6: 1.0, 7: 42.0, 9: 2.0}
     gpu.gpm |= {20: 100.0, 21: 200.0, 60: 3000.0, 61: 1500.0}
     return gpu
 

@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpusteward import __version__
 from gpusteward.agent.collection import Collection, CollectionThread, Dialect, DialectSet
@@ -31,6 +32,9 @@ from gpusteward.http_server.web_config import WebConfig, WebConfigFile
 from gpusteward.kubernetes.api import SERVICE_ACCOUNT, ApiServer
 from gpusteward.logs import Log
 from gpusteward.process_memory import limit_malloc_arenas
+
+if TYPE_CHECKING:
+    from gpusteward.agent.dcgm.client import Dcgm
 
 log = Log(__name__)
 
@@ -116,13 +120,14 @@ def build_source(settings: AgentSettings, api: ApiServer | None) -> SnapshotSour
 
         return SimulatedSource(settings.node_name, seed=settings.simulate_seed, loads=settings.simulate_loads)
     if settings.holders == "processes":
-        alone = NodeProviders(ProcessTable(settings.proc), holders_are_processes=True)
+        alone = NodeProviders(ProcessTable(settings.proc), dcgm=_find_dcgm(settings), holders_are_processes=True)
         return NodeSource(settings.node_name, Nvml(settings.node_name), alone)
     providers = NodeProviders(
         proc=ProcessTable(settings.proc),
         kubelet=_find_kubelet(settings),
         pods=PodWatch(api, settings.node_name, label_patterns=_label_patterns(settings)) if api else None,
         ratio=RatioFile(settings.ratio_file) if settings.ratio_file else None,
+        dcgm=_find_dcgm(settings),
     )
     if providers.pods is not None:
         providers.pods.start()
@@ -172,6 +177,16 @@ def _find_kubelet(settings: AgentSettings) -> PodResources | None:
     if settings.kubernetes is False or (settings.kubernetes is None and not socket.parent.is_dir()):
         return None
     return PodResources(socket, resource_names=settings.nvidia_resource_names)
+
+
+def _find_dcgm(settings: AgentSettings) -> "Dcgm | None":
+    hostengine, interval = settings.dcgm_hostengine, settings.interval_seconds
+    if hostengine is None:
+        return None
+    from gpusteward.agent.dcgm.client import Dcgm
+    from gpusteward.agent.dcgm.reader import DcgmReader
+
+    return Dcgm(DcgmReader(hostengine, interval_seconds=interval), interval_seconds=interval)
 
 
 def _find_fields(settings: AgentSettings, api: ApiServer | None) -> FieldConfigMap | FieldFile | None:

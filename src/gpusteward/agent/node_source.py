@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gpusteward.agent.attribution import AttributionInput, assign_process_holders, attribute_processes
 from gpusteward.agent.collector_runner import CollectorRunner
@@ -19,6 +19,9 @@ from gpusteward.agent.shares.ratio_file import RatioFile
 from gpusteward.agent.shares.resolver import Resolution, Resolver
 from gpusteward.core.errors import SourceError
 from gpusteward.core.snapshots import Failure, Snapshot
+
+if TYPE_CHECKING:
+    from gpusteward.agent.dcgm.client import Dcgm  # imported only where a hostengine is configured
 
 __all__ = ["CLAIMS_REFRESH_SECONDS", "CLAIMS_VALID_SECONDS", "NodeProviders", "NodeSource", "SnapshotSource"]
 
@@ -58,6 +61,7 @@ class NodeProviders:
     kubelet: PodResources | None = None
     pods: PodWatch | None = None
     ratio: RatioFile | None = None
+    dcgm: "Dcgm | None" = None
     holders_are_processes: bool = False  # no Kubernetes: a GPU is attributed to the processes running on it
 
 
@@ -81,6 +85,7 @@ class NodeSource:
         reading = runner.run("nvml", lambda: self._read_nvml(wanted, now), NvmlReading())
         for failure in reading.failures:
             runner.fail(self._adapt_advice(failure))
+        reading = self._add_profiling(reading, wanted, now=now, runner=runner)
         identities = self._identify(reading, runner)
         pods = self._read_pods(runner)
         claims_known = self._read_claims(pods, now=now, runner=runner)
@@ -108,6 +113,8 @@ class NodeSource:
 
     def release(self, *, seconds: float) -> None:
         self._nvml.release()  # takes up to a second while the driver waits for events
+        if self._providers.dcgm is not None:
+            self._providers.dcgm.close()  # an embedded engine uses the driver too
         self._release_seconds, self._released_at = seconds, None
 
     def close(self) -> None:
@@ -115,6 +122,8 @@ class NodeSource:
             self._providers.pods.stop()
         if self._providers.kubelet is not None:
             self._providers.kubelet.close()
+        if self._providers.dcgm is not None:
+            self._providers.dcgm.close()
         self._nvml.release()
 
     def _read_nvml(self, wanted: frozenset[str], now: float) -> NvmlReading:
@@ -124,6 +133,20 @@ class NodeSource:
         if self._released_at <= now < until:  # earlier than that, the clock was set back
             raise SourceError(f"NVML is released on request until {time.strftime('%H:%M:%SZ', time.gmtime(until))}")
         return self._nvml.read(wanted, peers="peer_status" in wanted)
+
+    def _add_profiling(
+        self, reading: NvmlReading, wanted: frozenset[str], *, now: float, runner: CollectorRunner
+    ) -> NvmlReading:
+        """Add what NVML cannot profile, if there is a DCGM hostengine."""
+        dcgm = self._providers.dcgm
+        if dcgm is None:
+            return reading
+        profiled = runner.run("dcgm", lambda: dcgm.read(reading.readings, wanted, now=now), None)
+        if profiled is None:
+            return reading
+        for failure in profiled.failures:
+            runner.fail(failure)
+        return replace(reading, readings=profiled.readings)
 
     def _adapt_advice(self, failure: Failure) -> Failure:
         """Without Kubernetes, replace advice about pods by advice about containers."""

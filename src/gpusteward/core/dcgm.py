@@ -146,6 +146,10 @@ _V49: Mapping[str, tuple[str, Unit | None]] = {
     "DCGM_FI_PROF_PIPE_FP64_ACTIVE": ("DCGM_FI_PROF_FP64_UTIL_RATIO", None),
     "DCGM_FI_PROF_PIPE_FP32_ACTIVE": ("DCGM_FI_PROF_FP32_UTIL_RATIO", None),
     "DCGM_FI_PROF_PIPE_FP16_ACTIVE": ("DCGM_FI_PROF_FP16_UTIL_RATIO", None),
+    "DCGM_FI_PROF_PIPE_TENSOR_IMMA_ACTIVE": ("DCGM_FI_PROF_IMMA_UTIL_RATIO", None),
+    "DCGM_FI_PROF_PIPE_TENSOR_HMMA_ACTIVE": ("DCGM_FI_PROF_HMMA_UTIL_RATIO", None),
+    "DCGM_FI_PROF_PIPE_TENSOR_DFMA_ACTIVE": ("DCGM_FI_PROF_DFMA_UTIL_RATIO", None),
+    "DCGM_FI_PROF_PIPE_INT_ACTIVE": ("DCGM_FI_PROF_INT_UTIL_RATIO", None),
 }
 """Names changed in dcgm-exporter 4.9, with the new unit if that changed too."""
 
@@ -236,6 +240,10 @@ OPTIONAL_FIELDS: tuple[DcgmField, ...] = (
     _gauge("DCGM_FI_PROF_PIPE_FP64_ACTIVE", 1006, Unit.RATIO, "fp64_ratio"),
     _gauge("DCGM_FI_PROF_PIPE_FP32_ACTIVE", 1007, Unit.RATIO, "fp32_ratio"),
     _gauge("DCGM_FI_PROF_PIPE_FP16_ACTIVE", 1008, Unit.RATIO, "fp16_ratio"),
+    _gauge("DCGM_FI_PROF_PIPE_TENSOR_IMMA_ACTIVE", 1013, Unit.RATIO, "tensor_imma_ratio"),
+    _gauge("DCGM_FI_PROF_PIPE_TENSOR_HMMA_ACTIVE", 1014, Unit.RATIO, "tensor_hmma_ratio"),
+    _gauge("DCGM_FI_PROF_PIPE_TENSOR_DFMA_ACTIVE", 1015, Unit.RATIO, "tensor_dfma_ratio"),
+    _gauge("DCGM_FI_PROF_PIPE_INT_ACTIVE", 1016, Unit.RATIO, "integer_ratio"),
     _gauge("DCGM_FI_PROF_NVLINK_TX_BYTES", 1011, Unit.BYTES_PER_SECOND, "nvlink_tx_bytes_per_second"),
     _gauge("DCGM_FI_PROF_NVLINK_RX_BYTES", 1012, Unit.BYTES_PER_SECOND, "nvlink_rx_bytes_per_second"),
 )

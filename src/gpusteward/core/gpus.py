@@ -49,6 +49,7 @@ class GpuReading:
     is_mig_parent: bool = False  # allocations and processes are on its MIG instances
     processes_known: bool = True  # False: the process list could not be read
     is_mps: bool = False  # shared by an MPS server
+    supports_gpm: bool = True  # False: NVML has no profiling signals of it (before Hopper)
     xid_counts: Mapping[int, int] = field(default_factory=dict)  # since the agent started
     clock_event_counts: Mapping[str, int] = field(default_factory=dict)  # rising edges since the agent started
     peer_status: Mapping[int, int] = field(default_factory=dict)  # other GPU's index -> nvmlGpuP2PStatus_t, if wanted

@@ -92,6 +92,10 @@ def _table() -> tuple[Signal, ...]:
         Signal("fp64_ratio", own, "Share of cycles the FP64 pipe was active"),
         Signal("fp32_ratio", own, "Share of cycles the FP32 pipe was active"),
         Signal("fp16_ratio", own, "Share of cycles the FP16 pipe was active"),
+        Signal("tensor_imma_ratio", own, "Share of cycles the tensor pipe ran integer operations"),
+        Signal("tensor_hmma_ratio", own, "Share of cycles the tensor pipe ran FP16 operations"),
+        Signal("tensor_dfma_ratio", own, "Share of cycles the tensor pipe ran FP64 operations"),
+        Signal("integer_ratio", own, "Share of cycles the integer pipe was active"),
         Signal("pcie_tx_bytes_per_second", device, "PCIe bytes sent, headers included"),
         Signal("pcie_rx_bytes_per_second", device, "PCIe bytes received, headers included"),
         Signal("nvlink_tx_bytes_per_second", device, "NVLink bytes sent"),
@@ -101,10 +105,11 @@ def _table() -> tuple[Signal, ...]:
 
 SIGNALS = {signal.name: signal for signal in _table()}
 
-PROFILING = frozenset(
-    f"{name}_ratio" for name in ("gr_engine", "sm_active", "sm_occupancy", "tensor", "dram", "fp64", "fp32", "fp16")
-) | {f"{bus}_{way}_bytes_per_second" for bus in ("pcie", "nvlink") for way in ("tx", "rx")}
-"""Read through GPM: Hopper and newer only."""
+_PIPES = ("tensor", "tensor_imma", "tensor_hmma", "tensor_dfma", "integer", "fp64", "fp32", "fp16")
+PROFILING = frozenset(f"{name}_ratio" for name in ("gr_engine", "sm_active", "sm_occupancy", "dram", *_PIPES)) | {
+    f"{bus}_{way}_bytes_per_second" for bus in ("pcie", "nvlink") for way in ("tx", "rx")
+}
+"""Read through GPM on Hopper and newer, from a DCGM hostengine on older ones."""
 
 CLOCK_EVENTS = {
     0x001: "gpu_idle",

@@ -67,6 +67,9 @@ UNKNOWN_ZONE = Message(
     "unknown time zone; write one such as Asia/Shanghai (the package tzdata has them)",
     "未知时区；请写成 Asia/Shanghai 这样的名称（软件包 tzdata 含全部时区）",
 )
+NOT_A_HOSTENGINE = Message(
+    "write HOST:PORT, unix:PATH, embedded or auto", "请写成 HOST:PORT、unix:PATH、embedded 或 auto"
+)
 NOT_A_CONFIGMAP = Message("write NAMESPACE:NAME of a ConfigMap, or none", "请写成 ConfigMap 的 NAMESPACE:NAME，或 none")
 NOT_A_PATTERN = Message(
     "write regular expressions; {pattern!r} is none: {reason}", "请写成正则表达式；{pattern!r} 不是正则表达式：{reason}"

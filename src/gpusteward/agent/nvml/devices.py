@@ -43,6 +43,10 @@ class Instance:
         yield from self._calls.read(wanted, into)
         yield from self._gpm.read(wanted, into)
 
+    @property
+    def supports_gpm(self) -> bool:
+        return self._gpm.is_supported
+
     def release(self) -> None:
         self._gpm.release()
 
@@ -75,6 +79,10 @@ class Device:
             yield from reader.read(wanted, into)
         self._licence.read(wanted, into)
         yield from self._gpm.read(wanted, into)
+
+    @property
+    def supports_gpm(self) -> bool:
+        return self._gpm.is_supported
 
     def release(self) -> None:
         self.partition.release()

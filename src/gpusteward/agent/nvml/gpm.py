@@ -22,6 +22,10 @@ METRICS = {
     "sm_active_ratio": pynvml.NVML_GPM_METRIC_SM_UTIL,
     "sm_occupancy_ratio": pynvml.NVML_GPM_METRIC_SM_OCCUPANCY,
     "tensor_ratio": pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL,
+    "tensor_imma_ratio": pynvml.NVML_GPM_METRIC_IMMA_TENSOR_UTIL,
+    "tensor_hmma_ratio": pynvml.NVML_GPM_METRIC_HMMA_TENSOR_UTIL,
+    "tensor_dfma_ratio": pynvml.NVML_GPM_METRIC_DFMA_TENSOR_UTIL,
+    "integer_ratio": pynvml.NVML_GPM_METRIC_INTEGER_UTIL,
     "dram_ratio": pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL,
     "fp64_ratio": pynvml.NVML_GPM_METRIC_FP64_UTIL,
     "fp32_ratio": pynvml.NVML_GPM_METRIC_FP32_UTIL,
@@ -50,7 +54,7 @@ class GpmReader:
     """Profiles one device or GPU instance: keeps the last sample and compares it with the next."""
 
     def __init__(self, device: Handle, gpu_instance_id: int | None = None) -> None:
-        self._is_supported = supports_gpm(device)
+        self.is_supported = supports_gpm(device)
         is_whole = gpu_instance_id is None
         self._sample = find_function("nvmlGpmSampleGet" if is_whole else "nvmlGpmMigSampleGet")
         self._arguments = (device,) if is_whole else (device, gpu_instance_id)
@@ -66,7 +70,7 @@ class GpmReader:
 
         Raises GpuLostError, DriverGoneError.
         """
-        if not self._is_supported:
+        if not self.is_supported:
             return
         if wanted is not self._wanted and wanted != self._wanted:
             self._prepare(wanted)
@@ -74,7 +78,7 @@ class GpmReader:
             return
         code = self._take_sample(into)
         if code in UNSUPPORTED:
-            self._is_supported = False
+            self.is_supported = False
         elif code and not is_absent(code):
             raise_if_fatal(code)
             yield f"GPM: {describe(code)}"

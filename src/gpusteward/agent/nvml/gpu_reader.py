@@ -79,13 +79,13 @@ class GpuReader:
         result.fail("nvml", reasons, uuid=device.gpu.uuid)
         self.counters.xids.place(device.gpu.uuid, [each.gpu for each in device.partition.instances.values()])
         if device.partition.is_on:
-            self._add(device.gpu, signals, GpuProcessList(), result=result, is_mig_parent=True)
+            self._add(device, signals, GpuProcessList(), result=result, is_mig_parent=True)
             for instance in device.partition.instances.values():
                 self._read_instance(instance, signals, result)
         else:
             processes = self.process_lists.read(device.handle)
             processes.detect_hidden_processes(signals)
-            self._add(device.gpu, signals, processes, result=result)
+            self._add(device, signals, processes, result=result)
             utilization = (
                 device.process_utilization.read(lambda: _is_busy(device, signals)) if processes.memory else None
             )
@@ -97,19 +97,19 @@ class GpuReader:
         result.fail("nvml", instance.read(self.wanted_instance_signals, signals), uuid=instance.gpu.uuid)
         processes = self.process_lists.read(instance.handle)
         processes.detect_hidden_processes(signals)
-        self._add(instance.gpu, signals, processes, result=result)
+        self._add(instance, signals, processes, result=result)
         _add_processes(instance.gpu, processes, None, result=result)  # NVML has no process utilization on MIG
 
     def _add(
         self,
-        gpu: Gpu,
+        device: Device | Instance,
         signals: dict[str, float],
         processes: GpuProcessList,
         *,
         result: ReadResult,
         is_mig_parent: bool = False,
     ) -> None:
-        counters = self.counters
+        gpu, counters = device.gpu, self.counters
         signals |= self._last_xid(gpu)
         mask = signals.get("clock_event_reasons")
         clock_events = counters.clocks.update(gpu.uuid, mask) if mask is not None and gpu.mig is None else {}
@@ -119,6 +119,7 @@ class GpuReader:
             is_mig_parent=is_mig_parent,
             processes_known=processes.is_known,
             is_mps=processes.is_mps,
+            supports_gpm=device.supports_gpm,
             xid_counts=counters.xids.counts(gpu),
             clock_event_counts=clock_events,
         )

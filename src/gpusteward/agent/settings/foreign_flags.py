@@ -1,7 +1,7 @@
 """dcgm-exporter's flags that are no settings here: another spelling, always on, or without meaning."""
 
 from gpusteward.agent.settings.flags import Group, Setting
-from gpusteward.agent.settings.values import one_of, parse_collect_interval, parse_switch
+from gpusteward.agent.settings.values import one_of, parse_collect_interval, parse_hostengine, parse_switch
 
 
 def _accept(flags: str, environment: str, about: str, *, switch: bool = False, group: Group = Group.IGNORED) -> Setting:
@@ -31,6 +31,14 @@ FOREIGN_FLAGS: tuple[Setting, ...] = (
         group=Group.COMPATIBLE,
     ),
     Setting(
+        name="dcgm_hostengine",
+        flags=("--remote-hostengine-info", "-r"),
+        environment=("DCGM_REMOTE_HOSTENGINE_INFO",),
+        parse=parse_hostengine,
+        about="The same as --dcgm-hostengine.",
+        group=Group.COMPATIBLE,
+    ),
+    Setting(
         name="",
         flags=("--kubernetes-gpu-id-type",),
         environment=("DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE",),
@@ -57,7 +65,6 @@ FOREIGN_FLAGS: tuple[Setting, ...] = (
     _accept("--watch-max-keep-samples", "DCGM_EXPORTER_WATCH_MAX_KEEP_SAMPLES", _NO_DCGM),
     _accept("--cpu-devices -p", "DCGM_EXPORTER_CPU_DEVICES_STR", _OTHER_ENTITIES),
     _accept("--switch-devices -s", "DCGM_EXPORTER_OTHER_DEVICES_STR", _OTHER_ENTITIES),
-    _accept("--remote-hostengine-info -r", "DCGM_REMOTE_HOSTENGINE_INFO", _NO_DCGM),
     _accept("--fake-gpus", "DCGM_EXPORTER_USE_FAKE_GPUS", "See --source simulated.", switch=True),
     _accept("--web-systemd-socket", "DCGM_EXPORTER_SYSTEMD_SOCKET", "Sockets are not inherited.", switch=True),
     _accept("--enable-dcgm-log", "DCGM_EXPORTER_ENABLE_DCGM_LOG", _NO_DCGM, switch=True),

@@ -14,9 +14,11 @@ from gpusteward.agent.settings.flags import Group, Setting, read_given, row_of, 
 from gpusteward.agent.settings.foreign_flags import FOREIGN_FLAGS
 from gpusteward.agent.settings.values import (
     ConfigMapName,
+    Hostengine,
     number_between,
     one_of,
     parse_configmap,
+    parse_hostengine,
     parse_lines,
     parse_list,
     parse_patterns,
@@ -82,6 +84,13 @@ class AgentSettings:
         "--dcgm-names",
         parse=one_of("classic", "v4.9", "both"),
         about="Names and units of the dcgm dialect: classic, as renamed in dcgm-exporter 4.9, or both.",
+    )
+    dcgm_hostengine: Hostengine | None = setting(
+        None,
+        "--dcgm-hostengine",
+        parse=parse_hostengine,
+        default_text="none",
+        about="DCGM hostengine for profiling fields of GPUs before Hopper: HOST:5555, unix:PATH, embedded, auto.",
     )
     hostname_label: Literal["Hostname", "hostname", "both"] = setting(
         "Hostname",

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from gpusteward.core.did_you_mean import make_suggestion
 from gpusteward.core.messages import Message
@@ -18,6 +18,18 @@ class ConfigMapName(NamedTuple):
     namespace: str
     name: str
 
+
+class Hostengine(NamedTuple):
+    """A DCGM hostengine: at a TCP or Unix address, embedded in this process, or the one that is found (`auto`)."""
+
+    kind: Literal["tcp", "unix", "embedded", "auto"]
+    address: str = ""  # HOST:PORT or a path
+
+    def __str__(self) -> str:
+        return f"unix:{self.address}" if self.kind == "unix" else self.address or self.kind
+
+
+HOSTENGINE_PORT = 5555
 
 _SWITCHES = {"true": True, "t": True, "1": True, "yes": True} | {"false": False, "f": False, "0": False, "no": False}
 
@@ -45,6 +57,23 @@ def parse_configmap(text: str) -> ConfigMapName | None:
     if not namespace or not name or ":" in name:
         raise InvalidSettingError(messages.NOT_A_CONFIGMAP)
     return ConfigMapName(namespace, name)
+
+
+_TCP = re.compile(r"(?:tcp://)?(?P<host>\[[0-9a-fA-F:.%]+\]|(?![0-9]+$)[\w.-]+)(?::(?P<port>[0-9]{1,5}))?")
+
+
+def parse_hostengine(text: str) -> Hostengine:
+    """`auto`, `embedded`, `HOST`, `HOST:PORT`, `unix:PATH` or dcgm-exporter's `unix://PATH`."""
+    word = text.strip()
+    if word.lower() in ("auto", "embedded"):
+        return Hostengine("auto" if word.lower() == "auto" else "embedded")
+    if word.startswith("unix:"):
+        path = word.removeprefix("unix:").removeprefix("//")
+        if path.startswith("/"):
+            return Hostengine("unix", path)
+    elif (match := _TCP.fullmatch(word)) and int(match["port"] or HOSTENGINE_PORT) <= 65535:
+        return Hostengine("tcp", f"{match['host']}:{match['port'] or HOSTENGINE_PORT}")
+    raise InvalidSettingError(messages.NOT_A_HOSTENGINE)
 
 
 def parse_url(text: str) -> str:

@@ -1,0 +1,134 @@
+"""`Dcgm`: adds profiling signals to the readings of GPUs that NVML cannot profile."""
+
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gpusteward.agent.dcgm.reader import DcgmReader, DcgmResult
+from gpusteward.agent.dcgm.session import SIGNALS, Sample, Target
+from gpusteward.core.gpus import GpuReading
+from gpusteward.core.signals import SIGNALS as ALL_SIGNALS
+from gpusteward.core.signals import Scope
+from gpusteward.core.snapshots import Failure
+from gpusteward.messages import dcgm_errors as messages
+
+VALID_INTERVALS = 2
+"""How old a value may be; an older one is unknown."""
+
+WAIT_SECONDS = 1.0
+"""How long a cycle waits for the hostengine, at most half an interval. A hostengine that hangs is waited for once."""
+
+CLOSE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class DcgmReading:
+    """The readings, with the signals of the hostengine; failures."""
+
+    readings: tuple[GpuReading, ...]
+    failures: Sequence[Failure] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    targets: tuple[Target, ...] = ()
+    fields: frozenset[int] = frozenset()
+    now: float = 0.0
+    is_close: bool = False
+
+
+class Dcgm:
+    """A DCGM hostengine, read by a thread of its own, which starts when there is a GPU to read."""
+
+    def __init__(self, reader: DcgmReader, *, interval_seconds: float) -> None:
+        self._reader = reader
+        self._interval = interval_seconds
+        self._changed = threading.Condition()
+        self._request: _Request | None = None  # what the thread works on
+        self._result = DcgmResult()
+        self._thread: threading.Thread | None = None
+
+    def read(self, readings: tuple[GpuReading, ...], wanted: frozenset[str], *, now: float) -> DcgmReading:
+        """Add the wanted signals that NVML lacks. Waits for the hostengine for a moment at most."""
+        targets = list_targets(readings)
+        fields = frozenset(number for number, signal in SIGNALS.items() if signal in wanted)
+        if not targets or not fields:
+            return DcgmReading(readings)
+        result = self._ask(_Request(targets, fields, now))
+        return DcgmReading(tuple(self._add(each, result, now) for each in readings), result.failures)
+
+    def close(self) -> None:
+        """Close the session, which frees the driver where the engine is embedded. The next read opens a new one."""
+        with self._changed:
+            if self._thread is None or not self._changed.wait_for(lambda: self._request is None, CLOSE_SECONDS):
+                return
+            self._request = _Request(is_close=True)
+            self._start_thread()
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._request is None, CLOSE_SECONDS)
+
+    def _ask(self, request: _Request) -> DcgmResult:
+        """The result of this request, or the last one if the thread does not respond in time."""
+        with self._changed:
+            if self._request is None:
+                self._request = request
+                self._start_thread()
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._request is None, min(WAIT_SECONDS, self._interval / 2))
+            waiting = self._request
+            if waiting is None or 0 <= request.now - waiting.now <= VALID_INTERVALS * self._interval:
+                return self._result
+            reason = messages.NOT_RESPONDING.text("en", hostengine=self._reader.hostengine)
+            return replace(self._result, failures=(Failure("dcgm", reason),))
+
+    def _start_thread(self) -> None:
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._run, name="dcgm", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        """Serve requests until the session is closed."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._request is not None)
+                request = self._request or _Request()
+            result = DcgmResult(failures=(Failure("dcgm", messages.READ_FAILED.text("en")),))
+            try:
+                if request.is_close:
+                    self._reader.close()
+                    return
+                result = self._reader.read(request.targets, request.fields, now=request.now)
+            finally:
+                with self._changed:
+                    self._request, self._result = None, result
+                    if request.is_close:
+                        self._result, self._thread = DcgmResult(), None
+                    self._changed.notify_all()
+
+    def _add(self, reading: GpuReading, result: DcgmResult, now: float) -> GpuReading:
+        samples = result.samples.get(reading.gpu.uuid, {})
+        added = {name: each.value for name, each in samples.items() if self._is_valid(name, each, reading, now)}
+        return replace(reading, signals={**added, **reading.signals}) if added else reading
+
+    def _is_valid(self, name: str, sample: Sample, reading: GpuReading, now: float) -> bool:
+        is_own = reading.gpu.mig is None or ALL_SIGNALS[name].scope is Scope.INSTANCE
+        return is_own and abs(now - sample.taken_at) <= VALID_INTERVALS * self._interval
+
+
+def list_targets(readings: Sequence[GpuReading]) -> tuple[Target, ...]:
+    """The GPUs and MIG instances that NVML cannot profile.
+
+    A GPU instance with several compute instances is left out: its values belong to none of them.
+    """
+    own = [each for each in readings if not each.lost and not each.supports_gpm]
+    sizes = Counter(_instance(each) for each in own)
+    return tuple(
+        Target(each.gpu.uuid, each.gpu.device_uuid, each.gpu.mig.gpu_instance_id if each.gpu.mig else None)
+        for each in own
+        if sizes[_instance(each)] == 1
+    )
+
+
+def _instance(reading: GpuReading) -> tuple[str, int | None]:
+    return reading.gpu.device_uuid, reading.gpu.mig.gpu_instance_id if reading.gpu.mig else None

@@ -1,0 +1,288 @@
+"""A session of DCGM: an open connection to a hostengine, the GPUs it knows, and the fields that are watched."""
+
+import ctypes
+import math
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from gpusteward.agent.dcgm.library import (
+    ENTITY_GPU,
+    ENTITY_GPU_INSTANCE,
+    FIELD_UUID,
+    GROUP_EMPTY,
+    LIVE_DATA,
+    LOST,
+    MAX_GPUS,
+    OPERATION_MODE_AUTO,
+    TYPE_DOUBLE,
+    TYPE_INTEGER,
+    UNSUPPORTED,
+    ConnectParameters,
+    DcgmError,
+    Entity,
+    FieldValue,
+    Library,
+    MetricGroups,
+    MigHierarchy,
+    VersionInfo,
+    with_version,
+)
+from gpusteward.agent.settings.values import Hostengine
+from gpusteward.core.dcgm import FIELDS
+from gpusteward.core.signals import PROFILING
+from gpusteward.core.snapshots import Failure
+from gpusteward.logs import Log
+from gpusteward.messages import dcgm_errors as messages
+
+log = Log(__name__)
+
+CONNECT_MILLISECONDS = 3000
+KEEP_INTERVALS = 3
+"""How long the hostengine keeps the samples; only the latest is read."""
+
+RETRY_SECONDS = 30.0
+"""After this time a GPU or MIG instance that could not be watched is tried again."""
+
+SIGNALS: Mapping[int, str] = {field.id: field.signal for field in FIELDS if field.signal in PROFILING}
+"""DCGM field id -> signal."""
+
+_INTEGER_BLANK, _DOUBLE_BLANK = 0x7FFFFFFFFFFFFFF0, float(1 << 47)
+_INTEGER32_BLANKS = range(0x7FFFFFF0, 0x7FFFFFF4)
+"""The values from which on a number means blank, not found, not supported or not permitted. A rate in bytes can be
+higher than the 32-bit ones."""
+
+
+class Target(NamedTuple):
+    """A GPU or MIG instance to profile. `uuid` is its own; that of a GPU without MIG is `gpu_uuid`."""
+
+    uuid: str
+    gpu_uuid: str
+    gpu_instance_id: int | None = None
+
+
+class Sample(NamedTuple):
+    """A value, and when the hostengine measured it."""
+
+    value: float
+    taken_at: float  # unix seconds
+
+
+Samples = dict[str, dict[str, Sample]]  # uuid of the target -> signal -> sample
+_EntityKey = tuple[int, int]  # kind, DCGM's id
+
+
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    """The watched entities and fields of one GPU, and the memory their values are read into."""
+
+    group: ctypes.c_size_t
+    field_group: ctypes.c_size_t
+    entities: "ctypes.Array[Entity]"
+    fields: "ctypes.Array[ctypes.c_ushort]"
+    uuids: Mapping[_EntityKey, str]
+    values: "ctypes.Array[FieldValue]"
+
+
+@dataclass(slots=True)
+class _GpuPlan:
+    """What was asked for on one GPU, what is watched, and the reasons why some of it is not."""
+
+    targets: tuple[Target, ...]
+    fields: frozenset[int]
+    tried_at: float
+    watch: _Watch | None = None
+    failures: list[Failure] = field(default_factory=list)
+
+
+class Session:
+    """An open connection to a hostengine."""
+
+    def __init__(self, library: Library, hostengine: Hostengine, *, interval_seconds: float) -> None:
+        """Connect, or start an embedded engine. Raises DcgmError."""
+        self._library = library
+        self._interval = interval_seconds
+        self._is_embedded = hostengine.kind == "embedded"
+        self._handle = ctypes.c_size_t()
+        self._plans: dict[str, _GpuPlan] = {}  # by uuid of the GPU
+        library.call("dcgmInit")
+        try:
+            self._connect(hostengine)
+            self.gpu_ids = self._find_gpus()
+            self.version = self._read_version()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Disconnect; the hostengine drops groups and watches with the connection."""
+        if self._handle.value:
+            with suppress(DcgmError):
+                self._call("dcgmStopEmbedded" if self._is_embedded else "dcgmDisconnect")
+        with suppress(DcgmError):
+            self._library.call("dcgmShutdown")
+
+    def read(self, targets: Iterable[Target], fields: frozenset[int], *, now: float) -> tuple[Samples, list[Failure]]:
+        """The latest values of these fields, and the reasons why some targets have none. Raises DcgmError."""
+        self._refresh_plans(_by_gpu(targets), fields, now)
+        samples: Samples = {}
+        for plan in self._plans.values():
+            if plan.watch is not None:
+                self._read_values(plan.watch, samples)
+        return samples, [failure for plan in self._plans.values() for failure in plan.failures]
+
+    def list_supported(self, gpu_id: int) -> frozenset[int]:
+        """The fields that DCGM can profile on this GPU, none if it cannot. Raises DcgmError."""
+        request = MetricGroups(gpu_id=gpu_id)
+        try:
+            self._call("dcgmProfGetSupportedMetricGroups", with_version(request))
+        except DcgmError as error:
+            if error.code in UNSUPPORTED:
+                return frozenset()
+            raise
+        groups = request.groups[: request.count]
+        return frozenset(number for group in groups for number in group.fields[: group.count])
+
+    def _call(self, name: str, *arguments: object) -> None:
+        self._library.call(name, self._handle, *arguments)
+
+    def _connect(self, hostengine: Hostengine) -> None:
+        if self._is_embedded:
+            self._library.call("dcgmStartEmbedded", OPERATION_MODE_AUTO, ctypes.byref(self._handle))
+            return
+        parameters = ConnectParameters(timeout_ms=CONNECT_MILLISECONDS, is_unix_socket=hostengine.kind == "unix")
+        address = os.fsencode(hostengine.address)
+        self._library.call("dcgmConnect_v2", address, with_version(parameters), ctypes.byref(self._handle))
+
+    def _read_version(self) -> str:
+        """`4.5.1` of `version:4.5.1;arch:x86_64;...`."""
+        info = VersionInfo()
+        self._call("dcgmHostengineVersionInfo", with_version(info))
+        facts = dict(part.partition(":")[::2] for part in info.build.decode(errors="replace").split(";"))
+        return facts.get("version", "?")
+
+    def _find_gpus(self) -> dict[str, int]:
+        """uuid -> DCGM's id. DCGM numbers GPUs in its own way, so indexes are never compared."""
+        ids, count = (ctypes.c_uint * MAX_GPUS)(), ctypes.c_int()
+        self._call("dcgmGetAllDevices", ids, ctypes.byref(count))
+        found = {}
+        for gpu_id in ids[: count.value]:
+            value = FieldValue()
+            entity, number = Entity(ENTITY_GPU, gpu_id), ctypes.c_ushort(FIELD_UUID)
+            self._call("dcgmEntitiesGetLatestValues", entity, 1, number, 1, LIVE_DATA, ctypes.byref(value))
+            if value.status == 0:  # a lost GPU has none
+                found[value.value.text.decode(errors="replace")] = gpu_id
+        return found
+
+    def _find_instances(self) -> dict[tuple[str, int], int]:
+        """uuid of the GPU and NVML's id of the GPU instance -> DCGM's id."""
+        hierarchy = MigHierarchy()
+        self._call("dcgmGetGpuInstanceHierarchy", with_version(hierarchy))
+        return {
+            (each.gpu_uuid.decode(errors="replace"), each.nvml_instance_id): each.entity.id
+            for each in hierarchy.entities[: hierarchy.count]
+            if each.entity.group == ENTITY_GPU_INSTANCE
+        }
+
+    def _refresh_plans(self, targets: Mapping[str, tuple[Target, ...]], fields: frozenset[int], now: float) -> None:
+        """Watch each GPU whose targets or fields changed, and again after a while what could not be watched."""
+        for uuid in self._plans.keys() - targets.keys():
+            self._unwatch(self._plans.pop(uuid))
+        due = {uuid for uuid, own in targets.items() if self._is_due(self._plans.get(uuid), own, fields, now)}
+        if not due <= self.gpu_ids.keys():
+            self.gpu_ids = self._find_gpus()
+        has_instances = any(target.gpu_instance_id is not None for uuid in due for target in targets[uuid])
+        instances = self._find_instances() if has_instances else {}
+        for uuid in sorted(due):
+            if uuid in self._plans:
+                self._unwatch(self._plans.pop(uuid))
+            plan = self._plans[uuid] = _GpuPlan(targets[uuid], fields, now)
+            self._carry_out(plan, uuid, instances)
+
+    @staticmethod
+    def _is_due(plan: _GpuPlan | None, targets: tuple[Target, ...], fields: frozenset[int], now: float) -> bool:
+        if plan is None or (plan.targets, plan.fields) != (targets, fields):
+            return True
+        return bool(plan.failures) and not 0 <= now - plan.tried_at < RETRY_SECONDS
+
+    def _carry_out(self, plan: _GpuPlan, uuid: str, instances: Mapping[tuple[str, int], int]) -> None:
+        """Watch what can be watched of this GPU. A failure of one GPU does not affect the others."""
+        if uuid not in self.gpu_ids:
+            plan.failures.append(Failure("dcgm", messages.GPU_UNKNOWN.text("en"), uuid))
+            return
+        entities: dict[_EntityKey, str] = {}
+        for target in plan.targets:
+            if target.gpu_instance_id is None:
+                entities[ENTITY_GPU, self.gpu_ids[uuid]] = target.uuid
+            elif (found := instances.get((uuid, target.gpu_instance_id))) is not None:
+                entities[ENTITY_GPU_INSTANCE, found] = target.uuid
+            else:
+                plan.failures.append(Failure("dcgm", messages.INSTANCE_UNKNOWN.text("en"), target.uuid))
+        try:
+            plan.watch = self._watch(uuid, entities, plan.fields)
+        except DcgmError as error:
+            if error.code in LOST:
+                raise
+            plan.failures.append(Failure("dcgm", str(error), uuid))
+
+    def _watch(self, uuid: str, entities: Mapping[_EntityKey, str], wanted: frozenset[int]) -> _Watch | None:
+        """Watch the wanted fields that DCGM can profile on this GPU, if any. Raises DcgmError.
+
+        One group per GPU: DCGM does not profile GPUs of different models in one group.
+        """
+        fields = sorted(wanted & self.list_supported(self.gpu_ids[uuid]))
+        log.info("dcgm_watched", gpu=uuid, entities=len(entities), fields=",".join(map(str, fields)) or "none")
+        if not entities or not fields:
+            return None
+        name = f"gpusteward-{os.urandom(6).hex()}".encode()  # names of field groups are unique on the hostengine
+        group, field_group = ctypes.c_size_t(), ctypes.c_size_t()
+        numbers = (ctypes.c_ushort * len(fields))(*fields)
+        with ExitStack() as undo:
+            self._call("dcgmGroupCreate", GROUP_EMPTY, name, ctypes.byref(group))
+            undo.callback(self._call, "dcgmGroupDestroy", group)
+            for kind, entity_id in entities:
+                self._call("dcgmGroupAddEntity", group, kind, entity_id)
+            self._call("dcgmFieldGroupCreate", len(fields), numbers, name, ctypes.byref(field_group))
+            undo.callback(self._call, "dcgmFieldGroupDestroy", field_group)
+            microseconds, keep_seconds = int(self._interval * 1e6), KEEP_INTERVALS * self._interval
+            self._call("dcgmWatchFields", group, field_group, microseconds, keep_seconds, 0)
+            undo.pop_all()
+        values = (FieldValue * (len(entities) * len(fields)))()
+        return _Watch(
+            group, field_group, (Entity * len(entities))(*(Entity(*key) for key in entities)), numbers, entities, values
+        )
+
+    def _unwatch(self, plan: _GpuPlan) -> None:
+        if plan.watch is not None:
+            self._call("dcgmUnwatchFields", plan.watch.group, plan.watch.field_group)
+            self._call("dcgmFieldGroupDestroy", plan.watch.field_group)
+            self._call("dcgmGroupDestroy", plan.watch.group)
+
+    def _read_values(self, watch: _Watch, samples: Samples) -> None:
+        sizes = len(watch.entities), len(watch.fields)
+        self._call("dcgmEntitiesGetLatestValues", watch.entities, sizes[0], watch.fields, sizes[1], 0, watch.values)
+        for each in watch.values:
+            uuid, signal = watch.uuids.get((each.entity.group, each.entity.id)), SIGNALS.get(each.field)
+            number = _number(each)
+            if uuid and signal and number is not None and (number <= 1 or not signal.endswith("_ratio")):
+                samples.setdefault(uuid, {})[signal] = Sample(number, each.microseconds / 1e6)
+
+
+def _by_gpu(targets: Iterable[Target]) -> dict[str, tuple[Target, ...]]:
+    grouped: dict[str, tuple[Target, ...]] = {}
+    for target in targets:
+        grouped[target.gpu_uuid] = (*grouped.get(target.gpu_uuid, ()), target)
+    return grouped
+
+
+def _number(value: FieldValue) -> float | None:
+    """None if it is blank, negative or not a number."""
+    if value.status:
+        return None
+    if value.type == TYPE_INTEGER:
+        integer = value.value.integer
+        return float(integer) if 0 <= integer < _INTEGER_BLANK and integer not in _INTEGER32_BLANKS else None
+    double = value.value.double
+    return double if value.type == TYPE_DOUBLE and math.isfinite(double) and 0 <= double < _DOUBLE_BLANK else None
