@@ -49,8 +49,9 @@ components-engines: ## build Thanos, Mimir and a current VictoriaMetrics, once (
 test-engines: .venv/ready ## the engine contract test over them; writes bench/results/engines.md
 	GPUSTEWARD_ENGINES="$$(.ci/engines)" $(BIN)/python -m pytest tests/engines
 
-components: .venv/ready ## install the real components the tests use (Debian packages; builds Kubernetes once, needs Go)
+components: .venv/ready ## install the real components the tests use (Debian packages; Kubernetes and headers of DCGM need Go)
 	.ci/components
+	.ci/dcgm-headers
 	.ci/kubernetes
 
 docs: .venv/ready ## write the generated reference pages

@@ -8,7 +8,7 @@ LIBRARY_NOT_FOUND = Message(
     "未找到 {names}。请安装 datacenter-gpu-manager，或将其库文件挂载到此容器：连接远程 hostengine 同样需要",
 )
 LIBRARY_UNUSABLE = Message("{name} is not a usable libdcgm: {reason}", "{name} 不是可用的 libdcgm：{reason}")
-CALL_FAILED = Message("{call} failed with {code}: {reason}{advice}", "{call} 失败，返回 {code}：{reason}{advice}")
+CALL_FAILED = Message("{reason} ({code}){advice}", "{reason}（{code}）{advice}")
 UNREACHABLE = Message(
     "the DCGM hostengine {hostengine} cannot be used: {reason}", "无法使用 DCGM hostengine {hostengine}：{reason}"
 )

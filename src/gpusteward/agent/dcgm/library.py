@@ -7,7 +7,10 @@ from ctypes import POINTER, c_char, c_char_p, c_double, c_int, c_int64, c_size_t
 from typing import Any
 
 from gpusteward.core.errors import SourceError
+from gpusteward.logs import Log
 from gpusteward.messages import dcgm_errors as messages
+
+log = Log(__name__)
 
 SONAMES = ("libdcgm.so.4", "libdcgm.so.3")
 
@@ -165,12 +168,11 @@ _FUNCTIONS: Mapping[str, tuple[Any, ...]] = {
 
 
 class DcgmError(SourceError):
-    """A call of libdcgm failed."""
+    """A call of libdcgm failed. The text does not name the call: whichever finds the hostengine lost gives the same."""
 
-    def __init__(self, call: str, code: int, text: str) -> None:
-        super().__init__(
-            messages.CALL_FAILED, call=call, code=code, reason=text, advice=_ADVICE.get(code, messages.NO_ADVICE)
-        )
+    def __init__(self, code: int, text: str) -> None:
+        advice = _ADVICE.get(code, messages.NO_ADVICE)
+        super().__init__(messages.CALL_FAILED, code=code, reason=text, advice=advice)
         self.code = code
 
 
@@ -192,8 +194,9 @@ class Library:
     def call(self, name: str, *arguments: object) -> None:
         """Call a function. Raises DcgmError unless it returns DCGM_ST_OK."""
         if code := self._functions[name](*arguments):
-            text = self._describe(code) or b"unknown error"
-            raise DcgmError(name, code, text.decode(errors="replace"))
+            text = (self._describe(code) or b"unknown error").decode(errors="replace")
+            log.debug("dcgm_call_failed", call=name, code=code, reason=text)
+            raise DcgmError(code, text)
 
 
 def _load(sonames: Sequence[str]) -> tuple[str, ctypes.CDLL]:
