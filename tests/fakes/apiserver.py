@@ -200,7 +200,7 @@ class FakeApiServer:
             return self._send_config_map(request, where.path)
         if query.get("watch") == "true":
             return self._send_watch(request, query)
-        return self._send_list(request, query)
+        return self._send_list(request, query, where.path)
 
     def _send_config_map(self, request: BaseHTTPRequestHandler, path: str) -> None:
         *_, namespace, _kind, name = path.split("/")
@@ -209,14 +209,14 @@ class FakeApiServer:
             return _refuse(request, 404, f'configmaps "{name}" not found')
         return _send(request, {"kind": "ConfigMap", "data": data})
 
-    def _send_list(self, request: BaseHTTPRequestHandler, query: dict[str, str]) -> None:
+    def _send_list(self, request: BaseHTTPRequestHandler, query: dict[str, str], path: str) -> None:
         if self.raw_list is not None:
             return _send_bytes(request, self.raw_list)
         if "continue" in query and self.gone_next_continue:
             self.gone_next_continue = False
             return _refuse(request, 410, "The provided continue parameter is too old")
         with self._changed:
-            items = [item for item in self._pods.values() if _is_on(item, query)]
+            items = [item for item in self._pods.values() if _is_on(item, query) and _is_in(item, path)]
             version = str(self._version)
         start = int(query.get("continue", 0))
         end = start + min(int(query.get("limit", 500)), self.page_size)
@@ -269,6 +269,12 @@ class FakeApiServer:
 def _is_on(item: Json, query: dict[str, str]) -> bool:
     node = query.get("fieldSelector", "").removeprefix("spec.nodeName=")
     return not node or item["spec"].get("nodeName", node) == node
+
+
+def _is_in(item: Json, path: str) -> bool:
+    """Whether a pod is in the namespace of a path, if it names one."""
+    _, found, namespace = path.partition("/namespaces/")
+    return not found or item["metadata"]["namespace"] == namespace.partition("/")[0]
 
 
 def _event(kind: str, item: Json) -> bytes:

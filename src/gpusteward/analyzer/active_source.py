@@ -13,7 +13,7 @@ from gpusteward.analyzer.sources.usage_source import Chart, CountingSource
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import AllocationKey
-from gpusteward.kubernetes.api import ApiServer
+from gpusteward.kubernetes.api import ApiServer, read_own_namespace
 
 
 class ActiveSource:
@@ -89,6 +89,7 @@ class ActiveSource:
             clusters=replace(settings.prometheus.cluster_choice, pod_labels=pod_labels),
             api=self._find_api(settings),
             own_cluster=settings.kubernetes.cluster,
+            own_namespace=read_own_namespace(self._environ),
             before=before if isinstance(before, ScrapeSource) else None,
         )
 

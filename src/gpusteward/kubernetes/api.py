@@ -169,6 +169,13 @@ class ApiServer:
         raise SourceError(messages.BAD_STATUS, **fields)
 
 
+def read_own_namespace(environ: Mapping[str, str], *, account: Path = SERVICE_ACCOUNT) -> str:
+    """The namespace this pod runs in: POD_NAMESPACE, or that of its service account; empty outside of a cluster."""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        return environ.get("POD_NAMESPACE", "").strip() or (account / "namespace").read_text().strip()
+    return ""
+
+
 class Watch:
     """The events of a watch, as lines. Belongs to one thread; `interrupt` may be called from any other."""
 

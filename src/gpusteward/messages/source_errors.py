@@ -77,6 +77,11 @@ TARGETS_FILE_INVALID = Message(
 TOO_MANY_PODS = Message(
     "more than {limit} {limit:|pod matches|pods match} scrape.selector", "匹配 scrape.selector 的 Pod 超过 {limit} 个"
 )
+NAMESPACE_UNKNOWN = Message(
+    "the namespace of the agents is not known: set scrape.namespace (in a pod, POD_NAMESPACE or the namespace of the"
+    " service account is used)",
+    "不知道 agent 所在的命名空间：请设置 scrape.namespace（在 Pod 中会使用 POD_NAMESPACE 或服务账号的命名空间）",
+)
 NO_SOURCE = Message(
     "no source is set: set prometheus.url to a Prometheus-compatible engine, or scrape.targets or scrape.targets_file"
     " to exporters such as the gpusteward agent; in a cluster the agents are found automatically",

@@ -2,6 +2,7 @@
 
 import threading
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from gpusteward.analyzer.sources.scrape.ring_buffers import measure_increase
 from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreOptions, TargetSummary
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
+from gpusteward.analyzer.sources.scrape.target_samples import PageOrigin
 from gpusteward.analyzer.sources.usage.label_mapping import ClusterChoice
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
 from gpusteward.analyzer.tables import NodeModel
@@ -207,7 +209,7 @@ def test_only_series_that_match_the_condition_are_used():
 def test_a_label_of_the_target_is_used_where_the_page_has_none():
     source = idle_source()
     nameless = page("one").replace('Hostname="n1",', "")
-    source.store.ingest("10.0.0.7:9400", nameless.encode(), AT, labels={"node": "gpu-7"})
+    source.store.ingest("10.0.0.7:9400", nameless.encode(), AT, make_origin=lambda: PageOrigin({"node": "gpu-7"}))
     source.store.ingest("10.0.0.8:9400", nameless.replace("one", "two").encode(), AT)
     assert {one.node for one in source.read(AT + 1).allocations} == {"gpu-7", "10.0.0.8:9400"}
 
@@ -246,7 +248,12 @@ def test_targets_of_several_clusters_are_kept_apart_and_can_be_limited():
         for cluster, core in (("east", "0"), ("west", "50")):
             for number in range(40):
                 labels = {"cluster": cluster}
-                store.ingest(f"{cluster}:9400", page(core=core).encode(), AT + STEP * number, labels=labels)
+                store.ingest(
+                    f"{cluster}:9400",
+                    page(core=core).encode(),
+                    AT + STEP * number,
+                    make_origin=partial(PageOrigin, labels),
+                )
         source = idle_source()
         source.store = store
         table = source.read(AT + 39 * STEP)

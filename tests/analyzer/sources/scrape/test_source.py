@@ -121,8 +121,8 @@ def test_changed_labels_in_the_file_apply_from_the_next_scrape(tmp_path: Path):
 
 def test_the_agents_of_the_cluster_are_found_without_settings():
     with serving_pages({"/metrics": page("one").encode()}) as server, FakeApiServer() as api:
-        api.add_pod(exporter("agent", "127.0.0.1", port=server.server_port))
-        settings = ScrapeSettings(interval=1)
+        api.add_pod(exporter("agent", "127.0.0.1", port=server.server_port, node="n1"))
+        settings = ScrapeSettings(interval=1, namespace="ml")
         with closing(ScrapeSource(settings, window_seconds=60, api=ApiServer(api.url))) as source:
             assert [one.container.pod for one in source.read(time.time()).allocations] == ["one"]
             assert source.describe()["origins"] == ["pods of the cluster"]
@@ -131,9 +131,9 @@ def test_the_agents_of_the_cluster_are_found_without_settings():
 @pytest.mark.parametrize("label", ["", "site"])
 def test_the_agents_of_the_cluster_are_in_it_whatever_its_label_is_called(label: str):
     with serving_pages({"/metrics": page("one").encode()}) as server, FakeApiServer() as api:
-        api.add_pod(exporter("agent", "127.0.0.1", port=server.server_port))
+        api.add_pod(exporter("agent", "127.0.0.1", port=server.server_port, node="n1"))
         named = {"clusters": ClusterChoice(("east",), label), "own_cluster": "east"}
-        settings = ScrapeSettings(interval=1)
+        settings = ScrapeSettings(interval=1, namespace="ml")
         with closing(ScrapeSource(settings, window_seconds=60, api=ApiServer(api.url), **named)) as source:
             assert [one.cluster for one in source.read(time.time()).allocations] == ["east"]
 

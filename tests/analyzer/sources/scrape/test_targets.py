@@ -131,8 +131,16 @@ def test_targets_beyond_the_limit_are_left_out_and_counted():
     assert registry.omitted == 1
 
 
-def exporter(name: str, ip: str | None = "10.0.0.1", *, port: int | None = 9445, phase: str = "Running") -> dict:
-    item = pod(name, phase=phase, node=f"node-of-{name}")
+def exporter(
+    name: str,
+    ip: str | None = "10.0.0.1",
+    *,
+    port: int | None = 9445,
+    phase: str = "Running",
+    node: str = "",
+    namespace: str = "ml",
+) -> dict:
+    item = pod(name, phase=phase, node=node or f"node-of-{name}", namespace=namespace)
     item["status"] |= {"podIP": ip} if ip else {}
     item["spec"]["containers"][0]["ports"] = [{"name": "metrics", "containerPort": port}] if port else []
     return item
@@ -148,7 +156,7 @@ def test_exporters_are_found_among_the_running_pods():
         ):
             server.add_pod(one)
         server.page_size = 1
-        targets = PodTargets(ApiServer(server.url), ScrapeSettings()).read()
+        targets = PodTargets(ApiServer(server.url), ScrapeSettings(), own_namespace="ml").read()
         assert [target.url for target in targets] == [
             HttpUrl("http", "10.0.0.1", 9445, "/metrics"),
             HttpUrl("http", "fd00::2", 9400, "/metrics"),
@@ -166,7 +174,7 @@ def test_only_the_namespace_of_the_settings_is_listed():
 def test_the_last_pods_are_kept_when_the_api_server_refuses():
     with FakeApiServer() as server:
         server.add_pod(exporter("a"))
-        pods = PodTargets(ApiServer(server.url), ScrapeSettings())
+        pods = PodTargets(ApiServer(server.url), ScrapeSettings(), own_namespace="ml")
         registry = TargetRegistry([pods], limit=10)
         assert len(registry.refresh(0)) == 1
         server.forbidden = True

@@ -23,6 +23,7 @@ NO_LABELS = "labels cannot be parsed"
 TOO_LONG = "line is too long"
 CUT_OFF = "page ends in the middle of a line"
 DUPLICATE = "series is on the page twice"
+OTHER_NODE = "names a node that this target may not report; see scrape.any_node_targets"
 TOO_MANY = "too many series; raise scrape.target_series_limit or scrape.series_limit"
 TOO_MUCH_TEXT = "labels are too long in total; raise scrape.target_label_limit_bytes"
 

@@ -1,9 +1,9 @@
 """The samples of all targets, within limits. Safe to use from several threads."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from math import ceil
 from typing import NamedTuple
 
@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusteward.analyzer.sources.scrape.metric_filter import FAMILIES
-from gpusteward.analyzer.sources.scrape.series import Labels, RowIndexes, SeriesLabels
-from gpusteward.analyzer.sources.scrape.target_samples import FreeCapacity, SeriesWindow, TargetSamples
+from gpusteward.analyzer.sources.scrape.series import RowIndexes, SeriesLabels
+from gpusteward.analyzer.sources.scrape.target_samples import FreeCapacity, PageOrigin, SeriesWindow, TargetSamples
 from gpusteward.analyzer.sources.usage.label_mapping import ALL_CLUSTERS, ClusterChoice
 from gpusteward.analyzer.sources.usage.row_index import K, LabelRowIndex
 from gpusteward.analyzer.sources.usage.selectors import Matchers
@@ -74,10 +74,11 @@ class SampleStore:
     def nbytes(self) -> int:
         return sum(samples.nbytes for samples in list(self._targets.values()))
 
-    def ingest(self, target: str, page: bytes, at: float, *, labels: Labels | None = None) -> int:
-        """Parse and keep a page of a target. Returns the number of values."""
+    def ingest(self, target: str, page: bytes, at: float, *, make_origin: Callable[[], PageOrigin] = PageOrigin) -> int:
+        """Parse and keep a page of a target. `make_origin`: called for the first page of a target. Returns the number
+        of values."""
         with self._lock:
-            samples = self._targets[target] if target in self._targets else self._add_target(target, labels)
+            samples = self._targets[target] if target in self._targets else self._add_target(target, make_origin())
             before = len(samples)
             values = samples.ingest(page, at)
             self._size += len(samples) - before
@@ -109,6 +110,11 @@ class SampleStore:
             numbers = set[int]().union(*(samples.series.families for samples in self._targets.values()))
         return {FAMILIES[number].name for number in numbers}
 
+    def may_report(self, target: str, node: str) -> bool:
+        """Whether lines of a target that name this node may be used."""
+        samples = self._targets.get(target)
+        return samples is None or samples.node.admits(node)
+
     def describe_target(self, target: str) -> TargetSummary:
         samples = self._targets.get(target)
         if samples is None:
@@ -129,9 +135,9 @@ class SampleStore:
         if samples := self._targets.pop(target, None):
             self._size -= len(samples)
 
-    def _add_target(self, target: str, labels: Labels | None) -> TargetSamples:
+    def _add_target(self, target: str, origin: PageOrigin) -> TargetSamples:
         samples = TargetSamples(
-            {"instance": target, "job": "scrape", **(labels or {})},
+            replace(origin, labels={"instance": target, "job": "scrape", **origin.labels}),
             self._series_labels,
             clusters=self.options.clusters,
             capacity=self._capacity,

@@ -18,8 +18,10 @@ from typing import Any, TypeVar
 
 from gpusteward.analyzer.sources.http_settings import make_credentials, make_tls_context
 from gpusteward.analyzer.sources.scrape.fetch import Fetcher
+from gpusteward.analyzer.sources.scrape.reported_node import ReportedNode
 from gpusteward.analyzer.sources.scrape.sample_store import SampleStore
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
+from gpusteward.analyzer.sources.scrape.target_samples import PageOrigin
 from gpusteward.analyzer.sources.scrape.targets import Target, TargetRegistry
 from gpusteward.core.errors import SourceError
 from gpusteward.logs import Log
@@ -63,6 +65,7 @@ class ScrapeLoop:
         self.health: dict[str, TargetHealth] = {}
         self.scrape_counts = Counter[str]()  # by result: ok or failed
         self._targets: dict[str, Target] = {}
+        self._hosts: set[str] = set()  # of all targets
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._never_scraped: set[str] = set()
         self._had_first_round = threading.Event()
@@ -80,8 +83,8 @@ class ScrapeLoop:
         """When every target of the start had been tried once; the present time if that takes longer."""
         return self._first_round_at if self._had_first_round.wait(seconds) else time.time()
 
-    def fetch_now(self, names: Iterable[str], read: Callable[[bytes], T]) -> list[T]:
-        """The results of `read` for the present pages of these targets; failing targets are left out.
+    def fetch_now(self, names: Iterable[str], read: Callable[[str, bytes], T]) -> list[T]:
+        """The results of `read` for name and present page of each of these targets; failing targets are left out.
 
         For any thread but that of the loop. Raises SourceError if all of them fail.
         """
@@ -142,6 +145,8 @@ class ScrapeLoop:
                 self._never_scraped.add(name)
             self._targets[name] = targets[name]
             self._tasks[name] = asyncio.create_task(self._scrape_forever(targets[name]))
+        self._hosts.clear()
+        self._hosts.update(target.url.host for target in self._targets.values())
         self._mark_scraped("")
 
     def _remove(self, name: str) -> None:
@@ -151,19 +156,23 @@ class ScrapeLoop:
         self._mark_scraped(name)
         self._store.add_failed_scrape(name, time.time())
 
-    async def _fetch_all(self, targets: Iterable[Target], read: Callable[[bytes], T]) -> list[T | SourceError]:
+    async def _fetch_all(self, targets: Iterable[Target], read: Callable[[str, bytes], T]) -> list[T | SourceError]:
         return await asyncio.gather(*(self._fetch_once(target, read) for target in targets))
 
-    async def _fetch_once(self, target: Target, read: Callable[[bytes], T]) -> T | SourceError:
+    async def _fetch_once(self, target: Target, read: Callable[[str, bytes], T]) -> T | SourceError:
         """The page is released as soon as it is read: there may be many."""
         fetcher = self._make_fetcher(target)
         try:
             async with self._slots:
-                return read(await fetcher.fetch(self._credentials.headers()))
+                return read(target.name, await fetcher.fetch(self._make_headers(target)))
         except SourceError as error:
             return error
         finally:
             fetcher.close()
+
+    def _make_headers(self, target: Target) -> Mapping[str, str]:
+        """Raises SourceError for a token that cannot be read."""
+        return self._credentials.headers() if target.gets_credentials else {}
 
     def _make_fetcher(self, target: Target) -> Fetcher:
         settings = self._settings
@@ -192,12 +201,24 @@ class ScrapeLoop:
         offset = zlib.crc32(name.encode()) / 2**32 * interval
         return interval - (time.monotonic() - offset) % interval
 
+    def _make_origin(self, target: Target) -> PageOrigin:
+        labels = {"instance": target.url.address, **target.labels}
+        node = ReportedNode(
+            target.node,
+            pod=target.pod,
+            host=target.url.host,
+            hosts=self._hosts,
+            is_renamed=bool(target.node) and not target.pod,
+            may_be_any=target.may_report_any_node,
+        )
+        return PageOrigin(labels, target.fixed_labels, node)
+
     async def _scrape(self, target: Target, fetcher: Fetcher) -> None:
         health = self.health.setdefault(target.name, TargetHealth())
         at, started = time.time(), time.monotonic()
         try:
-            page = await fetcher.fetch(self._credentials.headers())
-            health.values = self._store.ingest(target.name, page, at, labels=_labels_of(target))
+            page = await fetcher.fetch(self._make_headers(target))
+            health.values = self._store.ingest(target.name, page, at, make_origin=lambda: self._make_origin(target))
             health.page_bytes = len(page)
             self._record_result(target, health, "")
         except SourceError as error:
@@ -224,10 +245,6 @@ class ScrapeLoop:
         if not self._never_scraped and not self._had_first_round.is_set():
             self._first_round_at = time.time()
             self._had_first_round.set()
-
-
-def _labels_of(target: Target) -> Mapping[str, str]:
-    return {"instance": target.url.address, **target.labels}
 
 
 def _make_tls_context(settings: ScrapeSettings) -> ssl.SSLContext | None:

@@ -61,7 +61,19 @@ class ScrapeSettings(BaseModel):
         description="auto: without targets and file, the pods of this cluster that match the selector; never: no pods.",
     )
     selector: str = Field(default=DEFAULT_SELECTOR, description="Label selector of the pods that are exporters.")
-    namespace: str = Field(default="", description="Namespace of those pods; empty: all namespaces.")
+    namespace: str = Field(
+        default="", description="Namespace of those pods; empty: the one that the analyzer itself runs in."
+    )
+    namespaces: list[str] = Field(
+        default_factory=list,
+        description="Further namespaces of those pods; `*`: all. Whoever may create pods in a listed namespace can "
+        "report GPUs. Credentials are sent only to namespaces that are named here or above.",
+    )
+    any_node_targets: Annotated[list[str], AfterValidator(_check_targets)] = Field(
+        default_factory=list,
+        description="Those of the targets that report several nodes, such as HAMi's scheduler; all others may report "
+        "one node only.",
+    )
     port: int = Field(
         default=9400,
         ge=1,

@@ -63,14 +63,17 @@ class ScrapeSource:
         clusters: ClusterChoice = ALL_CLUSTERS,
         api: ApiServer | None = None,
         own_cluster: str = "",
+        own_namespace: str = "",
         before: "ScrapeSource | None" = None,
     ) -> None:
-        """`api`: lists pods, which are in `own_cluster`, if neither targets nor a file are set. `before`: a source with
-        the samples to continue with, if they fit the settings. Raises ConfigurationError."""
+        """`api`: lists pods, which are in `own_cluster` and, unless the settings name others, in `own_namespace`, if
+        neither targets nor a file are set. `before`: a source with the samples to continue with, if they fit the
+        settings. Raises ConfigurationError."""
         self._settings = settings
         self._window_seconds = window_seconds
         labels = {clusters.label or _CLUSTER: own_cluster}
-        self._registry = TargetRegistry(make_target_lists(settings, api, labels=labels), limit=settings.target_limit)
+        lists = make_target_lists(settings, api, own_namespace=own_namespace, labels=labels)
+        self._registry = TargetRegistry(lists, limit=settings.target_limit)
         options = _make_store_options(settings, window_seconds, condition, clusters)
         same = before if before is not None and before.store.options == options else None
         self.store: SampleStore = same.store if same else SampleStore(options)
@@ -152,9 +155,13 @@ class ScrapeSource:
         """A page does not name its cluster: the target does."""
         limit = self.store.options.target_series_limit
         names = frozenset((pod.namespace, pod.name) for pod in pods)
-        samples = self._loop.fetch_now(
-            self._find_targets(pods), lambda page: list(islice(_parse_processes(page, names, cluster, at), limit))
-        )
+
+        def read(target: str, page: bytes) -> list[ProcessSample]:
+            samples = _parse_processes(page, names, cluster, at)
+            own = (sample for sample in samples if self.store.may_report(target, sample.labels.get("node", "")))
+            return list(islice(own, limit))
+
+        samples = self._loop.fetch_now(self._find_targets(pods), read)
         return collect_processes(chain.from_iterable(samples), pods, HolderLabels(cluster=_CLUSTER))
 
     def _find_targets(self, pods: Collection[Pod]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gpusteward.analyzer.sources.scrape import page_parser
 from gpusteward.analyzer.sources.scrape.metric_filter import BY_ENCODED_NAME, FAMILIES, MetricFamily, choose_families
 from gpusteward.analyzer.sources.scrape.page_parser import ParsedLine, ParsedPage, ParseErrors
+from gpusteward.analyzer.sources.scrape.reported_node import ReportedNode
 from gpusteward.analyzer.sources.scrape.ring_buffers import (
     LOOK_BACK_SECONDS,
     RingBuffer,
@@ -33,6 +34,8 @@ from gpusteward.core.containers import normalize_label
 
 _MAX_VALUE = 1e30
 """No measured value comes near it, and it fits into 32 bits."""
+_ADDRESS = "instance"
+"""The label that stands for the node where an exporter names none: the address of the target."""
 _NO_SERIES: SeriesNumbers = np.empty(0, np.int64)
 
 
@@ -59,6 +62,15 @@ class TimeSeries(NamedTuple):
     values: Column
 
 
+@dataclass(frozen=True, slots=True)
+class PageOrigin:
+    """What is known of a target beside its pages."""
+
+    labels: Labels = field(default_factory=dict)  # added to every series that has none of that name
+    fixed_labels: Labels = field(default_factory=dict)  # replace those of the page
+    node: ReportedNode = field(default_factory=lambda: ReportedNode(may_be_any=True))
+
+
 class FreeCapacity(NamedTuple):
     """How much more may be kept of a target; negative after a limit was lowered."""
 
@@ -71,15 +83,15 @@ class TargetSamples:
 
     def __init__(
         self,
-        labels: Labels,
+        origin: PageOrigin,
         series_labels: SeriesLabels,
         *,
         capacity: int,
         find_free: Callable[[], FreeCapacity],
         clusters: ClusterChoice = ALL_CLUSTERS,
     ) -> None:
-        """`labels` are added to every series that has none of that name. `capacity`: scrapes that are kept."""
-        self._labels = labels
+        """`capacity`: scrapes that are kept."""
+        self._labels, self._fixed_labels, self.node = origin.labels, origin.fixed_labels, origin.node
         self._series_labels = series_labels
         self._find_free = find_free
         self._clusters = clusters
@@ -111,6 +123,8 @@ class TargetSamples:
         """Parse and keep a page. Returns the number of values."""
         if at == self._times.last:
             return 0
+        if not len(self.series):
+            self.node.forget()
         parsed = page_parser.parse_page(page, self._known, choose_families(page), errors=self.errors, at=at)
         if parsed.unknown_lines:
             self._add_unknown(parsed, at=at)
@@ -220,11 +234,24 @@ class TargetSamples:
         family = BY_ENCODED_NAME[line.name]
         if not family.needs(line.labels.get("by", "")):
             return page_parser.IGNORED
-        labels, mapping = {**self._labels, **line.labels}, mappings[family.scheme]
+        labels, mapping = {**self._labels, **line.labels, **self._fixed_labels}, mappings[family.scheme]
+        if not self._set_node(labels, mapping.node):
+            self.errors.add(page_parser.OTHER_NODE, line.line)
+            return page_parser.IGNORED
         if not self._clusters.includes(labels.get(mapping.cluster, "")):
             return page_parser.IGNORED
         info = self._series_labels.interpret(family, labels, mapping, label_bytes=line.end)
         return self.series.add(info)
+
+    def _set_node(self, labels: dict[str, str], label: str) -> bool:
+        """Whether the target may report the node that these labels name; replaces other names of its own node."""
+        if label == _ADDRESS:  # the exporter names no node
+            labels[label] = self._labels.get(label, "") if self.node.is_only else labels[label]
+            return True
+        node = self.node.admit(labels.get(label, ""))
+        if label and node is not None:
+            labels[label] = node
+        return node is not None
 
     def _add_columns(self) -> None:
         """For new series."""
@@ -287,6 +314,7 @@ class TargetSamples:
         """Drop series without a value in any kept scrape. Ignored lines are dropped too and parsed again if present."""
         is_alive = self._last_page > self._pages - self._capacity
         if is_alive.all():
+            self._known = {key: row for key, row in self._known.items() if row >= 0}
             return
         number = np.cumsum(is_alive) - 1  # the new one
         gauges, counters = is_alive[self._gauge_series], is_alive[self._counter_series]

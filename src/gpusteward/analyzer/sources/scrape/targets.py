@@ -33,6 +33,11 @@ class Target:
 
     url: HttpUrl
     labels: Mapping[str, str] = field(default_factory=dict)  # added to its series that have none of that name
+    fixed_labels: Mapping[str, str] = field(default_factory=dict)  # replace those of its series
+    node: str = ""  # the only node it may report; empty: not known
+    pod: str = ""  # its own name, if it is a pod
+    may_report_any_node: bool = False
+    gets_credentials: bool = True
 
     @property
     def name(self) -> str:
@@ -100,7 +105,11 @@ class TargetRegistry:
 
 
 def make_target_lists(
-    settings: ScrapeSettings, api: ApiServer | None, *, labels: Mapping[str, str] | None = None
+    settings: ScrapeSettings,
+    api: ApiServer | None,
+    *,
+    own_namespace: str = "",
+    labels: Mapping[str, str] | None = None,
 ) -> list[TargetList]:
     """Pods are used only without a list and a file. `labels`: of all pods. Raises ConfigurationError."""
     lists: list[TargetList] = []
@@ -109,7 +118,7 @@ def make_target_lists(
     if settings.targets_file is not None:
         lists.append(FileTargets(settings.targets_file, settings))
     if not lists and api is not None:
-        lists.append(PodTargets(api, settings, labels=labels))
+        lists.append(PodTargets(api, settings, own_namespace=own_namespace, labels=labels))
     return lists
 
 
@@ -122,12 +131,17 @@ class StaticTargets:
 
     def __init__(self, settings: ScrapeSettings) -> None:
         """Raises ConfigurationError."""
-        self._targets = tuple(
-            Target(parse_target(text, scheme=settings.scheme, port=settings.port)) for text in settings.targets
-        )
+        any_node = _find_any_node_targets(settings)
+        urls = [parse_target(text, scheme=settings.scheme, port=settings.port) for text in settings.targets]
+        self._targets = tuple(Target(url, may_report_any_node=url in any_node) for url in urls)
 
     def read(self) -> tuple[Target, ...]:
         return self._targets
+
+
+def _find_any_node_targets(settings: ScrapeSettings) -> frozenset[HttpUrl]:
+    texts = settings.any_node_targets
+    return frozenset(parse_target(text, scheme=settings.scheme, port=settings.port) for text in texts)
 
 
 class _Group(msgspec.Struct):
@@ -144,6 +158,7 @@ class FileTargets:
     def __init__(self, path: Path, settings: ScrapeSettings) -> None:
         self._file = WatchedFile(path, setting=self.origin)
         self._settings = settings
+        self._any_node = _find_any_node_targets(settings)
         self._error: Message | None = None  # not the error itself: its traceback would grow each time it is raised
         self.warning = ""
 
@@ -183,7 +198,8 @@ class FileTargets:
             port=self._settings.port,
             path=group.labels.get("__metrics_path__", DEFAULT_PATH),
         )
-        return Target(url, {name: value for name, value in group.labels.items() if not name.startswith("__")})
+        labels = {name: value for name, value in group.labels.items() if not name.startswith("__")}
+        return Target(url, labels, node=labels.get("node", ""), may_report_any_node=url in self._any_node)
 
 
 def _check_scheme(scheme: str) -> str:
@@ -228,7 +244,13 @@ class _Status(msgspec.Struct):
     pod_ip: str | None = msgspec.field(default=None, name="podIP")
 
 
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+
+
 class _Pod(msgspec.Struct):
+    metadata: _Metadata
     spec: _Spec
     status: _Status
 
@@ -242,24 +264,43 @@ class _PodList(msgspec.Struct):
     metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
 
 
+ALL_NAMESPACES = "*"
+
+
 class PodTargets:
-    """The running pods that match `scrape.selector`."""
+    """The running pods that match `scrape.selector`, in the namespaces that the settings name.
+
+    Whoever may create pods there can report GPUs and receives the credentials, so other namespaces are not searched.
+    """
 
     origin = "pods of the cluster"
     refresh_seconds = POD_LIST_SECONDS
     warning = ""
 
-    def __init__(self, api: ApiServer, settings: ScrapeSettings, *, labels: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        api: ApiServer,
+        settings: ScrapeSettings,
+        *,
+        own_namespace: str = "",
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        """`labels`: of the cluster, and of all its pods."""
         self._api = api
         self._settings = settings
-        self._labels = labels or {}
+        self._labels = {name: value for name, value in (labels or {}).items() if value}
+        self._namespaces = list(dict.fromkeys((settings.namespace or own_namespace, *settings.namespaces)))
 
     def read(self) -> tuple[Target, ...]:
         """Raises SourceError."""
-        return tuple(target for pod in self._list_pods() for target in self._make_target(pod))
+        if not self._namespaces[0]:
+            raise SourceError(messages.NAMESPACE_UNKNOWN)
+        listed = [ALL_NAMESPACES] if ALL_NAMESPACES in self._namespaces else self._namespaces
+        pods = (pod for namespace in listed for pod in self._list_pods(namespace))
+        return tuple(target for pod in pods for target in self._make_target(pod))
 
-    def _list_pods(self) -> Iterator[_Pod]:
-        namespace = f"/namespaces/{quote(self._settings.namespace, safe='')}" if self._settings.namespace else ""
+    def _list_pods(self, name: str) -> Iterator[_Pod]:
+        namespace = "" if name == ALL_NAMESPACES else f"/namespaces/{quote(name, safe='')}"
         path = f"/api/v1{namespace}/pods?labelSelector={quote(self._settings.selector)}&limit={_PAGE_SIZE}"
         position = ""
         for _ in range(_MAX_PAGES):
@@ -276,6 +317,12 @@ class PodTargets:
         ports = (port for container in pod.spec.containers or () for port in container.ports or ())
         named = (port.container_port for port in ports if port.name == _PORT_NAME)
         port = next((number for number in named if 0 < number <= _MAX_PORT), self._settings.port)
-        known = {"node": pod.spec.node_name, **self._labels}
-        labels = {name: value for name, value in known.items() if value}
-        yield Target(HttpUrl(self._settings.scheme, pod.status.pod_ip, port, DEFAULT_PATH), labels)
+        node = pod.spec.node_name or ""
+        yield Target(
+            HttpUrl(self._settings.scheme, pod.status.pod_ip, port, DEFAULT_PATH),
+            {"node": node, **self._labels} if node else self._labels,
+            fixed_labels=self._labels,
+            node=node,
+            pod=pod.metadata.name,
+            gets_credentials=pod.metadata.namespace in self._namespaces and port == self._settings.port,
+        )
