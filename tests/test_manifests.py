@@ -66,8 +66,18 @@ ANALYZER = {each["kind"]: each for each in yaml.safe_load_all(MANIFEST.with_name
 
 def test_the_analyzer_may_only_read_and_only_pods_and_their_owners():
     verbs = {verb for rule in ANALYZER["ClusterRole"]["rules"] for verb in rule["verbs"]}
-    assert verbs == {"get", "list"}
+    assert verbs == {"get"}
     assert not any("secrets" in rule["resources"] for rule in ANALYZER["ClusterRole"]["rules"])
+
+
+def test_the_analyzer_may_list_pods_of_its_own_namespace_only():
+    role, binding = ANALYZER["Role"], ANALYZER["RoleBinding"]
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
+    assert {each["metadata"]["namespace"] for each in (role, binding)} == {"gpusteward"}
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    (container,) = ANALYZER["Deployment"]["spec"]["template"]["spec"]["containers"]
+    (namespace,) = [each for each in container["env"] if each["name"] == "POD_NAMESPACE"]
+    assert namespace["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.namespace"
 
 
 def test_the_analyzer_names_every_resource_that_it_may_read():
