@@ -68,6 +68,14 @@ class LedgerAccess:
 
         return make_report(self._ledger.engine, query, prices=self._read_prices(), teams=self._read_teams())
 
+    def read_namespaces(self) -> list[tuple[str, str]]:
+        """Clusters with their namespaces. May take as long as the database. Raises SourceError."""
+        if self._ledger is None:
+            raise SourceError(api_errors.LEDGER_DISABLED)
+        from gpusteward.analyzer.reports.ledger_connection import read_namespaces
+
+        return read_namespaces(self._ledger.engine)
+
     def read_ended_workloads(self, query: EndedQuery) -> list[EndedWorkload]:
         """May take as long as the database. Raises SourceError, also where the ledger is disabled."""
         if self._ledger is None:

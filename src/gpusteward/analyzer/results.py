@@ -1,17 +1,20 @@
 """The result of one cycle: immutable, so that any thread may read it during the next cycle."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import Any
+
+import numpy as np
 
 from gpusteward.analyzer.explain.opinion_effects import OpinionEffect, contradicts_low
 from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.judge.allocation_columns import Mask
 from gpusteward.analyzer.judge.states import find_low
-from gpusteward.analyzer.judge.workloads import WorkloadTable
+from gpusteward.analyzer.judge.workloads import WorkloadTable, judge_workloads
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.analyzer.tables import VerdictTable
+from gpusteward.analyzer.tables import VerdictTable, take_values
+from gpusteward.core.namespaces import VisibleNamespaces
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class Result:
     opinions: Mapping[int, Opinion] = field(default_factory=dict)  # by row of `verdicts`
     sources: Mapping[str, Any] = field(default_factory=dict)  # description of the source, as plain data
     opinion_effects: Mapping[int, OpinionEffect] = field(default_factory=dict)  # by the same rows
+    visible: VisibleNamespaces | None = None  # only these namespaces; None: all
 
     @cached_property
     def is_low(self) -> Mask:
@@ -39,5 +43,33 @@ class Result:
 
     @property
     def tag(self) -> str:
-        """Unique for each result; part of ETags and cursors."""
-        return f"{int(self.at)}-{self.number}"
+        """Unique for each result and for the namespaces in it; part of ETags and cursors."""
+        return tag_result(f"{int(self.at)}-{self.number}", self.visible)
+
+
+def tag_result(tag: str, visible: VisibleNamespaces | None) -> str:
+    """The tag of a result that is limited to some namespaces."""
+    return tag if visible is None else f"{tag}-{visible.fingerprint}"
+
+
+def limit_result(result: Result, visible: VisibleNamespaces) -> Result:
+    """The same result as if there were only these namespaces."""
+    is_visible = find_visible(result, visible)
+    rows = np.flatnonzero(is_visible)
+    verdicts = result.verdicts.take(rows)
+    return replace(
+        result,
+        verdicts=verdicts,
+        workloads=judge_workloads(verdicts, result.settings.rules, result.workloads.fractions[rows]),
+        opinions=take_values(result.opinions, rows),
+        opinion_effects=take_values(result.opinion_effects, rows),
+        sources={},
+        visible=visible,
+    )
+
+
+def find_visible(result: Result, visible: VisibleNamespaces) -> Mask:
+    """The rows of visible namespaces."""
+    includes = lru_cache(maxsize=None)(visible.includes)  # there are few namespaces
+    containers = (one.container for one in result.verdicts.usage.allocations)
+    return np.array([includes(one.cluster, one.namespace) for one in containers], dtype=bool)

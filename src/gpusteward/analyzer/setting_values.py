@@ -38,6 +38,11 @@ def check_url(text: str) -> str:
     return text.strip()
 
 
+def split_list(value: object) -> object:
+    """`a, b` as a list; anything else stays as it is."""
+    return [part for part in re.split(r"[\s,]+", value) if part] if isinstance(value, str) else value
+
+
 def check_level(value: object) -> object:
     if not isinstance(value, str):
         return value

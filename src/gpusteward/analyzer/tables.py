@@ -1,9 +1,9 @@
 """Usage and verdicts in columns: one row per allocation, one array per value. NaN is unknown, never 0."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from gpusteward.core.verdicts import Activity, Doubt, Objection, Proof, Signatur
 
 Column = NDArray[np.float64]
 Codes = NDArray[np.int8]
+Rows = NDArray[np.intp]
+"""Numbers of rows, ascending."""
+Value = TypeVar("Value")
 
 STATES = tuple(State)
 ACTIVITIES = tuple(Activity)
@@ -71,6 +74,22 @@ class UsageTable:
             self.allocations[row], self.window_seconds, float(self.coverage[row]), stats, self.unknown.get(row)
         )
 
+    def take(self, rows: Rows) -> "UsageTable":
+        """Some rows only, without the fleet: its GPUs belong to no row."""
+        return replace(
+            self,
+            allocations=[self.allocations[row] for row in rows.tolist()],
+            stats={key: column[rows] for key, column in self.stats.items()},
+            coverage=self.coverage[rows],
+            unknown=take_values(self.unknown, rows),
+            fleet={},
+        )
+
+
+def take_values(values: Mapping[int, Value], rows: Rows) -> dict[int, Value]:
+    """Values by row, for some rows only and by their new numbers."""
+    return {number: values[row] for number, row in enumerate(rows.tolist()) if row in values} if values else {}
+
 
 @dataclass(frozen=True)
 class VerdictTable:
@@ -91,3 +110,19 @@ class VerdictTable:
 
     def __len__(self) -> int:
         return len(self.usage)
+
+    def take(self, rows: Rows) -> "VerdictTable":
+        """Some rows only."""
+        return VerdictTable(
+            usage=self.usage.take(rows),
+            score=self.score[rows],
+            state=self.state[rows],
+            activity=self.activity[rows],
+            signature=self.signature[rows],
+            idle_since=self.idle_since[rows],
+            doubt=self.doubt[rows],
+            worked_at=self.worked_at[rows],
+            step=self.step[rows],
+            proof=self.proof[rows],
+            objections=take_values(self.objections, rows),
+        )

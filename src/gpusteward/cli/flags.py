@@ -25,7 +25,8 @@ TOKEN_VARIABLE = "GPUSTEWARD_TOKEN"  # noqa: S105 - the name of a variable, not 
 CA_VARIABLE = "GPUSTEWARD_CA_FILE"
 OUTPUTS = ("table", "json", "csv")
 WIDE = "wide"  # a table with more columns
-MAX_TOKEN_BYTES = 4096
+MAX_TOKEN_BYTES = 16384
+"""An ID token that lists many groups has several thousand."""
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 

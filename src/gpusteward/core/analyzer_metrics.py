@@ -82,6 +82,13 @@ MODEL_COST = _own(
 SETTINGS_RELOADS = _own(
     "settings_reloads_total", ("result",), "Changes of the settings by result: ok or refused.", MetricType.COUNTER
 )
+REFUSED_REQUESTS = _own(
+    "refused_requests_total",
+    ("reason",),
+    "Requests whose sender was refused, by reason: unknown_token, invalid_token, no_keys, not_a_proxy, invalid_header, "
+    "no_rule, cross_site.",
+    MetricType.COUNTER,
+)
 
 LEDGER_UP = _own("ledger_up", (), "Whether the ledger can be written; no sample where it is disabled.")
 LEDGER_BUFFERED = _own("ledger_buffered_cycles", (), "Cycles that wait to be recorded.")

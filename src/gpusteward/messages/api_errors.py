@@ -51,6 +51,28 @@ ROLE_TOO_LOW = Message(
     "the role {role} does not permit this; a token of the role {needed} is required",
     "{role} 角色没有此权限，需要 {needed} 角色的令牌",
 )
+NOT_A_PROXY = Message(
+    "this request has an identity header, but does not come from a proxy in auth.proxy.addresses",
+    "该请求带有身份请求头，但不是来自 auth.proxy.addresses 中的代理",
+)
+INVALID_IDENTITY = Message(
+    "the identity in the headers cannot be used: a header occurs twice, or a name is too long or has control"
+    " characters; the log of the analyzer names the header",
+    "请求头中的身份无法使用：请求头重复，或名称过长、含控制字符；具体请求头见 analyzer 的日志",
+)
+NO_ROLE = Message(
+    "you are signed in, but no rule in auth.rules gives you a role",
+    "您已登录，但 auth.rules 中没有规则授予您角色",
+)
+NEEDS_ALL_NAMESPACES = Message(
+    "your role shows some namespaces only, and this covers the whole site",
+    "您的角色只能查看部分命名空间，而此内容涉及整个站点",
+)
+NO_KEYS = Message(
+    "the keys of the sign-in provider cannot be read at the moment; see the log of the analyzer",
+    "暂时无法读取登录服务的公钥；详情见 analyzer 的日志",
+)
+CROSS_SITE = Message("a page of another site sent this request", "该请求由其他网站的页面发出")
 
 SEVERAL_CLUSTERS = Message(
     "several clusters have a workload of this name: add cluster=NAME, one of {clusters}",

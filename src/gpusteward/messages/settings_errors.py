@@ -135,6 +135,49 @@ SECRETS_COUNT = Message(
     " secret into a separate channel",
     "secrets：渠道 {name} 有 {secrets} 个，需要 {bots} 个，每个飞书 webhook 一个；没有密钥的机器人请放到单独的渠道",
 )
+NOT_NETWORKS = Message(
+    "write IP addresses or networks, such as 10.0.3.7 or 10.0.3.0/28 (without host bits)",
+    "请写成 IP 地址或网段，例如 10.0.3.7 或 10.0.3.0/28（主机位须为 0）",
+)
+EVERY_ADDRESS = Message(
+    "this trusts every address: anybody could claim to be anybody; write the addresses of the proxies",
+    "这会信任所有地址，任何人都可以冒充他人；请只写代理的地址",
+)
+NOT_A_HEADER = Message(
+    "write the name of a header that the proxy sets, such as X-Forwarded-User",
+    "请写成由代理设置的请求头名称，例如 X-Forwarded-User",
+)
+SAME_HEADER = Message(
+    "user_header and groups_header must be different headers", "user_header 和 groups_header 不能是同一个请求头"
+)
+NOT_A_NAMESPACE_PATTERN = Message(
+    "namespaces and clusters: write names, or patterns with `*` and `?`, such as vision-*",
+    "namespaces 和 clusters：请写成名称，或含 `*`、`?` 的模式，例如 vision-*",
+)
+NOT_AN_HTTPS_URL = Message(
+    "write an https URL: over plain http anybody on the way could replace the keys; or use jwks_file",
+    "请写成 https URL：明文 http 传输中密钥可能被替换；也可以使用 jwks_file",
+)
+OIDC_NEEDS_AUDIENCE = Message(
+    "issuer needs audience: without it, tokens made for other applications would be accepted",
+    "设置 issuer 时必须设置 audience，否则为其他应用签发的令牌也会被接受",
+)
+KEYS_TWICE = Message("jwks_url and jwks_file are both set: keep one of them", "jwks_url 和 jwks_file 只能设置一个")
+RULE_FOR_NOBODY = Message(
+    "a rule needs users or groups; user `*` is everybody who is signed in",
+    "规则需要 users 或 groups；用户 `*` 表示所有已登录的人",
+)
+LIMITED_WRITER = Message(
+    "namespaces and clusters limit viewers only; the role {role} acts on the whole site",
+    "namespaces 和 clusters 只能限制 viewer；{role} 角色的操作作用于整个站点",
+)
+NO_AUTH_RULES = Message(
+    "rules is empty: nobody who signs in would have a role; add a rule", "rules 为空：登录的人都没有角色；请添加规则"
+)
+LIMITS_WITHOUT_EFFECT = Message(
+    "auth.rules limits viewers to namespaces, but server.anonymous_reads is always: everybody could read everything",
+    "auth.rules 限制了 viewer 可见的命名空间，但 server.anonymous_reads 为 always：任何人都能读取全部数据",
+)
 INVALID_LABEL_NAME = Message("labels: {name!r} is not a valid label name", "labels：{name!r} 不是有效的标签名")
 SAME_VALUE_TWICE = Message(
     "{flag} and another flag set the same value: keep one of them", "{flag} 与另一个参数设置了同一个值：只能保留一个"

@@ -33,7 +33,7 @@ from gpusteward.analyzer.listen_socket import open_socket
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
 from gpusteward.analyzer.reports.charges import Charge
-from gpusteward.analyzer.reports.report import EndedQuery, EndedWorkload, Report, ReportQuery
+from gpusteward.analyzer.reports.report import ClusterNamespace, EndedQuery, EndedWorkload, Report, ReportQuery
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.serve import configure_server
 from gpusteward.analyzer.settings.settings import ServerSettings, Settings
@@ -182,6 +182,9 @@ class FakeLedger:
 
     def read_report(self, query: ReportQuery) -> Report:
         return self._report or example_report(query)
+
+    def read_namespaces(self) -> Sequence[ClusterNamespace]:
+        return ()
 
     def read_ended_workloads(self, query: EndedQuery) -> Sequence[EndedWorkload]:
         return [one for one in self._ended if query.name == one.name and query.namespace in ("", one.namespace)]

@@ -10,7 +10,7 @@ from http.client import HTTPResponse
 import pytest
 
 from gpusteward.analyzer.api import event_feed
-from gpusteward.analyzer.api.event_feed import EventFeed, describe_changes, describe_cycle
+from gpusteward.analyzer.api.event_feed import EventFeed, describe_cycle, find_changes
 from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.core.usages import AllocationKey
 from tests.analyzer.api.sample_results import small_result
@@ -54,16 +54,14 @@ def test_a_listener_receives_the_last_cycle_then_every_new_one():
 def test_changes_name_the_workloads_whose_activity_changed():
     before = make_result(table_of(working(), working(), allocations=[allocation(0), allocation(1)]))
     now = make_result(table_of(resting(), resting(), allocations=[allocation(0), allocation(1)], at=AT + 300), number=2)
-    event = describe_changes(before, now)
-    assert event is not None
-    data = json.loads(event.split(b"data: ")[1])
+    data = json.loads(find_changes(before, now).render().split(b"data: ")[1])
     change = {"workload": "Deployment/team/server", "cluster": "", "before": "active", "now": "idle"}
     assert (data["changed"], data["workloads"]) == (1, [change])
 
 
 def test_there_is_no_event_where_nothing_changed():
-    assert describe_changes(None, small_result()) is None
-    assert describe_changes(small_result(), small_result(number=2)) is None
+    assert find_changes(None, small_result()).render() == b""
+    assert find_changes(small_result(), small_result(number=2)).render() == b""
 
 
 def test_a_stream_without_events_has_heartbeats():

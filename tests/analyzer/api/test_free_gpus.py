@@ -64,6 +64,7 @@ def test_without_allocations_all_gpus_are_free():
             "holders": [],
             "idle_gpus": 0,
             "unknown_gpus": 0,
+            "hidden_holders": 0,
         }
 
 

@@ -1,14 +1,27 @@
-"""Access checks as dependencies of routes: `may_read` and `may_operate`.
+"""Access checks as dependencies of routes: `may_read`, `may_read_all` and `may_operate`.
 
-What is local: `http_server/local_clients.py`.
+They find out who sends a request: a bearer token of the settings, a token of an OpenID Connect provider, the header of
+a configured reverse proxy, or a password or certificate of the web config file; and they give the endpoint the
+components that this identity may use. What is local: `http_server/local_clients.py`.
 """
 
 from fastapi import Request
 
-from gpusteward.analyzer.api.dependencies import ApiDependencies, find_dependencies
+from gpusteward.analyzer.api.dependencies import ApiDependencies, find_identity, find_service
+from gpusteward.analyzer.api.http.identities import (
+    Identity,
+    InvalidIdentityError,
+    apply_rules,
+    has_identity_header,
+    is_proxy,
+    read_proxy_headers,
+)
+from gpusteward.analyzer.api.http.oidc import InvalidTokenError, looks_like_token
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.roles import Role, parse_bearer
+from gpusteward.analyzer.api.http.signing_keys import KeysUnavailableError
 from gpusteward.analyzer.api.http.web_access import is_known_client
+from gpusteward.analyzer.api.limited_access import limit_access
 from gpusteward.core.messages import Message
 from gpusteward.http_server.local_clients import is_local_request
 from gpusteward.messages import api_errors
@@ -17,40 +30,122 @@ _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="gpusteward"'}
 
 
 async def may_read(request: Request) -> None:
-    """Raises a 401 or 403 problem."""
-    dependencies = await find_dependencies(request)
-    if _find_role(request, dependencies) is not None:
-        return
-    allowed = dependencies.settings.current.server.anonymous_reads
-    if allowed == "always" or (allowed == "loopback" and is_local(request)):
-        return
-    raise _unauthorized(api_errors.READING_NEEDS_TOKEN)
+    """Raises a 401, 403 or 503 problem."""
+    dependencies = await find_service(request)
+    identity = await _identify(request, dependencies)
+    if identity is None:
+        allowed = dependencies.settings.current.server.anonymous_reads
+        if allowed != "always" and (allowed != "loopback" or not _is_trusted(request, dependencies)):
+            raise _unauthorized(api_errors.READING_NEEDS_TOKEN)
+        identity = Identity("anonymous", Role.VIEWER)
+    await _grant(request, identity, dependencies)
+
+
+async def may_read_all(request: Request) -> None:
+    """For what cannot be divided by namespace. Raises a 401, 403 or 503 problem."""
+    await may_read(request)
+    if (await find_identity(request)).visible is not None:
+        raise ProblemError(403, "limited", api_errors.NEEDS_ALL_NAMESPACES)
 
 
 async def may_operate(request: Request) -> None:
-    """Raises a 401 or 403 problem. Where no token is configured, only local requests may write."""
-    dependencies = await find_dependencies(request)
-    role = _find_role(request, dependencies)
-    if not dependencies.settings.roles.are_set and is_local(request):
-        return
-    if role is None:
+    """Raises a 401, 403 or 503 problem. Where no token and no sign-in is configured, only local requests may write."""
+    dependencies = await find_service(request)
+    identity = await _identify(request, dependencies)
+    settings = dependencies.settings
+    if not (settings.roles.are_set or settings.current.auth.rules) and _is_trusted(request, dependencies):
+        identity = Identity("anonymous", Role.OPERATOR)
+    if identity is None:
         raise _unauthorized(api_errors.WRITING_NEEDS_TOKEN)
-    if not role.includes(Role.OPERATOR):
-        raise ProblemError(403, "forbidden", api_errors.ROLE_TOO_LOW, role=role, needed=Role.OPERATOR)
+    if not identity.role.includes(Role.OPERATOR):
+        raise ProblemError(403, "forbidden", api_errors.ROLE_TOO_LOW, role=identity.role, needed=Role.OPERATOR)
+    if identity.method in ("proxy", "oidc") and _is_cross_site(request):
+        _count(request, dependencies, "cross_site")
+        raise ProblemError(403, "cross-site", api_errors.CROSS_SITE)
+    await _grant(request, identity, dependencies)
 
 
-def _find_role(request: Request, dependencies: ApiDependencies) -> Role | None:
-    """None without credentials; a viewer with those of the web config file. Raises a 401 problem for unknown ones, also
-    where none are needed."""
-    header = request.headers.get("authorization")
-    if is_known_client(request.scope) and parse_bearer(header) is None:
-        return Role.VIEWER
-    if header is None:
-        return None
-    role = dependencies.settings.roles.find_role(parse_bearer(header))
-    if role is None:
+async def _grant(request: Request, identity: Identity, dependencies: ApiDependencies) -> None:
+    """The only place where an endpoint gets its components from."""
+    request.state.identity = identity
+    request.state.dependencies = await limit_access(dependencies, identity.visible)
+
+
+async def _identify(request: Request, dependencies: ApiDependencies) -> Identity | None:
+    """None without credentials. Raises a problem for unknown credentials, also where none are needed."""
+    header, proxy = request.headers.getlist("authorization"), dependencies.settings.current.auth.proxy
+    from_proxy = _is_from_proxy(request, dependencies)
+    if proxy.addresses and not from_proxy and has_identity_header(request.headers, proxy):
+        _count(request, dependencies, "not_a_proxy")
+        raise ProblemError(403, "not-a-proxy", api_errors.NOT_A_PROXY)
+    if len(header) > 1:
+        _count(request, dependencies, "invalid_header", "Authorization occurs twice")
+        raise _unauthorized(api_errors.INVALID_IDENTITY)
+    bearer = parse_bearer(header[0]) if header else None
+    if bearer is not None or (header and not is_known_client(request.scope)):
+        return await _read_bearer(request, bearer, dependencies)
+    if from_proxy:  # whatever password or certificate the proxy itself has
+        return _read_proxy(request, dependencies)
+    return Identity("web-config", Role.VIEWER) if is_known_client(request.scope) else None
+
+
+async def _read_bearer(request: Request, bearer: str | None, dependencies: ApiDependencies) -> Identity:
+    """A token of the settings, or one of the provider."""
+    role, oidc = dependencies.settings.roles.find_role(bearer), dependencies.settings.current.auth.oidc
+    if role is not None:
+        return Identity("token", role)
+    if not (oidc.issuer and bearer and looks_like_token(bearer)):
+        _count(request, dependencies, "unknown_token")
         raise _unauthorized(api_errors.UNKNOWN_TOKEN)
-    return role
+    try:
+        person = await dependencies.oidc.verify(bearer, oidc)
+    except InvalidTokenError as error:
+        _count(request, dependencies, "invalid_token", str(error))
+        raise _unauthorized(api_errors.UNKNOWN_TOKEN) from None
+    except KeysUnavailableError:
+        _count(request, dependencies, "no_keys")
+        raise ProblemError(503, "no-keys", api_errors.NO_KEYS, headers={"Retry-After": "30"}) from None
+    rules = dependencies.settings.current.auth.rules
+    return _known(request, apply_rules(person, rules, method="oidc"), dependencies)
+
+
+def _read_proxy(request: Request, dependencies: ApiDependencies) -> Identity | None:
+    auth = dependencies.settings.current.auth
+    try:
+        person = read_proxy_headers(request.headers, auth.proxy)
+    except InvalidIdentityError as error:
+        _count(request, dependencies, "invalid_header", str(error))
+        raise _unauthorized(api_errors.INVALID_IDENTITY) from None
+    return person and _known(request, apply_rules(person, auth.rules, method="proxy"), dependencies)
+
+
+def _known(request: Request, identity: Identity | None, dependencies: ApiDependencies) -> Identity:
+    if identity is None:
+        _count(request, dependencies, "no_rule")
+        raise ProblemError(403, "no-role", api_errors.NO_ROLE)
+    return identity
+
+
+def _is_from_proxy(request: Request, dependencies: ApiDependencies) -> bool:
+    return request.client is not None and is_proxy(request.client.host, dependencies.settings.current.auth.proxy)
+
+
+def _is_trusted(request: Request, dependencies: ApiDependencies) -> bool:
+    """Whether the request is local. One from a proxy is not, even if the proxy is on this machine and forgot to say
+    that it forwards."""
+    return is_local(request) and not _is_from_proxy(request, dependencies)
+
+
+def _is_cross_site(request: Request) -> bool:
+    """Whether a page of another site makes a browser send this, with what it signed in with at the proxy."""
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site is not None or origin is None:
+        return site not in (None, "none", "same-origin")
+    return origin.partition("//")[2] not in (request.headers.get("host"), request.headers.get("x-forwarded-host"))
+
+
+def _count(request: Request, dependencies: ApiDependencies, reason: str, detail: str = "") -> None:
+    dependencies.refusals.add(reason, peer=request.client.host if request.client else "", detail=detail)
 
 
 def _unauthorized(message: Message) -> ProblemError:

@@ -23,6 +23,7 @@ from gpusteward.analyzer.api.v1 import (
     events,
     gpus,
     health,
+    me,
     namespaces,
     probes,
     processes,
@@ -35,7 +36,7 @@ from gpusteward.analyzer.api.v1 import (
 _RESOURCES = (
     *(compat_config, compat_results, metrics_page),
     *(workloads, ended_workloads, series, processes, allocations, gpus, namespaces),
-    *(reports, deliveries, sources, health, events, probes),
+    *(reports, deliveries, sources, health, me, events, probes),
     docs,
 )
 ABOUT = """Who holds each GPU, how well it is used, and the reasons for each verdict.
@@ -44,7 +45,8 @@ The endpoints without a prefix are those of gpu-oour with its JSON. All others a
 last finished cycle; only the series and processes of a workload are read from the engine at the time of the request.
 
 Local requests may read without a token; other requests, and all writes where tokens are configured, need
-Authorization: Bearer TOKEN. Errors are problem objects (RFC 9457), in Chinese if Accept-Language prefers it."""
+Authorization: Bearer TOKEN, or an identity from a configured reverse proxy. Viewers may be limited to namespaces: then
+everything else seems not to exist. Errors are problem objects (RFC 9457), in Chinese if Accept-Language prefers it."""
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 

@@ -9,6 +9,8 @@ from fastapi import Depends, Request
 
 from gpusteward.analyzer.api.event_feed import EventFeed
 from gpusteward.analyzer.api.http.concurrency_limits import ConcurrencyLimit
+from gpusteward.analyzer.api.http.identities import Identity, Refusals
+from gpusteward.analyzer.api.http.oidc import OidcVerifier
 from gpusteward.analyzer.api.http.problems import not_ready
 from gpusteward.analyzer.api.http.roles import Roles
 from gpusteward.analyzer.api.result_store import PublishedResult, ResultStore
@@ -17,10 +19,11 @@ from gpusteward.analyzer.explain.counters import ModelCounters
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
 from gpusteward.analyzer.reports.charges import Charge
-from gpusteward.analyzer.reports.report import EndedQuery, EndedWorkload, Report, ReportQuery
+from gpusteward.analyzer.reports.report import ClusterNamespace, EndedQuery, EndedWorkload, Report, ReportQuery
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart
+from gpusteward.core.namespaces import VisibleNamespaces
 from gpusteward.core.usages import AllocationKey
 from gpusteward.http_server.web_config import WebConfig
 from gpusteward.messages import api_errors
@@ -83,6 +86,9 @@ class LedgerReader(Protocol):
     def read_report(self, query: ReportQuery) -> Report:
         """Raises SourceError. May take long: never call it on the event loop."""
 
+    def read_namespaces(self) -> Sequence[ClusterNamespace]:
+        """Raises SourceError. May take long: never call it on the event loop."""
+
     def read_ended_workloads(self, query: EndedQuery) -> Sequence[EndedWorkload]:
         """Raises SourceError. May take long: never call it on the event loop."""
 
@@ -116,7 +122,8 @@ class RequestLimits:
 
 @dataclass(frozen=True)
 class ApiDependencies:
-    """Everything an endpoint may use."""
+    """Everything an endpoint may use. `limited_access.limit_access` makes those of a person who sees some namespaces
+    only."""
 
     results: ResultStore
     events: EventFeed
@@ -129,6 +136,9 @@ class ApiDependencies:
     limits: RequestLimits = field(default_factory=RequestLimits)
     clock: Callable[[], float] = time.time
     web: Callable[[], WebConfig] = WebConfig
+    oidc: OidcVerifier = field(default_factory=OidcVerifier)
+    refusals: Refusals = field(default_factory=Refusals)
+    visible: VisibleNamespaces | None = None  # what the client may see; None: everything
 
     def assess_data(self) -> DataHealth:
         published = self.results.published
@@ -151,9 +161,22 @@ class ApiDependencies:
         return {**described, "fault": error} if error else described
 
 
-async def find_dependencies(request: Request) -> ApiDependencies:
+async def find_service(request: Request) -> ApiDependencies:
+    """For endpoints that everybody may read, and that show nothing of the cluster."""
     dependencies: ApiDependencies = request.app.state.dependencies
     return dependencies
+
+
+async def find_dependencies(request: Request) -> ApiDependencies:
+    """As the access check of the route granted them. Without such a check there are none: no endpoint can forget it."""
+    dependencies: ApiDependencies = request.state.dependencies
+    return dependencies
+
+
+async def find_identity(request: Request) -> Identity:
+    """As the access check of the route found it."""
+    identity: Identity = request.state.identity
+    return identity
 
 
 async def find_last_result(request: Request) -> PublishedResult:
@@ -164,5 +187,7 @@ async def find_last_result(request: Request) -> PublishedResult:
     return published
 
 
+Service = Annotated[ApiDependencies, Depends(find_service)]
 Dependencies = Annotated[ApiDependencies, Depends(find_dependencies)]
+Client = Annotated[Identity, Depends(find_identity)]
 LastResult = Annotated[PublishedResult, Depends(find_last_result)]

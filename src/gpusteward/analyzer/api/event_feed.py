@@ -1,15 +1,19 @@
 """Server-sent events: a bounded number of listeners, each with a short queue."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
+from fastapi.concurrency import run_in_threadpool
 
 from gpusteward.analyzer.api.http.responses import format_utc
 from gpusteward.analyzer.judge.workloads import WorkloadKey
-from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.results import Result, tag_result
 from gpusteward.analyzer.tables import ACTIVITIES
+from gpusteward.core.namespaces import VisibleNamespaces
 from gpusteward.core.verdicts import Activity
 
 MOST_LISTENERS = 64
@@ -21,7 +25,17 @@ _RETRY = b"retry: 5000\n\n"
 _HEARTBEAT = b": still here\n\n"
 
 Event = bytes
-Queue = asyncio.Queue[Event | None]
+Limit = Callable[[VisibleNamespaces], Event]
+
+
+class _SentEvent(NamedTuple):
+    """`limit`: the event for a listener who sees some namespaces only; empty: there is nothing to announce."""
+
+    event: Event
+    limit: Limit
+
+
+Queue = asyncio.Queue[_SentEvent | None]
 
 
 class EventFeed:
@@ -45,42 +59,45 @@ class EventFeed:
     def accepts_listeners(self) -> bool:
         return len(self._queues) < MOST_LISTENERS and not self._is_closed
 
-    def send_from_thread(self, event: Event) -> None:
+    def send_from_thread(self, event: Event, *, limit: Limit = lambda _: b"") -> None:
+        """`limit` must not keep a result in memory: a slow listener keeps its queue."""
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._send, event)
+                self._loop.call_soon_threadsafe(self._send, _SentEvent(event, limit))
 
     def close(self) -> None:
         """End every stream, because the program ends."""
         self._is_closed = True
         self._send(None)
 
-    def _send(self, event: Event | None) -> None:
+    def _send(self, event: _SentEvent | None) -> None:
         for queue in self._queues:
             if queue.full():
                 queue.get_nowait()
             queue.put_nowait(event)
 
-    async def listen(self, first: Event) -> AsyncIterator[bytes]:
-        """Events as they are sent, until the feed closes or the client disconnects."""
+    async def listen(self, first: Event, visible: VisibleNamespaces | None = None) -> AsyncIterator[bytes]:
+        """Events as they are sent, until the feed closes or the client disconnects. `visible`: about these only."""
         queue: Queue = asyncio.Queue(QUEUE_LENGTH)
         self._queues.add(queue)
         try:
             yield _RETRY + first
             while not self._is_closed or not queue.empty():
-                event = await self._next(queue)
-                if event is None:
+                sent = await self._next(queue)
+                if sent is None:
                     return
-                yield event
+                event = sent.event if visible is None else await run_in_threadpool(sent.limit, visible)
+                if event:
+                    yield event
         finally:
             self._queues.discard(queue)
 
-    async def _next(self, queue: Queue) -> Event | None:
+    async def _next(self, queue: Queue) -> _SentEvent | None:
         try:
             async with asyncio.timeout(self._heartbeat_seconds):
                 return await queue.get()
         except TimeoutError:
-            return _HEARTBEAT
+            return _SentEvent(_HEARTBEAT, lambda _: _HEARTBEAT)
 
 
 def render_event(name: str, data: Mapping[str, object], *, number: str) -> Event:
@@ -105,22 +122,58 @@ def describe_cycle(result: Result) -> Event:
     return render_event("cycle", data, number=result.tag)
 
 
-def describe_changes(before: Result | None, now: Result) -> Event | None:
-    """Which workloads changed their activity, appeared or disappeared; None when none did."""
+class ActivityChange(NamedTuple):
+    """A workload whose activity changed."""
+
+    key: WorkloadKey
+    before: Activity
+    now: Activity
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is different in a new result."""
+
+    tag: str
+    changed: Sequence[ActivityChange]
+    appeared: Sequence[WorkloadKey]
+    disappeared: Sequence[WorkloadKey]
+
+    def limit_to(self, visible: VisibleNamespaces) -> "Changes":
+        return Changes(
+            tag_result(self.tag, visible),
+            [each for each in self.changed if visible.includes(each.key.cluster, each.key.namespace)],
+            [key for key in self.appeared if visible.includes(key.cluster, key.namespace)],
+            [key for key in self.disappeared if visible.includes(key.cluster, key.namespace)],
+        )
+
+    def render(self) -> Event:
+        """Empty when nothing changed."""
+        if not (self.changed or self.appeared or self.disappeared):
+            return b""
+        listed = [
+            {"workload": each.key.path, "cluster": each.key.cluster, "before": each.before, "now": each.now}
+            for each in self.changed[:MOST_LISTED]
+        ]
+        counts = {"changed": len(self.changed), "came": len(self.appeared), "went": len(self.disappeared)}
+        return render_event("verdicts", {"tag": self.tag, **counts, "workloads": listed}, number=self.tag)
+
+
+def find_changes(before: Result | None, now: Result) -> Changes:
+    """Which workloads changed their activity, appeared or disappeared; none without a result before."""
     if before is None:
-        return None
+        return Changes(now.tag, [], [], [])
     old, new = _activities(before), _activities(now)
-    changed = [key for key, activity in new.items() if old.get(key, activity) != activity]
-    appeared = [key for key in new if key not in old]
-    disappeared = [key for key in old if key not in new]
-    if not (changed or appeared or disappeared):
-        return None
-    listed = [
-        {"workload": key.path, "cluster": key.cluster, "before": ACTIVITIES[old[key]], "now": ACTIVITIES[new[key]]}
-        for key in changed[:MOST_LISTED]
-    ]
-    counts = {"changed": len(changed), "came": len(appeared), "went": len(disappeared)}
-    return render_event("verdicts", {"tag": now.tag, **counts, "workloads": listed}, number=now.tag)
+    return Changes(
+        now.tag,
+        [
+            ActivityChange(key, ACTIVITIES[old[key]], ACTIVITIES[activity])
+            for key, activity in new.items()
+            if old.get(key, activity) != activity
+        ],
+        [key for key in new if key not in old],
+        [key for key in old if key not in new],
+    )
 
 
 def _activities(result: Result) -> dict[WorkloadKey, int]:

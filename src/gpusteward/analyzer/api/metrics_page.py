@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from gpusteward.analyzer.api.authorization import may_read
+from gpusteward.analyzer.api.authorization import may_read_all
 from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies
 from gpusteward.analyzer.api.http.responses import send_body
 from gpusteward.analyzer.data_health import DataHealth
@@ -11,7 +11,7 @@ from gpusteward.analyzer.metrics import health_metrics
 from gpusteward.core.exposition import OPENMETRICS_TYPE, TEXT_TYPE, render_page
 from gpusteward.core.negotiation import accepts_gzip, choose_format
 
-router = APIRouter(dependencies=[Depends(may_read)], tags=["gpu-oour"])
+router = APIRouter(dependencies=[Depends(may_read_all)], tags=["gpu-oour"])
 
 
 @router.get(
@@ -43,6 +43,7 @@ def _render_health(dependencies: ApiDependencies, health: DataHealth, content_ty
             *health_metrics.model_families(dependencies.model_calls),
             *health_metrics.query_families(dependencies.source.request_counts),
             *health_metrics.reload_families(dependencies.settings.count_reloads()),
+            *health_metrics.refusal_families(dependencies.refusals.counts),
             *health_metrics.ledger_families(dependencies.describe_ledger()),
             *health_metrics.delivery_families(dependencies.describe_deliveries()),
         ]

@@ -1,10 +1,11 @@
 """Publishes a result: clients can read it, listeners receive events, and its /metrics page is rendered."""
 
-from gpusteward.analyzer.api.event_feed import Event, EventFeed, describe_changes, describe_cycle
+from gpusteward.analyzer.api.event_feed import Event, EventFeed, describe_cycle, find_changes
 from gpusteward.analyzer.api.result_store import PublishedResult, ResultStore
 from gpusteward.analyzer.api.v1.workloads import DEFAULT_SORT, view_workloads
 from gpusteward.analyzer.metrics.page import render_result
 from gpusteward.analyzer.results import Result
+from gpusteward.core.namespaces import VisibleNamespaces
 
 
 class ResultPublisher:
@@ -17,16 +18,16 @@ class ResultPublisher:
     def publish(self, result: Result) -> None:
         """The page at /metrics comes last: until then the previous one is served, as to a scrape a moment earlier, and
         the previous result is not kept in memory while a page is rendered."""
-        events = self._describe(result)
+        changes = find_changes(self._store.published.result if self._store.published else None, result)
         self._store.publish(prepare(result))
-        for event in events:
-            self._events.send_from_thread(event)
+        self._events.send_from_thread(describe_cycle(result), limit=self._describe_limited_cycle)
+        if event := changes.render():
+            self._events.send_from_thread(event, limit=lambda visible: changes.limit_to(visible).render())
         self._store.page = render_result(result)
 
-    def _describe(self, result: Result) -> list[Event]:
-        previous = self._store.published
-        changes = describe_changes(previous.result if previous else None, result)
-        return [describe_cycle(result), *([] if changes is None else [changes])]
+    def _describe_limited_cycle(self, visible: VisibleNamespaces) -> Event:
+        published = self._store.published
+        return describe_cycle(published.limit_to(visible).result) if published else b""
 
 
 def prepare(result: Result) -> PublishedResult:

@@ -116,10 +116,13 @@ class WorkloadTable:
         )
 
 
-def judge_workloads(verdicts: VerdictTable, rules: Rules) -> WorkloadTable:
-    """A workload is idle only if every allocation is idle; an unknown one is not idle."""
+def judge_workloads(verdicts: VerdictTable, rules: Rules, fractions: Column | None = None) -> WorkloadTable:
+    """A workload is idle only if every allocation is idle; an unknown one is not idle.
+
+    `fractions`: of a GPU that each row holds, where not all rows of a shared GPU are here to compute them from.
+    """
     keys, codes = _find_owners(allocation.container for allocation in verdicts.usage.allocations)
-    fractions = compute_gpu_fractions(verdicts.usage)
+    fractions = compute_gpu_fractions(verdicts.usage) if fractions is None else fractions
     rows = [verdicts.activity == ACTIVITIES.index(each) for each in (Activity.ACTIVE, Activity.IDLE, Activity.UNKNOWN)]
     active, idle, unknown = (np.bincount(codes[chosen], minlength=len(keys)) for chosen in rows)
     _, idle_gpus, unknown_gpus = (_sum_of(fractions[chosen], codes[chosen], size=len(keys)) for chosen in rows)

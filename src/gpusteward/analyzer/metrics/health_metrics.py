@@ -78,6 +78,10 @@ def reload_families(counts: Mapping[str, int]) -> Iterator[Family]:
     yield family_by(metrics.SETTINGS_RELOADS, "result", counts)
 
 
+def refusal_families(counts: Mapping[str, int]) -> Iterator[Family]:
+    yield family_by(metrics.REFUSED_REQUESTS, "reason", counts)
+
+
 def ledger_families(described: Mapping[str, Any] | None) -> Iterator[Family]:
     """No family where the ledger is disabled (None)."""
     if described:

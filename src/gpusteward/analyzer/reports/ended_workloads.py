@@ -18,7 +18,7 @@ from gpusteward.analyzer.reports.amounts import (
     use_currency,
 )
 from gpusteward.analyzer.reports.ledger_connection import read_ledger
-from gpusteward.analyzer.reports.period_totals import to_integer
+from gpusteward.analyzer.reports.period_totals import is_visible, to_integer
 from gpusteward.analyzer.reports.report import MAX_NAMES, EndedQuery, EndedWorkload
 
 MAX_ENDED = 5
@@ -35,6 +35,8 @@ def read_ended_workloads(engine: Engine, query: EndedQuery, *, prices: PriceSett
 def _select_owners(query: EndedQuery) -> Select[Any]:
     """Workloads of this name, or with a pod of this name."""
     found = select(*_OWNER).where(or_(allocations.c.owner_name == query.name, allocations.c.pod == query.name))
+    if query.visible is not None:
+        found = found.where(is_visible(query.visible))
     if query.namespace:
         found = found.where(allocations.c.namespace == query.namespace)
     if query.cluster:

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.ledger.db_engine import describe_error
 from gpusteward.analyzer.ledger.migrations.upgrade import HEAD, read_version
+from gpusteward.analyzer.ledger.schema import allocations
 from gpusteward.core.errors import SourceError
 from gpusteward.messages import ledger_errors
 
@@ -23,6 +24,13 @@ def read_ledger(engine: Engine) -> Iterator[Connection]:
             connection.rollback()
     except SQLAlchemyError as error:
         raise SourceError(ledger_errors.NOT_READABLE, reason=describe_error(error)) from error
+
+
+def read_namespaces(engine: Engine) -> list[tuple[str, str]]:
+    """Every cluster and namespace in the ledger. Raises SourceError."""
+    with read_ledger(engine) as connection:
+        found = connection.execute(select(allocations.c.cluster, allocations.c.namespace).distinct())
+        return [(row.cluster, row.namespace) for row in found]
 
 
 def _check_version(connection: Connection) -> None:

@@ -70,7 +70,7 @@ def _read_report(
         made_ms=now_ms,
         currency=prices.currency,
         by=query.by,
-        namespaces=query.namespaces,
+        namespaces=query.named_namespaces,
         clusters=query.clusters,
         range=covered,
         total=total,

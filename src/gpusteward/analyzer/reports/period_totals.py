@@ -22,13 +22,14 @@ from sqlalchemy import (
     literal,
     or_,
     select,
+    tuple_,
 )
 
 from gpusteward.analyzer.ledger.periods import Period
 from gpusteward.analyzer.ledger.schema import Number, allocations, time_column, usage_daily, usage_hourly
 from gpusteward.analyzer.reports.amounts import COSTS, SUMMED, UNPRICED
 from gpusteward.analyzer.reports.grouping import WORKLOAD
-from gpusteward.analyzer.reports.report import ALL, Scope
+from gpusteward.analyzer.reports.report import ALL, ClusterNamespace, Scope
 from gpusteward.core.allocations import Share
 
 PEAKS = ("core_peak", "memory_peak_bytes", "memory_total_bytes")
@@ -147,9 +148,15 @@ def select_rows(period: Period, *, hourly: Table, daily: Table) -> Sequence[RowS
 
 
 def only_scope(statement: Query, scope: Scope) -> Query:
+    if scope.visible is not None:
+        statement = statement.where(is_visible(scope.visible))
     if scope.namespaces:
         statement = statement.where(allocations.c.namespace.in_(scope.namespaces))
     return statement.where(allocations.c.cluster.in_(scope.clusters)) if scope.clusters else statement
+
+
+def is_visible(visible: Sequence[ClusterNamespace]) -> ColumnElement[bool]:
+    return tuple_(allocations.c.cluster, allocations.c.namespace).in_(visible)
 
 
 def to_integer(amount: ColumnElement[Any]) -> ColumnElement[Any]:

@@ -48,6 +48,10 @@ def check_grouping(by: str, labels: Sequence[str] | None = None) -> None:
         raise ConfigurationError(ledger_errors.INVALID_GROUPING, by=by, groupings=groupings)
 
 
+ClusterNamespace = tuple[str, str]
+"""A cluster and one of its namespaces."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """Which allocations a report covers. Unallocated GPUs belong to no namespace: they are left out where
@@ -55,10 +59,11 @@ class Scope:
 
     namespaces: tuple[str, ...] = ()  # only these; empty: all
     clusters: tuple[str, ...] = ()
+    visible: tuple[ClusterNamespace, ...] | None = None  # of these only; None: of all
 
     def __bool__(self) -> bool:
         """Whether it leaves anything out."""
-        return bool(self.namespaces or self.clusters)
+        return bool(self.namespaces or self.clusters) or self.visible is not None
 
 
 ALL = Scope()
@@ -75,10 +80,16 @@ class ReportQuery:
     top: int = 10  # number of wasters and findings
     rows: int = 1000  # number of groups; the others are summed in one row
     clusters: tuple[str, ...] = ()  # only these; empty: all
+    visible: tuple[ClusterNamespace, ...] | None = None  # what the reader of the report may see; None: everything
 
     @property
     def scope(self) -> Scope:
-        return Scope(self.namespaces, self.clusters)
+        return Scope(self.namespaces, self.clusters, self.visible)
+
+    @property
+    def named_namespaces(self) -> tuple[str, ...]:
+        """The namespaces that the report names as its scope; empty: all."""
+        return self.namespaces or tuple(sorted({namespace for _, namespace in self.visible or ()}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +297,7 @@ class EndedQuery:
     namespace: str = ""
     kind: str = ""  # in any case
     cluster: str = ""
+    visible: tuple[ClusterNamespace, ...] | None = None  # what the reader may see; None: everything
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 
 from gpusteward.analyzer.setting_values import MASK, mask_password
 from gpusteward.analyzer.settings.effective import KNOWN, EffectiveSettings, value_at
@@ -36,6 +36,8 @@ def mask_value(value: object) -> object:
     """A value as JSON types, without secrets and without passwords inside URLs."""
     if isinstance(value, SecretStr):
         return MASK if value.get_secret_value() else ""
+    if isinstance(value, BaseModel):
+        return mask_value(value.model_dump())
     if isinstance(value, Mapping):
         return {str(key): mask_value(each) for key, each in value.items()}
     if isinstance(value, str | PurePath):

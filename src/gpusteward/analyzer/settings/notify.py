@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr, model_validator
 
-from gpusteward.analyzer.setting_values import SECTION, check_url, read_weekly, read_zone, split_hours
+from gpusteward.analyzer.setting_values import SECTION, check_url, read_weekly, read_zone, split_hours, split_list
 from gpusteward.core.messages import Language
 from gpusteward.core.settings import InvalidSettingError
 from gpusteward.messages import settings_errors as messages
@@ -31,10 +31,6 @@ def _check_zone(text: str) -> str:
 def _check_weekly(text: str) -> str:
     read_weekly(text)
     return text.strip()
-
-
-def _split_list(value: object) -> object:
-    return [part for part in re.split(r"[\s,]+", value) if part] if isinstance(value, str) else value
 
 
 def _check_channels(channels: dict[str, SecretStr]) -> dict[str, SecretStr]:
@@ -66,8 +62,8 @@ def is_feishu(url: str) -> bool:
 
 
 Channels = Annotated[dict[str, SecretStr], AfterValidator(_check_channels)]
-Names = Annotated[list[str], BeforeValidator(_split_list)]
-Urls = Annotated[list[Annotated[str, AfterValidator(check_url)]], BeforeValidator(_split_list)]
+Names = Annotated[list[str], BeforeValidator(split_list)]
+Urls = Annotated[list[Annotated[str, AfterValidator(check_url)]], BeforeValidator(split_list)]
 
 
 class NotifySettings(BaseModel):

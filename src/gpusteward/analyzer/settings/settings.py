@@ -13,6 +13,7 @@ from gpusteward.analyzer.judge.score import Scoring
 from gpusteward.analyzer.judge.states import Thresholds
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.setting_values import SECTION, check_address, check_level
+from gpusteward.analyzer.settings.auth import AuthSettings
 from gpusteward.analyzer.settings.ledger import LedgerSettings, ReportSettings
 from gpusteward.analyzer.settings.notify import AlertmanagerSettings, ControlSettings, NotifySettings, OutboxSettings
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
@@ -122,6 +123,7 @@ class Settings(BaseModel):
     ai: AiSettings = Field(default_factory=AiSettings)
     logging: LoggingSettings = Field(default_factory=LoggingSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
+    auth: AuthSettings = Field(default_factory=AuthSettings)
     kubernetes: KubernetesSettings = Field(default_factory=KubernetesSettings)
     scrape: ScrapeSettings = Field(default_factory=ScrapeSettings)
     ledger: LedgerSettings = Field(default_factory=LedgerSettings)
@@ -155,4 +157,6 @@ class Settings(BaseModel):
             raise InvalidSettingError(messages.NO_WEIGHT)
         if self.control.enabled and not self.control.api_url:
             raise InvalidSettingError(messages.CONTROL_NEEDS_URL)
+        if self.server.anonymous_reads == "always" and any(rule.is_limited for rule in self.auth.rules):
+            raise InvalidSettingError(messages.LIMITS_WITHOUT_EFFECT)
         return self

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from gpusteward import __version__
-from gpusteward.analyzer.api.authorization import may_operate, may_read
+from gpusteward.analyzer.api.authorization import may_operate, may_read, may_read_all
 from gpusteward.analyzer.api.compat.results import format_time
-from gpusteward.analyzer.api.dependencies import Dependencies
+from gpusteward.analyzer.api.dependencies import Client, Dependencies, Service
 from gpusteward.analyzer.api.home_page import prefers_html, send_home_page
 from gpusteward.analyzer.api.http.problems import find_language
 from gpusteward.analyzer.api.http.responses import send_json
@@ -21,7 +21,7 @@ log = Log(__name__)
 
 router = APIRouter(tags=["gpu-oour"])
 
-_READ, _OPERATE = [Depends(may_read)], [Depends(may_operate)]
+_READ, _READ_ALL, _OPERATE = [Depends(may_read)], [Depends(may_read_all)], [Depends(may_operate)]
 _ENDPOINTS = {
     "analyze": "/analyze",
     "results": "/results",
@@ -63,7 +63,7 @@ async def show_service(request: Request, dependencies: Dependencies) -> Response
 
 
 @router.get("/health", summary="Health", response_model=Json)
-async def show_health(dependencies: Dependencies) -> Response:
+async def show_health(dependencies: Service) -> Response:
     """Needs no token, because probes of a kubelet have none: it describes the service, not the cluster.
 
     healthy; degraded: the last cycle could read nothing, everything is unknown, or all targets are lost; warning: the
@@ -93,6 +93,7 @@ async def show_health(dependencies: Dependencies) -> Response:
 async def start_analysis(
     request: Request,
     dependencies: Dependencies,
+    client: Client,
     use_ai: Annotated[bool | None, Query(description="Whether to ask a model; default: as in the settings.")] = None,
 ) -> Response:
     """Start a cycle when the current one has ended. Needs the role operator; GET is kept for gpu-oour's clients.
@@ -104,6 +105,7 @@ async def start_analysis(
     if use_ai and not ai.is_configured:
         return _refuse_model(request)
     dependencies.cycles.request_cycle(use_ai=use_ai)
+    log.info("analysis_requested", by=client)
     uses_ai = ai.enabled if use_ai is None else use_ai
     return send_json({"status": "triggered", "message": "GPU analysis started in background", "use_ai": uses_ai})
 
@@ -112,7 +114,7 @@ def _refuse_model(request: Request) -> Response:
     return send_json({"error": settings_errors.MODEL_NOT_CONFIGURED.text(find_language(request.headers))})
 
 
-@router.get("/config", summary="Settings", response_model=Json, dependencies=_READ)
+@router.get("/config", summary="Settings", response_model=Json, dependencies=_READ_ALL)
 async def show_config(dependencies: Dependencies) -> Response:
     """The settings that gpu-oour has. Keys and passwords are never shown."""
     settings = dependencies.settings.current
@@ -137,6 +139,7 @@ async def show_config(dependencies: Dependencies) -> Response:
 def update_config(
     request: Request,
     dependencies: Dependencies,
+    client: Client,
     threshold: Annotated[float | None, Query(description="thresholds.low_utilization", allow_inf_nan=False)] = None,
     interval: Annotated[int | None, Query(description="scheduler.interval, in seconds")] = None,
     *,
@@ -157,6 +160,6 @@ def update_config(
             dependencies.cycles.request_cycle()  # also ends a wait of the previous interval
     except ConfigurationError as error:
         return send_json({"error": error.text(find_language(request.headers))})
-    log.info("settings_changed", **updates)
+    log.info("settings_changed", by=client, **updates)
     note = "takes effect with the next cycle, until the service restarts; config.yaml is not changed"
     return send_json({"status": "updated", "updates": mask_value(updates), "note": note})

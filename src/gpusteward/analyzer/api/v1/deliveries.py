@@ -6,14 +6,17 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from gpusteward.analyzer.api.authorization import may_operate, may_read
-from gpusteward.analyzer.api.dependencies import Dependencies
+from gpusteward.analyzer.api.authorization import may_operate, may_read_all
+from gpusteward.analyzer.api.dependencies import Client, Dependencies
 from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import format_utc, send_json
 from gpusteward.analyzer.api.v1.pagination import MOST_ROWS
 from gpusteward.analyzer.notify.outbox.records import Delivery
+from gpusteward.logs import Log
 from gpusteward.messages import api_errors
+
+log = Log(__name__)
 
 router = APIRouter(prefix="/api/v1", tags=["deliveries"])
 
@@ -57,7 +60,7 @@ class Deliveries:
     "/deliveries",
     summary="Notices and control calls",
     response_model=Deliveries,
-    dependencies=[Depends(may_read)],
+    dependencies=[Depends(may_read_all)],
 )
 async def list_deliveries(dependencies: Dependencies, query: Annotated[DeliveryQuery, Query()]) -> Response:
     """The newest first. Delivered ones are deleted after `outbox.keep_done_hours`, dead ones after
@@ -74,7 +77,7 @@ async def list_deliveries(dependencies: Dependencies, query: Annotated[DeliveryQ
     response_model=DeliveryRow,
     dependencies=[Depends(may_operate)],
 )
-async def retry_delivery(dependencies: Dependencies, number: Number) -> Response:
+async def retry_delivery(dependencies: Dependencies, client: Client, number: Number) -> Response:
     """The delivery becomes pending again with its content and idempotency key. Its receiver may have got newer ones
     meanwhile. A control call of an earlier cycle cannot be retried: it may no longer be true."""
     found, is_tried = await query_ledger(
@@ -86,6 +89,7 @@ async def retry_delivery(dependencies: Dependencies, number: Number) -> Response
         raise ProblemError(409, "outdated", api_errors.DELIVERY_OUTDATED)
     if not is_tried:
         raise ProblemError(409, "not-dead", api_errors.DELIVERY_NOT_DEAD, state=found.state)
+    log.info("delivery_retried", by=client, id=number)
     return send_json(_row(found))
 
 

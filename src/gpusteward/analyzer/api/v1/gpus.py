@@ -1,6 +1,6 @@
 """/api/v1/gpus: one row per device or MIG instance with its holders, and one for the free GPUs of a node and model."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -10,7 +10,7 @@ from pydantic import Field
 
 from gpusteward.analyzer.api.authorization import may_read
 from gpusteward.analyzer.api.dependencies import LastResult
-from gpusteward.analyzer.api.result_store import PublishedResult
+from gpusteward.analyzer.api.result_store import DeviceKey, PublishedResult, device_key
 from gpusteward.analyzer.api.v1.listing import (
     Listing,
     TextColumn,
@@ -83,6 +83,9 @@ class GpuRow:
     holders: list[Holder]
     idle_gpus: Annotated[float, Field(description="The part of `gpus` whose holders are idle.")]
     unknown_gpus: Annotated[float, Field(description="The part of `gpus` whose holders are unknown.")]
+    hidden_holders: Annotated[
+        int, Field(description="Holders in namespaces that the caller may not see; they count in no other field.")
+    ]
 
 
 class GpuQuery(ListQuery):
@@ -110,8 +113,9 @@ def view_gpu_counts(published: PublishedResult) -> GpuCounts:
 class GpuView:
     """The GPUs of one result as a list: first those that are held, then the free ones by node and model."""
 
-    def __init__(self, result: Result, fleet: Fleet) -> None:
+    def __init__(self, result: Result, fleet: Fleet, hidden_holders: Mapping[DeviceKey, int]) -> None:
         self._verdicts = result.verdicts
+        self._hidden_holders = hidden_holders
         coded = encode([name_in_cluster(one.cluster, gpu_id(one)) for one in result.verdicts.usage.allocations])
         self._held, self._codes = len(coded.names), coded.codes
         self._free = list(fleet.free.items())
@@ -208,6 +212,7 @@ class GpuView:
             holders=[],
             idle_gpus=0.0,
             unknown_gpus=0.0,
+            hidden_holders=0,
         )
 
     def _held_row(self, number: int) -> GpuRow:
@@ -228,6 +233,7 @@ class GpuView:
             holders=[self._holder(row) for row in rows],
             idle_gpus=round(float(self._idle_gpus[number]), GPU_DIGITS),
             unknown_gpus=round(float(self._unknown_gpus[number]), GPU_DIGITS),
+            hidden_holders=self._hidden_holders.get(device_key(allocation), 0),
         )
 
     def _holder(self, row: int) -> Holder:
@@ -245,7 +251,7 @@ class GpuView:
 
 
 def view_gpus(published: PublishedResult) -> GpuView:
-    return published.once(LISTING, lambda result: GpuView(result, view_fleet(published)))
+    return published.once(LISTING, lambda result: GpuView(result, view_fleet(published), published.hidden_holders))
 
 
 @router.get("/gpus", summary="GPUs", response_model=Page[GpuRow])

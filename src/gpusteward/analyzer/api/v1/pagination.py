@@ -127,7 +127,7 @@ def make_etag(request: Request, result: Result) -> str:
 
 
 def dependencies_of(request: Request) -> ApiDependencies:
-    dependencies: ApiDependencies = request.app.state.dependencies
+    dependencies: ApiDependencies = request.state.dependencies
     return dependencies
 
 

@@ -1,0 +1,138 @@
+"""Who sends a request: the header of a reverse proxy, and the rules that give people a role and namespaces."""
+
+import ipaddress
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from starlette.datastructures import Headers
+
+from gpusteward.analyzer.api.http.roles import Role
+from gpusteward.analyzer.settings.auth import AuthRule, Network, ProxySettings, parse_networks
+from gpusteward.core.namespaces import NamespacePattern, VisibleNamespaces, see_namespaces
+from gpusteward.logs import Log
+
+log = Log(__name__)
+
+LOG_SECONDS = 60.0
+LONGEST_NAME = 256
+MOST_GROUPS = 1000
+Method = Literal["anonymous", "token", "proxy", "oidc", "web-config"]
+
+
+class InvalidIdentityError(Exception):
+    """A user or group that cannot be used. The text contains nothing that was sent."""
+
+
+class Person(NamedTuple):
+    """Somebody who signed in elsewhere."""
+
+    user: str
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who sends a request, and what it may do."""
+
+    method: Method  # how it was identified
+    role: Role
+    user: str = ""  # empty: a token or an anonymous request
+    groups: tuple[str, ...] = ()
+    visible: VisibleNamespaces | None = None  # None: everything
+
+    def __str__(self) -> str:
+        """As the log names it."""
+        return self.user or f"{self.method} {self.role}"
+
+
+def is_proxy(peer: str, settings: ProxySettings) -> bool:
+    """Whether the address of the TCP peer is that of a configured proxy."""
+    try:
+        address = ipaddress.ip_address(peer.partition("%")[0])
+    except ValueError:
+        return False
+    address = getattr(address, "ipv4_mapped", None) or address
+    return any(address in network for network in _read_networks(tuple(settings.addresses)))
+
+
+@lru_cache(maxsize=8)
+def _read_networks(addresses: tuple[str, ...]) -> Sequence[Network]:
+    return parse_networks(addresses)
+
+
+def has_identity_header(headers: Headers, settings: ProxySettings) -> bool:
+    return settings.user_header in headers or bool(settings.groups_header and settings.groups_header in headers)
+
+
+def read_proxy_headers(headers: Headers, settings: ProxySettings) -> Person | None:
+    """None without a user: the proxy let somebody through who is not signed in. Raises InvalidIdentityError."""
+    user, groups = _read_once(headers, settings.user_header), ""
+    if settings.groups_header:
+        groups = _read_once(headers, settings.groups_header)
+    if not user:
+        return None
+    split = (part.strip() for part in groups.split(settings.groups_separator))
+    return check_person(user, [part for part in split if part])
+
+
+def _read_once(headers: Headers, name: str) -> str:
+    """Of two headers of the same name, one may be the client's own."""
+    values = headers.getlist(name)
+    if len(values) > 1:
+        raise InvalidIdentityError(f"the header {name} occurs {len(values)} times")
+    try:
+        # Starlette decodes latin-1; proxies send UTF-8.
+        return values[0].encode("latin-1").decode("utf-8").strip(" \t") if values else ""
+    except UnicodeDecodeError:
+        raise InvalidIdentityError(f"the header {name} is not UTF-8") from None
+
+
+def check_person(user: str, groups: Sequence[str]) -> Person:
+    """Raises InvalidIdentityError: a name that is cut or cleaned could become that of somebody else."""
+    if len(groups) > MOST_GROUPS:
+        raise InvalidIdentityError(f"more than {MOST_GROUPS} groups")
+    for name in (user, *groups):
+        if not name or len(name) > LONGEST_NAME or not name.isprintable():
+            raise InvalidIdentityError(f"a name is empty, longer than {LONGEST_NAME}, or has control characters")
+    return Person(user, tuple(groups))
+
+
+def apply_rules(person: Person, rules: Sequence[AuthRule], *, method: Method) -> Identity | None:
+    """All rules that match count: the highest role, and the namespaces of all of them. None: no rule matches."""
+    matching = [rule for rule in rules if rule.matches(person.user, person.groups)]
+    if not matching:
+        return None
+    role = max((Role(rule.role) for rule in matching), key=tuple(Role).index)
+    patterns = frozenset(
+        NamespacePattern(namespace, cluster)
+        for rule in matching
+        for namespace in rule.namespaces
+        for cluster in rule.clusters
+    )
+    visible = see_namespaces(patterns) if role is Role.VIEWER else None
+    return Identity(method, role, person.user, person.groups, visible)
+
+
+class Refusals:
+    """Counts refused requests by reason. The first of a minute is logged: whoever sends many cannot fill the log."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._counts = Counter[str]()
+        self._logged_at: dict[str, float] = {}
+        self._clock = clock
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return self._counts
+
+    def add(self, reason: str, *, peer: str, detail: str = "") -> None:
+        """`reason`: one of few words."""
+        self._counts[reason] += 1
+        now = self._clock()
+        if now - self._logged_at.get(reason, float("-inf")) >= LOG_SECONDS:
+            self._logged_at[reason] = now
+            log.warning("request_refused", reason=reason, peer=peer, detail=detail, count=self._counts[reason])

@@ -1,0 +1,141 @@
+"""The components of a person who sees some namespaces only. All that an endpoint reads passes here.
+
+Whatever cannot be divided by namespace is empty or without text, so that an endpoint that shows it by mistake shows
+nothing: error texts, descriptions of the source, deliveries, the /metrics page.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fastapi.concurrency import run_in_threadpool
+
+from gpusteward.analyzer.api.dependencies import ApiDependencies, CycleControl, LedgerReader, SourceReader
+from gpusteward.analyzer.api.http.problems import ProblemError
+from gpusteward.analyzer.api.result_store import ResultStore
+from gpusteward.analyzer.notify.outbox.records import Delivery
+from gpusteward.analyzer.pipeline import CycleStats
+from gpusteward.analyzer.reports.charges import Charge
+from gpusteward.analyzer.reports.report import ClusterNamespace, EndedQuery, EndedWorkload, Report, ReportQuery
+from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
+from gpusteward.analyzer.sources.usage_source import Chart
+from gpusteward.core.namespaces import VisibleNamespaces
+from gpusteward.core.usages import AllocationKey
+from gpusteward.messages import api_errors
+
+HIDDEN_ERROR = "see the log of the analyzer"
+"""Instead of an error text, which may name anything: queries contain names of namespaces."""
+
+
+async def limit_access(dependencies: ApiDependencies, visible: VisibleNamespaces | None) -> ApiDependencies:
+    """The components as if there were only these namespaces; None: all of them."""
+    if visible is None:
+        return dependencies
+    return replace(
+        dependencies,
+        results=await _limit_results(dependencies.results, visible),
+        cycles=_LimitedCycles(dependencies.cycles),
+        source=_LimitedSource(dependencies.source, visible),
+        ledger=_LimitedLedger(dependencies.ledger, visible),
+        deliveries=_NoDeliveries(),
+        visible=visible,
+    )
+
+
+async def _limit_results(results: ResultStore, visible: VisibleNamespaces) -> ResultStore:
+    """Without the /metrics page. The first request after a cycle takes a moment, in a thread."""
+    limited, published = ResultStore(), results.published
+    if published is not None:
+        found = published.find_limited(visible)
+        limited.publish(await run_in_threadpool(published.limit_to, visible) if found is None else found)
+    return limited
+
+
+@dataclass(frozen=True)
+class _LimitedCycles:
+    """The cycles without error texts; none can be started."""
+
+    _cycles: CycleControl
+
+    @property
+    def stats(self) -> CycleStats:
+        stats = self._cycles.stats
+        return replace(stats, last_error=stats.last_error and HIDDEN_ERROR, stages={})
+
+    @property
+    def defect(self) -> str:
+        return self._cycles.defect and HIDDEN_ERROR
+
+    def request_cycle(self, *, use_ai: bool | None = None) -> None:  # noqa: ARG002 - as its protocol
+        raise _forbidden()
+
+
+@dataclass(frozen=True)
+class _LimitedSource:
+    _source: SourceReader
+    _visible: VisibleNamespaces
+
+    @property
+    def request_counts(self) -> Mapping[str, int]:
+        return self._source.request_counts
+
+    @property
+    def target_counts(self) -> Mapping[str, int]:
+        return self._source.target_counts
+
+    def describe(self) -> Mapping[str, Any]:
+        return {}
+
+    def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
+        if not self._visible.includes(allocation.cluster, allocation.container.namespace):
+            raise _forbidden()
+        return self._source.read_series(allocation, at, seconds=seconds)
+
+    def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
+        running = self._source.read_processes([pod for pod in pods if self._is_visible(pod)], at)
+        return PodProcesses(
+            [each for each in running.processes if self._is_visible(each.pod)],
+            frozenset(pod for pod in running.reported if self._is_visible(pod)),
+        )
+
+    def _is_visible(self, pod: Pod) -> bool:
+        return self._visible.includes(pod.cluster, pod.namespace)
+
+
+@dataclass(frozen=True)
+class _LimitedLedger:
+    _ledger: LedgerReader
+    _visible: VisibleNamespaces
+
+    def describe(self) -> Mapping[str, Any] | None:
+        described = self._ledger.describe()
+        return described and {name: described.get(name) for name in ("is_ready", "booked_at")}
+
+    def read_namespaces(self) -> tuple[ClusterNamespace, ...]:
+        return tuple(each for each in self._ledger.read_namespaces() if self._visible.includes(*each))
+
+    def read_report(self, query: ReportQuery) -> Report:
+        return self._ledger.read_report(replace(query, visible=self.read_namespaces()))
+
+    def read_ended_workloads(self, query: EndedQuery) -> Sequence[EndedWorkload]:
+        return self._ledger.read_ended_workloads(replace(query, visible=self.read_namespaces()))
+
+    def read_charges(self, query: ReportQuery) -> Iterator[Charge]:
+        return self._ledger.read_charges(replace(query, visible=self.read_namespaces()))
+
+
+class _NoDeliveries:
+    """Notices go to channels of the whole site."""
+
+    def describe(self) -> Mapping[str, Any]:
+        return {}
+
+    def read_deliveries(self, state: str | None, limit: int) -> Sequence[Delivery]:  # noqa: ARG002 - as its protocol
+        raise _forbidden()
+
+    def retry_delivery(self, number: int) -> tuple[Delivery | None, bool]:  # noqa: ARG002 - as its protocol
+        raise _forbidden()
+
+
+def _forbidden() -> ProblemError:
+    return ProblemError(403, "limited", api_errors.NEEDS_ALL_NAMESPACES)
