@@ -10,6 +10,7 @@ from gpusteward.core.messages import Message
 INVALID_SETTING = Message("{path}: {value} ({origin}): {problem}", "{path}：{value}（{origin}）：{problem}")
 INVALID_FLAG_VALUE = Message("{path}: {value}: {problem}", "{path}：{value}：{problem}")
 SETTING_WITH_ORIGIN = Message("{path} {value} ({origin})", "{path} {value}（{origin}）")
+INSIDE_SETTING = Message("{key}: {problem}", "{key}：{problem}")
 CONTRADICTION = Message("{settings}: {problem}", "{settings}：{problem}")
 HIDDEN_VALUE = Message("a hidden value", "（值已隐藏）")
 WRITE = Message("write {allowed}", "允许的值：{allowed}")

@@ -30,6 +30,9 @@ def _describe(detail: ErrorDetails, known: Known, given: Mapping[str, Given]) ->
         return _describe_section(detail, known, given)
     own_words = detail["type"] in ("value_error", "assertion_error")
     problem = _problem(detail) if own_words else messages.WRITE.fill(allowed=describe_allowed(known[path]))
+    inside = detail["loc"][path.count(".") + 1 :]
+    if len(inside) > 1 and isinstance(inside[0], int):  # a key of an item of a list
+        problem = messages.INSIDE_SETTING.fill(key=".".join(map(str, inside)), problem=_problem(detail))
     return _fill(messages.INVALID_SETTING, path, known, given, problem=problem)
 
 
