@@ -5,10 +5,6 @@ import sys
 import threading
 import time
 
-from gpusteward.logs import Log
-
-log = Log(__name__)
-
 THREADS_GRACE_SECONDS = 1.0
 
 
@@ -16,14 +12,13 @@ def exit_without_threads(code: int) -> None:
     """Wait for all other threads, and end the process at once if some are left. The last call of a program.
 
     Python must not shut down its interpreter while threads run, also daemon threads: one that writes to the log holds
-    the lock of standard error, or one returns from a C library, and the process is aborted.
+    the lock of standard error, or one returns from a C library, and the process is aborted. Nothing is logged here,
+    for the same reason.
     """
     deadline = time.monotonic() + THREADS_GRACE_SECONDS
     for thread in _list_others():
         thread.join(max(0.0, deadline - time.monotonic()))
-    left = _list_others()
-    if left:
-        log.info("threads_left", threads=",".join(sorted({thread.name for thread in left})))
+    if _list_others():
         sys.stdout.flush()
         os._exit(code)
 
