@@ -103,8 +103,9 @@ class LimitedProtocol(HttpToolsProtocol):
         self.waiting_since = time.monotonic() if self.cycle.response_complete else None
 
     def on_response_complete(self) -> None:
+        is_last = not self.pipeline  # otherwise the next request is served now
         super().on_response_complete()
-        if self._is_request_complete and not self.pipeline:
+        if is_last and self._is_request_complete:
             self.waiting_since = time.monotonic()
 
     def is_overdue(self, now: float) -> bool:
