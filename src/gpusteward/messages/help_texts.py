@@ -104,6 +104,10 @@ FLAGS = (
     ),
     Message("file with bearer tokens and their roles (server.tokens_file)", "令牌及其角色的文件（server.tokens_file）"),
     Message(
+        "web config file of the exporter-toolkit: TLS, passwords (server.web_config_file)",
+        "exporter-toolkit 的 web 配置文件：TLS、密码（server.web_config_file）",
+    ),
+    Message(
         "URL of the Prometheus-compatible engine to query (prometheus.url)",
         "要查询的兼容 Prometheus 的引擎的 URL（prometheus.url）",
     ),
