@@ -36,6 +36,43 @@ JOIN_GROUP = Message(
     "该设备属于 {group} 组：请加入该组、以 root 运行，或为容器使用 nvidia 运行时类",
 )
 
+# DCGM hostengine
+
+NO_HOSTENGINE = Message("no DCGM hostengine is configured", "未配置 DCGM hostengine")
+SET_HOSTENGINE = Message(
+    "no action needed on Hopper and newer; on older GPUs, profiling fields such as Tensor Core activity and the"
+    " utilization of MIG instances need one: set --dcgm-hostengine of the agent",
+    "Hopper 及更新的 GPU 无需处理；更早的 GPU 需要它才能提供性能分析字段（例如 Tensor Core 活动）和 MIG 实例的"
+    "利用率：请设置 agent 的 --dcgm-hostengine",
+)
+HOSTENGINE_HANGS = Message(
+    "the hostengine {hostengine} did not respond within {seconds:.0f} s",
+    "hostengine {hostengine} 在 {seconds:.0f} 秒内没有响应",
+)
+RESTART_HOSTENGINE = Message("restart the hostengine, and check its log", "请重启 hostengine，并查看其日志")
+HOSTENGINE_FAILS = Message(
+    "the hostengine {hostengine} cannot be used: {reason}", "无法使用 hostengine {hostengine}：{reason}"
+)
+START_HOSTENGINE = Message(
+    "check the address, that nv-hostengine runs (the GPU operator runs it as nvidia-dcgm), and that libdcgm of the same"
+    " major version is installed here",
+    "请检查地址，确认 nv-hostengine 正在运行（GPU operator 中名为 nvidia-dcgm），且本机已安装主版本相同的 libdcgm",
+)
+HOSTENGINE_RESPONDS = Message(
+    "the hostengine {hostengine} responds; DCGM {version}, {gpus} {gpus:|GPU|GPUs}",
+    "hostengine {hostengine} 响应正常；DCGM {version}，{gpus} 张 GPU",
+)
+PROFILING_FIELDS = Message(
+    "{count} {count:|GPU|GPUs} (such as {gpu}): {fields}", "{count} 张 GPU（例如 {gpu}）：{fields}"
+)
+NO_PROFILING_FIELDS = Message(
+    "{count} {count:|GPU|GPUs} (such as {gpu}) without profiling fields", "{count} 张 GPU（例如 {gpu}）没有性能分析字段"
+)
+PROFILING_SUPPORT = Message(
+    "DCGM does not profile GeForce GPUs; on data center GPUs the hostengine must run as root or with CAP_SYS_ADMIN",
+    "DCGM 不支持对 GeForce 进行性能分析；对于数据中心 GPU，hostengine 必须以 root 运行，或具有 CAP_SYS_ADMIN 权限",
+)
+
 # Processes and cgroups
 
 MOUNT_PROC = Message(

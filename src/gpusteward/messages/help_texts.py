@@ -173,6 +173,10 @@ FLAGS = (
         "analyzer 的配置文件（默认 config.yaml）[GPUSTEWARD_CONFIG]",
     ),
     Message("address of the API server, such as a kubectl proxy", "API server 的地址，例如 kubectl proxy"),
+    Message(
+        "DCGM hostengine of the agent (HOST:5555, unix:PATH, embedded, auto) [GPUSTEWARD_DCGM_HOSTENGINE]",
+        "agent 的 DCGM hostengine（HOST:5555、unix:PATH、embedded、auto）[GPUSTEWARD_DCGM_HOSTENGINE]",
+    ),
     Message("the kubelet's pod-resources socket", "kubelet 的 pod-resources 套接字"),
     Message("the host's /proc", "宿主机的 /proc"),
     Message(

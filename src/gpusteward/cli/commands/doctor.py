@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from gpusteward.cli.api.client import Client
-from gpusteward.cli.doctor import driver, engine, engine_address, node, permissions, servers
+from gpusteward.cli.doctor import driver, engine, engine_address, hostengine, node, permissions, servers
 from gpusteward.cli.doctor.check_results import STATUS_LABELS, CheckResult, Status
 from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_OK, describe_exits
 from gpusteward.cli.flags import (
@@ -64,6 +64,11 @@ def build_parser() -> FlagParser:
         default=node.KUBELET_SOCKET,
         help="the kubelet's pod-resources socket",
     )
+    parser.add_argument(
+        hostengine.FLAG,
+        metavar="ADDRESS",
+        help=f"the agent's DCGM hostengine: HOST:5555, unix:PATH, embedded or auto [{', '.join(hostengine.VARIABLES)}]",
+    )
     parser.add_argument("--proc", metavar="PATH", type=Path, default=Path("/proc"), help="the host's /proc")
     return parser
 
@@ -99,6 +104,8 @@ def _plan(options: argparse.Namespace) -> Iterator[Check]:
     """Raises ConfigurationError for an invalid address."""
     yield driver.check_nvml
     yield driver.check_devices
+    found = hostengine.find_hostengine(options.dcgm_hostengine, os.environ)
+    yield partial(hostengine.check_hostengine, found)
     yield partial(node.check_proc, options.proc, in_container=_is_pod())
     yield node.check_cgroups
     yield partial(node.check_kubelet, options.kubelet_socket, is_node=_is_node(options.kubelet_socket))

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from gpusteward.cli.doctor.check_results import CheckResult, Status
 from gpusteward.core.errors import SourceError
@@ -14,6 +14,8 @@ from gpusteward.messages import doctor as messages
 
 if TYPE_CHECKING:
     from gpusteward.agent.nvml import Nvml, NvmlReading
+
+_Result = TypeVar("_Result")
 
 TIMEOUT_SECONDS = 15.0
 SIGNALS = frozenset(("utilization_ratio", "power_watts"))  # calls that fail on a lost GPU
@@ -33,7 +35,7 @@ def check_nvml(
         return
     nvml = Nvml("", event_wait_milliseconds=10)
     try:
-        reading = _wait_for(lambda: _read_once(nvml), timeout_seconds)
+        reading = wait_for(lambda: _read_once(nvml), timeout_seconds)
     except TimeoutError:
         yield CheckResult("driver", Status.FAIL, messages.DRIVER_HANGS, messages.REBOOT, {"seconds": timeout_seconds})
     except SourceError as error:
@@ -49,9 +51,9 @@ def _read_once(nvml: "Nvml") -> "NvmlReading":
         nvml.release()
 
 
-def _wait_for(work: "Callable[[], NvmlReading]", seconds: float) -> "NvmlReading":
-    """The result of the work. Raises what it raises, and TimeoutError."""
-    done: Future[NvmlReading] = Future()
+def wait_for(work: Callable[[], _Result], seconds: float) -> _Result:
+    """The result of the work. Raises the SourceError that it raises, and TimeoutError."""
+    done: Future[_Result] = Future()
 
     def run() -> None:
         try:

@@ -1,0 +1,68 @@
+"""The DCGM hostengine: whether it responds, and which profiling fields it gives."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from gpusteward.agent.settings.values import Hostengine, parse_hostengine
+from gpusteward.cli.doctor.check_results import CheckResult, Status
+from gpusteward.cli.doctor.driver import TIMEOUT_SECONDS, wait_for
+from gpusteward.core.errors import ConfigurationError, SourceError
+from gpusteward.core.settings import InvalidSettingError, find_variable
+from gpusteward.messages import doctor as messages
+from gpusteward.messages import settings_errors
+
+if TYPE_CHECKING:
+    from gpusteward.agent.dcgm.reader import HostengineReport
+
+FLAG = "--dcgm-hostengine"
+VARIABLES = ("GPUSTEWARD_DCGM_HOSTENGINE", "DCGM_REMOTE_HOSTENGINE_INFO")
+
+
+def find_hostengine(flag: str | None, environ: Mapping[str, str]) -> Hostengine | None:
+    """The hostengine of the flag, else of the agent's variables. Raises ConfigurationError."""
+    variable = find_variable(VARIABLES, environ)
+    text = flag or (environ[variable] if variable else "")
+    try:
+        return parse_hostengine(text) if text else None
+    except InvalidSettingError as error:
+        raise ConfigurationError(
+            settings_errors.INVALID_FLAG_VALUE,
+            path=FLAG if flag else variable,
+            value=repr(text),
+            problem=error.problem,
+        ) from error
+
+
+def check_hostengine(
+    hostengine: Hostengine | None, *, timeout_seconds: float = TIMEOUT_SECONDS
+) -> Iterator[CheckResult]:
+    """Connect as the agent does, ask what each GPU supports, disconnect. A call that hangs is abandoned."""
+    if hostengine is None:
+        yield CheckResult("dcgm", Status.SKIP, messages.NO_HOSTENGINE, messages.SET_HOSTENGINE)
+        return
+    from gpusteward.agent.dcgm.reader import describe_hostengine
+
+    fields = {"hostengine": hostengine, "seconds": timeout_seconds}
+    try:
+        report = wait_for(lambda: describe_hostengine(hostengine), timeout_seconds)
+    except TimeoutError:
+        yield CheckResult("dcgm", Status.FAIL, messages.HOSTENGINE_HANGS, messages.RESTART_HOSTENGINE, fields)
+    except SourceError as error:
+        fields |= {"reason": error.as_message()}
+        yield CheckResult("dcgm", Status.FAIL, messages.HOSTENGINE_FAILS, messages.START_HOSTENGINE, fields)
+    else:
+        yield from _describe(report)
+
+
+def _describe(report: "HostengineReport") -> Iterator[CheckResult]:
+    fields = {"hostengine": report.hostengine, "version": report.version, "gpus": len(report.fields_by_gpu)}
+    yield CheckResult("dcgm", Status.OK, messages.HOSTENGINE_RESPONDS, fields=fields)
+    by_fields: dict[tuple[str, ...], list[str]] = {}
+    for uuid, names in report.fields_by_gpu.items():
+        by_fields.setdefault(names, []).append(uuid)
+    for names, uuids in by_fields.items():
+        given = {"count": len(uuids), "gpu": uuids[0], "fields": ", ".join(names)}
+        if names:
+            yield CheckResult("dcgm", Status.OK, messages.PROFILING_FIELDS, fields=given)
+        else:
+            yield CheckResult("dcgm", Status.WARN, messages.NO_PROFILING_FIELDS, messages.PROFILING_SUPPORT, given)
