@@ -16,7 +16,7 @@ from bench.scrapes import Cost
 STATUS = "Name:\tgpusteward\nVmPeak:\t  99 kB\nVmHWM:\t   43000 kB\nVmRSS:\t   42000 kB\nRssAnon:\t   28000 kB\n"
 
 
-def measured(*, rss: int = 40_000, share: float = 0.002, scrape: float = 0.5, lone: float = 1.0) -> Measured:
+def measured(*, rss: int = 34_000, share: float = 0.002, scrape: float = 0.5, lone: float = 1.0) -> Measured:
     memory = Memory(rss, rss // 2, rss)
     return Measured(
         idle_shares={"5 s": [share, share, share * 9]},
@@ -72,18 +72,18 @@ def test_a_bar_holds_up_to_its_limit_and_is_missed_above_it():
 
 
 def test_all_bars_hold_where_everything_is_within_its_limit():
-    assert verdicts(measured(), endurance(*[40_000] * 40)) == ["PASS"] * 4
+    assert verdicts(measured(), endurance(*[34_000] * 40)) == ["PASS"] * 4
 
 
 @pytest.mark.parametrize(
     ("agent", "enduring", "missed"),
     [
-        (measured(rss=44_000), endurance(*[40_000] * 40), 0),
-        (measured(), endurance(*[44_000] * 40), 0),
-        (measured(share=0.004), endurance(*[40_000] * 40), 1),
-        (measured(scrape=2.1), endurance(*[40_000] * 40), 2),
-        (measured(lone=2.1), endurance(*[40_000] * 40), 2),
-        (measured(), endurance(*range(38_000, 42_000, 100)), 3),
+        (measured(rss=36_000), endurance(*[34_000] * 40), 0),
+        (measured(), endurance(*[36_000] * 40), 0),
+        (measured(share=0.004), endurance(*[34_000] * 40), 1),
+        (measured(scrape=2.1), endurance(*[34_000] * 40), 2),
+        (measured(lone=2.1), endurance(*[34_000] * 40), 2),
+        (measured(), endurance(*range(30_000, 34_000, 100)), 3),
     ],
 )
 def test_each_bar_is_missed_by_itself(agent: Measured, enduring: Endurance, missed: int):
@@ -106,6 +106,6 @@ def test_a_missed_bar_is_written_as_missed():
 
 
 def test_the_report_shows_both_sides_of_every_ratio():
-    page = render_report(results(measured(scrape=0.5), endurance(*[40_000] * 40)))
+    page = render_report(results(measured(scrape=0.5), endurance(*[34_000] * 40)))
     row = next(line for line in page.splitlines() if line.startswith("| CPU of a scrape, identity"))
     assert [cell.strip() for cell in row.split("|")][2:5] == ["0.500", "14.0", "28.0"]

@@ -83,6 +83,17 @@ def test_an_invalid_flag_is_reported_without_loading_the_agents_libraries() -> N
     assert done.returncode == 0, done.stderr
 
 
+def test_the_agent_loads_only_what_every_node_needs() -> None:
+    """What costs memory on each node: event loops, protobuf, web servers, and what only some settings need."""
+    program = (
+        "import sys, gpusteward.cli.main, gpusteward.cli.commands.agent, gpusteward.agent.app\n"
+        "heavy = {'asyncio', 'google.protobuf', 'h2', 'yaml', 'bcrypt', 'hashlib', 'http.server', 'html', 'numpy'}\n"
+        "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("command", sorted(COMMANDS.keys() - {"agent"}))
 def test_the_help_of_a_command_lists_its_exit_codes(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

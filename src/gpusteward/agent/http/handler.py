@@ -7,11 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from email.utils import formatdate
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
 from typing import Protocol
 
 from gpusteward.agent.http.connection import Connection, RequestStream, RequestTooLargeError
+from gpusteward.agent.http.requests import BadRequestError, Request, parse_request
 from gpusteward.agent.http.responses import JSON, LANDING, TOO_MANY_CLIENTS, Response, error_response, render_head
 from gpusteward.core.exposition import TEXT_TYPE
 from gpusteward.core.negotiation import accepts_gzip, choose_format
@@ -66,23 +67,20 @@ class ServerContext:
     expose_snapshot: bool
 
 
-class ConnectionHandler(BaseHTTPRequestHandler):
+class ConnectionHandler:
     """Reads requests from a connection and responds until one side closes it."""
 
-    protocol_version = "HTTP/1.1"
-
     def __init__(self, connection: Connection, context: ServerContext) -> None:
-        # Without the base class's __init__, which opens, handles and closes the connection at once.
         self._connection, self._context = connection, context
         self._timeout_seconds = context.read_seconds
-        self.close_connection = False
+        self._closes = False  # after the current response
 
     def run(self) -> None:
         """Serve the connection; a misbehaving client loses only its own connection."""
         try:
             self._open()
-            while not self.close_connection:
-                self.handle_one_request()
+            while not self._closes:
+                self._handle_request()
         except OSError as error:  # timeouts and TLS failures are OSErrors too
             log.debug("connection_ended", client=self._connection.client, reason=error)
         finally:
@@ -96,7 +94,7 @@ class ConnectionHandler(BaseHTTPRequestHandler):
                 raise ssl.SSLError("the client certificate has none of the allowed names")
         self._connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._stream = RequestStream(self._connection.socket)
-        self.rfile = self._reader = io.BufferedReader(self._stream)
+        self._reader = io.BufferedReader(self._stream)
 
     def _do_tls_handshake(self, context: ssl.SSLContext) -> None:
         wrapped = context.wrap_socket(self._connection.socket, server_side=True, do_handshake_on_connect=False)
@@ -108,96 +106,79 @@ class ConnectionHandler(BaseHTTPRequestHandler):
         connection = self._connection.socket
         return isinstance(connection, ssl.SSLSocket) and is_allowed_client(connection, sans)
 
-    def handle_one_request(self) -> None:
+    def _handle_request(self) -> None:
         self._stream.allow(seconds=self._timeout_seconds, size=MAX_REQUEST_BYTES)
         if not self._reader.peek(1):
-            self.close_connection = True  # the client has disconnected
+            self._closes = True  # the client has disconnected
             return
         try:
-            accepted = self._read_request()
+            request = self._read_request()
         except RequestTooLargeError:
-            accepted = False
-            self.send_error(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request is too large")
-        if accepted:
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request is too large")
+        except BadRequestError as error:
+            self._refuse(error.status, str(error))
+        else:
             self._connection.waiting_since = None
-            self._respond()
+            self._respond(request)
         self._connection.waiting_since = time.monotonic()
         self._timeout_seconds = self._context.idle_seconds
 
-    def _read_request(self) -> bool:
-        """Read request line and headers; False when they were refused (the error response has been sent)."""
+    def _read_request(self) -> Request:
+        """Raises BadRequestError, RequestTooLargeError."""
         self._stream.allow(seconds=self._context.read_seconds, size=MAX_REQUEST_BYTES)
-        self.raw_requestline = self.rfile.readline(MAX_LINE_BYTES + 1)
-        self.command = ""
-        if len(self.raw_requestline) > MAX_LINE_BYTES:
-            self.send_error(HTTPStatus.REQUEST_URI_TOO_LONG, "the request line is too long")
-            return False
-        if not self.parse_request():
-            self.close_connection = True
-            return False
-        self._skip_body()
-        return True
+        line = self._reader.readline(MAX_LINE_BYTES + 1)
+        if len(line) > MAX_LINE_BYTES:
+            raise BadRequestError(HTTPStatus.REQUEST_URI_TOO_LONG, "the request line is too long")
+        request = parse_request(line, self._reader)
+        self._closes = not request.keeps_connection
+        self._skip_body(request)
+        return request
 
-    def _skip_body(self) -> None:
+    def _skip_body(self, request: Request) -> None:
         """Discard the body; if that is not possible, close the connection after the response."""
-        length = self._body_length()
+        length = _body_length(request)
         if length:
             self._stream.allow(seconds=self._context.read_seconds, size=MAX_BODY_BYTES)
-            self.rfile.read(length)
-        if length is None or self.request_version != "HTTP/1.1":
-            self.close_connection = True
+            self._reader.read(length)
+        if length is None or not request.is_http11:
+            self._closes = True
 
-    def _body_length(self) -> int | None:
-        """None if a proxy could see the end of the request elsewhere: the rest must not be parsed as a request."""
-        if self.headers.defects or "Transfer-Encoding" in self.headers:
-            return None
-        (text, *others) = self.headers.get_all("Content-Length", ["0"])
-        length = int(text) if text.isdecimal() and len(text) <= 9 and not others else None
-        return None if length is None or length > MAX_BODY_BYTES else length
-
-    def handle_expect_100(self) -> bool:
-        return True  # no request needs its body
-
-    def _respond(self) -> None:
-        web = self._context.web()
-        refusal = self._check_access(web)
-        if refusal or self._path() != "/metrics":
-            self._write(refusal or self._route_request(), web)
+    def _respond(self, request: Request) -> None:
+        web, has_body = self._context.web(), request.method != "HEAD"
+        refusal = self._check_access(request, web)
+        if refusal or request.path != "/metrics":
+            self._write(refusal or self._route_request(request), web, has_body=has_body)
         elif self._context.scrapes.acquire(blocking=False):
             try:
-                self._write(self._route_request(), web)
+                self._write(self._route_request(request), web, has_body=has_body)
             finally:
                 self._context.scrapes.release()
         else:
-            self._write(TOO_MANY_CLIENTS, web)
+            self._write(TOO_MANY_CLIENTS, web, has_body=has_body)
 
-    def _path(self) -> str:
-        target = self.path.partition("?")[0]
-        return target if target.startswith("/") else "/" + target.partition("://")[2].partition("/")[2]
-
-    def _route_request(self) -> Response:
+    def _route_request(self, request: Request) -> Response:
         """The response to a request that passed the access checks."""
-        path = self._path()
-        route = ROUTES.get(path)
+        route = ROUTES.get(request.path)
         if route is None:
-            return error_response(HTTPStatus.NOT_FOUND, f"no such path: {path}", hint="/ lists the available paths")
-        if self.command not in ("GET", "HEAD"):
+            message = f"no such path: {request.path}"
+            return error_response(HTTPStatus.NOT_FOUND, message, hint="/ lists the available paths")
+        if request.method not in ("GET", "HEAD"):
             return error_response(
                 HTTPStatus.METHOD_NOT_ALLOWED,
-                f"method {self.command} is not allowed",
+                f"method {request.method} is not allowed",
                 hint="use GET or HEAD",
                 headers={"Allow": "GET, HEAD"},
             )
-        return self._call_route(route)
+        return self._call_route(route, request)
 
-    def _check_access(self, web: WebConfig) -> Response | None:
-        if self._path() in OPEN_PATHS:
+    def _check_access(self, request: Request, web: WebConfig) -> Response | None:
+        if request.path in OPEN_PATHS:
             return None
         if web.bucket is not None and not web.bucket.take():
             return error_response(
                 HTTPStatus.TOO_MANY_REQUESTS, "over the rate limit", hint="rate_limit in the web config file"
             )
-        if web.authentication is None or web.authentication.allow(self.headers.get("Authorization", "")):
+        if web.authentication is None or web.authentication.allow(request.headers.get("Authorization", "")):
             return None
         return error_response(
             HTTPStatus.UNAUTHORIZED,
@@ -206,35 +187,35 @@ class ConnectionHandler(BaseHTTPRequestHandler):
             headers={"WWW-Authenticate": 'Basic realm="gpusteward", charset="UTF-8"'},
         )
 
-    def _call_route(self, route: "Route") -> Response:
+    def _call_route(self, route: "Route", request: Request) -> Response:
         try:
-            return route(self)
+            return route(self, request)
         except Exception as error:  # noqa: BLE001 - a failing endpoint must not affect the others
-            log.warning("response_failed", path=self._path(), error=repr(error))
+            log.warning("response_failed", path=request.path, error=repr(error))
             return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error", hint="see the log of the agent")
 
-    def show_landing(self) -> Response:
+    def show_landing(self, _request: Request) -> Response:
         return LANDING
 
-    def show_metrics(self) -> Response:
-        content_type = choose_format(self.headers.get("Accept", ""))
-        gzip = accepts_gzip(self.headers.get("Accept-Encoding", ""))
+    def show_metrics(self, request: Request) -> Response:
+        content_type = choose_format(request.headers.get("Accept", ""))
+        gzip = accepts_gzip(request.headers.get("Accept-Encoding", ""))
         page = self._context.content.metrics(openmetrics=content_type != TEXT_TYPE, gzip=gzip)
         headers = {"Vary": "Accept, Accept-Encoding"} | ({"Content-Encoding": "gzip"} if gzip else {})
         return Response(HTTPStatus.OK, page, content_type, headers)
 
-    def show_liveness(self) -> Response:
+    def show_liveness(self, _request: Request) -> Response:
         return _status_response(*self._context.content.live())
 
-    def show_health(self) -> Response:
+    def show_health(self, _request: Request) -> Response:
         return _status_response(*self._context.content.health())
 
-    def show_readiness(self) -> Response:
+    def show_readiness(self, _request: Request) -> Response:
         return _status_response(*self._context.content.ready())
 
-    def show_snapshot(self) -> Response:
+    def show_snapshot(self, request: Request) -> Response:
         may_read = self._context.expose_snapshot or self._context.web().knows_its_clients
-        if may_read or is_local_request(self._connection.client, self.headers):
+        if may_read or is_local_request(self._connection.client, request.headers):
             return Response(HTTPStatus.OK, self._context.content.snapshot(), JSON)
         return error_response(
             HTTPStatus.FORBIDDEN,
@@ -242,18 +223,17 @@ class ConnectionHandler(BaseHTTPRequestHandler):
             hint="set basic_auth_users in a --web-config-file, or serve it to all clients with --expose-snapshot",
         )
 
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Called by the base class for requests that it cannot parse."""
-        status = HTTPStatus(code)
-        self.close_connection = True
-        self._write(error_response(status, message or status.phrase, hint=explain or ""), self._context.web())
+    def _refuse(self, status: HTTPStatus, message: str) -> None:
+        """Respond to what is not a request; where the next one begins is unknown, so the connection is closed."""
+        self._closes = True
+        self._write(error_response(status, message), self._context.web())
 
-    def _write(self, response: Response, web: WebConfig) -> None:
-        extra = [("Date", self.date_time_string()), *web.headers.items()]
-        if self.close_connection:
+    def _write(self, response: Response, web: WebConfig, *, has_body: bool = True) -> None:
+        extra = [("Date", formatdate(usegmt=True)), *web.headers.items()]
+        if self._closes:
             extra.append(("Connection", "close"))
         head = render_head(response, extra)
-        body = b"" if self.command == "HEAD" else response.body
+        body = response.body if has_body else b""
         connection = self._connection.socket
         connection.settimeout(self._context.write_seconds)
         if len(body) <= JOINED_BYTES:
@@ -263,7 +243,7 @@ class ConnectionHandler(BaseHTTPRequestHandler):
             connection.sendall(body)
 
 
-Route = Callable[[ConnectionHandler], Response]
+Route = Callable[[ConnectionHandler, Request], Response]
 ROUTES: Mapping[str, Route] = {
     "/": ConnectionHandler.show_landing,
     "/metrics": ConnectionHandler.show_metrics,
@@ -278,3 +258,13 @@ ROUTES: Mapping[str, Route] = {
 def _status_response(good: bool, reason: str) -> Response:
     status = HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
     return Response(status, reason.encode() + b"\n")
+
+
+def _body_length(request: Request) -> int | None:
+    """None if a proxy could see the end of the request elsewhere: the rest must not be parsed as a request."""
+    headers = request.headers
+    if headers.defects or "Transfer-Encoding" in headers:
+        return None
+    (text, *others) = headers.get_all("Content-Length", ["0"])
+    length = int(text) if text.isdecimal() and len(text) <= 9 and not others else None
+    return None if length is None or length > MAX_BODY_BYTES else length
