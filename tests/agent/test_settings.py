@@ -146,14 +146,14 @@ def test_an_error_names_the_setting_the_value_its_origin_and_what_to_write(
 
 def test_flags_that_mean_nothing_here_are_accepted_and_remembered() -> None:
     settings = read(
-        "--cpu-devices", "f", "--enable-dcgm-log", "-s=f", "--dump-retention", "3", DCGM_HPC_JOB_MAPPING_DIR="/x"
+        "--cpu-devices", "f", "--enable-dcgm-log", "-s=f", "--dump-retention", "3", DCGM_EXPORTER_DUMP_DIRECTORY="/x"
     )
     assert set(settings.ignored) == {
         "--cpu-devices",
         "--enable-dcgm-log",
         "--switch-devices",
         "--dump-retention",
-        "DCGM_HPC_JOB_MAPPING_DIR",
+        "DCGM_EXPORTER_DUMP_DIRECTORY",
     }
 
 
@@ -192,6 +192,12 @@ def test_without_a_flag_there_is_no_hostengine() -> None:
 def test_an_invalid_hostengine_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"HOST:PORT, unix:PATH, embedded or auto"):
         read("--dcgm-hostengine", text)
+
+
+@pytest.mark.parametrize(("text", "path"), [("/run/slurm", Path("/run/slurm")), ("", None)])
+def test_the_directory_of_hpc_jobs_is_set_as_in_dcgm_exporter(text: str, path: Path | None) -> None:
+    assert read("--hpc-job-mapping-dir", text).hpc_job_mapping_dir == path
+    assert read(DCGM_HPC_JOB_MAPPING_DIR=text).hpc_job_mapping_dir == path
 
 
 def test_flags_that_are_always_in_effect_are_not_reported_as_ignored() -> None:

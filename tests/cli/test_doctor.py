@@ -107,9 +107,20 @@ def test_a_driver_is_reported_with_its_gpus(tmp_path: Path) -> None:
 
 def test_a_gpu_that_fell_off_the_bus_is_a_failure(fake_nvml: FakeNvml) -> None:
     fake_nvml.load(nvml.with_lost_gpu(2))
-    read, lost = driver.check_nvml()
+    read, lost, *_families = driver.check_nvml()
     assert (read.status, lost.status) == (Status.OK, Status.FAIL)
     assert "GPU 2 is lost" in lost.describe("en")["finding"]
+
+
+def test_the_families_that_a_gpu_model_does_not_provide_are_named(fake_nvml: FakeNvml) -> None:
+    fake_nvml.load(nvml.Scenario([nvml.a100(0), nvml.a100(1), nvml.h100(2)]))
+    (found,) = [each for each in driver.check_nvml() if each.check == "families"]
+    assert found.status is Status.OK
+    english, chinese = found.describe("en"), found.describe("zh")
+    assert english["finding"].startswith("NVIDIA A100-SXM4-80GB does not provide: DCGM_FI_PROF_GR_ENGINE_ACTIVE, ")
+    assert chinese["finding"].startswith("NVIDIA A100-SXM4-80GB 不提供：DCGM_FI_PROF_GR_ENGINE_ACTIVE, ")
+    assert "--dcgm-hostengine" in english["mend"]
+    assert "--dcgm-hostengine" in chinese["mend"]
 
 
 def test_a_gpu_without_a_driver_is_a_failure_and_no_gpu_is_skipped(fake_nvml: FakeNvml, tmp_path: Path) -> None:

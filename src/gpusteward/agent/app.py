@@ -17,6 +17,7 @@ from gpusteward.agent.dialects.vgpu_monitor import VgpuMonitorDialect
 from gpusteward.agent.endpoints import AgentEndpoints
 from gpusteward.agent.fields.field_list import default_fields
 from gpusteward.agent.fields.reloading import FieldConfigMap, FieldFile
+from gpusteward.agent.hpc_jobs import HpcJobs
 from gpusteward.agent.http.server import Server, serve
 from gpusteward.agent.kubernetes.kubelet import PodResources
 from gpusteward.agent.kubernetes.pod_watch import PodWatch
@@ -119,8 +120,11 @@ def build_source(settings: AgentSettings, api: ApiServer | None) -> SnapshotSour
         from gpusteward.agent.simulated_source import SimulatedSource  # saves half a megabyte on a real node
 
         return SimulatedSource(settings.node_name, seed=settings.simulate_seed, loads=settings.simulate_loads)
+    jobs = HpcJobs(settings.hpc_job_mapping_dir) if settings.hpc_job_mapping_dir else None
     if settings.holders == "processes":
-        alone = NodeProviders(ProcessTable(settings.proc), dcgm=_find_dcgm(settings), holders_are_processes=True)
+        alone = NodeProviders(
+            ProcessTable(settings.proc), dcgm=_find_dcgm(settings), jobs=jobs, holders_are_processes=True
+        )
         return NodeSource(settings.node_name, Nvml(settings.node_name), alone)
     providers = NodeProviders(
         proc=ProcessTable(settings.proc),
@@ -128,6 +132,7 @@ def build_source(settings: AgentSettings, api: ApiServer | None) -> SnapshotSour
         pods=PodWatch(api, settings.node_name, label_patterns=_label_patterns(settings)) if api else None,
         ratio=RatioFile(settings.ratio_file) if settings.ratio_file else None,
         dcgm=_find_dcgm(settings),
+        jobs=jobs,
     )
     if providers.pods is not None:
         providers.pods.start()
@@ -221,6 +226,8 @@ def _dcgm_options(settings: AgentSettings) -> DcgmOptions:
         pod_labels=settings.kubernetes_enable_pod_labels,
         pod_uid=settings.kubernetes_enable_pod_uid,
         replace_blanks=settings.replace_blanks_in_model_name,
+        xid_error_labels=settings.xid_error_labels,
+        hpc_jobs=settings.hpc_job_mapping_dir is not None,
         xid_window_seconds=settings.xid_count_window_ms / 1000,
         clock_events_window_seconds=settings.clock_events_count_window_ms / 1000,
         devices=parse_devices(settings.devices),

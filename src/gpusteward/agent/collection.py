@@ -12,6 +12,7 @@ from gpusteward.agent.collector_runner import CollectorRunner
 from gpusteward.agent.dialects.self_metrics import render_self_metrics
 from gpusteward.agent.metrics_page import STALE_AFTER_INTERVALS, MetricsPage
 from gpusteward.agent.node_source import SnapshotSource
+from gpusteward.agent.unavailable_families import UnavailableFamilies
 from gpusteward.agent.usage_counters import SnapshotView, UsageCounters
 from gpusteward.core.exposition import Family, LabelCache
 from gpusteward.core.snapshots import Snapshot
@@ -32,6 +33,9 @@ class Dialect(Protocol):
 
     def families(self, view: SnapshotView) -> list[Family]:
         """The metric families of this view."""
+
+    def list_unavailable(self, unsupported: frozenset[str]) -> list[str]:
+        """Names of the families that a GPU without these signals cannot have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class Collection:
         self._dialect_set = dialect_set
         self._page = page
         self._counters = UsageCounters(longest_gap_seconds=interval_seconds * STALE_AFTER_INTERVALS)
+        self._unavailable = UnavailableFamilies()
         self._cycles = 0
         self.runner = CollectorRunner()
         self.last_snapshot: Snapshot | None = None
@@ -76,6 +81,7 @@ class Collection:
             labels=self._dialect_set.labels,
         )
         self._page.publish(families, taken_at=monotonic)
+        self._unavailable.update(snapshot.readings, self._dialect_set.dialects)
         self.last_snapshot = snapshot
         self.has_seen_gpus |= bool(snapshot.readings)
 

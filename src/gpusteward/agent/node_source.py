@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from gpusteward.agent.attribution import AttributionInput, assign_process_holders, attribute_processes
 from gpusteward.agent.collector_runner import CollectorRunner
 from gpusteward.agent.holder_uids import HolderUids
+from gpusteward.agent.hpc_jobs import HpcJobs, JobsByGpu
 from gpusteward.agent.init_containers import InitContainerGpus
 from gpusteward.agent.kubernetes.claim_cache import CLAIMS_REFRESH_SECONDS, CLAIMS_VALID_SECONDS, ClaimCache
 from gpusteward.agent.kubernetes.claims import accept_names
@@ -38,6 +39,7 @@ _NO_RUNNING_POD_LISTED = (
 _CONTAINER_ADVICE = "run it with --pid=host if it is in a container, or "
 _NO_IDENTITIES: Mapping[int, ProcessIdentity] = {}
 _NO_PODS: Mapping[str, Pod] = {}
+_NO_JOBS: JobsByGpu = {}
 
 
 class SnapshotSource(Protocol):
@@ -62,6 +64,7 @@ class NodeProviders:
     pods: PodWatch | None = None
     ratio: RatioFile | None = None
     dcgm: "Dcgm | None" = None
+    jobs: HpcJobs | None = None
     holders_are_processes: bool = False  # no Kubernetes: a GPU is attributed to the processes running on it
 
 
@@ -98,6 +101,7 @@ class NodeSource:
         allocations = tuple(known.allocations)
         if self._providers.holders_are_processes:
             processes, allocations = assign_process_holders(processes, identities)
+        jobs = self._read_jobs(reading, runner)
         return Snapshot(
             node=self._name,
             taken_at=now,
@@ -109,6 +113,7 @@ class NodeSource:
             holders_are_processes=self._providers.holders_are_processes,
             allocations_kept=len(self._claims.kept),
             unlisted_devices=tuple(self._init_gpus.count_unlisted(pods)) if claims_known else (),
+            hpc_jobs=jobs,
         )
 
     def release(self, *, seconds: float) -> None:
@@ -228,6 +233,15 @@ class NodeSource:
             ids = ", ".join(map(repr, resolution.unresolved))
             runner.fail(Failure("shares", f"no GPU of this node has the device id {ids}"))
         return resolution
+
+    def _read_jobs(self, reading: NvmlReading, runner: CollectorRunner) -> JobsByGpu:
+        jobs = self._providers.jobs
+        if jobs is None:
+            return _NO_JOBS
+        found = runner.run("hpc_jobs", lambda: jobs.read(each.gpu for each in reading.readings), _NO_JOBS)
+        for reason in jobs.failures:
+            runner.fail(Failure("hpc_jobs", reason))
+        return found
 
     def _read_ratio(self) -> float | None:
         return self._providers.ratio.poll() if self._providers.ratio else None

@@ -53,6 +53,8 @@ DERIVED: Mapping[str, tuple[str, ...]] = {
     "memory_used_ratio": ("memory_used_bytes", "memory_total_bytes", "memory_reserved_bytes"),
 }
 """Values computed from several signals."""
+OPTIONAL_IN_DERIVED = frozenset({"memory_reserved_bytes"})
+"""Signals without which a derived value is known too."""
 
 
 def derive_memory_used_ratio(signals: Mapping[str, float]) -> float | None:

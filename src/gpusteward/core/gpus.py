@@ -53,6 +53,7 @@ class GpuReading:
     xid_counts: Mapping[int, int] = field(default_factory=dict)  # since the agent started
     clock_event_counts: Mapping[str, int] = field(default_factory=dict)  # rising edges since the agent started
     peer_status: Mapping[int, int] = field(default_factory=dict)  # other GPU's index -> nvmlGpuP2PStatus_t, if wanted
+    unsupported: frozenset[str] = frozenset()  # wanted signals that the device and its MIG instances do not have
 
 
 class Place(StrEnum):

@@ -159,6 +159,9 @@ PROCESS_UTILIZATION = _gauge(
     "Utilization of a process: sm, memory, encoder, decoder.",
 )
 PROCESS_OUTSIDE = _gauge("process_outside_allocation", PROCESS, "1 for a process on a GPU that its pod does not hold.")
+PROCESS_MEMORY_UNKNOWN = _gauge(
+    "process_memory_unknown", PROCESS, "1 for a process whose memory the driver does not report."
+)
 
 SNAPSHOT_AGE = _gauge("snapshot_age_seconds", NODE, "Age of the data on this page.", stays_valid=True)
 COLLECTOR_ERRORS = _counter(

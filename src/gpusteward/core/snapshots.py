@@ -1,6 +1,7 @@
 """Snapshot of a node at one moment."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from gpusteward.core.allocations import Allocation, UnlistedDevices
 from gpusteward.core.gpus import GpuProcess, GpuReading
@@ -30,3 +31,4 @@ class Snapshot:
     holders_are_processes: bool = False  # no Kubernetes: a GPU is attributed to the processes running on it
     allocations_kept: int = 0  # claims of pods that run although the kubelet's last response lacks them
     unlisted_devices: tuple[UnlistedDevices, ...] = ()  # of init containers
+    hpc_jobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by GPU uuid: jobs of a workload manager

@@ -45,6 +45,9 @@ SPLIT_SIGNALS = frozenset(
 )
 """Signals needed to split a GPU and to accumulate the usage of its parts."""
 
+UTILIZATION_SIGNALS = ("utilization_mean_ratio", "utilization_ratio", "gr_engine_ratio")
+"""The utilization of a GPU: the first one that it reports."""
+
 _ProcessesByPart = dict[tuple[Place, Container | None], list[GpuProcess]]
 _OnGpu = TypeVar("_OnGpu", GpuProcess, Allocation)
 
@@ -92,7 +95,7 @@ def split_gpu(
 
 def utilization_of(reading: GpuReading) -> float | None:
     """The utilization over the longest window available; on MIG, where NVML has none, the engine activity."""
-    for name in ("utilization_mean_ratio", "utilization_ratio", "gr_engine_ratio"):
+    for name in UTILIZATION_SIGNALS:
         if name in reading.signals:
             return reading.signals[name]
     return None

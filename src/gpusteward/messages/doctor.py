@@ -20,6 +20,14 @@ RUN_NVIDIA_SMI = Message(
     "run nvidia-smi as the same user and fix what it reports", "请以同一用户运行 nvidia-smi，并按其提示修复"
 )
 DRIVER_READ = Message("{gpus} {gpus:|GPU|GPUs}, driver {version}", "{gpus} 张 GPU，驱动版本 {version}")
+FAMILIES_OF_GPU = Message("{model} does not provide: {families}", "{model} 不提供：{families}")
+FAMILIES_OF_MIG = Message(
+    "{model} divided by MIG does not provide: {families}", "启用 MIG 的 {model} 不提供：{families}"
+)
+USE_HOSTENGINE = Message(
+    "before Hopper, DCGM_FI_PROF_* need a DCGM hostengine: --dcgm-hostengine of the agent",
+    "Hopper 之前的 GPU 上，DCGM_FI_PROF_* 需要 DCGM hostengine：设置 agent 的 --dcgm-hostengine",
+)
 DRIVER_HANGS = Message("the driver did not respond within {seconds:.0f} s", "驱动在 {seconds:.0f} 秒内没有响应")
 REBOOT = Message(
     "look for Xid errors in dmesg; drain and reboot the node", "请在 dmesg 中查找 Xid 错误；排空节点并重启"

@@ -134,3 +134,31 @@ def test_xids_of_mig_instances_count_on_their_gpu() -> None:
     window.at(0, [parent, sliced])
     assert {labels["xid"]: n for labels, n in window.at(5, [parent, touched])} == {"31": 3, "43": 1}
     assert {labels["xid"]: n for labels, n in total.at(5, [parent, touched])} == {"31": 3, "43": 1}
+
+
+XID_GAUGE = "DCGM_FI_DEV_XID_ERRORS"
+
+
+def test_the_last_xid_has_its_code_and_text_as_labels_only_if_asked_for() -> None:
+    seen = view([reading(signals=SIGNALS | {"last_xid": 79.0})], [claim("a")])
+    plain, value = render(seen).only(XID_GAUGE)
+    labels, same = render(seen, DcgmOptions(xid_error_labels=True)).only(XID_GAUGE)
+    assert labels == {**plain, "err_code": "79", "err_msg": "GPU has fallen off the bus"}
+    assert list(labels)[-5:] == ["container", "err_code", "err_msg", "namespace", "pod"]
+    assert (value, same) == (79, 79)
+
+
+def test_no_xid_and_an_unknown_one_have_a_text_too_under_both_names_of_the_gauge() -> None:
+    for xid, text in ((0.0, "no error"), (9999.0, "unknown XID")):
+        seen = view([reading(signals=SIGNALS | {"last_xid": xid})])
+        page = render(seen, DcgmOptions(names="both", xid_error_labels=True))
+        for name in (XID_GAUGE, "DCGM_FI_DEV_XID_ERROR"):
+            labels, _ = page.only(name)
+            assert (labels["err_code"], labels["err_msg"]) == (f"{xid:.0f}", text)
+
+
+def test_error_labels_are_on_no_other_family_and_pod_labels_do_not_collide_with_them() -> None:
+    seen = view([reading()], [claim("a", labels={"err_msg": "mine"})])
+    page = render(seen, DcgmOptions(pod_labels=True, xid_error_labels=True))
+    assert {name for name in page.names() if "err_code" in page.samples(name)[0][0]} == {XID_GAUGE}
+    assert page.only(XID_GAUGE)[0]["pod_label_err_msg"] == "mine"

@@ -1,6 +1,7 @@
 """The native dialect on simulated nodes: labels, sums, no duplicates."""
 
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
@@ -10,6 +11,7 @@ from gpusteward.agent.dialects.pid2pod import Pid2PodDialect
 from gpusteward.agent.dialects.vgpu_monitor import VgpuMonitorDialect
 from gpusteward.agent.usage_counters import SnapshotView, UsageCounters
 from gpusteward.core.exposition import Family, LabelCache, render_page
+from gpusteward.core.gpus import GpuProcess, Place
 from gpusteward.core.metrics import METRICS
 from gpusteward.core.snapshots import Snapshot
 from gpusteward.simulate.fleets import default_node, fleet
@@ -115,3 +117,13 @@ def test_exported_pod_labels_are_on_the_allocation():
         "label_cost_center": "8",
         "label_team": "v",
     }
+
+
+def test_a_process_whose_memory_the_driver_hides_has_its_line():
+    """Also on MIG, where its utilization is unknown too."""
+    own = GpuProcess(7, "GPU-0", "python", place=Place.CONTAINER, container=claim("a").container)
+    other = replace(own, pid=8, memory_bytes=1 << 30)
+    page = Page(NativeDialect(LabelCache()).families(make_view([reading()], [claim("a")], processes=[own, other])))
+    labels, value = page.only("gpusteward_process_memory_unknown")
+    assert (labels["pid"], labels["process"], labels["pod"], value) == ("7", "python", "a", 1)
+    assert page.only("gpusteward_process_memory_bytes")[0]["pid"] == "8"

@@ -106,6 +106,13 @@ def test_the_labels_of_a_dynamic_resource_claim_are_kept() -> None:
     assert only(resolve(Claim("ml", "trainer", "main", "", "gpu-0", dra))).claim == dra
 
 
+def test_a_dynamic_resource_claim_of_a_mig_instance_has_its_profile_and_uuid() -> None:
+    dra = (("dra_claim_name", "slice"),)
+    held = only(resolve(Claim("ml", "trainer", "main", "", "gpu-1-mig-2g20gb-14-0", dra)))
+    assert held.claim == (*dra, ("dra_mig_profile", "2g.20gb"), ("dra_mig_device_uuid", M))
+    assert only(resolve(Claim("ml", "trainer", "main", "nvidia.com/mig-2g.20gb", M))).claim == ()
+
+
 @pytest.mark.parametrize("annotation", [HAMI, VOLCANO])
 def test_the_schedulers_grant_takes_precedence_over_the_kubelets_device_id(annotation: str) -> None:
     known = pod(annotations={annotation: f"{A},NVIDIA,3000,30:;"})

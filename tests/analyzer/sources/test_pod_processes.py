@@ -179,6 +179,11 @@ def test_a_value_that_is_not_a_number_is_unknown():
     assert (found.memory_bytes, found.sm_ratio, found.name) == (5.0, None, "python")
 
 
+def test_a_process_whose_memory_the_driver_hides_is_listed():
+    (found,) = collect_processes([sample("process_memory_unknown", 1.0, pid="7")], {POD}, HolderLabels()).processes
+    assert (found.pid, found.memory_bytes, found.sm_ratio) == (7, None, None)
+
+
 def test_processes_are_sorted_by_gpu():
     samples = [sample("process_memory_bytes", pid="7", gpu=gpu, uuid=f"GPU-{gpu}") for gpu in ("10", "2", "1")]
     assert [each.gpu_index for each in collect_processes(samples, {POD}, HolderLabels()).processes] == ["1", "2", "10"]

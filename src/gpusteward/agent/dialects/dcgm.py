@@ -4,7 +4,7 @@ Deliberate differences from dcgm-exporter:
 
 - one sample per device or MIG instance; a shared GPU has no pod label (dcgm-exporter uses the last pod it saw);
 - power, energy and similar values of a MIG device are exported once, for the device, not for each instance;
-- DCGM_FI_DEV_XID_ERRORS has no err_code and err_msg labels, which would start a new series for every XID;
+- DCGM_FI_DEV_XID_ERRORS has err_code and err_msg only as an option: they start a new series for every XID;
 - in the per-pod form, utilization, memory, power and energy are those of the pod, without a sample for the whole GPU.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gpusteward.agent.dialects.dcgm_events import DcgmEvents
-from gpusteward.agent.dialects.dcgm_labels import LabelBuilder
+from gpusteward.agent.dialects.dcgm_labels import XID_ERROR, LabelBuilder
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.agent.dialects.dcgm_rows import Row, Rows, find_missing, list_rows
 from gpusteward.agent.fields.field_list import FieldList, MetricRow
@@ -21,12 +21,13 @@ from gpusteward.core.dcgm import (
     CLOCK_EVENTS_COUNT,
     CONVERT,
     DERIVED,
+    OPTIONAL_IN_DERIVED,
     PEER_STATUS,
     DcgmEvent,
     DcgmField,
     derive_memory_used_ratio,
 )
-from gpusteward.core.exposition import Family, LabelCache, Samples
+from gpusteward.core.exposition import Family, LabelCache, Labels, Samples
 from gpusteward.core.metrics import Metric
 from gpusteward.core.signals import SIGNALS, Scope
 from gpusteward.logs import Log
@@ -43,6 +44,8 @@ class _FieldPlan:
     metric: Metric
     scope: Scope
     read: Read
+    needs: tuple[str, ...]  # without one of these signals there is no sample
+    is_last_xid: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,11 @@ class _EventPlan:
 
     metric: Metric
     event: DcgmEvent
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Without one of these signals there is no sample."""
+        return self.event.signals
 
 
 class DcgmDialect:
@@ -88,6 +96,10 @@ class DcgmDialect:
         rows = list_rows(view, self._options, self._label_builder, cache=self._cache)
         return [Family(plan.metric, self._samples(plan, rows)) for plan in self._plans]
 
+    def list_unavailable(self, unsupported: frozenset[str]) -> list[str]:
+        """Names of the families that a GPU without these signals cannot have."""
+        return [plan.metric.name for plan in self._plans if not unsupported.isdisjoint(plan.needs)]
+
     def _warn_missing_devices(self, view: SnapshotView) -> None:
         """Warn once, after the first GPUs are read, about selected ids that do not exist."""
         if self._devices_checked or not view.snapshot.readings:
@@ -100,7 +112,10 @@ class DcgmDialect:
         if isinstance(plan, _EventPlan):
             return [sample for row in rows[Scope.DEVICE] for sample in self._event_samples(plan.event, row)]
         read = plan.read
-        return [(row.text, value) for row in rows[plan.scope] if (value := read(row.signals)) is not None]
+        found = [(row, value) for row in rows[plan.scope] if (value := read(row.signals)) is not None]
+        if plan.is_last_xid and self._options.xid_error_labels:
+            return [(self._cache.render(_label_xid(row, int(value))), value) for row, value in found]
+        return [(row.text, value) for row, value in found]
 
     def _event_samples(self, event: DcgmEvent, row: Row) -> Samples:
         return [
@@ -141,7 +156,14 @@ def _plan(row: MetricRow, name: str) -> _FieldPlan | _EventPlan:
     # A help text from the CSV applies only to the name and unit it was written for.
     help_text = row.help if row.help and name == row.name else field.help_of(name)
     metric = Metric(name, row.kind, help_text, dialect="dcgm")
-    return _FieldPlan(metric, _scope(field), _reader(field, name))
+    needs = tuple(each for each in field.signals if each == field.signal or each not in OPTIONAL_IN_DERIVED)
+    return _FieldPlan(metric, _scope(field), _reader(field, name), needs, field.signal == "last_xid")
+
+
+def _label_xid(row: Row, xid: int) -> Labels:
+    from gpusteward.agent.dialects.xid_texts import describe_xid  # a table that only this option needs
+
+    return row.labels.with_holder(*zip(XID_ERROR, (str(xid), describe_xid(xid)), strict=True)).all()
 
 
 def _scope(field: DcgmField) -> Scope:

@@ -14,6 +14,8 @@ from gpusteward.core.gpus import Gpu
 HEAD = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "GPU_I_PROFILE", "GPU_I_ID", "GPU_CI_ID")
 HOLDER = ("container", "namespace", "pod", "pod_uid", "vgpu")
 OLD = ("uuid", "container_name", "pod_namespace", "pod_name")
+HPC_JOB = "hpc_job"
+XID_ERROR = ("err_code", "err_msg")
 EVENT = ("window_size_in_ms", "xid", "clock_event", "peer_gpu", "link_status")
 RESERVED = frozenset((*HEAD, *HOLDER, *OLD, *EVENT, "Hostname", "hostname"))
 """Pod labels must not use these names, nor names that begin with `dra_`."""
@@ -32,6 +34,10 @@ class EntityLabels(NamedTuple):
     def all(self) -> Labels:
         return self.head + self.middle + self.tail
 
+    def with_holder(self, *more: tuple[str, str]) -> "EntityLabels":
+        """With these labels among those of the holder."""
+        return self._replace(tail=tuple(sorted((*self.tail, *more))))
+
     def with_event(self, event: Labels) -> Labels:
         """All labels, with the event's labels where dcgm-exporter puts them."""
         return self.head + tuple(sorted(self.middle + event)) + self.tail
@@ -43,7 +49,7 @@ class LabelBuilder:
     def __init__(self, options: DcgmOptions, rows: tuple[LabelRow, ...]) -> None:
         self._options = options
         self._rows = sorted((name, row.field.fact) for row in rows for name in _exported_names(row, options.names))
-        self._taken = RESERVED.union(name for name, _ in self._rows)
+        self._taken = RESERVED.union((name for name, _ in self._rows), _optional_names(options))
         self._host = _host_labels(options)
 
     def label(self, gpu: Gpu, *, holder: Allocation | None, with_compute_instance: bool) -> EntityLabels:
@@ -113,6 +119,11 @@ def _exported_names(row: LabelRow, names: str) -> set[str]:
         return {row.name}
     renamed = row.field.v49_name or row.name
     return {renamed} if names == "v4.9" else {row.name, renamed}
+
+
+def _optional_names(options: DcgmOptions) -> tuple[str, ...]:
+    """Label names that are in use only with these options."""
+    return (*(XID_ERROR if options.xid_error_labels else ()), *((HPC_JOB,) if options.hpc_jobs else ()))
 
 
 def _host_labels(options: DcgmOptions) -> Labels:

@@ -48,6 +48,8 @@ class DcgmOptions:
     pod_labels: bool = False
     pod_uid: bool = False
     replace_blanks: bool = False
+    xid_error_labels: bool = False  # err_code and err_msg on the gauge of the last XID
+    hpc_jobs: bool = False  # a copy of every sample for each job on its GPU
     xid_window_seconds: float = 300.0
     clock_events_window_seconds: float = 300.0
     devices: DeviceSelection = DeviceSelection()

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpusteward.agent.dialects.dcgm_labels import EntityLabels, LabelBuilder
+from gpusteward.agent.dialects.dcgm_labels import HPC_JOB, EntityLabels, LabelBuilder
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions, DeviceSelection, instance_number
 from gpusteward.agent.usage_counters import SnapshotView
 from gpusteward.core.allocations import Allocation, Share
@@ -58,11 +58,18 @@ def list_rows(view: SnapshotView, options: DcgmOptions, label_builder: LabelBuil
     rows: dict[Scope, list[Row]] = {scope: [] for scope in ALL_SCOPES}
     usage = _AllocationUsage(view)
     for entity in list_entities(view.snapshot.readings, options.devices):
+        jobs = view.snapshot.hpc_jobs.get(entity.reading.gpu.uuid, ())
         for labels, signals in _list_copies(entity, usage, label_builder, per_pod=options.device_per_pod):
-            row = Row(entity.reading, signals, labels, cache.render(labels.all()))
-            for scope in entity.scopes:
-                rows[scope].append(row)
+            for own in _label_jobs(labels, jobs):
+                row = Row(entity.reading, signals, own, cache.render(own.all()))
+                for scope in entity.scopes:
+                    rows[scope].append(row)
     return rows
+
+
+def _label_jobs(labels: EntityLabels, jobs: Sequence[str]) -> list[EntityLabels]:
+    """As dcgm-exporter: every sample once for each job on its GPU."""
+    return [labels.with_holder((HPC_JOB, job)) for job in jobs] or [labels]
 
 
 def list_entities(readings: Sequence[GpuReading], devices: DeviceSelection) -> Iterator[Entity]:

@@ -12,7 +12,7 @@ from gpusteward.core.exposition import Family, FamilyBuilder, LabelCache, Labels
 from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading
 from gpusteward.core.signals import SIGNALS, Scope
 from gpusteward.core.snapshots import Snapshot
-from gpusteward.core.usage_split import GpuSplit, Part
+from gpusteward.core.usage_split import UTILIZATION_SIGNALS, GpuSplit, Part
 
 _NO_CONTAINER = Container()
 Counts = Mapping[int, int] | Mapping[str, int]
@@ -42,6 +42,10 @@ class NativeDialect:
         rows.write(node, int(view.snapshot.allocations_known), view.snapshot.allocations_kept or None)
         self._write_unlisted(builder, view.snapshot)
         return builder.families()
+
+    def list_unavailable(self, unsupported: frozenset[str]) -> list[str]:
+        """Names of the families that a GPU without these signals cannot have."""
+        return [metric.name for metric, any_of in _NEEDS if unsupported.issuperset(any_of)]
 
     def _write_readings(self, builder: FamilyBuilder, readings: Sequence[GpuReading]) -> None:
         info, up = builder.rows(metrics.GPU_INFO), builder.rows(metrics.GPU_UP)
@@ -124,18 +128,28 @@ class NativeDialect:
     def _write_processes(
         self, builder: FamilyBuilder, processes: Sequence[GpuProcess], gpus: Mapping[str, Gpu]
     ) -> None:
-        rows = builder.rows(metrics.PROCESS_MEMORY, metrics.PROCESS_OUTSIDE)
+        rows = builder.rows(metrics.PROCESS_MEMORY, metrics.PROCESS_OUTSIDE, metrics.PROCESS_MEMORY_UNKNOWN)
         engines = builder.rows(metrics.PROCESS_UTILIZATION)
         for each in processes:
             gpu = gpus[each.gpu_uuid]
             key = ("process", gpu.uuid, gpu.index, each.pid, each.name, each.place, each.container)
             own, *by_engine = self._labels.get_or_render_all(key, partial(_labels_of_process, each, gpu))
-            rows.write(own, each.memory_bytes, 1 if each.outside_allocation else None)
+            is_outside, is_hidden = each.outside_allocation, each.memory_bytes is None
+            rows.write(own, each.memory_bytes, 1 if is_outside else None, 1 if is_hidden else None)
             ratios = (each.sm_ratio, each.memory_ratio, each.encoder_ratio, each.decoder_ratio)
             for labels, ratio in zip(by_engine, ratios, strict=True):
                 engines.write(labels, ratio)
 
 
+_NEEDS = (
+    *((metric, (signal,)) for signal, metric in metrics.DEVICE_SIGNALS.items()),
+    (metrics.GPU_XID_ERRORS, ("last_xid",)),
+    (metrics.GPU_CLOCK_EVENTS, ("clock_event_reasons",)),
+    (metrics.GPU_MEMORY_USED, ("memory_used_bytes",)),
+    (metrics.GPU_UTILIZATION, UTILIZATION_SIGNALS),
+    (metrics.GPU_BUSY_SECONDS, UTILIZATION_SIGNALS),
+)
+"""The families of a GPU, each with the signals of which it needs one."""
 _PART_METRICS = (
     *(metrics.USE_UTILIZATION, metrics.USE_MEMORY, metrics.USE_PROCESSES),
     *(metrics.USE_POWER, metrics.USE_ENERGY, metrics.USE_BUSY_SECONDS, metrics.USE_VIDEO_SECONDS),

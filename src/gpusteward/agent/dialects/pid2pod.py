@@ -30,6 +30,9 @@ class Pid2PodDialect:
                 held[labels] = _plus(held.get(labels, 0), process.memory_bytes)
         return [Family(metrics.PID_POD, [(labels, size // MIB) for labels, size in held.items() if size is not None])]
 
+    def list_unavailable(self, unsupported: frozenset[str]) -> list[str]:  # noqa: ARG002
+        return []
+
 
 def _plus(left: int | None, right: int | None) -> int | None:
     """A process on several GPUs has one sample: the sum, or unknown if its memory on one of them is unknown."""

@@ -34,6 +34,9 @@ class VgpuMonitorDialect:
             )
         return builder.families()
 
+    def list_unavailable(self, unsupported: frozenset[str]) -> list[str]:
+        return [metrics.POD_MEMORY_TOTAL.name] if "memory_total_bytes" in unsupported else []
+
 
 def _labels(index: int, pod: str, namespace: str) -> Labels:
     return (("gpu_id", str(index)), ("pod", pod), ("namespace", namespace))

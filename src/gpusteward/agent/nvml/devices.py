@@ -3,6 +3,7 @@
 import ctypes
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import pynvml
 
@@ -20,6 +21,14 @@ from gpusteward.agent.nvml.library import (
 from gpusteward.agent.nvml.signals import MEMORY, CallReader, LicenceReader, Signals
 from gpusteward.agent.nvml.utilization import ProcessUtilizationReader, SampleReader
 from gpusteward.core.gpus import Gpu
+
+FIRST_READS = 2
+"""In the first reads after the readers were created it turns out what a GPU does not support; it is tried once."""
+
+
+class _SignalReader(Protocol):
+    def supported(self) -> Iterator[str]:
+        """The signals that the device has not refused so far."""
 
 
 class Instance:
@@ -47,6 +56,10 @@ class Instance:
     def supports_gpm(self) -> bool:
         return self._gpm.is_supported
 
+    def supported(self) -> Iterator[str]:
+        yield from self._calls.supported()
+        yield from self._gpm.supported()
+
     def release(self) -> None:
         self._gpm.release()
 
@@ -67,6 +80,22 @@ class Device:
         self._readers = (CallReader(self.handle), FieldReader(self.handle, self._clock), SampleReader(self.handle))
         self._licence = LicenceReader(self.handle)
         self._gpm = GpmReader(self.handle)
+        self._reads = 0
+        self._unsupported: frozenset[str] = frozenset()
+        self._unsupported_of: frozenset[str] = frozenset()
+
+    def find_unsupported(self, wanted: frozenset[str]) -> frozenset[str]:
+        """The wanted signals that neither the device nor a MIG instance of it supports, as far as they were tried."""
+        if self._reads <= FIRST_READS or wanted != self._unsupported_of:
+            readers: list[_SignalReader] = [
+                *self._readers,
+                self._licence,
+                self._gpm,
+                *self.partition.instances.values(),
+            ]
+            supported = {name for reader in readers for name in reader.supported()}
+            self._unsupported, self._unsupported_of = wanted - supported, wanted
+        return self._unsupported
 
     def read(self, wanted: frozenset[str], into: Signals) -> Iterator[str]:
         """Put its signals into `into`; yield error texts. Raises GpuLostError, DriverGoneError."""
@@ -75,6 +104,7 @@ class Device:
         if self.partition.is_on != was_on:  # the supported signals change with MIG mode
             self._gpm.release()
             self._create_readers()
+        self._reads += 1
         for reader in self._readers:
             yield from reader.read(wanted, into)
         self._licence.read(wanted, into)

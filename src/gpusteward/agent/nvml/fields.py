@@ -97,6 +97,7 @@ class FieldReader:
         self._plan: list[tuple[FieldSignal, tuple[Key, ...]]] = []
         self._keys: list[Key] = []
         self._missing: set[Key] = set()
+        self._is_supported = True
         self._buffer = ctypes.create_string_buffer(0)
         self._rates: dict[str, tuple[float, float]] = {}  # signal -> time and value of the last read
 
@@ -118,9 +119,14 @@ class FieldReader:
             yield from reasons
         elif code in UNSUPPORTED:
             self._keys.clear()
+            self._is_supported = False
         elif not is_absent(code):
             raise_if_fatal(code)
             yield f"nvmlDeviceGetFieldValues: {describe(code)}"
+
+    def supported(self) -> Iterator[str]:
+        """The signals whose fields the device has not refused so far."""
+        return (signal.name for signal in FIELDS if self._is_supported and self._choose(signal))
 
     def _prepare(self) -> None:
         """One entry per field that may be supported; each signal uses its first alternative left."""

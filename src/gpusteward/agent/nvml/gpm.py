@@ -83,6 +83,10 @@ class GpmReader:
             raise_if_fatal(code)
             yield f"GPM: {describe(code)}"
 
+    def supported(self) -> Iterator[str]:
+        if self.is_supported:
+            yield from METRICS
+
     def _take_sample(self, into: Signals) -> int:
         """Take a sample and compare it with the previous one, if any."""
         if not self._spare:

@@ -78,14 +78,15 @@ class GpuReader:
         _update_power_limit(device, signals)
         result.fail("nvml", reasons, uuid=device.gpu.uuid)
         self.counters.xids.place(device.gpu.uuid, [each.gpu for each in device.partition.instances.values()])
+        unsupported = device.find_unsupported(self.wanted)
         if device.partition.is_on:
-            self._add(device, signals, GpuProcessList(), result=result, is_mig_parent=True)
+            self._add(device, signals, GpuProcessList(), result=result, is_mig_parent=True, unsupported=unsupported)
             for instance in device.partition.instances.values():
                 self._read_instance(instance, signals, result)
         else:
             processes = self.process_lists.read(device.handle)
             processes.detect_hidden_processes(signals)
-            self._add(device, signals, processes, result=result)
+            self._add(device, signals, processes, result=result, unsupported=unsupported)
             utilization = (
                 device.process_utilization.read(lambda: _is_busy(device, signals)) if processes.memory else None
             )
@@ -108,6 +109,7 @@ class GpuReader:
         *,
         result: ReadResult,
         is_mig_parent: bool = False,
+        unsupported: frozenset[str] = frozenset(),
     ) -> None:
         gpu, counters = device.gpu, self.counters
         signals |= self._last_xid(gpu)
@@ -122,6 +124,7 @@ class GpuReader:
             supports_gpm=device.supports_gpm,
             xid_counts=counters.xids.counts(gpu),
             clock_event_counts=clock_events,
+            unsupported=unsupported,
         )
         result.readings.append(reading)
         result.fail("processes", processes.failures, uuid=gpu.uuid)

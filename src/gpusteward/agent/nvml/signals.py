@@ -179,6 +179,11 @@ class CallReader:
                 yield f"{bound.call.symbol}: {describe(code)}"
         into.update(self._constants)
 
+    def supported(self) -> Iterator[str]:
+        """The signals of the calls that the device has not refused so far."""
+        for call in self._supported_calls:
+            yield from call.signals
+
     def _bind(self, wanted: frozenset[str]) -> None:
         self._wanted = wanted
         self._constants.clear()
@@ -241,6 +246,10 @@ class LicenceReader:
             self._read_licence()
         if self._status is not None:
             into[LICENCE_SIGNAL] = self._status
+
+    def supported(self) -> Iterator[str]:
+        if not self._is_final or self._status is not None:
+            yield LICENCE_SIGNAL
 
     def _read_licence(self) -> None:
         self._status = None

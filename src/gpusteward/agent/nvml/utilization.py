@@ -73,6 +73,10 @@ class SampleReader:
             raise_if_fatal(code)
             yield f"nvmlDeviceGetSamples: {describe(code)}"
 
+    def supported(self) -> Iterator[str]:
+        if self._is_supported:
+            yield MEAN_SIGNAL
+
     def _read_samples(self) -> int:
         self._count.value = MAX_SAMPLES
         self._since = next_since(self._since)

@@ -69,7 +69,6 @@ FOREIGN_FLAGS: tuple[Setting, ...] = (
     _accept("--web-systemd-socket", "DCGM_EXPORTER_SYSTEMD_SOCKET", "Sockets are not inherited.", switch=True),
     _accept("--enable-dcgm-log", "DCGM_EXPORTER_ENABLE_DCGM_LOG", _NO_DCGM, switch=True),
     _accept("--dcgm-log-level", "DCGM_EXPORTER_DCGM_LOG_LEVEL", _NO_DCGM),
-    _accept("--hpc-job-mapping-dir", "DCGM_HPC_JOB_MAPPING_DIR", "Jobs outside Kubernetes are not mapped."),
     _accept("--container-labels", "DCGM_EXPORTER_CONTAINER_LABELS", "Containers come from cgroups.", switch=True),
     _accept("--container-runtime-socket", "DCGM_CONTAINER_RUNTIME_SOCKET", "Containers come from cgroups."),
     _accept("--dump-enabled", "DCGM_EXPORTER_DUMP_ENABLED", _NO_DUMPS, switch=True),

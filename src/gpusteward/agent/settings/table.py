@@ -21,6 +21,7 @@ from gpusteward.agent.settings.values import (
     parse_hostengine,
     parse_lines,
     parse_list,
+    parse_path,
     parse_patterns,
     parse_switch,
     parse_url,
@@ -97,6 +98,12 @@ class AgentSettings:
         "--hostname-label",
         parse=one_of("Hostname", "hostname", "both"),
         about="Spelling of the host label in the dcgm dialect.",
+    )
+    xid_error_labels: bool = setting(
+        False,
+        "--xid-error-labels",
+        parse=parse_switch,
+        about="err_code and err_msg on DCGM_FI_DEV_XID_ERRORS, as in dcgm-exporter; every XID starts a new series.",
     )
     holders: Literal["claims", "processes"] = setting(
         "claims",
@@ -289,6 +296,14 @@ class AgentSettings:
         parse=whole_between(1, 86_400_000),
         group=ALIKE,
         about="The window of DCGM_EXP_CLOCK_EVENTS_COUNT in milliseconds.",
+    )
+    hpc_job_mapping_dir: Path | None = setting(
+        None,
+        "--hpc-job-mapping-dir",
+        environment="DCGM_HPC_JOB_MAPPING_DIR",
+        parse=parse_path,
+        group=ALIKE,
+        about="A directory with the jobs on each GPU (files 0, 1, 0.7 of a workload manager), for the label hpc_job.",
     )
     web_config_file: Path | None = setting(
         None,

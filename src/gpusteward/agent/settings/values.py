@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 
 from gpusteward.core.did_you_mean import make_suggestion
@@ -85,6 +86,11 @@ def parse_url(text: str) -> str:
 def parse_list(text: str) -> tuple[str, ...]:
     """`a, b` -> ("a", "b")."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def parse_path(text: str) -> Path | None:
+    """None for an empty text: the default of dcgm-exporter's flags."""
+    return Path(text) if text else None
 
 
 def parse_lines(text: str) -> tuple[str, ...]:

@@ -173,7 +173,17 @@ def _reservation_users(node: _Node, reservation: Pod | None) -> list[Pod]:
 
 def _allocate_claim(claim: Claim, pod: Pod | None, device: Device) -> Allocation:
     known = pod.container(claim.container) if pod else Container(claim.namespace, claim.pod, "", claim.container)
-    return Allocation(known, device.gpu.uuid, device.share, claim.resource, device.replica, claim=claim.dra)
+    return Allocation(
+        known, device.gpu.uuid, device.share, claim.resource, device.replica, claim=_label_claim(claim, device.gpu)
+    )
+
+
+def _label_claim(claim: Claim, gpu: Gpu) -> tuple[tuple[str, str], ...]:
+    """The dra_* labels of a dynamic resource claim; those of a MIG instance have its profile and uuid too."""
+    if not claim.dra or gpu.mig is None:
+        return claim.dra
+    mig = (("dra_mig_profile", gpu.mig.profile), ("dra_mig_device_uuid", gpu.uuid))
+    return claim.dra + tuple(label for label in mig if label[1])
 
 
 def _allocate_grant(pod: Pod, grant: Grant, gpu: Gpu, *, share: Share, resource: str) -> Allocation:

@@ -10,7 +10,7 @@ from gpusteward.core import metrics
 METRIC_NAMES = frozenset(
     metric.name
     for metric in (
-        *(metrics.USE_PROCESSES, metrics.PROCESS_MEMORY),
+        *(metrics.USE_PROCESSES, metrics.PROCESS_MEMORY, metrics.PROCESS_MEMORY_UNKNOWN),
         *(metrics.PROCESS_UTILIZATION, metrics.PROCESS_OUTSIDE),
     )
 )

@@ -8,17 +8,20 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from gpusteward.cli.doctor.check_results import CheckResult, Status
+from gpusteward.cli.doctor.check_results import NO_FIX, CheckResult, Status
 from gpusteward.core.errors import SourceError
+from gpusteward.core.exposition import LabelCache
+from gpusteward.core.usage_split import SPLIT_SIGNALS
 from gpusteward.messages import doctor as messages
 
 if TYPE_CHECKING:
+    from gpusteward.agent.dialects.dcgm import DcgmDialect
+    from gpusteward.agent.dialects.native import NativeDialect
     from gpusteward.agent.nvml import Nvml, NvmlReading
 
 _Result = TypeVar("_Result")
 
 TIMEOUT_SECONDS = 15.0
-SIGNALS = frozenset(("utilization_ratio", "power_watts"))  # calls that fail on a lost GPU
 NVIDIA_VENDOR = "0x10de"
 DISPLAY_CLASSES = ("0x0300", "0x0302")  # PCI classes of VGA and 3D controllers
 
@@ -46,9 +49,20 @@ def check_nvml(
 
 def _read_once(nvml: "Nvml") -> "NvmlReading":
     try:
-        return nvml.read(SIGNALS)
+        return nvml.read(SPLIT_SIGNALS.union(*(dialect.wanted for dialect in _make_dialects())))
     finally:
         nvml.release()
+
+
+def _make_dialects() -> "tuple[DcgmDialect, NativeDialect]":
+    """The dialects that export signals of GPUs, with their default fields."""
+    from gpusteward.agent.dialects.dcgm import DcgmDialect
+    from gpusteward.agent.dialects.dcgm_options import DcgmOptions
+    from gpusteward.agent.dialects.native import NativeDialect
+    from gpusteward.agent.fields.field_list import default_fields
+
+    labels = LabelCache()
+    return DcgmDialect(DcgmOptions(), default_fields("classic"), labels=labels), NativeDialect(labels)
 
 
 def wait_for(work: Callable[[], _Result], seconds: float) -> _Result:
@@ -73,6 +87,18 @@ def _describe(reading: "NvmlReading") -> Iterator[CheckResult]:
     )
     for reason in dict.fromkeys(failure.reason for failure in reading.failures):
         yield CheckResult("driver", Status.FAIL, messages.REASON, messages.RESET_GPU, {"reason": reason})
+    yield from _describe_unavailable(reading)
+
+
+def _describe_unavailable(reading: "NvmlReading") -> Iterator[CheckResult]:
+    """The default families that each GPU model does not provide."""
+    from gpusteward.agent.unavailable_families import find_unavailable
+
+    for model, is_mig, families in find_unavailable(reading.readings, _make_dialects()):
+        text = messages.FAMILIES_OF_MIG if is_mig else messages.FAMILIES_OF_GPU
+        has_profiling = any(name.startswith("DCGM_FI_PROF_") for name in families)
+        advice = messages.USE_HOSTENGINE if has_profiling else NO_FIX
+        yield CheckResult("families", Status.OK, text, advice, {"model": model, "families": ", ".join(families)})
 
 
 def _explain(reason: SourceError, is_needed: bool) -> CheckResult:
