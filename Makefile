@@ -1,6 +1,6 @@
 # gpusteward: `make demo` shows it, `make test` proves it. Both set up everything they need by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help sbom demo test test-fast test-engines check bench ci components components-engines lock docs golden clean
+.PHONY: help sbom demo test test-fast test-engines test-kubelet check bench ci components components-engines lock docs golden clean
 
 # `python3` may be an older one; where there is a python3.11 it is the one all this is tested with.
 PYTHON ?= $(or $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null),python3)
@@ -48,6 +48,9 @@ components-engines: ## build Thanos, Mimir and a current VictoriaMetrics, once (
 
 test-engines: .venv/ready ## the engine contract test over them; writes bench/results/engines.md
 	GPUSTEWARD_ENGINES="$$(.ci/engines)" $(BIN)/python -m pytest tests/engines
+
+test-kubelet: .venv/ready ## attribution on a real kubelet, containerd and runc; needs root; writes bench/results/kubelet.md
+	.ci/kubelet
 
 components: .venv/ready ## install the real components the tests use (Debian packages; Kubernetes and headers of DCGM need Go)
 	.ci/components

@@ -2,12 +2,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/etcdmain"
-	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/component-base/cli"
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
@@ -20,10 +20,8 @@ var programs = map[string]func() *cobra.Command{
 	"apiserver":          apiserver.NewAPIServerCommand,
 	"controller-manager": controllermanager.NewControllerManagerCommand,
 	"kubectl":            kubectl.NewDefaultKubectlCommand,
-	"kubelet": func() *cobra.Command {
-		return kubelet.NewKubeletCommand(genericapiserver.SetupSignalContext())
-	},
-	"scheduler": func() *cobra.Command { return scheduler.NewSchedulerCommand() },
+	"kubelet":            func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) },
+	"scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
 }
 
 func main() {
