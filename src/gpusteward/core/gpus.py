@@ -15,6 +15,7 @@ class MigInstance:
     profile: str  # "1g.10gb"
     gpu_instance_id: int
     compute_instance_id: int
+    placement_start: int | None = None  # the memory slice of the GPU at which it begins
 
 
 @dataclass(frozen=True, slots=True)

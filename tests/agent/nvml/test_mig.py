@@ -55,6 +55,13 @@ def test_profiles_are_named_as_nvidia_names_them(slices: int, memory: int, total
     assert name_profile(slices, 1, **sizes) == (profile if slices == 1 else f"1c.{profile}")
 
 
+def test_the_placement_of_an_instance_is_known_where_the_driver_shows_it(open_nvml: Opener) -> None:
+    scenario = mig()
+    scenario.gpus[0].instances[1].numbers["placement"] = 4
+    found = instances(open_nvml(scenario).read(EVERYTHING))
+    assert [one.gpu.mig.placement_start for one in found if one.gpu.mig] == [None, 4, None]
+
+
 def test_an_instance_has_its_own_memory_and_profiling(open_nvml: Opener) -> None:
     nvml = open_nvml(mig())
     nvml.read(EVERYTHING)

@@ -1,5 +1,7 @@
 """Every form of device id that plugins and schedulers write, and the GPU it means."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,6 +91,18 @@ def test_a_device_id_resolves_to_one_gpu_and_its_share(device_id: str) -> None:
 )
 def test_an_ambiguous_device_id_resolves_to_none(device_id: str) -> None:
     assert TABLE.find(device_id) is None
+
+
+@pytest.mark.parametrize("device_id", ["gpu-0-mig-1g5gb-19-4", "gpu-0-mig-19-4-1"])
+def test_equal_profiles_are_told_apart_by_their_placement_where_it_is_known(device_id: str) -> None:
+    def place(reading: GpuReading) -> GpuReading:
+        starts = {SMALL: 0, TWIN: 4}
+        mig = reading.gpu.mig and replace(reading.gpu.mig, placement_start=starts.get(reading.gpu.uuid))
+        return replace(reading, gpu=replace(reading.gpu, mig=mig))
+
+    device = DeviceTable([place(reading) for reading in READINGS]).find(device_id)
+    assert device is not None
+    assert device.gpu.uuid == TWIN
 
 
 def test_gke_names_follow_the_minor_number_and_never_the_index() -> None:

@@ -114,6 +114,24 @@ EXPORT int nvmlDeviceIsMigDeviceHandle(Gpu *gpu, unsigned *is_instance) {
     return SUCCESS;
 }
 
+EXPORT int nvmlDeviceGetGpuInstanceById(Gpu *gpu, unsigned id, Gpu **instance) {
+    ENTER(gpu);
+    for (Gpu *each = scenario.instances[gpu - scenario.gpus], *end = each + MOST_INSTANCES; each < end; each++) {
+        *instance = each;
+        if (each->exists && each->number[N_gi] == id) return SUCCESS;
+    }
+    return NOT_FOUND;
+}
+
+typedef struct { Gpu *device; unsigned id, profile, start, size; } GpuInstanceInfo;
+
+EXPORT int nvmlGpuInstanceGetInfo(Gpu *instance, GpuInstanceInfo *out) {
+    ENTER(instance);
+    if (!instance->has[N_placement]) return NO_PERMISSION;
+    *out = (GpuInstanceInfo){instance->parent, (unsigned)instance->number[N_gi], 0, (unsigned)instance->number[N_placement], 1};
+    return SUCCESS;
+}
+
 typedef struct {
     unsigned multiprocessors, copy_engines, decoders, encoders, jpegs, ofas, gpu_slices, compute_slices;
     unsigned long long memory_mb;

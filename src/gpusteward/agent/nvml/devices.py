@@ -181,7 +181,8 @@ class Partition:
         if known is not None:
             known.release()
         parent = self._device
-        return Instance(parent.handle, read_instance(parent.gpu, uuid, handle=handle), handle=handle)
+        gpu = read_instance(parent.gpu, uuid, handle=handle, parent_handle=parent.handle)
+        return Instance(parent.handle, gpu, handle=handle)
 
     def _count_slots(self) -> int:
         if not self._max_instances:

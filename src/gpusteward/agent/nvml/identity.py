@@ -54,17 +54,19 @@ def read_gpu(node: str, index: int, *, handle: Handle) -> Gpu:
     )
 
 
-def read_instance(parent: Gpu, uuid: str, *, handle: Handle) -> Gpu:
+def read_instance(parent: Gpu, uuid: str, *, handle: Handle, parent_handle: Handle) -> Gpu:
     """The identity of a MIG instance.
 
     Raises GpuLostError, DriverGoneError.
     """
     memory = read_once(MEMORY, handle).get("memory_total_bytes")
+    gpu_instance_id = _call_nvml(pynvml.nvmlDeviceGetGpuInstanceId, handle)
     mig = MigInstance(
         parent_uuid=parent.uuid,
         profile=_read_profile(parent, handle),
-        gpu_instance_id=_call_nvml(pynvml.nvmlDeviceGetGpuInstanceId, handle) or 0,
+        gpu_instance_id=gpu_instance_id or 0,
         compute_instance_id=_call_nvml(pynvml.nvmlDeviceGetComputeInstanceId, handle) or 0,
+        placement_start=_read_placement(parent_handle, gpu_instance_id),
     )
     return Gpu(
         node=parent.node,
@@ -85,6 +87,15 @@ def name_profile(slices: int, compute_slices: int, *, memory_bytes: int, parent_
     gigabytes = round(eighths / 8 * math.ceil(parent_memory_bytes / GIBIBYTE))
     name = f"{slices}g.{gigabytes}gb"
     return name if compute_slices == slices else f"{compute_slices}c.{name}"
+
+
+def _read_placement(parent: Handle, gpu_instance_id: int | None) -> int | None:
+    """Where the GPU instance begins; None without the permission to read it, as in most containers."""
+    if gpu_instance_id is None:
+        return None
+    instance = _call_nvml(pynvml.nvmlDeviceGetGpuInstanceById, parent, gpu_instance_id)
+    info = _call_nvml(pynvml.nvmlGpuInstanceGetInfo, instance) if instance else None
+    return None if info is None else int(info.placement.start)
 
 
 def _read_profile(parent: Gpu, handle: Handle) -> str:

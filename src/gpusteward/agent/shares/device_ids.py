@@ -91,12 +91,15 @@ class DeviceTable:
         return None
 
     def _find_dra(self, match: re.Match[str]) -> Device | None:
-        """An instance is named by profile and placement. NVML has no placement, so the profile must be unique."""
+        """An instance is named by profile and placement. Where NVML hides the placement, the profile must be unique."""
         gpu = self._by_minor.get(int(match[1]))
         if gpu is None or not match[2]:
             return _whole(gpu)
         instances = self._instances.get(gpu.uuid.lower(), ())
         alike = [each for each in instances if each.mig and _is_of_profile(each.mig.profile.lower(), match)]
+        if len(alike) > 1:
+            start = int(match[3] if match[2].isdigit() else match[4])
+            alike = [each for each in alike if each.mig and each.mig.placement_start == start]
         return _whole(alike[0]) if len(alike) == 1 else None
 
     def _find_position(self, parent: str, position: int) -> Device | None:
