@@ -56,18 +56,21 @@ def test_a_list_whose_next_page_has_expired_starts_again(server: FakeApiServer) 
 @pytest.mark.parametrize("how", ["status", "event"])
 def test_an_expired_resource_version_leads_to_a_new_list(server: FakeApiServer, how: str) -> None:
     server.add_pod(pod("old"))
+    server.add_pod(pod("same"))
     with watching(server) as watch:
         wait_until(lambda: server.open_watches == 1)
+        known = watch.pods["uid-of-same"]
         server.forget_pod("old")
         if how == "status":
             server.gone_next_watch = True
             server.close_watches()
         else:
             server.send_error_event(410)
-        wait_for_names(watch)
+        wait_for_names(watch, "same")
+        assert watch.pods["uid-of-same"] is known  # thousands of pods are not in memory twice
         assert "resourceVersion" not in [each for each in server.requests if "watch" not in each][-1]
         server.add_pod(pod("new"))
-        wait_for_names(watch, "new")
+        wait_for_names(watch, "same", "new")
         assert watch.failure is None
 
 

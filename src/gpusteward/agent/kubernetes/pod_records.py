@@ -1,9 +1,14 @@
-"""Decodes pods from the API server's JSON and keeps the fields the agent needs, a fortieth of the text."""
+"""Decodes pods from the API server's JSON and keeps the fields the agent needs, a tenth of the text or less.
+
+What many pods have in common is one object: a node may have thousands of them.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from sys import intern
+from types import MappingProxyType
 
 import msgspec
 
@@ -27,6 +32,9 @@ KEPT_LABELS = ("runai-gpu-group",)
 """Prefixes of labels about GPU sharing. Owners are resolved before the other labels are dropped."""
 STATIC_POD_UID = "kubernetes.io/config.hash"
 """The cgroups of a static pod contain this value instead of the uid of its mirror pod in the API server."""
+
+_NO_TEXTS: Mapping[str, str] = MappingProxyType({})
+_NO_NAMES: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +132,13 @@ class PodDecoder:
         record = self._decoder.decode(text)
         about, status = record.metadata, record.status
         labels, annotations = about.labels or {}, about.annotations or {}
+        namespace = intern(about.namespace)
         return Pod(
-            about.namespace,
+            namespace,
             about.name,
             about.uid,
-            phase=status.phase,
-            workload=find_workload(about.namespace, about.name, owners=about.owner_references or (), labels=labels),
+            phase=intern(status.phase),
+            workload=find_workload(namespace, about.name, owners=about.owner_references or (), labels=labels),
             started_at=_parse_time(status.start_time),
             labels=_keep(labels, KEPT_LABELS),
             exported_labels=self._export(labels),
@@ -154,22 +163,23 @@ def _compile(pattern: str) -> re.Pattern[str]:
         raise ConfigurationError(f"pod label pattern {pattern!r} is not a regular expression: {error}") from error
 
 
-def _keep(texts: Mapping[str, str], prefixes: tuple[str, ...]) -> dict[str, str]:
-    return {name: text for name, text in texts.items() if name.startswith(prefixes)}
+def _keep(texts: Mapping[str, str], prefixes: tuple[str, ...]) -> Mapping[str, str]:
+    return {name: text for name, text in texts.items() if name.startswith(prefixes)} or _NO_TEXTS
 
 
 def _names(containers: Sequence[ContainerSpec] | None) -> tuple[str, ...]:
-    return tuple(container.name for container in containers or ())
+    return tuple(intern(container.name) for container in containers or ())
 
 
 def _finished(statuses: Sequence[_ContainerStatus] | None) -> frozenset[str]:
-    return frozenset(each.name for each in statuses or () if each.state and each.state.terminated is not None)
+    names = frozenset(each.name for each in statuses or () if each.state and each.state.terminated is not None)
+    return names or _NO_NAMES
 
 
 def _container_ids(status: _PodStatus) -> dict[str, str]:
     """Container ids without their prefix (`containerd://<id>` -> `<id>`), of all containers that have started."""
     kinds = (status.container_statuses, status.init_container_statuses, status.ephemeral_container_statuses)
-    return {each.id.rpartition("://")[2]: each.name for kind in kinds for each in kind or () if each.id}
+    return {each.id.rpartition("://")[2]: intern(each.name) for kind in kinds for each in kind or () if each.id}
 
 
 def _parse_time(text: str | None) -> float | None:

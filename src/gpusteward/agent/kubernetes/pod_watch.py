@@ -22,8 +22,8 @@ from gpusteward.logs import Log
 
 __all__ = ["Backoff", "Pod", "PodWatch"]
 
-PAGE_SIZE = 250
-PAGE_LIMIT_BYTES = 4 << 20  # twice as much is in memory while it is read; 250 pods of usual size are 2 MB
+PAGE_SIZE = 100
+PAGE_LIMIT_BYTES = 2 << 20  # twice as much is in memory while it is read; 100 pods of usual size are 1 MB
 WATCH_SECONDS = 300  # up to twice that at random, so that not all nodes reconnect at the same time
 GRACE_SECONDS = 15  # how much later than requested the server may end a watch
 IDLE_SECONDS = 2 * WATCH_SECONDS + GRACE_SECONDS  # not random: it is part of an error that is logged once
@@ -151,17 +151,19 @@ class PodWatch:
     def _list(self) -> None:
         """List all pods; until then the previous ones stay."""
         found: dict[tuple[str, str], Pod] = {}
-        for page in self._read_pages():
-            found |= {(pod.namespace, pod.name): pod for pod in self._read_all(page.items or ())}
-            version = page.metadata.resource_version
+        for page_version, pods in self._read_pages():
+            version = page_version
+            for pod in pods:
+                known = self._by_name.get((pod.namespace, pod.name))
+                found[pod.namespace, pod.name] = known if known == pod else pod  # not both in memory
         self._by_name, self.resource_version, self._is_outdated = found, version, False
         self._publish()
         self.has_listed = True
         self._succeed()
         self._has_tried.set()
 
-    def _read_pages(self) -> Iterator[_PodList]:
-        """The pages of a list.
+    def _read_pages(self) -> Iterator[tuple[str, list[Pod]]]:
+        """The resource version and the pods of each page of a list.
 
         Version 0 is served from the server's cache, cheap in any cluster, but as a whole whatever the limit says. If
         that is too large, or older than what was known, the newest state is read in pages; those that are too large,
@@ -177,10 +179,12 @@ class PodWatch:
                     raise
                 size, where = (PAGE_SIZE, {}) if "resourceVersion" in where else (max(size // 4, 1), where)
                 continue
-            yield page
-            if not page.metadata.next_page or self._stopping.is_set():
+            about, pods = page.metadata, list(self._read_all(page.items or ()))
+            del page  # else its text would be in memory together with that of the next one
+            yield about.resource_version, pods
+            if not about.next_page or self._stopping.is_set():
                 break
-            where = {"continue": page.metadata.next_page}
+            where = {"continue": about.next_page}
 
     def _watch(self) -> None:
         seconds, idle_seconds = WATCH_SECONDS + os.urandom(1)[0] * WATCH_SECONDS // 255, IDLE_SECONDS
