@@ -3,6 +3,7 @@
 from collections import defaultdict
 
 from gpusteward.core.allocations import Share
+from gpusteward.core.signals import PROFILING
 from gpusteward.simulate.fleets import fleet
 from gpusteward.simulate.models import MODELS
 from gpusteward.simulate.workloads import Kind
@@ -118,3 +119,15 @@ def test_a_demo_adds_two_workloads_and_changes_no_other():
     started = sorted(demo[pod].container.started_at for pod in demo.keys() - plain.keys())
     assert len(started) == 2
     assert started[-1] == round(NOW - 60)
+
+
+def test_in_the_demo_every_second_node_with_instances_has_a_hostengine():
+    plain, demo = fleet(20, seed=1), fleet(20, seed=1, demo_at=NOW - 14 * DAY)
+    known = {}
+    for before, after in zip(plain, demo, strict=True):
+        readings = zip(before.snapshot(NOW).readings, after.snapshot(NOW).readings, strict=True)
+        for old, new in ((old, new) for old, new in readings if old.gpu.mig and not before.model.has_gpm):
+            known[after.name] = PROFILING & new.signals.keys()
+            assert not PROFILING & old.signals.keys()
+            assert {name: value for name, value in new.signals.items() if name not in PROFILING} == old.signals
+    assert [bool(signals) for signals in known.values()] == [True, False], "two A100 nodes"

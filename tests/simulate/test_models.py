@@ -10,6 +10,8 @@ from gpusteward.simulate.seeded_random import SeededRandom
 from gpusteward.simulate.workloads import Kind
 from tests.simulate.single_workload import HOUR, NOW, only_reading, single_workload_node, start_of_pod
 
+SIMULATED = PROFILING - {"integer_ratio", *(f"tensor_{kind}_ratio" for kind in ("imma", "hmma", "dfma"))}
+
 every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 sliceable = pytest.mark.parametrize("model", [model for model in MODELS.values() if model.mig_profiles])
 
@@ -29,7 +31,7 @@ def test_every_signal_is_one_of_the_table(model):
 def test_only_hopper_and_newer_models_have_profiling_signals(model):
     names = set(only_reading(single_workload_node(Kind.TRAINING, 1, model=model), NOW).signals)
     is_new = any(name in model.name for name in ("H100", "H200", "B200"))
-    assert (names & PROFILING) == (PROFILING if is_new else set())
+    assert (names & PROFILING) == (SIMULATED if is_new else set())
 
 
 @every_model
@@ -76,8 +78,8 @@ def test_work_raises_power_temperature_and_clocks(model):
 def test_tensor_and_memory_activity_come_with_work_only():
     busy = only_reading(single_workload_node(Kind.TRAINING, 3), start_of_pod(Kind.TRAINING, 3) + HOUR / 3).signals
     rested = only_reading(single_workload_node(Kind.PARKED, 3), NOW).signals
-    assert all(busy[name] > 0 for name in PROFILING - {"fp64_ratio"})
-    assert all(rested[name] == 0 for name in PROFILING)
+    assert all(busy[name] > 0 for name in SIMULATED - {"fp64_ratio"})
+    assert all(rested[name] == 0 for name in SIMULATED)
     assert busy["tensor_ratio"] < busy["sm_active_ratio"] < busy["gr_engine_ratio"]
 
 

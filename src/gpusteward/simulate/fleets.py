@@ -240,7 +240,8 @@ def default_node(seed: int = 0, *, name: str = "simulated-node") -> SimulatedNod
 def fleet(nodes: int, seed: int = 0, *, demo_at: float | None = None) -> list[SimulatedNode]:
     """A mixed cluster: ten kinds of nodes in turn, some applications spread over several of them.
 
-    With `demo_at`, two more of them in the first group: one that was just deployed, one with health checks only.
+    With `demo_at`, two more of them in the first group: one that was just deployed, one with health checks only; and
+    every second node with MIG instances has a DCGM hostengine: an A100 without one shows what is unknown then.
     """
     return [_node(number, SeededRandom(seed), demo_at) for number in range(nodes)]
 
@@ -252,10 +253,11 @@ def _node(number: int, random: SeededRandom, demo_at: float | None) -> Simulated
     plans = layout.plan(context)
     if demo_at is not None and group == 0 and layout.demo:
         plans[-1] = whole_gpu(layout.demo(context.random, demo_at))
+    has_hostengine = demo_at is not None and group % 2 == 0 and layout.plan is _slice
     return SimulatedNode(
         f"{short}-{number:03d}",
         plans,
-        model=context.model,
+        model=context.model.with_hostengine() if has_hostengine else context.model,
         seed=context.random.seed,
         first_pid=FIRST_PID + number % NODES_WITH_OWN_PIDS * PIDS_PER_NODE,
     )

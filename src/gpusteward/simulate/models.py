@@ -5,7 +5,7 @@ last digits are not reliable. MIG memory was checked against `nvidia-smi mig -lg
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MIB = 1 << 20
 COMPUTE_SLICES = 7
@@ -41,11 +41,20 @@ class GpuModel:
     nvlinks: int = 0
     nvlink_bytes_per_second: float = 0.0  # all links, one way
     has_gpm: bool = False  # profiling signals through NVML: Hopper and newer
+    has_hostengine: bool = False  # profiling signals as if a DCGM hostengine were configured
     has_hbm: bool = False  # and so a memory temperature
     has_ecc: bool = True
     retires_pages: bool = False  # before Ampere; later ones remap rows
     has_fan: bool = False
     mig_profiles: tuple[MigProfile, ...] = ()
+
+    @property
+    def is_profiled(self) -> bool:
+        return self.has_gpm or self.has_hostengine
+
+    def with_hostengine(self) -> "GpuModel":
+        """The same model on a node with a DCGM hostengine."""
+        return replace(self, has_hostengine=True)
 
     def mig_profile(self, name: str) -> MigProfile:
         """Raises KeyError for a profile the model does not have."""

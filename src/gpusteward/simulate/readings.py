@@ -60,7 +60,7 @@ def _device_signals(device: Device, samples: Sequence[Sample], energy_joules: fl
         signals["memory_temperature_celsius"] = celsius + 6
     if model.has_fan:
         signals["fan_ratio"] = to_percent(0.3 + 0.5 * share) if share > 0.15 else 0.0
-    if model.has_gpm:
+    if model.is_profiled:
         parts = [(sample.mean * sample.placement.device_share, sample.placement.activity) for sample in samples]
         signals |= _profiling(parts) | _profiled_buses(model, parts)
     return signals
@@ -136,7 +136,7 @@ def _nvlink(model: GpuModel, parts: Sequence[_Part]) -> float:
 def _instance_signals(device: Device, instance: Instance, samples: Sequence[Sample]) -> Signals:
     own = [sample for sample in samples if sample.placement.gpu_uuid == instance.gpu.uuid]
     signals = _memory(instance.profile.memory_mib, 0, _used_bytes(own))
-    if device.model.has_gpm:
+    if device.model.is_profiled:
         signals |= _profiling([(sample.mean, sample.placement.activity) for sample in own])
     return signals
 

@@ -2,6 +2,7 @@
 
 check_results.py   `CheckResult`: status, text, and how to fix it
 driver.py          NVML and /dev/nvidia*
+hostengine.py      the DCGM hostengine: whether it responds, and which fields it gives
 node.py            /proc, cgroups, and the kubelet's pod-resources socket
 permissions.py     permissions of this pod at the API server
 engine_address.py  address of Prometheus: flag, environment, or settings of the analyzer
