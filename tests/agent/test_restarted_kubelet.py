@@ -123,6 +123,18 @@ def test_pods_that_ended_hold_nothing(node: Node, finish: bool):
     assert (after.allocations, after.allocations_known, collectors(after)) == ((), True, [])
 
 
+def test_a_pod_that_is_named_like_a_static_one_counts_if_the_api_server_knows_it(fake_nvml: FakeNvml, tmp_path: Path):
+    machine = exclusive()
+    for each in machine.pods:
+        each.pod = f"{each.pod}-{NODE}"
+    fake_nvml.load(machine.scenario)
+    with running_node(machine, tmp_path) as node:
+        first = node.read()
+        assert (len(first.allocations), collectors(first)) == (7, [])
+        node.running.kubelet.response = EMPTY
+        assert len(node.read(after=35).allocations) == 7
+
+
 def test_a_new_pod_of_the_same_name_does_not_inherit_devices(node: Node):
     node.read()
     watch, again = node.pods, NodePod("notebook-0").as_json()

@@ -103,14 +103,14 @@ class ClaimCache:
             return not self.unlisted
         running = {(pod.namespace, pod.name) for pod in pods.values() if pod.phase == "Running" and not pod.static_uid}
         is_overdue = bool(names) and self._refused_since is not None and now - self._refused_since > UNLISTED_SECONDS
-        return not running or bool(running & names) or is_overdue
+        return not running or bool(running & listing.pods) or is_overdue
 
     def _keep_entries(self, expected: Mapping[PodName, str]) -> dict[PodName, _Entry]:
         """The entries of unlisted pods, unless a new pod of the same name has replaced the pod."""
         return {
-            name: self._entries[name]
-            for name in self.unlisted
-            if name in self._entries and self._entries[name].uid in ("", expected[name])
+            name: entry
+            for name, entry in self._entries.items()
+            if name in self.unlisted and entry.uid in ("", expected[name])
         }
 
     def _is_static(self, name: PodName) -> bool:
@@ -123,7 +123,9 @@ def _values(pods: Mapping[str, Pod] | None) -> Iterable[Pod]:
 
 
 def _make_entries(listing: Listing, uids: Mapping[PodName, str]) -> dict[PodName, _Entry]:
-    claims: dict[PodName, list[Claim]] = {name: [] for name in listing.pods}
+    claims: dict[PodName, list[Claim]] = {}
     for claim in listing.claims:
         claims.setdefault((claim.namespace, claim.pod), []).append(claim)
+    for name in listing.pods:
+        claims.setdefault(name, [])
     return {name: _Entry(uids.get(name, ""), tuple(own)) for name, own in claims.items()}
