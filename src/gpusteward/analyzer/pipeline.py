@@ -255,6 +255,7 @@ class Pipeline:
 
     def _publish(self, cycle: Cycle) -> None:
         workloads = judge_workloads(cycle.verdicts, cycle.settings.rules)
+        self._waiting = None  # an older result must not replace this one
         self._number += 1
         cycle.seconds = cycle.seconds or time.monotonic() - cycle.started
         cycle.result = Result(

@@ -141,3 +141,16 @@ def test_without_the_model_notices_wait_for_nothing(model: SlowModel):
     result = Pipeline(components).run(pipeline_settings, at=AT, use_ai=False)
     assert seen.notified == [result]
     assert model.requests == []
+
+
+def test_opinions_on_an_older_result_do_not_bring_it_back(model: SlowModel):
+    with running(Settings(ai=ai(model.url + "/v1", enabled=True))) as (scheduler, seen):
+        assert model.is_asked.wait(WAIT_SECONDS)
+        scheduler.request_cycle(use_ai=False)
+        seen.wait_for(results=2, notified=1)
+        model.may_respond.set()
+        scheduler.request_cycle(use_ai=False)
+        seen.wait_for(results=3, notified=2)
+    assert [result.number for result in seen.notified] == [2, 3]
+    times = [result.at for result in seen.results]
+    assert times == sorted(times)
