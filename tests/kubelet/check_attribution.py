@@ -370,6 +370,24 @@ def is_kept(page: str) -> bool:
     return "gpusteward_allocations_kept{" in page
 
 
+def check_restart(site: Site, case: str, before: set[Holder], pages: list[str]) -> None:
+    lost = {f"{pod}/{name}" for page in pages for _, pod, name, _ in before - holders_on(page)}
+    flagged = set().union(*map(flagged_on, pages))
+    site.check(f"{case}: holders missing on any page", set(), lost)
+    site.check(f"{case}: flagged on any page", {"foreign"}, flagged)
+    site.check(f"{case}: holders afterwards", count_holders(before), count_holders(site.read_holders()))
+
+
+def test_a_restarted_kubelet_costs_no_holder(site: Site) -> None:
+    before, pages = site.read_holders(), list[str]()
+    site.node.stop_kubelet()
+    collect_pages(site, pages, lambda _page: False, 1)
+    site.node.start_kubelet()
+    collect_pages(site, pages, lambda _page: False, 10)
+    assert collect_pages(site, pages, lambda page: not is_kept(page), 60), "the kubelet did not list its pods again"
+    check_restart(site, "kubelet restarted", before, pages)
+
+
 def test_a_restarted_kubelet_without_its_api_server_costs_no_holder(site: Site) -> None:
     before, pages = site.read_holders(), list[str]()
     site.api_server.stop()
@@ -380,11 +398,7 @@ def test_a_restarted_kubelet_without_its_api_server_costs_no_holder(site: Site) 
     site.api_server.start()
     assert collect_pages(site, pages, lambda page: not is_kept(page), 120), "the kubelet did not list its pods again"
     collect_pages(site, pages, lambda _page: False, 2)
-    lost = {holder[1:] for page in pages for holder in before - holders_on(page)}
-    flagged = set().union(*map(flagged_on, pages))
-    site.check("kubelet restarted, API server away: holders lost on any page", set(), lost)
-    site.check("kubelet restarted, API server away: flagged on any page", {"foreign"}, flagged)
-    site.check("kubelet restarted: holders afterwards", count_holders(before), count_holders(site.read_holders()))
+    check_restart(site, "kubelet restarted, API server away", before, pages)
 
 
 def test_a_deleted_pod_holds_nothing(site: Site) -> None:
