@@ -52,9 +52,8 @@ def tag_result(tag: str, visible: VisibleNamespaces | None) -> str:
     return tag if visible is None else f"{tag}-{visible.fingerprint}"
 
 
-def limit_result(result: Result, visible: VisibleNamespaces) -> Result:
-    """The same result as if there were only these namespaces."""
-    is_visible = find_visible(result, visible)
+def limit_result(result: Result, visible: VisibleNamespaces, is_visible: Mask) -> Result:
+    """The same result as if there were only these namespaces. `is_visible`: as `find_visible` returns it."""
     rows = np.flatnonzero(is_visible)
     verdicts = result.verdicts.take(rows)
     return replace(

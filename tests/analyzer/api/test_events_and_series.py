@@ -70,6 +70,12 @@ def test_a_stream_without_events_has_heartbeats():
         assert next_event(stream) == {"": "still here"}
 
 
+def test_a_stream_ends_after_a_while_so_that_access_is_checked_again():
+    feed = EventFeed(heartbeat_seconds=0.05, longest_seconds=0.2)
+    with running_api(small_result(), events=feed) as api, listening(api) as stream:
+        assert b"still here" in stream.read()  # to its end
+
+
 def test_the_number_of_listeners_is_limited_and_drops_when_one_disconnects(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(event_feed, "MOST_LISTENERS", 1)
     feed = EventFeed(heartbeat_seconds=0.05)

@@ -1,12 +1,14 @@
 """Workloads that no longer hold a GPU, as the ledger has them."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from gpusteward.analyzer.ledger.periods import HOUR_MS
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.ended_workloads import MAX_ENDED, read_ended_workloads
+from gpusteward.analyzer.reports.ledger_connection import read_namespaces
 from gpusteward.analyzer.reports.report import EndedQuery, EndedWorkload
 from tests.analyzer.reports.ledger_rows import A100, H100, LedgerRows, at, open_ledger_rows
 
@@ -17,7 +19,7 @@ def rows(database_url: str) -> Iterator[LedgerRows]:
         yield ledger
 
 
-def read(rows: LedgerRows, name: str, **choice: str) -> list[EndedWorkload]:
+def read(rows: LedgerRows, name: str, **choice: Any) -> list[EndedWorkload]:
     return read_ended_workloads(rows.engine, EndedQuery(name, **choice), prices=PriceSettings())
 
 
@@ -45,6 +47,16 @@ def test_a_workload_is_found_by_the_name_of_a_pod_and_has_all_its_pods(rows: Led
     assert read(rows, "train-1", namespace="other") == []
     assert read(rows, "train", kind="Deployment") == []
     assert read(rows, "trai") == []
+
+
+def test_a_reader_finds_workloads_of_visible_namespaces_only(rows: LedgerRows) -> None:
+    for number, cluster in ((1, ""), (2, "prod")):
+        rows.hold(number, owner_name="train", cluster=cluster, ended_ms=at(1))
+    rows.record_until(2)
+    visible = (("prod", "team"), ("", "other"))
+    assert [each.cluster for each in read(rows, "train", visible=visible)] == ["prod"]
+    assert read(rows, "train", visible=()) == []
+    assert sorted(read_namespaces(rows.engine)) == [("", "team"), ("prod", "team")]
 
 
 def test_a_workload_that_still_holds_a_gpu_has_no_end(rows: LedgerRows) -> None:

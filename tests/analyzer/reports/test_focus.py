@@ -106,6 +106,17 @@ def test_unit_prices_match_costs_and_a_discount_is_not_in_the_list_cost(ledger: 
     assert rows["free"]["x_UnpricedGpuSeconds"] == "1800.000"
 
 
+def test_a_reader_gets_the_charges_of_visible_namespaces_only(ledger: LedgerRows):
+    for number, namespace in ((1, "vision"), (2, "secret")):
+        ledger.hold(number, namespace=namespace)
+        ledger.use(number, hour=0, active=HOUR_MS)
+    ledger.add_fleet(0, gpu_ms=9 * HOUR_MS)
+    ledger.record_until(1)
+    rows = export(ledger, 0, 1, visible=(("", "vision"),))
+    assert {row["SubAccountName"] for row in rows} == {"vision"}
+    assert "secret" not in str(rows)
+
+
 def test_unallocated_time_is_not_billed_to_anyone(ledger: LedgerRows):
     ledger.hold(1, node="a")
     ledger.use(1, hour=0, active=HOUR_MS)

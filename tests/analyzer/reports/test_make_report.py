@@ -67,6 +67,20 @@ def test_a_report_has_hours_costs_score_and_electricity_of_each_group(ledger: Le
     assert report.currency == "EUR"
 
 
+@pytest.mark.parametrize("by", GROUPINGS)
+def test_a_reader_who_sees_one_namespace_gets_its_report(ledger: LedgerRows, by: str):
+    """A namespace of the same name in another cluster is another one."""
+    two_teams(ledger)
+    ledger.hold(3, namespace="vision", cluster="prod", owner_name="secret", model=A100)
+    ledger.use(3, hour=0, idle=HOUR_MS)
+    ledger.add_fleet(0, 1, 2, 3, gpu_ms=9 * HOUR_MS)
+    report = read(ledger, 0, 4, by=by, visible=(("", "vision"),))
+    assert (times(report.total), report.total.unallocated_gpu_ms) == ((4.0, 4.0, 0.0, 0.0), None)
+    assert (report.namespaces, report.wasters, report.others) == (("vision",), [], None)
+    assert all(group.amounts.idle_gpu_ms == 0 for group in report.groups)
+    assert read(ledger, 0, 4, by=by, visible=()).total.allocated_gpu_ms == 0
+
+
 @pytest.mark.parametrize(
     ("by", "names"),
     [

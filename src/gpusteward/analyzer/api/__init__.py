@@ -2,7 +2,8 @@
 
     build.py         the FastAPI application with all routes
     dependencies.py  the components that endpoints may use
-    authorization.py access checks of routes: may_read, may_operate
+    authorization.py access checks of routes: may_read, may_read_all, may_operate; who sends a request
+    limited_access.py the components of a person who sees some namespaces only
     result_store.py  the last published result, and what is derived from it
     publisher.py     the `publish` stage of the pipeline
     event_feed.py    server-sent events
@@ -11,7 +12,8 @@
     home_page.py     the page at / for browsers
     v1/              /api/v1/...: one module per resource
     compat/          gpu-oour's endpoints
-    http/            roles, middleware, errors, responses, concurrency limits; knows no resource
+    http/            roles, identities, tokens of providers, middleware, errors, responses, concurrency limits; knows no
+                     resource
 
 Endpoints that build rows are plain functions: FastAPI runs them in threads, and the event loop stays free. Only
 `v1/series.py` and `v1/processes.py` query the source; only `v1/reports.py`, `v1/ended_workloads.py` and

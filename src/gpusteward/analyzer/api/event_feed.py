@@ -1,6 +1,7 @@
 """Server-sent events: a bounded number of listeners, each with a short queue."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ MOST_LISTENERS = 64
 QUEUE_LENGTH = 16
 """A listener that is this many events behind loses the oldest: an event only announces that there is something new."""
 HEARTBEAT_SECONDS = 15.0
+LONGEST_SECONDS = 3600.0
+"""Then a stream ends. The client connects again, which checks its access again."""
 MOST_LISTED = 50
 _RETRY = b"retry: 5000\n\n"
 _HEARTBEAT = b": still here\n\n"
@@ -41,8 +44,11 @@ Queue = asyncio.Queue[_SentEvent | None]
 class EventFeed:
     """Belongs to one event loop; only `send_from_thread` may be called from another thread."""
 
-    def __init__(self, *, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> None:
+    def __init__(
+        self, *, heartbeat_seconds: float = HEARTBEAT_SECONDS, longest_seconds: float = LONGEST_SECONDS
+    ) -> None:
         self._heartbeat_seconds = heartbeat_seconds
+        self._longest_seconds = longest_seconds
         self._queues: set[Queue] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
@@ -79,10 +85,11 @@ class EventFeed:
     async def listen(self, first: Event, visible: VisibleNamespaces | None = None) -> AsyncIterator[bytes]:
         """Events as they are sent, until the feed closes or the client disconnects. `visible`: about these only."""
         queue: Queue = asyncio.Queue(QUEUE_LENGTH)
+        ends_at = time.monotonic() + self._longest_seconds
         self._queues.add(queue)
         try:
             yield _RETRY + first
-            while not self._is_closed or not queue.empty():
+            while time.monotonic() < ends_at and (not self._is_closed or not queue.empty()):
                 sent = await self._next(queue)
                 if sent is None:
                     return

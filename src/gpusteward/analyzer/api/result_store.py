@@ -62,9 +62,10 @@ class PublishedResult:
 
 
 def _limit(result: Result, visible: VisibleNamespaces) -> PublishedResult:
-    limited, allocations = limit_result(result, visible), result.verdicts.usage.allocations
+    is_visible, allocations = find_visible(result, visible), result.verdicts.usage.allocations
+    limited = limit_result(result, visible, is_visible)
     seen = {device_key(one) for one in limited.verdicts.usage.allocations}
-    hidden = (device_key(allocations[row]) for row in np.flatnonzero(~find_visible(result, visible)).tolist())
+    hidden = (device_key(allocations[row]) for row in np.flatnonzero(~is_visible).tolist())
     return PublishedResult(limited, Counter(key for key in hidden if key in seen))
 
 
