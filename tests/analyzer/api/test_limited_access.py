@@ -23,6 +23,7 @@ from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses, RunningProcess
+from gpusteward.analyzer.tables import NodeModel
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.namespaces import NamespacePattern, VisibleNamespaces
 from gpusteward.core.usages import AllocationKey, Measure
@@ -87,6 +88,7 @@ def two_namespaces(*, number: int = 1, at: float = AT, is_idle: bool = True) -> 
         hold(FOREIGN_JOB, "GPU-foreign", node="foreign-node"),
     ]
     table = table_of(*[row | whole] * 4, allocations=held, coverage=[1, 1, 1, 1], at=at)
+    table = replace(table, fleet={NodeModel("n1", H100): 2, NodeModel("foreign-node", H100): 8})
     opinions = {row: replace(OPINION, reason=f"about {held[row].container.pod}") for row in range(4)}
     return make_result(table, settings=make_settings(), number=number, opinions=opinions)
 

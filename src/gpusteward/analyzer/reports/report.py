@@ -65,6 +65,11 @@ class Scope:
         """Whether it leaves anything out."""
         return bool(self.namespaces or self.clusters) or self.visible is not None
 
+    @property
+    def has_fleet(self) -> bool:
+        """Whether it covers GPUs that no namespace holds."""
+        return not self.namespaces and self.visible is None
+
 
 ALL = Scope()
 

@@ -46,7 +46,7 @@ def _sum_known(amounts: Iterable[int | None]) -> int | None:
 
 def select_fleet_rows(period: Period, scope: Scope) -> Sequence[RowSelection]:
     """The fleet rows of a period; none for some namespaces, because unallocated GPUs belong to no namespace."""
-    if scope.namespaces:
+    if not scope.has_fleet:
         return []
     selections = select_rows(period, hourly=fleet_hourly, daily=fleet_daily)
     return [each._replace(condition=each.condition & _in_clusters(each.table, scope)) for each in selections]
@@ -113,7 +113,12 @@ def _subtract(
 def read_coverage(connection: Connection, period: Period, scope: Scope, covered: Range) -> float | None:
     """The part of the recorded time for which the number of GPUs was known; None if nothing is recorded, or for some
     namespaces."""
-    if scope.namespaces or covered.first_ms is None or covered.last_ms is None or covered.last_ms <= covered.first_ms:
+    if (
+        not scope.has_fleet
+        or covered.first_ms is None
+        or covered.last_ms is None
+        or covered.last_ms <= covered.first_ms
+    ):
         return None
     known_ms = 0
     for selection in select_fleet_rows(period, scope):
@@ -132,7 +137,7 @@ def read_unused(connection: Connection, scope: Scope, *, extent: LedgerExtent, u
     if hour_ms <= extent.begin_ms:
         return None
     held, idle = _read_hour(connection, hour_ms, scope)
-    fleet = None if scope.namespaces else _read_fleet_hour(connection, hour_ms, scope, held=int(held or 0))
+    fleet = _read_fleet_hour(connection, hour_ms, scope, held=int(held or 0)) if scope.has_fleet else None
     if held is None and fleet is None:
         return None
     return _count_gpus(hour_ms, held=int(held or 0), idle=int(idle or 0), fleet=fleet)
