@@ -85,11 +85,12 @@ def _dcgm_sections() -> Iterable[str]:
     yield (
         "Labels: `gpu`, `UUID`, `pci_bus_id`, `device`, `modelName`, on MIG instances `GPU_I_PROFILE` and `GPU_I_ID` "
         "(`GPU_CI_ID` where an instance is split further), `Hostname`, `DCGM_FI_DRIVER_VERSION`, and, on a GPU with an "
-        "exclusive holder, `container`, `namespace`, `pod`. All fields below are read from NVML."
+        "exclusive holder, `container`, `namespace`, `pod`. All fields below are read from NVML, *GPM* fields of GPUs "
+        "before Hopper from a DCGM hostengine."
     )
     yield (
         "*4.9* is the name with `--dcgm-names v4.9`, with its unit where that differs. *GPM* fields exist on Hopper "
-        "and newer GPUs only. *Slow* fields block the collection for 20 ms per GPU."
+        "and newer GPUs, on older ones with `--dcgm-hostengine`. *Slow* fields block the collection for 20 ms per GPU."
     )
     header = ("field", "id", "type", "description", "4.9", "")
     yield "### On by default"

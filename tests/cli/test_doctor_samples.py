@@ -39,7 +39,7 @@ def test_allocations_that_cannot_be_measured_do_not_lower_the_coverage() -> None
     assert found.status is Status.OK
     assert found.describe("en")["finding"] == (
         "sample coverage 100% of 2 allocations; the utilization of 2 others cannot be measured, such as MIG instances"
-        " before Hopper"
+        " before Hopper without a DCGM hostengine"
     )
     assert "另有 2 个分配无法测得利用率" in found.describe("zh")["finding"]
 

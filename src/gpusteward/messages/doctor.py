@@ -243,8 +243,9 @@ COVERED = Message(
 )
 COVERED_WHERE_MEASURABLE = Message(
     "sample coverage {coverage} of {measured} {measured:|allocation|allocations}; the utilization of {unmeasured}"
-    " {unmeasured:|other|others} cannot be measured, such as MIG instances before Hopper",
-    "{measured} 个分配的采样覆盖率为 {coverage}；另有 {unmeasured} 个分配无法测得利用率（例如 Hopper 之前的 MIG 实例）",
+    " {unmeasured:|other|others} cannot be measured, such as MIG instances before Hopper without a DCGM hostengine",
+    "{measured} 个分配的采样覆盖率为 {coverage}；另有 {unmeasured} 个分配无法测得利用率（例如 Hopper 之前没有"
+    " DCGM hostengine 的 MIG 实例）",
 )
 SEE_REASONS = Message(
     "no action needed; /api/v1/allocations?activity=unknown gives the reason for each",

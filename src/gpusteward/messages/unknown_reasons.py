@@ -8,8 +8,9 @@ NO_CURRENT_SAMPLE = Message(
 )
 NO_CORE = Message("no usable sample of core utilization in the window", "窗口内没有可用的核心利用率样本")
 UNMEASURED_MIG = Message(
-    "this GPU cannot measure the use of a MIG instance (NVML can from Hopper on)",
-    "该 GPU 无法测量 MIG 实例的使用情况（NVML 自 Hopper 起才支持）",
+    "this GPU cannot measure the use of a MIG instance (NVML can from Hopper on; before, the agent needs a DCGM"
+    " hostengine: --dcgm-hostengine)",
+    "该 GPU 无法测量 MIG 实例的使用情况（NVML 自 Hopper 起才支持；更早的 GPU 需要为 agent 设置 --dcgm-hostengine）",
 )
 SHARED_MIG = Message(
     "the use of a shared MIG instance cannot be divided among its holders",
