@@ -161,7 +161,8 @@ def test_after_a_410_the_pods_are_listed_at_once(node: AgentNode, own_server: Ap
 
 def test_after_an_outage_success_means_that_the_new_list_is_in(node: AgentNode, own_server: ApiServerProcess) -> None:
     old = node.add("old")
-    with node.watch(api=own_server.cluster.connect(node.account)) as watch:
+    backoff = Backoff(first_seconds=0.5, longest_seconds=1)
+    with node.watch(api=own_server.cluster.connect(node.account), backoff=backoff) as watch:
         wait_for_names(watch, "old")
         own_server.stop()
         wait_until(lambda: "connection refused" in (watch.failure or ""))
