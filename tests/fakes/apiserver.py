@@ -1,7 +1,7 @@
 """An API server on the loopback, for faults that a real one does not show and for pods with given uids.
 
-For all else there is a real one: `tests/kubernetes`. This one lists and watches pods, serves ConfigMaps, and fails in
-named ways on request.
+For all else there is a real one: `tests/kubernetes`. This one lists and watches pods, and fails in named ways on
+request.
 
     with FakeApiServer() as server:
         server.add_pod(pod("trainer"))
@@ -66,13 +66,11 @@ class FakeApiServer:
 
     def __init__(self) -> None:
         self.forbidden = False  # 403 to everything, as without RBAC
-        self.unauthorized = False  # 401 to everything
         self.redirects = False  # 302 to everything
         self.gone_next_watch = False  # the next watch is refused with HTTP 410
         self.gone_next_continue = False  # the next further page of a list is refused with HTTP 410
         self.page_size = 500  # upper limit of pods on one page of a list
         self.raw_list: bytes | None = None  # sent in place of a list
-        self.config_maps: dict[tuple[str, str], dict[str, str]] = {}
         self.requests: list[str] = []
         self.headers: list[dict[str, str]] = []
         self.open_watches = 0
@@ -189,25 +187,13 @@ class FakeApiServer:
     def _respond(self, request: BaseHTTPRequestHandler) -> None:
         self.requests.append(request.path)
         self.headers.append(dict(request.headers))
-        where, query = (
-            urlsplit(request.path),
-            {key: values[0] for key, values in parse_qs(urlsplit(request.path).query).items()},
-        )
-        for is_on, code in ((self.forbidden, 403), (self.unauthorized, 401), (self.redirects, 302)):
+        query = {key: values[0] for key, values in parse_qs(urlsplit(request.path).query).items()}
+        for is_on, code in ((self.forbidden, 403), (self.redirects, 302)):
             if is_on:
                 return _refuse(request, code, "pods is forbidden: User cannot list resource")
-        if "/configmaps/" in where.path:
-            return self._send_config_map(request, where.path)
         if query.get("watch") == "true":
             return self._send_watch(request, query)
-        return self._send_list(request, query, where.path)
-
-    def _send_config_map(self, request: BaseHTTPRequestHandler, path: str) -> None:
-        *_, namespace, _kind, name = path.split("/")
-        data = self.config_maps.get((namespace, name))
-        if data is None:
-            return _refuse(request, 404, f'configmaps "{name}" not found')
-        return _send(request, {"kind": "ConfigMap", "data": data})
+        return self._send_list(request, query, urlsplit(request.path).path)
 
     def _send_list(self, request: BaseHTTPRequestHandler, query: dict[str, str], path: str) -> None:
         if self.raw_list is not None:

