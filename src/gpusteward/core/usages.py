@@ -24,6 +24,8 @@ class Measure(StrEnum):
     TENSOR = "tensor_ratio"
     DRAM = "dram_ratio"
     PROCESSES = "processes"
+    LAST_KERNEL = "last_kernel_at"  # unix seconds; when a kernel was last launched on this GPU
+    CONTAINER_KERNEL = "container_last_kernel_at"  # on any GPU of the container
     # These only prove work. They are known where they are above a floor, and unknown elsewhere.
     ENCODER = "encoder_ratio"
     DECODER = "decoder_ratio"

@@ -106,6 +106,14 @@ PROVEN_BY_ENERGY = Message(
     "The energy counter agrees: for {minutes:.0f} {minutes:|minute|minutes} it shows no more than the power samples.",
     "能耗计数器与之相符：{minutes:.0f} 分钟以来的能耗没有超出功率采样值。",
 )
+PROVEN_BY_KERNEL = Message(
+    "HAMi records when kernels are launched: the last one of this container at {launched_at}.",
+    "HAMi 记录 kernel 的启动时间：该容器最后一次启动是在 {launched_at}。",
+)
+LAUNCHED_KERNEL = Message(
+    "A kernel was launched at {launched_at}, as HAMi recorded; no sample of the utilization saw it.",
+    "HAMi 记录到在 {launched_at} 启动过 kernel，利用率采样没有捕捉到。",
+)
 
 DOUBTS: Mapping[Doubt, Message] = {
     Doubt.STALE: Message(

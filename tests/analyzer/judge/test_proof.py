@@ -95,6 +95,42 @@ def test_energy_proves_nothing_across_a_gap():
     assert judge_cycles(*[quiet()] * 20, every=WINDOW + 1).proof is Proof.SAMPLED
 
 
+def kernel(seconds_ago: float) -> Stats:
+    """As HAMi records it for a container with one GPU."""
+    launched_at = AT - seconds_ago
+    return {(Measure.LAST_KERNEL, Stat.LAST): launched_at, (Measure.CONTAINER_KERNEL, Stat.LAST): launched_at}
+
+
+def test_a_last_kernel_before_the_window_proves_idleness():
+    verdict = judge_cycles(GAUGES | kernel(WINDOW))
+    assert (verdict.activity, verdict.proof, verdict.highest_step) == (Activity.IDLE, Proof.INTEGRATED, Step.RECLAIM)
+    assert any("kernels are launched" in reason for reason in verdict.reasons)
+
+
+def test_a_kernel_in_the_window_is_work_that_no_sample_saw():
+    verdict = judge_cycles(GAUGES | kernel(WINDOW - 1))
+    assert verdict.activity is Activity.ACTIVE
+    assert any("A kernel was launched" in reason for reason in verdict.reasons)
+
+
+@pytest.mark.parametrize("launched", [{}, kernel(25 * HOUR), kernel(-HOUR)], ids=["none", "before the pod", "future"])
+def test_a_last_kernel_that_is_not_the_pods_own_proves_nothing(launched: Stats):
+    verdict = judge_cycles(GAUGES | launched)
+    assert (verdict.activity, verdict.proof) == (Activity.IDLE, Proof.SAMPLED)
+
+
+def test_a_last_kernel_on_another_gpu_of_the_container_proves_nothing_about_this_one():
+    verdict = judge_cycles(GAUGES | {(Measure.CONTAINER_KERNEL, Stat.LAST): AT - 60})
+    assert (verdict.activity, verdict.proof) == (Activity.IDLE, Proof.SAMPLED)
+
+
+def test_a_last_kernel_says_nothing_about_video_engines_and_other_signals():
+    transcoding = GAUGES | kernel(HOUR) | {(Measure.ENCODER, Stat.PEAK): 0.8}
+    assert judge_cycles(transcoding).activity is Activity.ACTIVE
+    later = [GAUGES | kernel(HOUR)] * 3
+    assert judge_cycles(transcoding, *later).proof is Proof.SAMPLED
+
+
 def test_a_workload_is_only_as_well_proven_as_its_weakest_allocation():
     owner = Workload("Deployment", "team", "server")
     held = [allocation(number, owner=owner) for number in range(2)]

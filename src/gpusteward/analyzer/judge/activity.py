@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.judge.allocation_columns import AllocationColumns, Mask
 from gpusteward.analyzer.judge.capacities import Capacities
+from gpusteward.analyzer.judge.last_kernels import launched_kernels
 from gpusteward.analyzer.judge.valid_ratios import valid_ratio
 from gpusteward.analyzer.tables import ACTIVITIES, DOUBTS, Codes, Column, UsageTable
 from gpusteward.core.usages import LEAST_TRAFFIC, Measure, Stat
@@ -104,8 +105,8 @@ def judge_activity(
 
 
 def find_work(table: UsageTable, rule: ActivityRule) -> Mask:
-    """Whether any statistic of any signal is above its floor."""
-    worked = np.zeros(len(table), dtype=bool)
+    """Whether any statistic of any signal is above its floor, or a kernel was launched."""
+    worked = launched_kernels(table)
     for measure, stat in table.stats:
         if stat not in (Stat.PEAK, Stat.MEAN, Stat.LAST):
             continue

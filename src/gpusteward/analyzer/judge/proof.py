@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from gpusteward.analyzer.judge.allocation_columns import Mask
 from gpusteward.analyzer.judge.capacities import Capacities
 from gpusteward.analyzer.judge.history import Past
+from gpusteward.analyzer.judge.last_kernels import lacks_kernels
 from gpusteward.analyzer.judge.valid_ratios import valid_ratio
 from gpusteward.analyzer.tables import PROOFS, Codes, Column, UsageTable
 from gpusteward.core.usages import Measure, Stat
@@ -59,11 +60,12 @@ def find_video_at(table: UsageTable, past: Past) -> Column:
 
 
 def judge_proof(table: UsageTable, *, is_idle: Mask, quiet_since: Column, video_at: Column, rule: ProofRule) -> Codes:
-    """Energy can only prove that there was no work. Where a pod used a video engine that is only sampled, the time of
-    the core proves nothing: it may do so again between two samples."""
-    is_counted = ~np.isnan(valid_ratio(table, Measure.BUSY, Stat.MEAN)) & np.isnan(video_at)
+    """Energy and the last kernel can only prove that there was no work. Where a pod used a video engine that is only
+    sampled, the time of the core proves nothing: it may do so again between two samples."""
+    is_counted = ~np.isnan(valid_ratio(table, Measure.BUSY, Stat.MEAN)) | (is_idle & lacks_kernels(table))
     is_quiet = is_idle & (table.at - quiet_since >= rule.energy_seconds)
-    codes = np.where(is_counted | is_quiet, PROOFS.index(Proof.INTEGRATED), PROOFS.index(Proof.SAMPLED))
+    is_proven = (is_counted & np.isnan(video_at)) | is_quiet
+    codes = np.where(is_proven, PROOFS.index(Proof.INTEGRATED), PROOFS.index(Proof.SAMPLED))
     return codes.astype(np.int8)
 
 

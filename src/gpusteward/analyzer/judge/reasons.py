@@ -100,17 +100,20 @@ def _explain_activity(verdicts: VerdictTable, row: int, *, usage: Usage, rules: 
     elif activity is Activity.IDLE:
         yield Reason(texts.IDLE, {"minutes": minutes, "coverage": usage.coverage})
         yield Reason(texts.IDLE_SINCE, {"idle_since": format_time(float(verdicts.idle_since[row]))})
-        yield _explain_proof(PROOFS[verdicts.proof[row]], usage, rules=rules)
+        yield _explain_proof(PROOFS[verdicts.proof[row]], usage, at=verdicts.usage.at, rules=rules)
     elif verdicts.worked_at[row] == verdicts.usage.at:
         yield _explain_work(usage)
     else:
         yield Reason(texts.PAUSED, {"minutes": minutes, "worked_at": format_time(float(verdicts.worked_at[row]))})
 
 
-def _explain_proof(proof: Proof, usage: Usage, *, rules: Rules) -> Reason:
-    if proof is Proof.INTEGRATED and (Measure.BUSY, Stat.MEAN) not in usage.stats:
-        return Reason(texts.PROVEN_BY_ENERGY, {"minutes": rules.proof.energy_seconds / 60})
-    return Reason(texts.PROVEN[proof])
+def _explain_proof(proof: Proof, usage: Usage, *, at: float, rules: Rules) -> Reason:
+    if proof is not Proof.INTEGRATED or (Measure.BUSY, Stat.MEAN) in usage.stats:
+        return Reason(texts.PROVEN[proof])
+    launched_at = usage.stats.get((Measure.CONTAINER_KERNEL, Stat.LAST))
+    if launched_at is not None and launched_at <= at - usage.window_seconds:
+        return Reason(texts.PROVEN_BY_KERNEL, {"launched_at": format_time(launched_at)})
+    return Reason(texts.PROVEN_BY_ENERGY, {"minutes": rules.proof.energy_seconds / 60})
 
 
 def _explain_work(usage: Usage) -> Reason:
@@ -127,6 +130,9 @@ def _explain_work(usage: Usage) -> Reason:
         peak = min(highest[signal], 1.0)
         return Reason(texts.WORKED_ELSEWHERE, {"signal": texts.WORK_SIGNALS[signal], "peak": peak})
     signal = max(traffic, key=lambda each: traffic[each])
+    launched_at = usage.stats.get((Measure.LAST_KERNEL, Stat.LAST))
+    if not traffic[signal] and launched_at is not None:
+        return Reason(texts.LAUNCHED_KERNEL, {"launched_at": format_time(launched_at)})
     return Reason(texts.MOVED_DATA, {"signal": texts.WORK_SIGNALS[signal], "rate": traffic[signal] / 1e6})
 
 

@@ -75,7 +75,7 @@ every_page = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 
 def list_values(source: ScrapeSource) -> dict[Value, float]:
     """The last value of every series that is kept."""
-    window, rows = source.store.read_window(AT + 60, 600)
+    window, rows, _ = source.store.read_window(AT + 60, 600)
     columns = zip(window.family.tolist(), window.device.tolist(), window.last.tolist(), strict=True)
     return {(FAMILIES[family].name, *rows.devices.keys[device][:2]): last for family, device, last in columns}
 

@@ -86,6 +86,8 @@ class Query:
         coverage from series that may overlap."""
         matchers = (*self.matchers, *shard)
         inner = window.aggregate(self.metric, matchers, self.aggregation)
+        if self.quantity is Quantity.LAST_KERNEL:
+            inner = f"timestamp({inner}) - {inner}"  # of several series the one with the newest kernel
         if self.key == PRESENCE_IN_WINDOW:
             inner = f"{inner} unless {write_selector(self.metric, matchers)}"
         if self.other_than:

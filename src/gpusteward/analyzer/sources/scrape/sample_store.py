@@ -48,6 +48,7 @@ class TargetSummary:
 class StoreWindow(NamedTuple):
     series: SeriesWindow
     rows: RowIndexes
+    at: float  # its end
 
 
 class SampleStore:
@@ -102,7 +103,7 @@ class SampleStore:
         with self._lock:
             self._drop_stale_rows()
             windows = [samples.read_window(at, seconds) for samples in self._targets.values()]
-            return StoreWindow(_concatenate(windows), self._series_labels.copy_rows())
+            return StoreWindow(_concatenate(windows), self._series_labels.copy_rows(), at)
 
     def list_names(self) -> set[str]:
         """The metric families that are kept now."""

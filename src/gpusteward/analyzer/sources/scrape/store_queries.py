@@ -77,7 +77,7 @@ def run_queries(detected: DetectedScheme, window: StoreWindow, *, previous_rows:
         key = query.metric, _make_filter(query)
         if key not in selected:
             selected[key] = key[1].select(window.series, query.metric)
-        _add_result(results, query, window.series, selected[key])
+        _add_result(results, query, window.series, selected[key], at=window.at)
     if detected.scheme is not MetricScheme.NATIVE:
         _add_unlisted(results, detected.scheme, window.series)
     return results
@@ -128,7 +128,9 @@ def _make_filter(query: Query) -> _TraitFilter:
     return _TraitFilter(mask, values)
 
 
-def _add_result(results: QueryResults, query: Query, window: SeriesWindow, selected: SeriesNumbers) -> None:
+def _add_result(
+    results: QueryResults, query: Query, window: SeriesWindow, selected: SeriesNumbers, *, at: float
+) -> None:
     if query.quantity is Quantity.PRESENCE:
         results.add_present(_read_details(window.holder, window, selected))
     elif query.quantity is Quantity.IDENTITY:
@@ -137,6 +139,8 @@ def _add_result(results: QueryResults, query: Query, window: SeriesWindow, selec
         rows = (window.holder if query.level is Level.HOLDER else window.device)[selected]
         scale = 1.0 if query.aggregation is Aggregation.COUNT else query.scale
         values = _column_of(window, query.aggregation)[selected] * scale
+        if query.quantity is Quantity.LAST_KERNEL:
+            values = at - values  # up to a scrape interval later than it was
         if query.floor is not None:
             is_above = values > query.floor
             rows, values = rows[is_above], values[is_above]

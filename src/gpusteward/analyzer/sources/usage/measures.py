@@ -1,5 +1,6 @@
 """Quantities -> measures: what a holder uses itself, and its part of what only the device reports."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,6 +39,7 @@ def compute_measures(presence: PresenceTable, window: WindowCoverage) -> Stats:
     _apply_busy_time(presence, stats, window)
     if presence.scheme is MetricScheme.DCGM:
         stats |= _integrate_engine(presence, window) | _integrate_energy(presence, window)
+    stats |= _find_last_kernels(presence)
     stats[Measure.MEMORY_TOTAL, Stat.LAST] = _memory_total(presence)
     if presence.scheme is not MetricScheme.DCGM:
         stats |= _measure_devices(presence, stats, window)
@@ -120,6 +122,20 @@ def _integrate_energy(presence: PresenceTable, window: WindowCoverage) -> Stats:
     is_own = (window.coverage >= FULL_COVERAGE) & ~presence.is_mig & ~_has_other_holders(presence)
     watts = joules / window.window_seconds / np.where(is_own, window.coverage, 1.0)
     return {(Measure.ENERGY, Stat.MEAN): np.where(is_own, watts, np.nan)}
+
+
+def _find_last_kernels(presence: PresenceTable) -> Stats:
+    """HAMi records one time for all GPUs of a container: which of them the kernel ran on is known if it has one."""
+    launched = presence.column(Level.HOLDER, Quantity.LAST_KERNEL, Aggregation.LAST)
+    if not np.isfinite(launched).any():
+        return {}
+    containers = [key._replace(uuid="", instance="") for key in presence.keys]
+    gpus = Counter(containers)
+    is_only_gpu = np.fromiter((gpus[container] == 1 for container in containers), dtype=bool, count=len(containers))
+    return {
+        (Measure.CONTAINER_KERNEL, Stat.LAST): launched,
+        (Measure.LAST_KERNEL, Stat.LAST): np.where(is_only_gpu, launched, np.nan),
+    }
 
 
 def _has_other_holders(presence: PresenceTable) -> Flags:

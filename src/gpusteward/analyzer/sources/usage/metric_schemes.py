@@ -96,6 +96,12 @@ _HAMI: tuple[tuple[tuple[str, str], Quantity, tuple[Aggregation, ...], float], .
     ),
     (("hami_vgpu_memory_used_bytes", "vGPU_device_memory_usage_in_bytes"), Quantity.MEMORY_USED, _BOTH, 1.0),
     (("hami_vgpu_memory_limit_bytes", "vGPU_device_memory_limit_in_bytes"), Quantity.MEMORY_LIMIT, _LAST, 1.0),
+    (
+        ("hami_container_last_kernel_elapsed_seconds", "Device_last_kernel_of_container"),
+        Quantity.LAST_KERNEL,
+        _LAST,
+        1.0,  # seconds since then; absent before the first kernel
+    ),
 )
 """The metrics of HAMi's monitor under their new and old names; Volcano's vGPU plugin has the old ones."""
 

@@ -29,6 +29,7 @@ class Quantity(StrEnum):
     TENSOR = "tensor"
     DRAM = "DRAM"
     PROCESSES = "processes"
+    LAST_KERNEL = "last kernel"  # when the container last launched one, in unix seconds
     ENCODER = "encoder"
     DECODER = "decoder"
     VIDEO = "video engines"

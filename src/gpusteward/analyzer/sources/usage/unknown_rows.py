@@ -50,6 +50,7 @@ _ESSENTIAL = (
     (Quantity.BUSY, Aggregation.INCREASE),
     *((signal, aggregation) for signal in _ACTIVITY for aggregation in _WINDOW),
     *((signal, aggregation) for signal in FLOORS for aggregation in (*_WINDOW, Aggregation.INCREASE)),
+    (Quantity.LAST_KERNEL, Aggregation.LAST),
     (Quantity.UNATTRIBUTED, Aggregation.PEAK),
     (Quantity.MEMORY_USED, Aggregation.MEAN),
     (Quantity.POWER, Aggregation.MEAN),
@@ -93,7 +94,7 @@ def _list_reasons(presence: PresenceTable, stats: Stats, coverage: Column) -> It
 
 
 def _failed_queries(presence: PresenceTable, core_peak: Column) -> Iterator[tuple[Flags, Message]]:
-    """A signal that only proves work is not missed where the core proves it."""
+    """A signal that adds proof of work is not missed where the core proves it."""
     failures = presence.results.failures
     if reason := failures.get(PRESENCE_NOW):
         yield presence.is_stale, unknown_reasons.PRESENCE_FAILED.fill(error=reason)
@@ -101,7 +102,8 @@ def _failed_queries(presence: PresenceTable, core_peak: Column) -> Iterator[tupl
         for quantity, aggregation in _ESSENTIAL:
             if reason := failures.get(QueryKey(level, quantity, aggregation)):
                 column = presence.column(level, quantity, aggregation)
-                is_missed = ~np.isfinite(column) & ~((core_peak > 0) & (quantity in FLOORS))
+                adds_proof = quantity in FLOORS or quantity is Quantity.LAST_KERNEL
+                is_missed = ~np.isfinite(column) & ~((core_peak > 0) & adds_proof)
                 yield is_missed, unknown_reasons.QUERY_FAILED.fill(quantity=quantity, error=reason)
 
 
