@@ -25,6 +25,7 @@ from gpusteward.analyzer.api.http.signing_keys import (
 )
 from gpusteward.analyzer.settings.auth import OidcSettings
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.cli.main import main
 from tests.analyzer.api.oidc_provider import AUDIENCE, Provider, encode, forge, make_rsa, publish, running_provider
 from tests.analyzer.api.sample_results import small_result
 from tests.analyzer.api.server import Api, running_api
@@ -148,6 +149,19 @@ def test_an_email_address_counts_only_if_it_is_verified(provider: Provider):
         for verified in (False, "false", 0):
             token = provider.sign(email="ann@example.com", email_verified=verified)
             assert api.get("/api/v1/me", token=token).status == 401
+
+
+def test_the_command_line_takes_a_long_token_and_shows_the_own_namespace(
+    api: Api, provider: Provider, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    groups = ["team-vision", *(f"some-other-group-of-the-company-{number}" for number in range(150))]
+    (tmp_path / "token").write_text(token := provider.sign(groups=groups))
+    assert len(token) > 4096
+    arguments = ["--server", api.url, "--token-file", str(tmp_path / "token")]
+    assert main(["idle", *arguments]) == 0
+    printed = capsys.readouterr().out
+    assert "vision" in printed
+    assert "chat" not in printed
 
 
 def test_unknown_key_ids_do_not_flood_the_provider(provider: Provider):

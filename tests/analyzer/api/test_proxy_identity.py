@@ -4,14 +4,18 @@ import http.client
 import logging
 import socket
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+import bcrypt
 import pytest
 from starlette.datastructures import Headers
 
 from gpusteward.analyzer.api.http.identities import Person, Refusals, apply_rules, is_proxy, read_proxy_headers
 from gpusteward.analyzer.settings.auth import AuthRule, ProxySettings
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.http.credentials import basic_authorization
+from gpusteward.http_server.web_config import WebConfigFile
 from tests.analyzer.api.sample_results import small_result
 from tests.analyzer.api.server import Api, running_api
 
@@ -177,6 +181,24 @@ def test_names_outside_ascii_are_utf8(behind_proxy: Api):
 def test_a_token_is_used_beside_an_identity(behind_proxy: Api):
     me = behind_proxy.get("/api/v1/me", token=TOKEN, X_Forwarded_User="lead@example.com").json
     assert (me["method"], me["role"], me["namespaces"]) == ("token", "operator", None)
+
+
+@pytest.fixture
+def password(tmp_path: Path) -> WebConfigFile:
+    users = f"basic_auth_users:\n  proxy: {bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}\n"
+    (tmp_path / "web.yml").write_text(users)
+    return WebConfigFile(tmp_path / "web.yml")
+
+
+def test_the_password_of_a_proxy_is_not_that_of_the_people_behind_it(password: WebConfigFile):
+    own = {"Authorization": basic_authorization("proxy", "secret")}
+    with running_api(small_result(), settings=make_settings(), web=password.current) as api:
+        assert api.get("/api/v1/me", X_Forwarded_User="lead@example.com").status == 401  # not the proxy
+        lead = api.get("/api/v1/me", X_Forwarded_User="lead@example.com", **own).json
+        assert (lead["method"], lead["namespaces"]) == ("proxy", ["vision"])
+        assert api.get("/api/v1/me", **own).status == 401
+    with running_api(small_result(), settings=make_settings(["10.9.0.1"]), web=password.current) as api:
+        assert api.get("/api/v1/me", **own).json["method"] == "web-config"
 
 
 def test_headers_and_the_separator_of_groups_can_be_chosen():
