@@ -2,10 +2,13 @@
 
 import ctypes
 import gc
+from contextlib import suppress
+from pathlib import Path
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # of glibc's malloc.h
 _LARGE_BYTES = 64 * 1024
 _YOUNG_OBJECTS = 10_000
+_NO_LIMIT = 1 << 60  # cgroup v1 writes a number above it where there is none
 
 
 def limit_malloc_arenas() -> None:
@@ -29,3 +32,23 @@ def freeze_gc() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG_OBJECTS)
+
+
+def read_memory_limit(*, proc: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """The memory limit of this process in bytes, the lowest of its control groups; None if there is none."""
+    limits: list[int] = []
+    for line in _read_lines(proc):
+        _, controllers, path = line.split(":", 2)
+        if controllers in ("", "memory"):
+            folder, name = (root, "memory.max") if not controllers else (root / "memory", "memory.limit_in_bytes")
+            group = folder / path.strip("/")
+            for each in (group, *group.parents):
+                if each.is_relative_to(folder):
+                    limits += [int(text) for text in _read_lines(each / name) if text.isdecimal()]
+    return min((limit for limit in limits if 0 < limit < _NO_LIMIT), default=None)
+
+
+def _read_lines(path: Path) -> list[str]:
+    with suppress(OSError, ValueError):
+        return path.read_text().splitlines()
+    return []

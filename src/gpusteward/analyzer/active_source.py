@@ -4,9 +4,11 @@ import os
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from math import ceil
 from typing import Any
 
 from gpusteward.analyzer.settings.settings import Settings
+from gpusteward.analyzer.sources.memory_limits import SERIES_BYTES, MemoryLimits
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
 from gpusteward.analyzer.sources.usage_source import Chart, CountingSource
@@ -14,6 +16,9 @@ from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.usages import AllocationKey
 from gpusteward.kubernetes.api import ApiServer, read_own_namespace
+from gpusteward.logs import Log
+
+log = Log(__name__)
 
 
 class ActiveSource:
@@ -70,16 +75,17 @@ class ActiveSource:
     def _open(self, settings: Settings, before: CountingSource | None = None) -> CountingSource:
         """The engine or engines if configured, else the scraped exporters. Imports only what is used."""
         addresses, max_workers = settings.prometheus.addresses, settings.scheduler.max_workers
-        pod_labels = settings.ledger.pod_labels
+        pod_labels, limits = settings.ledger.pod_labels, settings.memory.limits
+        warn_about_limits(settings, limits)
         if len(addresses) > 1:
             from gpusteward.analyzer.sources.promql.several_engines import SeveralEngines
 
-            return SeveralEngines(settings.prometheus, max_workers=max_workers, pod_labels=pod_labels)
+            return SeveralEngines(settings.prometheus, max_workers=max_workers, pod_labels=pod_labels, limits=limits)
         if addresses:
             from gpusteward.analyzer.sources.promql.source import PrometheusSource
 
             engine = settings.prometheus.with_url(addresses[0])
-            return PrometheusSource(engine, max_workers=max_workers, pod_labels=pod_labels)
+            return PrometheusSource(engine, max_workers=max_workers, pod_labels=pod_labels, limits=limits)
         from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 
         return ScrapeSource(
@@ -90,6 +96,7 @@ class ActiveSource:
             api=self._find_api(settings),
             own_cluster=settings.kubernetes.cluster,
             own_namespace=read_own_namespace(self._environ),
+            limits=limits,
             before=before if isinstance(before, ScrapeSource) else None,
         )
 
@@ -105,9 +112,24 @@ class ActiveSource:
             return None
 
 
+def warn_about_limits(settings: Settings, limits: MemoryLimits) -> None:
+    """Limits that are set themselves are used; those that allow more than the budget are logged."""
+    series = ceil(limits.store / SERIES_BYTES)
+    for path, chosen, fitting in (
+        ("prometheus.response_limit_bytes", settings.prometheus.response_limit_bytes, limits.response),
+        ("scrape.page_limit_bytes", settings.scrape.page_limit_bytes, limits.page),
+        ("scrape.series_limit", settings.scrape.series_limit, series),
+        ("scrape.target_series_limit", settings.scrape.target_series_limit, series),
+        ("scrape.target_label_limit_bytes", settings.scrape.target_label_limit_bytes, limits.target),
+    ):
+        if chosen is not None and chosen > fitting:
+            reason = "allows more memory than the budget: remove it, or raise memory.budget_bytes"
+            log.warning("limit_exceeds_budget", setting=path, value=chosen, fitting=fitting, reason=reason)
+
+
 def _relevant_settings(settings: Settings) -> tuple[object, ...]:
     if settings.prometheus.addresses:
-        return settings.prometheus, settings.scheduler.max_workers
+        return settings.prometheus, settings.scheduler.max_workers, settings.memory
     engine = settings.prometheus
     shared = engine.window_seconds, engine.query_condition, engine.cluster_choice
-    return settings.scrape, settings.kubernetes, shared
+    return settings.scrape, settings.kubernetes, settings.memory, shared

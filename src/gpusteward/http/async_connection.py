@@ -33,12 +33,17 @@ _READ_BYTES = 262_144  # what asyncio reads at once
 
 
 async def open_async_connection(
-    url: HttpUrl, *, tls: ssl.SSLContext | None, server_name: str, limit_bytes: int
+    url: HttpUrl,
+    *,
+    tls: ssl.SSLContext | None,
+    server_name: str,
+    limit_bytes: int,
+    received: "ReceivedBytes | None" = None,
 ) -> "AsyncConnection":
     """`server_name`: the name in the certificate, if it is not the host. Raises ConnectError, TlsError."""
     try:
         _, connection = await asyncio.get_running_loop().create_connection(
-            lambda: AsyncConnection(limit_bytes=limit_bytes),
+            lambda: AsyncConnection(limit_bytes=limit_bytes, received=received),
             url.host,
             url.port,
             ssl=tls,
@@ -68,11 +73,33 @@ class AsyncResponse:
         return b"".join(decode(self.chunks, encoding, limit_bytes=limit_bytes))
 
 
+class ReceivedBytes:
+    """What several connections are receiving at the moment, limited in total: the connection that has received most is
+    refused. Many may be large, but no large one is at the cost of small ones. Belongs to one event loop."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._sizes: dict[AsyncConnection, int] = {}
+        self._total = 0
+
+    def add(self, connection: "AsyncConnection", size: int) -> None:
+        self._sizes[connection] = self._sizes.get(connection, 0) + size
+        self._total += size
+        while self._total > self._limit_bytes:
+            largest = max(self._sizes, key=self._sizes.__getitem__)
+            self.release(largest)
+            largest.refuse(ResponseTooLargeError(messages.TOO_MUCH_AT_ONCE, limit_bytes=self._limit_bytes))
+
+    def release(self, connection: "AsyncConnection") -> None:
+        self._total -= self._sizes.pop(connection, 0)
+
+
 class AsyncConnection(asyncio.Protocol):
     """Belongs to one event loop."""
 
-    def __init__(self, *, limit_bytes: int) -> None:
+    def __init__(self, *, limit_bytes: int, received: ReceivedBytes | None = None) -> None:
         self._limit_bytes = limit_bytes
+        self._all_received = received or ReceivedBytes(limit_bytes)
         self._transport: asyncio.Transport | None = None
         self._waiting: asyncio.Future[AsyncResponse] | None = None
         self._parser: httptools.HttpResponseParser | None = None  # while a response is received
@@ -88,6 +115,7 @@ class AsyncConnection(asyncio.Protocol):
         self._headers: dict[bytes, bytes] = {}
 
     def _end_response(self) -> None:
+        self._all_received.release(self)
         self._parser = None
         self._chunks, self._headers = [], {}
 
@@ -127,7 +155,7 @@ class AsyncConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            self._fail(ProtocolError(messages.INVALID_RESPONSE, reason=error))
+            self.refuse(ProtocolError(messages.INVALID_RESPONSE, reason=error))
         else:
             self._check_limits()
 
@@ -138,9 +166,9 @@ class AsyncConnection(asyncio.Protocol):
         if self._parser is not None and self._has_head and not self._has_length():
             self.on_message_complete()  # this response ends with its connection
         elif isinstance(error, OSError):
-            self._fail(self._lost(ConnectionLostError(messages.CONNECTION_LOST, reason=explain_os_error(error))))
+            self.refuse(self._lost(ConnectionLostError(messages.CONNECTION_LOST, reason=explain_os_error(error))))
         else:
-            self._fail(self._lost(ConnectionLostError(messages.CLOSED_EARLY)))
+            self.refuse(self._lost(ConnectionLostError(messages.CLOSED_EARLY)))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._has_head:  # trailers are ignored
@@ -151,8 +179,9 @@ class AsyncConnection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
-        if self._body_bytes <= self._limit_bytes:
+        if self._parser is not None and self._body_bytes <= self._limit_bytes:
             self._chunks.append(body)
+            self._all_received.add(self, len(body))
 
     def on_message_complete(self) -> None:
         self._check_limits()
@@ -172,13 +201,14 @@ class AsyncConnection(asyncio.Protocol):
 
     def _check_limits(self) -> None:
         if not self._has_head and self._head_bytes > HEADERS_LIMIT_BYTES:
-            self._fail(ResponseTooLargeError(messages.HEADERS_TOO_LARGE))
+            self.refuse(ResponseTooLargeError(messages.HEADERS_TOO_LARGE))
         elif self._received_bytes > 2 * self._body_bytes + HEADERS_LIMIT_BYTES + _READ_BYTES:
-            self._fail(ProtocolError(messages.TOO_MUCH_FRAMING))
+            self.refuse(ProtocolError(messages.TOO_MUCH_FRAMING))
         elif self._body_bytes > self._limit_bytes:
-            self._fail(ResponseTooLargeError(messages.RESPONSE_TOO_LARGE, limit_bytes=self._limit_bytes))
+            self.refuse(ResponseTooLargeError(messages.RESPONSE_TOO_LARGE, limit_bytes=self._limit_bytes))
 
-    def _fail(self, error: HttpError) -> None:
+    def refuse(self, error: HttpError) -> None:
+        """End the response that is being received with this error."""
         self.close()
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_exception(error)

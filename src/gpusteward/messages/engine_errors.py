@@ -18,3 +18,13 @@ BAD_CONDITION = Message(
     'query_condition {condition} cannot be parsed from {rest} on: write {{label="value", other!=""}}',
     '无法解析 query_condition {condition}，错误从 {rest} 开始；请写成 {{label="value", other!=""}}',
 )
+ROW_TOO_LARGE = Message(
+    "a part of the response is larger than {limit_bytes} bytes; labels of GPU series are short",
+    "响应的一部分超过 {limit_bytes} 字节；GPU 序列的标签都很短",
+)
+EXPORT_TOO_LARGE = Message(
+    "the exported series need more than {limit_bytes} bytes of memory; raise memory.budget_bytes and the memory limit"
+    " of the container, or set prometheus.use_export to false",
+    "导出的序列所需内存超过 {limit_bytes} 字节；请增大 memory.budget_bytes 和容器的内存限制，"
+    "或将 prometheus.use_export 设为 false",
+)

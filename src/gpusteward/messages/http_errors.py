@@ -27,6 +27,10 @@ CLOSED_EARLY = Message(
 RESPONSE_TIMEOUT = Message("no complete response within {seconds:g} s", "{seconds:g} 秒内未收到完整响应")
 IDLE_TIMEOUT = Message("no data for {seconds:g} s", "{seconds:g} 秒内未收到数据")
 RESPONSE_TOO_LARGE = Message("the response is larger than {limit_bytes} bytes", "响应超过 {limit_bytes} 字节")
+TOO_MUCH_AT_ONCE = Message(
+    "the responses being received have more than {limit_bytes} bytes together, and this is the largest",
+    "正在接收的响应合计超过 {limit_bytes} 字节，而此响应最大",
+)
 LINE_TOO_LONG = Message(
     "a line of the response is longer than {limit_bytes} bytes", "响应中有一行超过 {limit_bytes} 字节"
 )

@@ -13,8 +13,10 @@ ENGINE_TIMEOUT = Message(
     "{path}：{reason}；引擎负载过高，或 prometheus.timeout_seconds 过小",
 )
 ENGINE_RESPONSE_TOO_LARGE = Message(
-    "{reason}; lower prometheus.series_limit or raise prometheus.response_limit_bytes",
-    "{reason}；请减小 prometheus.series_limit 或增大 prometheus.response_limit_bytes",
+    "{reason}; lower prometheus.series_limit, or raise memory.budget_bytes and the memory limit of the container to"
+    " {budget} (or prometheus.response_limit_bytes alone)",
+    "{reason}；请减小 prometheus.series_limit，或将 memory.budget_bytes 和容器的内存限制增大到 {budget}"
+    "（或只增大 prometheus.response_limit_bytes）",
 )
 ENGINE_NOT_UNDERSTOOD = Message(
     "{path}: {reason}; check prometheus.url, and prometheus.accept_encoding, which may be identity or gzip",
@@ -44,9 +46,18 @@ NO_GPU_METRICS = Message(
     "the engine has series, but no GPU metrics: have it scrape the gpusteward agents or dcgm-exporter",
     "引擎中有序列，但没有 GPU 指标：请让它抓取 gpusteward agent 或 dcgm-exporter",
 )
+TOO_MANY_ROWS = Message(
+    "{rows} rows with their labels need more memory than this analyzer may take: raise memory.budget_bytes and the"
+    " memory limit of the container from {before} to {budget}, or read fewer clusters (prometheus.clusters)",
+    "{rows} 行及其标签所需的内存超过了 analyzer 的限额：请将 memory.budget_bytes 和容器的内存限制从 {before} 增大到"
+    " {budget}，或减少读取的集群（prometheus.clusters）",
+)
 STOPPING = Message("the program is stopping", "程序正在停止")
 TARGET_TIMEOUT = Message("{reason}; consider raising scrape.timeout", "{reason}；可考虑增大 scrape.timeout")
-TARGET_PAGE_TOO_LARGE = Message("{reason}; raise scrape.page_limit_bytes", "{reason}；请增大 scrape.page_limit_bytes")
+TARGET_PAGE_TOO_LARGE = Message(
+    "{reason}; raise memory.budget_bytes and the memory limit of the container, or scrape.page_limit_bytes",
+    "{reason}；请增大 memory.budget_bytes 和容器的内存限制，或增大 scrape.page_limit_bytes",
+)
 TARGET_STATUS = Message("the target responded with HTTP {status}{hint}", "目标返回 HTTP {status}{hint}")
 TARGET_HINTS = {
     401: Message(

@@ -17,10 +17,12 @@ from gpusteward.analyzer.settings.auth import AuthSettings
 from gpusteward.analyzer.settings.ledger import LedgerSettings, ReportSettings
 from gpusteward.analyzer.settings.notify import AlertmanagerSettings, ControlSettings, NotifySettings, OutboxSettings
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
+from gpusteward.analyzer.sources.memory_limits import DEFAULT_BUDGET_BYTES, SMALLEST_BUDGET_BYTES, MemoryLimits
 from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.core.settings import InvalidSettingError, ListenAddress, parse_address
 from gpusteward.messages import settings_errors as messages
+from gpusteward.process_memory import read_memory_limit
 
 NEEDS_RESTART = ("server.address", "server.web_config_file", "logging.format", "kubernetes", "ledger", "outbox.workers")
 """Used only at the start; a section means all its settings. All others take effect with the next cycle."""
@@ -105,6 +107,23 @@ class ServerSettings(BaseModel):
         return parse_address(self.address)
 
 
+class MemorySettings(BaseModel):
+    """`memory.*`: how much memory the analyzer may take."""
+
+    model_config = SECTION
+
+    budget_bytes: int | None = Field(
+        default=None,
+        ge=SMALLEST_BUDGET_BYTES,
+        description="Memory that the analyzer may take. The limits of responses, pages, series and labels follow from "
+        "it, unless they are set themselves. Default: the memory limit of the container; 512 MiB without one.",
+    )
+
+    @property
+    def limits(self) -> MemoryLimits:
+        return MemoryLimits.of_budget(self.budget_bytes or read_memory_limit() or DEFAULT_BUDGET_BYTES)
+
+
 class Settings(BaseModel):
     """All settings of the analyzer."""
 
@@ -124,6 +143,7 @@ class Settings(BaseModel):
     logging: LoggingSettings = Field(default_factory=LoggingSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
     auth: AuthSettings = Field(default_factory=AuthSettings)
+    memory: MemorySettings = Field(default_factory=MemorySettings)
     kubernetes: KubernetesSettings = Field(default_factory=KubernetesSettings)
     scrape: ScrapeSettings = Field(default_factory=ScrapeSettings)
     ledger: LedgerSettings = Field(default_factory=LedgerSettings)

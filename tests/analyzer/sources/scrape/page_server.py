@@ -46,6 +46,7 @@ class PageServer(ThreadingHTTPServer):
         self.pages: dict[str, bytes | None] = {}
         self.requests: list[tuple[str, dict[str, str]]] = []
         self.stopping = threading.Event()
+        self.respond: Callable[[BaseHTTPRequestHandler], bool] = lambda _: False  # True if it has responded
 
     def address(self, path: str) -> str:
         return f"http://127.0.0.1:{self.server_port}{path}"
@@ -60,6 +61,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.requests.append((self.path, dict(self.headers)))
+        if self.server.respond(self):
+            return
         page = self.server.pages.get(self.path, b"")
         if page is None:
             self.server.stopping.wait(60)

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from gpusteward.analyzer.sources.engine.decode import Body, read_error
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.http_settings import make_credentials, make_tls_context, parse_setting_url
+from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
 from gpusteward.core.errors import SourceError
 from gpusteward.core.messages import Message
 from gpusteward.http.client import HttpClient, Request, Response
@@ -40,6 +41,11 @@ _PARTIAL_RESPONSES = (("partial_response", "true"), ("deny_partial_response", "1
 VictoriaMetrics does not name them, and is asked for an error instead. Other engines ignore these parameters."""
 
 
+_CHART_BYTES = 1 << 20
+"""A chart has 500 points of 30 bytes; several are read at the same time."""
+_STREAM_BYTES = 256 << 20
+
+
 class LimitError(SourceError):
     """The query selects or returns more than allowed; smaller queries may succeed."""
 
@@ -55,9 +61,12 @@ def collect(chunks: Iterable[bytes]) -> Body:
 class Engine:
     """A Prometheus-compatible engine. Safe to use from several threads."""
 
-    def __init__(self, settings: PrometheusSettings, *, max_workers: int | None = None) -> None:
+    def __init__(
+        self, settings: PrometheusSettings, *, max_workers: int | None = None, limits: MemoryLimits = DEFAULT_LIMITS
+    ) -> None:
         """Raises ConfigurationError for a certificate or password file that cannot be read."""
         self._settings = settings
+        self.limits = limits
         concurrency = min(settings.max_concurrent_queries, max_workers or settings.max_concurrent_queries)
         self.max_concurrent_queries = concurrency
         self.skew_seconds: float | None = None  # the engine's clock minus ours, as of its last response
@@ -90,31 +99,42 @@ class Engine:
             ("time", f"{at:.3f}"),
             ("timeout", f"{round(self._settings.timeout_seconds * 1000)}ms"),
         )
-        return self._attempt("/api/v1/query", (*fields, *_PARTIAL_RESPONSES), read)
+        is_whole = read is collect
+        return self._attempt("/api/v1/query", (*fields, *_PARTIAL_RESPONSES), read, self._limit(is_whole=is_whole))
 
     def query_range(self, expression: str, *, start: float, end: float, step: float) -> Body:
         """The whole response to a range query. Raises SourceError, LimitError."""
         times = (("start", f"{start:.3f}"), ("end", f"{end:.3f}"), ("step", f"{step:g}"))
-        return self.fetch("/api/v1/query_range", (("query", expression), *times))
+        limit = min(_CHART_BYTES, self._limit(is_whole=True))
+        fields = (("query", expression), *times)
+        return self._attempt("/api/v1/query_range", (*fields, *_PARTIAL_RESPONSES), collect, limit)
 
     def fetch(self, path: str, fields: Fields = (), *, use_get: bool = False) -> Body:
         """The whole body of a response. Raises SourceError, LimitError."""
-        return self._attempt(path, (*fields, *_PARTIAL_RESPONSES), collect, use_get=use_get)
+        fields = (*fields, *_PARTIAL_RESPONSES)
+        return self._attempt(path, fields, collect, self._limit(is_whole=True), use_get=use_get)
 
     def stream(self, path: str, fields: Fields) -> Iterator[bytes]:
-        """The body in chunks; not retried. Raises SourceError while it is read."""
+        """The body in chunks; not retried. Raises SourceError while it is read. The caller limits what it keeps."""
         with self._translated(path):
-            yield from self._send(path, fields, use_get=False)
+            yield from self._send(path, fields, self._settings.response_limit_bytes or _STREAM_BYTES, use_get=False)
+
+    def _limit(self, *, is_whole: bool) -> int:
+        """Of the body. Decoded as a whole, it takes many times the memory of its text."""
+        chosen = self._settings.response_limit_bytes
+        if is_whole:
+            return min(chosen or self.limits.whole_response, self.limits.whole_response)
+        return chosen or self.limits.response
 
     def close(self) -> None:
         """Close connections and stop waiting; requests in progress fail."""
         self._closed.set()
         self._http.close()
 
-    def _attempt(self, path: str, fields: Fields, read: Read[T], *, use_get: bool = False) -> T:
+    def _attempt(self, path: str, fields: Fields, read: Read[T], limit_bytes: int, *, use_get: bool = False) -> T:
         for attempt in range(self._settings.retries + 1):
             try:
-                body = self._send(path, fields, use_get=use_get)
+                body = self._send(path, fields, limit_bytes, use_get=use_get)
                 with self._translated(path), closing(body):
                     return read(body)
             except _TransientError as error:
@@ -129,18 +149,14 @@ class Engine:
         if self._closed.wait(min(max(own, requested_seconds), _LONGEST_WAIT_SECONDS)):
             raise SourceError(messages.STOPPING)
 
-    def _send(self, path: str, fields: Fields, *, use_get: bool) -> Generator[bytes, None, None]:
+    def _send(self, path: str, fields: Fields, limit_bytes: int, *, use_get: bool) -> Generator[bytes, None, None]:
         if self._closed.is_set():
             raise SourceError(messages.STOPPING)
         request = self._write(path, urlencode(fields), use_get=use_get)
         with ExitStack() as opened:
             with self._slots:  # until it responds: while a response is read, the engine can work on another query
                 response = opened.enter_context(
-                    self._http.send(
-                        request,
-                        timeout_seconds=self._settings.timeout_seconds,
-                        limit_bytes=self._settings.response_limit_bytes,
-                    )
+                    self._http.send(request, timeout_seconds=self._settings.timeout_seconds, limit_bytes=limit_bytes)
                 )
             self._note_clock(response)
             _check_status(response)
@@ -171,7 +187,7 @@ class Engine:
         except RequestCancelledError as error:
             raise SourceError(messages.STOPPING) from error
         except ResponseTooLargeError as error:
-            raise LimitError(messages.ENGINE_RESPONSE_TOO_LARGE, reason=error) from error
+            raise LimitError(messages.ENGINE_RESPONSE_TOO_LARGE, reason=error, budget=2 * self.limits.budget) from error
         except ResponseTimeoutError as error:
             raise SourceError(messages.ENGINE_TIMEOUT, path=path, reason=error) from error
         except (InvalidRequestError, ConfigurationFileError):

@@ -99,6 +99,9 @@ _PLAIN = msgspec.json.Decoder(_PlainResponse)
 _ERROR = msgspec.json.Decoder(_ErrorResponse)
 _METRIC, _VALUE, _SECOND = attrgetter("metric"), attrgetter("value"), itemgetter(1)
 _SLICE_BYTES = 1 << 19
+_ROW_LIMIT_BYTES = 4 << 20
+"""Of one row, or of everything before the first: labels are short, and what is not divided is decoded as a whole."""
+_PLAIN_LIMIT_BYTES = 1 << 20
 _ROW = b'{"metric":'
 _FIRST_ROW = b"[" + _ROW
 _ROW_END = b"}," + _ROW
@@ -154,6 +157,8 @@ def decode_pieces(pieces: Iterable[bytes]) -> Iterator[Vector]:
         if not head and (first := rows.find(_FIRST_ROW)) > 0:
             head = bytes(rows[:first])
             del rows[:first]
+        if len(rows) > _ROW_LIMIT_BYTES:
+            raise SourceError(engine_errors.ROW_TOO_LARGE, limit_bytes=_ROW_LIMIT_BYTES)
         if head and (end := rows.rfind(_ROW_END) + 1):
             rest = rows[end + 1 :]
             rows[end:] = b"]"
@@ -208,7 +213,9 @@ def decode_names(body: Body) -> list[str]:
 
 
 def decode_plain(body: Body) -> dict[str, Any]:
-    """A JSON object of any shape. Raises SourceError."""
+    """A small JSON object of any shape: `[],` has 3 bytes and becomes 64. Raises SourceError."""
+    if len(body) > _PLAIN_LIMIT_BYTES:
+        raise SourceError(engine_errors.ROW_TOO_LARGE, limit_bytes=_PLAIN_LIMIT_BYTES)
     return _decode(_PLAIN, body).data or {}
 
 

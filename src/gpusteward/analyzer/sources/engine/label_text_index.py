@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusteward.analyzer.sources.engine.decode import decode_labels
+from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, RowMemory
 from gpusteward.analyzer.sources.usage.row_index import (
     DeviceDetails,
     DeviceKey,
@@ -30,11 +31,26 @@ V = TypeVar("V", bound=HolderDetails | DeviceDetails | ScrapeTarget)
 Hashes = NDArray[np.int64]
 
 
+HOLDER_BYTES = 1400
+"""A holder in this index, in the columns of the table, in its verdict and in the responses of the API: (193 - 100) MB
+at 50,000 GPUs (bench/results/analyzer.md) are 1,860 bytes each, without its texts and details of 460 bytes."""
+_DEVICE_BYTES = 300
+_DETAIL_BYTES = 300
+"""A tuple of ten references, three list entries, and hashes; texts that are equal are kept once."""
+_TEXT_BYTES = 48
+"""Two hash tables of 12 bytes, twice while they are rebuilt."""
+_LABEL_FACTOR = 2
+"""A label is kept once here and once in the rendered page of /metrics. Characters outside Latin-1 count for more: they
+take up to four bytes as text, and two to four as UTF-8."""
+
+
 class TextRowIndex(RowIndex[K], Generic[K, D]):
     """Rows by label texts, many at once."""
 
-    def __init__(self, labels: K) -> None:
+    def __init__(self, labels: K, memory: RowMemory | None = None) -> None:
         super().__init__(labels)
+        self._memory = memory or RowMemory(DEFAULT_LIMITS)
+        self._row_bytes = HOLDER_BYTES if isinstance(labels, HolderKey) else _DEVICE_BYTES
         self._by_text, self._by_key = _HashIndex(), _HashIndex()
         self._details: _DetailCache[D] = _DetailCache()
         self._targets: _DetailCache[ScrapeTarget] = _DetailCache()
@@ -47,6 +63,7 @@ class TextRowIndex(RowIndex[K], Generic[K, D]):
         new: dict[K, int] = {}
         for position in np.flatnonzero(rows < 0).tolist():
             rows[position] = new.setdefault(keys[position], before + len(new))
+        self._memory.take(len(new) * self._row_bytes + _LABEL_FACTOR * _measure_texts(new), rows=len(new))
         self.keys += new
         self._by_key.add(_hash(new), np.arange(before, len(self.keys)))
         return rows
@@ -57,6 +74,7 @@ class TextRowIndex(RowIndex[K], Generic[K, D]):
         rows = self._by_text.find(hashes)
         new = np.flatnonzero(rows < 0)
         if len(new):
+            self._memory.take(len(new) * _TEXT_BYTES)
             rows[new] = self._add_labels([decode_labels(texts[position]) for position in new.tolist()])
             self._by_text.add(hashes[new], rows[new])
         return rows
@@ -76,6 +94,8 @@ class TextRowIndex(RowIndex[K], Generic[K, D]):
         new = np.flatnonzero(positions < 0)
         if len(new):
             parsed = [decode_labels(texts[position]) for position in new.tolist()]
+            size = sum(len(texts[position]) for position in new.tolist())
+            self._memory.take(len(new) * _DETAIL_BYTES + _LABEL_FACTOR * size)
             positions[new] = np.arange(len(new)) + len(cache.details)
             cache.rows = np.concatenate((cache.rows, self._add_labels(parsed)))
             make = cast("Callable[[Iterable[str]], V]", type(labels[0])._make)
@@ -135,6 +155,10 @@ class _HashIndex:
         order = np.argsort(joined, kind="stable")
         self._hashes = joined[order]
         self._numbers = np.concatenate((self._numbers, numbers.astype(np.int32)))[order]
+
+
+def _measure_texts(keys: Iterable[tuple[str, ...]]) -> int:
+    return sum(len(part) for key in keys for part in key)
 
 
 def _hash(values: Collection[bytes] | Collection[K]) -> Hashes:

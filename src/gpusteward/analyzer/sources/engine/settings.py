@@ -113,7 +113,9 @@ class PrometheusSettings(BaseModel):
     series_limit: int = Field(
         default=100_000, ge=100, description="Series one query may select; larger queries are split by node."
     )
-    response_limit_bytes: int = Field(default=256 * 1024 * 1024, ge=1024, description="Largest accepted response.")
+    response_limit_bytes: int | None = Field(
+        default=None, ge=1024, description="Largest accepted response; default: from memory.budget_bytes."
+    )
     relearn_cycles: int = Field(
         default=12, ge=1, description="Number of cycles after which metric names and labels are discovered again."
     )

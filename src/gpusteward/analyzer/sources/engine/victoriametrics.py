@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import msgspec
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from gpusteward.analyzer.sources.engine.client import Engine
 from gpusteward.analyzer.sources.engine.decode import Vector, paused_collector
+from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS
 from gpusteward.analyzer.sources.usage.quantities import Aggregation
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.errors import SourceError
@@ -24,6 +26,12 @@ class ExportLine(msgspec.Struct, gc=False):
 
 _LINES = msgspec.json.Decoder(ExportLine)
 _BATCH_BYTES = 1 << 20
+_LINE_LIMIT_BYTES = 2 << 20
+"""Seven days of samples every 15 s have 1 MB. A number of two bytes becomes one of 32, in each of three threads."""
+_SERIES_BYTES = 240
+"""A text in a dict, apart from its length; with the labels as they are parsed."""
+_LINE_BYTES = 40
+"""Five numbers."""
 EXPORTED_AGGREGATIONS = frozenset({Aggregation.MEAN, Aggregation.PEAK, Aggregation.SPREAD, Aggregation.COUNT})
 """What can be computed from exported samples. The last value cannot: only the engine knows which series are stale; nor
 can the increase of a counter, which needs the sample before the window."""
@@ -36,7 +44,7 @@ def read_export(engine: Engine, metric: str, selector: str, *, start: float, end
     Without `reduce_mem_usage`: with it VictoriaMetrics 1.79 returned samples of one series under the labels of another.
     """
     fields = (("match[]", selector), ("start", f"{start + 0.001:.3f}"), ("end", f"{end:.3f}"))
-    samples = ExportedSamples(metric)
+    samples = ExportedSamples(metric, limit_bytes=engine.limits.response)
     for batch in _batches(engine.stream("/api/v1/export", fields)):
         with paused_collector():
             samples.add(_decode(batch))
@@ -54,6 +62,8 @@ def _batches(chunks: Iterable[bytes]) -> Iterator[bytes]:
             complete, newline, rest = b"".join(pending).rpartition(b"\n")
             if newline:
                 yield complete
+            if len(rest if newline else complete) > _LINE_LIMIT_BYTES:
+                raise SourceError(engine_errors.ROW_TOO_LARGE, limit_bytes=_LINE_LIMIT_BYTES)
             pending, size = [rest if newline else complete + rest], len(rest)
     if rest := b"".join(pending).strip():
         yield rest
@@ -72,7 +82,9 @@ class ExportedSamples:
     A series may come in several lines; `_merge` combines its parts.
     """
 
-    def __init__(self, metric: str) -> None:
+    def __init__(self, metric: str, *, limit_bytes: int = DEFAULT_LIMITS.response) -> None:
+        self._limit_bytes = limit_bytes
+        self._size = 0
         # The metrics of one exporter differ in labels by the metric name only: without it, their label texts are equal.
         self._name = b'"__name__":"%s",' % metric.encode()
         self._rows: dict[bytes, int] = {}
@@ -84,10 +96,19 @@ class ExportedSamples:
             return
         rows, name = self._rows, self._name
         texts = [bytes(line.metric).replace(name, b"", 1) for line in lines]
+        before = len(rows)
         numbers = np.array([rows.setdefault(text, len(rows)) for text in texts], dtype=np.int64)
+        self._take(len(lines) * _LINE_BYTES + sum(map(len, islice(reversed(rows), len(rows) - before))))
+        self._take((len(rows) - before) * _SERIES_BYTES)
         values = np.array([value for line in lines for value in line.values], dtype=np.float64)
         sizes = np.array([len(line.values) for line in lines])
         self._parts.append(_aggregate_lines(numbers, values, sizes))
+
+    def _take(self, size: int) -> None:
+        """Raises SourceError."""
+        self._size += size
+        if self._size > self._limit_bytes:
+            raise SourceError(engine_errors.EXPORT_TOO_LARGE, limit_bytes=self._limit_bytes)
 
     def aggregate(self, *aggregations: Aggregation) -> Iterator[Vector]:
         """For each aggregation one value per series."""

@@ -6,9 +6,10 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpusteward.analyzer.sources.engine.client import Engine
-from gpusteward.analyzer.sources.engine.label_text_index import DeviceIndex, HolderIndex, TextRowIndex
+from gpusteward.analyzer.sources.engine.label_text_index import DeviceIndex, HolderIndex
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
 from gpusteward.analyzer.sources.engine.sharding import SeriesLimit, SeriesSet, Shards
+from gpusteward.analyzer.sources.memory_limits import RowMemory
 from gpusteward.analyzer.sources.promql.expressions import Window
 from gpusteward.analyzer.sources.promql.query_plan import (
     DetectedScheme,
@@ -102,6 +103,7 @@ class _Indexes:
 
     holders: HolderIndex
     devices: DeviceIndex
+    memory: RowMemory
     static: StaticValues = field(default_factory=StaticValues)
 
 
@@ -224,7 +226,10 @@ class SchemeReader:
         labels = (plans[0].mapping.holder, plans[-1].mapping.device)
         indexes = self._indexes.get(labels)
         if indexes is None or len(indexes.holders) > _ROW_FACTOR * self._table_rows + self._max_ended_rows:
-            indexes = self._indexes[labels] = _Indexes(TextRowIndex(labels[0]), TextRowIndex(labels[1]))
+            memory = RowMemory(self._engine.limits)
+            holders, devices = HolderIndex(labels[0], memory), DeviceIndex(labels[1], memory)
+            indexes = self._indexes[labels] = _Indexes(holders, devices, memory)
+        indexes.memory.reserved = sum(each.memory.taken for each in self._indexes.values()) - indexes.memory.taken
         return indexes
 
     def _run(self, plans: Iterable[QueryPlan], collector: ResultCollector, cycle: ReadCycle) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from gpusteward.analyzer.setting_values import mask_password
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
+from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.promql.source import PrometheusSource
 from gpusteward.analyzer.sources.usage.partial_tables import PartialTable, merge_partial_tables
@@ -59,12 +60,20 @@ class SeveralEngines:
     """Reads all engines at the same time and joins their tables. `read` is not thread-safe."""
 
     def __init__(
-        self, settings: PrometheusSettings, *, max_workers: int | None = None, pod_labels: tuple[str, ...] = ()
+        self,
+        settings: PrometheusSettings,
+        *,
+        max_workers: int | None = None,
+        pod_labels: tuple[str, ...] = (),
+        limits: MemoryLimits = DEFAULT_LIMITS,
     ) -> None:
         """Raises ConfigurationError for settings that cannot be used."""
 
+        each = limits.divide(len(settings.addresses))
+
         def open_source(url: str) -> PrometheusSource:
-            return PrometheusSource(settings.with_url(url), max_workers=max_workers, pod_labels=pod_labels)
+            engine = settings.with_url(url)
+            return PrometheusSource(engine, max_workers=max_workers, pod_labels=pod_labels, limits=each)
 
         self._shards = [EngineShard(mask_password(url), open_source(url)) for url in settings.addresses]
         self._threads = ThreadPoolExecutor(len(self._shards), thread_name_prefix="engine")

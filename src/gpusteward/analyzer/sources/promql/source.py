@@ -7,6 +7,7 @@ from typing import Any
 from gpusteward.analyzer.setting_values import mask_password
 from gpusteward.analyzer.sources.engine.client import Engine
 from gpusteward.analyzer.sources.engine.settings import PrometheusSettings
+from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.promql.discovery import (
     DiscoveryResult,
@@ -46,12 +47,13 @@ class PrometheusSource:
         max_workers: int | None = None,
         max_ended_rows: int = MAX_ENDED_ROWS,
         pod_labels: tuple[str, ...] = (),
+        limits: MemoryLimits = DEFAULT_LIMITS,
     ) -> None:
         """`max_ended_rows`: rows of ended allocations that may stay in memory. `pod_labels`: labels of pods to read.
         Raises ConfigurationError for settings that cannot be used."""
         self._settings = settings
         self._clusters = replace(settings.cluster_choice, pod_labels=pod_labels)
-        self._engine = Engine(settings, max_workers=max_workers)
+        self._engine = Engine(settings, max_workers=max_workers, limits=limits)
         self._condition = parse_condition(settings.query_condition)
         self._reader = SchemeReader(self._engine, settings, self._condition, max_ended_rows=max_ended_rows)
         self._rule_freshness = RuleFreshness(settings.window_seconds)

@@ -12,7 +12,7 @@ from urllib.parse import urljoin
 
 from gpusteward.analyzer.sources.scrape.settings import parse_target
 from gpusteward.core.errors import ConfigurationError, SourceError
-from gpusteward.http.async_connection import AsyncConnection, AsyncResponse, open_async_connection
+from gpusteward.http.async_connection import AsyncConnection, AsyncResponse, ReceivedBytes, open_async_connection
 from gpusteward.http.errors import NoResponseError, ResponseTimeoutError, ResponseTooLargeError
 from gpusteward.http.urls import HttpUrl
 from gpusteward.messages import http_errors
@@ -33,7 +33,10 @@ class Fetcher:
         timeout_seconds: float,
         tls: ssl.SSLContext | None,
         server_name: str = "",
+        received: ReceivedBytes | None = None,
     ) -> None:
+        """`received`: what all targets are sending at the moment."""
+        self._received = received
         self._url = url
         self._limit_bytes = limit_bytes
         self._timeout_seconds = timeout_seconds
@@ -79,7 +82,11 @@ class Fetcher:
             except NoResponseError:
                 self._connection = None
         self._connection = await open_async_connection(
-            self._url, tls=self._tls, server_name=self._server_name, limit_bytes=self._limit_bytes
+            self._url,
+            tls=self._tls,
+            server_name=self._server_name,
+            limit_bytes=self._limit_bytes,
+            received=self._received,
         )
         return await self._connection.get(path, headers)
 

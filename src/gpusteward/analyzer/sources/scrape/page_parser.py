@@ -6,10 +6,14 @@ thousand nodes would be 80 MB. Python's hash of bytes has a random key per proce
 
 import re
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 
 MAX_LINE_BYTES = 16_384
+MAX_LABEL_LENGTH = 2_048
+"""The rest is cut off. Names in Kubernetes have at most 253 characters, and labels are repeated in every response about
+their allocation."""
+_PART_BYTES = 1 << 18
 MAX_EXAMPLE_BYTES = 120
 MAX_AGE_SECONDS = 300.0
 """Older samples are ignored whatever timestamp the exporter gives: Prometheus does not look further back either."""
@@ -26,6 +30,7 @@ DUPLICATE = "series is on the page twice"
 OTHER_NODE = "names a node that this target may not report; see scrape.any_node_targets"
 TOO_MANY = "too many series; raise scrape.target_series_limit or scrape.series_limit"
 TOO_MUCH_TEXT = "labels are too long in total; raise scrape.target_label_limit_bytes"
+NO_MEMORY = "series need more memory than the budget; raise memory.budget_bytes and the memory limit of the container"
 
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
@@ -54,26 +59,37 @@ class ParsedPage:
     rows: list[int]
     values: list[float]
     unknown_lines: list[bytes]
+    unknown_count: int
 
 
 def parse_page(
-    page: bytes, known: Mapping[int, int], names: Container[bytes], *, errors: ParseErrors, at: float
+    page: bytes,
+    known: Mapping[int, int],
+    names: Container[bytes],
+    *,
+    errors: ParseErrors,
+    at: float,
+    max_unknown: int | None = None,
 ) -> ParsedPage:
-    """Every line of these metric families. `known`: hash of a line without its value -> row."""
+    """Every line of these metric families. `known`: hash of a line without its value -> row. `max_unknown`: how many
+    lines of unknown series are kept; one more is kept if there are more, and their number is in `unknown_count`."""
     rows: list[int] = []
     values: list[float] = []
     unknown: list[bytes] = []
+    unknown_count = 0
     find_row, add_row, add_value = known.get, rows.append, values.append
-    *lines, rest = page.split(b"\n")
+    rest = page[page.rfind(b"\n") + 1 :]
     if rest.strip() and not rest.startswith(b"#"):  # digits of its number may be missing
         errors.add(CUT_OFF, rest[:MAX_EXAMPLE_BYTES])
-    for line in lines:
+    for line in split_lines(page):
         if line[: line.find(b"{")] not in names:
             continue
         end = line.rfind(b"} ")
         row = find_row(hash(line[:end]))
         if row is None:
-            unknown.append(line)
+            unknown_count += 1
+            if max_unknown is None or len(unknown) <= max_unknown:
+                unknown.append(line)
             continue
         if row == IGNORED:
             continue
@@ -86,7 +102,19 @@ def parse_page(
             value = with_timestamp
         add_row(row)
         add_value(value)
-    return ParsedPage(rows, values, unknown)
+    return ParsedPage(rows, values, unknown, unknown_count)
+
+
+def split_lines(page: bytes) -> Iterator[bytes]:
+    """The complete lines of a page, a part at a time: a line of one byte takes 42 in a list."""
+    start = 0
+    while start < len(page):
+        end = page.rfind(b"\n", start, start + _PART_BYTES)
+        end = page.find(b"\n", start) if end < 0 else end  # a line that is longer
+        if end < 0:
+            return
+        yield from page[start:end].split(b"\n")
+        start = end + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +175,7 @@ def parse_labels(text: bytes) -> dict[str, str]:
         if match is None:
             raise ValueError(NO_LABELS)
         value = match[2]
-        labels[match[1]] = _ESCAPE.sub(_unescape, value) if "\\" in value else value
+        labels[match[1]] = (_ESCAPE.sub(_unescape, value) if "\\" in value else value)[:MAX_LABEL_LENGTH]
         position = match.end()
     return labels
 

@@ -4,7 +4,8 @@ All series of a target are scraped together, so they share their scrape times. N
 on the page, or the scrape failed.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from gpusteward.analyzer.tables import Column
 Lines = NDArray[np.int64]
 
 _SPARE_COLUMNS = 8
+_BLOCK_COLUMNS = 512
 LOOK_BACK_SECONDS = 300.0
 """As far back as Prometheus looks for a last value."""
 _NEAR_STEPS = 1.1
@@ -74,6 +76,12 @@ class RingBuffer:
     def read(self, lines: Lines) -> NDArray[np.float64]:
         return np.asarray(self._values[lines, : self.width], np.float64)
 
+    def read_blocks(self, lines: Lines) -> Iterator[NDArray[np.float64]]:
+        """The same, some columns at a time: what is computed of them takes several times their memory. At least one."""
+        for start in range(0, max(self.width, 1), _BLOCK_COLUMNS):
+            end = min(start + _BLOCK_COLUMNS, self.width)
+            yield np.asarray(self._values[lines, start:end], np.float64)
+
     def read_column(self, column: int, lines: Lines) -> Column:
         return np.asarray(self._values[lines, column], np.float64)
 
@@ -92,6 +100,15 @@ class GaugeStats:
     peak: Column
     spread: Column
     count: Column
+
+
+def join_stats(parts: Sequence[GaugeStats]) -> GaugeStats:
+    """Those of neighbouring columns."""
+    if len(parts) == 1:
+        return parts[0]
+    return GaugeStats(
+        *(np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(GaugeStats))
+    )
 
 
 def aggregate_gauges(block: NDArray[np.float64]) -> GaugeStats:

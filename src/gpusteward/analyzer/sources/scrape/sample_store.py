@@ -10,13 +10,21 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
 from gpusteward.analyzer.sources.scrape.metric_filter import FAMILIES
+from gpusteward.analyzer.sources.scrape.page_parser import NO_MEMORY
 from gpusteward.analyzer.sources.scrape.series import RowIndexes, SeriesLabels
 from gpusteward.analyzer.sources.scrape.target_samples import FreeCapacity, PageOrigin, SeriesWindow, TargetSamples
 from gpusteward.analyzer.sources.usage.label_mapping import ALL_CLUSTERS, ClusterChoice
 from gpusteward.analyzer.sources.usage.row_index import K, LabelRowIndex
 from gpusteward.analyzer.sources.usage.selectors import Matchers
+from gpusteward.logs import Log
 
+log = Log(__name__)
+
+_MOST = 1 << 62
+_OUTLIER = 4
+"""Targets of one site differ by less, so none makes room for another of the same kind."""
 _MIN_ROWS = 10_000
 _MIN_LABEL_BYTES = 16 << 20
 _MAX_STALE_FACTOR = 2
@@ -29,9 +37,10 @@ class StoreOptions:
 
     interval: float  # seconds between two scrapes
     keep_seconds: float
-    series_limit: int = 1_000_000  # of all targets
-    target_series_limit: int = 20_000  # of one
-    target_label_limit_bytes: int = 16 << 20  # of one: 20,000 lines of 800 bytes; the longest line of an agent has 300
+    series_limit: int | None = None  # of all targets; None: as many as fit into memory
+    target_series_limit: int | None = None  # of one
+    target_label_limit_bytes: int | None = None  # of one
+    limits: MemoryLimits = DEFAULT_LIMITS
     condition: Matchers = ()
     clusters: ClusterChoice = ALL_CLUSTERS
 
@@ -61,6 +70,7 @@ class SampleStore:
         self._targets: dict[str, TargetSamples] = {}
         self._lock = threading.Lock()
         self._size = 0  # known lines of all targets
+        self.memory_bytes = 0  # of all targets, an estimate
 
     def __len__(self) -> int:
         """Targets with samples."""
@@ -80,9 +90,10 @@ class SampleStore:
         of values."""
         with self._lock:
             samples = self._targets[target] if target in self._targets else self._add_target(target, make_origin())
-            before = len(samples)
+            before, memory_before = len(samples), samples.memory_bytes
             values = samples.ingest(page, at)
             self._size += len(samples) - before
+            self.memory_bytes += samples.memory_bytes - memory_before
             return values
 
     def add_failed_scrape(self, target: str, at: float) -> None:
@@ -135,6 +146,7 @@ class SampleStore:
     def _drop(self, target: str) -> None:
         if samples := self._targets.pop(target, None):
             self._size -= len(samples)
+            self.memory_bytes -= samples.memory_bytes
 
     def _add_target(self, target: str, origin: PageOrigin) -> TargetSamples:
         samples = TargetSamples(
@@ -142,15 +154,35 @@ class SampleStore:
             self._series_labels,
             clusters=self.options.clusters,
             capacity=self._capacity,
-            find_free=lambda: self._find_free(target),
+            find_free=lambda needed: self._find_free(target, needed),
         )
         self._targets[target] = samples
+        self.memory_bytes += samples.memory_bytes
         return samples
 
-    def _find_free(self, target: str) -> FreeCapacity:
+    def _find_free(self, target: str, needed: int) -> FreeCapacity:
+        """`needed`: the memory that the target asks for."""
         samples, options = self._targets[target], self.options
-        lines = min(options.series_limit - self._size, options.target_series_limit - len(samples))
-        return FreeCapacity(lines, options.target_label_limit_bytes - samples.series.label_bytes)
+        lines = min(_or_most(options.series_limit) - self._size, _or_most(options.target_series_limit) - len(samples))
+        label_bytes = _or_most(options.target_label_limit_bytes) - samples.series.label_bytes
+        return FreeCapacity(lines, label_bytes, self._find_free_memory(target, needed))
+
+    def _find_free_memory(self, target: str, needed: int) -> int:
+        """A limit that is set itself replaces that of the memory."""
+        limits, own = self.options.limits, self._targets[target].memory_bytes
+        if self.options.series_limit is not None:
+            return _MOST
+        if needed and self.memory_bytes + needed > limits.store:
+            self._drop_largest(_OUTLIER * (own + needed))
+        free = limits.store - self.memory_bytes
+        return free if self.options.target_series_limit is not None else min(free, limits.target - own)
+
+    def _drop_largest(self, least_bytes: int) -> None:
+        """While the store is full, the target that has most makes room for one that needs far less."""
+        largest = max(self._targets, key=lambda each: self._targets[each].memory_bytes)
+        if self._targets[largest].memory_bytes > least_bytes:
+            log.warning("samples_dropped", target=largest, reason=NO_MEMORY)
+            self._drop(largest)
 
     def _drop_stale_rows(self) -> None:
         """Pods come and go; the rows of deleted ones would stay for ever."""
@@ -170,6 +202,10 @@ class SampleStore:
         devices = _renumber(before.devices, self._series_labels.devices, {rows.device for rows in alive})
         for samples in self._targets.values():
             samples.renumber(self._series_labels, holders, devices)
+
+
+def _or_most(limit: int | None) -> int:
+    return _MOST if limit is None else limit
 
 
 def _renumber(before: LabelRowIndex[K], after: LabelRowIndex[K], alive: set[int]) -> NDArray[np.int32]:

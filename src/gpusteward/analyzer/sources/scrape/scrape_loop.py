@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from gpusteward.analyzer.sources.http_settings import make_credentials, make_tls_context
+from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
 from gpusteward.analyzer.sources.scrape.fetch import Fetcher
 from gpusteward.analyzer.sources.scrape.reported_node import ReportedNode
 from gpusteward.analyzer.sources.scrape.sample_store import SampleStore
@@ -24,6 +25,7 @@ from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.target_samples import PageOrigin
 from gpusteward.analyzer.sources.scrape.targets import Target, TargetRegistry
 from gpusteward.core.errors import SourceError
+from gpusteward.http.async_connection import ReceivedBytes
 from gpusteward.logs import Log
 from gpusteward.messages import source_errors as messages
 
@@ -55,8 +57,17 @@ class TargetHealth:
 class ScrapeLoop:
     """Scrapes from `start` to `close`."""
 
-    def __init__(self, registry: TargetRegistry, store: SampleStore, settings: ScrapeSettings) -> None:
+    def __init__(
+        self,
+        registry: TargetRegistry,
+        store: SampleStore,
+        settings: ScrapeSettings,
+        *,
+        limits: MemoryLimits = DEFAULT_LIMITS,
+    ) -> None:
         """Raises ConfigurationError for credentials or certificates that cannot be used."""
+        self._page_bytes = settings.page_limit_bytes or limits.page
+        self._received = ReceivedBytes(max(limits.pages, self._page_bytes))
         self._registry = registry
         self._store = store
         self._settings = settings
@@ -178,7 +189,8 @@ class ScrapeLoop:
         settings = self._settings
         return Fetcher(
             target.url,
-            limit_bytes=settings.page_limit_bytes,
+            limit_bytes=self._page_bytes,
+            received=self._received,
             timeout_seconds=settings.timeout,
             tls=self._tls,
             server_name=settings.server_name,

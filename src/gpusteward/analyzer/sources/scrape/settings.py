@@ -92,15 +92,25 @@ class ScrapeSettings(BaseModel):
     )
     max_concurrent: int = Field(default=100, ge=1, le=1000, description="Largest number of concurrent scrapes.")
     target_limit: int = Field(default=5_000, ge=1, description="Largest number of targets; further ones are left out.")
-    series_limit: int = Field(default=1_000_000, ge=100, description="Largest number of series of all targets.")
-    target_series_limit: int = Field(default=20_000, ge=10, description="Largest number of series of one target.")
-    target_label_limit_bytes: int = Field(
-        default=16 * 1024 * 1024,
-        ge=1024,
-        description="Largest total size of names and labels of one target, as on its page.",
+    series_limit: int | None = Field(
+        default=None,
+        ge=100,
+        description="Largest number of series of all targets; default: as many as fit into memory.budget_bytes.",
     )
-    page_limit_bytes: int = Field(
-        default=32 * 1024 * 1024, ge=1024, description="Largest size of a page, both compressed and uncompressed."
+    target_series_limit: int | None = Field(
+        default=None,
+        ge=10,
+        description="Largest number of series of one target; default: as many as fit into a sixteenth of that memory.",
+    )
+    target_label_limit_bytes: int | None = Field(
+        default=None,
+        ge=1024,
+        description="Largest total size of names and labels of one target, as on its page; default: as its series.",
+    )
+    page_limit_bytes: int | None = Field(
+        default=None,
+        ge=1024,
+        description="Largest size of a page, both compressed and uncompressed; default: from memory.budget_bytes.",
     )
     username: str = Field(default="", description="User name for basic authentication.")
     password: SecretStr = Field(default=SecretStr(""), description="Password for basic authentication.")

@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 
+from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MemoryLimits
 from gpusteward.analyzer.sources.pod_processes import (
     METRIC_NAMES,
     HolderLabels,
@@ -14,7 +15,7 @@ from gpusteward.analyzer.sources.pod_processes import (
     collect_processes,
 )
 from gpusteward.analyzer.sources.promql.query_plan import DetectedScheme, reports_unheld_devices
-from gpusteward.analyzer.sources.scrape.page_parser import ParseErrors, parse_line, parse_value
+from gpusteward.analyzer.sources.scrape.page_parser import ParseErrors, parse_line, parse_value, split_lines
 from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreOptions, StoreWindow
 from gpusteward.analyzer.sources.scrape.scrape_loop import ScrapeLoop
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
@@ -48,6 +49,8 @@ from gpusteward.kubernetes.api import ApiServer
 from gpusteward.messages import source_errors as messages
 
 _CLUSTER = "cluster"
+MAX_PROCESS_SAMPLES = 20_000
+"""Of one target."""
 _PROCESS_METRICS = frozenset(name.encode() for name in METRIC_NAMES)
 
 
@@ -64,6 +67,7 @@ class ScrapeSource:
         api: ApiServer | None = None,
         own_cluster: str = "",
         own_namespace: str = "",
+        limits: MemoryLimits = DEFAULT_LIMITS,
         before: "ScrapeSource | None" = None,
     ) -> None:
         """`api`: lists pods, which are in `own_cluster` and, unless the settings name others, in `own_namespace`, if
@@ -74,7 +78,7 @@ class ScrapeSource:
         labels = {clusters.label or _CLUSTER: own_cluster}
         lists = make_target_lists(settings, api, own_namespace=own_namespace, labels=labels)
         self._registry = TargetRegistry(lists, limit=settings.target_limit)
-        options = _make_store_options(settings, window_seconds, condition, clusters)
+        options = _make_store_options(settings, window_seconds, condition, clusters, limits)
         same = before if before is not None and before.store.options == options else None
         self.store: SampleStore = same.store if same else SampleStore(options)
         self._allocations: dict[MetricScheme, AllocationCache] = (
@@ -87,7 +91,7 @@ class ScrapeSource:
         self._condition = condition
         self._schemes: tuple[DetectedScheme, ...] = ()
         self._has_history = False  # samples were added by `ingest`, so the first read need not wait for scrapes
-        self._loop = ScrapeLoop(self._registry, self.store, settings)
+        self._loop = ScrapeLoop(self._registry, self.store, settings, limits=limits)
         if self._registry.origins:
             self._loop.start()
 
@@ -153,7 +157,7 @@ class ScrapeSource:
 
     def _read_processes(self, pods: Collection[Pod], cluster: str, at: float) -> PodProcesses:
         """A page does not name its cluster: the target does."""
-        limit = self.store.options.target_series_limit
+        limit = self.store.options.target_series_limit or MAX_PROCESS_SAMPLES
         names = frozenset((pod.namespace, pod.name) for pod in pods)
 
         def read(target: str, page: bytes) -> list[ProcessSample]:
@@ -197,7 +201,11 @@ class ScrapeSource:
 
 
 def _make_store_options(
-    settings: ScrapeSettings, window_seconds: float, condition: Matchers, clusters: ClusterChoice
+    settings: ScrapeSettings,
+    window_seconds: float,
+    condition: Matchers,
+    clusters: ClusterChoice,
+    limits: MemoryLimits,
 ) -> StoreOptions:
     return StoreOptions(
         interval=settings.interval,
@@ -205,6 +213,7 @@ def _make_store_options(
         series_limit=settings.series_limit,
         target_series_limit=settings.target_series_limit,
         target_label_limit_bytes=settings.target_label_limit_bytes,
+        limits=limits,
         condition=condition,
         clusters=clusters,
     )
@@ -215,7 +224,7 @@ def _parse_processes(
 ) -> Iterator[ProcessSample]:
     """Samples of pods with these namespaces and names. Malformed lines are counted by the regular scrapes, not here."""
     errors = ParseErrors()
-    for line in page.split(b"\n")[:-1]:  # the part after the last newline is not a complete line
+    for line in split_lines(page):
         if line[: line.find(b"{")] not in _PROCESS_METRICS:
             continue
         parsed = parse_line(line, errors=errors)

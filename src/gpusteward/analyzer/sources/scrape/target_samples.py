@@ -18,6 +18,7 @@ from gpusteward.analyzer.sources.scrape.ring_buffers import (
     RingBuffer,
     ScrapeTimes,
     aggregate_gauges,
+    join_stats,
     measure_increase,
 )
 from gpusteward.analyzer.sources.scrape.series import Labels, SeriesLabels, SeriesNumbers, SeriesTable
@@ -36,6 +37,17 @@ _MAX_VALUE = 1e30
 """No measured value comes near it, and it fits into 32 bits."""
 _ADDRESS = "instance"
 """The label that stands for the node where an exporter names none: the address of the target."""
+LINE_BYTES = 250
+"""A series apart from its values and texts: (315 - 100 - 128) MB for 121,000 series (bench/results/scrape.md) are 720
+bytes each, with a line of 250 bytes and its part of the rows below; it has an entry in a dict and nine columns."""
+_ROW_BYTES = 700
+"""The key of a new holder or its details, with half of what is computed for it: as in `engine/label_text_index.py`."""
+_MEASURED_LINES = 20_000
+"""Of so many new lines the memory is measured, even if none is free: it shows whether a target needs little."""
+_IGNORED_BYTES = 120
+"""An entry in a dict, and the number that is its key."""
+_TARGET_BYTES = 8_000
+"""A target without series."""
 _NO_SERIES: SeriesNumbers = np.empty(0, np.int64)
 
 
@@ -76,6 +88,7 @@ class FreeCapacity(NamedTuple):
 
     lines: int
     label_bytes: int
+    bytes: int  # of memory
 
 
 class TargetSamples:
@@ -87,7 +100,7 @@ class TargetSamples:
         series_labels: SeriesLabels,
         *,
         capacity: int,
-        find_free: Callable[[], FreeCapacity],
+        find_free: Callable[[int], FreeCapacity],
         clusters: ClusterChoice = ALL_CLUSTERS,
     ) -> None:
         """`capacity`: scrapes that are kept."""
@@ -100,6 +113,8 @@ class TargetSamples:
         self._capacity = capacity
         self.errors = ParseErrors()
         self.series = SeriesTable()
+        self.memory_bytes = _TARGET_BYTES  # an estimate
+        self._memory_limit = 0  # for the present page
         self.scraped_at = -np.inf  # when a page was last parsed
         self._pages = 0
         self._known: dict[int, int] = {}  # hash of a line without its value -> its series
@@ -125,7 +140,10 @@ class TargetSamples:
             return 0
         if not len(self.series):
             self.node.forget()
-        parsed = page_parser.parse_page(page, self._known, choose_families(page), errors=self.errors, at=at)
+        free = self._find_free(0)
+        most = max(min(free.lines, max(free.bytes // LINE_BYTES, _MEASURED_LINES)), 0)
+        families = choose_families(page)
+        parsed = page_parser.parse_page(page, self._known, families, errors=self.errors, at=at, max_unknown=most)
         if parsed.unknown_lines:
             self._add_unknown(parsed, at=at)
         rows, values = np.array(parsed.rows, np.int64), np.array(parsed.values, np.float64)
@@ -150,9 +168,12 @@ class TargetSamples:
     def read_window(self, at: float, seconds: float) -> SeriesWindow:
         """Every series over the window before `at`."""
         lines = self._times.find_lines(at - seconds, at)
-        stats = aggregate_gauges(self._gauges.read(lines))
-        counters = self._counters.read(lines)
-        increase = measure_increase(counters, self._times.times[lines], start=at - seconds, end=at)
+        stats = join_stats([aggregate_gauges(block) for block in self._gauges.read_blocks(lines)])
+        times = self._times.times[lines]
+        increases = [
+            measure_increase(block, times, start=at - seconds, end=at) for block in self._counters.read_blocks(lines)
+        ]
+        increase = np.concatenate(increases)
         return SeriesWindow(
             family=self.series.family,
             traits=self.series.traits,
@@ -191,7 +212,7 @@ class TargetSamples:
 
     def _add_unknown(self, parsed: ParsedPage, *, at: float) -> None:
         """Add the series of unknown lines, and their values to the page."""
-        lines = self._select_within_limits(parsed.unknown_lines)
+        lines = self._select_within_limits(parsed)
         found = [line for each in lines if (line := page_parser.parse_line(each, errors=self.errors))]
         for line in found:
             names = self._mapped_labels.intersection((*line.labels, *self._labels))
@@ -205,8 +226,11 @@ class TargetSamples:
             for scheme, names in self._label_names.items()
         }
         for line in found:
+            if line.key not in self._known and self.memory_bytes > self._memory_limit:
+                self.errors.add(page_parser.NO_MEMORY, line.line)
+                continue
             if line.key not in self._known:
-                self._known[line.key] = self._add_series(line, mappings)
+                self._known[line.key] = self._add_measured_series(line, mappings)
             value = page_parser.parse_value(line.line, line.end, errors=self.errors, at=at)
             if value is not None and self._known[line.key] != page_parser.IGNORED:
                 parsed.rows.append(self._known[line.key])
@@ -216,19 +240,47 @@ class TargetSamples:
     def _find_pod_labels(self, labels: Iterable[str]) -> set[str]:
         return {name for name in labels if normalize_label(name) in self._pod_labels}
 
-    def _select_within_limits(self, lines: list[bytes]) -> list[bytes]:
+    def _select_within_limits(self, parsed: ParsedPage) -> list[bytes]:
         """Lines beyond the limits are not parsed: a page full of them must not delay other targets."""
-        free = self._find_free()
-        selected = self._cut(lines, max(free.lines, 0), page_parser.TOO_MANY)
+        needed = list(accumulate(self._measure_lines(parsed.unknown_lines)))
+        free = self._find_free(needed[-1])
+        self._memory_limit = self.memory_bytes + free.bytes
+        if (unread := parsed.unknown_count - len(parsed.unknown_lines)) > 0:
+            is_limited = parsed.unknown_count > free.lines
+            self.errors.add(page_parser.TOO_MANY if is_limited else page_parser.NO_MEMORY, times=unread)
+        selected = self._cut(parsed.unknown_lines, max(free.lines, 0), page_parser.TOO_MANY)
+        selected = self._cut(selected, bisect_right(needed, free.bytes), page_parser.NO_MEMORY)
         # A line that is too long is refused by itself and takes nothing from others.
         sizes = (len(line) if len(line) <= page_parser.MAX_LINE_BYTES else 0 for line in selected)
         fitting = bisect_right(list(accumulate(sizes)), free.label_bytes)
         return self._cut(selected, fitting, page_parser.TOO_MUCH_TEXT)
 
+    def _measure_lines(self, lines: Iterable[bytes]) -> Iterator[int]:
+        """The memory that each takes; a series that is on the page twice is kept once."""
+        seen: set[int] = set()
+        for line in lines:
+            key = hash(line[: line.rfind(b"} ")])
+            yield 0 if key in seen else self._measure_line(line)
+            seen.add(key)
+
+    def _measure_line(self, line: bytes) -> int:
+        """The memory that a new series takes."""
+        family = BY_ENCODED_NAME[line[: line.find(b"{")]]
+        values = (8 * family.is_windowed_counter + 4 * family.is_windowed_gauge) * self._capacity
+        text = min(len(line), page_parser.MAX_LINE_BYTES) * (1 if line.isascii() else 4)  # as Python keeps it
+        return LINE_BYTES + text + values * 9 // 8  # with spare columns
+
     def _cut(self, lines: list[bytes], count: int, reason: str) -> list[bytes]:
         if refused := lines[count:]:
             self.errors.add(reason, refused[-1][: page_parser.MAX_LINE_BYTES], times=len(refused))
         return lines[:count]
+
+    def _add_measured_series(self, line: ParsedLine, mappings: Mapping[MetricScheme, LabelMapping]) -> int:
+        rows_before = len(self._series_labels)
+        series = self._add_series(line, mappings)
+        size = _IGNORED_BYTES if series == page_parser.IGNORED else self._measure_line(line.line)
+        self.memory_bytes += size + (len(self._series_labels) - rows_before) * _ROW_BYTES
+        return series
 
     def _add_series(self, line: ParsedLine, mappings: Mapping[MetricScheme, LabelMapping]) -> int:
         family = BY_ENCODED_NAME[line.name]
@@ -314,8 +366,9 @@ class TargetSamples:
         """Drop series without a value in any kept scrape. Ignored lines are dropped too and parsed again if present."""
         is_alive = self._last_page > self._pages - self._capacity
         if is_alive.all():
-            self._known = {key: row for key, row in self._known.items() if row >= 0}
+            self._forget_ignored()
             return
+        before = len(is_alive)
         number = np.cumsum(is_alive) - 1  # the new one
         gauges, counters = is_alive[self._gauge_series], is_alive[self._counter_series]
         self._gauges.keep(np.flatnonzero(gauges))
@@ -325,4 +378,13 @@ class TargetSamples:
         self.series.keep(np.flatnonzero(is_alive))
         self._latest, self._last_page = self._latest[is_alive], self._last_page[is_alive]
         self._floors = self._floors[is_alive]
-        self._known = {key: int(number[row]) for key, row in self._known.items() if row >= 0 and is_alive[row]}
+        self._forget_ignored()
+        self._known = {key: int(number[row]) for key, row in self._known.items() if is_alive[row]}
+        kept = self.memory_bytes - _TARGET_BYTES
+        self.memory_bytes = _TARGET_BYTES + round(kept * len(self.series) / before)  # series of a target are much alike
+
+    def _forget_ignored(self) -> None:
+        """They are parsed again where they still exist: what was refused may be about a node that is known now."""
+        known = {key: row for key, row in self._known.items() if row >= 0}
+        self.memory_bytes -= (len(self._known) - len(known)) * _IGNORED_BYTES
+        self._known = known

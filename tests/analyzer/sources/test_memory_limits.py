@@ -1,0 +1,204 @@
+"""One budget of memory, the limits that follow from it, and what fits into them."""
+
+import asyncio
+import logging
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from bench.scrape_pages import GOLDEN, rename
+from gpusteward.analyzer.active_source import warn_about_limits
+from gpusteward.analyzer.settings.settings import MemorySettings, Settings
+from gpusteward.analyzer.sources.engine.decode import decode_pieces, decode_plain
+from gpusteward.analyzer.sources.engine.label_text_index import DeviceIndex, HolderIndex
+from gpusteward.analyzer.sources.engine.victoriametrics import ExportedSamples, ExportLine
+from gpusteward.analyzer.sources.memory_limits import DEFAULT_LIMITS, MIB, MemoryLimits, RowMemory
+from gpusteward.analyzer.sources.scrape.page_parser import NO_MEMORY, split_lines
+from gpusteward.analyzer.sources.scrape.sample_store import SampleStore, StoreOptions
+from gpusteward.analyzer.sources.usage.row_index import DeviceKey, HolderDetails, HolderKey
+from gpusteward.core.errors import SourceError
+from gpusteward.http.async_connection import AsyncConnection, ReceivedBytes
+from gpusteward.http.errors import HttpError
+from gpusteward.process_memory import read_memory_limit
+from tests.analyzer.sources.scrape.test_page_parser import AT, page
+
+HOLDER = HolderKey("UUID", "GPU_I_ID", "namespace", "pod", "container")
+DETAILS = HolderDetails("Hostname", "gpu", "modelName", "job")
+SMALL = MemoryLimits.of_budget(192 * MIB)
+
+
+def label_text(number: int, *, pod_length: int = 40) -> bytes:
+    """About as long as those of dcgm-exporter."""
+    pod = f"{number:x}".rjust(pod_length, "p")
+    return (
+        f'{{"Hostname":"gpu-node-{number // 8:05}","UUID":"GPU-{number:08x}-aaaa-bbbb-cccc-0123456789ab",'
+        f'"container":"main","gpu":"{number % 8}","modelName":"NVIDIA H100 80GB HBM3","namespace":"team-{number % 50}",'
+        f'"pod":"{pod}","job":"dcgm-exporter"}}'
+    ).encode()
+
+
+def test_the_default_is_the_limit_of_the_container_and_without_one_that_of_the_manifest(tmp_path: Path):
+    assert MemorySettings(budget_bytes=1 << 30).limits == MemoryLimits.of_budget(1 << 30)
+    (tmp_path / "cgroup").write_text("0::/kubepods/pod1/main\n")
+    where = {"proc": tmp_path / "cgroup", "root": tmp_path}
+    assert read_memory_limit(**where) is None
+    folder = tmp_path / "kubepods/pod1/main"
+    folder.mkdir(parents=True)
+    (folder / "memory.max").write_text("max\n")
+    assert read_memory_limit(**where) is None
+    (folder.parent / "memory.max").write_text(f"{600 * MIB}\n")
+    assert read_memory_limit(**where) == 600 * MIB
+    (folder / "memory.max").write_text(f"{500 * MIB}\n")
+    assert read_memory_limit(**where) == 500 * MIB
+    (tmp_path / "cgroup").write_text("5:memory:/kubepods/pod1/main\n0::/\n")
+    old = tmp_path / "memory"
+    old.mkdir()
+    (old / "memory.limit_in_bytes").write_text("9223372036854771712\n")
+    assert read_memory_limit(**where) is None
+    (old / "memory.limit_in_bytes").write_text(f"{400 * MIB}\n")
+    assert read_memory_limit(**where) == 400 * MIB
+
+
+def test_the_shares_fit_into_the_budget():
+    for budget in (192 * MIB, 512 * MIB, 4096 * MIB):
+        limits = MemoryLimits.of_budget(budget)
+        assert 128 * MIB + limits.rows + 3 * limits.response * 0.65 <= budget
+        assert 128 * MIB + limits.store + limits.pages + 5 * limits.page <= budget
+        assert 18 * limits.whole_response <= 0.3 * (budget - 128 * MIB)
+
+
+def add_rows(limits: MemoryLimits, rows: int, *, pod_length: int = 40) -> RowMemory:
+    memory = RowMemory(limits)
+    holders, devices = HolderIndex(HOLDER, memory), DeviceIndex(DeviceKey("UUID", "GPU_I_ID"), memory)
+    for first in range(0, rows, 1000):
+        texts = [label_text(number, pod_length=pod_length) for number in range(first, min(first + 1000, rows))]
+        holders.read_details(texts, DETAILS)
+        holders.add_texts(texts)
+        devices.add_texts(texts)
+    return memory
+
+
+def test_the_default_budget_holds_fifty_thousand_gpus_of_an_engine():
+    per_row = add_rows(DEFAULT_LIMITS, 5_000).taken / 5_000
+    assert 50_000 * per_row < DEFAULT_LIMITS.rows
+    assert per_row > 1_860, "what a row was measured to take"
+
+
+@pytest.mark.parametrize("pod_length", [5, 4_000], ids=["many rows", "long labels"])
+def test_rows_beyond_the_budget_are_refused_with_the_setting_that_helps(pod_length: int):
+    with pytest.raises(SourceError, match=r"raise memory\.budget_bytes .* from 201326592 to 402653184"):
+        add_rows(SMALL, 60_000, pod_length=pod_length)
+
+
+def test_the_rows_of_other_indexes_count_too():
+    memory = RowMemory(SMALL)
+    memory.reserved = SMALL.rows
+    with pytest.raises(SourceError):
+        HolderIndex(HOLDER, memory).add_texts([label_text(1)])
+
+
+def test_what_cannot_be_divided_into_rows_is_refused_before_it_is_decoded():
+    endless = (part for part in [b'{"status":"success","data":{"result":[{"metric":{"a":"', *[b"x" * (1 << 18)] * 20])
+    with pytest.raises(SourceError, match="a part of the response is larger"):
+        list(decode_pieces(endless))
+    with pytest.raises(SourceError, match="a part of the response is larger"):
+        decode_plain(b'{"status":"success","data":{"a":[' + b"[]," * (1 << 20))
+
+
+def test_an_export_with_too_many_series_is_refused():
+    samples = ExportedSamples("x", limit_bytes=100_000)
+    with pytest.raises(SourceError, match=r"raise memory\.budget_bytes"):
+        samples.add([ExportLine(b'{"a":"%d"}' % number, [1.0]) for number in range(1_000)])  # type: ignore[arg-type]
+
+
+def test_lines_are_the_same_however_a_page_is_divided():
+    long = b"x" * 600_000
+    for text in (b"", b"a", b"a\n", b"\n\n", b"a\n\nb\nc", b"a\n" + long + b"\nb\n", long, b"ab\n" * 200_000):
+        assert list(split_lines(text)) == text.split(b"\n")[:-1]
+
+
+def fill(store: SampleStore, target: str, series: int, *, at: float = AT) -> dict[str, int]:
+    """The errors of a target with so many series."""
+    text = "".join(page(f"{target}-{number}", UUID=f"{target}-{number}") for number in range(series // 2))
+    store.ingest(target, text.encode(), at)
+    return dict(store.describe_target(target).error_counts)
+
+
+def test_the_default_budget_holds_a_thousand_scraped_nodes_of_eight_gpus():
+    store = SampleStore(StoreOptions(interval=15, keep_seconds=3600))
+    for node in range(10):
+        store.ingest(f"node-{node}", rename(GOLDEN.read_bytes(), node), AT)
+    assert 100 * store.memory_bytes < DEFAULT_LIMITS.store
+    assert 100 * store.memory_bytes > 207_000_000, "what they were measured to take"
+
+
+def test_series_beyond_the_budget_are_left_out_and_counted():
+    store = SampleStore(StoreOptions(interval=15, keep_seconds=3600, limits=SMALL))
+    errors = fill(store, "a", 20_000)
+    assert set(errors) == {NO_MEMORY}
+    assert store.series * 1_000 < SMALL.target
+
+
+def test_a_target_that_needs_little_finds_room_however_many_hostile_ones_came_first():
+    store = SampleStore(StoreOptions(interval=15, keep_seconds=3600, limits=SMALL))
+    for number in range(40):
+        fill(store, f"hostile-{number}", 20_000)
+    assert fill(store, "honest", 200) == {}
+    assert store.describe_target("honest").series == 200
+
+
+def test_targets_of_the_same_size_do_not_displace_each_other():
+    store = SampleStore(StoreOptions(interval=15, keep_seconds=3600, limits=SMALL))
+    for number in range(60):
+        fill(store, f"node-{number}", 1_000)
+    assert store.describe_target("node-0").series == 1_000
+    assert store.describe_target("node-59").error_counts[NO_MEMORY] == 1_000
+
+
+def test_the_largest_of_many_responses_is_refused():
+    async def receive() -> list[str]:
+        loop = asyncio.get_running_loop()
+        shared = ReceivedBytes(1_000_000)
+
+        async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            size = int((await reader.readuntil(b"\r\n\r\n")).split()[1][1:])
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+            with closing(writer), suppress(ConnectionError):
+                for _ in range(10):
+                    writer.write(b"x" * (size // 10))
+                    await writer.drain()
+                    await asyncio.sleep(0.01)
+
+        async def fetch(port: int, size: int) -> str:
+            _, connection = await loop.create_connection(
+                lambda: AsyncConnection(limit_bytes=10_000_000, received=shared), "127.0.0.1", port
+            )
+            try:
+                response = await connection.get(f"/{size}", {})
+                return str(sum(map(len, response.chunks)))
+            except HttpError as error:
+                return str(error)
+            finally:
+                connection.close()
+
+        server = await asyncio.start_server(respond, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        got = await asyncio.gather(*(fetch(port, size) for size in (2_000_000, 90_000, 1_500_000, 80_000)))
+        again = await fetch(port, 900_000)
+        server.close()
+        await asyncio.sleep(0.05)  # until the connections are closed
+        return [*got, again]
+
+    large, small, other, tiny, again = asyncio.run(receive())
+    assert (small, tiny, again) == ("90000", "80000", "900000")
+    assert "and this is the largest" in large
+    assert "and this is the largest" in other
+
+
+def test_a_limit_that_exceeds_the_budget_is_used_and_logged(caplog: pytest.LogCaptureFixture):
+    settings = Settings(prometheus={"response_limit_bytes": 256 * MIB}, scrape={"series_limit": 1_000_000})
+    with caplog.at_level(logging.WARNING, logger="gpusteward"):
+        warn_about_limits(settings, DEFAULT_LIMITS)
+    logged = [vars(record)["facts"]["setting"] for record in caplog.records]
+    assert logged == ["prometheus.response_limit_bytes", "scrape.series_limit"]
