@@ -21,8 +21,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import trustme
-
 START_SECONDS = 90.0
 ETCD_PORT, PEER_PORT, API_PORT = 2379, 2380, 6443
 ADMIN_TOKEN = "token-of-the-administrator"  # only ever sent to a server on the loopback
@@ -139,6 +137,8 @@ def _kwok_flags(folder: Path) -> list[str]:
 
 def write_credentials(folder: Path, address: str) -> None:
     """A certificate authority, the server's certificate and key, and a kubeconfig of an administrator."""
+    import trustme  # here, because every test process loads this module
+
     authority = trustme.CA()
     certificate = authority.issue_cert(address)
     authority.cert_pem.write_to_path(str(folder / "ca.crt"))
