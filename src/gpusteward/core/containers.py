@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import lru_cache
 
 USER_LABELS = (
@@ -15,6 +16,18 @@ USER_LABELS = (
 """Pod labels with the user of the pod; the first one present counts."""
 
 
+class OwnerEvidence(StrEnum):
+    """How the owner of a pod is known; the weakest first. Only one that was read may be acted on."""
+
+    UNKNOWN = "unknown"  # nobody names an owner: the pod stands for it
+    DERIVED = "derived"  # from names or labels of the pod
+    REFERENCE = "reference"  # an owner reference names it; it was not read, and may have an owner itself
+    READ = "read"  # from the API server, with its uid
+
+
+EVIDENCE_ORDER = tuple(OwnerEvidence)
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """The root owner of a pod, as far as it is known: the object that was deployed."""
@@ -23,6 +36,8 @@ class Workload:
     namespace: str
     name: str
     cluster: str = ""  # empty: the only one, or unknown
+    evidence: OwnerEvidence = field(default=OwnerEvidence.REFERENCE, compare=False)
+    uid: str = field(default="", compare=False)  # empty: not known
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ token is sent only over TLS.
 """
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -25,6 +26,12 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 RESPONSE_LIMIT_BYTES = 64 << 20  # 250 pods of 20 KB are 5 MB; a response of ten times that is not a list of pods
 LINE_LIMIT_BYTES = 8 << 20  # etcd keeps no object over 1.5 MiB; escaped as JSON it can grow
 _OBJECT_STATUSES = (400, 404, 405, 406)  # other errors are those of the server, and would occur for any path
+_RESOURCE = re.compile(
+    r"^/(?:api|apis/(?P<group>[^/]+))/[^/]+/(?:namespaces/[^/]+/)?(?P<resource>[^/]+)(?:/(?P<name>[^/]+))?"
+)
+JSON = "application/json"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+"""Only the metadata of the objects of a list."""
 _T = TypeVar("_T")
 
 
@@ -62,6 +69,7 @@ class ApiServer:
         token_path: Path | None = None,
         ca_path: Path | None = None,
         timeout_seconds: float = 10.0,
+        user_agent: str = "gpusteward-agent",
     ) -> None:
         """Raises ConfigurationError if `url` is not a plain http or https URL."""
         self.url = url.rstrip("/")
@@ -69,9 +77,17 @@ class ApiServer:
         self._token_file = TokenFile(token_path, setting="the service account token") if token_path else None
         self._ca_path = ca_path
         self._timeout_seconds = timeout_seconds
+        self._user_agent = user_agent
 
     @classmethod
-    def from_cluster(cls, environ: Mapping[str, str], *, account: Path = SERVICE_ACCOUNT) -> "ApiServer":
+    def from_cluster(
+        cls,
+        environ: Mapping[str, str],
+        *,
+        account: Path = SERVICE_ACCOUNT,
+        timeout_seconds: float = 10.0,
+        user_agent: str = "gpusteward-agent",
+    ) -> "ApiServer":
         """The API server of the cluster this pod runs in. Raises SourceError outside of a cluster."""
         host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "443")
         if not host:
@@ -79,9 +95,15 @@ class ApiServer:
         if not (account / "token").exists():
             raise SourceError(messages.NO_TOKEN_MOUNTED, path=account / "token")
         host = f"[{host}]" if ":" in host else host
-        return cls(f"https://{host}:{port}", token_path=account / "token", ca_path=account / "ca.crt")
+        return cls(
+            f"https://{host}:{port}",
+            token_path=account / "token",
+            ca_path=account / "ca.crt",
+            timeout_seconds=timeout_seconds,
+            user_agent=user_agent,
+        )
 
-    def read_json(self, path: str, kind: type[_T], *, limit_bytes: int | None = None) -> _T:
+    def read_json(self, path: str, kind: type[_T], *, limit_bytes: int | None = None, accept: str = JSON) -> _T:
         """Fetch a path and decode it.
 
         Raises SourceError: ObjectError if only this path cannot be read, GoneError for 410, TooLargeError.
@@ -91,7 +113,7 @@ class ApiServer:
             self._open_client() as client,
             self._translate_errors(path),
             client.send(
-                self._make_request(path), timeout_seconds=self._timeout_seconds, limit_bytes=limit_bytes
+                self._make_request(path, accept), timeout_seconds=self._timeout_seconds, limit_bytes=limit_bytes
             ) as response,
         ):
             self._check_status(path, response)
@@ -130,8 +152,8 @@ class ApiServer:
         with contextlib.closing(HttpClient(self._url, tls=tls)) as client:
             yield client
 
-    def _make_request(self, path: str) -> Request:
-        headers = {"Accept": "application/json", "User-Agent": "gpusteward-agent"}
+    def _make_request(self, path: str, accept: str = JSON) -> Request:
+        headers = {"Accept": accept, "User-Agent": self._user_agent}
         if self._token_file is not None and self._url.is_tls:
             token = self._token_file.read()
             if not is_token(token):
@@ -220,7 +242,14 @@ def _without_query(path: str) -> str:
 
 
 def _missing_rule(path: str) -> Message:
-    return messages.CONFIG_MAP_RULE if "/configmaps/" in path else messages.POD_RULE
+    """What the service account needs to read this path."""
+    if "/configmaps/" in path:
+        return messages.CONFIG_MAP_RULE
+    resource = _RESOURCE.search(path)
+    if resource is None or path == "/api/v1/pods":
+        return messages.POD_RULE
+    verbs = '"get"' if resource["name"] else '"get", "list"'
+    return messages.RESOURCE_RULE.fill(group=resource["group"] or "", resource=resource["resource"], verbs=verbs)
 
 
 def _read_message(response: Response) -> str:

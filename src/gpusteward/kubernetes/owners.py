@@ -1,4 +1,4 @@
-"""The workload of a pod, derived from the pod alone (pure).
+"""The workload of a pod, from the pod alone (pure).
 
 The agent may read only pods, so it derives the workload from the pod's owner reference, labels and naming conventions.
 The analyzer, which may read owners, follows the owner references further.
@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gpusteward.core.containers import Workload
+from gpusteward.core.containers import OwnerEvidence, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,8 @@ _BY_LABEL = (
 )
 """Labels that a custom resource sets on its pods, whatever objects are between them; the outermost first."""
 
-_NOTEBOOK_LABEL = "notebook-name"  # too common a name to be trusted on other pods than those of a StatefulSet
+_NOTEBOOK_LABEL = "notebook-name"  # too common a name to be trusted on any pod
+_LONG_NOTEBOOK = "nb-"
 _RAY_KIND_LABEL, _RAY_NAME_LABEL = "ray.io/originated-from-crd", "ray.io/originated-from-cr-name"
 _HASH_LABELS = (("rollouts-pod-template-hash", "Rollout"), ("pod-template-hash", "Deployment"))
 
@@ -38,13 +39,25 @@ _CRON_MINUTES = range(26_000_000, 45_000_000)
 that a user named with eight digits of this range is mistaken for a CronJob's."""
 
 
+_DERIVED_KINDS = frozenset(
+    (*(kind for _, kind in (*_BY_LABEL, *_HASH_LABELS)), "CronJob", "Notebook", "RayJob", "RayService")
+)
+
+
+def weigh_reported(kind: str) -> OwnerEvidence:
+    """Of a workload that an agent reports by kind and name: no pod is owned by one of these kinds directly."""
+    return OwnerEvidence.DERIVED if kind in _DERIVED_KINDS else OwnerEvidence.REFERENCE
+
+
 def find_workload(namespace: str, pod: str, *, owners: Sequence[Owner], labels: Mapping[str, str]) -> Workload:
-    """The outermost owner that the pod itself names; a pod without an owner is its own workload."""
+    """The outermost owner that the pod itself names, marked as derived if its owner reference names another object; a
+    pod without an owner is its own workload."""
     owner = next((each for each in owners if each.controller and each.name), None)
     if owner is None or owner.kind == "Node":  # a mirror of a static pod
         return Workload("Pod", namespace, pod)
     kind, name = _from_labels(owner, labels) or _from_owner(owner, labels)
-    return Workload(kind, namespace, name)
+    is_named = (kind, name) == (owner.kind, owner.name)
+    return Workload(kind, namespace, name, evidence=OwnerEvidence.REFERENCE if is_named else OwnerEvidence.DERIVED)
 
 
 def _from_labels(owner: Owner, labels: Mapping[str, str]) -> tuple[str, str] | None:
@@ -53,9 +66,15 @@ def _from_labels(owner: Owner, labels: Mapping[str, str]) -> tuple[str, str] | N
             return kind, name
     if labels.get(_RAY_KIND_LABEL) and labels.get(_RAY_NAME_LABEL):
         return labels[_RAY_KIND_LABEL], labels[_RAY_NAME_LABEL]
-    if owner.kind == "StatefulSet" and (name := labels.get(_NOTEBOOK_LABEL)):
-        return "Notebook", name
+    if owner.kind == "StatefulSet" and _is_notebook(owner.name, labels.get(_NOTEBOOK_LABEL, "")):
+        return "Notebook", labels[_NOTEBOOK_LABEL]
     return None
+
+
+def _is_notebook(stateful_set: str, notebook: str) -> bool:
+    """Kubeflow names the StatefulSet after the notebook, or `nb-...` if that is too long; a chart that sets the same
+    label does not."""
+    return bool(notebook) and (stateful_set == notebook or stateful_set.startswith(_LONG_NOTEBOOK))
 
 
 def _from_owner(owner: Owner, labels: Mapping[str, str]) -> tuple[str, str]:

@@ -1,5 +1,7 @@
 """Texts of the command line: errors, hints, and what the commands print."""
 
+from collections.abc import Mapping
+
 from gpusteward.core.messages import Message
 
 # Servers that cannot be reached; `peer` is one of these
@@ -195,6 +197,15 @@ IDLE_SINCE = Message("idle since", "空闲始于")
 IDLE_SINCE_TEXT = Message("{at} ({length})", "{at}（{length}）")
 FINDING = Message("finding", "发现")
 HIGHEST_STEP = Message("highest step", "处置上限")
+OWNER = Message("owner", "所有者")
+UNREAD_OWNERS: Mapping[str, Message] = {
+    "derived": Message(
+        "derived from names or labels of its pods, not read from the API server",
+        "由 Pod 的名称或标签推断，未从 API server 读取",
+    ),
+    "unknown": Message("not known: each pod stands for itself", "未知：每个 Pod 单独计算"),
+}
+"""Where nobody has read it, and no owner reference names it."""
 PROOF = Message("proof", "测量方式")
 NODES = Message("nodes", "节点")
 WINDOW = Message("window", "窗口")

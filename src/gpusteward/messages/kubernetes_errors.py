@@ -51,6 +51,11 @@ POD_RULE = Message(
     'the service account needs a ClusterRole with resources ["pods"], verbs ["get", "list", "watch"]',
     '服务账号需要 ClusterRole：resources ["pods"]，verbs ["get", "list", "watch"]',
 )
+RESOURCE_RULE = Message(
+    'the service account needs a ClusterRole with apiGroups ["{group}"], resources ["{resource}"], verbs [{verbs}]',
+    '服务账号需要 ClusterRole：apiGroups ["{group}"]，resources ["{resource}"]，verbs [{verbs}]',
+)
+REPLACED = Message("{path} is another pod of the same name by now", "{path} 现在是另一个同名的 Pod")
 OWNERS_REQUIRED = Message(
     "kubernetes.owners is always, but there is {reason}; set kubernetes.api_url",
     "kubernetes.owners 设为 always，但{reason}；请设置 kubernetes.api_url",

@@ -13,7 +13,7 @@ from gpusteward.analyzer.judge.reasons import explain_workload, render_finding
 from gpusteward.analyzer.judge.rules import Rules
 from gpusteward.analyzer.judge.states import name_states
 from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, STATES, STEPS, Codes, Column, VerdictTable
-from gpusteward.core.containers import Container, Workload
+from gpusteward.core.containers import EVIDENCE_ORDER, Container, OwnerEvidence, Workload
 from gpusteward.core.messages import Language
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Activity, WorkloadVerdict
@@ -87,13 +87,21 @@ class WorkloadTable:
         order, begins = self._order
         return order[begins[number] : begins[number + 1]]
 
+    def find_owner(self, number: int) -> Workload:
+        """The workload with the weakest evidence of its pods; with a uid if all of them name the same one."""
+        held = (self.verdicts.usage.allocations[row].container.workload for row in self.rows(number).tolist())
+        evidence = {(OwnerEvidence.UNKNOWN, "") if one is None else (one.evidence, one.uid) for one in held}
+        uids = {uid for _, uid in evidence}
+        weakest = min((each for each, _ in evidence), key=EVIDENCE_ORDER.index)
+        return Workload(*self.keys[number], evidence=weakest, uid=uids.pop() if len(uids) == 1 else "")
+
     def verdict(self, number: int, *, language: Language = "en") -> WorkloadVerdict:
         """The verdict on one workload, with its reasons."""
         gpus, idle, unknown = (float(counts[number]) for counts in (self.gpus, self.idle_gpus, self.unknown_gpus))
         score, idle_since = float(self.score[number]), float(self.idle_since[number])
         rows = self.rows(number)
         draft = WorkloadVerdict(
-            Workload(*self.keys[number]),
+            self.find_owner(number),
             ACTIVITIES[self.activity[number]],
             STATES[self.state[number]],
             None if np.isnan(score) else score,

@@ -38,7 +38,7 @@ KEYS = (
     *("kind", "namespace", "name", "finding", "signature", "gpus", "idle_gpus", "unknown_gpus"),
     *("score", "idle_since", "idle_seconds", "idle_cost_7d", "currency", "proof"),
     *("workload", "users", "models", "nodes", "allocations", "idle_allocations"),
-    *("idle_cost_per_hour", "idle_cost", "cluster"),
+    *("idle_cost_per_hour", "idle_cost", "cluster", "owner_evidence"),
 )
 
 IdleRow = Mapping[str, Any]
@@ -135,6 +135,7 @@ def _describe(row: Row, at: float | None) -> IdleRow:
     began = get_time(row, "idle_since")
     return {
         **{key: get_text(row, key) for key in ("kind", "namespace", "name", "cluster", "signature", "proof")},
+        "owner_evidence": get_text(row, "owner_evidence"),
         **{key: get_number(row, key) or 0 for key in ("gpus", "idle_gpus", "unknown_gpus")},
         **{key: get_texts(row, key) for key in ("users", "models", "nodes")},
         **{key: get_count(row, key) for key in ("allocations", "idle_allocations", "nodes_total")},

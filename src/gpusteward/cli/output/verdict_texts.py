@@ -97,6 +97,8 @@ def describe_verdict(detail: Row, language: Language) -> Iterator[Line]:
     if get_text(workload, "activity") != Activity.UNKNOWN:
         yield Line(translate(PROOFS, get_text(workload, "proof"), language), messages.PROOF.text(language))
     yield Line(translate(STEPS, get_text(workload, "highest_step"), language), messages.HIGHEST_STEP.text(language))
+    if owner := messages.UNREAD_OWNERS.get(get_text(workload, "owner_evidence")):
+        yield Line(owner.text(language), messages.OWNER.text(language))
     yield Line(", ".join(get_texts(detail, "nodes")) or quantities.UNKNOWN, messages.NODES.text(language))
     window = quantities.duration(get_number(stamp, "window_seconds"))
     yield Line(

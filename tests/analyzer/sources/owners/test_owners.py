@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from gpusteward.analyzer.sources.owners.cluster_owners import (
+    CACHE_SECONDS,
     REQUESTS_PER_CYCLE,
     SECONDS_PER_CYCLE,
     ClusterOwners,
     open_owners,
 )
-from gpusteward.analyzer.sources.owners.owner_resolver import CACHE_SECONDS, RETRY_SECONDS
+from gpusteward.analyzer.sources.owners.owner_resolver import RETRY_SECONDS
 from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.containers import Container, Workload
@@ -91,15 +92,7 @@ def test_the_api_is_preferred_to_the_workload_that_metrics_name(cluster: FakeObj
             workloads(owners.resolve_owners(table("ray-1", "ray-2", workload=reported)))
             == [Workload("RayJob", "ml", "rj")] * 2
         )
-    assert len(cluster.requests) == 3  # one of the pods, and each owner once
-
-
-def test_a_deployment_that_metrics_name_is_read_without_its_pods(cluster: FakeObjects):
-    cluster.add("/apis/apps/v1/namespaces/ml/deployments/web", "serving.kserve.io/v1beta1", "InferenceService", "llm")
-    reported = Workload("Deployment", "ml", "web")
-    found = ClusterOwners(ApiServer(cluster.url)).resolve_owners(table("web-1", "web-2", workload=reported))
-    assert workloads(found) == [Workload("InferenceService", "ml", "llm")] * 2
-    assert len(cluster.requests) == 2
+    assert len(cluster.requests) == 4  # each pod and each owner once
 
 
 def test_the_workload_that_metrics_name_stays_if_the_api_cannot_confirm_it(cluster: FakeObjects):

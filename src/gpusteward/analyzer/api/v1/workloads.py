@@ -90,6 +90,14 @@ class Workload:
     cost_micros_per_hour: Annotated[int | None, Field(description="Of everything it holds.")]
     idle_cost_micros_per_hour: Annotated[int | None, Field(description="Of its idle GPUs; null without any.")]
     idle_cost_micros: Annotated[int | None, Field(description="Of its idle GPUs since they are idle.")]
+    owner_evidence: Annotated[
+        Literal["read", "reference", "derived", "unknown"],
+        Field(
+            description="How it is known that this object owns the pods: read from the API server by uid; named by an "
+            "owner reference; derived from names or labels of the pods; unknown: the pod stands for its owner."
+        ),
+    ]
+    owner_uid: Annotated[str, Field(description="Empty where it was not read, or differs between the pods.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +183,7 @@ class WorkloadView:
         table = self._table
         key = table.keys[number]
         facts, nodes = self._facts, self._facts.nodes(number)
+        owner = table.find_owner(number)
         return Workload(
             cluster=key.cluster,
             kind=key.kind,
@@ -201,6 +210,8 @@ class WorkloadView:
             cost_micros_per_hour=_micros(facts.cost_per_hour, number),
             idle_cost_micros_per_hour=_micros(facts.idle_cost_per_hour, number),
             idle_cost_micros=_micros(facts.idle_cost, number),
+            owner_evidence=owner.evidence.value,
+            owner_uid=owner.uid,
         )
 
     def sum_idle_cost(self) -> int | None:

@@ -1,31 +1,32 @@
 """Adds the root owner of every pod to a usage table, from the Kubernetes API.
 
-Owners of a pod never change, so they are cached: only new pods and workloads cost requests. A pod whose owner cannot
-be read keeps the workload that its metrics name; others are not affected.
+Every pod is read, by its uid where the metrics name it: pods of the same name, or of a workload of the same name, may
+have different owners. What was read is cached, so only new pods cost requests; where many are new in a namespace, its
+pods are listed. A pod that cannot be read keeps the workload that its metrics name; others are not affected.
 
 The API server knows the pods of one cluster. Where the metrics name several, only those of `kubernetes.cluster` are
 looked up: the same names may exist in each of them.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from pathlib import Path
 
+from gpusteward.analyzer.sources.owners.owner_resolver import CACHE_SECONDS as OWNER_SECONDS
 from gpusteward.analyzer.sources.owners.owner_resolver import (
-    CACHE_SECONDS,
     RETRY_SECONDS,
     Budget,
     OwnerResolver,
     PodName,
+    PodOwner,
     ResolvedOwner,
 )
 from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
 from gpusteward.analyzer.tables import UsageTable
-from gpusteward.core.containers import Workload
+from gpusteward.core.containers import Container
 from gpusteward.core.errors import ConfigurationError, SourceError
-from gpusteward.core.usages import AllocationKey
-from gpusteward.kubernetes.api import ApiServer, ObjectError
+from gpusteward.kubernetes.api import SERVICE_ACCOUNT, ApiServer, ObjectError
 from gpusteward.logs import Log
 from gpusteward.messages import kubernetes_errors as messages
 
@@ -34,36 +35,50 @@ log = Log(__name__)
 REQUESTS_PER_CYCLE = 400
 SECONDS_PER_CYCLE = 30.0
 """Many new pods, or a slow API server, are resolved over several cycles instead of delaying one."""
+USER_AGENT = "gpusteward-analyzer"
+CACHE_SECONDS = 3600.0
+LIST_FROM = 50
+"""From so many new pods of a namespace on, its pods are listed instead of read one by one."""
 _FORBIDDEN = 403
-_Subject = TypeVar("_Subject", PodName, Workload)
 
 
-def open_owners(settings: KubernetesSettings, environ: Mapping[str, str]) -> "ClusterOwners":
+def open_owners(
+    settings: KubernetesSettings, environ: Mapping[str, str], *, account: Path = SERVICE_ACCOUNT
+) -> "ClusterOwners":
     """Owners from the API server of the settings, or of this cluster, or from none.
 
     Raises ConfigurationError if the settings require an API server and there is none.
     """
     if settings.owners == "never":
         return ClusterOwners(None)
-    if settings.api_url:
-        return ClusterOwners(
-            ApiServer(settings.api_url, timeout_seconds=settings.timeout), own_cluster=settings.cluster
-        )
     try:
-        return ClusterOwners(ApiServer.from_cluster(environ), own_cluster=settings.cluster)
+        return ClusterOwners(_open_api(settings, environ, account), own_cluster=settings.cluster)
     except SourceError as error:
         if settings.owners == "always":
             raise ConfigurationError(messages.OWNERS_REQUIRED, reason=error) from error
         return ClusterOwners(None)
 
 
+def _open_api(settings: KubernetesSettings, environ: Mapping[str, str], account: Path) -> ApiServer:
+    """Raises SourceError if there is none."""
+    timeout = settings.timeout
+    if not settings.api_url:
+        return ApiServer.from_cluster(environ, account=account, timeout_seconds=timeout, user_agent=USER_AGENT)
+    token, ca = (Path(name) if name else None for name in (settings.token_file, settings.ca_file))
+    if token is None and ca is None and (account / "token").exists():
+        token, ca = account / "token", account / "ca.crt"  # only a server with a certificate of this cluster gets it
+    return ApiServer(settings.api_url, token_path=token, ca_path=ca, timeout_seconds=timeout, user_agent=USER_AGENT)
+
+
 @dataclass(frozen=True, slots=True)
-class _CacheEntry:
-    """`owner`: the last one that could be read. `refresh_at` comes sooner after a failure."""
+class _CachedPod:
+    """`read`: what the pod said when it could be read last. `refresh_at` comes sooner after a failure."""
 
     requested_at: float
     refresh_at: float
-    owner: ResolvedOwner | None
+    read: PodOwner | None
+    owner: ResolvedOwner | None = None
+    follow_at: float = 0.0  # when its owners are looked up again
 
 
 class ClusterOwners:
@@ -77,29 +92,28 @@ class ClusterOwners:
         self._own_cluster = own_cluster
         self._cluster: str | None = own_cluster  # whose pods are looked up in this cycle; None: those of no cluster
         self._clock = clock
-        self._pods: dict[PodName, _CacheEntry] = {}
-        self._workloads: dict[Workload, _CacheEntry] = {}  # by the workload that the metrics name
+        self._pods: dict[PodName, _CachedPod] = {}
+        self._pod_names: dict[PodName, PodName] = {}  # without uid -> as in the last table
         self._annotation_budget = _new_budget()
         self._failure = ""
+        self._not_listed: dict[str, float] = {}  # namespaces whose pods cannot be listed, and until when
         self._forbidden: set[str] = set()  # namespaces that were logged
 
     def resolve_owners(self, table: UsageTable) -> UsageTable:
         """The same table with the root owner of every pod that could be read."""
-        resolver = self._resolver
-        if resolver is None:
+        if self._resolver is None:
             return table
         self._choose_cluster(table)
-        pods, workloads = _list_subjects(each for each in table.allocations if each.cluster == self._cluster)
-        self._expire(pods, workloads)
-        resolver.expire_cache()
-        self._annotation_budget, budget = _new_budget(), _new_budget()
-        self._refresh(self._pods, pods, resolver.resolve_pod, budget)
-        self._refresh(
-            self._workloads,
-            workloads,
-            lambda each, left: resolver.resolve_workload(each, workloads[each], left),
-            budget,
-        )
+        pods = {
+            _pod_of(each.container): None
+            for each in table.allocations
+            if each.cluster == self._cluster and each.container.namespace and each.container.pod
+        }
+        self._pod_names = {pod._replace(uid=""): pod for pod in pods}
+        self._expire(pods)
+        self._resolver.expire_cache()
+        self._annotation_budget = _new_budget()
+        self._refresh(self._resolver, list(pods), _new_budget())
         return self._with_owners(table)
 
     def _choose_cluster(self, table: UsageTable) -> None:
@@ -118,69 +132,96 @@ class ClusterOwners:
         is in another cluster."""
         if self._resolver is None or not namespace or not pod or cluster != self._cluster:
             return ""
-        name = PodName(namespace, pod)
-        self._refresh(self._pods, [name], self._resolver.resolve_pod, self._annotation_budget)
+        name = self._pod_names.get(PodName(namespace, pod), PodName(namespace, pod))
+        self._refresh(self._resolver, [name], self._annotation_budget)
         entry = self._pods.get(name)
         return entry.owner.notify_annotation if entry and entry.owner else ""
 
     def _with_owners(self, table: UsageTable) -> UsageTable:
-        resolved = [self._with_owner(allocation) for allocation in table.allocations]
-        is_same = all(new is old for new, old in zip(resolved, table.allocations, strict=True))
-        return table if is_same else replace(table, allocations=resolved)
+        containers: dict[Container, Container] = {}  # several GPUs may belong to one
+        for container in (each.container for each in table.allocations):
+            if container not in containers:
+                containers[container] = self._with_owner(container)
+        pairs = [(each, containers[each.container]) for each in table.allocations]
+        if all(container is each.container for each, container in pairs):
+            return table
+        resolved = [
+            each if container is each.container else replace(each, container=container) for each, container in pairs
+        ]
+        return replace(table, allocations=resolved)
 
-    def _with_owner(self, allocation: AllocationKey) -> AllocationKey:
-        container = allocation.container
-        if container.cluster != self._cluster:
-            return allocation
-        reported = container.workload
-        entry = self._pods.get(_pod_of(allocation)) if reported is None else self._workloads.get(reported)
+    def _with_owner(self, container: Container) -> Container:
+        entry = self._pods.get(_pod_of(container)) if container.cluster == self._cluster else None
         if entry is None or entry.owner is None:
-            return allocation
-        owner = replace(entry.owner.workload, cluster=container.cluster)
-        return allocation if owner == reported else replace(allocation, container=replace(container, workload=owner))
+            return container
+        return replace(container, workload=replace(entry.owner.workload, cluster=container.cluster))
 
-    def _refresh(
-        self,
-        cache: dict[_Subject, _CacheEntry],
-        subjects: Collection[_Subject],
-        resolve: Callable[[_Subject, Budget], ResolvedOwner],
-        budget: Budget,
-    ) -> None:
-        """New subjects come first, so that those that cannot be read never delay them."""
+    def _refresh(self, resolver: OwnerResolver, pods: Sequence[PodName], budget: Budget) -> None:
+        """New pods come first, so that those that cannot be read never delay them."""
         try:
-            for subject in self._list_due(cache, subjects):
-                if budget.is_spent:
-                    return
-                cache[subject] = self._request(subject, resolve, cache.get(subject), budget)
+            for namespace, due in _group_by_namespace(self._list_due(pods)).items():
+                left = self._list(resolver, namespace, due, budget) if len(due) >= LIST_FROM else due
+                for pod in left:
+                    if budget.is_spent:
+                        return
+                    self._request(resolver, pod, budget)
+            for pod in pods:
+                self._follow(resolver, pod, budget)
             self._failure = ""
         except SourceError as error:  # of the server itself: further requests would fail too
             if str(error) != self._failure:
                 self._failure = str(error)
                 log.warning("owners_unreadable", reason=error)
 
-    def _list_due(self, cache: Mapping[_Subject, _CacheEntry], subjects: Collection[_Subject]) -> list[_Subject]:
+    def _list_due(self, pods: Sequence[PodName]) -> list[PodName]:
         now = self._clock()
-        cached = {each: cache[each] for each in subjects if each in cache}
-        due = [each for each, entry in cached.items() if entry.refresh_at <= now]
-        new = [each for each in subjects if each not in cached]
-        return new + sorted(due, key=lambda each: cached[each].requested_at)
+        new = [pod for pod in pods if pod not in self._pods]
+        due = [pod for pod in pods if pod in self._pods and self._pods[pod].refresh_at <= now]
+        return new + sorted(due, key=lambda pod: self._pods[pod].requested_at)
 
-    def _request(
-        self,
-        subject: _Subject,
-        resolve: Callable[[_Subject, Budget], ResolvedOwner],
-        before: _CacheEntry | None,
-        budget: Budget,
-    ) -> _CacheEntry:
-        """A known owner is kept if it cannot be read later. Raises SourceError if the server cannot be reached."""
+    def _list(self, resolver: OwnerResolver, namespace: str, due: list[PodName], budget: Budget) -> list[PodName]:
+        """Read many pods of a namespace at once. Those that are left, because they cannot be listed."""
         now = self._clock()
+        if self._not_listed.get(namespace, 0.0) > now:
+            return due
         try:
-            owner = resolve(subject, budget)
+            found = resolver.list_pods(namespace, budget)
         except ObjectError as error:
-            self._log_unreadable(subject.namespace, error)
-            return _CacheEntry(now, now + RETRY_SECONDS, before.owner if before else None)
-        self._forbidden.discard(subject.namespace)
-        return _CacheEntry(now, now + CACHE_SECONDS, owner)
+            self._not_listed[namespace] = now + CACHE_SECONDS
+            self._log_unreadable(namespace, error)
+            return due
+        for pod in due:
+            if pod in found:
+                self._keep(pod, found[pod])
+        return [pod for pod in due if pod not in found]
+
+    def _request(self, resolver: OwnerResolver, pod: PodName, budget: Budget) -> None:
+        """What is known of a pod is kept if it cannot be read later. Raises SourceError if the server cannot be
+        reached."""
+        now, before = self._clock(), self._pods.get(pod)
+        try:
+            read = resolver.read_pod(pod, budget)
+        except ObjectError as error:
+            self._log_unreadable(pod.namespace, error)
+            failed = before or _CachedPod(now, now, None)
+            self._pods[pod] = replace(failed, requested_at=now, refresh_at=now + RETRY_SECONDS)
+            return
+        self._forbidden.discard(pod.namespace)
+        owner = resolver.follow_owners(read, budget)  # before it is kept: a failing server leaves no half of a chain
+        self._keep(pod, read, owner)
+
+    def _keep(self, pod: PodName, read: PodOwner, owner: ResolvedOwner | None = None) -> None:
+        now = self._clock()
+        follow_at = now + OWNER_SECONDS if owner else 0.0
+        self._pods[pod] = _CachedPod(now, now + CACHE_SECONDS, read, owner, follow_at)
+
+    def _follow(self, resolver: OwnerResolver, pod: PodName, budget: Budget) -> None:
+        """An owner may lose its own owner while its pods run."""
+        entry = self._pods.get(pod)
+        if entry is None or entry.read is None or entry.follow_at > self._clock() or budget.is_spent:
+            return
+        owner = resolver.follow_owners(entry.read, budget)
+        self._pods[pod] = replace(entry, owner=owner, follow_at=self._clock() + OWNER_SECONDS)
 
     def _log_unreadable(self, namespace: str, error: ObjectError) -> None:
         """A deleted pod is not worth a warning; a namespace that may not be read is, once."""
@@ -190,34 +231,23 @@ class ClusterOwners:
         self._forbidden.add(namespace)
         log.warning("owners_unreadable", namespace=namespace, reason=error)
 
-    def _expire(self, pods: set[PodName], workloads: Mapping[Workload, PodName]) -> None:
+    def _expire(self, pods: Collection[PodName]) -> None:
         """Entries in use stay until there is a newer one."""
         oldest = self._clock() - CACHE_SECONDS
         self._pods = {pod: each for pod, each in self._pods.items() if pod in pods or each.requested_at > oldest}
-        self._workloads = {
-            name: each for name, each in self._workloads.items() if name in workloads or each.requested_at > oldest
-        }
-        self._forbidden &= {pod.namespace for pod in pods} | {workload.namespace for workload in workloads}
+        self._forbidden &= {pod.namespace for pod in pods}
 
 
 def _new_budget() -> Budget:
     return Budget(REQUESTS_PER_CYCLE, SECONDS_PER_CYCLE)
 
 
-def _list_subjects(allocations: Iterable[AllocationKey]) -> tuple[set[PodName], dict[Workload, PodName]]:
-    """Pods without a workload, and the workloads that metrics name, each with one of its pods."""
-    pods: set[PodName] = set()
-    workloads: dict[Workload, PodName] = {}
-    for allocation in allocations:
-        pod, workload = _pod_of(allocation), allocation.container.workload
-        if not all(pod):
-            continue
-        if workload is None:
-            pods.add(pod)
-        else:
-            workloads.setdefault(workload, pod)
-    return pods, workloads
+def _pod_of(container: Container) -> PodName:
+    return PodName(container.namespace, container.pod, container.pod_uid)
 
 
-def _pod_of(allocation: AllocationKey) -> PodName:
-    return PodName(allocation.container.namespace, allocation.container.pod)
+def _group_by_namespace(pods: Iterable[PodName]) -> dict[str, list[PodName]]:
+    groups: dict[str, list[PodName]] = {}
+    for pod in pods:
+        groups.setdefault(pod.namespace, []).append(pod)
+    return groups

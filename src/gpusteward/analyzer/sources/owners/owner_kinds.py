@@ -41,3 +41,8 @@ OWNER_KINDS: Mapping[str, tuple[str, ...]] = {
     "kaiwo.silogen.ai": ("KaiwoJob", "KaiwoService"),
     "run.ai": ("RunaiJob", "TrainingWorkload", "InteractiveWorkload", "InferenceWorkload", "DistributedWorkload"),
 }
+
+
+def is_readable(group: str, kind: str) -> bool:
+    """Whether the analyzer may read objects of this kind. A pod can own others: those of a LeaderWorkerSet do."""
+    return kind in OWNER_KINDS.get(group, ()) or (group, kind) == ("", "Pod")

@@ -1,28 +1,34 @@
-"""Follows owner references from a pod, or from the workload that its metrics name, to the root owner.
+"""Follows the owner references of a pod to its root owner, by uid.
 
-It stops at the first owner that cannot be read, with what is known by then. Owners are cached, so that the pods of one
-workload cost one request for it.
+Only what was read counts: a pod names its controller with its uid, and so does every owner above it. Where an owner
+cannot be read, its reference still names it; what may be above it is derived from the names and labels of the pod, and
+marked as derived. Owners are cached, so that the pods of one workload cost one request for it.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 from urllib.parse import quote
 
 import msgspec
 
-from gpusteward.core.containers import Workload
-from gpusteward.kubernetes.api import ApiServer, ObjectError
+from gpusteward.analyzer.sources.owners.owner_kinds import is_readable
+from gpusteward.core.containers import OwnerEvidence, Workload
+from gpusteward.kubernetes.api import METADATA_LIST, ApiServer, ObjectError
 from gpusteward.kubernetes.owners import Owner, find_workload
 from gpusteward.logs import Log
+from gpusteward.messages import kubernetes_errors as messages
 
 log = Log(__name__)
 
-MAX_DEPTH = 6
-CACHE_SECONDS = 3600.0
+MAX_DEPTH = 8
+CACHE_SECONDS = 600.0
+"""For so long an owner is not read again: a Deployment that is deleted without its ReplicaSets leaves them as roots."""
 RETRY_SECONDS = 600.0
 """An object that could not be read is requested again after this; by then a deleted pod has left the window too."""
-CACHE_LIMIT = 4000
+CACHE_LIMIT = 20_000
+PAGE_PODS = 500
 NOTIFY_ANNOTATION = "gpusteward.io/notify"
 """On a pod or one of its owners: the name of the channel that is notified about it."""
 _ANNOTATION_LIMIT = 64  # names of channels are short
@@ -31,22 +37,39 @@ _ANNOTATION_LIMIT = 64  # names of channels are short
 class PodName(NamedTuple):
     namespace: str
     name: str
+    uid: str = ""  # empty: not known
+
+    def has_uid_of(self, metadata: "_Metadata") -> bool:
+        return not self.uid or self.uid == metadata.uid
 
 
-class _Reference(msgspec.Struct, rename="camel", frozen=True):
+class Reference(msgspec.Struct, rename="camel", frozen=True):
+    """An entry of ownerReferences."""
+
     api_version: str = ""
     kind: str = ""
     name: str = ""
+    uid: str = ""
     controller: bool | None = None
+
+    @property
+    def group(self) -> str:
+        return self.api_version.rpartition("/")[0]
+
+    def make_path(self, namespace: str) -> str:
+        start = f"apis/{self.api_version}" if self.group else f"api/{self.api_version or 'v1'}"
+        return f"/{start}/namespaces/{quote(namespace, safe='')}/{plural_of(self.kind)}/{quote(self.name, safe='')}"
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
+    name: str = ""
+    uid: str = ""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    owner_references: list[_Reference] = []
+    owner_references: list[Reference] = []
 
     @property
-    def controller(self) -> _Reference | None:
+    def controller(self) -> Reference | None:
         return next((each for each in self.owner_references if each.controller and each.name), None)
 
     @property
@@ -56,6 +79,15 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
 class _Object(msgspec.Struct):
     metadata: _Metadata
+
+
+class _ListMetadata(msgspec.Struct):
+    next: str = msgspec.field(default="", name="continue")
+
+
+class _ObjectList(msgspec.Struct):
+    items: list[_Object] = []
+    metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
 
 
 @dataclass(slots=True)
@@ -71,6 +103,16 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
+class PodOwner:
+    """What a pod says of its owner."""
+
+    pod: Workload  # the pod itself
+    controller: Reference | None
+    derived: Workload  # from the names and labels of the pod
+    notify_annotation: str
+
+
+@dataclass(frozen=True, slots=True)
 class ResolvedOwner:
     """The root owner, and the notify annotation nearest to the pod."""
 
@@ -82,35 +124,59 @@ class ResolvedOwner:
 class _CachedOwner:
     """The controller of an owner, and the owner's own annotation."""
 
-    controller: _Reference | None
+    is_read: bool  # else nothing is known of it but its reference
+    controller: Reference | None
     notify_annotation: str
     expires_at: float
 
 
 class OwnerResolver:
-    """Its methods raise ObjectError if the first object cannot be read, SourceError if the server cannot be reached."""
+    """Its methods raise SourceError if the server cannot be reached."""
 
     def __init__(self, api: ApiServer, *, clock: Callable[[], float]) -> None:
         self._api = api
         self._clock = clock
-        self._cache: dict[tuple[str, _Reference], _CachedOwner] = {}  # by namespace and owner
+        self._cache: dict[tuple[str, Reference], _CachedOwner] = {}  # by namespace and owner
 
-    def resolve_pod(self, pod: PodName, budget: Budget) -> ResolvedOwner:
-        metadata = self._read("api/v1", pod.namespace, "pods", pod.name, budget)
-        owners = [Owner(each.kind, each.name, each.controller) for each in metadata.owner_references]
-        workload = find_workload(pod.namespace, pod.name, owners=owners, labels=metadata.labels)
-        return self._follow_owners(workload, metadata, budget)
+    def read_pod(self, pod: PodName, budget: Budget) -> PodOwner:
+        """Raises ObjectError if it cannot be read, or if the pod of this name is another one by now."""
+        path = f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}"
+        metadata = self._read(path, budget)
+        if not pod.has_uid_of(metadata):
+            raise ObjectError(messages.REPLACED, path=path)
+        return _make_pod_owner(pod.namespace, pod.name, metadata)
 
-    def resolve_workload(self, reported: Workload, pod: PodName, budget: Budget) -> ResolvedOwner:
-        """Metrics name a kind without its API group. If several groups have it, a pod of the workload is read."""
-        group = _UNIQUE_GROUPS.get(reported.kind)
-        if group is None:
-            return self.resolve_pod(pod, budget)
-        try:
-            metadata = self._read(f"apis/{group}", reported.namespace, plural_of(reported.kind), reported.name, budget)
-        except ObjectError:  # its name was derived from that of the pod
-            return self.resolve_pod(pod, budget)
-        return self._follow_owners(reported, metadata, budget)
+    def list_pods(self, namespace: str, budget: Budget) -> Mapping[PodName, PodOwner]:
+        """The pods of a namespace, with their uid and without. Raises ObjectError if they may not be listed."""
+        found: dict[PodName, PodOwner] = {}
+        pods = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods?limit={PAGE_PODS}"
+        token = ""
+        while not budget.is_spent:
+            path = f"{pods}&continue={quote(token, safe='')}" if token else pods
+            with self._spend(budget):
+                page = self._api.read_json(path, _ObjectList, accept=METADATA_LIST)
+            for metadata in (each.metadata for each in page.items):
+                owner = _make_pod_owner(namespace, metadata.name, metadata)
+                found[PodName(namespace, metadata.name, metadata.uid)] = owner
+                found[PodName(namespace, metadata.name)] = owner
+            token = page.metadata.next
+            if not token:
+                break
+        return found
+
+    def follow_owners(self, pod: PodOwner, budget: Budget) -> ResolvedOwner:
+        """From the pod to its root owner, or to the first owner that cannot be read."""
+        workload, controller, annotation = pod.pod, pod.controller, pod.notify_annotation
+        for _depth in range(MAX_DEPTH):
+            if controller is None or controller.kind == "Node":  # a static pod belongs to its node alone
+                return ResolvedOwner(workload, annotation)
+            workload = Workload(controller.kind, workload.namespace, controller.name, uid=controller.uid)
+            owner = self._fetch_owner(controller, workload.namespace, budget)
+            if not owner.is_read:
+                return ResolvedOwner(_choose_outer(workload, pod.derived), annotation)
+            workload = replace(workload, evidence=OwnerEvidence.READ)
+            controller, annotation = owner.controller, annotation or owner.notify_annotation
+        return ResolvedOwner(replace(workload, evidence=OwnerEvidence.REFERENCE), annotation)
 
     def expire_cache(self) -> None:
         now = self._clock()
@@ -118,43 +184,48 @@ class OwnerResolver:
         if len(self._cache) > CACHE_LIMIT:
             self._cache.clear()
 
-    def _follow_owners(self, workload: Workload, metadata: _Metadata, budget: Budget) -> ResolvedOwner:
-        controller, annotation = metadata.controller, metadata.notify_annotation
-        for _depth in range(MAX_DEPTH):
-            if controller is None:
-                break
-            workload = _choose_outer(workload, controller)
-            owner = self._fetch_owner(controller, workload.namespace, budget)
-            controller, annotation = owner.controller, annotation or owner.notify_annotation
-        return ResolvedOwner(workload, annotation)
-
-    def _fetch_owner(self, reference: _Reference, namespace: str, budget: Budget) -> _CachedOwner:
+    def _fetch_owner(self, reference: Reference, namespace: str, budget: Budget) -> _CachedOwner:
         cached = self._cache.get((namespace, reference))
         if cached is None or cached.expires_at <= self._clock():
             cached = self._cache[namespace, reference] = self._request_owner(reference, namespace, budget)
         return cached
 
-    def _request_owner(self, reference: _Reference, namespace: str, budget: Budget) -> _CachedOwner:
-        """An owner that cannot be read has no known controller."""
+    def _request_owner(self, reference: Reference, namespace: str, budget: Budget) -> _CachedOwner:
+        unread = _CachedOwner(False, None, "", self._clock() + RETRY_SECONDS)
+        if not is_readable(reference.group, reference.kind):
+            return unread
         try:
-            metadata = self._read(_group_of(reference), namespace, plural_of(reference.kind), reference.name, budget)
+            metadata = self._read(reference.make_path(namespace), budget)
         except ObjectError as error:
             log.debug("owner_unreadable", kind=reference.kind, name=reference.name, reason=error)
-            return _CachedOwner(None, "", self._clock() + RETRY_SECONDS)
-        return _CachedOwner(metadata.controller, metadata.notify_annotation, self._clock() + CACHE_SECONDS)
+            return unread
+        if reference.uid and metadata.uid != reference.uid:  # deleted, and created anew under the same name
+            return unread
+        return _CachedOwner(True, metadata.controller, metadata.notify_annotation, self._clock() + CACHE_SECONDS)
 
-    def _read(self, group: str, namespace: str, plural: str, name: str, budget: Budget) -> _Metadata:
-        path = f"/{group}/namespaces/{quote(namespace, safe='')}/{plural}/{quote(name, safe='')}"
+    def _read(self, path: str, budget: Budget) -> _Metadata:
+        with self._spend(budget):
+            return self._api.read_json(path, _Object).metadata
+
+    @contextmanager
+    def _spend(self, budget: Budget) -> Iterator[None]:
         began = self._clock()
         try:
-            return self._api.read_json(path, _Object).metadata
+            yield
         finally:
             budget.requests -= 1
             budget.seconds -= self._clock() - began
 
 
-_UNIQUE_GROUPS = {"Deployment": "apps/v1", "CronJob": "batch/v1"}
-"""Kinds of one API group only. Not Job, which Volcano has too, nor StatefulSet and DaemonSet, which OpenKruise has."""
+def _make_pod_owner(namespace: str, name: str, metadata: _Metadata) -> PodOwner:
+    owners = [Owner(each.kind, each.name, each.controller) for each in metadata.owner_references]
+    return PodOwner(
+        Workload("Pod", namespace, name, evidence=OwnerEvidence.READ, uid=metadata.uid),
+        metadata.controller,
+        find_workload(namespace, name, owners=owners, labels=metadata.labels),
+        metadata.notify_annotation,
+    )
+
 
 CHILD_KINDS = {
     "Deployment": ("ReplicaSet",),
@@ -162,7 +233,7 @@ CHILD_KINDS = {
     "CronJob": ("Job",),
     "Notebook": ("StatefulSet",),
     "Workspace": ("StatefulSet",),
-    "LeaderWorkerSet": ("StatefulSet",),
+    "LeaderWorkerSet": ("StatefulSet", "Pod"),
     "JobSet": ("Job",),
     "RayJob": ("RayCluster",),
     "RayService": ("RayCluster",),
@@ -171,14 +242,11 @@ CHILD_KINDS = {
 """The kinds between a workload and its pods."""
 
 
-def _choose_outer(workload: Workload, controller: _Reference) -> Workload:
-    """The workload that the pod's labels name stays, as long as the controllers are kinds below it."""
-    is_below = controller.kind in CHILD_KINDS.get(workload.kind, ())
-    return workload if is_below else Workload(controller.kind, workload.namespace, controller.name)
-
-
-def _group_of(reference: _Reference) -> str:
-    return f"apis/{reference.api_version}" if "/" in reference.api_version else f"api/{reference.api_version or 'v1'}"
+def _choose_outer(unread: Workload, derived: Workload) -> Workload:
+    """The workload that names and labels of the pod suggest, if the owner that could not be read is of a kind below it;
+    else that owner, as its reference names it."""
+    is_above = derived.evidence is OwnerEvidence.DERIVED and unread.kind in CHILD_KINDS.get(derived.kind, ())
+    return derived if is_above else unread
 
 
 def plural_of(kind: str) -> str:

@@ -18,6 +18,16 @@ class KubernetesSettings(BaseModel):
     api_url: Annotated[str, AfterValidator(check_url)] = Field(
         default="", description="URL of the API server, such as a kubectl proxy; empty: that of this cluster."
     )
+    token_file: str = Field(
+        default="",
+        description="File with the bearer token for kubernetes.api_url, sent over TLS only; empty: that of the "
+        "pod's service account, if there is one.",
+    )
+    ca_file: str = Field(
+        default="",
+        description="File with the CA certificates of kubernetes.api_url; empty: that of the pod's service account, or "
+        "the system's certificates with a kubernetes.token_file or outside of a pod.",
+    )
     cluster: str = Field(
         default="",
         description="Name of the cluster of that API server, as the series name it. Needed where the engine has "

@@ -26,6 +26,7 @@ from gpusteward.analyzer.tables import Column, UsageTable
 from gpusteward.core.containers import Container, Workload
 from gpusteward.core.messages import Message
 from gpusteward.core.usages import AllocationKey, Measure, Stat
+from gpusteward.kubernetes.owners import weigh_reported
 
 _ONLY_PROOFS = frozenset(MEASURES[quantity] for quantity in FLOORS if quantity in MEASURES)
 """Their columns are left out where no row has a value."""
@@ -179,7 +180,8 @@ class AllocationCache:
         same = (*pod, key.container, kind, workload, started_at, details.user, details.pod_labels)
         container = self._containers.get(same)
         if container is None:
-            owner = Workload(kind, key.namespace, workload, key.cluster) if kind else None
+            evidence = weigh_reported(kind)
+            owner = Workload(kind, key.namespace, workload, key.cluster, evidence) if kind else None
             container = self._containers[same] = Container(
                 key.namespace,
                 key.pod,
