@@ -18,10 +18,11 @@ class FakeObjects:
         threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True).start()
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
 
-    def add(self, path: str, *owner: str, labels: dict[str, str] | None = None) -> None:
-        """An object, controlled by (apiVersion, kind, name) if given."""
-        references = [dict(zip(("apiVersion", "kind", "name"), owner, strict=True), controller=True)] if owner else []
-        self.objects[path] = {"metadata": {"labels": labels or {}, "ownerReferences": references}}
+    def add(self, path: str, *owner: str, labels: dict[str, str] | None = None, uid: str = "") -> None:
+        """An object, controlled by (apiVersion, kind, name) or (apiVersion, kind, name, uid) if given."""
+        named = dict(zip(("apiVersion", "kind", "name", "uid"), owner, strict=False))
+        references = [{**named, "controller": True}] if owner else []
+        self.objects[path] = {"metadata": {"labels": labels or {}, "ownerReferences": references, "uid": uid}}
 
     def close(self) -> None:
         self._http.shutdown()

@@ -15,7 +15,7 @@ from gpusteward.analyzer.sources.owners.cluster_owners import (
 from gpusteward.analyzer.sources.owners.owner_resolver import RETRY_SECONDS
 from gpusteward.analyzer.sources.owners.settings import KubernetesSettings
 from gpusteward.analyzer.tables import UsageTable
-from gpusteward.core.containers import Container, Workload
+from gpusteward.core.containers import Container, OwnerEvidence, Workload
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.usages import AllocationKey
 from gpusteward.kubernetes.api import ApiServer
@@ -101,10 +101,24 @@ def test_the_workload_that_metrics_name_stays_if_the_api_cannot_confirm_it(clust
         assert workloads(ClusterOwners(ApiServer(url)).resolve_owners(table("web-1", workload=reported))) == [reported]
 
 
+def test_an_owner_that_was_created_anew_under_its_name_is_not_the_owner(cluster: FakeObjects):
+    """Its garbage collector deletes such a pod soon; until then nothing may happen to the new owner."""
+    cluster.add(POD, "apps/v1", "StatefulSet", "db", "old")
+    path = "/apis/apps/v1/namespaces/ml/statefulsets/db"
+    for uid, evidence in (("old", OwnerEvidence.READ), ("new", OwnerEvidence.REFERENCE)):
+        cluster.add(path, uid=uid)
+        [owner] = resolve(cluster, table("web-1"))
+        assert owner == Workload("StatefulSet", "ml", "db")
+        assert owner.evidence is evidence
+        assert owner.uid == "old"
+
+
 def test_labels_are_used_where_owners_may_not_be_read(cluster: FakeObjects):
     labels = {"ray.io/originated-from-crd": "RayJob", "ray.io/originated-from-cr-name": "rj"}
     cluster.add(POD, "ray.io/v1", "RayCluster", "rj-x", labels=labels)
-    assert resolve(cluster, table("web-1")) == [Workload("RayJob", "ml", "rj")]
+    [owner] = resolve(cluster, table("web-1"))
+    assert owner == Workload("RayJob", "ml", "rj")
+    assert owner.evidence is OwnerEvidence.DERIVED
 
 
 def test_a_pod_that_cannot_be_read_affects_no_other(cluster: FakeObjects):

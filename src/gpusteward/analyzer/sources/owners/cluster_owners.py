@@ -1,15 +1,15 @@
 """Adds the root owner of every pod to a usage table, from the Kubernetes API.
 
 Every pod is read, by its uid where the metrics name it: pods of the same name, or of a workload of the same name, may
-have different owners. What was read is cached, so only new pods cost requests; where many are new in a namespace, its
-pods are listed. A pod that cannot be read keeps the workload that its metrics name; others are not affected.
+have different owners. What was read is cached, so only new pods cost requests. A pod that cannot be read keeps the
+workload that its metrics name; others are not affected.
 
 The API server knows the pods of one cluster. Where the metrics name several, only those of `kubernetes.cluster` are
 looked up: the same names may exist in each of them.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,13 +32,12 @@ from gpusteward.messages import kubernetes_errors as messages
 
 log = Log(__name__)
 
-REQUESTS_PER_CYCLE = 400
+REQUESTS_PER_CYCLE = 1000
 SECONDS_PER_CYCLE = 30.0
 """Many new pods, or a slow API server, are resolved over several cycles instead of delaying one."""
 USER_AGENT = "gpusteward-analyzer"
-CACHE_SECONDS = 3600.0
-LIST_FROM = 50
-"""From so many new pods of a namespace on, its pods are listed instead of read one by one."""
+CACHE_SECONDS = 6 * 3600.0
+"""A pod keeps its controller as long as it runs, but for rare exceptions; the owners above it are read more often."""
 _FORBIDDEN = 403
 
 
@@ -96,7 +95,6 @@ class ClusterOwners:
         self._pod_names: dict[PodName, PodName] = {}  # without uid -> as in the last table
         self._annotation_budget = _new_budget()
         self._failure = ""
-        self._not_listed: dict[str, float] = {}  # namespaces whose pods cannot be listed, and until when
         self._forbidden: set[str] = set()  # namespaces that were logged
 
     def resolve_owners(self, table: UsageTable) -> UsageTable:
@@ -159,12 +157,10 @@ class ClusterOwners:
     def _refresh(self, resolver: OwnerResolver, pods: Sequence[PodName], budget: Budget) -> None:
         """New pods come first, so that those that cannot be read never delay them."""
         try:
-            for namespace, due in _group_by_namespace(self._list_due(pods)).items():
-                left = self._list(resolver, namespace, due, budget) if len(due) >= LIST_FROM else due
-                for pod in left:
-                    if budget.is_spent:
-                        return
-                    self._request(resolver, pod, budget)
+            for pod in self._list_due(pods):
+                if budget.is_spent:
+                    return
+                self._request(resolver, pod, budget)
             for pod in pods:
                 self._follow(resolver, pod, budget)
             self._failure = ""
@@ -179,22 +175,6 @@ class ClusterOwners:
         due = [pod for pod in pods if pod in self._pods and self._pods[pod].refresh_at <= now]
         return new + sorted(due, key=lambda pod: self._pods[pod].requested_at)
 
-    def _list(self, resolver: OwnerResolver, namespace: str, due: list[PodName], budget: Budget) -> list[PodName]:
-        """Read many pods of a namespace at once. Those that are left, because they cannot be listed."""
-        now = self._clock()
-        if self._not_listed.get(namespace, 0.0) > now:
-            return due
-        try:
-            found = resolver.list_pods(namespace, budget)
-        except ObjectError as error:
-            self._not_listed[namespace] = now + CACHE_SECONDS
-            self._log_unreadable(namespace, error)
-            return due
-        for pod in due:
-            if pod in found:
-                self._keep(pod, found[pod])
-        return [pod for pod in due if pod not in found]
-
     def _request(self, resolver: OwnerResolver, pod: PodName, budget: Budget) -> None:
         """What is known of a pod is kept if it cannot be read later. Raises SourceError if the server cannot be
         reached."""
@@ -208,12 +188,7 @@ class ClusterOwners:
             return
         self._forbidden.discard(pod.namespace)
         owner = resolver.follow_owners(read, budget)  # before it is kept: a failing server leaves no half of a chain
-        self._keep(pod, read, owner)
-
-    def _keep(self, pod: PodName, read: PodOwner, owner: ResolvedOwner | None = None) -> None:
-        now = self._clock()
-        follow_at = now + OWNER_SECONDS if owner else 0.0
-        self._pods[pod] = _CachedPod(now, now + CACHE_SECONDS, read, owner, follow_at)
+        self._pods[pod] = _CachedPod(now, now + CACHE_SECONDS, read, owner, now + OWNER_SECONDS)
 
     def _follow(self, resolver: OwnerResolver, pod: PodName, budget: Budget) -> None:
         """An owner may lose its own owner while its pods run."""
@@ -244,10 +219,3 @@ def _new_budget() -> Budget:
 
 def _pod_of(container: Container) -> PodName:
     return PodName(container.namespace, container.pod, container.pod_uid)
-
-
-def _group_by_namespace(pods: Iterable[PodName]) -> dict[str, list[PodName]]:
-    groups: dict[str, list[PodName]] = {}
-    for pod in pods:
-        groups.setdefault(pod.namespace, []).append(pod)
-    return groups

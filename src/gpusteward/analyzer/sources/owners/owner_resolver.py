@@ -5,8 +5,7 @@ cannot be read, its reference still names it; what may be above it is derived fr
 marked as derived. Owners are cached, so that the pods of one workload cost one request for it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 from urllib.parse import quote
@@ -15,7 +14,7 @@ import msgspec
 
 from gpusteward.analyzer.sources.owners.owner_kinds import is_readable
 from gpusteward.core.containers import OwnerEvidence, Workload
-from gpusteward.kubernetes.api import METADATA_LIST, ApiServer, ObjectError
+from gpusteward.kubernetes.api import ApiServer, ObjectError
 from gpusteward.kubernetes.owners import Owner, find_workload
 from gpusteward.logs import Log
 from gpusteward.messages import kubernetes_errors as messages
@@ -28,7 +27,6 @@ CACHE_SECONDS = 600.0
 RETRY_SECONDS = 600.0
 """An object that could not be read is requested again after this; by then a deleted pod has left the window too."""
 CACHE_LIMIT = 20_000
-PAGE_PODS = 500
 NOTIFY_ANNOTATION = "gpusteward.io/notify"
 """On a pod or one of its owners: the name of the channel that is notified about it."""
 _ANNOTATION_LIMIT = 64  # names of channels are short
@@ -79,15 +77,6 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
 class _Object(msgspec.Struct):
     metadata: _Metadata
-
-
-class _ListMetadata(msgspec.Struct):
-    next: str = msgspec.field(default="", name="continue")
-
-
-class _ObjectList(msgspec.Struct):
-    items: list[_Object] = []
-    metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
 
 
 @dataclass(slots=True)
@@ -146,24 +135,6 @@ class OwnerResolver:
             raise ObjectError(messages.REPLACED, path=path)
         return _make_pod_owner(pod.namespace, pod.name, metadata)
 
-    def list_pods(self, namespace: str, budget: Budget) -> Mapping[PodName, PodOwner]:
-        """The pods of a namespace, with their uid and without. Raises ObjectError if they may not be listed."""
-        found: dict[PodName, PodOwner] = {}
-        pods = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods?limit={PAGE_PODS}"
-        token = ""
-        while not budget.is_spent:
-            path = f"{pods}&continue={quote(token, safe='')}" if token else pods
-            with self._spend(budget):
-                page = self._api.read_json(path, _ObjectList, accept=METADATA_LIST)
-            for metadata in (each.metadata for each in page.items):
-                owner = _make_pod_owner(namespace, metadata.name, metadata)
-                found[PodName(namespace, metadata.name, metadata.uid)] = owner
-                found[PodName(namespace, metadata.name)] = owner
-            token = page.metadata.next
-            if not token:
-                break
-        return found
-
     def follow_owners(self, pod: PodOwner, budget: Budget) -> ResolvedOwner:
         """From the pod to its root owner, or to the first owner that cannot be read."""
         workload, controller, annotation = pod.pod, pod.controller, pod.notify_annotation
@@ -204,14 +175,9 @@ class OwnerResolver:
         return _CachedOwner(True, metadata.controller, metadata.notify_annotation, self._clock() + CACHE_SECONDS)
 
     def _read(self, path: str, budget: Budget) -> _Metadata:
-        with self._spend(budget):
-            return self._api.read_json(path, _Object).metadata
-
-    @contextmanager
-    def _spend(self, budget: Budget) -> Iterator[None]:
         began = self._clock()
         try:
-            yield
+            return self._api.read_json(path, _Object).metadata
         finally:
             budget.requests -= 1
             budget.seconds -= self._clock() - began
