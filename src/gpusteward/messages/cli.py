@@ -197,7 +197,7 @@ IDLE_SINCE = Message("idle since", "空闲始于")
 IDLE_SINCE_TEXT = Message("{at} ({length})", "{at}（{length}）")
 FINDING = Message("finding", "发现")
 HIGHEST_STEP = Message("highest step", "处置上限")
-OWNER = Message("owner", "所有者")
+OWNER = Message("owner", "属主")
 UNREAD_OWNERS: Mapping[str, Message] = {
     "derived": Message(
         "derived from names or labels of its pods, not read from the API server",
