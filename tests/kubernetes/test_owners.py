@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpusteward.core.containers import Workload
+from gpusteward.core.containers import Workload, weigh_reported
 from gpusteward.kubernetes.owners import Owner, find_workload
 
 CASES = {
@@ -91,7 +91,9 @@ def test_the_workload_is_the_outermost_owner_that_a_pod_names(
     owner: tuple[str, str] | None, labels: dict[str, str], kind: str, name: str
 ) -> None:
     owners = [Owner(*owner, controller=True)] if owner else []
-    assert find_workload("ml", "p-0", owners=owners, labels=labels) == Workload(kind, "ml", name)
+    found = find_workload("ml", "p-0", owners=owners, labels=labels)
+    assert found == Workload(kind, "ml", name)
+    assert found.evidence is weigh_reported(kind), "the analyzer knows only the kind"
 
 
 def test_an_owner_that_is_not_the_controller_is_ignored() -> None:

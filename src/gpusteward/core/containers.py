@@ -26,6 +26,18 @@ class OwnerEvidence(StrEnum):
 
 
 EVIDENCE_ORDER = tuple(OwnerEvidence)
+_NEVER_DIRECT_OWNERS = frozenset(
+    {
+        *("Deployment", "Rollout", "CronJob", "Notebook", "Workspace", "InferenceService"),
+        *("LeaderWorkerSet", "JobSet", "RayJob", "RayService"),
+    }
+)
+
+
+def weigh_reported(kind: str) -> OwnerEvidence:
+    """The evidence of a workload that an agent reports by kind and name: these kinds never own a pod directly, so the
+    agent has derived them."""
+    return OwnerEvidence.DERIVED if kind in _NEVER_DIRECT_OWNERS else OwnerEvidence.REFERENCE
 
 
 @dataclass(frozen=True, slots=True)

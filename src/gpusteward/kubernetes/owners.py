@@ -39,16 +39,6 @@ _CRON_MINUTES = range(26_000_000, 45_000_000)
 that a user named with eight digits of this range is mistaken for a CronJob's."""
 
 
-_DERIVED_KINDS = frozenset(
-    (*(kind for _, kind in (*_BY_LABEL, *_HASH_LABELS)), "CronJob", "Notebook", "RayJob", "RayService")
-)
-
-
-def weigh_reported(kind: str) -> OwnerEvidence:
-    """Of a workload that an agent reports by kind and name: no pod is owned by one of these kinds directly."""
-    return OwnerEvidence.DERIVED if kind in _DERIVED_KINDS else OwnerEvidence.REFERENCE
-
-
 def find_workload(namespace: str, pod: str, *, owners: Sequence[Owner], labels: Mapping[str, str]) -> Workload:
     """The outermost owner that the pod itself names, marked as derived if its owner reference names another object; a
     pod without an owner is its own workload."""

@@ -23,10 +23,9 @@ from gpusteward.analyzer.sources.usage.row_index import (
 )
 from gpusteward.analyzer.sources.usage.unknown_rows import find_unknown_rows
 from gpusteward.analyzer.tables import Column, UsageTable
-from gpusteward.core.containers import Container, Workload
+from gpusteward.core.containers import Container, Workload, weigh_reported
 from gpusteward.core.messages import Message
 from gpusteward.core.usages import AllocationKey, Measure, Stat
-from gpusteward.kubernetes.owners import weigh_reported
 
 _ONLY_PROOFS = frozenset(MEASURES[quantity] for quantity in FLOORS if quantity in MEASURES)
 """Their columns are left out where no row has a value."""
