@@ -42,10 +42,17 @@ def test_an_account_has_exactly_its_rights_and_is_seen_in_the_audit_log(kubernet
 def test_a_program_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     code = (
         "import os, signal, sys; from pathlib import Path; from tests.kubernetes.control_plane import run_program\n"
-        "with run_program(Path(sys.argv[1]), 'sleep', ['sleep', '600']) as process:\n"
+        "with run_program(Path(sys.argv[1]), 'sleep', ['sleep', '60']) as process:\n"
         "    print(process.pid, flush=True)\n"
+        "    while Path(f'/proc/{process.pid}/comm').read_text() != 'sleep\\n': pass\n"  # until then it can outlive us
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
-    status = Path(f"/proc/{int(done.stdout)}/status")
-    wait_for(lambda: not status.exists() or "State:\tZ" in status.read_text())
+    wait_for(lambda: not is_running(int(done.stdout)))
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
