@@ -11,6 +11,8 @@ from gpusteward.analyzer.api.dependencies import ApiDependencies, find_identity,
 from gpusteward.analyzer.api.http.identities import (
     Identity,
     InvalidIdentityError,
+    Method,
+    Person,
     apply_rules,
     has_identity_header,
     is_proxy,
@@ -105,23 +107,22 @@ async def _read_bearer(request: Request, bearer: str | None, dependencies: ApiDe
     except KeysUnavailableError:
         _count(request, dependencies, "no_keys")
         raise ProblemError(503, "no-keys", api_errors.NO_KEYS, headers={"Retry-After": "30"}) from None
-    rules = dependencies.settings.current.auth.rules
-    return _known(request, apply_rules(person, rules, method="oidc"), dependencies)
+    return _give_role(request, person, dependencies, method="oidc")
 
 
 def _read_proxy(request: Request, dependencies: ApiDependencies) -> Identity | None:
-    auth = dependencies.settings.current.auth
     try:
-        person = read_proxy_headers(request.headers, auth.proxy)
+        person = read_proxy_headers(request.headers, dependencies.settings.current.auth.proxy)
     except InvalidIdentityError as error:
         _count(request, dependencies, "invalid_header", str(error))
         raise _unauthorized(api_errors.INVALID_IDENTITY) from None
-    return person and _known(request, apply_rules(person, auth.rules, method="proxy"), dependencies)
+    return person and _give_role(request, person, dependencies, method="proxy")
 
 
-def _known(request: Request, identity: Identity | None, dependencies: ApiDependencies) -> Identity:
+def _give_role(request: Request, person: Person, dependencies: ApiDependencies, *, method: Method) -> Identity:
+    identity = apply_rules(person, dependencies.settings.current.auth.rules, method=method)
     if identity is None:
-        _count(request, dependencies, "no_rule")
+        _count(request, dependencies, "no_rule", f"no rule for the user {person.user}")
         raise ProblemError(403, "no-role", api_errors.NO_ROLE)
     return identity
 
