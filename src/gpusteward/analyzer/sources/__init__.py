@@ -8,6 +8,7 @@
     scrape/           the source that scrapes exporters and keeps the window in memory
     owners/           root owners of pods, from the Kubernetes API
     http_settings.py  credentials and TLS settings of both sources
+    memory_limits.py  the shares of `memory.budget_bytes` that responses, rows, pages and series may take
 
 Reads only, and judges nothing. What could not be read is unknown with a reason, never 0.
 """

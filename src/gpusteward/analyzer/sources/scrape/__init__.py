@@ -2,6 +2,7 @@
 
     settings.py        `scrape.*`, and how a target is written
     targets.py         which targets to scrape: a list, a file, or the pods of the cluster
+    reported_node.py   the one node that a target may report
     fetch.py           one page of one target over HTTP
     scrape_loop.py     every target once per interval, a limited number at a time
     metric_filter.py   the metric families that are read, from the tables of `sources.usage`
