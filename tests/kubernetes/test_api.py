@@ -100,8 +100,10 @@ def test_an_unusable_authority_file_is_named(kubernetes: Cluster, namespace: str
 def test_a_403_names_the_missing_rbac_rule(kubernetes: Cluster, namespace: str) -> None:
     api = kubernetes.connect(kubernetes.add_account(namespace, []))
     with pytest.raises(ObjectError, match=r'resources \["pods"\], verbs \["get", "list", "watch"\]') as caught:
-        api.read_json(pods_of(namespace), Listing)
+        api.read_json("/api/v1/pods", Listing)
     assert caught.value.http_status == 403
+    with pytest.raises(ObjectError, match=r'resources \["pods"\], verbs \["get", "list"\]'):
+        api.read_json(pods_of(namespace), Listing)
     with pytest.raises(SourceError, match=r'Role in that namespace with resources \["configmaps"\], verbs \["get"\]'):
         api.read_config_map(namespace, "fields")
 
