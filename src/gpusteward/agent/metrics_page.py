@@ -26,10 +26,13 @@ class _PartialGzip:
     A second gzip member would be simpler, but curl and others read only the first one.
     """
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, parts: Sequence[bytes]) -> None:
         compressor = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_WINDOW)
-        self._compressed = compressor.compress(body) + compressor.flush(zlib.Z_SYNC_FLUSH)
-        self._checksum, self._size = zlib.crc32(body), len(body)
+        compressed = [compressor.compress(part) for part in parts]
+        self._compressed = b"".join([*compressed, compressor.flush(zlib.Z_SYNC_FLUSH)])
+        self._checksum, self._size = 0, sum(map(len, parts))
+        for part in parts:
+            self._checksum = zlib.crc32(part, self._checksum)
 
     def finish(self, tail: bytes) -> bytes:
         """Append the tail as a stored block (RFC 1951 3.2.4), then checksum and total length (RFC 1952 2.3.1)."""
@@ -59,8 +62,9 @@ class MetricsPage:
 
     def publish(self, families: Sequence[Family], *, taken_at: float) -> None:
         """Replace the page. `taken_at` is on the clock given to the constructor."""
-        static = render_page(family for family in families if family.metric.outlives_snapshot)
-        published = _RenderedCycle(taken_at, render_page(families), static)
+        fresh = render_page(families)
+        static = Page([(metric, lines) for metric, lines in fresh.families if metric.outlives_snapshot])
+        published = _RenderedCycle(taken_at, fresh, static)
         for openmetrics, requested_at in tuple(self._gzip_requested_at.items()):
             if taken_at - requested_at < SCRAPER_TIMEOUT_SECONDS:
                 self._compress(published, published.fresh, (openmetrics, False))
@@ -82,13 +86,13 @@ class MetricsPage:
         published = self._published
         end = b"# EOF\n" if openmetrics else b""
         if published is None:
-            return _PartialGzip(b"").finish(end) if gzip else end
+            return _PartialGzip(()).finish(end) if gzip else end
         age = max(0.0, self._clock() - published.taken_at)
         tail = self._render_age(age, openmetrics=openmetrics) + end
         stale = age > self._stale_after
         page = published.static if stale else published.fresh
         if not gzip:
-            return (page.openmetrics if openmetrics else page.text) + tail
+            return b"".join((*_parts(page, openmetrics=openmetrics), tail))
         self._gzip_requested_at[openmetrics] = self._clock()
         return self._compress(published, page, (openmetrics, stale)).finish(tail)
 
@@ -103,5 +107,9 @@ class MetricsPage:
             compressed = published.compressed.get(key)
             if compressed is None:
                 self.compressions += 1
-                compressed = published.compressed[key] = _PartialGzip(page.openmetrics if key[0] else page.text)
+                compressed = published.compressed[key] = _PartialGzip(_parts(page, openmetrics=key[0]))
             return compressed
+
+
+def _parts(page: Page, *, openmetrics: bool) -> list[bytes]:
+    return page.openmetrics_parts if openmetrics else page.text_parts

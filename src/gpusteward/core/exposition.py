@@ -29,18 +29,24 @@ class Family:
 class Page:
     """A rendered page without `# EOF`, so that more families can follow."""
 
-    families: Sequence[tuple[Metric, str]]  # each with its sample lines
+    families: Sequence[tuple[Metric, bytes]]  # each with its sample lines
 
     @cached_property
+    def text_parts(self) -> list[bytes]:
+        """The page in pieces: a scrape needs no copy of the whole that would stay in memory."""
+        return [part for metric, lines in self.families for part in (render_text_header(metric).encode(), lines)]
+
+    @cached_property
+    def openmetrics_parts(self) -> list[bytes]:
+        return [part for metric, lines in self.families for part in (render_openmetrics_header(metric).encode(), lines)]
+
+    @property
     def text(self) -> bytes:
-        return self._assemble(render_text_header)
+        return b"".join(self.text_parts)
 
-    @cached_property
+    @property
     def openmetrics(self) -> bytes:
-        return self._assemble(render_openmetrics_header)
-
-    def _assemble(self, render_header: Callable[[Metric], str]) -> bytes:
-        return "".join([part for metric, lines in self.families for part in (render_header(metric), lines)]).encode()
+        return b"".join(self.openmetrics_parts)
 
 
 class LabelCache:
@@ -92,7 +98,7 @@ def escape_label(value: str) -> str:
 
 def render_page(families: Iterable[Family]) -> Page:
     """Render families in order; those without samples are omitted."""
-    return Page([(each.metric, render_lines(each.metric, each.samples)) for each in families if each.samples])
+    return Page([(each.metric, render_lines(each.metric, each.samples).encode()) for each in families if each.samples])
 
 
 def render_lines(metric: Metric, samples: Samples) -> str:
