@@ -168,3 +168,14 @@ def test_dcgm_exporters_flag_works(tmp_path: Path) -> None:
         page = agent.get("/metrics")[1]
     line = next(line for line in page.splitlines() if line.startswith('DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{gpu="3"'))
     assert line.endswith(" 0.3")
+
+
+def test_a_hanging_hostengine_holds_up_neither_the_page_nor_the_end(tmp_path: Path) -> None:
+    a100x8().write(tmp_path / "nvml")
+    hostengine = DcgmScenario(faults=["hang dcgmConnect_v2"])
+    hostengine.write(tmp_path / "dcgm")
+    env = dcgm_library.environment(tmp_path / "dcgm", 4, nvml_library.environment(tmp_path / "nvml"))
+    with running("--dcgm-hostengine", "nvidia-dcgm:5555", env=env) as agent:
+        agent.wait_for(lambda each: 'collector="dcgm"} 0' in each.get("/metrics")[1])
+        assert agent.value("DCGM_FI_DEV_GPU_UTIL") is not None
+    assert agent.process.returncode == 0

@@ -235,7 +235,10 @@ def test_values_from_before_a_hang_are_valid_for_two_intervals(open_dcgm: Opener
     assert signals(read(dcgm, after=3 * INTERVAL)) == [{}, {}]
 
 
-def test_a_gpu_that_cannot_be_watched_does_not_affect_the_others(open_dcgm: Opener, fake_dcgm: FakeDcgm) -> None:
+def test_a_gpu_that_cannot_be_watched_does_not_affect_the_others(
+    open_dcgm: Opener, fake_dcgm: FakeDcgm, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="gpusteward")
     scenario = two_gpus()
     scenario.faults = [f"refuse 1 {IN_USE}"]
     dcgm = open_dcgm(scenario)
@@ -244,6 +247,7 @@ def test_a_gpu_that_cannot_be_watched_does_not_affect_the_others(open_dcgm: Open
         assert [failure.gpu_uuid for failure in reading.failures] == ["GPU-a"]
     assert "Another profiler uses this GPU" in reasons(reading)[0]
     assert "-34" in reasons(reading)[0]
+    assert [record.message for record in caplog.records] == ["dcgm_opened", "dcgm_watched", "dcgm_watched"]
     scenario.faults = []
     fake_dcgm.load(scenario)
     assert read(dcgm).failures == []
@@ -316,6 +320,14 @@ def test_auto_says_which_hostengine_it_chose(
         assert read(open_dcgm(scenario, "auto")).failures == []
     opened = next(record for record in caplog.records if record.message == "dcgm_opened")
     assert str(vars(opened)["facts"]["hostengine"]) == chosen
+
+
+def test_auto_does_not_compete_with_a_hostengine_of_another_version(open_dcgm: Opener) -> None:
+    scenario = two_gpus()
+    scenario.faults = ["fail dcgmConnect_v2 -12"]
+    reading = read(open_dcgm(scenario, "auto"))
+    assert "same major version" in reasons(reading)[0]
+    assert signals(reading) == [{}, {}]
 
 
 def test_auto_stays_with_the_hostengine_it_found(open_dcgm: Opener, fake_dcgm: FakeDcgm) -> None:

@@ -19,7 +19,7 @@ VALID_INTERVALS = 2
 WAIT_SECONDS = 1.0
 """How long a cycle waits for the hostengine, at most half an interval. A hostengine that hangs is waited for once."""
 
-CLOSE_SECONDS = 5.0
+CLOSE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)

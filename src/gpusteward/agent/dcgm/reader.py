@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gpusteward.agent.dcgm.library import SONAMES, DcgmError, Library
+from gpusteward.agent.dcgm.library import CONNECTION_NOT_VALID, SONAMES, DcgmError, Library
 from gpusteward.agent.dcgm.session import SIGNALS, Samples, Session, Target
 from gpusteward.agent.settings.values import Hostengine
 from gpusteward.core.dcgm import FIELDS
@@ -82,7 +82,9 @@ def open_session(
         try:
             session = Session(library, LOCAL, interval_seconds=interval_seconds)
             hostengine = LOCAL
-        except DcgmError:
+        except DcgmError as error:
+            if error.code != CONNECTION_NOT_VALID:
+                raise
             session = Session(library, EMBEDDED, interval_seconds=interval_seconds)
             hostengine = EMBEDDED
     else:

@@ -107,6 +107,7 @@ class Session:
         self._is_embedded = hostengine.kind == "embedded"
         self._handle = ctypes.c_size_t()
         self._plans: dict[str, _GpuPlan] = {}  # by uuid of the GPU
+        self._logged: dict[str, tuple[int, list[int]]] = {}  # uuid of the GPU -> number of entities, fields
         library.call("dcgmInit")
         try:
             self._connect(hostengine)
@@ -233,7 +234,9 @@ class Session:
         One group per GPU: DCGM does not profile GPUs of different models in one group.
         """
         fields = sorted(wanted & self.list_supported(self.gpu_ids[uuid]))
-        log.info("dcgm_watched", gpu=uuid, entities=len(entities), fields=",".join(map(str, fields)) or "none")
+        if self._logged.get(uuid) != (len(entities), fields):  # what cannot be watched is tried again and again
+            self._logged[uuid] = len(entities), fields
+            log.info("dcgm_watched", gpu=uuid, entities=len(entities), fields=",".join(map(str, fields)) or "none")
         if not entities or not fields:
             return None
         name = f"gpusteward-{os.urandom(6).hex()}".encode()  # names of field groups are unique on the hostengine
