@@ -10,6 +10,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from http.client import HTTPException
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,10 @@ def under_load(url: str, paths: tuple[str, ...]) -> Iterator[None]:
     def send() -> None:
         while not is_over.is_set():
             for path in paths:
-                with suppress(OSError, ValueError), urllib.request.urlopen(url + path, timeout=5) as response:
+                with (
+                    suppress(OSError, ValueError, HTTPException),
+                    urllib.request.urlopen(url + path, timeout=5) as response,
+                ):
                     response.read()
 
     clients = [threading.Thread(target=send) for _ in range(3)]

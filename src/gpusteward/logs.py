@@ -54,7 +54,7 @@ class TextFormatter(logging.Formatter):
     """`time LEVEL event key=value ...`, with quoted values where needed."""
 
     def format(self, record: logging.LogRecord) -> str:
-        facts = "".join(f" {key}={_quote(value)}" for key, value in _facts(record).items())
+        facts = "".join(f" {escape_controls(key)}={_quote(value)}" for key, value in _facts(record).items())
         return f"{_stamp(record)} {record.levelname} {escape_controls(record.getMessage())}{facts}"
 
 

@@ -50,10 +50,13 @@ def run_analyzer(
     host, port = listening.getsockname()[:2]
     scheme = "https" if analyzer.web().context else "http"
     url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
-    log.info("analyzer_started", address=url, ledger=analyzer.ledger.location)
-    announce(url)
+
+    def report_start() -> None:
+        log.info("analyzer_started", address=url, ledger=analyzer.ledger.location)
+        announce(url)
+
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
-        runner.run(_serve(analyzer, server, listening))
+        runner.run(_serve(analyzer, server, listening, report_start))
         for number in STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)  # it is ending already
     log.info("analyzer_stopped")
@@ -83,7 +86,10 @@ class _Server(LimitedServer):
         yield
 
 
-async def _serve(analyzer: Analyzer, server: uvicorn.Server, listening: socket.socket) -> None:
+async def _serve(
+    analyzer: Analyzer, server: uvicorn.Server, listening: socket.socket, report_start: Callable[[], None]
+) -> None:
+    """Whoever sees the report may send a signal at once."""
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
@@ -94,6 +100,7 @@ async def _serve(analyzer: Analyzer, server: uvicorn.Server, listening: socket.s
 
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, stop)
+    report_start()
     await server.serve(sockets=[listening])
 
 

@@ -47,8 +47,9 @@ NO_GPU_METRICS = Message(
     "引擎中有序列，但没有 GPU 指标：请让它抓取 gpusteward agent 或 dcgm-exporter",
 )
 TOO_MANY_ROWS = Message(
-    "{rows} rows with their labels need more memory than this analyzer may take: raise memory.budget_bytes and the"
-    " memory limit of the container from {before} to {budget}, or read fewer clusters (prometheus.clusters)",
+    "{rows} {rows:|row|rows} with their labels {rows:|needs|need} more memory than this analyzer may take: raise"
+    " memory.budget_bytes and the memory limit of the container from {before} to {budget}, or read fewer clusters"
+    " (prometheus.clusters)",
     "{rows} 行及其标签所需的内存超过了 analyzer 的限额：请将 memory.budget_bytes 和容器的内存限制从 {before} 增大到"
     " {budget}，或减少读取的集群（prometheus.clusters）",
 )
