@@ -238,7 +238,9 @@ class NodeSource:
         jobs = self._providers.jobs
         if jobs is None:
             return _NO_JOBS
-        found = runner.run("hpc_jobs", lambda: jobs.read(each.gpu for each in reading.readings), _NO_JOBS)
+        found = runner.run(
+            "hpc_jobs", lambda: jobs.read(each.gpu for each in reading.readings if not each.lost), _NO_JOBS
+        )
         for reason in jobs.failures:
             runner.fail(Failure("hpc_jobs", reason))
         return found

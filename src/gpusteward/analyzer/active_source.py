@@ -9,6 +9,7 @@ from typing import Any
 
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.memory_limits import SERIES_BYTES, MemoryLimits
+from gpusteward.analyzer.sources.owners.cluster_owners import open_api
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
 from gpusteward.analyzer.sources.usage_source import Chart, CountingSource
@@ -104,10 +105,8 @@ class ActiveSource:
         """The API server of the settings, else that of this cluster, else none."""
         if settings.scrape.kubernetes == "never":
             return None
-        if settings.kubernetes.api_url:
-            return ApiServer(settings.kubernetes.api_url, timeout_seconds=settings.kubernetes.timeout)
         try:
-            return ApiServer.from_cluster(self._environ)
+            return open_api(settings.kubernetes, self._environ)
         except SourceError:
             return None
 

@@ -105,8 +105,11 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         is_last = not self.pipeline  # otherwise the next request is served now
         super().on_response_complete()
-        if is_last and self._is_request_complete:
-            self.waiting_since = time.monotonic()
+        if not is_last:
+            return
+        self.waiting_since = time.monotonic()
+        if not self._is_request_complete and self._deadline == float("inf"):  # the next one began during this one
+            self._deadline = self.waiting_since + self._limits.read_seconds
 
     def is_overdue(self, now: float) -> bool:
         """Whether the client sends its request, or reads the response, too slowly."""

@@ -153,13 +153,15 @@ def test_a_lost_gpu_keeps_its_xids_when_nvml_is_opened_again(
     assert (reading.lost, reading.signals, dict(reading.xid_counts)) == (True, {"last_xid": 79}, {79: 1})
 
 
+@pytest.mark.parametrize("xids", [(79,), (79, 154)])
 def test_a_gpu_that_vanishes_after_its_xid_79_is_lost_and_one_that_was_removed_is_not(
-    open_nvml: Opener, fake_nvml: FakeNvml
+    open_nvml: Opener, fake_nvml: FakeNvml, xids: tuple[int, ...]
 ) -> None:
     scenario = a100x8()
-    scenario.xid(1, 2, xid=79)
+    for number, xid in enumerate(xids):
+        scenario.xid(1 + number, 2, xid=xid)
     nvml = open_nvml(scenario)
-    read_until(nvml, lambda found: bool(found.readings[2].xid_counts))
+    read_until(nvml, lambda found: found.readings[2].xid_counts.keys() == set(xids))
     fallen = scenario.gpus[2].uuid
     del scenario.gpus[2:4]
     fake_nvml.change(scenario)

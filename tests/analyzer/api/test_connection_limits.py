@@ -66,6 +66,15 @@ def test_the_time_of_a_later_request_begins_with_its_first_byte():
         assert time.monotonic() - started < 5
 
 
+def test_a_request_that_begins_during_the_one_before_has_a_time_limit_too():
+    whole = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for begun in (b"G", b"POST /analyze HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n1"):
+        with running_api(small_result(), limits=SHORT) as api, connected(api, whole + begun) as client:
+            started = time.monotonic()
+            assert read_to_end(client).startswith(b"HTTP/1.1 200")
+            assert time.monotonic() - started < 5
+
+
 def test_half_requests_beyond_the_limit_do_not_keep_others_out():
     limits = ConnectionLimits(connections=40, connections_per_client=20)
     with running_api(small_result(), limits=limits) as api, ExitStack() as stack:

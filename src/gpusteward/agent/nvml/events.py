@@ -18,6 +18,7 @@ log = Log(__name__)
 
 NO_INSTANCE = 0xFFFFFFFF
 FELL_OFF_THE_BUS = 79
+RECOVERY_ACTION_CHANGED = 154  # recent drivers report it after the loss
 STOP_SECONDS = 5.0
 
 LOST_WAITS = 3

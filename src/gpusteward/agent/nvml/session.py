@@ -8,7 +8,7 @@ from dataclasses import replace
 import pynvml
 
 from gpusteward.agent.nvml.devices import Device
-from gpusteward.agent.nvml.events import FELL_OFF_THE_BUS, EventThread, LifetimeCounters
+from gpusteward.agent.nvml.events import FELL_OFF_THE_BUS, RECOVERY_ACTION_CHANGED, EventThread, LifetimeCounters
 from gpusteward.agent.nvml.gpu_reader import INSTANCE_SIGNALS, GpuReader, ReadResult
 from gpusteward.agent.nvml.identity import read_gpu
 from gpusteward.agent.nvml.library import (
@@ -70,7 +70,9 @@ class Session:
         """Of the GPUs that are no longer there, some were removed; one whose last XID reported its loss is lost."""
         for gpu in missing:
             self._counters.xids.place(gpu.uuid, ())
-            if self._counters.xids.last(gpu) == FELL_OFF_THE_BUS:
+            xids = self._counters.xids
+            has_recovery = xids.last(gpu) == RECOVERY_ACTION_CHANGED and FELL_OFF_THE_BUS in xids.counts(gpu)
+            if xids.last(gpu) == FELL_OFF_THE_BUS or has_recovery:
                 self._counters.lost_gpus.setdefault(gpu.uuid, (gpu,))
 
     def has_changed(self) -> bool:

@@ -106,6 +106,8 @@ def test_an_allocation_that_two_exporters_report_is_one_row_with_the_uid_of_its_
     reported = [replace(held, container=replace(held.container, pod_uid=uid)) for uid in ("", "7f1c")]
     joined = join_tables([table_of(resting(), allocations=[each]) for each in reported])
     assert joined.allocations == reported[1:]
+    lost = table_of(resting(), allocations=reported[1:], unknown={0: "the engine could not be read"})
+    assert join_tables([lost, table_of(resting(), allocations=reported[:1])]).allocations == reported[:1]
 
 
 def test_addresses_are_url_and_urls_without_repetition():

@@ -92,7 +92,7 @@ def _decode(token: str, key: SigningKey, *, algorithm: str, settings: OidcSettin
 def read_person(claims: Claims, settings: OidcSettings) -> Person:
     """Raises InvalidTokenError."""
     user, groups = _find_claim(claims, settings.user_claim), _find_claim(claims, settings.groups_claim)
-    if settings.user_claim == "email" and claims.get("email_verified", True) is not True:
+    if settings.user_claim == "email" and claims.get("email_verified") is not True:
         raise InvalidTokenError("its e-mail address is not verified")
     if not isinstance(user, str):
         raise InvalidTokenError("it has no text in the claim of auth.oidc.user_claim")

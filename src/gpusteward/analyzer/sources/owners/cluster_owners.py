@@ -51,15 +51,15 @@ def open_owners(
     if settings.owners == "never":
         return ClusterOwners(None)
     try:
-        return ClusterOwners(_open_api(settings, environ, account), own_cluster=settings.cluster)
+        return ClusterOwners(open_api(settings, environ, account), own_cluster=settings.cluster)
     except SourceError as error:
         if settings.owners == "always":
             raise ConfigurationError(messages.OWNERS_REQUIRED, reason=error) from error
         return ClusterOwners(None)
 
 
-def _open_api(settings: KubernetesSettings, environ: Mapping[str, str], account: Path) -> ApiServer:
-    """Raises SourceError if there is none."""
+def open_api(settings: KubernetesSettings, environ: Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> ApiServer:
+    """The API server of the settings, else that of this cluster. Raises SourceError if there is none."""
     timeout = settings.timeout
     if not settings.api_url:
         return ApiServer.from_cluster(environ, account=account, timeout_seconds=timeout, user_agent=USER_AGENT)
@@ -188,7 +188,10 @@ class ClusterOwners:
             return
         self._forbidden.discard(pod.namespace)
         owner = resolver.follow_owners(read, budget)  # before it is kept: a failing server leaves no half of a chain
-        self._pods[pod] = _CachedPod(now, now + CACHE_SECONDS, read, owner, now + OWNER_SECONDS)
+        seconds = (
+            CACHE_SECONDS if pod.uid else OWNER_SECONDS
+        )  # without a uid it may be another pod of this name by then
+        self._pods[pod] = _CachedPod(now, now + seconds, read, owner, now + OWNER_SECONDS)
 
     def _follow(self, resolver: OwnerResolver, pod: PodName, budget: Budget) -> None:
         """An owner may lose its own owner while its pods run."""

@@ -144,7 +144,8 @@ class SeveralEngines:
         reported = frozenset[Pod]().union(*(part.reported for part in parts))
         if failure is not None and not reported:
             raise failure
-        return PodProcesses([process for part in parts for process in part.processes], reported)
+        found = {(one.pod, one.node, one.gpu_uuid, one.pid): one for part in parts for one in part.processes}
+        return PodProcesses(list(found.values()), reported)
 
     def close(self) -> None:
         for shard in self._shards:
@@ -178,7 +179,7 @@ def _join_duplicates(table: UsageTable) -> UsageTable:
     targets = np.array([numbers.setdefault(_identify(one), len(numbers)) for one in table.allocations], dtype=np.intp)
     if len(numbers) == len(table):
         return table
-    rows = _choose_rows(table.allocations, targets.tolist())
+    rows = _choose_rows(table, targets.tolist())
     stats = {key: _take_largest(column, targets, rows) for key, column in table.stats.items()}
     known = set(targets[[row for row in range(len(table)) if row not in table.unknown]].tolist())
     reasons = {int(targets[row]): reason for row, reason in table.unknown.items()}
@@ -198,12 +199,15 @@ def _identify(allocation: AllocationKey) -> Hashable:
     return allocation.gpu_uuid, allocation.gpu_instance, name
 
 
-def _choose_rows(allocations: Sequence[AllocationKey], targets: Sequence[int]) -> list[int]:
-    """The first row of each target, or the first one that knows the uid of the pod."""
+def _choose_rows(table: UsageTable, targets: Sequence[int]) -> list[int]:
+    """The best row of each target: of an engine that could be read, then with the uid of the pod, then the first."""
+
+    def rate(row: int) -> tuple[bool, bool]:
+        return row not in table.unknown, bool(table.allocations[row].container.pod_uid)
+
     chosen: dict[int, int] = {}
     for row, target in enumerate(targets):
-        before = chosen.setdefault(target, row)
-        if allocations[row].container.pod_uid and not allocations[before].container.pod_uid:
+        if rate(row) > rate(chosen.setdefault(target, row)):
             chosen[target] = row
     return list(chosen.values())
 
