@@ -206,10 +206,13 @@ class Pipeline:
         return None if error else cycle.result
 
     def publish_opinions(self) -> Result | None:
-        """Publish the last result again, with the opinions that were requested for it; None: none has arrived.
+        """Publish the last result again, with the opinions that were requested for it; None: none has arrived, or those
+        that have arrived are on an earlier result and those on this one have not.
 
         Only for the thread that calls `run`. Never raises.
         """
+        if self.requests.are_running:
+            return None
         cycle, self._waiting = self._waiting, None
         if cycle is None:
             return None
@@ -287,12 +290,11 @@ class Pipeline:
     def _request_opinions(self, cycle: Cycle) -> None:
         def receive(opinions: Mapping[str, Opinion]) -> None:
             cycle.requested = opinions
-            self.on_opinions()
 
         unasked = [case for case in cycle.cases if int(case.key) not in cycle.opinions]
         cycle.requested = {}
         self._waiting = cycle  # before the requests start: they may end at once
-        if not self.requests.start(unasked, now=cycle.at, on_end=receive):
+        if not self.requests.start(unasked, now=cycle.at, receive=receive, on_end=self.on_opinions):
             self._waiting = None
 
     def _finish(self, result: Result) -> None:

@@ -154,3 +154,18 @@ def test_opinions_on_an_older_result_do_not_bring_it_back(model: SlowModel):
     assert [result.number for result in seen.notified] == [2, 3]
     times = [result.at for result in seen.results]
     assert times == sorted(times)
+
+
+def test_opinions_on_an_earlier_result_do_not_end_the_wait_for_those_on_this_one(model: SlowModel):
+    settings, seen = Settings(ai=ai(model.url + "/v1", enabled=True)), Publications()
+    source = FakeTableSource(table_of(resting(), allocations=[allocation()], at=time.time()))
+    pipeline = Pipeline(Components(source, ClusterOwners(None), Explainer(settings.ai), seen, None, seen))
+    pipeline.run(settings, at=time.time(), use_ai=True)
+    assert model.is_asked.wait(WAIT_SECONDS)
+    assert pipeline.publish_opinions() is None  # as the scheduler does when the earlier ones arrive during this cycle
+    assert seen.notified == []
+    model.may_respond.set()
+    pipeline.requests.join(WAIT_SECONDS)
+    result = pipeline.publish_opinions()
+    assert result is not None
+    assert (result.opinions[0].status, seen.notified) == ("active", [result])

@@ -222,14 +222,26 @@ class OpinionRequests:
         self._thread: threading.Thread | None = None
         self._are_running = False
 
-    def start(self, cases: Sequence[Case], *, now: float, on_end: Callable[[Mapping[str, Opinion]], None]) -> bool:
-        """Whether requests are running now, or have just ended. `on_end` is called with their opinions in the other
-        thread. While earlier requests are running no more are made: the cases are left for a later cycle."""
+    @property
+    def are_running(self) -> bool:
+        return self._are_running
+
+    def start(
+        self,
+        cases: Sequence[Case],
+        *,
+        now: float,
+        receive: Callable[[Mapping[str, Opinion]], None],
+        on_end: Callable[[], None],
+    ) -> bool:
+        """Whether requests are running now, or have just ended. The other thread calls `receive` with their opinions
+        while they still count as running, then `on_end`. While earlier requests are running no more are made: the cases
+        are left for a later cycle."""
 
         def request() -> None:
-            opinions = self._explainer.explain(cases, now=now)
+            receive(self._explainer.explain(cases, now=now))
             self._are_running = False
-            on_end(opinions)
+            on_end()
 
         if self._are_running:
             return True
