@@ -110,6 +110,8 @@ def test_headers_http2_and_the_rate_limit_are_read(tmp_path: Path) -> None:
         (TLS + "  min_version: TLS10", ["min_version", "'TLS10' is not one of TLS12, TLS13"]),
         (TLS + "  client_auth_type: Require", ["client_auth_type", "RequireAndVerifyClientCert"]),
         (TLS + "  client_auth_type: RequireAnyClientCert", ["without verifying it"]),
+        (TLS + "  client_auth_type: RequireAndVerifyClientCert", ["client_auth_type", "needs a client_ca_file"]),
+        (TLS + "  client_auth_type: VerifyClientCertIfGiven", ["client_auth_type", "needs a client_ca_file"]),
         (TLS + "  client_ca_file: ca.crt", ["client_ca_file", "needs client_auth_type"]),
         (TLS + "  client_allowed_sans: [a]", ["client_allowed_sans", "needs client_auth_type"]),
         (TLS + "  cipher_suites: [RC4]", ["cipher_suites", "'RC4'"]),

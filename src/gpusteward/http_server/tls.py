@@ -93,6 +93,8 @@ def _read_client_auth(section: Section, *, has_ca: bool) -> ssl.VerifyMode:
         why = "accepts any certificate without verifying it: use RequireAndVerifyClientCert and a client_ca_file"
         raise section.refuse("client_auth_type", f"{word} {why}")
     mode = section.pick("client_auth_type", word, CLIENT_AUTH)
+    if mode is not ssl.CERT_NONE and not has_ca:
+        raise section.refuse("client_auth_type", "needs a client_ca_file: any public CA would be trusted without it")
     if mode is ssl.CERT_NONE and has_ca:
         raise section.refuse("client_ca_file", "needs client_auth_type: RequireAndVerifyClientCert")
     return mode
@@ -144,8 +146,6 @@ def _trust_clients(context: ssl.SSLContext, settings: TlsSettings) -> None:
         context.load_verify_locations(cafile=settings.client_ca)
     elif settings.client_ca:
         context.load_verify_locations(cadata=settings.client_ca)
-    elif settings.client_auth is not ssl.CERT_NONE:
-        context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
 
 
 @contextmanager

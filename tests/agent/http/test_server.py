@@ -129,6 +129,9 @@ def test_a_page_larger_than_any_buffer_arrives_whole(start: Starter) -> None:
     [
         (b"NONSENSE\r\n\r\n", b"400"),
         (b"GET /metrics HTTP/9.9\r\n\r\n", b"505"),
+        (b"GET /metrics HTTP/1.1\r\nX: a\r\rContent-Length: 60\r\n\r\n", b"400"),
+        (b"GET /metrics HTTP/1.1\r\nX: a\rContent-Length: 60\r\n\r\n", b"400"),
+        (b"GET /metrics HTTP/1.1\r\nX: a\r\r\n\r\n", b"400"),
         (b"GET /" + b"x" * 5000 + b" HTTP/1.1\r\n\r\n", b"414"),
         (b"GET / HTTP/1.1\r\nX: " + b"x" * 40_000 + b"\r\n\r\n", b"431"),
         (b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n", b"431"),

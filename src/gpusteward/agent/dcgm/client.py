@@ -72,8 +72,8 @@ class Dcgm:
         """The result of this request, or the last one if the thread does not respond in time."""
         with self._changed:
             if self._request is None:
+                self._start_thread()  # before the request: one that no thread serves would be waited for in every cycle
                 self._request = request
-                self._start_thread()
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: self._request is None, min(WAIT_SECONDS, self._interval / 2))
             waiting = self._request

@@ -30,7 +30,7 @@ class Pid2PodDialect:
                 held[labels] = _plus(held.get(labels, 0), process.memory_bytes)
         return [Family(metrics.PID_POD, [(labels, size // MIB) for labels, size in held.items() if size is not None])]
 
-    def list_unavailable(self, unsupported: frozenset[str]) -> list[str]:  # noqa: ARG002
+    def list_unavailable(self, unsupported: frozenset[str]) -> list[str]:  # noqa: ARG002 - as its protocol
         return []
 
 
