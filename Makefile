@@ -56,6 +56,7 @@ components: .venv/ready ## install the real components the tests use (Debian pac
 	.ci/components
 	.ci/dcgm-headers
 	.ci/kubernetes
+	.ci/helm
 
 docs: .venv/ready ## write the generated reference pages
 	$(BIN)/python -m docs.generate

@@ -6,7 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-pytest_plugins = ["tests.fakes.nvml_library", "tests.fakes.dcgm_library", "tests.kubernetes.cluster"]
+pytest_plugins = [
+    "tests.fakes.nvml_library",
+    "tests.fakes.dcgm_library",
+    "tests.kubernetes.cluster",
+    "tests.deploy.helm",
+]
 
 NO_SKIP = os.environ.get("GPUSTEWARD_NO_SKIP") == "1"
 

@@ -1,0 +1,1 @@
+"""Tests of the chart and of everything else in deploy/."""
