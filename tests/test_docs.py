@@ -112,7 +112,8 @@ def test_a_readme_is_short_and_names_only_files_that_exist(document: str):
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
-TRANSLATIONS = [(f"docs/{path.name}", f"docs/zh-CN/{path.name}") for path in sorted((ROOT / "docs/zh-CN").glob("*.md"))]
+CHINESE = sorted(path.relative_to(ROOT / "docs/zh-CN").as_posix() for path in (ROOT / "docs/zh-CN").rglob("*.md"))
+TRANSLATIONS = [(f"docs/{name}", f"docs/zh-CN/{name}") for name in CHINESE]
 
 
 @pytest.mark.parametrize(("english", "chinese"), [READMES, *TRANSLATIONS], ids=lambda name: name)
@@ -259,7 +260,10 @@ def test_every_agent_command_in_the_documents_has_valid_flags():
 
 def test_the_guide_puts_the_registry_before_the_image():
     (line,) = (
-        line for block in list_blocks("sh", "docs/install.md") for line in block.text.splitlines() if "sed" in line
+        line
+        for block in list_blocks("sh", "docs/how-to/kubernetes.md")
+        for line in block.text.splitlines()
+        if "sed" in line
     )
     command, _, _ = line.rpartition(" | kubectl")
     environment = {**os.environ, "REGISTRY": "registry.example:5000/gpu"}

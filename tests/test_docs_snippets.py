@@ -92,7 +92,7 @@ def test_every_expression_is_promql(promtool: Callable[..., str], block: Block):
     promtool("check", "rules", document={"groups": [{"name": "docs", "rules": rules}]})
 
 
-@pytest.mark.parametrize("block", list_blocks("promql", "docs/questions.md"), ids=str)
+@pytest.mark.parametrize("block", list_blocks("promql", "docs/how-to/questions.md"), ids=str)
 def test_every_documented_query_has_a_result_on_a_simulated_node(query: Callable[[str], list], block: Block):
     """A rate needs a second sample, so it may take a moment."""
     deadline = time.monotonic() + 20
@@ -102,7 +102,7 @@ def test_every_documented_query_has_a_result_on_a_simulated_node(query: Callable
 
 
 def test_results_by_namespace_have_the_namespace_label(query: Callable[[str], list]):
-    for block in list_blocks("promql", "docs/questions.md"):
+    for block in list_blocks("promql", "docs/how-to/questions.md"):
         if block.text.startswith("sum by (namespace)"):
             assert all(row["metric"].get("namespace") for row in query(block.text)), block.text
 

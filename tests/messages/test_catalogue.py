@@ -26,7 +26,7 @@ SYNONYMS = re.compile(
 STATE_WORDS = re.compile(
     rf"(?<![\w./=-])({'|'.join(sorted({*verdicts.WORDS} | {'healthy', 'degraded', 'fail', 'skip'}))})(?![\w./-])"
 )
-DOCUMENTS = [ROOT / "README.zh-CN.md", *sorted((ROOT / "docs" / "zh-CN").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.zh-CN.md", *sorted((ROOT / "docs" / "zh-CN").rglob("*.md"))]
 NOT_MESSAGES = {
     "analyzer/explain/prompts.py",  # sets the language of the model
 }
