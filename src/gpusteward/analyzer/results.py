@@ -12,8 +12,9 @@ from gpusteward.analyzer.explain.opinions import Opinion
 from gpusteward.analyzer.judge.allocation_columns import Mask
 from gpusteward.analyzer.judge.states import find_low
 from gpusteward.analyzer.judge.workloads import WorkloadTable, judge_workloads
+from gpusteward.analyzer.prices import PriceList
 from gpusteward.analyzer.settings.settings import Settings
-from gpusteward.analyzer.tables import VerdictTable, take_values
+from gpusteward.analyzer.tables import Column, VerdictTable, take_values
 from gpusteward.core.namespaces import VisibleNamespaces
 
 
@@ -40,6 +41,16 @@ class Result:
         for row, opinion in self.opinions.items():
             is_low[row] &= not contradicts_low(opinion, confidence=confidence, low=low)
         return is_low
+
+    @cached_property
+    def cost_micros_per_hour(self) -> Column:
+        """Of what each row of `verdicts` holds, in millionths of the currency; NaN without a price."""
+        prices = PriceList(self.settings.prices)
+        found = (
+            prices.micros_per_gpu_hour(one.model, one.container.namespace) for one in self.verdicts.usage.allocations
+        )
+        column = np.fromiter(found, np.float64, len(self.verdicts))
+        return np.where(column > 0, column, np.nan) * self.workloads.fractions
 
     @property
     def tag(self) -> str:

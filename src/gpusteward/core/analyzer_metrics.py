@@ -4,6 +4,7 @@ from gpusteward.core.metrics import Metric, MetricType
 
 HOLDER = ("gpu_id", "pod", "namespace", "hostname")
 TENANT = ("gpu_id", "pod", "namespace")
+WORKLOAD = ("namespace", "workload_kind", "workload")
 
 
 def _gpu_oour(name: str, labels: tuple[str, ...], help_text: str, kind: MetricType = MetricType.GAUGE) -> Metric:
@@ -69,9 +70,27 @@ GPUS = _own(
 NAMESPACE_GPUS = _own(
     "namespace_gpus", ("namespace", "activity"), "GPUs held by a namespace; a share of a GPU is a fraction."
 )
+NAMESPACE_COST = _own(
+    "namespace_cost_per_hour",
+    ("namespace", "activity", "currency"),
+    "Cost of the GPUs held by a namespace, per hour; no sample where the price of one of them is unknown.",
+)
 SIGNATURES = _own("allocation_signatures", ("signature",), "Allocations by signature.")
 PROOFS = _own("idle_allocations", ("proof",), "Idle allocations by proof: integrated, sampled.")
 WORKLOADS = _own("workloads", ("activity",), "Workloads by activity: active, idle, unknown.")
+WORKLOAD_IDLE_SINCE = _own(
+    "workload_idle_since_timestamp_seconds",
+    (*WORKLOAD, "signature", "proof"),
+    "Since when all GPUs of a workload are idle, unix time; idle workloads only.",
+)
+WORKLOAD_IDLE_GPUS = _own(
+    "workload_idle_gpus", WORKLOAD, "Idle GPUs of a workload that has some; a share of a GPU is a fraction."
+)
+WORKLOAD_IDLE_COST = _own(
+    "workload_idle_cost_per_hour",
+    (*WORKLOAD, "currency"),
+    "Cost of the idle GPUs of a workload, per hour; no sample where the price of one of them is unknown.",
+)
 MODEL_CALLS = _own("model_calls_total", ("result",), "Requests to the language model by result.", MetricType.COUNTER)
 MODEL_TOKENS = _own(
     "model_tokens_total", ("direction",), "Tokens sent to and received from the language model.", MetricType.COUNTER

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from gpusteward.analyzer.gzip_blocks import MOST_PLAIN_ROWS, Block, Body, pack
 from gpusteward.analyzer.metrics.allocation_samples import render_allocations
+from gpusteward.analyzer.metrics.cost_metrics import cost_families
 from gpusteward.analyzer.metrics.result_metrics import result_families
 from gpusteward.analyzer.results import Result
 from gpusteward.core.exposition import (
@@ -42,7 +43,7 @@ class _Packer:
     def pack_families(self, result: Result) -> Iterator[tuple[Metric, Body]]:
         """Families without samples are left out."""
         yield from ((metric, samples) for metric, samples in self._pack_allocations(result).items() if samples.size)
-        for family in result_families(result):
+        for family in (*result_families(result), *cost_families(result)):
             if family.samples:
                 samples = Body()
                 samples.add(self.pack(render_lines(family.metric, family.samples)))

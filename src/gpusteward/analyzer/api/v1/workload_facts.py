@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from gpusteward.analyzer.ledger.identities import UserLabels
-from gpusteward.analyzer.prices import PriceList
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import ACTIVITIES, Column
 from gpusteward.core.usages import AllocationKey
@@ -53,12 +52,12 @@ class WorkloadFacts:
     @cached_property
     def cost_per_hour(self) -> Column:
         """Of everything it holds. NaN if the price of a part is unknown: a partial sum would be read as the total."""
-        return self._sum(self._prices_of_shares)
+        return self._sum(self._result.cost_micros_per_hour)
 
     @cached_property
     def idle_cost_per_hour(self) -> Column:
         """NaN also where nothing is idle, so that idle GPUs without a price come before these in a list."""
-        return self._sum_idle(self._prices_of_shares)
+        return self._sum_idle(self._result.cost_micros_per_hour)
 
     @cached_property
     def idle_cost(self) -> Column:
@@ -66,15 +65,7 @@ class WorkloadFacts:
         result, table = self._result, self._result.workloads
         own, whole = result.verdicts.idle_since, table.idle_since[table.codes]
         hours = (result.at - np.where(np.isnan(whole), own, whole)) / HOUR_SECONDS
-        return self._sum_idle(self._prices_of_shares * np.maximum(hours, 0.0))
-
-    @cached_property
-    def _prices_of_shares(self) -> Column:
-        """Per hour of what each allocation holds; NaN without a price."""
-        prices, allocations = PriceList(self._result.settings.prices), self._result.verdicts.usage.allocations
-        found = [prices.micros_per_gpu_hour(one.model, one.container.namespace) for one in allocations]
-        column = np.array(found, dtype=np.float64)
-        return np.where(column > 0, column, np.nan) * self._result.workloads.fractions
+        return self._sum_idle(self._result.cost_micros_per_hour * np.maximum(hours, 0.0))
 
     def _sum_idle(self, column: Column) -> Column:
         is_idle = np.equal(self._result.verdicts.activity, ACTIVITIES.index(Activity.IDLE))

@@ -1,0 +1,94 @@
+"""Metric families on waste: what the GPUs of each namespace cost, and the idle GPUs of each workload.
+
+A sum with an unknown part is NaN and has no sample: a partial sum would be read as the total.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
+from gpusteward.analyzer.judge.workloads import WorkloadKey
+from gpusteward.analyzer.prices import MICROS
+from gpusteward.analyzer.results import Result
+from gpusteward.analyzer.tables import ACTIVITIES, PROOFS, SIGNATURES, Column
+from gpusteward.core import analyzer_metrics as metrics
+from gpusteward.core.exposition import Family, Samples, render_labels
+from gpusteward.core.metrics import Metric
+from gpusteward.core.verdicts import Activity
+
+MONEY_DIGITS = 6  # prices are whole millionths
+
+
+def cost_families(result: Result) -> Iterator[Family]:
+    prices = result.settings.prices
+    has_prices = bool(prices.per_gpu_hour or prices.default)
+    yield from _idle_workloads(result)
+    if has_prices:
+        yield _namespace_costs(result)
+        yield _idle_costs(result)
+
+
+def _namespace_costs(result: Result) -> Family:
+    """One sample per namespace and activity."""
+    owners = [(one.container.cluster, one.container.namespace) for one in result.verdicts.usage.allocations]
+    numbers = {owner: number for number, owner in enumerate(sorted(set(owners)))}
+    codes = np.fromiter(map(numbers.__getitem__, owners), np.intp, len(owners))
+    samples: Samples = []
+    for code, activity in enumerate(ACTIVITIES):
+        rows = result.verdicts.activity == code
+        costs = np.bincount(codes[rows], weights=result.cost_micros_per_hour[rows], minlength=len(numbers)) / MICROS
+        samples += [
+            (_label(result, {"namespace": namespace, "activity": activity.value}, cluster), round(cost, MONEY_DIGITS))
+            for (cluster, namespace), cost in zip(numbers, costs.tolist(), strict=True)
+            if np.isfinite(cost)
+        ]
+    return Family(metrics.NAMESPACE_COST, samples)
+
+
+def _label(result: Result, values: Mapping[str, str], cluster: str) -> str:
+    return render_labels([*values.items(), ("currency", result.settings.prices.currency), ("cluster", cluster)])
+
+
+def _idle_workloads(result: Result) -> Iterator[Family]:
+    table = result.workloads
+    since = Family(metrics.WORKLOAD_IDLE_SINCE, [])
+    for number in np.flatnonzero(np.isfinite(table.idle_since)).tolist():
+        labels = (
+            *_name(table.keys[number]),
+            ("signature", SIGNATURES[table.signature[number]].value),
+            ("proof", PROOFS[table.proof[number]].value),
+        )
+        since.samples.append((render_labels(labels), round(float(table.idle_since[number]), 3)))
+    yield since
+    yield _idle_sums(result, metrics.WORKLOAD_IDLE_GPUS, table.idle_gpus, digits=GPU_DIGITS)
+
+
+def _idle_costs(result: Result) -> Family:
+    table, is_idle = result.workloads, result.verdicts.activity == ACTIVITIES.index(Activity.IDLE)
+    costs = np.bincount(
+        table.codes[is_idle], weights=result.cost_micros_per_hour[is_idle], minlength=len(table)
+    ).astype(np.float64)
+    currency = ("currency", result.settings.prices.currency)
+    return _idle_sums(result, metrics.WORKLOAD_IDLE_COST, costs / MICROS, (currency,), digits=MONEY_DIGITS)
+
+
+def _idle_sums(
+    result: Result, metric: Metric, sums: Column, labels: Sequence[tuple[str, str]] = (), *, digits: int
+) -> Family:
+    """One sample per workload with an idle GPU."""
+    table = result.workloads
+    chosen = np.flatnonzero((table.idle_allocations > 0) & np.isfinite(sums)).tolist()
+    return Family(
+        metric,
+        [(render_labels([*_name(table.keys[each]), *labels]), round(float(sums[each]), digits)) for each in chosen],
+    )
+
+
+def _name(key: WorkloadKey) -> tuple[tuple[str, str], ...]:
+    return (
+        ("namespace", key.namespace),
+        ("workload_kind", key.kind),
+        ("workload", key.name),
+        ("cluster", key.cluster),
+    )
