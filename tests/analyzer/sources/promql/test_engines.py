@@ -35,7 +35,7 @@ from tests.analyzer.tables import assert_alike, index_rows, verdicts_of
 
 pytestmark = pytest.mark.slow
 
-RULES = Path(__file__).parents[4] / "deploy/rules/recording.yaml"
+RULES = Path(__file__).parents[4] / "deploy/chart/gpusteward/files/rules/recording.yaml"
 NODES = [default_node(1, name="showcase"), *fleet(10)]
 NATIVE = tuple(scrape_history(NODES, scrape_times()))
 DCGM = tuple(scrape_history(NODES, scrape_times(), dialects="dcgm", options=DcgmOptions(device_per_pod=True)))

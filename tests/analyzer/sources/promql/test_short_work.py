@@ -130,6 +130,6 @@ def test_rows_are_unknown_if_the_counter_cannot_be_read(running: dict[str, Runni
 
 
 def test_the_rules_record_the_increase_too():
-    rules = (Path(__file__).parents[4] / "deploy/rules/recording.yaml").read_text()
+    rules = (Path(__file__).parents[4] / "deploy/chart/gpusteward/files/rules/recording.yaml").read_text()
     for metric in (metrics.USE_BUSY_SECONDS, metrics.GPU_BUSY_SECONDS):
         assert f"record: gpusteward:{metric.name}:increase_10m\n        expr: increase({metric.name}[" in rules

@@ -3,8 +3,9 @@
 This module writes the rules file, and checks in every cycle that the rules are still evaluated: an engine returns a
 recorded value for five minutes, and a window that ended earlier would miss GPUs that have just started to work.
 
-`python -m gpusteward.analyzer.sources.promql.recording_rules > deploy/rules/recording.yaml`; for another window than
-ten minutes add `--window-min 30`, which must be the analyzer's `prometheus.time_window_min`.
+`python -m gpusteward.analyzer.sources.promql.recording_rules` prints the file, kept in deploy/chart/gpusteward/files/
+rules/recording.yaml; for another window than ten minutes add `--window-min 30`, which must be the analyzer's
+`prometheus.time_window_min`.
 """
 
 import argparse

@@ -10,7 +10,7 @@ import pytest
 
 from gpusteward.core.analyzer_metrics import ANALYZER_METRICS
 
-RULES = Path(__file__).parents[1] / "deploy" / "rules" / "alerts.yaml"
+RULES = Path(__file__).parents[2] / "deploy/chart/gpusteward/files/rules/alerts.yaml"
 ANALYZER = '{job="gpusteward",instance="a"}'
 OWN = "gpusteward_analyzer_"
 
