@@ -16,6 +16,7 @@ from gpusteward.analyzer.prices import PriceList
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.tables import Column, VerdictTable, take_values
 from gpusteward.core.namespaces import VisibleNamespaces
+from gpusteward.messages.unknown_reasons import hide_errors
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def tag_result(tag: str, visible: VisibleNamespaces | None) -> str:
 def limit_result(result: Result, visible: VisibleNamespaces, is_visible: Mask) -> Result:
     """The same result as if there were only these namespaces. `is_visible`: as `find_visible` returns it."""
     rows = np.flatnonzero(is_visible)
-    verdicts = result.verdicts.take(rows)
+    verdicts = _hide_errors(result.verdicts.take(rows))
     return replace(
         result,
         verdicts=verdicts,
@@ -76,6 +77,11 @@ def limit_result(result: Result, visible: VisibleNamespaces, is_visible: Mask) -
         sources={},
         visible=visible,
     )
+
+
+def _hide_errors(verdicts: VerdictTable) -> VerdictTable:
+    unknown = {row: hide_errors(reason) for row, reason in verdicts.usage.unknown.items()}
+    return replace(verdicts, usage=replace(verdicts.usage, unknown=unknown))
 
 
 def find_visible(result: Result, visible: VisibleNamespaces) -> Mask:

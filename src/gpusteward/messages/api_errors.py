@@ -64,6 +64,10 @@ NO_ROLE = Message(
     "you are signed in, but no rule in auth.rules gives you a role",
     "您已登录，但 auth.rules 中没有规则授予您角色",
 )
+HIDDEN_ERROR = Message(
+    "it could not be read; the log of the analyzer has the reason", "读取失败，原因见 analyzer 的日志"
+)
+"""Instead of an error text, for people who see some namespaces only."""
 NEEDS_ALL_NAMESPACES = Message(
     "your role shows some namespaces only, and this covers the whole site",
     "您的角色只能查看部分命名空间，而此内容涉及整个站点",

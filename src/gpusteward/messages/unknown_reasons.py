@@ -49,3 +49,17 @@ CLOCK_SKEW = Message(
     "the clocks of the engine and the analyzer are {seconds:.0f} s apart", "引擎与 analyzer 的时钟相差 {seconds:.0f} 秒"
 )
 ENGINE_FAILED = Message("its engine could not be read: {error}", "无法读取其所在的引擎：{error}")
+HIDDEN = Message(
+    "its usage could not be read; the log of the analyzer has the reason", "无法读取其使用情况，原因见 analyzer 的日志"
+)
+"""Instead of a reason that contains an error text, for people who see some namespaces only."""
+
+
+def hide_errors(reason: Message) -> Message:
+    """The reason itself if it is one of the fixed texts above: any other may contain names of somebody else."""
+    return reason if reason in _FIXED_REASONS else HIDDEN
+
+
+_FIXED_REASONS = frozenset(
+    each for each in tuple(globals().values()) if isinstance(each, Message) and "{" not in each.en
+)

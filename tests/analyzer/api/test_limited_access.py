@@ -23,10 +23,13 @@ from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses, RunningProcess
+from gpusteward.analyzer.sources.usage_source import Chart
 from gpusteward.analyzer.tables import NodeModel
 from gpusteward.core.containers import Container, Workload
+from gpusteward.core.errors import SourceError
 from gpusteward.core.namespaces import NamespacePattern, VisibleNamespaces
 from gpusteward.core.usages import AllocationKey, Measure
+from gpusteward.messages import unknown_reasons
 from tests.analyzer.api.sample_results import H100, OPINION
 from tests.analyzer.api.server import (
     Api,
@@ -234,6 +237,36 @@ def test_an_admin_sees_all_of_it(api: Api, path: str):
 def test_the_own_namespace_is_there(api: Api, path: str):
     response = ask(api, "GET", path, LEAD)
     assert (response.status, "own-job" in response.body.decode()) == (200, True)
+
+
+class FailingSource(FakeSource):
+    def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
+        raise SourceError("the query {namespace='foreign-ns'} was refused")
+
+    def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
+        raise SourceError("the query {namespace='foreign-ns'} was refused")
+
+
+@pytest.mark.parametrize("path", ["/series", "/processes"])
+def test_an_error_of_the_engine_is_hidden(path: str):
+    with running_api(two_namespaces(), settings=make_settings(), source=FailingSource()) as api:
+        response = ask(api, "GET", f"/api/v1/workloads/Job/own/own-job{path}", LEAD)
+        assert (response.status, SECRET in response.body.decode()) == (503, False)
+        assert SECRET in ask(api, "GET", f"/api/v1/workloads/Job/own/own-job{path}", ADMIN).body.decode()
+
+
+def test_a_reason_with_an_error_of_the_engine_is_hidden():
+    reasons = [unknown_reasons.QUERY_FAILED.fill(quantity="core", error="foreign-ns"), unknown_reasons.NO_CORE]
+    result = two_namespaces()
+    unknown = {1: reasons[0], 2: reasons[1]}
+    result = make_result(replace(result.verdicts.usage, unknown=unknown), settings=make_settings())
+    with running_api(result, settings=make_settings()) as api:
+        path = "/api/v1/workloads/Job/own/own-job"
+        assert SECRET in ask(api, "GET", path, ADMIN).body.decode()
+        shown = ask(api, "GET", path, LEAD).body.decode()
+        assert SECRET not in shown
+        assert unknown_reasons.HIDDEN.en in shown
+        assert unknown_reasons.NO_CORE.en in shown
 
 
 def test_a_foreign_object_does_not_exist(api: Api):

@@ -5,6 +5,7 @@ nothing: error texts, descriptions of the source, deliveries, the /metrics page.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,12 +20,13 @@ from gpusteward.analyzer.reports.charges import Charge
 from gpusteward.analyzer.reports.report import ClusterNamespace, EndedQuery, EndedWorkload, Report, ReportQuery
 from gpusteward.analyzer.sources.pod_processes import Pod, PodProcesses
 from gpusteward.analyzer.sources.usage_source import Chart
+from gpusteward.core.errors import SourceError
 from gpusteward.core.namespaces import VisibleNamespaces
 from gpusteward.core.usages import AllocationKey
+from gpusteward.logs import Log
 from gpusteward.messages import api_errors
 
-HIDDEN_ERROR = "see the log of the analyzer"
-"""Instead of an error text, which may name anything: queries contain names of namespaces."""
+log = Log(__name__)
 
 
 async def limit_access(dependencies: ApiDependencies, visible: VisibleNamespaces | None) -> ApiDependencies:
@@ -60,11 +62,11 @@ class _LimitedCycles:
     @property
     def stats(self) -> CycleStats:
         stats = self._cycles.stats
-        return replace(stats, last_error=stats.last_error and HIDDEN_ERROR, stages={})
+        return replace(stats, last_error=stats.last_error and str(api_errors.HIDDEN_ERROR), stages={})
 
     @property
     def defect(self) -> str:
-        return self._cycles.defect and HIDDEN_ERROR
+        return self._cycles.defect and str(api_errors.HIDDEN_ERROR)
 
     def request_cycle(self, *, use_ai: bool | None = None) -> None:  # noqa: ARG002 - as its protocol
         raise _forbidden()
@@ -89,10 +91,12 @@ class _LimitedSource:
     def read_series(self, allocation: AllocationKey, at: float, *, seconds: float) -> Chart:
         if not self._visible.includes(allocation.cluster, allocation.container.namespace):
             raise _forbidden()
-        return self._source.read_series(allocation, at, seconds=seconds)
+        with _hiding_errors():
+            return self._source.read_series(allocation, at, seconds=seconds)
 
     def read_processes(self, pods: Collection[Pod], at: float) -> PodProcesses:
-        running = self._source.read_processes([pod for pod in pods if self._is_visible(pod)], at)
+        with _hiding_errors():
+            running = self._source.read_processes([pod for pod in pods if self._is_visible(pod)], at)
         return PodProcesses(
             [each for each in running.processes if self._is_visible(each.pod)],
             frozenset(pod for pod in running.reported if self._is_visible(pod)),
@@ -135,6 +139,16 @@ class _NoDeliveries:
 
     def retry_delivery(self, number: int) -> tuple[Delivery | None, bool]:  # noqa: ARG002 - as its protocol
         raise _forbidden()
+
+
+@contextmanager
+def _hiding_errors() -> Iterator[None]:
+    """The text of an error may name anything: queries contain names of namespaces."""
+    try:
+        yield
+    except SourceError as error:
+        log.warning("reading for a viewer of some namespaces failed", reason=str(error))
+        raise SourceError(api_errors.HIDDEN_ERROR) from None
 
 
 def _forbidden() -> ProblemError:
