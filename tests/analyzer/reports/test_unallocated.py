@@ -132,3 +132,15 @@ def test_a_report_of_one_cluster_has_the_unallocated_gpus_of_that_cluster(databa
         assert west.unused is not None
         assert (west.unused.gpus, west.unused.unallocated) == (4, 3)
     ledger.close()
+
+
+def test_the_time_of_a_cluster_that_joined_later_begins_when_it_joined(tmp_path):
+    ledger = open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
+    east, west = (_in_cluster(allocation(0), "east"), WORKING), (_in_cluster(allocation(1), "west"), WORKING)
+    fleet = {("node-0", H100, "east"): 8, ("node-0", H100, "west"): 4}
+    for minute in range(0, 245, 5):
+        rows, known = ([east], {("node-0", H100, "east"): 8}) if minute < 185 else ([east, west], fleet)
+        ledger.record(cycle(rows, START + 60 * minute, fleet=known, settings=EVERY_5_MINUTES))
+    query = ReportQuery(hour(), hour(4), clusters=("west",))
+    assert make_report(ledger.engine, query, now_ms=hour(4)).fleet_coverage_ratio == 1.0
+    ledger.close()

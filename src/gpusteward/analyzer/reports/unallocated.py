@@ -112,13 +112,11 @@ def _subtract(
 
 def read_coverage(connection: Connection, period: Period, scope: Scope, covered: Range) -> float | None:
     """The part of the recorded time for which the number of GPUs was known; None if nothing is recorded, or for some
-    namespaces."""
-    if (
-        not scope.has_fleet
-        or covered.first_ms is None
-        or covered.last_ms is None
-        or covered.last_ms <= covered.first_ms
-    ):
+    namespaces. The time of some clusters begins with their first allocation."""
+    if not scope.has_fleet or covered.first_ms is None or covered.last_ms is None:
+        return None
+    first_ms = max(covered.first_ms, _first_allocation(connection, scope) if scope.clusters else 0)
+    if covered.last_ms <= first_ms:
         return None
     known_ms = 0
     for selection in select_fleet_rows(period, scope):
@@ -126,7 +124,12 @@ def read_coverage(connection: Connection, period: Period, scope: Scope, covered:
         whole_ms = HOUR_MS if table is fleet_hourly else DAY_MS
         longest = select(func.max(func.coalesce(table.c.known_ms, whole_ms))).where(selection.condition)
         known_ms += sum(int(each) for each in connection.scalars(longest.group_by(time_column(table))))
-    return min(1.0, known_ms / (covered.last_ms - covered.first_ms))
+    return min(1.0, known_ms / (covered.last_ms - first_ms))
+
+
+def _first_allocation(connection: Connection, scope: Scope) -> int:
+    first = select(func.min(allocations.c.first_ms)).where(allocations.c.cluster.in_(scope.clusters))
+    return connection.scalar(first) or 0
 
 
 def read_unused(connection: Connection, scope: Scope, *, extent: LedgerExtent, until_ms: int) -> Unused | None:
