@@ -297,6 +297,8 @@ TWO_HOURS = 25  # cycles of five minutes
 
 def test_a_server_with_short_regular_blips_for_two_hours_only_has_health_checks():
     verdict = judge_rows(*[blips(), blips(0.19 / 30)] * 13, every=300)
+    sends_input = [row | {(Measure.PCIE, Stat.PEAK): 30e6} for row in (blips(), blips(0.19 / 30))]
+    assert name(*sends_input * 13, every=300) is Signature.HEALTH_CHECK
     assert (verdict.activity, verdict.signature) == (Activity.ACTIVE, Signature.HEALTH_CHECK)
     assert verdict.highest_step is Step.NOTICE
     assert verdict.signature.is_suspicious, "shown by `gpusteward idle`"
@@ -317,6 +319,7 @@ def test_a_server_with_short_regular_blips_for_two_hours_only_has_health_checks(
         [without(blips(), Measure.BUSY)] * TWO_HOURS,
         [blips(dram_ratio=0.02)] * TWO_HOURS,
         [blips() | {(Measure.ENCODER, Stat.PEAK): 0.3}] * TWO_HOURS,
+        [blips() | {(Measure.PCIE, Stat.PEAK): 400e6}] * TWO_HOURS,
     ],
     ids=[
         "90 minutes",
@@ -330,6 +333,7 @@ def test_a_server_with_short_regular_blips_for_two_hours_only_has_health_checks(
         "sampled",
         "memory traffic",
         "video",
+        "PCIe traffic",
     ],
 )
 def test_short_work_that_may_be_real_is_not_a_health_check(rows: list[Stats]):

@@ -203,6 +203,20 @@ def test_the_default_budget_is_more_than_an_agent_with_many_holders_needs():
     assert store.nbytes < store.memory_bytes < DEFAULT_LIMITS.target
 
 
+def test_the_memory_of_expired_series_is_free_again_whatever_their_size():
+    """Short lines remain and long ones expire, and the other way round."""
+    short = "".join(page(f"short-{number}") for number in range(20))
+    long = "".join(page(f"long-{number}", note="x" * 4_000) for number in range(20))
+    for kept, expired in ((short, long), (long, short)):
+        store, alone = (SampleStore(StoreOptions(interval=15, keep_seconds=60)) for _ in range(2))
+        store.ingest("a", (kept + expired).encode(), AT)
+        for number in range(1, 40):
+            for each in (store, alone):
+                each.ingest("a", kept.encode(), AT + STEP * number)
+        assert store.series == alone.series
+        assert store.memory_bytes == pytest.approx(alone.memory_bytes, rel=0.01)
+
+
 def test_all_targets_together_have_a_series_limit():
     store = SampleStore(StoreOptions(interval=15, keep_seconds=60, series_limit=5, target_series_limit=4))
     for target in ("a", "b", "c"):

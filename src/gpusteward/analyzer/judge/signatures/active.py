@@ -9,11 +9,11 @@ from gpusteward.analyzer.judge.activity import WORK_MEASURES
 from gpusteward.analyzer.judge.allocation_columns import Mask
 from gpusteward.analyzer.judge.signatures.evidence import RUN_THROUGH_KINDS, Evidence, Streak
 from gpusteward.analyzer.judge.valid_ratios import first_known
-from gpusteward.core.usages import Measure, Stat
+from gpusteward.core.usages import LEAST_TRAFFIC, Measure, Stat
 from gpusteward.core.verdicts import Signature
 
-_NOT_OF_HEALTH_CHECKS = (Measure.ENCODER, Measure.DECODER, Measure.VIDEO, Measure.PCIE, Measure.NVLINK)
-"""Where these are reported, something is encoded, decoded or transferred."""
+_NOT_OF_HEALTH_CHECKS = (Measure.ENCODER, Measure.DECODER, Measure.VIDEO, Measure.NVLINK)
+"""Where these are reported, something is encoded, decoded or sent to another GPU."""
 
 
 class KeepAliveRule(BaseModel):
@@ -128,6 +128,12 @@ class HealthCheckRule(BaseModel):
         gt=0,
         description="Part by which a window may differ from the first one: twenty checks or nineteen.",
     )
+    highest_pcie_bytes_per_second: float = Field(
+        default=100e6,
+        ge=LEAST_TRAFFIC,
+        description="Peak of PCIe traffic, where it is reported, up to which it may be the input and the result of a "
+        "check. Loading a model or a batch moves hundreds of MB/s.",
+    )
     memory_swing_ratio: float = Field(default=0.01, ge=0, description="Part of its memory that may vary.")
     least_seconds: float = Field(
         default=7200,
@@ -220,6 +226,7 @@ def _has_blips(evidence: Evidence, rule: HealthCheckRule) -> Mask:
     for measure, stat in evidence.table.stats:
         if measure in _NOT_OF_HEALTH_CHECKS:
             has_blips &= ~(evidence.table.column(measure, stat) > 0)
+    has_blips &= ~(evidence.stat(Measure.PCIE, Stat.PEAK) > rule.highest_pcie_bytes_per_second)
     return has_blips & _has_constant_memory(evidence, rule.memory_swing_ratio)
 
 

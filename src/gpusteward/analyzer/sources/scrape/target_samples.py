@@ -1,9 +1,10 @@
 """The samples of one target: its series, their last values, and the parse errors of its pages."""
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, compress
 from typing import NamedTuple
 
 import numpy as np
@@ -114,6 +115,7 @@ class TargetSamples:
         self.errors = ParseErrors()
         self.series = SeriesTable()
         self.memory_bytes = _TARGET_BYTES  # an estimate
+        self._sizes = array("Q")  # of each series, in bytes
         self._memory_limit = 0  # for the present page
         self.scraped_at = -np.inf  # when a page was last parsed
         self._pages = 0
@@ -278,8 +280,12 @@ class TargetSamples:
     def _add_measured_series(self, line: ParsedLine, mappings: Mapping[MetricScheme, LabelMapping]) -> int:
         rows_before = len(self._series_labels)
         series = self._add_series(line, mappings)
-        size = _IGNORED_BYTES if series == page_parser.IGNORED else self._measure_line(line.line)
-        self.memory_bytes += size + (len(self._series_labels) - rows_before) * _ROW_BYTES
+        if series == page_parser.IGNORED:
+            self.memory_bytes += _IGNORED_BYTES
+            return series
+        size = self._measure_line(line.line) + (len(self._series_labels) - rows_before) * _ROW_BYTES
+        self._sizes.append(size)
+        self.memory_bytes += size
         return series
 
     def _add_series(self, line: ParsedLine, mappings: Mapping[MetricScheme, LabelMapping]) -> int:
@@ -368,7 +374,6 @@ class TargetSamples:
         if is_alive.all():
             self._forget_ignored()
             return
-        before = len(is_alive)
         number = np.cumsum(is_alive) - 1  # the new one
         gauges, counters = is_alive[self._gauge_series], is_alive[self._counter_series]
         self._gauges.keep(np.flatnonzero(gauges))
@@ -380,8 +385,8 @@ class TargetSamples:
         self._floors = self._floors[is_alive]
         self._forget_ignored()
         self._known = {key: int(number[row]) for key, row in self._known.items() if is_alive[row]}
-        kept = self.memory_bytes - _TARGET_BYTES
-        self.memory_bytes = _TARGET_BYTES + round(kept * len(self.series) / before)  # series of a target are much alike
+        self._sizes = array("Q", compress(self._sizes, is_alive.tolist()))
+        self.memory_bytes = _TARGET_BYTES + sum(self._sizes)
 
     def _forget_ignored(self) -> None:
         """They are parsed again where they still exist: what was refused may be about a node that is known now."""
