@@ -159,6 +159,17 @@ def test_a_dynamic_claim_of_an_init_container_is_found_by_its_process(machine: M
     assert (flagged(snapshot), unlisted(snapshot)) == ([], [])
 
 
+def test_an_init_container_on_more_gpus_than_it_has_claims_takes_none_of_them(machine: Machine, tmp_path: Path):
+    """It may be privileged, or its claim may have several devices: it holds none of them and is not flagged."""
+    machine.pods[0].gpus = machine.pods[0].gpus[:5]
+    machine.pods[0].pids = machine.pods[0].pids[:5]
+    init = {"name": "prepare", "resources": {"claims": [{"name": "gpu"}]}}
+    with initializing(machine, tmp_path, 1005, 1007, init=init) as node:
+        snapshot = node.read()
+    assert [name for _, name, _ in held_by(snapshot, "notebook-0")] == ["main"]
+    assert (flagged(snapshot), unlisted(snapshot)) == ([], [])
+
+
 def spec(devices: int, *, sidecar: bool = False) -> ContainerSpec:
     return msgspec.convert(requests("c", devices, restartPolicy="Always" if sidecar else None), ContainerSpec)
 

@@ -1,5 +1,6 @@
 """A node with faults: each affects only its own part, and known data stays valid for a while."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpusteward.agent.collector_runner import CollectorRunner
-from gpusteward.agent.kubernetes.kubelet import PodResources
+from gpusteward.agent.kubernetes.kubelet import TIMEOUT_SECONDS, PodResources
 from gpusteward.agent.kubernetes.pod_watch import PodWatch
 from gpusteward.agent.node_source import CLAIMS_REFRESH_SECONDS, CLAIMS_VALID_SECONDS, NodeProviders, NodeSource
 from gpusteward.agent.nvml import Nvml
@@ -43,9 +44,11 @@ class Node:
 
 
 @contextmanager
-def running_node(machine: Machine, folder: Path, *, watch_pods: bool = True) -> Iterator[Node]:
+def running_node(
+    machine: Machine, folder: Path, *, watch_pods: bool = True, api_url: str | None = None
+) -> Iterator[Node]:
     with machine.start(folder) as running:
-        pods = PodWatch(ApiServer(running.api.url), NODE) if watch_pods else None
+        pods = PodWatch(ApiServer(api_url or running.api.url), NODE) if watch_pods else None
         providers = NodeProviders(ProcessTable(running.proc), PodResources(running.kubelet.path), pods)
         source = NodeSource(NODE, Nvml(NODE, event_wait_milliseconds=10), providers)
         try:
@@ -75,6 +78,20 @@ def test_claims_stay_valid_for_a_minute_without_the_kubelet_then_they_are_unknow
     assert not any(process.outside_allocation for process in lost.processes)
     node.running.kubelet.fault = Fault.NONE
     assert node.read().allocations_known
+
+
+def test_a_kubelet_that_hangs_costs_one_timeout_and_not_one_per_cycle(node: Node):
+    node.read()
+    node.running.kubelet.fault = Fault.HANGS
+    node.read(after=CLAIMS_REFRESH_SECONDS)
+    started = time.monotonic()
+    for cycle in range(1, 4):
+        kept = node.read(after=5)
+        assert (len(kept.allocations), kept.allocations_known) == (7, True)
+        assert [failure.collector for failure in kept.failures] == ["kubelet"]
+        assert node.runner.error_counts["kubelet"] == cycle + 1
+    assert time.monotonic() - started < TIMEOUT_SECONDS
+    assert node.running.kubelet.requests == 2
 
 
 def test_the_kubelet_is_not_queried_again_while_no_pod_changes(node: Node):

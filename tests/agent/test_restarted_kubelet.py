@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpusteward.agent.kubernetes.claim_cache import CLAIMS_VALID_SECONDS, UNLISTED_SECONDS
+from gpusteward.agent.kubernetes.claim_cache import UNLISTED_SECONDS
 from gpusteward.core.snapshots import Snapshot
 from tests.agent.test_node_source import Node, running_node
 from tests.fakes import podresources_pb2 as messages
@@ -32,6 +32,15 @@ def node_without_pods(fake_nvml: FakeNvml, tmp_path: Path) -> Iterator[Node]:
     machine = exclusive()
     fake_nvml.load(machine.scenario)
     with running_node(machine, tmp_path, watch_pods=False) as one:
+        yield one
+
+
+@pytest.fixture
+def node_without_api(fake_nvml: FakeNvml, tmp_path: Path) -> Iterator[Node]:
+    """The pods will be known, but the API server has not been available since the start."""
+    machine = exclusive()
+    fake_nvml.load(machine.scenario)
+    with running_node(machine, tmp_path, api_url="http://127.0.0.1:1") as one:
         yield one
 
 
@@ -147,15 +156,41 @@ def test_a_new_pod_of_the_same_name_does_not_inherit_devices(node: Node):
 
 
 @pytest.mark.parametrize("answer", [EMPTY, ONLY_STATIC], ids=["empty", "only-static"])
-def test_without_the_pods_an_empty_response_is_believed_after_a_minute(
+def test_without_a_pod_watch_an_empty_response_is_believed_after_five_minutes(
     node_without_pods: Node, answer: messages.ListPodResourcesResponse
 ):
     node_without_pods.read()
     node_without_pods.running.kubelet.response = answer
-    during = node_without_pods.read()
-    assert (holders(during), during.allocations_known, collectors(during)) == (BOTH, True, ["kubelet"])
-    late = node_without_pods.read(after=CLAIMS_VALID_SECONDS + 1)
-    assert (late.allocations, late.allocations_known, collectors(late)) == ((), True, [])
+    for after in (5, 67, UNLISTED_SECONDS - 72):
+        during = node_without_pods.read(after=after)
+        assert (holders(during), during.allocations_known, collectors(during)) == (BOTH, True, ["kubelet"])
+    for _cycle in range(2):
+        late = node_without_pods.read(after=6)
+        assert (late.allocations, late.allocations_known, collectors(late)) == ((), True, [])
+
+
+@pytest.mark.parametrize("answer", [EMPTY, ONLY_STATIC], ids=["empty", "only-static"])
+def test_an_empty_response_is_never_believed_before_the_pods_are_known(
+    node_without_api: Node, answer: messages.ListPodResourcesResponse
+):
+    node_without_api.read()
+    node_without_api.running.kubelet.response = answer
+    during = node_without_api.read(after=67)
+    assert (holders(during), during.allocations_known, flagged(during)) == (BOTH, True, [])
+    for after in (UNLISTED_SECONDS + 1, 10 * UNLISTED_SECONDS):
+        late = node_without_api.read(after=after)
+        assert (late.allocations, late.allocations_known, flagged(late)) == ((), False, [])
+        assert "kubelet" in collectors(late)
+
+
+@pytest.mark.parametrize("name", ["node_without_api", "node_without_pods"])
+def test_an_empty_first_response_proves_nothing_while_the_pods_are_unknown(name: str, request: pytest.FixtureRequest):
+    node = request.getfixturevalue(name)
+    complete, node.running.kubelet.response = node.running.kubelet.response, EMPTY
+    first = node.read()
+    assert (first.allocations, first.allocations_known, flagged(first)) == ((), False, [])
+    node.running.kubelet.response = complete
+    assert (holders(node.read()), node.read().allocations_known) == (BOTH, True)
 
 
 def test_without_the_pods_a_pod_that_is_no_longer_listed_has_ended(node_without_pods: Node):

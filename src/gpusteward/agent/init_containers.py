@@ -1,10 +1,11 @@
 """GPUs of init containers, which the kubelet does not list: found by the processes of the init container.
 
 A process proves the GPU of its container while it runs, and the pod keeps that GPU until it ends. Without a process
-only the number of GPUs is known, from the spec of the pod.
+only the number of GPUs is known, from the spec of the pod; that of a dynamic resource claim is not, and one is assumed.
+An init container on more GPUs than that is not confined to its devices, and none of them is taken for its own.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from gpusteward.agent.attribution import group_by_gpu, has_exclusive_holder
 from gpusteward.agent.kubernetes.claims import DRA_DRIVER, Claim
@@ -49,12 +50,16 @@ class InitContainerGpus:
 
     def count_unlisted(self, pods: Mapping[str, Pod]) -> Iterator[UnlistedDevices]:
         """Devices of init containers whose GPU is still unknown, by pod and resource."""
-        for pod in {pod.uid: pod for pod in pods.values() if pod.init_devices and not pod.is_finished}.values():
+        for pod in _list_pods(pods):
             found = len(self._claims.get(pod.uid, ()))
             for resource, count in self._counts(pod).items():
                 if count > found:
                     yield UnlistedDevices(pod.container(""), resource, count - found)
                 found = max(0, found - count)
+
+    def find_reserving(self, pods: Mapping[str, Pod]) -> frozenset[tuple[str, str]]:
+        """Namespace and name of the pods with devices whose GPU is still unknown."""
+        return frozenset((pod.namespace, pod.name) for pod in _list_pods(pods) if self._fits(pod, 1))
 
     def _find_claim(self, process: GpuProcess, pod: Pod, holders: Sequence[Allocation]) -> Claim | None:
         """The claim of an init container on the GPU of its process, unless that GPU is listed for a pod."""
@@ -69,9 +74,14 @@ class InitContainerGpus:
 
     def _fits(self, pod: Pod, added: int) -> bool:
         """Whether the pod may have that many more. Otherwise its processes are not confined to its devices."""
-        room = sum(self._counts(pod).values()) - len(self._claims.get(pod.uid, ()))
-        return added <= room or (pod.init_devices is not None and pod.init_devices.has_claims)
+        claims = pod.init_devices.claims if pod.init_devices else 0
+        return added <= sum(self._counts(pod).values()) + claims - len(self._claims.get(pod.uid, ()))
 
     def _counts(self, pod: Pod) -> dict[str, int]:
         counts = pod.init_devices.counts if pod.init_devices else {}
         return {resource: count for resource, count in counts.items() if self._accepts(resource)}
+
+
+def _list_pods(pods: Mapping[str, Pod]) -> Iterable[Pod]:
+    """The pods with devices of init containers; a static pod has two uids."""
+    return {pod.uid: pod for pod in pods.values() if pod.init_devices and not pod.is_finished}.values()

@@ -75,7 +75,7 @@ class NodeSource:
         self._name = name
         self._nvml = nvml
         self._providers = providers
-        self._claims = ClaimCache(name)
+        self._claims = ClaimCache(name, has_pod_watch=providers.pods is not None)
         self._release_seconds = 0.0
         self._released_at: float | None = 0.0  # None: released since the last read, time not yet known
         self._resolver = Resolver()
@@ -211,14 +211,13 @@ class NodeSource:
     ) -> AttributionInput:
         """What is known about processes, pods and allocations."""
         resolution = self._resolve(reading, pods, runner)
-        unlisted = [each.container for each in self._init_gpus.count_unlisted(pods)]
         known = AttributionInput(
             identities,
             pods,
             resolution.allocations,
             allocations_known=claims_known,
             unplaced=resolution.unplaced | self._claims.unlisted,
-            reserving=frozenset((each.namespace, each.pod) for each in unlisted),
+            reserving=self._init_gpus.find_reserving(pods),
         )
         return self._holder_uids.identify(reading.processes, known, now=now)
 

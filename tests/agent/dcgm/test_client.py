@@ -295,6 +295,57 @@ def test_instances_of_a_new_partition_are_watched(open_dcgm: Opener, fake_dcgm: 
     assert fake_dcgm.watches == 1
 
 
+def test_an_instance_that_the_hostengine_numbers_anew_later_than_nvml_is_found(
+    open_dcgm: Opener, fake_dcgm: FakeDcgm
+) -> None:
+    """NVML shows the new partition, the hostengine still the old one, with an instance of the same id."""
+    dcgm = open_dcgm(partitioned())
+    changed = (gpu("GPU-a"), instance("MIG-new", "GPU-a", 7), instance("MIG-9", "GPU-a", 9))
+    assert signals(read(dcgm, changed))[1] == {"gr_engine_ratio": 0.25}
+    scenario = partitioned()
+    scenario.lines = [line.replace("instance 11", "instance 20") for line in scenario.lines]
+    scenario.value("instance 20 1001", 0.125)
+    scenario.faults = ["age -31"]
+    fake_dcgm.load(scenario)
+    assert signals(read(dcgm, changed, after=31.0))[1] == {"gr_engine_ratio": 0.125}
+
+
+def test_an_unknown_instance_does_not_interrupt_what_is_watched(open_dcgm: Opener, fake_dcgm: FakeDcgm) -> None:
+    dcgm, readings = open_dcgm(partitioned()), (*PARTITIONED, instance("MIG-13", "GPU-a", 13))
+    read(dcgm, readings)
+    before = fake_dcgm.calls
+    assert len(read(dcgm, readings, after=31.0).failures) == 1
+    assert fake_dcgm.calls - before == 2, "the instances are looked up and the values are read, nothing is watched anew"
+
+
+@pytest.mark.parametrize("more", [[], ["fail dcgmUnwatchFields -3"]], ids=["", "and-unwatched"])
+def test_a_gpu_that_cannot_be_read_does_not_affect_the_others(
+    open_dcgm: Opener, fake_dcgm: FakeDcgm, more: list[str]
+) -> None:
+    scenario = two_gpus()
+    dcgm = open_dcgm(scenario)
+    read(dcgm)
+    scenario.faults = ["unreadable 1 -1", *more]
+    fake_dcgm.load(scenario)
+    for after in (0.0, INTERVAL):
+        reading = read(dcgm, after=after)
+        assert [failure.gpu_uuid for failure in reading.failures] == ["GPU-a"]
+        assert (signals(reading)[0], signals(reading)[1]["gr_engine_ratio"]) == ({}, 0.75)
+    scenario.faults = ["age -31"]
+    fake_dcgm.load(scenario)
+    assert signals(read(dcgm, after=31.0))[0], "watched again"
+
+
+def test_a_watch_that_cannot_be_ended_costs_no_gpu(open_dcgm: Opener, fake_dcgm: FakeDcgm) -> None:
+    scenario = two_gpus()
+    dcgm = open_dcgm(scenario)
+    read(dcgm)
+    scenario.faults = [f"fail {call} -3" for call in ("dcgmUnwatchFields", "dcgmFieldGroupDestroy", "dcgmGroupDestroy")]
+    fake_dcgm.load(scenario)
+    reading = read(dcgm, GPUS[1:])
+    assert (reading.failures, signals(reading)[0]["gr_engine_ratio"]) == ([], 0.75)
+
+
 def test_an_instance_with_several_compute_instances_is_left_out() -> None:
     shared = instance("MIG-x", "GPU-a", 7), instance("MIG-y", "GPU-a", 7, compute_instance_id=1)
     targets = list_targets((gpu("GPU-a"), *shared, instance("MIG-z", "GPU-a", 9)))
@@ -349,6 +400,24 @@ def test_a_release_closes_the_session_until_the_next_read(open_dcgm: Opener, fak
     dcgm.close()
     assert (fake_dcgm.connections, fake_dcgm.is_initialised) == (0, False)
     assert signals(read(dcgm))[0]
+
+
+def test_a_release_while_a_call_hangs_closes_the_session_when_the_call_returns(
+    open_dcgm: Opener, fake_dcgm: FakeDcgm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpusteward.agent.dcgm.client.CLOSE_SECONDS", 0.1)
+    scenario = two_gpus()
+    dcgm = open_dcgm(scenario, "embedded", interval=0.2)
+    read(dcgm)
+    scenario.faults = ["hang dcgmEntitiesGetLatestValues"]
+    fake_dcgm.load(scenario)
+    read(dcgm)
+    dcgm.close()
+    assert fake_dcgm.connections == 1, "the call still hangs"
+    scenario.faults = []
+    fake_dcgm.load(scenario)
+    wait_until(lambda: (fake_dcgm.connections, fake_dcgm.is_initialised) == (0, False))
+    assert signals(read(dcgm))[0], "opened again"
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,30 @@ def test_a_hanging_kubelet_costs_only_the_timeout(path, fault):
     resources.close()
 
 
+def test_a_hanging_kubelet_is_queried_after_growing_delays(path):
+    now = 0.0
+    resources = PodResources(path, timeout_seconds=0.05, clock=lambda: now)
+    with FakeKubelet(path, response(TRAINER), fault=Fault.HANGS) as kubelet:
+        queried = []
+        for now in range(0, 120, 5):
+            before = kubelet.requests
+            with pytest.raises(SourceError, match="did not respond"):
+                resources.read()
+            if kubelet.requests > before:
+                queried.append(now)
+        assert queried == [0, 5, 15, 35, 65, 95]
+        kubelet.fault = Fault.NONE
+        now = 125
+        assert resources.read() == (TRAINERS_CLAIM,)
+        kubelet.fault = Fault.HANGS
+        for seconds in (126, 131):
+            now = seconds
+            with pytest.raises(SourceError, match="did not respond"):
+                resources.read()
+        assert kubelet.requests == len(queried) + 3, "the delays begin anew"
+    resources.close()
+
+
 def test_after_a_fault_the_next_read_succeeds(path, kubelet_client):
     with FakeKubelet(path, response(TRAINER)) as kubelet:
         for fault in (Fault.CLOSES, Fault.RESETS, Fault.REFUSES):

@@ -11,6 +11,7 @@
  *   age 30                      values were updated that many seconds ago
  *   gpu 3 GPU-UUID              the DCGM id and the uuid of a GPU
  *   refuse 3 -34                fields of GPU 3 cannot be watched: this code
+ *   unreadable 3 -1             values of GPU 3 and its instances cannot be read: this code
  *   support 3 1001 1004         fields that GPU 3 can profile
  *   instance 5 3 9              GPU instance 5 of DCGM: on GPU 3, NVML's id is 9
  *   value gpu|instance ID FIELD double|int VALUE    VALUE may be blank, not_found, not_supported, not_permissioned
@@ -32,7 +33,7 @@
 enum { MOST = 64, MOST_VALUES = 1024 };
 
 typedef struct { char call[64]; int code; } Failure;
-typedef struct { unsigned id; char uuid[128]; int refuse; unsigned short fields[MOST]; unsigned field_count; } Gpu;
+typedef struct { unsigned id; char uuid[128]; int refuse, unreadable; unsigned short fields[MOST]; unsigned field_count; } Gpu;
 typedef struct { unsigned id, gpu, nvml_id; } Instance;
 typedef struct { dcgmGroupEntityPair_t entity; unsigned short field; char type; char text[64]; } Value;
 typedef struct { dcgmHandle_t handle; unsigned generation; bool embedded; } Connection;
@@ -106,6 +107,7 @@ static void read_line(char *line) {
         one->id = id;
         strcpy(one->uuid, word);
     } else if (sscanf(line, "refuse %u %d", &id, &code) == 2) find_gpu(id)->refuse = code;
+    else if (sscanf(line, "unreadable %u %d", &id, &code) == 2) find_gpu(id)->unreadable = code;
     else if (sscanf(line, "instance %u %u %u", &id, &gpu, &nvml_id) == 3)
         scenario.instances[scenario.instance_count++] = (Instance){id, gpu, nvml_id};
     else {
@@ -465,6 +467,10 @@ dcgmReturn_t dcgmEntitiesGetLatestValues(dcgmHandle_t handle, dcgmGroupEntityPai
     ENTER_CONNECTED(handle);
     if (!entity_count || !field_count || entity_count > 64) return DCGM_ST_BADPARAM; /* the limit of DCGM 3 */
     unsigned count = entity_count * field_count;
+    for (unsigned i = 0; i < entity_count; i++) {
+        Gpu *gpu = gpu_of(entities[i]);
+        if (gpu && gpu->unreadable) return gpu->unreadable;
+    }
     for (unsigned i = 0; i < entity_count; i++)
         for (unsigned j = 0; j < field_count; j++) /* in no useful order */
             read_field(handle, entities[i], fields[j], flags, &values[count - 1 - (i * field_count + j)]);

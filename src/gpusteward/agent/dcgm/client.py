@@ -11,7 +11,10 @@ from gpusteward.core.gpus import GpuReading
 from gpusteward.core.signals import SIGNALS as ALL_SIGNALS
 from gpusteward.core.signals import Scope
 from gpusteward.core.snapshots import Failure
+from gpusteward.logs import Log
 from gpusteward.messages import dcgm_errors as messages
+
+log = Log(__name__)
 
 VALID_INTERVALS = 2
 """How old a value may be; an older one is unknown."""
@@ -35,7 +38,6 @@ class _Request:
     targets: tuple[Target, ...] = ()
     fields: frozenset[int] = frozenset()
     now: float = 0.0
-    is_close: bool = False
 
 
 class Dcgm:
@@ -46,6 +48,7 @@ class Dcgm:
         self._interval = interval_seconds
         self._changed = threading.Condition()
         self._request: _Request | None = None  # what the thread works on
+        self._is_closing = False  # the thread closes the session after that
         self._result = DcgmResult()
         self._thread: threading.Thread | None = None
 
@@ -59,14 +62,18 @@ class Dcgm:
         return DcgmReading(tuple(self._add(each, result, now) for each in readings), result.failures)
 
     def close(self) -> None:
-        """Close the session, which frees the driver where the engine is embedded. The next read opens a new one."""
+        """Close the session, which frees the driver where the engine is embedded. The next read opens a new one.
+
+        While a call hangs, returns after a moment; the session is then closed when the call returns.
+        """
         with self._changed:
-            if self._thread is None or not self._changed.wait_for(lambda: self._request is None, CLOSE_SECONDS):
+            if self._thread is None:
                 return
-            self._request = _Request(is_close=True)
+            self._is_closing = True
             self._start_thread()
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._request is None, CLOSE_SECONDS)
+            if not self._changed.wait_for(lambda: not self._is_closing, CLOSE_SECONDS):
+                log.warning("dcgm_close_delayed", hostengine=self._reader.hostengine)
 
     def _ask(self, request: _Request) -> DcgmResult:
         """The result of this request, or the last one if the thread does not respond in time."""
@@ -91,20 +98,33 @@ class Dcgm:
         """Serve requests until the session is closed."""
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._request is not None)
-                request = self._request or _Request()
-            result = DcgmResult(failures=(Failure("dcgm", messages.READ_FAILED.text("en")),))
-            try:
-                if request.is_close:
-                    self._reader.close()
-                    return
-                result = self._reader.read(request.targets, request.fields, now=request.now)
-            finally:
-                with self._changed:
-                    self._request, self._result = None, result
-                    if request.is_close:
-                        self._result, self._thread = DcgmResult(), None
-                    self._changed.notify_all()
+                self._changed.wait_for(lambda: self._request is not None or self._is_closing)
+                request = self._request
+            if request is not None:
+                self._serve(request)
+            elif self._close_session():
+                return
+
+    def _serve(self, request: _Request) -> None:
+        result = DcgmResult(failures=(Failure("dcgm", messages.READ_FAILED.text("en")),))
+        try:
+            result = self._reader.read(request.targets, request.fields, now=request.now)
+        finally:
+            with self._changed:
+                self._request, self._result = None, result
+                self._changed.notify_all()
+
+    def _close_session(self) -> bool:
+        """Whether the thread has nothing left to do."""
+        try:
+            self._reader.close()
+        finally:
+            with self._changed:
+                self._is_closing, self._result = False, DcgmResult()
+                if self._request is None:
+                    self._thread = None
+                self._changed.notify_all()
+        return self._thread is None
 
     def _add(self, reading: GpuReading, result: DcgmResult, now: float) -> GpuReading:
         samples = result.samples.get(reading.gpu.uuid, {})

@@ -3,8 +3,8 @@
 import ctypes
 import math
 import os
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -43,8 +43,9 @@ CONNECT_MILLISECONDS = 3000
 KEEP_INTERVALS = 3
 """How long the hostengine keeps the samples; only the latest is read."""
 
-RETRY_SECONDS = 30.0
-"""After this time a GPU or MIG instance that could not be watched is tried again."""
+CHECK_SECONDS = 30.0
+"""After this time what could not be watched is tried again, and MIG instances are looked up again: the hostengine
+learns of a new partition later than NVML, and gives an instance of the old one under the same id until then."""
 
 SIGNALS: Mapping[int, str] = {field.id: field.signal for field in FIELDS if field.signal in PROFILING}
 """DCGM field id -> signal."""
@@ -82,6 +83,7 @@ class _Watch:
     field_group: ctypes.c_size_t
     entities: "ctypes.Array[Entity]"
     fields: "ctypes.Array[ctypes.c_ushort]"
+    wanted: frozenset[int]  # not all of them can be watched
     uuids: Mapping[_EntityKey, str]
     values: "ctypes.Array[FieldValue]"
 
@@ -92,9 +94,13 @@ class _GpuPlan:
 
     targets: tuple[Target, ...]
     fields: frozenset[int]
-    tried_at: float
+    checked_at: float
     watch: _Watch | None = None
     failures: list[Failure] = field(default_factory=list)
+
+    @property
+    def has_instances(self) -> bool:
+        return any(target.gpu_instance_id is not None for target in self.targets)
 
 
 class Session:
@@ -107,6 +113,7 @@ class Session:
         self._is_embedded = hostengine.kind == "embedded"
         self._handle = ctypes.c_size_t()
         self._plans: dict[str, _GpuPlan] = {}  # by uuid of the GPU
+        self._instances: Mapping[tuple[str, int], int] = {}  # as `_find_instances` found them last
         self._logged: dict[str, tuple[int, list[int]]] = {}  # uuid of the GPU -> number of entities, fields
         library.call("dcgmInit")
         try:
@@ -129,9 +136,9 @@ class Session:
         """The latest values of these fields, and the reasons why some targets have none. Raises DcgmError."""
         self._refresh_plans(_by_gpu(targets), fields, now)
         samples: Samples = {}
-        for plan in self._plans.values():
-            if plan.watch is not None:
-                self._read_values(plan.watch, samples)
+        for uuid, plan in self._plans.items():
+            with self._contain(plan, uuid):
+                self._read_values(plan, samples)
         return samples, [failure for plan in self._plans.values() for failure in plan.failures]
 
     def list_supported(self, gpu_id: int) -> frozenset[int]:
@@ -145,6 +152,17 @@ class Session:
             raise
         groups = request.groups[: request.count]
         return frozenset(number for group in groups for number in group.fields[: group.count])
+
+    @contextmanager
+    def _contain(self, plan: _GpuPlan, uuid: str) -> Iterator[None]:
+        """An error concerns this GPU only, unless the hostengine is lost: it is not watched until the next check."""
+        try:
+            yield
+        except DcgmError as error:
+            if error.code in LOST:
+                raise
+            self._unwatch(plan)
+            plan.failures.append(Failure("dcgm", str(error), uuid))
 
     def _call(self, name: str, *arguments: object) -> None:
         self._library.call(name, self._handle, *arguments)
@@ -172,9 +190,10 @@ class Session:
         for gpu_id in ids[: count.value]:
             value = FieldValue()
             entity, number = Entity(ENTITY_GPU, gpu_id), ctypes.c_ushort(FIELD_UUID)
-            self._call("dcgmEntitiesGetLatestValues", entity, 1, number, 1, LIVE_DATA, ctypes.byref(value))
-            if value.status == 0:  # a lost GPU has none
-                found[value.value.text.decode(errors="replace")] = gpu_id
+            with _unless_lost():
+                self._call("dcgmEntitiesGetLatestValues", entity, 1, number, 1, LIVE_DATA, ctypes.byref(value))
+                if value.status == 0:  # a lost GPU has none
+                    found[value.value.text.decode(errors="replace")] = gpu_id
         return found
 
     def _find_instances(self) -> dict[tuple[str, int], int]:
@@ -188,45 +207,54 @@ class Session:
         }
 
     def _refresh_plans(self, targets: Mapping[str, tuple[Target, ...]], fields: frozenset[int], now: float) -> None:
-        """Watch each GPU whose targets or fields changed, and again after a while what could not be watched."""
+        """Watch each GPU whose targets, fields or MIG instances changed; try again what could not be watched."""
         for uuid in self._plans.keys() - targets.keys():
             self._unwatch(self._plans.pop(uuid))
-        due = {uuid for uuid, own in targets.items() if self._is_due(self._plans.get(uuid), own, fields, now)}
-        if not due <= self.gpu_ids.keys():
+        due = {
+            uuid: _GpuPlan(own, fields, now)
+            for uuid, own in sorted(targets.items())
+            if self._is_due(self._plans.get(uuid), own, fields, now)
+        }
+        if not due.keys() <= self.gpu_ids.keys():
             self.gpu_ids = self._find_gpus()
-        has_instances = any(target.gpu_instance_id is not None for uuid in due for target in targets[uuid])
-        instances = self._find_instances() if has_instances else {}
-        for uuid in sorted(due):
-            if uuid in self._plans:
-                self._unwatch(self._plans.pop(uuid))
-            plan = self._plans[uuid] = _GpuPlan(targets[uuid], fields, now)
-            self._carry_out(plan, uuid, instances)
+        if any(plan.has_instances for plan in due.values()):
+            with _unless_lost():
+                self._instances = self._find_instances()
+        for uuid, plan in due.items():
+            before, self._plans[uuid] = self._plans.get(uuid), plan
+            with self._contain(plan, uuid):
+                self._carry_out(plan, uuid, before)
 
     @staticmethod
     def _is_due(plan: _GpuPlan | None, targets: tuple[Target, ...], fields: frozenset[int], now: float) -> bool:
         if plan is None or (plan.targets, plan.fields) != (targets, fields):
             return True
-        return bool(plan.failures) and not 0 <= now - plan.tried_at < RETRY_SECONDS
+        return bool(plan.failures or plan.has_instances) and not 0 <= now - plan.checked_at < CHECK_SECONDS
 
-    def _carry_out(self, plan: _GpuPlan, uuid: str, instances: Mapping[tuple[str, int], int]) -> None:
-        """Watch what can be watched of this GPU. A failure of one GPU does not affect the others."""
+    def _carry_out(self, plan: _GpuPlan, uuid: str, before: _GpuPlan | None) -> None:
+        """Watch what can be watched of this GPU; what is watched already goes on. Raises DcgmError."""
+        entities = self._find_entities(plan, uuid)
+        if before is not None:
+            plan.watch = before.watch
+            if plan.watch is None or (plan.watch.uuids, plan.watch.wanted) != (entities, plan.fields):
+                self._unwatch(plan)
+        if plan.watch is None and uuid in self.gpu_ids:
+            plan.watch = self._watch(uuid, entities, plan.fields)
+
+    def _find_entities(self, plan: _GpuPlan, uuid: str) -> dict[_EntityKey, str]:
+        """DCGM's entities with the uuids of the targets; a target without one is a failure."""
         if uuid not in self.gpu_ids:
             plan.failures.append(Failure("dcgm", messages.GPU_UNKNOWN.text("en"), uuid))
-            return
+            return {}
         entities: dict[_EntityKey, str] = {}
         for target in plan.targets:
             if target.gpu_instance_id is None:
                 entities[ENTITY_GPU, self.gpu_ids[uuid]] = target.uuid
-            elif (found := instances.get((uuid, target.gpu_instance_id))) is not None:
+            elif (found := self._instances.get((uuid, target.gpu_instance_id))) is not None:
                 entities[ENTITY_GPU_INSTANCE, found] = target.uuid
             else:
                 plan.failures.append(Failure("dcgm", messages.INSTANCE_UNKNOWN.text("en"), target.uuid))
-        try:
-            plan.watch = self._watch(uuid, entities, plan.fields)
-        except DcgmError as error:
-            if error.code in LOST:
-                raise
-            plan.failures.append(Failure("dcgm", str(error), uuid))
+        return entities
 
     def _watch(self, uuid: str, entities: Mapping[_EntityKey, str], wanted: frozenset[int]) -> _Watch | None:
         """Watch the wanted fields that DCGM can profile on this GPU, if any. Raises DcgmError.
@@ -253,17 +281,23 @@ class Session:
             self._call("dcgmWatchFields", group, field_group, microseconds, keep_seconds, 0)
             undo.pop_all()
         values = (FieldValue * (len(entities) * len(fields)))()
-        return _Watch(
-            group, field_group, (Entity * len(entities))(*(Entity(*key) for key in entities)), numbers, entities, values
-        )
+        watched = (Entity * len(entities))(*(Entity(*key) for key in entities))
+        return _Watch(group, field_group, watched, numbers, wanted, entities, values)
 
     def _unwatch(self, plan: _GpuPlan) -> None:
-        if plan.watch is not None:
-            self._call("dcgmUnwatchFields", plan.watch.group, plan.watch.field_group)
-            self._call("dcgmFieldGroupDestroy", plan.watch.field_group)
-            self._call("dcgmGroupDestroy", plan.watch.group)
+        """Stop watching this GPU, as far as the hostengine can. Raises DcgmError if it is lost."""
+        watch, plan.watch = plan.watch, None
+        if watch is not None:
+            with _unless_lost():
+                self._call("dcgmUnwatchFields", watch.group, watch.field_group)
+            with _unless_lost():
+                self._call("dcgmFieldGroupDestroy", watch.field_group)
+            with _unless_lost():
+                self._call("dcgmGroupDestroy", watch.group)
 
-    def _read_values(self, watch: _Watch, samples: Samples) -> None:
+    def _read_values(self, plan: _GpuPlan, samples: Samples) -> None:
+        if (watch := plan.watch) is None:
+            return
         sizes = len(watch.entities), len(watch.fields)
         self._call("dcgmEntitiesGetLatestValues", watch.entities, sizes[0], watch.fields, sizes[1], 0, watch.values)
         for each in watch.values:
@@ -271,6 +305,16 @@ class Session:
             number = _number(each)
             if uuid and signal and number is not None and (number <= 1 or not signal.endswith("_ratio")):
                 samples.setdefault(uuid, {})[signal] = Sample(number, each.microseconds / 1e6)
+
+
+@contextmanager
+def _unless_lost() -> Iterator[None]:
+    """Ignore an error, unless it means that the hostengine is lost."""
+    try:
+        yield
+    except DcgmError as error:
+        if error.code in LOST:
+            raise
 
 
 def _by_gpu(targets: Iterable[Target]) -> dict[str, tuple[Target, ...]]:

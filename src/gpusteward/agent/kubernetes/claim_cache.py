@@ -2,7 +2,8 @@
 
 A restarted kubelet responds without error before it knows its pods again: for about a second, or until the API server
 is available. A response that names none of the running pods is not accepted, and running pods that a response lacks
-keep the claims they had, for a limited time. Static pods prove nothing: the kubelet reads them from files.
+keep the claims they had, for a limited time. Static pods prove nothing: the kubelet reads them from files. While the
+running pods are unknown, any other pod proves that the kubelet knows its pods.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +20,8 @@ CLAIMS_REFRESH_SECONDS = 30.0
 
 UNLISTED_SECONDS = 300.0
 """How long running pods keep their claims while the kubelet responds without them. With the API server away, 67 s were
-seen. Meanwhile the kubelet assigns no device to other pods, because it does not know them either."""
+seen. Meanwhile the kubelet assigns no device to other pods, because it does not know them either. Where no API server
+is configured, the kubelet's word counts after that time: it does list no pod."""
 
 PodName = tuple[str, str]  # namespace, name
 
@@ -35,16 +37,18 @@ class _Entry:
 class ClaimCache:
     """The claims that are valid now."""
 
-    def __init__(self, node: str) -> None:
+    def __init__(self, node: str, *, has_pod_watch: bool) -> None:
+        """`has_pod_watch`: whether the pods of the node will be known, sooner or later."""
         self.claims: tuple[Claim, ...] = ()
         self.kept: tuple[Claim, ...] = ()  # those of `claims` that the last response lacks
         self.unlisted: frozenset[PodName] = frozenset()  # pods of earlier responses that the last one lacks
         self.is_accepted = True  # the last response
         self._node = node
+        self._has_pod_watch = has_pod_watch
         self._entries: dict[PodName, _Entry] = {}
         self._missing_since: dict[PodName, float] = {}
         self._accepted_at = -UNLISTED_SECONDS
-        self._refused_since: float | None = None
+        self._unproven_since: float | None = None  # no response since then proves that the kubelet knows its pods
         self._pods: Mapping[str, Pod] | None = None  # known at the last query
 
     def is_current(self, pods: Mapping[str, Pod] | None, now: float) -> bool:
@@ -65,12 +69,10 @@ class ClaimCache:
     def update(self, listing: Listing, pods: Mapping[str, Pod] | None, *, now: float) -> None:
         """Take a response of the kubelet. `pods`: None if the pods of the node are unknown."""
         expected = self._expect_pods(pods)
-        self._track_missing(expected.keys() - listing.pods, now, is_known=pods is not None)
+        self._track_missing(expected.keys() - listing.pods, now)
         self.is_accepted = self._accept(listing, pods, now)
         if self.is_accepted:
-            self._accepted_at, self._refused_since = now, None
-        elif self._refused_since is None:
-            self._refused_since = now
+            self._accepted_at = now
         kept = self._keep_entries(expected)
         taken = {(claim.resource, claim.device_id) for claim in listing.claims}
         self.kept = tuple(
@@ -90,20 +92,26 @@ class ClaimCache:
             if (pod.namespace, pod.name) in self._entries and not pod.static_uid and not pod.is_finished
         }
 
-    def _track_missing(self, missing: Iterable[PodName], now: float, *, is_known: bool) -> None:
-        limit = UNLISTED_SECONDS if is_known else CLAIMS_VALID_SECONDS
+    def _track_missing(self, missing: Iterable[PodName], now: float) -> None:
         self._missing_since = {name: min(self._missing_since.get(name, now), now) for name in missing}
-        self.unlisted = frozenset(name for name, since in self._missing_since.items() if now - since <= limit)
+        self.unlisted = frozenset(
+            name for name, since in self._missing_since.items() if now - since <= UNLISTED_SECONDS
+        )
 
     def _accept(self, listing: Listing, pods: Mapping[str, Pod] | None, now: float) -> bool:
-        """Whether the kubelet knows its pods. After the time limit any pod proves that it does."""
+        """Whether the kubelet knows its pods: proven by the pods it lists, or believed after the time limit."""
         names = {name for name in listing.pods if not self._is_static(name)}
         if pods is None:
             self.unlisted = frozenset() if names else self.unlisted  # a pod less has ended
-            return not self.unlisted
-        running = {(pod.namespace, pod.name) for pod in pods.values() if pod.phase == "Running" and not pod.static_uid}
-        is_overdue = bool(names) and self._refused_since is not None and now - self._refused_since > UNLISTED_SECONDS
-        return not running or bool(running & listing.pods) or is_overdue
+            is_proven, is_credible = bool(names), not self._has_pod_watch
+        else:
+            running = _find_running(pods)
+            is_proven, is_credible = not running or bool(running & listing.pods), bool(names)
+        if is_proven:
+            self._unproven_since = None
+            return True
+        self._unproven_since = now if self._unproven_since is None else min(self._unproven_since, now)
+        return is_credible and now - self._unproven_since > UNLISTED_SECONDS
 
     def _keep_entries(self, expected: Mapping[PodName, str]) -> dict[PodName, _Entry]:
         """The entries of unlisted pods, unless a new pod of the same name has replaced the pod."""
@@ -116,6 +124,11 @@ class ClaimCache:
     def _is_static(self, name: PodName) -> bool:
         """The kubelet names a static pod after its node."""
         return name[1].endswith(f"-{self._node}")
+
+
+def _find_running(pods: Mapping[str, Pod]) -> set[PodName]:
+    """The pods that the kubelet lists as soon as it has read them from the API server."""
+    return {(pod.namespace, pod.name) for pod in pods.values() if pod.phase == "Running" and not pod.static_uid}
 
 
 def _values(pods: Mapping[str, Pod] | None) -> Iterable[Pod]:

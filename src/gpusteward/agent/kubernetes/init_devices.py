@@ -52,7 +52,7 @@ class InitDevices:
 
     containers: frozenset[str]  # the init containers that request devices and end
     counts: Mapping[str, int] = field(default_factory=dict)  # resource -> devices
-    has_claims: bool = False  # and devices of a dynamic resource claim, whose number is unknown
+    claims: int = 0  # dynamic resource claims, each of an unknown number of devices, usually one
 
 
 def find_init_devices(init: Sequence[ContainerSpec], main: Sequence[ContainerSpec]) -> InitDevices | None:
@@ -65,9 +65,9 @@ def find_init_devices(init: Sequence[ContainerSpec], main: Sequence[ContainerSpe
         if (count := _find_peak(init, resource) - _sum(listed, resource)) > 0
     }
     claims = {name for each in ending for name in each.claim_names()}
-    has_claims = bool(claims.difference(*(each.claim_names() for each in listed)))
+    unlisted_claims = len(claims.difference(*(each.claim_names() for each in listed)))
     holders = frozenset(each.name for each in ending if each.count_devices() or each.claim_names())
-    return InitDevices(holders, counts, has_claims) if counts or has_claims else None
+    return InitDevices(holders, counts, unlisted_claims) if counts or unlisted_claims else None
 
 
 def _find_peak(init: Iterable[ContainerSpec], resource: str) -> int:

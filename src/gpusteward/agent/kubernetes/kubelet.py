@@ -2,12 +2,14 @@
 
 The kubelet keeps listing pods for a while after they ended; the pods of the API server show which of them are still
 running.
+
+A kubelet that hangs is not waited for in every cycle: after a timeout it is queried again after growing delays.
 """
 
 import socket
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from gpusteward.agent.kubernetes.claims import Claim, Listing, accept_names, decode_listing
@@ -25,6 +27,9 @@ __all__ = ["Claim", "Listing", "PodResources"]
 
 MESSAGE_LIMIT_BYTES = 16 * 2**20  # as in dcgm-exporter, where 4 MiB was too little for big nodes
 TIMEOUT_SECONDS = 2.0  # a guess: a kubelet responds in milliseconds, and a cycle must not wait for one that hangs
+FIRST_BACKOFF_SECONDS = 5.0
+MAX_BACKOFF_SECONDS = 30.0
+"""Half the time for which claims stay valid, so that a kubelet that hung shortly is queried again before they end."""
 
 _METHOD = "/v1.PodResourcesLister/List"
 _REQUEST = b""  # ListPodResourcesRequest has no fields
@@ -34,12 +39,21 @@ class PodResources:
     """Queries the kubelet of this node. The connection stays open between reads."""
 
     def __init__(
-        self, socket_path: Path, resource_names: Iterable[str] = (), *, timeout_seconds: float = TIMEOUT_SECONDS
+        self,
+        socket_path: Path,
+        resource_names: Iterable[str] = (),
+        *,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`resource_names` are accepted in addition to `claims.RESOURCE_NAMES`, exact or with a `*` at the end."""
         self._path = str(socket_path)
         self.accepts = accept_names(resource_names)
         self._timeout_seconds = timeout_seconds
+        self._clock = clock  # of the delays
+        self._backoff = 0.0
+        self._retry_at = 0.0
+        self._hang = ""  # the reason, if the last query timed out
         self._lock = threading.Lock()
         self._connection: GrpcConnection | None = None
         self._is_closed = False
@@ -51,21 +65,36 @@ class PodResources:
     def read_listing(self) -> Listing:
         """All pods of this node and their claims on GPUs.
 
-        Raises SourceError with advice if the kubelet cannot be queried or its response is invalid.
+        Raises SourceError with advice if the kubelet cannot be queried or its response is invalid, and at once until
+        the delay after a timeout is over.
         """
         with self._lock:
             if self._is_closed:
                 raise SourceError("the connection to the kubelet is closed")
+            if self._hang and self._clock() < self._retry_at:
+                raise SourceError(self._hang)
             try:
-                return decode_listing(decode(self._query(), ListPodResourcesResponse), self.accepts)
+                listing = decode_listing(decode(self._query(), ListPodResourcesResponse), self.accepts)
+            except TimeoutError as error:
+                self._delay(error)
+                raise SourceError(self._hang) from error
             except (OSError, ValueError, ProtocolError, MessageTooLargeError, StatusError) as error:
+                self._hang = ""
                 raise SourceError(self._explain(error)) from error
+            self._hang, self._backoff = "", 0.0
+            return listing
 
     def close(self) -> None:
         """Close the connection permanently."""
         with self._lock:
             self._is_closed = True
             self._disconnect()
+
+    def _delay(self, error: TimeoutError) -> None:
+        """Query again after twice the last delay."""
+        self._hang = self._explain(error)
+        self._backoff = min(max(2 * self._backoff, FIRST_BACKOFF_SECONDS), MAX_BACKOFF_SECONDS)
+        self._retry_at = self._clock() + self._backoff
 
     def _query(self) -> bytes:
         deadline = time.monotonic() + self._timeout_seconds
