@@ -1,0 +1,151 @@
+"""Writes what the chart has from values.yaml and from the code: `make chart`.
+
+README.md and values.schema.json come from values.yaml and its comments; the analyzer's settings in the schema, the list of
+settings that are secrets, and the rights to read owners of pods come from the code. A test fails when a file is stale.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from pydantic import TypeAdapter
+from pydantic.fields import FieldInfo
+
+from deploy.chart.readme import write_readme
+from deploy.chart.value_comments import CHART, Value, read_values
+from gpusteward.analyzer.settings.effective import KNOWN
+from gpusteward.analyzer.settings.fields import is_secret
+from gpusteward.analyzer.sources.owners.owner_kinds import OWNER_KINDS
+from gpusteward.analyzer.sources.owners.owner_resolver import plural_of
+
+Json = dict[str, Any]
+
+NOTICE = "# Written by `make chart`. Change the code, not this file.\n"
+SECRETS = tuple(path for path, field in KNOWN.items() if is_secret(field))
+OBJECT: Json = {"type": "object", "additionalProperties": False}
+
+DEFINITIONS: Mapping[str, Json] = {
+    "strings": {"type": "object", "additionalProperties": {"type": "string"}},
+    "objects": {"type": "array", "items": {"type": "object"}},
+    "pullSecrets": {"type": "array", "items": {"type": ["string", "object"]}},
+    "affinity": {
+        **OBJECT,
+        "properties": {name: {"type": "object"} for name in ("nodeAffinity", "podAffinity", "podAntiAffinity")},
+    },
+    "tolerations": {
+        "type": "array",
+        "items": {
+            **OBJECT,
+            "properties": {
+                "key": {"type": "string"},
+                "operator": {"enum": ["Exists", "Equal"]},
+                "value": {"type": "string"},
+                "effect": {"enum": ["NoSchedule", "PreferNoSchedule", "NoExecute"]},
+                "tolerationSeconds": {"type": "integer"},
+            },
+        },
+    },
+    "environment": {
+        "type": "array",
+        "items": {
+            **OBJECT,
+            "required": ["name"],
+            "properties": {"name": {"type": "string"}, "value": {"type": "string"}, "valueFrom": {"type": "object"}},
+        },
+    },
+    "resources": {
+        **OBJECT,
+        "properties": {
+            "requests": {"$ref": "#/definitions/quantities"},
+            "limits": {"$ref": "#/definitions/quantities"},
+            "claims": {"type": "array", "items": {"type": "object"}},
+        },
+    },
+    "quantities": {"type": "object", "additionalProperties": {"type": ["string", "number"]}},
+}
+TYPES: Mapping[type, str] = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
+
+
+def write_schema() -> str:
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Values of the chart gpusteward",
+        **_describe_section(read_values()),
+        "definitions": DEFINITIONS,
+    }
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _describe_section(values: Mapping[str, Value]) -> Json:
+    return {**OBJECT, "properties": {key: _describe_value(value) for key, value in values.items()}}
+
+
+def _describe_value(value: Value) -> Json:
+    about: Json = {"description": value.description} if value.description else {}
+    extra = dict(value.schema)
+    if "$ref" in extra:  # beside $ref other keywords are ignored
+        return {"$ref": f"#/definitions/{extra['$ref']}"}
+    if extra.pop("settings", False):
+        return about | _describe_settings()
+    if "secretSettings" in extra:
+        return about | {**OBJECT, "properties": dict.fromkeys(SECRETS, extra["secretSettings"])}
+    if value.children:
+        return about | _describe_section(value.children) | extra
+    if "enum" in extra or "type" in extra:
+        return about | extra
+    kind = "number" if "minimum" in extra and isinstance(extra["minimum"], float) else TYPES[type(value.default)]
+    return about | {"type": kind} | extra
+
+
+def _describe_settings() -> Json:
+    """`analyzer.config`: every setting of the analyzer. What is a secret is refused by a template, which says why."""
+    tree: Json = {**OBJECT, "properties": {}}
+    for path, field in KNOWN.items():
+        *sections, key = path.split(".")
+        branch = tree
+        for section in sections:
+            branch = branch["properties"].setdefault(section, {**OBJECT, "properties": {}})
+        branch["properties"][key] = {} if is_secret(field) else _describe_setting(field)
+    return tree
+
+
+def _describe_setting(field: FieldInfo) -> Json:
+    """Type and bounds of switches, numbers and choices; everything else the analyzer checks at its start."""
+    kind: Any = Annotated[field.annotation, field]
+    schema = TypeAdapter(kind).json_schema()
+    if schema.get("type") not in ("boolean", "integer", "number") and "enum" not in schema:
+        return {}
+    return {key: part for key, part in schema.items() if key not in ("default", "title", "description")}
+
+
+def write_observe_rules() -> str:
+    """What the analyzer may read: pods and the owners that the code knows."""
+    rules = [("", ("pods",)), *((group, tuple(map(plural_of, kinds))) for group, kinds in OWNER_KINDS.items())]
+    lines = [
+        f"- apiGroups: [{group or json.dumps('')}]\n  resources: [{', '.join(resources)}]\n  verbs: [get]\n"
+        for group, resources in rules
+    ]
+    about = "# Pods and their owners. A kind that the cluster does not have does no harm.\n"
+    return NOTICE + about + "".join(lines)
+
+
+def write_settings() -> str:
+    return NOTICE + "# The analyzer's settings that are secrets.\nsecrets:\n" + "".join(f"  - {each}\n" for each in SECRETS)
+
+
+FILES: Mapping[str, Callable[[], str]] = {
+    "README.md": write_readme,
+    "values.schema.json": write_schema,
+    "files/rbac/observe.yaml": write_observe_rules,
+    "files/settings.yaml": write_settings,
+}
+
+
+def main() -> None:
+    """Write every file."""
+    for name, write in FILES.items():
+        (CHART / name).write_text(write(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

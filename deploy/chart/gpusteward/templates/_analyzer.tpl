@@ -1,0 +1,81 @@
+{{/* config.yaml: what the chart knows, and analyzer.config over it. */}}
+{{- define "gpusteward.analyzer.config" -}}
+{{- $config := dict "prometheus" (dict "url" .Values.prometheus.url) -}}
+{{- if .Values.agent.enabled -}}
+{{- $selector := include "gpusteward.selectorLabels" (list . "agent") | fromYaml -}}
+{{- $labels := list -}}
+{{- range $key, $value := $selector }}{{ $labels = append $labels (printf "%s=%s" $key $value) }}{{ end -}}
+{{- $scrape := dict "selector" (join "," $labels) "port" .Values.agent.service.port -}}
+{{- $_ := set $config "scrape" (set $scrape "scheme" (include "gpusteward.agent.scheme" .)) -}}
+{{- end -}}
+{{- mergeOverwrite $config (deepCopy .Values.analyzer.config) | toYaml -}}
+{{- end }}
+
+{{/* "true" where the ledger is in PostgreSQL. */}}
+{{- define "gpusteward.analyzer.hasPostgresql" -}}
+{{- with .Values.analyzer -}}
+{{- if or .postgresql.url .postgresql.existingSecret.name (hasKey .secretKeyRefs "ledger.url") (hasPrefix "postgres" (get .secrets "ledger.url")) }}true{{ end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "gpusteward.analyzer.hasClaim" -}}
+{{- if and .Values.analyzer.persistence.enabled (not (include "gpusteward.analyzer.hasPostgresql" .)) }}true{{ end -}}
+{{- end }}
+
+{{- define "gpusteward.analyzer.tokensSecret" -}}
+{{- default (include "gpusteward.componentName" (list . "analyzer")) .Values.analyzer.tokens.existingSecret -}}
+{{- end }}
+
+{{/* "true" where the Secret with tokens has the key `viewer`. */}}
+{{- define "gpusteward.analyzer.hasViewerToken" -}}
+{{- with .Values.analyzer.tokens -}}
+{{- if or .existingSecret .generate .viewer }}true{{ end -}}
+{{- end -}}
+{{- end }}
+
+{{/* Secrets in the chart's own Secret: settings and their values. */}}
+{{- define "gpusteward.analyzer.ownSecrets" -}}
+{{- $secrets := deepCopy .Values.analyzer.secrets -}}
+{{- with .Values.analyzer.postgresql.url }}{{ $_ := set $secrets "ledger.url" . }}{{ end -}}
+{{- toYaml $secrets -}}
+{{- end }}
+
+{{/* Variables of settings that are secrets. The list of those settings is written by `make chart`. */}}
+{{- define "gpusteward.analyzer.secretEnv" -}}
+{{- $values := .Values.analyzer -}}
+{{- $own := include "gpusteward.analyzer.ownSecrets" . | fromYaml -}}
+{{- $refs := deepCopy $values.secretKeyRefs -}}
+{{- with $values.postgresql.existingSecret }}
+{{- if .name }}{{ $_ := set $refs "ledger.url" (dict "name" .name "key" .key) }}{{ end -}}
+{{- end }}
+{{- range $setting := (.Files.Get "files/settings.yaml" | fromYaml).secrets }}
+{{- $ref := get $refs $setting }}
+{{- if hasKey $own $setting }}
+{{- $ref = dict "name" (include "gpusteward.componentName" (list $ "analyzer")) "key" $setting }}
+{{- else if and $values.existingSecret (not $ref) }}
+{{- $ref = dict "name" $values.existingSecret "key" $setting "optional" true }}
+{{- end }}
+{{- with $ref }}
+- name: GPUSTEWARD_{{ $setting | replace "." "__" | upper }}
+  valueFrom:
+    secretKeyRef:
+      {{- toYaml . | nindent 6 }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Namespaces beside its own whose pods the analyzer may list, because it scrapes exporters there. */}}
+{{- define "gpusteward.analyzer.scrapeNamespaces" -}}
+{{- $scrape := default dict .Values.analyzer.config.scrape -}}
+{{- $all := concat (list (include "gpusteward.namespace" .)) (default list $scrape.namespaces) -}}
+{{- with $scrape.namespace }}{{ $all = append $all . }}{{ end -}}
+{{- without (uniq $all) "*" | toJson -}}
+{{- end }}
+
+{{- define "gpusteward.analyzer.podSecurityContext" -}}
+{{- $context := .Values.analyzer.podSecurityContext -}}
+{{- if include "gpusteward.isOpenShift" . -}}
+{{- $context = omit $context "runAsUser" "runAsGroup" "fsGroup" -}}
+{{- end -}}
+{{- toYaml $context -}}
+{{- end }}

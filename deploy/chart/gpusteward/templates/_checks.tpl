@@ -1,0 +1,105 @@
+{{/* Values that contradict each other or cannot work: value, what is wrong, why, what to do. All are reported at once. */}}
+{{- define "gpusteward.errors" -}}
+{{- $agent := .Values.agent -}}
+{{- $analyzer := .Values.analyzer -}}
+{{- $config := $analyzer.config -}}
+{{- $scrape := default dict $config.scrape -}}
+{{- $engine := or .Values.prometheus.url (default dict $config.prometheus).urls }}
+{{- if not (or $agent.enabled $analyzer.enabled) }}
+- agent.enabled, analyzer.enabled: both are false, so nothing would be installed. Enable at least one of them.
+{{- end }}
+{{- if and $analyzer.enabled (gt (int $analyzer.replicas) 1) (not (include "gpusteward.analyzer.hasPostgresql" .)) }}
+- analyzer.replicas: {{ $analyzer.replicas }} replicas cannot share an SQLite file. Set analyzer.postgresql.url or analyzer.postgresql.existingSecret.name, or use one replica.
+{{- end }}
+{{- if and $analyzer.podDisruptionBudget.enabled (lt (int $analyzer.replicas) 2) }}
+- analyzer.podDisruptionBudget.enabled: with one replica the budget would block every drain of its node. Use two replicas, or no budget.
+{{- end }}
+{{- if and $analyzer.enabled (not $agent.enabled) (not $engine) (not $analyzer.existingConfigMap) (not (or $scrape.targets $scrape.targets_file $scrape.selector)) }}
+- agent.enabled: without agents the analyzer has nothing to read. Set prometheus.url, or analyzer.config.scrape.selector and scrape.namespaces to the pods of your dcgm-exporter (GPU operator: app=nvidia-dcgm-exporter in gpu-operator).
+{{- end }}
+{{- with .Values.prometheus.url }}
+{{- if not (regexMatch "^https?://[^/ ]+" .) }}
+- prometheus.url: {{ . | quote }} is not an address. Write it with its scheme, such as http://prometheus-operated.monitoring:9090.
+{{- end }}
+{{- end }}
+{{- if (default dict $config.prometheus).url }}
+- analyzer.config.prometheus.url: the address is set in prometheus.url. Move it there.
+{{- end }}
+{{- range $path, $instead := dict "server.address" "analyzer.service.port (the container listens on 8080)" "server.tokens_file" "analyzer.tokens" "ledger.directory" "analyzer.persistence" }}
+{{- $parts := splitList "." $path }}
+{{- if hasKey (default dict (get $config (first $parts))) (last $parts) }}
+- analyzer.config.{{ $path }}: this setting belongs to the chart. Use {{ $instead }}.
+{{- end }}
+{{- end }}
+{{- range (.Files.Get "files/settings.yaml" | fromYaml).secrets }}
+{{- $parts := splitList "." . }}
+{{- if get (default dict (get $config (first $parts))) (last $parts) }}
+- analyzer.config.{{ . }}: this is a secret, and everybody who may read ConfigMaps would see it. Put it into a Secret with the key {{ . }} and name that in analyzer.existingSecret, or set analyzer.secretKeyRefs.
+{{- end }}
+{{- end }}
+{{- with $analyzer.postgresql.url }}
+{{- if not (regexMatch "^postgres(ql)?(\\+psycopg)?://[^ ]+$" .) }}
+- analyzer.postgresql.url: this is not an address of PostgreSQL. Write postgresql://USER:PASSWORD@HOST/DATABASE.
+{{- end }}
+{{- end }}
+{{- range $role := list "viewer" "operator" "admin" }}
+{{- $token := get $analyzer.tokens $role }}
+{{- if and $token (lt (len $token) 16) }}
+- analyzer.tokens.{{ $role }}: a token of {{ len $token }} characters can be guessed. Use at least 16; `openssl rand -hex 32` creates one.
+{{- end }}
+{{- end }}
+{{- range $component := list $agent $analyzer }}
+{{- if and $component.image.digest (not (regexMatch "^sha256:[0-9a-f]{64}$" $component.image.digest)) }}
+- image.digest: {{ $component.image.digest | quote }} is not a digest. Write sha256: and 64 hexadecimal digits, or set image.tag.
+{{- end }}
+{{- end }}
+{{- if and $agent.enabled $agent.tlsServerConfig.enabled (not $agent.tlsServerConfig.existingSecret) }}
+- agent.tlsServerConfig.existingSecret: HTTPS needs a certificate. Name a Secret with {{ $agent.tlsServerConfig.certFilename }} and {{ $agent.tlsServerConfig.keyFilename }}.
+{{- end }}
+{{- if and $agent.tlsServerConfig.enabled (has $agent.tlsServerConfig.clientAuthType (list "RequireAnyClientCert" "RequireAndVerifyClientCert")) }}
+- agent.tlsServerConfig.clientAuthType: probes of the kubelet have no certificate, and the agent would be restarted for ever. Use VerifyClientCertIfGiven.
+{{- end }}
+{{- if and $agent.webConfigSecret (or $agent.tlsServerConfig.enabled $agent.basicAuth.users) }}
+- agent.webConfigSecret: it takes the place of agent.tlsServerConfig and agent.basicAuth. Set one or the other.
+{{- end }}
+{{- if and $agent.enabled $agent.basicAuth.users $analyzer.enabled (not $engine) (not $scrape.username) }}
+- agent.basicAuth.users: the analyzer scrapes the agents itself and has no password. Set analyzer.config.scrape.username and the secret scrape.password, or prometheus.url.
+{{- end }}
+{{- if and $agent.customMetrics $agent.customMetricsConfigMap }}
+- agent.customMetrics: the fields are also in agent.customMetricsConfigMap. Set one of them.
+{{- end }}
+{{- with $agent.dcgmHostengine }}
+{{- if not (regexMatch "^(embedded|auto|unix:/.+|[^:/ ]+:[0-9]+|\\[.+\\]:[0-9]+)$" .) }}
+- agent.dcgmHostengine: {{ . | quote }} is not an address. Write HOST:5555, unix:PATH, embedded or auto.
+{{- end }}
+{{- end }}
+{{- if not (regexMatch "^[0-9]+%?$" ($agent.updateStrategy.rollingUpdate.maxUnavailable | toString)) }}
+- agent.updateStrategy.rollingUpdate.maxUnavailable: write a number of nodes or a share of them, such as 10%.
+{{- end }}
+{{- range $key := list "interval" "scrapeTimeout" }}
+{{- if not (regexMatch "^([0-9]+(ms|s|m|h))+$" (get $.Values.serviceMonitor $key)) }}
+- serviceMonitor.{{ $key }}: {{ get $.Values.serviceMonitor $key | quote }} is not a duration. Write 15s or 1m.
+{{- end }}
+{{- end }}
+{{- if and .Values.scrapeAnnotations.enabled (eq (.Values.serviceMonitor.enabled | toString) "true") }}
+- scrapeAnnotations.enabled: with ServiceMonitors too every agent could be scraped twice, and sums would be double. Enable one of them.
+{{- end }}
+{{- if not (regexMatch "^[0-9]+(\\.[0-9]+)?([KMGTPE]i?|m)?$" $analyzer.persistence.size) }}
+- analyzer.persistence.size: {{ $analyzer.persistence.size | quote }} is not a size. Write 5Gi.
+{{- end }}
+{{- if and $analyzer.ingress.enabled (not $analyzer.ingress.hosts) }}
+- analyzer.ingress.hosts: an Ingress needs a host, such as gpus.example.com.
+{{- end }}
+{{- if and $analyzer.httpRoute.enabled (not $analyzer.httpRoute.parentRefs) }}
+- analyzer.httpRoute.parentRefs: a route needs a Gateway. Write its name and namespace.
+{{- end }}
+{{- if and (or $analyzer.ingress.enabled $analyzer.httpRoute.enabled) (eq (default "" (default dict $config.server).anonymous_reads) "always") }}
+- analyzer.config.server.anonymous_reads: "always" behind an Ingress or a route would show every workload to everybody who can reach it. Remove it, and set analyzer.config.auth.
+{{- end }}
+{{- end }}
+
+{{- define "gpusteward.check" -}}
+{{- with include "gpusteward.errors" . | trim -}}
+{{- printf "\n\nThese values cannot work:\n%s\n" . | fail -}}
+{{- end -}}
+{{- end }}

@@ -1,0 +1,56 @@
+{{/* The ServiceMonitor or PodMonitor of a component: (list $ "agent" "metrics"). */}}
+{{- define "gpusteward.monitor" -}}
+{{- $root := index . 0 -}}
+{{- $isAgent := eq (index . 1) "agent" -}}
+{{- with $root.Values.serviceMonitor -}}
+apiVersion: monitoring.coreos.com/v1
+kind: {{ $root.Values.podMonitor.enabled | ternary "PodMonitor" "ServiceMonitor" }}
+metadata:
+  {{- include "gpusteward.metadata" $ | nindent 2 }}
+    {{- with .additionalLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  selector:
+    matchLabels:
+      {{- include "gpusteward.selectorLabels" $ | nindent 6 }}
+  {{ $root.Values.podMonitor.enabled | ternary "podMetricsEndpoints" "endpoints" }}:
+    - port: {{ index $ 2 }}
+      interval: {{ .interval }}
+      scrapeTimeout: {{ .scrapeTimeout }}
+      honorLabels: {{ .honorLabels }} # true keeps pod and namespace of the workload instead of renaming them to exported_pod
+      {{- if and $isAgent (eq (include "gpusteward.agent.scheme" $root) "https") }}
+      scheme: https
+      {{- with .tlsConfig }}
+      tlsConfig:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- end }}
+      {{- if and $isAgent .basicAuthSecret }}
+      basicAuth:
+        username: {name: {{ .basicAuthSecret }}, key: username}
+        password: {name: {{ .basicAuthSecret }}, key: password}
+      {{- end }}
+      {{- if and (not $isAgent) (include "gpusteward.analyzer.hasViewerToken" $root) }}
+      authorization:
+        credentials:
+          name: {{ include "gpusteward.analyzer.tokensSecret" $root }}
+          key: viewer
+      {{- end }}
+      {{- with .relabelings }}
+      relabelings:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .metricRelabelings }}
+      metricRelabelings:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* "true" where ServiceMonitors or PodMonitors are rendered: not automatically beside scrape annotations. */}}
+{{- define "gpusteward.hasMonitors" -}}
+{{- if not (and .Values.scrapeAnnotations.enabled (eq (.Values.serviceMonitor.enabled | toString) "auto")) -}}
+{{- include "gpusteward.isEnabled" (list . .Values.serviceMonitor.enabled "monitoring.coreos.com/v1") -}}
+{{- end -}}
+{{- end }}

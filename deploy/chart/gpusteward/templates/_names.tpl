@@ -1,0 +1,130 @@
+{{/* Names, labels and images. `component` is agent or analyzer; helpers with it take (list $ "agent"). */}}
+
+{{- define "gpusteward.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end }}
+
+{{- define "gpusteward.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" -}}
+{{- else if contains (include "gpusteward.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 52 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "gpusteward.name" .) | trunc 52 | trimSuffix "-" -}}
+{{- end -}}
+{{- end }}
+
+{{- define "gpusteward.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride -}}
+{{- end }}
+
+{{- define "gpusteward.componentName" -}}
+{{- $root := index . 0 -}}
+{{- printf "%s-%s" (include "gpusteward.fullname" $root) (index . 1) -}}
+{{- end }}
+
+{{- define "gpusteward.selectorLabels" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: {{ include "gpusteward.name" $root }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end }}
+
+{{- define "gpusteward.labels" -}}
+{{- $root := index . 0 -}}
+{{ include "gpusteward.selectorLabels" . }}
+app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- with $root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* metadata: of an object of this component: name, namespace, labels. */}}
+{{- define "gpusteward.metadata" -}}
+name: {{ include "gpusteward.componentName" . }}
+namespace: {{ include "gpusteward.namespace" (index . 0) }}
+labels:
+  {{- include "gpusteward.labels" . | nindent 2 }}
+{{- end }}
+
+{{- define "gpusteward.serviceAccountName" -}}
+{{- $account := (index (index . 0).Values (index . 1)).serviceAccount -}}
+{{- if $account.create -}}
+{{- default (include "gpusteward.componentName" .) $account.name -}}
+{{- else -}}
+{{- default "default" $account.name -}}
+{{- end -}}
+{{- end }}
+
+{{- define "gpusteward.image" -}}
+{{- $root := index . 0 -}}
+{{- $image := (index $root.Values (index . 1)).image -}}
+{{- $registry := default $image.registry $root.Values.global.imageRegistry -}}
+{{- with $registry }}{{ trimSuffix "/" . }}/{{ end -}}
+{{- $image.repository -}}
+{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ default $root.Chart.AppVersion $image.tag }}{{ end -}}
+{{- end }}
+
+{{- define "gpusteward.imagePullSecrets" -}}
+{{- with concat .Values.global.imagePullSecrets .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ kindIs "string" . | ternary . (get (kindIs "string" . | ternary dict .) "name") }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The fields of a pod that the user chooses, the same for both components. */}}
+{{- define "gpusteward.podFields" -}}
+{{- $values := index (index . 0).Values (index . 1) -}}
+{{- include "gpusteward.imagePullSecrets" (index . 0) }}
+serviceAccountName: {{ include "gpusteward.serviceAccountName" . }}
+enableServiceLinks: false # their variables would begin as those of settings do
+{{- with $values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with $values.runtimeClassName }}
+runtimeClassName: {{ . }}
+{{- end }}
+{{- with $values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $values.extraInitContainers }}
+initContainers:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* A probe of this path: (list $probe "/livez" "metrics" "HTTP"). */}}
+{{- define "gpusteward.probe" -}}
+httpGet:
+  path: {{ index . 1 }}
+  port: {{ index . 2 }}
+  {{- if ne (index . 3) "HTTP" }}
+  scheme: {{ index . 3 }}
+  {{- end }}
+{{ toYaml (index . 0) }}
+{{- end }}
+
+{{/* "true" where an object of these CRDs is rendered: (list $ .Values.serviceMonitor.enabled "monitoring.coreos.com/v1"). */}}
+{{- define "gpusteward.isEnabled" -}}
+{{- $enabled := index . 1 | toString -}}
+{{- if or (eq $enabled "true") (and (eq $enabled "auto") ((index . 0).Capabilities.APIVersions.Has (index . 2))) -}}
+true
+{{- end -}}
+{{- end }}
+
+{{- define "gpusteward.isOpenShift" -}}
+{{- include "gpusteward.isEnabled" (list . .Values.openshift.enabled "security.openshift.io/v1") -}}
+{{- end }}
