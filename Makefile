@@ -1,6 +1,6 @@
 # gpusteward: `make demo` shows it, `make test` proves it. Both set up everything they need by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help sbom demo test test-fast test-engines test-kubelet check bench ci components components-engines lock docs golden clean
+.PHONY: help sbom demo test test-fast test-engines test-kubelet check bench ci components components-engines lock docs chart golden clean
 
 # `python3` may be an older one; where there is a python3.11 it is the one all this is tested with.
 PYTHON ?= $(or $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null),python3)
@@ -61,8 +61,11 @@ components: .venv/ready ## install the real components the tests use (Debian pac
 docs: .venv/ready ## write the generated reference pages
 	$(BIN)/python -m docs.generate
 
+chart: .venv/ready ## write the generated files of the chart: README.md, values.schema.json, rights and settings
+	$(BIN)/python -m deploy.chart.generate
+
 golden: .venv/ready ## write the golden pages anew; read the diff before you commit it
-	GPUSTEWARD_WRITE_GOLDEN=1 $(BIN)/python -m pytest tests/agent/test_golden_pages.py tests/cli
+	GPUSTEWARD_WRITE_GOLDEN=1 $(BIN)/python -m pytest tests/agent/test_golden_pages.py tests/cli tests/deploy/test_chart.py
 
 LOCK := pip compile -q --upgrade --generate-hashes --no-emit-index-url --universal --python-version 3.11 --no-header
 

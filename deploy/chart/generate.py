@@ -130,7 +130,11 @@ def write_observe_rules() -> str:
 
 
 def write_settings() -> str:
-    return NOTICE + "# The analyzer's settings that are secrets.\nsecrets:\n" + "".join(f"  - {each}\n" for each in SECRETS)
+    return (
+        NOTICE
+        + "# The analyzer's settings that are secrets.\nsecrets:\n"
+        + "".join(f"  - {each}\n" for each in SECRETS)
+    )
 
 
 FILES: Mapping[str, Callable[[], str]] = {
