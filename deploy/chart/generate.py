@@ -1,7 +1,8 @@
 """Writes what the chart has from values.yaml and from the code: `make chart`.
 
-README.md and values.schema.json come from values.yaml and its comments; the analyzer's settings in the schema, the list of
-settings that are secrets, and the rights to read owners of pods come from the code. A test fails when a file is stale.
+README.md and values.schema.json come from values.yaml and its comments; the analyzer's settings in the schema, the list
+of settings that are secrets, and the rights to read owners of pods come from the code. A test fails when a file is
+stale.
 """
 
 import json
