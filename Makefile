@@ -52,11 +52,13 @@ test-engines: .venv/ready ## the engine contract test over them; writes bench/re
 test-kubelet: .venv/ready ## attribution on a real kubelet, containerd and runc; needs root; writes bench/results/kubelet.md
 	.ci/kubelet
 
-components: .venv/ready ## install the real components the tests use (Debian packages; Kubernetes and headers of DCGM need Go)
+components: .venv/ready ## install the real components the tests use (Debian packages; those that are built need Go)
 	.ci/components
 	.ci/dcgm-headers
 	.ci/kubernetes
 	.ci/helm
+	.ci/prometheus-adapter
+	.ci/keda
 
 docs: .venv/ready ## write the generated reference pages
 	$(BIN)/python -m docs.generate

@@ -10,7 +10,7 @@ from docs.analyzer_page import write_analyzer_page
 from docs.tables import code, make_page, make_table
 from gpusteward.agent.settings.flags import Group, Setting, build_parser
 from gpusteward.agent.settings.table import SETTINGS
-from gpusteward.cli.commands import doctor, explain, idle, ps, report, top
+from gpusteward.cli.commands import demo_load, doctor, explain, idle, ps, report, top
 from gpusteward.cli.exit_codes import EXITS
 from gpusteward.cli.main import COMMANDS
 from gpusteward.core import dcgm, metrics
@@ -195,7 +195,7 @@ def write_cli_page() -> str:
 
 def _command_sections() -> Iterable[str]:
     """The interactive commands, from their parsers."""
-    for command in (top, idle, explain, ps, doctor, report):
+    for command in (top, idle, explain, ps, doctor, report, demo_load):
         parser = command.build_parser()
         flags = (each for each in parser._actions if each.option_strings and each.dest != "help")
         yield f"## {parser.prog}"

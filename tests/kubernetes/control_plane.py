@@ -24,6 +24,7 @@ from pathlib import Path
 START_SECONDS = 90.0
 ETCD_PORT, PEER_PORT, API_PORT = 2379, 2380, 6443
 ADMIN_TOKEN = "token-of-the-administrator"  # only ever sent to a server on the loopback
+FRONT_PROXY = "front-proxy"  # name of the API server towards those behind it
 SERVICES = "127.78.0.0/16"
 STAGES = Path(__file__).parent / "stages.yaml"
 AUDIT_POLICY = """
@@ -107,15 +108,33 @@ def api_server_command(programs: Path, folder: Path, port: int) -> list[str]:
         f"--service-account-key-file={folder}/server.key",
         f"--service-account-signing-key-file={folder}/server.key",
         "--allow-privileged",
+        *_aggregation_flags(folder),
         f"--audit-policy-file={folder}/audit.yaml",
         f"--audit-log-path={folder}/audit-{port}.log",
     ]
 
 
+def _aggregation_flags(folder: Path) -> list[str]:
+    """For API servers behind this one, such as that of custom metrics: who it says it is, and how it names users."""
+    return [
+        f"--requestheader-client-ca-file={folder}/ca.crt",
+        f"--requestheader-allowed-names={FRONT_PROXY}",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--proxy-client-cert-file={folder}/{FRONT_PROXY}.crt",
+        f"--proxy-client-key-file={folder}/{FRONT_PROXY}.key",
+    ]
+
+
 def _controller_flags(folder: Path) -> list[str]:
+    """Autoscaling decides every 2 s instead of 15 s, and on pods of any age."""
     return [
         *_client_flags(folder),
         "--leader-elect=false",
+        "--horizontal-pod-autoscaler-sync-period=2s",
+        "--horizontal-pod-autoscaler-initial-readiness-delay=1s",
+        "--horizontal-pod-autoscaler-cpu-initialization-period=1s",
         f"--root-ca-file={folder}/ca.crt",
         f"--service-account-private-key-file={folder}/server.key",
     ]
@@ -136,7 +155,7 @@ def _kwok_flags(folder: Path) -> list[str]:
 
 
 def write_credentials(folder: Path, address: str) -> None:
-    """A certificate authority, the server's certificate and key, and a kubeconfig of an administrator."""
+    """A certificate authority, the certificates and keys of the server, and a kubeconfig of an administrator."""
     import trustme  # here, because every test process loads this module
 
     authority = trustme.CA()
@@ -144,6 +163,9 @@ def write_credentials(folder: Path, address: str) -> None:
     authority.cert_pem.write_to_path(str(folder / "ca.crt"))
     certificate.private_key_pem.write_to_path(str(folder / "server.key"))
     certificate.cert_chain_pems[0].write_to_path(str(folder / "server.crt"))
+    front_proxy = authority.issue_cert(FRONT_PROXY, common_name=FRONT_PROXY)
+    front_proxy.private_key_pem.write_to_path(str(folder / f"{FRONT_PROXY}.key"))
+    front_proxy.cert_chain_pems[0].write_to_path(str(folder / f"{FRONT_PROXY}.crt"))
     (folder / "audit.yaml").write_text(AUDIT_POLICY)
     (folder / "tokens.csv").write_text(f"{ADMIN_TOKEN},administrator,administrator,system:masters\n")
     cluster = f"{{certificate-authority: {folder}/ca.crt, server: 'https://{address}:{API_PORT}'}}"

@@ -9,16 +9,19 @@ import sys
 import tempfile
 import textwrap
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from gpusteward.analyzer.prices import PriceList, PriceSettings
 from gpusteward.core.verdicts import Signature
+from gpusteward.local.demo_control import DemoAddress, write_control_file
 from gpusteward.local.demo_settings import PRICES
 from gpusteward.simulate.models import MODELS
+from tests.cli.screens import LARGE, run, until_seen, watching
 from tests.fakes.apiserver import wait_until
-from tests.local.processes import running, running_command
+from tests.local.processes import Program, running, running_command
 
 pytestmark = pytest.mark.slow
 
@@ -54,6 +57,60 @@ def test_it_starts_has_verdicts_and_reports_and_leaves_nothing_behind(tmp_path: 
         demo.interrupt()
     assert not is_alive(demo.process.pid), "processes that make started"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[Program]:
+    """Ten nodes that are scraped and judged every few seconds."""
+    intervals = ("--set", "scrape.interval=2", "--set", "scheduler.interval=2", "--set", "prometheus.time_window_min=1")
+    with running(*FLAGS, "--nodes", "10", *intervals, env=environment(tmp_path)) as demo:
+        demo.wait_for_address(90)
+        yield demo
+        demo.interrupt()
+
+
+def start_load(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    return run_demo(folder, "load", *flags)
+
+
+@pytest.mark.timeout(180)
+def test_a_load_is_seen_on_the_agent_page_in_the_verdict_and_in_top(demo: Program, tmp_path: Path):
+    parked = demo.wait_for("/api/v1/workloads?activity=idle&signature=parked&limit=1", 60)["items"][0]
+    path = f"/api/v1/workloads/{parked['kind']}/{parked['namespace']}/{parked['name']}"
+
+    done = start_load(tmp_path, "--share", "90", "--minutes", "2", "--workload", parked["name"])
+    assert (done.returncode, done.stderr) == (0, "")
+    name = f"{parked['namespace']}/{parked['kind']}/{parked['name']}"
+    assert done.stdout.startswith(f"{name} keeps GPU ")
+    assert " busy at 90 % for 2 min.\n" in done.stdout
+    node = done.stdout.split(" --node ")[1].strip()
+
+    processes = demo.get(f"/api/v1/nodes/{node}/processes")["processes"]
+    assert "gpusteward-load" in {each["process"] for each in processes}, "on the page of the agent"
+    wait_until(lambda: demo.get(path)["workload"]["activity"] == "active", seconds=60)
+
+    async def watch() -> None:
+        flags = ("--server", demo.url, "--view", "workloads", "--namespace", parked["namespace"])
+        async with watching(*flags, size=LARGE) as pilot:
+            screen = await until_seen(pilot, parked["name"])
+            assert "active" in next(line for line in screen.splitlines() if parked["name"] in line)
+
+    run(watch())
+
+
+def test_a_load_without_a_running_demo_says_how_to_start_one(tmp_path: Path):
+    done = start_load(tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "gpusteward: no demo of this user is running; start one with gpusteward demo, in another terminal\n"
+    )
+
+
+def test_a_demo_that_was_killed_is_passed_over(tmp_path: Path):
+    folder = tmp_path / "gpusteward-demo-killed"
+    folder.mkdir()
+    write_control_file(folder, DemoAddress("http://127.0.0.1:9", "token"))
+    assert "no demo of this user is running" in start_load(tmp_path).stderr
 
 
 @pytest.mark.parametrize("stopping", [signal.SIGINT, signal.SIGTERM])

@@ -16,6 +16,8 @@ from gpusteward.analyzer.serve import run_analyzer
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 from gpusteward.core.messages import Language
+from gpusteward.local.demo_control import DemoAddress, write_control_file
+from gpusteward.local.demo_loads import DemoLoads
 from gpusteward.local.demo_settings import SCRAPE_TIMEOUT_SECONDS, DemoSetup
 from gpusteward.local.history_seed import Advance, SeededHistory
 from gpusteward.local.simulated_fleet import SimulatedFleet, serve_fleet
@@ -39,8 +41,12 @@ def run_demo(
     fleet = SimulatedFleet(
         simulate_fleet(nodes, seed, demo_at=time.time()), ready_timeout_seconds=SCRAPE_TIMEOUT_SECONDS / 2
     )
-    with serve_fleet(fleet) as targets:
+    loads = DemoLoads(fleet)
+    with serve_fleet(fleet, control=loads) as targets:
         _write_targets(setup.targets_file, targets)
+        write_control_file(
+            setup.folder, DemoAddress(targets[0].removesuffix(f"/{fleet.nodes[0].name}/metrics"), loads.token)
+        )
         with show_progress as advance:
 
             def advance_or_stop(done: int, total: int) -> None:
@@ -91,5 +97,5 @@ def _fill_window(fleet: SimulatedFleet, analyzer: Analyzer, targets: Sequence[st
 
 
 def _announce(url: str, *, agent_url: str, node: str, language: Language) -> None:
-    commands = "gpusteward top, gpusteward idle, gpusteward report --since 7d"
+    commands = "gpusteward top, gpusteward idle, gpusteward report --since 7d, gpusteward demo load --share 80"
     print(messages.DEMO_STARTED.text(language, url=url, agent_url=agent_url, node=node, commands=commands), flush=True)

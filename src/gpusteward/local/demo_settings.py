@@ -14,6 +14,7 @@ import yaml
 from gpusteward.analyzer.listen_socket import open_socket
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import Flags, refuse_settings
+from gpusteward.local.demo_control import FOLDER_PREFIX
 from gpusteward.logs import configure_logs
 
 INTERVAL_SECONDS = 30
@@ -71,6 +72,7 @@ class DemoSetup:
 
     file: SettingsFile
     listening: socket.socket
+    folder: Path  # removed at the end
     targets_file: Path  # to be written when the addresses of the simulated nodes are known
     signals: StopSignals
 
@@ -80,12 +82,12 @@ def prepare_demo(flags: Flags) -> Iterator[DemoSetup]:
     """A folder with settings and ledger, removed at the end, and the socket. Raises ConfigurationError."""
     refuse_settings(flags, FIXED, command="demo")
     signals = StopSignals()
-    with tempfile.TemporaryDirectory(prefix="gpusteward-demo-") as name:
+    with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as name:
         folder = Path(name)
         file = SettingsFile(replace(flags, config=_write_config(folder)), {}, directory=folder)
         configure_logs(level=file.settings.logging.level, as_json=file.settings.logging.as_json)
         with open_socket(file.settings.server) as listening:
-            yield DemoSetup(file, listening, folder / "targets.yaml", signals)
+            yield DemoSetup(file, listening, folder, folder / "targets.yaml", signals)
 
 
 def _write_config(folder: Path) -> Path:

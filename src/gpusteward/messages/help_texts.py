@@ -54,6 +54,10 @@ DESCRIPTIONS = (
         "在带三周历史数据的模拟 GPU 节点上运行 analyzer。",
     ),
     Message(
+        "Start a load on simulated GPUs of the demo that runs on this machine.",
+        "在本机运行的演示中，使模拟 GPU 繁忙。",
+    ),
+    Message(
         "Watch GPUs, workloads and tenants of a cluster (--server) or of one machine (--agent).",
         "查看集群（--server）或单台机器（--agent）的 GPU、工作负载和租户。",
     ),
@@ -125,6 +129,19 @@ FLAGS = (
         "输出语言（默认取自 LC_ALL、LC_MESSAGES 或 LANG）",
     ),
     Message("number of nodes, 1 to 200 (default 40)", "节点数，1 到 200（默认 40）"),
+    Message(
+        "start a load in the running demo: gpusteward demo load --help",
+        "在运行中的演示里启动负载：gpusteward demo load --help",
+    ),
+    Message(
+        "share of the time in which the GPU is busy, 1 to 100 (default 80)",
+        "GPU 繁忙时间所占百分比，1 到 100（默认 80）",
+    ),
+    Message("duration of the load (default 5)", "负载持续的分钟数（默认 5）"),
+    Message(
+        "load all GPUs of this workload (default: a new pod on a free GPU)",
+        "使该工作负载的所有 GPU 繁忙（默认：在空闲 GPU 上新建一个 Pod）",
+    ),
     Message(
         "seed of the simulation: each one is another cluster (default 7)", "模拟的种子：每个种子是另一个集群（默认 7）"
     ),

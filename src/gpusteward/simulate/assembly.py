@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from gpusteward.core.allocations import Share
 from gpusteward.core.gpus import Gpu, MigInstance
+from gpusteward.simulate.applications import Application
 from gpusteward.simulate.devices import (
     PIDS_PER_PLACEMENT,
     AllocationTerms,
@@ -54,18 +55,26 @@ def assemble_devices(
     )
 
 
-def with_load(device: Device, load: Load, *, pid: int) -> Device:
-    """The device with a load, on its first MIG instance if it has any. Other work is reduced by the load."""
-    instances = device.instances
+def with_load(device: Device, load: Load, *, pid: int, holder: Placement | None = None) -> Device:
+    """The device with a load: a process of the host, or one in the container of a placement on the device.
+
+    On a device with MIG instances it is on that of the holder, or on the first. Other work is reduced by the load.
+    """
+    instances = list(device.instances)
     if not instances:
-        return _replace_placements(
-            device, _beside(device.placements, load, device=device, gpu=device.gpu, pid=pid), instances
-        )
-    first = instances[0]
-    placements = _beside(first.placements, load, device=device, gpu=first.gpu, pid=pid)
-    return _replace_placements(
-        device, device.placements, (Instance(first.gpu, first.profile, placements), *instances[1:])
-    )
+        beside = _beside(device.placements, load, device=device, gpu=device.gpu, pid=pid, holder=holder)
+        return _replace_placements(device, beside, ())
+    number = next((number for number, each in enumerate(instances) if holder in each.placements), 0)
+    one = instances[number]
+    beside = _beside(one.placements, load, device=device, gpu=one.gpu, pid=pid, holder=holder)
+    instances[number] = Instance(one.gpu, one.profile, beside)
+    return _replace_placements(device, device.placements, tuple(instances))
+
+
+def with_pod(device: Device, application: Application, *, pid: int) -> Device:
+    """The device with one more pod, to which all of it is allocated."""
+    placement = _place(device.gpu, PlacementRequest(application), model=device.model, pid=pid)
+    return _replace_placements(device, (*device.placements, placement), device.instances)
 
 
 def _replace_placements(device: Device, placements: tuple[Placement, ...], instances: tuple[Instance, ...]) -> Device:
@@ -73,7 +82,7 @@ def _replace_placements(device: Device, placements: tuple[Placement, ...], insta
 
 
 def _beside(
-    placements: Sequence[Placement], load: Load, *, device: Device, gpu: Gpu, pid: int
+    placements: Sequence[Placement], load: Load, *, device: Device, gpu: Gpu, pid: int, holder: Placement | None
 ) -> tuple[Placement, ...]:
     share = _device_share(device, gpu)
     presence = Between(load.since, load.until)
@@ -89,6 +98,7 @@ def _beside(
         process_name="gpusteward-load",
         process_count=1,
         device_share=share,
+        request=holder.request if holder else None,
     )
     return (*(_reduce_work(placement, load) for placement in placements), own)
 

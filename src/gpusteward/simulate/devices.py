@@ -55,10 +55,21 @@ class AllocationTerms:
     memory_limit_bytes: int | None = None
     core_limit_ratio: float | None = None
 
+    def allocate(self, container: Container, gpu_uuid: str) -> Allocation:
+        return Allocation(
+            container,
+            gpu_uuid,
+            self.share,
+            self.resource,
+            self.replica,
+            self.memory_limit_bytes,
+            self.core_limit_ratio,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Occupant:
-    """The pod in one generation; without an allocation, a process of the host."""
+    """The pod in one generation; without a container, a process of the host."""
 
     first_pid: int
     allocation: Allocation | None = None
@@ -99,7 +110,7 @@ class Placement:
     device_share: float = 1.0  # share of the device's compute; less on a MIG instance
     seed: int = 0
     request: PlacementRequest | None = None
-    terms: AllocationTerms | None = None
+    terms: AllocationTerms | None = None  # None: another placement has the allocation of this container
     _generation: int | None = field(default=None, init=False, repr=False)
     _occupant: Occupant | None = field(default=None, init=False, repr=False)
 
@@ -168,19 +179,11 @@ class Placement:
         return int(self.memory_bytes * (1 - variation))
 
     def _find_occupant(self, generation: int) -> Occupant:
-        if self.request is None or self.terms is None:
+        if self.request is None:
             return Occupant(self.first_pid)
         pod = self.request.application.pod(generation, self.request.ordinal)
-        terms, container = self.terms, pod.container
-        allocation = Allocation(
-            container,
-            self.gpu_uuid,
-            terms.share,
-            terms.resource,
-            terms.replica,
-            terms.memory_limit_bytes,
-            terms.core_limit_ratio,
-        )
+        container = pod.container
+        allocation = self.terms.allocate(container, self.gpu_uuid) if self.terms else None
         pid = self.first_pid + generation % GENERATIONS_WITH_OWN_PIDS * PIDS_PER_GENERATION
         return Occupant(pid, allocation, container, pod.container_id, container.pod_uid, Place.CONTAINER)
 
@@ -211,6 +214,12 @@ class Device:
     is_mps: bool = False
     _booted_at: float | None = field(default=None, init=False, repr=False)
     _joules_at_boot: float = field(default=0.0, init=False, repr=False)
+
+    def is_free(self, since: float, until: float) -> bool:
+        """Whether the whole GPU is without a pod and a process all that time."""
+        return not self.instances and not any(
+            each.presence.is_on(since) or each.presence(until) > each.presence(since) for each in self.placements
+        )
 
     def all_placements(self) -> Iterator[Placement]:
         yield from self.placements

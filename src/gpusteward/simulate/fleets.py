@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from gpusteward.core.allocations import Share
-from gpusteward.simulate.applications import Application, draw_application
+from gpusteward.simulate.applications import Application, Program, draw_application
 from gpusteward.simulate.assembly import GpuPlan
 from gpusteward.simulate.devices import PlacementRequest
 from gpusteward.simulate.load_curves import DAY, Between, Bursts, Chain, Constant, Lifetimes
@@ -188,6 +188,19 @@ def _deploy(random: SeededRandom, now: float) -> Application:
         lifetimes=Lifetimes(2000 * DAY, started_at, 1000 * DAY),
         work=Chain(Between(started_at + LOADING_SECONDS, math.inf), requests),
     )
+
+
+LOAD_PROGRAM = Program("Job", "gpu-load", "load", "python3")
+LOAD_TEAM = ("ml-platform", "platform")
+
+
+def create_load_application(number: int, *, ratio: float, since: float, until: float) -> Application:
+    """The pod of deploy/examples/load.yaml: it keeps its GPU busy for a while, then it is gone."""
+    presence = Lifetimes(2000 * DAY, since, until - since)
+    namespace, team = LOAD_TEAM
+    random = SeededRandom(number).child("load", since)
+    work = Chain(Between(since, until), Constant(ratio))
+    return Application(Kind.TRAINING, LOAD_PROGRAM, namespace, team, random, presence, work)
 
 
 def _show(context: LayoutContext) -> Plans:

@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 
 from gpusteward.core.allocations import Allocation
+from gpusteward.core.containers import Workload
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.gpus import GpuProcess, GpuReading
 from gpusteward.core.snapshots import Snapshot
-from gpusteward.simulate.assembly import GpuPlan, assemble_devices, with_load
-from gpusteward.simulate.devices import PIDS_PER_PLACEMENT
+from gpusteward.simulate.applications import Application
+from gpusteward.simulate.assembly import GpuPlan, assemble_devices, with_load, with_pod
+from gpusteward.simulate.devices import PIDS_PER_PLACEMENT, Device
 from gpusteward.simulate.ground_truth import Ownership, Truth, TruthKey, allocation_key
 from gpusteward.simulate.load_curves import DAY, Lifetimes
 from gpusteward.simulate.loads import Load
@@ -89,9 +91,28 @@ class SimulatedNode:
             raise ConfigurationError(
                 f"simulated load on GPU {load.gpu_index}: node {self.name!r} has GPUs 0 to {len(self.devices) - 1}"
             )
+        return self._replace_device(
+            load.gpu_index, with_load(self.devices[load.gpu_index], load, pid=self._next_load_pid)
+        )
+
+    def with_load_in(self, workload: Workload, *, ratio: float, since: float, until: float) -> "SimulatedNode":
+        """The same node with a load in every container of the workload, on each of its GPUs."""
+        node = self
+        for index, device in enumerate(self.devices):
+            for holder in device.all_placements():
+                held = holder.occupant(since).allocation if holder.presence.is_on(since) else None
+                if held and held.container.workload == workload:
+                    load = Load(index, ratio, since, until)
+                    loaded = with_load(node.devices[index], load, pid=node._next_load_pid, holder=holder)
+                    node = node._replace_device(index, loaded)
+        return node
+
+    def with_pod(self, gpu_index: int, application: Application) -> "SimulatedNode":
+        """The same node with one more pod on a GPU."""
+        return self._replace_device(gpu_index, with_pod(self.devices[gpu_index], application, pid=self._next_load_pid))
+
+    def _replace_device(self, index: int, device: Device) -> "SimulatedNode":
         node = copy(self)
-        devices = list(self.devices)
-        devices[load.gpu_index] = with_load(devices[load.gpu_index], load, pid=self._next_load_pid)
-        node.devices = tuple(devices)
+        node.devices = (*self.devices[:index], device, *self.devices[index + 1 :])
         node._next_load_pid = self._next_load_pid + 1
         return node

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from gpusteward.cli.commands import demo_load
 from gpusteward.cli.commands.serve import build_settings_parser
 from gpusteward.cli.extras import require_extra
 from gpusteward.cli.flags import FlagParser, integer_between, language_of
@@ -11,6 +12,7 @@ from gpusteward.process_exit import exit_without_threads
 
 NODES, MAX_NODES = 40, 200
 SEED = 7
+LOAD = "load"
 
 
 def build_parser() -> FlagParser:
@@ -28,11 +30,16 @@ def build_parser() -> FlagParser:
     parser.add_argument(
         "--seed", type=int, default=SEED, help=f"seed of the simulation: each one is another cluster (default {SEED})"
     )
+    parser.add_argument(
+        "action", nargs="?", choices=(LOAD,), help="start a load in the running demo: gpusteward demo load --help"
+    )
     return parser
 
 
 def run(arguments: Sequence[str]) -> int:
     """Serve a simulated cluster until Ctrl-C. Raises ConfigurationError."""
+    if arguments[:1] == [LOAD]:
+        return demo_load.run(arguments[1:])
     with require_extra("agent,analyzer"):
         from gpusteward.analyzer.settings.flags import flags_from
         from gpusteward.local.demo_settings import prepare_demo

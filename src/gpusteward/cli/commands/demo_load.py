@@ -1,0 +1,90 @@
+"""`gpusteward demo load`: keep simulated GPUs of a running demo busy."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from gpusteward.cli.api.client import Response, make_client
+from gpusteward.cli.api.errors import Peer, UnreachableError
+from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
+from gpusteward.cli.flags import FlagParser, add_language_flag, integer_between, language_of
+from gpusteward.cli.output.terminal_text import clean
+from gpusteward.core.errors import ConfigurationError, SourceError
+from gpusteward.core.messages import Language, Message
+from gpusteward.local.demo_control import CONTROL_PATH, MAX_MINUTES, find_demos
+from gpusteward.messages import local as messages
+
+SHARE, MINUTES = 80, 5
+MAX_LISTED = 4
+
+
+def build_parser() -> FlagParser:
+    parser = FlagParser(
+        prog="gpusteward demo load",
+        description="Start a load on simulated GPUs of the demo that runs on this machine.",
+        epilog=describe_exits("demo load"),
+    )
+    parser.add_argument(
+        "--share",
+        type=integer_between(1, 100),
+        default=SHARE,
+        metavar="PERCENT",
+        help=f"share of the time in which the GPU is busy, 1 to 100 (default {SHARE})",
+    )
+    parser.add_argument(
+        "--minutes",
+        type=integer_between(1, MAX_MINUTES),
+        default=MINUTES,
+        help=f"duration of the load (default {MINUTES})",
+    )
+    parser.add_argument(
+        "--workload",
+        default="",
+        metavar="WORKLOAD",
+        help="load all GPUs of this workload (default: a new pod on a free GPU)",
+    )
+    add_language_flag(parser)
+    return parser
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Raises ConfigurationError, and SourceError if no demo is running."""
+    options = build_parser().parse(arguments)
+    language = language_of(options)
+    request = {"share_percent": options.share, "minutes": options.minutes, "workload": options.workload}
+    started = _read(_send(json.dumps(request).encode()))
+    print(_describe(started, options.share, options.minutes, language))
+    return EXIT_OK
+
+
+def _send(body: bytes) -> Response:
+    """To the latest demo that is still running."""
+    for demo in find_demos():
+        client = make_client(Peer.ANALYZER, demo.url, token=demo.token)
+        try:
+            return client.request(CONTROL_PATH, method="POST", body=body)
+        except UnreachableError:
+            continue
+    raise SourceError(messages.NO_DEMO)
+
+
+def _read(response: Response) -> Any:
+    content = json.loads(response.body)
+    if response.status != 200:
+        raise ConfigurationError(Message(clean(content["en"]), clean(content["zh"])))
+    return content
+
+
+def _describe(started: Any, share: int, minutes: int, language: Language) -> str:
+    gpus = [messages.LOADED_GPU.text(language, gpu=each["gpu"], node=each["node"]) for each in started["gpus"]]
+    listed = ", ".join(gpus[:MAX_LISTED])
+    if len(gpus) > MAX_LISTED:
+        listed = messages.MORE_GPUS.text(language, gpus=listed, count=len(gpus) - MAX_LISTED)
+    return messages.LOAD_STARTED.text(
+        language,
+        workload=f"{started['namespace']}/{started['kind']}/{started['name']}",
+        gpus=listed,
+        share=share,
+        minutes=minutes,
+        node=started["gpus"][0]["node"],
+    )

@@ -1,0 +1,117 @@
+"""Loads in the demo: what `gpusteward demo load` asks for, on the simulated nodes."""
+
+import secrets
+import threading
+import time
+from hmac import compare_digest
+from typing import Annotated
+
+import msgspec
+
+from gpusteward.core.containers import Workload
+from gpusteward.core.errors import ConfigurationError
+from gpusteward.local.demo_control import MAX_MINUTES
+from gpusteward.local.simulated_fleet import SimulatedFleet
+from gpusteward.messages import local as messages
+from gpusteward.simulate.fleets import create_load_application
+from gpusteward.simulate.nodes import SimulatedNode
+
+
+class LoadRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A load: in the pods of a workload, or in a new pod on a free GPU."""
+
+    share_percent: Annotated[float, msgspec.Meta(gt=0, le=100)]
+    minutes: Annotated[float, msgspec.Meta(gt=0, le=MAX_MINUTES)]
+    workload: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+
+
+class LoadedGpu(msgspec.Struct, frozen=True):
+    """A GPU that the load uses."""
+
+    node: str
+    gpu: int
+
+
+class StartedLoad(msgspec.Struct, frozen=True):
+    """The workload in which the load runs, and its GPUs."""
+
+    namespace: str
+    kind: str
+    name: str
+    gpus: tuple[LoadedGpu, ...]
+
+
+class DemoLoads:
+    """Starts loads on the simulated nodes."""
+
+    def __init__(self, fleet: SimulatedFleet) -> None:
+        self.token = secrets.token_urlsafe()
+        self._fleet = fleet
+        self._count = 0
+        self._lock = threading.Lock()
+
+    def is_token(self, authorization: str) -> bool:
+        return compare_digest(authorization.encode(), f"Bearer {self.token}".encode())
+
+    def handle(self, body: bytes) -> bytes:
+        """The response to a request. Raises ConfigurationError."""
+        try:
+            request = msgspec.json.decode(body, type=LoadRequest)
+        except msgspec.MsgspecError as error:
+            raise ConfigurationError(messages.INVALID_LOAD, reason=error) from error
+        return msgspec.json.encode(self.start(request, time.time()))
+
+    def start(self, request: LoadRequest, now: float) -> StartedLoad:
+        """Raises ConfigurationError if there is no such workload, or no free GPU."""
+        with self._lock:
+            return self._load_workload(request, now) if request.workload else self._add_pod(request, now)
+
+    def _load_workload(self, request: LoadRequest, now: float) -> StartedLoad:
+        workload = _choose(request.workload, self._list_workloads(now))
+        gpus: list[LoadedGpu] = []
+        for node in self._fleet.nodes:
+            loaded = node.with_load_in(
+                workload, ratio=request.share_percent / 100, since=now, until=now + 60 * request.minutes
+            )
+            if loaded is not node:
+                self._fleet.replace_node(loaded)
+                devices = enumerate(zip(node.devices, loaded.devices, strict=True))
+                gpus += [LoadedGpu(node.name, index) for index, (before, after) in devices if before is not after]
+        return StartedLoad(workload.namespace, workload.kind, workload.name, tuple(gpus))
+
+    def _list_workloads(self, now: float) -> set[Workload]:
+        held = (each.allocation.container.workload for node in self._fleet.nodes for each in node.ownerships(now))
+        return {workload for workload in held if workload}
+
+    def _add_pod(self, request: LoadRequest, now: float) -> StartedLoad:
+        until = now + 60 * request.minutes
+        node, index = self._find_free_gpu(now, until)
+        self._count += 1
+        application = create_load_application(self._count, ratio=request.share_percent / 100, since=now, until=until)
+        self._fleet.replace_node(node.with_pod(index, application))
+        workload = application.pod(0, 0).container.workload
+        assert workload is not None
+        return StartedLoad(workload.namespace, workload.kind, workload.name, (LoadedGpu(node.name, index),))
+
+    def _find_free_gpu(self, now: float, until: float) -> tuple[SimulatedNode, int]:
+        for node in self._fleet.nodes:
+            for index, device in enumerate(node.devices):
+                if device.is_free(now, until):
+                    return node, index
+        raise ConfigurationError(messages.NO_FREE_GPU)
+
+
+def _choose(text: str, workloads: set[Workload]) -> Workload:
+    found = [each for each in workloads if text in _list_names(each)]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise ConfigurationError(messages.NO_SUCH_WORKLOAD, name=text)
+    names = ", ".join(sorted(f"{each.namespace}/{each.kind}/{each.name}" for each in found))
+    raise ConfigurationError(messages.SEVERAL_WORKLOADS, name=text, names=names)
+
+
+def _list_names(workload: Workload) -> tuple[str, ...]:
+    """The forms in which `gpusteward explain` takes a workload."""
+    namespace, kind, name = workload.namespace, workload.kind, workload.name
+    return name, f"{namespace}/{name}", f"{kind}/{name}", f"{namespace}/{kind}/{name}"
