@@ -51,7 +51,13 @@ class Analyzer:
         self.ledger = LedgerAccess(
             settings.ledger, lambda: self.settings.current.prices, lambda: self.settings.current.reports.teams
         )
-        self.notifier = Notifier(settings, self.ledger.engine, read_notify_annotation=owners.read_notify_annotation)
+        self.leadership = self.ledger.leadership
+        self.notifier = Notifier(
+            settings,
+            self.ledger.engine,
+            read_notify_annotation=owners.read_notify_annotation,
+            may_send=lambda: self.leadership.holds_lease,
+        )
         self.results, self.events = ResultStore(), EventFeed()
         self._pipeline = Pipeline(
             Components(
@@ -61,9 +67,12 @@ class Analyzer:
                 publisher=ResultPublisher(self.results, self.events),
                 ledger=self.ledger,
                 notifier=self.notifier,
+                is_leader=self.leadership.renew,
             )
         )
         self.scheduler = CycleScheduler(self._pipeline, self.settings.begin_cycle)
+        self.leadership.may_lead = lambda: not self.scheduler.defect
+        self.leadership.on_change = self._change_leader
         dependencies = ApiDependencies(
             results=self.results,
             events=self.events,
@@ -72,6 +81,7 @@ class Analyzer:
             source=self.source,
             ledger=self.ledger,
             deliveries=self.notifier,
+            leadership=self.leadership,
             model_calls=self.explainer.counters,
             web=self.web,
         )
@@ -84,6 +94,7 @@ class Analyzer:
         await run_in_threadpool(len, "")  # loads what threads need, so that the first request does not wait for it
         self.notifier.start()
         self.scheduler.start()
+        await run_in_threadpool(self.leadership.start)
         watch = asyncio.create_task(self._watch_files())
         try:
             yield
@@ -101,7 +112,15 @@ class Analyzer:
         self.scheduler.stop(timeout_seconds=CYCLE_GRACE_SECONDS)
         self._pipeline.requests.join(CYCLE_GRACE_SECONDS)
         self.notifier.stop(NOTIFIER_GRACE_SECONDS)
+        self.leadership.stop()
         self.ledger.close()
+
+    def _change_leader(self) -> None:
+        """A new leader records at once: the time since the last recorded cycle is known for three intervals only."""
+        self.ledger.hand_over()
+        self.notifier.hand_over()
+        if self.leadership.is_leader:
+            self.scheduler.request_cycle()
 
     async def _watch_files(self) -> None:
         """A changed file takes effect at once, not at the end of an interval of minutes."""

@@ -7,6 +7,7 @@ from sqlalchemy import Engine
 
 from gpusteward.analyzer.judge.history import History
 from gpusteward.analyzer.ledger.db_engine import show_url
+from gpusteward.analyzer.ledger.leadership import Leadership
 from gpusteward.analyzer.ledger.ledger import Ledger
 from gpusteward.analyzer.prices import PriceSettings
 from gpusteward.analyzer.reports.charges import Charge
@@ -31,6 +32,7 @@ class LedgerAccess:
         be used."""
         self._read_prices, self._read_teams = read_prices, read_teams
         self._ledger = Ledger(settings) if settings.enabled else None
+        self.leadership = Leadership(self.engine, lease_seconds=settings.lease_seconds)
 
     @property
     def engine(self) -> Engine | None:
@@ -55,6 +57,11 @@ class LedgerAccess:
     def record(self, result: Result) -> None:
         if self._ledger is not None:
             self._ledger.record(result)
+
+    def hand_over(self) -> None:
+        """Another analyzer on the same ledger writes from now on, or did until now."""
+        if self._ledger is not None:
+            self._ledger.hand_over()
 
     def read_report(self, query: ReportQuery) -> Report:
         """May take as long as the database. Raises SourceError, also where the ledger is disabled, and
@@ -94,7 +101,11 @@ class LedgerAccess:
 
     def describe(self) -> Mapping[str, Any] | None:
         """The state of the ledger without its password; None where it is disabled."""
-        return self._ledger.describe() if self._ledger else None
+        if self._ledger is None:
+            return None
+        described, error = self._ledger.describe(), self.leadership.error
+        # A reader writes nothing but its lease: that shows whether the database responds.
+        return described if self.leadership.is_leader or not error else {**described, "is_ready": False, "error": error}
 
     def close(self) -> None:
         if self._ledger is not None:

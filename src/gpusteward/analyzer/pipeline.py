@@ -5,6 +5,9 @@ failure of a required stage ends the cycle: the last published result stays, and
 `record` or `notify` costs only that stage. The result is published before it is recorded and notified: a slow database
 does not delay it.
 
+Of several analyzers on one ledger, only the leader runs `record` and `notify` and asks the language model; the others
+read, judge and publish for themselves, so that their history is complete when one of them becomes the leader.
+
 A language model does not delay it either: a result is published with the opinions that are cached. Others are requested
 in another thread; when it ends, the same result is published again with them. Its notices wait for that, because an
 opinion can object to them.
@@ -167,6 +170,7 @@ class Components:
     publisher: Publisher
     ledger: CycleLedger | None = None
     notifier: CycleNotifier | None = None
+    is_leader: Callable[[], bool] = lambda: True  # whether this replica writes; may take as long as the database
 
 
 class Pipeline:
@@ -275,11 +279,13 @@ class Pipeline:
         self._components.publisher.publish(cycle.result)
 
     def _record(self, cycle: Cycle) -> None:
-        if self._components.ledger is not None:
+        if self._components.ledger is not None and self._components.is_leader():
             self._components.ledger.record(cycle.result)
 
     def _notify(self, cycle: Cycle) -> None:
         """Not before the opinions on this result have arrived, or their time is up."""
+        if not self._components.is_leader():
+            return
         if cycle.use_ai and cycle.requested is None:
             self._request_opinions(cycle)
             if self._waiting is cycle:
@@ -314,7 +320,7 @@ class Pipeline:
             log.warning("cycle_failed", reason=reason)
         self.stats.last_error = reason
         notifier = self._components.notifier
-        if notifier is not None:
+        if notifier is not None and self._components.is_leader():
             announce = Stage(
                 "notify",
                 lambda _: notifier.announce_outage(cycle.source_error or reason, at=time.time()),

@@ -109,6 +109,7 @@ REFUSED_REQUESTS = _own(
     MetricType.COUNTER,
 )
 
+LEADER = _own("leader", (), "Whether this analyzer records and notifies; 0: another one on the same ledger does.")
 LEDGER_UP = _own("ledger_up", (), "Whether the ledger can be written; no sample where it is disabled.")
 LEDGER_BUFFERED = _own("ledger_buffered_cycles", (), "Cycles that wait to be recorded.")
 LEDGER_LOST = _own(

@@ -98,6 +98,13 @@ LEDGER_TOO_SLOW = Message(
 )
 LEDGER_DISABLED = Message("the ledger is disabled (ledger.enabled: false)", "账本未启用（ledger.enabled: false）")
 
+READER = Message(
+    "this analyzer only reads, and the change would not reach the one that writes: send the request to {leader} "
+    "(kubectl port-forward), or change the settings of both",
+    "当前 analyzer 为只读副本，修改不会作用到负责写入的副本：请将请求发送到 {leader}（kubectl port-forward），"
+    "或修改两个副本共用的设置",
+)
+
 CURSOR_INVALID = Message("cursor: use `next` of the previous page", "cursor：请使用上一页返回的 `next`")
 CURSOR_EXPIRED = Message(
     "a new result has been published: start again from the first page, without a cursor",

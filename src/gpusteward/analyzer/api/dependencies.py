@@ -11,11 +11,12 @@ from gpusteward.analyzer.api.event_feed import EventFeed
 from gpusteward.analyzer.api.http.concurrency_limits import ConcurrencyLimit
 from gpusteward.analyzer.api.http.identities import Identity, Refusals
 from gpusteward.analyzer.api.http.oidc import OidcVerifier
-from gpusteward.analyzer.api.http.problems import not_ready
+from gpusteward.analyzer.api.http.problems import ProblemError, not_ready
 from gpusteward.analyzer.api.http.roles import Roles
 from gpusteward.analyzer.api.result_store import PublishedResult, ResultStore
 from gpusteward.analyzer.data_health import DataHealth, assess_data
 from gpusteward.analyzer.explain.counters import ModelCounters
+from gpusteward.analyzer.ledger.leadership import Leadership
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
 from gpusteward.analyzer.reports.charges import Charge
@@ -133,6 +134,7 @@ class ApiDependencies:
     ledger: LedgerReader
     deliveries: DeliveryControl
     model_calls: ModelCounters
+    leadership: Leadership = field(default_factory=lambda: Leadership(None, lease_seconds=0))
     limits: RequestLimits = field(default_factory=RequestLimits)
     clock: Callable[[], float] = time.time
     web: Callable[[], WebConfig] = WebConfig
@@ -159,6 +161,11 @@ class ApiDependencies:
         """The state of deliveries, also where the stage `notify` failed."""
         described, error = self.deliveries.describe(), self.cycles.stats.stage_error("notify")
         return {**described, "fault": error} if error else described
+
+
+def reader_refuses(dependencies: ApiDependencies) -> ProblemError:
+    """The problem for a change that only the leader can make."""
+    return ProblemError(409, "reader", api_errors.READER, leader=dependencies.leadership.leader or "?")
 
 
 async def find_service(request: Request) -> ApiDependencies:

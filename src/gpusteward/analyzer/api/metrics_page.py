@@ -24,12 +24,14 @@ async def show_metrics(request: Request, dependencies: Dependencies) -> Response
     """gpu-oour's metrics and the analyzer's own health, as text or OpenMetrics by `Accept`, gzip by `Accept-Encoding`.
 
     What could not be measured has no sample. A GPU has one status at a time. A result that is older than
-    `scheduler.max_result_age_seconds` is left out; the analyzer's own metrics stay.
+    `scheduler.max_result_age_seconds` is left out; the analyzer's own metrics stay. Of several analyzers on one ledger
+    only the leader shows the result: a sum over all of them counts each GPU once.
     """
     chosen = choose_format(request.headers.get("accept", ""))
     content_type = TEXT_TYPE if chosen == TEXT_TYPE else OPENMETRICS_TYPE  # version 0.0.1 has the same body
     health = dependencies.assess_data()
-    body = Body() if health.is_too_old else dependencies.results.page.get(content_type) or Body()
+    is_shown = dependencies.leadership.is_leader and not health.is_too_old
+    body = dependencies.results.page.get(content_type, Body()) if is_shown else Body()
     is_gzip = accepts_gzip(request.headers.get("accept-encoding", ""))
     return send_body(body, gzip=is_gzip, media_type=chosen, tail=_render_health(dependencies, health, content_type))
 
@@ -44,6 +46,7 @@ def _render_health(dependencies: ApiDependencies, health: DataHealth, content_ty
             *health_metrics.query_families(dependencies.source.request_counts),
             *health_metrics.reload_families(dependencies.settings.count_reloads()),
             *health_metrics.refusal_families(dependencies.refusals.counts),
+            *health_metrics.replica_families(is_leader=dependencies.leadership.is_leader),
             *health_metrics.ledger_families(dependencies.describe_ledger()),
             *health_metrics.delivery_families(dependencies.describe_deliveries()),
         ]

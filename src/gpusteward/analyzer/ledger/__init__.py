@@ -13,7 +13,8 @@ From a verdict to its rows, in reading order:
     schema.py           the tables
 
 Beside that path: retention.py (rollup and deletion), clock_skew.py (a clock that was ahead), restore_state.py (idle
-times after a restart), periods.py (hours, days and progress), db_engine.py (opening databases), migrations/.
+times after a restart), periods.py (hours, days and progress), db_engine.py (opening databases), leadership.py (which of
+several analyzers writes), migrations/.
 
 Rules of the contents, for readers of the tables:
 

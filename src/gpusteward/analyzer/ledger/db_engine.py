@@ -34,6 +34,8 @@ POSTGRES_OPTIONS = {
 MAX_WAIT_SECONDS = 130.0
 """For one statement on PostgreSQL. Longer than `statement_timeout`, so that the server reports first if it can."""
 _POLL_SECONDS = 0.1
+_MAX_IDLE_MS = 30_000
+"""A writer that stops in the middle of a transaction holds locks that its successor needs: the server ends it."""
 _WRITE_OPTION = "gpusteward_writes"
 
 
@@ -90,7 +92,13 @@ def is_data_error(error: Exception) -> bool:
 def _open_postgres(url: URL) -> Engine:
     engine = create_engine(url, pool_pre_ping=True, pool_size=4, max_overflow=4, connect_args=POSTGRES_OPTIONS)
     event.listen(engine, "do_connect", _connect_postgres)
+    event.listen(engine, "begin", _begin_postgres)
     return engine
+
+
+def _begin_postgres(connection: Connection) -> None:
+    if connection.get_execution_options().get(_WRITE_OPTION):
+        connection.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = {_MAX_IDLE_MS}")
 
 
 def _connect_postgres(_dialect: Any, _entry: Any, arguments: Sequence[Any], parameters: Mapping[str, Any]) -> Any:

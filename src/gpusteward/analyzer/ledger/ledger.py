@@ -71,19 +71,31 @@ class Ledger:
         self._skip_reason = ""  # of the last cycle
         self._lost = self._skipped = 0
         self._is_full = False
-        self._must_reread = False  # a cycle was skipped: allocations described only in it are not in the tables
+        self._must_reread = False  # what the next record is compared with is not what the tables hold
         self._try(self._open)
 
     def record(self, result: Result) -> None:
         """Record a cycle. A result that is not newer than the last recorded cycle is ignored."""
         with self._lock:
             self._try(self._open)
+            if self._must_reread and not self._pending:
+                self._try(self._read_state)
             if self._pending:
                 self._try(self._write_pending)  # frees buffer space first
             self._maintenance_rounds = 1 + result.settings.scheduler.interval * 1000 // (BATCH_SIZE * HOUR_MS)
             self._append(result)
             self._try(self._write_pending)
             self._try(lambda: self._undo_clock_jump(int(result.at * 1000)))
+
+    def hand_over(self) -> None:
+        """Another analyzer writes from now on, or did until now: drop what is buffered, and read the tables before the
+        next cycle is recorded."""
+        with self._lock:
+            self._pending.clear()
+            self._pending_bytes = 0
+            self._held, self._last_verdicts = NO_ALLOCATIONS, LastVerdicts()
+            self._must_reread = True
+            self._writer.forget_state()
 
     def prune(self, now: float) -> int:
         """Delete a batch of expired rows; 0: none are left. Raises SQLAlchemyError."""

@@ -62,6 +62,10 @@ class LedgerWriter:
         state = self._state  # read once: other threads call this
         return state.recorded_ms if state else None
 
+    def forget_state(self) -> None:
+        """Another program writes from now on: what this one knew is no longer true."""
+        self._state = None
+
     def read_state(self) -> LedgerState:
         """Read the tables again. Raises SQLAlchemyError when the database is unavailable."""
         with self._engine.begin() as connection:

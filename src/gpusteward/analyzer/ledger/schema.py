@@ -182,3 +182,12 @@ outbox = Table(
     sqlite_autoincrement=True,  # the order of sending: an id is never reused
 )
 """Messages to send, in order per stream, at least once."""
+
+leases = Table(
+    "leases",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("holder", Text, nullable=False),
+    Column("until_ms", Number, nullable=False),
+)
+"""Which analyzer writes (`leadership.py`); the time is that of the database. Without rows in SQLite."""

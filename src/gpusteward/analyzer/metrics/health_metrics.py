@@ -82,6 +82,10 @@ def refusal_families(counts: Mapping[str, int]) -> Iterator[Family]:
     yield family_by(metrics.REFUSED_REQUESTS, "reason", counts)
 
 
+def replica_families(*, is_leader: bool) -> Iterator[Family]:
+    yield Family(metrics.LEADER, [("", int(is_leader))])
+
+
 def ledger_families(described: Mapping[str, Any] | None) -> Iterator[Family]:
     """No family where the ledger is disabled (None)."""
     if described:

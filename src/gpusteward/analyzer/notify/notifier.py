@@ -49,14 +49,17 @@ class Notifier:
         read_notify_annotation: ReadNotifyAnnotation = _no_annotation,
         clock: Callable[[], float] = time.time,
         poll_seconds: float = POLL_SECONDS,
+        may_send: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`engine` is the ledger's, None without a ledger. Raises ConfigurationError for an unusable channel."""
+        """`engine` is the ledger's, None without a ledger. Deliveries wait while `may_send` is false: another replica
+        sends them. Raises ConfigurationError for an unusable channel."""
         self.counters = DeliveryCounters()
         self._settings = self._last_settings = settings  # in use; last given, which may have an unusable channel
         self._engine = engine
         self._read_notify_annotation = read_notify_annotation
         self._clock = clock
         self._poll_seconds = poll_seconds
+        self._may_send = may_send
         self._senders = build_senders(settings.control, settings.notify, clock=clock)
         self._history = NoticeHistory()
         self._planner = self._make_planner(settings)
@@ -82,6 +85,14 @@ class Notifier:
         if self._dispatcher is not None and self._outbox is not None:
             self._dispatcher.stop(max(0.0, deadline - time.monotonic()))
             self._outbox.close()
+
+    def hand_over(self) -> None:
+        """Another analyzer on the same ledger notifies from now on, or did until now: what is not stored is dropped,
+        and the notices of the other one are read before the next one is sent. For any thread."""
+        self._has_history = False
+        self._outage_since = None
+        if self._outbox is not None:
+            self._outbox.hand_over()
 
     def apply_settings(self, settings: Settings) -> None:
         """Raises ConfigurationError for an unusable channel, and changes nothing then."""
@@ -170,7 +181,12 @@ class Notifier:
         settings = self._settings.outbox
         self._outbox = Outbox(self._engine, settings, self.counters)
         self._dispatcher = Dispatcher(
-            self._outbox, settings, self.counters, clock=self._clock, poll_seconds=self._poll_seconds
+            self._outbox,
+            settings,
+            self.counters,
+            clock=self._clock,
+            poll_seconds=self._poll_seconds,
+            may_send=self._may_send,
         )
         self._dispatcher.apply_settings(settings, self._senders)
         if self._is_running:
@@ -190,6 +206,7 @@ class Notifier:
         if not self._has_history:
             hours = max(24 * HISTORY_DAYS, self._settings.notify.repeat_hours)
             try:
+                self._history.clear()
                 self._history.load(self._outbox.read_notices(self._now_ms() - round(hours * 3_600_000)))
                 self._has_history = True
             except SQLAlchemyError as error:

@@ -75,6 +75,13 @@ class LedgerSettings(BaseModel):
         le=4096,
         description="Memory for cycles that are buffered while the database is unavailable, in megabytes.",
     )
+    lease_seconds: float = Field(
+        default=15,
+        ge=3,
+        le=600,
+        description="Of several analyzers on one PostgreSQL one writes. When it no longer responds, another one takes "
+        "over after this many seconds.",
+    )
     user_labels: tuple[str, ...] = Field(
         default=USER_LABELS,
         description="Pod labels with the user, if the agent does not report one; the first one that a pod has is used.",

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from gpusteward import __version__
 from gpusteward.analyzer.api.authorization import may_operate, may_read, may_read_all
 from gpusteward.analyzer.api.compat.results import format_time
-from gpusteward.analyzer.api.dependencies import Client, Dependencies, Service
+from gpusteward.analyzer.api.dependencies import Client, Dependencies, Service, reader_refuses
 from gpusteward.analyzer.api.home_page import prefers_html, send_home_page
 from gpusteward.analyzer.api.http.problems import find_language
 from gpusteward.analyzer.api.http.responses import send_json
@@ -154,6 +154,8 @@ def update_config(
         return _refuse_model(request)
     given = {"threshold": threshold, "interval": interval, "ai_enabled": ai_enabled}
     updates = {name: value for name, value in given.items() if value is not None}
+    if updates and not dependencies.leadership.is_leader:
+        raise reader_refuses(dependencies)
     try:
         if updates:
             dependencies.settings.change({_CHANGEABLE[name]: value for name, value in updates.items()})

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.api.authorization import may_operate, may_read_all
-from gpusteward.analyzer.api.dependencies import Client, Dependencies
+from gpusteward.analyzer.api.dependencies import Client, Dependencies, reader_refuses
 from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import format_utc, send_json
@@ -85,6 +85,8 @@ async def retry_delivery(dependencies: Dependencies, client: Client, number: Num
     )
     if found is None:
         raise ProblemError(404, "not-found", api_errors.DELIVERY_NOT_FOUND)
+    if not is_tried and found.state == "dead" and not dependencies.leadership.is_leader:
+        raise reader_refuses(dependencies)
     if not is_tried and found.state == "dead":
         raise ProblemError(409, "outdated", api_errors.DELIVERY_OUTDATED)
     if not is_tried:

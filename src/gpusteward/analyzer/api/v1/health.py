@@ -18,6 +18,7 @@ from gpusteward.analyzer.api.v1.workloads import view_workloads
 from gpusteward.analyzer.data_health import Status
 from gpusteward.analyzer.judge.fleet import NO_GPUS, UNKNOWN_FLEET
 from gpusteward.analyzer.judge.gpu_fraction import GPU_DIGITS
+from gpusteward.analyzer.ledger.leadership import Role
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.tables import DOUBTS, Column
 
@@ -35,6 +36,16 @@ class Cycles:
     last_succeeded_at: str | None
     last_seconds: float | None
     interval_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """This analyzer among those that share its ledger."""
+
+    name: str
+    role: Annotated[Role, Field(description="The leader records, notifies and asks the model; a reader only serves.")]
+    leader: Annotated[str, Field(description="The name of the leader; empty: there is none at the moment.")]
+    error: Annotated[str, Field(description="Why the lease could not be renewed; empty when it could.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +85,7 @@ class Health:
     ledger: Annotated[Mapping[str, Any] | None, Field(description="The state of the ledger; null if it is disabled.")]
     deliveries: Annotated[Mapping[str, Any], Field(description="The state of notices, control calls and alerts.")]
     result: ResultStamp | None
+    replica: Replica
 
 
 @router.get("/health", summary="Health in numbers", response_model=Health)
@@ -117,6 +129,7 @@ async def show_health(dependencies: Dependencies) -> Response:
             ledger=dependencies.describe_ledger(),
             deliveries=dependencies.describe_deliveries(),
             result=stamp(result, dependencies) if result else None,
+            replica=Replica(**dependencies.leadership.describe()),
         )
     )
 

@@ -35,6 +35,9 @@ class NoticeHistory:
         self._digest_keys: set[str] = set()
         self.outage_ms: int | None = None  # when an outage was announced; None: there is none, or not announced
 
+    def clear(self) -> None:
+        self._workloads, self._rates, self._digest_keys, self.outage_ms = {}, {}, set(), None
+
     def load(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Rows of the table `notices`, oldest first."""
         for record in records:

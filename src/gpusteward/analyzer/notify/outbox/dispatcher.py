@@ -64,8 +64,10 @@ class Dispatcher:
         *,
         clock: Callable[[], float] = time.time,
         poll_seconds: float = POLL_SECONDS,
+        may_send: Callable[[], bool] = lambda: True,
     ) -> None:
         self._poll_seconds = poll_seconds
+        self._may_send = may_send
         self._outbox = outbox
         self._settings = settings
         self._counters = counters
@@ -138,6 +140,9 @@ class Dispatcher:
     def _poll(self) -> None:
         """Store outcomes, then start deliveries that are due. Raises SQLAlchemyError."""
         self._save_outcomes()
+        if not self._may_send():
+            self._ready.clear()
+            return
         if not self._outbox.flush():
             return
         self._maintain()

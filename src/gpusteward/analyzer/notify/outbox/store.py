@@ -143,6 +143,12 @@ class Outbox:
         self._states_since_ms = _NEVER_MS
         self.state_changes += 1
 
+    def hand_over(self) -> None:
+        """Another replica sends from now on, or did until now: its rows are stored, buffered ones are outdated."""
+        with self._lock:
+            self._buffered.clear()
+            self.hold_states()
+
     def read_due(self, targets: Iterable[str], *, now_ms: int, limit: int) -> list[PendingDelivery]:
         """The first pending row of every stream, if it is due; oldest first. Raises SQLAlchemyError."""
         with self._lock, self._engine.connect() as connection:

@@ -1,0 +1,145 @@
+"""Which of several analyzers on one PostgreSQL writes: the leader holds a lease, a row that it renews.
+
+A replica is a reader while another one holds the lease. When the leader ends, it gives the lease up; when it is killed
+or hangs, the lease expires after `ledger.lease_seconds`. All times are those of the database: the clocks of the
+replicas do not matter.
+
+While the database does not respond, every replica keeps its role: nothing can be written or sent without it, and the
+leader goes on buffering. `holds_lease` is stricter and false then. When the database is back, the lease may have
+expired: a reader gives its leader the time of a whole lease to renew it, because the leader has the buffered cycles.
+
+A SQLite file, or no ledger at all, has no lease: its only analyzer is the leader.
+"""
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Literal
+
+from sqlalchemy import Engine, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from gpusteward.analyzer.ledger.db_engine import describe_error
+from gpusteward.logs import Log
+
+log = Log(__name__)
+
+Role = Literal["leader", "reader"]
+RENEWALS_PER_LEASE = 3
+STOP_SECONDS = 1.0
+_NOW = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
+_RENEW = text(
+    f"INSERT INTO leases (name, holder, until_ms) VALUES ('writer', :holder, {_NOW} + :duration_ms) "  # noqa: S608
+    "ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until_ms = excluded.until_ms "
+    f"WHERE leases.holder = excluded.holder OR (:may_take AND leases.until_ms <= {_NOW}) RETURNING holder"
+)
+_READ = text("SELECT holder FROM leases WHERE name = 'writer'")
+_RELEASE = text("DELETE FROM leases WHERE name = 'writer' AND holder = :holder")
+
+
+def make_holder() -> str:
+    """A name for this process: the pod's name, and what tells it from its predecessor in the same pod."""
+    return f"{socket.gethostname()}/{os.getpid()}-{os.urandom(3).hex()}"
+
+
+class Leadership:
+    """Safe to use from any thread. `on_change` is called by the thread that renews."""
+
+    def __init__(self, engine: Engine | None, *, lease_seconds: float, holder: str = "") -> None:
+        """`engine` is the ledger's; None without a ledger."""
+        self.holder = holder or make_holder()
+        self.leader = self.holder
+        self.error = ""
+        self.on_change: Callable[[], None] = lambda: None
+        self.may_lead: Callable[[], bool] = lambda: True  # false: this process cannot do a leader's work
+        self._lease_seconds = lease_seconds
+        is_shared = engine is not None and engine.dialect.name == "postgresql"
+        # A statement that commits itself leaves no lock behind when this process stops at any point.
+        self._engine = engine.execution_options(isolation_level="AUTOCOMMIT") if engine and is_shared else None
+        self._lock = threading.Lock()
+        self._valid_until = 0.0  # monotonic, as the next one
+        self._responding_since: float | None = None  # the database; None: it does not
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="leadership", daemon=True)
+
+    @property
+    def role(self) -> Role:
+        return "leader" if self.leader == self.holder else "reader"
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this replica writes. True until it is known that another one does."""
+        return self.role == "leader"
+
+    @property
+    def holds_lease(self) -> bool:
+        """Whether no other replica can be the leader at this moment."""
+        return self._engine is None or (self.is_leader and time.monotonic() < self._valid_until)
+
+    def start(self) -> None:
+        if self._engine is not None:
+            self.renew()
+            self._thread.start()
+
+    def renew(self) -> bool:
+        """Take the lease if it is free, or renew it; whether this replica is the leader. Never raises."""
+        if self._engine is None:
+            return True
+        with self._lock:
+            started, before = time.monotonic(), self.leader
+            try:
+                self.leader = self._give_up() if self._stopping.is_set() or not self.may_lead() else self._ask()
+                self._set_error("")
+            except SQLAlchemyError as error:
+                self._set_error(describe_error(error))
+                self._responding_since = None
+                return self.is_leader
+            if self.is_leader:
+                self._valid_until = started + self._lease_seconds
+            has_changed = self.leader != before
+            is_leader = self.is_leader
+        if has_changed:
+            log.info("leader_changed", leader=self.leader, role=self.role)
+            self.on_change()
+        return is_leader
+
+    def stop(self) -> None:
+        """Give the lease up, so that another replica need not wait until it expires."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(STOP_SECONDS)
+
+    def describe(self) -> dict[str, Any]:
+        """For /api/v1/health."""
+        return {"name": self.holder, "role": self.role, "leader": self.leader, "error": self.error}
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._lease_seconds / RENEWALS_PER_LEASE):
+            self.renew()
+        self.renew()  # gives it up
+
+    def _ask(self) -> str:
+        """The leader, which is this replica if the lease was free."""
+        now = time.monotonic()
+        self._responding_since = now if self._responding_since is None else self._responding_since
+        may_take = now - self._responding_since >= self._lease_seconds
+        values = {"holder": self.holder, "duration_ms": round(self._lease_seconds * 1000), "may_take": may_take}
+        assert self._engine is not None
+        with self._engine.connect() as connection:
+            if connection.execute(_RENEW, values).scalar() is not None:
+                return self.holder
+            return connection.execute(_READ).scalar() or ""
+
+    def _give_up(self) -> str:
+        """The leader, which is never this replica."""
+        assert self._engine is not None
+        with self._engine.connect() as connection:
+            connection.execute(_RELEASE, {"holder": self.holder})
+            return connection.execute(_READ).scalar() or ""
+
+    def _set_error(self, error: str) -> None:
+        if error and not self.error:
+            log.warning("lease_not_renewed", reason=error, role=self.role)
+        self.error = error
