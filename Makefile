@@ -39,6 +39,7 @@ bench: .venv/ready ## measure; results with their commands go to bench/results/
 	$(BIN)/python -m bench.scrape
 	$(BIN)/python -m bench.ledger
 	$(BIN)/python -m bench.demo
+	$(BIN)/python -m bench.rehearsal
 
 ci: components check ## what CI runs: real components installed, a skip is a failure
 	GPUSTEWARD_NO_SKIP=1 $(PYTEST)

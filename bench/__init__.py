@@ -22,6 +22,8 @@
     export_path.py       VictoriaMetrics' export API compared with queries
     served.py      `gpusteward serve` as a process: memory and response times
     fleet_results.py, fleet_limits.py, fleet_report.py   their results, the limits, the report
+    rehearsal.py   a simulated cluster, a Prometheus that scrapes it and an analyzer on top, for half an hour
+    rehearsal_nodes.py, rehearsal_truth.py, rehearsal_report.py   its nodes, the comparison with their truth, the report
     progress.py    progress messages
 
 Uses the fakes of the tests; nothing in src/ or tests/ imports it. Traffic stays on the loopback.
