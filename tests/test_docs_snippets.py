@@ -125,50 +125,6 @@ def test_the_adapter_rule_makes_an_expression(promtool: Callable[..., str], quer
     assert query(expression)
 
 
-MISFORTUNES = {
-    "GpuAgentDown": {'up{job="gpusteward-agent",instance="a"}': "0x20"},
-    "GpuSnapshotStale": {'gpusteward_snapshot_age_seconds{node="a"}': "90+60x20"},
-    "GpuCollectorFailing": {'gpusteward_collector_success{node="a",collector="kubelet"}': "0x20"},
-    "GpuHoldersUnknown": {'gpusteward_allocations_known{node="a"}': "0x20"},
-    "GpuLost": {'gpusteward_gpu_up{node="a",gpu="2"}': "1x3 0x17"},
-    "GpuXid": {'gpusteward_gpu_xid_errors_total{node="a",gpu="2",xid="79"}': "_x13 1x7"},
-    "GpuProcessOutsideAllocation": {'gpusteward_process_outside_allocation{node="a",gpu="2",pod="p"}': "1x20"},
-}
-"""The series that make each alert fire, one sample per minute."""
-WELL = {
-    'up{job="gpusteward-agent",instance="a"}': "1x20",
-    'gpusteward_snapshot_age_seconds{node="a"}': "3x20",
-    'gpusteward_collector_success{node="a",collector="kubelet"}': "1x20",
-    'gpusteward_allocations_known{node="a"}': "1x20",
-    'gpusteward_gpu_up{node="a",gpu="2"}': "1x20",
-    'gpusteward_gpu_xid_errors_total{node="a",gpu="2",xid="79"}': "1x20",
-}
-
-
-@pytest.mark.parametrize("name", MISFORTUNES)
-def test_an_alert_fires_only_on_its_fault(promtool: Callable[..., str], tmp_path: Path, name: str):
-    (groups,) = find_yaml("groups")
-    rules = tmp_path / "rules.yml"
-    rules.write_text(json.dumps({"groups": groups}))
-    series = WELL | MISFORTUNES[name]
-    fired = {
-        "expr": "count by (alertname) (ALERTS{alertstate='firing'})",
-        "eval_time": "18m",
-        "exp_samples": [{"labels": f'{{alertname="{name}"}}', "value": 1}],
-    }
-    test = {
-        "interval": "1m",
-        "input_series": [{"series": each, "values": values} for each, values in series.items()],
-        "promql_expr_test": [fired],
-    }
-    promtool("test", "rules", document={"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": [test]})
-
-
-def test_every_alert_is_tested():
-    (groups,) = find_yaml("groups")
-    assert {rule["alert"] for group in groups for rule in group["rules"]} == MISFORTUNES.keys()
-
-
 def test_the_web_config_serves_https_with_the_password(tmp_path: Path):
     (block,) = (block for block in YAML if "tls_server_config" in block.text)
     authority = trustme.CA()

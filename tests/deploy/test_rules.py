@@ -1,64 +1,183 @@
-"""The alert rules fire on the analyzer's metrics, checked by promtool."""
+"""Alert and recording rules on the real promtool; every alert has a runbook in both languages.
+
+The cases of the alerts are promtool's own test files, tests/deploy/rules/*.yaml; those of the recording rules follow
+from their names.
+"""
 
 import json
+import re
+import statistics
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from gpusteward.core.analyzer_metrics import ANALYZER_METRICS
+from gpusteward.core.metrics import METRICS
+from tests.documents import ROOT
 
-RULES = Path(__file__).parents[2] / "deploy/chart/gpusteward/files/rules/alerts.yaml"
-ANALYZER = '{job="gpusteward",instance="a"}'
-OWN = "gpusteward_analyzer_"
-
-
-def series(name: str, values: str, labels: str = ANALYZER) -> dict[str, str]:
-    assert name in {metric.name for metric in ANALYZER_METRICS}
-    return {"series": name + labels, "values": values}
-
-
-def state(word: str) -> str:
-    return f'{{job="gpusteward",instance="a",state="{word}"}}'
+RULES = ROOT / "deploy/chart/gpusteward/files/rules"
+CASES = sorted((ROOT / "tests/deploy/rules").glob("*.yaml"))
+NOT_OURS = {"up", "container_memory_working_set_bytes", "container_spec_memory_limit_bytes"}
+"""Of Prometheus itself and of the kubelet."""
+Json = dict[str, Any]
+Promtool = Callable[..., subprocess.CompletedProcess[str]]
 
 
-AGE, LIMIT = OWN + "result_age_seconds", series(OWN + "result_max_age_seconds", "1500x30")
-CASES: dict[str, tuple[list[dict[str, str]], str]] = {
-    "recent": ([series(AGE, "10x30"), LIMIT], ""),
-    "old": ([series(AGE, "1600+60x30"), LIMIT], "GpustewardResultOld"),
-    "never had one": ([series("gpu_analysis_errors_total", "1+1x30"), LIMIT], "GpustewardResultOld"),
-    "one failed cycle": ([series("gpu_analysis_errors_total", "1x30"), series(AGE, "10x30"), LIMIT], ""),
-    "some unknown": ([series(OWN + "unknown_ratio", "0.4x30")], ""),
-    "all unknown": ([series(OWN + "unknown_ratio", "1x30")], "GpustewardMostUnknown"),
-    "targets lost": (
-        [series(OWN + "scrape_targets", "0x30", state("up")), series(OWN + "scrape_targets", "9x30", state("down"))],
-        "GpustewardTargetsLost",
-    ),
-    "one target lost": (
-        [series(OWN + "scrape_targets", "8x30", state("up")), series(OWN + "scrape_targets", "1x30", state("down"))],
-        "",
-    ),
+def read_rules(name: str) -> list[Json]:
+    return [rule for group in yaml.safe_load((RULES / name).read_text())["groups"] for rule in group["rules"]]
+
+
+ALERTS = {rule["alert"]: rule for rule in read_rules("alerts.yaml")}
+RECORDED = read_rules("recording.yaml")
+TESTS: list[Json] = [test for path in CASES for test in yaml.safe_load(path.read_text())["tests"]]
+
+
+@pytest.fixture(scope="module")
+def promtool(component: Callable[[str], str]) -> Promtool:
+    program = component("promtool")
+
+    def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([program, *words], capture_output=True, text=True, timeout=60, check=False)
+
+    return run
+
+
+@pytest.mark.parametrize("path", sorted(RULES.glob("*.yaml")), ids=lambda path: path.name)
+def test_the_rules_are_valid_and_pass_the_linter(promtool: Promtool, path: Path):
+    done = promtool("check", "rules", "--lint=all", "--lint-fatal", path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.name)
+def test_alerts_fire_with_these_texts_and_only_then(promtool: Promtool, path: Path):
+    done = promtool("test", "rules", path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_every_alert_has_a_case_that_fires_and_one_that_does_not(alert: str):
+    expected = [
+        check["exp_alerts"] for test in TESTS for check in test["alert_rule_test"] if check["alertname"] == alert
+    ]
+    assert any(expected)
+    assert not all(expected)
+
+
+def test_a_silent_case_has_series_of_its_alert():
+    """Otherwise it would prove nothing."""
+    for test in TESTS:
+        for check in test["alert_rule_test"]:
+            names = {series["series"].partition("{")[0] for series in test["input_series"]}
+            assert names & find_metrics(ALERTS[check["alertname"]]["expr"]), test["name"]
+
+
+def find_metrics(expression: str) -> set[str]:
+    """Names in an expression; a pattern of names stands for all that match."""
+    text = re.sub(r"(?m)#.*$", "", expression)
+    patterns = re.findall(r'__name__=~"([^"]+)"', text)
+    matched = {name for name in known_metrics() for pattern in patterns if re.fullmatch(pattern, name)}
+    assert all(any(re.fullmatch(pattern, name) for name in known_metrics()) for pattern in patterns)
+    text = re.sub(r"\{[^}]*\}|\[[^\]]*\]|\b(on|without|by) \([^)]*\)", " ", text)
+    words = set(re.findall(r"[A-Za-z_:][\w:]*(?!\w*\()", text))
+    return matched | {word for word in words if "_" in word and not word.endswith("_over_time")} | (words & NOT_OURS)
+
+
+def known_metrics() -> set[str]:
+    dcgm = re.findall(r"`(DCGM_\w+)`", (ROOT / "docs/reference/metrics.md").read_text())
+    return {metric.name for metric in (*METRICS, *ANALYZER_METRICS)} | set(dcgm) | NOT_OURS
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_an_alert_uses_only_metrics_that_exist(alert: str):
+    names = find_metrics(ALERTS[alert]["expr"])
+    assert names
+    assert names <= known_metrics()
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_every_alert_has_a_severity_a_text_and_a_runbook_in_both_languages(alert: str):
+    rule = ALERTS[alert]
+    assert rule["labels"]["severity"] in {"critical", "warning", "info"}
+    assert rule["annotations"].keys() == {"summary", "description", "runbook_url"}
+    assert rule["annotations"]["runbook_url"] == f"docs/runbooks/{alert}.md"
+    english = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
+    for folder, sections in (("docs", english), ("docs/zh-CN", ["含义", "影响", "诊断", "处理"])):
+        page = (ROOT / folder / "runbooks" / f"{alert}.md").read_text(encoding="utf-8")
+        assert page.startswith(f"# {alert}\n")
+        assert re.findall(r"(?m)^## (.+)$", page) == sections
+
+
+@pytest.mark.parametrize("folder", ["docs/runbooks", "docs/zh-CN/runbooks"])
+def test_every_runbook_belongs_to_an_alert_and_is_listed(folder: str):
+    pages = {path.stem for path in (ROOT / folder).glob("*.md")} - {"README"}
+    assert pages == ALERTS.keys()
+    index = (ROOT / folder / "README.md").read_text(encoding="utf-8")
+    assert re.findall(r"\]\((\w+)\.md\)", index) == list(ALERTS)
+    assert re.findall(r"\| (critical|warning|info) \|", index) == [
+        rule["labels"]["severity"] for rule in ALERTS.values()
+    ]
+
+
+ROUTES = ROOT / "deploy/examples/alertmanager.yaml"
+SENT = {  # the analyzer pushes GpuWorkloadIdle itself
+    ("GpuLost", "critical"): "on-call",
+    ("GpuThrottled", "warning"): "platform",
+    ("GpuXid", "info"): "platform",
+    ("GpuWorkloadIdle", "info"): "none",
+    ("GpuWorkloadIdleForDays", "info"): "none",
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_an_alert_fires_when_the_data_is_old_or_lost(case: str, component: Callable[[str], str], tmp_path: Path):
-    given, firing = CASES[case]
-    alerts = ("GpustewardResultOld", "GpustewardMostUnknown", "GpustewardTargetsLost")
-    tests: list[dict[str, Any]] = []
-    for alert in alerts:
-        found = {"alertname": alert, "eval_time": "20m", "exp_alerts": []}
-        tests.append({"interval": "1m", "input_series": given, "alert_rule_test": [found]})
-    path = tmp_path / "test.json"
-    path.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}))
-    done = subprocess.run(
-        [component("promtool"), "test", "rules", str(path)], check=False, capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == (1 if firing else 0), done.stdout + done.stderr
-    assert [alert for alert in alerts if f"alertname: {alert}" in done.stdout + done.stderr] == [firing] * bool(firing)
+def test_the_example_for_alertmanager_routes_as_it_says(component: Callable[[str], str]):
+    amtool = component("amtool")
+    subprocess.run([amtool, "check-config", ROUTES], check=True, capture_output=True, timeout=30)
+    for (alert, severity), receiver in SENT.items():
+        labels = [f"alertname={alert}", f"severity={severity}"]
+        command = [amtool, "config", "routes", "test", f"--config.file={ROUTES}", *labels]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=30)
+        assert done.stdout.split() == [receiver], alert
 
 
-def test_the_rules_are_valid(component: Callable[[str], str]):
-    subprocess.run([component("promtool"), "check", "rules", str(RULES)], check=True, capture_output=True, timeout=60)
+def test_the_example_for_alertmanager_names_only_alerts_that_exist():
+    named = set(re.findall(r"\bGpu\w+", ROUTES.read_text()))
+    assert named <= ALERTS.keys() | {"GpuWorkloadIdle", "GpustewardSourceLost"}
+
+
+VALUES = range(31)  # one sample per minute
+WINDOW = list(VALUES)[11:21]
+"""The samples of the last ten minutes at minute 20: a window excludes its start."""
+EXPECTED = {
+    "avg_over_time": statistics.fmean(WINDOW),
+    "max_over_time": max(WINDOW),
+    "stddev_over_time": statistics.pstdev(WINDOW),
+    "count_over_time": len(WINDOW),
+    "increase": 10,  # 9 in nine minutes, extrapolated to the window
+}
+
+
+def test_every_recording_rule_records_its_window_and_nothing_without_samples(promtool: Promtool, tmp_path: Path):
+    names = {rule["record"].split(":")[1] for rule in RECORDED}
+    series = [{"series": f'{name}{{node="a"}}', "values": "0+1x30"} for name in sorted(names)]
+    recorded = [expect_sample(rule["record"]) for rule in RECORDED]
+    absent = [{"expr": rule["record"], "eval_time": "20m", "exp_samples": []} for rule in RECORDED]
+    tests = [
+        {"interval": "1m", "input_series": series, "promql_expr_test": recorded},
+        {"interval": "1m", "input_series": [{"series": "other", "values": "0+1x30"}], "promql_expr_test": absent},
+    ]
+    path = tmp_path / "recording.json"
+    document = {"rule_files": [str(RULES / "recording.yaml")], "evaluation_interval": "1m", "tests": tests}
+    path.write_text(json.dumps(document))
+    done = promtool("test", "rules", path)
+    assert done.returncode == 0, (done.stdout + done.stderr)[:2000]
+
+
+def expect_sample(record: str) -> Json:
+    """The rounded value of `gpusteward:METRIC:AGGREGATION_10m` at minute 20."""
+    aggregation = record.rpartition(":")[2].removesuffix("_10m")
+    value = round(EXPECTED[aggregation], 3)
+    sample = {"labels": '{node="a"}', "value": value}
+    return {"expr": f"round({record}, 0.001)", "eval_time": "20m", "exp_samples": [sample]}
