@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpusteward.agent.usage_counters import UsageCounters
+from gpusteward.agent.usage_counters import SnapshotView, UsageCounters
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
 from gpusteward.core.gpus import Gpu, GpuProcess, GpuReading, Place
@@ -33,13 +33,17 @@ def key(who: Container) -> tuple[str, Place, Container]:
     return (GPU.uuid, Place.CONTAINER, who)
 
 
+def total_energy(view: SnapshotView) -> float:
+    return sum(each.energy_joules or 0.0 for each in view.parts.values())
+
+
 def test_busy_seconds_are_utilization_times_time():
     meters = UsageCounters(longest_gap_seconds=15)
     for at in (100.0, 105.0, 110.0):
         view = meters.advance(snapshot(at))
     assert view.gpu_busy_seconds[GPU.uuid] == pytest.approx(8.0)
-    assert view.part_busy_seconds[key(ALICE)] == pytest.approx(6.0)
-    assert view.part_busy_seconds[key(BOB)] == pytest.approx(2.0)
+    assert view.parts[key(ALICE)].busy_seconds == pytest.approx(6.0)
+    assert view.parts[key(BOB)].busy_seconds == pytest.approx(2.0)
 
 
 def test_the_use_of_video_engines_is_counted_per_container():
@@ -51,22 +55,22 @@ def test_the_use_of_video_engines_is_counted_per_container():
     meters = UsageCounters(longest_gap_seconds=15)
     for at in (100.0, 105.0, 110.0):
         view = meters.advance(transcode(at))
-    assert view.part_video_seconds[key(ALICE)] == pytest.approx(5.0)
-    assert view.part_video_seconds[key(BOB)] == 0.0
+    assert view.parts[key(ALICE)].video_seconds == pytest.approx(5.0)
+    assert view.parts[key(BOB)].video_seconds == 0.0
 
 
 def test_energy_is_the_devices_counter_split_by_utilization():
     meters = UsageCounters(longest_gap_seconds=15)
     meters.advance(snapshot(100.0, joules=10_000))
     view = meters.advance(snapshot(105.0, joules=11_200))
-    assert view.part_energy_joules[key(ALICE)] == pytest.approx(900)
-    assert sum(view.part_energy_joules.values()) == pytest.approx(1200)
+    assert view.parts[key(ALICE)].energy_joules == pytest.approx(900)
+    assert total_energy(view) == pytest.approx(1200)
 
 
 def test_without_an_energy_counter_power_is_integrated():
     meters = UsageCounters(longest_gap_seconds=15)
     meters.advance(snapshot(100.0))
-    assert sum(meters.advance(snapshot(105.0)).part_energy_joules.values()) == pytest.approx(1000)
+    assert total_energy(meters.advance(snapshot(105.0))) == pytest.approx(1000)
 
 
 def test_a_gap_longer_than_three_intervals_is_not_counted_as_usage():
@@ -85,15 +89,14 @@ def test_a_driver_reload_that_resets_energy_never_counts_backwards():
     meters = UsageCounters(longest_gap_seconds=15)
     meters.advance(snapshot(100.0, joules=10_000))
     view = meters.advance(snapshot(105.0, joules=50))
-    assert sum(view.part_energy_joules.values()) == pytest.approx(1000)
+    assert total_energy(view) == pytest.approx(1000)
 
 
 def test_counters_of_users_that_left_are_dropped():
     meters = UsageCounters(longest_gap_seconds=15)
     meters.advance(snapshot(100.0))
     view = meters.advance(replace(snapshot(105.0), processes=(), allocations=()))
-    assert key(ALICE) not in view.part_busy_seconds
-    assert key(ALICE) not in view.part_energy_joules
+    assert key(ALICE) not in view.parts
 
 
 def test_a_gap_in_the_reading_resets_no_counter():
@@ -102,11 +105,11 @@ def test_a_gap_in_the_reading_resets_no_counter():
         meters.advance(snapshot(at))
     lost = GpuReading(GPU, lost=True, processes_known=False)
     for at, readings in ((110.0, ()), (115.0, (lost,))):
-        assert meters.advance(Snapshot("node-a", at, readings)).part_busy_seconds == {}
+        assert meters.advance(Snapshot("node-a", at, readings)).parts == {}
     view = meters.advance(snapshot(120.0))
     assert view.gpu_busy_seconds[GPU.uuid] == pytest.approx(8.0)
-    assert view.part_busy_seconds[key(ALICE)] == pytest.approx(6.0)
-    assert view.part_energy_joules[key(ALICE)] == pytest.approx(1500.0)
+    assert view.parts[key(ALICE)].busy_seconds == pytest.approx(6.0)
+    assert view.parts[key(ALICE)].energy_joules == pytest.approx(1500.0)
 
 
 def test_a_counter_with_unknown_growth_is_hidden_and_continues_later():
@@ -115,5 +118,5 @@ def test_a_counter_with_unknown_growth_is_hidden_and_continues_later():
         meters.advance(snapshot(at))
     unknown = snapshot(110.0)
     processes = tuple(replace(process, sm_ratio=None) for process in unknown.processes)
-    assert key(ALICE) not in meters.advance(replace(unknown, processes=processes)).part_busy_seconds
-    assert meters.advance(snapshot(115.0)).part_busy_seconds[key(ALICE)] == pytest.approx(6.0)
+    assert meters.advance(replace(unknown, processes=processes)).parts[key(ALICE)].busy_seconds is None
+    assert meters.advance(snapshot(115.0)).parts[key(ALICE)].busy_seconds == pytest.approx(6.0)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from gpusteward.core.exposition import Family, LabelCache, render_labels, render_lines, render_page
+from gpusteward.core.exposition import Family, LabelCache, PageRenderer, render_labels, render_lines, render_page
 from gpusteward.core.metrics import METRICS, Metric, MetricType
 
 COUNTER = Metric("joules_total", MetricType.COUNTER, "Energy.", ("gpu",))
@@ -62,6 +62,17 @@ def test_any_text_in_a_label_is_contained_in_it(labels):
         (family,) = families
         (sample,) = family.samples
         assert sample.labels.keys() == {name for name, value in labels.items() if value}
+
+
+@given(
+    st.lists(st.dictionaries(st.sampled_from("ab"), st.sampled_from([0, 0.0, 1, 1.5, math.nan, math.inf])), max_size=4)
+)
+def test_a_page_is_the_same_whether_or_not_its_families_changed_since_the_last_one(cycles):
+    renderer = PageRenderer()
+    for values in cycles:
+        samples = [(render_labels((("gpu", gpu),)), value) for gpu, value in values.items()]
+        families = [Family(GAUGE, samples), Family(COUNTER, samples[:1])]
+        assert renderer.render(families).text == render_page(families).text
 
 
 def test_cached_labels_are_dropped_after_a_cycle_without_use():

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from gpusteward.core import metrics
-from gpusteward.core.exposition import Family, Page, render_labels, render_page
+from gpusteward.core.exposition import Family, Page, PageRenderer, render_labels, render_page
 
 STALE_AFTER_INTERVALS = 3
 SCRAPER_TIMEOUT_SECONDS = 120.0  # a format scraped within this time is compressed with each cycle in advance
@@ -57,12 +57,13 @@ class MetricsPage:
         self._clock = clock
         self.compressions = 0  # pages compressed so far
         self._lock = threading.Lock()
+        self._renderer = PageRenderer()
         self._published: _RenderedCycle | None = None
         self._gzip_requested_at: dict[bool, float] = {}  # last request with gzip; key: OpenMetrics or text
 
     def publish(self, families: Sequence[Family], *, taken_at: float) -> None:
         """Replace the page. `taken_at` is on the clock given to the constructor."""
-        fresh = render_page(families)
+        fresh = self._renderer.render(families)
         static = Page([(metric, lines) for metric, lines in fresh.families if metric.outlives_snapshot])
         published = _RenderedCycle(taken_at, fresh, static)
         for openmetrics, requested_at in tuple(self._gzip_requested_at.items()):

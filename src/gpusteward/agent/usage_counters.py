@@ -4,17 +4,29 @@ per part of it.
 The parts of a GPU are those of `core.usage_split`: its containers, the host, and an unattributed rest.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from gpusteward.core.containers import Container
 from gpusteward.core.gpus import Place
 from gpusteward.core.snapshots import Snapshot
-from gpusteward.core.usage_split import GpuSplit, Part, split_usage
+from gpusteward.core.usage_split import GpuSplit, split_usage
 
 PartKey = tuple[str, Place, Container | None]  # gpu uuid, place, container
 _Key = TypeVar("_Key", bound=Hashable)
+_Values = tuple[float | None, ...]
+
+
+class PartCounters(NamedTuple):
+    """The counters of a part. None: cannot be measured now."""
+
+    busy_seconds: float | None = None
+    energy_joules: float | None = None
+    video_seconds: float | None = None
+
+
+NO_COUNTERS = PartCounters()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,28 +36,25 @@ class SnapshotView:
     snapshot: Snapshot
     splits: tuple[GpuSplit, ...] = ()
     gpu_busy_seconds: Mapping[str, float] = field(default_factory=dict)
-    part_busy_seconds: Mapping[PartKey, float] = field(default_factory=dict)
-    part_energy_joules: Mapping[PartKey, float] = field(default_factory=dict)
-    part_video_seconds: Mapping[PartKey, float] = field(default_factory=dict)
+    parts: Mapping[PartKey, PartCounters] = field(default_factory=dict)
 
 
 class _Counters(Generic[_Key]):
-    """Counters by key. One that cannot be measured for a while is hidden and later continues from its last value."""
+    """Several counters by key. One that cannot be measured for a while is hidden and later continues from its last
+    value."""
 
     def __init__(self) -> None:
-        self._counts: dict[_Key, float] = {}
+        self._counts: dict[_Key, _Values] = {}
 
-    def grow(self, growth: Mapping[_Key, float | None], is_kept: Callable[[_Key], bool]) -> Mapping[_Key, float]:
-        """Add the known growth and return those counters. Others are kept hidden if still present or `is_kept`."""
-        before, grown = self._counts, {}
-        hidden = {key: count for key, count in before.items() if is_kept(key) and key not in growth}
+    def grow(self, growth: Mapping[_Key, _Values], is_kept: Callable[[_Key], bool]) -> list[tuple[_Key, _Values]]:
+        """Add the known growth; return the counters, None for unknown growth. Others are kept hidden if `is_kept`."""
+        before, shown = self._counts, []
+        self._counts = {key: counts for key, counts in before.items() if is_kept(key) and key not in growth}
         for key, more in growth.items():
-            if more is not None:
-                grown[key] = before.get(key, 0.0) + more
-            elif key in before:
-                hidden[key] = before[key]
-        self._counts = grown | hidden
-        return grown
+            counts = before.get(key)
+            grown = self._counts[key] = more if counts is None else tuple(map(_add, counts, more))
+            shown.append((key, tuple(map(_hide, grown, more)) if None in more else grown))
+        return shown
 
 
 class UsageCounters:
@@ -55,10 +64,8 @@ class UsageCounters:
         """`longest_gap_seconds`: a longer gap between snapshots is a collection failure and not counted as usage."""
         self._longest_gap = longest_gap_seconds
         self._last = Snapshot("", 0.0)
-        self._gpu_busy: _Counters[str] = _Counters()
-        self._part_busy: _Counters[PartKey] = _Counters()
-        self._part_energy: _Counters[PartKey] = _Counters()
-        self._part_video: _Counters[PartKey] = _Counters()
+        self._gpus: _Counters[str] = _Counters()
+        self._parts: _Counters[PartKey] = _Counters()
 
     def advance(self, snapshot: Snapshot) -> SnapshotView:
         """Add the usage since the last snapshot and return the view of the new one."""
@@ -68,26 +75,32 @@ class UsageCounters:
         joules = _energy_per_watt(self._last, snapshot, seconds)
         is_unread = _unread(snapshot)
         self._last = snapshot
+        of_gpus = {each.gpu.uuid: (_times(each.utilization_ratio, seconds),) for each in splits}
+        of_parts = {
+            (each.gpu.uuid, part.by, part.container): (
+                _times(part.utilization_ratio, seconds),
+                _times(part.power_watts, joules.get(each.gpu.device_uuid, seconds)),
+                _times(part.video_ratio, seconds),
+            )
+            for each in splits
+            for part in each.parts
+        }
         return SnapshotView(
             snapshot,
             splits,
-            self._gpu_busy.grow({each.gpu.uuid: _times(each.utilization_ratio, seconds) for each in splits}, is_unread),
-            self._part_busy.grow(
-                {key: _times(part.utilization_ratio, seconds) for _, part, key in _parts(splits)},
-                lambda key: is_unread(key[0]),
-            ),
-            self._part_energy.grow(
-                {
-                    key: _times(part.power_watts, joules.get(each.gpu.device_uuid, seconds))
-                    for each, part, key in _parts(splits)
-                },
-                lambda key: is_unread(key[0]),
-            ),
-            self._part_video.grow(
-                {key: _times(part.video_ratio, seconds) for _, part, key in _parts(splits)},
-                lambda key: is_unread(key[0]),
-            ),
+            {uuid: busy for uuid, (busy,) in self._gpus.grow(of_gpus, is_unread) if busy is not None},
+            {key: PartCounters(*counts) for key, counts in self._parts.grow(of_parts, lambda key: is_unread(key[0]))},
         )
+
+
+def _add(count: float | None, more: float | None) -> float | None:
+    if count is None or more is None:
+        return more if count is None else count
+    return count + more
+
+
+def _hide(count: float | None, more: float | None) -> float | None:
+    return None if more is None else count
 
 
 def _unread(snapshot: Snapshot) -> Callable[[str], bool]:
@@ -98,12 +111,6 @@ def _unread(snapshot: Snapshot) -> Callable[[str], bool]:
 
 def _times(rate: float | None, seconds: float) -> float | None:
     return None if rate is None else rate * seconds
-
-
-def _parts(splits: tuple[GpuSplit, ...]) -> Iterator[tuple[GpuSplit, Part, PartKey]]:
-    for split in splits:
-        for part in split.parts:
-            yield split, part, (split.gpu.uuid, part.by, part.container)
 
 
 def _energy_per_watt(before: Snapshot, now: Snapshot, seconds: float) -> Mapping[str, float]:

@@ -4,9 +4,11 @@ Sample lines are the same in both formats and rendered once; only the headers di
 request. Rendered labels are cached between cycles (`LabelCache`): they are the expensive part and rarely change.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite
+from operator import itemgetter
 
 from gpusteward.core.metrics import Metric, MetricType
 
@@ -49,19 +51,32 @@ class Page:
         return b"".join(self.openmetrics_parts)
 
 
+@dataclass(slots=True)
+class _CachedLabels:
+    texts: tuple[str, ...]
+    cycle: int  # that used them last
+
+
 class LabelCache:
-    """Rendered labels, kept while every cycle uses them, so the cache is bounded by the current series."""
+    """Rendered labels, kept while every cycle uses them, so the cache is bounded by the current series.
+
+    A key is hashed once per use: keys contain containers, and their hashes are a considerable part of a cycle.
+    """
 
     def __init__(self) -> None:
-        self._now: dict[Hashable, tuple[str, ...]] = {}
-        self._before: dict[Hashable, tuple[str, ...]] = {}
+        self._cached: dict[Hashable, _CachedLabels] = {}
+        self._cycle = 0
+        self._used = 0  # entries in this cycle
 
     def __len__(self) -> int:
-        return len(self._now) + len(self._before)
+        return len(self._cached)
 
     def start_cycle(self) -> None:
         """Drop entries that the last cycle did not use."""
-        self._before, self._now = self._now, {}
+        if self._used < len(self._cached):
+            self._cached = {key: each for key, each in self._cached.items() if each.cycle == self._cycle}
+        self._cycle += 1
+        self._used = 0
 
     def render(self, labels: Labels) -> str:
         """`{a="b",c="d"}`, or empty without labels."""
@@ -73,13 +88,14 @@ class LabelCache:
 
     def get_or_render_all(self, key: Hashable, build: Callable[[], Iterable[Labels]]) -> tuple[str, ...]:
         """The same for several label sets under one key."""
-        texts = self._now.get(key)
-        if texts is None:
-            texts = self._before.get(key)
-            if texts is None:
-                texts = tuple([render_labels(labels) for labels in build()])
-            self._now[key] = texts
-        return texts
+        cached = self._cached.get(key)
+        if cached is None:
+            texts = tuple([render_labels(labels) for labels in build()])
+            cached = self._cached[key] = _CachedLabels(texts, self._cycle - 1)
+        if cached.cycle != self._cycle:
+            cached.cycle = self._cycle
+            self._used += 1
+        return cached.texts
 
 
 def render_labels(labels: Iterable[tuple[str, str]]) -> str:
@@ -96,6 +112,29 @@ def escape_label(value: str) -> str:
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"").replace("\r", " ")
 
 
+class PageRenderer:
+    """Renders one page after the other. A family whose samples have not changed is not rendered again."""
+
+    def __init__(self) -> None:
+        self._rendered: dict[str, tuple[Samples, bytes]] = {}  # by name of the metric: samples and lines
+
+    def render(self, families: Iterable[Family]) -> Page:
+        """Render families in order; those without samples are omitted. The samples must not be changed afterwards."""
+        before, self._rendered = self._rendered, {}
+        return Page([(each.metric, self._render(each, before)) for each in families if each.samples])
+
+    def _render(self, family: Family, before: Mapping[str, tuple[Samples, bytes]]) -> bytes:
+        name = family.metric.name
+        samples, lines = before.get(name, _NOT_RENDERED)
+        if samples != family.samples:
+            lines = render_lines(family.metric, family.samples).encode()
+        self._rendered[name] = family.samples, lines
+        return lines
+
+
+_NOT_RENDERED: tuple[Samples, bytes] = ([], b"")
+
+
 def render_page(families: Iterable[Family]) -> Page:
     """Render families in order; those without samples are omitted."""
     return Page([(each.metric, render_lines(each.metric, each.samples).encode()) for each in families if each.samples])
@@ -108,11 +147,13 @@ def render_lines(metric: Metric, samples: Samples) -> str:
     """
     name = metric.name
     lines = "".join([f"{name}{labels} {value if value % 1 else int(value)}\n" for labels, value in samples])
-    for python, prometheus in _SPECIAL:
-        lines = lines.replace(python, prometheus)  # only a value precedes a line end: in labels it is escaped
+    if not isfinite(sum(map(_VALUE, samples))):
+        for python, prometheus in _SPECIAL:
+            lines = lines.replace(python, prometheus)  # only a value precedes a line end: in labels it is escaped
     return lines
 
 
+_VALUE = itemgetter(1)
 _SPECIAL = ((" inf\n", " +Inf\n"), (" -inf\n", " -Inf\n"), (" nan\n", " NaN\n"))
 
 
@@ -137,13 +178,13 @@ class SampleRows:
     """Samples of several metrics with the same labels, written row by row."""
 
     def __init__(self, columns: Sequence[Samples]) -> None:
-        self._columns = columns
+        self._appends = [column.append for column in columns]
 
     def write(self, labels: str, *values: float | None) -> None:
         """Write one value per metric. `None` is unknown and writes no sample."""
-        for column, value in zip(self._columns, values, strict=True):
+        for append, value in zip(self._appends, values, strict=True):
             if value is not None:
-                column.append((labels, value))
+                append((labels, value))
 
 
 class FamilyBuilder:

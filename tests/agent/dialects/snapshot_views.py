@@ -8,7 +8,7 @@ from typing import Any
 from gpusteward.agent.dialects.dcgm import DcgmDialect
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions
 from gpusteward.agent.fields.field_list import FieldList, default_fields, parse_fields
-from gpusteward.agent.usage_counters import PartKey, SnapshotView
+from gpusteward.agent.usage_counters import PartCounters, PartKey, SnapshotView
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
 from gpusteward.core.exposition import Family, LabelCache
@@ -101,7 +101,8 @@ def view(
     taken_at: float = 1000.0,
 ) -> SnapshotView:
     snapshot = Snapshot("node-1", taken_at, tuple(readings), tuple(processes), tuple(allocations))
-    return SnapshotView(snapshot, split_usage(snapshot), part_energy_joules=energy)
+    parts = {key: PartCounters(energy_joules=joules) for key, joules in energy.items()}
+    return SnapshotView(snapshot, split_usage(snapshot), parts=parts)
 
 
 def fields(*rows: str) -> FieldList:

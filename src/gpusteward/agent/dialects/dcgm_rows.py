@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gpusteward.agent.dialects.dcgm_labels import HPC_JOB, EntityLabels, LabelBuilder
 from gpusteward.agent.dialects.dcgm_options import DcgmOptions, DeviceSelection, instance_number
-from gpusteward.agent.usage_counters import SnapshotView
+from gpusteward.agent.usage_counters import NO_COUNTERS, SnapshotView
 from gpusteward.core.allocations import Allocation, Share
 from gpusteward.core.containers import Container
 from gpusteward.core.exposition import LabelCache
@@ -126,7 +126,7 @@ class _AllocationUsage:
     """Allocations per GPU, and the measured part of each holder."""
 
     def __init__(self, view: SnapshotView) -> None:
-        self._energy = view.part_energy_joules
+        self._counters = view.parts
         self._by_gpu: dict[str, list[Allocation]] = {}
         for allocation in view.snapshot.allocations:
             self._by_gpu.setdefault(allocation.gpu_uuid, []).append(allocation)
@@ -148,7 +148,9 @@ class _AllocationUsage:
             "utilization_ratio": part.utilization_ratio,
             "memory_used_bytes": part.memory_bytes,
             "power_watts": part.power_watts,
-            "energy_joules_total": self._energy.get((gpu_uuid, Place.CONTAINER, container)),
+            "energy_joules_total": self._counters.get(
+                (gpu_uuid, Place.CONTAINER, container), NO_COUNTERS
+            ).energy_joules,
         }
         return {name: None if value is None else value / of for name, value in own.items()}
 

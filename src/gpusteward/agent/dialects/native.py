@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from gpusteward.agent.usage_counters import SnapshotView
+from gpusteward.agent.usage_counters import NO_COUNTERS, SnapshotView
 from gpusteward.core import metrics
 from gpusteward.core.allocations import Allocation
 from gpusteward.core.containers import Container
@@ -93,6 +93,7 @@ class NativeDialect:
             gpu = split.gpu
             for part in split.parts:
                 key = (gpu.uuid, part.by, part.container)
+                counters = view.parts.get(key, NO_COUNTERS)
                 workload = part.container.workload if part.container else None
                 rows.write(
                     self._labels.get_or_render(("use", key, gpu.index, workload), partial(_labels_of_part, gpu, part)),
@@ -100,9 +101,9 @@ class NativeDialect:
                     part.memory_bytes,
                     part.processes,
                     _round(part.power_watts),
-                    _round(view.part_energy_joules.get(key)),
-                    _round(view.part_busy_seconds.get(key)),
-                    _round(view.part_video_seconds.get(key)),
+                    _round(counters.energy_joules),
+                    _round(counters.busy_seconds),
+                    _round(counters.video_seconds),
                 )
 
     def _write_allocations(
@@ -129,7 +130,7 @@ class NativeDialect:
         self, builder: FamilyBuilder, processes: Sequence[GpuProcess], gpus: Mapping[str, Gpu]
     ) -> None:
         rows = builder.rows(metrics.PROCESS_MEMORY, metrics.PROCESS_OUTSIDE, metrics.PROCESS_MEMORY_UNKNOWN)
-        engines = builder.rows(metrics.PROCESS_UTILIZATION)
+        utilization = builder.column(metrics.PROCESS_UTILIZATION)
         for each in processes:
             gpu = gpus[each.gpu_uuid]
             key = ("process", gpu.uuid, gpu.index, each.pid, each.name, each.place, each.container)
@@ -137,8 +138,7 @@ class NativeDialect:
             is_outside, is_hidden = each.outside_allocation, each.memory_bytes is None
             rows.write(own, each.memory_bytes, 1 if is_outside else None, 1 if is_hidden else None)
             ratios = (each.sm_ratio, each.memory_ratio, each.encoder_ratio, each.decoder_ratio)
-            for labels, ratio in zip(by_engine, ratios, strict=True):
-                engines.write(labels, ratio)
+            utilization += [(text, ratio) for text, ratio in zip(by_engine, ratios, strict=True) if ratio is not None]
 
 
 _NEEDS = (

@@ -53,6 +53,7 @@ class PodResources:
         self._clock = clock  # of the delays
         self._backoff = 0.0
         self._retry_at = 0.0
+        self._last: tuple[bytes, Listing] | None = None  # the last response
         self._hang = ""  # the reason, if the last query timed out
         self._lock = threading.Lock()
         self._connection: GrpcConnection | None = None
@@ -74,7 +75,7 @@ class PodResources:
             if self._hang and self._clock() < self._retry_at:
                 raise SourceError(self._hang)
             try:
-                listing = decode_listing(decode(self._query(), ListPodResourcesResponse), self.accepts)
+                listing = self._decode(self._query())
             except TimeoutError as error:
                 self._delay(error)
                 raise SourceError(self._hang) from error
@@ -89,6 +90,13 @@ class PodResources:
         with self._lock:
             self._is_closed = True
             self._disconnect()
+
+    def _decode(self, message: bytes) -> Listing:
+        """Raises DecodeError. Most responses are the same as the last one, and decoding is most of their cost."""
+        if self._last is None or self._last[0] != message:
+            listing = decode_listing(decode(message, ListPodResourcesResponse), self.accepts)
+            self._last = (message, listing)
+        return self._last[1]
 
     def _delay(self, error: TimeoutError) -> None:
         """Query again after twice the last delay."""
