@@ -4,6 +4,7 @@ database is unavailable."""
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,6 @@ from numpy.typing import NDArray
 
 from gpusteward.analyzer.ledger.identities import (
     NewAllocations,
-    PodFacts,
     PodLabels,
     clean_text,
     hash_attributes,
@@ -115,7 +115,7 @@ def make_cycle_record(
     `before`: the allocations of the last record. `new` contains only allocations that are not among them.
     """
     verdicts, table = result.verdicts, result.verdicts.usage
-    held, rows, facts = _index_allocations(table.allocations, pod_labels)
+    held, rows = _index_allocations(table.allocations, pod_labels)
     fleet = _clean_fleet(table.fleet)
     covered_ms = COVERED_INTERVALS * result.settings.scheduler.interval * 1000
     record = CycleRecord(
@@ -123,7 +123,7 @@ def make_cycle_record(
         covered_ms=covered_ms,
         ids=held.ids,
         gpu_fractions=result.workloads.fractions[rows],
-        prices=np.array([price_of(one.model, one.container.namespace) for one in table.allocations], np.int64)[rows],
+        prices=_list_prices(table.allocations, price_of)[rows],
         started_ms=_to_ms(table.started_at)[rows],
         memory_total=_drop_implausible(table.column(Measure.MEMORY_TOTAL, Stat.LAST), MAX_BYTES)[rows],
         memory_peak=_drop_implausible(table.column(Measure.MEMORY_USED, Stat.PEAK), MAX_BYTES)[rows],
@@ -134,7 +134,7 @@ def make_cycle_record(
         fleet=fleet,
         fleet_rows=find_fleet_rows(table.allocations, fleet)[rows],
         currency=result.settings.prices.currency,
-        new=_select_new(table.allocations, facts, rows=rows, held=held, before=before),
+        new=_select_new(table.allocations, pod_labels, rows=rows, held=held, before=before),
         changes=changes,
         window_ms=int(table.window_seconds * 1000),
         idle_starts=_find_idle_starts(verdicts, rows, covered_ms=covered_ms),
@@ -153,26 +153,30 @@ def _find_idle_starts(verdicts: VerdictTable, rows: NDArray[np.intp], *, covered
 
 def _index_allocations(
     allocations: Sequence[AllocationKey], pod_labels: PodLabels
-) -> tuple[HeldAllocations, NDArray[np.intp], list[PodFacts]]:
-    """Each allocation once, in the order of the ids; the row of each in the table; the pod of every row."""
-    facts = [pod_labels.read(one.container) for one in allocations]
+) -> tuple[HeldAllocations, NDArray[np.intp]]:
+    """Each allocation once, in the order of the ids; the row of each in the table."""
+    facts = (pod_labels.read(one.container) for one in allocations)
     ids = np.fromiter(map(make_allocation_id, allocations), np.int64, len(allocations))
     hashes = np.fromiter(map(hash_attributes, allocations, facts), np.int64, len(allocations))
     unique, rows = np.unique(ids, return_index=True)
-    return HeldAllocations(unique, hashes[rows]), rows, facts
+    return HeldAllocations(unique, hashes[rows]), rows
+
+
+def _list_prices(allocations: Sequence[AllocationKey], price_of: PriceOf) -> IntColumn:
+    prices = (price_of(one.model, one.container.namespace) for one in allocations)
+    return np.fromiter(prices, np.int64, len(allocations))
 
 
 def _select_new(
     allocations: Sequence[AllocationKey],
-    facts: Sequence[PodFacts],
+    pod_labels: PodLabels,
     *,
     rows: NDArray[np.intp],
     held: HeldAllocations,
     before: HeldAllocations,
 ) -> NewAllocations:
     new = find_new(held, before)
-    new_rows = rows[new].tolist()
-    return NewAllocations(held.ids[new], [allocations[row] for row in new_rows], [facts[row] for row in new_rows])
+    return NewAllocations(held.ids[new], [allocations[row] for row in rows[new].tolist()], pod_labels.read)
 
 
 def find_new(held: HeldAllocations, before: HeldAllocations) -> NDArray[np.intp]:
@@ -224,9 +228,11 @@ def find_fleet_rows(allocations: Sequence[AllocationKey], fleet: Mapping[NodeMod
     positions = {key: position for position, key in enumerate(fleet)}
     models = Counter((key.cluster, key.node) for key in fleet)
     by_node = {node: positions[key] for key in fleet if models[node := (key.cluster, key.node)] == 1}
-    keys = [NodeModel(one.node, one.model, one.cluster) for one in allocations]
-    found: dict[NodeModel, int] = {}
-    for node_model in set(keys):
-        key = NodeModel(*map(clean_text, node_model))
-        found[node_model] = by_node.get((key.cluster, key.node), positions.get(key, NOT_IN_FLEET))
-    return np.fromiter(map(found.__getitem__, keys), np.int32, len(allocations))
+
+    @cache
+    def find_position(node: str, model: str, cluster: str) -> int:
+        key = NodeModel(clean_text(node), clean_text(model), clean_text(cluster))
+        return by_node.get((key.cluster, key.node), positions.get(key, NOT_IN_FLEET))
+
+    found = (find_position(one.node, one.model, one.cluster) for one in allocations)
+    return np.fromiter(found, np.int32, len(allocations))

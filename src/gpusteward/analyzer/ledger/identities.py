@@ -1,7 +1,7 @@
 """Ids and descriptive columns of allocations, as the table `allocations` stores them."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import islice
@@ -120,15 +120,18 @@ class NewAllocations:
 
     ids: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # ascending
     allocations: Sequence[AllocationKey] = ()
-    facts: Sequence[PodFacts] = ()
+    read_facts: Callable[[Container], PodFacts] = lambda _: PodFacts()
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def in_blocks(self, size: int) -> Iterator[list[Identity]]:
-        rows = zip(self.ids.tolist(), self.allocations, self.facts, strict=True)
-        while block := [make_identity(key, allocation_id=id_, facts=facts) for id_, key, facts in islice(rows, size)]:
+        rows = zip(self.ids.tolist(), self.allocations, strict=True)
+        while block := [self._make_identity(id_, key) for id_, key in islice(rows, size)]:
             yield block
+
+    def _make_identity(self, allocation_id: int, key: AllocationKey) -> Identity:
+        return make_identity(key, allocation_id=allocation_id, facts=self.read_facts(key.container))
 
 
 def name_owner(container: Container) -> tuple[str, str]:

@@ -31,7 +31,7 @@ from gpusteward.analyzer.ledger.idle_correction import correct_idle_time
 from gpusteward.analyzer.ledger.periods import RECORDED, lock_progress, read_progress, set_progress
 from gpusteward.analyzer.ledger.schema import allocations, currencies, fleet_hourly, usage_hourly, verdict_changes
 from gpusteward.analyzer.ledger.upsert import FLEET_RULES, KEEP, REPLACE, USAGE_RULES, upsert
-from gpusteward.analyzer.ledger.verdict_changes import LastVerdicts, VerdictWords
+from gpusteward.analyzer.ledger.verdict_changes import LastVerdicts, VerdictWords, share_words
 
 _ALLOCATION_RULES = {column.name: REPLACE for column in allocations.columns} | {
     "first_ms": KEEP,
@@ -210,4 +210,4 @@ def _read_last_verdicts(connection: Connection) -> LastVerdicts:
     last = select(func.max(changes.id)).select_from(verdict_changes.join(existing, is_same)).group_by(*owner)
     words = [changes[name] for name in VerdictWords._fields]
     rows = connection.execute(select(*owner, *words).where(changes.id.in_(last)))
-    return LastVerdicts({WorkloadKey(*row[: len(owner)]): VerdictWords(*row[len(owner) :]) for row in rows})
+    return LastVerdicts({WorkloadKey(*row[: len(owner)]): share_words(*row[len(owner) :]) for row in rows})

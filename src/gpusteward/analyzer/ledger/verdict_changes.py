@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,12 @@ class VerdictWords(NamedTuple):
     activity: str
     signature: str
     state: str
+
+
+@lru_cache(maxsize=1000)
+def share_words(activity: str, signature: str, state: str) -> VerdictWords:
+    """The same object for the same words: 50,000 workloads share a few."""
+    return VerdictWords(activity, signature, state)
 
 
 class VerdictChange(NamedTuple):
@@ -36,7 +43,7 @@ class VerdictChange(NamedTuple):
 
     @property
     def words(self) -> VerdictWords:
-        return VerdictWords(self.activity, self.signature, self.state)
+        return share_words(self.activity, self.signature, self.state)
 
 
 @dataclass
@@ -82,14 +89,14 @@ class LastVerdicts:
 
 
 _WORDS: dict[tuple[int, int, int], VerdictWords] = {
-    (activity, signature, state): VerdictWords(
+    (activity, signature, state): share_words(
         ACTIVITIES[activity].value, SIGNATURES[signature].value, STATES[state].value
     )
     for activity in range(len(ACTIVITIES))
     for signature in range(len(SIGNATURES))
     for state in range(len(STATES))
 }
-"""Every possible verdict, made once: 50,000 workloads share a few tuples."""
+"""By the codes of every possible verdict."""
 
 
 def _words_of(activity: int, signature: int, state: int) -> VerdictWords:
