@@ -1,6 +1,6 @@
 # gpusteward: `make demo` shows it, `make test` proves it. Both set up everything they need by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help sbom demo test test-fast test-engines test-kubelet check bench ci components components-engines lock docs chart golden clean
+.PHONY: help sbom demo test test-fast test-engines test-kubelet check bench ci components components-engines lock docs chart dashboards golden clean
 
 # `python3` may be an older one; where there is a python3.11 it is the one all this is tested with.
 PYTHON ?= $(or $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null),python3)
@@ -57,6 +57,7 @@ components: .venv/ready ## install the real components the tests use (Debian pac
 	.ci/components
 	.ci/dcgm-headers
 	.ci/kubernetes
+	.ci/dashboard-linter
 	.ci/helm
 	.ci/prometheus-adapter
 	.ci/keda
@@ -66,6 +67,9 @@ docs: .venv/ready ## write the generated reference pages
 
 chart: .venv/ready ## write the generated files of the chart: README.md, values.schema.json, rights and settings
 	$(BIN)/python -m deploy.chart.generate
+
+dashboards: .venv/ready ## write the JSON of the Grafana dashboards
+	$(BIN)/python -m deploy.dashboards.generate
 
 golden: .venv/ready ## write the golden pages anew; read the diff before you commit it
 	GPUSTEWARD_WRITE_GOLDEN=1 $(BIN)/python -m pytest tests/agent/test_golden_pages.py tests/cli tests/deploy/test_chart.py

@@ -1,4 +1,4 @@
-"""All clusters at a glance: GPUs, how many are in use, idle or unknown, utilization, cost, and the scores of gpu-oour."""
+"""All clusters at a glance: GPUs in use, idle, unknown and free, utilization, cost, and the scores of gpu-oour."""
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 

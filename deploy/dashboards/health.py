@@ -7,7 +7,6 @@ from deploy.dashboards.panels import BAD_WHEN_ABOVE_ZERO, Column, chart, number,
 from deploy.dashboards.promql import CLUSTER, NODE
 
 MODEL_CALLS = "gpusteward_analyzer_model_calls_total"
-ASKED = 'result!="recalled"'
 
 
 def build() -> Dashboard:
@@ -68,7 +67,7 @@ def _numbers():  # type: ignore[no-untyped-def]
 
 def _data():  # type: ignore[no-untyped-def]
     yield chart(
-        "Age of the result",
+        "Age of the result and its limit",
         "It grows until the next cycle ends; above the limit the result is no longer exported.",
         {
             "min(gpusteward_analyzer_result_age_seconds)": "age",
@@ -85,7 +84,7 @@ def _data():  # type: ignore[no-untyped-def]
         stacked=True,
     )
     yield chart(
-        "Coverage",
+        "Coverage by cluster",
         "Samples seen / samples expected, by cluster.",
         {f"max by (cluster) (gpusteward_analyzer_coverage_ratio{{{CLUSTER}}})": "{{cluster}}"},
         unit="percentunit",
@@ -124,7 +123,8 @@ def _work():  # type: ignore[no-untyped-def]
         unit="ops",
         width=8,
     )
-    success = f'sum(rate({MODEL_CALLS}{{result="ok"}}[$__rate_interval])) / (sum(rate({MODEL_CALLS}{{{ASKED}}}[$__rate_interval])) > 0)'
+    asked = f'sum(rate({MODEL_CALLS}{{result!="recalled"}}[$__rate_interval]))'
+    success = f'sum(rate({MODEL_CALLS}{{result="ok"}}[$__rate_interval])) / ({asked} > 0)'
     yield chart(
         "AI analysis success rate",
         "Requests to the language model that gave an opinion / all requests. No data while none is sent.",
@@ -144,7 +144,8 @@ def _work():  # type: ignore[no-untyped-def]
     )
     yield chart(
         "Refused requests and settings, lost cycles",
-        "Requests whose sender was refused, refused changes of the settings, and cycles that were lost before they could be recorded, per second.",
+        "Requests whose sender was refused, refused changes of the settings, cycles lost before they were recorded; "
+        "per second.",
         {
             "sum(rate(gpusteward_analyzer_refused_requests_total[$__rate_interval]))": "requests",
             'sum(rate(gpusteward_analyzer_settings_reloads_total{result="refused"}[$__rate_interval]))': "settings",
@@ -178,7 +179,7 @@ def _agents():  # type: ignore[no-untyped-def]
         width=8,
     )
     yield rows(
-        "Agents",
+        "Collectors",
         "Collectors of each agent. A failing collector costs its own series only.",
         [
             f"min by (cluster, node, collector) (gpusteward_collector_success{{{NODE}}})",

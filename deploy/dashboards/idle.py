@@ -79,7 +79,7 @@ def _numbers():  # type: ignore[no-untyped-def]
 def _workloads():  # type: ignore[no-untyped-def]
     on = f"on ({WORKLOAD})"
     return rows(
-        "Idle workloads",
+        "Idle workloads by idle time",
         "Workloads that use none of their GPUs. Proof: integrated signals miss nothing, sampled ones can. "
         "An empty cell is unknown.",
         [
@@ -173,6 +173,7 @@ def _low():  # type: ignore[no-untyped-def]
 
 def _notices():  # type: ignore[no-untyped-def]
     sent = "gpusteward_analyzer_deliveries_total"
+    workloads = latest("gpusteward_analyzer_workloads", "cluster, activity", CLUSTER)
     yield chart(
         "Notices, control calls and alerts",
         "Deliveries per second by kind and result. No data until the first one is due.",
@@ -182,9 +183,7 @@ def _notices():  # type: ignore[no-untyped-def]
     yield chart(
         "Workloads by activity",
         "A workload is idle only if all its GPUs are.",
-        {
-            f"sum by (activity) ({latest('gpusteward_analyzer_workloads', 'cluster, activity', CLUSTER)})": "{{activity}}"
-        },
+        {f"sum by (activity) ({workloads})": "{{activity}}"},
         stacked=True,
         colors={"active": "green", "idle": "orange", "unknown": "purple"},
     )

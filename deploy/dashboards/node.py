@@ -95,7 +95,7 @@ def _use():  # type: ignore[no-untyped-def]
         high=1,
     )
     yield chart(
-        "Memory used",
+        "Memory used by GPU",
         "Memory in use, without what the driver reserves.",
         {memory_per_gpu("memory_used_bytes"): GPU_NAME},
         unit="bytes",
@@ -119,7 +119,7 @@ def _use():  # type: ignore[no-untyped-def]
     )
     model = f"max by ({BY_GPU}, modelName) ({device('memory_used_bytes', DEVICE)})"
     yield rows(
-        "GPUs",
+        "All GPUs",
         "All chosen GPUs as of now. An empty cell is unknown.",
         [
             f"group by (cluster, node, gpu, modelName) ({name_node(model)})",
@@ -163,7 +163,7 @@ def _board():  # type: ignore[no-untyped-def]
         unit="celsius",
         low=None,
     )
-    yield chart("Power", "Power drawn by the board.", {per_gpu("power_watts"): GPU_NAME}, unit="watt")
+    yield chart("Power by GPU", "Power drawn by the board.", {per_gpu("power_watts"): GPU_NAME}, unit="watt")
     yield chart(
         "SM clock",
         "Clock of the streaming multiprocessors; it falls when a limit is reached.",

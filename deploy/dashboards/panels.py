@@ -50,7 +50,7 @@ def query(expression: str, legend: str = "", *, ref: str = "A", instant: bool = 
     return built.format(PromQueryFormat.TABLE) if as_table else built
 
 
-def _begin(panel, title: str, description: str, unit: str, size: tuple[int, int], steps: Steps):  # type: ignore[no-untyped-def]
+def _begin(panel, title: str, description: str, *, unit: str, size: tuple[int, int], steps: Steps):  # type: ignore[no-untyped-def]
     width, height = size
     return (
         panel.title(title)
@@ -82,7 +82,7 @@ def number(
     width: int = 4,
 ) -> stat.Panel:
     """A single number with its course behind it."""
-    panel = _begin(stat.Panel(), title, description, unit, (width, 4), steps)
+    panel = _begin(stat.Panel(), title, description, unit=unit, size=(width, 4), steps=steps)
     panel = panel.with_target(query(expression, legend, instant=instant))
     panel = panel.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False))
     mode = models.BigValueGraphMode.NONE if instant else models.BigValueGraphMode.AREA
@@ -95,7 +95,7 @@ def share(
     title: str, description: str, expression: str, *, steps: Steps = GOOD_WHEN_HIGH, width: int = 4
 ) -> gauge.Panel:
     """A part of a whole, 0 to 1."""
-    panel = _begin(gauge.Panel(), title, description, "percentunit", (width, 4), steps).min(0).max(1)
+    panel = _begin(gauge.Panel(), title, description, unit="percentunit", size=(width, 4), steps=steps).min(0).max(1)
     panel = panel.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False))
     return panel.with_target(query(expression))
 
@@ -115,7 +115,7 @@ def chart(
     colors: Mapping[str, str] | None = None,
 ) -> timeseries.Panel:
     """Lines over time; `queries`: expression -> legend."""
-    panel = _begin(timeseries.Panel(), title, description, unit, (width, height), steps)
+    panel = _begin(timeseries.Panel(), title, description, unit=unit, size=(width, height), steps=steps)
     for ref, (expression, legend) in zip("ABCDEFGH", queries.items(), strict=False):
         panel = panel.with_target(query(expression, legend, ref=ref))
     legend_options = common.VizLegendOptions().display_mode(models.LegendDisplayMode.TABLE).show_legend(True)
@@ -146,7 +146,7 @@ def bars(
     title: str, description: str, expression: str, legend: str, *, unit: str = "short", width: int = 8, height: int = 8
 ) -> bargauge.Panel:
     """One horizontal bar per series, as of now."""
-    panel = _begin(bargauge.Panel(), title, description, unit, (width, height), NEUTRAL).min(0)
+    panel = _begin(bargauge.Panel(), title, description, unit=unit, size=(width, height), steps=NEUTRAL).min(0)
     panel = panel.with_target(query(expression, legend, instant=True))
     panel = panel.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False))
     panel = panel.orientation(models.VizOrientation.HORIZONTAL).display_mode(models.BarGaugeDisplayMode.BASIC)
@@ -157,7 +157,7 @@ def bars_by_activity(
     title: str, description: str, expression: str, row: str, *, unit: str = "short", width: int = 12, height: int = 9
 ) -> barchart.Panel:
     """A stacked bar per row, split by activity; the expression has the labels `activity` and `row`."""
-    panel = _begin(barchart.Panel(), title, description, unit, (width, height), NEUTRAL).min(0)
+    panel = _begin(barchart.Panel(), title, description, unit=unit, size=(width, height), steps=NEUTRAL).min(0)
     panel = panel.with_target(query(expression, as_table=True))
     matrix = {"columnField": "activity", "rowField": row, "valueField": "Value", "emptyValue": "null"}
     panel = panel.with_transformation(dashboard.DataTransformerConfig(id_val="groupingToMatrix", options=matrix))
@@ -179,7 +179,7 @@ def distribution(
     title: str, description: str, expression: str, *, unit: str, bucket: int, width: int = 12, height: int = 8
 ) -> histogram.Panel:
     """How many series are in each range of values, as of now."""
-    panel = _begin(histogram.Panel(), title, description, unit, (width, height), NEUTRAL)
+    panel = _begin(histogram.Panel(), title, description, unit=unit, size=(width, height), steps=NEUTRAL)
     panel = panel.with_target(query(expression, instant=True)).bucket_size(bucket).combine(True).fill_opacity(80)
     return panel.color_scheme(FieldColor().mode(dashboard.FieldColorModeId.FIXED).fixed_color("blue"))
 
@@ -195,7 +195,7 @@ def rows(
     height: int = 10,
 ) -> table.Panel:
     """A table as of now: the queries are joined by their labels; columns that are not listed are hidden."""
-    panel = _begin(table.Panel(), title, description, "short", (width, height), NEUTRAL)
+    panel = _begin(table.Panel(), title, description, unit="short", size=(width, height), steps=NEUTRAL)
     for ref, expression in zip("ABCDEFGHIJ", queries, strict=False):
         panel = panel.with_target(query(expression, ref=ref, as_table=True))
     if len(queries) > 1:

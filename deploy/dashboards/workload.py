@@ -11,7 +11,8 @@ ALLOCATION_BY = (
     "cluster, namespace, pod, container, node, gpu, gpu_instance_id, mig_profile, share, workload_kind, workload"
 )
 ON_ALLOCATION = "cluster, namespace, pod, container, node, gpu, gpu_instance_id"
-SCORE_BY = "cluster, namespace, pod, gpu_id, hostname, model"
+CORE_BY = "cluster, namespace, pod, gpu_id, hostname"
+SCORE_BY = f"{CORE_BY}, model"
 
 
 def build() -> Dashboard:
@@ -54,14 +55,14 @@ def _numbers():  # type: ignore[no-untyped-def]
 
 def _charts():  # type: ignore[no-untyped-def]
     yield chart(
-        "Utilization",
+        "Utilization by pod",
         "Share of time in which a kernel of the pod ran; without the gpusteward agent that of its whole GPU.",
         {used_by_pod("gpusteward_use_utilization_ratio", "utilization_ratio"): NAME},
         unit="percentunit",
         high=1,
     )
     yield chart(
-        "Memory used",
+        "Memory used by pod",
         "GPU memory of the pod; without the gpusteward agent that of its whole GPU.",
         {used_by_pod("gpusteward_use_memory_bytes", "memory_used_bytes"): NAME},
         unit="bytes",
@@ -80,13 +81,13 @@ def _charts():  # type: ignore[no-untyped-def]
         high=1,
     )
     yield chart(
-        "Power",
+        "Power by pod",
         "Power of the GPU; on shared GPUs divided among the holders, an estimate.",
         {used_by_pod("gpusteward_use_power_estimated_watts", "power_watts"): NAME},
         unit="watt",
     )
     yield chart(
-        "Score",
+        "Score by allocation",
         "Score of gpu-oour, 0 to 100, of each allocation.",
         {latest("gpu_utilization_score", SCORE_BY, HOLDER): "{{pod}} {{gpu_id}}"},
         high=100,
@@ -95,9 +96,7 @@ def _charts():  # type: ignore[no-untyped-def]
     yield chart(
         "Core utilization of the analyzed window",
         "Mean over the window of each result: what the verdict is based on.",
-        {
-            f"{latest('gpu_core_utilization', 'cluster, namespace, pod, gpu_id, hostname', HOLDER)} / 100": "{{pod}} {{gpu_id}}"
-        },
+        {f"{latest('gpu_core_utilization', CORE_BY, HOLDER)} / 100": "{{pod}} {{gpu_id}}"},
         unit="percentunit",
         high=1,
     )
