@@ -17,6 +17,7 @@ import yaml
 
 from gpusteward.core.analyzer_metrics import ANALYZER_METRICS
 from gpusteward.core.metrics import METRICS
+from tests.deploy.helm import CHART, Helm
 from tests.documents import ROOT
 
 RULES = ROOT / "deploy/chart/gpusteward/files/rules"
@@ -120,6 +121,18 @@ def test_every_runbook_belongs_to_an_alert_and_is_listed(folder: str):
     assert re.findall(r"\| (critical|warning|info) \|", index) == [
         rule["labels"]["severity"] for rule in ALERTS.values()
     ]
+
+
+def test_the_chart_wraps_the_files_and_links_to_the_published_runbooks(helm: Helm):
+    values = {"prometheusRule": {"enabled": True, "runbookUrl": "https://wiki.example/gpu/"}}
+    wrapped = [each for each in helm.template(CHART, values) if each["kind"] == "PrometheusRule"]
+    rules = [rule for each in wrapped for group in each["spec"]["groups"] for rule in group["rules"]]
+    links = [rule["annotations"].pop("runbook_url") for rule in rules if "alert" in rule]
+    assert links == [f"https://wiki.example/gpu/{name}.md" for name in ALERTS]
+    plain = [rule for path in sorted(RULES.glob("*.yaml")) for rule in read_rules(path.name)]
+    for rule in plain:
+        rule.get("annotations", {}).pop("runbook_url", None)
+    assert rules == plain
 
 
 ROUTES = ROOT / "deploy/examples/alertmanager.yaml"
