@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from math import ceil
 from typing import Any
@@ -82,11 +82,14 @@ class ActiveSource:
             from gpusteward.analyzer.sources.promql.several_engines import SeveralEngines
 
             return SeveralEngines(settings.prometheus, max_workers=max_workers, pod_labels=pod_labels, limits=limits)
-        if addresses:
+        if addresses or settings.prometheus.finds_service:
             from gpusteward.analyzer.sources.promql.source import PrometheusSource
 
-            engine = settings.prometheus.with_url(addresses[0])
-            return PrometheusSource(engine, max_workers=max_workers, pod_labels=pod_labels, limits=limits)
+            def open_engine(url: str) -> CountingSource:
+                engine = settings.prometheus.with_url(url)
+                return PrometheusSource(engine, max_workers=max_workers, pod_labels=pod_labels, limits=limits)
+
+            return open_engine(addresses[0]) if addresses else self._find_engine(settings, open_engine)
         from gpusteward.analyzer.sources.scrape.source import ScrapeSource
 
         return ScrapeSource(
@@ -100,6 +103,15 @@ class ActiveSource:
             limits=limits,
             before=before if isinstance(before, ScrapeSource) else None,
         )
+
+    def _find_engine(self, settings: Settings, open_engine: Callable[[str], CountingSource]) -> CountingSource:
+        from gpusteward.analyzer.sources.engine.service_discovery import EngineService, find_engine_service
+        from gpusteward.analyzer.sources.promql.found_engine import FoundEngine
+
+        def find() -> EngineService:
+            return find_engine_service(open_api(settings.kubernetes, self._environ), settings.prometheus)
+
+        return FoundEngine(find, open_engine)
 
     def _find_api(self, settings: Settings) -> ApiServer | None:
         """The API server of the settings, else that of this cluster, else none."""
@@ -129,6 +141,8 @@ def warn_about_limits(settings: Settings, limits: MemoryLimits) -> None:
 def _relevant_settings(settings: Settings) -> tuple[object, ...]:
     if settings.prometheus.addresses:
         return settings.prometheus, settings.scheduler.max_workers, settings.memory
+    if settings.prometheus.finds_service:
+        return settings.prometheus, settings.scheduler.max_workers, settings.memory, settings.kubernetes
     engine = settings.prometheus
     shared = engine.window_seconds, engine.query_condition, engine.cluster_choice
     return settings.scrape, settings.kubernetes, settings.memory, shared

@@ -42,6 +42,10 @@ ENGINE_WITHOUT_DATA = Message(
     "引擎中没有任何序列，这不等于没有 GPU：请检查 prometheus.url；若引擎区分租户，"
     "请检查 prometheus.headers（X-Scope-OrgID）",
 )
+ENGINE_NOT_FOUND = Message(
+    "the Service of the engine has not been found yet (prometheus.service_selector)",
+    "尚未找到引擎的 Service（prometheus.service_selector）",
+)
 NO_GPU_METRICS = Message(
     "the engine has series, but no GPU metrics: have it scrape the gpusteward agents or dcgm-exporter",
     "引擎中有序列，但没有 GPU 指标：请让它抓取 gpusteward agent 或 dcgm-exporter",

@@ -1,6 +1,12 @@
 {{/* config.yaml: what the chart knows, and analyzer.config over it. */}}
 {{- define "gpusteward.analyzer.config" -}}
 {{- $config := dict "prometheus" (dict "url" .Values.prometheus.url) -}}
+{{- if include "gpusteward.analyzer.findsEngine" . -}}
+{{- with .Values.prometheus -}}
+{{- $engine := dict "service_selector" .serviceSelector "service_namespace" .serviceNamespace "service_port" (toString .servicePort) -}}
+{{- $_ := set $config "prometheus" $engine -}}
+{{- end -}}
+{{- end -}}
 {{- if .Values.agent.enabled -}}
 {{- $selector := include "gpusteward.selectorLabels" (list . "agent") | fromYaml -}}
 {{- $labels := list -}}
@@ -9,6 +15,11 @@
 {{- $_ := set $config "scrape" (set $scrape "scheme" (include "gpusteward.agent.scheme" .)) -}}
 {{- end -}}
 {{- mergeOverwrite $config (deepCopy .Values.analyzer.config) | toYaml -}}
+{{- end }}
+
+{{/* "true" where the engine's Service is found by label. */}}
+{{- define "gpusteward.analyzer.findsEngine" -}}
+{{- if and .Values.prometheus.serviceSelector (not .Values.prometheus.url) }}true{{ end -}}
 {{- end }}
 
 {{/* "true" where the ledger is in PostgreSQL. */}}

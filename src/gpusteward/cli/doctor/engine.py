@@ -7,6 +7,7 @@ from gpusteward.cli.doctor.check_results import CheckResult, Status
 from gpusteward.cli.json_access import Row, as_object, get_object, get_objects
 from gpusteward.core import metrics
 from gpusteward.core.errors import SourceError
+from gpusteward.core.messages import Message
 from gpusteward.messages import doctor as messages
 
 MAX_INTERVAL_SECONDS = 60.0
@@ -19,7 +20,7 @@ DIALECTS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def check_engine(client: Client, *, origin: str) -> Iterator[CheckResult]:
+def check_engine(client: Client, *, origin: str | Message) -> Iterator[CheckResult]:
     """A few cheap queries, independent of the length of the history. `origin`: where the address comes from."""
     try:
         names = _read_names(client)
@@ -58,7 +59,7 @@ def _read_names(client: Client) -> set[str]:
     return {str(name) for name in data} if isinstance(data, list) else set()
 
 
-def _check_interval(client: Client, name: str, origin: str) -> Iterator[CheckResult]:
+def _check_interval(client: Client, name: str, origin: str | Message) -> Iterator[CheckResult]:
     """From the number of samples that `up` has for the target of one series."""
     try:
         sample = _query(client, f"topk(1, {name})")

@@ -13,9 +13,11 @@ from gpusteward.cli.doctor.check_results import CheckResult, Status
 from gpusteward.cli.extras import MissingLibraryError, require_extra
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.core.errors import ConfigurationError, GpustewardError, SourceError
+from gpusteward.core.messages import Message
 from gpusteward.core.settings import Origin
 from gpusteward.logs import configure_logs
 from gpusteward.messages import doctor as messages
+from gpusteward.messages import service_discovery
 
 if TYPE_CHECKING:
     from gpusteward.analyzer.settings.effective import EffectiveSettings
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 FLAG = "--prometheus-url"
 VARIABLES = ("GPUSTEWARD_PROMETHEUS__URL", "PROM_URL")
 CONFIG_VARIABLE, DEFAULT_FILE = "GPUSTEWARD_CONFIG", "config.yaml"  # as in `analyzer.settings.file`
-EnginesOrReason = tuple[Sequence[Client] | CheckResult, str]
+EnginesOrReason = tuple[Sequence[Client] | CheckResult, str | Message]
 """A client per engine, or why there is none; where the addresses come from."""
 
 
@@ -63,11 +65,30 @@ def _find_in_settings(
     """Raises MissingLibraryError, ConfigurationError, SourceError."""
     effective = _read_settings(url, config, environ, directory=directory)
     settings = effective.settings.prometheus
+    if settings.finds_service:
+        return _find_service(effective, environ, timeout_seconds=timeout_seconds)
     if not settings.addresses:
         return CheckResult("prometheus", Status.SKIP, messages.NO_PROMETHEUS, messages.SET_PROMETHEUS), ""
     clients = [_make_client(settings.with_url(url), timeout_seconds) for url in settings.addresses]
     origin = effective.origin("prometheus.url" if settings.url else "prometheus.urls")
     return clients, clean(_name_origin(origin))
+
+
+def _find_service(
+    effective: "EffectiveSettings", environ: Mapping[str, str], *, timeout_seconds: float
+) -> EnginesOrReason:
+    """The engine that the analyzer would find by the labels of its Service. Raises ConfigurationError."""
+    from gpusteward.analyzer.sources.engine.service_discovery import find_engine_service
+    from gpusteward.analyzer.sources.owners.cluster_owners import open_api
+
+    settings = effective.settings
+    try:
+        service = find_engine_service(open_api(settings.kubernetes, environ), settings.prometheus)
+    except SourceError as error:
+        fields = {"reason": error.as_message()}
+        return CheckResult("prometheus", Status.FAIL, messages.REASON, messages.SET_PROMETHEUS, fields), ""
+    client = _make_client(settings.prometheus.with_url(service.url), timeout_seconds)
+    return [client], service_discovery.FOUND_BY_LABEL.fill(service=service)
 
 
 def _name_origin(origin: Origin) -> str:

@@ -2,14 +2,15 @@
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from gpusteward.analyzer.sources.usage.label_mapping import ClusterChoice
 from gpusteward.analyzer.sources.usage.selectors import parse_condition
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.settings import InvalidSettingError, parse_duration
+from gpusteward.messages import service_discovery
 from gpusteward.messages import settings_errors as messages
 
 DEFAULT_CONDITION = '{pod!=""}'
@@ -42,6 +43,12 @@ def _check_condition(text: str) -> str:
     return text
 
 
+def _check_namespace(text: str) -> str:
+    if text and not re.fullmatch("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", text):
+        raise ValueError("write the name of a namespace, such as monitoring")
+    return text
+
+
 def _check_label(text: str) -> str:
     if text and not re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", text):
         raise ValueError("write the name of a label, such as cluster")
@@ -63,6 +70,20 @@ class PrometheusSettings(BaseModel):
         description="Addresses of several engines, each with a part of the site; read at the same time and joined, "
         "together with url if that is set. All use the same credentials. "
         "Replicas with the same data belong behind one address.",
+    )
+    service_selector: str = Field(
+        default="",
+        max_length=1000,
+        description="Where url and urls are empty: labels of the engine's Service in this cluster, such as "
+        "app.kubernetes.io/name=prometheus. With no or several such Services nothing is read, and the reason names "
+        "them. /api/v1/sources names the one that is used.",
+    )
+    service_namespace: Annotated[str, AfterValidator(_check_namespace)] = Field(
+        default="",
+        description="Namespace of that Service; empty: any. Whoever may create Services there chooses what is read.",
+    )
+    service_port: str = Field(
+        default="", max_length=63, description="Name or number of its port; needed if it has several."
     )
     query_condition: Annotated[str, AfterValidator(_check_condition)] = Field(
         default=DEFAULT_CONDITION,
@@ -128,6 +149,20 @@ class PrometheusSettings(BaseModel):
     use_export: bool = Field(
         default=True, description="On VictoriaMetrics, read raw samples through its export API instead of queries."
     )
+
+    @model_validator(mode="after")
+    def _check_service(self) -> Self:
+        sends_credentials = any(
+            (self.username, self.bearer_token.get_secret_value(), self.bearer_token_file, self.headers)
+        )
+        if self.finds_service and sends_credentials and not self.service_namespace:
+            raise InvalidSettingError(service_discovery.CREDENTIALS)
+        return self
+
+    @property
+    def finds_service(self) -> bool:
+        """Whether the engine is found by the labels of its Service."""
+        return bool(self.service_selector) and not self.addresses
 
     @property
     def addresses(self) -> tuple[str, ...]:
