@@ -14,6 +14,7 @@ from deploy.dashboards.generate import FOLDER, render_all
 from tests.conftest import give_up
 from tests.deploy.dashboard_sites import Site, agent_site, dcgm_site
 from tests.deploy.grafana import Grafana, Json, last_values, list_panels
+from tests.deploy.helm import CHART, Helm
 
 pytestmark = pytest.mark.slow
 
@@ -116,6 +117,18 @@ def test_the_five_panels_that_gpu_oour_recommends_exist():
 def test_no_panel_type_is_deprecated():
     kinds = {panel["type"] for _, _, panel in PANELS}
     assert kinds <= {"stat", "gauge", "timeseries", "table", "bargauge", "barchart", "histogram"}
+
+
+def test_the_chart_carries_the_dashboards_with_the_address_of_the_web_ui(helm: Helm):
+    objects = helm.template(
+        CHART, {"dashboards": {"webUiUrl": "https://gpus.example.com/"}}, "--show-only", "templates/dashboards.yaml"
+    )
+    carried = {name.removesuffix(".json"): json.loads(text) for each in objects for name, text in each["data"].items()}
+    assert carried.keys() == DASHBOARDS.keys()
+    for uid, dashboard in carried.items():
+        (address,) = [each for each in dashboard["templating"]["list"] if each["name"] == "web_ui"]
+        assert {address["query"], address["current"]["value"]} == {"https://gpus.example.com"}
+        assert dashboard["panels"] == DASHBOARDS[uid]["panels"]
 
 
 @pytest.fixture(scope="module")
