@@ -1,6 +1,6 @@
 # gpusteward: `make demo` shows it, `make test` proves it. Both set up everything they need by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help sbom demo test test-fast test-engines test-kubelet check bench ci components components-engines lock docs chart dashboards golden clean
+.PHONY: help sbom demo test test-fast test-engines test-kubelet check bench ci components components-engines lock docs chart dashboards manifests golden clean
 
 # `python3` may be an older one; where there is a python3.11 it is the one all this is tested with.
 PYTHON ?= $(or $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null),python3)
@@ -70,6 +70,9 @@ chart: .venv/ready ## write the generated files of the chart: README.md, values.
 
 dashboards: .venv/ready ## write the JSON of the Grafana dashboards
 	$(BIN)/python -m deploy.dashboards.generate
+
+manifests: .venv/ready ## render deploy/manifests/ from the chart
+	$(BIN)/python -m deploy.chart.manifests
 
 golden: .venv/ready ## write the golden pages anew; read the diff before you commit it
 	GPUSTEWARD_WRITE_GOLDEN=1 $(BIN)/python -m pytest tests/agent/test_golden_pages.py tests/cli tests/deploy/test_chart.py

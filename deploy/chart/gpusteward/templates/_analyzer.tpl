@@ -37,13 +37,6 @@
 {{- default (include "gpusteward.componentName" (list . "analyzer")) .Values.analyzer.tokens.existingSecret -}}
 {{- end }}
 
-{{/* "true" where the Secret with tokens has the key `viewer`. */}}
-{{- define "gpusteward.analyzer.hasViewerToken" -}}
-{{- with .Values.analyzer.tokens -}}
-{{- if or .existingSecret .generate .viewer }}true{{ end -}}
-{{- end -}}
-{{- end }}
-
 {{/* Secrets in the chart's own Secret: settings and their values. */}}
 {{- define "gpusteward.analyzer.ownSecrets" -}}
 {{- $secrets := deepCopy .Values.analyzer.secrets -}}

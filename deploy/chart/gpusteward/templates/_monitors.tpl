@@ -31,7 +31,7 @@ spec:
         username: {name: {{ .basicAuthSecret }}, key: username}
         password: {name: {{ .basicAuthSecret }}, key: password}
       {{- end }}
-      {{- if and (not $isAgent) (include "gpusteward.analyzer.hasViewerToken" $root) }}
+      {{- if not $isAgent }}
       authorization:
         credentials:
           name: {{ include "gpusteward.analyzer.tokensSecret" $root }}

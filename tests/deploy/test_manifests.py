@@ -1,21 +1,41 @@
-"""The manifests request only the permissions that agent and analyzer need."""
+"""The manifests are rendered from the chart, and request only the permissions that agent and analyzer need."""
 
+import argparse
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 from pydantic import SecretStr
 
+from deploy.chart.manifests import MANIFESTS, render
 from gpusteward.agent.settings.table import read_settings
 from gpusteward.analyzer.api.http.roles import Roles
 from gpusteward.analyzer.judge.signatures.evidence import MAY_HIDE_A_JOB, RUN_THROUGH_KINDS
 from gpusteward.analyzer.settings.file import SettingsFile
-from gpusteward.analyzer.settings.flags import Flags
+from gpusteward.analyzer.settings.flags import add_settings_flags, flags_from
+from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.owners.owner_kinds import OWNER_KINDS
 from gpusteward.analyzer.sources.owners.owner_resolver import CHILD_KINDS, plural_of
+from tests.deploy.helm import Helm
 
-MANIFEST = Path(__file__).parents[1] / "deploy" / "manifests" / "agent.yaml"
+MANIFEST = MANIFESTS / "agent.yaml"
 OBJECTS = {each["kind"]: each for each in yaml.safe_load_all(MANIFEST.read_text())}
+
+
+def test_every_manifest_is_rendered_from_the_chart(helm: Helm):
+    rendered = render(helm.program)
+    assert sorted(rendered) == sorted(path.name for path in MANIFESTS.glob("*.yaml"))
+    stale = [name for name, text in rendered.items() if (MANIFESTS / name).read_text(encoding="utf-8") != text]
+    assert not stale, "run `make manifests`"
+
+
+@pytest.mark.parametrize("path", sorted(MANIFESTS.glob("*.yaml")), ids=lambda path: path.name)
+def test_a_manifest_has_nothing_that_only_helm_understands(path: Path):
+    text = path.read_text(encoding="utf-8")
+    assert "helm.sh/" not in text
+    assert "{{ include" not in text
+    assert "app.kubernetes.io/instance" not in text
 
 
 @pytest.fixture
@@ -37,15 +57,19 @@ def test_the_container_has_no_capabilities_and_only_read_only_mounts(pod):
     assert all(mount["readOnly"] for mount in container["volumeMounts"])
 
 
-def test_the_agent_accesses_the_node_only_through_hostpid_and_the_kubelet_socket(pod):
+def test_the_agent_accesses_the_node_only_through_hostpid_proc_and_the_kubelet_socket(pod):
     assert pod["hostPID"] is True
-    assert [volume["hostPath"]["path"] for volume in pod["volumes"]] == ["/var/lib/kubelet/pod-resources"]
+    paths = [volume["hostPath"]["path"] for volume in pod["volumes"]]
+    assert paths == ["/var/lib/kubelet/pod-resources", "/proc"]
 
 
 def test_its_arguments_are_valid_flags_of_the_agent(pod):
     command, *flags = pod["containers"][0]["args"]
     assert command == "agent"
-    assert read_settings(flags, {}).address == ("", 9400)
+    settings = read_settings(flags, {})
+    assert settings.address == ("", 9400)
+    (proc,) = [mount for mount in pod["containers"][0]["volumeMounts"] if mount["name"] == "proc"]
+    assert settings.proc == Path(proc["mountPath"])
 
 
 def test_the_service_monitor_honors_labels_and_selects_the_service():
@@ -113,26 +137,43 @@ def test_the_tokens_are_mounted_for_the_group_only():
     assert volumes["secrets"]["secret"]["defaultMode"] == 0o440
 
 
+def read_analyzer_settings(folder: Path) -> Settings:
+    """The settings of the analyzer that the manifest starts."""
+    (folder / "config.yaml").write_text(ANALYZER["ConfigMap"]["data"]["config.yaml"])
+    (container,) = ANALYZER["Deployment"]["spec"]["template"]["spec"]["containers"]
+    command, *words = container["args"]
+    assert command == "serve"
+    parser = argparse.ArgumentParser()
+    add_settings_flags(parser)
+    flags = flags_from(parser.parse_args(words))
+    return SettingsFile(replace(flags, config=folder / "config.yaml"), {}, directory=folder).settings
+
+
 def test_the_manifest_names_no_model_that_pod_names_could_be_sent_to(tmp_path: Path):
-    (tmp_path / "config.yaml").write_text(ANALYZER["ConfigMap"]["data"]["config.yaml"])
-    assert not SettingsFile(Flags(), {"AI_API_KEY": ""}, directory=tmp_path).settings.ai.is_configured
+    assert not read_analyzer_settings(tmp_path).ai.is_configured
 
 
 def test_the_analyzer_runs_without_root_and_writes_only_its_ledger():
     (container,) = ANALYZER["Deployment"]["spec"]["template"]["spec"]["containers"]
     context = container["securityContext"]
-    assert (context["runAsNonRoot"], context["readOnlyRootFilesystem"]) == (True, True)
+    assert ANALYZER["Deployment"]["spec"]["template"]["spec"]["securityContext"]["runAsNonRoot"] is True
+    assert context["readOnlyRootFilesystem"] is True
     assert context["capabilities"] == {"drop": ["ALL"]}
     assert [mount["name"] for mount in container["volumeMounts"] if not mount["readOnly"]] == ["ledger"]
 
 
 def test_the_analyzers_settings_are_valid(tmp_path: Path):
-    (tmp_path / "config.yaml").write_text(ANALYZER["ConfigMap"]["data"]["config.yaml"])
+    settings = read_analyzer_settings(tmp_path)
     tokens = tmp_path / "tokens.yaml"
     tokens.write_text(ANALYZER["Secret"]["stringData"]["tokens.yaml"])
-    file = SettingsFile(Flags(), {}, directory=tmp_path)
-    assert file.settings.server.listen == ("", 8080)
-    assert file.settings.prometheus.url == "http://prometheus.monitoring:9090"
+    assert settings.server.listen == ("", 8080)
+    assert settings.prometheus.url == "http://prometheus.monitoring:9090"
     (container,) = ANALYZER["Deployment"]["spec"]["template"]["spec"]["containers"]
-    assert str(file.settings.ledger.directory) in [mount["mountPath"] for mount in container["volumeMounts"]]
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert str(settings.ledger.directory) == mounts["ledger"]
+    assert str(settings.server.tokens_file) == f"{mounts['secrets']}/tokens.yaml"
+    assert settings.scrape.selector.split(",") == [
+        "app.kubernetes.io/component=agent",
+        "app.kubernetes.io/name=gpusteward",
+    ]
     assert Roles(tokens, SecretStr("")).are_set  # no write access before a token is in the Secret

@@ -1,0 +1,88 @@
+"""Renders deploy/manifests/ from the chart, for people who do not use helm: `make manifests`.
+
+What only means something to helm (its labels, annotations and the name of a release) is left out. A test fails when a
+file is stale.
+"""
+
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from deploy.chart.value_comments import CHART
+
+MANIFESTS = CHART.parents[1] / "manifests"
+VALUES = CHART.parent / "manifests-values.yaml"
+
+HEADERS: Mapping[str, str] = {
+    "agent": """\
+# The gpusteward agent on every GPU node:   kubectl apply -f deploy/manifests/agent.yaml
+#
+# It reads NVML, /proc (hostPID), the kubelet's pod-resources socket and the pods of its own node, and writes
+# nothing. The last object needs the Prometheus Operator; without it, this object is rejected and the rest works.
+""",
+    "analyzer": """\
+# The gpusteward analyzer, one per cluster:   kubectl apply -f deploy/manifests/analyzer.yaml
+#
+# It reads Prometheus and the owners of pods, and writes only its ledger, in its own volume. Set prometheus.url below
+# before you apply it; if it is empty, the analyzer finds and scrapes the agents itself. The namespace is created by
+# deploy/manifests/agent.yaml. Secrets such as an API key are read from a Secret gpusteward-settings, whose keys are
+# settings: ai.api_key, notify.channels, ledger.url. The last object needs the Prometheus Operator, and a viewer's token.
+""",
+    "rules": """\
+# Recording rules and alerts for the Prometheus Operator:   kubectl apply -f deploy/manifests/rules.yaml
+""",
+    "dashboards": """\
+# Dashboards for the sidecar of Grafana:   kubectl apply --server-side -f deploy/manifests/dashboards.yaml
+""",
+}
+RENDERED = "# Rendered from deploy/chart/gpusteward by `make manifests`. Change the chart, not this file.\n"
+NAMESPACE = """\
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: gpusteward
+  labels:
+    app.kubernetes.io/name: gpusteward
+    # The agent needs hostPID and hostPath mounts.
+    pod-security.kubernetes.io/enforce: privileged
+"""
+HELM_ONLY = re.compile(
+    r"^ *(app\.kubernetes\.io/(instance|managed-by)|helm\.sh/[a-z-]+):.*\n"
+    r"|^# Source: .*\n|^ +# Written by .*\n|(?<=,)app\.kubernetes\.io/instance=gpusteward,",
+    re.MULTILINE,
+)
+EMPTY_ANNOTATIONS = re.compile(r"^  annotations:\n(?! {4})", re.MULTILINE)
+
+
+def render(helm: Path) -> dict[str, str]:
+    """The text of each manifest by its name."""
+    command = [helm, "template", "gpusteward", CHART, "--namespace", "gpusteward", "--values", VALUES, "--skip-tests"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    parts: dict[str, list[str]] = {name: [] for name in HEADERS}
+    parts["agent"].append(NAMESPACE)
+    for document in re.split(r"^---\n", text, flags=re.MULTILINE)[1:]:
+        parts[_find_component(document)].append(_strip(document))
+    return {f"{name}.yaml": HEADERS[name] + RENDERED + "---\n".join(parts[name]) for name in HEADERS if parts[name]}
+
+
+def _find_component(document: str) -> str:
+    found = re.search(r"^    app\.kubernetes\.io/component: (\S+)$", document, re.MULTILINE)
+    assert found, document
+    return found[1]
+
+
+def _strip(document: str) -> str:
+    return EMPTY_ANNOTATIONS.sub("", HELM_ONLY.sub("", document)).strip() + "\n"
+
+
+def main() -> None:
+    """Write every manifest."""
+    root = CHART.parents[2]
+    folder = subprocess.run([root / ".ci/helm"], capture_output=True, text=True, check=True).stdout.strip()
+    for name, text in render(Path(folder) / "helm").items():
+        (MANIFESTS / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

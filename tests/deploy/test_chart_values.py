@@ -1,0 +1,287 @@
+"""Values of the chart and settings of the code cannot drift apart, and values that cannot work are refused."""
+
+import argparse
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deploy.chart.generate import SECRETS
+from deploy.chart.value_comments import read_values, walk
+from gpusteward import __version__
+from gpusteward.agent.settings.table import SETTINGS, read_settings
+from gpusteward.analyzer.settings.effective import KNOWN
+from gpusteward.analyzer.settings.file import SettingsFile
+from gpusteward.analyzer.settings.flags import add_settings_flags, flags_from
+from gpusteward.analyzer.settings.layers import variable_of
+from gpusteward.analyzer.sources.owners.owner_kinds import OWNER_KINDS
+from gpusteward.analyzer.sources.owners.owner_resolver import plural_of
+from tests.deploy.conftest import VALUE_SETS
+from tests.deploy.helm import CHART, ROOT, Helm, HelmError
+
+Json = dict[str, Any]
+ABOUT = yaml.safe_load((CHART / "Chart.yaml").read_text())
+NOT_SETTINGS = {"NODE_NAME", "POD_NAMESPACE", "POD_NAME", "POD_IP"}
+
+
+def find_containers(objects: list[Json], name: str) -> Iterator[Json]:
+    for item in objects:
+        if item["kind"] in ("DaemonSet", "Deployment"):
+            for container in item["spec"]["template"]["spec"]["containers"]:
+                if container["name"] == name:
+                    yield container
+
+
+def test_the_chart_has_the_version_of_the_package(rendered: dict[str, list[Json]]):
+    assert ABOUT["version"] == ABOUT["appVersion"] == __version__
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == __version__
+    images = [
+        container["image"] for name in ("agent", "analyzer") for container in find_containers(rendered["default"], name)
+    ]
+    assert images == [f"gpusteward-agent:{__version__}", f"gpusteward-analyzer:{__version__}"]
+    listed = yaml.safe_load(ABOUT["annotations"]["artifacthub.io/images"])
+    assert [each["image"] for each in listed] == images
+
+
+@pytest.mark.parametrize("name", VALUE_SETS)
+def test_the_agent_accepts_its_flags_and_variables(name: str, rendered: dict[str, list[Json]]):
+    for container in find_containers(rendered[name], "agent"):
+        command, *flags = container["args"]
+        assert command == "agent"
+        given = {each["name"]: each.get("value", "x") for each in container["env"]}
+        settings = read_settings(flags, given)
+        assert settings.address[1] == container["ports"][0]["containerPort"]
+        known = {variable for setting in SETTINGS for variable in setting.environment}
+        assert {name for name in given if not name.startswith("NVIDIA_")} <= known | NOT_SETTINGS
+        check_paths(container, (settings.ratio_file, settings.collectors, settings.web_config_file))
+
+
+def check_paths(container: Json, paths: tuple[Path | None, ...]) -> None:
+    """Files that flags name are inside of a mounted folder."""
+    mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
+    assert all(path is None or str(path.parent) in mounts for path in paths)
+
+
+@pytest.mark.parametrize("name", VALUE_SETS)
+def test_the_analyzer_accepts_its_flags_settings_and_variables(
+    name: str, rendered: dict[str, list[Json]], tmp_path: Path
+):
+    config = [each for each in rendered[name] if each["kind"] == "ConfigMap" and "config.yaml" in each["data"]]
+    for container in find_containers(rendered[name], "analyzer"):
+        (tmp_path / "config.yaml").write_text(config[0]["data"]["config.yaml"] if config else "")
+        parser = argparse.ArgumentParser()
+        add_settings_flags(parser)
+        flags = replace(flags_from(parser.parse_args(container["args"][1:])), config=tmp_path / "config.yaml")
+        file = SettingsFile(flags, {}, directory=tmp_path)
+        assert file.settings.server.listen == ("", container["ports"][0]["containerPort"])
+        assert str(file.settings.ledger.directory) in [mount["mountPath"] for mount in container["volumeMounts"]]
+        variables = {each["name"] for each in container["env"]} - NOT_SETTINGS
+        assert variables <= {variable_of(path) for path in KNOWN}
+        check_paths(container, (file.settings.server.tokens_file,))
+
+
+def test_every_secret_setting_can_come_from_one_existing_secret(rendered: dict[str, list[Json]]):
+    (container,) = find_containers(rendered["secrets"], "analyzer")
+    refs = {each["name"]: each["valueFrom"]["secretKeyRef"] for each in container["env"] if "GPUSTEWARD" in each["name"]
+            and "valueFrom" in each}  # fmt: skip
+    assert set(refs) == {variable_of(path) for path in SECRETS}
+    assert refs.pop("GPUSTEWARD_AI__API_KEY") == {"name": "openai", "key": "api-key"}
+    assert refs.pop("GPUSTEWARD_CONTROL__SECRET") == {"name": "gpusteward-analyzer", "key": "control.secret"}
+    assert all(ref["name"] == "gpusteward-settings" and ref["optional"] for ref in refs.values())
+    assert all(refs[variable_of(path)]["key"] == path for path in SECRETS if variable_of(path) in refs)
+
+
+def test_every_setting_of_the_analyzer_is_a_value(helm: Helm):
+    """Also those whose section the defaults do not name: `analyzer.config` takes them all, and no others."""
+    schema = yaml.safe_load((CHART / "values.schema.json").read_text())["properties"]["analyzer"]["properties"][
+        "config"
+    ]
+    assert set(list_leaves(schema)) == set(KNOWN)
+
+
+def list_leaves(schema: Json, prefix: str = "") -> Iterator[str]:
+    for key, part in schema["properties"].items():
+        if "properties" in part:
+            yield from list_leaves(part, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"
+
+
+def test_every_value_is_used_by_a_template():
+    templates = "".join(path.read_text() for path in CHART.glob("templates/**/*") if path.is_file())
+    unused = [
+        path for path, value in walk(read_values())
+        if not value.children and not re.search(rf"[.\"]{re.escape(value.key)}\b", templates)
+    ]  # fmt: skip
+    within = ("Probe.", "rollingUpdate.", "prometheusRule.")  # handed over as a whole, and switches named as files
+    assert [path for path in unused if not any(part in path for part in within)] == []
+
+
+def test_every_file_of_rules_can_be_switched_off():
+    switches = {key for key, value in read_values()["prometheusRule"].children.items() if value.default is True}
+    assert {path.stem for path in CHART.glob("files/rules/*.yaml")} == switches
+
+
+def test_the_larger_role_patches_known_kinds_and_deletes_nothing():
+    rules = yaml.safe_load((CHART / "files/rbac/enforce.yaml").read_text())
+    owners = {(group, plural_of(kind)) for group, kinds in OWNER_KINDS.items() for kind in kinds}
+    others = {("kueue.x-k8s.io", "workloads"), ("keda.sh", "scaledobjects"), ("", "pods"), ("", "events")}
+    patched = {
+        (group, resource)
+        for rule in rules
+        if "patch" in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    assert patched - owners == others
+    verbs = {verb for rule in rules for verb in rule["verbs"]}
+    assert verbs == {"get", "list", "watch", "patch", "create"}
+    text = yaml.safe_dump(rules)
+    assert "*" not in text
+    assert "secrets" not in text
+
+
+def test_observe_is_the_default_and_may_only_read(rendered: dict[str, list[Json]]):
+    for name, objects in rendered.items():
+        verbs = {
+            verb
+            for each in objects
+            if each["kind"] in ("Role", "ClusterRole")
+            for rule in each["rules"]
+            for verb in rule["verbs"]
+        }
+        assert (verbs <= {"get", "list", "watch"}) is (name != "enforce")
+
+
+REFUSED = {
+    "replicas without PostgreSQL": (
+        {"analyzer": {"replicas": 2}},
+        "- analyzer.replicas: 2 replicas cannot share an SQLite file. Set analyzer.postgresql.url or "
+        "analyzer.postgresql.existingSecret.name, or use one replica.",
+    ),
+    "nothing to read": (
+        {"agent": {"enabled": False}},
+        "- agent.enabled: without agents the analyzer has nothing to read.",
+    ),
+    "nothing to install": (
+        {"agent": {"enabled": False}, "analyzer": {"enabled": False}},
+        "- agent.enabled, analyzer.enabled: both are false, so nothing would be installed.",
+    ),
+    "an address without a scheme": (
+        {"prometheus": {"url": "prometheus:9090"}},
+        '- prometheus.url: "prometheus:9090" is not an address. Write it with its scheme',
+    ),
+    "a secret in a ConfigMap": (
+        {"analyzer": {"config": {"ai": {"api_key": "sk-1"}}}},
+        "- analyzer.config.ai.api_key: this is a secret, and everybody who may read ConfigMaps would see it.",
+    ),
+    "a setting of the chart": (
+        {"analyzer": {"config": {"server": {"address": ":80"}}}},
+        "- analyzer.config.server.address: this setting belongs to the chart.",
+    ),
+    "a budget that blocks drains": (
+        {"analyzer": {"podDisruptionBudget": {"enabled": True}}},
+        "- analyzer.podDisruptionBudget.enabled: with one replica the budget would block every drain of its node.",
+    ),
+    "HTTPS without a certificate": (
+        {"agent": {"tlsServerConfig": {"enabled": True}}},
+        "- agent.tlsServerConfig.existingSecret: HTTPS needs a certificate.",
+    ),
+    "certificates that probes do not have": (
+        {
+            "agent": {
+                "tlsServerConfig": {"enabled": True, "existingSecret": "x", "clientAuthType": "RequireAnyClientCert"}
+            }
+        },
+        "- agent.tlsServerConfig.clientAuthType: probes of the kubelet have no certificate",
+    ),
+    "a password that the analyzer does not have": (
+        {"agent": {"basicAuth": {"users": {"prometheus": "secret"}}}},
+        "- agent.basicAuth.users: the analyzer scrapes the agents itself and has no password.",
+    ),
+    "a tag as a digest": (
+        {"agent": {"image": {"digest": "v1"}}},
+        '- image.digest: "v1" is not a digest.',
+    ),
+    "a short token": (
+        {"analyzer": {"tokens": {"viewer": "short"}}},
+        "- analyzer.tokens.viewer: a token of 5 characters can be guessed.",
+    ),
+    "two ways to scrape": (
+        {"scrapeAnnotations": {"enabled": True}, "serviceMonitor": {"enabled": True}},
+        "- scrapeAnnotations.enabled: with ServiceMonitors too every agent could be scraped twice",
+    ),
+    "a route without a Gateway": (
+        {"analyzer": {"httpRoute": {"enabled": True}}},
+        "- analyzer.httpRoute.parentRefs: a route needs a Gateway.",
+    ),
+    "everything shown to everybody": (
+        {
+            "analyzer": {
+                "ingress": {"enabled": True, "hosts": ["x"]},
+                "config": {"server": {"anonymous_reads": "always"}},
+            }
+        },
+        '- analyzer.config.server.anonymous_reads: "always" behind an Ingress or a route would show every workload',
+    ),
+    "not a hostengine": ({"agent": {"dcgmHostengine": "5555"}}, '- agent.dcgmHostengine: "5555" is not an address.'),
+    "not a duration": ({"serviceMonitor": {"interval": "15"}}, '- serviceMonitor.interval: "15" is not a duration.'),
+    "not a size": (
+        {"analyzer": {"persistence": {"size": "5 GB"}}},
+        '- analyzer.persistence.size: "5 GB" is not a size.',
+    ),
+    "not PostgreSQL": (
+        {"analyzer": {"postgresql": {"url": "mysql://db"}}},
+        "- analyzer.postgresql.url: this is not an address of PostgreSQL.",
+    ),
+    "an unknown value": ({"agents": {}}, "Additional property agents is not allowed"),
+    "an unknown value below": ({"agent": {"nodeselector": {}}}, "Additional property nodeselector is not allowed"),
+    "an unknown setting": (
+        {"analyzer": {"config": {"thresholds": {"idel": 5}}}},
+        "Additional property idel is not allowed",
+    ),
+    "an unknown secret": (
+        {"analyzer": {"secretKeyRefs": {"ai.key": {"name": "a", "key": "b"}}}},
+        "Additional property ai.key is not allowed",
+    ),
+    "a wrong choice": (
+        {"rbac": {"mode": "write"}},
+        'rbac.mode must be one of the following: "observe", "enforce"',
+    ),
+    "a wrong type": (
+        {"agent": {"enabled": "yes"}},
+        "agent.enabled: Invalid type. Expected: boolean, given: string",
+    ),
+    "a label that is not text": (
+        {"agent": {"nodeSelector": {"gpu": True}}},
+        "agent.nodeSelector.gpu: Invalid type. Expected: string, given: boolean",
+    ),
+    "a setting out of bounds": (
+        {"analyzer": {"config": {"thresholds": {"idle": 200}}}},
+        "analyzer.config.thresholds.idle: Must be less than or equal to 100",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_values_that_cannot_work_are_refused_in_plain_words(case: str, helm: Helm):
+    values, text = REFUSED[case]
+    with pytest.raises(HelmError) as refused:
+        helm.template(CHART, values)
+    assert text in re.sub(r"\s+", " ", str(refused.value))
+
+
+def test_all_mistakes_are_reported_at_once(helm: Helm):
+    with pytest.raises(HelmError, match=r"These values cannot work:\n- [^\n]+\n- "):
+        helm.template(CHART, {"prometheus": {"url": "x"}, "analyzer": {"replicas": 2}})
+
+
+def test_a_refused_password_is_not_repeated(helm: Helm):
+    with pytest.raises(HelmError) as refused:
+        helm.template(CHART, {"analyzer": {"postgresql": {"url": "mysql://me:hunter2@db"}}})
+    assert "hunter2" not in str(refused.value)
