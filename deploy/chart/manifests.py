@@ -27,7 +27,7 @@ HEADERS: Mapping[str, str] = {
 # It reads Prometheus and the owners of pods, and writes only its ledger, in its own volume. Set prometheus.url below
 # before you apply it; if it is empty, the analyzer finds and scrapes the agents itself. The namespace is created by
 # deploy/manifests/agent.yaml. Secrets such as an API key are read from a Secret gpusteward-settings, whose keys are
-# settings: ai.api_key, notify.channels, ledger.url. The last object needs the Prometheus Operator, and a viewer's token.
+# settings: ai.api_key, notify.channels, ledger.url. The last object needs the Prometheus Operator and a viewer's token.
 """,
     "rules": """\
 # Recording rules and alerts for the Prometheus Operator:   kubectl apply -f deploy/manifests/rules.yaml
@@ -58,7 +58,7 @@ EMPTY_ANNOTATIONS = re.compile(r"^  annotations:\n(?! {4})", re.MULTILINE)
 def render(helm: Path) -> dict[str, str]:
     """The text of each manifest by its name."""
     command = [helm, "template", "gpusteward", CHART, "--namespace", "gpusteward", "--values", VALUES, "--skip-tests"]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603
     parts: dict[str, list[str]] = {name: [] for name in HEADERS}
     parts["agent"].append(NAMESPACE)
     for document in re.split(r"^---\n", text, flags=re.MULTILINE)[1:]:
@@ -79,7 +79,7 @@ def _strip(document: str) -> str:
 def main() -> None:
     """Write every manifest."""
     root = CHART.parents[2]
-    folder = subprocess.run([root / ".ci/helm"], capture_output=True, text=True, check=True).stdout.strip()
+    folder = subprocess.run([root / ".ci/helm"], capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603
     for name, text in render(Path(folder) / "helm").items():
         (MANIFESTS / name).write_text(text, encoding="utf-8")
 
