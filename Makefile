@@ -1,6 +1,6 @@
 # gpusteward: `make demo` shows it, `make test` proves it. Both set up everything they need by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help sbom demo test test-fast test-engines test-kubelet check bench ci components components-engines lock docs chart dashboards manifests golden clean
+.PHONY: help sbom demo test test-fast test-engines test-kubelet check bench bench-autoscaling ci components components-engines lock docs chart dashboards manifests golden clean
 
 # `python3` may be an older one; where there is a python3.11 it is the one all this is tested with.
 PYTHON ?= $(or $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null),python3)
@@ -40,6 +40,9 @@ bench: .venv/ready ## measure; results with their commands go to bench/results/
 	$(BIN)/python -m bench.ledger
 	$(BIN)/python -m bench.demo
 	$(BIN)/python -m bench.rehearsal
+
+bench-autoscaling: .venv/ready ## autoscaling on GPU use, end to end; needs components; writes bench/results/autoscaling.md
+	GPUSTEWARD_NO_SKIP=1 GPUSTEWARD_WRITE_RESULTS=1 $(BIN)/python -m pytest -q tests/deploy/test_autoscaling.py
 
 ci: components check ## what CI runs: real components installed, a skip is a failure
 	GPUSTEWARD_NO_SKIP=1 $(PYTEST)
