@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from gpusteward.cli.api.client import Client, make_client
 from gpusteward.cli.api.errors import Peer
+from gpusteward.cli.entry_point import NAME, is_plugin, name_program
 from gpusteward.cli.language import FLAG as LANGUAGE_FLAG
 from gpusteward.cli.language import find_error_language, find_language
 from gpusteward.core.did_you_mean import make_suggestion
@@ -43,7 +44,7 @@ class FlagParser(argparse.ArgumentParser):
 
     def __init__(self, *, prog: str, description: str, epilog: str | None = None) -> None:
         super().__init__(
-            prog=prog,
+            prog=prog.replace(NAME, name_program(), 1),
             description=description,
             epilog=epilog,
             allow_abbrev=False,
@@ -73,6 +74,8 @@ class FlagParser(argparse.ArgumentParser):
             raise _explain(error) from None
         if unknown:
             raise self._explain_unknown(unknown[0].partition("=")[0])
+        if getattr(namespace, "all_namespaces", False):
+            namespace.namespace = self.get_default("namespace")
         return namespace
 
     def _explain_unknown(self, word: str) -> ConfigurationError:
@@ -114,8 +117,14 @@ def add_namespace_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def add_server_flags(parser: argparse.ArgumentParser) -> None:
+    """Those of the analyzer; for a plugin of kubectl, those of the kubeconfig."""
     about = f"address of the analyzer (default {SERVER}) [{SERVER_VARIABLE}]"
-    parser.add_argument("--server", metavar="URL", help=about)
+    if is_plugin():
+        from gpusteward.cli.kubectl.flags import add_cluster_access_flags
+
+        add_cluster_access_flags(parser)
+    else:
+        parser.add_argument("--server", metavar="URL", help=about)
     parser.add_argument(
         "--token-file", metavar="PATH", help=f"file with the bearer token [{TOKEN_VARIABLE}: the token itself]"
     )
@@ -123,17 +132,23 @@ def add_server_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_agent_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--agent", metavar="URL", help=f"address of the agent (default {AGENT}) [{AGENT_VARIABLE}]")
+    """Not for a plugin of kubectl: agents are reached through the analyzer there."""
+    about = f"address of the agent (default {AGENT}) [{AGENT_VARIABLE}]"
+    if is_plugin():
+        parser.set_defaults(agent=None)
+        return
+    parser.add_argument("--agent", metavar="URL", help=about)
     _add_connection_flags(parser)
 
 
 def _add_connection_flags(parser: argparse.ArgumentParser) -> None:
     if "--timeout" not in parser._option_string_actions:
-        parser.add_argument(
-            "--ca-file",
-            metavar="PATH",
-            help=f"file with the CA certificates to trust for https [{CA_VARIABLE}]",
-        )
+        if not is_plugin():
+            parser.add_argument(
+                "--ca-file",
+                metavar="PATH",
+                help=f"file with the CA certificates to trust for https [{CA_VARIABLE}]",
+            )
         parser.add_argument(
             "--timeout", type=read_seconds, default=10.0, metavar="SECONDS", help="timeout of a request (default 10)"
         )
@@ -174,9 +189,14 @@ def language_of(options: argparse.Namespace, environ: Mapping[str, str] = os.env
 
 
 def make_analyzer_client(options: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> Client:
-    """A client of the analyzer that flags and environment name. Raises ConfigurationError."""
-    url = options.server or environ.get(SERVER_VARIABLE) or SERVER
+    """A client of the analyzer that flags and environment name. Raises ConfigurationError, as a plugin SourceError."""
     token, origin = _find_token(options.token_file, environ)
+    if is_plugin():
+        from gpusteward.cli.kubectl.flags import make_cluster_client
+
+        language = language_of(options, environ)
+        return make_cluster_client(options, token=token, token_origin=origin, language=language, environ=environ)
+    url = options.server or environ.get(SERVER_VARIABLE) or SERVER
     return make_client(
         Peer.ANALYZER,
         url,

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import NamedTuple
 
 from gpusteward import __version__
+from gpusteward.cli.entry_point import PLUGIN_COMMANDS, is_plugin, name_program
 from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_PIPE, EXIT_USAGE
 from gpusteward.cli.language import find_error_language
 from gpusteward.core.did_you_mean import make_suggestion
@@ -64,11 +65,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    word = arguments[0] if arguments else ""
-    if word in COMMANDS:
+    word, commands = arguments[0] if arguments else "", list_commands()
+    if word in commands:
         return run_command(word, arguments[1:])
     if word in ("--version", "-V", "version"):
-        print(f"gpusteward {__version__}")
+        print(f"{name_program()} {__version__}")
         return EXIT_OK
     if word in ("--help", "-h"):
         print(describe_commands(find_error_language(arguments, os.environ)))
@@ -77,8 +78,14 @@ def _dispatch(arguments: list[str]) -> int:
         print(describe_commands(find_error_language(arguments, os.environ)), file=sys.stderr)
         return EXIT_USAGE
     unknown = messages.UNKNOWN_FLAG if word.startswith("-") else messages.UNKNOWN_COMMAND
-    suggestion = make_suggestion(word, [*COMMANDS, "--help", "--version"])
-    raise ConfigurationError(unknown, word=word, suggestion=suggestion or messages.SEE_COMMANDS)
+    suggestion = make_suggestion(word, [*commands, "--help", "--version"])
+    see_commands = messages.SEE_COMMANDS.fill(program=name_program())
+    raise ConfigurationError(unknown, word=word, suggestion=suggestion or see_commands)
+
+
+def list_commands() -> Mapping[str, Command]:
+    """Those of the program that was started."""
+    return {name: COMMANDS[name] for name in PLUGIN_COMMANDS} if is_plugin() else COMMANDS
 
 
 def run_command(name: str, arguments: Sequence[str]) -> int:
@@ -88,8 +95,9 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
 
 def describe_commands(language: Language) -> str:
     """What `gpusteward --help` prints."""
-    usage, about, commands, more = (message.text(language) for message in help_texts.HEAD)
-    lines = [f"  {name:<10} {translate_help(command.about, language)}" for name, command in COMMANDS.items()]
+    program = name_program()
+    usage, about, commands, more = (message.text(language, program=program) for message in help_texts.HEAD)
+    lines = [f"  {name:<10} {translate_help(command.about, language)}" for name, command in list_commands().items()]
     return "\n".join([usage, "", about, "", commands, *lines, "", more])
 
 

@@ -113,9 +113,10 @@ class Connection(HTTPConnection):
 
 
 def open_connection(
-    url: HttpUrl, *, tls: ssl.SSLContext | None, proxy: HttpUrl | None, timeout_seconds: float
+    url: HttpUrl, *, tls: ssl.SSLContext | None, proxy: HttpUrl | None, timeout_seconds: float, server_name: str = ""
 ) -> Connection:
-    """Raises ConnectError, ConnectTimeoutError, TlsError."""
+    """`server_name`: that of the certificate, if it is not the host. Raises ConnectError, ConnectTimeoutError,
+    TlsError."""
     near = proxy or url
     deadline = time.monotonic() + timeout_seconds
     with _translate_errors(timeout_seconds), contextlib.ExitStack() as on_error:
@@ -126,7 +127,7 @@ def open_connection(
             _open_tunnel(TimedSocket(sock, deadline), url, proxy)
         if tls is not None and url.is_tls:
             sock.settimeout(max(deadline - time.monotonic(), 0.001))
-            sock = tls.wrap_socket(sock, server_hostname=url.host)
+            sock = tls.wrap_socket(sock, server_hostname=server_name or url.host)
             on_error.callback(sock.close)
         on_error.pop_all()
         return Connection(url, TimedSocket(sock, deadline))

@@ -72,6 +72,11 @@ NEEDS_ALL_NAMESPACES = Message(
     "your role shows some namespaces only, and this covers the whole site",
     "您的角色只能查看部分命名空间，而此内容涉及整个站点",
 )
+WHICH_CLUSTER = Message(
+    "your service account shows one namespace, but there are several clusters and kubernetes.cluster does not name its"
+    " own",
+    "您的服务账号只能查看一个命名空间，但存在多个集群，且 kubernetes.cluster 未指明该账号所在的集群",
+)
 NO_KEYS = Message(
     "the keys of the sign-in provider cannot be read at the moment; see the log of the analyzer",
     "暂时无法读取登录服务的公钥；详情见 analyzer 的日志",

@@ -39,6 +39,7 @@ CHECK_NETWORK_POLICY = Message("check the network policies of this pod", "请检
 # Error responses
 
 ERROR_STATUS = Message("{peer} at {url} responded {status}: {reason}", "{url} 上的 {peer} 返回 {status}：{reason}")
+VERBATIM = Message("{text}", "{text}")
 NO_REASON = Message("no reason given", "未说明原因")
 NOT_FOUND = Message(
     "{url} responded 404; check that it is the address of {peer} and that its version is not older than this command",
@@ -72,7 +73,7 @@ MISSING_LIBRARY = Message(
 )
 UNKNOWN_COMMAND = Message("unknown command {word!r}{suggestion}", "未知命令 {word!r}{suggestion}")
 UNKNOWN_FLAG = Message("unknown flag {word!r}{suggestion}", "未知参数 {word!r}{suggestion}")
-SEE_COMMANDS = Message("; gpusteward --help lists the commands", "；用 gpusteward --help 查看所有命令")
+SEE_COMMANDS = Message("; {program} --help lists the commands", "；用 {program} --help 查看所有命令")
 SEE_FLAGS = Message("; --help lists all flags", "；用 --help 查看所有参数")
 UNEXPECTED_ARGUMENT = Message(
     "unexpected argument {word!r}; --help shows the usage", "多余的参数 {word!r}；用 --help 查看用法"

@@ -6,15 +6,15 @@ from gpusteward.core.messages import Language, Message
 
 USAGE = Message("usage: ", "用法：")
 HEAD = (
-    Message("usage: gpusteward COMMAND [flags]", "用法：gpusteward COMMAND [flags]"),
+    Message("usage: {program} COMMAND [flags]", "用法：{program} COMMAND [flags]"),
     Message(
         "Shows who holds each GPU of a Kubernetes cluster, how well it is used, and what idle GPUs cost.",
         "显示 Kubernetes 集群中每张 GPU 由谁占用、利用得如何，以及空闲 GPU 的费用。",
     ),
     Message("commands:", "命令："),
     Message(
-        "gpusteward help COMMAND describes a command; gpusteward --version prints the version.",
-        "gpusteward help COMMAND 查看某个命令的说明；gpusteward --version 打印版本。",
+        "{program} help COMMAND describes a command; {program} --version prints the version.",
+        "{program} help COMMAND 查看某个命令的说明；{program} --version 打印版本。",
     ),
 )
 COMMANDS = (

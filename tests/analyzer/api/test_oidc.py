@@ -217,14 +217,14 @@ def test_keys_are_read_again_after_a_while_and_kept_while_the_provider_is_down()
     clock, answers = Clock(), [[key("a")]]
     reads = 0
 
-    def read(_: OidcSettings) -> list[SigningKey]:
+    def read() -> list[SigningKey]:
         nonlocal reads
         reads += 1
         if not answers:
             raise KeysUnavailableError("down")
         return answers[-1]
 
-    keys = SigningKeys(OidcSettings(), read=read, clock=clock)
+    keys = SigningKeys(read, issuer="a", clock=clock)
     assert (find(keys), find(keys), reads) == (key("a"), key("a"), 1)
     assert (find(keys, "b"), reads) == (None, 1)  # a moment ago
     clock.now += RETRY_SECONDS
@@ -243,9 +243,9 @@ def key(name: str) -> SigningKey:
 
 
 def test_a_token_without_a_key_id_needs_the_only_key():
-    keys = SigningKeys(OidcSettings(), read=lambda _: [key("a"), key("b")])
+    keys = SigningKeys(lambda: [key("a"), key("b")], issuer="a")
     assert find(keys, None) is None
-    assert find(SigningKeys(OidcSettings(), read=lambda _: [key("a")]), None) == key("a")
+    assert find(SigningKeys(lambda: [key("a")], issuer="a"), None) == key("a")
 
 
 def jwks(*keys: dict[str, Any]) -> bytes:

@@ -1,9 +1,11 @@
 """Access checks as dependencies of routes: `may_read`, `may_read_all` and `may_operate`.
 
-They find out who sends a request: a bearer token of the settings, a token of an OpenID Connect provider, the header of
-a configured reverse proxy, or a password or certificate of the web config file; and they give the endpoint the
-components that this identity may use. What is local: `http_server/local_clients.py`.
+They find out who sends a request: a bearer token of the settings, a token of an OpenID Connect provider or of a service
+account, the header of a configured reverse proxy, or a password or certificate of the web config file; and they give
+the endpoint the components that this identity may use. What is local: `http_server/local_clients.py`.
 """
+
+from glob import escape
 
 from fastapi import Request
 
@@ -18,13 +20,15 @@ from gpusteward.analyzer.api.http.identities import (
     is_proxy,
     read_proxy_headers,
 )
-from gpusteward.analyzer.api.http.oidc import InvalidTokenError, looks_like_token
+from gpusteward.analyzer.api.http.jwt_tokens import InvalidTokenError, looks_like_token, read_issuer
 from gpusteward.analyzer.api.http.problems import ProblemError
-from gpusteward.analyzer.api.http.roles import Role, parse_bearer
+from gpusteward.analyzer.api.http.roles import Role, parse_bearer, read_authorization
+from gpusteward.analyzer.api.http.service_accounts import ServiceAccount
 from gpusteward.analyzer.api.http.signing_keys import KeysUnavailableError
 from gpusteward.analyzer.api.http.web_access import is_known_client
 from gpusteward.analyzer.api.limited_access import limit_access
 from gpusteward.core.messages import Message
+from gpusteward.core.namespaces import NamespacePattern, VisibleNamespaces
 from gpusteward.http_server.local_clients import is_local_request
 from gpusteward.messages import api_errors
 
@@ -55,7 +59,7 @@ async def may_operate(request: Request) -> None:
     dependencies = await find_service(request)
     identity = await _identify(request, dependencies)
     settings = dependencies.settings
-    if not (settings.roles.are_set or settings.current.auth.rules) and _is_trusted(request, dependencies):
+    if not (settings.roles.are_set or settings.current.auth.is_configured) and _is_trusted(request, dependencies):
         identity = Identity("anonymous", Role.OPERATOR)
     if identity is None:
         raise _unauthorized(api_errors.WRITING_NEEDS_TOKEN)
@@ -75,13 +79,13 @@ async def _grant(request: Request, identity: Identity, dependencies: ApiDependen
 
 async def _identify(request: Request, dependencies: ApiDependencies) -> Identity | None:
     """None without credentials. Raises a problem for unknown credentials, also where none are needed."""
-    header, proxy = request.headers.getlist("authorization"), dependencies.settings.current.auth.proxy
+    header, proxy = read_authorization(request.headers), dependencies.settings.current.auth.proxy
     from_proxy = _is_from_proxy(request, dependencies)
     if proxy.addresses and not from_proxy and has_identity_header(request.headers, proxy):
         _count(request, dependencies, "not_a_proxy")
         raise ProblemError(403, "not-a-proxy", api_errors.NOT_A_PROXY)
     if len(header) > 1:
-        _count(request, dependencies, "invalid_header", "Authorization occurs twice")
+        _count(request, dependencies, "invalid_header", "there is more than one Authorization")
         raise _unauthorized(api_errors.INVALID_IDENTITY)
     bearer = parse_bearer(header[0]) if header else None
     if bearer is not None or (header and not is_known_client(request.scope)):
@@ -92,15 +96,18 @@ async def _identify(request: Request, dependencies: ApiDependencies) -> Identity
 
 
 async def _read_bearer(request: Request, bearer: str | None, dependencies: ApiDependencies) -> Identity:
-    """A token of the settings, or one of the provider."""
-    role, oidc = dependencies.settings.roles.find_role(bearer), dependencies.settings.current.auth.oidc
+    """A token of the settings, of the provider, or of a service account."""
+    role, auth = dependencies.settings.roles.find_role(bearer), dependencies.settings.current.auth
     if role is not None:
         return Identity("token", role)
-    if not (oidc.issuer and bearer and looks_like_token(bearer)):
+    if not ((auth.oidc.issuer or auth.kubernetes.enabled) and bearer and looks_like_token(bearer)):
         _count(request, dependencies, "unknown_token")
         raise _unauthorized(api_errors.UNKNOWN_TOKEN)
     try:
-        person = await dependencies.oidc.verify(bearer, oidc)
+        if auth.kubernetes.enabled and read_issuer(bearer) != auth.oidc.issuer:
+            account = await dependencies.service_accounts.verify(bearer, dependencies.settings.current)
+            return _identify_account(account, dependencies)
+        person = await dependencies.oidc.verify(bearer, auth.oidc)
     except InvalidTokenError as error:
         _count(request, dependencies, "invalid_token", str(error))
         raise _unauthorized(api_errors.UNKNOWN_TOKEN) from None
@@ -108,6 +115,26 @@ async def _read_bearer(request: Request, bearer: str | None, dependencies: ApiDe
         _count(request, dependencies, "no_keys")
         raise ProblemError(503, "no-keys", api_errors.NO_KEYS, headers={"Retry-After": "30"}) from None
     return _give_role(request, person, dependencies, method="oidc")
+
+
+def _identify_account(account: ServiceAccount, dependencies: ApiDependencies) -> Identity:
+    """Raises a 403 problem where it is unknown which of several clusters the account belongs to."""
+    visible = None
+    if not account.sees_all_namespaces:
+        cluster = _find_own_cluster(dependencies)
+        if cluster is None:
+            raise ProblemError(403, "no-role", api_errors.WHICH_CLUSTER)
+        visible = VisibleNamespaces(frozenset({NamespacePattern(account.namespace, escape(cluster))}))
+    return Identity("service-account", account.role, account.user, visible=visible)
+
+
+def _find_own_cluster(dependencies: ApiDependencies) -> str | None:
+    """The name of the API server's cluster in the last result: that of the settings, or the only one; None: unknown."""
+    own, published = dependencies.settings.current.kubernetes.cluster, dependencies.results.published
+    clusters = published.result.verdicts.usage.clusters if published else ()
+    if own in clusters or not clusters:
+        return own if clusters else ""
+    return clusters[0] if len(clusters) == 1 and not own else None
 
 
 def _read_proxy(request: Request, dependencies: ApiDependencies) -> Identity | None:

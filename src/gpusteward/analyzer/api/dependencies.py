@@ -13,6 +13,7 @@ from gpusteward.analyzer.api.http.identities import Identity, Refusals
 from gpusteward.analyzer.api.http.oidc import OidcVerifier
 from gpusteward.analyzer.api.http.problems import ProblemError, not_ready
 from gpusteward.analyzer.api.http.roles import Roles
+from gpusteward.analyzer.api.http.service_accounts import ServiceAccountVerifier
 from gpusteward.analyzer.api.result_store import PublishedResult, ResultStore
 from gpusteward.analyzer.data_health import DataHealth, assess_data
 from gpusteward.analyzer.explain.counters import ModelCounters
@@ -139,6 +140,7 @@ class ApiDependencies:
     clock: Callable[[], float] = time.time
     web: Callable[[], WebConfig] = WebConfig
     oidc: OidcVerifier = field(default_factory=OidcVerifier)
+    service_accounts: ServiceAccountVerifier = field(default_factory=ServiceAccountVerifier)
     refusals: Refusals = field(default_factory=Refusals)
     visible: VisibleNamespaces | None = None  # what the client may see; None: everything
 

@@ -17,7 +17,10 @@ Network = IPv4Network | IPv6Network
 ANYONE = "*"
 _HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
 _PATTERN = re.compile(r"[^\s/\[\]]{1,253}")
-_TAKEN = ("authorization", "cookie", "host", "origin", "forwarded", "via", "x-forwarded-for", "x-forwarded-host")
+_TAKEN = (
+    *("authorization", "x-gpusteward-authorization", "cookie", "host", "origin"),
+    *("forwarded", "via", "x-forwarded-for", "x-forwarded-host"),
+)
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
@@ -147,6 +150,20 @@ class OidcSettings(BaseModel):
         return self
 
 
+class ServiceAccountSettings(BaseModel):
+    """Tokens of the cluster's service accounts, as `kubectl gpusteward` sends them; no rules are needed for them."""
+
+    model_config = SECTION
+
+    enabled: bool = Field(
+        default=False,
+        description="Accept tokens of service accounts. `gpusteward-viewer`, `gpusteward-operator` and "
+        "`gpusteward-admin` in the analyzer's namespace have these roles; `gpusteward-viewer` in another namespace "
+        "sees that namespace.",
+    )
+    audience: str = Field(default="gpusteward", min_length=1, description="Audience that the tokens must be made for.")
+
+
 class AuthRule(BaseModel):
     """People and their role. An unknown key is an error: a misspelled `namespaces` would show all of them."""
 
@@ -182,6 +199,7 @@ class AuthSettings(BaseModel):
 
     proxy: ProxySettings = Field(default_factory=ProxySettings)
     oidc: OidcSettings = Field(default_factory=OidcSettings)
+    kubernetes: ServiceAccountSettings = Field(default_factory=ServiceAccountSettings)
     rules: list[AuthRule] = Field(
         default_factory=list,
         description="A list of rules: `users` and `groups` (one match is enough; user `*`: everybody who signed in), "
@@ -189,6 +207,11 @@ class AuthSettings(BaseModel):
         "patterns such as `vision-*`; default: all). All rules that match count: the highest role, and the namespaces "
         "of all of them. Without a match access is refused.",
     )
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether anybody can sign in."""
+        return bool(self.rules) or self.kubernetes.enabled
 
     @model_validator(mode="after")
     def _check_rules(self) -> Self:

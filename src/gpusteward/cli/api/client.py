@@ -10,13 +10,14 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlencode
 
 from gpusteward import __version__
-from gpusteward.cli.api.errors import Peer, UnreachableError, explain_http_error, explain_status
+from gpusteward.cli.api.errors import Peer, StatusError, UnreachableError, explain_http_error, explain_status
 from gpusteward.cli.output.terminal_text import clean
 from gpusteward.core.errors import ConfigurationError
+from gpusteward.core.messages import Message
 from gpusteward.http.client import HttpClient, Request
 from gpusteward.http.connections import load_tls_context
 from gpusteward.http.credentials import basic_authorization
@@ -39,6 +40,17 @@ class Response:
     date: float | None  # the clock of the server, in unix seconds
 
 
+class ServerAccess(Protocol):
+    """How a server is reached that needs more than a CA file and a token: certificates, a proxy, credentials that are
+    renewed. Both methods raise SourceError and ConfigurationError."""
+
+    peer: Peer  # that is connected to
+
+    def open(self, server: HttpUrl) -> HttpClient: ...
+
+    def make_headers(self) -> Mapping[str, str]: ...
+
+
 @dataclass
 class Client:
     """Sends requests to one server. Safe to use from several threads: they share only cached responses."""
@@ -50,6 +62,8 @@ class Client:
     token_origin: str = ""
     timeout_seconds: float = 10.0
     ca_file: str | None = None
+    access: ServerAccess | None = field(default=None, repr=False)
+    on_unauthorized: Message | None = None  # what to say after a 401, instead of how to set a token
     _cached: OrderedDict[str, tuple[str, bytes]] = field(default_factory=OrderedDict, repr=False)
 
     @property
@@ -69,7 +83,7 @@ class Client:
         if response.status == 304 and cached:
             return self._decode(cached[1])
         if response.status != 200:
-            raise explain_status(self.peer, self.url, response.status, response.body, token_origin=self.token_origin)
+            raise self._explain(response)
         self._cache(target, response)
         return self._decode(response.body)
 
@@ -77,7 +91,7 @@ class Client:
         """The text at a path. Raises UnreachableError, StatusError."""
         response = self.request(f"{path}?{urlencode(query)}" if query else path, headers={"Accept": "*/*"})
         if response.status != 200:
-            raise explain_status(self.peer, self.url, response.status, response.body, token_origin=self.token_origin)
+            raise self._explain(response)
         return response.body.decode("utf-8", "replace")
 
     def request(
@@ -86,17 +100,31 @@ class Client:
         """The response, whatever its status. Raises UnreachableError."""
         sent = {**self._make_headers(), **(headers or {})}
         try:
-            with HttpClient(self.server, tls=self._tls).send(
+            with self._open().send(
                 Request(method, target, body, sent),
                 timeout_seconds=self.timeout_seconds,
                 limit_bytes=MAX_RESPONSE_BYTES,
             ) as response:
                 return Response(response.status, response.headers, response.read(), response.date)
         except HttpError as error:
-            raise explain_http_error(self.peer, self.url, error) from error
+            raise explain_http_error(self.access.peer if self.access else self.peer, self.url, error) from error
+
+    def _explain(self, response: Response) -> StatusError:
+        return explain_status(
+            self.peer,
+            self.url,
+            response.status,
+            response.body,
+            token_origin=self.token_origin,
+            on_unauthorized=self.on_unauthorized,
+        )
+
+    def _open(self) -> HttpClient:
+        return self.access.open(self.server) if self.access else HttpClient(self.server, tls=self._tls)
 
     def _make_headers(self) -> dict[str, str]:
         headers = {"Accept": "application/json", "User-Agent": f"gpusteward/{__version__}", **self.headers}
+        headers |= self.access.make_headers() if self.access else {}
         return headers | {"Authorization": self.authorization} if self.authorization else headers
 
     def _cache(self, target: str, response: Response) -> None:

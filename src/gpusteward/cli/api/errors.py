@@ -16,6 +16,7 @@ from gpusteward.http.errors import (
     TlsError,
 )
 from gpusteward.messages import cli as messages
+from gpusteward.messages import kubectl as kubectl_messages
 
 MAX_DETAIL_BYTES = 65536
 
@@ -27,6 +28,7 @@ class Peer(Enum):
     AGENT = messages.AGENT
     PROMETHEUS = messages.PROMETHEUS
     API_SERVER = messages.API_SERVER
+    CONTEXT_SERVER = kubectl_messages.CONTEXT_SERVER
 
 
 HINTS: Mapping[Peer, Message] = {
@@ -34,6 +36,7 @@ HINTS: Mapping[Peer, Message] = {
     Peer.AGENT: messages.START_AGENT,
     Peer.PROMETHEUS: messages.SET_PROMETHEUS_URL,
     Peer.API_SERVER: messages.CHECK_NETWORK_POLICY,
+    Peer.CONTEXT_SERVER: kubectl_messages.CHECK_CONTEXT,
 }
 
 
@@ -69,10 +72,23 @@ def explain_http_error(peer: Peer, url: str, error: HttpError) -> UnreachableErr
     return UnreachableError(messages.CANNOT_CONNECT, hint=HINTS[peer], peer=peer.value, url=url, reason=reason)
 
 
-def explain_status(peer: Peer, url: str, status: int, body: bytes, *, token_origin: str = "") -> StatusError:
-    """An error response. Its body may contain anything."""
+def explain_status(
+    peer: Peer,
+    url: str,
+    status: int,
+    body: bytes,
+    *,
+    token_origin: str = "",
+    on_unauthorized: Message | None = None,
+) -> StatusError:
+    """An error response. Its body may contain anything. `on_unauthorized`: what to say after a 401."""
     fields = {"peer": peer.value, "url": url, "origin": token_origin}
-    detail = _read_detail(body)
+    problem = _read_problem(body)
+    if problem.get("kind") == "Status":
+        return _explain_kubernetes(status, clean(str(problem.get("message") or "")) or messages.NO_REASON)
+    detail = _read_detail(problem)
+    if status == 401 and on_unauthorized is not None:
+        return StatusError(messages.VERBATIM, status=status, text=on_unauthorized)
     if status == 401 or (status == 403 and peer is Peer.PROMETHEUS):
         return StatusError(_choose_credentials_text(peer, token_origin), status=status, **fields)
     if status == 404 and not detail:
@@ -89,14 +105,27 @@ def _choose_credentials_text(peer: Peer, token_origin: str) -> Message:
     return messages.TOKEN_REJECTED if token_origin else messages.NEEDS_TOKEN
 
 
-def _read_detail(body: bytes) -> str:
-    """The error text of an analyzer (`detail`) or an agent (`error.message`, `error.hint`); empty for other servers."""
+def _explain_kubernetes(status: int, reason: str | Message) -> StatusError:
+    """A Status object: the API server itself responded, also in place of a server behind its proxy."""
+    texts = {
+        401: kubectl_messages.CREDENTIALS_REJECTED,
+        403: kubectl_messages.FORBIDDEN,
+        503: kubectl_messages.NO_READY_POD,
+    }
+    labels = kubectl_messages.ANALYZER_LABELS
+    return StatusError(texts.get(status, kubectl_messages.REFUSED), status=status, reason=reason, labels=labels)
+
+
+def _read_problem(body: bytes) -> Mapping[str, object]:
     try:
         problem = json.loads(body[:MAX_DETAIL_BYTES])
     except (ValueError, RecursionError):
-        return ""
-    if not isinstance(problem, dict):
-        return ""
+        return {}
+    return problem if isinstance(problem, dict) else {}
+
+
+def _read_detail(problem: Mapping[str, object]) -> str:
+    """The error text of an analyzer (`detail`) or an agent (`error.message`, `error.hint`); empty for other servers."""
     error = problem.get("error")
     if isinstance(error, dict):
         return clean("; ".join(str(error[key]) for key in ("message", "hint") if error.get(key)))

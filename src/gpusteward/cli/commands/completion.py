@@ -35,12 +35,12 @@ def run(arguments: Sequence[str]) -> int:
 
 def list_commands() -> list[CommandSpec]:
     """Every command with its flags and values."""
-    from gpusteward.cli.main import COMMANDS
+    from gpusteward.cli import main
 
-    return [_describe(name, command.about, module=command.module) for name, command in COMMANDS.items()]
+    return [describe_command(name, each.about, module=each.module) for name, each in main.list_commands().items()]
 
 
-def _describe(name: str, about: str, *, module: str) -> CommandSpec:
+def describe_command(name: str, about: str, *, module: str) -> CommandSpec:
     """A command whose libraries are not installed has no flags to complete."""
     try:
         parser = _build_parser(name, module)

@@ -7,7 +7,7 @@ from gpusteward.cli.flags import FlagParser, add_language_flag, language_of
 
 
 def build_parser() -> FlagParser:
-    from gpusteward.cli.main import COMMANDS
+    from gpusteward.cli.main import list_commands
 
     parser = FlagParser(
         prog="gpusteward help",
@@ -15,7 +15,9 @@ def build_parser() -> FlagParser:
         epilog=describe_exits("help"),
     )
     add_language_flag(parser)
-    parser.add_argument("command", nargs="?", metavar="COMMAND", choices=sorted(COMMANDS), help="command to describe")
+    parser.add_argument(
+        "command", nargs="?", metavar="COMMAND", choices=sorted(list_commands()), help="command to describe"
+    )
     return parser
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from gpusteward.cli.api.node_processes import list_node_rows
 from gpusteward.cli.api.snapshots import list_holders_without_process, list_processes, read_snapshot
+from gpusteward.cli.entry_point import is_plugin
 from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
 from gpusteward.cli.flags import (
     FlagParser,
@@ -25,6 +26,7 @@ from gpusteward.cli.output.formats import Column, write_rows
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.messages import Language, Message
 from gpusteward.messages import cli as messages
+from gpusteward.messages.kubectl import PS_NEEDS_NODE
 
 KEYS = (
     *("node", "gpu", "gpu_uuid", "model", "pid", "process", "place", "namespace", "pod", "container", "workload"),
@@ -46,7 +48,9 @@ PLACES = {"host": messages.ON_HOST, "unattributed": messages.UNATTRIBUTED}
 def build_parser() -> FlagParser:
     parser = FlagParser(
         prog="gpusteward ps",
-        description="List the processes on a machine's GPUs with their pods, as its agent reports them (--agent), or on"
+        description="List the processes on the GPUs of a node with their pods."
+        if is_plugin()
+        else "List the processes on a machine's GPUs with their pods, as its agent reports them (--agent), or on"
         " a node of the cluster, through the analyzer (--node).",
         epilog=describe_exits("ps"),
     )
@@ -56,7 +60,8 @@ def build_parser() -> FlagParser:
     parser.add_argument(
         "--gpu", "-g", action="append", metavar="GPU", help="only the GPU with this index or UUID; may be repeated"
     )
-    parser.add_argument("--node", metavar="NODE", help="the processes of pods on this node of the cluster (--server)")
+    where = "" if is_plugin() else " (--server)"
+    parser.add_argument("--node", metavar="NODE", help=f"the processes of pods on this node of the cluster{where}")
     add_namespace_flag(parser)
     add_output_flags(parser)
     add_language_flag(parser)
@@ -69,10 +74,7 @@ def run(arguments: Sequence[str]) -> int:
     """Raises ConfigurationError, and SourceError if the agent cannot be reached."""
     options = build_parser().parse(arguments)
     language = language_of(options)
-    if options.node and options.agent:
-        raise ConfigurationError(messages.AGENT_OR_NODE)
-    if not options.node and (options.server or options.token_file):
-        raise ConfigurationError(messages.SERVER_NEEDS_NODE)
+    _check(options)
     listed = _read_node(options) if options.node else _read_agent(options)
     rows = [row for row in listed.rows if _is_wanted(row, options.gpu, options.namespace)]
     rows.sort(key=lambda row: (*_order(row["gpu"]), row.get("pid") or 0))
@@ -83,6 +85,15 @@ def run(arguments: Sequence[str]) -> int:
         row["owner"] = _name_owner(row, language)
     write_rows(rows, listed.columns, keys=KEYS, output=options.output, language=language)
     return EXIT_OK
+
+
+def _check(options: argparse.Namespace) -> None:
+    if is_plugin() and not options.node:
+        raise ConfigurationError(PS_NEEDS_NODE)
+    if options.node and options.agent:
+        raise ConfigurationError(messages.AGENT_OR_NODE)
+    if not options.node and (options.server or options.token_file):
+        raise ConfigurationError(messages.SERVER_NEEDS_NODE)
 
 
 class _Listed(NamedTuple):

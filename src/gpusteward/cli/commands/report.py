@@ -22,6 +22,7 @@ from gpusteward.analyzer.reports.report import (
     find_label,
     parse_time_range,
 )
+from gpusteward.cli.entry_point import is_plugin
 from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
 from gpusteward.cli.extras import require_extra
 from gpusteward.cli.flags import (
@@ -93,6 +94,16 @@ def build_parser() -> FlagParser:
         help="output format (default table); focus: charges with the columns of FOCUS",
     )
     parser.add_argument("--output-file", metavar="PATH", help="write to this file instead of standard output")
+    _add_ledger_flags(parser)
+    add_language_flag(parser)
+    add_server_flags(parser)
+    return parser
+
+
+def _add_ledger_flags(parser: FlagParser) -> None:
+    if is_plugin():
+        parser.set_defaults(ledger=None, config=None)
+        return
     parser.add_argument(
         "--ledger",
         nargs="?",
@@ -101,9 +112,6 @@ def build_parser() -> FlagParser:
         help="read a ledger directly: a SQLite file or a database URL (default: ledger.url of the settings)",
     )
     parser.add_argument("--config", metavar="PATH", help="with --ledger: settings file with ledger.url and prices")
-    add_language_flag(parser)
-    add_server_flags(parser)
-    return parser
 
 
 def run(arguments: Sequence[str]) -> int:

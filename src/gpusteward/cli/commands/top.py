@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpusteward.cli.api.namespaces import check_namespaces
+from gpusteward.cli.entry_point import is_plugin
 from gpusteward.cli.exit_codes import EXIT_OK, describe_exits
 from gpusteward.cli.extras import require_extra
 from gpusteward.cli.flags import (
@@ -50,12 +51,13 @@ INTERNAL_KEYS = frozenset(("key", "at", "order", "namespaces", "workloads_held",
 def build_parser() -> FlagParser:
     parser = FlagParser(
         prog="gpusteward top",
-        description="Watch GPUs, workloads and tenants of a cluster (--server) or of one machine (--agent).",
+        description="Watch GPUs, workloads and tenants of a cluster."
+        if is_plugin()
+        else "Watch GPUs, workloads and tenants of a cluster (--server) or of one machine (--agent).",
         epilog=describe_exits("top") + "\n\nPress ? for the keys.",
     )
-    parser.add_argument(
-        "--view", choices=[view.value for view in View], help="first view (default workloads; with --agent gpus)"
-    )
+    default = "default workloads" if is_plugin() else "default workloads; with --agent gpus"
+    parser.add_argument("--view", choices=[view.value for view in View], help=f"first view ({default})")
     parser.add_argument(
         "--refresh", type=read_seconds, default=5.0, metavar="SECONDS", help="refresh interval (default 5)"
     )
@@ -74,6 +76,9 @@ def build_parser() -> FlagParser:
     add_cluster_flag(parser)
     add_language_flag(parser)
     add_server_flags(parser)
+    if is_plugin():
+        parser.set_defaults(agent=None)
+        return parser
     parser.add_argument(
         "--agent", nargs="?", const="", metavar="URL", help=f"watch one machine: address of its agent (default {AGENT})"
     )

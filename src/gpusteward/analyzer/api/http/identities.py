@@ -20,7 +20,7 @@ log = Log(__name__)
 LOG_SECONDS = 60.0
 LONGEST_NAME = 256
 MOST_GROUPS = 1000
-Method = Literal["anonymous", "token", "proxy", "oidc", "web-config"]
+Method = Literal["anonymous", "token", "proxy", "oidc", "service-account", "web-config"]
 
 
 class InvalidIdentityError(Exception):

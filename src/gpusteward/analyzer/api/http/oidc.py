@@ -1,92 +1,36 @@
-"""Tokens of an OpenID Connect provider as bearer tokens: signature, issuer, audience, times; then user and groups."""
+"""Tokens of an OpenID Connect provider as bearer tokens: the checks of every JWT, then user and groups."""
 
-import base64
-import binascii
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import msgspec
 
 from gpusteward.analyzer.api.http.identities import InvalidIdentityError, Person, check_person
-from gpusteward.analyzer.api.http.signing_keys import SigningKey, SigningKeys
+from gpusteward.analyzer.api.http.jwt_tokens import Claims, InvalidTokenError, decode_claims, find_key
+from gpusteward.analyzer.api.http.signing_keys import SigningKeys, read_keys
 from gpusteward.analyzer.settings.auth import OidcSettings
-
-LONGEST_TOKEN = 16 * 1024
-_TYPES = ("", "jwt", "at+jwt")
-"""Of a token for an application. A logout token of the same provider is of another type."""
-
-Claims = Mapping[str, Any]
-
-
-class InvalidTokenError(Exception):
-    """A token that is not accepted; the text says why, for the log, and contains nothing of the token."""
 
 
 class OidcVerifier:
     """Verifies tokens by the settings in effect. Used on the event loop only."""
 
     def __init__(self) -> None:
+        self._settings: OidcSettings | None = None
         self._keys: SigningKeys | None = None
 
     async def verify(self, token: str, settings: OidcSettings) -> Person:
         """Raises InvalidTokenError, and KeysUnavailableError while the keys cannot be read."""
-        if len(token) > LONGEST_TOKEN:
-            raise InvalidTokenError("the token is too long")
-        keys = self._find_keys(settings)
-        header = _read_header(token)
-        algorithm, key_id = header.get("alg"), header.get("kid")
-        if algorithm not in settings.algorithms:
-            raise InvalidTokenError("its signature is of a kind that auth.oidc.algorithms does not list")
-        if not isinstance(key_id, str | None):
-            raise InvalidTokenError("its key id is not text")
-        key = await keys.find(key_id, str(algorithm))
-        if key is None:
-            raise InvalidTokenError("it is signed with a key that the provider does not publish")
-        return read_person(_decode(token, key, algorithm=str(algorithm), settings=settings), settings)
+        found = await find_key(token, self._find_keys(settings), algorithms=settings.algorithms)
+        claims = decode_claims(
+            token,
+            found,
+            issuer=settings.issuer,
+            audience=settings.audience,
+            leeway_seconds=settings.leeway_seconds,
+        )
+        return read_person(claims, settings)
 
     def _find_keys(self, settings: OidcSettings) -> SigningKeys:
-        if self._keys is None or self._keys.settings != settings:
-            self._keys = SigningKeys(settings)
+        if self._keys is None or self._settings != settings:
+            self._settings, self._keys = settings, SigningKeys(lambda: read_keys(settings), issuer=settings.issuer)
         return self._keys
-
-
-def looks_like_token(bearer: str) -> bool:
-    """Whether it has the three parts of a JWT: a bearer token of the settings that has them is found first."""
-    return bearer.count(".") == 2
-
-
-def _read_header(token: str) -> Claims:
-    """Not verified yet."""
-    text = token.partition(".")[0]
-    try:
-        header = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-    except (binascii.Error, ValueError, RecursionError):
-        header = None
-    if not isinstance(header, dict):
-        raise InvalidTokenError("it is not a JWT")
-    if "crit" in header or "b64" in header:
-        raise InvalidTokenError("it needs an extension that is not supported")
-    if str(header.get("typ", "")).lower().removeprefix("application/") not in _TYPES:
-        raise InvalidTokenError("it is a token of another type")
-    return header
-
-
-def _decode(token: str, key: SigningKey, *, algorithm: str, settings: OidcSettings) -> Claims:
-    import jwt
-
-    try:
-        claims: Claims = jwt.decode(
-            token,
-            key.key,
-            algorithms=[algorithm],
-            audience=settings.audience,
-            issuer=settings.issuer,
-            leeway=settings.leeway_seconds,
-            options={"require": ["exp", "iss", "aud"]},
-        )
-    except jwt.PyJWTError as error:
-        raise InvalidTokenError(type(error).__name__) from None  # its text may repeat a claim
-    return claims
 
 
 def read_person(claims: Claims, settings: OidcSettings) -> Person:

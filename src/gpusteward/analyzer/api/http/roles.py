@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from pydantic import SecretStr
+from starlette.datastructures import Headers
 
 from gpusteward.analyzer.settings.yaml_lines import Written, parse_yaml
 from gpusteward.analyzer.watched_file import WatchedFile
@@ -20,6 +21,10 @@ log = Log(__name__)
 
 SHORTEST_TOKEN = 16
 """Shorter ones can be guessed; `openssl rand -hex 32` generates a good one."""
+
+
+FORWARDED_AUTHORIZATION = "x-gpusteward-authorization"
+"""Read as `Authorization`, which the proxy of a Kubernetes API server removes."""
 
 
 class Role(StrEnum):
@@ -61,6 +66,12 @@ def parse_bearer(authorization: str | None) -> str | None:
     """The token of an `Authorization` header; None for another scheme."""
     scheme, _, token = (authorization or "").strip().partition(" ")
     return token.strip() or None if scheme.lower() == "bearer" else None
+
+
+def read_authorization(headers: Headers) -> list[str]:
+    """The values of `Authorization`, and of the header that stands for it where a proxy removes it: one at most, unless
+    somebody tries to add to the credentials of somebody else."""
+    return [*headers.getlist("authorization"), *headers.getlist(FORWARDED_AUTHORIZATION)]
 
 
 def parse_tokens(text: str, *, where: str) -> dict[str, Role]:

@@ -1,4 +1,4 @@
-"""The public keys of an OpenID Connect provider: read in a thread, kept for an hour, limited in size and number.
+"""The public keys of an issuer of tokens: read in a thread, kept for an hour, limited in size and number.
 
 A token with an unknown key id makes them be read again, at most twice a minute: whoever sends invented key ids cannot
 make the analyzer flood the provider. While the provider cannot be reached, the last keys stay in use for a day.
@@ -53,17 +53,18 @@ class SigningKey:
 
 
 class SigningKeys:
-    """The keys of one provider. Used on the event loop only."""
+    """The keys of one issuer. Used on the event loop only."""
 
     def __init__(
         self,
-        settings: OidcSettings,
+        read: Callable[[], Sequence[SigningKey]],
         *,
-        read: Callable[[OidcSettings], Sequence[SigningKey]] | None = None,
+        issuer: str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.settings = settings
-        self._read = read or read_keys
+        """`read`: called in a thread; raises an exception if the keys cannot be read. `issuer`: for the log."""
+        self._issuer = issuer
+        self._read = read
         self._clock = clock
         self._keys: Sequence[SigningKey] | None = None  # None: never read
         self._read_at = self._tried_at = float("-inf")
@@ -78,7 +79,7 @@ class SigningKeys:
         elif self._age > KEEP_SECONDS:
             self._start()  # without waiting: the keys at hand are still good
         if self._keys is None:
-            raise KeysUnavailableError("the keys of the provider in auth.oidc.issuer cannot be read")
+            raise KeysUnavailableError(f"the keys of {self._issuer} cannot be read")
         return self._choose(key_id, algorithm)
 
     @property
@@ -101,7 +102,7 @@ class SigningKeys:
         """The read that is under way, or a new one; None: the last one was a moment ago."""
         if self._reading is None and self._clock() - self._tried_at >= RETRY_SECONDS:
             self._tried_at = self._clock()
-            self._reading = run_in_thread(lambda: self._read(self.settings))
+            self._reading = run_in_thread(self._read)
             self._reading.add_done_callback(self._finish)
         return self._reading
 
@@ -110,10 +111,10 @@ class SigningKeys:
         if reading.cancelled():
             return
         if error := reading.exception():
-            log.warning("signing_keys_not_read", issuer=self.settings.issuer, reason=error)
+            log.warning("signing_keys_not_read", issuer=self._issuer, reason=error)
             return
         self._keys, self._read_at = reading.result(), self._clock()
-        log.info("signing_keys_read", issuer=self.settings.issuer, keys=len(self._keys))
+        log.info("signing_keys_read", issuer=self._issuer, keys=len(self._keys))
 
 
 def read_keys(settings: OidcSettings) -> list[SigningKey]:

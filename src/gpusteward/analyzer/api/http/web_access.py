@@ -12,7 +12,7 @@ from starlette.types import Scope
 
 from gpusteward.analyzer.api.http.concurrency_limits import ConcurrencyLimit, run_in_thread
 from gpusteward.analyzer.api.http.problems import ProblemError
-from gpusteward.analyzer.api.http.roles import parse_bearer
+from gpusteward.analyzer.api.http.roles import parse_bearer, read_authorization
 from gpusteward.http_server.web_config import WebConfig
 from gpusteward.messages import api_errors
 
@@ -48,7 +48,7 @@ class WebAccess:
             return
         if web.bucket is not None and not web.bucket.take():
             raise ProblemError(429, "rate-limit", api_errors.OVER_RATE_LIMIT)
-        authorization = Headers(scope=scope).get("authorization", "")
+        authorization = next(iter(read_authorization(Headers(scope=scope))), "")
         if web.authentication is None or parse_bearer(authorization) is not None:
             return
         if not await self._has_password(web, authorization):
