@@ -243,10 +243,10 @@ class Cluster:
             return dict(json.load(response))
 
     @contextmanager
-    def another_api_server(self) -> Iterator["ApiServerProcess"]:
-        """A second API server on the same etcd, which the test may end and start again."""
+    def another_api_server(self, *flags: str) -> Iterator["ApiServerProcess"]:
+        """A second API server on the same etcd, which the test may end and start again, with more flags."""
         port = control_plane.API_PORT + 1 + os.getpid() % 20000 + next(self._numbers)
-        server = ApiServerProcess(replace(self, port=port))
+        server = ApiServerProcess(replace(self, port=port), flags)
         try:
             server.start()
             yield server
@@ -261,13 +261,14 @@ class Cluster:
 class ApiServerProcess:
     """An API server of its own for one test. `cluster` is the cluster as seen through it."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, flags: Sequence[str] = ()) -> None:
         self.cluster = cluster
+        self._flags = flags
         self._running = ExitStack()
 
     def start(self) -> None:
         folder, port = self.cluster.folder, self.cluster.port
-        command = control_plane.api_server_command(self.cluster.programs, folder, port)
+        command = [*control_plane.api_server_command(self.cluster.programs, folder, port), *self._flags]
         process = self._running.enter_context(control_plane.run_program(folder, f"apiserver-{port}", command))
         control_plane.wait_until_ready(folder, port, process)
 

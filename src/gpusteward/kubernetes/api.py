@@ -100,7 +100,9 @@ class ApiServer:
             user_agent=user_agent,
         )
 
-    def read_json(self, path: str, kind: type[_T], *, limit_bytes: int | None = None) -> _T:
+    def read_json(
+        self, path: str, kind: type[_T], *, limit_bytes: int | None = None, accept: str = "application/json"
+    ) -> _T:
         """Fetch a path and decode it.
 
         Raises SourceError: ObjectError if only this path cannot be read, GoneError for 410, TooLargeError.
@@ -110,7 +112,7 @@ class ApiServer:
             self._open_client() as client,
             self._translate_errors(path),
             client.send(
-                self._make_request(path), timeout_seconds=self._timeout_seconds, limit_bytes=limit_bytes
+                self._make_request(path, accept), timeout_seconds=self._timeout_seconds, limit_bytes=limit_bytes
             ) as response,
         ):
             self._check_status(path, response)
@@ -149,8 +151,8 @@ class ApiServer:
         with contextlib.closing(HttpClient(self._url, tls=tls)) as client:
             yield client
 
-    def _make_request(self, path: str) -> Request:
-        headers = {"Accept": "application/json", "User-Agent": self._user_agent}
+    def _make_request(self, path: str, accept: str = "application/json") -> Request:
+        headers = {"Accept": accept, "User-Agent": self._user_agent}
         if self._token_file is not None and self._url.is_tls:
             token = self._token_file.read()
             if not is_token(token):

@@ -61,6 +61,8 @@ DESCRIPTIONS = (
         "Watch GPUs, workloads and tenants of a cluster (--server) or of one machine (--agent).",
         "查看集群（--server）或单台机器（--agent）的 GPU、工作负载和租户。",
     ),
+    Message("Watch GPUs, workloads and tenants of a cluster.", "查看集群的 GPU、工作负载和租户。"),
+    Message("List the processes on the GPUs of a node with their pods.", "列出某个节点 GPU 上的进程及其 Pod。"),
     Message(
         "List workloads with idle GPUs, and those that look hung, starved or artificially kept busy.",
         "列出有空闲 GPU 的工作负载，以及疑似卡死、等待数据或人为占用的工作负载。",
@@ -145,6 +147,7 @@ FLAGS = (
     Message(
         "seed of the simulation: each one is another cluster (default 7)", "模拟的种子：每个种子是另一个集群（默认 7）"
     ),
+    Message("first view (default workloads)", "初始视图（默认 workloads）"),
     Message("first view (default workloads; with --agent gpus)", "初始视图（默认 workloads；使用 --agent 时为 gpus）"),
     Message("refresh interval (default 5)", "刷新间隔（默认 5）"),
     Message("print the view once and exit; table without a terminal", "打印一次视图后退出；没有终端时为 table"),
@@ -176,6 +179,16 @@ FLAGS = (
     Message("namespace of the workload", "工作负载的命名空间"),
     Message("also list pods that hold a GPU without a process on it", "同时列出占用 GPU 但没有进程的 Pod"),
     Message("only the GPU with this index or UUID; may be repeated", "只看该编号或 UUID 的 GPU；可重复"),
+    Message("the processes of pods on this node of the cluster", "集群中该节点上 Pod 的进程"),
+    Message("kubeconfig file (default ~/.kube/config) [KUBECONFIG]", "kubeconfig 文件（默认 ~/.kube/config）[KUBECONFIG]"),
+    Message("context of the kubeconfig (default: the current one)", "kubeconfig 中的 context（默认为当前 context）"),
+    Message("user to impersonate", "要模拟的用户"),
+    Message("group to impersonate; needs --as", "要模拟的用户组；需要 --as"),
+    Message(
+        "Service of the analyzer, or its namespace (default: found by its labels) [GPUSTEWARD_ANALYZER]",
+        "analyzer 的 Service 或其命名空间（默认按标签查找）[GPUSTEWARD_ANALYZER]",
+    ),
+    Message("all namespaces that you may see (default)", "您有权查看的全部命名空间（默认）"),
     Message("the processes of pods on this node of the cluster (--server)", "集群（--server）中该节点上 Pod 的进程"),
     Message(
         "address of the agent (default http://127.0.0.1:9400) [GPUSTEWARD_AGENT]",

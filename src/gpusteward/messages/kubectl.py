@@ -112,7 +112,7 @@ NO_ANALYZER_IN = Message(
     "请用 --analyzer NAMESPACE 指定其命名空间",
 )
 SEVERAL_ANALYZERS = Message(
-    "{count} analyzers are installed in this cluster: choose one with --analyzer {names}",
+    "{count} {count:|analyzer is|analyzers are} installed in this cluster: choose one with --analyzer {names}",
     "该集群中安装了 {count} 个 analyzer：请用 --analyzer 选择 {names}",
 )
 NO_PORT = Message("the Service {name} has no port", "Service {name} 没有端口")

@@ -95,7 +95,7 @@ class _ClusterKeys:
         if not is_secure_url(api.url):
             raise KeysUnavailableError("kubernetes.api_url is not an https URL")
         document = api.read_json("/.well-known/openid-configuration", dict[str, Any])
-        keys = parse_keys(bytes(api.read_json("/openid/v1/jwks", msgspec.Raw)))
+        keys = parse_keys(bytes(api.read_json("/openid/v1/jwks", msgspec.Raw, accept="application/jwk-set+json")))
         self.issuer = str(document.get("issuer", ""))
         return keys
 
