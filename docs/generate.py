@@ -11,7 +11,10 @@ from docs.tables import code, make_page, make_table
 from gpusteward.agent.settings.flags import Group, Setting, build_parser
 from gpusteward.agent.settings.table import SETTINGS
 from gpusteward.cli.commands import demo_load, doctor, explain, idle, ps, report, top
+from gpusteward.cli.entry_point import PLUGIN_COMMANDS, PLUGIN_NAME
 from gpusteward.cli.exit_codes import EXITS
+from gpusteward.cli.flags import FlagParser
+from gpusteward.cli.kubectl.flags import add_cluster_access_flags
 from gpusteward.cli.main import COMMANDS
 from gpusteward.core import dcgm, metrics
 from gpusteward.core.dcgm import DcgmField
@@ -174,6 +177,7 @@ def write_cli_page() -> str:
         ),
         "`agent`, `serve`, `up` and `demo` exit with 0 on SIGTERM and Ctrl-C.",
         *_command_sections(),
+        *_plugin_section(),
         "## gpusteward agent",
         str(build_parser(SETTINGS).description),
         "Environment variables and defaults of each flag: [settings](settings.md).",
@@ -201,6 +205,21 @@ def _command_sections() -> Iterable[str]:
         yield f"## {parser.prog}"
         yield str(parser.description)
         yield "\n".join(f"- {code(each.option_strings)}: {each.help}" for each in flags)
+
+
+def _plugin_section() -> Iterable[str]:
+    """The flags in place of those that name a server."""
+    parser = FlagParser(prog="", description="")
+    add_cluster_access_flags(parser)
+    flags = [each for each in parser._actions if each.dest != "help"]
+    names = ", ".join(f"`{name}`" for name in PLUGIN_COMMANDS)
+    yield f"## {PLUGIN_NAME}"
+    yield (
+        f"A plugin of kubectl with the commands {names}, which reach the analyzer through the API server "
+        "([how-to](../how-to/kubectl.md)). In place of `--server`, `--ca-file`, `--agent`, `--ledger` and `--config` "
+        "they have:"
+    )
+    yield "\n".join(f"- {code(each.option_strings)}: {each.help}" for each in flags)
 
 
 def _flag_list(group: Group) -> str:

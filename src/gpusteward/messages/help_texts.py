@@ -180,7 +180,9 @@ FLAGS = (
     Message("also list pods that hold a GPU without a process on it", "同时列出占用 GPU 但没有进程的 Pod"),
     Message("only the GPU with this index or UUID; may be repeated", "只看该编号或 UUID 的 GPU；可重复"),
     Message("the processes of pods on this node of the cluster", "集群中该节点上 Pod 的进程"),
-    Message("kubeconfig file (default ~/.kube/config) [KUBECONFIG]", "kubeconfig 文件（默认 ~/.kube/config）[KUBECONFIG]"),
+    Message(
+        "kubeconfig file (default ~/.kube/config) [KUBECONFIG]", "kubeconfig 文件（默认 ~/.kube/config）[KUBECONFIG]"
+    ),
     Message("context of the kubeconfig (default: the current one)", "kubeconfig 中的 context（默认为当前 context）"),
     Message("user to impersonate", "要模拟的用户"),
     Message("group to impersonate; needs --as", "要模拟的用户组；需要 --as"),
