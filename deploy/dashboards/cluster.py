@@ -4,7 +4,7 @@ from grafana_foundation_sdk.builders.dashboard import Dashboard
 
 from deploy.dashboards import frame
 from deploy.dashboards.panels import ACTIVITY_COLORS, BAD_WHEN_ABOVE_ZERO, bars, chart, distribution, number, share
-from deploy.dashboards.promql import ANY_DEVICE, CLUSTER, busy_per_device, gpus, latest, per_gpu, rate_of
+from deploy.dashboards.promql import ANY_DEVICE, CLUSTER, busy_per_device, gpus, latest, per_gpu
 
 COST_BY = "cluster, namespace, activity, currency"
 COST = "gpusteward_analyzer_namespace_cost_per_hour"
@@ -80,19 +80,17 @@ def _gpus():  # type: ignore[no-untyped-def]
     yield chart(
         "Power by cluster",
         "Power drawn by all boards.",
-        {f"sum by (cluster) ({per_gpu('power_watts', ANY_DEVICE)})": "{{cluster}}"},
+        {f"sum by (cluster) ({per_gpu('power_watts', ANY_DEVICE)})": "power {{cluster}}"},
         unit="watt",
         width=8,
     )
     yield chart(
-        "Energy rate from the counters",
-        "Power from the energy counters: between two samples nothing is missed.",
-        {
-            "sum by (cluster) (max by (cluster, Hostname, hostname, gpu) "
-            f"({rate_of('energy_joules_total', ANY_DEVICE)}))": "{{cluster}}"
-        },
-        unit="watt",
+        "Cost per hour by activity",
+        "Cost of the GPUs that containers hold. Namespaces are not included where a price is unknown.",
+        {f"sum by (activity, currency) ({latest(COST, COST_BY, CLUSTER)})": "{{activity}}"},
         width=8,
+        stacked=True,
+        colors=ACTIVITY_COLORS,
     )
 
 

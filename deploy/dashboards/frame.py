@@ -64,9 +64,9 @@ def add(built: Dashboard, row: str, *panels: Any) -> Dashboard:
 
 
 def link_to(uid: str, **variables: str) -> str:
-    """The address of a dashboard with the time range and these variables; the others that it has are kept."""
+    """The address of a dashboard with these variables; cluster and time range are kept."""
     given = "".join(f"&var-{name}={value}" for name, value in variables.items())
-    return f"/d/{uid}?${{__url_time_range}}&${{datasource:queryparam}}{given}"
+    return f"/d/{uid}?${{__url_time_range}}&${{datasource:queryparam}}&${{cluster:queryparam}}{given}"
 
 
 def _link(title: str, url: str, *, is_outside: bool = False) -> DashboardLink:

@@ -86,7 +86,7 @@ def _data():  # type: ignore[no-untyped-def]
     yield chart(
         "Coverage by cluster",
         "Samples seen / samples expected, by cluster.",
-        {f"max by (cluster) (gpusteward_analyzer_coverage_ratio{{{CLUSTER}}})": "{{cluster}}"},
+        {f"max by (cluster) (gpusteward_analyzer_coverage_ratio{{{CLUSTER}}})": "coverage {{cluster}}"},
         unit="percentunit",
         high=1,
         width=8,

@@ -19,7 +19,6 @@ LINKS = {
         "gpusteward-workload",
         namespace="${__data.fields.namespace}",
         workload="${__data.fields.workload}",
-        cluster="${__data.fields.cluster}",
     ),
     "Web UI": "${web_ui}/ui/",
 }

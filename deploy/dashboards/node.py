@@ -201,7 +201,7 @@ def _mig():  # type: ignore[no-untyped-def]
 
 
 def _shared():  # type: ignore[no-untyped-def]
-    on = "cluster, node, gpu, gpu_instance_id, namespace, pod, container"
+    on = "cluster, node, gpu, uuid, namespace, pod, container"
     allocated = f"max by ({on}) (gpusteward_allocation_info{{{NODE_GPU}, {SHARES}}})"
     for title, description, metric, unit in (
         (
@@ -215,7 +215,7 @@ def _shared():  # type: ignore[no-untyped-def]
         use = f'max by ({on}) ({metric}{{{NODE_GPU}, by="container"}})'
         yield chart(
             title,
-            f"{description} Time-slicing, MPS and HAMi.",
+            f"{description} Time-slicing, MPS, HAMi and fractions.",
             {f"{use} and on ({on}) {allocated}": HOLDER_NAME},
             unit=unit,
             stacked=True,
@@ -223,7 +223,7 @@ def _shared():  # type: ignore[no-untyped-def]
     by = f"{on}, share"
     yield rows(
         "Shared GPUs: holders",
-        "Containers on GPUs that are shared by time-slicing, MPS or HAMi. An empty cell has no limit.",
+        "Containers on GPUs that are shared by time-slicing, MPS, HAMi or fractions. An empty cell has no limit.",
         [
             f"max by ({by}) (gpusteward_allocation_info{{{NODE_GPU}, {SHARES}}})",
             f'max by ({on}) (gpusteward_use_utilization_ratio{{{NODE_GPU}, by="container"}}) and on ({on}) {allocated}',
@@ -261,14 +261,14 @@ def _links():  # type: ignore[no-untyped-def]
         "Sent and received. Hopper and newer, or a DCGM hostengine.",
         {f"{sent} + {received}": GPU_NAME},
         unit="Bps",
-        width=8,
+        width=6,
     )
     yield chart(
         "NVLink traffic",
         "Sent and received, all links.",
         {per_gpu("nvlink_bytes_per_second"): GPU_NAME},
         unit="Bps",
-        width=8,
+        width=6,
     )
     yield chart(
         "PCIe retries and remapped rows",
@@ -278,5 +278,12 @@ def _links():  # type: ignore[no-untyped-def]
             f"max by ({BY_GPU}) ({rate_of('remapped_rows_uncorrectable_total', DEVICE)})": f"rows {GPU_NAME}",
         },
         unit="ops",
-        width=8,
+        width=6,
+    )
+    xids = f"sum by (node, gpu, xid) (increase(gpusteward_gpu_xid_errors_total{{{NODE_GPU}}}[$__rate_interval]))"
+    yield chart(
+        "XID errors (gpusteward agent)",
+        "Errors that the driver reported, by code. The ten most frequent.",
+        {f"topk(10, {xids})": "{{node}} GPU {{gpu}} XID {{xid}}"},
+        width=6,
     )

@@ -10,9 +10,7 @@ BY = "cluster, namespace, activity"
 COST_BY = f"{BY}, currency"
 GPUS, COST = "gpusteward_analyzer_namespace_gpus", "gpusteward_analyzer_namespace_cost_per_hour"
 IDLE = f'{NAMESPACE}, activity="idle"'
-WORKLOADS = {
-    "Workloads": frame.link_to("gpusteward-workload", namespace="${__value.text}", cluster="${__data.fields.cluster}")
-}
+WORKLOADS = {"Workloads": frame.link_to("gpusteward-workload", namespace="${__value.text}")}
 
 
 def build() -> Dashboard:

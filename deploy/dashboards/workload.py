@@ -7,10 +7,8 @@ from deploy.dashboards.panels import GOOD_WHEN_HIGH, Column, chart, number, rows
 from deploy.dashboards.promql import HOLDER, held, latest, used_by_pod
 
 NAME = "{{pod}} on {{node}} GPU {{gpu}}"
-ALLOCATION_BY = (
-    "cluster, namespace, pod, container, node, gpu, gpu_instance_id, mig_profile, share, workload_kind, workload"
-)
-ON_ALLOCATION = "cluster, namespace, pod, container, node, gpu, gpu_instance_id"
+ALLOCATION_BY = "cluster, namespace, pod, container, node, gpu, uuid, mig_profile, share, workload_kind, workload"
+ON_ALLOCATION = "cluster, namespace, pod, container, node, gpu, uuid"
 CORE_BY = "cluster, namespace, pod, gpu_id, hostname"
 SCORE_BY = f"{CORE_BY}, model"
 

@@ -25,6 +25,7 @@ from tests.fakes.model_server import FakeModel
 from tests.fakes.receivers import Receiver
 
 NODES = 9  # the first with MIG, time-slicing, MPS, HAMi, and a Hopper GPU
+STEP_SECONDS = 60
 HISTORY_SECONDS = 840  # a window and the minutes before and after it
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 SELF_METRICS = tuple(
@@ -74,13 +75,20 @@ def dcgm_site(folder: Path) -> Iterator[Site]:
     for number, node in enumerate(nodes):
         options, change = versions[number % len(versions)]
         job = f"dcgm-exporter-{number % len(versions)}"
-        samples += scrape_history([node], times, dialects="dcgm", options=options, change=change, job=job)
+        history = scrape_history([node], times, dialects="dcgm", options=options, change=change, job=job)
+        samples += (_change_target(sample, change) for sample in history)
     with _site(folder, nodes, samples, times, with_agent=False) as site:
         yield site
 
 
+def _change_target(sample: Sample, change: Change) -> Sample:
+    """`up` has the labels of the scraped pod too."""
+    name, labels, value, at = sample
+    return name, change(labels) if name == "up" else labels, value, at
+
+
 def _times() -> list[float]:
-    return scrape_times(HISTORY_SECONDS, at=time.time() + 60)
+    return scrape_times(HISTORY_SECONDS, at=time.time() + 60, step=STEP_SECONDS)
 
 
 def _add_labels(text: str, *, only_missing: bool = False) -> Change:

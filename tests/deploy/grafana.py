@@ -19,12 +19,12 @@ from typing import Any
 Json = dict[str, Any]
 Series = Json
 
-RANGE_SECONDS, STEP_SECONDS = 900, 30
+RANGE_SECONDS, STEP_SECONDS = 900, 60
 BUILT_IN = {
-    "__rate_interval": "2m",
+    "__rate_interval": "4m",
     "__range": f"{RANGE_SECONDS}s",
     "__range_s": str(RANGE_SECONDS),
-    "__interval": "30s",
+    "__interval": "60s",
 }
 _VARIABLE = re.compile(r"\$(\w+)|\$\{(\w+)\}")
 _SPECIAL = re.compile(r"[\\^$*+?.()|\[\]{}/]")

@@ -11,6 +11,8 @@ import pytest
 
 from deploy.dashboards.frame import TITLES
 from deploy.dashboards.generate import FOLDER, render_all
+from gpusteward.core.allocations import Share
+from tests.agent.test_prometheus import DASHBOARD_12239
 from tests.conftest import give_up
 from tests.deploy.dashboard_sites import Site, agent_site, dcgm_site
 from tests.deploy.grafana import Grafana, Json, last_values, list_panels
@@ -217,3 +219,81 @@ def test_every_variable_has_options_and_any_choice_of_them_is_a_valid_query(site
         grafana.choose(**{name: options[take] for name, options in grafana.variables.items() if name != "pod"})
         for panel in list_panels(DASHBOARDS[uid]):
             list(grafana.run(panel))  # an error of Prometheus fails the test
+
+
+def read_number(site: Site, uid: str, title: str, **chosen: list[str]) -> float:
+    """The sum of what a panel shows now."""
+    grafana = open_dashboard(site, uid)
+    grafana.choose(**chosen)
+    (panel,) = [each for each in list_panels(DASHBOARDS[uid]) if each["title"] == title]
+    return sum(last_values(next(grafana.run(panel))[1]))
+
+
+@pytest.mark.parametrize("name", ["site", "plain"])
+def test_the_numbers_are_those_of_the_simulated_nodes_and_of_the_analyzer(name: str, request: pytest.FixtureRequest):
+    site: Site = request.getfixturevalue(name)
+    result = site.result
+    truth = {
+        ("gpusteward-cluster", "GPUs"): site.gpus,
+        ("gpusteward-cluster", "GPUs by model"): site.gpus,
+        ("gpusteward-cluster", "GPUs by activity"): site.gpus,
+        ("gpusteward-node", "GPUs"): site.gpus,
+        ("gpusteward-node", "All GPUs"): site.gpus,
+        ("gpusteward-cluster", "Idle GPUs"): result["idle_gpus"],
+        ("gpusteward-cluster", "Unknown GPUs"): result["unknown_gpus"],
+        ("gpusteward-tenants", "Idle GPUs"): result["idle_gpus"],
+        ("gpusteward-idle", "Idle GPUs"): result["idle_gpus"],
+        ("gpusteward-idle", "Idle workloads"): len(site.workloads),
+        ("gpusteward-idle", "Idle cost per hour"): result["idle_cost_micros_per_hour"] / 1e6,
+        ("gpusteward-tenants", "Idle cost per hour"): result["idle_cost_micros_per_hour"] / 1e6,
+    }
+    shown = {panel: read_number(site, *panel) for panel in truth}
+    assert shown == pytest.approx(truth, abs=1e-4)
+    held = result["active_gpus"] + result["idle_gpus"] + result["unknown_gpus"]
+    assert read_number(site, "gpusteward-tenants", "GPUs held") == pytest.approx(held, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["site", "plain"])
+def test_a_chosen_node_shows_its_own_gpus_only(name: str, request: pytest.FixtureRequest):
+    site: Site = request.getfixturevalue(name)
+    for node in site.nodes:
+        count = len([each for each in node.snapshot(site.at).readings if each.gpu.mig is None])
+        assert read_number(site, "gpusteward-node", "GPUs", node=[node.name]) == count
+        assert read_number(site, "gpusteward-node", "GPUs", node=[node.name], gpu=["0"]) == 1
+
+
+@pytest.mark.parametrize("name", ["site", "plain"])
+def test_the_pod_of_the_exporter_is_not_a_holder(name: str, request: pytest.FixtureRequest):
+    site: Site = request.getfixturevalue(name)
+    grafana = open_dashboard(site, "gpusteward-workload")
+    truth = {each.container.namespace for node in site.nodes for each in node.snapshot(site.at).allocations}
+    assert set(grafana.variables["namespace"]) <= truth
+    for namespace in grafana.variables["namespace"]:
+        grafana.choose(namespace=[namespace])
+        pods = {
+            each.container.pod
+            for node in site.nodes
+            for each in node.snapshot(site.at).allocations
+            if each.container.namespace == namespace
+        }
+        assert grafana.variables["pod"]
+        assert set(grafana.variables["pod"]) <= pods
+
+
+def test_use_of_a_shared_gpu_is_that_of_each_pod(site: Site):
+    snapshots = [node.snapshot(site.at) for node in site.nodes]
+    sliced = {one.container: each for each in snapshots for one in each.allocations if one.share == Share.TIME_SLICED}
+    assert len(sliced) > 2
+    for container, snapshot in sliced.items():
+        own = [one.memory_bytes or 0 for one in snapshot.processes if one.pod_uid == container.pod_uid]
+        shown = read_number(
+            site, "gpusteward-workload", "Memory used by pod", namespace=[container.namespace], pod=[container.pod]
+        )
+        assert shown == sum(own)
+
+
+@pytest.mark.parametrize("expression", DASHBOARD_12239)
+def test_nvidias_dashboard_with_the_tensor_core_panel_shows_data(site: Site, expression: str):
+    values = last_values(open_dashboard(site, "gpusteward-node").query(expression.replace('gpu=~"0"', 'gpu=~".*"')))
+    assert values
+    assert max(values) > 0
