@@ -207,3 +207,48 @@ def test_a_request_for_the_model_is_kept_when_another_one_leaves_it_open():
         pipeline.allowed.release()
         assert pipeline.started.acquire(timeout=10)
         assert pipeline.used_ai == [False, True]
+
+
+class NotedWaits(threading.Event):
+    """Does not wait, and notes for how long it would have."""
+
+    def __init__(self, source: FakeTableSource) -> None:
+        super().__init__()
+        self.seconds: list[float] = []
+        self.source = source
+        self.scheduler: CycleScheduler | None = None
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.seconds.append(round(timeout or 0))
+        if len(self.seconds) == 2:
+            self.source.failure, self.source.table = None, table_of(resting(), allocations=[allocation()])
+        if len(self.seconds) == 4 and self.scheduler:
+            threading.Thread(target=self.scheduler.stop, kwargs={"timeout_seconds": 10}).start()
+            return super().wait(10)
+        return True
+
+
+def test_until_the_first_allocation_is_judged_cycles_follow_each_other_faster():
+    cycles = Cycles()
+    cycles.source.failure = SourceError("the engine is starting, too")
+    wake = NotedWaits(cycles.source)
+    wake.scheduler = CycleScheduler(cycles.pipeline, lambda: SETTINGS, wake=wake)
+    wake.scheduler.start()
+    wake.scheduler.join(10)
+    assert wake.seconds == [15, 15, SETTINGS.scheduler.interval, SETTINGS.scheduler.interval]
+
+
+def test_a_reader_judges_and_publishes_but_neither_records_nor_notifies():
+    events: Events = []
+    source = FakeTableSource(table_of(resting(), allocations=[allocation()]))
+    parts = (FakePublisher(events), FakeCycleLedger(events), FakeNotifier(events))
+    is_leader = [False]
+    components = Components(source, ClusterOwners(None), Explainer(SETTINGS.ai), *parts, is_leader=lambda: is_leader[0])
+    pipeline = Pipeline(components)
+    pipeline.run(SETTINGS, at=AT, use_ai=False)
+    source.failure = SourceError("down")
+    pipeline.run(SETTINGS, at=AT, use_ai=False)
+    assert events == [("restored", 1), ("published", 1)]
+    source.failure, is_leader[0] = None, True
+    pipeline.run(SETTINGS, at=AT, use_ai=False)
+    assert [name for name, _ in events[2:]] == ["published", "recorded", "notified"]

@@ -5,10 +5,15 @@ import time
 from collections.abc import Callable
 
 from gpusteward.analyzer.pipeline import CycleStats, Pipeline
+from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.settings.settings import Settings
 
 STUCK_SECONDS = 1800.0
 """The longest cycles take minutes: every request of a cycle is limited in time. What runs longer hangs."""
+FIRST_SECONDS = 600.0
+FIRST_INTERVAL_SECONDS = 15.0
+"""After an installation the agents start at the same time as the analyzer: for so long, cycles follow each other faster
+until the first one has something to judge."""
 
 
 class CycleScheduler(threading.Thread):
@@ -28,6 +33,7 @@ class CycleScheduler(threading.Thread):
         pipeline.on_opinions = self._receive_opinions
         self._use_ai: bool | None = None  # as requested for the next cycle; None: as in the settings
         self._running_since: float | None = None  # monotonic time at which the current cycle began
+        self._first_until = time.monotonic() + FIRST_SECONDS  # until then, or the first allocation
 
     @property
     def stats(self) -> CycleStats:
@@ -48,9 +54,16 @@ class CycleScheduler(threading.Thread):
             self._is_requested = False
             settings = self._begin_cycle()
             requested, self._use_ai = self._use_ai, None
-            self._pipeline.run(settings, at=time.time(), use_ai=settings.ai.enabled if requested is None else requested)
+            use_ai = settings.ai.enabled if requested is None else requested
+            result = self._pipeline.run(settings, at=time.time(), use_ai=use_ai)
             self._running_since = None
-            self._wait_until(started + settings.scheduler.interval)
+            self._wait_until(started + self._choose_interval(settings, result))
+
+    def _choose_interval(self, settings: Settings, result: Result | None) -> float:
+        if result is not None and len(result.verdicts):
+            self._first_until = 0.0
+        interval = settings.scheduler.interval
+        return min(interval, FIRST_INTERVAL_SECONDS) if time.monotonic() < self._first_until else interval
 
     def _wait_until(self, due: float) -> None:
         """Until then, or until a cycle is requested. Opinions that arrive meanwhile are published."""

@@ -288,3 +288,63 @@ FIND_GAPS = Message(
     " their actual interval",
     "请检查 exporter 的 `up` 指标是否有缺口；如果没有，请将 prometheus.scrape_interval_seconds 设为实际抓取间隔",
 )
+
+# An installation in a cluster
+
+INVALID_AGENTS = Message(
+    "--agents: {value} is not NAMESPACE/NAME of the agents' DaemonSet",
+    "--agents：{value} 不是 agent 的 DaemonSet 的 命名空间/名称",
+)
+READ_DAEMONSET = Message(
+    'check the name, and that the service account has a role with apiGroups ["apps"], resources ["daemonsets"], verbs'
+    ' ["get"]',
+    '请检查名称，并确认服务账号的角色包含 apiGroups ["apps"]，resources ["daemonsets"]，verbs ["get"]',
+)
+NO_AGENT_NODES = Message(
+    "no node is selected by DaemonSet {namespace}/{name}, so no agent runs",
+    "DaemonSet {namespace}/{name} 没有选中任何节点，因此没有 agent 运行",
+)
+LABEL_NODES = Message(
+    "label the GPU nodes (gpu-feature-discovery sets nvidia.com/gpu.present=true), or change agent.nodeSelector and"
+    " agent.tolerations of the chart",
+    "请为 GPU 节点设置标签（gpu-feature-discovery 会设置 nvidia.com/gpu.present=true），"
+    "或修改 chart 的 agent.nodeSelector 和 agent.tolerations",
+)
+AGENTS_READY = Message("{ready} of {wanted} {wanted:|agent|agents} ready", "{wanted} 个 agent 中有 {ready} 个就绪")
+SEE_AGENT_PODS = Message(
+    "kubectl -n {namespace} get pods -o wide names the others; kubectl -n {namespace} logs POD says why an agent is not"
+    " ready",
+    "用 kubectl -n {namespace} get pods -o wide 查看其余 Pod；agent 未就绪的原因见 kubectl -n {namespace} logs POD",
+)
+NO_TARGETS = Message(
+    "none of {targets} {targets:|target|targets} can be scraped: {reason}", "{targets} 个目标都无法抓取：{reason}"
+)
+FIND_TARGETS = Message(
+    "check that agents run and that a NetworkPolicy allows the analyzer to reach their port; /api/v1/sources shows"
+    " every target",
+    "请确认 agent 正在运行，且网络策略允许 analyzer 访问其端口；各目标见 /api/v1/sources",
+)
+NO_METRICS_YET = Message("{engine} has no GPU metrics: {reason}", "{engine} 中没有 GPU 指标：{reason}")
+ENGINE_READ = Message("{engine} has GPU metrics of {dialects}", "{engine} 中有 GPU 指标：{dialects}")
+TARGETS_READ = Message(
+    "{up} of {targets} {targets:|target|targets} scraped; GPU metrics of {dialects}",
+    "{targets} 个目标中有 {up} 个抓取成功；GPU 指标：{dialects}",
+)
+NO_VERDICT = Message("there is no verdict yet", "尚无判定结果")
+WAIT_FOR_VERDICT = Message(
+    "the lines above say what is missing; the log of the analyzer has every failed cycle",
+    "缺少的内容见以上各行；失败的分析周期见 analyzer 的日志",
+)
+NOTHING_HELD = Message("no container holds a GPU ({gpus} in all)", "没有容器占用 GPU（共 {gpus} 张）")
+RUN_A_LOAD = Message(
+    "no action needed if that is so; otherwise start a pod with a GPU and run this again",
+    "若情况属实则无需处理；否则请启动一个使用 GPU 的 Pod，然后重新检查",
+)
+ALL_UNKNOWN = Message(
+    "{allocations} {allocations:|allocation|allocations}, not judged yet ({reasons})",
+    "{allocations} 个分配，尚未判定（{reasons}）",
+)
+VERDICTS = Message(
+    "{allocations} {allocations:|allocation|allocations} judged; GPUs: {active} active, {idle} idle, {unknown} unknown",
+    "已判定 {allocations} 个分配；GPU：活跃 {active}，空闲 {idle}，未知 {unknown}",
+)

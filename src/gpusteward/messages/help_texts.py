@@ -206,6 +206,12 @@ FLAGS = (
     ),
     Message("address of the API server, such as a kubectl proxy", "API server 的地址，例如 kubectl proxy"),
     Message(
+        "check an installation in a cluster instead: agents ready, targets found, verdicts; used by helm test",
+        "改为检查集群中的安装：agent 就绪、找到目标、有判定结果；供 helm test 使用",
+    ),
+    Message("with --installation: the DaemonSet of the agents", "与 --installation 一起使用：agent 的 DaemonSet"),
+    Message("with --installation: repeat failed checks this long", "与 --installation 一起使用：失败的检查重试多久"),
+    Message(
         "DCGM hostengine of the agent (HOST:5555, unix:PATH, embedded, auto) [GPUSTEWARD_DCGM_HOSTENGINE]",
         "agent 的 DCGM hostengine（HOST:5555、unix:PATH、embedded、auto）[GPUSTEWARD_DCGM_HOSTENGINE]",
     ),

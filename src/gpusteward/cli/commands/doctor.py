@@ -8,7 +8,16 @@ from functools import partial
 from pathlib import Path
 
 from gpusteward.cli.api.client import Client
-from gpusteward.cli.doctor import driver, engine, engine_address, hostengine, node, permissions, servers
+from gpusteward.cli.doctor import (
+    driver,
+    engine,
+    engine_address,
+    hostengine,
+    installation,
+    node,
+    permissions,
+    servers,
+)
 from gpusteward.cli.doctor.check_results import STATUS_LABELS, CheckResult, Status
 from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_OK, describe_exits
 from gpusteward.cli.flags import (
@@ -69,6 +78,15 @@ def build_parser() -> FlagParser:
         metavar="ADDRESS",
         help=f"the agent's DCGM hostengine: HOST:5555, unix:PATH, embedded or auto [{', '.join(hostengine.VARIABLES)}]",
     )
+    parser.add_argument(
+        "--installation",
+        action="store_true",
+        help="check an installation in a cluster instead: agents ready, targets found, verdicts; used by helm test",
+    )
+    parser.add_argument("--agents", metavar="NAMESPACE/NAME", help="with --installation: the DaemonSet of the agents")
+    parser.add_argument(
+        "--wait", metavar="SECONDS", type=float, default=0.0, help="with --installation: repeat failed checks this long"
+    )
     parser.add_argument("--proc", metavar="PATH", type=Path, default=Path("/proc"), help="the host's /proc")
     return parser
 
@@ -76,18 +94,36 @@ def build_parser() -> FlagParser:
 def run(arguments: Sequence[str]) -> int:
     """Raises ConfigurationError."""
     options = build_parser().parse(arguments)
-    language, checks = language_of(options), list(_plan(options))
-    results: list[CheckResult] = []
-    with show_progress(messages.CHECKING.text(language)) as advance:
-        for number, check in enumerate(checks, start=1):
-            results += check()
-            advance(number, len(checks))
+    language = language_of(options)
+    results = _check_installation(options) if options.installation else _check_all(list(_plan(options)), language)
     if options.output == "table":
         write_paragraphs(_describe(results, language), sys.stdout)
     else:
         rows = [result.describe(language) for result in results]
         write_rows(rows, (), keys=KEYS, output=options.output, language=language)
     return EXIT_FAILURE if any(result.status is Status.FAIL for result in results) else EXIT_OK
+
+
+def _check_all(checks: Sequence[Check], language: Language) -> Sequence[CheckResult]:
+    results: list[CheckResult] = []
+    with show_progress(messages.CHECKING.text(language)) as advance:
+        for number, check in enumerate(checks, start=1):
+            results += check()
+            advance(number, len(checks))
+    return results
+
+
+def _check_installation(options: argparse.Namespace) -> Sequence[CheckResult]:
+    """Raises ConfigurationError."""
+    analyzer = make_analyzer_client(options)
+    agents = installation.parse_agents(options.agents) if options.agents else None
+    api_server = permissions.find_api_server(os.environ, options.kubernetes_api)
+
+    def check() -> Sequence[CheckResult]:
+        found = installation.check_agents(api_server, agents) if agents else ()
+        return [*found, *installation.check_verdicts(analyzer)]
+
+    return installation.wait_until_installed(check, options.wait)
 
 
 def _describe(results: Iterable[CheckResult], language: Language) -> Iterator[Line]:

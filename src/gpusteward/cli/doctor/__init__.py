@@ -9,4 +9,5 @@ engine_address.py  address of Prometheus: flag, environment, or settings of the 
 engine.py          Prometheus: whether it responds, has GPU metrics, and how often they are scraped
 servers.py         the analyzer and the agent, and the clocks of all servers
 samples.py         sample coverage of the analyzer
+installation.py    an installation in a cluster: agents, targets, first verdicts (`helm test`)
 """

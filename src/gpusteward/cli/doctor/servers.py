@@ -29,11 +29,11 @@ def check_analyzer(client: Client, *, is_required: bool) -> Iterator[CheckResult
     except SourceError as error:
         yield CheckResult("analyzer", Status.FAIL, messages.REASON, messages.CHECK_LOG, {"reason": error})
         return
-    yield _describe_health(health)
+    yield describe_health(health)
     yield from check_samples(client, health)
 
 
-def _describe_health(health: Row) -> CheckResult:
+def describe_health(health: Row) -> CheckResult:
     cycles, status = get_object(health, "cycles"), get_text(health, "status")
     fields = {
         "version": get_text(health, "version"),

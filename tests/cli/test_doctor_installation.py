@@ -1,0 +1,100 @@
+"""`gpusteward doctor --installation`, which `helm test` runs."""
+
+import json
+from typing import Any
+
+import pytest
+
+from gpusteward.cli.api.client import make_client
+from gpusteward.cli.api.errors import Peer
+from gpusteward.cli.commands import doctor
+from gpusteward.cli.doctor.check_results import CheckResult, Status
+from gpusteward.cli.doctor.installation import check_verdicts, wait_until_installed
+from gpusteward.cli.exit_codes import EXIT_FAILURE, EXIT_OK
+from gpusteward.core.errors import ConfigurationError
+from gpusteward.messages import doctor as messages
+from tests.analyzer.api.server import FakeSource, make_result, running_api
+from tests.analyzer.usage_tables import resting, table_of, working
+
+ENGINE = {"url": "http://engine", "engine": "Prometheus", "dialects": [{"name": "native"}], "failures": {}}
+SCRAPED = {"url": "", "engine": "gpusteward", "dialects": [{"name": "dcgm"}], "failures": {}}
+
+
+def check(*rows: Any, coverage: list[float] | None = None, has_result: bool = True, **source: Any) -> list[CheckResult]:
+    table = table_of(*rows, **({"coverage": coverage} if coverage else {}))
+    with running_api(make_result(table) if has_result else None, source=FakeSource(**source)) as api:
+        return list(check_verdicts(make_client(Peer.ANALYZER, api.url)))
+
+
+def statuses(results: list[CheckResult]) -> dict[str, Status]:
+    return {result.check: result.status for result in results}
+
+
+def test_an_engine_with_verdicts_passes():
+    results = check(working(), resting(), described=ENGINE | {"service": "monitoring/prometheus"})
+    assert set(statuses(results).values()) == {Status.OK}
+    texts = {result.check: result.describe("en")["finding"] for result in results}
+    assert texts["targets"] == "Prometheus monitoring/prometheus http://engine has GPU metrics of native"
+    assert texts["verdicts"] == "2 allocations judged; GPUs: 1 active, 1 idle, 0 unknown"
+    assert results[-1].describe("zh")["finding"] == "已判定 2 个分配；GPU：活跃 1，空闲 1，未知 0"
+
+
+def test_no_target_that_can_be_scraped_fails_with_the_reason():
+    failing = SCRAPED | {"failures": {"http://10.0.0.1:9400": "connection refused"}, "dialects": []}
+    results = check(working(), described=failing, target_counts={"up": 0, "down": 3})
+    assert statuses(results)["targets"] is Status.FAIL
+    found = next(result for result in results if result.check == "targets").describe("en")
+    assert found["finding"] == "none of 3 targets can be scraped: connection refused"
+    assert "NetworkPolicy" in found["mend"]
+
+
+def test_some_targets_that_fail_are_a_warning():
+    results = check(working(), described=SCRAPED, target_counts={"up": 2, "down": 1})
+    assert statuses(results)["targets"] is Status.WARN
+
+
+def test_an_engine_without_gpu_metrics_fails():
+    empty = ENGINE | {"dialects": [], "failures": {"metrics": "no GPU metrics"}}
+    results = check(working(), described=empty)
+    assert statuses(results)["targets"] is Status.FAIL
+
+
+def test_without_a_result_there_is_no_verdict():
+    results = check(working(), has_result=False, described=ENGINE)
+    assert statuses(results)["verdicts"] is Status.FAIL
+
+
+def test_a_window_that_is_not_full_yet_is_a_warning_with_the_reasons():
+    results = check(resting(), coverage=[0.2], described=SCRAPED, target_counts={"up": 1, "down": 0})
+    found = results[-1]
+    assert found.status is Status.WARN
+    assert found.describe("en")["finding"] == "1 allocation, not judged yet (coverage: 1)"
+    assert "尚未判定" in found.describe("zh")["finding"]
+
+
+def test_it_waits_until_nothing_fails_or_the_time_is_over():
+    def result(status: Status) -> list[CheckResult]:
+        return [CheckResult("agents", status, messages.NO_VERDICT)]
+
+    def attempt(number: int) -> tuple[Status, float]:
+        """The last status and the time it took, when the check succeeds at this attempt."""
+        now, checks = [0.0], iter([result(Status.FAIL)] * number + [result(Status.OK)] * 100)
+        ended = wait_until_installed(
+            lambda: next(checks), 120, clock=lambda: now[0], sleep=lambda seconds: now.append(now.pop() + seconds)
+        )
+        return ended[0].status, now[0]
+
+    assert attempt(0) == (Status.OK, 0)
+    assert attempt(5) == (Status.OK, 10)
+    assert attempt(90) == (Status.FAIL, 120)
+
+
+def test_the_command_says_what_is_wrong_and_ends_with_1(capsys: pytest.CaptureFixture[str]):
+    arguments = ["--installation", "--server=http://127.0.0.1:9", "--output=json"]
+    assert doctor.run(arguments) == EXIT_FAILURE
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["check"], row["status"]) == ("analyzer", "fail")
+    with running_api(make_result(table_of(working())), source=FakeSource(described=ENGINE)) as api:
+        assert doctor.run(["--installation", f"--server={api.url}"]) == EXIT_OK
+    with pytest.raises(ConfigurationError, match="NAMESPACE/NAME"):
+        doctor.run(["--installation", "--agents=gpusteward-agent"])
