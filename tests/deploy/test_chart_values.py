@@ -146,12 +146,33 @@ def test_the_larger_role_patches_known_kinds_and_deletes_nothing():
     assert "secrets" not in text
 
 
+ROLES_OF_PEOPLE = ("gpusteward-viewer", "gpusteward-operator", "gpusteward-kubectl")
+"""No program has them: `test_roles_of_people_are_bound_to_no_program`."""
+
+
+def test_roles_of_people_are_bound_to_no_program(rendered: dict[str, list[Json]]):
+    bound = [
+        subject["kind"]
+        for objects in rendered.values()
+        for each in objects
+        if each["kind"] == "RoleBinding" and each["roleRef"]["name"] in ROLES_OF_PEOPLE
+        for subject in each["subjects"]
+    ]
+    assert bound == ["Group", "Group"]
+    for objects in rendered.values():
+        accounts = [each for each in objects if each["kind"] == "ServiceAccount"]
+        people = [each for each in accounts if each["metadata"]["name"] in ROLES_OF_PEOPLE]
+        assert all(each["automountServiceAccountToken"] is False for each in people)
+        pods = [each["spec"]["template"]["spec"] for each in objects if each["kind"] in ("DaemonSet", "Deployment")]
+        assert not {pod["serviceAccountName"] for pod in pods} & set(ROLES_OF_PEOPLE)
+
+
 def test_observe_is_the_default_and_may_only_read(rendered: dict[str, list[Json]]):
     for name, objects in rendered.items():
         verbs = {
             verb
             for each in objects
-            if each["kind"] in ("Role", "ClusterRole")
+            if each["kind"] in ("Role", "ClusterRole") and each["metadata"]["name"] not in ROLES_OF_PEOPLE
             for rule in each["rules"]
             for verb in rule["verbs"]
         }

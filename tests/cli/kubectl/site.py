@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import trustme
+import yaml
 
 from gpusteward.analyzer.api.http.service_accounts import ServiceAccountVerifier
 from gpusteward.analyzer.settings.settings import Settings
@@ -26,6 +27,7 @@ from tests.kubernetes.cluster import RBAC, Account, ApiError, Cluster, Json, pod
 ADDRESS = "198.51.100.7"  # of no machine (RFC 5737)
 LABELS = {"app.kubernetes.io/name": "gpusteward", "app.kubernetes.io/component": "analyzer"}
 ROLES = ("gpusteward-viewer", "gpusteward-operator", "gpusteward-kubectl")
+MANIFEST = Path(__file__).parents[3] / "deploy/manifests/analyzer.yaml"
 EGRESS = """
 apiVersion: apiserver.k8s.io/v1beta1
 kind: EgressSelectorConfiguration
@@ -157,8 +159,8 @@ class Site:
 
 
 @contextlib.contextmanager
-def running_site(kubernetes: Cluster, folder: Path, objects: Sequence[Json]) -> Iterator[Site]:
-    """`objects`: the service accounts and roles that an installation makes, without a namespace."""
+def running_site(kubernetes: Cluster, folder: Path) -> Iterator[Site]:
+    """With the service accounts and roles that an installation makes."""
     path = Path(tempfile.mkdtemp()) / "egress"  # the path of a socket must be short
     proxy, authority = ConnectProxy(path), trustme.CA()
     egress, clients = folder / "egress.yaml", folder / "clients.pem"
@@ -174,9 +176,16 @@ def running_site(kubernetes: Cluster, folder: Path, objects: Sequence[Json]) -> 
         verifier = ServiceAccountVerifier(environ, account=own.folder)
         with running_api(small_result(), settings=settings, service_accounts=verifier) as api:
             proxy.targets[f"{ADDRESS}:8080"] = "127.0.0.1", int(api.url.rpartition(":")[2])
-            cluster.apply(*({**each, "metadata": {**each["metadata"], "namespace": namespace}} for each in objects))
+            cluster.apply(*list_roles(namespace))
             add_analyzer(cluster, namespace)
             yield Site(cluster, namespace, api, proxy, authority, folder)
+
+
+def list_roles(namespace: str) -> list[Json]:
+    """The service accounts and Roles of the manifest that people use, in another namespace."""
+    objects = [each for each in yaml.safe_load_all(MANIFEST.read_text()) if each and each["metadata"]["name"] in ROLES]
+    assert [each["kind"] for each in objects] == ["ServiceAccount"] * 2 + ["Role"] * 3
+    return [{**each, "metadata": {**each["metadata"], "namespace": namespace}} for each in objects]
 
 
 def add_analyzer(cluster: Cluster, namespace: str, name: str = "gpusteward-analyzer") -> None:

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from gpusteward.cli.kubectl.main import main
-from tests.cli.kubectl.roles import ROLE_OBJECTS
 from tests.cli.kubectl.site import ConnectProxy, Site, add_analyzer, has_endpoint, running_site
 from tests.kubernetes.cluster import RBAC, Cluster, Json, wait_for
 
@@ -29,7 +28,7 @@ HEADER = "X-Gpusteward-Authorization"
 
 @pytest.fixture(scope="module")
 def site(kubernetes: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with running_site(kubernetes, tmp_path_factory.mktemp("site"), ROLE_OBJECTS) as running:
+    with running_site(kubernetes, tmp_path_factory.mktemp("site")) as running:
         yield running
 
 

@@ -14,6 +14,9 @@
 {{- $scrape := dict "selector" (join "," $labels) "port" .Values.agent.service.port -}}
 {{- $_ := set $config "scrape" (set $scrape "scheme" (include "gpusteward.agent.scheme" .)) -}}
 {{- end -}}
+{{- if .Values.kubectl.enabled -}}
+{{- $_ := set $config "auth" (dict "kubernetes" (dict "enabled" true)) -}}
+{{- end -}}
 {{- mergeOverwrite $config (deepCopy .Values.analyzer.config) | toYaml -}}
 {{- end }}
 
