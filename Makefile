@@ -62,6 +62,7 @@ components: .venv/ready ## install the real components the tests use (Debian pac
 	.ci/kubernetes
 	.ci/dashboard-linter
 	.ci/helm
+	.ci/hadolint
 	.ci/prometheus-adapter
 	.ci/keda
 
@@ -87,11 +88,12 @@ lock: $(UV) ## pin every dependency with hashes, naming no index
 	$(UV) $(LOCK) --group agent -c requirements/dev.txt -o requirements/agent.txt
 	$(UV) $(LOCK) --group analyzer -c requirements/dev.txt -o requirements/analyzer.txt
 	$(UV) $(LOCK) --group cli -c requirements/dev.txt -o requirements/cli.txt
+	$(UV) $(LOCK) -c requirements/dev.txt pyproject.toml -o requirements/demo.txt
 	echo 'hatchling>=1.27' | $(UV) $(LOCK) -c requirements/dev.txt -o requirements/build.txt -
 
-sbom: ## software bills of materials (CycloneDX) of both images, from the locked requirements, into .build/sbom
+sbom: ## software bills of materials (CycloneDX) of the images, from the locked requirements, into .build/sbom
 	mkdir -p .build/sbom
-	for image in agent analyzer; do $(PYTHON) deploy/images/make_sbom.py gpusteward-$$image requirements/$$image.txt \
+	for image in agent analyzer demo; do $(PYTHON) deploy/images/make_sbom.py gpusteward-$$image requirements/$$image.txt \
 		> .build/sbom/$$image.cdx.json || exit 1; done
 
 .venv/ready: requirements/dev.txt pyproject.toml | $(UV)

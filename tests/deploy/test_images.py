@@ -3,13 +3,21 @@
 import os
 import re
 import shutil
+import signal
+import stat
 import subprocess
 import sys
+import tempfile
+import time
 import tomllib
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.agent.test_agent_process import free_port
 from tests.conftest import give_up
 from tests.documents import ROOT
 from tests.local.processes import running_command
@@ -36,8 +44,9 @@ def test_copied_files_exist_and_are_not_ignored(source: str):
 
 def test_all_files_of_the_build_are_copied():
     project = (ROOT / "pyproject.toml").read_text()
-    locks = {"requirements/agent.txt", "requirements/analyzer.txt", "requirements/build.txt"}
-    assert {"pyproject.toml", "src", "README.md", "LICENSE", "deploy/images/make_sbom.py", *locks} == set(COPIED)
+    locks = {f"requirements/{name}.txt" for name in ("agent", "analyzer", "demo", "build")}
+    scripts = {"deploy/images/make_sbom.py", "deploy/images/healthcheck.py"}
+    assert {"pyproject.toml", "src", "README.md", "LICENSE", *scripts, *locks} == set(COPIED)
     assert 'readme = "README.md"' in project
     assert 'license-files = ["LICENSE"]' in project
 
@@ -56,6 +65,14 @@ def test_a_plain_install_has_what_every_image_has_except_model_sdks():
     wanted = {each for group in GROUPS.values() for each in group}
     assert {*PROJECT["project"]["dependencies"], *sdks} == wanted
     assert not {*PROJECT["project"]["dependencies"]} & {*sdks}
+
+
+def test_the_demo_has_what_a_plain_install_has():
+    locked = {pin.partition("==")[0].partition("[")[0] for pin in read_pins("demo")}
+    assert {re.match(r"[a-z0-9-]+", each)[0] for each in PROJECT["project"]["dependencies"]} <= locked
+    assert read_pins("demo").items() <= read_pins("dev").items()
+    assert not re.search(r"://|index|@", (ROOT / "requirements/demo.txt").read_text())
+    assert "-c requirements/dev.txt pyproject.toml -o requirements/demo.txt" in MAKEFILE
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -81,6 +98,38 @@ def test_each_image_has_the_port_and_command_of_its_manifest(program: str, port:
     assert f"image: {tag[1]}" in manifest
 
 
+STAGES = dict(re.findall(r"(?ms)^FROM base AS (\w+)\n(.*?)(?=^FROM|\Z)", DOCKERFILE))
+"""The images by their name: the lines of the last stage."""
+
+
+@pytest.mark.parametrize(("name", "port"), [("agent", 9400), ("analyzer", 8080), ("demo", 8080)])
+def test_each_image_runs_as_nobody_and_has_a_health_check_and_labels(name: str, port: int):
+    stage = STAGES[name]
+    assert "USER 65534:65534\n" in stage
+    assert f"EXPOSE {port}\n" in stage
+    assert f'CMD ["python", "/opt/healthcheck.py", "{port}"]' in stage
+    assert f'org.opencontainers.image.title="gpusteward-{name}"' in stage
+    assert "org.opencontainers.image.description=" in stage
+    (base,) = re.findall(r"(?ms)^FROM \S+ AS base\n(.*?)(?=^FROM)", DOCKERFILE)
+    labels = set(re.findall(r"org\.opencontainers\.image\.([\w.]+)=", base))
+    assert labels == {"version", "revision", "source", "licenses", "base.name"}
+    assert f"ARG VERSION={PROJECT['project']['version']}\n" in base
+
+
+def test_hadolint_finds_nothing(tmp_path: Path):
+    where = subprocess.run([ROOT / ".ci/hadolint", "path"], capture_output=True, text=True, check=True)
+    hadolint = Path(where.stdout.strip()) / "hadolint"
+    if not hadolint.exists():
+        give_up("hadolint is not installed; `make components` installs it")
+    careless = tmp_path / "Dockerfile"
+    careless.write_text("FROM python\nRUN cd /tmp && pip install numpy\nCMD gpusteward\n")
+    found = subprocess.run([hadolint, careless], capture_output=True, text=True, check=False, timeout=60)
+    assert {"DL3006", "DL3013", "DL3042", "DL3025"} <= set(re.findall(r"DL\d+", found.stdout))
+    command = [hadolint, ROOT / "deploy/images/Dockerfile"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
 @pytest.fixture(scope="module")
 def uv() -> str:
     built_by_make = ROOT / ".build/uv/bin/uv"
@@ -90,31 +139,53 @@ def uv() -> str:
     return str(path)
 
 
+class Installer:
+    """Installs the wheel of this checkout, built once, with locked requirements or plainly."""
+
+    def __init__(self, uv: str, folder: Path) -> None:
+        self._uv = uv
+        words = ["build", "-q", "--wheel", "--no-build-isolation", "--python", sys.executable, "-o", "dist", str(ROOT)]
+        run_uv(uv, folder, *words)
+        (self._wheel,) = (folder / "dist").glob("*.whl")
+
+    def install(self, folder: Path, lock: str = "") -> Path:
+        """The bin directory of a new environment: what an image contains, or a plain install."""
+        run_uv(self._uv, folder, "venv", "-q", "--no-python-downloads", "--python", sys.executable, "venv")
+        pip = ["pip", "install", "-q", "--python", str(folder / "venv/bin/python")]
+        if lock:
+            run_uv(self._uv, folder, *pip, "--require-hashes", "-r", str(ROOT / f"requirements/{lock}.txt"))
+        # A plain install has the versions of the lock, so that a test fails only for what is declared.
+        others = ["--no-deps"] if lock else ["-c", str(ROOT / "requirements/dev.txt")]
+        run_uv(self._uv, folder, *pip, *others, str(self._wheel))
+        return folder / "venv/bin"
+
+
 @pytest.fixture(scope="module")
-def installed(uv: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return install(uv, tmp_path_factory.mktemp("agent"), "agent")
+def installer(uv: str, tmp_path_factory: pytest.TempPathFactory) -> Installer:
+    return Installer(uv, tmp_path_factory.mktemp("wheel"))
 
 
-def install(uv: str, folder: Path, group: str = "") -> Path:
-    """The bin directory of a new environment outside the repository: the contents of an image, or a plain install."""
-    python = str(folder / "venv/bin/python")
+@pytest.fixture(scope="module")
+def environments(installer: Installer) -> Iterator[dict[str, Path]]:
+    """The programs of each image, where every user can read them."""
+    with tempfile.TemporaryDirectory(prefix="gpusteward-images-") as name:
+        Path(name).chmod(0o755)
+        folders = {image: Path(name) / image for image in STAGES}
+        for folder in folders.values():
+            folder.mkdir()
+        yield {image: installer.install(folder, image) for image, folder in folders.items()}
 
-    def run(*words: str) -> None:
-        done = subprocess.run([uv, *words], check=False, cwd=folder, capture_output=True, text=True, timeout=100)
-        if done.returncode and re.search(r"dns error|[Ff]ailed to (fetch|connect)|error sending request", done.stderr):
-            give_up(f"no package index is reachable: {done.stderr.strip().splitlines()[-1]}")
-        assert done.returncode == 0, done.stderr
 
-    run("venv", "-q", "--no-python-downloads", "--python", sys.executable, "venv")
-    if group:
-        locked = str(ROOT / f"requirements/{group}.txt")
-        run("pip", "install", "-q", "--python", python, "--compile-bytecode", "--require-hashes", "-r", locked)
-    run("build", "-q", "--wheel", "--no-build-isolation", "--python", sys.executable, "-o", "dist", str(ROOT))
-    (wheel,) = (folder / "dist").glob("*.whl")
-    # A plain install has the versions of the lock, so that this test fails only for what is declared.
-    others = ["--no-deps"] if group else ["--compile-bytecode", "-c", str(ROOT / "requirements/dev.txt")]
-    run("pip", "install", "-q", "--python", python, *others, str(wheel))
-    return folder / "venv/bin"
+@pytest.fixture
+def installed(environments: dict[str, Path]) -> Path:
+    return environments["agent"]
+
+
+def run_uv(uv: str, folder: Path, *words: str) -> None:
+    done = subprocess.run([uv, *words], check=False, cwd=folder, capture_output=True, text=True, timeout=100)
+    if done.returncode and re.search(r"dns error|[Ff]ailed to (fetch|connect)|error sending request", done.stderr):
+        give_up(f"no package index is reachable: {done.stderr.strip().splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_agent_needs_only_its_locked_dependencies_and_the_wheel(installed: Path, tmp_path: Path):
@@ -133,23 +204,125 @@ def test_the_wheel_contains_only_the_package(installed: Path, tmp_path: Path):
     assert not {"tests", "docs", "bench", "pytest"} & set(names.split())
 
 
-def test_the_analyzer_needs_only_its_locked_dependencies(uv: str, tmp_path: Path):
-    programs = install(uv, tmp_path, "analyzer")
+def test_the_analyzer_needs_only_its_locked_dependencies(environments: dict[str, Path], tmp_path: Path):
+    programs = environments["analyzer"]
     assert "usage: gpusteward serve" in run_installed(programs, tmp_path, "gpusteward", "serve", "--help")
     parts = "import gpusteward.analyzer.app, gpusteward.analyzer.explain.model_client; print('imported')"
     assert "imported" in run_installed(programs, tmp_path, "python", "-c", parts)
 
 
-def test_the_command_line_needs_only_its_locked_dependencies(uv: str, tmp_path: Path):
-    programs = install(uv, tmp_path, "cli")
+def test_the_command_line_needs_only_its_locked_dependencies(installer: Installer, tmp_path: Path):
+    programs = installer.install(tmp_path, "cli")
     assert "thresholds.idle" in run_installed(programs, tmp_path, "gpusteward", "settings")
     parts = "import gpusteward.cli.top.app, gpusteward.cli.commands.report, rich; print('imported')"
     assert "imported" in run_installed(programs, tmp_path, "python", "-c", parts)
 
 
+@pytest.mark.parametrize("lock", ["agent", "analyzer", "demo"])
+def test_every_locked_requirement_has_a_wheel_for_arm(uv: str, tmp_path: Path, lock: str):
+    platform = ["--python-platform", "aarch64-manylinux_2_28", "--only-binary", ":all:"]
+    target = ["--python", sys.executable, "--target", str(tmp_path), "--dry-run"]
+    run_uv(uv, tmp_path, "pip", "install", *target, *platform, "-r", str(ROOT / f"requirements/{lock}.txt"))
+
+
+IN_A_CONTAINER = """
+writable=$1 programs=$2 python=$3 hidden=$4; shift 4
+mount --make-rprivate / && mount --bind "$writable" "$writable" && mount --bind "$programs" "$programs" || exit 97
+if [ "$hidden" ]; then  # a folder that only its owner may enter, with the interpreter in it
+  mount --bind "$python" /mnt && mount -t tmpfs -o mode=755 none "$hidden" && mkdir -p "$python" || exit 97
+  mount --move /mnt "$python" && mount -o remount,ro "$hidden" || exit 97
+fi
+mount -o remount,ro,bind "$programs" && mount -o remount,ro,bind / || exit 97
+exec setpriv --reuid=65534 --regid=65534 --clear-groups --no-new-privs --bounding-set=-all env -i "$@"
+"""
+"""Runs a command as nobody with an empty environment and a read-only root, except for one folder."""
+
+
+def contain(programs: Path, writable: Path, command: Sequence[str]) -> list[str]:
+    writable.chmod(0o777)
+    python = Path(sys.base_prefix)
+    hidden = next((str(each) for each in reversed(python.parents) if not each.stat().st_mode & stat.S_IXOTH), "")
+    as_root = [] if os.getuid() == 0 else ["sudo", "-n"]
+    folders = [str(writable), str(programs.parents[1]), str(python), hidden]
+    return [*as_root, "unshare", "-m", "sh", "-c", IN_A_CONTAINER, "sh", *folders, *command]
+
+
+@pytest.fixture
+def writable() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="gpusteward-writable-") as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def contained(environments: dict[str, Path], writable: Path) -> None:
+    """Gives up where no mounts can be made. Makes sure that the rest of the root cannot be written."""
+    trial = f"open('{writable}/a', 'w').close()\nopen('{environments['agent'].parents[1]}/b', 'w').close()"
+    command = contain(environments["agent"], writable, [str(environments["agent"] / "python"), "-c", trial])
+    environments["agent"].parents[1].chmod(0o777)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    if done.returncode == 97 or "sudo:" in done.stderr or "unshare:" in done.stderr:
+        give_up(f"no mount namespace: {done.stderr.strip()}")
+    assert "Read-only file system" in done.stderr
+    assert (writable / "a").exists()
+
+
+SERVED = {
+    "agent": (["agent", "--source=simulated"], "/metrics", "gpusteward_gpu_up{"),
+    "analyzer": (["serve", "--set", "ledger.directory=WRITABLE"], "/metrics", "gpusteward_analyzer_build_info{"),
+    "demo": (["demo", "--nodes=2"], "/api/v1/workloads", '"items":[{'),
+}
+
+
+@pytest.mark.parametrize("image", SERVED)
+@pytest.mark.usefixtures("contained")
+def test_an_image_runs_as_nobody_with_an_empty_environment_on_a_read_only_root(
+    environments: dict[str, Path], writable: Path, image: str
+):
+    words, path, expected = SERVED[image]
+    assert f'CMD ["{words[0]}"' in STAGES[image]
+    port = free_port()
+    arguments = [word.replace("WRITABLE", str(writable)) for word in (*words, f"--address=127.0.0.1:{port}")]
+    temporary = [f"TMPDIR={writable}"] if image == "demo" else []  # stands for /tmp
+    command = [*temporary, str(environments[image] / "gpusteward"), *arguments]
+    with running_contained(contain(environments[image], writable, command)) as process:
+        wait_until_healthy(environments[image] / "python", port, process)
+        assert wait_for_text(f"http://127.0.0.1:{port}{path}", expected)
+
+
+@contextmanager
+def running_contained(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True) as process:
+        try:
+            yield process
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(30)
+
+
+def wait_until_healthy(python: Path, port: int, process: subprocess.Popen[bytes]) -> None:
+    """By the command of the image's HEALTHCHECK."""
+    check = [str(python), str(ROOT / "deploy/images/healthcheck.py"), str(port)]
+    assert subprocess.run([*check[:2], str(free_port())], check=False).returncode == 1
+    deadline = time.monotonic() + 60
+    while subprocess.run(check, check=False, timeout=20).returncode:
+        assert process.poll() is None, "it has ended"
+        assert time.monotonic() < deadline, "not healthy after 60 s"
+        time.sleep(0.2)
+
+
+def wait_for_text(url: str, expected: str) -> bool:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with urllib.request.urlopen(url, timeout=10) as response:
+            if expected in response.read().decode():
+                return True
+        time.sleep(0.2)
+    return False
+
+
 @pytest.mark.timeout(300)
-def test_a_plain_install_runs_the_demo_and_says_how_to_add_model_sdks(uv: str, tmp_path: Path):
-    programs = install(uv, tmp_path)
+def test_a_plain_install_runs_the_demo_and_says_how_to_add_model_sdks(installer: Installer, tmp_path: Path):
+    programs = installer.install(tmp_path)
     environ = {"PATH": os.defpath, "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
     command = [str(programs / "gpusteward"), "demo", "--address", "127.0.0.1:0", "--nodes", "2"]
     with running_command(command, env=environ) as demo:

@@ -14,7 +14,7 @@ from tests.documents import ROOT
 DOCKERFILE = (ROOT / "deploy/images/Dockerfile").read_text()
 COMMANDS = DOCKERFILE.replace("\\\n", " ")
 SCRIPT = ROOT / "deploy/images/make_sbom.py"
-IMAGES = ("agent", "analyzer")
+IMAGES = ("agent", "analyzer", "demo")
 
 
 def read_names(requirements: str) -> set[str]:
@@ -36,7 +36,7 @@ def test_the_base_image_is_a_build_argument():
 
 def test_whatever_is_fetched_is_pinned_with_its_hash():
     installs = re.findall(r"pip (?:install|wheel) [^&\n]+", COMMANDS)
-    assert len(installs) == 6
+    assert len(installs) == 8
     for command in installs:
         is_local = "--no-index" in command
         is_locked = "--require-hashes" in command and "--only-binary :all:" in command and " -r " in command
